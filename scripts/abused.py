@@ -17,7 +17,7 @@ TACIT = os.environ.get("TACIT_BIN", str(ROOT / "target" / "release" / "tacit"))
 RANK = {"generating": 0, "ready": 1, "claimed": 2, "burnt": 3}
 # Back ends that keep the input private, those that run several inputs as one, and those whose material a dealer makes.
 BACKENDS = ["cheetah", "sci-he", "dealt", "fss", "ckks"]
-BATCHING = ["cheetah", "sci-he", "dealt"]
+BATCHING = ["cheetah", "sci-he", "dealt", "fss"]
 DEALT = ["dealt", "fss"]
 # A command that takes longer hangs.
 PATIENCE_S = 120

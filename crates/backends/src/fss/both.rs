@@ -72,7 +72,7 @@ pub(super) fn offline_client(
     let mut pending = Vec::new();
     for (index, (id, conv, width)) in statics::layers(plan).enumerate() {
         stop.begin()?;
-        let [c, tau] = tags_and_masks(&seed, id, conv, width);
+        let [c, tau] = tags_and_masks(&seed, id, conv, (width, plan.batch));
         let own = enter(statics.layer(index), (conv, width), (&c, &tau), &mut ledger)?;
         channel.send_packed(LINEAR, &own, width)?;
         pending.push(own);
@@ -83,7 +83,8 @@ pub(super) fn offline_client(
     for (index, ((id, conv, width), own)) in statics::layers(plan).zip(pending).enumerate() {
         let received = channel.recv_packed(LINEAR, own.len(), width)?;
         let opened = opened(&own, &received, width, &mut ledger);
-        let applied = Projection::draw(&seed, id, conv, width).for_client(statics.layer(index), &opened)?;
+        let projection = Projection::draw(&seed, id, conv, (width, plan.batch));
+        let applied = projection.for_client(statics.layer(index), &opened)?;
         let mut out = Writer::default();
         applied.write(width, &mut out);
         bytes.extend_from_slice(&out.finish());
@@ -115,11 +116,11 @@ pub(super) fn offline_server(
             half::skip(step, &mut from)?;
             continue;
         };
-        let (n, width) = (node.elements(), node.fixed.width);
+        let (n, width) = (plan.elements(node), node.fixed.width);
         let mut known = from.packed(n, width)?.values();
-        let c = wide::read_shares(&mut from, ring(width), conv.in_len())?;
+        let c = wide::read_shares(&mut from, ring(width), plan.batch * conv.in_len())?;
         let tau = wide::read_shares(&mut from, ring(width), n)?;
-        from.bytes(project::bytes(conv, width))?;
+        from.bytes(project::bytes(conv, width, plan.batch))?;
         let key = keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
         let masked = statics::masked(weights.get(id).ok_or(NO_WEIGHTS)?, key, width);
         let own = enter(&masked, (conv, width), (&c, &tau), &mut ledger)?;
@@ -156,6 +157,7 @@ enum Party<'a> {
 }
 
 struct Online<'a, 'b, 's> {
+    plan: &'a Plan,
     party: Party<'a>,
     hash: PublicSeed,
     /// Number of the next batch.
@@ -178,7 +180,7 @@ pub(super) fn online_client(
     tap: &mut Tap<'_>,
     stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
-    check_input(&plan.graph, 1, input)?;
+    check_input(&plan.graph, plan.batch, input)?;
     check_made_for(&material.plan, &plan.binding())?;
     let (seed, hash) = material.head()?;
     let seed = Prg::from_seed(seed);
@@ -192,10 +194,10 @@ pub(super) fn online_client(
     let mut session = Session { role: Role::Client, channel, prg };
     let party = Party::Client { seed: Box::new(seed), mask: Box::new(mask), input };
     let projections = Reader::new(projections);
-    let phase = Online { party, hash, batch: 0, dealt, projections, ledger, session: &mut session };
+    let phase = Online { plan, party, hash, batch: 0, dealt, projections, ledger, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
-    let mut walk = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: 1, phase, tap: &mut tap };
-    let masked = stop.walk(&plan.graph, &mut walk)?;
+    let mut walk = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, phase, tap: &mut tap };
+    let masked = stop.walk(&*plan.graph, &mut walk)?;
     let Online { ledger, .. } = walk.phase;
     ledger.agree(&key, masks, (&mut *session.channel, &mut *session.prg))?;
     let width = plan.graph.output().fixed.width;
@@ -223,10 +225,10 @@ pub(super) fn online_server(
     let mut session = Session { role: Role::Server, channel, prg };
     let party = Party::Server { weights, known: Reader::new(known) };
     let projections = Reader::new(&[]);
-    let phase = Online { party, hash, batch: 0, dealt, projections, ledger, session: &mut session };
+    let phase = Online { plan, party, hash, batch: 0, dealt, projections, ledger, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
-    let mut walk = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: 1, phase, tap: &mut tap };
-    stop.walk(&plan.graph, &mut walk)?;
+    let mut walk = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, phase, tap: &mut tap };
+    stop.walk(&*plan.graph, &mut walk)?;
     let Online { ledger, mut dealt, .. } = walk.phase;
     ledger.agree(&key, masks, (&mut *session.channel, &mut *session.prg))?;
     let (shares, digest) = Reveal::read(plan, &name, &mut dealt)?;
@@ -260,7 +262,7 @@ impl<'a> Online<'a, '_, '_> {
 
 impl ServerPhase<Parts> for Online<'_, '_, '_> {
     fn input(&mut self, node: &Node) -> Result<Vec<u64>, BackendError> {
-        let (n, width) = (node.elements(), node.fixed.width);
+        let (n, width) = (self.plan.elements(node), node.fixed.width);
         let Party::Client { mask, input, .. } = &mut self.party else {
             return Ok(self.session.channel.recv_packed(INPUT, n, width)?);
         };
@@ -273,12 +275,13 @@ impl ServerPhase<Parts> for Online<'_, '_, '_> {
     }
 
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let (n, width, channel) = (node.elements(), node.fixed.width, &mut *self.session.channel);
+        let (n, width, batch) = (self.plan.elements(node), node.fixed.width, self.plan.batch);
+        let channel = &mut *self.session.channel;
         match &mut self.party {
             Party::Client { seed, .. } => {
-                let own = Applied::read(conv, width, &mut self.projections)?;
+                let own = Applied::read(conv, (width, batch), &mut self.projections)?;
                 let result = channel.recv_packed(MASKED, n, width)?;
-                let projection = Projection::draw(seed, id, conv, width);
+                let projection = Projection::draw(seed, id, conv, (width, batch));
                 self.ledger.project(&projection.expected(&own, x, &result)?);
                 Ok(result)
             }
@@ -288,9 +291,9 @@ impl ServerPhase<Parts> for Online<'_, '_, '_> {
                 let result = linear_online(conv, layer, x, &known, width)?;
                 channel.send_packed(MASKED, &result, width)?;
                 channel.flush()?;
-                let shares = 2 * (conv.in_len() + n) * wide::word_bytes(ring(width));
+                let shares = 2 * (batch * conv.in_len() + n) * wide::word_bytes(ring(width));
                 self.dealt.bytes(Packed::len_bytes(n, width) + shares)?;
-                let own = Applied::read(conv, width, &mut self.dealt)?;
+                let own = Applied::read(conv, (width, batch), &mut self.dealt)?;
                 self.ledger.project(&own.of(conv, x, width)?);
                 Ok(result)
             }

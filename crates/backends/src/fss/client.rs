@@ -81,8 +81,8 @@ pub(super) fn offline(
     let phase = Offline { plan, statics, next: 0, ledger: ledger(plan, &own, hash, When::Offline), seed: own, channel };
     let mut tap = |_: NodeId, _: &[u64]| {};
     let mut shares =
-        ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: 1, seed: walked, phase, tap: &mut tap };
-    stop.walk(&plan.graph, &mut shares)?;
+        ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, seed: walked, phase, tap: &mut tap };
+    stop.walk(&*plan.graph, &mut shares)?;
     let Offline { channel, ledger, .. } = shares.phase;
     Ok(ledger.answer(masks, channel)?)
 }
@@ -97,7 +97,7 @@ pub(super) fn online(
     tap: &mut Tap<'_>,
     stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
-    check_input(&plan.graph, 1, input)?;
+    check_input(&plan.graph, plan.batch, input)?;
     check_made_for(&material.plan, &plan.binding())?;
     let (seed, hash) = material.head()?;
     let [walked, own] = [seed.clone(), seed].map(Prg::from_seed);
@@ -108,8 +108,8 @@ pub(super) fn online(
     let phase = Online { plan, input, seed: own, hash, batch: 0, corrections, ledger, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let mut shares =
-        ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: 1, seed: walked, phase, tap: &mut tap };
-    let mine = stop.walk(&plan.graph, &mut shares)?;
+        ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, seed: walked, phase, tap: &mut tap };
+    let mine = stop.walk(&*plan.graph, &mut shares)?;
     let Online { ledger, .. } = shares.phase;
     ledger.answer(masks, session.channel)?;
     revealed(&plan.graph, &mine, RESULT, session.channel)
@@ -133,7 +133,7 @@ impl ClientPhase<Parts> for Offline<'_> {
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
         let (width, matrix) = (self.plan.graph.nodes()[id].fixed.width, self.statics.layer(self.next));
         self.next += 1;
-        let (ring, [tags, tau]) = (ring(width), tags_and_masks(&self.seed, id, conv, width));
+        let (ring, [tags, tau]) = (ring(width), tags_and_masks(&self.seed, id, conv, (width, self.plan.batch)));
         let x = r.iter().zip(tags.iter()).map(|(r, tag)| Share { value: u128::from(*r), tag: tag.tag });
         let words = wide::words(matrix, conv, ring, (&Zeroizing::new(x.collect::<Vec<_>>()), &tau))?;
         let low: Vec<u64> = words.iter().map(|word| word.value as u64 & ring_mask(width)).collect();
@@ -173,8 +173,9 @@ impl ClientPhase<Parts> for Online<'_, '_> {
         Ok(self.session.channel.send_packed(INPUT, &masked, width)?)
     }
 
-    fn linear(&mut self, conv: &ConvSpec, id: NodeId, _: &[u64]) -> Result<Vec<u64>, BackendError> {
-        Ok(target(&self.seed, id, conv.out_len(), self.plan.graph.nodes()[id].fixed.width))
+    fn linear(&mut self, _: &ConvSpec, id: NodeId, _: &[u64]) -> Result<Vec<u64>, BackendError> {
+        let node = &self.plan.graph.nodes()[id];
+        Ok(target(&self.seed, id, self.plan.elements(node), node.fixed.width))
     }
 
     /// Its shares are in what was dealt.

@@ -1,5 +1,5 @@
-//! What one input costs, from the plan alone. Payload bytes: frame headers come on top. Memory is an
-//! estimate.
+//! What one input or a batch costs, from the plan alone. Payload bytes: frame headers come on top. Memory is
+//! an estimate.
 
 use tacit_mpc::codec::Packed;
 use tacit_mpc::fss::gate::{FssCost, Ledger};
@@ -16,8 +16,8 @@ use crate::{BackendError, Costs, DealingCost, PhaseCost, Work};
 /// that is some ten times faster.
 const MATERIAL_WORTH: f64 = 0.1;
 
-fn packed(node: &Node) -> u64 {
-    Packed::len_bytes(node.elements(), node.fixed.width) as u64
+fn packed(node: &Node, batch: usize) -> u64 {
+    Packed::len_bytes(batch * node.elements(), node.fixed.width) as u64
 }
 
 fn batches(step: &Step) -> impl Iterator<Item = FssCost> {
@@ -28,11 +28,12 @@ fn batches(step: &Step) -> impl Iterator<Item = FssCost> {
 /// The price that the search for scales goes by.
 pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, BackendError> {
     let steps = plan::steps(graph, options)?;
-    let mut total = result(graph, options.level).bytes() as f64;
+    let of_one = (options.level, 1);
+    let mut total = result(graph, of_one).bytes() as f64;
     for (step, node) in steps.iter().zip(graph.nodes()) {
-        total += online(step, node, options.level).bytes() as f64;
+        total += online(step, node, of_one).bytes() as f64;
         let mut dealt: usize = batches(step).map(|cost| cost.client_material + cost.server_material).sum();
-        if let Some([words, tags]) = plan::linear_bytes(step, node, options.level) {
+        if let Some([words, tags]) = plan::linear_bytes(step, node, of_one) {
             // The words go up once more; where both parties are checked down, too, and once more online.
             total += words as f64 * if options.level == Level::L2 { 3.0 } else { 1.0 };
             dealt += words + tags;
@@ -42,9 +43,9 @@ pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, Backend
     Ok(total)
 }
 
-fn result(graph: &RingGraph, level: Level) -> PhaseCost {
+fn result(graph: &RingGraph, (level, batch): (Level, usize)) -> PhaseCost {
     let digest = if level == Level::L2 { 32 } else { 0 };
-    PhaseCost { down_bytes: packed(graph.output()) + digest, exchanges: 1, ..PhaseCost::default() }
+    PhaseCost { down_bytes: packed(graph.output(), batch) + digest, exchanges: 1, ..PhaseCost::default() }
 }
 
 /// The check at the end of a phase.
@@ -56,13 +57,13 @@ fn check(widths: usize, level: Level) -> PhaseCost {
     PhaseCost { up_bytes: up as u64, down_bytes: down as u64, exchanges, ..PhaseCost::default() }
 }
 
-fn online(step: &Step, node: &Node, level: Level) -> PhaseCost {
+fn online(step: &Step, node: &Node, (level, batch): (Level, usize)) -> PhaseCost {
     let mut cost = PhaseCost::default();
     if matches!(step, Step::Input) {
-        cost.up_bytes = packed(node);
+        cost.up_bytes = packed(node, batch);
     }
     if matches!(step, Step::Linear(_)) && level == Level::L2 {
-        cost.down_bytes = packed(node);
+        cost.down_bytes = packed(node, batch);
     }
     for one in batches(step) {
         cost.up_bytes += one.up as u64;
@@ -76,7 +77,8 @@ fn online(step: &Step, node: &Node, level: Level) -> PhaseCost {
 
 /// Traffic of the offline phase beside its check, and the multiplications of linear layers.
 fn made(plan: &Plan, words: u64, costs: &mut Costs) {
-    let (level, macs) = (plan.level(), plan.graph.macs());
+    let (level, batch) = (plan.level(), plan.batch as u64);
+    let macs = batch * plan.graph.macs();
     let ([up, down], exchanges) = audit::costs(plan.options().audit);
     costs.offline += PhaseCost {
         up_bytes: words + up,
@@ -94,31 +96,31 @@ fn made(plan: &Plan, words: u64, costs: &mut Costs) {
         for (_, conv, _) in statics::layers(plan) {
             let [matrix, online] = project::work(conv);
             costs.offline.client.work.macs += matrix;
-            costs.online.client.work.macs += online;
-            costs.online.server.work.macs += online;
+            costs.online.client.work.macs += batch * online;
+            costs.online.server.work.macs += batch * online;
         }
     }
 }
 
-/// Costs of one input, of the setup, and of dealing.
+/// Costs of a plan's inputs, of the setup, and of dealing.
 pub(super) fn costs(plan: &Plan) -> Costs {
-    let (statics, macs) = (statics::bytes(plan), plan.graph.macs());
+    let (statics, macs) = (statics::bytes(plan), plan.batch as u64 * plan.graph.macs());
     let [offline, online_widths] = plan.widths().map(|widths| widths.len());
-    let level = plan.level();
-    let mut costs = Costs { online: result(&plan.graph, level), ..Costs::default() };
+    let (level, of) = (plan.level(), (plan.level(), plan.batch));
+    let mut costs = Costs { online: result(&plan.graph, of), ..Costs::default() };
     costs.online += check(online_widths, level);
     let mut words = 0;
     for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
-        costs.online += online(step, node, level);
+        costs.online += online(step, node, of);
         costs.comparisons += step.gates().map(|g| g.n() as u64).sum::<u64>();
-        words += plan::linear_bytes(step, node, level).map_or(0, |[words, _]| words as u64);
+        words += plan::linear_bytes(step, node, of).map_or(0, |[words, _]| words as u64);
     }
     let [client, kept] = half::client_bytes(plan).map(half::with_digest);
     let [half, stored] = half::server_bytes(plan).map(half::with_digest);
-    let largest = plan.graph.nodes().iter().map(|n| 8 * n.elements() as u64).max().expect("a graph has nodes");
+    let largest = plan.graph.nodes().iter().map(|n| 8 * plan.elements(n) as u64).max().expect("a graph has nodes");
     // What was opened: 48 bytes a word, as a share with its tag, in a list that doubles by copying.
     let word = 3 * 48;
-    let ledger = word * (costs.comparisons + plan.graph.nodes().iter().map(|n| n.elements() as u64).max().unwrap_or(0));
+    let ledger = word * (costs.comparisons + largest / 8);
     // A matrix entry is kept as 4 bytes, or 8 in rings beyond 32 bits.
     let matrix = |(_, conv, width): (usize, &tacit_arith::ring::ConvSpec, u32)| {
         conv.weight_len() as u64 * if width > 32 { 8 } else { 4 }
@@ -136,7 +138,7 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     made(plan, words, &mut costs);
     costs.offline.client.stored_bytes = kept;
     costs.offline.server.stored_bytes = stored;
-    let linear = statics::layers(plan).map(|(_, conv, _)| conv.out_len() as u64).sum::<u64>();
+    let linear = statics::layers(plan).map(|(_, conv, _)| (plan.batch * conv.out_len()) as u64).sum::<u64>();
     costs.offline.client.peak_memory_bytes = matrices + client + kept + word * linear + 16 * largest;
     costs.offline.server.peak_memory_bytes = half + stored + layer + word * linear + 16 * largest;
     let projections = statics::layers(plan).map(|(_, conv, _)| project::work(conv)[0]);

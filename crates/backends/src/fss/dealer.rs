@@ -57,8 +57,13 @@ pub(super) fn target(seed: &Prg, id: NodeId, elements: usize, width: u32) -> Vec
 
 /// The client's tags of its share of a layer's input (the values drawn with them are used where both parties
 /// are checked: it does not know that share then, and has a share of it), and its masks.
-pub(super) fn tags_and_masks(seed: &Prg, id: NodeId, conv: &ConvSpec, width: u32) -> [Zeroizing<Vec<Share>>; 2] {
-    let draw = |part, n| draw_shares(ring(width), n, &mut stream(seed, At { node: id, level: 0 }, part));
+pub(super) fn tags_and_masks(
+    seed: &Prg,
+    id: NodeId,
+    conv: &ConvSpec,
+    (width, batch): (u32, usize),
+) -> [Zeroizing<Vec<Share>>; 2] {
+    let draw = |part, n| draw_shares(ring(width), batch * n, &mut stream(seed, At { node: id, level: 0 }, part));
     [Zeroizing::new(draw(TAGS, conv.in_len())), Zeroizing::new(draw(TAU, conv.out_len()))]
 }
 
@@ -101,8 +106,8 @@ pub(super) fn deal(
     };
     let mut tap = |_: NodeId, _: &[u64]| {};
     let mut shares =
-        ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: 1, seed: chooser, phase, tap: &mut tap };
-    let result = Zeroizing::new(walk(&plan.graph, &mut shares)?);
+        ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, seed: chooser, phase, tap: &mut tap };
+    let result = Zeroizing::new(walk(&*plan.graph, &mut shares)?);
     if let Some(reveal) = reveal {
         counted(&reveal.deal(&result))?;
     }
@@ -179,12 +184,12 @@ impl ClientPhase<Parts> for Dealing<'_> {
 
     /// The server gets `A r - t` and the keys of the tags of r and tau.
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let width = self.plan.graph.nodes()[id].fixed.width;
-        let target = target(&self.chooser, id, conv.out_len(), width);
+        let (width, batch) = (self.plan.graph.nodes()[id].fixed.width, self.plan.batch);
+        let target = target(&self.chooser, id, batch * conv.out_len(), width);
         if self.role == Role::Client {
             return Ok(target);
         }
-        let [tags, tau] = tags_and_masks(&self.client, id, conv, width);
+        let [tags, tau] = tags_and_masks(&self.client, id, conv, (width, batch));
         let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
         let masks: Zeroizing<Vec<u64>> = Zeroizing::new(match self.plan.level() {
             Level::L1 => tau.iter().map(|tau| tau.value as u64 & ring_mask(width)).collect(),
@@ -207,7 +212,8 @@ impl ClientPhase<Parts> for Dealing<'_> {
                 self.shares((r, &tags), width, &mut out);
                 self.shares((&masks, &tau), width, &mut out);
                 let count = statics::entries_of(self.plan, conv);
-                Projection::draw(&self.client, id, conv, width).for_server(key, count, &known)?.write(width, &mut out);
+                let projection = Projection::draw(&self.client, id, conv, (width, batch));
+                projection.for_server(key, count, &known)?.write(width, &mut out);
             }
         }
         (self.sink)(&out.finish())?;

@@ -136,7 +136,7 @@ pub(super) fn client_bytes(plan: &Plan) -> [usize; 2] {
     let half = client_head(plan) + gates.sum::<usize>();
     let projections = match plan.level() {
         Level::L1 => 0,
-        Level::L2 => statics::layers(plan).map(|(_, conv, width)| project::bytes(conv, width)).sum(),
+        Level::L2 => statics::layers(plan).map(|(_, conv, width)| project::bytes(conv, width, plan.batch)).sum(),
     };
     [half, half + projections]
 }
@@ -151,7 +151,7 @@ pub(super) fn server_bytes(plan: &Plan) -> [usize; 2] {
     let reveal = if plan.level() == Level::L2 { Reveal::bytes(plan) } else { 0 };
     let (mut half, mut known) = (head_bytes(plan) + reveal, 0);
     for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
-        if let Some([words, tags]) = linear_bytes(step, node, plan.level()) {
+        if let Some([words, tags]) = linear_bytes(step, node, (plan.level(), plan.batch)) {
             half += words + tags;
             known += words;
         }
@@ -225,13 +225,13 @@ impl Reveal {
     pub(super) fn draw(seed: &Prg, plan: &Plan) -> Self {
         let (output, [shares, key]) = (plan.graph.output(), REVEAL.map(|part| seed.fork(part)));
         let (width, mut shares, mut key) = (output.fixed.width, shares, key);
-        let own = Zeroizing::new(draw_shares(ring(width), output.elements(), &mut shares));
+        let own = Zeroizing::new(draw_shares(ring(width), plan.elements(output), &mut shares));
         Self { own, key: KeyShare::draw(&mut key).to_u64(), width }
     }
 
     /// Bytes of the server's part.
     fn bytes(plan: &Plan) -> usize {
-        let (n, width) = (plan.graph.output().elements(), plan.graph.output().fixed.width);
+        let (n, width) = (plan.elements(plan.graph.output()), plan.graph.output().fixed.width);
         Packed::len_bytes(n, width) + n * wide::word_bytes(ring(width))
     }
 
@@ -259,7 +259,7 @@ impl Reveal {
         session: &[u8; 32],
         from: &mut Reader<'_>,
     ) -> Result<(Vec<u64>, [u8; 32]), BackendError> {
-        let (n, width) = (plan.graph.output().elements(), plan.graph.output().fixed.width);
+        let (n, width) = (plan.elements(plan.graph.output()), plan.graph.output().fixed.width);
         let shares = from.packed(n, width)?.values();
         let tags = wide::read(from, ring(width), n)?;
         Ok((shares, tags_digest(session, tags.iter().copied())))

@@ -36,31 +36,34 @@ pub struct Fss;
 
 /// What both parties have.
 struct Compiled {
-    public: Vec<u8>,
-    plan: Plan,
+    public: Arc<[u8]>,
+    /// For one input.
+    one: Arc<Plan>,
+    /// For the batch of this model.
+    plan: Arc<Plan>,
     /// Digest of `E`.
     statics: [u8; 32],
 }
 
 struct Server {
     compiled: Compiled,
-    weights: Weights,
+    weights: Arc<Weights>,
     secret: Zeroizing<[u8; 32]>,
-    keys: Vec<Seed>,
-    part: Zeroizing<Vec<u8>>,
+    keys: Arc<Vec<Seed>>,
+    part: Arc<Zeroizing<Vec<u8>>>,
     report: Option<ring::RingReport>,
 }
 
 struct Client {
     compiled: Compiled,
     /// `E`, once a connection of this process has it.
-    statics: OnceLock<Arc<Statics>>,
+    statics: Arc<OnceLock<Arc<Statics>>>,
 }
 
 /// A model at the dealer.
 struct Dealing {
     compiled: Compiled,
-    keys: Vec<Seed>,
+    keys: Arc<Vec<Seed>>,
 }
 
 impl Compiled {
@@ -68,7 +71,22 @@ impl Compiled {
         let ((options, statics), rest): ((Options, [u8; 32]), _) = public::read((NAME, VERSION), bytes)?;
         options.check()?;
         let plan = plan::compile(ring::read_public(rest)?, options)?.bound_to(&statics);
-        Ok(Self { public: bytes.to_vec(), plan, statics })
+        Ok(Self::of_one(bytes.into(), plan, statics))
+    }
+
+    fn of_one(public: Arc<[u8]>, one: Plan, statics: [u8; 32]) -> Self {
+        let one = Arc::new(one);
+        Self { public, plan: Arc::clone(&one), one, statics }
+    }
+
+    /// The same for a batch.
+    fn batched(&self, batch: usize) -> Result<Self, BackendError> {
+        let (public, one, statics) = (Arc::clone(&self.public), Arc::clone(&self.one), self.statics);
+        let plan = match seam::checked_batch(batch, self.max_batch())? {
+            1 => Arc::clone(&one),
+            batch => Arc::new(plan::batched(&one, batch)),
+        };
+        Ok(Self { public, one, plan, statics })
     }
 
     fn costs(&self) -> Costs {
@@ -76,16 +94,14 @@ impl Compiled {
     }
 
     fn batch(&self) -> usize {
-        1
+        self.plan.batch()
     }
 
-    /// One: a material's keys, tags and (at level l2) projections of linear layers are those of one walk, and
-    /// what a check of several walks at once would show has not been worked out.
     fn max_batch(&self) -> usize {
-        1
+        seam::most_inputs(&cost::costs(&self.one))
     }
 
-    /// Over the plan and `E`: material is bound to both.
+    /// Over the plan, `E` and the batch: material is bound to all three.
     fn digest(&self) -> [u8; 32] {
         self.plan.binding()
     }
@@ -105,8 +121,23 @@ impl Server {
         let statics = statics::digest(&plan, &weights, &keys, hasher())?;
         let public = public::write((NAME, VERSION), &(plan.options(), statics), plan.graph())?;
         let part = Zeroizing::new(keys.iter().flat_map(|key| key.0).collect());
-        let plan = plan.bound_to(&statics);
-        Ok(Self { compiled: Compiled { public, plan, statics }, weights, secret, keys, part, report })
+        let compiled = Compiled::of_one(public.into(), plan.bound_to(&statics), statics);
+        let (weights, keys, part) = (Arc::new(weights), Arc::new(keys), Arc::new(part));
+        Ok(Self { compiled, weights, secret, keys, part, report })
+    }
+
+    /// The same for a batch.
+    fn batched(&self, batch: usize) -> Result<Self, BackendError> {
+        let (weights, keys, part) = (Arc::clone(&self.weights), Arc::clone(&self.keys), Arc::clone(&self.part));
+        let (compiled, secret) = (self.compiled.batched(batch)?, self.secret.clone());
+        Ok(Self { compiled, weights, secret, keys, part, report: None })
+    }
+}
+
+impl Client {
+    /// The same for a batch; what connections of the process have got stays shared.
+    fn batched(&self, batch: usize) -> Result<Self, BackendError> {
+        Ok(Self { compiled: self.compiled.batched(batch)?, statics: Arc::clone(&self.statics) })
     }
 }
 
@@ -142,22 +173,24 @@ impl Backend for Fss {
 
     fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
         let compiled = Compiled::read(public)?;
-        let (secret, weights) = statics::read_private(&compiled.plan, private)?;
-        let server = Server::new((compiled.plan, weights), secret, None)?;
-        if server.compiled.public != public {
+        let (secret, weights) = statics::read_private(&*compiled.plan, private)?;
+        drop(compiled.plan);
+        let plan = Arc::into_inner(compiled.one).expect("nobody else has it");
+        let server = Server::new((plan, weights), secret, None)?;
+        if *server.compiled.public != *public {
             return Err(BackendError::Private { what: "it belongs to another public part".into() });
         }
         Ok(Arc::new(server))
     }
 
     fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError> {
-        Ok(Arc::new(Client { compiled: Compiled::read(public)?, statics: OnceLock::new() }))
+        Ok(Arc::new(Client { compiled: Compiled::read(public)?, statics: Arc::default() }))
     }
 
     fn dealing(&self, public: &[u8], part: &[u8]) -> Result<Arc<dyn DealerModel>, BackendError> {
         let compiled = Compiled::read(public)?;
-        let keys = statics::read_keys(&compiled.plan, part)?;
-        Ok(Arc::new(Dealing { compiled, keys }))
+        let keys = statics::read_keys(&*compiled.plan, part)?;
+        Ok(Arc::new(Dealing { compiled, keys: Arc::new(keys) }))
     }
 }
 
@@ -188,12 +221,16 @@ impl ServerModel for Server {
     fn order(&self) -> Option<Order<'_>> {
         Some(Order {
             backend: NAME,
-            digest: self.compiled.digest(),
-            batch: 1,
+            digest: self.compiled.one.binding(),
+            batch: self.compiled.batch() as u32,
             public: &self.compiled.public,
             part: &self.part,
             server_bytes: half::with_digest(half::server_bytes(&self.compiled.plan)[0]),
         })
+    }
+
+    fn batched(&self, batch: usize) -> Result<Arc<dyn ServerModel>, BackendError> {
+        Ok(Arc::new(self.batched(batch)?))
     }
 
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
@@ -202,6 +239,10 @@ impl ServerModel for Server {
 }
 
 impl ClientModel for Client {
+    fn batched(&self, batch: usize) -> Result<Arc<dyn ClientModel>, BackendError> {
+        Ok(Arc::new(self.batched(batch)?))
+    }
+
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
         Ok(Box::new(Asking { model: self, aids: aids.clone(), prg: seam::randomness()? }))
     }
@@ -210,6 +251,10 @@ impl ClientModel for Client {
 impl DealerModel for Dealing {
     fn digest(&self) -> [u8; 32] {
         self.compiled.digest()
+    }
+
+    fn batched(&self, batch: usize) -> Result<Arc<dyn DealerModel>, BackendError> {
+        Ok(Arc::new(Self { compiled: self.compiled.batched(batch)?, keys: Arc::clone(&self.keys) }))
     }
 
     fn masks(&self) -> Vec<[u8; 32]> {
@@ -270,16 +315,21 @@ impl MaterialPart for ServerMaterial {
 }
 
 impl ServerSide for Serving {
+    fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
+        self.model = Arc::new(self.model.batched(batch)?);
+        Ok(())
+    }
+
     /// Sends `E`, if the client has not kept it.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let Server { compiled, weights, keys, .. } = &*self.model;
-        setup::give(&compiled.plan, weights, keys, channel)
+        setup::give(&*compiled.plan, weights, keys, channel)
     }
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
         let order = self.model.order().expect("there is an order for every model of this back end");
         let Server { compiled, weights, keys, .. } = &*self.model;
-        let ordering = Ordering { aids: &self.aids, rate: compiled.plan.options().audit, plan: order.digest };
+        let ordering = Ordering { aids: &self.aids, rate: compiled.plan.options().audit, plan: compiled.digest() };
         let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::deal(Role::Server, &compiled.plan, keys, seed, sink);
         let mut half = Zeroizing::new(Vec::with_capacity(order.server_bytes as usize));
         ordering.order(&order, (&mut *channel, &mut self.prg), again, &mut |bytes, _| {
@@ -315,10 +365,15 @@ impl Asking {
 }
 
 impl ClientSide for Asking {
+    fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
+        self.model = Arc::new(self.model.batched(batch)?);
+        Ok(())
+    }
+
     /// Gets `E`, unless this process or its folder has it.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let Client { compiled, statics } = &*self.model;
-        Expected { plan: &compiled.plan, digest: compiled.statics, hasher }.take(statics, &self.aids, channel)
+        Expected { plan: &*compiled.plan, digest: compiled.statics, hasher }.take(statics, &self.aids, channel)
     }
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
@@ -341,7 +396,7 @@ impl ClientSide for Asking {
 
     fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {
         let plan = &self.model.compiled.plan;
-        let integers = reference::quantize_input(plan.graph(), input)?;
+        let integers = reference::quantize_inputs(plan.graph(), plan.batch(), input)?;
         let material = material.take()?;
         let (line, stop) = ((channel, &mut self.prg), &self.aids.stop);
         let answer = match plan.level() {

@@ -1,6 +1,7 @@
 //! From the graph to a plan.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
@@ -10,7 +11,7 @@ use tacit_mpc::fss::gate::{FssGate, FssWiden};
 use super::wide;
 use super::{Level, Options, project};
 use crate::dealt::statics::Masked;
-use crate::ring::share::{self, Batch, Compile, Kind, conv_spec};
+use crate::ring::share::{self, Batch, Compile, Kind, Times, conv_spec};
 use crate::ring::{Node, RingGraph};
 use crate::{BackendError, Numerics, seam};
 
@@ -29,12 +30,27 @@ impl Batch for FssGate {
     }
 }
 
+impl Times for FssGate {
+    fn times(&self, batch: usize) -> Self {
+        self.times(batch)
+    }
+}
+
+impl Times for FssWiden {
+    fn times(&self, batch: usize) -> Self {
+        Self { n: batch * self.n, ..*self }
+    }
+}
+
 pub(crate) type Step = share::Step<Parts>;
 
 /// A compiled model.
 pub struct Plan {
-    pub(super) graph: RingGraph,
+    pub(super) graph: Arc<RingGraph>,
+    /// Of all inputs of the batch.
     pub(super) steps: Vec<Step>,
+    /// Inputs at once.
+    pub(super) batch: usize,
     options: Options,
     digest: [u8; 32],
     binding: [u8; 32],
@@ -53,18 +69,29 @@ impl Plan {
         &self.options
     }
 
+    /// Inputs that one offline and one online phase are for.
+    #[must_use]
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Elements that a node's tensor has, of all inputs of the batch.
+    pub(super) fn elements(&self, node: &Node) -> usize {
+        self.batch * node.elements()
+    }
+
     /// Whose messages are checked.
     pub(super) fn level(&self) -> Level {
         self.options.level
     }
 
-    /// Digest of all that the parties and the dealer must have alike.
+    /// Digest of all that the parties and the dealer must have alike; of the plan for one input.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         self.digest
     }
 
-    /// What material is bound to: the plan, and the `E` it is [`bound_to`](Self::bound_to).
+    /// What material is bound to: the plan, the `E` it is [`bound_to`](Self::bound_to), and the batch.
     #[must_use]
     pub fn binding(&self) -> [u8; 32] {
         self.binding
@@ -124,7 +151,7 @@ pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError>
     let steps = steps(&graph, &options)?;
     let most = |step: &Step, node: &Node| {
         let of_gates = step.gates().map(|gate| gate.cost().server_material as u128).sum::<u128>();
-        of_gates + linear_bytes(step, node, options.level).map_or(0, |[words, tags]| (words + tags) as u128)
+        of_gates + linear_bytes(step, node, (options.level, 1)).map_or(0, |[words, tags]| (words + tags) as u128)
     };
     share::check_sizes(&graph, &steps, most)?;
     for (id, (step, node)) in steps.iter().zip(graph.nodes()).enumerate() {
@@ -135,19 +162,31 @@ pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError>
         }
     }
     let digest = digest(&graph, &options, &steps);
-    Ok(Plan { graph, steps, options, digest, binding: digest })
+    Ok(Plan { graph: Arc::new(graph), steps, batch: 1, options, digest, binding: digest })
 }
 
-/// Of a linear layer, bytes of the server's words `A r - t`, and of what it checks tags with; where both
-/// parties are checked, of its shares and of what its result is checked by.
-pub(super) fn linear_bytes(step: &Step, node: &Node, level: Level) -> Option<[usize; 2]> {
+/// The plan for `batch` inputs at once that follows from a plan for one, with the same exchanges.
+///
+/// # Panics
+/// If the plan is for several inputs already.
+#[must_use]
+pub fn batched(one: &Plan, batch: usize) -> Plan {
+    assert_eq!(one.batch, 1, "plans of batches are made from the plan for one input");
+    let steps = one.steps.iter().map(|step| step.times(batch)).collect();
+    let (graph, binding) = (Arc::clone(&one.graph), seam::batch_digest(&one.binding, batch));
+    Plan { graph, steps, batch, options: one.options, digest: one.digest, binding }
+}
+
+/// Of a linear layer of `batch` inputs, bytes of the server's words `A r - t`, and of what it checks tags
+/// with; where both parties are checked, of its shares and of what its results are checked by.
+pub(super) fn linear_bytes(step: &Step, node: &Node, (level, batch): (Level, usize)) -> Option<[usize; 2]> {
     let Step::Linear(conv) = step else { return None };
-    let width = node.fixed.width;
-    let words = tacit_mpc::codec::Packed::len_bytes(node.elements(), width);
-    let each = (conv.in_len() + node.elements()) * wide::word_bytes(wide::ring(width));
+    let (n, width) = (batch * node.elements(), node.fixed.width);
+    let words = tacit_mpc::codec::Packed::len_bytes(n, width);
+    let each = (batch * conv.in_len() + n) * wide::word_bytes(wide::ring(width));
     let rest = match level {
         Level::L1 => each,
-        Level::L2 => 2 * each + project::bytes(conv, width),
+        Level::L2 => 2 * each + project::bytes(conv, width, batch),
     };
     Some([words, rest])
 }

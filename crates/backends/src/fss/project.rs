@@ -17,6 +17,9 @@
 //! trailing zeros of the entry of e that has fewest: then each row of `G e` is `2^v` times a sum whose
 //! lowest bit is uniform. So T is guessed with probability at most `2^-ROWS`.
 //!
+//! For a batch of inputs the positions are those of all its inputs: one G, one a and one beta, and a b and a
+//! kappa of its own for each position of each input.
+//!
 //! Per layer at the server: [`ROWS`] words of w bits for each weight of one output channel of all groups, and
 //! for each position; as many at the client once the offline phase is over. Online: nothing is sent but the
 //! digest.
@@ -47,13 +50,19 @@ fn sizes(conv: &ConvSpec) -> [usize; 2] {
     [conv.in_ch * conv.kernel.0 * conv.kernel.1, conv.out_h() * conv.out_w()]
 }
 
-/// Bytes of a kernel and of offsets, as each party keeps them.
-pub(super) fn bytes(conv: &ConvSpec, width: u32) -> usize {
-    sizes(conv).iter().map(|n| Packed::len_bytes(ROWS * n, width)).sum()
+/// Words of a kernel and of the offsets of `batch` inputs.
+fn words(conv: &ConvSpec, batch: usize) -> [usize; 2] {
+    let [kernel, positions] = sizes(conv);
+    [kernel, batch * positions].map(|n| ROWS * n)
 }
 
-/// Multiplications of projecting a layer's matrix, and of applying what came of it to masked values and to
-/// the result.
+/// Bytes of a kernel and of the offsets of `batch` inputs, as each party keeps them.
+pub(super) fn bytes(conv: &ConvSpec, width: u32, batch: usize) -> usize {
+    words(conv, batch).iter().map(|n| Packed::len_bytes(*n, width)).sum()
+}
+
+/// Multiplications of projecting a layer's matrix, and of applying what came of it to the masked values and
+/// the result of one input.
 pub(super) fn work(conv: &ConvSpec) -> [u64; 2] {
     let ([kernel, positions], out) = (sizes(conv), conv.out_ch);
     [conv.weight_len(), kernel * positions + out * positions].map(|n| (ROWS * n) as u64)
@@ -76,14 +85,14 @@ pub(super) struct Applied {
 }
 
 impl<'a> Projection<'a> {
-    /// Of layer `id`, from the client's seed.
-    pub(super) fn draw(seed: &Prg, id: NodeId, conv: &'a ConvSpec, width: u32) -> Self {
-        let (at, [kernel, positions]) = (At { node: id, level: 0 }, sizes(conv));
+    /// Of layer `id` for `batch` inputs, from the client's seed.
+    pub(super) fn draw(seed: &Prg, id: NodeId, conv: &'a ConvSpec, (width, batch): (u32, usize)) -> Self {
+        let (at, [kernel, offsets]) = (At { node: id, level: 0 }, words(conv, batch));
         let mut words = Zeroizing::new(vec![0u64; conv.out_ch]);
         stream(seed, at, BITS).fill_u64(&mut words);
         let bits = (0..ROWS).flat_map(|row| words.iter().map(move |word| (word >> row & 1) as i32));
-        let pad = |part, n| Zeroizing::new(chosen(seed, at, part, ROWS * n, width));
-        let pads = [pad(KERNEL, kernel), pad(OFFSETS, positions)];
+        let pad = |part, n| Zeroizing::new(chosen(seed, at, part, n, width));
+        let pads = [pad(KERNEL, kernel), pad(OFFSETS, offsets)];
         Self { bits: Zeroizing::new(bits.collect()), conv, width, pads }
     }
 
@@ -119,9 +128,14 @@ impl<'a> Projection<'a> {
         Ok(out)
     }
 
-    /// `G z` at every position, z `[out, positions]`: `[ROWS, positions]`.
+    /// `G z` at every position, z `[B, out, positions]`: `[B, ROWS, positions]`.
     fn positions(&self, z: &[u64]) -> Result<Zeroizing<Vec<u64>>, BackendError> {
-        self.rows(0, z, sizes(self.conv)[1])
+        let [_, positions] = sizes(self.conv);
+        let mut out = Zeroizing::new(Vec::with_capacity(z.len() / self.conv.out_ch * ROWS));
+        for z in z.chunks(self.conv.out_len()) {
+            out.extend_from_slice(&self.rows(0, z, positions)?);
+        }
+        Ok(out)
     }
 
     /// `pad + sign * (kernel, positions)`, with the projection of one word for each channel at all positions.
@@ -132,7 +146,7 @@ impl<'a> Projection<'a> {
         (at, everywhere): (&[u64], &[u64]),
     ) -> Result<Applied, BackendError> {
         let everywhere = self.rows(0, everywhere, 1)?;
-        let of_all = at.chunks_exact(sizes(self.conv)[1]).zip(everywhere.iter());
+        let of_all = at.chunks_exact(sizes(self.conv)[1]).zip(everywhere.iter().cycle());
         let offsets = of_all.flat_map(|(row, more)| row.iter().map(move |word| word.wrapping_add(*more)));
         let padded = |pad: &[u64], words: &mut dyn Iterator<Item = u64>| {
             let sum = |(pad, word): (&u64, u64)| {
@@ -175,7 +189,7 @@ impl<'a> Projection<'a> {
 }
 
 impl Applied {
-    /// The kernel on masked values, and the offsets: `[ROWS, positions]`.
+    /// The kernel on masked values, and the offsets: `[B, ROWS, positions]`.
     pub(super) fn of(&self, conv: &ConvSpec, masked: &[u64], width: u32) -> Result<Vec<u64>, BackendError> {
         let projected = ConvSpec { out_ch: ROWS, groups: 1, ..*conv };
         let mut out = Matrix::new(&self.kernel, width).apply(&projected, masked)?;
@@ -190,10 +204,14 @@ impl Applied {
     }
 
     /// As it was written.
-    pub(super) fn read(conv: &ConvSpec, width: u32, from: &mut Reader<'_>) -> Result<Self, BackendError> {
-        let mut words = |n: usize| Ok::<_, BackendError>(Zeroizing::new(from.packed(ROWS * n, width)?.values()));
-        let [kernel, offsets] = sizes(conv);
-        Ok(Self { kernel: words(kernel)?, offsets: words(offsets)? })
+    pub(super) fn read(
+        conv: &ConvSpec,
+        (width, batch): (u32, usize),
+        from: &mut Reader<'_>,
+    ) -> Result<Self, BackendError> {
+        let mut read = |n: usize| Ok::<_, BackendError>(Zeroizing::new(from.packed(n, width)?.values()));
+        let [kernel, offsets] = words(conv, batch);
+        Ok(Self { kernel: read(kernel)?, offsets: read(offsets)? })
     }
 }
 
@@ -222,22 +240,23 @@ mod tests {
         };
         let (key, seed) = (Seed([3; 16]), Prg::from_seed(Seed([4; 16])));
         for conv in [ConvSpec::linear(30, 7), conv(4, 6, 3, 2, 1), conv(6, 4, 2, 1, 2), conv(5, 5, 3, 1, 5)] {
-            for width in [13, 32, 37] {
+            for (width, batch) in [(13, 1), (32, 3), (37, 1), (37, 2)] {
                 let (count, weights) = (conv.weight_len() + conv.out_ch, conv.weight_len());
                 let a = statics::random(&Prg::from_seed(key.clone()), 0..count, count, width);
                 let e = random(5, count, width);
-                let [xh, known, opened] =
-                    [(6, conv.in_len()), (7, conv.out_len()), (8, conv.out_len())].map(|(b, n)| random(b, n, width));
+                let [xh, known, opened] = [(6, conv.in_len()), (7, conv.out_len()), (8, conv.out_len())]
+                    .map(|(b, n)| random(b, batch * n, width));
                 // What an honest server sends.
                 let sum: Vec<u64> = a.words(0..count).iter().zip(&e).map(|(a, e)| a.wrapping_add(*e)).collect();
                 let sum: Vec<u64> = sum.iter().map(|w| w & ring_mask(width)).collect();
                 let mut zh = Matrix::new(&sum[..weights], width).apply(&conv, &xh).unwrap();
                 let positions = sizes(&conv)[1];
                 for (i, z) in zh.iter_mut().enumerate() {
-                    let more = sum[weights + i / positions].wrapping_add(known[i]).wrapping_add(opened[i]);
+                    let more =
+                        sum[weights + i % conv.out_len() / positions].wrapping_add(known[i]).wrapping_add(opened[i]);
                     *z = z.wrapping_add(more) & ring_mask(width);
                 }
-                let projection = Projection::draw(&seed, 2, &conv, width);
+                let projection = Projection::draw(&seed, 2, &conv, (width, batch));
                 let theirs = projection.for_server(&key, count, &known).unwrap();
                 let shown = theirs.of(&conv, &xh, width).unwrap();
                 let ours = projection.for_client(&Matrix::new(&e, width), &opened).unwrap();
@@ -245,11 +264,11 @@ mod tests {
                 let mut out = Writer::default();
                 theirs.write(width, &mut out);
                 let bytes = out.finish();
-                assert_eq!(bytes.len(), super::bytes(&conv, width));
-                let again = Applied::read(&conv, width, &mut Reader::new(&bytes)).unwrap();
+                assert_eq!(bytes.len(), super::bytes(&conv, width, batch));
+                let again = Applied::read(&conv, (width, batch), &mut Reader::new(&bytes)).unwrap();
                 assert!(again.of(&conv, &xh, width).unwrap() == shown);
-                // The top bit of one entry: about half of the rows at its place are others.
-                zh[positions / 2] ^= 1 << (width - 1);
+                // The top bit of one entry of the last input: about half of the rows at its place are others.
+                zh[(batch - 1) * conv.out_len() + positions / 2] ^= 1 << (width - 1);
                 let expected = projection.expected(&ours, &xh, &zh).unwrap();
                 let apart = expected.iter().zip(&shown).filter(|(a, b)| a != b).count();
                 assert!((8..=40).contains(&apart), "{apart} of {ROWS} rows");

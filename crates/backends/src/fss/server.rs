@@ -27,7 +27,7 @@ use crate::seam::{Stop, check_made_for};
 
 pub(super) const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
 
-/// The server's material for one input.
+/// The server's material for the inputs of a plan.
 pub(super) struct ServerMaterial {
     /// Digest of the plan that it was read for.
     pub(super) plan: [u8; 32],
@@ -65,10 +65,11 @@ pub(super) fn offline(
             half::skip(step, &mut from)?;
             continue;
         };
-        let (n, width) = (node.elements(), node.fixed.width);
+        let (n, width) = (plan.elements(node), node.fixed.width);
         let (ring, layer) = (ring(width), weights.get(id).ok_or(NO_WEIGHTS)?);
         let mut known = from.packed(n, width)?.values();
-        let (of_r, of_tau) = (wide::read(&mut from, ring, conv.in_len())?, wide::read(&mut from, ring, n)?);
+        let (of_r, of_tau) =
+            (wide::read(&mut from, ring, plan.batch * conv.in_len())?, wide::read(&mut from, ring, n)?);
         let key = keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
         let of_words = wide::apply(&statics::masked(layer, key, width), conv, &of_r, ring.share_bits())?;
         let words = channel.recv_packed(LINEAR, n, width)?;
@@ -100,10 +101,10 @@ pub(super) fn online(
     let ServerHead { seed, hash, delta, key, masks: [_, masks] } = ServerHead::read(plan, &mut dealt)?;
     let ledger = Ledger::new(Role::Server, &half::session(plan, hash, When::Online), &delta);
     let mut session = Session { role: Role::Server, channel, prg };
-    let phase = Online { weights, seed, hash, batch: 0, dealt, known, ledger, session: &mut session };
+    let phase = Online { plan, weights, seed, hash, batch: 0, dealt, known, ledger, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
-    let mut shares = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: 1, phase, tap: &mut tap };
-    let share = stop.walk(&plan.graph, &mut shares)?;
+    let mut shares = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, phase, tap: &mut tap };
+    let share = stop.walk(&*plan.graph, &mut shares)?;
     let Online { ledger, .. } = shares.phase;
     ledger.verify(&key, masks, (session.channel, session.prg))?;
     session.channel.send_packed(RESULT, &share, plan.graph.output().fixed.width)?;
@@ -111,6 +112,7 @@ pub(super) fn online(
 }
 
 struct Online<'a, 's> {
+    plan: &'a Plan,
     weights: &'a Weights,
     seed: Prg,
     hash: PublicSeed,
@@ -124,14 +126,14 @@ struct Online<'a, 's> {
 
 impl ServerPhase<Parts> for Online<'_, '_> {
     fn input(&mut self, node: &Node) -> Result<Vec<u64>, BackendError> {
-        Ok(self.session.channel.recv_packed(INPUT, node.elements(), node.fixed.width)?)
+        Ok(self.session.channel.recv_packed(INPUT, self.plan.elements(node), node.fixed.width)?)
     }
 
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError> {
         let layer = self.weights.get(id).ok_or(NO_WEIGHTS)?;
-        let step = Step::Linear(*conv);
-        self.dealt.bytes(linear_bytes(&step, node, Level::L1).map_or(0, |bytes| bytes.iter().sum()))?;
-        let known = self.known.packed(node.elements(), node.fixed.width)?.values();
+        let (step, of) = (Step::Linear(*conv), (Level::L1, self.plan.batch));
+        self.dealt.bytes(linear_bytes(&step, node, of).map_or(0, |bytes| bytes.iter().sum()))?;
+        let known = self.known.packed(self.plan.elements(node), node.fixed.width)?.values();
         linear_online(conv, layer, x, &known, node.fixed.width)
     }
 

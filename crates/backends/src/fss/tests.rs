@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::client::{self, ClientMaterial, RESULT};
 use super::server::{self, ServerMaterial};
-use super::{Level, Options, Plan, both, compile, dealer, half};
+use super::{Level, Options, Plan, both, compile, dealer, half, plan};
 use crate::BackendError;
 use crate::dealt::statics::{self, Statics};
 use crate::ring::reference::{self, tests::spec};
@@ -112,6 +112,11 @@ struct Seen {
 
 impl Case {
     fn new(level: Level, nodes: Vec<Node>) -> Self {
+        Self::of_batch(level, nodes, 1)
+    }
+
+    /// For several inputs at once.
+    fn of_batch(level: Level, nodes: Vec<Node>, batch: usize) -> Self {
         let graph = RingGraph::new(spec(nodes)).expect("a valid graph");
         let mut random = Prg::from_seed(Seed([1; 16]));
         let mut layers = Vec::new();
@@ -122,9 +127,9 @@ impl Case {
                 layers.push(LayerWeights { node, weights, bias: vec![3; shape[0]] });
             }
         }
-        let input = (0..graph.input().elements()).map(|_| (random.next_u64() % 61) as i64 - 30).collect();
-        let (plan, weights) =
-            (compile(graph, Options { level, ..Options::default() }).expect("a plan"), Weights { layers });
+        let input = (0..batch * graph.input().elements()).map(|_| (random.next_u64() % 61) as i64 - 30).collect();
+        let one = compile(graph, Options { level, ..Options::default() }).expect("a plan");
+        let (plan, weights) = (plan::batched(&one, batch), Weights { layers });
         let keys = statics::keys(&plan, &weights, &[7; 32]);
         let mut masked = Vec::new();
         let mut push = |bytes: &[u8]| {
@@ -205,7 +210,10 @@ impl Case {
     /// What honest parties do; the answer is that of the reference but for local truncations.
     fn honest(&self, exact: bool) -> Seen {
         let seen = self.run(self.material(), [None; 2]);
-        let reference = reference::run(self.plan.graph(), &self.weights, &self.input).unwrap();
+        let graph = self.plan.graph();
+        let each = self.input.chunks(graph.input().elements());
+        let reference =
+            each.map(|input| reference::run(graph, &self.weights, input).unwrap()).collect::<Vec<_>>().concat();
         let answer = seen.answer.as_ref().expect("honest parties");
         assert!(seen.server.is_ok() && answer.len() == reference.len());
         let most = if exact { 0 } else { 20 };
@@ -222,7 +230,7 @@ fn dense(out_features: usize) -> Op {
     Op::Linear(Linear { out_features, weights: WeightFacts { frac_bits: 0, magnitude_bits: 4, norm_bits: 8 } })
 }
 
-/// Everything that has a protocol of its own.
+/// Everything that has a protocol of its own, and two inputs at once.
 fn cases(level: Level) -> Vec<Case> {
     let cut = |mut node: Node| {
         node.fixed.frac_bits = 1;
@@ -231,17 +239,15 @@ fn cases(level: Level) -> Vec<Case> {
     let window = Window { kernel: [2, 2], stride: [1, 1], pads: [0; 4] };
     let mut index = node(Op::ArgMax, vec![1], &[1], 6);
     index.fixed.frac_bits = 0;
+    let layers = vec![
+        node(Op::Input, vec![], &[5], 13),
+        node(dense(4), vec![0], &[4], 13),
+        node(Op::Relu, vec![1], &[4], 25),
+        node(dense(2), vec![2], &[2], 25),
+        cut(node(Op::Truncate { bits: 3 }, vec![3], &[2], 22)),
+    ];
     vec![
-        Case::new(
-            level,
-            vec![
-                node(Op::Input, vec![], &[5], 13),
-                node(dense(4), vec![0], &[4], 13),
-                node(Op::Relu, vec![1], &[4], 25),
-                node(dense(2), vec![2], &[2], 25),
-                cut(node(Op::Truncate { bits: 3 }, vec![3], &[2], 22)),
-            ],
-        ),
+        Case::new(level, layers.clone()),
         Case::new(
             level,
             vec![
@@ -255,6 +261,7 @@ fn cases(level: Level) -> Vec<Case> {
             vec![node(Op::Input, vec![], &[1, 3, 3], 10), node(Op::MaxPool(window), vec![0], &[1, 2, 2], 10)],
         ),
         Case::new(level, vec![node(Op::Input, vec![], &[4], 14), node(dense(3), vec![0], &[3], 14), index]),
+        Case::of_batch(level, layers, 2),
     ]
 }
 
@@ -370,7 +377,7 @@ fn a_server_with_changed_material_is_found_or_nothing_came_of_it() {
 
 #[test]
 fn a_client_with_changed_material_is_found_or_nothing_came_of_it() {
-    for (number, case) in cases(Level::L1).iter().chain(&cases(Level::L2)).enumerate().map(|(i, case)| (i % 4, case)) {
+    for (number, case) in cases(Level::L1).iter().chain(&cases(Level::L2)).enumerate().map(|(i, case)| (i % 5, case)) {
         let answer = case.honest(number != 3).answer.unwrap();
         let (mut material, mut found) = (case.material().to_vec(), 0);
         let bits = 8 * material.len();

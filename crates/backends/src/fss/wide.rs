@@ -33,13 +33,22 @@ pub(super) fn check(conv: &ConvSpec, width: u32) -> Result<(), String> {
     }
 }
 
-/// `M x` modulo `2^bits` for words of `bits` (42 to 81) bits, with the entries of M as integers.
+/// `M x` modulo `2^bits` for words of `bits` (42 to 81) bits, with the entries of M as integers, of each x of
+/// one or more inputs.
 pub(super) fn apply(
     matrix: &Matrix,
     conv: &ConvSpec,
     x: &[u128],
     bits: u32,
 ) -> Result<Zeroizing<Vec<u128>>, BackendError> {
+    let mut out = Zeroizing::new(Vec::with_capacity(x.len() / conv.in_len() * conv.out_len()));
+    for x in x.chunks(conv.in_len()) {
+        out.extend_from_slice(&apply_one(matrix, conv, x, bits)?);
+    }
+    Ok(out)
+}
+
+fn apply_one(matrix: &Matrix, conv: &ConvSpec, x: &[u128], bits: u32) -> Result<Zeroizing<Vec<u128>>, BackendError> {
     let fail = |_: ShapeError| BackendError::Misuse("a matrix belongs to another layer");
     // Behind the weights there may be biases.
     let (low, high) = matrix.parts();

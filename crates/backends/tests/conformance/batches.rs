@@ -16,7 +16,7 @@ use super::{aids, cases, registry};
 pub const SIZES: [usize; 2] = [2, 5];
 
 /// Back ends that run several inputs as one.
-const BATCHING: [&str; 3] = ["cheetah", "dealt", "sci-he"];
+const BATCHING: [&str; 4] = ["cheetah", "dealt", "fss", "sci-he"];
 
 /// Models for a batch are their own, and state so.
 pub fn check_models(case: &str, (one, several): (&dyn ServerModel, &dyn ServerModel), client: &dyn ClientModel) {

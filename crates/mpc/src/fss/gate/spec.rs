@@ -92,6 +92,12 @@ impl FssGate {
         Self { n, width, drop, values, checked }
     }
 
+    /// `factor` times as many gates of the same kind.
+    #[must_use]
+    pub fn times(&self, factor: usize) -> Self {
+        Self { n: factor * self.n, ..self.clone() }
+    }
+
     /// Number of gates.
     #[must_use]
     pub fn n(&self) -> usize {
