@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tacit_backends::Registry;
 use tacit_client::wire::{Deadline, Name, Terms};
 use tacit_client::{
-    Announced, Answer, ClientConfig, ClientError, Closer, Lobby, Notices, PhaseReport, Prepared, Progress, Standing,
-    Step,
+    Announced, Answer, ClientConfig, ClientError, Closer, GONE, Lobby, Notices, PhaseReport, Prepared, Progress,
+    Standing, Step,
 };
 use tacit_graph::Units;
 use tacit_store::keys;
@@ -385,9 +385,7 @@ impl Notice {
         };
         let work = move || notices.wait_for_turn(name, within).map_err(to_python);
         let standing = brief(py, work)?;
-        let gone =
-            || TacitError::new_err("the server no longer knows this notice: its time is over, or it was taken back");
-        Ok(standing.ok_or_else(gone)?.turn)
+        Ok(standing.ok_or_else(|| TacitError::new_err(GONE))?.turn)
     }
 
     /// Takes it back; nothing if it was used.

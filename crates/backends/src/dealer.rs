@@ -419,7 +419,8 @@ impl Dealings {
     }
 }
 
-/// A dealer in the process of a party: for tests and benchmarks, where nothing is secret from anybody.
+/// A dealer in the process of a party: for tests, benchmarks and warm-ups, where nothing is secret from
+/// anybody.
 pub struct Nearby {
     dealings: Arc<Dealings>,
     party: Party,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tacit_args::{DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
 use tacit_client::wire::Name;
-use tacit_client::{ClientConfig, MAX_THREADS, Notices, Standing};
+use tacit_client::{ClientConfig, GONE, MAX_THREADS, Notices, Standing};
 
 /// Announce an input over HTTP, without a connection that stands: for devices that sleep until its turn has
 /// come
@@ -78,7 +78,6 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let mut config = ClientConfig::new(&args.server.server, args.server.identity()?);
     config.server_name.clone_from(&args.server.server_name);
     config.connect_timeout = Duration::from_secs(args.timeout);
-    let gone = "nothing of this client's is announced under this name, or it has ended";
     match args.command {
         Command::New(new) => {
             config.threads = new.threads;
@@ -91,10 +90,10 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         }
         Command::Look { name, wait } => {
             let standing = Notices::of(&config)?.wait_for_turn(name, Duration::from_secs(wait))?;
-            show(&standing.ok_or_else(|| anyhow::anyhow!("{gone}"))?, as_json)
+            show(&standing.ok_or_else(|| anyhow::anyhow!(GONE))?, as_json)
         }
         Command::Withdraw { name } => {
-            anyhow::ensure!(Notices::of(&config)?.take_back(name)?, "{gone}");
+            anyhow::ensure!(Notices::of(&config)?.take_back(name)?, GONE);
             match as_json {
                 true => print::json(&json!({ "name": name.to_string(), "state": Value::Null })),
                 false => print::line(&format!("{name} was taken back")),

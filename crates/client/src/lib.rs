@@ -78,7 +78,7 @@ pub use error::ClientError;
 pub use keep::KeepFolder;
 pub use lobby::{ClientConfig, Closer, Lobby};
 pub use measure::{Figures, PhaseReport, process_cpu_s};
-pub use notices::{NoticeState, Notices, Standing};
+pub use notices::{GONE, NoticeState, Notices, Standing};
 pub use opened::OpenedModels;
 pub use pipeline::infer_many;
 pub use stock::{Held, Reconciled, Use};

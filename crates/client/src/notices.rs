@@ -10,6 +10,10 @@ use std::fmt;
 use std::time::{Duration, Instant};
 use tacit_backends::Registry;
 
+/// What it means that a server has no such input, for people. A server keeps them in memory alone.
+pub const GONE: &str = "nothing of this client's is announced under this name: its time is over, it was used or taken back, or the server \
+                        was started anew since, and it is lost";
+
 /// The longest that a server lets somebody wait for a turn at a time.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How soon it is asked again how an input stands that has changed, but not in what is waited for.
@@ -131,7 +135,7 @@ impl Notices {
     }
 
     /// How an input stands: at once, or, with `wait` (a minute at most), when its turn has come or its state
-    /// has changed. `None` if there is none of this name any more.
+    /// has changed. `None` if there is none of this name any more: [`GONE`].
     ///
     /// # Errors
     /// As [`Control::get`].

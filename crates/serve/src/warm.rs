@@ -12,7 +12,9 @@ use std::fs;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use tacit_backends::{Aids, Backend, BackendError, Material, PhaseCost, Preparation, Setup};
+use tacit_backends::dealer::{Dealings, Nearby};
+use tacit_backends::seam::Dealer;
+use tacit_backends::{Aids, Backend, BackendError, Material, PhaseCost, Preparation, Registry, Setup};
 use tacit_net::{Channel, Phase, mem_pair};
 use tacit_sched::JobPhase;
 use tokio::sync::watch;
@@ -46,7 +48,7 @@ async fn warm_up(shared: &Shared, offered: Arc<Offered>, backend: Arc<dyn Backen
         if needs > most {
             return Err(format!("it may need {} MiB, and {} may be used for that", needs >> 20, most >> 20));
         }
-        run(&of, &*backend, threads)
+        run(&of, &backend, threads)
     });
     let (model, backend) = (&offered.name, offered.backend);
     match run.await {
@@ -63,12 +65,12 @@ async fn warm_up(shared: &Shared, offered: Arc<Offered>, backend: Arc<dyn Backen
     }
 }
 
-/// Bytes of memory that both parties may take together.
+/// Bytes of memory that both parties may take together, and a dealer with them.
 fn needs(offered: &Offered) -> u64 {
     let costs = offered.model.costs();
     let phases = [costs.setup, costs.offline, costs.online];
     let both = phases.iter().map(|p| p.server.peak_memory_bytes.saturating_add(p.client.peak_memory_bytes));
-    both.max().unwrap_or(0)
+    both.max().unwrap_or(0).saturating_add(costs.dealing.peak_memory_bytes)
 }
 
 /// Bytes of memory that this machine has left; `None` where the system does not tell.
@@ -78,17 +80,26 @@ fn available() -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// One input through all phases; what the server's take.
-fn run(offered: &Offered, backend: &dyn Backend, threads: usize) -> Result<Vec<Learned>, String> {
-    if offered.model.preparation() == Preparation::Dealt {
-        return Err("its material comes from a dealer".into());
+/// What client and server use. Where a dealer makes the material it is one of this process: the input is
+/// ours, and what is dealt goes to nobody else.
+fn aids(offered: &Offered, backend: &Arc<dyn Backend>) -> Result<[Aids; 2], BackendError> {
+    if offered.model.preparation() != Preparation::Dealt {
+        return Ok([Aids::default(), Aids::default()]);
     }
+    let dealings = Arc::new(Dealings::fresh(Registry::new(vec![Arc::clone(backend)]), 1)?);
+    let of = |party| Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32])) as Arc<dyn Dealer>);
+    Ok([1, 2].map(|party| Aids { dealer: of(party), ..Aids::default() }))
+}
+
+/// One input through all phases; what the server's take.
+fn run(offered: &Offered, backend: &Arc<dyn Backend>, threads: usize) -> Result<Vec<Learned>, String> {
+    let [client_aids, server_aids] = aids(offered, backend).map_err(|e| e.to_string())?;
     let (mut ours, mut theirs) = mem_pair();
     let pool = |threads| ThreadPoolBuilder::new().num_threads(threads).build().map_err(|e| e.to_string());
     let (pool, one) = (pool(threads)?, pool(1)?);
     let took = thread::scope(|scope| {
-        let client = scope.spawn(move || one.install(|| as_client(offered, backend, &mut theirs)));
-        let took = pool.install(|| as_server(offered, &mut ours));
+        let client = scope.spawn(move || one.install(|| as_client(offered, (&**backend, &client_aids), &mut theirs)));
+        let took = pool.install(|| as_server(offered, &server_aids, &mut ours));
         // Else a client whose server has failed waits.
         drop(ours);
         match (took, client.join().map_err(|_| "the client's part panicked".to_owned())?) {
@@ -113,12 +124,16 @@ fn run(offered: &Offered, backend: &dyn Backend, threads: usize) -> Result<Vec<L
 }
 
 /// The client's part, with an input that says nothing.
-fn as_client(offered: &Offered, backend: &dyn Backend, channel: &mut Channel) -> Result<(), BackendError> {
+fn as_client(
+    offered: &Offered,
+    (backend, aids): (&dyn Backend, &Aids),
+    channel: &mut Channel,
+) -> Result<(), BackendError> {
     let model = backend.open(offered.model.public_bytes())?;
     let interface = model.interface();
     let [low, high] = interface.input.range;
     let input = vec![0f32.max(low).min(high); interface.input_len()];
-    let mut side = Arc::clone(&model).connect(&Aids::default())?;
+    let mut side = Arc::clone(&model).connect(aids)?;
     if model.setup() != Setup::Nothing {
         channel.set_phase(Phase::Setup);
         side.setup(channel)?;
@@ -134,9 +149,9 @@ fn as_client(offered: &Offered, backend: &dyn Backend, channel: &mut Channel) ->
 }
 
 /// The server's part; what its offline and online phases take.
-fn as_server(offered: &Offered, channel: &mut Channel) -> Result<[Option<Duration>; 2], BackendError> {
+fn as_server(offered: &Offered, aids: &Aids, channel: &mut Channel) -> Result<[Option<Duration>; 2], BackendError> {
     let model = &offered.model;
-    let mut side = Arc::clone(model).connect(&Aids::default())?;
+    let mut side = Arc::clone(model).connect(aids)?;
     if model.setup() != Setup::Nothing {
         channel.set_phase(Phase::Setup);
         side.setup(channel)?;

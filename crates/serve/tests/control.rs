@@ -300,6 +300,18 @@ fn an_input_is_announced_waited_for_and_taken_back_without_a_connection() {
 }
 
 #[test]
+fn what_was_announced_to_a_server_that_was_started_anew_is_lost_and_told_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let noted = announce(&mut server.http(dir.path(), "alice"), r#"{"model": "one", "backend": "toy"}"#);
+    let path = format!("/v1/inputs/{}", noted.json()["name"].as_str().unwrap());
+    drop(server);
+    let server = Running::start(dir.path(), |_| {});
+    let lost = get(&mut server.http(dir.path(), "alice"), &path);
+    assert!(lost.status == 404 && lost.json()["error"].as_str().unwrap().ends_with("it is lost"));
+}
+
+#[test]
 fn no_notice_is_kept_for_longer_than_the_server_keeps_any() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |config| config.notice_ttl = Duration::from_millis(50));

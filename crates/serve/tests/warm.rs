@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tacit_backends::Backend;
+use tacit_backends::dealt::Dealt;
+use tacit_backends::fss::Fss;
 use tacit_serve::Catalog;
 
 const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
@@ -55,6 +57,25 @@ fn what_is_not_known_is_learned_before_anybody_asks_and_only_once() {
     wait_until("five phases are known", || known(path).len() == 5);
     drop(server);
     assert_eq!(known(path).iter().filter(|(.., seconds)| *seconds == 12345.0).count(), 3);
+}
+
+#[test]
+fn what_a_dealer_makes_is_dealt_here_for_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut model = model(1);
+    // What the toy does not care about: how large values get.
+    model.calibration.max_abs.fill(1000.0);
+    model.calibration.extreme.fill(1000.0);
+    let mut catalog = Catalog::new(false);
+    for backend in [Arc::new(Dealt) as Arc<dyn Backend>, Arc::new(Fss)] {
+        let lowered = backend.lower(&model, &"frac_bits=8".parse().unwrap()).unwrap();
+        catalog.offer("one", &*backend, lowered).unwrap();
+        catalog.warm_up(&backend);
+    }
+    // The server has no dealer.
+    let server = Running::with(dir.path(), catalog, |_| {});
+    wait_until("both phases of both are known", || known(dir.path()).len() == 4);
+    drop(server);
 }
 
 #[test]

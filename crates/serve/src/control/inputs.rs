@@ -105,8 +105,11 @@ pub fn read_notice(body: &[u8]) -> Result<NoticeBody, String> {
     })
 }
 
+/// What the server knows of inputs is in memory alone: those of an earlier run are lost, and told so.
 fn no_such_input() -> Refusal {
-    Refusal::new(StatusCode::NOT_FOUND, "nothing of yours is announced or asked for under this name, or it has ended")
+    let error = "nothing of yours is announced or asked for under this name: it has ended, or the server was started \
+                 anew since, and it is lost";
+    Refusal::new(StatusCode::NOT_FOUND, error)
 }
 
 /// Sixteen hexadecimal digits, as answers give them.
