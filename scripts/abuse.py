@@ -275,16 +275,18 @@ def main() -> int:
         except Broken as error:
             failed = True
             print(f"{name}: BROKEN: {error}\n    the evidence: {folder}", flush=True)
-        for process in list(children()):
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+        finally:
+            # After Ctrl-C, too.
+            for process in list(children()):
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
     if not failed and not options.keep:
         shutil.rmtree(base)
     return int(failed)
 
 
 def children() -> Iterator[int]:
-    """Processes of this one that a broken scenario has left."""
+    """Processes of this one that a scenario which broke off has left."""
     listed = Path(f"/proc/self/task/{os.getpid()}/children")
     return map(int, listed.read_text().split()) if listed.exists() else iter(())
 
