@@ -10,11 +10,21 @@ use super::plan::{self, Plan, Step};
 use super::project;
 use crate::dealt::{audit, statics};
 use crate::ring::{Node, RingGraph};
-use crate::{BackendError, Costs, DealingCost, PhaseCost, Work};
+use crate::{BackendError, Costs, DealingCost, PhaseCost, Work, seam};
 
 /// What material counts beside bytes between the parties when scales are searched: it comes over a link
 /// that is some ten times faster.
 const MATERIAL_WORTH: f64 = 0.1;
+
+/// Bytes that the client's half of a batch has at most: a dealer makes it as a whole, and has so much memory
+/// for one client at a time.
+pub(super) const MOST_HALF: u64 = 1 << 28;
+
+/// Most inputs that are run as one.
+pub(super) fn most_inputs(one: &Plan) -> usize {
+    let costs = costs(one);
+    seam::most_inputs(&costs).min((MOST_HALF / costs.dealing.client_bytes) as usize).max(1)
+}
 
 fn packed(node: &Node, batch: usize) -> u64 {
     Packed::len_bytes(batch * node.elements(), node.fixed.width) as u64

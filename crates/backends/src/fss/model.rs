@@ -98,7 +98,7 @@ impl Compiled {
     }
 
     fn max_batch(&self) -> usize {
-        seam::most_inputs(&cost::costs(&self.one))
+        cost::most_inputs(&self.one)
     }
 
     /// Over the plan, `E` and the batch: material is bound to all three.
