@@ -319,6 +319,9 @@ pub fn client_look_up(
     Ok(())
 }
 
+/// The server's shares of a piece's results, and what the client's words are checked with.
+type Made = (Vec<u64>, Zeroizing<Vec<Share>>);
+
 /// The server's online part, where the client alone is checked: its shares of the results (`[n]`) of indices
 /// that it shares as `s`. `prg` is its stream, `dealt` what it was given.
 ///
@@ -359,11 +362,16 @@ pub fn server_look_up(
             let share = share.wrapping_add(opened).wrapping_add(received[i]) & low_mask(width);
             (share, Share { value: 0, tag: key.wrapping_neg() & spec.ring().mask() })
         };
-        range.enumerate().map(made).collect::<Vec<_>>()
+        let (mut shares, mut keys) = (Vec::with_capacity(range.len()), Zeroizing::new(Vec::with_capacity(range.len())));
+        range.enumerate().map(made).for_each(|(share, key)| {
+            shares.push(share);
+            keys.push(key);
+        });
+        (shares, keys)
     };
-    let made: Vec<Vec<(u64, Share)>> = (0..count).into_par_iter().map(one).collect();
-    ledger.values(width, made.iter().flatten().map(|(_, share)| share.clone()), received.iter().copied());
-    Ok(made.iter().flatten().map(|(share, _)| *share).collect())
+    let made: Vec<Made> = (0..count).into_par_iter().map(one).collect();
+    ledger.values(width, made.iter().flat_map(|(_, keys)| keys.iter().cloned()), received.iter().copied());
+    Ok(made.iter().flat_map(|(shares, _)| shares.iter().copied()).collect())
 }
 
 /// Where both are checked: the masked results (`[n]`) of masked indices, the same at both parties.
