@@ -18,7 +18,7 @@ pub struct Picked {
 }
 
 /// Material in hand, and its content.
-pub type InHand = (Picked, Claimed);
+pub type InHand<T = Claimed> = (Picked, T);
 
 impl Store {
     /// Takes ready material in hand, and its content, of which nothing may be used before
@@ -27,7 +27,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`claim`](Self::claim).
-    pub fn pick(&self, id: MaterialId, binding: Binding) -> Result<Option<(Picked, Zeroizing<Vec<u8>>)>, StoreError> {
+    pub fn pick(&self, id: MaterialId, binding: Binding) -> Result<Option<InHand<Zeroizing<Vec<u8>>>>, StoreError> {
         self.picked(id, binding, |file, stored| self.read_from(id, file, stored))
     }
 
@@ -52,7 +52,7 @@ impl Store {
         id: MaterialId,
         binding: Binding,
         read: impl FnOnce(&File, &Stored) -> Result<T, StoreError>,
-    ) -> Result<Option<(Picked, T)>, StoreError> {
+    ) -> Result<Option<InHand<T>>, StoreError> {
         let found = self.ledger.ready(id, binding)?;
         let picked = self.claimed_file(id, &found).and_then(|file| {
             match file.try_lock() {
