@@ -243,13 +243,14 @@ impl ClientPhase<Parts> for Dealing<'_> {
     /// The server gets `A r - t` and the keys of the tags of r and tau.
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
         let (width, batch) = (self.plan.graph.nodes()[id].fixed.width, self.plan.batch);
-        let target = target(&self.chooser, id, batch * conv.out_len(), width);
+        let target = || target(&self.chooser, id, batch * conv.out_len(), width);
         if self.role == Role::Client {
-            return Ok(target);
+            return Ok(target());
         }
         let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
         let mut known = Zeroizing::new(statics::apply_random(key, conv, r, width)?);
-        let masks = self.masks(id, known.len(), width);
+        // Not before: a large layer takes much memory.
+        let (target, masks) = (target(), self.masks(id, known.len(), width));
         self.hide(id, &mut known, (&masks, &target), width);
         for known in known.chunks(AT_ONCE) {
             let mut out = Writer::default();

@@ -419,12 +419,15 @@ fn register(
 /// Takes the bytes of a half.
 type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), BackendError> + 'a;
 
+/// Bytes of a half that wait in this process for a party that reads slowly: a transport would queue more.
+const UNSENT: usize = 4 * PIECE;
+
 /// Sends what `give` gives, cut anew.
 fn in_pieces(
     channel: &mut Channel,
     give: impl FnOnce(&mut Sink<'_>) -> Result<(), BackendError>,
 ) -> Result<(), BackendError> {
-    let mut buffer = zeroize::Zeroizing::new(Vec::with_capacity(PIECE));
+    let (mut buffer, mut unsent) = (zeroize::Zeroizing::new(Vec::with_capacity(PIECE)), 0);
     give(&mut |mut bytes| {
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(PIECE - buffer.len()));
@@ -433,6 +436,11 @@ fn in_pieces(
             if buffer.len() == PIECE {
                 channel.send(BYTES, &buffer)?;
                 buffer.clear();
+                unsent += PIECE;
+            }
+            if unsent == UNSENT {
+                channel.settle()?;
+                unsent = 0;
             }
         }
         Ok(())
