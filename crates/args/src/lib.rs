@@ -101,7 +101,8 @@ pub struct DealerArgs {
     #[arg(long, global = true, value_name = "DIR", requires = "dealer")]
     dealer_keys: Option<PathBuf>,
     /// What the model must have been lowered with, e.g. level=l2 of `fss`, where the server is checked as
-    /// well: the server says what it was, so a client that relies on it has to ask
+    /// well: the server says what it was, so a client that relies on it has to ask. `public=` pins the digest
+    /// of what clients get of the model (64 hexadecimal digits)
     #[arg(long, global = true, value_name = "KEY=VALUE,...")]
     require: Option<Options>,
 }

@@ -37,6 +37,23 @@ fn count(bytes: i64) {
     }
 }
 
+/// From now on what was allocated with a MiB or more goes back to the system when it is freed: for a program
+/// that needs much memory now and then, and holds little between. glibc otherwise keeps what was freed once
+/// for the next time, in pieces between others. Where the C library has no such switch, nothing happens.
+pub fn give_back_large() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        /// From glibc's `malloc.h`.
+        const M_MMAP_THRESHOLD: i32 = -3;
+        unsafe extern "C" {
+            fn mallopt(parameter: i32, value: i32) -> i32;
+        }
+        // SAFETY: `mallopt` takes two numbers, at any time and from any thread; a value that it does not like
+        // changes nothing.
+        unsafe { mallopt(M_MMAP_THRESHOLD, 1 << 20) };
+    }
+}
+
 /// The system's allocator, counting.
 pub struct Counting;
 

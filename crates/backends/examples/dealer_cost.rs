@@ -41,9 +41,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dealt = backend.dealing(order.public, order.part)?;
     let seed = fresh_seed()?;
     let start = Instant::now();
-    let ours = dealt.client_half(&seed)?.len() as u64;
+    let (mut ours, mut theirs) = (0, 0);
+    dealt.client_half(&seed, &mut |bytes| {
+        ours += bytes.len() as u64;
+        Ok(())
+    })?;
     let first = start.elapsed().as_secs_f64();
-    let mut theirs = 0;
     dealt.server_half(&seed, &mut |bytes| {
         theirs += bytes.len() as u64;
         Ok(())

@@ -11,12 +11,10 @@
 mod room;
 
 use std::collections::HashMap;
-use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tacit_arith::prg::{Prg, Seed};
-use zeroize::Zeroizing;
 
 use self::room::{Room, Taken};
 use crate::seam::{self, Claim, Dealer, DealerModel, Order, Piece, Seal, Stop, Ticket};
@@ -34,7 +32,7 @@ const MAX_MODELS: usize = 256;
 const MAX_MASKS: [usize; 2] = [1 << 16, 1 << 20];
 /// How often a client may fetch its half: again after a connection that broke, but not for ever.
 const MAX_FETCHES: u32 = 3;
-/// Bytes of client halves that are in memory, of all clients and of one: a larger half comes alone.
+/// Memory in which client halves are made, of all clients and of one: what takes more comes alone.
 const MAX_HALVES: [u64; 2] = [1 << 30, 1 << 28];
 /// How long a request waits for that memory: less than a client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -115,25 +113,27 @@ struct Open {
     given_up: bool,
 }
 
-/// A client's half. While it is there, it counts as memory that is used, and its ticket gives no other.
-pub struct Fetched<'a> {
-    half: Zeroizing<Vec<u8>>,
+/// A client's half that may be made now. While this is there, it counts as memory that is used, and its
+/// ticket gives no other.
+pub struct Fetching<'a> {
+    model: Arc<dyn DealerModel>,
+    seed: Seed,
     _held: (Taken<'a>, Busy<'a>),
 }
 
-impl Fetched<'_> {
-    /// The half alone.
+impl Fetching<'_> {
+    /// Its length.
     #[must_use]
-    pub fn into_half(self) -> Zeroizing<Vec<u8>> {
-        self.half
+    pub fn bytes(&self) -> u64 {
+        self.model.client_bytes()
     }
-}
 
-impl Deref for Fetched<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.half
+    /// The half, in pieces.
+    ///
+    /// # Errors
+    /// Those of `sink`.
+    pub fn half(&self, sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>) -> Result<(), BackendError> {
+        self.model.client_half(&self.seed, sink)
     }
 }
 
@@ -330,17 +330,17 @@ impl Dealings {
     /// # Errors
     /// [`BackendError::Dealer`]: there is no such ticket (any more), the claim is another one, the server
     /// itself asks, another request fetches the same half, or others use the memory for halves.
-    pub fn fetch(&self, client: Party, ticket: &Ticket, claim: &Claim) -> Result<Fetched<'_>, BackendError> {
+    pub fn fetch(&self, client: Party, ticket: &Ticket, claim: &Claim) -> Result<Fetching<'_>, BackendError> {
         let (number, model, busy) = self.claimed(client, ticket, claim)?;
         // Others need not wait while it is made.
-        let Some(taken) = self.room.take(client, model.client_bytes()) else {
+        let Some(taken) = self.room.take(client, model.client_memory()) else {
             return refused("it deals for too many clients at once: come again");
         };
         if let Some(open) = self.state().open.get_mut(&number) {
             open.fetches += 1;
         }
-        let half = model.client_half(self.secret.fork(number).fork(0).seed())?;
-        Ok(Fetched { half, _held: (taken, busy) })
+        let seed = self.secret.fork(number).fork(0).seed().clone();
+        Ok(Fetching { model, seed, _held: (taken, busy) })
     }
 
     /// The material of a ticket: its number, and the only right to fetch it.
@@ -450,10 +450,15 @@ impl Dealer for Nearby {
         started.server_half(&mut |bytes| sink(Piece::Half(bytes)))
     }
 
-    fn fetch(&self, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, BackendError> {
-        let half = self.dealings.fetch(self.party, ticket, claim)?.into_half();
+    fn fetch_into(
+        &self,
+        ticket: &Ticket,
+        claim: &Claim,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        self.dealings.fetch(self.party, ticket, claim)?.half(sink)?;
         self.dealings.taken(ticket);
-        Ok(half)
+        Ok(())
     }
 
     fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {

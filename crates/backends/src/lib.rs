@@ -168,6 +168,16 @@ impl BackendError {
             other => other,
         }
     }
+
+    /// What the peer did that nobody does who follows the protocol, if that is what it was.
+    #[must_use]
+    pub fn deviation(&self) -> Option<&'static str> {
+        let Self::Protocol(error) = self else { return None };
+        match error.downcast_ref() {
+            Some(tacit_mpc::MpcError::Misbehaviour { what, .. }) => Some(what),
+            _ => None,
+        }
+    }
 }
 
 impl From<tacit_mpc::MpcError> for BackendError {

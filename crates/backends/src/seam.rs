@@ -14,11 +14,11 @@
 
 mod batch;
 mod dealing;
+mod material;
 mod options;
 mod stop;
 pub(crate) mod version;
 
-use std::any::Any;
 use std::fmt;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -33,6 +33,9 @@ pub(crate) use batch::{ONE_BY_ONE, checked_batch, most_inputs};
 pub use dealing::{
     Aids, Claim, Commitment, Dealer, DealerModel, Keep, Order, Piece, Place, Seal, Ticket, commitment, fresh_seed,
 };
+pub use material::{Material, MaterialPart};
+pub(crate) use material::{check_made_for, write as write_material};
+use material::{read_whole, write_whole};
 pub use options::{Options, Reader, within};
 pub use stop::{Stop, Wait};
 pub use tacit_arith::prg::Seed;
@@ -265,6 +268,11 @@ pub trait ClientModel: Plan {
         Err(ONE_BY_ONE)
     }
 
+    /// See [`ServerModel::spooled_bytes`].
+    fn spooled_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// The state of a new connection. Says nothing to the peer.
     ///
     /// # Errors
@@ -302,8 +310,7 @@ pub trait ServerSide: Send {
     /// # Errors
     /// As there; [`BackendError::Spool`] if `place` fails.
     fn offline_into(&mut self, channel: &mut Channel, place: &mut (dyn Write + Send)) -> Result<(), BackendError> {
-        let material = self.offline(channel)?.to_bytes()?;
-        place.write_all(&material).map_err(|e| BackendError::Spool { what: e.to_string() })
+        write_whole(&self.offline(channel)?, place)
     }
 
     /// One inference, or those of a batch.
@@ -322,10 +329,8 @@ pub trait ServerSide: Send {
     ///
     /// # Errors
     /// As [`read_material`](Self::read_material).
-    fn spooled_material(&self, bytes: u64, mut source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
-        let mut all = Zeroizing::new(vec![0; bytes as usize]);
-        source.read_exact(&mut all).map_err(|e| BackendError::Material { what: e.to_string() })?;
-        self.read_material(&all)
+    fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
+        self.read_material(&read_whole(bytes, source)?)
     }
 }
 
@@ -352,6 +357,14 @@ pub trait ClientSide: Send {
     /// As there.
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError>;
 
+    /// See [`ServerSide::offline_into`].
+    ///
+    /// # Errors
+    /// As there.
+    fn offline_into(&mut self, channel: &mut Channel, place: &mut (dyn Write + Send)) -> Result<(), BackendError> {
+        write_whole(&self.offline(channel)?, place)
+    }
+
     /// The model's real-valued outputs for a real-valued input that `interface().check_input` accepts; in
     /// mode top-1 the class index. Inputs and outputs of a batch stand one behind the other.
     ///
@@ -365,85 +378,13 @@ pub trait ClientSide: Send {
     /// # Errors
     /// As there.
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError>;
-}
 
-/// Checks that material was made for (or read with) the plan of this digest.
-pub(crate) fn check_made_for(made_for: &[u8; 32], plan: &[u8; 32]) -> Result<(), BackendError> {
-    if made_for != plan {
-        return Err(BackendError::Misuse("the material belongs to another plan"));
-    }
-    Ok(())
-}
-
-/// What a back end keeps for one input, or for a batch, as it sees it.
-pub trait MaterialPart: Any + Send {
-    /// The material as bytes, to be stored; all lengths follow from the plan.
-    fn to_bytes(&self) -> Zeroizing<Vec<u8>>;
-}
-
-/// One party's half of the preprocessing for one input, or for a batch. Opaque, and used by value: once.
-pub struct Material(Held);
-
-enum Held {
-    Memory(Box<dyn MaterialPart>),
-    Spooled(Box<dyn Any + Send>),
-}
-
-/// The material of back ends that have nothing to prepare.
-struct Nothing;
-
-impl MaterialPart for Nothing {
-    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        Zeroizing::default()
-    }
-}
-
-impl Material {
-    /// A back end's own material.
-    pub fn new(part: impl MaterialPart) -> Self {
-        Self(Held::Memory(Box::new(part)))
-    }
-
-    /// Material of which a back end reads the bytes as it uses them.
-    pub fn spooled(part: impl Any + Send) -> Self {
-        Self(Held::Spooled(Box::new(part)))
-    }
-
-    /// For back ends that have nothing to prepare.
-    #[must_use]
-    pub fn nothing() -> Self {
-        Self::new(Nothing)
-    }
-
-    /// Whether its bytes are read as it is used.
-    #[must_use]
-    pub fn is_spooled(&self) -> bool {
-        matches!(self.0, Held::Spooled(_))
-    }
-
-    /// As bytes, to be stored.
+    /// See [`ServerSide::spooled_material`].
     ///
     /// # Errors
-    /// [`BackendError::Misuse`]: it was stored, and is read as it is used.
-    pub fn to_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError> {
-        match &self.0 {
-            Held::Memory(part) => Ok(part.to_bytes()),
-            Held::Spooled(_) => Err(BackendError::Misuse("this material was stored already")),
-        }
-    }
-
-    /// What the back end put in.
-    ///
-    /// # Errors
-    /// [`BackendError::Misuse`]: it belongs to another back end or party.
-    pub fn take<T: Any>(self) -> Result<T, BackendError> {
-        let part: Box<dyn Any> = match self.0 {
-            Held::Memory(part) => part,
-            Held::Spooled(part) => part,
-        };
-        part.downcast()
-            .map(|part| *part)
-            .map_err(|_| BackendError::Misuse("the material belongs to another back end or party"))
+    /// As there.
+    fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
+        self.read_material(&read_whole(bytes, source)?)
     }
 }
 
@@ -468,21 +409,6 @@ pub fn digest(domain: &str, parts: &[&[u8]]) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn material_of_another_back_end_is_refused() {
-        struct Seven;
-        impl MaterialPart for Seven {
-            fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-                Zeroizing::new(vec![7])
-            }
-        }
-        assert_eq!(Material::new(Seven).to_bytes().unwrap().as_slice(), [7]);
-        assert!(Material::spooled(Seven).to_bytes().is_err());
-        assert!(Material::spooled(Seven).take::<Seven>().is_ok());
-        assert!(Material::new(Seven).take::<Seven>().is_ok());
-        assert!(matches!(Material::nothing().take::<Seven>(), Err(BackendError::Misuse(_))));
-    }
 
     #[test]
     fn digests_tell_cuts_apart() {

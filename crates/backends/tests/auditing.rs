@@ -14,7 +14,6 @@ use tacit_backends::dealer::{Dealings, Nearby};
 use tacit_backends::seam::{Claim, Dealer, Order, Piece, Seal, Stop, Ticket};
 use tacit_backends::{Aids, BackendError, ClientModel, Options, Registry, ServerModel};
 use tacit_mpc::run_pair;
-use zeroize::Zeroizing;
 
 /// What a dealer does wrong.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -65,12 +64,17 @@ impl Dealer for Cheating {
         })
     }
 
-    fn fetch(&self, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+    fn fetch_into(
+        &self,
+        ticket: &Ticket,
+        claim: &Claim,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
         let mut half = self.inner.fetch(ticket, claim)?;
         if self.cheats(ticket, Wrong::Client) {
             half[3] ^= 16;
         }
-        Ok(half)
+        sink(&half)
     }
 
     fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {

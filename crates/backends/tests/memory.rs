@@ -32,11 +32,11 @@ fn growth(run: impl FnOnce()) -> Option<u64> {
     Some(status("VmHWM").saturating_sub(before))
 }
 
-fn lowered(graph: FloatGraph, options: &str) -> Arc<dyn ServerModel> {
+fn lowered(backend: &str, graph: FloatGraph, options: &str) -> Arc<dyn ServerModel> {
     let import = ImportOptions { range: Some([-1.0, 1.0]), ..ImportOptions::default() };
     let model = import_network(Network::new("large", graph), &import).unwrap().model;
     let options: Options = options.parse().unwrap();
-    Registry::standard().get("dealt").unwrap().lower(&model, &options).unwrap()
+    Registry::standard().get(backend).unwrap().lower(&model, &options).unwrap()
 }
 
 fn values(count: usize) -> Vec<f32> {
@@ -53,9 +53,9 @@ fn wide_layer() -> FloatGraph {
     graph
 }
 
-/// A million ReLUs.
-fn many_gates() -> FloatGraph {
-    let mut graph = FloatGraph::new("input", vec![1, 512, 512]).unwrap();
+/// Four channels of ReLUs.
+fn many_gates(side: usize) -> FloatGraph {
+    let mut graph = FloatGraph::new("input", vec![1, side, side]).unwrap();
     let (kernel, stride, dilation) = ([1, 1], [1, 1], [1, 1]);
     let geometry = ConvGeometry { out_channels: 4, kernel, stride, dilation, pads: [0; 4], groups: 1 };
     let conv = FloatOp::Conv { geometry, weights: vec![0.5, -0.25, 1.0, -0.75], bias: vec![0.0; 4] };
@@ -78,11 +78,39 @@ impl Write for Counter {
     }
 }
 
+/// Makes material for both parties as it comes, with a dealer in the process: its bytes, client's and
+/// server's, and by how much memory grew.
+fn spooled(server: &Arc<dyn ServerModel>, backend: &str) -> ([u64; 2], Option<u64>) {
+    let client = Registry::standard().get(backend).unwrap().open(server.public_bytes()).unwrap();
+    let dealings = Arc::new(Dealings::new(Registry::standard(), Prg::from_os().unwrap(), 1));
+    let aids = [1, 2].map(|party| Aids {
+        dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))),
+        ..Aids::default()
+    });
+    let [mut ours, mut theirs] = [Counter(0), Counter(0)];
+    let grown = growth(|| {
+        run_pair(
+            |channel| {
+                let mut side = client.clone().connect(&aids[0]).unwrap();
+                side.setup(channel).unwrap();
+                side.offline_into(channel, &mut ours).unwrap();
+                channel.flush().unwrap();
+            },
+            |channel| {
+                let mut side = server.clone().connect(&aids[1]).unwrap();
+                side.setup(channel).unwrap();
+                side.offline_into(channel, &mut theirs).unwrap();
+            },
+        );
+    });
+    ([ours.0, theirs.0], grown)
+}
+
 #[test]
 fn neither_matrices_nor_material_are_held() {
     let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let dealing = {
-        let server = lowered(wide_layer(), "frac_bits=6");
+        let server = lowered("dealt", wide_layer(), "frac_bits=6");
         let order = server.order().unwrap();
         Registry::standard().get("dealt").unwrap().dealing(order.public, order.part).unwrap()
     };
@@ -100,32 +128,22 @@ fn neither_matrices_nor_material_are_held() {
     assert!(grown.is_none_or(|grown| grown < 40 << 20), "dealing took {grown:?} bytes beside a matrix of 64 MiB");
     drop(dealing);
 
-    let server = lowered(many_gates(), "frac_bits=16,exchanges=1");
-    let client = Registry::standard().get("dealt").unwrap().open(server.public_bytes()).unwrap();
-    let dealings = Arc::new(Dealings::new(Registry::standard(), Prg::from_os().unwrap(), 1));
-    let aids = [1, 2].map(|party| Aids {
-        dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))),
-        ..Aids::default()
-    });
+    let server = lowered("dealt", many_gates(512), "frac_bits=16,exchanges=1");
     let material = server.spooled_bytes().unwrap();
     assert!(material > 128 << 20, "{material}");
-    let mut place = Counter(0);
-    let grown = growth(|| {
-        run_pair(
-            |channel| {
-                let mut side = client.clone().connect(&aids[0]).unwrap();
-                side.setup(channel).unwrap();
-                side.offline(channel).unwrap();
-                channel.flush().unwrap();
-            },
-            |channel| {
-                let mut side = server.clone().connect(&aids[1]).unwrap();
-                side.setup(channel).unwrap();
-                side.offline_into(channel, &mut place).unwrap();
-            },
-        );
-    });
-    assert_eq!(place.0, material);
+    let (bytes, grown) = spooled(&server, "dealt");
+    assert_eq!(bytes[1], material);
     // Client, server and dealer together: some tensors, and 64 blocks of gates at a time.
     assert!(grown.is_none_or(|grown| 2 * grown < material), "it took {grown:?} bytes for {material} of material");
+    drop(server);
+
+    for (level, most) in [("l1", 140 << 20), ("l2", 220 << 20)] {
+        let server = lowered("fss", many_gates(256), &format!("frac_bits=16,level={level}"));
+        let (bytes, grown) = spooled(&server, "fss");
+        let material: u64 = bytes.iter().sum();
+        assert_eq!(bytes[1], server.spooled_bytes().unwrap());
+        assert!(material > 200 << 20, "{material}");
+        // Words of this kind, in memory, are four times as long as elements.
+        assert!(grown.is_none_or(|grown| grown < most), "{level}: {grown:?} bytes for {material} of material");
+    }
 }

@@ -272,7 +272,12 @@ impl<'a> Bench<'a> {
                 server_bytes += bytes.len() as u64;
                 Ok(())
             })?;
-            model.client_half(&seed).map(|half| half.len() as u64)
+            let mut bytes = 0;
+            model.client_half(&seed, &mut |piece| {
+                bytes += piece.len() as u64;
+                Ok(())
+            })?;
+            Ok::<_, tacit_backends::BackendError>(bytes)
         })?;
         let (wall_s, cpu_s) = (start.elapsed().as_secs_f64(), process_cpu_s() - cpu);
         Ok(Some(Dealing { wall_s, cpu_s, client_bytes, server_bytes }))

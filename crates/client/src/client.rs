@@ -1,10 +1,11 @@
 //! A client with an open model.
 mod batch;
+mod make;
 mod progress;
 
 pub use progress::{Progress, Step};
 
-use crate::answer::{Answer, Prepared, made_for, only};
+use crate::answer::{Answer, made_for, only};
 use crate::ask::{answered, ask, ask_both, ask_for};
 use crate::in_hand::{Asked, InHand};
 use crate::measure::{Marks, Meter, PhaseReport};
@@ -16,11 +17,11 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
-use tacit_backends::{ClientModel, ClientSide, Material, Preparation, Registry, Setup};
+use tacit_backends::{BackendError, ClientModel, ClientSide, Material, Preparation, Registry, Setup};
 use tacit_graph::{Interface, OutputMode, Units};
 use tacit_ids::MaterialId;
 use tacit_net::{Channel, Phase};
-use tacit_store::{Binding, Entry, Origin, StoreError};
+use tacit_store::{Binding, Entry, StoreError};
 
 /// A client with an open model.
 pub struct Client {
@@ -159,61 +160,6 @@ impl Client {
         }
     }
 
-    /// Makes material for one input and stores it at both parties.
-    ///
-    /// # Errors
-    /// [`ClientError::Usage`] without a store or where there is nothing to prepare,
-    /// [`ClientError::NoDealer`], [`ClientError::Refused`] if the server has no room, and as
-    /// [`setup`](Self::setup).
-    pub fn prepare(&mut self) -> Result<Prepared, ClientError> {
-        self.prepare_batch(1)
-    }
-
-    /// As [`prepare`](Self::prepare), for `inputs` inputs that will be answered as one
-    /// ([`infer_batch`](Self::infer_batch)).
-    ///
-    /// # Errors
-    /// As there; [`ClientError::Usage`] if the back end or the server does not run so many as one.
-    pub fn prepare_batch(&mut self, inputs: usize) -> Result<Prepared, ClientError> {
-        self.check_stores()?;
-        self.set_batch(inputs)?;
-        Ok(self.make(true, None, None)?.0)
-    }
-
-    /// As [`prepare`](Self::prepare), but when the server has nothing else to do and expects that this client
-    /// will need it: it goes by how often the client has asked, and fills its stock of this model, which may
-    /// hold `most`, to that measure. Until then this waits, for ever if need be;
-    /// [`closer`](Self::closer) ends it. For as many inputs as one as this connection was last asked for.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn refill(&mut self, most: u32) -> Result<Prepared, ClientError> {
-        self.check_stores()?;
-        let held = u32::try_from(self.stored()?.len()).unwrap_or(u32::MAX);
-        Ok(self.make(true, None, Some([held, most]))?.0)
-    }
-
-    fn check_stores(&self) -> Result<(), ClientError> {
-        match &self.stock {
-            None => Err(ClientError::Usage("storing material needs a folder for it".into())),
-            Some(stock) if stock.peer().is_none() => {
-                let text = "this server stores no material (it was started without --material)";
-                Err(ClientError::Usage(text.into()))
-            }
-            Some(_) => Ok(()),
-        }
-    }
-
-    /// Makes the material of an input that is asked for with `first`, or was before; it lives in memory, here
-    /// and at the server.
-    pub(crate) fn make_for(
-        &mut self,
-        name: Name,
-        first: Option<&Request>,
-    ) -> Result<(Prepared, Material), ClientError> {
-        self.make(false, Some((name, first)), None)
-    }
-
     pub(crate) fn channel_mut(&mut self) -> &mut Channel {
         &mut self.channel
     }
@@ -234,52 +180,6 @@ impl Client {
             Preparation::Dealt if self.config.aids.dealer.is_some() => Ok(true),
             Preparation::Dealt => Err(ClientError::NoDealer { backend: self.names[1].clone() }),
         }
-    }
-
-    /// Whether there is anything to prepare.
-    pub(crate) fn check_prepares(&self) -> Result<(), ClientError> {
-        if !self.needs_material()? {
-            let text = format!("the back end {} has nothing to prepare: ask right away", self.names[1]);
-            return Err(ClientError::Usage(text));
-        }
-        Ok(())
-    }
-
-    fn make(
-        &mut self,
-        on_disk: bool,
-        of: Option<(Name, Option<&Request>)>,
-        refill: Option<[u32; 2]>,
-    ) -> Result<(Prepared, Material), ClientError> {
-        self.check_prepares()?;
-        self.setup_before(Phase::Offline)?;
-        let id = MaterialId::random()?;
-        let place = self.stock.as_ref().filter(|_| on_disk).and_then(|s| Some((Arc::clone(s.store()), s.peer()?)));
-        // Taken here before the server begins: what is at the server only is then known to be lost here.
-        let reserved = match &place {
-            None => None,
-            Some((store, peer)) => {
-                let origin = Origin { backend: &self.names[1], peer: *peer };
-                Some(store.reserve(id, self.binding, origin, None)?)
-            }
-        };
-        let folder = place.as_ref().map(|(store, _)| store.folder());
-        let request = match (refill, folder) {
-            (Some([held, most]), Some(folder)) => Request::Refill { id, folder, held, most },
-            _ => Request::Prepare { id, folder, of: of.map(|(name, _)| name) },
-        };
-        let (material, offline, at_server) =
-            self.phase(Phase::Offline, of.and_then(|(_, first)| first), &request, |side, channel| {
-                Ok(side.offline(channel)?)
-            })?;
-        if let Some(reserved) = reserved
-            && let Err(e) = reserved.put(&material.to_bytes()?)
-        {
-            // The server has its half, durably. If this fails too, the next connection destroys it.
-            let _ = self.discard(&[id]);
-            return Err(e.into());
-        }
-        Ok((Prepared { id, offline, bytes: [self.material_bytes, at_server] }, material))
     }
 
     /// Stored material of this model that is ready at both parties, for as many inputs at once as were last
@@ -472,7 +372,7 @@ impl Client {
         }
         let meter = Meter::start(channel, phase, &self.marks);
         let done = self.threads.install(|| work(side, channel));
-        if let Err(ClientError::Store(_)) = &done {
+        if let Err(ClientError::Store(_) | ClientError::Backend(BackendError::Spool { .. })) = &done {
             // The server waits for what will not come.
             self.closer.cut();
         }

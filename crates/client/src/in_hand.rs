@@ -3,7 +3,7 @@ use crate::wire::Name;
 use std::sync::Arc;
 use tacit_backends::{ClientSide, Material};
 use tacit_ids::MaterialId;
-use tacit_store::{Binding, Picked, Store, StoreError};
+use tacit_store::{Binding, Claimed, IN_MEMORY, Picked, Store, StoreError};
 
 /// An input in the server's queue.
 #[derive(Clone, Copy)]
@@ -36,8 +36,12 @@ impl InHand {
         binding: Binding,
         id: MaterialId,
     ) -> Result<Option<Self>, StoreError> {
-        let Some((picked, content)) = store.pick(id, binding)? else { return Ok(None) };
-        match side.read_material(&content) {
+        let Some((picked, content)) = store.pick_within(id, binding, IN_MEMORY)? else { return Ok(None) };
+        let material = match content {
+            Claimed::Memory(content) => side.read_material(&content),
+            Claimed::Spooled(bytes, source) => side.spooled_material(bytes, source),
+        };
+        match material {
             Ok(material) => Ok(Some(Self { id, material, stored: Some((Arc::clone(store), picked)) })),
             Err(e) => {
                 store.discard(&[id], Some(binding.client))?;

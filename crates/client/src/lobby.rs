@@ -43,7 +43,8 @@ pub struct ClientConfig {
     /// The dealer that this client trusts, and where it keeps what it gets once.
     pub aids: Aids,
     /// Options that a model must have been lowered with, such as `level=l2`: the public part that says them
-    /// is the server's word, and what a client relies on it has to ask for. Anything else is not opened.
+    /// is the server's word, and what a client relies on it has to ask for. `public=` and 64 hexadecimal
+    /// digits pin the public part itself by its digest. Anything else is not opened.
     pub require: Options,
     /// Models opened with this configuration and its clones, for one server: connections share what they make
     /// or get once.
@@ -282,7 +283,7 @@ impl Lobby {
             self.channel.recv_max(PUBLIC, bytes).map_err(|e| ClientError::from(e).of(&self.channel, during))?;
         let digest = public_digest(&public);
         let opened = self.config.opened.get_or(&backend, digest, || known.open(&public))?;
-        required(&self.config.require, model, &opened.describe())?;
+        required(&self.config.require, model, (&opened.describe(), &digest))?;
         let compared = handshake(&mut self.channel, &Hello::opened(opened.digest(), digest));
         compared.map_err(|e| ClientError::from(e).of(&self.channel, during))?;
         let Self { registry, config, channel, closer, stock } = self;
@@ -321,10 +322,19 @@ pub(crate) fn choose<'a>(
     Err(ClientError::NoBackend { model: model.into(), offered: passed_over.join(", ") })
 }
 
-/// Refuses a model that was not lowered with these options.
-fn required(require: &Options, model: &str, public: &serde_json::Value) -> Result<(), ClientError> {
+/// No back end's option has this name: it stands for the digest of the public part, which binds all that a
+/// client has of a model.
+const PUBLIC_DIGEST: &str = "public";
+
+/// Refuses a model that was not lowered with these options, or whose public part has another digest.
+fn required(
+    require: &Options,
+    model: &str,
+    (public, digest): (&serde_json::Value, &[u8; 32]),
+) -> Result<(), ClientError> {
     for (option, wanted) in require.iter() {
         let stated = match &public["options"][option] {
+            _ if option == PUBLIC_DIGEST => digest.iter().map(|byte| format!("{byte:02x}")).collect(),
             serde_json::Value::Null => "nothing".to_owned(),
             serde_json::Value::String(text) => text.to_ascii_lowercase(),
             other => other.to_string(),
@@ -350,11 +360,14 @@ mod tests {
             ("level=l2,relu_drop=0", false),
             ("level=l1", true),
             ("exchanges=1", true),
+            (&format!("public={}", "ab".repeat(32)), false),
+            (&format!("level=l2,public={}", "ac".repeat(32)), true),
         ] {
-            let said = required(&require.parse().unwrap(), "digits", &public);
+            let said = required(&require.parse().unwrap(), "digits", (&public, &[0xab; 32]));
             assert_eq!(said.is_err(), refused, "{require}");
         }
-        let error = required(&"level=l2".parse().unwrap(), "digits", &serde_json::json!({})).unwrap_err().to_string();
+        let none = serde_json::json!({});
+        let error = required(&"level=l2".parse().unwrap(), "digits", (&none, &[0; 32])).unwrap_err().to_string();
         assert!(error.contains("level=l2") && error.contains("nothing"), "{error}");
     }
 }

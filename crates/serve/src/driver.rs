@@ -211,6 +211,7 @@ impl Driver {
             }
             Event::Made { id, binding, material } => self.memory.fill(id, binding, material),
             Event::Over { number, end } => self.queue.finished(number, end),
+            Event::Deviated { number, fault } => self.record.deviated(number, fault),
             Event::Finished { number, measured } => {
                 self.record.finished(number, measured.as_ref());
                 self.end_job(number);

@@ -39,6 +39,8 @@ pub(crate) enum Event {
     Made { id: MaterialId, binding: Binding, material: Material },
     /// One of the scheduler's jobs is over. Comes before the client is told.
     Over { number: Number, end: JobEnd },
+    /// The client of a job has sent what nobody who follows the protocol sends. Its connection ends.
+    Deviated { number: Number, fault: &'static str },
     /// A connection has no job any more; `measured` is the phase that the last one has run.
     Finished { number: Number, measured: Option<Measured> },
     /// Somebody known speaks HTTP; is there a place?

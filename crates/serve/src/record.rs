@@ -55,6 +55,8 @@ struct Live {
     started: Option<(Instant, usize)>,
     /// What the queue knew of it then; none where it has not started, or needs no turn.
     planned: Option<Planned>,
+    /// What its client has done wrong.
+    fault: Option<&'static str>,
 }
 
 impl Live {
@@ -250,8 +252,17 @@ impl Record {
         };
         let of = Of { phase: phase.name(), model: names.0.clone(), backend: names.1.clone() };
         let input = request.input();
-        let live =
-            Live { id: self.jobs, phase, of, client, input, queued: Instant::now(), started: None, planned: None };
+        let live = Live {
+            id: self.jobs,
+            phase,
+            of,
+            client,
+            input,
+            queued: Instant::now(),
+            started: None,
+            planned: None,
+            fault: None,
+        };
         self.live.insert(number, live);
         self.client(client).queued += 1;
     }
@@ -305,6 +316,13 @@ impl Record {
         self.metrics.compared(&of, expected.secs(), took.secs());
     }
 
+    /// A job's client has deviated from the protocol.
+    pub(crate) fn deviated(&mut self, number: Number, fault: &'static str) {
+        if let Some(live) = self.live.get_mut(&number) {
+            live.fault = Some(fault);
+        }
+    }
+
     /// A connection has ended, and its job if it had one.
     pub(crate) fn broke_off(&mut self, number: Number) {
         if let Some(live) = self.live.remove(&number) {
@@ -350,6 +368,7 @@ impl Record {
             backend: live.of.backend.clone(),
             phase: live.of.phase,
             outcome,
+            fault: live.fault,
             queued_s: since(live.queued, started.unwrap_or(now)),
             run_s: started.map(|started| since(started, now)),
             traffic: measured.map(|m| [m.figures.sent_bytes, m.figures.received_bytes]),

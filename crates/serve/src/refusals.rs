@@ -15,6 +15,8 @@ pub(crate) type Kind = &'static str;
 pub(crate) const OVER_QUOTA: Kind = "requests over a daily quota";
 /// Requests beyond what a client may ask in a minute.
 pub(crate) const OVER_RATE: Kind = "requests over a rate";
+/// Phases in which a client has sent what nobody sends who follows the protocol.
+pub(crate) const DEVIATED: Kind = "phases that deviated from the protocol";
 
 /// What was not told yet.
 #[derive(Default)]

@@ -54,6 +54,8 @@ pub(crate) struct Ended {
     pub(crate) backend: String,
     pub(crate) phase: &'static str,
     pub(crate) outcome: &'static str,
+    /// What its client did wrong.
+    pub(crate) fault: Option<&'static str>,
     pub(crate) queued_s: f64,
     pub(crate) run_s: Option<f64>,
     /// Bytes sent and received.
@@ -307,11 +309,11 @@ fn insert(tx: &Transaction<'_>, row: &Row, now: i64) -> rusqlite::Result<()> {
             let input = e.input.map(|name| name.to_string());
             let [sent, received] = [0, 1].map(|i| e.traffic.map(|traffic| signed(traffic[i])));
             tx.prepare_cached(
-                "INSERT INTO audit (at, client, input, model, backend, phase, outcome, queued_s, run_s, sent, received)
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO audit (at, client, input, model, backend, phase, outcome, queued_s, run_s, sent, received, fault)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?
             .execute(params![
-                now, e.client.0, input, e.model, e.backend, e.phase, e.outcome, e.queued_s, e.run_s, sent, received
+                now, e.client.0, input, e.model, e.backend, e.phase, e.outcome, e.queued_s, e.run_s, sent, received, e.fault
             ])?
         }
     };

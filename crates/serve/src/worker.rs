@@ -8,7 +8,7 @@ use crate::event::{Decision, Event, Grant, Open, Turn};
 use crate::queue::{JobEnd, Whose};
 use crate::quota::Charge;
 use crate::record::Measured;
-use crate::refusals::Kind;
+use crate::refusals::{DEVIATED, Kind};
 use crate::shared::Shared;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::net::TcpStream;
@@ -21,10 +21,7 @@ use tacit_client::measure::Meter;
 use tacit_client::wire::{Device, PUBLIC, REPLY, Reply, Request, send};
 use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_net::{Channel, Hello, Phase, handshake};
-use tacit_store::{Binding, Claimed, Origin, Reserved, StoreError};
-
-/// Material of more bytes is read from disk as it is used.
-const IN_MEMORY: u64 = 64 << 20;
+use tacit_store::{Binding, Claimed, IN_MEMORY, Origin, Reserved, StoreError};
 
 /// One client's connection.
 pub(crate) struct Connection {
@@ -104,7 +101,17 @@ pub(crate) fn run(
             end = Some(how);
             Some(reply)
         }
-        Err(e) if breaks_connection(&e) => return Err(e),
+        Err(e) if breaks_connection(&e) => {
+            if let ServeError::Backend(error) = &e
+                && let Some(fault) = error.deviation()
+            {
+                let (client, peer) = (connection.client, connection.channel.peer());
+                shared.refused(DEVIATED, None, format!("{name} of client {client} at {peer}: {e}"));
+                // A driver that is gone needs no news.
+                let _ = shared.events.send(Event::Deviated { number, fault });
+            }
+            return Err(e);
+        }
         Err(e) => {
             let (client, peer) = (connection.client, connection.channel.peer());
             shared.refused(kind(&e), None, format!("{name} of client {client} at {peer}: {e}"));

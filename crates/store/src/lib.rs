@@ -29,7 +29,7 @@ pub use ledger::Counts;
 pub use role::Role;
 pub use seal::SealKey;
 pub use serial::{NotASerial, Serial};
-pub use spool::{Claimed, Spool};
+pub use spool::{Claimed, IN_MEMORY, Spool};
 #[cfg(any(test, feature = "test-util"))]
 pub use step::Step;
 pub use store::{EXPIRE, InHand, MAX_MATERIAL_BYTES, Picked, Placing, Reserved, Store};

@@ -9,11 +9,14 @@ use zeroize::Zeroizing;
 /// Bytes that are digested at a time.
 const PIECE: usize = 1 << 20;
 
-/// Material that was claimed.
+/// Material of more bytes than this is read from disk as it is used, unless somebody wants it otherwise.
+pub const IN_MEMORY: u64 = 64 << 20;
+
+/// Material that was claimed, or is in hand.
 pub enum Claimed {
     /// All of it.
     Memory(Zeroizing<Vec<u8>>),
-    /// Its length, and where it is read from, once. Its file has no name any more.
+    /// Its length, and where it is read from, once. Once it is claimed, its file has no name any more.
     Spooled(u64, Box<dyn Read + Send>),
 }
 

@@ -188,7 +188,8 @@ impl Store {
             if stored.bytes <= in_memory {
                 return Ok(Claimed::Memory(self.read(id, stored)?));
             }
-            Ok(Claimed::Spooled(stored.bytes, self.open_claimed(id, stored)?))
+            let file = self.claimed_file(id, stored)?;
+            Ok(Claimed::Spooled(stored.bytes, self.checked_contents(id, file, stored)?))
         })
     }
 
@@ -332,8 +333,12 @@ impl Store {
     }
 
     /// Reads the file through once, so that what is damaged shows before it is used.
-    fn open_claimed(&self, id: MaterialId, stored: &Stored) -> Result<Box<dyn Read + Send>, StoreError> {
-        let mut file = self.claimed_file(id, stored)?;
+    fn checked_contents(
+        &self,
+        id: MaterialId,
+        mut file: File,
+        stored: &Stored,
+    ) -> Result<Box<dyn Read + Send>, StoreError> {
         let digest = spool::digest(&mut file).map_err(|e| self.unread(id, SealFault::Io(e)))?;
         check_digest(id, digest, stored)?;
         spool::contents(file, self.key.as_ref(), Kind::Material(id)).map_err(|fault| self.unread(id, fault))

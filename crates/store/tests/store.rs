@@ -365,3 +365,38 @@ fn what_is_in_hand_is_nobody_elses_and_is_not_used_up() {
     assert!(matches!(store.pick(id, OWNER), Err(StoreError::Burnt(_))));
     assert!(matches!(store.pick(MaterialId([9; 16]), OWNER), Err(StoreError::NoMaterial(_))));
 }
+
+#[test]
+fn large_material_in_hand_is_read_as_it_is_used() {
+    let key = SealKey::from_bytes(&[7; 32]).unwrap();
+    let material: Vec<u8> = (0..100_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
+    for key in [None, Some(key)] {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Store::open(dir.path(), Party::Client, key.clone()).unwrap();
+        let (store, other) = (open(), open());
+        let id = put(&store, &material);
+        // Dropped, it is as it was.
+        drop(store.pick_within(id, OWNER, 1000).unwrap().unwrap());
+        let Some((picked, Claimed::Spooled(bytes, mut source))) = other.pick_within(id, OWNER, 1000).unwrap() else {
+            panic!("it is larger than what may be in memory")
+        };
+        assert!(store.pick_within(id, OWNER, 1000).unwrap().is_none() && store.pick(id, OWNER).unwrap().is_none());
+        other.claim_picked(picked).unwrap();
+        assert!(names(dir.path()).is_empty(), "its file has no name any more");
+        let mut read = Vec::new();
+        source.read_to_end(&mut read).unwrap();
+        assert!(read == material && bytes == material.len() as u64);
+        assert!(matches!(store.pick_within(id, OWNER, 1000), Err(StoreError::Burnt(_))));
+        let id = put(&store, b"small");
+        let (_, content) = store.pick_within(id, OWNER, 5).unwrap().unwrap();
+        assert!(matches!(content, Claimed::Memory(bytes) if *bytes == *b"small"));
+        // Damage shows before anything is given out, and burns it.
+        let id = put(&store, &material);
+        let path = dir.path().join(name(id));
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[50_000] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        assert!(matches!(store.pick_within(id, OWNER, 1000), Err(StoreError::Damaged { .. })));
+        assert!(matches!(store.pick_within(id, OWNER, 1000), Err(StoreError::Burnt(_))));
+    }
+}

@@ -1,5 +1,5 @@
-//! Memory for client halves: each is built as a whole, so how many there are at a time is bounded, over all
-//! and of one party.
+//! Memory for client halves: making each takes some, so how many are made at a time is bounded, over all and
+//! of one party.
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

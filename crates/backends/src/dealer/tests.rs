@@ -53,6 +53,18 @@ fn nobody_takes_a_model_from_its_owner() {
     );
 }
 
+/// All of a half that may be made.
+fn whole(fetching: &Fetching<'_>) -> Vec<u8> {
+    let mut half = Vec::new();
+    let mut push = |bytes: &[u8]| {
+        half.extend_from_slice(bytes);
+        Ok(())
+    };
+    fetching.half(&mut push).unwrap();
+    assert_eq!(half.len() as u64, fetching.bytes());
+    half
+}
+
 #[test]
 fn a_ticket_is_fetched_by_one_at_a_time_and_three_times_at_most() {
     let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
@@ -66,10 +78,10 @@ fn a_ticket_is_fetched_by_one_at_a_time_and_three_times_at_most() {
     let first = dealings.fetch([2; 32], &ticket, &claim).unwrap();
     assert!(refusal(&ticket).contains("another request"));
     assert!(dealings.fetch([2; 32], &other, &claim).is_ok(), "other tickets do not wait");
-    let half = first.to_vec();
+    let half = whole(&first);
     drop(first);
     for _ in 1..MAX_FETCHES {
-        assert_eq!(*dealings.fetch([2; 32], &ticket, &claim).unwrap(), half[..], "the same half");
+        assert_eq!(whole(&dealings.fetch([2; 32], &ticket, &claim).unwrap()), half, "the same half");
     }
     assert!(refusal(&ticket).contains("burnt"));
     assert!(refusal(&ticket).contains("no such material"));
@@ -87,7 +99,7 @@ fn a_seed_is_shown_only_of_what_the_client_has_given_up() {
     let ticket = started.ticket;
     let refusal = |server| dealings.open([server; 32], &ticket).err().unwrap().to_string();
     assert!(refusal(1).contains("given this material up"));
-    let half = dealings.fetch([2; 32], &ticket, &claim).unwrap().into_half();
+    let half = whole(&dealings.fetch([2; 32], &ticket, &claim).unwrap());
     dealings.taken(&ticket);
     assert!(dealings.fetch([2; 32], &ticket, &claim).is_err(), "it has it");
     assert!(refusal(1).contains("given this material up"), "the client may be using it");
@@ -101,7 +113,13 @@ fn a_seed_is_shown_only_of_what_the_client_has_given_up() {
     assert!(refusal(3).contains("no such material"), "another server");
     let seed = dealings.open([1; 32], &ticket).unwrap();
     assert_eq!(seam::commitment(started.number, &digest, &seed), ticket[8..]);
-    assert_eq!(*started.model.client_half(&seed).unwrap(), half[..]);
+    let mut again = Vec::new();
+    let mut push = |bytes: &[u8]| {
+        again.extend_from_slice(bytes);
+        Ok(())
+    };
+    started.model.client_half(&seed, &mut push).unwrap();
+    assert_eq!(again, half);
     assert!(refusal(1).contains("no such material"), "once");
     // Given up before it was fetched: nobody gets it any more.
     let ticket = dealings.start([1; 32], (digest, 1), claim.seal()).unwrap().ticket;
@@ -131,12 +149,17 @@ fn too_many_halves_at_once_are_refused() {
 fn a_key_is_one_key_to_every_back_end() {
     let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
     let (public, part) = model(7);
-    let options = crate::fss::Options::default();
-    let fss = public::write(("fss", 2), &(options, [7u8; 32]), &graph()).unwrap();
+    let fss = |part: &[u8]| {
+        let keys = seam::digest("tacit 2026-11 fss keys of masks", &[&[7; 32], part]);
+        public::write(("fss", 3), &(crate::fss::Options::default(), [7u8; 32], keys), &graph()).unwrap()
+    };
     dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
-    let error = dealings.register([1; 32], "fss", (&fss, &part), |_| Ok(())).unwrap_err().to_string();
+    let error = dealings.register([1; 32], "fss", (&fss(&part), &part), |_| Ok(())).unwrap_err().to_string();
     assert!(error.contains("hides the weights of another one"), "{error}");
-    assert!(dealings.register([1; 32], "fss", (&fss, &[9; 16]), |_| Ok(())).is_ok());
+    assert!(dealings.register([1; 32], "fss", (&fss(&[9; 16]), &[9; 16]), |_| Ok(())).is_ok());
+    // Other keys than those that the public part states, as a dealer that has forgotten them would take.
+    let error = dealings.register([2; 32], "fss", (&fss(&[9; 16]), &[8; 16]), |_| Ok(())).unwrap_err().to_string();
+    assert!(error.contains("the public part states"), "{error}");
 }
 
 #[test]

@@ -67,8 +67,9 @@ impl ClientSide for Asking {
         let statics = self.statics()?.clone();
         let rate = self.model.compiled.plan.options().audit;
         let ordering = Ordering { aids: &self.aids, rate, plan: self.model.compiled.digest() };
-        let half = ordering.fetch((channel, &mut self.prg), |seed, sink| sink(&dealer::seeds(seed)[0].0))?;
-        let material = self.read(&half)?;
+        let (ticket, claim) =
+            ordering.claim((&mut *channel, &mut self.prg), |seed, sink| sink(&dealer::seeds(seed)[0].0))?;
+        let material = self.read(&self.aids.dealer()?.fetch(&ticket, &claim)?)?;
         super::client::offline(&self.model.compiled.plan, &statics, &material.seed, channel, &self.aids.stop)?;
         Ok(Material::new(material))
     }

@@ -106,29 +106,29 @@ pub(crate) struct Ordering<'a> {
 }
 
 impl Ordering<'_> {
-    /// The client's half of material that was not audited. `again` deals a half from a seed.
+    /// Orders material until one is not audited: what the client fetches its half of it by. `again` deals a
+    /// half from a seed.
     ///
     /// # Errors
     /// Of the channel; [`BackendError::Dealer`]: it gives none, or an audit failed.
-    pub(crate) fn fetch(
+    pub(crate) fn claim(
         &self,
         (channel, prg): (&mut Channel, &mut Prg),
         again: impl Fn(&Seed, &mut Sink<'_>) -> Result<(), BackendError>,
-    ) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+    ) -> Result<(Ticket, Claim), BackendError> {
         loop {
             let claim = Claim { nonce: random(prg), digest: self.plan };
             channel.send(SEAL, &claim.seal())?;
             channel.flush()?;
             let ticket: Ticket = *channel.recv(TICKET, size_of::<Ticket>())?.first_chunk().expect("so many came");
-            let audited = self.rate > 0 && self.toss(&ticket, channel, prg)?;
-            let dealer = self.aids.dealer()?;
-            let half = dealer.fetch(&ticket, &claim)?;
-            if !audited {
-                return Ok(half);
+            if self.rate == 0 || !self.toss(&ticket, channel, prg)? {
+                return Ok((ticket, claim));
             }
-            let mut got = blake3::Hasher::new();
-            got.update(&half);
-            drop(half);
+            let (dealer, mut got) = (self.aids.dealer()?, blake3::Hasher::new());
+            dealer.fetch_into(&ticket, &claim, &mut |bytes| {
+                got.update(bytes);
+                Ok(())
+            })?;
             dealer.consent(&ticket, &claim)?;
             channel.send(GIVEN_UP, &[1])?;
             channel.flush()?;
@@ -155,7 +155,7 @@ impl Ordering<'_> {
     /// with the channel. `again` deals a half from a seed.
     ///
     /// # Errors
-    /// As [`fetch`](Self::fetch); those of `sink`.
+    /// As [`claim`](Self::claim); those of `sink`.
     pub(crate) fn order(
         &self,
         order: &Order<'_>,

@@ -29,6 +29,7 @@ mod plan;
 mod server;
 mod serving;
 pub(crate) mod setup;
+pub(crate) mod source;
 pub(crate) mod statics;
 
 pub use model::Dealt;

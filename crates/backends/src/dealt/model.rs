@@ -158,8 +158,16 @@ impl DealerModel for Dealing {
         SEED_BYTES as u64
     }
 
-    fn client_half(&self, dealing: &Seed) -> Result<Zeroizing<Vec<u8>>, BackendError> {
-        Ok(Zeroizing::new(dealer::seeds(dealing)[0].0.to_vec()))
+    fn client_memory(&self) -> u64 {
+        SEED_BYTES as u64
+    }
+
+    fn client_half(
+        &self,
+        dealing: &Seed,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        sink(&dealer::seeds(dealing)[0].0)
     }
 
     fn server_bytes(&self) -> u64 {

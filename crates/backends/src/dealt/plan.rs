@@ -11,7 +11,7 @@ use tacit_mpc::gate::WrapSpec;
 use super::Options;
 use super::options::Choice;
 use super::statics::Masked;
-use crate::ring::share::{self, Batch, Compile, Kind, Times, conv_spec};
+use crate::ring::share::{self, Added, Batch, Compile, Kind, Times, conv_spec};
 use crate::ring::{Node, RingGraph, Table};
 use crate::{BackendError, Numerics, seam};
 
@@ -112,7 +112,8 @@ impl Masked for Plan {
 /// `Unsupported` names the first node that cannot be compiled.
 pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError> {
     let steps = steps(&graph, &options)?;
-    share::check_sizes(&graph, &steps, |step, node| dealt_bytes(step, node, 1) as u128)?;
+    let added = |step: &Step, node: &Node| Added { material: dealt_bytes(step, node, 1) as u128, macs: 0 };
+    share::check_sizes(&graph, &steps, added)?;
     let moves = moves(&graph, &steps);
     let digest = digest(&graph, &options, &steps);
     Ok(Plan { graph: Arc::new(graph), steps, batch: 1, moves, options, digest })

@@ -1,13 +1,10 @@
 //! The server's phases. Offline it takes its half from the dealer and what moves the client's shares from the
 //! client; online it walks over its shares, piece by piece through both.
 
-use std::io::Read;
-use std::ops::Deref;
-
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
-use tacit_mpc::codec::{Packed, Reader};
+use tacit_mpc::codec::Packed;
 use tacit_mpc::dealt::{DealtGate, LookUp, server_look_up, server_online, server_widen, widen_bytes};
 use tacit_mpc::gate::WrapSpec;
 use tacit_mpc::wire::PackedMessages;
@@ -18,6 +15,7 @@ use zeroize::Zeroizing;
 use super::client::{INPUT, MOVE, RESULT};
 use super::dealer::{GATE, SEED_BYTES};
 use super::plan::{Parts, Plan, dealt_bytes};
+use super::source::Source;
 use crate::BackendError;
 use crate::ring::fixed::ring_mask;
 use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, linear_online, stream};
@@ -30,13 +28,6 @@ pub(super) struct ServerMaterial {
     /// Digest of the plan that it was read for.
     pub(super) plan: [u8; 32],
     pub(super) bytes: Zeroizing<Vec<u8>>,
-}
-
-/// The same, on disk.
-pub(super) struct SpooledMaterial {
-    /// Digest of the plan that it was read for.
-    pub(super) plan: [u8; 32],
-    pub(super) source: Box<dyn Read + Send>,
 }
 
 /// Bytes of the server's half.
@@ -117,49 +108,6 @@ impl<'a> Intake<'a> {
 
 fn length(what: &str) -> BackendError {
     BackendError::Material { what: format!("{what} bytes from the dealer than its half has") }
-}
-
-/// Where the online phase reads the server's material, from its beginning.
-pub(super) enum Source<'a> {
-    Memory(Reader<'a>),
-    Spooled(Box<dyn Read + Send>),
-}
-
-/// The next bytes of a [`Source`].
-enum Bytes<'a> {
-    Memory(&'a [u8]),
-    Spooled(Zeroizing<Vec<u8>>),
-}
-
-impl Deref for Bytes<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Memory(bytes) => bytes,
-            Self::Spooled(bytes) => bytes,
-        }
-    }
-}
-
-impl<'a> Source<'a> {
-    fn bytes(&mut self, len: usize) -> Result<Bytes<'a>, BackendError> {
-        match self {
-            Self::Memory(reader) => Ok(Bytes::Memory(reader.bytes(len)?)),
-            Self::Spooled(source) => {
-                let mut bytes = Zeroizing::new(vec![0; len]);
-                source.read_exact(&mut bytes).map_err(|e| BackendError::Material { what: e.to_string() })?;
-                Ok(Bytes::Spooled(bytes))
-            }
-        }
-    }
-
-    /// `n` ring elements of a node's tensor.
-    fn packed(&mut self, node: &Node, n: usize) -> Result<Vec<u64>, BackendError> {
-        let width = node.fixed.width;
-        let bytes = self.bytes(Packed::len_bytes(n, width))?;
-        Ok(Reader::new(&bytes).packed(n, width)?.values())
-    }
 }
 
 /// The online phase with material of this plan; `tap` is shown the server's shares.

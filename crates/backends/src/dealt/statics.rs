@@ -132,7 +132,7 @@ pub(crate) fn random(key: &Prg, range: Range<usize>, count: usize, width: u32) -
 /// they are drawn.
 pub(crate) const AT_ONCE: usize = 1 << 21;
 /// Bytes of these.
-pub(super) const AT_ONCE_BYTES: u64 = 8 * AT_ONCE as u64;
+pub(crate) const AT_ONCE_BYTES: u64 = 8 * AT_ONCE as u64;
 
 /// `A x` modulo `2^width` for a layer's `A` and each x of one or more inputs, by groups of rows: a large `A` is
 /// drawn once, and never there as a whole.

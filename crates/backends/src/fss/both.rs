@@ -10,22 +10,25 @@
 use tacit_arith::prg::{Prg, PublicSeed, Seed};
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
-use tacit_mpc::codec::{Packed, Reader, Writer};
-use tacit_mpc::fss::gate::{FssGate, FssWiden, Half, Ledger, shared_online, shared_widen};
+use tacit_mpc::codec::{Reader, Writer};
+use tacit_mpc::dealt::LookUp;
+use tacit_mpc::fss::gate::{FssGate, FssWiden, Half, Ledger, shared_look_up, shared_online, shared_widen};
 use tacit_mpc::fss::mac::ring::{KeyShare, Share};
 use tacit_mpc::wire::PackedMessages;
 use tacit_mpc::{Role, Session};
 use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
 
-use super::client::{ClientMaterial, INPUT, LINEAR, RESULT, ledger};
+use super::Level;
+use super::client::{INPUT, LINEAR, RESULT, ledger};
 use super::dealer::{GATE, tags_and_masks};
-use super::half::{self, KEY, Reveal, SEED, ServerHead, When, client_masks, read_seed};
-use super::plan::{Parts, Plan, Step};
+use super::half::{self, ClientHead, KEY, Reveal, ServerHead, When, client_masks};
+use super::plan::{Parts, Plan, tagged};
 use super::project::{self, Applied, Projection};
-use super::server::{NO_WEIGHTS, ServerMaterial};
+use super::server::NO_WEIGHTS;
 use super::wide::{self, ring};
 use crate::BackendError;
+use crate::dealt::source::{Bytes, Source};
 use crate::dealt::statics::{self, Matrix, Statics};
 use crate::ring::fixed::{ring_mask, to_signed};
 use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, check_input, linear_online, stream};
@@ -57,16 +60,15 @@ fn opened(own: &[u64], received: &[u64], width: u32, ledger: &mut Ledger) -> Vec
     pairs().map(|(a, b)| a.wrapping_add(*b) & ring_mask(width)).collect()
 }
 
-/// The client's offline phase: its projections go behind its half.
+/// The client's offline phase: gives its projections, which go behind its half.
 pub(super) fn offline_client(
     plan: &Plan,
     statics: &Statics,
-    half: &ClientMaterial,
+    head: ClientHead,
     (channel, prg): (&mut Channel, &mut Prg),
     stop: &Stop,
-) -> Result<ClientMaterial, BackendError> {
-    let (seed, hash) = half.head()?;
-    let seed = Prg::from_seed(seed);
+) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+    let ClientHead { seed, hash, .. } = head;
     let masks = client_masks(&seed, When::Offline, &plan.widths()[When::Offline as usize]);
     let mut ledger = ledger(plan, &seed, hash, When::Offline);
     let mut pending = Vec::new();
@@ -78,8 +80,8 @@ pub(super) fn offline_client(
         pending.push(own);
     }
     channel.flush()?;
-    let mut bytes = Zeroizing::new(Vec::with_capacity(half::client_bytes(plan)[1]));
-    bytes.extend_from_slice(&half.bytes);
+    let [half, kept] = half::client_bytes(plan);
+    let mut bytes = Zeroizing::new(Vec::with_capacity(kept - half));
     for (index, ((id, conv, width), own)) in statics::layers(plan).zip(pending).enumerate() {
         let received = channel.recv_packed(LINEAR, own.len(), width)?;
         let opened = opened(&own, &received, width, &mut ledger);
@@ -90,55 +92,24 @@ pub(super) fn offline_client(
         bytes.extend_from_slice(&out.finish());
     }
     ledger.agree(&KeyShare::draw(&mut seed.fork(KEY)), masks, (channel, prg))?;
-    Ok(ClientMaterial { plan: plan.binding(), bytes })
+    Ok(bytes)
 }
 
-/// The server's: `A c - t + V` of each linear layer goes behind its half. `keys`: of the linear layers, in
-/// node order.
-pub(super) fn offline_server(
-    plan: &Plan,
-    (weights, keys): (&Weights, &[Seed]),
-    half: &[u8],
-    (channel, prg): (&mut Channel, &mut Prg),
-    stop: &Stop,
-) -> Result<ServerMaterial, BackendError> {
-    let [dealt, stored] = half::server_bytes(plan);
-    let content = half::checked(plan, Role::Server, half, dealt)?;
-    let mut from = Reader::new(content);
-    let head = ServerHead::read(plan, &mut from)?;
-    let mut ledger = Ledger::new(Role::Server, &half::session(plan, head.hash, When::Offline), &head.delta);
-    let mut bytes = Zeroizing::new(Vec::with_capacity(stored));
-    bytes.extend_from_slice(content);
-    let (mut keys, mut pending) = (keys.iter(), Vec::new());
-    for (id, (step, node)) in plan.steps.iter().zip(plan.graph.nodes()).enumerate() {
-        stop.begin()?;
-        let Step::Linear(conv) = step else {
-            half::skip(step, &mut from)?;
-            continue;
-        };
-        let (n, width) = (plan.elements(node), node.fixed.width);
-        let mut known = from.packed(n, width)?.values();
-        let c = wide::read_shares(&mut from, ring(width), plan.batch * conv.in_len())?;
-        let tau = wide::read_shares(&mut from, ring(width), n)?;
-        from.bytes(project::bytes(conv, width, plan.batch))?;
-        let key = keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
-        let masked = statics::masked(weights.get(id).ok_or(NO_WEIGHTS)?, key, width);
-        let own = enter(&masked, (conv, width), (&c, &tau), &mut ledger)?;
-        let received = channel.recv_packed(LINEAR, n, width)?;
-        let opened = opened(&own, &received, width, &mut ledger);
-        known.iter_mut().zip(&opened).for_each(|(k, v)| *k = k.wrapping_add(*v) & ring_mask(width));
-        let mut out = Writer::default();
-        out.packed(&Packed::new(&known, width));
-        bytes.extend_from_slice(&out.finish());
-        pending.push((own, width));
-    }
-    // The client sends all before it reads.
-    for (own, width) in pending {
-        channel.send_packed(LINEAR, &own, width)?;
-    }
-    let [masks, _] = head.masks;
-    ledger.agree(&head.key, masks, (channel, prg))?;
-    Ok(ServerMaterial { plan: plan.binding(), bytes })
+/// Of a linear layer, the server's words, and what they make with the client's. Its shares come next in
+/// `from`. `masked`: the layer's weights and biases.
+pub(super) fn received(
+    masked: &Matrix,
+    (conv, width, batch): (&ConvSpec, u32, usize),
+    from: &mut Reader<'_>,
+    channel: &mut Channel,
+    ledger: &mut Ledger,
+) -> Result<(Vec<u64>, Vec<u64>), BackendError> {
+    let c = wide::read_shares(from, ring(width), batch * conv.in_len())?;
+    let tau = wide::read_shares(from, ring(width), batch * conv.out_len())?;
+    let own = enter(masked, (conv, width), (&c, &tau), ledger)?;
+    let received = channel.recv_packed(LINEAR, own.len(), width)?;
+    let opened = opened(&own, &received, width, ledger);
+    Ok((own, opened))
 }
 
 /// What a party has of one material and brings to it.
@@ -148,12 +119,19 @@ enum Party<'a> {
         /// Of the mask of the input.
         mask: Box<Prg>,
         input: &'a [i64],
+        /// What the server says of its linear layers.
+        said: Vec<Said>,
     },
     Server {
         weights: &'a Weights,
-        /// What the offline phase left.
-        known: Reader<'a>,
     },
+}
+
+/// A linear layer's masked input, and the result that the server sent. What the client checks it by stands
+/// behind its correction words, so it does when the walk is over.
+struct Said {
+    input: Vec<u64>,
+    result: Vec<u64>,
 }
 
 struct Online<'a, 'b, 's> {
@@ -162,10 +140,8 @@ struct Online<'a, 'b, 's> {
     hash: PublicSeed,
     /// Number of the next batch.
     batch: u32,
-    /// What was dealt: correction words at the client, pieces of all steps at the server.
-    dealt: Reader<'a>,
-    /// The client's projections.
-    projections: Reader<'a>,
+    /// Correction words and projections at the client, pieces of all steps at the server.
+    source: Source<'a>,
     ledger: Ledger,
     session: &'b mut Session<'s>,
 }
@@ -174,31 +150,29 @@ struct Online<'a, 'b, 's> {
 /// the masked values.
 pub(super) fn online_client(
     plan: &Plan,
-    material: &ClientMaterial,
+    (made_for, mut source): ([u8; 32], Source<'_>),
     input: &[i64],
     (channel, prg): (&mut Channel, &mut Prg),
     tap: &mut Tap<'_>,
     stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
     check_input(&plan.graph, plan.batch, input)?;
-    check_made_for(&material.plan, &plan.binding())?;
-    let (seed, hash) = material.head()?;
-    let seed = Prg::from_seed(seed);
-    let (dealt, projections) = material.bytes.split_at(half::client_bytes(plan)[0]);
-    let mut dealt = Reader::new(dealt);
-    dealt.bytes(2 * SEED)?;
-    let mask = Prg::from_seed(Seed(read_seed(&mut dealt)?));
+    check_made_for(&made_for, &plan.binding())?;
+    let head = ClientHead::read(plan, &source.bytes(half::client_head(plan))?)?;
+    let ClientHead { seed, hash, mask: Some(mask) } = head else {
+        return Err(BackendError::Misuse("the client's half has no mask of the input"));
+    };
     let masks = client_masks(&seed, When::Online, &plan.widths()[When::Online as usize]);
     let (key, reveal) = (KeyShare::draw(&mut seed.fork(KEY)), Reveal::draw(&seed, plan));
     let ledger = ledger(plan, &seed, hash, When::Online);
     let mut session = Session { role: Role::Client, channel, prg };
-    let party = Party::Client { seed: Box::new(seed), mask: Box::new(mask), input };
-    let projections = Reader::new(projections);
-    let phase = Online { plan, party, hash, batch: 0, dealt, projections, ledger, session: &mut session };
+    let party = Party::Client { seed: Box::new(seed), mask: Box::new(mask), input, said: Vec::new() };
+    let phase = Online { plan, party, hash, batch: 0, source, ledger, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let mut walk = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, phase, tap: &mut tap };
     let masked = stop.walk(&*plan.graph, &mut walk)?;
-    let Online { ledger, .. } = walk.phase;
+    let Online { mut ledger, source, party, .. } = walk.phase;
+    project(plan, &party, source, &mut ledger)?;
     ledger.agree(&key, masks, (&mut *session.channel, &mut *session.prg))?;
     let width = plan.graph.output().fixed.width;
     let shares = session.channel.recv_packed(RESULT, masked.len(), width)?;
@@ -207,31 +181,42 @@ pub(super) fn online_client(
     Ok(masked.iter().zip(mask).map(|(xh, c)| to_signed(xh.wrapping_add(c), width)).collect())
 }
 
+/// Enters into the ledger what the server's results must be.
+fn project(plan: &Plan, party: &Party<'_>, mut source: Source<'_>, ledger: &mut Ledger) -> Result<(), BackendError> {
+    let Party::Client { seed, said, .. } = party else { return Ok(()) };
+    for (Said { input, result }, (id, conv, width)) in said.iter().zip(statics::layers(plan)) {
+        let of = (width, plan.batch);
+        let bytes = source.bytes(project::bytes(conv, width, plan.batch))?;
+        let own = Applied::read(conv, of, &mut Reader::new(&bytes))?;
+        let projection = Projection::draw(seed, id, conv, of);
+        ledger.project(&projection.expected(&own, input, result)?);
+    }
+    Ok(())
+}
+
 /// The server's online phase.
 pub(super) fn online_server(
     plan: &Plan,
     weights: &Weights,
-    material: &ServerMaterial,
+    (made_for, mut source): ([u8; 32], Source<'_>),
     (channel, prg): (&mut Channel, &mut Prg),
     tap: &mut Tap<'_>,
     stop: &Stop,
 ) -> Result<(), BackendError> {
-    check_made_for(&material.plan, &plan.binding())?;
-    let (dealt, known) = material.bytes.split_at(half::server_bytes(plan)[0]);
-    let mut dealt = Reader::new(dealt);
-    let ServerHead { seed: _, hash, delta, key, masks: [_, masks] } = ServerHead::read(plan, &mut dealt)?;
+    check_made_for(&made_for, &plan.binding())?;
+    let head = ServerHead::read(plan, &mut Reader::new(&source.bytes(half::head_bytes(plan))?))?;
+    let ServerHead { seed: _, hash, delta, key, masks: [_, masks] } = head;
     let name = half::session(plan, hash, When::Online);
     let ledger = Ledger::new(Role::Server, &name, &delta);
     let mut session = Session { role: Role::Server, channel, prg };
-    let party = Party::Server { weights, known: Reader::new(known) };
-    let projections = Reader::new(&[]);
-    let phase = Online { plan, party, hash, batch: 0, dealt, projections, ledger, session: &mut session };
+    let phase =
+        Online { plan, party: Party::Server { weights }, hash, batch: 0, source, ledger, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let mut walk = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, phase, tap: &mut tap };
     stop.walk(&*plan.graph, &mut walk)?;
-    let Online { ledger, mut dealt, .. } = walk.phase;
+    let Online { ledger, mut source, .. } = walk.phase;
     ledger.agree(&key, masks, (&mut *session.channel, &mut *session.prg))?;
-    let (shares, digest) = Reveal::read(plan, &name, &mut dealt)?;
+    let (shares, digest) = Reveal::read(plan, &name, &mut source)?;
     session.channel.send_packed(RESULT, &shares, plan.graph.output().fixed.width)?;
     session.channel.send(TAGS, &digest)?;
     Ok(session.channel.flush()?)
@@ -247,8 +232,8 @@ impl<'a> Online<'a, '_, '_> {
     }
 
     /// The next bytes of what was dealt, of the client's or of the server's number.
-    fn dealt(&mut self, client: usize, server: usize) -> Result<&'a [u8], BackendError> {
-        Ok(self.dealt.bytes(if matches!(self.party, Party::Client { .. }) { client } else { server })?)
+    fn dealt(&mut self, client: usize, server: usize) -> Result<Bytes<'a>, BackendError> {
+        self.source.bytes(if matches!(self.party, Party::Client { .. }) { client } else { server })
     }
 
     /// The client's stream of a batch; the server needs none.
@@ -278,22 +263,19 @@ impl ServerPhase<Parts> for Online<'_, '_, '_> {
         let (n, width, batch) = (self.plan.elements(node), node.fixed.width, self.plan.batch);
         let channel = &mut *self.session.channel;
         match &mut self.party {
-            Party::Client { seed, .. } => {
-                let own = Applied::read(conv, (width, batch), &mut self.projections)?;
+            Party::Client { said, .. } => {
                 let result = channel.recv_packed(MASKED, n, width)?;
-                let projection = Projection::draw(seed, id, conv, (width, batch));
-                self.ledger.project(&projection.expected(&own, x, &result)?);
+                said.push(Said { input: x.to_vec(), result: result.clone() });
                 Ok(result)
             }
-            Party::Server { weights, known } => {
+            Party::Server { weights } => {
                 let layer = weights.get(id).ok_or(NO_WEIGHTS)?;
-                let known = known.packed(n, width)?.values();
+                let known = Zeroizing::new(self.source.packed(node, n)?);
                 let result = linear_online(conv, layer, x, &known, width)?;
                 channel.send_packed(MASKED, &result, width)?;
                 channel.flush()?;
-                let shares = 2 * (batch * conv.in_len() + n) * wide::word_bytes(ring(width));
-                self.dealt.bytes(Packed::len_bytes(n, width) + shares)?;
-                let own = Applied::read(conv, (width, batch), &mut self.dealt)?;
+                let bytes = self.source.bytes(project::bytes(conv, width, batch))?;
+                let own = Applied::read(conv, (width, batch), &mut Reader::new(&bytes))?;
                 self.ledger.project(&own.of(conv, x, width)?);
                 Ok(result)
             }
@@ -305,7 +287,7 @@ impl ServerPhase<Parts> for Online<'_, '_, '_> {
         let (dealt, prg) = (self.dealt(cost.client_material, cost.server_material)?, self.stream(at));
         let (place, shares) = ((self.hash, self.batch), (shares.tested, shares.values, shares.bases));
         self.batch += 1;
-        let half = Self::half(&self.party, &prg, dealt);
+        let half = Self::half(&self.party, &prg, &dealt);
         Ok(shared_online(gate, place, shares, half, self.session, &mut self.ledger)?)
     }
 
@@ -313,8 +295,18 @@ impl ServerPhase<Parts> for Online<'_, '_, '_> {
         let cost = spec.cost();
         let (dealt, prg) =
             (self.dealt(cost.client_material, cost.server_material)?, self.stream(At { node: id, level: 0 }));
-        let half = Self::half(&self.party, &prg, dealt);
+        let half = Self::half(&self.party, &prg, &dealt);
         Ok(shared_widen(spec, x, half, self.session, &mut self.ledger)?)
+    }
+
+    fn look_up(&mut self, id: NodeId, table: &LookUp, x: &[u64]) -> Result<Vec<u64>, BackendError> {
+        let (spec, at) = (tagged(table, Level::L2), At { node: id, level: 0 });
+        let cost = spec.cost();
+        let (dealt, prg) = (self.dealt(cost.client_material, cost.server_material)?, self.stream(at));
+        let place = (self.hash, self.batch);
+        self.batch += 1;
+        let half = Self::half(&self.party, &prg, &dealt);
+        Ok(shared_look_up(&spec, place, x, half, self.session, &mut self.ledger)?)
     }
 
     fn settle(&mut self, _: NodeId, _: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {

@@ -2,23 +2,25 @@
 //! layers, online a masked input and what gates need; all but the input has tags, and each phase ends with
 //! the answer to the server's check.
 
-use tacit_arith::prg::{Prg, PublicSeed, Seed};
+use tacit_arith::prg::{Prg, PublicSeed};
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
-use tacit_mpc::codec::Reader;
+use tacit_mpc::dealt::LookUp;
 use tacit_mpc::fss::delta::DeltaShare;
-use tacit_mpc::fss::gate::{FssGate, FssWiden, Ledger, client_online, client_widen};
+use tacit_mpc::fss::gate::{FssGate, FssWiden, Ledger, client_look_up, client_online, client_widen};
 use tacit_mpc::fss::mac::ring::Share;
 use tacit_mpc::wire::PackedMessages;
 use tacit_mpc::{Role, Session};
 use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
 
+use super::Level;
 use super::dealer::{GATE, tags_and_masks, target};
-use super::half::{self, DELTA, SEED, When, client_masks, read_seed};
-use super::plan::{Parts, Plan};
+use super::half::{self, ClientHead, DELTA, When, client_masks};
+use super::plan::{Parts, Plan, tagged};
 use super::wide::{self, ring};
 use crate::BackendError;
+use crate::dealt::source::Source;
 use crate::dealt::statics::Statics;
 use crate::ring::Node;
 use crate::ring::fixed::ring_mask;
@@ -32,7 +34,7 @@ pub(super) const RESULT: Tag = Tag::new(0x0431, "share of the result");
 /// Message, offline: the client's part of a linear layer.
 pub(super) const LINEAR: Tag = Tag::new(0x0432, "checked words of a linear layer");
 
-/// The client's half.
+/// The client's half, with what its offline phase has added.
 pub(super) struct ClientMaterial {
     /// Digest of the plan that it was read for.
     pub(super) plan: [u8; 32],
@@ -42,23 +44,8 @@ pub(super) struct ClientMaterial {
 
 impl ClientMaterial {
     pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
-        Self::of_length(plan, bytes, half::client_bytes(plan)[1])
-    }
-
-    /// As it comes from the dealer.
-    pub(super) fn half(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
-        Self::of_length(plan, bytes, half::client_bytes(plan)[0])
-    }
-
-    fn of_length(plan: &Plan, bytes: &[u8], len: usize) -> Result<Self, BackendError> {
-        let content = half::checked(plan, Role::Client, bytes, len)?;
+        let content = half::checked(plan, Role::Client, bytes, half::client_bytes(plan)[1])?;
         Ok(Self { plan: plan.binding(), bytes: Zeroizing::new(content.to_vec()) })
-    }
-
-    /// Its two seeds.
-    pub(super) fn head(&self) -> Result<(Seed, PublicSeed), BackendError> {
-        let mut from = Reader::new(&self.bytes);
-        Ok((Seed(read_seed(&mut from)?), PublicSeed::from_bytes(read_seed(&mut from)?)))
     }
 }
 
@@ -71,12 +58,12 @@ pub(super) fn ledger(plan: &Plan, seed: &Prg, hash: PublicSeed, when: When) -> L
 pub(super) fn offline(
     plan: &Plan,
     statics: &Statics,
-    material: &ClientMaterial,
+    head: ClientHead,
     channel: &mut Channel,
     stop: &Stop,
 ) -> Result<(), BackendError> {
-    let (seed, hash) = material.head()?;
-    let [walked, own] = [seed.clone(), seed].map(Prg::from_seed);
+    let ClientHead { seed: own, hash, .. } = head;
+    let walked = Prg::from_seed(own.seed().clone());
     let masks = client_masks(&own, When::Offline, &plan.widths()[When::Offline as usize]);
     let phase = Offline { plan, statics, next: 0, ledger: ledger(plan, &own, hash, When::Offline), seed: own, channel };
     let mut tap = |_: NodeId, _: &[u64]| {};
@@ -87,25 +74,25 @@ pub(super) fn offline(
     Ok(ledger.answer(masks, channel)?)
 }
 
-/// The online phase: the integers of the output node for those of the input node; `tap` is shown the client's
-/// shares.
+/// The online phase with material from `source`, made for the plan of that digest: the integers of the
+/// output node for those of the input node; `tap` is shown the client's shares.
 pub(super) fn online(
     plan: &Plan,
-    material: &ClientMaterial,
+    (made_for, mut source): ([u8; 32], Source<'_>),
     input: &[i64],
     (channel, prg): (&mut Channel, &mut Prg),
     tap: &mut Tap<'_>,
     stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
     check_input(&plan.graph, plan.batch, input)?;
-    check_made_for(&material.plan, &plan.binding())?;
-    let (seed, hash) = material.head()?;
-    let [walked, own] = [seed.clone(), seed].map(Prg::from_seed);
+    check_made_for(&made_for, &plan.binding())?;
+    let head = ClientHead::read(plan, &source.bytes(half::client_head(plan))?)?;
+    let ClientHead { seed: own, hash, .. } = head;
+    let walked = Prg::from_seed(own.seed().clone());
     let masks = client_masks(&own, When::Online, &plan.widths()[When::Online as usize]);
     let mut session = Session { role: Role::Client, channel, prg };
     let ledger = ledger(plan, &own, hash, When::Online);
-    let corrections = Reader::new(&material.bytes[2 * SEED..]);
-    let phase = Online { plan, input, seed: own, hash, batch: 0, corrections, ledger, session: &mut session };
+    let phase = Online { plan, input, seed: own, hash, batch: 0, source, ledger, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let mut shares =
         ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, seed: walked, phase, tap: &mut tap };
@@ -150,6 +137,10 @@ impl ClientPhase<Parts> for Offline<'_> {
         Ok(())
     }
 
+    fn look_up(&mut self, _: NodeId, _: &LookUp, _: &[u64], _: &[u64]) -> Result<(), BackendError> {
+        Ok(())
+    }
+
     fn settle(&mut self, _: NodeId, _: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
         Ok(share)
     }
@@ -162,7 +153,8 @@ struct Online<'a, 's> {
     hash: PublicSeed,
     /// Number of the next batch.
     batch: u32,
-    corrections: Reader<'a>,
+    /// Correction words.
+    source: Source<'a>,
     ledger: Ledger,
     session: &'a mut Session<'s>,
 }
@@ -180,15 +172,23 @@ impl ClientPhase<Parts> for Online<'_, '_> {
 
     /// Its shares are in what was dealt.
     fn gate(&mut self, at: At, gate: &FssGate, _: &GateShares<'_>) -> Result<(), BackendError> {
-        let corrections = self.corrections.bytes(gate.cost().client_material)?;
+        let corrections = self.source.bytes(gate.cost().client_material)?;
         let (place, prg) = ((self.hash, self.batch), stream(&self.seed, at, GATE));
         self.batch += 1;
-        Ok(client_online(gate, place, (&prg, corrections), self.session, &mut self.ledger)?)
+        Ok(client_online(gate, place, (&prg, &corrections), self.session, &mut self.ledger)?)
     }
 
     fn widen(&mut self, id: NodeId, spec: &FssWiden, _: &[u64], _: &[u64]) -> Result<(), BackendError> {
         let prg = stream(&self.seed, At { node: id, level: 0 }, GATE);
         Ok(client_widen(spec, &prg, self.session, &mut self.ledger)?)
+    }
+
+    fn look_up(&mut self, id: NodeId, table: &LookUp, _: &[u64], _: &[u64]) -> Result<(), BackendError> {
+        let spec = tagged(table, Level::L1);
+        let corrections = self.source.bytes(spec.cost().client_material)?;
+        let (place, prg) = ((self.hash, self.batch), stream(&self.seed, At { node: id, level: 0 }, GATE));
+        self.batch += 1;
+        Ok(client_look_up(&spec, place, (&prg, &corrections), self.session, &mut self.ledger)?)
     }
 
     fn settle(&mut self, _: NodeId, _: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {

@@ -2,11 +2,11 @@
 //! an estimate.
 
 use tacit_mpc::codec::Packed;
-use tacit_mpc::fss::gate::{FssCost, Ledger};
+use tacit_mpc::fss::gate::Ledger;
 
 use super::half;
 use super::options::{Level, Options};
-use super::plan::{self, Plan, Step};
+use super::plan::{self, LinearBytes, Plan, Step};
 use super::project;
 use crate::dealt::{audit, statics};
 use crate::ring::{Node, RingGraph};
@@ -16,8 +16,7 @@ use crate::{BackendError, Costs, DealingCost, PhaseCost, Work, seam};
 /// that is some ten times faster.
 const MATERIAL_WORTH: f64 = 0.1;
 
-/// Bytes that the client's half of a batch has at most: a dealer makes it as a whole, and has so much memory
-/// for one client at a time.
+/// Bytes that the client's half of a batch has at most: a client without a folder for material holds it in memory.
 pub(super) const MOST_HALF: u64 = 1 << 28;
 
 /// Most inputs that are run as one.
@@ -30,11 +29,6 @@ fn packed(node: &Node, batch: usize) -> u64 {
     Packed::len_bytes(batch * node.elements(), node.fixed.width) as u64
 }
 
-fn batches(step: &Step) -> impl Iterator<Item = FssCost> {
-    let widen = if let Step::Widen(spec) = step { Some(spec.cost()) } else { None };
-    step.gates().filter(|gate| gate.n() > 0).map(|gate| gate.cost()).chain(widen)
-}
-
 /// The price that the search for scales goes by.
 pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, BackendError> {
     let steps = plan::steps(graph, options)?;
@@ -42,12 +36,12 @@ pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, Backend
     let mut total = result(graph, of_one).bytes() as f64;
     for (step, node) in steps.iter().zip(graph.nodes()) {
         total += online(step, node, of_one).bytes() as f64;
-        let mut dealt: usize = batches(step).map(|cost| cost.client_material + cost.server_material).sum();
-        if let Some([words, tags]) = plan::linear_bytes(step, node, of_one) {
-            // The words go up once more; where both parties are checked down, too, and once more online.
-            total += words as f64 * if options.level == Level::L2 { 3.0 } else { 1.0 };
-            dealt += words + tags;
-        }
+        let mut dealt: usize =
+            plan::batches(step, options.level).map(|cost| cost.client_material + cost.server_material).sum();
+        let linear = LinearBytes::of(step, node, of_one);
+        // The words go up once more; where both parties are checked down, too, and once more online.
+        total += linear.words as f64 * if options.level == Level::L2 { 3.0 } else { 1.0 };
+        dealt += linear.dealt();
         total += MATERIAL_WORTH * dealt as f64;
     }
     Ok(total)
@@ -75,7 +69,7 @@ fn online(step: &Step, node: &Node, (level, batch): (Level, usize)) -> PhaseCost
     if matches!(step, Step::Linear(_)) && level == Level::L2 {
         cost.down_bytes = packed(node, batch);
     }
-    for one in batches(step) {
+    for one in plan::batches(step, level) {
         cost.up_bytes += one.up as u64;
         cost.down_bytes += one.down as u64;
         cost.exchanges += one.exchanges as u64;
@@ -112,6 +106,13 @@ fn made(plan: &Plan, words: u64, costs: &mut Costs) {
     }
 }
 
+/// Memory of making one half: some tensors, rows of a matrix, and pieces of a batch of gates.
+pub(super) fn dealing_memory(plan: &Plan) -> u64 {
+    let largest = plan.graph.nodes().iter().map(|n| 8 * plan.elements(n) as u64).max().expect("a graph has nodes");
+    let layer = statics::layers(plan).map(|(_, conv, _)| 8 * conv.weight_len() as u64).max().unwrap_or(0);
+    8 * largest + 2 * layer.min(statics::AT_ONCE_BYTES) + (16 << 20)
+}
+
 /// Costs of a plan's inputs, of the setup, and of dealing.
 pub(super) fn costs(plan: &Plan) -> Costs {
     let (statics, macs) = (statics::bytes(plan), plan.batch as u64 * plan.graph.macs());
@@ -123,7 +124,7 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
         costs.online += online(step, node, of);
         costs.comparisons += step.gates().map(|g| g.n() as u64).sum::<u64>();
-        words += plan::linear_bytes(step, node, of).map_or(0, |[words, _]| words as u64);
+        words += LinearBytes::of(step, node, of).words as u64;
     }
     let [client, kept] = half::client_bytes(plan).map(half::with_digest);
     let [half, stored] = half::server_bytes(plan).map(half::with_digest);
@@ -142,15 +143,17 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     let gates = costs.online.client.work.aes_blocks + costs.online.server.work.aes_blocks;
     costs.setup = PhaseCost { up_bytes: 1, down_bytes: statics, exchanges: 1, ..PhaseCost::default() };
     costs.setup.client.stored_bytes = matrices;
-    costs.setup.client.peak_memory_bytes = matrices + statics;
+    // Taken as it comes.
+    costs.setup.client.peak_memory_bytes = matrices + (64 << 20);
     costs.setup.server.peak_memory_bytes = 64 << 20;
     costs.offline = check(offline, level);
     made(plan, words, &mut costs);
     costs.offline.client.stored_bytes = kept;
     costs.offline.server.stored_bytes = stored;
     let linear = statics::layers(plan).map(|(_, conv, _)| (plan.batch * conv.out_len()) as u64).sum::<u64>();
-    costs.offline.client.peak_memory_bytes = matrices + client + kept + word * linear + 16 * largest;
-    costs.offline.server.peak_memory_bytes = half + stored + layer + word * linear + 16 * largest;
+    // A party with a folder for material holds little of it in memory.
+    costs.offline.client.peak_memory_bytes = matrices + kept + word * linear + 16 * largest;
+    costs.offline.server.peak_memory_bytes = stored + layer + word * linear + 16 * largest;
     let projections = statics::layers(plan).map(|(_, conv, _)| project::work(conv)[0]);
     let projected = if level == Level::L2 { projections.sum() } else { 0 };
     costs.dealing = DealingCost {
@@ -158,7 +161,7 @@ pub(super) fn costs(plan: &Plan) -> Costs {
         server_bytes: half,
         // Each half is dealt on its own, with two hashes a level.
         work: Work { macs: macs + projected, aes_blocks: 2 * gates + matrices / 16, ..Work::default() },
-        peak_memory_bytes: client + 2 * layer + 16 * largest + (32 << 20),
+        peak_memory_bytes: dealing_memory(plan),
     };
     costs
 }

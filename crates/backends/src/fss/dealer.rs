@@ -6,15 +6,18 @@ use tacit_arith::ring::ConvSpec;
 use tacit_graph::{NodeId, walk};
 use tacit_mpc::Role;
 use tacit_mpc::codec::{Packed, Writer};
-use tacit_mpc::dealt::ClientShares;
+use tacit_mpc::dealt::{ClientShares, LookUp};
 use tacit_mpc::fss::delta::Delta;
-use tacit_mpc::fss::gate::{DealerStreams, FssGate, FssWiden, Sides, deal_client, deal_server, deal_widen};
+use tacit_mpc::fss::gate::{
+    DealerStreams, FssGate, FssWiden, Sides, deal_client, deal_look_up_client, deal_look_up_server, deal_server,
+    deal_widen,
+};
 use tacit_mpc::fss::mac::ring::{Key, Share, draw_shares};
 use zeroize::Zeroizing;
 
 use super::Level;
 use super::half::{self, DELTA, Digesting, KEY, Reveal, When, mask_stream};
-use super::plan::{Parts, Plan, Step};
+use super::plan::{Parts, Plan, Step, tagged};
 use super::project::Projection;
 use super::wide::{self, ring};
 use crate::BackendError;
@@ -63,8 +66,22 @@ pub(super) fn tags_and_masks(
     conv: &ConvSpec,
     (width, batch): (u32, usize),
 ) -> [Zeroizing<Vec<Share>>; 2] {
-    let draw = |part, n| draw_shares(ring(width), batch * n, &mut stream(seed, At { node: id, level: 0 }, part));
-    [Zeroizing::new(draw(TAGS, conv.in_len())), Zeroizing::new(draw(TAU, conv.out_len()))]
+    let draw = |part, n| Zeroizing::new(draw_shares(ring(width), batch * n, &mut stream_of(seed, (id, part))));
+    [draw(TAGS, conv.in_len()), draw(TAU, conv.out_len())]
+}
+
+fn stream_of(seed: &Prg, (id, part): (NodeId, u8)) -> Prg {
+    stream(seed, At { node: id, level: 0 }, part)
+}
+
+/// Words of a linear layer that are dealt at a time: whole bytes, however wide they are.
+const AT_ONCE: usize = 1 << 16;
+
+/// The same a few at a time.
+fn drawn(seed: &Prg, of: (NodeId, u8), n: usize, width: u32) -> impl Iterator<Item = Zeroizing<Vec<Share>>> + use<> {
+    let mut stream = stream_of(seed, of);
+    let draw = move |first| Zeroizing::new(draw_shares(ring(width), AT_ONCE.min(n - first), &mut stream));
+    (0..n).step_by(AT_ONCE).map(draw)
 }
 
 /// Gives a party's half in pieces. `keys`: of the linear layers, in node order.
@@ -169,11 +186,52 @@ struct Dealing<'a> {
 }
 
 impl Dealing<'_> {
-    /// The server's shares of values, with tags, for those of the client.
-    fn shares(&self, (values, theirs): (&[u64], &[Share]), width: u32, out: &mut Writer) {
-        let (ring, key) = (ring(width), &self.sides.2);
-        let shares = values.iter().zip(theirs).map(|(value, theirs)| key.other_share(ring, u128::from(*value), theirs));
-        wide::write(shares.flat_map(|share| [share.value, share.tag]), ring, out);
+    /// The masks tau of a layer, where they are the dealer's; else the client has drawn them with their tags.
+    fn masks(&self, id: NodeId, n: usize, width: u32) -> Zeroizing<Vec<u64>> {
+        Zeroizing::new(match self.plan.level() {
+            Level::L1 => Vec::new(),
+            Level::L2 => chosen(&self.dealer, At { node: id, level: 0 }, TAU, n, width),
+        })
+    }
+
+    /// Takes tau and the target off `A r`.
+    fn hide(&self, id: NodeId, known: &mut [u64], (masks, target): (&[u64], &[u64]), width: u32) {
+        let take_off = |known: &mut [u64], words: &mut dyn Iterator<Item = u64>| {
+            known.iter_mut().zip(words).for_each(|(k, word)| *k = k.wrapping_sub(word) & ring_mask(width));
+        };
+        take_off(known, &mut target.iter().copied());
+        take_off(known, &mut masks.iter().copied());
+        if self.plan.level() == Level::L1 {
+            let drawn = drawn(&self.client, (id, TAU), known.len(), width);
+            let parts = known.chunks_mut(AT_ONCE).zip(drawn);
+            parts.for_each(|(known, tau)| take_off(known, &mut tau.iter().map(|tau| tau.value as u64)));
+        }
+    }
+
+    /// What the server gets for n words that the client has with tags of its own stream: where it alone is
+    /// checked the tags' keys, else the server's shares of `values`, with tags. Without values the words are
+    /// those that were drawn with the tags.
+    fn words(&mut self, id: NodeId, (part, values): (u8, &[u64]), n: usize, width: u32) -> Result<(), BackendError> {
+        let (ring, key, level) = (ring(width), &self.sides.2, self.plan.level());
+        for (at, theirs) in drawn(&self.client, (id, part), n, width).enumerate() {
+            let mut out = Writer::default();
+            let values = values.get(at * AT_ONCE..).unwrap_or_default();
+            let words = theirs.iter().enumerate().map(|(i, theirs)| (values.get(i).copied(), theirs));
+            let held = |(value, theirs): (Option<u64>, &Share)| {
+                let value = value.map_or(theirs.value, u128::from);
+                key.key_of(ring, &Share { value, tag: theirs.tag })
+            };
+            let shared = |(value, theirs): (Option<u64>, &Share)| {
+                let value = value.map_or(theirs.value, u128::from);
+                key.other_share(ring, value, theirs)
+            };
+            match level {
+                Level::L1 => wide::write(words.map(held), ring, &mut out),
+                Level::L2 => wide::write(words.map(shared).flat_map(|s| [s.value, s.tag]), ring, &mut out),
+            }
+            (self.sink)(&out.finish())?;
+        }
+        Ok(())
     }
 }
 
@@ -185,38 +243,28 @@ impl ClientPhase<Parts> for Dealing<'_> {
     /// The server gets `A r - t` and the keys of the tags of r and tau.
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
         let (width, batch) = (self.plan.graph.nodes()[id].fixed.width, self.plan.batch);
-        let target = target(&self.chooser, id, batch * conv.out_len(), width);
+        let target = || target(&self.chooser, id, batch * conv.out_len(), width);
         if self.role == Role::Client {
-            return Ok(target);
+            return Ok(target());
         }
-        let [tags, tau] = tags_and_masks(&self.client, id, conv, (width, batch));
         let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
-        let masks: Zeroizing<Vec<u64>> = Zeroizing::new(match self.plan.level() {
-            Level::L1 => tau.iter().map(|tau| tau.value as u64 & ring_mask(width)).collect(),
-            Level::L2 => chosen(&self.dealer, At { node: id, level: 0 }, TAU, tau.len(), width),
-        });
         let mut known = Zeroizing::new(statics::apply_random(key, conv, r, width)?);
-        for ((known, tau), target) in known.iter_mut().zip(masks.iter()).zip(&target) {
-            *known = known.wrapping_sub(*tau).wrapping_sub(*target) & ring_mask(width);
+        // Not before: a large layer takes much memory.
+        let (target, masks) = (target(), self.masks(id, known.len(), width));
+        self.hide(id, &mut known, (&masks, &target), width);
+        for known in known.chunks(AT_ONCE) {
+            let mut out = Writer::default();
+            out.packed(&Packed::new(known, width));
+            (self.sink)(&out.finish())?;
         }
-        let mut out = Writer::default();
-        out.packed(&Packed::new(&known, width));
-        match self.plan.level() {
-            Level::L1 => {
-                let (ring, macs) = (ring(width), &self.sides.2);
-                let held = r.iter().zip(tags.iter()).map(|(r, tag)| Share { value: u128::from(*r), tag: tag.tag });
-                wide::write(held.map(|share| macs.key_of(ring, &share)), ring, &mut out);
-                wide::write(tau.iter().map(|share| macs.key_of(ring, share)), ring, &mut out);
-            }
-            Level::L2 => {
-                self.shares((r, &tags), width, &mut out);
-                self.shares((&masks, &tau), width, &mut out);
-                let count = statics::entries_of(self.plan, conv);
-                let projection = Projection::draw(&self.client, id, conv, (width, batch));
-                projection.for_server(key, count, &known)?.write(width, &mut out);
-            }
+        self.words(id, (TAGS, r), r.len(), width)?;
+        self.words(id, (TAU, &masks), known.len(), width)?;
+        if self.plan.level() == Level::L2 {
+            let (mut out, count) = (Writer::default(), statics::entries_of(self.plan, conv));
+            let projection = Projection::draw(&self.client, id, conv, (width, batch));
+            projection.for_server(key, count, &known)?.write(width, &mut out);
+            (self.sink)(&out.finish())?;
         }
-        (self.sink)(&out.finish())?;
         Ok(target)
     }
 
@@ -240,6 +288,20 @@ impl ClientPhase<Parts> for Dealing<'_> {
         }
         let streams = [&self.client, &self.server].map(|seed| stream(seed, At { node: id, level: 0 }, GATE));
         (self.sink)(&deal_widen(spec, &self.sides.2, streams.each_ref(), (c, to)))
+    }
+
+    fn look_up(&mut self, id: NodeId, table: &LookUp, c: &[u64], to: &[u64]) -> Result<(), BackendError> {
+        let at = At { node: id, level: 0 };
+        let [client, server, dealer] = [&self.client, &self.server, &self.dealer].map(|seed| stream(seed, at, GATE));
+        let streams = DealerStreams { client: &client, server: &server, dealer: &dealer };
+        let (hash, delta, key) = &self.sides;
+        let sides = Sides { hash: *hash, batch: self.batch, delta, key };
+        self.batch += 1;
+        let spec = tagged(table, self.plan.level());
+        match self.role {
+            Role::Client => deal_look_up_client(&spec, &sides, &streams, c, self.sink),
+            Role::Server => deal_look_up_server(&spec, &sides, &streams, (c, to), self.sink),
+        }
     }
 
     fn settle(&mut self, _: NodeId, _: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {

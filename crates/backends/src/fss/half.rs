@@ -12,9 +12,11 @@
 //! Masks: for each width of words offline, then online, those of one check. Steps in node order: of a
 //! linear layer `A r - t` (packed), then what its tags are checked with; of a batch of gates what was dealt
 //! for it. The digest is of all before it, of the plan with `E`, and of whose half it is. It finds damage and
-//! halves of the other party or of another model; it is no tag, and nothing rests on it. Stored at the
-//! server, the results of the linear layers' offline phase, packed, are between the steps and the digest; at
-//! level `l2` at the client, too: its projections.
+//! halves of the other party or of another model; it is no tag, and nothing rests on it.
+//!
+//! Stored at the server, a linear layer has `A r - t + V`, and nothing more of what its tags are checked
+//! with. At the client at level `l2` its projections stand between the correction words and the digest.
+//! Either party stores its half as it comes ([`super::intake`], [`super::fetch`]).
 
 use std::collections::BTreeSet;
 
@@ -26,17 +28,18 @@ use tacit_mpc::fss::mac::ring::{KeyShare, Masks, ROWS, Share, draw_masks, draw_s
 use tacit_mpc::{MpcError, Role};
 use zeroize::Zeroizing;
 
-use super::plan::{Plan, Step, linear_bytes};
+use super::plan::{LinearBytes, Plan, Step, batches};
 use super::wide::{self, ring};
 use super::{Level, project};
+use crate::dealt::source::Source;
 use crate::dealt::statics;
 use crate::ring::fixed::ring_mask;
 use crate::{BackendError, seam};
 
 /// Bytes of a seed and of a block.
-pub(super) const SEED: usize = 16;
+const SEED: usize = 16;
 /// Bytes of a digest.
-const DIGEST: usize = 32;
+pub(super) const DIGEST: usize = 32;
 /// Bytes of a word of 41 bits.
 const MASK: usize = 6;
 
@@ -70,10 +73,10 @@ pub(super) fn session(plan: &Plan, hash: PublicSeed, when: When) -> [u8; 32] {
     seam::digest("tacit 2026-11 fss session", &[&plan.binding(), &hash.to_bytes(), &[when as u8]])
 }
 
-fn digest(binding: &[u8; 32], role: Role, bytes: &[u8]) -> [u8; DIGEST] {
+fn digesting(binding: &[u8; 32], role: Role, bytes: &[u8]) -> Digesting {
     let mut digesting = Digesting::new(binding, role);
     digesting.update(bytes);
-    digesting.finish()
+    digesting
 }
 
 /// The digest of a half whose bytes come in pieces.
@@ -91,9 +94,33 @@ impl Digesting {
         self.0.update(bytes);
     }
 
-    pub(super) fn finish(self) -> [u8; DIGEST] {
+    /// Of all bytes so far.
+    pub(super) fn finish(&self) -> [u8; DIGEST] {
         *self.0.finalize().as_bytes()
     }
+
+    /// Refuses a half that states another digest.
+    ///
+    /// # Errors
+    /// [`BackendError::Material`].
+    pub(super) fn check(&self, stated: &[u8]) -> Result<(), BackendError> {
+        if self.finish() == *stated {
+            return Ok(());
+        }
+        let what = "it is damaged, of another model, or the other party's half";
+        Err(BackendError::Material { what: what.into() })
+    }
+}
+
+/// Refuses material of another length than `len` and a digest.
+///
+/// # Errors
+/// [`BackendError::Material`].
+pub(super) fn check_length(bytes: u64, len: usize) -> Result<(), BackendError> {
+    if bytes == with_digest(len) {
+        return Ok(());
+    }
+    Err(BackendError::Material { what: format!("{bytes} bytes, {} expected", with_digest(len)) })
 }
 
 /// The content of a half of `len` bytes and its digest, if that is right.
@@ -101,24 +128,16 @@ impl Digesting {
 /// # Errors
 /// [`BackendError::Material`].
 pub(super) fn checked<'a>(plan: &Plan, role: Role, bytes: &'a [u8], len: usize) -> Result<&'a [u8], BackendError> {
-    if bytes.len() != len + DIGEST {
-        let what = format!("{} bytes, {} expected", bytes.len(), len + DIGEST);
-        return Err(BackendError::Material { what });
-    }
+    check_length(bytes.len() as u64, len)?;
     let (content, stated) = bytes.split_at(len);
-    if digest(&plan.binding(), role, content) != *stated {
-        return Err(BackendError::Material {
-            what: "it is damaged, of another model, or the other party's half".into(),
-        });
-    }
-    Ok(content)
+    digesting(&plan.binding(), role, content).check(stated).map(|()| content)
 }
 
 /// Appends the digest. `binding`: of the plan that the half is of.
 pub(super) fn sealed(binding: &[u8; 32], role: Role, content: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut out = Zeroizing::new(Vec::with_capacity(content.len() + DIGEST));
     out.extend_from_slice(content);
-    out.extend_from_slice(&digest(binding, role, content));
+    out.extend_from_slice(&digesting(binding, role, content).finish());
     out
 }
 
@@ -132,8 +151,8 @@ pub(super) fn client_head(plan: &Plan) -> usize {
 
 /// Bytes of the client's half, and of what it stores, both without their digest.
 pub(super) fn client_bytes(plan: &Plan) -> [usize; 2] {
-    let gates = plan.steps.iter().flat_map(Step::gates).map(|gate| gate.cost().client_material);
-    let half = client_head(plan) + gates.sum::<usize>();
+    let batches = plan.steps.iter().flat_map(|step| batches(step, plan.level()));
+    let half = client_head(plan) + batches.map(|cost| cost.client_material).sum::<usize>();
     let projections = match plan.level() {
         Level::L1 => 0,
         Level::L2 => statics::layers(plan).map(|(_, conv, width)| project::bytes(conv, width, plan.batch)).sum(),
@@ -148,19 +167,24 @@ pub(super) fn head_bytes(plan: &Plan) -> usize {
 
 /// Bytes of the server's half, and of what it stores, both without their digest.
 pub(super) fn server_bytes(plan: &Plan) -> [usize; 2] {
-    let reveal = if plan.level() == Level::L2 { Reveal::bytes(plan) } else { 0 };
-    let (mut half, mut known) = (head_bytes(plan) + reveal, 0);
+    let both = head_bytes(plan) + reveal_bytes(plan);
+    let (mut half, mut stored) = (both, both);
     for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
-        if let Some([words, tags]) = linear_bytes(step, node, (plan.level(), plan.batch)) {
-            half += words + tags;
-            known += words;
-        }
-        if let Step::Widen(spec) = step {
-            half += spec.cost().server_material;
-        }
-        half += step.gates().map(|gate| gate.cost().server_material).sum::<usize>();
+        let (linear, more) = (LinearBytes::of(step, node, (plan.level(), plan.batch)), batch_bytes(step, plan.level()));
+        half += linear.dealt() + more;
+        stored += linear.kept() + more;
     }
-    [half, half + known]
+    [half, stored]
+}
+
+/// Bytes of what was dealt to the server for a step's batches.
+pub(super) fn batch_bytes(step: &Step, level: Level) -> usize {
+    batches(step, level).map(|cost| cost.server_material).sum()
+}
+
+/// Bytes of what the server's half ends with.
+pub(super) fn reveal_bytes(plan: &Plan) -> usize {
+    if plan.level() == Level::L2 { Reveal::bytes(plan) } else { 0 }
 }
 
 /// Bytes with a digest.
@@ -181,8 +205,28 @@ fn read_masks(from: &mut Reader<'_>) -> Result<Masks, MpcError> {
     Ok(Zeroizing::new(words.map(|w| Share { value: word(&w[..MASK]), tag: word(&w[MASK..]) }).collect()))
 }
 
-pub(super) fn read_seed(from: &mut Reader<'_>) -> Result<[u8; SEED], MpcError> {
+fn read_seed(from: &mut Reader<'_>) -> Result<[u8; SEED], MpcError> {
     Ok(*from.bytes(SEED)?.first_chunk().expect("that many bytes were read"))
+}
+
+/// What the client's half begins with.
+pub(super) struct ClientHead {
+    pub(super) seed: Prg,
+    pub(super) hash: PublicSeed,
+    /// Of the input's mask, where both parties are checked.
+    pub(super) mask: Option<Prg>,
+}
+
+impl ClientHead {
+    pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
+        let mut from = Reader::new(bytes);
+        let (seed, hash) = (Seed(read_seed(&mut from)?), PublicSeed::from_bytes(read_seed(&mut from)?));
+        let mask = match plan.level() {
+            Level::L1 => None,
+            Level::L2 => Some(Prg::from_seed(Seed(read_seed(&mut from)?))),
+        };
+        Ok(Self { seed: Prg::from_seed(seed), hash, mask })
+    }
 }
 
 /// What the server's half begins with.
@@ -257,8 +301,10 @@ impl Reveal {
     pub(super) fn read(
         plan: &Plan,
         session: &[u8; 32],
-        from: &mut Reader<'_>,
+        from: &mut Source<'_>,
     ) -> Result<(Vec<u64>, [u8; 32]), BackendError> {
+        let bytes = from.bytes(Self::bytes(plan))?;
+        let from = &mut Reader::new(&bytes);
         let (n, width) = (plan.elements(plan.graph.output()), plan.graph.output().fixed.width);
         let shares = from.packed(n, width)?.values();
         let tags = wide::read(from, ring(width), n)?;
@@ -289,9 +335,7 @@ fn tags_digest(session: &[u8; 32], tags: impl Iterator<Item = u128>) -> [u8; 32]
     *hash.finalize().as_bytes()
 }
 
-/// Skips what a step has in the server's half, but for a linear layer's.
-pub(super) fn skip(step: &Step, from: &mut Reader<'_>) -> Result<(), MpcError> {
-    let gates = step.gates().map(|gate| gate.cost().server_material).sum::<usize>();
-    let widen = if let Step::Widen(spec) = step { spec.cost().server_material } else { 0 };
-    from.bytes(gates + widen).map(drop)
+/// The dealer gave another number of bytes.
+pub(super) fn length(what: &str) -> BackendError {
+    BackendError::Material { what: format!("{what} bytes from the dealer than its half has") }
 }

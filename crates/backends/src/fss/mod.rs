@@ -20,18 +20,24 @@
 //!
 //! What a check rests on and what a failed one costs: `docs/notes/fss.md`. `plan` the compilation, `half`
 //! what the halves begin and end with, `dealer` what the dealer does, `client` and `server` the parties'
-//! phases at level `l1`, `both` those at `l2`, `model` the seam.
+//! phases at level `l1`, `both` those at `l2`, `intake` and `fetch` how halves come, `model` the seam, over
+//! `compiled`; `asking` and `serving` a connection at either party.
 
+mod asking;
 mod both;
 mod client;
+mod compiled;
 mod cost;
 mod dealer;
+mod fetch;
 mod half;
+mod intake;
 mod model;
 mod options;
 mod plan;
 mod project;
 mod server;
+mod serving;
 mod wide;
 
 pub use model::Fss;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
-use tacit_mpc::dealt::Value;
-use tacit_mpc::fss::gate::{FssGate, FssWiden};
+use tacit_mpc::dealt::{LookUp, Value};
+use tacit_mpc::fss::gate::{FssCost, FssGate, FssLookUp, FssWiden};
 
 use super::wide;
 use super::{Level, Options, project};
 use crate::dealt::statics::Masked;
-use crate::ring::share::{self, Batch, Compile, Kind, Times, conv_spec};
-use crate::ring::{Node, RingGraph};
+use crate::ring::share::{self, Added, Batch, Compile, Kind, Times, conv_spec};
+use crate::ring::{Node, RingGraph, Table};
 use crate::{BackendError, Numerics, seam};
 
 /// The steps of this back end.
@@ -91,16 +91,17 @@ impl Plan {
         self.digest
     }
 
-    /// What material is bound to: the plan, the `E` it is [`bound_to`](Self::bound_to), and the batch.
+    /// What material is bound to: the plan, what it is [`bound_to`](Self::bound_to), and the batch.
     #[must_use]
     pub fn binding(&self) -> [u8; 32] {
         self.binding
     }
 
-    /// The same plan for one model: material belongs to the model whose masked weights have this digest.
+    /// The same plan for one model: material belongs to the model whose masked weights have this digest, and
+    /// the keys of their masks that one.
     #[must_use]
-    pub fn bound_to(self, statics: &[u8; 32]) -> Self {
-        let binding = seam::digest("tacit 2026-11 fss", &[&self.digest, statics]);
+    pub fn bound_to(self, [statics, keys]: [&[u8; 32]; 2]) -> Self {
+        let binding = seam::digest("tacit 2026-11 fss", &[&self.digest, statics, keys]);
         Self { binding, ..self }
     }
 
@@ -116,7 +117,7 @@ impl Plan {
         for (step, node) in self.steps.iter().zip(self.graph.nodes()) {
             match step {
                 Step::Linear(_) => drop(offline.insert(node.fixed.width)),
-                Step::Widen(_) => drop(online.insert(node.fixed.width)),
+                Step::Widen(_) | Step::LookUp(_) => drop(online.insert(node.fixed.width)),
                 _ => {
                     let gates = step.gates().filter(|gate| gate.n() > 0);
                     online.extend(gates.flat_map(|gate| gate.values().iter().map(|v| v.width())));
@@ -149,11 +150,18 @@ impl Masked for Plan {
 /// `Unsupported` names the first node that cannot be compiled.
 pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError> {
     let steps = steps(&graph, &options)?;
-    let most = |step: &Step, node: &Node| {
-        let of_gates = step.gates().map(|gate| gate.cost().server_material as u128).sum::<u128>();
-        of_gates + linear_bytes(step, node, (options.level, 1)).map_or(0, |[words, tags]| (words + tags) as u128)
+    let added = |step: &Step, node: &Node| {
+        let of_batches = batches(step, options.level).map(|cost| cost.server_material as u128).sum::<u128>();
+        let material = of_batches + LinearBytes::of(step, node, (options.level, 1)).dealt() as u128;
+        let macs = match step {
+            Step::Linear(conv) if options.level == Level::L2 => {
+                project::work(conv).iter().map(|n| u128::from(*n)).sum()
+            }
+            _ => 0,
+        };
+        Added { material, macs }
     };
-    share::check_sizes(&graph, &steps, most)?;
+    share::check_sizes(&graph, &steps, added)?;
     for (id, (step, node)) in steps.iter().zip(graph.nodes()).enumerate() {
         if let Step::Linear(conv) = step
             && let Err(what) = wide::check(conv, node.fixed.width)
@@ -177,18 +185,54 @@ pub fn batched(one: &Plan, batch: usize) -> Plan {
     Plan { graph, steps, batch, options: one.options, digest: one.digest, binding }
 }
 
-/// Of a linear layer of `batch` inputs, bytes of the server's words `A r - t`, and of what it checks tags
-/// with; where both parties are checked, of its shares and of what its results are checked by.
-pub(super) fn linear_bytes(step: &Step, node: &Node, (level, batch): (Level, usize)) -> Option<[usize; 2]> {
-    let Step::Linear(conv) = step else { return None };
-    let (n, width) = (batch * node.elements(), node.fixed.width);
-    let words = tacit_mpc::codec::Packed::len_bytes(n, width);
-    let each = (batch * conv.in_len() + n) * wide::word_bytes(wide::ring(width));
-    let rest = match level {
-        Level::L1 => each,
-        Level::L2 => 2 * each + project::bytes(conv, width, batch),
+/// What a step's batches of gates, widenings and look-ups cost.
+pub(super) fn batches(step: &Step, level: Level) -> impl Iterator<Item = FssCost> {
+    let more = match step {
+        Step::Widen(spec) => Some(spec.cost()),
+        Step::LookUp(table) => Some(tagged(table, level).cost()),
+        _ => None,
     };
-    Some([words, rest])
+    step.gates().filter(|gate| gate.n() > 0).map(|gate| gate.cost()).chain(more)
+}
+
+/// Look-ups with tags.
+pub(super) fn tagged(table: &LookUp, level: Level) -> FssLookUp {
+    FssLookUp::new(table, level.checked()).expect("tables are checked when a plan is made")
+}
+
+/// Bytes of a linear layer in the server's half, of a batch of inputs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LinearBytes {
+    /// `A r - t`.
+    pub(super) words: usize,
+    /// What the client's words are checked with, or the server's own shares: not needed online.
+    pub(super) checked: usize,
+    /// What the layer's result is checked by, where both parties are.
+    pub(super) projected: usize,
+}
+
+impl LinearBytes {
+    /// Of a step; nothing, if it is no linear layer.
+    pub(super) fn of(step: &Step, node: &Node, (level, batch): (Level, usize)) -> Self {
+        let Step::Linear(conv) = step else { return Self::default() };
+        let (n, width) = (batch * node.elements(), node.fixed.width);
+        let words = tacit_mpc::codec::Packed::len_bytes(n, width);
+        let each = (batch * conv.in_len() + n) * wide::word_bytes(wide::ring(width));
+        match level {
+            Level::L1 => Self { words, checked: each, projected: 0 },
+            Level::L2 => Self { words, checked: 2 * each, projected: project::bytes(conv, width, batch) },
+        }
+    }
+
+    /// All of it.
+    pub(super) fn dealt(&self) -> usize {
+        self.words + self.checked + self.projected
+    }
+
+    /// What is kept for the online phase.
+    pub(super) fn kept(&self) -> usize {
+        self.words + self.projected
+    }
 }
 
 /// How each node is evaluated.
@@ -235,6 +279,17 @@ impl Compile<Parts> for Maker<'_> {
 
     fn carry(&mut self, n: usize, bits: u32, width: u32) -> FssGate {
         self.gate(n, (bits + 1, 0), vec![Value::MinusOne { width }])
+    }
+
+    fn look_up(&mut self, n: usize, width: u32, table: &Table) -> Result<LookUp, String> {
+        let made = LookUp::new(n, width, &table.entries).map_err(|e| e.to_string())?;
+        let (name, bits) = (table.function.name(), table.entries.len().ilog2());
+        FssLookUp::new(&made, self.options.level.checked()).map(|_| made).map_err(|_| {
+            format!(
+                "{name} in a table of 2^{bits} entries: a table with tags has 2^12 at most; lower it with \
+                 table_bits=12 or less, or take the back end `dealt`"
+            )
+        })
     }
 
     fn widen(&mut self, n: usize, width: u32, extra: u32) -> FssWiden {

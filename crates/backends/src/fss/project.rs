@@ -96,12 +96,12 @@ impl<'a> Projection<'a> {
         Self { bits: Zeroizing::new(bits.collect()), conv, width, pads }
     }
 
-    /// `G M` for rows `first..` of a matrix, each of `len` words: `[ROWS, len]`.
-    fn rows(&self, first: usize, words: &[u64], len: usize) -> Result<Zeroizing<Vec<u64>>, BackendError> {
-        let n = words.len() / len;
+    /// `G M` for rows `first..` of a matrix, each of `h w` words: `[ROWS, h, w]`.
+    fn rows(&self, first: usize, words: &[u64], (h, w): (usize, usize)) -> Result<Zeroizing<Vec<u64>>, BackendError> {
+        let n = words.len() / (h * w);
         let bits = self.bits.chunks_exact(self.conv.out_ch).flat_map(|row| &row[first..first + n]);
         let bits: Zeroizing<Vec<i32>> = Zeroizing::new(bits.copied().collect());
-        let product = ConvSpec { in_ch: n, out_ch: ROWS, in_w: len, ..ConvSpec::linear(1, 1) };
+        let product = ConvSpec { in_ch: n, out_ch: ROWS, in_h: h, in_w: w, ..ConvSpec::linear(1, 1) };
         let fail = |_| BackendError::Misuse("a projection belongs to another layer");
         Ok(Zeroizing::new(conv2d(&product, &bits, words, self.width).map_err(fail)?))
     }
@@ -118,7 +118,8 @@ impl<'a> Projection<'a> {
             let rows = group * conv.group_out()..(group + 1) * conv.group_out();
             for first in rows.clone().step_by(at_once) {
                 let last = rows.end.min(first + at_once);
-                let part = self.rows(first, &entries(first * row..last * row), row)?;
+                let shape = (conv.group_in(), conv.kernel.0 * conv.kernel.1);
+                let part = self.rows(first, &entries(first * row..last * row), shape)?;
                 for (out, part) in out.chunks_exact_mut(all).zip(part.chunks_exact(row)) {
                     let own = out[group * row..][..row].iter_mut().zip(part);
                     own.for_each(|(out, part)| *out = out.wrapping_add(*part));
@@ -130,7 +131,7 @@ impl<'a> Projection<'a> {
 
     /// `G z` at every position, z `[B, out, positions]`: `[B, ROWS, positions]`.
     fn positions(&self, z: &[u64]) -> Result<Zeroizing<Vec<u64>>, BackendError> {
-        let [_, positions] = sizes(self.conv);
+        let positions = (self.conv.out_h(), self.conv.out_w());
         let mut out = Zeroizing::new(Vec::with_capacity(z.len() / self.conv.out_ch * ROWS));
         for z in z.chunks(self.conv.out_len()) {
             out.extend_from_slice(&self.rows(0, z, positions)?);
@@ -145,7 +146,7 @@ impl<'a> Projection<'a> {
         kernel: &[u64],
         (at, everywhere): (&[u64], &[u64]),
     ) -> Result<Applied, BackendError> {
-        let everywhere = self.rows(0, everywhere, 1)?;
+        let everywhere = self.rows(0, everywhere, (1, 1))?;
         let of_all = at.chunks_exact(sizes(self.conv)[1]).zip(everywhere.iter().cycle());
         let offsets = of_all.flat_map(|(row, more)| row.iter().map(move |word| word.wrapping_add(*more)));
         let padded = |pad: &[u64], words: &mut dyn Iterator<Item = u64>| {

@@ -7,18 +7,24 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tacit_arith::prg::{Prg, Seed};
+use tacit_graph::Function;
 use tacit_graph::geometry::Window;
 use tacit_mpc::Role;
+use tacit_mpc::codec::Reader;
 use tacit_net::{Channel, MemTransport, Transport};
 use zeroize::Zeroizing;
 
 use super::client::{self, ClientMaterial, RESULT};
+use super::fetch::beside;
+use super::intake::Intake;
 use super::server::{self, ServerMaterial};
 use super::{Level, Options, Plan, both, compile, cost, dealer, half, plan};
 use crate::BackendError;
+use crate::dealt::audit::Sink;
+use crate::dealt::source::Source;
 use crate::dealt::statics::{self, Statics};
 use crate::ring::reference::{self, tests::spec};
-use crate::ring::{FixedPoint, LayerWeights, Linear, Node, Op, RingGraph, WeightFacts, Weights};
+use crate::ring::{FixedPoint, LayerWeights, Linear, Node, Op, RingGraph, Table, WeightFacts, Weights};
 use crate::seam::Stop;
 
 const HEADER: usize = 10;
@@ -102,6 +108,17 @@ struct Case {
     halves: [Vec<u8>; 2],
 }
 
+/// A party's half of a dealing.
+fn dealt(role: Role, plan: &Plan, keys: &[Seed], dealing: u8) -> Vec<u8> {
+    let mut half = Vec::new();
+    let mut push = |bytes: &[u8]| {
+        half.extend_from_slice(bytes);
+        Ok(())
+    };
+    dealer::deal(role, plan, keys, &Seed([dealing; 16]), &mut push).expect("a half");
+    half
+}
+
 /// What happened.
 struct Seen {
     /// Frames by sender, client first.
@@ -140,15 +157,7 @@ impl Case {
         let mut gathering = statics::Gathering::new(&plan, blake3::Hasher::new());
         gathering.push(&masked).unwrap();
         let statics = gathering.finish(blake3::hash(&masked).as_bytes()).unwrap();
-        let halves = [Role::Client, Role::Server].map(|role| {
-            let mut half = Vec::new();
-            let mut push = |bytes: &[u8]| {
-                half.extend_from_slice(bytes);
-                Ok(())
-            };
-            dealer::deal(role, &plan, &keys, &Seed([5; 16]), &mut push).expect("a half");
-            half
-        });
+        let halves = [Role::Client, Role::Server].map(|role| dealt(role, &plan, &keys, 5));
         Self { plan, weights, keys, statics, input, halves }
     }
 
@@ -162,21 +171,24 @@ impl Case {
         };
         let (ours, mut theirs) = (end(ends.0, 0), end(ends.1, 1));
         let Self { plan, weights, keys, statics, input, halves } = self;
-        let material = ClientMaterial { plan: plan.binding(), bytes: Zeroizing::new(material.to_vec()) };
         let mut prgs = [8, 9].map(|seed| Prg::from_seed(Seed([seed; 16])));
         let [our_prg, their_prg] = &mut prgs;
         let (answer, server) = std::thread::scope(|scope| {
             let server = scope.spawn(move || {
-                let (weighed, stop) = ((weights, &keys[..]), Stop::default());
-                let line = (&mut theirs, &mut *their_prg);
-                let made = match plan.level() {
-                    Level::L1 => server::offline(plan, weighed, &halves[1], line, &stop)?,
-                    Level::L2 => both::offline_server(plan, weighed, &halves[1], line, &stop)?,
+                let (stop, mut made) = (Stop::default(), Vec::new());
+                let mut push = |bytes: &[u8]| {
+                    made.extend_from_slice(bytes);
+                    Ok(())
                 };
-                let line = (&mut theirs, their_prg);
+                let mut intake = Intake::new(plan, (weights, keys), &mut push, &stop);
+                // As it comes over a network: in pieces that are cut anywhere.
+                halves[1].chunks(1000).try_for_each(|piece| intake.take(piece, &mut theirs))?;
+                intake.finish(&mut theirs, their_prg)?;
+                let made = ServerMaterial::read(plan, &made)?;
+                let (made, line) = ((made.plan, Source::Memory(Reader::new(&made.bytes))), (&mut theirs, their_prg));
                 match plan.level() {
-                    Level::L1 => server::online(plan, weights, &made, line, &mut |_, _| {}, &stop),
-                    Level::L2 => both::online_server(plan, weights, &made, line, &mut |_, _| {}, &stop),
+                    Level::L1 => server::online(plan, weights, made, line, &mut |_, _| {}, &stop),
+                    Level::L2 => both::online_server(plan, weights, made, line, &mut |_, _| {}, &stop),
                 }
             });
             // Gone before the server is waited for.
@@ -190,17 +202,27 @@ impl Case {
     fn ask(
         plan: &Plan,
         statics: &Statics,
-        half: ClientMaterial,
+        half: &[u8],
         input: &[i64],
         (mut ours, prg): (Channel, &mut Prg),
     ) -> Result<Vec<i64>, BackendError> {
         let stop = Stop::default();
-        if plan.level() == Level::L2 {
-            let made = both::offline_client(plan, statics, &half, (&mut ours, prg), &stop)?;
-            return both::online_client(plan, &made, input, (&mut ours, prg), &mut |_, _| {}, &stop);
+        let (half, mut made) = (half::sealed(&plan.binding(), Role::Client, half), Vec::new());
+        let fetch = |sink: &mut Sink<'_>| half.chunks(1000).try_for_each(sink);
+        let mut push = |bytes: &[u8]| {
+            made.extend_from_slice(bytes);
+            Ok(())
+        };
+        beside(plan, fetch, &mut push, |head| match plan.level() {
+            Level::L1 => client::offline(plan, statics, head, &mut ours, &stop).map(|()| Zeroizing::default()),
+            Level::L2 => both::offline_client(plan, statics, head, (&mut ours, prg), &stop),
+        })?;
+        let (made, line) = (ClientMaterial::read(plan, &made)?, (&mut ours, prg));
+        let made = (made.plan, Source::Memory(Reader::new(&made.bytes)));
+        match plan.level() {
+            Level::L1 => client::online(plan, made, input, line, &mut |_, _| {}, &stop),
+            Level::L2 => both::online_client(plan, made, input, line, &mut |_, _| {}, &stop),
         }
-        client::offline(plan, statics, &half, &mut ours, &stop)?;
-        client::online(plan, &half, input, (&mut ours, prg), &mut |_, _| {}, &stop)
     }
 
     fn material(&self) -> &[u8] {
@@ -228,6 +250,12 @@ fn node(op: Op, inputs: Vec<usize>, shape: &[usize], width: u32) -> Node {
 
 fn dense(out_features: usize) -> Op {
     Op::Linear(Linear { out_features, weights: WeightFacts { frac_bits: 0, magnitude_bits: 4, norm_bits: 8 } })
+}
+
+/// A table with negative entries.
+fn table() -> Op {
+    let entries = (0..64).map(|i| (7 * i * i + 3 * i) % 23 - 9).collect();
+    Op::LookUp(Table { function: Function::Sigmoid, entries, frac_bits: 4, error: 1 })
 }
 
 /// Everything that has a protocol of its own, and two inputs at once.
@@ -262,6 +290,7 @@ fn cases(level: Level) -> Vec<Case> {
         ),
         Case::new(level, vec![node(Op::Input, vec![], &[4], 14), node(dense(3), vec![0], &[3], 14), index]),
         Case::of_batch(level, layers, 2),
+        Case::new(level, vec![node(Op::Input, vec![], &[3], 6), node(table(), vec![0], &[3], 9)]),
     ]
 }
 
@@ -377,7 +406,7 @@ fn a_server_with_changed_material_is_found_or_nothing_came_of_it() {
 
 #[test]
 fn a_client_with_changed_material_is_found_or_nothing_came_of_it() {
-    for (number, case) in cases(Level::L1).iter().chain(&cases(Level::L2)).enumerate().map(|(i, case)| (i % 5, case)) {
+    for (number, case) in cases(Level::L1).iter().chain(&cases(Level::L2)).enumerate().map(|(i, case)| (i % 6, case)) {
         let answer = case.honest(number != 3).answer.unwrap();
         let (mut material, mut found) = (case.material().to_vec(), 0);
         let bits = 8 * material.len();
@@ -437,10 +466,10 @@ fn halves_of_others_are_refused() {
     assert!(ClientMaterial::read(&cases[1].plan, ours).is_err());
     // Material of one plan is not used for another.
     let (mut channel, _peer) = tacit_net::mem_pair();
-    let foreign = ClientMaterial { plan: cases[1].plan.binding(), bytes: Zeroizing::new(content.to_vec()) };
+    let foreign = (cases[1].plan.binding(), Source::Memory(Reader::new(content)));
     let mut prg = Prg::from_seed(Seed([1; 16]));
     let used =
-        client::online(&case.plan, &foreign, &case.input, (&mut channel, &mut prg), &mut |_, _| {}, &Stop::default());
+        client::online(&case.plan, foreign, &case.input, (&mut channel, &mut prg), &mut |_, _| {}, &Stop::default());
     assert!(matches!(used, Err(BackendError::Misuse(_))));
 }
 
@@ -448,17 +477,8 @@ fn halves_of_others_are_refused() {
 fn halves_of_another_model_of_equal_shapes_are_refused() {
     let case = &cases(Level::L1)[0];
     let [one, two] = [[1; 32], [2; 32]].map(|statics| {
-        let plan = compile(case.plan.graph().clone(), *case.plan.options()).unwrap().bound_to(&statics);
-        let half = |role| {
-            let mut half = Vec::new();
-            let mut push = |bytes: &[u8]| {
-                half.extend_from_slice(bytes);
-                Ok(())
-            };
-            dealer::deal(role, &plan, &case.keys, &Seed([5; 16]), &mut push).unwrap();
-            half
-        };
-        let halves = [Role::Client, Role::Server].map(half);
+        let plan = compile(case.plan.graph().clone(), *case.plan.options()).unwrap().bound_to([&statics, &[3; 32]]);
+        let halves = [Role::Client, Role::Server].map(|role| dealt(role, &plan, &case.keys, 5));
         (plan, halves)
     });
     for (role, index) in [(Role::Client, 0), (Role::Server, 1)] {
@@ -472,7 +492,7 @@ fn halves_of_another_model_of_equal_shapes_are_refused() {
 }
 
 #[test]
-fn a_batch_is_no_larger_than_what_a_dealer_makes_for_one_client() {
+fn a_clients_half_of_a_batch_is_no_larger_than_what_memory_holds() {
     let most = |n: usize| {
         let nodes = vec![node(Op::Input, vec![], &[n], 13), node(Op::Relu, vec![0], &[n], 13)];
         let one = compile(RingGraph::new(spec(nodes)).unwrap(), Options::default()).unwrap();
@@ -487,12 +507,7 @@ fn a_batch_is_no_larger_than_what_a_dealer_makes_for_one_client() {
 #[test]
 fn a_client_of_another_dealing_is_found() {
     let case = &cases(Level::L1)[0];
-    let mut other = Vec::new();
-    let mut push = |bytes: &[u8]| {
-        other.extend_from_slice(bytes);
-        Ok(())
-    };
-    dealer::deal(Role::Client, &case.plan, &case.keys, &Seed([6; 16]), &mut push).unwrap();
+    let other = dealt(Role::Client, &case.plan, &case.keys, 6);
     let seen = case.run(&other[..half::client_bytes(&case.plan)[0]], [None; 2]);
     assert!(matches!(seen.server, Err(BackendError::Protocol(_))) && seen.answer.is_err());
 }

@@ -104,11 +104,33 @@ pub trait Dealer: Send + Sync {
         Ok((ticket, half))
     }
 
-    /// At the client: its half.
+    /// At the client: its half, given to `sink` as it comes.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`]: there is no such material, or it was not dealt for this claim.
-    fn fetch(&self, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, BackendError>;
+    /// [`BackendError::Dealer`]: there is no such material, or it was not dealt for this claim; those of
+    /// `sink`.
+    fn fetch_into(
+        &self,
+        ticket: &Ticket,
+        claim: &Claim,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError>;
+
+    /// As [`fetch_into`](Self::fetch_into), with all of the half in memory.
+    ///
+    /// # Errors
+    /// As there.
+    fn fetch(&self, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        // What grows leaves its beginning behind in memory.
+        let mut pieces: Vec<Zeroizing<Vec<u8>>> = Vec::new();
+        self.fetch_into(ticket, claim, &mut |bytes| {
+            pieces.push(Zeroizing::new(bytes.to_vec()));
+            Ok(())
+        })?;
+        let mut half = Zeroizing::new(Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum()));
+        pieces.iter().for_each(|piece| half.extend_from_slice(piece));
+        Ok(half)
+    }
 
     /// At the client: gives a material up, so that the server may be shown what it was dealt from. It must
     /// not be used any more, and no half of it is given out again.
@@ -199,11 +221,18 @@ pub trait DealerModel: Send + Sync {
     /// Length of the client's half.
     fn client_bytes(&self) -> u64;
 
-    /// The client's half.
+    /// Memory that making the client's half takes, about.
+    fn client_memory(&self) -> u64;
+
+    /// The client's half, in pieces.
     ///
     /// # Errors
-    /// It cannot be made.
-    fn client_half(&self, dealing: &Seed) -> Result<Zeroizing<Vec<u8>>, BackendError>;
+    /// Those of `sink`.
+    fn client_half(
+        &self,
+        dealing: &Seed,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError>;
 
     /// Length of the server's half.
     fn server_bytes(&self) -> u64;

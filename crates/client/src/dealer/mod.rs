@@ -228,13 +228,23 @@ impl RemoteDealer {
         Ok(())
     }
 
-    fn fetched(&self, channel: &mut Channel, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, Failure> {
-        let bytes = match self.ask(channel, &Ask::Fetch { ticket: *ticket, claim: *claim }, &[])? {
-            Answer::Half { bytes } if bytes <= MAX_CLIENT_HALF => bytes as usize,
+    fn fetched(
+        &self,
+        channel: &mut Channel,
+        (ticket, claim): (&Ticket, &Claim),
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), Failure> {
+        let mut left = match self.ask(channel, &Ask::Fetch { ticket: *ticket, claim: *claim }, &[])? {
+            Answer::Half { bytes } if bytes <= MAX_CLIENT_HALF => bytes,
             other => return Err(Failure::Other(self.refused(other))),
         };
-        // A half may be fetched again.
-        Ok(Zeroizing::new(channel.recv_max(BYTES, bytes).map_err(Failure::Before)?))
+        while left > 0 {
+            let piece = channel.recv(BYTES, PIECE.min(left as usize)).map_err(Failure::After)?;
+            let piece = Zeroizing::new(piece);
+            left -= piece.len() as u64;
+            sink(&piece).map_err(Failure::Other)?;
+        }
+        Ok(())
     }
 }
 
@@ -257,12 +267,17 @@ impl Dealer for RemoteDealer {
         self.exchange(|channel| self.dealt(channel, (order, *seal), sink))
     }
 
-    fn fetch(&self, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+    fn fetch_into(
+        &self,
+        ticket: &Ticket,
+        claim: &Claim,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
         self.exchange(|channel| {
-            let half = self.fetched(channel, ticket, claim)?;
+            self.fetched(channel, (ticket, claim), sink)?;
             // Should the dealer not hear of it: nobody else can show this claim, and we never show it again.
             let _ = crate::wire::send(channel, wire::ASK, &Ask::Taken { ticket: *ticket });
-            Ok(half)
+            Ok(())
         })
     }
 

@@ -18,10 +18,9 @@ pub const MAX_BYTES: usize = 4096;
 pub const MAX_PUBLIC: u64 = 64 << 20;
 /// Largest dealer's part of a model.
 pub const MAX_PART: u64 = 1 << 20;
-/// Largest client's half: a seed, or with correction words as much as any material may have. Memory grows
-/// with what comes.
+/// Largest client's half: a seed, or with correction words as much as any material may have.
 pub const MAX_CLIENT_HALF: u64 = 8 << 30;
-/// Piece of a server's half.
+/// Piece of a half.
 pub const PIECE: usize = 1 << 20;
 
 /// What a party asks.
@@ -93,7 +92,7 @@ pub enum Answer {
         /// Length of the half.
         bytes: u64,
     },
-    /// The client's half follows.
+    /// The client's half follows, in pieces.
     Half {
         /// Its length.
         bytes: u64,

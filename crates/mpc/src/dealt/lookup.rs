@@ -104,6 +104,21 @@ impl LookUp {
         self.n
     }
 
+    /// Entries above the smallest one.
+    pub(crate) fn entries(&self) -> &Table {
+        &self.table.keyed
+    }
+
+    /// The smallest entry, in the ring of the result.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Ring of the result.
+    pub(crate) fn width(&self) -> u32 {
+        self.width
+    }
+
     /// Shape of the point functions, if there are any.
     fn keys(&self) -> Option<Shape> {
         let shape = || Shape::new(self.bits).expect("an index has at most 16 bits");

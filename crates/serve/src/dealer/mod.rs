@@ -354,10 +354,9 @@ fn answered(shared: &Shared, channel: &mut Channel, (party, role): (Party, Role)
         Ask::Register { backend, public, part } => register(shared, channel, party, (&backend, public, part))?,
         Ask::Deal { digest, batch, seal } => return deal(shared, channel, party, ((digest, batch), seal)),
         Ask::Fetch { ticket, claim } => match shared.dealings.fetch(party, &ticket, &claim) {
-            Ok(half) => {
-                answer(channel, &Answer::Half { bytes: half.len() as u64 })?;
-                channel.send(BYTES, &half)?;
-                return Ok(channel.flush()?);
+            Ok(fetching) => {
+                answer(channel, &Answer::Half { bytes: fetching.bytes() })?;
+                return Ok(in_pieces(channel, |sink| fetching.half(sink))?);
             }
             Err(error) => Err(error),
         },
@@ -417,6 +416,41 @@ fn register(
     Ok(registered)
 }
 
+/// Takes the bytes of a half.
+type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), BackendError> + 'a;
+
+/// Bytes of a half that wait in this process for a party that reads slowly: a transport would queue more.
+const UNSENT: usize = 4 * PIECE;
+
+/// Sends what `give` gives, cut anew.
+fn in_pieces(
+    channel: &mut Channel,
+    give: impl FnOnce(&mut Sink<'_>) -> Result<(), BackendError>,
+) -> Result<(), BackendError> {
+    let (mut buffer, mut unsent) = (zeroize::Zeroizing::new(Vec::with_capacity(PIECE)), 0);
+    give(&mut |mut bytes| {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(PIECE - buffer.len()));
+            buffer.extend_from_slice(now);
+            bytes = later;
+            if buffer.len() == PIECE {
+                channel.send(BYTES, &buffer)?;
+                buffer.clear();
+                unsent += PIECE;
+            }
+            if unsent == UNSENT {
+                channel.settle()?;
+                unsent = 0;
+            }
+        }
+        Ok(())
+    })?;
+    if !buffer.is_empty() {
+        channel.send(BYTES, &buffer)?;
+    }
+    Ok(channel.flush()?)
+}
+
 fn deal(
     shared: &Shared,
     channel: &mut Channel,
@@ -437,26 +471,7 @@ fn deal(
         return Ok(answer(channel, &Answer::Refused { reason: reason.into() })?);
     }
     answer(channel, &Answer::Dealt { ticket: started.ticket, bytes: started.server_bytes() })?;
-    let mut sent = || {
-        let mut buffer = zeroize::Zeroizing::new(Vec::with_capacity(PIECE));
-        started.server_half(&mut |mut bytes| {
-            while !bytes.is_empty() {
-                let (now, later) = bytes.split_at(bytes.len().min(PIECE - buffer.len()));
-                buffer.extend_from_slice(now);
-                bytes = later;
-                if buffer.len() == PIECE {
-                    channel.send(BYTES, &buffer)?;
-                    buffer.clear();
-                }
-            }
-            Ok(())
-        })?;
-        if !buffer.is_empty() {
-            channel.send(BYTES, &buffer)?;
-        }
-        Ok::<_, BackendError>(channel.flush()?)
-    };
-    match sent() {
+    match in_pieces(channel, |sink| started.server_half(sink)) {
         Ok(()) => {
             shared.ending.dealt(started.ticket);
             Ok(())

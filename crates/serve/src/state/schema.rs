@@ -59,6 +59,9 @@ const MIGRATIONS: &[&str] = &["
     -- What the client calls the input, in hexadecimal: the same stands in its log.
     ALTER TABLE audit ADD COLUMN input TEXT;
     CREATE INDEX audit_by_input ON audit (input) WHERE input IS NOT NULL;
+", "
+    -- What the client did that the protocol does not allow; none if nothing was found.
+    ALTER TABLE audit ADD COLUMN fault TEXT;
 "];
 
 /// How surely what was written is on the disk after a loss of power.

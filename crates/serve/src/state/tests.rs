@@ -16,6 +16,7 @@ fn ended(outcome: &'static str) -> Row {
         backend: "toy".into(),
         phase: "online",
         outcome,
+        fault: (outcome == "failed").then_some("a wrong word"),
         queued_s: 0.5,
         run_s: (outcome == "done").then_some(0.25),
         traffic: (outcome == "done").then_some([10, 20]),
@@ -84,7 +85,7 @@ fn old_rows_go_and_the_latest_day_stays() {
     let db = Connection::open(dir.path().join(NAME)).unwrap();
     let old = now - 92 * 24 * 3600;
     db.execute(
-        "INSERT INTO audit SELECT NULL, ?, client, model, backend, phase, outcome, 0, 0, 0, 0, NULL FROM audit",
+        "INSERT INTO audit SELECT NULL, ?, client, model, backend, phase, outcome, 0, 0, 0, 0, NULL, NULL FROM audit",
         [old],
     )
     .unwrap();
@@ -102,8 +103,11 @@ fn a_file_of_the_first_version_is_brought_up_to_date() {
     let dir = tempfile::tempdir().unwrap();
     State::open(dir.path(), 90).unwrap().keeper.close();
     let db = Connection::open(dir.path().join(NAME)).unwrap();
-    db.execute_batch("DROP INDEX audit_by_input; ALTER TABLE audit DROP COLUMN input; PRAGMA user_version = 1")
-        .unwrap();
+    db.execute_batch(
+        "ALTER TABLE audit DROP COLUMN fault; DROP INDEX audit_by_input; ALTER TABLE audit DROP COLUMN input;
+         PRAGMA user_version = 1",
+    )
+    .unwrap();
     drop(db);
     let mut state = State::open(dir.path(), 90).unwrap();
     state.keeper.keep(ended("done"));

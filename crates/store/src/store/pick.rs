@@ -3,6 +3,8 @@
 use super::Store;
 use crate::StoreError;
 use crate::entry::Binding;
+use crate::ledger::Stored;
+use crate::spool::Claimed;
 use std::fs::{File, TryLockError};
 use tacit_ids::MaterialId;
 use zeroize::Zeroizing;
@@ -16,7 +18,7 @@ pub struct Picked {
 }
 
 /// Material in hand, and its content.
-pub type InHand = (Picked, Zeroizing<Vec<u8>>);
+pub type InHand<T = Claimed> = (Picked, T);
 
 impl Store {
     /// Takes ready material in hand, and its content, of which nothing may be used before
@@ -25,7 +27,32 @@ impl Store {
     ///
     /// # Errors
     /// As [`claim`](Self::claim).
-    pub fn pick(&self, id: MaterialId, binding: Binding) -> Result<Option<InHand>, StoreError> {
+    pub fn pick(&self, id: MaterialId, binding: Binding) -> Result<Option<InHand<Zeroizing<Vec<u8>>>>, StoreError> {
+        self.picked(id, binding, |file, stored| self.read_from(id, file, stored))
+    }
+
+    /// As [`pick`](Self::pick), for material that is read as it is used where it has more than `in_memory`
+    /// bytes.
+    ///
+    /// # Errors
+    /// As [`claim`](Self::claim).
+    pub fn pick_within(&self, id: MaterialId, binding: Binding, in_memory: u64) -> Result<Option<InHand>, StoreError> {
+        self.picked(id, binding, |file, stored| {
+            if stored.bytes <= in_memory {
+                return Ok(Claimed::Memory(self.read_from(id, file, stored)?));
+            }
+            // The lock is that of the file in hand; its place in the file is nobody else's.
+            let file = file.try_clone().map_err(StoreError::file("reading material", &self.path(id)))?;
+            Ok(Claimed::Spooled(stored.bytes, self.checked_contents(id, file, stored)?))
+        })
+    }
+
+    fn picked<T>(
+        &self,
+        id: MaterialId,
+        binding: Binding,
+        read: impl FnOnce(&File, &Stored) -> Result<T, StoreError>,
+    ) -> Result<Option<InHand<T>>, StoreError> {
         let found = self.ledger.ready(id, binding)?;
         let picked = self.claimed_file(id, &found).and_then(|file| {
             match file.try_lock() {
@@ -35,7 +62,7 @@ impl Store {
             }
             // Whoever had it in hand may have used it up.
             let stored = self.ledger.ready(id, binding)?;
-            let content = self.read_from(id, &file, &stored)?;
+            let content = read(&file, &stored)?;
             Ok(Some((Picked { id, binding, _file: file }, content)))
         });
         if let Err(StoreError::Damaged { .. }) = &picked {

@@ -19,7 +19,7 @@ pub(crate) use client::{At, ClientPhase, ClientWalk, GateShares, check_input, ch
 pub(crate) use linear::linear_online;
 pub(crate) use reduce::Level;
 pub(crate) use server::{ServerPhase, ServerShares, ServerWalk};
-pub(crate) use size::check_sizes;
+pub(crate) use size::{Added, check_sizes};
 pub(crate) use steps::{Batch, Compile, Kind, Step, Times, conv_spec, steps};
 
 /// Sees a party's share of each node's tensor (`[B, elements]` for a batch of B inputs, in the node's ring).

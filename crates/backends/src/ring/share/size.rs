@@ -12,15 +12,22 @@ const MOST_WEIGHTS: u128 = 1 << 28;
 const MOST_MACS: u128 = 1 << 36;
 const MOST_MATERIAL: u128 = 8 << 30;
 
-/// Refuses models of which a few bytes of graph would ask for more than that. `dealt`: bytes of a step's
-/// material at the party with more of it.
+/// What a back end adds to what a graph's layers take by themselves.
+pub(crate) struct Added {
+    /// Bytes of a step's material at the party with more of it.
+    pub(crate) material: u128,
+    /// Multiplications beside those of the layer itself.
+    pub(crate) macs: u128,
+}
+
+/// Refuses models of which a few bytes of graph would ask for more than that.
 ///
 /// # Errors
 /// `Unsupported` names the node with which it gets too much.
 pub(crate) fn check_sizes<K: Kind<Linear = ConvSpec>>(
     graph: &RingGraph,
     steps: &[Step<K>],
-    dealt: impl Fn(&Step<K>, &Node) -> u128,
+    added: impl Fn(&Step<K>, &Node) -> Added,
 ) -> Result<(), BackendError> {
     let (mut weights, mut macs, mut material) = (0u128, 0u128, 0u128);
     for (id, (step, node)) in steps.iter().zip(graph.nodes()).enumerate() {
@@ -40,7 +47,9 @@ pub(crate) fn check_sizes<K: Kind<Linear = ConvSpec>>(
             // A look-up goes through all entries.
             macs += node.elements() as u128 * table.entries.len() as u128;
         }
-        material += dealt(step, node);
+        let added = added(step, node);
+        material += added.material;
+        macs += added.macs;
         for (what, got, most) in [
             ("weights", weights, MOST_WEIGHTS),
             ("multiplications", macs, MOST_MACS),

@@ -103,13 +103,13 @@ fn piece(
     Piece { secrets, keys }
 }
 
-/// Hands over what `one` makes of each piece, in order.
-fn pieces<E>(
-    gate: &FssGate,
+/// Hands over what `one` makes of each piece of n elements, in order.
+pub(super) fn pieces<E>(
+    n: usize,
     one: impl Fn(usize) -> Zeroizing<Vec<u8>> + Sync,
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let count = gate.n().div_ceil(PIECE);
+    let count = n.div_ceil(PIECE);
     for first in (0..count).step_by(AT_ONCE) {
         let last = (first + AT_ONCE).min(count);
         let made: Vec<Zeroizing<Vec<u8>>> = (first..last).into_par_iter().map(&one).collect();
@@ -130,7 +130,7 @@ pub fn deal_client<E>(
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let one = |index| Zeroizing::new(block::to_bytes(&piece(gate, sides, streams, shares, index).keys.corrections));
-    pieces(gate, one, sink)
+    pieces(gate.n(), one, sink)
 }
 
 /// What the server gets for a batch, in pieces: correction words, tables, tags of the dealt bits, words.
@@ -163,7 +163,7 @@ pub fn deal_server<E>(
         words.write(constants, &mut out);
         out
     };
-    pieces(gate, one, sink)
+    pieces(gate.n(), one, sink)
 }
 
 /// The server's words of a piece.

@@ -33,6 +33,9 @@ mod agree;
 mod columns;
 mod deal;
 mod ledger;
+mod lookup;
+#[cfg(test)]
+mod lookup_tests;
 mod party;
 mod shared;
 #[cfg(test)]
@@ -44,6 +47,7 @@ mod widen;
 
 pub use deal::{DealerStreams, Sides, deal_client, deal_server};
 pub use ledger::Ledger;
+pub use lookup::{FssLookUp, client_look_up, deal_look_up_client, deal_look_up_server, server_look_up, shared_look_up};
 pub use party::{Shares, client_online, server_online};
 pub use shared::{Half, open_words, shared_online, shared_widen};
 pub use spec::{Checked, FssCost, FssGate, FssWiden};

@@ -4,6 +4,7 @@
 //! dealer's `(mask of the result) - (q ^ lambda) Q_m`. The masked result is that and `q P`.
 
 use rayon::prelude::*;
+use tacit_arith::bits::Bits;
 use tacit_arith::prg::{Prg, PublicSeed};
 use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
@@ -63,6 +64,18 @@ pub fn open_words(
     Ok(received)
 }
 
+/// Opens bits. The client answers: what it sends next goes with them.
+pub(super) fn open_bits(own: &Bits, tag: Tag, session: &mut Session<'_>) -> Result<Bits, MpcError> {
+    if session.role == Role::Server {
+        planes::send(session.channel, tag, std::slice::from_ref(own))?;
+    }
+    let theirs = planes::recv_one(session.channel, tag, own.len())?;
+    if session.role == Role::Client {
+        planes::send(session.channel, tag, std::slice::from_ref(own))?;
+    }
+    Ok(own.xor(&theirs))
+}
+
 /// A party's constants of a piece.
 fn columns<'a>(gate: &FssGate, half: Half<'a>, (index, len): (usize, usize)) -> Columns<'a> {
     match half {
@@ -104,16 +117,7 @@ pub fn shared_online(
         }
     };
     let tags = party::blocks(gate, (hash, batch), &masked[0], keys)?;
-    let own = delta::bits(&tags);
-    // The client answers: its bits and words go together.
-    if session.role == Role::Server {
-        planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
-    }
-    let theirs = planes::recv_one(session.channel, BITS, n)?;
-    if session.role == Role::Client {
-        planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
-    }
-    let bits = own.xor(&theirs);
+    let bits = open_bits(&delta::bits(&tags), BITS, session)?;
     ledger.bits(&tags, &bits);
     let one = |index: usize| party::words(gate, (&masked, &bits), index, |len| columns(gate, half, (index, len)));
     let pieces: Vec<Vec<Zeroizing<Vec<Share>>>> = (0..n.div_ceil(PIECE)).into_par_iter().map(one).collect();

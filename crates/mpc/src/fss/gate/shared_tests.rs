@@ -9,7 +9,7 @@ use crate::{MpcError, Role, Session, low_mask};
 use tacit_arith::prg::{Prg, PublicSeed, Seed};
 
 const SESSION: [u8; 32] = [7; 32];
-const HASH: [u8; 16] = [3; 16];
+pub(super) const HASH: [u8; 16] = [3; 16];
 
 fn prg(byte: u8) -> Prg {
     Prg::from_seed(Seed([byte; 16]))
@@ -27,10 +27,10 @@ struct Batch {
     targets: Vec<Vec<u64>>,
 }
 
-type Results = [Result<Vec<Vec<u64>>, MpcError>; 2];
+pub(super) type Results = [Result<Vec<Vec<u64>>, MpcError>; 2];
 
 /// Both parties with their halves of one dealing, and the check at the end.
-fn run(
+pub(super) fn run(
     seed: u8,
     widths: &[u32],
     halves: &[Vec<u8>; 2],

@@ -66,7 +66,7 @@ pub(super) fn word_bytes(ring: Ring) -> usize {
 
 /// Bytes that the server is given for one constant: a word and the key of the client's tag, or its shares of
 /// word and tag.
-fn given_bytes(ring: Ring, checked: Checked) -> usize {
+pub(super) fn given_bytes(ring: Ring, checked: Checked) -> usize {
     match checked {
         Checked::Client => ring.width().div_ceil(8) as usize + word_bytes(ring),
         Checked::Both => 2 * word_bytes(ring),

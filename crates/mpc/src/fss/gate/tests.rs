@@ -20,23 +20,23 @@ fn signed(value: u64, width: u32) -> i64 {
 }
 
 /// All that a dealer has for one batch.
-struct Dealing {
-    client: Prg,
-    server: Prg,
+pub(super) struct Dealing {
+    pub(super) client: Prg,
+    pub(super) server: Prg,
     dealer: Prg,
-    hash: PublicSeed,
+    pub(super) hash: PublicSeed,
     delta: Delta,
     key: Key,
 }
 
 impl Dealing {
-    fn new(seed: u8) -> Self {
+    pub(super) fn new(seed: u8) -> Self {
         let [client, server, dealer] = [1, 2, 3].map(|part| prg(seed).fork(part));
         let (delta, key) = (Delta::draw(&mut dealer.fork(100)), Key::held(&mut dealer.fork(101)));
         Self { client, server, dealer, hash: PublicSeed::from_bytes([seed; 16]), delta, key }
     }
 
-    fn sides(&self) -> (Sides<'_>, DealerStreams<'_>) {
+    pub(super) fn sides(&self) -> (Sides<'_>, DealerStreams<'_>) {
         let sides = Sides { hash: self.hash, batch: 5, delta: &self.delta, key: &self.key };
         (sides, DealerStreams { client: &self.client, server: &self.server, dealer: &self.dealer })
     }
@@ -64,7 +64,7 @@ impl Dealing {
     }
 
     /// Runs both parties' ledgers around what they do.
-    fn run<S: Send>(
+    pub(super) fn run<S: Send>(
         &self,
         widths: &[u32],
         client: impl FnOnce(&mut crate::Session<'_>, &mut Ledger) -> Result<(), MpcError>,

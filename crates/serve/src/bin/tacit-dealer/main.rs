@@ -66,5 +66,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    // Large tensors are there while something is dealt, and not between.
+    tacit_arith::heap::give_back_large();
     tacit_log::run(|| run(&args))
 }

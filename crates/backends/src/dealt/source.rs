@@ -1,0 +1,61 @@
+//! Material as an online phase reads it: from memory, or from disk as it is used.
+
+use std::io::Read;
+use std::ops::Deref;
+
+use tacit_mpc::codec::{Packed, Reader};
+use zeroize::Zeroizing;
+
+use crate::BackendError;
+use crate::ring::Node;
+
+/// Material on disk.
+pub(crate) struct SpooledMaterial {
+    /// Digest of the plan that it was read for.
+    pub(crate) plan: [u8; 32],
+    pub(crate) source: Box<dyn Read + Send>,
+}
+
+/// Where an online phase reads a party's material, from its beginning.
+pub(crate) enum Source<'a> {
+    Memory(Reader<'a>),
+    Spooled(Box<dyn Read + Send>),
+}
+
+/// The next bytes of a [`Source`].
+pub(crate) enum Bytes<'a> {
+    Memory(&'a [u8]),
+    Spooled(Zeroizing<Vec<u8>>),
+}
+
+impl Deref for Bytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Memory(bytes) => bytes,
+            Self::Spooled(bytes) => bytes,
+        }
+    }
+}
+
+impl<'a> Source<'a> {
+    /// The next `len` bytes.
+    pub(crate) fn bytes(&mut self, len: usize) -> Result<Bytes<'a>, BackendError> {
+        match self {
+            Self::Memory(reader) => Ok(Bytes::Memory(reader.bytes(len)?)),
+            Self::Spooled(source) => {
+                let mut bytes = Zeroizing::new(vec![0; len]);
+                source.read_exact(&mut bytes).map_err(|e| BackendError::Material { what: e.to_string() })?;
+                Ok(Bytes::Spooled(bytes))
+            }
+        }
+    }
+
+    /// `n` ring elements of a node's tensor.
+    pub(crate) fn packed(&mut self, node: &Node, n: usize) -> Result<Vec<u64>, BackendError> {
+        let width = node.fixed.width;
+        let bytes = self.bytes(Packed::len_bytes(n, width))?;
+        Ok(Reader::new(&bytes).packed(n, width)?.values())
+    }
+}

@@ -1,0 +1,120 @@
+//! A connection at the client: masked weights once, then material as it comes from the dealer.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use tacit_arith::prg::{Prg, Seed};
+use tacit_mpc::Role;
+use tacit_mpc::codec::Reader;
+use tacit_net::Channel;
+use zeroize::Zeroizing;
+
+use super::client::{self, ClientMaterial};
+use super::compiled::{Client, hasher};
+use super::fetch::{Place, beside};
+use super::{Level, both, dealer, half};
+use crate::dealt::audit::{Ordering, Sink};
+use crate::dealt::setup::Expected;
+use crate::dealt::source::{Source, SpooledMaterial};
+use crate::dealt::statics::Statics;
+use crate::ring::reference;
+use crate::seam::{Aids, write_material};
+use crate::{BackendError, ClientSide, Material, MaterialPart};
+
+/// The connection.
+pub(super) struct Asking {
+    model: Arc<Client>,
+    aids: Aids,
+    prg: Prg,
+}
+
+impl MaterialPart for ClientMaterial {
+    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        half::sealed(&self.plan, Role::Client, &self.bytes)
+    }
+}
+
+impl Asking {
+    pub(super) fn new(model: Arc<Client>, aids: Aids, prg: Prg) -> Self {
+        Self { model, aids, prg }
+    }
+
+    fn statics(&self) -> Result<&Arc<Statics>, BackendError> {
+        self.model.statics.get().ok_or(BackendError::Misuse("the setup comes first"))
+    }
+
+    /// Gives `place` the client's half as it comes, and what the offline phase adds.
+    fn make(&mut self, channel: &mut Channel, place: &mut Place<'_>) -> Result<(), BackendError> {
+        let statics = self.statics()?.clone();
+        let Self { model, aids, prg } = self;
+        let plan = &model.compiled.plan;
+        let ordering = Ordering { aids, rate: plan.options().audit, plan: model.compiled.digest() };
+        // The client's half needs no key of A.
+        let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::deal(Role::Client, plan, &[], seed, sink);
+        let (ticket, claim) = ordering.claim((&mut *channel, &mut *prg), again)?;
+        let dealer = aids.dealer()?;
+        let fetch = |sink: &mut Sink<'_>| dealer.fetch_into(&ticket, &claim, sink);
+        beside(plan, fetch, place, |head| match plan.level() {
+            Level::L1 => client::offline(plan, &statics, head, channel, &aids.stop).map(|()| Zeroizing::default()),
+            Level::L2 => both::offline_client(plan, &statics, head, (channel, prg), &aids.stop),
+        })
+    }
+}
+
+impl ClientSide for Asking {
+    fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
+        self.model = Arc::new(self.model.batched(batch)?);
+        Ok(())
+    }
+
+    /// Gets `E`, unless this process or its folder has it.
+    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+        let Client { compiled, statics } = &*self.model;
+        Expected { plan: &*compiled.plan, digest: compiled.stated.statics, hasher }.take(statics, &self.aids, channel)
+    }
+
+    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
+        let model = Arc::clone(&self.model);
+        let (plan, [_, kept]) = (&model.compiled.plan, half::client_bytes(&model.compiled.plan));
+        let mut bytes = Zeroizing::new(Vec::with_capacity(half::with_digest(kept) as usize));
+        self.make(channel, &mut |piece| {
+            bytes.extend_from_slice(piece);
+            Ok(())
+        })?;
+        bytes.truncate(kept);
+        Ok(Material::new(ClientMaterial { plan: plan.binding(), bytes }))
+    }
+
+    fn offline_into(&mut self, channel: &mut Channel, place: &mut (dyn Write + Send)) -> Result<(), BackendError> {
+        self.make(channel, &mut |piece| write_material(piece, place))
+    }
+
+    fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+        let plan = &self.model.compiled.plan;
+        let integers = reference::quantize_inputs(plan.graph(), plan.batch(), input)?;
+        let (line, stop) = ((channel, &mut self.prg), &self.aids.stop);
+        let memory;
+        let material = if material.is_spooled() {
+            let SpooledMaterial { plan, source } = material.take()?;
+            (plan, Source::Spooled(source))
+        } else {
+            memory = material.take::<ClientMaterial>()?;
+            (memory.plan, Source::Memory(Reader::new(&memory.bytes)))
+        };
+        let answer = match plan.level() {
+            Level::L1 => client::online(plan, material, &integers, line, &mut |_, _| {}, stop)?,
+            Level::L2 => both::online_client(plan, material, &integers, line, &mut |_, _| {}, stop)?,
+        };
+        Ok(reference::dequantize_output(plan.graph(), &answer))
+    }
+
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
+        Ok(Material::new(ClientMaterial::read(&self.model.compiled.plan, bytes)?))
+    }
+
+    fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
+        let plan = &self.model.compiled.plan;
+        half::check_length(bytes, half::client_bytes(plan)[1])?;
+        Ok(Material::spooled(SpooledMaterial { plan: plan.binding(), source }))
+    }
+}

@@ -1,0 +1,139 @@
+//! A compiled model at either party.
+
+use std::sync::{Arc, OnceLock};
+
+use tacit_arith::prg::Seed;
+use zeroize::Zeroizing;
+
+use super::cost;
+use super::options::{NAME, Options};
+use super::plan::{self, Plan};
+use crate::dealt::statics::{self, Statics};
+use crate::ring::{self, Weights, public};
+use crate::{BackendError, Costs, seam};
+
+/// Version of the public part and of the protocol that follows from it.
+const VERSION: u32 = 3;
+
+/// What both parties have.
+pub(super) struct Compiled {
+    pub(super) public: Arc<[u8]>,
+    /// For one input.
+    pub(super) one: Arc<Plan>,
+    /// For the batch of this model.
+    pub(super) plan: Arc<Plan>,
+    /// What the public part says beside the graph.
+    pub(super) stated: Stated,
+}
+
+/// What the public part binds, by digests.
+#[derive(Clone, Copy)]
+pub(super) struct Stated {
+    /// Of `E`.
+    pub(super) statics: [u8; 32],
+    /// Of the keys of A ([`of_keys`]).
+    pub(super) keys: [u8; 32],
+}
+
+/// The model at the server.
+pub(super) struct Server {
+    pub(super) compiled: Compiled,
+    pub(super) weights: Arc<Weights>,
+    pub(super) secret: Zeroizing<[u8; 32]>,
+    pub(super) keys: Arc<Vec<Seed>>,
+    pub(super) part: Arc<Zeroizing<Vec<u8>>>,
+    pub(super) report: Option<ring::RingReport>,
+}
+
+/// The model at the client.
+pub(super) struct Client {
+    pub(super) compiled: Compiled,
+    /// `E`, once a connection of this process has it.
+    pub(super) statics: Arc<OnceLock<Arc<Statics>>>,
+}
+
+/// What the public part begins with: choices, digest of `E`, digest of the keys of A.
+type Head = (Options, [u8; 32], [u8; 32]);
+
+/// What the public part says of the dealer's part, the keys of A: all clients have one model, which no dealer
+/// that was started anew takes other keys for. The keys are too many to guess.
+pub(super) fn of_keys(statics: &[u8; 32], part: &[u8]) -> [u8; 32] {
+    seam::digest("tacit 2026-11 fss keys of masks", &[statics, part])
+}
+
+pub(super) fn hasher() -> blake3::Hasher {
+    blake3::Hasher::new_derive_key("tacit 2026-11 fss masked weights")
+}
+
+impl Compiled {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, BackendError> {
+        let ((options, statics, keys), rest): (Head, _) = public::read((NAME, VERSION), bytes)?;
+        options.check()?;
+        let plan = plan::compile(ring::read_public(rest)?, options)?;
+        Ok(Self::of_one(bytes.into(), plan, Stated { statics, keys }))
+    }
+
+    /// `plan`: not bound to anything yet.
+    fn of_one(public: Arc<[u8]>, plan: Plan, stated: Stated) -> Self {
+        let one = Arc::new(plan.bound_to([&stated.statics, &stated.keys]));
+        Self { public, plan: Arc::clone(&one), one, stated }
+    }
+
+    /// The same for a batch.
+    pub(super) fn batched(&self, batch: usize) -> Result<Self, BackendError> {
+        let (public, one, stated) = (Arc::clone(&self.public), Arc::clone(&self.one), self.stated);
+        let plan = match seam::checked_batch(batch, self.max_batch())? {
+            1 => Arc::clone(&one),
+            batch => Arc::new(plan::batched(&one, batch)),
+        };
+        Ok(Self { public, one, plan, stated })
+    }
+
+    pub(super) fn costs(&self) -> Costs {
+        cost::costs(&self.plan)
+    }
+
+    pub(super) fn batch(&self) -> usize {
+        self.plan.batch()
+    }
+
+    pub(super) fn max_batch(&self) -> usize {
+        cost::most_inputs(&self.one)
+    }
+
+    /// Over the plan, `E`, the keys of A and the batch: material is bound to all of them.
+    pub(super) fn digest(&self) -> [u8; 32] {
+        self.plan.binding()
+    }
+}
+
+impl Server {
+    pub(super) fn new(
+        (plan, weights): (Plan, Weights),
+        secret: Zeroizing<[u8; 32]>,
+        report: Option<ring::RingReport>,
+    ) -> Result<Self, BackendError> {
+        let keys = statics::keys(&plan, &weights, &secret);
+        let statics = statics::digest(&plan, &weights, &keys, hasher())?;
+        let part = Zeroizing::new(keys.iter().flat_map(|key| key.0).collect::<Vec<u8>>());
+        let stated = Stated { statics, keys: of_keys(&statics, &part) };
+        let public = public::write((NAME, VERSION), &(plan.options(), stated.statics, stated.keys), plan.graph())?;
+        let compiled = Compiled::of_one(public.into(), plan, stated);
+        let (weights, keys, part) = (Arc::new(weights), Arc::new(keys), Arc::new(part));
+        Ok(Self { compiled, weights, secret, keys, part, report })
+    }
+
+    /// The same for a batch.
+    pub(super) fn batched(&self, batch: usize) -> Result<Self, BackendError> {
+        let (weights, keys, part) = (Arc::clone(&self.weights), Arc::clone(&self.keys), Arc::clone(&self.part));
+        let (compiled, secret) = (self.compiled.batched(batch)?, self.secret.clone());
+        Ok(Self { compiled, weights, secret, keys, part, report: None })
+    }
+}
+
+impl Client {
+    /// The same for a batch; what connections of the process have got stays shared.
+    pub(super) fn batched(&self, batch: usize) -> Result<Self, BackendError> {
+        Ok(Self { compiled: self.compiled.batched(batch)?, statics: Arc::clone(&self.statics) })
+    }
+}

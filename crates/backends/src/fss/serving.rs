@@ -1,0 +1,107 @@
+//! A connection at the server: masked weights once, then material as it comes from the dealer and the client.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use tacit_arith::prg::{Prg, Seed};
+use tacit_mpc::Role;
+use tacit_mpc::codec::Reader;
+use tacit_net::Channel;
+use zeroize::Zeroizing;
+
+use super::compiled::Server;
+use super::intake::Intake;
+use super::server::{self, ServerMaterial};
+use super::{Level, both, dealer, half};
+use crate::dealt::audit::{Ordering, Sink};
+use crate::dealt::setup;
+use crate::dealt::source::{Source, SpooledMaterial};
+use crate::seam::{Aids, write_material};
+use crate::{BackendError, Material, MaterialPart, ServerModel, ServerSide};
+
+/// The connection.
+pub(super) struct Serving {
+    model: Arc<Server>,
+    aids: Aids,
+    prg: Prg,
+}
+
+impl Serving {
+    pub(super) fn new(model: Arc<Server>, aids: Aids, prg: Prg) -> Self {
+        Self { model, aids, prg }
+    }
+
+    /// Orders material, lets the client fetch its half of it, and gives `sink` the server's as it comes.
+    fn make(&mut self, channel: &mut Channel, sink: &mut Sink<'_>) -> Result<(), BackendError> {
+        let Self { model, aids, prg } = self;
+        let order = model.order().expect("there is an order for every model of this back end");
+        let Server { compiled, weights, keys, .. } = &**model;
+        let ordering = Ordering { aids, rate: compiled.plan.options().audit, plan: compiled.digest() };
+        let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::deal(Role::Server, &compiled.plan, keys, seed, sink);
+        let mut intake = Intake::new(&compiled.plan, (weights, keys), sink, &aids.stop);
+        ordering.order(&order, (&mut *channel, &mut *prg), again, &mut |bytes, channel| intake.take(bytes, channel))?;
+        intake.finish(channel, prg)
+    }
+}
+
+impl MaterialPart for ServerMaterial {
+    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        half::sealed(&self.plan, Role::Server, &self.bytes)
+    }
+}
+
+impl ServerSide for Serving {
+    fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
+        self.model = Arc::new(self.model.batched(batch)?);
+        Ok(())
+    }
+
+    /// Sends `E`, if the client has not kept it.
+    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+        let Server { compiled, weights, keys, .. } = &*self.model;
+        setup::give(&*compiled.plan, weights, keys, channel)
+    }
+
+    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
+        let model = Arc::clone(&self.model);
+        let (plan, [_, stored]) = (&model.compiled.plan, half::server_bytes(&model.compiled.plan));
+        let mut bytes = Zeroizing::new(Vec::with_capacity(half::with_digest(stored) as usize));
+        self.make(channel, &mut |piece| {
+            bytes.extend_from_slice(piece);
+            Ok(())
+        })?;
+        bytes.truncate(stored);
+        Ok(Material::new(ServerMaterial { plan: plan.binding(), bytes }))
+    }
+
+    fn offline_into(&mut self, channel: &mut Channel, place: &mut (dyn Write + Send)) -> Result<(), BackendError> {
+        self.make(channel, &mut |piece| write_material(piece, place))
+    }
+
+    fn online(&mut self, channel: &mut Channel, material: Material) -> Result<(), BackendError> {
+        let Server { compiled, weights, .. } = &*self.model;
+        let (plan, line, stop) = (&compiled.plan, (channel, &mut self.prg), &self.aids.stop);
+        let memory;
+        let material = if material.is_spooled() {
+            let SpooledMaterial { plan, source } = material.take()?;
+            (plan, Source::Spooled(source))
+        } else {
+            memory = material.take::<ServerMaterial>()?;
+            (memory.plan, Source::Memory(Reader::new(&memory.bytes)))
+        };
+        match plan.level() {
+            Level::L1 => server::online(plan, weights, material, line, &mut |_, _| {}, stop),
+            Level::L2 => both::online_server(plan, weights, material, line, &mut |_, _| {}, stop),
+        }
+    }
+
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
+        Ok(Material::new(ServerMaterial::read(&self.model.compiled.plan, bytes)?))
+    }
+
+    fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
+        let plan = &self.model.compiled.plan;
+        half::check_length(bytes, half::server_bytes(plan)[1])?;
+        Ok(Material::spooled(SpooledMaterial { plan: plan.binding(), source }))
+    }
+}

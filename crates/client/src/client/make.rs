@@ -1,0 +1,128 @@
+//! Making material: kept on disk at both parties, or in hand for an input that is asked for. What a back end
+//! takes as it comes is written as it comes, where there is a folder and much of it.
+use crate::answer::Prepared;
+use crate::wire::{Name, Request};
+use crate::{Client, ClientError};
+use std::sync::Arc;
+use tacit_backends::{ClientSide, Material};
+use tacit_ids::MaterialId;
+use tacit_net::{Channel, Phase};
+use tacit_store::{IN_MEMORY, Origin};
+
+impl Client {
+    /// Makes material for one input and stores it at both parties.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`] without a store or where there is nothing to prepare,
+    /// [`ClientError::NoDealer`], [`ClientError::Refused`] if the server has no room, and as
+    /// [`setup`](Self::setup).
+    pub fn prepare(&mut self) -> Result<Prepared, ClientError> {
+        self.prepare_batch(1)
+    }
+
+    /// As [`prepare`](Self::prepare), for `inputs` inputs that will be answered as one
+    /// ([`infer_batch`](Self::infer_batch)).
+    ///
+    /// # Errors
+    /// As there; [`ClientError::Usage`] if the back end or the server does not run so many as one.
+    pub fn prepare_batch(&mut self, inputs: usize) -> Result<Prepared, ClientError> {
+        self.check_stores()?;
+        self.set_batch(inputs)?;
+        self.make_kept(None)
+    }
+
+    /// As [`prepare`](Self::prepare), but when the server has nothing else to do and expects that this client
+    /// will need it: it goes by how often the client has asked, and fills its stock of this model, which may
+    /// hold `most`, to that measure. Until then this waits, for ever if need be;
+    /// [`closer`](Self::closer) ends it. For as many inputs as one as this connection was last asked for.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn refill(&mut self, most: u32) -> Result<Prepared, ClientError> {
+        self.check_stores()?;
+        let held = u32::try_from(self.stored()?.len()).unwrap_or(u32::MAX);
+        self.make_kept(Some([held, most]))
+    }
+
+    fn check_stores(&self) -> Result<(), ClientError> {
+        match &self.stock {
+            None => Err(ClientError::Usage("storing material needs a folder for it".into())),
+            Some(stock) if stock.peer().is_none() => {
+                let text = "this server stores no material (it was started without --material)";
+                Err(ClientError::Usage(text.into()))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Whether there is anything to prepare.
+    pub(crate) fn check_prepares(&self) -> Result<(), ClientError> {
+        if !self.needs_material()? {
+            let text = format!("the back end {} has nothing to prepare: ask right away", self.names[1]);
+            return Err(ClientError::Usage(text));
+        }
+        Ok(())
+    }
+
+    /// Makes material that both parties keep.
+    fn make_kept(&mut self, refill: Option<[u32; 2]>) -> Result<Prepared, ClientError> {
+        self.check_prepares()?;
+        self.setup_before(Phase::Offline)?;
+        let id = MaterialId::random()?;
+        let stock = self.stock.as_ref().expect("whoever keeps material has checked that there is a folder");
+        let (store, peer) = (Arc::clone(stock.store()), stock.peer().expect("and one at the server"));
+        // Taken here before the server begins: what is at the server only is then known to be lost here.
+        let reserved = store.reserve(id, self.binding, Origin { backend: &self.names[1], peer }, None)?;
+        let folder = store.folder();
+        let request = match refill {
+            Some([held, most]) => Request::Refill { id, folder, held, most },
+            None => Request::Prepare { id, folder: Some(folder), of: None },
+        };
+        let (stored, offline, at_server) = match self.model.spooled_bytes() {
+            None => {
+                let made = self.phase(Phase::Offline, None, &request, |side, channel| Ok(side.offline(channel)?));
+                let (material, offline, at_server) = made?;
+                (reserved.put(&material.to_bytes()?), offline, at_server)
+            }
+            Some(bytes) => {
+                let mut placing = reserved.place(bytes)?;
+                let into =
+                    |side: &mut dyn ClientSide, channel: &mut Channel| Ok(side.offline_into(channel, &mut placing)?);
+                let ((), offline, at_server) = self.phase(Phase::Offline, None, &request, into)?;
+                (placing.finish(), offline, at_server)
+            }
+        };
+        if let Err(e) = stored {
+            // The server has its half, durably. If this fails too, the next connection destroys it.
+            let _ = self.discard(&[id]);
+            return Err(e.into());
+        }
+        Ok(Prepared { id, offline, bytes: [self.material_bytes, at_server] })
+    }
+
+    /// Makes the material of an input that is asked for with `first`, or was before. It goes with this
+    /// process and the server's; large material lies on disk meanwhile, if there is a folder.
+    pub(crate) fn make_for(
+        &mut self,
+        name: Name,
+        first: Option<&Request>,
+    ) -> Result<(Prepared, Material), ClientError> {
+        self.check_prepares()?;
+        self.setup_before(Phase::Offline)?;
+        let id = MaterialId::random()?;
+        let request = Request::Prepare { id, folder: None, of: Some(name) };
+        let store = self.stock.as_ref().map(|stock| Arc::clone(stock.store()));
+        let (material, offline, at_server) =
+            match self.model.spooled_bytes().filter(|bytes| *bytes > IN_MEMORY).zip(store) {
+                None => self.phase(Phase::Offline, first, &request, |side, channel| Ok(side.offline(channel)?))?,
+                Some((bytes, store)) => {
+                    let mut spool = store.spool(id, bytes)?;
+                    let into =
+                        |side: &mut dyn ClientSide, channel: &mut Channel| Ok(side.offline_into(channel, &mut spool)?);
+                    let ((), offline, at_server) = self.phase(Phase::Offline, first, &request, into)?;
+                    (self.side.spooled_material(bytes, spool.finish()?)?, offline, at_server)
+                }
+            };
+        Ok((Prepared { id, offline, bytes: [self.material_bytes, at_server] }, material))
+    }
+}

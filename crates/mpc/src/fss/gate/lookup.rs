@@ -1,0 +1,412 @@
+//! Look-ups in a public table of up to `2^12` entries, with tags on all that is sent.
+//!
+//! The server opens `xh = x + R mod 2^k`, as in a gate; where both parties are checked they have it. From an
+//! authenticated tree on R ([`table`](super::super::table)) both have blocks of every bit of `T(x)`, and
+//! with a dealt bit `lambda_t`, which has a tag, too, both send the lowest bits: `o_t = T_t(x) ^ lambda_t` is
+//! public. Then
+//! ```text
+//! y = base + sum_t 2^t o_t + sum_t 2^t (1 - 2 o_t) lambda_t
+//! ```
+//! The client draws `a_t` (its share of `lambda_t`) and a C, and sends `V = sum_t 2^t (1 - 2 o_t) a_t + C`;
+//! the server has the differences to `lambda_t` and to `base - target`. Where both are checked they have
+//! shares of these with tags, and V is opened. The blocks of every bit and V are checked as those of a gate
+//! ([`super`]).
+//!
+//! Per look-up from k bits to m bits in a ring of w: correction words `16 (k - 2)` bytes to both, at the
+//! server `64 + 16 m` bytes and m + 1 words more; online m bits each way, w bits up, k (or, where both are
+//! checked, w) bits down; `2^k - 4` AES at each party. One exchange. Exact for every index.
+
+use rayon::prelude::*;
+use tacit_arith::bits::Bits;
+use tacit_arith::block::{self, Block};
+use tacit_arith::prg::{Prg, PublicSeed};
+use tacit_net::Tag;
+use zeroize::Zeroizing;
+
+use super::super::compare::{self, Keys, Shape};
+use super::super::mac::ring::{Ring, Share};
+use super::super::tree_hash::TreeHash;
+use super::super::{delta, table};
+use super::PIECE;
+use super::columns::{self, Constants, Given, Shared};
+use super::deal::{DealerStreams, Sides, client_streams, pieces, place, range};
+use super::ledger::Ledger;
+use super::party::fits;
+use super::shared::{Half, open_words};
+use super::spec::{Checked, FssCost, given_bytes, ring};
+use crate::codec::Packed;
+use crate::dealt::LookUp;
+use crate::wire::PackedMessages;
+use crate::{MpcError, Session, low_mask, planes};
+
+const OPENED: Tag = Tag::new(0x036a, "masked indices of a table with tags");
+const BITS: Tag = Tag::new(0x036b, "masked bits of a table's results");
+const WORDS: Tag = Tag::new(0x036c, "checked words of a table's results");
+
+/// Public shape of a batch of look-ups in one table.
+#[derive(Clone)]
+pub struct FssLookUp {
+    table: LookUp,
+    shape: Shape,
+    checked: Checked,
+}
+
+impl FssLookUp {
+    /// The look-ups of `table`.
+    ///
+    /// # Errors
+    /// `OutOfRange`: the index has more than [`table::MAX_BITS`] bits.
+    pub fn new(table: &LookUp, checked: Checked) -> Result<Self, MpcError> {
+        let bits = table.entries().bits();
+        if bits > table::MAX_BITS {
+            let (max, got) = (table::MAX_BITS as usize, bits as usize);
+            return Err(MpcError::OutOfRange { what: "the bits of an index of a table with tags", max, got });
+        }
+        Ok(Self { table: table.clone(), shape: Shape::new(bits)?, checked })
+    }
+
+    /// Number of look-ups.
+    #[must_use]
+    pub fn n(&self) -> usize {
+        self.table.n()
+    }
+
+    fn out_bits(&self) -> usize {
+        self.table.entries().out_bits() as usize
+    }
+
+    fn ring(&self) -> Ring {
+        ring(self.table.width())
+    }
+
+    fn column_bytes(&self, len: usize) -> usize {
+        len * (self.out_bits() + 1) * given_bytes(self.ring(), self.checked)
+    }
+
+    fn client_bytes(&self, len: usize) -> usize {
+        self.shape.corrections_bytes(len)
+    }
+
+    fn server_bytes(&self, len: usize) -> usize {
+        self.client_bytes(len) + self.shape.tops_bytes(len) + 16 * len * self.out_bits() + self.column_bytes(len)
+    }
+
+    /// A piece of what the server was given.
+    fn piece<'a>(&self, given: &'a [u8], index: usize) -> &'a [u8] {
+        &given[self.server_bytes(PIECE) * index..][..self.server_bytes(range(self.n(), index).len())]
+    }
+
+    /// The cost of the whole batch.
+    #[must_use]
+    pub fn cost(&self) -> FssCost {
+        let (n, m) = (self.n(), self.out_bits());
+        let (bits, words) = ((n * m).div_ceil(8), Packed::len_bytes(n, self.table.width()));
+        let (down, masks) = match self.checked {
+            Checked::Client => (Packed::len_bytes(n, self.shape.bits()), n.div_ceil(2)),
+            Checked::Both => (words, 0),
+        };
+        FssCost {
+            up: bits + words,
+            down: bits + down,
+            exchanges: 1,
+            client_material: self.client_bytes(n),
+            server_material: self.server_bytes(n),
+            hashes: table::work(self.shape, n).hashes,
+            client_aes: (n * (self.shape.tops() + m + 2 * (m + 1))) as u64,
+            server_aes: masks as u64,
+        }
+    }
+
+    /// Bits of each look-up, one behind the other.
+    fn flat(&self, values: &[u64]) -> Bits {
+        let m = self.out_bits();
+        let mut words = vec![0u64; (values.len() * m).div_ceil(64)];
+        for at in 0..values.len() * m {
+            words[at / 64] |= (values[at / m] >> (at % m) & 1) << (at % 64);
+        }
+        Bits::from_words(values.len() * m, words).expect("a word for every 64 bits")
+    }
+
+    /// The opened bits of look-up `i`, as a number.
+    fn opened(&self, bits: &Bits, i: usize) -> u64 {
+        let m = self.out_bits();
+        (0..m).fold(0, |sum, t| sum | (bits.words()[(i * m + t) / 64] >> ((i * m + t) % 64) & 1) << t)
+    }
+}
+
+/// The server's masks of indices of a piece.
+fn rho(spec: &FssLookUp, server: &Prg, index: usize) -> Zeroizing<Vec<u64>> {
+    let mut rho = Zeroizing::new(vec![0; range(spec.n(), index).len()]);
+    server.fork(index as u64).fill_u64(&mut rho);
+    rho.iter_mut().for_each(|v| *v &= low_mask(spec.shape.bits()));
+    rho
+}
+
+/// What the dealer knows of a piece: R, and keys for it.
+fn dealt(spec: &FssLookUp, sides: &Sides<'_>, streams: &DealerStreams<'_>, c: &[u64], index: usize) -> compare::Dealt {
+    let mut secrets = match spec.checked {
+        Checked::Client => rho(spec, streams.server, index),
+        Checked::Both => Zeroizing::new(vec![0; range(spec.n(), index).len()]),
+    };
+    let pairs = secrets.iter_mut().zip(&c[range(spec.n(), index)]);
+    pairs.for_each(|(r, c)| *r = r.wrapping_sub(*c) & low_mask(spec.shape.bits()));
+    let [mut tops, ..] = client_streams(streams.client, index);
+    let mut hash = TreeHash::new(sides.hash);
+    compare::deal(&mut hash, place(sides.batch, index), spec.shape, sides.delta, &secrets, &mut tops)
+}
+
+/// What the client gets for look-ups of indices that it shares as `c` (`[n]`): correction words.
+///
+/// # Errors
+/// Those of `sink`.
+pub fn deal_look_up_client<E>(
+    spec: &FssLookUp,
+    sides: &Sides<'_>,
+    streams: &DealerStreams<'_>,
+    c: &[u64],
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let one = |index| Zeroizing::new(block::to_bytes(&dealt(spec, sides, streams, c, index).corrections));
+    pieces(spec.n(), one, sink)
+}
+
+/// What the server gets for them, where the client ends on `target`: correction words, tables, tags of the
+/// dealt bits, words.
+///
+/// # Errors
+/// Those of `sink`.
+pub fn deal_look_up_server<E>(
+    spec: &FssLookUp,
+    sides: &Sides<'_>,
+    streams: &DealerStreams<'_>,
+    (c, target): (&[u64], &[u64]),
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let one = |index| {
+        let (keys, target) = (dealt(spec, sides, streams, c, index), &target[range(spec.n(), index)]);
+        let mut lambda = Zeroizing::new(vec![0u64; target.len()]);
+        streams.dealer.fork(index as u64).fill_u64(&mut lambda);
+        let [_, mut tags, mut stream] = client_streams(streams.client, index);
+        let tags = Zeroizing::new(sides.delta.deal_bits(&spec.flat(&lambda), &mut tags));
+        let mut out = Zeroizing::new(Vec::with_capacity(spec.server_bytes(target.len())));
+        out.extend_from_slice(&block::to_bytes(&keys.corrections));
+        for blocks in [&*keys.tops, &*tags] {
+            out.extend_from_slice(&Zeroizing::new(block::to_bytes(blocks)));
+        }
+        let mut draw = || Constants::draw(&mut stream, spec.ring(), target.len());
+        for t in 0..spec.out_bits() {
+            columns::write(&draw(), (sides.key, spec.checked), |i| lambda[i] >> t & 1, &mut out);
+        }
+        let last = |i: usize| spec.table.base().wrapping_sub(target[i]);
+        columns::write(&draw(), (sides.key, spec.checked), last, &mut out);
+        out
+    };
+    pieces(spec.n(), one, sink)
+}
+
+/// The client's keys of a piece, and its tags of the dealt bits.
+fn client_keys(
+    spec: &FssLookUp,
+    prg: &Prg,
+    corrections: &[u8],
+    (index, len): (usize, usize),
+) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> {
+    let [mut tops, mut tags, _] = client_streams(prg, index);
+    let corrections = &corrections[spec.client_bytes(PIECE) * index..][..spec.client_bytes(len)];
+    let mut dealt = Zeroizing::new(vec![Block::ZERO; len * spec.out_bits()]);
+    tags.fill_blocks(&mut dealt);
+    Ok((Keys::seeded(spec.shape, len, &mut tops, block::from_bytes(corrections))?, dealt))
+}
+
+/// The server's.
+fn server_keys(spec: &FssLookUp, piece: &[u8], len: usize) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> {
+    let (corrections, rest) = piece.split_at(spec.shape.corrections_bytes(len));
+    let (tops, rest) = rest.split_at(spec.shape.tops_bytes(len));
+    let tops = Zeroizing::new(block::from_bytes(tops));
+    let tags = Zeroizing::new(block::from_bytes(&rest[..16 * len * spec.out_bits()]));
+    Ok((Keys::new(spec.shape, len, tops, block::from_bytes(corrections))?, tags))
+}
+
+/// A party's blocks of the masked bits of all results.
+fn blocks(
+    spec: &FssLookUp,
+    (hash, batch): (PublicSeed, u32),
+    points: &[u64],
+    keys: impl Fn(usize, usize) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> + Sync,
+) -> Result<Zeroizing<Vec<Block>>, MpcError> {
+    let m = spec.out_bits();
+    let mut out = Zeroizing::new(vec![Block::ZERO; spec.n() * m]);
+    let one = |(index, out): (usize, &mut [Block])| {
+        let (keys, tags) = keys(index, out.len() / m)?;
+        let points = &points[range(spec.n(), index)];
+        let mut hash = TreeHash::new(hash);
+        table::look_up(&keys, &mut hash, place(batch, index), spec.table.entries(), points, out)?;
+        out.iter_mut().zip(tags.iter()).for_each(|(out, tag)| *out ^= *tag);
+        Ok::<_, MpcError>(())
+    };
+    out.par_chunks_mut(PIECE * m).enumerate().try_for_each(one)?;
+    Ok(out)
+}
+
+/// The client's constants of a piece.
+fn drawn(spec: &FssLookUp, prg: &Prg, (index, len): (usize, usize)) -> Vec<Shared<'static>> {
+    let [_, _, mut stream] = client_streams(prg, index);
+    (0..=spec.out_bits()).map(|_| Shared::Drawn(Constants::draw(&mut stream, spec.ring(), len))).collect()
+}
+
+/// The server's, where both are checked.
+fn given<'a>(spec: &FssLookUp, piece: &'a [u8], len: usize) -> Vec<Shared<'a>> {
+    let mut rest = &piece[piece.len() - spec.column_bytes(len)..];
+    (0..=spec.out_bits()).map(|_| Shared::take(&mut rest, spec.ring(), len)).collect()
+}
+
+/// `sum_t 2^t (1 - 2 o_t) x_t`, and the last x.
+fn combined(opened: u64, xs: impl ExactSizeIterator<Item = u128>) -> u128 {
+    let last = xs.len() - 1;
+    xs.enumerate().fold(0u128, |sum, (t, x)| {
+        let term = if t < last { x.wrapping_shl(t as u32) } else { x };
+        // Which it is was opened.
+        if t < last && opened >> t & 1 == 1 { sum.wrapping_sub(term) } else { sum.wrapping_add(term) }
+    })
+}
+
+/// A party's shares of V, with tags.
+fn words<'a>(
+    spec: &FssLookUp,
+    bits: &Bits,
+    columns: impl Fn(usize, usize) -> Vec<Shared<'a>> + Sync,
+) -> Zeroizing<Vec<Share>> {
+    let one = |index: usize| {
+        let (range, mask) = (range(spec.n(), index), spec.ring().mask());
+        let columns = columns(index, range.len());
+        let word = |(at, i): (usize, usize)| {
+            let (opened, of) = (spec.opened(bits, i), columns.iter().map(|column| column.get(at)).collect::<Vec<_>>());
+            let of = Zeroizing::new(of);
+            let part = |part: fn(&Share) -> u128| combined(opened, of.iter().map(part)) & mask;
+            Share { value: part(|share| share.value), tag: part(|share| share.tag) }
+        };
+        Zeroizing::new(range.enumerate().map(word).collect::<Vec<Share>>())
+    };
+    let pieces: Vec<Zeroizing<Vec<Share>>> = (0..spec.n().div_ceil(PIECE)).into_par_iter().map(one).collect();
+    Zeroizing::new(pieces.iter().flat_map(|piece| piece.iter().cloned()).collect())
+}
+
+/// The client's online part, where it alone is checked; its shares of the results are the targets of the
+/// dealing. `prg`, `corrections` and `(hash, batch)` as the batch was dealt with.
+///
+/// # Errors
+/// Channel errors; `Material` if `corrections` are not of these look-ups.
+pub fn client_look_up(
+    spec: &FssLookUp,
+    (hash, batch): (PublicSeed, u32),
+    (prg, corrections): (&Prg, &[u8]),
+    session: &mut Session<'_>,
+    ledger: &mut Ledger,
+) -> Result<(), MpcError> {
+    fits(corrections, spec.client_bytes(spec.n()))?;
+    let xh = session.channel.recv_packed(OPENED, spec.n(), spec.shape.bits())?;
+    let keys = |index: usize, len: usize| client_keys(spec, prg, corrections, (index, len));
+    let tags = blocks(spec, (hash, batch), &xh, keys)?;
+    let own = delta::bits(&tags);
+    let theirs = planes::recv_one(session.channel, BITS, own.len())?;
+    planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
+    let bits = own.xor(&theirs);
+    ledger.bits(&tags, &bits);
+    let (words, width) = (words(spec, &bits, |index, len| drawn(spec, prg, (index, len))), spec.table.width());
+    let low: Vec<u64> = words.iter().map(|word| spec.ring().low(word)).collect();
+    session.channel.send_packed(WORDS, &low, width)?;
+    ledger.values(width, words.iter().cloned(), low.iter().copied());
+    Ok(())
+}
+
+/// The server's shares of a piece's results, and what the client's words are checked with.
+type Made = (Vec<u64>, Zeroizing<Vec<Share>>);
+
+/// The server's online part, where the client alone is checked: its shares of the results (`[n]`) of indices
+/// that it shares as `s`. `prg` is its stream, `dealt` what it was given.
+///
+/// # Errors
+/// Channel errors; `Material` if `dealt` is not of these look-ups.
+pub fn server_look_up(
+    spec: &FssLookUp,
+    (hash, batch): (PublicSeed, u32),
+    s: &[u64],
+    (prg, dealt): (&Prg, &[u8]),
+    session: &mut Session<'_>,
+    ledger: &mut Ledger,
+) -> Result<Vec<u64>, MpcError> {
+    fits(dealt, spec.server_bytes(spec.n()))?;
+    let (n, width, count) = (spec.n(), spec.table.width(), spec.n().div_ceil(PIECE));
+    let draws: Vec<Zeroizing<Vec<u64>>> = (0..count).into_par_iter().map(|index| rho(spec, prg, index)).collect();
+    let rho = draws.iter().flat_map(|rho| rho.iter());
+    let xh: Vec<u64> = s.iter().zip(rho).map(|(s, r)| s.wrapping_add(*r) & low_mask(spec.shape.bits())).collect();
+    session.channel.send_packed(OPENED, &xh, spec.shape.bits())?;
+    // The client begins while this party evaluates.
+    session.channel.flush()?;
+    let keys = |index: usize, len: usize| server_keys(spec, spec.piece(dealt, index), len);
+    let tags = blocks(spec, (hash, batch), &xh, keys)?;
+    let own = delta::bits(&tags);
+    planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
+    let bits = own.xor(&planes::recv_one(session.channel, BITS, own.len())?);
+    ledger.bits(&tags, &bits);
+    let received = session.channel.recv_packed(WORDS, n, width)?;
+    let one = |index: usize| {
+        let (range, piece) = (range(n, index), spec.piece(dealt, index));
+        let mut rest = &piece[piece.len() - spec.column_bytes(range.len())..];
+        let columns: Vec<Given<'_>> =
+            (0..=spec.out_bits()).map(|_| Given::take(&mut rest, spec.ring(), range.len())).collect();
+        let made = |(at, i): (usize, usize)| {
+            let opened = spec.opened(&bits, i);
+            let share = combined(opened, columns.iter().map(|column| u128::from(column.get(at).0))) as u64;
+            let key = combined(opened, columns.iter().map(|column| column.get(at).1));
+            let share = share.wrapping_add(opened).wrapping_add(received[i]) & low_mask(width);
+            (share, Share { value: 0, tag: key.wrapping_neg() & spec.ring().mask() })
+        };
+        let (mut shares, mut keys) = (Vec::with_capacity(range.len()), Zeroizing::new(Vec::with_capacity(range.len())));
+        range.enumerate().map(made).for_each(|(share, key)| {
+            shares.push(share);
+            keys.push(key);
+        });
+        (shares, keys)
+    };
+    let made: Vec<Made> = (0..count).into_par_iter().map(one).collect();
+    ledger.values(width, made.iter().flat_map(|(_, keys)| keys.iter().cloned()), received.iter().copied());
+    Ok(made.iter().flat_map(|(shares, _)| shares.iter().copied()).collect())
+}
+
+/// Where both are checked: the masked results (`[n]`) of masked indices, the same at both parties.
+///
+/// # Errors
+/// Channel errors; `Material` if the half is not of these look-ups.
+pub fn shared_look_up(
+    spec: &FssLookUp,
+    (hash, batch): (PublicSeed, u32),
+    masked: &[u64],
+    half: Half<'_>,
+    session: &mut Session<'_>,
+    ledger: &mut Ledger,
+) -> Result<Vec<u64>, MpcError> {
+    let keys = |index: usize, len: usize| match half {
+        Half::Client(prg, corrections) => client_keys(spec, prg, corrections, (index, len)),
+        Half::Server(dealt) => server_keys(spec, spec.piece(dealt, index), len),
+    };
+    match half {
+        Half::Client(_, corrections) => fits(corrections, spec.client_bytes(spec.n()))?,
+        Half::Server(dealt) => fits(dealt, spec.server_bytes(spec.n()))?,
+    }
+    let tags = blocks(spec, (hash, batch), masked, keys)?;
+    let own = delta::bits(&tags);
+    let bits = super::shared::open_bits(&own, BITS, session)?;
+    ledger.bits(&tags, &bits);
+    let shares = words(spec, &bits, |index, len| match half {
+        Half::Client(prg, _) => drawn(spec, prg, (index, len)),
+        Half::Server(dealt) => given(spec, spec.piece(dealt, index), len),
+    });
+    let opened = open_words(&[(spec.ring(), shares)], WORDS, session, ledger)?.pop();
+    let mut words = opened.expect("one list was opened");
+    let width = spec.table.width();
+    for (i, word) in words.iter_mut().enumerate() {
+        *word = word.wrapping_add(spec.opened(&bits, i)) & low_mask(width);
+    }
+    Ok(words)
+}

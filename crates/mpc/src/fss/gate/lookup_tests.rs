@@ -1,0 +1,149 @@
+//! Look-ups with tags as two parties: every index, every changed bit of what either sends or was given.
+
+use super::shared_tests::{self, HASH, Results};
+use super::tests::Dealing;
+use super::*;
+use crate::dealt::LookUp;
+use crate::fss::delta::Delta;
+use crate::fss::mac::ring::Key;
+use crate::{MpcError, low_mask};
+use std::convert::Infallible;
+use tacit_arith::prg::{Prg, PublicSeed, Seed};
+
+/// A table with negative entries.
+fn entries(bits: u32) -> Vec<i64> {
+    (0..1i64 << bits).map(|i| (i * i * 7 + 3 * i) % 23 - 9).collect()
+}
+
+/// Every index with several shares of it.
+fn batch(bits: u32, width: u32) -> (LookUp, Vec<u64>, Vec<u64>) {
+    let (mask, copies) = (low_mask(bits), if bits < 6 { 1 << bits } else { 3 });
+    let (mut x, mut c) = (Vec::new(), Vec::new());
+    for value in 0..=mask {
+        x.extend(vec![value; copies as usize]);
+        c.extend((0..copies).map(|i: u64| i.wrapping_mul(0x9e37_79b9) & mask));
+    }
+    (LookUp::new(x.len(), width, &entries(bits)).unwrap(), x, c)
+}
+
+fn targets(n: usize, width: u32) -> Vec<u64> {
+    (0..n as u64).map(|i| i.wrapping_mul(0x9e37_79b9) & low_mask(width)).collect()
+}
+
+fn halves(spec: &FssLookUp, sides: &Sides<'_>, streams: &DealerStreams<'_>, c: &[u64], target: &[u64]) -> [Vec<u8>; 2] {
+    let mut out = [Vec::new(), Vec::new()];
+    let mut sink = |bytes: &[u8], to: usize| {
+        out[to].extend_from_slice(bytes);
+        Ok::<_, Infallible>(())
+    };
+    let Ok(()) = deal_look_up_client(spec, sides, streams, c, &mut |bytes| sink(bytes, 0));
+    let Ok(()) = deal_look_up_server(spec, sides, streams, (c, target), &mut |bytes| sink(bytes, 1));
+    assert_eq!([out[0].len(), out[1].len()], [spec.cost().client_material, spec.cost().server_material]);
+    out
+}
+
+/// Results in the clear, where the client alone is checked.
+fn run(table: &LookUp, (x, c): (&[u64], &[u64]), spoil: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<u64>, MpcError> {
+    let (spec, dealing, width) = (FssLookUp::new(table, Checked::Client).unwrap(), Dealing::new(4), table.width());
+    let target = targets(x.len(), width);
+    let (sides, streams) = dealing.sides();
+    let [mut ours, given] = halves(&spec, &sides, &streams, c, &target);
+    spoil(&mut ours);
+    let s: Vec<u64> = x.iter().zip(c).map(|(x, c)| x.wrapping_sub(*c)).collect();
+    let place = (dealing.hash, 5);
+    let (traffic, shares) = dealing.run(
+        &[width],
+        |session, ledger| client_look_up(&spec, place, (&dealing.client, &ours), session, ledger),
+        |session, ledger| server_look_up(&spec, place, &s, (&dealing.server, &given), session, ledger),
+    );
+    let shares = shares?;
+    let (cost, [up, down]) = (spec.cost(), Ledger::bytes(1));
+    for (moved, stated) in traffic.expect("the client").into_iter().zip([cost.up + up, cost.down + down]) {
+        assert!((stated as u64..=stated as u64 + 64 * 16).contains(&moved), "{moved} bytes, {stated} stated");
+    }
+    Ok(shares.iter().zip(&target).map(|(s, t)| s.wrapping_add(*t) & low_mask(width)).collect())
+}
+
+fn wanted(x: &[u64], bits: u32, width: u32) -> Vec<u64> {
+    let entries = entries(bits);
+    x.iter().map(|x| entries[*x as usize] as u64 & low_mask(width)).collect()
+}
+
+#[test]
+fn every_index_of_small_tables() {
+    for (bits, width) in [(1, 6), (2, 5), (3, 12), (5, 24), (8, 37), (12, 16)] {
+        let (table, x, c) = batch(bits, width);
+        assert_eq!(run(&table, (&x, &c), |_| {}).unwrap(), wanted(&x, bits, width), "{bits} bits");
+    }
+    let large = LookUp::new(1, 20, &vec![0; 1 << 13]).unwrap();
+    assert!(matches!(FssLookUp::new(&large, Checked::Client), Err(MpcError::OutOfRange { max: 12, got: 13, .. })));
+}
+
+/// A client whose material was changed in one bit is found, or nothing came of it.
+#[test]
+fn changed_correction_words_are_found_or_without_effect() {
+    let (_, x, c) = batch(4, 9);
+    let (table, x, c) = (LookUp::new(10, 9, &entries(4)).unwrap(), &x[60..70], &c[60..70]);
+    let bits = 8 * FssLookUp::new(&table, Checked::Client).unwrap().cost().client_material;
+    let (honest, mut found) = (wanted(x, 4, 9), 0);
+    for bit in (0..bits).step_by(7) {
+        match run(&table, (x, c), |ours| ours[bit / 8] ^= 1 << (bit % 8)) {
+            Ok(results) => assert_eq!(results, honest, "bit {bit}"),
+            Err(MpcError::Misbehaviour { .. }) => found += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    // Every leaf counts: a word is without effect only where no node of its level has the lowest bit.
+    assert!(found > bits / 7 * 3 / 4, "{found} of {}", bits / 7);
+}
+
+/// Both parties' results, where both are checked, with halves that `spoil` may change.
+fn shared(table: &LookUp, (x, c): (&[u64], &[u64]), spoil: impl FnOnce(&mut [Vec<u8>; 2])) -> (Results, Vec<u64>) {
+    let (spec, seed, width) = (FssLookUp::new(table, Checked::Both).unwrap(), 6, table.width());
+    let [client, server, dealer] = [1, 2, 3].map(|part| Prg::from_seed(Seed([seed; 16])).fork(part));
+    let (delta, key) = (Delta::draw(&mut dealer.fork(100)), Key::draw(&mut dealer.fork(101), &mut client.fork(98)));
+    let sides = Sides { hash: PublicSeed::from_bytes(HASH), batch: 5, delta: &delta, key: &key };
+    let streams = DealerStreams { client: &client, server: &server, dealer: &dealer };
+    let target = targets(x.len(), width);
+    let mut halves = halves(&spec, &sides, &streams, c, &target);
+    spoil(&mut halves);
+    let masked: Vec<u64> = x.iter().zip(c).map(|(x, c)| x.wrapping_sub(*c)).collect();
+    let results = shared_tests::run(seed, &[width], &halves, |half, session, ledger| {
+        Ok(vec![shared_look_up(&spec, (PublicSeed::from_bytes(HASH), 5), &masked, half, session, ledger)?])
+    });
+    (results, target)
+}
+
+#[test]
+fn every_index_where_both_are_checked() {
+    for (bits, width) in [(1, 6), (3, 12), (5, 24), (8, 37)] {
+        let (table, x, c) = batch(bits, width);
+        let ([ours, theirs], target) = shared(&table, (&x, &c), |_| {});
+        let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+        assert_eq!(ours, theirs, "both have the same");
+        let clear = ours[0].iter().zip(&target).map(|(xh, c)| xh.wrapping_add(*c) & low_mask(width));
+        assert_eq!(clear.collect::<Vec<_>>(), wanted(&x, bits, width), "{bits} bits");
+    }
+}
+
+/// Either party with a changed half: the other finds it, or nothing came of it.
+#[test]
+fn changed_halves_are_found_or_without_effect_where_both_are_checked() {
+    let (_, x, c) = batch(4, 9);
+    let (table, x, c) = (LookUp::new(6, 9, &entries(4)).unwrap(), &x[60..66], &c[60..66]);
+    let (honest, _) = shared(&table, (x, c), |_| {});
+    let honest = honest.map(Result::unwrap);
+    for (party, step) in [(0, 11), (1, 23)] {
+        let cost = FssLookUp::new(&table, Checked::Both).unwrap().cost();
+        let (bits, mut found) = (8 * [cost.client_material, cost.server_material][party], 0);
+        for bit in (0..bits).step_by(step) {
+            let (results, _) = shared(&table, (x, c), |halves| halves[party][bit / 8] ^= 1 << (bit % 8));
+            match &results[1 - party] {
+                Ok(results) => assert_eq!(*results, honest[1 - party], "party {party}, bit {bit}"),
+                // Itself, or by the other, whose own check fails: the connection is closed.
+                Err(_) => found += 1,
+            }
+        }
+        assert!(found > bits / step / 2, "party {party}: {found} of {}", bits / step);
+    }
+}
