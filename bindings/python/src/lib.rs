@@ -37,7 +37,7 @@ mod _tacit {
     #[pymodule_export]
     use crate::model::{Model, normalise};
     #[pymodule_export]
-    use crate::server::{Server, make_keys};
+    use crate::server::{Server, client_fingerprint, make_keys};
 
     /// numpy's interface for native code is looked up now: a lookup that a signal breaks off panics.
     #[pymodule_init]

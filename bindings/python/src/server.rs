@@ -101,6 +101,13 @@ impl Server {
     }
 }
 
+/// What a server knows the client of a certificate (DER) by.
+#[pyfunction]
+pub fn client_fingerprint(certificate: &[u8]) -> PyResult<String> {
+    let found = keys::fingerprint(certificate).ok_or_else(|| TacitError::new_err("this is no certificate"))?;
+    Ok(found.to_string())
+}
+
 /// Makes a CA, a server certificate and client certificates in a new folder.
 #[pyfunction]
 pub fn make_keys(py: Python<'_>, folder: PathBuf, hosts: Vec<String>, clients: Vec<String>) -> PyResult<()> {

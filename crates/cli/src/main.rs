@@ -4,6 +4,7 @@
 mod bench;
 mod calibrate;
 mod check;
+mod cluster;
 mod connect;
 mod dealer;
 mod health;
@@ -20,6 +21,7 @@ mod owner;
 mod plan;
 mod prepare;
 mod print;
+mod python;
 mod reload;
 mod serve;
 mod sidecar;
@@ -68,6 +70,7 @@ enum Command {
     Reload(reload::Args),
     Health(health::Args),
     Sidecar(sidecar::Args),
+    Cluster(cluster::Args),
     Infer(infer::Args),
     Notify(notify::Args),
     Prepare(prepare::Args),
@@ -152,6 +155,7 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
         Command::Reload(args) => reload::run(&args, json),
         Command::Health(args) => health::run(&args, json),
         Command::Sidecar(args) => sidecar::run(args, json),
+        Command::Cluster(args) => cluster::run(args, json),
         Command::Infer(args) => infer::run(args, json),
         Command::Notify(args) => notify::run(args, json),
         Command::Prepare(args) => prepare::run(args, json),

@@ -1,23 +1,7 @@
-//! `tacit lab report`: finds a Python that has the package and matplotlib, and runs `python -m tacit.report`.
+//! `tacit lab report`: runs `python -m tacit.report`.
+use crate::python;
 use anyhow::{Context, bail};
-use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-/// Ends with 0 where both modules can be imported; prints what cannot.
-const PROBE: &str = "\
-import importlib, sys
-missing = []
-for name in ('tacit', 'matplotlib'):
-    try:
-        importlib.import_module(name)
-    except ImportError as error:
-        missing.append(f'{name} cannot be imported ({error})')
-print('; '.join(missing))
-sys.exit(bool(missing))";
-
-const INTERPRETER: &str = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
 
 /// Makes a page of plots and tables from a campaign's folder.
 ///
@@ -45,8 +29,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// # Errors
 /// No Python with the package, or a report that it could not make.
 pub fn page(source: &Path, output: Option<&Path>) -> anyhow::Result<()> {
-    let python = find_python()?;
-    let mut command = isolated(&python);
+    let python = python::find(&["tacit", "matplotlib"], "tacit[report]")?;
+    let mut command = python::isolated(&python);
     command.args(["-m", "tacit.report"]).arg(source);
     if let Some(output) = output {
         command.arg("-o").arg(output);
@@ -57,117 +41,4 @@ pub fn page(source: &Path, output: Option<&Path>) -> anyhow::Result<()> {
         bail!("the report was not made ({} -m tacit.report: {status})", python.display());
     }
     Ok(())
-}
-
-/// A Python that does not import from the current folder, which may be anybody's.
-fn isolated(python: &Path) -> Command {
-    let mut command = Command::new(python);
-    command.arg("-P");
-    command
-}
-
-/// The first interpreter that has what the report needs; the error says what each one lacks.
-fn find_python() -> anyhow::Result<PathBuf> {
-    let exe = std::env::current_exe().ok();
-    let cwd = std::env::current_dir().ok();
-    let mut lacking = String::new();
-    for python in candidates(std::env::var_os("TACIT_PYTHON"), exe.as_deref(), cwd.as_deref()) {
-        match probe(&python) {
-            Ok(()) => return Ok(python),
-            Err(reason) => lacking.push_str(&format!("\n  {}: {reason}", python.display())),
-        }
-    }
-    bail!(
-        "the report needs Python 3.11 or newer with the packages tacit and matplotlib; tried:{lacking}\n\
-         In the repository: make python. Elsewhere: pip install 'tacit[report]'. TACIT_PYTHON chooses the interpreter."
-    );
-}
-
-/// `TACIT_PYTHON` alone where it is set; else the `.venv` of the repository around the binary or the current
-/// folder, then the system's. One in the current folder must be ours: that folder may be anybody's, and we
-/// may be root.
-fn candidates(chosen: Option<OsString>, exe: Option<&Path>, cwd: Option<&Path>) -> Vec<PathBuf> {
-    if let Some(chosen) = chosen.filter(|c| !c.is_empty()) {
-        return vec![chosen.into()];
-    }
-    let around = exe.into_iter().flat_map(|e| e.ancestors().skip(1)).map(|p| p.join(".venv"));
-    let here = cwd.map(|p| p.join(".venv")).filter(|p| is_ours(p));
-    let mut found: Vec<PathBuf> = Vec::new();
-    for python in around.chain(here).map(|p| p.join(INTERPRETER)).filter(|p| p.is_file()) {
-        if !found.contains(&python) {
-            found.push(python);
-        }
-    }
-    found.push("python3".into());
-    found
-}
-
-/// Whether a folder (not what a link there points to) belongs to this user or to root, and is not everybody's
-/// to write to.
-fn is_ours(folder: &Path) -> bool {
-    let me = rustix::process::geteuid().as_raw();
-    folder
-        .symlink_metadata()
-        .is_ok_and(|m| (m.uid() == me || m.uid() == 0) && (m.is_symlink() || m.mode() & 0o002 == 0))
-}
-
-/// Why this interpreter will not do.
-fn probe(python: &Path) -> Result<(), String> {
-    let done = isolated(python).args(["-c", PROBE]).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
-    if done.status.success() {
-        return Ok(());
-    }
-    let said = if done.stdout.trim_ascii().is_empty() { done.stderr } else { done.stdout };
-    let said = String::from_utf8_lossy(&said);
-    Err(said.trim().lines().next_back().unwrap_or("failed without a message").to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_chosen_interpreter_is_the_only_one_tried() {
-        let cwd = Path::new("/");
-        assert_eq!(candidates(Some("/opt/py".into()), None, Some(cwd)), [PathBuf::from("/opt/py")]);
-        assert_eq!(candidates(Some("".into()), None, None), [PathBuf::from("python3")]);
-    }
-
-    #[test]
-    fn the_venv_beside_the_binary_comes_before_the_systems_python() {
-        let root = tempfile::tempdir().expect("a folder");
-        let python = root.path().join(".venv").join(INTERPRETER);
-        std::fs::create_dir_all(python.parent().expect("it has one")).expect("made");
-        std::fs::write(&python, "").expect("written");
-        let exe = root.path().join("target/release/tacit");
-        let found = candidates(None, Some(&exe), Some(root.path()));
-        assert_eq!(found, [python, PathBuf::from("python3")]);
-    }
-
-    #[test]
-    fn a_venv_in_the_current_folder_that_others_may_write_to_is_passed_over() {
-        use std::os::unix::fs::PermissionsExt;
-        let root = tempfile::tempdir().expect("a folder");
-        let venv = root.path().join(".venv");
-        let python = venv.join(INTERPRETER);
-        std::fs::create_dir_all(python.parent().expect("it has one")).expect("made");
-        std::fs::write(&python, "").expect("written");
-        let mode = |mode| std::fs::set_permissions(&venv, std::fs::Permissions::from_mode(mode)).expect("changed");
-        mode(0o755);
-        assert_eq!(candidates(None, None, Some(root.path())), [python, "python3".into()]);
-        mode(0o777);
-        assert_eq!(candidates(None, None, Some(root.path())), [PathBuf::from("python3")]);
-        mode(0o755);
-        if std::os::unix::fs::chown(&venv, Some(65_534), None).is_ok() {
-            assert_eq!(candidates(None, None, Some(root.path())), [PathBuf::from("python3")], "somebody else's");
-        } else {
-            eprintln!("SKIPPED the part with another owner: only root may give folders away");
-        }
-    }
-
-    #[test]
-    fn an_interpreter_that_is_not_there_is_explained() {
-        let reason = probe(Path::new("/nonexistent/python")).expect_err("there is none");
-        assert!(reason.to_lowercase().contains("no such file"), "{reason}");
-    }
 }

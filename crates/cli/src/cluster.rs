@@ -1,0 +1,29 @@
+//! `tacit cluster`: runs `python -m tacit.cluster`.
+use crate::python;
+use anyhow::Context;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+
+/// Runs servers on several machines, placed on Ray (`pip install 'tacit[ray]'`): `up` a front and a server on
+/// each node, `place` asks the front which server answers a client
+///
+/// `tacit cluster --help` shows the options. What it does and what is not built is in docs/scale.md.
+///
+/// Examples: tacit cluster up cluster.toml --address auto
+///           tacit cluster place digits --front front.example:7900 --keys keys --client alice
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment, disable_help_flag = true, disable_version_flag = true)]
+pub struct Args {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    arguments: Vec<OsString>,
+}
+
+pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
+    let Args { mut arguments } = args;
+    if as_json && !arguments.iter().any(|a| a == "--json") {
+        arguments.push("--json".into());
+    }
+    let python = python::find(&["tacit"], "tacit[ray]")?;
+    let error = python::isolated(&python).args(["-m", "tacit.cluster"]).args(arguments).exec();
+    Err(error).with_context(|| format!("starting {}", python.display()))
+}
