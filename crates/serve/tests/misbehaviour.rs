@@ -191,9 +191,11 @@ fn material_is_burnt_before_the_first_byte_of_the_online_phase() {
     let store = Store::open(&dir.path().join("server-material"), Party::Server, None).unwrap();
     assert!(matches!(store.claim(id, binding), Err(StoreError::Burnt(burnt)) if burnt == id));
     drop(channel);
+    // Until that job is over, the material is that of another input.
+    wait_until("it is struck off", || server.handle.connections() == 0);
     let mut channel = server.opened(dir.path(), "alice", "one");
     let reply = ask(&mut channel, &Request::Infer { id: Some(id), of: None });
-    assert!(matches!(reply, Reply::Refused { reason, .. } if reason.contains("used already")));
+    assert!(matches!(&reply, Reply::Refused { reason, .. } if reason.contains("used already")), "{reply:?}");
 }
 
 #[test]

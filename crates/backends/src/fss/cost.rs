@@ -16,8 +16,9 @@ use crate::{BackendError, Costs, DealingCost, PhaseCost, Work, seam};
 /// that is some ten times faster.
 const MATERIAL_WORTH: f64 = 0.1;
 
-/// Bytes that the client's half of a batch has at most: a client without a folder for material holds it in memory.
-pub(super) const MOST_HALF: u64 = 1 << 28;
+/// Bytes that the client's half of a batch has at most: a client without a folder for material holds it in
+/// memory.
+const MOST_HALF: u64 = 1 << 28;
 
 /// Most inputs that are run as one.
 pub(super) fn most_inputs(one: &Plan) -> usize {
@@ -164,4 +165,25 @@ pub(super) fn costs(plan: &Plan) -> Costs {
         peak_memory_bytes: dealing_memory(plan),
     };
     costs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::compile;
+    use super::*;
+    use crate::ring::Op;
+    use crate::ring::reference::tests::{node, spec};
+
+    #[test]
+    fn a_clients_half_of_a_batch_is_no_larger_than_what_memory_holds() {
+        let most = |n: usize| {
+            let nodes = vec![node(Op::Input, &[], &[n], 13, 4), node(Op::Relu, &[0], &[n], 13, 4)];
+            let one = compile(RingGraph::new(spec(nodes)).unwrap(), Options::default()).unwrap();
+            let most = most_inputs(&one);
+            assert!(half::client_bytes(&plan::batched(&one, most))[0] as u64 <= MOST_HALF);
+            most
+        };
+        assert_eq!((most(1000), most(1_000_000)), (32, 1));
+        assert!((2..32).contains(&most(100_000)));
+    }
 }

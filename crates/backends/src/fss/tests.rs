@@ -18,7 +18,7 @@ use super::client::{self, ClientMaterial, RESULT};
 use super::fetch::beside;
 use super::intake::Intake;
 use super::server::{self, ServerMaterial};
-use super::{Level, Options, Plan, both, compile, cost, dealer, half, plan};
+use super::{Level, Options, Plan, both, compile, dealer, half, plan};
 use crate::BackendError;
 use crate::dealt::audit::Sink;
 use crate::dealt::source::Source;
@@ -489,19 +489,6 @@ fn halves_of_another_model_of_equal_shapes_are_refused() {
     }
     let stored = ClientMaterial::read(&one.0, &one.1[0]).unwrap();
     assert!(ClientMaterial::read(&one.0, &half::sealed(&stored.plan, Role::Client, &stored.bytes)).is_ok());
-}
-
-#[test]
-fn a_clients_half_of_a_batch_is_no_larger_than_what_memory_holds() {
-    let most = |n: usize| {
-        let nodes = vec![node(Op::Input, vec![], &[n], 13), node(Op::Relu, vec![0], &[n], 13)];
-        let one = compile(RingGraph::new(spec(nodes)).unwrap(), Options::default()).unwrap();
-        let most = cost::most_inputs(&one);
-        assert!(half::client_bytes(&plan::batched(&one, most))[0] as u64 <= cost::MOST_HALF);
-        most
-    };
-    assert_eq!((most(1000), most(1_000_000)), (32, 1));
-    assert!((2..32).contains(&most(100_000)));
 }
 
 #[test]

@@ -9,7 +9,7 @@ fn fixed(width: u32, frac_bits: u32) -> FixedPoint {
     FixedPoint { width, frac_bits }
 }
 
-fn node(op: Op, inputs: &[usize], shape: &[usize], width: u32, frac: u32) -> Node {
+pub(crate) fn node(op: Op, inputs: &[usize], shape: &[usize], width: u32, frac: u32) -> Node {
     Node { name: op.name().to_string(), op, inputs: inputs.to_vec(), shape: shape.to_vec(), fixed: fixed(width, frac) }
 }
 
