@@ -40,7 +40,7 @@ rust-test: unit-test integration-test
 
 unit-test: test-programs
 	cargo test --locked --workspace --quiet --lib --bins
-	env -u MAKEFLAGS cargo test --locked --workspace --quiet --doc
+	env -u MAKEFLAGS -u MFLAGS cargo test --locked --workspace --quiet --doc
 
 integration-test: test-programs
 	cargo test --locked --workspace --quiet --test '*'

@@ -97,7 +97,11 @@ pub(super) fn parse(backend: &'static str, text: &seam::Options) -> Result<(Opti
         linear_error: reader.in_range("linear_error", LINEAR_ERROR)?.unwrap_or(default.linear_error),
         ..read_gates(&mut reader)?
     };
-    let ring = RingOptions { linear_error: options.linear_error, ..RingOptions::read(&mut reader)? };
+    let ring = RingOptions {
+        linear_error: options.linear_error,
+        relu_drop: options.relu_drop,
+        ..RingOptions::read(&mut reader)?
+    };
     reader.end()?;
     Ok((options, ring))
 }

@@ -90,7 +90,7 @@ pub(super) fn parse(text: &seam::Options) -> Result<(Options, RingOptions), Back
         audit: reader.in_range(audit.0, audit.1)?.unwrap_or(default.audit),
     };
     // Linear layers are exact.
-    let ring = RingOptions { linear_error: 0, ..RingOptions::read(&mut reader)? };
+    let ring = RingOptions { linear_error: 0, relu_drop: options.relu_drop, ..RingOptions::read(&mut reader)? };
     reader.end()?;
     Ok((options, ring))
 }

@@ -25,6 +25,7 @@ impl RingOptions {
             clamp: reader.get("clamp")?.unwrap_or(ring.clamp),
             table_bits: reader.in_range("table_bits", 4..=MAX_TABLE_BITS)?.unwrap_or(ring.table_bits),
             linear_error: ring.linear_error,
+            relu_drop: ring.relu_drop,
         })
     }
 }

@@ -44,7 +44,7 @@ pub fn agreement(
         let given = imported.client_input(x);
         let ints: Vec<i64> = given.iter().map(|&v| fixed.quantize(f64::from(v))).collect();
         let out = match seed {
-            Some(seed) => reference::run_with_share_errors(graph, weights, &ints, seed.wrapping_add(i as u64))?,
+            Some(seed) => reference::run_with_share_errors(graph, weights, &ints, (seed.wrapping_add(i as u64), 0))?,
             None => {
                 a.out_of_range += usize::from(!reference::range_check(graph, weights, &ints)?.is_empty());
                 reference::run(graph, weights, &ints)?

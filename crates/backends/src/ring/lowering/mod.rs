@@ -85,6 +85,8 @@ pub struct RingOptions {
     pub table_bits: u32,
     /// Units of the last place that a layer's result may be off by in the back end at hand.
     pub linear_error: u32,
+    /// Low bits that a ReLU's sign test leaves out in the back end at hand.
+    pub relu_drop: u32,
 }
 
 impl Default for RingOptions {
@@ -101,6 +103,7 @@ impl Default for RingOptions {
             clamp: false,
             table_bits: 12,
             linear_error: 1,
+            relu_drop: 0,
         }
     }
 }

@@ -65,7 +65,8 @@ fn quality(problem: &Problem, emitted: &Emitted, which: Range<usize>, seed: u64)
         let (sample, wanted) = (&calibration.samples[i], &calibration.wanted[i]);
         let fixed = graph.input().fixed;
         let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
-        let out = reference::run_with_share_errors(graph, &emitted.weights, &ints, seed.wrapping_add(i as u64))?;
+        let errors = (seed.wrapping_add(i as u64), problem.options.relu_drop);
+        let out = reference::run_with_share_errors(graph, &emitted.weights, &ints, errors)?;
         let scale = graph.output().fixed;
         let got: Vec<f64> = out.iter().map(|&v| scale.dequantize(v)).collect();
         same += usize::from(class(&got) == class(wanted));

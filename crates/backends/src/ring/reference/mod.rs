@@ -39,6 +39,8 @@ pub struct Reference<'a> {
     weights: &'a Weights,
     input: &'a [i64],
     truncation: Truncation,
+    /// Low bits that a ReLU leaves out of its test where shares are simulated.
+    relu_drop: u32,
     /// Reduce into the ring after each node; the range check does not, to see by how much a value would leave
     /// it.
     wrap: bool,
@@ -82,7 +84,8 @@ pub fn run_tapped<'a>(
     walk(graph, &mut reference)
 }
 
-/// As [`run`], with the two-party truncation simulated on seeded shares.
+/// As [`run`], with the two-party truncation simulated on seeded shares, and a ReLU that tests the sign of
+/// shares without their `relu_drop` lowest bits.
 ///
 /// # Errors
 /// As [`run`].
@@ -90,10 +93,11 @@ pub fn run_with_share_errors(
     graph: &RingGraph,
     weights: &Weights,
     input: &[i64],
-    seed: u64,
+    (seed, relu_drop): (u64, u32),
 ) -> Result<Vec<i64>, RingError> {
     let mut reference = Reference::new(graph, weights, input)?;
     reference.truncation = Truncation::Shares(SplitMix::new(seed));
+    reference.relu_drop = relu_drop;
     walk(graph, &mut reference)
 }
 
@@ -183,7 +187,7 @@ impl<'a> Reference<'a> {
                 what: format!("{} values for an input of shape {:?}", input.len(), graph.input().shape),
             });
         }
-        Ok(Self { graph, weights, input, truncation: Truncation::Floor, wrap: true, tap: None })
+        Ok(Self { graph, weights, input, truncation: Truncation::Floor, relu_drop: 0, wrap: true, tap: None })
     }
 
     fn layer(&self, id: NodeId, node: &Node) -> Result<&'a LayerWeights, RingError> {
@@ -198,14 +202,21 @@ impl<'a> Reference<'a> {
     fn truncate(&mut self, input: &[i64], width: u32, bits: u32) -> Vec<i64> {
         match &mut self.truncation {
             Truncation::Floor => input.iter().map(|&x| x >> bits).collect(),
-            Truncation::Shares(rng) => input
-                .iter()
-                .map(|&x| {
-                    let client = rng.next_u64() & ring_mask(width);
-                    let server = to_ring(x.wrapping_add((1 << bits) >> 1).wrapping_sub(client as i64), width);
-                    ((client >> bits) + (server >> bits)) as i64
-                })
-                .collect(),
+            Truncation::Shares(rng) => {
+                input.iter().map(|&x| shifted(rng, x.wrapping_add((1 << bits) >> 1), width, bits) as i64).collect()
+            }
+        }
+    }
+
+    /// Of values in a ring of `width` bits.
+    fn relu(&mut self, input: &[i64], width: u32) -> Vec<i64> {
+        match &mut self.truncation {
+            Truncation::Shares(rng) if self.relu_drop > 0 => {
+                let drop = self.relu_drop.min(width.saturating_sub(4));
+                let is_negative = |rng: &mut SplitMix, x| to_signed(shifted(rng, x, width, drop), width - drop) < 0;
+                input.iter().map(|&x| if is_negative(rng, x) { 0 } else { x }).collect()
+            }
+            _ => input.iter().map(|&x| x.max(0)).collect(),
         }
     }
 
@@ -222,7 +233,7 @@ impl<'a> Reference<'a> {
                 let l = self.layer(id, node)?;
                 kernel::dense(first, &l.weights, &l.bias)
             }
-            Op::Relu => first.iter().map(|&x| x.max(0)).collect(),
+            Op::Relu => self.relu(first, before(0).fixed.width),
             Op::MaxPool(w) => kernel::pool(w, first, &before(0).shape, &node.shape, kernel::larger),
             Op::SumPool(w) => kernel::pool(w, first, &before(0).shape, &node.shape, i64::wrapping_add),
             Op::Add => first.iter().zip(inputs[1]).map(|(a, b)| a.wrapping_add(*b)).collect(),
@@ -243,6 +254,13 @@ impl<'a> Reference<'a> {
             Op::ArgMax => vec![kernel::arg_max(first) as i64],
         })
     }
+}
+
+/// The sum of random shares of x, each without its `bits` lowest bits.
+fn shifted(rng: &mut SplitMix, x: i64, width: u32, bits: u32) -> u64 {
+    let client = rng.next_u64() & ring_mask(width);
+    let server = to_ring(x.wrapping_sub(client as i64), width);
+    (client >> bits) + (server >> bits)
 }
 
 impl Interpreter for Reference<'_> {

@@ -81,6 +81,26 @@ fn share_truncation_is_within_one_and_unbiased() {
 }
 
 #[test]
+fn a_test_without_low_bits_makes_zeros_of_some_small_values_only() {
+    let (graph, weights) = small_model();
+    let x: Vec<i64> = (0..16).collect();
+    let mut r = Reference::new(&graph, &weights, &x).unwrap();
+    r.relu_drop = 3;
+    let values: Vec<i64> = (-500..500).collect();
+    let exact: Vec<i64> = values.iter().map(|&x| x.max(0)).collect();
+    assert_eq!(r.relu(&values, 24), exact, "without shares");
+    r.truncation = Truncation::Shares(SplitMix::new(9));
+    let tested = r.relu(&values.repeat(50), 24);
+    let mut vanished = [0; 8];
+    for (one, whole) in tested.iter().zip(exact.repeat(50)) {
+        assert!(*one == whole || ((0..8).contains(&whole) && *one == 0), "{whole} became {one}");
+        vanished[whole.min(7) as usize] += usize::from(*one != whole);
+    }
+    // A value v vanishes where the low bits of a share exceed it: in 7 - v cases of 8.
+    assert!(vanished[1] > vanished[4] && vanished[4] > vanished[6] && vanished[7] == 0, "{vanished:?}");
+}
+
+#[test]
 fn tap_sees_every_node_and_the_class_is_right() {
     let (graph, weights) = small_model();
     let x: Vec<i64> = (0..16).map(|i| i * 5 - 40).collect();
