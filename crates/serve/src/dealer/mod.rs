@@ -470,15 +470,17 @@ fn deal(
         let reason = "the dealer cannot write its numbers down, and deals nothing without: its log says more";
         return Ok(answer(channel, &Answer::Refused { reason: reason.into() })?);
     }
-    answer(channel, &Answer::Dealt { ticket: started.ticket, bytes: started.server_bytes() })?;
-    match in_pieces(channel, |sink| started.server_half(sink)) {
+    shared.ending.dealing(started.ticket);
+    let said = answer(channel, &Answer::Dealt { ticket: started.ticket, bytes: started.server_bytes() });
+    match said.map_err(Into::into).and_then(|()| in_pieces(channel, |sink| started.server_half(sink))) {
         Ok(()) => {
-            shared.ending.dealt(started.ticket);
+            shared.ending.dealt(&started.ticket);
             Ok(())
         }
         Err(error) => {
             // A server that did not get its half cannot use the client's.
             shared.dealings.give_up(party, started.number);
+            shared.ending.settled(&started.ticket);
             Err(error.into())
         }
     }
