@@ -25,9 +25,11 @@ fn lowered() -> Arc<dyn ServerModel> {
     Fss.lower(&model, &"frac_bits=8,audit=0".parse().unwrap()).unwrap()
 }
 
-/// A dealer whose client takes another seed than it is given.
+/// A dealer whose client takes the half of another material, which is as good as its own in itself.
 struct Cheating {
     inner: Nearby,
+    other: Dealings,
+    model: Arc<dyn ServerModel>,
     cheats: Arc<AtomicBool>,
 }
 
@@ -47,9 +49,13 @@ impl Dealer for Cheating {
         claim: &Claim,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        let mut half = self.inner.fetch(ticket, claim)?;
-        half[3] ^= u8::from(self.cheats.load(Ordering::Relaxed));
-        sink(&half)
+        if !self.cheats.load(Ordering::Relaxed) {
+            return self.inner.fetch_into(ticket, claim, sink);
+        }
+        let order = self.model.order().unwrap();
+        self.other.register([3; 32], order.backend, (order.public, order.part), |_| Ok(()))?;
+        let started = self.other.start([3; 32], (order.digest, order.batch), claim.seal())?;
+        self.other.fetch([2; 32], &started.ticket, claim)?.half(sink)
     }
 
     fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
@@ -71,13 +77,15 @@ fn a_client_that_deviates_is_named_in_the_audit_and_counted() {
     let dealings = Arc::new(Dealings::fresh(registry(), 1).unwrap());
     let aids = |dealer: Arc<dyn Dealer>| Aids { dealer: Some(dealer), ..Aids::default() };
     let mut catalog = Catalog::new(false);
-    catalog.offer("one", &Fss, lowered()).unwrap();
+    let offered = lowered();
+    catalog.offer("one", &Fss, Arc::clone(&offered)).unwrap();
     let server = Running::with(dir.path(), catalog, |config| {
         config.aids = aids(Arc::new(Nearby::new(Arc::clone(&dealings), [1; 32])));
     });
     let cheats = Arc::new(AtomicBool::new(true));
     let inner = Nearby::new(Arc::clone(&dealings), [2; 32]);
-    let dealer = Arc::new(Cheating { inner, cheats: Arc::clone(&cheats) });
+    let other = Dealings::fresh(registry(), 1).unwrap();
+    let dealer = Arc::new(Cheating { inner, other, model: offered, cheats: Arc::clone(&cheats) });
     let config = ClientConfig { aids: aids(dealer), ..server.config(dir.path(), "alice") };
     let open = || Lobby::connect(registry(), config.clone()).unwrap().open("one", Some("fss")).unwrap();
     let mut client = open();

@@ -84,7 +84,8 @@ fn online(step: &Step, node: &Node, (level, batch): (Level, usize)) -> PhaseCost
 fn made(plan: &Plan, words: u64, costs: &mut Costs) {
     let (level, batch) = (plan.level(), plan.batch as u64);
     let macs = batch * plan.graph.macs();
-    let ([up, down], exchanges) = audit::costs(plan.options().audit);
+    let halves = [half::client_bytes(plan)[0], half::server_bytes(plan)[0]].map(half::with_digest);
+    let ([up, down], exchanges) = audit::costs(plan.options().audit, halves);
     costs.offline += PhaseCost {
         up_bytes: words + up,
         down_bytes: down + if level == Level::L2 { words } else { 0 },
@@ -152,9 +153,10 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     costs.offline.client.stored_bytes = kept;
     costs.offline.server.stored_bytes = stored;
     let linear = statics::layers(plan).map(|(_, conv, _)| (plan.batch * conv.out_len()) as u64).sum::<u64>();
-    // A party with a folder for material holds little of it in memory.
+    // A party with a folder for material holds little of it in memory. What the server stores takes the place
+    // of its half, of which it is a part.
     costs.offline.client.peak_memory_bytes = matrices + kept + word * linear + 16 * largest;
-    costs.offline.server.peak_memory_bytes = stored + layer + word * linear + 16 * largest;
+    costs.offline.server.peak_memory_bytes = half + layer + word * linear + 16 * largest;
     let projections = statics::layers(plan).map(|(_, conv, _)| project::work(conv)[0]);
     let projected = if level == Level::L2 { projections.sum() } else { 0 };
     costs.dealing = DealingCost {
