@@ -346,3 +346,117 @@ fn a_dealer_that_cheats_when_nothing_shows_an_audit_is_found_as_often_as_any() {
     let found = found.count();
     assert!((13..=51).contains(&found), "{found} of 64");
 }
+
+/// How a half does not come as it should.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    Refused,
+    /// The dealer is gone in the middle.
+    Ends,
+    Longer,
+    Shorter,
+    /// One bit of it.
+    Changed,
+}
+
+/// A dealer that does so to one party.
+struct Faulty {
+    inner: Nearby,
+    fault: Fault,
+}
+
+impl Faulty {
+    fn spoiled(
+        &self,
+        half: &[u8],
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        let mut half = half.to_vec();
+        match self.fault {
+            Fault::Refused | Fault::Ends => half.truncate(half.len() / 2),
+            Fault::Longer => half.push(1),
+            Fault::Shorter => drop(half.pop()),
+            Fault::Changed => *half.last_mut().unwrap() ^= 1,
+        }
+        half.chunks(100).try_for_each(sink)?;
+        if self.fault == Fault::Ends { gone() } else { Ok(()) }
+    }
+}
+
+fn gone() -> Result<(), BackendError> {
+    Err(BackendError::Dealer { what: "it is gone".into() })
+}
+
+impl Dealer for Faulty {
+    fn deal_into(
+        &self,
+        order: &Order<'_>,
+        seal: &Seal,
+        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        if self.fault == Fault::Refused {
+            return gone();
+        }
+        let (ticket, half) = self.inner.deal(order, seal)?;
+        sink(Piece::Ticket(&ticket))?;
+        self.spoiled(&half, &mut |bytes| sink(Piece::Half(bytes)))
+    }
+
+    fn fetch_into(
+        &self,
+        ticket: &Ticket,
+        claim: &Claim,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        if self.fault == Fault::Refused {
+            return gone();
+        }
+        self.spoiled(&self.inner.fetch(ticket, claim)?, sink)
+    }
+
+    fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
+        self.inner.consent(ticket, claim)
+    }
+
+    fn stopped_by(self: Arc<Self>, _: &Stop) -> Arc<dyn Dealer> {
+        self
+    }
+
+    fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError> {
+        self.inner.open(ticket)
+    }
+}
+
+/// Whoever gets it says what is wrong, the other one finds the channel closed, and neither has material.
+#[test]
+fn a_half_that_does_not_come_as_it_should_ends_the_phase_at_both() {
+    for (backend, options) in [("dealt", "audit=0"), ("dealt", ""), ("fss", "audit=0"), ("fss", "level=l2")] {
+        let models = model(backend, options);
+        for fault in [Fault::Refused, Fault::Ends, Fault::Longer, Fault::Shorter, Fault::Changed] {
+            // A changed half of this one is as good as any.
+            if backend == "dealt" && fault == Fault::Changed {
+                continue;
+            }
+            for party in 0..2 {
+                let [ours, theirs] = nearby();
+                let dealers: [Arc<dyn Dealer>; 2] = match party {
+                    0 => [Arc::new(Faulty { inner: ours, fault }), Arc::new(theirs)],
+                    _ => [Arc::new(ours), Arc::new(Faulty { inner: theirs, fault })],
+                };
+                let mut ends = run_with(&models, dealers, false, 1);
+                let case = format!("{backend}, {options}, {fault:?}, party {party}: {ends:?}");
+                ends.swap(0, party);
+                match fault {
+                    Fault::Refused | Fault::Ends => {
+                        assert!(matches!(ends[0], Err(BackendError::Dealer { .. })), "{case}");
+                    }
+                    _ => assert!(matches!(ends[0], Err(BackendError::Material { .. })), "{case}"),
+                }
+                // This client waits for nothing that its server says in the phase.
+                let waits = (backend, options, party) != ("dealt", "audit=0", 1);
+                let closed = matches!(ends[1], Err(BackendError::Net(_)));
+                assert!(closed || (!waits && ends[1].is_ok()), "{case}");
+            }
+        }
+    }
+}

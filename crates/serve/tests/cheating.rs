@@ -2,6 +2,8 @@
 //! was and what it did stand in the audit, in the metrics and in the log.
 mod common;
 use common::*;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tacit_backends::dealer::{Dealings, Nearby};
@@ -71,6 +73,13 @@ impl Dealer for Cheating {
     }
 }
 
+/// Files of material in the folders of both parties.
+fn materials(dir: &Path) -> Vec<PathBuf> {
+    let folders = ["server", "alice"].map(|who| dir.join(format!("{who}-material")));
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+    files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "material")).collect()
+}
+
 #[test]
 fn a_client_that_deviates_is_named_in_the_audit_and_counted() {
     let dir = tempfile::tempdir().unwrap();
@@ -90,10 +99,13 @@ fn a_client_that_deviates_is_named_in_the_audit_and_counted() {
     let open = || Lobby::connect(registry(), config.clone()).unwrap().open("one", Some("fss")).unwrap();
     let mut client = open();
     assert!(client.prepare().is_err(), "the words are those of another seed");
+    assert_eq!(materials(dir.path()), Vec::<PathBuf>::new(), "nothing is left at either party");
     drop(client);
     cheats.store(false, Ordering::Relaxed);
     let mut client = open();
     assert!(client.stored().unwrap().is_empty(), "nothing came of it");
+    client.prepare().unwrap();
+    assert_eq!(materials(dir.path()).len(), 2, "else each has its half");
     assert_eq!(client.infer(&X).unwrap().values.len(), expected(1, &X).len());
     client.close().unwrap();
     drop(server);

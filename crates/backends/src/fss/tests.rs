@@ -304,6 +304,18 @@ fn cases(level: Level) -> Vec<Case> {
         Case::new(level, vec![node(Op::Input, vec![], &[4], 14), node(dense(3), vec![0], &[3], 14), index]),
         Case::of_batch(level, layers, 2),
         Case::new(level, vec![node(Op::Input, vec![], &[3], 6), node(table(), vec![0], &[3], 9)]),
+        // A table in the middle of a network, and for two inputs at once.
+        Case::of_batch(
+            level,
+            vec![
+                node(Op::Input, vec![], &[3], 6),
+                node(dense(2), vec![0], &[2], 6),
+                node(Op::Relu, vec![1], &[2], 6),
+                node(table(), vec![2], &[2], 9),
+                node(dense(2), vec![3], &[2], 9),
+            ],
+            2,
+        ),
     ]
 }
 
@@ -419,7 +431,8 @@ fn a_server_with_changed_material_is_found_or_nothing_came_of_it() {
 
 #[test]
 fn a_client_with_changed_material_is_found_or_nothing_came_of_it() {
-    for (number, case) in cases(Level::L1).iter().chain(&cases(Level::L2)).enumerate().map(|(i, case)| (i % 6, case)) {
+    let levels = [Level::L1, Level::L2].map(cases);
+    for (number, case) in levels.iter().flat_map(|cases| cases.iter().enumerate()) {
         let answer = case.honest(number != 3).answer.unwrap();
         let (mut material, mut found) = (case.material().to_vec(), 0);
         let bits = 8 * material.len();

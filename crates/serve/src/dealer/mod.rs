@@ -5,12 +5,14 @@
 //! material, and both halves of a material never go to one certificate (`tacit_backends::dealer`).
 mod ending;
 mod numbers;
+mod sending;
 
 use crate::ServeError;
 use crate::greetings::{Greetings, Number};
 use crate::signals::Ends;
 use ending::Ending;
 use numbers::Numbers;
+use sending::in_pieces;
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -22,7 +24,7 @@ use std::time::{Duration, Instant};
 use tacit_backends::dealer::{Dealings, Party};
 use tacit_backends::seam::Seal;
 use tacit_backends::{BackendError, Registry};
-use tacit_client::dealer::wire::{ASK, Answer, Ask, BYTES, MAX_BYTES, MAX_PART, MAX_PUBLIC, PIECE, answer};
+use tacit_client::dealer::wire::{ASK, Answer, Ask, BYTES, MAX_BYTES, MAX_PART, MAX_PUBLIC, answer};
 use tacit_net::{Channel, Hello, NetError, ServerTls, TcpTransport, Transport, handshake};
 use tacit_store::Role;
 use tacit_store::keys::fingerprint;
@@ -414,41 +416,6 @@ fn register(
         tracing::info!("a model of {} bytes for {backend} was registered", public.len());
     }
     Ok(registered)
-}
-
-/// Takes the bytes of a half.
-type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), BackendError> + 'a;
-
-/// Bytes of a half that wait in this process for a party that reads slowly: a transport would queue more.
-const UNSENT: usize = 4 * PIECE;
-
-/// Sends what `give` gives, cut anew.
-fn in_pieces(
-    channel: &mut Channel,
-    give: impl FnOnce(&mut Sink<'_>) -> Result<(), BackendError>,
-) -> Result<(), BackendError> {
-    let (mut buffer, mut unsent) = (zeroize::Zeroizing::new(Vec::with_capacity(PIECE)), 0);
-    give(&mut |mut bytes| {
-        while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(PIECE - buffer.len()));
-            buffer.extend_from_slice(now);
-            bytes = later;
-            if buffer.len() == PIECE {
-                channel.send(BYTES, &buffer)?;
-                buffer.clear();
-                unsent += PIECE;
-            }
-            if unsent == UNSENT {
-                channel.settle()?;
-                unsent = 0;
-            }
-        }
-        Ok(())
-    })?;
-    if !buffer.is_empty() {
-        channel.send(BYTES, &buffer)?;
-    }
-    Ok(channel.flush()?)
 }
 
 fn deal(
