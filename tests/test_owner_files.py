@@ -75,6 +75,8 @@ def test_inspect_shows_what_each_file_says(cli, workplace):
     assert lowered["costs"]["online"]["up_bytes"] > 0
     assert len(lowered["public"]["nodes"]) >= len(model["nodes"])
     assert "weights" not in lowered["public"]
+    text = cli("model", "inspect", "digits.cheetah.lowered", cwd=workplace).stdout
+    assert f"--require public={lowered['public_digest']}" in text and len(lowered["public_digest"]) == 64
 
 
 def test_options_that_are_wrong_name_those_there_are(cli, workplace):

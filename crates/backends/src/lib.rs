@@ -172,9 +172,12 @@ impl BackendError {
     /// What the peer did that nobody does who follows the protocol, if that is what it was.
     #[must_use]
     pub fn deviation(&self) -> Option<&'static str> {
-        let Self::Protocol(error) = self else { return None };
-        match error.downcast_ref() {
-            Some(tacit_mpc::MpcError::Misbehaviour { what, .. }) => Some(what),
+        match self {
+            Self::Protocol(error) => match error.downcast_ref() {
+                Some(tacit_mpc::MpcError::Misbehaviour { what, .. }) => Some(what),
+                _ => None,
+            },
+            Self::Net(error) => error.breach(),
             _ => None,
         }
     }

@@ -16,11 +16,12 @@ mod batch;
 mod dealing;
 mod material;
 mod options;
+mod spool;
 mod stop;
 pub(crate) mod version;
 
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::sync::Arc;
 
 use tacit_arith::prg::Prg;
@@ -37,6 +38,8 @@ pub use material::{Material, MaterialPart};
 pub(crate) use material::{check_made_for, write as write_material};
 use material::{read_whole, write_whole};
 pub use options::{Options, Reader, within};
+pub(crate) use spool::Chunks;
+pub use spool::{MaterialPlace, Spool, Spools};
 pub use stop::{Stop, Wait};
 pub use tacit_arith::prg::Seed;
 
@@ -309,7 +312,7 @@ pub trait ServerSide: Send {
     ///
     /// # Errors
     /// As there; [`BackendError::Spool`] if `place` fails.
-    fn offline_into(&mut self, channel: &mut Channel, place: &mut (dyn Write + Send)) -> Result<(), BackendError> {
+    fn offline_into(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
         write_whole(&self.offline(channel)?, place)
     }
 
@@ -361,7 +364,7 @@ pub trait ClientSide: Send {
     ///
     /// # Errors
     /// As there.
-    fn offline_into(&mut self, channel: &mut Channel, place: &mut (dyn Write + Send)) -> Result<(), BackendError> {
+    fn offline_into(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
         write_whole(&self.offline(channel)?, place)
     }
 

@@ -3,12 +3,13 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_backends::dealer::{Dealings, Nearby};
-use tacit_backends::{Aids, Options, Registry, ServerModel};
+use tacit_backends::seam::{Spool, Spools};
+use tacit_backends::{Aids, BackendError, Options, Registry, ServerModel};
 use tacit_graph::float::{FloatGraph, FloatOp};
 use tacit_graph::geometry::ConvGeometry;
 use tacit_graph::import::{ImportOptions, import_network};
@@ -78,6 +79,45 @@ impl Write for Counter {
     }
 }
 
+impl Seek for Counter {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        assert_eq!(to, SeekFrom::Start(0));
+        self.0 = 0;
+        Ok(0)
+    }
+}
+
+/// Halves that lie on disk meanwhile, as at a server with a folder.
+struct OnDisk;
+
+struct OnDiskSpool(fs::File);
+
+impl Spools for OnDisk {
+    fn spool(&self, _: u64) -> Result<Box<dyn Spool>, BackendError> {
+        let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/memory-spool");
+        let file = fs::File::options().read(true).write(true).create_new(true).open(path).unwrap();
+        fs::remove_file(path).unwrap();
+        Ok(Box::new(OnDiskSpool(file)))
+    }
+}
+
+impl Write for OnDiskSpool {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Spool for OnDiskSpool {
+    fn contents(mut self: Box<Self>) -> Result<Box<dyn Read + Send>, BackendError> {
+        self.0.rewind().unwrap();
+        Ok(Box::new(self.0))
+    }
+}
+
 /// Makes material for both parties as it comes, with a dealer in the process: its bytes, client's and
 /// server's, and by how much memory grew.
 fn spooled(server: &Arc<dyn ServerModel>, backend: &str) -> ([u64; 2], Option<u64>) {
@@ -85,6 +125,7 @@ fn spooled(server: &Arc<dyn ServerModel>, backend: &str) -> ([u64; 2], Option<u6
     let dealings = Arc::new(Dealings::new(Registry::standard(), Prg::from_os().unwrap(), 1));
     let aids = [1, 2].map(|party| Aids {
         dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))),
+        spools: Some(Arc::new(OnDisk)),
         ..Aids::default()
     });
     let [mut ours, mut theirs] = [Counter(0), Counter(0)];

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tacit_backends::{Costs, Registry, ServerModel, lowered};
 use tacit_client::input::{self, Fit};
+use tacit_client::wire::public_digest;
 use tacit_graph::import::{ImportOptions, import};
 use tacit_graph::{Interface, Model, OutputMode, Units};
 
@@ -243,15 +244,17 @@ fn show_lowered(file: &lowered::Lowered<'_>, as_json: bool) -> anyhow::Result<()
     let registry = Registry::standard();
     let plan = registry.get(&file.origin.backend)?.open(file.public)?;
     let (costs, interface) = (plan.costs(), plan.interface());
-    let digest = crate::print::hex(&plan.digest());
+    let [digest, pinned] = [plan.digest(), public_digest(file.public)].map(|digest| crate::print::hex(&digest));
     if as_json {
         return crate::print::json(&json!({
-            "backend": file.origin.backend, "options": file.origin.options, "digest": digest, "interface": interface,
+            "backend": file.origin.backend, "options": file.origin.options, "digest": digest,
+            "public_digest": pinned, "interface": interface,
             "preparation": plan.preparation(), "setup": plan.setup(), "numerics": plan.numerics(), "costs": costs,
             "public": plan.describe(),
         }));
     }
-    crate::print::line(&format!("{} for {}  (digest {})", interface.name, file.origin.backend, &digest[..16]))?;
+    crate::print::line(&format!("{} for {}  (plan {})", interface.name, file.origin.backend, &digest[..16]))?;
+    crate::print::line(&format!("clients pin it by its public part: --require public={pinned}"))?;
     show_interface(interface)?;
     show_costs(&costs)?;
     crate::print::line(&format!("answers: {:?}", plan.numerics()))?;

@@ -174,6 +174,18 @@ impl NetError {
         }
     }
 
+    /// What the peer sent that nobody sends who follows the protocol, if that is what it was.
+    #[must_use]
+    pub fn breach(&self) -> Option<&'static str> {
+        match self {
+            Self::UnexpectedTag { .. } => Some("a message of another kind than comes next"),
+            Self::UnexpectedLength { .. } => Some("a message of another length than it must have"),
+            Self::TooLong { .. } | Self::FrameTooLong { .. } => Some("a message that is too long"),
+            Self::Malformed { .. } => Some("a message that is malformed"),
+            _ => None,
+        }
+    }
+
     /// Whether the peer, or the way to it, is gone: it closed, broke off, or the system says so.
     #[must_use]
     pub fn is_gone(&self) -> bool {

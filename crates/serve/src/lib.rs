@@ -54,6 +54,7 @@ mod shared;
 mod signals;
 mod snapshot;
 mod source;
+mod spools;
 mod state;
 mod stock;
 mod traces;

@@ -13,6 +13,7 @@ use crate::reload;
 use crate::shared::{Handshakes, Shared};
 use crate::signals::Ends;
 use crate::source::{AskReload, Reloaded, Source};
+use crate::spools::Spools;
 use crate::state::State;
 use crate::traces::Traces;
 use crate::warm;
@@ -129,7 +130,7 @@ impl Server {
     ///
     /// # Errors
     /// The address is taken, the store is unusable, the catalog is empty, or threads cannot be started.
-    pub fn bind(catalog: Catalog, config: ServerConfig) -> Result<Self, ServeError> {
+    pub fn bind(catalog: Catalog, mut config: ServerConfig) -> Result<Self, ServeError> {
         if catalog.list().is_empty() {
             return Err(ServeError::Usage("a server needs at least one model".into()));
         }
@@ -155,6 +156,7 @@ impl Server {
         let store = store.map(|dir| Store::open(dir, Party::Server, config.seal.clone())).transpose()?.map(Arc::new);
         if let Some(store) = &store {
             store.expire(config.expire)?;
+            config.aids.spools = Some(Arc::new(Spools(Arc::clone(store))));
         }
         let (sender, events) = unbounded_channel();
         let (stopper, stop) = watch::channel(false);

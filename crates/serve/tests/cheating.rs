@@ -2,6 +2,8 @@
 //! was and what it did stand in the audit, in the metrics and in the log.
 mod common;
 use common::*;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tacit_backends::dealer::{Dealings, Nearby};
@@ -25,9 +27,11 @@ fn lowered() -> Arc<dyn ServerModel> {
     Fss.lower(&model, &"frac_bits=8,audit=0".parse().unwrap()).unwrap()
 }
 
-/// A dealer whose client takes another seed than it is given.
+/// A dealer whose client takes the half of another material, which is as good as its own in itself.
 struct Cheating {
     inner: Nearby,
+    other: Dealings,
+    model: Arc<dyn ServerModel>,
     cheats: Arc<AtomicBool>,
 }
 
@@ -47,9 +51,13 @@ impl Dealer for Cheating {
         claim: &Claim,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        let mut half = self.inner.fetch(ticket, claim)?;
-        half[3] ^= u8::from(self.cheats.load(Ordering::Relaxed));
-        sink(&half)
+        if !self.cheats.load(Ordering::Relaxed) {
+            return self.inner.fetch_into(ticket, claim, sink);
+        }
+        let order = self.model.order().unwrap();
+        self.other.register([3; 32], order.backend, (order.public, order.part), |_| Ok(()))?;
+        let started = self.other.start([3; 32], (order.digest, order.batch), claim.seal())?;
+        self.other.fetch([2; 32], &started.ticket, claim)?.half(sink)
     }
 
     fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
@@ -65,27 +73,39 @@ impl Dealer for Cheating {
     }
 }
 
+/// Files of material in the folders of both parties.
+fn materials(dir: &Path) -> Vec<PathBuf> {
+    let folders = ["server", "alice"].map(|who| dir.join(format!("{who}-material")));
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+    files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "material")).collect()
+}
+
 #[test]
 fn a_client_that_deviates_is_named_in_the_audit_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     let dealings = Arc::new(Dealings::fresh(registry(), 1).unwrap());
     let aids = |dealer: Arc<dyn Dealer>| Aids { dealer: Some(dealer), ..Aids::default() };
     let mut catalog = Catalog::new(false);
-    catalog.offer("one", &Fss, lowered()).unwrap();
+    let offered = lowered();
+    catalog.offer("one", &Fss, Arc::clone(&offered)).unwrap();
     let server = Running::with(dir.path(), catalog, |config| {
         config.aids = aids(Arc::new(Nearby::new(Arc::clone(&dealings), [1; 32])));
     });
     let cheats = Arc::new(AtomicBool::new(true));
     let inner = Nearby::new(Arc::clone(&dealings), [2; 32]);
-    let dealer = Arc::new(Cheating { inner, cheats: Arc::clone(&cheats) });
+    let other = Dealings::fresh(registry(), 1).unwrap();
+    let dealer = Arc::new(Cheating { inner, other, model: offered, cheats: Arc::clone(&cheats) });
     let config = ClientConfig { aids: aids(dealer), ..server.config(dir.path(), "alice") };
     let open = || Lobby::connect(registry(), config.clone()).unwrap().open("one", Some("fss")).unwrap();
     let mut client = open();
     assert!(client.prepare().is_err(), "the words are those of another seed");
+    assert_eq!(materials(dir.path()), Vec::<PathBuf>::new(), "nothing is left at either party");
     drop(client);
     cheats.store(false, Ordering::Relaxed);
     let mut client = open();
     assert!(client.stored().unwrap().is_empty(), "nothing came of it");
+    client.prepare().unwrap();
+    assert_eq!(materials(dir.path()).len(), 2, "else each has its half");
     assert_eq!(client.infer(&X).unwrap().values.len(), expected(1, &X).len());
     client.close().unwrap();
     drop(server);

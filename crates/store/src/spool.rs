@@ -3,7 +3,7 @@
 use crate::StoreError;
 use crate::seal::{Kind, Reader, SealFault, SealKey, Writer};
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use zeroize::Zeroizing;
 
 /// Bytes that are digested at a time.
@@ -25,6 +25,9 @@ pub(crate) struct Filling {
     out: Out,
     /// Bytes that are still to come.
     left: u64,
+    key: Option<SealKey>,
+    kind: Kind,
+    bytes: u64,
 }
 
 enum Out {
@@ -32,14 +35,39 @@ enum Out {
     Sealed(Writer<Digesting<File>>),
 }
 
+impl Out {
+    fn new(file: File, key: Option<&SealKey>, kind: Kind, bytes: u64) -> io::Result<Self> {
+        let out = Digesting { inner: file, hasher: blake3::Hasher::new() };
+        Ok(match key {
+            None => Self::Plain(out),
+            Some(key) => Self::Sealed(Writer::new(out, key, kind, bytes)?),
+        })
+    }
+
+    fn file(&self) -> &File {
+        match self {
+            Self::Plain(out) => &out.inner,
+            Self::Sealed(writer) => &writer.inner().inner,
+        }
+    }
+}
+
 impl Filling {
     pub(crate) fn new(file: File, key: Option<&SealKey>, kind: Kind, bytes: u64) -> io::Result<Self> {
-        let out = Digesting { inner: file, hasher: blake3::Hasher::new() };
-        let out = match key {
-            None => Out::Plain(out),
-            Some(key) => Out::Sealed(Writer::new(out, key, kind, bytes)?),
-        };
-        Ok(Self { out, left: bytes })
+        Ok(Self { out: Out::new(file, key, kind, bytes)?, left: bytes, key: key.cloned(), kind, bytes })
+    }
+
+    /// Takes all bytes anew, sealed (if they are) under another key than those before.
+    pub(crate) fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        if to != SeekFrom::Start(0) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let mut file = self.out.file().try_clone()?;
+        file.set_len(0)?;
+        file.rewind()?;
+        self.out = Out::new(file, self.key.as_ref(), self.kind, self.bytes)?;
+        self.left = self.bytes;
+        Ok(0)
     }
 
     /// The file, with all bytes in it, and the digest of what is in it.
@@ -97,16 +125,12 @@ pub(crate) fn digest(file: &mut File) -> io::Result<blake3::Hash> {
     }
 }
 
-/// Material of a process that goes when it ends: in a file without a name.
-pub struct Spool {
-    filling: Filling,
-    key: Option<SealKey>,
-    kind: Kind,
-}
+/// Material of a process that goes when it ends: in a file without a name. Rewound, it takes all anew.
+pub struct Spool(Filling);
 
 impl Spool {
     pub(crate) fn new(file: File, key: Option<&SealKey>, kind: Kind, bytes: u64) -> io::Result<Self> {
-        Ok(Self { filling: Filling::new(file, key, kind, bytes)?, key: key.cloned(), kind })
+        Filling::new(file, key, kind, bytes).map(Self)
     }
 
     /// What was written, from its beginning.
@@ -114,18 +138,25 @@ impl Spool {
     /// # Errors
     /// [`StoreError::Spool`]: it was not all written, or the disk fails.
     pub fn finish(self) -> Result<Box<dyn Read + Send>, StoreError> {
-        let (file, _) = self.filling.finish().map_err(StoreError::Spool)?;
-        contents(file, self.key.as_ref(), self.kind).map_err(|fault| StoreError::Spool(io::Error::other(fault)))
+        let (key, kind) = (self.0.key.clone(), self.0.kind);
+        let (file, _) = self.0.finish().map_err(StoreError::Spool)?;
+        contents(file, key.as_ref(), kind).map_err(|fault| StoreError::Spool(io::Error::other(fault)))
     }
 }
 
 impl Write for Spool {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.filling.write(bytes)
+        self.0.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.filling.flush()
+        self.0.flush()
+    }
+}
+
+impl Seek for Spool {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.seek(to)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The life of stored material: one use, crashes, bindings, damage.
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread;
@@ -290,6 +290,10 @@ fn material_in_pieces_is_the_same_material() {
         };
         let (id, place) = reserved();
         let mut place = place.place(material.len() as u64).unwrap();
+        // Anew, after some of it.
+        place.write_all(&material[5..100_000]).unwrap();
+        place.rewind().unwrap();
+        assert!(place.seek(SeekFrom::Start(1)).is_err() && place.stream_position().is_err());
         material.chunks(777).for_each(|piece| place.write_all(piece).unwrap());
         assert!(place.write_all(&[0]).is_err(), "more than announced");
         place.finish().unwrap();
@@ -322,6 +326,8 @@ fn material_in_pieces_is_the_same_material() {
         // Without a name from the beginning.
         let mut spool = store.spool(id, material.len() as u64).unwrap();
         assert!(names(dir.path()).is_empty());
+        spool.write_all(&material[1..]).unwrap();
+        spool.rewind().unwrap();
         spool.write_all(&material).unwrap();
         let mut read = Vec::new();
         spool.finish().unwrap().read_to_end(&mut read).unwrap();

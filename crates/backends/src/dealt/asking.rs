@@ -6,13 +6,13 @@ use tacit_arith::prg::{Prg, Seed};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
-use super::audit::Ordering;
+use super::audit::Sink;
 use super::compiled::Client;
 use super::dealer::{self, SEED_BYTES};
 use super::setup::Expected;
 use super::statics::{self, Statics};
 use crate::ring::reference;
-use crate::seam::{Aids, check_made_for};
+use crate::seam::{Aids, Chunks, check_made_for, write_material};
 use crate::{BackendError, ClientSide, Material, MaterialPart};
 
 /// The connection.
@@ -65,11 +65,16 @@ impl ClientSide for Asking {
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
         let statics = self.statics()?.clone();
-        let rate = self.model.compiled.plan.options().audit;
-        let ordering = Ordering { aids: &self.aids, rate, plan: self.model.compiled.digest() };
-        let (ticket, claim) =
-            ordering.claim((&mut *channel, &mut self.prg), |seed, sink| sink(&dealer::seeds(seed)[0].0))?;
-        let material = self.read(&self.aids.dealer()?.fetch(&ticket, &claim)?)?;
+        let ordering = self.model.compiled.ordering(&self.aids);
+        let again = |seed: &Seed, sink: &mut Sink<'_>| sink(&dealer::seeds(seed)[0].0);
+        let half = loop {
+            let mut half = Chunks::default();
+            let mut take = |bytes: &[u8]| write_material(bytes, &mut half);
+            if ordering.fetch((&mut *channel, &mut self.prg), again, &mut take)? {
+                break half.into_bytes();
+            }
+        };
+        let material = self.read(&half)?;
         super::client::offline(&self.model.compiled.plan, &statics, &material.seed, channel, &self.aids.stop)?;
         Ok(Material::new(material))
     }

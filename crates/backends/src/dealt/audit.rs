@@ -4,15 +4,21 @@
 //! ```text
 //! client: seal of its claim
 //! server: ticket, with the dealer's commitment to the seed;  commitment to its coin
-//! client: its coin                                           server: its coin
-//! both get their halves from the dealer, which knows nothing of the coins
+//! both get their halves from the dealer, put them away, and say to each other at each megabyte that they get on
+//! client: its coin, once it has all of its half
+//! server: its coin, once it has all of its own
 //! audited: client gives the material up at the dealer, says so; server has it opened, and passes the seed on;
 //!          each deals its half again and compares; then all begins anew
 //! ```
+//! **Nobody knows whether a material is audited before the dealer has given all of both halves**, and until
+//! then the parties do the same with every material and wait for nothing but the dealer. So a dealer that
+//! watches them, and deals rightly until it knows, learns nothing in time.
+//!
 //! A seed is opened only if both agree, and neither uses the material then. It makes all of that material's
 //! masks and keys, and nothing else: A's keys are the owner's. Of k materials that are dealt wrongly one is
 //! found with `1 - (1 - rate)^k`. A ticket binds the dealer for both parties: it is the server's and, by the
-//! server, the client's, and the dealer gives a half for no other.
+//! server, the client's, and the dealer gives a half for no other. A dealer that does not open what it has
+//! committed to is told of as one that has dealt wrongly.
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_net::{Channel, Tag};
@@ -29,6 +35,12 @@ const COMMITMENT: Tag = Tag::new(0x0427, "commitment to a coin");
 const COIN: Tag = Tag::new(0x0428, "coin");
 const GIVEN_UP: Tag = Tag::new(0x0429, "a material is given up");
 const OPENED: Tag = Tag::new(0x042a, "seed of an audited material");
+/// Offline: the other party has so much more of its half. On a slow link to the dealer it would be taken for
+/// one that does nothing.
+const FETCHED: Tag = Tag::new(0x042b, "a megabyte of a half has come");
+
+/// Bytes of a half behind which a party says so.
+const STEP: u64 = 1 << 20;
 
 /// Bytes of a coin and of a commitment.
 const COIN_BYTES: usize = 32;
@@ -41,13 +53,12 @@ pub(crate) const RATES: std::ops::RangeInclusive<u32> = 0..=900;
 /// Takes pieces of a half.
 pub(crate) type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), BackendError> + 'a;
 
-/// Takes pieces of a half, with the channel to the client.
-pub(crate) type Intake<'a> = dyn FnMut(&[u8], &mut Channel) -> Result<(), BackendError> + 'a;
-
-/// Bytes that the client sends for a material and those that the server sends, and exchanges.
-pub(crate) fn costs(rate: u32) -> ([u64; 2], u64) {
-    let tossed = if rate > 0 { COIN_BYTES as u64 } else { 0 };
-    ([size_of::<Seal>() as u64 + tossed, size_of::<Ticket>() as u64 + 2 * tossed], 1 + u64::from(rate > 0))
+/// Bytes that the client sends for a material whose halves have so many, the client's first, those that the
+/// server sends, and exchanges.
+pub(crate) fn costs(rate: u32, halves: [u64; 2]) -> ([u64; 2], u64) {
+    let (tossed, [up, down]) = (if rate > 0 { COIN_BYTES as u64 } else { 0 }, halves.map(|half| half / STEP));
+    let bytes = [size_of::<Seal>() as u64 + up + tossed, size_of::<Ticket>() as u64 + down + 2 * tossed];
+    (bytes, 1 + u64::from(rate > 0 || up.min(down) > 0))
 }
 
 /// Random bytes, as a digest of the stream's: coins are shown, and the stream makes nonces that are not.
@@ -69,29 +80,81 @@ fn is_audited(rate: u32, ticket: &Ticket, of_server: &[u8], of_client: &[u8]) ->
     u64::from(drawn) * 1000 < u64::from(rate) << 32
 }
 
-fn cheated<T>(ticket: &Ticket, what: &str) -> Result<T, BackendError> {
+fn cheated(ticket: &Ticket, what: &str) -> BackendError {
     let number = u64::from_le_bytes(*ticket.first_chunk().expect("a ticket has more than eight bytes"));
-    Err(BackendError::Dealer { what: format!("an audit of material {number} failed: {what}. Use no material of it") })
+    BackendError::Dealer { what: format!("an audit of material {number} failed: {what}. Use no material of it") }
+}
+
+/// What the dealer did when it was to open a material.
+fn opened<T>(ticket: &Ticket, done: Result<T, BackendError>) -> Result<T, BackendError> {
+    done.map_err(|error| match error {
+        BackendError::Dealer { what } => cheated(ticket, &format!("it was not opened ({what})")),
+        other => other,
+    })
+}
+
+/// A half as it comes.
+struct Got {
+    hasher: blake3::Hasher,
+    /// Bytes that have come, and all.
+    bytes: [u64; 2],
+}
+
+impl Got {
+    fn new(bytes: u64) -> Self {
+        Self { hasher: blake3::Hasher::new(), bytes: [0, bytes] }
+    }
+
+    /// Tells the other party that this one gets on.
+    fn update(&mut self, bytes: &[u8], channel: &mut Channel) -> Result<(), BackendError> {
+        let [come, all] = self.bytes;
+        let now = come + bytes.len() as u64;
+        if now > all {
+            return Err(length("more"));
+        }
+        self.bytes[0] = now;
+        self.hasher.update(bytes);
+        for _ in come / STEP..now / STEP {
+            channel.send(FETCHED, &[1])?;
+            channel.flush()?;
+        }
+        Ok(())
+    }
+
+    fn whole(self) -> Result<blake3::Hash, BackendError> {
+        let [come, all] = self.bytes;
+        if come < all { Err(length("fewer")) } else { Ok(self.hasher.finalize()) }
+    }
+}
+
+/// Waits until the other party has all of its half, as long as it gets on.
+fn wait_for(half: u64, channel: &mut Channel) -> Result<(), BackendError> {
+    (0..half / STEP).try_for_each(|_| channel.recv(FETCHED, 1).map(drop))?;
+    Ok(())
+}
+
+fn length(what: &str) -> BackendError {
+    BackendError::Material { what: format!("{what} bytes from the dealer than its half has") }
 }
 
 /// Holds what was dealt against what the seed makes.
 fn compare(
     (ticket, plan): (&Ticket, &[u8; 32]),
     seed: &Seed,
-    got: &blake3::Hasher,
+    got: blake3::Hash,
     again: impl FnOnce(&Seed, &mut Sink<'_>) -> Result<(), BackendError>,
 ) -> Result<(), BackendError> {
     let number = u64::from_le_bytes(*ticket.first_chunk().expect("a ticket has more than eight bytes"));
     if ticket[8..] != seam::commitment(number, plan, seed) {
-        return cheated(ticket, "the seed is not the one that the dealer has committed to");
+        return Err(cheated(ticket, "the seed is not the one that the dealer has committed to"));
     }
     let mut hasher = blake3::Hasher::new();
     again(seed, &mut |bytes| {
         hasher.update(bytes);
         Ok(())
     })?;
-    if hasher.finalize() != got.finalize() {
-        return cheated(ticket, "the half that came is not what its seed makes");
+    if hasher.finalize() != got {
+        return Err(cheated(ticket, "the half that came is not what its seed makes"));
     }
     Ok(())
 }
@@ -103,46 +166,55 @@ pub(crate) struct Ordering<'a> {
     pub(crate) rate: u32,
     /// The plan's digest.
     pub(crate) plan: [u8; 32],
+    /// Bytes of the client's half and of the server's.
+    pub(crate) halves: [u64; 2],
 }
 
 impl Ordering<'_> {
-    /// Orders material until one is not audited: what the client fetches its half of it by. `again` deals a
-    /// half from a seed.
+    /// At the client: orders a material and gives `sink` its half as it comes. False if that was audited and
+    /// found right: it is of no use then, and another one must be ordered. `again` deals a half from a seed.
     ///
     /// # Errors
-    /// Of the channel; [`BackendError::Dealer`]: it gives none, or an audit failed.
-    pub(crate) fn claim(
+    /// Of the channel; [`BackendError::Dealer`]: it gives none, or an audit failed; those of `sink`.
+    pub(crate) fn fetch(
         &self,
         (channel, prg): (&mut Channel, &mut Prg),
         again: impl Fn(&Seed, &mut Sink<'_>) -> Result<(), BackendError>,
-    ) -> Result<(Ticket, Claim), BackendError> {
-        loop {
-            let claim = Claim { nonce: random(prg), digest: self.plan };
-            channel.send(SEAL, &claim.seal())?;
-            channel.flush()?;
-            let ticket: Ticket = *channel.recv(TICKET, size_of::<Ticket>())?.first_chunk().expect("so many came");
-            if self.rate == 0 || !self.toss(&ticket, channel, prg)? {
-                return Ok((ticket, claim));
-            }
-            let (dealer, mut got) = (self.aids.dealer()?, blake3::Hasher::new());
-            dealer.fetch_into(&ticket, &claim, &mut |bytes| {
-                got.update(bytes);
-                Ok(())
-            })?;
-            dealer.consent(&ticket, &claim)?;
-            channel.send(GIVEN_UP, &[1])?;
-            channel.flush()?;
-            let seed = Seed(*channel.recv(OPENED, 16)?.first_chunk().expect("that many bytes came"));
-            compare((&ticket, &self.plan), &seed, &got, &again)?;
+        sink: &mut Sink<'_>,
+    ) -> Result<bool, BackendError> {
+        let claim = Claim { nonce: random(prg), digest: self.plan };
+        channel.send(SEAL, &claim.seal())?;
+        channel.flush()?;
+        let ticket: Ticket = *channel.recv(TICKET, size_of::<Ticket>())?.first_chunk().expect("so many came");
+        let commitment = if self.rate > 0 { Some(channel.recv(COMMITMENT, 32)?) } else { None };
+        let (dealer, mut got) = (self.aids.dealer()?, Got::new(self.halves[0]));
+        dealer.fetch_into(&ticket, &claim, &mut |bytes| {
+            got.update(bytes, channel)?;
+            sink(bytes)
+        })?;
+        let got = got.whole()?;
+        let Some(commitment) = commitment else { return wait_for(self.halves[1], channel).map(|()| true) };
+        if !self.toss((&ticket, &commitment), channel, prg)? {
+            return Ok(true);
         }
+        opened(&ticket, dealer.consent(&ticket, &claim))?;
+        channel.send(GIVEN_UP, &[1])?;
+        channel.flush()?;
+        let seed = Seed(*channel.recv(OPENED, 16)?.first_chunk().expect("that many bytes came"));
+        compare((&ticket, &self.plan), &seed, got, &again).map(|()| false)
     }
 
     /// The client's part of the toss.
-    fn toss(&self, ticket: &Ticket, channel: &mut Channel, prg: &mut Prg) -> Result<bool, BackendError> {
-        let commitment = channel.recv(COMMITMENT, 32)?;
+    fn toss(
+        &self,
+        (ticket, commitment): (&Ticket, &[u8]),
+        channel: &mut Channel,
+        prg: &mut Prg,
+    ) -> Result<bool, BackendError> {
         let own = random(prg);
         channel.send(COIN, &own)?;
         channel.flush()?;
+        wait_for(self.halves[1], channel)?;
         let theirs = channel.recv(COIN, COIN_BYTES)?;
         if committed(ticket, &theirs) != *commitment {
             let (step, what) = ("the toss for an audit", "the coin is not the one that was committed to");
@@ -151,51 +223,50 @@ impl Ordering<'_> {
         Ok(is_audited(self.rate, ticket, &theirs, &own))
     }
 
-    /// The server's: orders material until one is not audited, whose half `sink` is given as it comes,
-    /// with the channel. `again` deals a half from a seed.
+    /// At the server: the same for its half. Either party has all of its own when this returns.
     ///
     /// # Errors
-    /// As [`claim`](Self::claim); those of `sink`.
+    /// As [`fetch`](Self::fetch).
     pub(crate) fn order(
         &self,
         order: &Order<'_>,
         (channel, prg): (&mut Channel, &mut Prg),
         again: impl Fn(&Seed, &mut Sink<'_>) -> Result<(), BackendError>,
-        sink: &mut Intake<'_>,
-    ) -> Result<(), BackendError> {
-        loop {
-            let seal: Seal = *channel.recv(SEAL, size_of::<Seal>())?.first_chunk().expect("that many bytes came");
-            let (mut known, mut audited, mut got) = (None, false, blake3::Hasher::new());
-            self.aids.dealer()?.deal_into(order, &seal, &mut |piece| match piece {
-                // The client works while the dealer does.
-                Piece::Ticket(ticket) => {
-                    channel.send(TICKET, ticket)?;
-                    if self.rate > 0 {
-                        let own = random(prg);
-                        channel.send(COMMITMENT, &committed(ticket, &own))?;
-                        channel.flush()?;
-                        let theirs = channel.recv(COIN, COIN_BYTES)?;
-                        channel.send(COIN, &own)?;
-                        audited = is_audited(self.rate, ticket, &own, &theirs);
-                    }
-                    known = Some(*ticket);
-                    Ok(channel.flush()?)
+        sink: &mut Sink<'_>,
+    ) -> Result<bool, BackendError> {
+        let seal: Seal = *channel.recv(SEAL, size_of::<Seal>())?.first_chunk().expect("that many bytes came");
+        let (dealer, own) = (self.aids.dealer()?, random(prg));
+        let (mut known, mut got) = (None, Got::new(self.halves[1]));
+        dealer.deal_into(order, &seal, &mut |piece| match piece {
+            // The client fetches its half meanwhile.
+            Piece::Ticket(ticket) => {
+                channel.send(TICKET, ticket)?;
+                if self.rate > 0 {
+                    channel.send(COMMITMENT, &committed(ticket, &own))?;
                 }
-                Piece::Half(bytes) if audited => {
-                    got.update(bytes);
-                    Ok(())
-                }
-                Piece::Half(bytes) => sink(bytes, channel),
-            })?;
-            if !audited {
-                return Ok(());
+                known = Some(*ticket);
+                Ok(channel.flush()?)
             }
-            let ticket = known.ok_or(BackendError::Misuse("a dealer gives the ticket first"))?;
-            channel.recv(GIVEN_UP, 1)?;
-            let seed = self.aids.dealer()?.open(&ticket)?;
-            channel.send(OPENED, &seed.0)?;
-            channel.flush()?;
-            compare((&ticket, &self.plan), &seed, &got, &again)?;
+            Piece::Half(bytes) => {
+                got.update(bytes, channel)?;
+                sink(bytes)
+            }
+        })?;
+        let (ticket, got) = (known.ok_or(BackendError::Misuse("a dealer gives the ticket first"))?, got.whole()?);
+        wait_for(self.halves[0], channel)?;
+        if self.rate == 0 {
+            return Ok(true);
         }
+        let theirs = channel.recv(COIN, COIN_BYTES)?;
+        channel.send(COIN, &own)?;
+        channel.flush()?;
+        if !is_audited(self.rate, &ticket, &own, &theirs) {
+            return Ok(true);
+        }
+        channel.recv(GIVEN_UP, 1)?;
+        let seed = opened(&ticket, dealer.open(&ticket))?;
+        channel.send(OPENED, &seed.0)?;
+        channel.flush()?;
+        compare((&ticket, &self.plan), &seed, got, &again).map(|()| false)
     }
 }

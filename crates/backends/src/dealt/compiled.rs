@@ -5,12 +5,14 @@ use std::sync::{Arc, OnceLock};
 use tacit_arith::prg::Seed;
 use zeroize::Zeroizing;
 
-use super::cost;
+use super::audit::Ordering;
+use super::dealer::SEED_BYTES;
 use super::options::{NAME, Options};
 use super::plan::{self, Plan};
 use super::statics::{self, Statics};
+use super::{cost, server};
 use crate::ring::{self, Weights, public};
-use crate::{BackendError, Costs, seam};
+use crate::{Aids, BackendError, Costs, seam};
 
 /// Version of the public part and of the protocol that follows from it.
 const VERSION: u32 = 2;
@@ -64,6 +66,12 @@ impl Compiled {
             batch => Arc::new(plan::batched(&one, batch)),
         };
         Ok(Self { public, one, plan, statics })
+    }
+
+    /// How material for the batch is ordered.
+    pub(super) fn ordering<'a>(&self, aids: &'a Aids) -> Ordering<'a> {
+        let halves = [SEED_BYTES, server::half_bytes(&self.plan)].map(|bytes| bytes as u64);
+        Ordering { aids, rate: self.plan.options().audit, plan: self.digest(), halves }
     }
 
     pub(super) fn batch(&self) -> usize {

@@ -84,7 +84,7 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     // Taken as it comes.
     costs.setup.client.peak_memory_bytes = matrices + (64 << 20);
     costs.setup.server.peak_memory_bytes = 64 << 20;
-    let ([up, down], exchanges) = audit::costs(plan.options().audit);
+    let ([up, down], exchanges) = audit::costs(plan.options().audit, [SEED_BYTES as u64, half]);
     costs.offline = PhaseCost { up_bytes: moved + up, down_bytes: down, exchanges, ..PhaseCost::default() };
     costs.offline.client.work = Work { macs, ..Work::default() };
     costs.offline.client.stored_bytes = SEED_BYTES as u64;

@@ -1,10 +1,10 @@
-//! The server's phases. Offline it takes its half from the dealer and what moves the client's shares from the
-//! client; online it walks over its shares, piece by piece through both.
+//! The server's phases. Offline it puts what moves the client's shares, which comes from the client, into its
+//! half; online it walks over its shares, piece by piece through both.
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
-use tacit_mpc::codec::Packed;
+use tacit_mpc::codec::{Packed, Writer};
 use tacit_mpc::dealt::{DealtGate, LookUp, server_look_up, server_online, server_widen, widen_bytes};
 use tacit_mpc::gate::WrapSpec;
 use tacit_mpc::wire::PackedMessages;
@@ -12,6 +12,7 @@ use tacit_mpc::{MpcError, Role, Session};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
+use super::audit::Sink;
 use super::client::{INPUT, MOVE, RESULT};
 use super::dealer::{GATE, SEED_BYTES};
 use super::plan::{Parts, Plan, dealt_bytes};
@@ -47,67 +48,26 @@ pub(super) fn material_bytes(plan: &Plan) -> usize {
     half_bytes(plan) + moved_bytes(plan)
 }
 
-/// Puts the two together as they come: of the half in pieces of any size, and of what the client sends as
-/// far as it is needed.
-pub(super) struct Intake<'a> {
-    plan: &'a Plan,
-    /// How much of the half comes next, and the node that the client moves its share of behind that.
-    parts: Box<dyn Iterator<Item = (usize, Option<&'a Node>)> + 'a>,
-    left: usize,
-    moved: Option<&'a Node>,
-    sink: &'a mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
-    stop: &'a Stop,
-}
-
-impl<'a> Intake<'a> {
-    /// Gives the material to `sink`.
-    pub(super) fn new(
-        plan: &'a Plan,
-        sink: &'a mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
-        stop: &'a Stop,
-    ) -> Self {
-        let nodes = plan.steps.iter().zip(plan.graph.nodes()).enumerate();
-        let part = |(id, (step, node))| (dealt_bytes(step, node, plan.batch), plan.moves(id).then_some(node));
-        let parts = Box::new(std::iter::once((SEED_BYTES, None)).chain(nodes.map(part)));
-        Self { plan, parts, left: 0, moved: None, sink, stop }
-    }
-
-    /// The next bytes of the dealer's half.
-    pub(super) fn half(&mut self, mut bytes: &[u8], channel: &mut Channel) -> Result<(), BackendError> {
-        loop {
-            while self.left == 0 {
-                if let Some(node) = self.moved.take() {
-                    let values = channel.recv_packed(MOVE, self.plan.elements(node), node.fixed.width)?;
-                    let mut out = tacit_mpc::codec::Writer::default();
-                    out.packed(&Packed::new(&values, node.fixed.width));
-                    (self.sink)(&out.finish())?;
-                }
-                self.stop.begin()?;
-                match self.parts.next() {
-                    Some((left, moved)) => (self.left, self.moved) = (left, moved),
-                    None if bytes.is_empty() => return Ok(()),
-                    None => return Err(length("more")),
-                }
-            }
-            if bytes.is_empty() {
-                return Ok(());
-            }
-            let (now, later) = bytes.split_at(bytes.len().min(self.left));
-            (self.sink)(now)?;
-            self.left -= now.len();
-            bytes = later;
+/// The offline phase: gives `sink` the half, and what the client moves its shares by where it is needed.
+pub(super) fn offline(
+    plan: &Plan,
+    mut half: Source<'_>,
+    channel: &mut Channel,
+    sink: &mut Sink<'_>,
+    stop: &Stop,
+) -> Result<(), BackendError> {
+    half.pass(SEED_BYTES, sink)?;
+    for (id, (step, node)) in plan.steps.iter().zip(plan.graph.nodes()).enumerate() {
+        stop.begin()?;
+        half.pass(dealt_bytes(step, node, plan.batch), sink)?;
+        if plan.moves(id) {
+            let values = channel.recv_packed(MOVE, plan.elements(node), node.fixed.width)?;
+            let mut out = Writer::default();
+            out.packed(&Packed::new(&values, node.fixed.width));
+            sink(&out.finish())?;
         }
     }
-
-    /// Nothing more comes from the dealer.
-    pub(super) fn finish(mut self, channel: &mut Channel) -> Result<(), BackendError> {
-        self.half(&[], channel)?;
-        if self.left > 0 { Err(length("fewer")) } else { Ok(()) }
-    }
-}
-
-fn length(what: &str) -> BackendError {
-    BackendError::Material { what: format!("{what} bytes from the dealer than its half has") }
+    Ok(())
 }
 
 /// The online phase with material of this plan; `tap` is shown the server's shares.

@@ -1,19 +1,19 @@
 //! A connection at the server: masked weights once, then material as it comes from the dealer and the client.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::sync::Arc;
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
-use super::audit::{Ordering, Sink};
+use super::audit::Sink;
 use super::compiled::Server;
 use super::dealer::{self, Keys};
-use super::server::{self, Intake, ServerMaterial};
+use super::server::{self, ServerMaterial};
 use super::setup;
 use super::source::{Source, SpooledMaterial};
-use crate::seam::{Aids, check_made_for};
+use crate::seam::{Aids, Chunks, MaterialPlace, check_made_for, write_material};
 use crate::{BackendError, Material, MaterialPart, ServerModel, ServerSide};
 use tacit_mpc::codec::Reader;
 
@@ -29,17 +29,21 @@ impl Serving {
         Self { model, aids, prg }
     }
 
-    /// Orders material, lets the client fetch its half of it, and gives `sink` the server's as it comes.
+    /// Orders material, puts the half of it away, and gives `sink` what the offline phase makes of it.
     fn make(&mut self, channel: &mut Channel, sink: &mut Sink<'_>) -> Result<(), BackendError> {
         let Self { model, aids, prg } = self;
         let order = model.order().expect("a dealt model can be ordered");
         let Server { compiled, keys, .. } = &**model;
-        let ordering = Ordering { aids, rate: compiled.plan.options().audit, plan: compiled.digest() };
-        let keys = Keys(keys.to_vec());
+        let (ordering, keys) = (compiled.ordering(aids), Keys(keys.to_vec()));
         let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::server_half(&compiled.plan, &keys, seed, sink);
-        let mut intake = Intake::new(&compiled.plan, sink, &aids.stop);
-        ordering.order(&order, (&mut *channel, prg), again, &mut |bytes, channel| intake.half(bytes, channel))?;
-        intake.finish(channel)
+        let half = loop {
+            let mut spool = aids.spool(server::half_bytes(&compiled.plan) as u64)?;
+            let mut take = |bytes: &[u8]| write_material(bytes, &mut *spool);
+            if ordering.order(&order, (&mut *channel, &mut *prg), again, &mut take)? {
+                break Source::Spooled(spool.contents()?);
+            }
+        };
+        server::offline(&compiled.plan, half, channel, sink, &aids.stop)
     }
 }
 
@@ -62,17 +66,13 @@ impl ServerSide for Serving {
     }
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
-        let plan = &self.model.compiled.plan;
-        let mut bytes = Zeroizing::new(Vec::with_capacity(server::material_bytes(plan)));
-        self.make(channel, &mut |piece| {
-            bytes.extend_from_slice(piece);
-            Ok(())
-        })?;
-        Ok(Material::new(ServerMaterial { plan: self.model.compiled.digest(), bytes }))
+        let mut chunks = Chunks::default();
+        self.make(channel, &mut |piece| write_material(piece, &mut chunks))?;
+        Ok(Material::new(ServerMaterial { plan: self.model.compiled.digest(), bytes: chunks.into_bytes() }))
     }
 
-    fn offline_into(&mut self, channel: &mut Channel, place: &mut (dyn Write + Send)) -> Result<(), BackendError> {
-        self.make(channel, &mut |piece| place.write_all(piece).map_err(|e| BackendError::Spool { what: e.to_string() }))
+    fn offline_into(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
+        self.make(channel, &mut |piece| write_material(piece, place))
     }
 
     fn online(&mut self, channel: &mut Channel, material: Material) -> Result<(), BackendError> {

@@ -1,4 +1,4 @@
-//! Material as an online phase reads it: from memory, or from disk as it is used.
+//! Material, or a half, as a phase reads it: from memory, or from disk as it is used.
 
 use std::io::Read;
 use std::ops::Deref;
@@ -6,8 +6,12 @@ use std::ops::Deref;
 use tacit_mpc::codec::{Packed, Reader};
 use zeroize::Zeroizing;
 
+use super::audit::Sink;
 use crate::BackendError;
 use crate::ring::Node;
+
+/// Bytes that are passed on at a time.
+const PIECE: usize = 1 << 20;
 
 /// Material on disk.
 pub(crate) struct SpooledMaterial {
@@ -16,7 +20,7 @@ pub(crate) struct SpooledMaterial {
     pub(crate) source: Box<dyn Read + Send>,
 }
 
-/// Where an online phase reads a party's material, from its beginning.
+/// Where a phase reads a party's bytes, from their beginning.
 pub(crate) enum Source<'a> {
     Memory(Reader<'a>),
     Spooled(Box<dyn Read + Send>),
@@ -50,6 +54,17 @@ impl<'a> Source<'a> {
                 Ok(Bytes::Spooled(bytes))
             }
         }
+    }
+
+    /// Gives the next `len` bytes to `sink`, some at a time.
+    pub(crate) fn pass(&mut self, len: usize, sink: &mut Sink<'_>) -> Result<(), BackendError> {
+        let mut left = len;
+        while left > 0 {
+            let now = left.min(PIECE);
+            sink(&self.bytes(now)?)?;
+            left -= now;
+        }
+        Ok(())
     }
 
     /// `n` ring elements of a node's tensor.

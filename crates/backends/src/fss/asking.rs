@@ -1,6 +1,6 @@
 //! A connection at the client: masked weights once, then material as it comes from the dealer.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::sync::Arc;
 
 use tacit_arith::prg::{Prg, Seed};
@@ -11,14 +11,15 @@ use zeroize::Zeroizing;
 
 use super::client::{self, ClientMaterial};
 use super::compiled::{Client, hasher};
-use super::fetch::{Place, beside};
+use super::half::ClientHead;
+use super::taking::Taking;
 use super::{Level, both, dealer, half};
-use crate::dealt::audit::{Ordering, Sink};
+use crate::dealt::audit::Sink;
 use crate::dealt::setup::Expected;
 use crate::dealt::source::{Source, SpooledMaterial};
 use crate::dealt::statics::Statics;
 use crate::ring::reference;
-use crate::seam::{Aids, write_material};
+use crate::seam::{Aids, Chunks, MaterialPlace, write_material};
 use crate::{BackendError, ClientSide, Material, MaterialPart};
 
 /// The connection.
@@ -43,21 +44,30 @@ impl Asking {
         self.model.statics.get().ok_or(BackendError::Misuse("the setup comes first"))
     }
 
-    /// Gives `place` the client's half as it comes, and what the offline phase adds.
-    fn make(&mut self, channel: &mut Channel, place: &mut Place<'_>) -> Result<(), BackendError> {
+    /// Gives `place` the client's half as it comes, and then what the offline phase adds.
+    fn make(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
         let statics = self.statics()?.clone();
         let Self { model, aids, prg } = self;
         let plan = &model.compiled.plan;
-        let ordering = Ordering { aids, rate: plan.options().audit, plan: model.compiled.digest() };
+        let ordering = model.compiled.ordering(aids);
         // The client's half needs no key of A.
         let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::deal(Role::Client, plan, &[], seed, sink);
-        let (ticket, claim) = ordering.claim((&mut *channel, &mut *prg), again)?;
-        let dealer = aids.dealer()?;
-        let fetch = |sink: &mut Sink<'_>| dealer.fetch_into(&ticket, &claim, sink);
-        beside(plan, fetch, place, |head| match plan.level() {
+        let (head, mut digesting) = loop {
+            let mut taking = Taking::new(plan, Role::Client);
+            let mut take = |bytes: &[u8]| taking.take(bytes, &mut |content| write_material(content, place));
+            if ordering.fetch((&mut *channel, &mut *prg), again, &mut take)? {
+                break taking.finish()?;
+            }
+            place.rewind().map_err(|e| BackendError::Spool { what: e.to_string() })?;
+        };
+        let head = ClientHead::read(plan, &head)?;
+        let more = match plan.level() {
             Level::L1 => client::offline(plan, &statics, head, channel, &aids.stop).map(|()| Zeroizing::default()),
             Level::L2 => both::offline_client(plan, &statics, head, (channel, prg), &aids.stop),
-        })
+        }?;
+        digesting.update(&more);
+        write_material(&more, place)?;
+        write_material(&digesting.finish(), place)
     }
 }
 
@@ -76,17 +86,16 @@ impl ClientSide for Asking {
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
         let model = Arc::clone(&self.model);
         let (plan, [_, kept]) = (&model.compiled.plan, half::client_bytes(&model.compiled.plan));
-        let mut bytes = Zeroizing::new(Vec::with_capacity(half::with_digest(kept) as usize));
-        self.make(channel, &mut |piece| {
-            bytes.extend_from_slice(piece);
-            Ok(())
-        })?;
+        // How much it should be is what the server says: room is taken for what comes.
+        let mut chunks = Chunks::default();
+        self.make(channel, &mut chunks)?;
+        let mut bytes = chunks.into_bytes();
         bytes.truncate(kept);
         Ok(Material::new(ClientMaterial { plan: plan.binding(), bytes }))
     }
 
-    fn offline_into(&mut self, channel: &mut Channel, place: &mut (dyn Write + Send)) -> Result<(), BackendError> {
-        self.make(channel, &mut |piece| write_material(piece, place))
+    fn offline_into(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
+        self.make(channel, place)
     }
 
     fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {

@@ -5,12 +5,13 @@ use std::sync::{Arc, OnceLock};
 use tacit_arith::prg::Seed;
 use zeroize::Zeroizing;
 
-use super::cost;
 use super::options::{NAME, Options};
 use super::plan::{self, Plan};
+use super::{cost, half};
+use crate::dealt::audit::Ordering;
 use crate::dealt::statics::{self, Statics};
 use crate::ring::{self, Weights, public};
-use crate::{BackendError, Costs, seam};
+use crate::{Aids, BackendError, Costs, seam};
 
 /// Version of the public part and of the protocol that follows from it.
 const VERSION: u32 = 3;
@@ -99,6 +100,13 @@ impl Compiled {
 
     pub(super) fn max_batch(&self) -> usize {
         cost::most_inputs(&self.one)
+    }
+
+    /// How material for the batch is ordered.
+    pub(super) fn ordering<'a>(&self, aids: &'a Aids) -> Ordering<'a> {
+        let [client, server] = [half::client_bytes(&self.plan)[0], half::server_bytes(&self.plan)[0]];
+        let (rate, halves) = (self.plan.options().audit, [client, server].map(half::with_digest));
+        Ordering { aids, rate, plan: self.digest(), halves }
     }
 
     /// Over the plan, `E`, the keys of A and the batch: material is bound to all of them.

@@ -2,7 +2,7 @@
 //! an estimate.
 
 use tacit_mpc::codec::Packed;
-use tacit_mpc::fss::gate::Ledger;
+use tacit_mpc::fss::gate::{FssCost, Ledger};
 
 use super::half;
 use super::options::{Level, Options};
@@ -84,7 +84,8 @@ fn online(step: &Step, node: &Node, (level, batch): (Level, usize)) -> PhaseCost
 fn made(plan: &Plan, words: u64, costs: &mut Costs) {
     let (level, batch) = (plan.level(), plan.batch as u64);
     let macs = batch * plan.graph.macs();
-    let ([up, down], exchanges) = audit::costs(plan.options().audit);
+    let halves = [half::client_bytes(plan)[0], half::server_bytes(plan)[0]].map(half::with_digest);
+    let ([up, down], exchanges) = audit::costs(plan.options().audit, halves);
     costs.offline += PhaseCost {
         up_bytes: words + up,
         down_bytes: down + if level == Level::L2 { words } else { 0 },
@@ -107,11 +108,18 @@ fn made(plan: &Plan, words: u64, costs: &mut Costs) {
     }
 }
 
-/// Memory of making one half: some tensors, rows of a matrix, and pieces of a batch of gates.
+/// What all batches of a plan cost.
+fn all_batches(plan: &Plan) -> impl Iterator<Item = FssCost> {
+    plan.steps.iter().flat_map(|step| plan::batches(step, plan.level()))
+}
+
+/// Memory of making one half: some tensors, rows of a matrix, and pieces of a batch of gates, of which as
+/// much again is in the making, and some wait to leave.
 pub(super) fn dealing_memory(plan: &Plan) -> u64 {
     let largest = plan.graph.nodes().iter().map(|n| 8 * plan.elements(n) as u64).max().expect("a graph has nodes");
     let layer = statics::layers(plan).map(|(_, conv, _)| 8 * conv.weight_len() as u64).max().unwrap_or(0);
-    8 * largest + 2 * layer.min(statics::AT_ONCE_BYTES) + (16 << 20)
+    let pieces = all_batches(plan).map(|batch| batch.dealt_at_once as u64).max().unwrap_or(0);
+    8 * largest + 2 * layer.min(statics::AT_ONCE_BYTES) + 2 * pieces + (4 << 20)
 }
 
 /// Costs of a plan's inputs, of the setup, and of dealing.
@@ -132,7 +140,8 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     let largest = plan.graph.nodes().iter().map(|n| 8 * plan.elements(n) as u64).max().expect("a graph has nodes");
     // What was opened: 48 bytes a word, as a share with its tag, in a list that doubles by copying.
     let word = 3 * 48;
-    let ledger = word * (costs.comparisons + largest / 8);
+    let opened: u64 = all_batches(plan).map(|batch| batch.opened as u64).sum();
+    let ledger = word * opened + all_batches(plan).map(|batch| batch.held as u64).max().unwrap_or(0);
     // A matrix entry is kept as 4 bytes, or 8 in rings beyond 32 bits.
     let matrix = |(_, conv, width): (usize, &tacit_arith::ring::ConvSpec, u32)| {
         conv.weight_len() as u64 * if width > 32 { 8 } else { 4 }
@@ -152,9 +161,10 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     costs.offline.client.stored_bytes = kept;
     costs.offline.server.stored_bytes = stored;
     let linear = statics::layers(plan).map(|(_, conv, _)| (plan.batch * conv.out_len()) as u64).sum::<u64>();
-    // A party with a folder for material holds little of it in memory.
+    // A party with a folder for material holds little of it in memory. What the server stores takes the place
+    // of its half, of which it is a part.
     costs.offline.client.peak_memory_bytes = matrices + kept + word * linear + 16 * largest;
-    costs.offline.server.peak_memory_bytes = stored + layer + word * linear + 16 * largest;
+    costs.offline.server.peak_memory_bytes = half + layer + word * linear + 16 * largest;
     let projections = statics::layers(plan).map(|(_, conv, _)| project::work(conv)[0]);
     let projected = if level == Level::L2 { projections.sum() } else { 0 };
     costs.dealing = DealingCost {
@@ -173,6 +183,22 @@ mod tests {
     use super::*;
     use crate::ring::Op;
     use crate::ring::reference::tests::{node, spec};
+
+    #[test]
+    fn what_look_ups_open_and_hold_counts() {
+        let entries = (0..64).map(|i| i % 23 - 9).collect();
+        let table = crate::ring::Table { function: tacit_graph::Function::Sigmoid, entries, frac_bits: 4, error: 1 };
+        let n = 1000;
+        let nodes = (0..8).map(|i| match i {
+            0 => node(Op::Input, &[], &[n], 6, 4),
+            i => node(Op::LookUp(table.clone()), &[i - 1], &[n], 6, 4),
+        });
+        let plan = compile(RingGraph::new(spec(nodes.collect())).unwrap(), Options::default()).unwrap();
+        let online = costs(&plan).online.client.peak_memory_bytes;
+        // Seven layers in the ledger, and blocks of the bits of one: entries of -9 to 13 have 5.
+        let least = half::client_bytes(&plan)[1] + 7 * n * 3 * 48 + 16 * 5 * n;
+        assert!((least as u64..2 * least as u64).contains(&online), "{online}, {least}");
+    }
 
     #[test]
     fn a_clients_half_of_a_batch_is_no_larger_than_what_memory_holds() {

@@ -16,7 +16,7 @@
 //!
 //! Stored at the server, a linear layer has `A r - t + V`, and nothing more of what its tags are checked
 //! with. At the client at level `l2` its projections stand between the correction words and the digest.
-//! Either party stores its half as it comes ([`super::intake`], [`super::fetch`]).
+//! Either party puts its half away as it comes ([`super::taking`]), and then adds to it ([`super::intake`]).
 
 use std::collections::BTreeSet;
 
@@ -333,9 +333,4 @@ fn tags_digest(session: &[u8; 32], tags: impl Iterator<Item = u128>) -> [u8; 32]
         hash.update(&tag.to_le_bytes());
     }
     *hash.finalize().as_bytes()
-}
-
-/// The dealer gave another number of bytes.
-pub(super) fn length(what: &str) -> BackendError {
-    BackendError::Material { what: format!("{what} bytes from the dealer than its half has") }
 }

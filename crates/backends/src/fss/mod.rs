@@ -20,8 +20,8 @@
 //!
 //! What a check rests on and what a failed one costs: `docs/notes/fss.md`. `plan` the compilation, `half`
 //! what the halves begin and end with, `dealer` what the dealer does, `client` and `server` the parties'
-//! phases at level `l1`, `both` those at `l2`, `intake` and `fetch` how halves come, `model` the seam, over
-//! `compiled`; `asking` and `serving` a connection at either party.
+//! phases at level `l1`, `both` those at `l2`, `taking` how halves come, `intake` what the server makes of
+//! its own, `model` the seam, over `compiled`; `asking` and `serving` a connection at either party.
 
 mod asking;
 mod both;
@@ -29,7 +29,6 @@ mod client;
 mod compiled;
 mod cost;
 mod dealer;
-mod fetch;
 mod half;
 mod intake;
 mod model;
@@ -38,6 +37,7 @@ mod plan;
 mod project;
 mod server;
 mod serving;
+mod taking;
 mod wide;
 
 pub use model::Fss;

@@ -1,6 +1,6 @@
 //! A connection at the server: masked weights once, then material as it comes from the dealer and the client.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::sync::Arc;
 
 use tacit_arith::prg::{Prg, Seed};
@@ -12,11 +12,12 @@ use zeroize::Zeroizing;
 use super::compiled::Server;
 use super::intake::Intake;
 use super::server::{self, ServerMaterial};
+use super::taking::Taking;
 use super::{Level, both, dealer, half};
-use crate::dealt::audit::{Ordering, Sink};
+use crate::dealt::audit::Sink;
 use crate::dealt::setup;
 use crate::dealt::source::{Source, SpooledMaterial};
-use crate::seam::{Aids, write_material};
+use crate::seam::{Aids, Chunks, MaterialPlace, write_material};
 use crate::{BackendError, Material, MaterialPart, ServerModel, ServerSide};
 
 /// The connection.
@@ -31,16 +32,24 @@ impl Serving {
         Self { model, aids, prg }
     }
 
-    /// Orders material, lets the client fetch its half of it, and gives `sink` the server's as it comes.
+    /// Orders material, puts the half of it away, and gives `sink` what the offline phase makes of it.
     fn make(&mut self, channel: &mut Channel, sink: &mut Sink<'_>) -> Result<(), BackendError> {
         let Self { model, aids, prg } = self;
         let order = model.order().expect("there is an order for every model of this back end");
         let Server { compiled, weights, keys, .. } = &**model;
-        let ordering = Ordering { aids, rate: compiled.plan.options().audit, plan: compiled.digest() };
-        let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::deal(Role::Server, &compiled.plan, keys, seed, sink);
-        let mut intake = Intake::new(&compiled.plan, (weights, keys), sink, &aids.stop);
-        ordering.order(&order, (&mut *channel, &mut *prg), again, &mut |bytes, channel| intake.take(bytes, channel))?;
-        intake.finish(channel, prg)
+        let (plan, ordering) = (&*compiled.plan, compiled.ordering(aids));
+        let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::deal(Role::Server, plan, keys, seed, sink);
+        let half = loop {
+            let mut spool = aids.spool(half::server_bytes(plan)[0] as u64)?;
+            let mut taking = Taking::new(plan, Role::Server);
+            let mut take = |bytes: &[u8]| taking.take(bytes, &mut |content| write_material(content, &mut *spool));
+            if ordering.order(&order, (&mut *channel, &mut *prg), again, &mut take)? {
+                taking.finish()?;
+                break Source::Spooled(spool.contents()?);
+            }
+        };
+        let (intake, head) = Intake::begin(plan, (weights, keys), half, sink)?;
+        intake.run(head, (channel, prg), &aids.stop)
     }
 }
 
@@ -65,16 +74,14 @@ impl ServerSide for Serving {
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
         let model = Arc::clone(&self.model);
         let (plan, [_, stored]) = (&model.compiled.plan, half::server_bytes(&model.compiled.plan));
-        let mut bytes = Zeroizing::new(Vec::with_capacity(half::with_digest(stored) as usize));
-        self.make(channel, &mut |piece| {
-            bytes.extend_from_slice(piece);
-            Ok(())
-        })?;
+        let mut chunks = Chunks::default();
+        self.make(channel, &mut |piece| write_material(piece, &mut chunks))?;
+        let mut bytes = chunks.into_bytes();
         bytes.truncate(stored);
         Ok(Material::new(ServerMaterial { plan: plan.binding(), bytes }))
     }
 
-    fn offline_into(&mut self, channel: &mut Channel, place: &mut (dyn Write + Send)) -> Result<(), BackendError> {
+    fn offline_into(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
         self.make(channel, &mut |piece| write_material(piece, place))
     }
 

@@ -2,6 +2,8 @@
 //! was changed: the server ends with an error before it sends its share of the result, or nothing came of
 //! it.
 
+mod halves;
+
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -15,12 +17,12 @@ use tacit_net::{Channel, MemTransport, Transport};
 use zeroize::Zeroizing;
 
 use super::client::{self, ClientMaterial, RESULT};
-use super::fetch::beside;
+use super::half::ClientHead;
 use super::intake::Intake;
 use super::server::{self, ServerMaterial};
+use super::taking::Taking;
 use super::{Level, Options, Plan, both, compile, dealer, half, plan};
 use crate::BackendError;
-use crate::dealt::audit::Sink;
 use crate::dealt::source::Source;
 use crate::dealt::statics::{self, Statics};
 use crate::ring::reference::{self, tests::spec};
@@ -180,10 +182,10 @@ impl Case {
                     made.extend_from_slice(bytes);
                     Ok(())
                 };
-                let mut intake = Intake::new(plan, (weights, keys), &mut push, &stop);
-                // As it comes over a network: in pieces that are cut anywhere.
-                halves[1].chunks(1000).try_for_each(|piece| intake.take(piece, &mut theirs))?;
-                intake.finish(&mut theirs, their_prg)?;
+                let (half, _) = Self::taken(plan, Role::Server, &halves[1])?;
+                let half = Source::Memory(Reader::new(&half));
+                let (intake, head) = Intake::begin(plan, (weights, keys), half, &mut push)?;
+                intake.run(head, (&mut theirs, &mut *their_prg), &stop)?;
                 let made = ServerMaterial::read(plan, &made)?;
                 let (made, line) = ((made.plan, Source::Memory(Reader::new(&made.bytes))), (&mut theirs, their_prg));
                 match plan.level() {
@@ -198,6 +200,18 @@ impl Case {
         Seen { frames: seen.map(|seen| seen.lock().unwrap().clone()), answer, server }
     }
 
+    /// A half as it comes over a network, in pieces that are cut anywhere, and what it begins with.
+    fn taken(plan: &Plan, role: Role, half: &[u8]) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), BackendError> {
+        let (mut taking, mut content) = (Taking::new(plan, role), Vec::new());
+        half.chunks(1000).try_for_each(|piece| {
+            taking.take(piece, &mut |bytes| {
+                content.extend_from_slice(bytes);
+                Ok(())
+            })
+        })?;
+        Ok((content, taking.finish()?.0))
+    }
+
     /// The client's phases.
     fn ask(
         plan: &Plan,
@@ -207,16 +221,15 @@ impl Case {
         (mut ours, prg): (Channel, &mut Prg),
     ) -> Result<Vec<i64>, BackendError> {
         let stop = Stop::default();
-        let (half, mut made) = (half::sealed(&plan.binding(), Role::Client, half), Vec::new());
-        let fetch = |sink: &mut Sink<'_>| half.chunks(1000).try_for_each(sink);
-        let mut push = |bytes: &[u8]| {
-            made.extend_from_slice(bytes);
-            Ok(())
-        };
-        beside(plan, fetch, &mut push, |head| match plan.level() {
+        let half = half::sealed(&plan.binding(), Role::Client, half);
+        let (mut made, head) = Self::taken(plan, Role::Client, &half)?;
+        let head = ClientHead::read(plan, &head)?;
+        let more = match plan.level() {
             Level::L1 => client::offline(plan, statics, head, &mut ours, &stop).map(|()| Zeroizing::default()),
-            Level::L2 => both::offline_client(plan, statics, head, (&mut ours, prg), &stop),
-        })?;
+            Level::L2 => both::offline_client(plan, statics, head, (&mut ours, &mut *prg), &stop),
+        }?;
+        made.extend_from_slice(&more);
+        let made = half::sealed(&plan.binding(), Role::Client, &made);
         let (made, line) = (ClientMaterial::read(plan, &made)?, (&mut ours, prg));
         let made = (made.plan, Source::Memory(Reader::new(&made.bytes)));
         match plan.level() {
@@ -291,6 +304,18 @@ fn cases(level: Level) -> Vec<Case> {
         Case::new(level, vec![node(Op::Input, vec![], &[4], 14), node(dense(3), vec![0], &[3], 14), index]),
         Case::of_batch(level, layers, 2),
         Case::new(level, vec![node(Op::Input, vec![], &[3], 6), node(table(), vec![0], &[3], 9)]),
+        // A table in the middle of a network, and for two inputs at once.
+        Case::of_batch(
+            level,
+            vec![
+                node(Op::Input, vec![], &[3], 6),
+                node(dense(2), vec![0], &[2], 6),
+                node(Op::Relu, vec![1], &[2], 6),
+                node(table(), vec![2], &[2], 9),
+                node(dense(2), vec![3], &[2], 9),
+            ],
+            2,
+        ),
     ]
 }
 
@@ -406,7 +431,8 @@ fn a_server_with_changed_material_is_found_or_nothing_came_of_it() {
 
 #[test]
 fn a_client_with_changed_material_is_found_or_nothing_came_of_it() {
-    for (number, case) in cases(Level::L1).iter().chain(&cases(Level::L2)).enumerate().map(|(i, case)| (i % 6, case)) {
+    let levels = [Level::L1, Level::L2].map(cases);
+    for (number, case) in levels.iter().flat_map(|cases| cases.iter().enumerate()) {
         let answer = case.honest(number != 3).answer.unwrap();
         let (mut material, mut found) = (case.material().to_vec(), 0);
         let bits = 8 * material.len();
@@ -429,72 +455,4 @@ fn a_client_with_changed_material_is_found_or_nothing_came_of_it() {
         let least = if case.plan.level() == Level::L1 && number == 1 { 128 } else { 250 };
         assert!(found >= least, "{found} of {bits}");
     }
-}
-
-#[test]
-fn every_changed_byte_of_a_half_is_found_before_it_is_used() {
-    let case = &cases(Level::L1)[0];
-    let stored = {
-        // What the server stores has the results of the offline phase, too.
-        let len = half::server_bytes(&case.plan)[1];
-        half::sealed(&case.plan.binding(), Role::Server, &vec![7; len])
-    };
-    for byte in 0..case.halves[0].len() {
-        let mut half = case.halves[0].clone();
-        half[byte] ^= 1 << (byte % 8);
-        assert!(ClientMaterial::read(&case.plan, &half).is_err(), "byte {byte}");
-    }
-    for byte in 0..stored.len() {
-        let mut half = stored.to_vec();
-        half[byte] ^= 1 << (byte % 8);
-        assert!(ServerMaterial::read(&case.plan, &half).is_err(), "byte {byte}");
-    }
-    assert!(ServerMaterial::read(&case.plan, &stored).is_ok());
-}
-
-#[test]
-fn halves_of_others_are_refused() {
-    let cases = cases(Level::L1);
-    let case = &cases[0];
-    let [ours, theirs] = &case.halves;
-    assert!(ClientMaterial::read(&case.plan, ours).is_ok());
-    assert!(ClientMaterial::read(&case.plan, theirs).is_err());
-    assert!(ServerMaterial::read(&case.plan, theirs).is_err(), "nothing came from a client yet");
-    // The right length under the wrong role.
-    let content = &ours[..half::client_bytes(&case.plan)[0]];
-    assert!(ClientMaterial::read(&case.plan, &half::sealed(&case.plan.binding(), Role::Server, content)).is_err());
-    assert!(ClientMaterial::read(&cases[1].plan, ours).is_err());
-    // Material of one plan is not used for another.
-    let (mut channel, _peer) = tacit_net::mem_pair();
-    let foreign = (cases[1].plan.binding(), Source::Memory(Reader::new(content)));
-    let mut prg = Prg::from_seed(Seed([1; 16]));
-    let used =
-        client::online(&case.plan, foreign, &case.input, (&mut channel, &mut prg), &mut |_, _| {}, &Stop::default());
-    assert!(matches!(used, Err(BackendError::Misuse(_))));
-}
-
-#[test]
-fn halves_of_another_model_of_equal_shapes_are_refused() {
-    let case = &cases(Level::L1)[0];
-    let [one, two] = [[1; 32], [2; 32]].map(|statics| {
-        let plan = compile(case.plan.graph().clone(), *case.plan.options()).unwrap().bound_to([&statics, &[3; 32]]);
-        let halves = [Role::Client, Role::Server].map(|role| dealt(role, &plan, &case.keys, 5));
-        (plan, halves)
-    });
-    for (role, index) in [(Role::Client, 0), (Role::Server, 1)] {
-        let len = [half::client_bytes(&one.0)[0], half::server_bytes(&one.0)[0]][index];
-        assert_eq!(one.1[index].len(), two.1[index].len());
-        assert!(half::checked(&one.0, role, &one.1[index], len).is_ok());
-        assert!(half::checked(&two.0, role, &one.1[index], len).is_err(), "another E");
-    }
-    let stored = ClientMaterial::read(&one.0, &one.1[0]).unwrap();
-    assert!(ClientMaterial::read(&one.0, &half::sealed(&stored.plan, Role::Client, &stored.bytes)).is_ok());
-}
-
-#[test]
-fn a_client_of_another_dealing_is_found() {
-    let case = &cases(Level::L1)[0];
-    let other = dealt(Role::Client, &case.plan, &case.keys, 6);
-    let seen = case.run(&other[..half::client_bytes(&case.plan)[0]], [None; 2]);
-    assert!(matches!(seen.server, Err(BackendError::Protocol(_))) && seen.answer.is_err());
 }

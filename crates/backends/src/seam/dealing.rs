@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 
 use super::Stop;
 use super::batch::ONE_BY_ONE;
+use super::spool::{self, Spool, Spools};
 use crate::BackendError;
 
 /// Names one material to all three, and binds the dealer to it: a number that the dealer never gives out
@@ -171,6 +172,8 @@ pub struct Aids {
     pub dealer: Option<Arc<dyn Dealer>>,
     /// Where it keeps what is the same for every connection.
     pub keep: Option<Arc<dyn Keep>>,
+    /// Where it puts what is too large for memory until a phase is over; without it, it is in memory.
+    pub spools: Option<Arc<dyn Spools>>,
     /// What ends its phases before their time.
     pub stop: Stop,
 }
@@ -180,7 +183,15 @@ impl Aids {
     #[must_use]
     pub fn stopped_by(&self, stop: &Stop) -> Self {
         let dealer = self.dealer.as_ref().map(|dealer| Arc::clone(dealer).stopped_by(stop));
-        Self { dealer, keep: self.keep.clone(), stop: stop.clone() }
+        Self { dealer, stop: stop.clone(), ..self.clone() }
+    }
+
+    /// A place for so many bytes until a phase is over.
+    ///
+    /// # Errors
+    /// [`BackendError::Spool`].
+    pub(crate) fn spool(&self, bytes: u64) -> Result<Box<dyn Spool>, BackendError> {
+        spool::spool(self.spools.as_deref(), bytes)
     }
 
     /// The dealer.

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 
 use zeroize::Zeroizing;
 
+use super::spool::MaterialPlace;
 use crate::BackendError;
 
 /// Checks that material was made for (or read with) the plan of this digest.
@@ -88,12 +89,12 @@ impl Material {
 }
 
 /// Writes material that is there as a whole.
-pub(super) fn write_whole(material: &Material, place: &mut (dyn Write + Send)) -> Result<(), BackendError> {
+pub(super) fn write_whole(material: &Material, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
     write(&material.to_bytes()?, place)
 }
 
 /// Writes some bytes of material.
-pub(crate) fn write(bytes: &[u8], place: &mut (dyn Write + Send)) -> Result<(), BackendError> {
+pub(crate) fn write(bytes: &[u8], place: &mut (impl Write + ?Sized)) -> Result<(), BackendError> {
     place.write_all(bytes).map_err(|e| BackendError::Spool { what: e.to_string() })
 }
 

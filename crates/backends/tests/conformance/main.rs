@@ -138,9 +138,10 @@ fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, input: &[
             channel.flush()?;
             return stored(&made, |bytes| side.read_material(bytes));
         };
-        let mut place = Vec::new();
+        let mut place = Cursor::new(Vec::new());
         side.offline_into(channel, &mut place)?;
         channel.flush()?;
+        let place = place.into_inner();
         assert_eq!(place.len() as u64, bytes, "as announced");
         stored(&side.read_material(&place)?, |bytes| side.read_material(bytes))?;
         assert!(side.spooled_material(bytes - 1, Box::new(Cursor::new(vec![]))).is_err());
@@ -152,9 +153,10 @@ fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, input: &[
             channel.flush()?;
             return stored(&made, |bytes| side.read_material(bytes));
         };
-        let mut place = Vec::new();
+        let mut place = Cursor::new(Vec::new());
         side.offline_into(channel, &mut place)?;
         channel.flush()?;
+        let place = place.into_inner();
         assert_eq!(place.len() as u64, bytes, "as announced");
         assert!(side.spooled_material(bytes - 1, Box::new(Cursor::new(vec![]))).is_err());
         Ok((side.spooled_material(bytes, Box::new(Cursor::new(place)))?, bytes))

@@ -19,13 +19,13 @@ struct State {
     cut_at: Option<Instant>,
     /// Requests that are being answered.
     running: usize,
-    /// Materials whose clients have not said that they have their half, and when they were dealt.
-    dealt: HashMap<Ticket, Instant>,
+    /// Materials whose clients have not said that they have their half, and since when all is dealt.
+    dealt: HashMap<Ticket, Option<Instant>>,
 }
 
 impl State {
     fn forget_old(&mut self, now: Instant) {
-        self.dealt.retain(|_, at| now.saturating_duration_since(*at) < FETCH);
+        self.dealt.retain(|_, at| at.is_none_or(|at| now.saturating_duration_since(at) < FETCH));
     }
 }
 
@@ -59,14 +59,21 @@ impl Ending {
         Running(self)
     }
 
-    /// A server has its half of this material: its client comes for the other one.
-    pub(super) fn dealt(&self, ticket: Ticket) {
-        let (mut state, now) = (self.state(), Instant::now());
-        state.forget_old(now);
-        state.dealt.insert(ticket, now);
+    /// A server is sent its half of this material, as a request; its client may come for the other one.
+    pub(super) fn dealing(&self, ticket: Ticket) {
+        let mut state = self.state();
+        state.forget_old(Instant::now());
+        state.dealt.insert(ticket, None);
     }
 
-    /// Nobody will come for this material.
+    /// The server has its half: if its client has not been there, it comes.
+    pub(super) fn dealt(&self, ticket: &Ticket) {
+        if let Some(at) = self.state().dealt.get_mut(ticket) {
+            *at = Some(Instant::now());
+        }
+    }
+
+    /// Nobody will come for this material any more.
     pub(super) fn settled(&self, ticket: &Ticket) {
         self.state().dealt.remove(ticket);
     }
@@ -90,8 +97,14 @@ mod tests {
         let (ending, now) = (Ending::default(), Instant::now());
         assert!(!ending.is_over(now) && !ending.is_stopping());
         let running = ending.begin();
-        ending.dealt([1; 32]);
-        ending.dealt([2; 32]);
+        for ticket in [[1; 32], [2; 32], [3; 32]] {
+            ending.dealing(ticket);
+        }
+        // Its client was there before the server had all of its half.
+        ending.settled(&[3; 32]);
+        ending.dealt(&[3; 32]);
+        ending.dealt(&[2; 32]);
+        ending.dealt(&[1; 32]);
         ending.stop(Duration::from_secs(3600));
         assert!(ending.is_stopping() && !ending.is_over(now));
         ending.settled(&[1; 32]);

@@ -5,12 +5,14 @@
 //! material, and both halves of a material never go to one certificate (`tacit_backends::dealer`).
 mod ending;
 mod numbers;
+mod sending;
 
 use crate::ServeError;
 use crate::greetings::{Greetings, Number};
 use crate::signals::Ends;
 use ending::Ending;
 use numbers::Numbers;
+use sending::in_pieces;
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -22,7 +24,7 @@ use std::time::{Duration, Instant};
 use tacit_backends::dealer::{Dealings, Party};
 use tacit_backends::seam::Seal;
 use tacit_backends::{BackendError, Registry};
-use tacit_client::dealer::wire::{ASK, Answer, Ask, BYTES, MAX_BYTES, MAX_PART, MAX_PUBLIC, PIECE, answer};
+use tacit_client::dealer::wire::{ASK, Answer, Ask, BYTES, MAX_BYTES, MAX_PART, MAX_PUBLIC, answer};
 use tacit_net::{Channel, Hello, NetError, ServerTls, TcpTransport, Transport, handshake};
 use tacit_store::Role;
 use tacit_store::keys::fingerprint;
@@ -416,41 +418,6 @@ fn register(
     Ok(registered)
 }
 
-/// Takes the bytes of a half.
-type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), BackendError> + 'a;
-
-/// Bytes of a half that wait in this process for a party that reads slowly: a transport would queue more.
-const UNSENT: usize = 4 * PIECE;
-
-/// Sends what `give` gives, cut anew.
-fn in_pieces(
-    channel: &mut Channel,
-    give: impl FnOnce(&mut Sink<'_>) -> Result<(), BackendError>,
-) -> Result<(), BackendError> {
-    let (mut buffer, mut unsent) = (zeroize::Zeroizing::new(Vec::with_capacity(PIECE)), 0);
-    give(&mut |mut bytes| {
-        while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(PIECE - buffer.len()));
-            buffer.extend_from_slice(now);
-            bytes = later;
-            if buffer.len() == PIECE {
-                channel.send(BYTES, &buffer)?;
-                buffer.clear();
-                unsent += PIECE;
-            }
-            if unsent == UNSENT {
-                channel.settle()?;
-                unsent = 0;
-            }
-        }
-        Ok(())
-    })?;
-    if !buffer.is_empty() {
-        channel.send(BYTES, &buffer)?;
-    }
-    Ok(channel.flush()?)
-}
-
 fn deal(
     shared: &Shared,
     channel: &mut Channel,
@@ -470,15 +437,17 @@ fn deal(
         let reason = "the dealer cannot write its numbers down, and deals nothing without: its log says more";
         return Ok(answer(channel, &Answer::Refused { reason: reason.into() })?);
     }
-    answer(channel, &Answer::Dealt { ticket: started.ticket, bytes: started.server_bytes() })?;
-    match in_pieces(channel, |sink| started.server_half(sink)) {
+    shared.ending.dealing(started.ticket);
+    let said = answer(channel, &Answer::Dealt { ticket: started.ticket, bytes: started.server_bytes() });
+    match said.map_err(Into::into).and_then(|()| in_pieces(channel, |sink| started.server_half(sink))) {
         Ok(()) => {
-            shared.ending.dealt(started.ticket);
+            shared.ending.dealt(&started.ticket);
             Ok(())
         }
         Err(error) => {
             // A server that did not get its half cannot use the client's.
             shared.dealings.give_up(party, started.number);
+            shared.ending.settled(&started.ticket);
             Err(error.into())
         }
     }

@@ -64,6 +64,11 @@ impl<W: Write> Writer<W> {
         Ok(Self { inner, chunks: Chunks::new(key, &salt, header, bytes), buffer, left: bytes })
     }
 
+    /// The destination, of which some is still to be written.
+    pub(crate) fn inner(&self) -> &W {
+        &self.inner
+    }
+
     /// Writes the last chunk and gives the destination back, not flushed.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use crate::seal::{Kind, sync_folder};
 use crate::spool::Filling;
 use crate::step::Step;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use tacit_ids::MaterialId;
 
@@ -65,7 +65,8 @@ impl Drop for Unfinished {
     }
 }
 
-/// Material that is being written. Dropped before its end it is gone, and its id given back.
+/// Material that is being written. Rewound, it takes all anew. Dropped before its end it is gone, and its id
+/// given back.
 pub struct Placing<'a> {
     filling: Filling,
     unfinished: Unfinished,
@@ -102,6 +103,12 @@ impl Write for Placing<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.filling.flush()
+    }
+}
+
+impl Seek for Placing<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.filling.seek(to)
     }
 }
 

@@ -13,13 +13,10 @@ use super::super::mac::ring::Key;
 use super::super::tree_hash::{Place, TreeHash};
 use super::columns::{self, Constants};
 use super::spec::{Checked, ring};
-use super::{FssGate, PIECE};
+use super::{AT_ONCE, FssGate, PIECE};
 use crate::dealt::{ClientShares, Value};
 use crate::low_mask;
 use crate::planes::bit_plane;
-
-/// Pieces that are dealt before they are handed over.
-const AT_ONCE: usize = 8;
 
 /// The streams of one batch.
 #[derive(Clone, Copy)]

@@ -27,13 +27,13 @@ use super::super::compare::{self, Keys, Shape};
 use super::super::mac::ring::{Ring, Share};
 use super::super::tree_hash::TreeHash;
 use super::super::{delta, table};
-use super::PIECE;
 use super::columns::{self, Constants, Given, Shared};
 use super::deal::{DealerStreams, Sides, client_streams, pieces, place, range};
 use super::ledger::Ledger;
 use super::party::fits;
 use super::shared::{Half, open_words};
 use super::spec::{Checked, FssCost, given_bytes, ring};
+use super::{AT_ONCE, PIECE};
 use crate::codec::Packed;
 use crate::dealt::LookUp;
 use crate::wire::PackedMessages;
@@ -111,6 +111,9 @@ impl FssLookUp {
             exchanges: 1,
             client_material: self.client_bytes(n),
             server_material: self.server_bytes(n),
+            opened: n,
+            held: 16 * n * m,
+            dealt_at_once: self.server_bytes(n.min(AT_ONCE * PIECE)),
             hashes: table::work(self.shape, n).hashes,
             client_aes: (n * (self.shape.tops() + m + 2 * (m + 1))) as u64,
             server_aes: masks as u64,

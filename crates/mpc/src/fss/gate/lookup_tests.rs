@@ -140,10 +140,106 @@ fn changed_halves_are_found_or_without_effect_where_both_are_checked() {
             let (results, _) = shared(&table, (x, c), |halves| halves[party][bit / 8] ^= 1 << (bit % 8));
             match &results[1 - party] {
                 Ok(results) => assert_eq!(*results, honest[1 - party], "party {party}, bit {bit}"),
-                // Itself, or by the other, whose own check fails: the connection is closed.
-                Err(_) => found += 1,
+                Err(_) => {
+                    // By this party, or by the spoiled one, which closes the connection.
+                    let checked = |result: &Result<_, _>| matches!(result, Err(MpcError::Misbehaviour { .. }));
+                    assert!(results.iter().any(checked), "party {party}, bit {bit}: {results:?}");
+                    found += 1;
+                }
             }
         }
         assert!(found > bits / step / 2, "party {party}: {found} of {}", bits / step);
+    }
+}
+
+/// More than one piece, the last of which is not full.
+const PIECES: usize = PIECE + 77;
+
+/// Look-ups of many indices, with shares of them.
+fn many(n: usize, bits: u32, width: u32) -> (LookUp, Vec<u64>, Vec<u64>) {
+    let (table, of) = (LookUp::new(n, width, &entries(bits)).unwrap(), 0..n as u64);
+    let c = of.clone().map(|i| i.wrapping_mul(0x9e37_79b9) & low_mask(bits)).collect();
+    (table, of.map(|i| (13 * i) & low_mask(bits)).collect(), c)
+}
+
+#[test]
+fn several_pieces_and_the_largest_tables() {
+    for (n, bits, width) in [(PIECES, 3, 12), (300, 12, 16)] {
+        let (table, x, c) = many(n, bits, width);
+        assert!(run(&table, (&x, &c), |_| {}).unwrap() == wanted(&x, bits, width), "{bits} bits");
+        let ([ours, theirs], target) = shared(&table, (&x, &c), |_| {});
+        let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+        assert!(ours == theirs, "both have the same");
+        let clear = ours[0].iter().zip(&target).map(|(xh, c)| xh.wrapping_add(*c) & low_mask(width));
+        assert!(clear.eq(wanted(&x, bits, width)), "{bits} bits");
+    }
+}
+
+/// One changed bit in the second piece of either party's half.
+#[test]
+fn changed_halves_of_several_pieces_are_found_or_without_effect() {
+    let (table, x, c) = many(PIECES, 3, 12);
+    let (honest, _) = shared(&table, (&x, &c), |_| {});
+    let honest = honest.map(Result::unwrap);
+    let spec = FssLookUp::new(&table, Checked::Both).unwrap();
+    let cost = spec.cost();
+    for (party, len) in [cost.client_material, cost.server_material].into_iter().enumerate() {
+        let (first, mut found) = (len - len / PIECES * 77, 0);
+        for byte in (first..len).step_by((len - first) / 6) {
+            let (results, _) = shared(&table, (&x, &c), |halves| halves[party][byte] ^= 1);
+            match &results[1 - party] {
+                Ok(results) => assert!(*results == honest[1 - party], "party {party}, byte {byte}"),
+                Err(_) => found += 1,
+            }
+        }
+        assert!(found >= 2, "party {party}: {found}");
+    }
+}
+
+/// How often each bit of a party's half (0: the client's) is set over many dealings, for one share of the
+/// index, one target and one MAC key, with the streams `fixed` the same in all of them.
+fn ones(spec: &FssLookUp, party: usize, fixed: &[usize], (c, target): (u64, u64), dealings: u32) -> Vec<f64> {
+    let (mut counts, mut seeds): (Vec<u32>, Prg) = (Vec::new(), Prg::from_seed(Seed([9; 16])));
+    let of = |byte: u8| Prg::from_seed(Seed([byte; 16]));
+    let (delta, key) = (Delta::draw(&mut of(50)), Key::draw(&mut of(51), &mut of(52)));
+    let (c, target) = (vec![c; spec.n()], vec![target; spec.n()]);
+    for _ in 0..dealings {
+        let mut streams = [0; 3].map(|_| Prg::from_seed(seeds.next_seed()));
+        fixed.iter().for_each(|&i| streams[i] = of(8 + i as u8));
+        let sides = Sides { hash: PublicSeed::from_bytes(seeds.next_seed().0), batch: 0, delta: &delta, key: &key };
+        let streams = DealerStreams { client: &streams[0], server: &streams[1], dealer: &streams[2] };
+        let half = &halves(spec, &sides, &streams, &c, &target)[party];
+        counts.resize(8 * half.len(), 0);
+        for (i, byte) in half.iter().enumerate() {
+            (0..8).for_each(|b| counts[8 * i + b] += u32::from(byte >> b & 1));
+        }
+    }
+    counts.into_iter().map(|count| f64::from(count) / f64::from(dealings)).collect()
+}
+
+/// One half, whatever share of the index, target and key: every bit of it is as good as uniform, or padding
+/// and always 0.
+#[test]
+fn one_half_of_a_look_up_is_uniform_for_every_share_and_target() {
+    let table = LookUp::new(4, 20, &entries(5)).unwrap();
+    let dealings = 400;
+    let limit = 6.0 * 0.5 / f64::from(dealings).sqrt();
+    for checked in [Checked::Client, Checked::Both] {
+        let spec = FssLookUp::new(&table, checked).unwrap();
+        // Words of 20 and 61 bits in whole bytes; where both are checked, all have 61.
+        let of_word = if checked == Checked::Client { 4 + 3 } else { 2 * 3 };
+        let padding = [0, spec.n() * (table.entries().out_bits() as usize + 1) * of_word];
+        for party in [0, 1] {
+            for of in [(0, 0), (1, 5), (15, 0xfffff), (16, 1 << 19), (31, 77)] {
+                let all = ones(&spec, party, &[party], of, dealings);
+                assert_eq!(all.iter().filter(|share| **share == 0.0).count(), padding[party]);
+                for (i, share) in all.into_iter().enumerate() {
+                    assert!(share == 0.0 || (share - 0.5).abs() < limit, "bit {i} of half {party}, {of:?}: {share}");
+                }
+            }
+        }
+        // It sees what is not masked: the client's pads the same every time.
+        let stuck = ones(&spec, 1, &[0, 1], (1, 5), dealings).into_iter().filter(|s| *s > 0.99).count();
+        assert!(stuck > 50, "{checked:?}: {stuck}");
     }
 }

@@ -3,6 +3,7 @@
 use super::super::Bound;
 use super::super::compare::Shape;
 use super::super::mac::ring::Ring;
+use super::{AT_ONCE, PIECE};
 use crate::codec::Packed;
 use crate::dealt::Value;
 
@@ -51,6 +52,12 @@ pub struct FssCost {
     pub client_material: usize,
     /// Material at the server, beside its seed.
     pub server_material: usize,
+    /// Words with tags that are opened: a party remembers them until the check at the end.
+    pub opened: usize,
+    /// Bytes of blocks that a party holds while the batch runs.
+    pub held: usize,
+    /// Bytes of the server's material that a dealer makes before it hands them over.
+    pub dealt_at_once: usize,
     /// Blocks that each party hashes.
     pub hashes: u64,
     /// AES blocks of the client's streams.
@@ -184,6 +191,9 @@ impl FssGate {
             exchanges: 1,
             client_material: self.client_bytes(n),
             server_material: self.server_bytes(n),
+            opened: n * results.len(),
+            held: 16 * n,
+            dealt_at_once: self.server_bytes(n.min(AT_ONCE * PIECE)),
             hashes: shape.eval_work(n).hashes,
             client_aes: (n * (shape.tops() + 1 + 2 * constants)) as u64,
             server_aes: masks as u64,
@@ -215,6 +225,8 @@ impl FssWiden {
             down,
             exchanges: 1,
             server_material: self.server_bytes(),
+            opened: self.n,
+            dealt_at_once: self.server_bytes(),
             client_aes: 4 * self.n as u64,
             server_aes: masks as u64,
             ..FssCost::default()

@@ -1,0 +1,102 @@
+//! A half on its way to a party, of which little waits in this process.
+use tacit_backends::BackendError;
+use tacit_client::dealer::wire::{BYTES, PIECE};
+use tacit_net::Channel;
+use zeroize::Zeroizing;
+
+/// Takes the bytes of a half.
+type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), BackendError> + 'a;
+
+/// Bytes of a half that wait in this process for a party that reads slowly: a transport would queue more.
+const UNSENT: usize = 4 * PIECE;
+
+/// Sends what `give` gives, cut anew.
+pub(super) fn in_pieces(
+    channel: &mut Channel,
+    give: impl FnOnce(&mut Sink<'_>) -> Result<(), BackendError>,
+) -> Result<(), BackendError> {
+    let (mut buffer, mut unsent) = (Zeroizing::new(Vec::with_capacity(PIECE)), 0);
+    give(&mut |mut bytes| {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(PIECE - buffer.len()));
+            buffer.extend_from_slice(now);
+            bytes = later;
+            if buffer.len() == PIECE {
+                channel.send(BYTES, &buffer)?;
+                buffer.clear();
+                unsent += PIECE;
+            }
+            if unsent == UNSENT {
+                channel.settle()?;
+                unsent = 0;
+            }
+        }
+        Ok(())
+    })?;
+    if !buffer.is_empty() {
+        channel.send(BYTES, &buffer)?;
+    }
+    Ok(channel.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{self, Read, Write};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::time::{Duration, Instant};
+    use tacit_net::Transport;
+
+    /// A transport that queues what is written, as those with a thread of their own do, to a party that reads
+    /// nothing before somebody waits for it.
+    struct Queue {
+        waiting: usize,
+        most: Arc<AtomicUsize>,
+    }
+
+    impl Read for Queue {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Ok(0)
+        }
+    }
+
+    impl Write for Queue {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.waiting += bytes.len();
+            self.most.fetch_max(self.waiting, Relaxed);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Transport for Queue {
+        fn peer(&self) -> String {
+            "a slow party".into()
+        }
+
+        fn set_stall_timeout(&mut self, _: Duration) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn set_deadline(&mut self, _: Option<Instant>) {}
+
+        fn settle(&mut self) -> io::Result<()> {
+            self.waiting = 0;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn little_of_a_half_waits_for_a_party_that_reads_slowly() {
+        let most = Arc::new(AtomicUsize::new(0));
+        let mut channel = Channel::new(Box::new(Queue { waiting: 0, most: Arc::clone(&most) }));
+        let half = vec![7; 1 << 20];
+        in_pieces(&mut channel, |sink| (0..64).try_for_each(|_| sink(&half))).unwrap();
+        let (all, most) = (channel.total_traffic().sent, most.load(Relaxed));
+        assert!(all > 64 << 20 && (UNSENT..=UNSENT + PIECE).contains(&most), "{most} of {all} bytes waited");
+    }
+}

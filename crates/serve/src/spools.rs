@@ -1,0 +1,36 @@
+//! The folder of material as a place for the halves of material that is being made.
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use tacit_backends::BackendError;
+use tacit_backends::seam;
+use tacit_ids::MaterialId;
+use tacit_store::{Spool, Store};
+
+/// Files without names in this folder, sealed if it is.
+pub(crate) struct Spools(pub(crate) Arc<Store>);
+
+struct Spooled(Spool);
+
+impl seam::Spools for Spools {
+    fn spool(&self, bytes: u64) -> Result<Box<dyn seam::Spool>, BackendError> {
+        let failed = |what: String| BackendError::Spool { what };
+        let id = MaterialId::random().map_err(|e| failed(e.to_string()))?;
+        Ok(Box::new(Spooled(self.0.spool(id, bytes).map_err(|e| failed(e.to_string()))?)))
+    }
+}
+
+impl Write for Spooled {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl seam::Spool for Spooled {
+    fn contents(self: Box<Self>) -> Result<Box<dyn Read + Send>, BackendError> {
+        self.0.finish().map_err(|e| BackendError::Spool { what: e.to_string() })
+    }
+}
