@@ -3,7 +3,7 @@
     TACIT_BIN=target/release/tacit python docs/scripts/client_work.py net.tacit -o client-work       # loopback, about 2 minutes for SqueezeNet
 
 One server offers the model with `cheetah`, `sci-he` and `dealt` (a dealer of its own beside it); the client is asked once for each
-setting, without and with the dealer named. Processor seconds and bytes are counted in the run (setup, offline and online phase of a new
+setting, without and with the dealer named, and once for `sci-he` by name. Processor seconds and bytes are counted in the run (setup, offline and online phase of a new
 client), joules are modelled: coefficients of the device profile for processor seconds and bytes, as in `chosen`, which is the planner's.
 Options of the back ends follow after `--`.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 BACKENDS = ("cheetah", "sci-he", "dealt")
-SETTINGS = ((), ("--client-work", "balanced"), ("--client-work", "min"), ("--client-work", "any"))
+SETTINGS = ((), ("--backend", "sci-he"), ("--client-work", "balanced"), ("--client-work", "min"), ("--client-work", "any"))
 PROGRAM = os.environ.get("TACIT_BIN", "target/release/tacit")
 
 
@@ -46,7 +46,7 @@ def row(name: str, answer: dict, seconds: dict[str, float]) -> dict:
     joules = seconds["core_w"] * both[0] + seconds["byte_j"] * (both[2] + both[3])
     chosen = answer.get("chosen") or {}
     return {
-        "setting": name, "backend": chosen.get("backend", "cheetah"), "client_cpu_s": both[0], "server_cpu_s": both[1],
+        "setting": name, "chosen": chosen.get("backend", "-"), "client_cpu_s": both[0], "server_cpu_s": both[1],
         "up_bytes": both[2], "down_bytes": both[3], "client_j": joules, "planned_cpu_s": chosen.get("client_cpu_s"),
         "planned_j": chosen.get("client_j"),
     }  # fmt: skip
@@ -65,9 +65,10 @@ def main() -> None:
     keys = str(folder / "keys")
     tacit("keys", "init", keys, "--client", "alice")
     pin = json.loads(tacit("keys", "add-dealer", keys, "--json"))["dealer"]
-    shape = json.loads(tacit("model", "inspect", args.model, "--json"))["interface"]["input_shape"]
+    interface = json.loads(tacit("model", "inspect", args.model, "--json"))["interface"]
     values = folder / "input.npy"
-    np.save(values, np.random.default_rng(1).normal(0, 0.3, shape).astype(np.float32))
+    low, high = interface["input"]["range"]
+    np.save(values, np.random.default_rng(1).uniform(low, high, interface["input_shape"]).astype(np.float32))
     rows = []
     with ExitStack() as programs:
         dealing = start(programs, "dealer", "--keys", keys, "--numbers", str(folder / "dealer.sqlite"))
@@ -78,7 +79,7 @@ def main() -> None:
         ask = ["infer", str(values), "--normalised", "--keys", keys, "--client", "alice", "--server", serving, "--json"]
         ask += ["--material", str(folder / "client-material")]
         for setting in SETTINGS:
-            for dealer in ([], named) if setting else ([],):
+            for dealer in ([], named) if "--client-work" in setting else ([],):
                 answer = json.loads(tacit(*ask, *dealer, *setting).splitlines()[0])
                 name = " ".join(setting) + (", a dealer named" if dealer else "")
                 rows.append(row(name or "as the server offers", answer, {"core_w": args.core_w, "byte_j": args.byte_j}))

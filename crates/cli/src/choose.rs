@@ -9,6 +9,9 @@ use std::fmt;
 use tacit_backends::{Registry, Trust};
 use tacit_plan::{Choice, Device, Goal, Limits, Offer, Question, Setting, Usage};
 
+/// Inputs that share the setup at most: beyond, its part says nothing.
+const SHARING: f64 = 10.0;
+
 /// What is wanted, and what is planned with.
 #[derive(clap::Args)]
 pub struct ChooseArgs {
@@ -73,18 +76,24 @@ pub fn choose(args: &ChooseArgs, connect: &Connect, inputs: usize) -> anyhow::Re
         link: args.plan_link.0.clone(),
     };
     let limits = args.work.within(Limits { dealer: true, memory: Some(u64::MAX), ..Limits::default() });
-    let usage = Usage { per_day: inputs as f64, ..Usage::default() };
+    let usage = Usage { per_day: SHARING.min(inputs as f64), ..Usage::default() };
     let mut question = Question { offers: &offers, goal: Goal::Total, limits, usage };
     (question.goal, question.limits) = args.work.wish().asks(&question, &setting)?;
     let ranked = question.ranked(&setting)?;
-    let named = |choice: &Choice| Chosen::of(&offers[choice.offer], choice, inputs as f64);
+    let named = |choice: &Choice| Chosen::of(&offers[choice.offer], choice, usage.per_day);
     let others = |but: Option<usize>| {
         let all = ranked.iter().filter(|c| Some(c.offer) != but);
         let mut said: Vec<String> = all.map(|choice| named(choice).to_string()).collect();
         said.extend(passed.iter().cloned());
         if said.is_empty() { "nothing else is offered".to_owned() } else { format!("beside {}", said.join(", ")) }
     };
-    let Some(best) = ranked.iter().find(|choice| choice.objections.is_empty()) else {
+    // Other limits are the server's business, or the day's.
+    let Limits { client_j, client_cpu_s, .. } = question.limits;
+    let fits = |chosen: &Chosen| {
+        client_j.is_none_or(|most| chosen.client_j <= most)
+            && client_cpu_s.is_none_or(|most| chosen.client_cpu_s <= most)
+    };
+    let Some(best) = ranked.iter().find(|choice| fits(&named(choice))) else {
         bail!("no back end that this client accepts is within what it wants to do itself; {}", others(None));
     };
     let chosen = named(best);

@@ -30,8 +30,8 @@ const QUICK_LINKS: [&str; 2] = ["pm24-95.6", "pm24-3.89"];
 const WAN: &str = "wan-40ms";
 /// What the sender is held to on the fastest link.
 const PACES: [&str; 6] = ["none", "400mbit", "100mbit", "50mbit", "20mbit", "4mbit"];
-/// The pacing experiment compares these, as far as they are among the approaches.
-const PACED: [&str; 2] = ["cheetah", "sci-he"];
+/// The pacing experiment has the first of each that is among the approaches.
+const PACED: [[&str; 2]; 2] = [["cheetah", "cheetah-12"], ["sci-he", "sci-he-12"]];
 const PACING: &str = "pacing";
 /// Ten repetitions of what takes less than a minute, three above, one above twenty minutes.
 const LONG_S: [(f64, u32); 2] = [(60.0, 3), (1200.0, 1)];
@@ -197,9 +197,10 @@ impl Study<'_> {
     /// The first network on the first link, with the sender held to paces.
     fn pacing(&self) -> anyhow::Result<Option<ExperimentSpec>> {
         let mut spec = self.main()?;
-        let first = |approach: &str| format!("{}+{approach}", self.nets[0]);
-        let wanted = PACED.map(first);
-        spec.workloads.retain(|workload| wanted.contains(&workload.name));
+        let there = |name: &str| spec.workloads.iter().any(|workload| workload.name == name);
+        let named = |approach: &str| format!("{}+{approach}", self.nets[0]);
+        let wanted = PACED.map(|alike| alike.map(named).into_iter().find(|name| there(name)));
+        spec.workloads.retain(|workload| wanted.iter().flatten().any(|name| *name == workload.name));
         spec.links.truncate(1);
         let is_loopback = spec.links.first() == Some(&LinkText::Name("none".into()));
         if spec.workloads.is_empty() || is_loopback {
