@@ -109,21 +109,23 @@ def test_claims_have_verdicts_with_figures(tmp_path):
     cells = found["squeezenet"].items[0].tables[0]
     assert len(cells.rows) == 10 and cells.rows[0][2] == "2"
     local = next(row for row in cells.rows if row[1] == "local")
-    assert local[9:14] == ("0", "–", "–", "–", "–")
+    assert local[8:13] == ("0", "–", "–", "–", "modelled")
 
 
 def test_what_did_not_run_is_marked_and_told_with_its_neighbours(tmp_path):
     folder = study(tmp_path, left={("sci-he", "pm24-3.89"), ("dealt", "pm24-941"), ("dealt", "pm24-3.89")})
     claims, (best, *_), found = sections(folder)
     cells = {(row[0], row[1]): row for row in found["squeezenet"].items[0].tables[0].rows}
-    assert cells["pm24-3.89", "sci-he"][2] == "modelled; neighbours 0.800 to 0.800 of what ran"
-    assert cells["pm24-3.89", "dealt"][2] == "modelled, no neighbour ran"
-    assert "(modelled)" in said(claims, "total energy")
+    assert cells["pm24-3.89", "sci-he"][2] == "modelled (0.8)"
+    assert cells["pm24-3.89", "dealt"][2] == "modelled"
+    # A prediction is not held against a run.
+    assert said(claims, "total energy").startswith("Verdict: cheetah hardly changes. ")
+    assert "(modelled)" in said(claims, "offline at night")
     assert best.rows[0][1] == "cheetah (dealt (modelled))"
     captions = [item.caption for item in found["squeezenet"].items]
     assert any("sci-he at pm24-3.89" in caption for caption in captions)
     page = write_report(folder).read_text()
-    assert "modelled; neighbours" in page and "<b>too large" not in page
+    assert "modelled (0.8)" in page and "<b>too large" not in page
 
 
 def test_a_cell_that_has_not_run_yet_is_not_shown(tmp_path):

@@ -8,7 +8,7 @@ from tacit.report import _load
 from tacit.report._cells import Grid, grid
 from tacit.report._energy import PROVENANCE_NOTE
 from tacit.report._figures import Line
-from tacit.report._format import NONE, Stat, Table, plain, slug, spread
+from tacit.report._format import NONE, Stat, Table, brief, plain, slug, spread
 from tacit.report._overtime import over_time
 from tacit.report._sections import Item, Section
 from tacit.report._study import PARTIES, Cell, Study, load
@@ -81,8 +81,9 @@ def _runs(study: Study, cell: Cell) -> str:
         return str(cell.n)
     ratios = study.ratios(cell)
     if not ratios:
-        return "modelled, no neighbour ran"
-    return f"modelled; neighbours {plain(min(ratios))} to {plain(max(ratios))} of what ran"
+        return "modelled"
+    low, high = brief(min(ratios)), brief(max(ratios))
+    return f"modelled ({low} to {high})" if low != high else f"modelled ({low})"
 
 
 def _cells(study: Study, net: str, cells: list[Cell]) -> Item:
@@ -90,18 +91,22 @@ def _cells(study: Study, net: str, cells: list[Cell]) -> Item:
     for cell in cells:
         latency = spread(Stat(cell.n, cell.latency_s, cell.spread_s or None))
         parties = [x for party in PARTIES for x in _party(cell, party)]
-        rows.append((cell.link, cell.approach, _runs(study, cell), latency, *parties, plain(cell.bytes / 1e6)))
-    each = [f"{party} {what}" for party in PARTIES for what in ("CPU (s)", "mean (W)", "gross (J)", "net (J)", "energy is")]
-    table = Table(("link", "approach", "runs", "latency (s)", *each, "MB"), tuple(rows))
-    return Item("Cells", f"cells-{slug(net)}", "Setup, offline and online phase of a new client.", (table,))
+        kinds = " and ".join(dict.fromkeys(e.provenance for e in cell.energy.values())) or NONE
+        rows.append((cell.link, cell.approach, _runs(study, cell), latency, *parties, kinds, plain(cell.bytes / 1e6)))
+    each = [f"{party} {what}" for party in PARTIES for what in ("CPU (s)", "mean (W)", "gross (J)", "net (J)")]
+    table = Table(("link", "approach", "runs", "latency (s)", *each, "joules are", "MB"), tuple(rows))
+    caption = (
+        "Setup, offline and online phase of a new client. Modelled in place of runs: predicted, in brackets the latency that was predicted "
+        "over that which was measured in neighbouring cells (none: no neighbour ran)."
+    )
+    return Item("Cells", f"cells-{slug(net)}", caption, (table,))
 
 
 def _party(cell: Cell, party: str) -> tuple[str, ...]:
     energy = cell.energy.get(party)
     if energy is None:
-        return (plain(cell.cpu_s[party]), NONE, NONE, NONE, NONE)
-    figures_of = (energy.mean_w, energy.gross_j, energy.net_j)
-    return (plain(cell.cpu_s[party]), *(plain(x) for x in figures_of), energy.provenance)
+        return (plain(cell.cpu_s[party]), NONE, NONE, NONE)
+    return tuple(plain(x) for x in (cell.cpu_s[party], energy.mean_w, energy.gross_j, energy.net_j))
 
 
 def _sweep(study: Study, net: str) -> list[Item]:
