@@ -12,7 +12,7 @@ from conftest import MODELS
 # Made-up pictures belong to no class, so that many answers are close calls.
 LEAST_AGREEMENT = {"m1": 0.97, "m2": 0.93, "hinet": 0.93}
 SHAPES = {"m1": (1, 28, 28), "m2": (3, 32, 32), "hinet": (3, 32, 32)}
-BACKENDS = ("cheetah", "dealt", "fss")
+BACKENDS = ("cheetah", "sci-he", "dealt", "fss")
 # Of so many test images; models/README.md has the whole sets.
 REAL_IMAGES = 120
 LEAST_ACCURACY = {"m1": 0.98, "m2": 0.65, "hinet": 0.6}

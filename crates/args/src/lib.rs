@@ -118,6 +118,12 @@ impl DealerArgs {
         Ok(tacit_client::aids(dealer, apart.as_ref().unwrap_or(identity), keep)?)
     }
 
+    /// Whether a dealer was named.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        self.dealer.is_some()
+    }
+
     /// What a model must have been lowered with.
     #[must_use]
     pub fn require(&self) -> Options {

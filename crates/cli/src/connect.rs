@@ -1,6 +1,7 @@
 //! What every command that talks to a server has in common.
 use crate::owner::SealArgs;
 use crate::print::{self, Patience};
+use anyhow::Context;
 use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -89,24 +90,50 @@ impl Connect {
         Ok(lobby)
     }
 
+    /// Whether a dealer was named, and so is trusted.
+    pub fn names_dealer(&self) -> bool {
+        self.dealer.is_named()
+    }
+
+    /// The model and the back ends that the server offers it with; none may have been named.
+    pub fn offered(&self) -> anyhow::Result<(String, Vec<String>)> {
+        if let Some(backend) = &self.backend {
+            anyhow::bail!("--backend {backend} leaves nothing to choose: leave it out, or what is to be chosen by");
+        }
+        let mut lobby = self.lobby(false)?;
+        let name = self.name(&mut lobby)?;
+        let found = lobby.models()?.into_iter().find(|model| model.name == name);
+        lobby.close()?;
+        let info = found.with_context(|| format!("the server has no model {name:?}"))?;
+        Ok((name, info.backends.into_iter().map(|offer| offer.backend).collect()))
+    }
+
+    /// The model that was named, or the only one.
+    fn name(&self, lobby: &mut Lobby) -> anyhow::Result<String> {
+        match (&self.model, &self.model.is_none().then(|| lobby.models()).transpose()?.unwrap_or_default()[..]) {
+            (Some(name), _) => Ok(name.clone()),
+            (None, [only]) => Ok(only.name.clone()),
+            (None, several) => {
+                let names: Vec<&str> = several.iter().map(|m| m.name.as_str()).collect();
+                anyhow::bail!("the server has several models; choose one with --model: {}", names.join(", "));
+            }
+        }
+    }
+
     /// Connects and opens the model, and how long that took. The material folder is used if it is there or
     /// must be made.
     pub fn open(&self, make_store: bool) -> anyhow::Result<(Client, Startup)> {
+        self.open_with(make_store, self.backend.as_deref())
+    }
+
+    /// The same with this back end.
+    pub fn open_with(&self, make_store: bool, backend: Option<&str>) -> anyhow::Result<(Client, Startup)> {
         let start = Instant::now();
         let mut lobby = self.lobby(make_store)?;
         let connected = start.elapsed();
         let _opening = Patience::with(format!("opening the model at {}...", self.server.server));
-        let name = match &self.model {
-            Some(name) => name.clone(),
-            None => match lobby.models()?.as_slice() {
-                [only] => only.name.clone(),
-                several => {
-                    let names: Vec<&str> = several.iter().map(|m| m.name.as_str()).collect();
-                    anyhow::bail!("the server has several models; choose one with --model: {}", names.join(", "));
-                }
-            },
-        };
-        let client = lobby.open(&name, self.backend.as_deref())?;
+        let name = self.name(&mut lobby)?;
+        let client = lobby.open(&name, backend)?;
         let open = start.elapsed() - connected;
         let cpu_s = process_cpu_s();
         Ok((client, Startup { connect_s: connected.as_secs_f64(), open_s: open.as_secs_f64(), inputs_s: 0.0, cpu_s }))

@@ -1,4 +1,5 @@
 //! `tacit infer`
+use crate::choose::{ChooseArgs, Chosen, choose};
 use crate::connect::{Connect, Startup};
 use crate::print;
 use anyhow::Context;
@@ -23,7 +24,11 @@ use tacit_graph::{OutputMode, Units};
 /// reading the inputs took (`startup`). `batch` is an input's place among those that were answered as one,
 /// and their number; the first of them has the `phases` of all. Bytes are those of the protocol, before TLS.
 ///
+/// --client-work, --client-joules and --client-cpu-s choose among the back ends that the server offers, by
+/// what the planner says that they cost this client; one with a dealer only where --dealer names it.
+///
 /// Examples: tacit infer photo.jpg --model squeezenet --labels imagenet.txt
+///           tacit infer photo.jpg --client-work min --plan-device pi4b --plan-link 20mbit/40ms
 ///           tacit infer batch.npy --model digits --json
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -33,6 +38,8 @@ pub struct Args {
     inputs: Vec<PathBuf>,
     #[command(flatten)]
     connect: Connect,
+    #[command(flatten)]
+    choose: ChooseArgs,
     /// File with one class name per line
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
@@ -112,6 +119,7 @@ struct Printer<'a> {
     args: &'a Args,
     json: bool,
     startup: Startup,
+    chosen: Option<Chosen>,
     labels: Vec<String>,
     mode: OutputMode,
     names: Vec<String>,
@@ -119,7 +127,12 @@ struct Printer<'a> {
 
 pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     let labels = args.labels.as_deref().map(read_labels).transpose()?.unwrap_or_default();
-    let (mut client, mut startup) = args.connect.open(false)?;
+    let chosen = args.choose.work.is_asked().then(|| choose(&args.choose, &args.connect, args.inputs.len()));
+    let chosen = chosen.transpose()?;
+    let (mut client, mut startup) = match &chosen {
+        Some(chosen) => args.connect.open_with(false, Some(&chosen.backend))?,
+        None => args.connect.open(false)?,
+    };
     client.set_terms(args.terms());
     client.set_max_batch(args.batch);
     let opened = Instant::now();
@@ -142,7 +155,7 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     startup.inputs_s = opened.elapsed().as_secs_f64();
     startup.cpu_s = process_cpu_s();
     let mode = client.interface().output_mode;
-    let printer = Printer { args: &args, json, startup, labels, mode, names };
+    let printer = Printer { args: &args, json, startup, chosen, labels, mode, names };
     match args.notice {
         Some(name) => answer_announced(&mut client, name, &inputs, &printer)?,
         None => answer_all(&mut client, &inputs, &printer)?,
@@ -227,6 +240,9 @@ impl Printer<'_> {
                 "request_to_answer_s": answer.request_to_answer_s, "batch": answer.part, "phases": phases});
             if index == 0 {
                 answer["startup"] = json!(self.startup);
+                if let Some(chosen) = &self.chosen {
+                    answer["chosen"] = json!(chosen);
+                }
             }
             return print::line(&answer.to_string());
         }

@@ -4,6 +4,8 @@
 mod bench;
 mod calibrate;
 mod check;
+mod choose;
+mod client_work;
 mod cluster;
 mod connect;
 mod dealer;

@@ -304,13 +304,85 @@ fn private_inference_is_an_experiment() {
     assert!(error.contains("another model or input"), "{error}");
 }
 
+/// All approaches but those that say nothing new here.
+const STUDY: [&str; 8] =
+    ["lab", "run", "pm24-study", "--quick", "--approaches", "cheetah,sci-he,dealt,clear,local", "-o", "s"];
+
+fn of_study<'a>(runs: &'a [Value], link: &str, approach: &str) -> &'a Value {
+    let workload = format!("digits+{approach}");
+    let found = runs.iter().find(|r| r["cell"]["workload"] == workload.as_str() && r["cell"]["link"] == link);
+    found.unwrap_or_else(|| panic!("{workload} over {link}: {runs:?}"))
+}
+
+#[test]
+fn the_study_runs_its_cells_and_leaves_long_ones_to_predictions() {
+    server::ensure();
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path();
+    // Less than `cheetah` and `sci-he` take at 3.89 Mbit/s.
+    let left: Vec<&str> = STUDY.iter().copied().chain(["--at-most", "1.1s", "--links", "none,pm24-3.89"]).collect();
+    let output = tacit(dir, &left);
+    let told = text(&output.stderr);
+    if told.contains("is not possible here") {
+        eprintln!("SKIPPED the_study_runs_its_cells_and_leaves_long_ones_to_predictions: {told}");
+        return;
+    }
+    assert!(output.status.success(), "{told}");
+    let runs = lines(&dir.join("s/runs.jsonl"));
+    let study: Value = serde_json::from_slice(&std::fs::read(dir.join("s/study.json")).unwrap()).unwrap();
+    let cells = study["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 10);
+    for approach in ["cheetah", "sci-he", "dealt", "clear", "local"] {
+        let run = of_study(&runs, "none", approach);
+        assert!(run["failure"].is_null() && number(&run["results"]["latency_s"]) > 0.0, "{run}");
+    }
+    let dealt = of_study(&runs, "none", "dealt");
+    assert!(cpu_s(dealt, "dealer") > 0.0 && number(&dealt["energy"]["dealer"]["gross_j"]) > 0.0, "{dealt}");
+    let cheetah = |link: &str| cells.iter().find(|c| c["approach"] == "cheetah" && c["link"] == link).unwrap();
+    assert_eq!(number(&cheetah("none")["repetitions"]), 1.0);
+    // Its setup alone moves 0.9 MB.
+    assert_eq!(number(&cheetah("pm24-3.89")["repetitions"]), 0.0, "{cells:?}");
+    assert!(number(&cheetah("pm24-3.89")["phases"]["setup"]["wall_s"]) > 0.5);
+    assert!(runs.iter().all(|r| r["cell"]["workload"] != "digits+cheetah" || r["cell"]["link"] == "none"));
+    assert_eq!(study["boards"].as_array().unwrap().len(), 3 * cells.len());
+    // Finished: nothing runs again, and another study is refused.
+    good(dir, &left);
+    assert_eq!(lines(&dir.join("s/runs.jsonl")).len(), runs.len());
+    let other = bad(dir, &["lab", "run", "pm24-study", "--quick", "--approaches", "cheetah", "-o", "s"]);
+    assert!(other.contains("other networks or approaches"), "{other}");
+}
+
+#[test]
+fn the_study_holds_the_sender_to_a_pace() {
+    server::ensure();
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path();
+    let only = ["lab", "run", "pm24-study", "--quick", "--approaches", "cheetah", "--links", "pm24-95.6", "-o", "p"];
+    let output = tacit(dir, &only);
+    let told = text(&output.stderr);
+    if told.contains("is not possible here") {
+        eprintln!("SKIPPED the_study_holds_the_sender_to_a_pace: {told}");
+        return;
+    }
+    assert!(output.status.success(), "{told}");
+    let runs = lines(&dir.join("p/pacing/runs.jsonl"));
+    let mut paces: Vec<&str> = runs.iter().map(|r| r["cell"]["pace"].as_str().unwrap()).collect();
+    paces.sort_unstable();
+    assert_eq!(paces, ["20mbit", "4mbit", "none"]);
+    let took = |pace: &str| {
+        number(&runs.iter().find(|r| r["cell"]["pace"] == pace).unwrap()["results"]["phases.setup.wall_s"])
+    };
+    // Bytes one way over the rate, whatever the machine does, less what may leave at once.
+    assert!(took("4mbit") > 0.4, "{}", took("4mbit"));
+}
+
 #[test]
 fn built_in_experiments_are_listed_shown_and_planned() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path();
     let list = good(dir, &["lab", "run", "--list"]);
     for name in ["pm24-bandwidth", "pm24-inference", "pm24-timeseries", "vpn24-transport", "idle", "pacing"] {
-        assert!(list.contains(name), "{list}");
+        assert!(list.contains(name) && list.contains("pm24-study"), "{list}");
         let shown = good(dir, &["lab", "run", name, "--show"]);
         std::fs::write(dir.join("shown.toml"), &shown).unwrap();
         assert_eq!(good(dir, &["lab", "run", "shown.toml", "--show"]), shown);
@@ -318,6 +390,13 @@ fn built_in_experiments_are_listed_shown_and_planned() {
     let plan = good(dir, &["lab", "run", "pm24-bandwidth", "--links", "lan,lte", "--repetitions", "2", "--dry-run"]);
     assert!(plan.contains("lan, plain, upload") && plan.contains("lte") && plan.contains("18 runs"), "{plan}");
     assert!(!dir.join("inputs").exists());
+    let study = ["lab", "run", "pm24-study", "--nets", "digits", "--approaches", "cheetah,local", "--dry-run"];
+    let plan = good(dir, &study);
+    for text in ["pm24-941, plain, digits+cheetah", "wan-40ms, plain, digits+local", "4mbit", "about"] {
+        assert!(plan.contains(text), "{text}: {plan}");
+    }
+    let error = bad(dir, &["lab", "run", "pm24-study", "--approaches", "gazelle", "--dry-run"]);
+    assert!(error.contains("sci-he-12"), "{error}");
 }
 
 #[test]

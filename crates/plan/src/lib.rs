@@ -18,6 +18,7 @@ mod fit;
 pub mod link;
 pub mod predict;
 pub mod rank;
+pub mod work;
 
 pub use calibration::{Calibration, Observation, Observed};
 pub use counts::Primitive;
@@ -26,3 +27,4 @@ pub use error::PlanError;
 pub use link::Link;
 pub use predict::{Prediction, Setting};
 pub use rank::{Choice, Goal, Limits, Offer, Prices, Question, Usage};
+pub use work::ClientWork;

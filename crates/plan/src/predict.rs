@@ -104,6 +104,12 @@ impl Prediction {
         self.offline.client_j + self.online.client_j + self.setup.client_j / inputs.max(1.0)
     }
 
+    /// Processor seconds of the client for one input, the setup shared by `inputs`.
+    #[must_use]
+    pub fn client_cpu_s(&self, inputs: f64) -> f64 {
+        self.offline.client_cpu_s + self.online.client_cpu_s + self.setup.client_cpu_s / inputs.max(1.0)
+    }
+
     /// Joules of the server for one input above idle, the setup shared by `inputs`.
     #[must_use]
     pub fn server_j(&self, inputs: f64) -> f64 {

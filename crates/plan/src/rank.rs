@@ -113,6 +113,10 @@ pub struct Limits {
     pub upload: Option<u64>,
     /// Payload bytes of an input.
     pub bytes: Option<u64>,
+    /// Joules of the client for an input, above idle.
+    pub client_j: Option<f64>,
+    /// Processor seconds of the client for an input.
+    pub client_cpu_s: Option<f64>,
     /// Share of inputs that get the float network's class.
     pub agreement: Option<f64>,
     /// Whether a dealer may be trusted.
@@ -295,6 +299,7 @@ impl Question<'_> {
             let bytes = p.bytes(self.inputs_for_setup()) as u64;
             said.push(format!("an input takes {} on the link, {} allowed", mib(bytes), mib(most)));
         }
+        said.extend(self.beyond_budget(p));
         let one = p.offline.wall_s + p.online.wall_s;
         if self.usage.per_day * one > SECONDS_A_DAY {
             said.push(format!(
@@ -309,6 +314,20 @@ impl Question<'_> {
             said.push(format!("the server's cores are enough for {most:.0} such clients"));
         }
         said
+    }
+
+    /// What of the client's budget a prediction breaks.
+    fn beyond_budget(&self, p: &Prediction) -> Vec<String> {
+        let (inputs, limits) = (self.inputs_for_setup(), &self.limits);
+        let each = [
+            (p.client_j(inputs), limits.client_j, "J"),
+            (p.client_cpu_s(inputs), limits.client_cpu_s, "s of processor time"),
+        ];
+        let broken = each.into_iter().filter_map(|(takes, most, unit)| {
+            let most = most.filter(|most| takes > *most)?;
+            Some(format!("an input costs the client {takes:.3} {unit}, {most:.3} allowed"))
+        });
+        broken.collect()
     }
 
     /// Marks the choices that no other beats in everything.

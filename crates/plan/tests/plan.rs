@@ -9,8 +9,8 @@ use tacit_plan::calibration::{Phase, VERSION};
 use tacit_plan::change::{self, Knob};
 use tacit_plan::predict::{HIDDEN, TURN};
 use tacit_plan::{
-    Calibration, Choice, Device, Goal, Limits, Link, Observation, Observed, Offer, Prediction, Prices, Question,
-    Setting, Usage,
+    Calibration, Choice, ClientWork, Device, Goal, Limits, Link, Observation, Observed, Offer, Prediction, Prices,
+    Question, Setting, Usage,
 };
 
 const NTT_S: f64 = 2e-5;
@@ -170,6 +170,8 @@ fn limits_are_named_with_figures() {
         online_s: Some(1e-3),
         upload: None,
         bytes: Some(1_000),
+        client_j: Some(1e-6),
+        client_cpu_s: Some(1e-6),
         agreement: Some(0.5),
         dealer: false,
     };
@@ -183,6 +185,8 @@ fn limits_are_named_with_figures() {
         "of memory, 1.0 MiB allowed",
         "0.001 s allowed",
         "an unknown share",
+        "costs the client",
+        "of processor time, 0.000 allowed",
         "on the link",
         "fit into a day",
         "such clients",
@@ -190,6 +194,32 @@ fn limits_are_named_with_figures() {
         assert!(heavy.objections.iter().any(|o| o.contains(part)), "{part}: {:?}", heavy.objections);
     }
     assert!(question.best(&setting(1e7, 0.04)).unwrap().is_none());
+}
+
+#[test]
+fn a_wish_about_the_client_s_work_is_a_goal_and_limits() {
+    let offers = offers();
+    let place = setting(1e9, 0.04);
+    let asked = |work: ClientWork, limits: Limits| {
+        let mut question = question(&offers, Goal::Latency, limits);
+        (question.goal, question.limits) = work.asks(&question, &place).unwrap();
+        (question.goal, question.limits, question.best(&place).unwrap().map(|c| offers[c.offer].backend.as_str()))
+    };
+    let (goal, _, best) = asked(ClientWork::Min, Limits::default());
+    assert_eq!((goal, best), (Goal::ClientEnergy, Some("chatty")), "fewer bytes, and no dealer unasked");
+    let dealer = Limits { dealer: true, ..Limits::default() };
+    assert_eq!(asked(ClientWork::Min, dealer).2, Some("helped"));
+    let (goal, limits, best) = asked(ClientWork::Balanced, dealer);
+    assert!(goal == Goal::Latency && limits.client_j.is_some() && best == Some("helped"));
+    // A smaller budget stays, and may leave nothing.
+    let small = Limits { client_j: Some(1e-9), ..Limits::default() };
+    let (_, limits, best) = asked(ClientWork::Balanced, small);
+    assert_eq!((limits.client_j, best), (Some(1e-9), None));
+    assert_eq!(asked(ClientWork::Any, Limits::default()).2, Some("heavy"));
+    assert!("most".parse::<ClientWork>().unwrap_err().to_string().contains("balanced"));
+    for work in ["min", "balanced", "any"] {
+        assert_eq!(work.parse::<ClientWork>().unwrap().to_string(), work);
+    }
 }
 
 #[test]

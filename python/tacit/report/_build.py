@@ -13,6 +13,7 @@ from tacit.report._overtime import over_time
 from tacit.report._page import page
 from tacit.report._policies import policies, timelines
 from tacit.report._sections import Item, Section, links, results
+from tacit.report._study_page import study_sections
 from tacit.report._sweep import sweep
 from tacit.report._transports import transports
 from tacit.report._write import write
@@ -28,7 +29,10 @@ def build(folder: Path, output: Path) -> Path:
 
 
 def make_sections(campaign: Campaign, cells: Grid, warnings: list[str]) -> list[Section]:
-    """Whatever the data allow."""
+    """Whatever the data allow; the study of [PM24] has sections of its own."""
+    if (study := study_sections(cells, campaign.folder, warnings)) is not None:
+        around = [_first(campaign), *study, links(cells), idle(campaign.folder, warnings)]
+        return _with_unique_names([section for section in around if section])
     made = [
         _first(campaign),
         results(cells),

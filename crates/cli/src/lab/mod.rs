@@ -1,15 +1,18 @@
 //! `tacit lab`: measuring power, energy and links; one file per subcommand.
 mod calibrate;
 mod compare;
+mod conduct;
 mod inputs;
 mod link;
 mod live;
 mod mark;
 mod measure;
+mod nets;
 mod papers;
 pub mod report;
 mod run;
 mod sensors;
+mod study;
 mod transport;
 mod workload;
 

@@ -1,5 +1,5 @@
 //! `tacit lab transport`
-use super::run::{carry_out, show_plan};
+use super::conduct::{carry_out, show_plan, stopping};
 use crate::print;
 use anyhow::Context;
 use serde_json::json;
@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return show_plan(&experiment, &plan::remaining(&experiment, &[]), args.json);
     }
     let dir = args.output.as_deref().context("give the campaign's folder with -o DIR")?;
-    carry_out(&experiment, dir, args.json)?;
+    carry_out(&experiment, dir, args.json, &stopping()?)?;
     let rows = vpn24::rows(&campaign::load(dir)?.runs);
     if args.json {
         let paper = paper.map(|paper| json!({"source": paper.source, "values": paper.values.len()}));

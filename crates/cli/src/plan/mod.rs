@@ -1,10 +1,11 @@
 //! `tacit plan`
 mod apply;
-mod given;
+pub mod given;
 mod offers;
 mod page;
 mod text;
 
+use crate::client_work::WorkArgs;
 use crate::lab::report;
 use crate::owner::SealArgs;
 use crate::print;
@@ -56,6 +57,8 @@ pub struct Args {
     /// trust=two-party|dealer
     #[arg(long = "limit", value_name = "KEY=VALUE", value_delimiter = ',')]
     limits: Vec<Limit>,
+    #[command(flatten)]
+    work: WorkArgs,
     /// Inputs of a client: 200/day, 10/hour
     #[arg(long, default_value = "100/day")]
     requests: Requests,
@@ -90,6 +93,9 @@ pub struct Args {
     #[command(flatten)]
     seal: SealArgs,
 }
+
+/// Options that move work between the parties, tried beside the defaults where the client's work counts.
+const SHIFTING: [&str; 3] = ["leaves=masked2", "leaves=masked4", "leaves=direct4"];
 
 /// What was asked, and what there is to choose from.
 #[derive(Clone)]
@@ -164,11 +170,15 @@ impl Args {
             server_threads: 1,
             link: self.link.0.clone(),
         };
-        let (limits, usage) = (Limit::all(&self.limits), self.usage()?);
+        let (limits, usage) = (self.work.within(Limit::all(&self.limits)), self.usage()?);
         let model = crate::bench::load(&self.model, &self.seal)?;
-        let (offers, refused) = offers::of(&model, &self.tries)?;
+        let shifting: &[&str] = if self.work.is_asked() { &SHIFTING } else { &[] };
+        let tries: Vec<String> = self.tries.iter().cloned().chain(shifting.iter().map(|s| (*s).to_owned())).collect();
+        let (offers, refused) = offers::of(&model, &tries)?;
         let model = model.interface.name.clone();
-        Ok(Asked { model, setting, offers, refused, goal: self.goal, limits, usage })
+        let question = Question { offers: &offers, goal: self.goal, limits, usage };
+        let (goal, limits) = self.work.wish().asks(&question, &setting)?;
+        Ok(Asked { model, setting, offers, refused, goal, limits, usage })
     }
 
     fn usage(&self) -> anyhow::Result<Usage> {

@@ -7,7 +7,7 @@ use super::port;
 use super::program::{Place, Program, Start, Waited, name, pause, wait_client, wait_ready};
 use super::scratch::Scratch;
 use crate::LabError;
-use crate::campaign::{Idle, IdlePower, LinkFigures, Run};
+use crate::campaign::{self, Idle, IdlePower, LinkFigures, Run};
 use crate::link::{Link, Side};
 use crate::tunnel::{self, Tunnel};
 use std::collections::BTreeMap;
@@ -19,9 +19,12 @@ use std::time::{Duration, Instant};
 use tacit_meter::mark::{ENV_MARKS, ENV_PARTY, MarkListener};
 use tacit_meter::record::Edge;
 use tacit_meter::sampler::{Since, Stopped};
+use tacit_store::keys;
 
-/// Port of the server on a link, where every port is free.
-const PORT: u16 = 7878;
+/// Ports of the server and of a dealer on a link, where every port is free.
+const PORTS: [u16; 2] = [7878, 7879];
+/// Party and file name of a dealer, which runs on the server's side.
+const DEALER: &str = "dealer";
 /// Longest time that a server may take to be ready.
 const START: Duration = Duration::from_secs(60);
 /// Time that a server has to print its results after the client's end.
@@ -63,6 +66,7 @@ struct Site {
     client: Ipv4Addr,
     server: Ipv4Addr,
     port: u16,
+    dealer_port: u16,
 }
 
 impl Site {
@@ -128,8 +132,9 @@ impl Bench<'_> {
         let link = &self.experiment.links()[job.cell.link];
         let Some(spec) = &link.spec else {
             let home = Ipv4Addr::LOCALHOST;
-            let port = port::find().map_err(|e| Broken::Run(format!("finding a free port: {e}")))?;
-            return Ok((Site { tunnel: None, place: Place::Host, client: home, server: home, port }, None));
+            let find = || port::find().map_err(|e| Broken::Run(format!("finding a free port: {e}")));
+            let (place, port, dealer_port) = (Place::Host, find()?, find()?);
+            return Ok((Site { tunnel: None, place, client: home, server: home, port, dealer_port }, None));
         };
         let up = Link::up(spec)?;
         let effort = self.experiment.spec().measure_s;
@@ -147,7 +152,8 @@ impl Bench<'_> {
         let address = |side| tunnel.as_ref().map_or_else(|| up.address(side), |t| t.address(side));
         let (client, server) = (address(Side::Client), address(Side::Server));
         let place = Place::Link(Box::new(up));
-        Ok((Site { tunnel, place, client, server, port: PORT }, figures))
+        let [port, dealer_port] = PORTS;
+        Ok((Site { tunnel, place, client, server, port, dealer_port }, figures))
     }
 
     /// What the placeholders stand for. Keys are made if something uses them.
@@ -156,13 +162,18 @@ impl Bench<'_> {
         let pace = self.experiment.paces()[job.cell.pace];
         let (keys, dir) = (scratch.join("keys"), scratch.join("dir"));
         std::fs::create_dir(&dir).map_err(LabError::io(&dir))?;
-        if transport.tls() || self.experiment.workloads()[job.cell.workload].uses("keys") {
-            tacit_store::keys::init_closed(&keys)?;
+        let workload = &self.experiment.workloads()[job.cell.workload];
+        let mut dealing = BTreeMap::new();
+        if workload.dealer.is_some() {
+            dealing = dealer_values(site, &keys)?;
+        } else if transport.tls() || workload.uses("keys") {
+            keys::init_closed(&keys)?;
         }
         let campaign = self.dir.display().to_string();
         let of_campaign = BTreeMap::from([("campaign".to_owned(), campaign.clone())]);
         let mut values: BTreeMap<String, String> =
             spec.values.iter().map(|(k, v)| (k.clone(), fill(v, &of_campaign))).collect();
+        values.extend(dealing);
         values.extend(
             [
                 ("server", site.server.to_string()),
@@ -184,7 +195,7 @@ impl Bench<'_> {
     fn start(
         &self,
         setting: &Setting<'_>,
-        side: Side,
+        (party, side): (&'static str, Side),
         command: &CommandLine,
         socket: &Path,
     ) -> Result<Program, LabError> {
@@ -195,29 +206,48 @@ impl Bench<'_> {
         let given = setting.workload.environment.iter().map(|(k, v)| (k.clone(), fill(v, &setting.values)));
         let mut environment: BTreeMap<String, String> = given.collect();
         environment.insert(ENV_MARKS.into(), socket.display().to_string());
-        environment.insert(ENV_PARTY.into(), name(side).into());
+        environment.insert(ENV_PARTY.into(), party.into());
         let (log, dir) = (self.dir.join("logs").join(&setting.stem), Path::new(&setting.values["dir"]));
-        let start = Start { side, words: &words, environment: &environment, dir, log: &log, scratch: setting.scratch };
+        let (environment, scratch) = (&environment, setting.scratch);
+        let start = Start { party, side, words: &words, environment, dir, log: &log, scratch };
         Program::start(&setting.site.place, &start)
     }
 
+    /// Starts the dealer, if the workload has one, and waits until it is ready.
+    fn start_dealer(&self, setting: &Setting<'_>, socket: &Path) -> Result<Option<Program>, Broken> {
+        let Some(command) = &setting.workload.dealer else { return Ok(None) };
+        self.start_ready(setting, DEALER, command, Some("listening"), socket).map(Some)
+    }
+
+    /// The same for the server.
     fn start_server(&self, setting: &Setting<'_>, socket: &Path) -> Result<Option<Program>, Broken> {
         let Some(command) = &setting.workload.server else { return Ok(None) };
-        let mut server = self.start(setting, Side::Server, command, socket)?;
+        self.start_ready(setting, name(Side::Server), command, setting.workload.ready.as_deref(), socket).map(Some)
+    }
+
+    /// Starts a program on the server's side and waits until it is ready.
+    fn start_ready(
+        &self,
+        setting: &Setting<'_>,
+        party: &'static str,
+        command: &CommandLine,
+        ready: Option<&str>,
+        socket: &Path,
+    ) -> Result<Program, Broken> {
+        let mut program = self.start(setting, (party, Side::Server), command, socket)?;
         let patience = START.min(Duration::from_secs_f64(self.experiment.spec().timeout_s));
-        let ready = setting.workload.ready.as_deref();
-        match wait_ready(&mut server, ready, setting.site.port, patience, self.stop)? {
-            Waited::Done => Ok(Some(server)),
+        match wait_ready(&mut program, ready, setting.site.port, patience, self.stop)? {
+            Waited::Done => Ok(program),
             Waited::Stopped => Err(Broken::Stopped),
             Waited::TimedOut => {
                 let what =
                     ready.map_or_else(|| format!("listen at port {}", setting.site.port), |r| format!("print {r:?}"));
-                let words = server.last_words();
-                Err(Broken::Run(format!("the server did not {what} within {} s{words}", patience.as_secs_f64())))
+                let words = program.last_words();
+                Err(Broken::Run(format!("the {party} did not {what} within {} s{words}", patience.as_secs_f64())))
             }
             Waited::PeerGone => {
-                let status = server.end()?;
-                let how = server.failure(status).unwrap_or_else(|| "the server ended".into());
+                let status = program.end()?;
+                let how = program.failure(status).unwrap_or_else(|| format!("the {party} ended"));
                 Err(Broken::Run(format!("{how} before it was ready")))
             }
         }
@@ -229,6 +259,7 @@ impl Bench<'_> {
         // Bound before the server starts, which may connect at once; what it says waits until the sampler is
         // there.
         let door = UnixListener::bind(&socket).map_err(LabError::io(&socket))?;
+        let dealer = self.start_dealer(setting, &socket)?;
         let mut server = self.start_server(setting, &socket)?;
         let record = format!("records/{}.jsonl", setting.stem);
         let mut labels = run.cell.clone();
@@ -244,10 +275,13 @@ impl Bench<'_> {
                 sampler.add_process(name(side), pid, Since::Now);
             }
         }
+        if let Some(dealer) = &dealer {
+            sampler.add_process(DEALER, dealer.pid(), Since::Now);
+        }
         // A server that is gone before the next sample has been seen at least once.
         sampler.sample_now();
         sampler.mark("runner", "run", Edge::Begin, BTreeMap::new());
-        let started = self.start(setting, Side::Client, &setting.workload.client, &socket);
+        let started = self.start(setting, (name(Side::Client), Side::Client), &setting.workload.client, &socket);
         let ended = started.and_then(|mut client| {
             sampler.add_process("client", client.pid(), Since::Birth);
             let patience = Duration::from_secs_f64(self.experiment.spec().timeout_s);
@@ -363,6 +397,20 @@ impl Bench<'_> {
             .collect();
         Ok(whole.then_some(Idle { when: when.into(), record, duration_s, power }))
     }
+}
+
+/// What the placeholders of a workload with a dealer stand for; makes the keys of all three.
+fn dealer_values(site: &Site, folder: &Path) -> Result<BTreeMap<String, String>, LabError> {
+    let hosts = [site.server.to_string()];
+    keys::init(folder, &hosts, &[name(Side::Client).into()])?;
+    keys::add_dealer(folder, &hosts)?;
+    // As in runs without a dealer, nobody can be added later.
+    let authority = folder.join("ca.key");
+    campaign::remove(&authority).map_err(LabError::io(&authority))?;
+    let address = format!("{}:{}", site.server, site.dealer_port);
+    Ok([("dealer", address), ("dealer_pin", keys::dealer_pin(folder)?.to_string())]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into())
 }
 
 /// Adds to the programs' results what they cannot know, and puts them into the summary.

@@ -40,6 +40,8 @@ pub struct Workload {
     pub client: CommandLine,
     /// The server's command.
     pub server: Option<CommandLine>,
+    /// The dealer's command.
+    pub dealer: Option<CommandLine>,
     /// What the server prints when it is ready.
     pub ready: Option<String>,
     /// Environment variables of both, with placeholders.
@@ -48,12 +50,14 @@ pub struct Workload {
     pub takes: Duration,
     /// Estimated bytes over the link.
     pub moves_bytes: u64,
+    /// Estimated round trips that it waits for.
+    pub round_trips: f64,
 }
 
 impl Workload {
     /// Whether a command or the environment uses this placeholder.
     pub(super) fn uses(&self, name: &str) -> bool {
-        let commands = [Some(&self.client), self.server.as_ref()];
+        let commands = [Some(&self.client), self.server.as_ref(), self.dealer.as_ref()];
         commands.into_iter().flatten().any(|c| c.placeholders().contains(name))
             || self.environment.values().any(|v| names(v).contains(&name))
     }
@@ -194,6 +198,14 @@ fn check_numbers(spec: &ExperimentSpec) -> Result<(), LabError> {
     for (key, value, low, high) in seconds {
         check_seconds(key, value, low, high)?;
     }
+    for (i, fewer) in spec.fewer.iter().enumerate() {
+        check_seconds(&format!("fewer[{i}].above_s"), fewer.above_s, 0.0, 30.0 * day)?;
+        let longer = i == 0 || fewer.above_s > spec.fewer[i - 1].above_s;
+        if fewer.repetitions > spec.repetitions || !longer {
+            let detail = "give the entries by their length, none with more than `repetitions`";
+            return Err(wrong(&format!("fewer[{i}]"), detail));
+        }
+    }
     Ok(())
 }
 
@@ -281,6 +293,7 @@ fn read_workload(key: &str, text: &WorkloadSpec, spec: &ExperimentSpec) -> Resul
     let command = |part: &str, line: &str| CommandLine::parse(&format!("{key}.{part}"), line, &spec.values);
     let client = command("client", &text.client)?;
     let server = text.server.as_deref().map(|line| command("server", line)).transpose()?;
+    let dealer = text.dealer.as_deref().map(|line| command("dealer", line)).transpose()?;
     if text.ready.as_deref().is_some_and(str::is_empty) {
         return Err(wrong(
             &format!("{key}.ready"),
@@ -289,6 +302,9 @@ fn read_workload(key: &str, text: &WorkloadSpec, spec: &ExperimentSpec) -> Resul
     }
     if text.ready.is_some() && server.is_none() {
         return Err(wrong(&format!("{key}.ready"), "there is no server to be ready; add `server`"));
+    }
+    if dealer.is_some() && server.is_none() {
+        return Err(wrong(&format!("{key}.dealer"), "there is no server to deal for; add `server`"));
     }
     for (name, value) in &text.environment {
         let key = format!("{key}.environment.{name}");
@@ -305,15 +321,24 @@ fn read_workload(key: &str, text: &WorkloadSpec, spec: &ExperimentSpec) -> Resul
         [Some(&client), server.as_ref()].into_iter().flatten().any(|c| c.placeholders().contains("seconds"));
     let takes_s = text.takes_s.unwrap_or(if uses_seconds { spec.seconds } else { 1.0 });
     check_seconds(&format!("{key}.takes_s"), takes_s, 0.0, 86_400.0)?;
-    Ok(Workload {
+    if !(0.0..=1e9).contains(&text.round_trips) {
+        return Err(wrong(&format!("{key}.round_trips"), "must be a number from 0 to 10^9"));
+    }
+    let workload = Workload {
         name: text.name.clone(),
         client,
         server,
+        dealer,
         ready: text.ready.clone(),
         environment: text.environment.clone(),
         takes: Duration::from_secs_f64(takes_s),
         moves_bytes: text.moves_bytes,
-    })
+        round_trips: text.round_trips,
+    };
+    if workload.dealer.is_none() && ["dealer", "dealer_pin"].iter().any(|name| workload.uses(name)) {
+        return Err(wrong(key, "uses {dealer} or {dealer_pin}, and there is none; add `dealer`"));
+    }
+    Ok(workload)
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
         "plain, tls, wireguard or tls+wireguard; programs that take it set up TLS themselves, the tunnel is already there",
     ),
     ("keys", "folder with keys made for this run: ca.pem, server.pem, server.key, client.pem, client.key"),
+    ("dealer", "the dealer's address and port, where the workload has one; its keys are in {keys}"),
+    ("dealer_pin", "the fingerprint of the dealer's key"),
     ("pace", "a word of its own: `--pace RATE`, nothing in cells without a pace"),
     ("pace_bps", "the pace in bit/s, 0 in cells without one"),
     ("seconds", "`seconds` of the experiment"),

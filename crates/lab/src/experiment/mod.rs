@@ -19,4 +19,4 @@ pub use checked::{Experiment, Link, Workload};
 pub use command::{CommandLine, PLACEHOLDERS};
 pub use runner::{Event, Outcome, Settings, run};
 pub use scratch::Scratch;
-pub use spec::{ExperimentSpec, LinkText, WorkloadSpec};
+pub use spec::{ExperimentSpec, Fewer, LinkText, WorkloadSpec};

@@ -80,13 +80,14 @@ pub fn remaining(experiment: &Experiment, done: &[Run]) -> Vec<Job> {
     let (cells, mut warm) = (cells(experiment), BTreeSet::new());
     let mut random = fastrand::Rng::with_seed(spec.seed.unwrap_or(0));
     let mut jobs = vec![];
+    let wanted: BTreeMap<Cell, u32> = cells.iter().map(|cell| (*cell, repetitions(experiment, *cell))).collect();
     for repetition in 0..spec.repetitions {
         let mut order = cells.clone();
         if spec.randomise {
             random.shuffle(&mut order);
         }
         for cell in order {
-            if finished.contains(&(&labels(experiment, cell), repetition)) {
+            if repetition >= wanted[&cell] || finished.contains(&(&labels(experiment, cell), repetition)) {
                 continue;
             }
             if warm.insert(cell) {
@@ -98,25 +99,39 @@ pub fn remaining(experiment: &Experiment, done: &[Run]) -> Vec<Job> {
     jobs
 }
 
-/// Expected time of one run, all that is around it included.
+/// Measured runs of a cell: fewer where one takes long, none where it is left to a prediction.
 #[must_use]
-pub fn estimate(experiment: &Experiment, cell: Cell) -> Duration {
-    let (spec, link) = (experiment.spec(), &experiment.links()[cell.link]);
-    let workload = &experiment.workloads()[cell.workload];
-    // Namespaces, processes, the last samples.
-    let mut seconds = 0.3 + spec.cool_down_s + workload.takes.as_secs_f64();
+pub fn repetitions(experiment: &Experiment, cell: Cell) -> u32 {
+    let (spec, long) = (experiment.spec(), length(experiment, cell).as_secs_f64());
+    let exceeded = spec.fewer.iter().rfind(|fewer| long > fewer.above_s);
+    exceeded.map_or(spec.repetitions, |fewer| fewer.repetitions)
+}
+
+/// Expected time of a run's programs.
+#[must_use]
+pub fn length(experiment: &Experiment, cell: Cell) -> Duration {
+    let (link, workload) = (&experiment.links()[cell.link], &experiment.workloads()[cell.workload]);
+    let mut seconds = workload.takes.as_secs_f64();
     let mut slowest = experiment.paces()[cell.pace].map_or(f64::INFINITY, |p| p.bits_per_second() as f64);
     if let Some(link) = &link.spec {
-        seconds += spec.measure_s;
+        seconds += workload.round_trips * link.rtt().as_secs_f64();
         for rate in [link.up(), link.down()].into_iter().flatten() {
             slowest = slowest.min(rate.bits_per_second() as f64);
         }
     }
-    if experiment.transports()[cell.transport].tunnelled() {
-        seconds += 0.5;
-    }
     seconds += workload.moves_bytes as f64 * 8.0 / slowest;
     Duration::from_secs_f64(seconds.min(1e9))
+}
+
+/// Expected time of one run, all that is around it included.
+#[must_use]
+pub fn estimate(experiment: &Experiment, cell: Cell) -> Duration {
+    let (spec, link) = (experiment.spec(), &experiment.links()[cell.link]);
+    // Namespaces, processes, the last samples.
+    let mut around = 0.3 + spec.cool_down_s;
+    around += if link.spec.is_some() { spec.measure_s } else { 0.0 };
+    around += if experiment.transports()[cell.transport].tunnelled() { 0.5 } else { 0.0 };
+    length(experiment, cell) + Duration::from_secs_f64(around)
 }
 
 /// Keeps the estimate of the time left, from what runs really took as soon as a run of the cell's kind is

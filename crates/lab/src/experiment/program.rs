@@ -37,7 +37,7 @@ pub(super) enum Place {
 
 /// A started program. Its drop ends it.
 pub(super) struct Program {
-    side: Side,
+    party: &'static str,
     child: Child,
     out: PathBuf,
     err: PathBuf,
@@ -49,6 +49,8 @@ pub(super) struct Program {
 /// What to start.
 pub(super) struct Start<'a> {
     /// Which party it is.
+    pub party: &'static str,
+    /// Where it runs.
     pub side: Side,
     /// Program and arguments.
     pub words: &'a [String],
@@ -56,7 +58,7 @@ pub(super) struct Start<'a> {
     pub environment: &'a BTreeMap<String, String>,
     /// Its working folder.
     pub dir: &'a Path,
-    /// Its output goes to this path with `.SIDE.out` and `.SIDE.err` appended.
+    /// Its output goes to this path with `.PARTY.out` and `.PARTY.err` appended.
     pub log: &'a Path,
     /// The run's folder, whose keeper ends it with us.
     pub scratch: &'a Scratch,
@@ -74,7 +76,7 @@ impl Program {
     /// Starts a program in a process group of its own, so that a Ctrl-C at the terminal reaches us and not
     /// it.
     pub(super) fn start(place: &Place, start: &Start<'_>) -> Result<Self, LabError> {
-        let party = name(start.side);
+        let party = start.party;
         let path = |kind: &str| {
             let mut path = start.log.as_os_str().to_owned();
             path.push(format!(".{party}.{kind}"));
@@ -103,7 +105,7 @@ impl Program {
             .name("tacit-watch".into())
             .spawn(watch)
             .map_err(LabError::io(Path::new("thread")))?;
-        Ok(Self { side: start.side, child, out, err, ended, is_over: false, reaped: None })
+        Ok(Self { party, child, out, err, ended, is_over: false, reaped: None })
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -138,7 +140,7 @@ impl Program {
             _ = group.map(|g| killpg(g, signal));
             _ = self.ended_within(TERM);
         }
-        self.child.wait().map_err(LabError::failed(format!("ending the {}", name(self.side))))
+        self.child.wait().map_err(LabError::failed(format!("ending the {}", self.party)))
     }
 
     /// Whether its standard output holds `text` by now.
@@ -168,7 +170,7 @@ impl Program {
             (None, Some(signal)) => format!("signal {signal}"),
             (None, None) => status.to_string(),
         };
-        Some(format!("the {} ended with {how}{}", name(self.side), self.last_words()))
+        Some(format!("the {} ended with {how}{}", self.party, self.last_words()))
     }
 
     /// The last line on standard error, for a message.
@@ -186,8 +188,9 @@ impl Program {
     pub(super) fn results(&self) -> Result<BTreeMap<String, f64>, String> {
         let text = tail(&self.out).map_err(|e| e.to_string())?;
         match text.lines().rev().find(|l| !l.trim().is_empty()) {
-            Some(line) if line.trim_start().starts_with('{') => figures(line)
-                .map_err(|e| format!("the {}'s last line of output is no JSON object: {e}", name(self.side))),
+            Some(line) if line.trim_start().starts_with('{') => {
+                figures(line).map_err(|e| format!("the {}'s last line of output is no JSON object: {e}", self.party))
+            }
             _ => Ok(BTreeMap::new()),
         }
     }
@@ -349,7 +352,15 @@ mod tests {
         let log = dir.join("run");
         let scratch = Scratch::new().unwrap();
         let side = Side::Client;
-        let start = Start { side, words: &words, environment: &environment, dir, log: &log, scratch: &scratch };
+        let start = Start {
+            party: name(side),
+            side,
+            words: &words,
+            environment: &environment,
+            dir,
+            log: &log,
+            scratch: &scratch,
+        };
         Program::start(&Place::Host, &start).unwrap()
     }
 
@@ -426,7 +437,15 @@ mod tests {
         let (words, environment) = (["/no/such/program".to_owned()], BTreeMap::new());
         let log = dir.path().join("run");
         let (side, dir, scratch) = (Side::Server, dir.path(), Scratch::new().unwrap());
-        let start = Start { side, words: &words, environment: &environment, dir, log: &log, scratch: &scratch };
+        let start = Start {
+            party: name(side),
+            side,
+            words: &words,
+            environment: &environment,
+            dir,
+            log: &log,
+            scratch: &scratch,
+        };
         let error = Program::start(&Place::Host, &start).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("/no/such/program") && error.contains("No such file"), "{error}");
     }

@@ -260,7 +260,11 @@ fn header(experiment: &Experiment, machine: BTreeMap<String, String>) -> Result<
 /// Finds out before anything is measured whether the commands' programs are there.
 fn check_programs(experiment: &Experiment) -> Result<(), LabError> {
     for (i, workload) in experiment.workloads().iter().enumerate() {
-        for (part, command) in [("client", Some(&workload.client)), ("server", workload.server.as_ref())] {
+        for (part, command) in [
+            ("client", Some(&workload.client)),
+            ("server", workload.server.as_ref()),
+            ("dealer", workload.dealer.as_ref()),
+        ] {
             let Some(program) = command.map(|c| c.program()) else { continue };
             // Placeholders are filled in later; `tacit` is this program.
             if program == "tacit" || program.contains('{') || is_program(program) {

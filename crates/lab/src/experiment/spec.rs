@@ -48,6 +48,10 @@ pub struct ExperimentSpec {
     /// Longest time that a run's programs may take, seconds; then both are killed and the run has failed.
     #[serde(default = "defaults::timeout_s")]
     pub timeout_s: f64,
+    /// Fewer repetitions of cells whose runs are long; of the entries that a cell's run exceeds the last
+    /// counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fewer: Vec<Fewer>,
     /// What `{seconds}` stands for, seconds.
     #[serde(default = "defaults::seconds")]
     pub seconds: f64,
@@ -69,6 +73,16 @@ pub struct ExperimentSpec {
     pub workloads: Vec<WorkloadSpec>,
 }
 
+/// How often long runs are repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fewer {
+    /// Runs that are expected to take longer than this, seconds.
+    pub above_s: f64,
+    /// Measured runs of such a cell; 0: none, it is left to a prediction.
+    pub repetitions: u32,
+}
+
 /// What runs in a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,6 +93,9 @@ pub struct WorkloadSpec {
     pub client: String,
     /// The server's command line; absent where there is none.
     pub server: Option<String>,
+    /// The command line of a dealer, which is started before the server, on its side; it prints `listening`
+    /// when it is ready.
+    pub dealer: Option<String>,
     /// What the server prints on its standard output once it is ready; where absent, it is when it listens at
     /// `{port}`.
     pub ready: Option<String>,
@@ -91,6 +108,9 @@ pub struct WorkloadSpec {
     /// For the estimate: bytes that a run moves over the link.
     #[serde(default)]
     pub moves_bytes: u64,
+    /// For the estimate: round trips that a run waits for.
+    #[serde(default)]
+    pub round_trips: f64,
 }
 
 /// A link in an experiment file: a preset's name, or a table.

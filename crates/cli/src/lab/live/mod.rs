@@ -2,7 +2,6 @@
 //! on what the server has learned and the same arrivals.
 mod clients;
 mod dealer;
-mod nets;
 mod pin;
 mod profile;
 mod program;
@@ -12,6 +11,7 @@ mod settings;
 mod stage;
 mod watch;
 
+use super::nets;
 use crate::lowering::Lowering;
 use crate::print;
 use anyhow::{Context, bail};

@@ -74,6 +74,8 @@ fn values_out_of_range_are_refused_with_the_range() {
     refused(top("transports = []"), &["transports: is empty"]);
     refused(top("transports = [\"ssh\"]"), &["transports[0]", "ssh", "plain, tls, wireguard"]);
     refused(top("paces = [\"0mbit\"]"), &["paces[0]", "0mbit", "none"]);
+    refused(top("fewer = [{ above_s = 1.0, repetitions = 11 }]"), &["fewer[0]", "by their length"]);
+    refused(top("fewer = [{ above_s = -1.0, repetitions = 1 }]"), &["fewer[0].above_s"]);
     refused(top("name2 = 1"), &["name2"]);
     let (paces, links): (Vec<String>, Vec<String>) =
         (1..=200).map(|i| (format!("\"{i}mbit\""), format!("{{ rate = \"{i}mbit\" }}"))).unzip();
@@ -88,6 +90,9 @@ fn commands_and_placeholders_are_checked() {
     refused(with("\"true\"", "\"\""), &["workloads[0].client: no command"]);
     refused(with("\"true\"", "\"x {sever}\""), &["workloads[0].client", "{sever}"]);
     refused(workload("server = \"y {pory}\""), &["workloads[0].server", "{pory}"]);
+    refused(workload("dealer = \"x\""), &["workloads[0].dealer: there is no server"]);
+    refused(with("\"true\"", "\"x {dealer_pin}\""), &["workloads[0]", "add `dealer`"]);
+    refused(with("name = \"ping\"", "name = \"ping\"\nround_trips = -1.0"), &["round_trips"]);
     refused(workload("ready = \"up\""), &["workloads[0].ready: there is no server"]);
     refused(workload("server = \"x\"\nready = \"\""), &["workloads[0].ready: is empty"]);
     refused(workload("environment = { \"A=B\" = \"1\" }"), &["environment.A=B"]);

@@ -126,6 +126,25 @@ fn estimates_add_up_and_give_way_to_what_was_measured() {
 }
 
 #[test]
+fn long_runs_are_repeated_less() {
+    let fewer = "fewer = [{ above_s = 2.5, repetitions = 3 }, { above_s = 9.0, repetitions = 0 }]\nwarm_up = 1";
+    let e = experiment(fewer);
+    let runs = |link, workload| {
+        let cell = Cell { link, transport: 0, workload, pace: 0 };
+        remaining(&e, &[]).iter().filter(|j| j.cell == cell && !j.warm_up).count()
+    };
+    // 2 s; 2.8 s with the bytes at 3.89 Mbit/s; 10 s.
+    assert_eq!([runs(2, 0), runs(1, 0), runs(2, 1)], [4, 3, 0]);
+    assert!(remaining(&e, &[]).iter().all(|j| j.cell.workload == 0), "no warm-up of what does not run");
+    let done: Vec<Run> = remaining(&e, &[]).iter().filter(|j| !j.warm_up).map(|j| run_of(&e, j, None)).collect();
+    assert!(remaining(&e, &done).is_empty());
+    let waits = TEXT.replace("moves_bytes = 389000", "round_trips = 1000.0");
+    let e = Experiment::new(ExperimentSpec::from_toml("plan", &waits).unwrap()).unwrap();
+    let seconds = |link| length(&e, Cell { link, transport: 0, workload: 0, pace: 0 }).as_secs_f64();
+    assert!((seconds(0) - 2.6).abs() < 1e-6 && (seconds(2) - 2.0).abs() < 1e-6, "0.6 ms each, none on loopback");
+}
+
+#[test]
 fn loopback_needs_no_root() {
     assert!(needs_root(&experiment("")));
     let text = TEXT.replace("\"lan\", \"pm24-3.89\", ", "");

@@ -1,5 +1,5 @@
 //! The networks of a campaign, kept in its folder with their lowerings: made once, served in every cell.
-use crate::lab::inputs;
+use super::inputs;
 use crate::lowering::Lowering;
 use crate::print;
 use anyhow::{Context, bail};
@@ -20,7 +20,8 @@ const LARGE: &str = "models/squeezenet1.1_fp32.onnx";
 /// Where a network comes from.
 enum Origin {
     Digits,
-    Zoo,
+    /// By its name there.
+    Zoo(String),
     File(PathBuf),
 }
 
@@ -32,12 +33,12 @@ pub struct Net {
 
 impl Net {
     /// `digits`, a name of the zoo, or a file.
-    fn named(text: &str) -> anyhow::Result<Self> {
+    pub fn named(text: &str) -> anyhow::Result<Self> {
         if text == "digits" {
             return Ok(Self { name: text.into(), origin: Origin::Digits });
         }
         if zoo::NAMES.iter().any(|(name, _)| *name == text) {
-            return Ok(Self { name: text.into(), origin: Origin::Zoo });
+            return Ok(Self { name: text.into(), origin: Origin::Zoo(text.into()) });
         }
         let path = Path::new(text);
         match path.extension().and_then(|e| e.to_str()) {
@@ -49,6 +50,12 @@ impl Net {
         }
     }
 
+    /// SqueezeNet of the shared data, where that is, else of the zoo with random weights.
+    pub fn squeezenet() -> Self {
+        let origin = shared().map_or_else(|| Origin::Zoo("squeezenet1.1".into()), Origin::File);
+        Self { name: "squeezenet".into(), origin }
+    }
+
     fn file(path: &Path) -> anyhow::Result<Self> {
         let stem = path.file_stem().and_then(|s| s.to_str()).filter(|s| !s.is_empty());
         let name = stem.with_context(|| format!("{}: has no name", path.display()))?.to_owned();
@@ -56,10 +63,10 @@ impl Net {
     }
 
     /// What its bytes are known by, in the campaign's folder.
-    fn source(&self) -> anyhow::Result<Value> {
+    pub fn source(&self) -> anyhow::Result<Value> {
         let from = match &self.origin {
             Origin::Digits => "built in".to_owned(),
-            Origin::Zoo => "zoo, seed 1".to_owned(),
+            Origin::Zoo(name) => format!("zoo, {name}, seed 1"),
             Origin::File(path) => {
                 let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
                 blake3::hash(&bytes).to_hex().to_string()
@@ -68,11 +75,12 @@ impl Net {
         Ok(json!({"name": self.name, "from": from}))
     }
 
-    fn model(&self, lowering: &Lowering) -> anyhow::Result<Model> {
+    /// The network, imported; model files are opened with the key of `lowering`.
+    pub fn model(&self, lowering: &Lowering) -> anyhow::Result<Model> {
         match &self.origin {
             Origin::Digits => inputs::digits(),
             // Its weights are random as well: what its ranges come from is no news.
-            Origin::Zoo => Ok(import(&zoo::build(&self.name, 1)?, &ImportOptions::default())?.model),
+            Origin::Zoo(name) => Ok(import(&zoo::build(name, 1)?, &ImportOptions::default())?.model),
             Origin::File(path) if path.extension().is_some_and(|e| e == "onnx") => {
                 let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
                 crate::model::import_with_defaults(path, &bytes)
@@ -99,8 +107,8 @@ pub fn choose(named: &[String], model: Option<&str>, is_quick: bool) -> anyhow::
         // What is named is meant, and what is quick has no room for a large one.
         None if !named.is_empty() || is_quick => None,
         None => match shared() {
-            Some(path) => {
-                nets.push(Net { name: "squeezenet".into(), ..Net::file(&path)? });
+            Some(_) => {
+                nets.push(Net::squeezenet());
                 None
             }
             None => Some(format!(

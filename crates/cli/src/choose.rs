@@ -1,0 +1,131 @@
+//! A client chooses among the back ends that a server offers, by what they cost the client.
+use crate::client_work::WorkArgs;
+use crate::connect::Connect;
+use crate::plan::given::Link;
+use crate::print;
+use anyhow::{Context, bail};
+use serde::Serialize;
+use std::fmt;
+use tacit_backends::{Registry, Trust};
+use tacit_plan::{Choice, Device, Goal, Limits, Offer, Question, Setting, Usage};
+
+/// Inputs that share the setup at most: beyond, its part says nothing.
+const SHARING: f64 = 10.0;
+
+/// What is wanted, and what is planned with.
+#[derive(clap::Args)]
+pub struct ChooseArgs {
+    #[command(flatten)]
+    pub work: WorkArgs,
+    /// This device for --client-work and budgets: a name of `tacit plan`
+    #[arg(long, value_name = "NAME", default_value = "this")]
+    plan_device: String,
+    /// The link for them: 20mbit/40ms, 15mbit:30mbit/2ms (up:down), or a preset of `tacit lab link`
+    #[arg(long, value_name = "LINK", default_value = "lan")]
+    plan_link: Link,
+}
+
+/// What was chosen, and what it is expected to cost the client for an input, the setup shared by those of the
+/// call.
+#[derive(Debug, Clone, Serialize)]
+pub struct Chosen {
+    pub backend: String,
+    pub trust: Option<Trust>,
+    client_j: f64,
+    client_cpu_s: f64,
+    bytes: f64,
+    wall_s: f64,
+}
+
+impl Chosen {
+    fn of(offer: &Offer, choice: &Choice, inputs: f64) -> Self {
+        let p = &choice.predicted;
+        Self {
+            backend: offer.backend.clone(),
+            trust: offer.trust,
+            client_j: p.client_j(inputs),
+            client_cpu_s: p.client_cpu_s(inputs),
+            bytes: p.bytes(inputs),
+            wall_s: p.offline.wall_s + p.online.wall_s + p.setup.wall_s / inputs,
+        }
+    }
+}
+
+impl fmt::Display for Chosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { backend, trust, client_j, client_cpu_s, bytes, wall_s } = self;
+        let trust = match trust {
+            Some(Trust::TwoParty) => "trusts nobody else",
+            Some(Trust::Dealer) => "trusts the dealer",
+            Some(Trust::ServerSeesInput) | None => "is not private",
+        };
+        let mb = bytes / 1e6;
+        write!(f, "{backend} ({client_j:.2} J, {client_cpu_s:.2} s CPU, {mb:.1} MB, {wall_s:.1} s; {trust})")
+    }
+}
+
+/// The back end for this client: among those that the server offers and that this client accepts (one with a
+/// dealer only where it named a dealer).
+pub fn choose(args: &ChooseArgs, connect: &Connect, inputs: usize) -> anyhow::Result<Chosen> {
+    let (offers, passed) = offers(connect)?;
+    let setting = Setting {
+        client: Device::named(&args.plan_device)?,
+        server: Device::named("this")?,
+        client_threads: 1,
+        server_threads: 1,
+        link: args.plan_link.0.clone(),
+    };
+    let limits = args.work.within(Limits { dealer: true, memory: Some(u64::MAX), ..Limits::default() });
+    let usage = Usage { per_day: SHARING.min(inputs as f64), ..Usage::default() };
+    let mut question = Question { offers: &offers, goal: Goal::Total, limits, usage };
+    (question.goal, question.limits) = args.work.wish().asks(&question, &setting)?;
+    let ranked = question.ranked(&setting)?;
+    let named = |choice: &Choice| Chosen::of(&offers[choice.offer], choice, usage.per_day);
+    let others = |but: Option<usize>| {
+        let all = ranked.iter().filter(|c| Some(c.offer) != but);
+        let mut said: Vec<String> = all.map(|choice| named(choice).to_string()).collect();
+        said.extend(passed.iter().cloned());
+        if said.is_empty() { "nothing else is offered".to_owned() } else { format!("beside {}", said.join(", ")) }
+    };
+    // Other limits are the server's business, or the day's.
+    let Limits { client_j, client_cpu_s, .. } = question.limits;
+    let fits = |chosen: &Chosen| {
+        client_j.is_none_or(|most| chosen.client_j <= most)
+            && client_cpu_s.is_none_or(|most| chosen.client_cpu_s <= most)
+    };
+    let Some(best) = ranked.iter().find(|choice| fits(&named(choice))) else {
+        bail!("no back end that this client accepts is within what it wants to do itself; {}", others(None));
+    };
+    let chosen = named(best);
+    print::note(&format!("chosen, as planned for an input: {chosen}; {}", others(Some(best.offer))));
+    Ok(chosen)
+}
+
+/// What the server offers that this client accepts, opened for its costs; and what it does not accept.
+fn offers(connect: &Connect) -> anyhow::Result<(Vec<Offer>, Vec<String>)> {
+    let registry = Registry::standard();
+    let (model, backends) = connect.offered()?;
+    let (mut offers, mut passed) = (Vec::new(), Vec::new());
+    for backend in backends {
+        let trust = match registry.get(&backend) {
+            Ok(known) => known.trust(),
+            Err(_) => {
+                passed.push(format!("{backend} (this client does not have it)"));
+                continue;
+            }
+        };
+        if trust == Trust::ServerSeesInput {
+            passed.push(format!("{backend} (the server would see the input)"));
+            continue;
+        }
+        if trust == Trust::Dealer && !connect.names_dealer() {
+            passed.push(format!("{backend} (a dealer would have to be trusted: --dealer)"));
+            continue;
+        }
+        let client = connect.lobby(false)?.open(&model, Some(&backend)).context(backend.clone())?;
+        let costs = client.model().costs();
+        client.close()?;
+        offers.push(Offer { backend, options: String::new(), trust: Some(trust), costs, agreement: None });
+    }
+    Ok((offers, passed))
+}

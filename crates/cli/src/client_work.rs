@@ -1,0 +1,40 @@
+//! What a client wants to do itself, as every command takes it that chooses a back end.
+use tacit_plan::{ClientWork, Limits};
+
+/// How much of the work is the client's.
+#[derive(clap::Args, Clone, Copy, Default)]
+pub struct WorkArgs {
+    /// How much of the work the client does: min (as little as there is), balanced (at most twice that), any
+    #[arg(long, value_name = "WORK")]
+    pub client_work: Option<ClientWork>,
+    /// Joules above idle that an input may cost the client, as the planner sees it
+    #[arg(long, value_name = "JOULES", value_parser = budget)]
+    client_joules: Option<f64>,
+    /// Processor seconds that an input may cost the client, as the planner sees it
+    #[arg(long, value_name = "SECONDS", value_parser = budget)]
+    client_cpu_s: Option<f64>,
+}
+
+impl WorkArgs {
+    /// Whether anything was said.
+    pub fn is_asked(&self) -> bool {
+        self.client_work.is_some() || self.client_joules.is_some() || self.client_cpu_s.is_some()
+    }
+
+    /// The wish; `any` where there is only a budget.
+    pub fn wish(&self) -> ClientWork {
+        self.client_work.unwrap_or(ClientWork::Any)
+    }
+
+    /// Limits with the budget.
+    pub fn within(&self, limits: Limits) -> Limits {
+        Limits { client_j: self.client_joules, client_cpu_s: self.client_cpu_s, ..limits }
+    }
+}
+
+fn budget(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(amount) if (0.0..=1e9).contains(&amount) && amount > 0.0 => Ok(amount),
+        _ => Err("a number above 0, at most 10^9".into()),
+    }
+}

@@ -1,0 +1,113 @@
+//! What the study keeps in its folder before anything runs: networks, inputs, lowerings with what they cost.
+use super::approach::{Approach, LOCAL};
+use crate::lab::inputs::seeded;
+use crate::lab::nets::Net;
+use crate::lowering::Lowering;
+use crate::print;
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use tacit_backends::{Costs, Registry};
+use tacit_graph::{Model, file, npy};
+use tacit_lab::campaign;
+
+/// What a network costs by an approach, or why there is none.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Offered {
+    pub net: String,
+    pub approach: String,
+    pub costs: Option<Costs>,
+    pub refused: Option<String>,
+}
+
+const OFFERS: &str = "offers.json";
+
+/// Imports the networks and lowers them for every approach; in `dir`, where there is one, all of it is kept
+/// and found again. A folder of other networks or approaches is refused.
+pub fn offers(dir: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyhow::Result<Vec<Offered>> {
+    let Some(dir) = dir else { return make(None, nets, approaches) };
+    let folder = dir.join("inputs");
+    campaign::own_folder(&folder)?;
+    let sources = nets.iter().map(Net::source).collect::<anyhow::Result<Vec<Value>>>()?;
+    let names: Vec<&str> = approaches.iter().map(|approach| approach.name).collect();
+    let source = json!({"nets": sources, "approaches": names});
+    let path = folder.join(OFFERS);
+    match fs::read(&path) {
+        Ok(there) => {
+            let there: Value = serde_json::from_slice(&there).with_context(|| path.display().to_string())?;
+            if there["of"] != source {
+                bail!("{} has other networks or approaches; choose another folder with -o", folder.display());
+            }
+            return Ok(serde_json::from_value(there["offers"].clone())?);
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
+    }
+    let offers = make(Some(&folder), nets, approaches)?;
+    // Last: without it, all are made again.
+    write(&path, &json!({"of": source, "offers": offers}))?;
+    Ok(offers)
+}
+
+/// Writes a file of the study anew.
+pub fn write(path: &Path, value: &Value) -> anyhow::Result<()> {
+    campaign::remove(path).with_context(|| format!("writing {}", path.display()))?;
+    fs::write(path, serde_json::to_vec_pretty(value)?).with_context(|| format!("writing {}", path.display()))
+}
+
+fn make(folder: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyhow::Result<Vec<Offered>> {
+    let lowering = Lowering::of("");
+    let mut offers = Vec::new();
+    for net in nets {
+        print::note(&format!("{}: importing, and lowering for every approach", net.name));
+        let model = net.model(&lowering).with_context(|| net.name.clone())?;
+        if let Some(folder) = folder {
+            let interface = &model.interface;
+            let input = folder.join(format!("{}.npy", net.name));
+            fs::write(&input, npy::write(&interface.input_shape, &seeded(interface)))
+                .with_context(|| format!("writing {}", input.display()))?;
+            let path = folder.join(format!("{}.tacit", net.name));
+            lowering.seal.write_model(&path, &file::write(&model)?)?;
+        }
+        for approach in approaches {
+            let (costs, refused) = match lower(folder, net, approach, &model, &lowering)? {
+                Ok(costs) => (costs, None),
+                Err(why) => (None, Some(why)),
+            };
+            offers.push(Offered { net: net.name.clone(), approach: approach.name.into(), costs, refused });
+        }
+    }
+    Ok(offers)
+}
+
+/// What the lowering costs; nothing without a back end; the reason where the back end cannot.
+fn lower(
+    folder: Option<&Path>,
+    net: &Net,
+    approach: &Approach,
+    model: &Model,
+    lowering: &Lowering,
+) -> anyhow::Result<Result<Option<Costs>, String>> {
+    if approach.name == LOCAL {
+        return Ok(Ok(None));
+    }
+    let (registry, options) = (Registry::standard(), approach.options());
+    let backend = registry.get(approach.backend)?;
+    let (watch, shown) = print::watch();
+    let lowered = backend.lower_watched(model, &options, &watch);
+    shown.finish_and_clear();
+    let lowered = match lowered {
+        Ok(lowered) => lowered,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    if let Some(folder) = folder {
+        let path = folder.join(approach.file(&net.name));
+        if !path.exists() {
+            lowering.seal.write_model(&path, &file::write(model)?)?;
+        }
+        lowering.seal.write_lowered(&path, model, (&**backend, &options), &*lowered)?;
+    }
+    Ok(Ok(Some(lowered.costs())))
+}

@@ -1,0 +1,71 @@
+//! How much of the work a client wants to do itself.
+//!
+//! Nothing here is computed anew: what is asked becomes a goal and limits of the ranking.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use crate::error::{PlanError, wrong};
+use crate::predict::Setting;
+use crate::rank::{Goal, Limits, Question};
+
+/// With [`ClientWork::Balanced`], how many times the least joules of any choice the client may spend.
+pub const BALANCED: f64 = 2.0;
+
+/// What a client wants of its own part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientWork {
+    /// As little as there is.
+    Min,
+    /// What the goal says, with at most [`BALANCED`] times the least.
+    Balanced,
+    /// What the goal says.
+    Any,
+}
+
+impl ClientWork {
+    const ALL: [Self; 3] = [Self::Min, Self::Balanced, Self::Any];
+
+    /// The goal and the limits that stand for this wish.
+    ///
+    /// # Errors
+    /// As [`Question::ranked`].
+    pub fn asks(self, question: &Question<'_>, setting: &Setting) -> Result<(Goal, Limits), PlanError> {
+        let (goal, limits) = (question.goal, question.limits);
+        Ok(match self {
+            Self::Any => (goal, limits),
+            Self::Min => (Goal::ClientEnergy, limits),
+            Self::Balanced => {
+                let least = Question { goal: Goal::ClientEnergy, ..*question }.best(setting)?;
+                let most = least.map(|choice| BALANCED * choice.score);
+                // A budget that is smaller stays.
+                let client_j = [limits.client_j, most].into_iter().flatten().reduce(f64::min);
+                (goal, Limits { client_j, ..limits })
+            }
+        })
+    }
+}
+
+impl fmt::Display for ClientWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Min => "min",
+            Self::Balanced => "balanced",
+            Self::Any => "any",
+        })
+    }
+}
+
+impl FromStr for ClientWork {
+    type Err = PlanError;
+
+    fn from_str(text: &str) -> Result<Self, PlanError> {
+        match Self::ALL.into_iter().find(|work| work.to_string() == text) {
+            Some(work) => Ok(work),
+            None => wrong(format!("client work {text:?}"), "there are min, balanced, any"),
+        }
+    }
+}
