@@ -1,5 +1,6 @@
 //! `tacit keyset`: switching keys of the back end `ckks`
 mod bench;
+mod kept;
 mod machine;
 mod params;
 
@@ -25,6 +26,8 @@ enum Command {
     Design(DesignArgs),
     Params(params::ParamsArgs),
     Bench(bench::BenchArgs),
+    List(kept::ListArgs),
+    Delete(kept::DeleteArgs),
     /// Bytes of rotation keys by the formulas behind the tables of [KDS25], to compare with
     ///
     /// Example: tacit keyset tables
@@ -89,6 +92,8 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         Command::Design(args) => run_design(&args, as_json),
         Command::Params(args) => params::run(&args, as_json),
         Command::Bench(args) => bench::run(&args, as_json),
+        Command::List(args) => kept::list(&args, as_json),
+        Command::Delete(args) => kept::delete(&args, as_json),
         Command::Tables => tables(as_json),
     }
 }

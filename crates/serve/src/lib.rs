@@ -40,6 +40,7 @@ mod event;
 mod gate;
 mod greetings;
 mod job;
+mod kept;
 mod memory;
 mod metrics;
 mod monitor;
@@ -57,6 +58,7 @@ mod source;
 mod state;
 mod stock;
 mod traces;
+mod uploads;
 mod warm;
 mod worker;
 

@@ -155,6 +155,7 @@ impl Server {
         let store = store.map(|dir| Store::open(dir, Party::Server, config.seal.clone())).transpose()?.map(Arc::new);
         if let Some(store) = &store {
             store.expire(config.expire)?;
+            store.expire_uploads(config.expire)?;
         }
         let (sender, events) = unbounded_channel();
         let (stopper, stop) = watch::channel(false);

@@ -18,7 +18,7 @@ use super::wire::{HELLO, INPUT, KEY, WELCOME, WELCOME_BYTES, Welcome};
 use crate::{Aids, Backend, BackendError, ClientModel, Material, Options, ServerModel};
 
 /// Two blocks of a residual network on 2 x 8 x 8 inputs, with squares in between.
-fn residual() -> Model {
+pub(super) fn residual() -> Model {
     let mut rng = SplitMix::new(9);
     let mut graph = FloatGraph::new("x", vec![2, 8, 8]).unwrap();
     let mut some = |n: usize, size: f64| (0..n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
@@ -64,12 +64,12 @@ fn residual() -> Model {
     import_network(Network::new("residual", graph), &options).unwrap().model
 }
 
-fn input(model: &Model, seed: u64) -> Vec<f32> {
+pub(super) fn input(model: &Model, seed: u64) -> Vec<f32> {
     let mut rng = SplitMix::new(seed);
     (0..model.interface.input_len()).map(|_| rng.range(-1.0, 1.0) as f32).collect()
 }
 
-fn both(model: &Model, options: &str) -> (Arc<dyn ServerModel>, Arc<dyn ClientModel>) {
+pub(super) fn both(model: &Model, options: &str) -> (Arc<dyn ServerModel>, Arc<dyn ClientModel>) {
     let server = Ckks.lower(model, &options.parse::<Options>().unwrap()).unwrap();
     let client = Ckks.open(server.public_bytes()).unwrap();
     (server, client)
@@ -133,7 +133,7 @@ fn what_breaks_the_rules_is_an_error() {
     let damage = |channel: &mut Channel| -> Result<(), NetError> {
         channel.send(HELLO, &[7; 32])?;
         channel.flush()?;
-        assert_eq!(Welcome::from_bytes(&channel.recv(WELCOME, WELCOME_BYTES)?), Ok(Welcome::Send));
+        assert_eq!(Welcome::from_bytes(&channel.recv(WELCOME, WELCOME_BYTES)?), Ok(Welcome::Send { there: 0 }));
         channel.send(KEY, &[1; 100])?;
         channel.flush()
     };
