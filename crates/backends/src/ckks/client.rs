@@ -234,7 +234,8 @@ impl ClientSide for Asking {
         let len = Ciphertext::bytes_len(context, public.output.level);
         let answer = channel.recv_with(OUTPUT, len, |bytes| self.read_answer(bytes))?;
         let slots = encoder.decode(&secret.decrypt(&answer)).map_err(he)?;
-        Ok(public.output.slots.iter().map(|&slot| slots[slot as usize].re * public.output.unit).collect())
+        let value = |&slot: &u32| public.rounded(slots[slot as usize].re * public.output.unit);
+        Ok(public.output.slots.iter().map(value).collect())
     }
 
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {

@@ -13,7 +13,8 @@ use super::public::{KeyRecord, Port, Public, StepRecord, VERSION, key_bytes};
 use super::wire::{DIGEST, HELLO_BYTES, WELCOME_BYTES};
 use crate::{BackendError, Costs, PartyCost, PhaseCost, Work};
 
-/// Outputs are within so many deviations of the reference, but for one in 10^15.
+/// Decrypted outputs are taken to be within so many estimated deviations of the reference. Were the errors
+/// Gaussian and the estimate a third of the truth, one output in a thousand would not be.
 const DEVIATIONS: f64 = 10.0;
 
 /// What a frame needs and costs.
@@ -133,7 +134,8 @@ impl<'a> Draft<'a> {
         let mut output = self.port(last);
         output.unit *= model.output_multiplier;
         // Rounded up to a power of two: the estimate depends on the weights, and little of it is published.
-        let relative = (DEVIATIONS * deviation).log2().ceil().exp2();
+        let before_rounding = (DEVIATIONS * deviation).log2().ceil().exp2();
+        let relative = if self.options.round { 2.0 * before_rounding } else { before_rounding };
         let keys = self.keys();
         let input = self.port(0);
         let costs = self.costs(&keys, input.level)?;

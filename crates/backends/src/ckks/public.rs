@@ -29,7 +29,7 @@ pub(super) struct Public {
     pub input: Port,
     pub output: Port,
     pub keys: Vec<KeyRecord>,
-    /// Largest error of an output that is expected, in real units.
+    /// Largest error of an output that is expected, in real units, rounding included.
     pub error: f64,
     /// The same as a share of the outputs' range.
     pub relative: f64,
@@ -172,6 +172,13 @@ impl Public {
             return wrong("its error is no number".into());
         }
         Ok(())
+    }
+
+    /// An output as a client gets it: rounded to a multiple of the error, which is twice what it is without
+    /// rounding.
+    pub fn rounded(&self, value: f64) -> f64 {
+        // A sum with 0 has no sign of its own.
+        if self.options.round && self.error > 0.0 { (value / self.error).round() * self.error + 0.0 } else { value }
     }
 
     pub fn numerics(&self) -> Numerics {
