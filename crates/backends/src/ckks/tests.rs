@@ -141,6 +141,19 @@ fn answers_are_rounded_to_the_error_that_is_stated() {
     assert!(server.simulate(&inputs[0]).unwrap().iter().all(is_round));
 }
 
+/// What is stated holds the weights as they are encoded, and not much more.
+#[test]
+fn the_memory_that_is_stated_holds_the_weights() {
+    let model = residual();
+    let options = super::options::Options::default();
+    let plan = super::plan::plan(&model, &options, &Watch::default()).unwrap();
+    let weights = super::circuit::Circuit::new(&plan).unwrap().memory_bytes() as u64;
+    let draft = super::draft::Draft::new(&plan, &options, None).unwrap();
+    assert!((weights..=2 * weights).contains(&draft.weights), "{weights} bytes, {} stated", draft.weights);
+    let (keys, online) = (plan.public.costs.setup.server.stored_bytes, plan.public.costs.online.server);
+    assert!(online.peak_memory_bytes > keys + weights);
+}
+
 #[test]
 fn what_breaks_the_rules_is_an_error() {
     let model = residual();
@@ -229,6 +242,11 @@ fn key_sets_are_compared_and_the_best_within_a_budget_runs() {
     assert_eq!(server.costs().setup.server.stored_bytes, chosen(&small).bytes);
     assert!(fast.choices.iter().filter(|c| c.options.is_none()).all(|c| c.bytes > chosen(&small).bytes));
     assert!(of(Some(1000), Goal::Balanced).unwrap_err().to_string().contains("the fewest"));
+    // Weights count as well as keys.
+    let budget = Budget { memory: Some(chosen(&small).bytes), upload: None };
+    let error = design(&model, &Options::default(), budget, Goal::Memory, &Watch::default()).unwrap_err().to_string();
+    assert!(error.contains("encoded weights") && error.contains("the least"), "{error}");
+    assert!(fast.choices.iter().all(|c| c.memory > c.bytes));
 }
 
 #[test]
