@@ -1,18 +1,20 @@
-"""Trains the small digit classifier of `make demo` and writes it, with its data, next to this file.
+"""Trains the small digit classifiers of `make demo` and of encrypted inference, and writes them next to this file.
 
 Data: scikit-learn's copy of the UCI "Optical Recognition of Handwritten Digits" test set (1797 images of 8x8 pixels,
 0..16; E. Alpaydin and C. Kaynak, CC BY 4.0). Input of the network: `[N, 1, 8, 8]`, pixel / 16, so 0..1.
 
-Network: Conv 3x3 (1 -> 8), ReLU, MaxPool 2, Conv 3x3 (8 -> 16), ReLU, MaxPool 2, Flatten, Gemm (64 -> 10).
+Network: Conv 3x3 (1 -> 8), ReLU, MaxPool 2, Conv 3x3 (8 -> 16), ReLU, MaxPool 2, Flatten, Gemm (64 -> 10). The other
+has squares and averages in the place of ReLU and MaxPool, which encrypted slots (`ckks`) compute as they are.
 Trained with plain numpy (Adam, cross entropy, shifted copies of the images), one seed, one thread.
 
 Writes:
   digits.onnx          the trained network
+  digits_square.onnx   the one with squares and averages
   digits_samples.npy   64 training images for calibration, float32 [64, 1, 8, 8]
   digits_test.npz      images float32 [450, 1, 8, 8] and labels int64 [450], never seen in training
   digit.npy            the first of them, [1, 1, 8, 8], to try `tacit infer` on
 
-Run: python models/train_digits.py        (needs numpy, onnx, onnxruntime, scikit-learn; about ten seconds)
+Run: python models/train_digits.py        (needs numpy, onnx, onnxruntime, scikit-learn; about twenty seconds)
 """
 
 import os
@@ -77,6 +79,20 @@ def pool_backward(grad, winner):
     return windows.reshape(n, c, h, w, 2, 2).transpose(0, 1, 2, 4, 3, 5).reshape(n, c, 2 * h, 2 * w)
 
 
+def average_forward(x):
+    n, c, h, w = x.shape
+    return x.reshape(n, c, h // 2, 2, w // 2, 2).mean((3, 5)), None
+
+
+def average_backward(grad, _):
+    return grad.repeat(2, 2).repeat(2, 3) / 4
+
+
+# Activation, what it multiplies gradients with, pooling and its gradient.
+RELU = (lambda x: np.maximum(x, 0), lambda x: x > 0, pool_forward, pool_backward)
+SQUARE = (lambda x: x * x, lambda x: 2 * x, average_forward, average_backward)
+
+
 def initial_parameters(rng):
     def he_normal(*shape):
         return (rng.standard_normal(shape) * np.sqrt(2 / np.prod(shape[1:]))).astype(np.float32)
@@ -91,12 +107,13 @@ def initial_parameters(rng):
     }  # fmt: skip
 
 
-def loss_gradients(p, x, labels):
+def loss_gradients(p, x, labels, kind):
     """Gradients of the mean cross entropy on one batch."""
+    act, slope, pool, unpool = kind
     a1, columns1 = conv_forward(x, p["conv1.weight"], p["conv1.bias"])
-    h1, winner1 = pool_forward(np.maximum(a1, 0))
+    h1, winner1 = pool(act(a1))
     a2, columns2 = conv_forward(h1, p["conv2.weight"], p["conv2.bias"])
-    h2, winner2 = pool_forward(np.maximum(a2, 0))
+    h2, winner2 = pool(act(a2))
     features = h2.reshape(len(x), -1)
     logits = features @ p["fc.weight"].T + p["fc.bias"]
     exp = np.exp(logits - logits.max(1, keepdims=True))
@@ -105,9 +122,9 @@ def loss_gradients(p, x, labels):
     grad /= len(x)
 
     g = {"fc.weight": grad.T @ features, "fc.bias": grad.sum(0)}
-    d2 = pool_backward((grad @ p["fc.weight"]).reshape(h2.shape), winner2) * (a2 > 0)
+    d2 = unpool((grad @ p["fc.weight"]).reshape(h2.shape), winner2) * slope(a2)
     d1, g["conv2.weight"], g["conv2.bias"] = conv_backward(d2, columns2, p["conv2.weight"], 8)
-    d1 = pool_backward(d1, winner1) * (a1 > 0)
+    d1 = unpool(d1, winner1) * slope(a1)
     _, g["conv1.weight"], g["conv1.bias"] = conv_backward(d1, columns1, p["conv1.weight"], 1)
     return g
 
@@ -120,7 +137,7 @@ def shifted(rng, x):
     return np.stack([padded[i, :, r : r + 8, c : c + 8] for i, (r, c) in enumerate(offsets)])
 
 
-def train(rng, images, labels):
+def train(rng, images, labels, kind):
     p = initial_parameters(rng)
     mean = {k: np.zeros_like(v) for k, v in p.items()}
     square = {k: np.zeros_like(v) for k, v in p.items()}
@@ -130,7 +147,7 @@ def train(rng, images, labels):
         order = rng.permutation(len(images))
         for start in range(0, len(order), BATCH):
             batch = order[start : start + BATCH]
-            gradients = loss_gradients(p, shifted(rng, images[batch]), labels[batch])
+            gradients = loss_gradients(p, shifted(rng, images[batch]), labels[batch], kind)
             step += 1
             for k, g in gradients.items():
                 mean[k] = 0.9 * mean[k] + 0.1 * g
@@ -140,16 +157,21 @@ def train(rng, images, labels):
     return p
 
 
-def to_onnx(p):
+def to_onnx(p, kind):
+    if kind is RELU:
+        act, pool = (lambda x, out: helper.make_node("Relu", [x], [out], out)), "MaxPool"
+    else:
+        act, pool = (lambda x, out: helper.make_node("Mul", [x, x], [out], out)), "AveragePool"
+    name = "relu" if kind is RELU else "square"
     nodes = [
         helper.make_node("Conv", ["image", "conv1.weight", "conv1.bias"], ["conv1"], "conv1",
                          kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["conv1"], ["relu1"], "relu1"),
-        helper.make_node("MaxPool", ["relu1"], ["pool1"], "pool1", kernel_shape=[2, 2], strides=[2, 2]),
+        act("conv1", f"{name}1"),
+        helper.make_node(pool, [f"{name}1"], ["pool1"], "pool1", kernel_shape=[2, 2], strides=[2, 2]),
         helper.make_node("Conv", ["pool1", "conv2.weight", "conv2.bias"], ["conv2"], "conv2",
                          kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["conv2"], ["relu2"], "relu2"),
-        helper.make_node("MaxPool", ["relu2"], ["pool2"], "pool2", kernel_shape=[2, 2], strides=[2, 2]),
+        act("conv2", f"{name}2"),
+        helper.make_node(pool, [f"{name}2"], ["pool2"], "pool2", kernel_shape=[2, 2], strides=[2, 2]),
         helper.make_node("Flatten", ["pool2"], ["features"], "flatten", axis=1),
         helper.make_node("Gemm", ["features", "fc.weight", "fc.bias"], ["logits"], "fc", transB=1),
     ]  # fmt: skip
@@ -174,16 +196,16 @@ def main():
     order = rng.permutation(len(images))
     test, rest = order[:TEST_IMAGES], order[TEST_IMAGES:]
 
-    onnx.save(to_onnx(train(rng, images[rest], labels[rest])), HERE / "digits.onnx")
     np.save(HERE / "digits_samples.npy", images[rest[:CALIBRATION_IMAGES]])
     np.save(HERE / "digit.npy", images[test[:1]])
     np.savez_compressed(HERE / "digits_test.npz", images=images[test], labels=labels[test])
-
-    session = onnxruntime.InferenceSession(HERE / "digits.onnx")
-    for name, part in (("training", rest), ("held-out", test)):
-        answers = session.run(None, {"image": images[part]})[0].argmax(1)
-        print(f"{name}: {np.mean(answers == labels[part]):.2%} of {len(part)} images")
-    assert np.mean(answers == labels[test]) >= 0.97, "the held-out accuracy fell below 97 %"
+    for file, kind in (("digits.onnx", RELU), ("digits_square.onnx", SQUARE)):
+        onnx.save(to_onnx(train(rng, images[rest], labels[rest], kind), kind), HERE / file)
+        session = onnxruntime.InferenceSession(HERE / file)
+        for name, part in (("training", rest), ("held-out", test)):
+            answers = session.run(None, {"image": images[part]})[0].argmax(1)
+            print(f"{file}, {name}: {np.mean(answers == labels[part]):.2%} of {len(part)} images")
+        assert np.mean(answers == labels[test]) >= 0.97, "the held-out accuracy fell below 97 %"
 
 
 if __name__ == "__main__":

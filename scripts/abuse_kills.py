@@ -32,6 +32,8 @@ STOCK = 12
 # Files of a folder of material beside those of materials.
 OWN_FILES = {"ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", "lock", "reserve", "server.sqlite"}
 OWN_FILES |= {"server.sqlite-wal", "server.sqlite-shm"}
+# Of keys on encrypted slots: the client's secrets, and what the server keeps.
+OWN_FILES |= {"secrets", "uploads"}
 
 
 class Sidecar:

@@ -115,6 +115,12 @@ pub enum BackendError {
         /// Why not.
         what: String,
     },
+    /// What a party keeps over connections cannot be kept or read.
+    #[error("keeping keys: {what}")]
+    Keeping {
+        /// Why not, and what to do.
+        what: String,
+    },
     /// A caller did things in the wrong order.
     #[error("{0}")]
     Misuse(&'static str),

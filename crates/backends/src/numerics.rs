@@ -20,8 +20,8 @@ pub enum Numerics {
         /// Bits that the sign test of ReLU drops.
         relu_drop: u32,
     },
-    /// Approximate arithmetic: off by at most `relative` times the largest magnitude of the reference's
-    /// outputs.
+    /// Approximate arithmetic: off by no more than `relative` times the largest magnitude of the reference's
+    /// outputs by an estimate of the errors, which is no proof.
     Approx {
         /// Share of the largest output's magnitude.
         relative: f64,

@@ -14,6 +14,7 @@
 
 mod batch;
 mod dealing;
+mod keeping;
 mod material;
 mod options;
 mod spool;
@@ -34,6 +35,7 @@ pub(crate) use batch::{ONE_BY_ONE, checked_batch, most_inputs};
 pub use dealing::{
     Aids, Claim, Commitment, Dealer, DealerModel, Keep, Order, Piece, Place, Seal, Ticket, commitment, fresh_seed,
 };
+pub use keeping::{NoRoom, Secrets, UploadName, Uploads};
 pub use material::{Material, MaterialPart};
 pub(crate) use material::{check_made_for, write as write_material};
 use material::{read_whole, write_whole};

@@ -5,10 +5,11 @@ use anyhow::Context;
 use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_args::{DealerArgs, DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
-use tacit_client::{Client, ClientConfig, Lobby, MAX_THREADS, Reconciled, process_cpu_s};
+use tacit_client::{Client, ClientConfig, Lobby, MAX_THREADS, Reconciled, SecretsFolder, process_cpu_s};
 use tacit_net::Rate;
 use tacit_store::SealKey;
 
@@ -72,6 +73,9 @@ impl Connect {
         config.aids = self.dealer.aids(&self.server, &identity, config.store.as_deref())?;
         config.require = self.dealer.require();
         config.seal = self.seal.key().cloned();
+        // They are kept whether or not there is stored material.
+        let secrets = SecretsFolder::new(&self.material, config.seal.clone(), config.expire);
+        config.aids.secrets = Some(Arc::new(secrets));
         config.pace = self.pace;
         config.threads = self.threads;
         self.device.apply(&mut config);

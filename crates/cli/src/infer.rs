@@ -7,11 +7,12 @@ use clap::ValueEnum;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_client::bench::printed;
 use tacit_client::input::{self, Fit};
 use tacit_client::wire::{Deadline, Name, Terms};
-use tacit_client::{Answer, Client, infer_many, process_cpu_s};
+use tacit_client::{Answer, Client, Progress, infer_many, process_cpu_s};
 use tacit_graph::{OutputMode, Units};
 
 /// Classifies images or arrays privately: the server sees none of them.
@@ -180,6 +181,9 @@ fn answer_announced(client: &mut Client, name: Name, inputs: &[Vec<f32>], printe
 /// With stored material as long as there is any, the rest in a pipeline.
 fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -> anyhow::Result<()> {
     let bar = print::bar(inputs.len(), "inferring");
+    let progress = Arc::<Progress>::default();
+    print::tell_setup(&bar, Arc::clone(&progress), client.model().costs().setup.up_bytes);
+    client.set_progress(Some(progress));
     let show = |index: usize, answer: &Answer| -> anyhow::Result<()> {
         bar.suspend(|| printer.print(index, answer))?;
         bar.inc(1);

@@ -1,5 +1,6 @@
 //! `tacit keyset`: switching keys of the back end `ckks`
 mod bench;
+mod kept;
 mod machine;
 mod params;
 
@@ -25,6 +26,8 @@ enum Command {
     Design(DesignArgs),
     Params(params::ParamsArgs),
     Bench(bench::BenchArgs),
+    List(kept::ListArgs),
+    Delete(kept::DeleteArgs),
     /// Bytes of rotation keys by the formulas behind the tables of [KDS25], to compare with
     ///
     /// Example: tacit keyset tables
@@ -43,7 +46,7 @@ enum Command {
 struct DesignArgs {
     /// Model: a .tacit file, or an ONNX file that is imported with defaults
     file: PathBuf,
-    /// Most bytes of keys at the server, e.g. 6GB
+    /// Most bytes at the server while it computes for one client, encoded weights included, e.g. 6GB
     #[arg(long, value_name = "BYTES")]
     memory: Option<Bytes>,
     /// Most bytes of keys that the client sends, e.g. 800MB
@@ -89,6 +92,8 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         Command::Design(args) => run_design(&args, as_json),
         Command::Params(args) => params::run(&args, as_json),
         Command::Bench(args) => bench::run(&args, as_json),
+        Command::List(args) => kept::list(&args, as_json),
+        Command::Delete(args) => kept::delete(&args, as_json),
         Command::Tables => tables(as_json),
     }
 }
@@ -122,13 +127,16 @@ fn page(found: &Design) -> String {
             step.step, step.level, step.diagonals
         ));
     }
-    line(format!("\n{:<52} {:>6} {:>9} {:>9} {:>11}", "key set", "keys", "GB", "rotations", "transforms"));
+    line(format!(
+        "\n{:<52} {:>6} {:>9} {:>9} {:>9} {:>11}",
+        "key set", "keys", "GB", "GB server", "rotations", "transforms"
+    ));
     for choice in &found.choices {
         line(choice.to_string());
     }
     let chosen = &found.choices[found.chosen];
     line(format!("\nchosen: {}, served with `-O {}`", chosen.name, chosen.options.as_deref().unwrap_or_default()));
-    line("Bytes are of seeded, packed keys: to send, and at the server. Transforms are those of rotations in linear steps.".into());
+    line("Bytes are of seeded, packed keys; those at the server with encoded weights and what a step holds. Transforms are those of rotations in linear steps.".into());
     out
 }
 

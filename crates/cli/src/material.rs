@@ -233,7 +233,7 @@ fn list(lines: &[Line], as_json: bool) -> anyhow::Result<()> {
 }
 
 /// An age in its largest unit, which [`age`] reads.
-fn old(seconds: u64) -> String {
+pub fn old(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
         60..3600 => format!("{}m", seconds / 60),

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
-use tacit_client::PhaseReport;
+use std::time::{Duration, Instant};
 use tacit_client::bench::{PhaseFigures, printed};
+use tacit_client::{PhaseReport, Progress};
 use tacit_graph::{Step, Watch};
+use tacit_net::Phase;
 
 /// What was attempted when a line could not be written.
 pub const OUTPUT: &str = "writing to standard output";
@@ -93,6 +94,29 @@ pub fn traffic_bar(moved: Arc<AtomicU64>, what: &str, bytes: u64) -> ProgressBar
         }
     });
     bar
+}
+
+/// Says in a bar how much of `bytes` bytes of keys has gone up, and how long the rest will take.
+pub fn tell_setup(bar: &ProgressBar, progress: Arc<Progress>, bytes: u64) {
+    let (usual, followed) = (bar.message(), bar.downgrade());
+    thread::spawn(move || {
+        let mut began = None;
+        while let Some(bar) = followed.upgrade().filter(|bar| !bar.is_finished()) {
+            for step in progress.take().into_iter().filter(|step| step.phase == Phase::Setup) {
+                let fraction = step.fraction;
+                let (start, first) = *began.get_or_insert_with(|| (Instant::now(), fraction));
+                let left = start.elapsed().as_secs_f64() * (1.0 - fraction) / (fraction - first);
+                let (percent, bytes) = (100.0 * fraction, self::bytes(bytes));
+                bar.set_message(match left.is_finite() {
+                    _ if fraction >= 1.0 => usual.clone(),
+                    true => format!("sending keys, {percent:.0} % of {bytes}, {left:.0} s left"),
+                    false => format!("sending keys, {bytes}"),
+                });
+            }
+            drop(bar);
+            thread::sleep(Duration::from_millis(200));
+        }
+    });
 }
 
 /// Shows how far an import or a lowering is, on standard error (nothing where that is no terminal).

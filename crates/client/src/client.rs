@@ -44,6 +44,8 @@ pub struct Client {
     marks: Marks,
     terms: Terms,
     progress: Option<Arc<Progress>>,
+    /// Bytes of the phase under way that the server had already.
+    spared: Arc<AtomicU64>,
 }
 
 impl Client {
@@ -56,10 +58,12 @@ impl Client {
         public: [u8; 32],
     ) -> Result<Self, ClientError> {
         let threads = ThreadPoolBuilder::new().num_threads(config.threads).build();
+        let aids = config.aids.stopped_by(&closer.stop);
         Ok(Self {
             registry,
             channel,
-            side: Arc::clone(&model).connect(&config.aids.stopped_by(&closer.stop))?,
+            side: Arc::clone(&model).connect(&aids)?,
+            spared: aids.spared,
             closer,
             names: names.map(str::to_owned),
             binding: Binding { client: config.identity.fingerprint, model: public, plan: model.digest() },
@@ -368,7 +372,7 @@ impl Client {
             other => return Err(misplaced(request.name(), &other).into()),
         }
         if let Some(progress) = &self.progress {
-            progress.begins(phase, channel.moved(), &self.model.costs());
+            progress.begins(phase, [channel.moved(), Arc::clone(&self.spared)], &self.model.costs());
         }
         let meter = Meter::start(channel, phase, &self.marks);
         let done = self.threads.install(|| work(side, channel));

@@ -37,6 +37,8 @@
 //!   destroys halves whose other half is lost ([`Lobby::reconciled`]). [`Client::setup`] and whatever
 //!   material needs happen by themselves where the back end's plan says so.
 //! * [`Client::model`]: plan, costs, numerics; [`Client::interface`]: shapes, ranges, what is revealed.
+//! * [`SecretsFolder`]: secrets of keys that a server keeps; [`Lobby::uploads`], [`Lobby::delete_uploads`]:
+//!   these keys.
 //! * [`RemoteDealer`], [`KeepFolder`]: what back ends with a dealer need beside the server
 //!   ([`ClientConfig::aids`]).
 //! * [`input`]: images and arrays; [`bench`]: what both parties' figures look like; [`measure`]: taking them;
@@ -63,6 +65,7 @@ pub mod measure;
 mod notices;
 mod opened;
 mod pipeline;
+mod secrets;
 mod stock;
 pub mod wire;
 
@@ -81,5 +84,6 @@ pub use measure::{Figures, PhaseReport, process_cpu_s};
 pub use notices::{GONE, NoticeState, Notices, Standing};
 pub use opened::OpenedModels;
 pub use pipeline::infer_many;
+pub use secrets::SecretsFolder;
 pub use stock::{Held, Reconciled, Use};
 pub use wire::{ModelInfo, Offer};

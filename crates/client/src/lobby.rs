@@ -1,11 +1,12 @@
 //! From nothing to an open model.
 use crate::ask::ask;
 use crate::stock::{self, Held, Reconciled, Stock};
+use crate::wire::Upload;
 use crate::wire::{
     Device, LinkClass, MAX_PUBLIC_BYTES, ModelInfo, PUBLIC, REQUEST, Reply, Request, misplaced, public_digest,
     recv_reply, send,
 };
-use crate::{Client, ClientError, MAX_THREADS, OpenedModels};
+use crate::{Client, ClientError, MAX_THREADS, OpenedModels, SecretsFolder};
 use std::net::{Shutdown, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -170,8 +171,11 @@ impl Lobby {
     /// # Errors
     /// The folder is unusable, the server cannot be reached, is not the right one, does not know this client,
     /// speaks another version, or is full.
-    pub fn connect(registry: Registry, config: ClientConfig) -> Result<Self, ClientError> {
+    pub fn connect(registry: Registry, mut config: ClientConfig) -> Result<Self, ClientError> {
         config.device()?;
+        if let (None, Some(dir)) = (&config.aids.secrets, &config.store) {
+            config.aids.secrets = Some(Arc::new(SecretsFolder::new(dir, config.seal.clone(), config.expire)));
+        }
         // A folder that is not for this client is told before anybody is bothered.
         let store = config.store.as_deref();
         let store = store.map(|dir| Store::open(dir, Party::Client, config.seal.clone())).transpose()?;
@@ -233,6 +237,36 @@ impl Lobby {
     /// Of the store or the connection.
     pub fn discard(&mut self, ids: &[MaterialId]) -> Result<usize, ClientError> {
         stock::discard(self.stock.as_ref(), ids, &mut self.channel)
+    }
+
+    /// What the server keeps of what this client has sent once, for any model, oldest first.
+    ///
+    /// # Errors
+    /// Of the connection.
+    pub fn uploads(&mut self) -> Result<Vec<Upload>, ClientError> {
+        match ask(&mut self.channel, &Request::Uploads)? {
+            Reply::Uploads(uploads) => Ok(uploads),
+            other => Err(misplaced("the list of keys", &other).into()),
+        }
+    }
+
+    /// Deletes these at the server, and the secrets here of what they are for; how many the server had. It
+    /// takes keys again of a secret that is drawn then.
+    ///
+    /// # Errors
+    /// Of the folder of secrets or the connection.
+    pub fn delete_uploads(&mut self, which: &[Upload]) -> Result<u64, ClientError> {
+        let mut gone = 0;
+        for upload in which {
+            match ask(&mut self.channel, &Request::DeleteUpload { name: upload.name })? {
+                Reply::Deleted { uploads } => gone += u64::from(uploads),
+                other => return Err(misplaced("the deletion of keys", &other).into()),
+            }
+            if let Some(secrets) = &self.config.aids.secrets {
+                secrets.forget(&upload.plan)?;
+            }
+        }
+        Ok(gone)
     }
 
     /// Tells the server that nothing more comes.

@@ -6,15 +6,19 @@
 //! the public part as a message of its own, and then by a comparison of [`Hello::opened`] at both: digests of
 //! plan and public part. After [`Reply::Go`] both parties run the phase on the same connection, then the
 //! server reports its figures with [`Reply::Done`].
+mod kept;
+
 use crate::measure::Figures;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use tacit_backends::seam::digest;
+use tacit_backends::seam::{UploadName, digest};
 use tacit_ids::{FolderId, MaterialId, NoRandomness};
 #[cfg(doc)]
 use tacit_net::Hello;
 use tacit_net::{Channel, NetError, Tag};
+
+pub use kept::{Half, Upload};
 
 /// A [`Request`].
 pub const REQUEST: Tag = Tag::new(0x0101, "request");
@@ -254,6 +258,13 @@ pub enum Request {
         /// How many.
         inputs: u32,
     },
+    /// What the server keeps of what this client sends once, for any model.
+    Uploads,
+    /// Delete what is kept under this name.
+    DeleteUpload {
+        /// As the client called it when it sent it.
+        name: UploadName,
+    },
 }
 
 impl Request {
@@ -278,6 +289,8 @@ impl Request {
             Self::Discard { .. } => "the destruction of material",
             Self::Bye => "the goodbye",
             Self::Batch { .. } => "a batch",
+            Self::Uploads => "the list of keys",
+            Self::DeleteUpload { .. } => "the deletion of keys",
         }
     }
 
@@ -318,25 +331,6 @@ pub struct Offer {
     pub backend: String,
     /// [`public_digest`] of what a client gets.
     pub public: [u8; 32],
-}
-
-/// One party's half of a material on disk.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Half {
-    /// Its name.
-    pub id: MaterialId,
-    /// Digest of the model's public part.
-    pub model: [u8; 32],
-    /// Digest of the plan.
-    pub plan: [u8; 32],
-    /// The client's folder that got the other half.
-    pub folder: FolderId,
-    /// When it was made, seconds since 1970.
-    pub created: u64,
-    /// Its size in bytes.
-    pub bytes: u64,
-    /// Whether the model is on offer, with this plan.
-    pub offered: bool,
 }
 
 /// What the server answers.
@@ -393,6 +387,13 @@ pub enum Reply {
     Batch {
         /// As many as were asked for, or fewer.
         inputs: u32,
+    },
+    /// What the server keeps of what this client sends once.
+    Uploads(Vec<Upload>),
+    /// It is deleted.
+    Deleted {
+        /// How many there were under that name.
+        uploads: u32,
     },
     /// The server ends the connection. May come where nothing was asked, and in place of any other answer.
     Goodbye {

@@ -255,6 +255,12 @@ impl Catalog {
         self.models.values().flatten().map(|o| o.plan).collect()
     }
 
+    /// Names of the model and the back end that have a plan, if they are on offer.
+    pub(crate) fn of_plan(&self, plan: &[u8; 32]) -> Option<[String; 2]> {
+        let offered = self.models.values().flatten().find(|o| o.plan == *plan)?;
+        Some([offered.name.clone(), offered.backend.to_owned()])
+    }
+
     /// Whether material with this binding could be used.
     pub(crate) fn has(&self, binding: &Binding) -> bool {
         let of_any_size = |o: &Arc<Offered>| o.public == binding.model && o.sizes.contains(&binding.plan);

@@ -79,8 +79,10 @@ pub struct ServerConfig {
     pub on_the_way: Duration,
     /// Materials that one client may have on disk.
     pub stored_per_client: usize,
+    /// Bytes that one client may have kept of what it sends once, such as switching keys; only with a store.
+    pub uploads_per_client: u64,
     /// How long stored material is kept whose client does not come back with the other half, or whose model
-    /// is gone.
+    /// is gone, and keys that their client does not come for.
     pub expire: Duration,
 }
 
@@ -89,7 +91,7 @@ impl ServerConfig {
     /// limit of memory, the policy `adaptive`, 64 connections, 64 of control (8 of one client, idle for 1
     /// min), 10 s to introduce, 2 min stall, 10 min idle; for each client 1024 inputs under way, 8 of them
     /// run as one at most, notices that hold for 10 min, 4 materials in memory (4 min for a place) and 256
-    /// on disk; 30 days until material expires, 90 of records.
+    /// on disk, 4 GiB of keys; 30 days until material expires, 90 of records.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
         Self {
@@ -124,6 +126,7 @@ impl ServerConfig {
             memory_wait: Duration::from_secs(240),
             on_the_way: Duration::from_millis(20),
             stored_per_client: 256,
+            uploads_per_client: 4 << 30,
             expire: EXPIRE,
         }
     }

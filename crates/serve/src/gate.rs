@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tacit_client::wire::Request;
 use tacit_ids::{ClientId, MaterialId};
-use tacit_store::{Binding, Serial, Store, StoreError};
+use tacit_store::{Binding, Ended, Serial, Store, StoreError};
 use tokio::sync::watch;
 
 /// Why a model is of no further use to a client that has it open.
@@ -130,6 +130,9 @@ impl Gate {
 
 /// Destroys stored material of clients that are revoked; how much that was.
 pub(crate) fn burn_revoked(store: &Store, rules: &Rules) -> Result<usize, StoreError> {
+    let mut uploads = store.uploads()?;
+    uploads.retain(|upload| rules.of(upload.client).revoked);
+    store.end_uploads(&uploads, Ended::Deleted)?;
     burn_bound(store, |binding| rules.of(binding.client).revoked)
 }
 

@@ -40,6 +40,7 @@ mod event;
 mod gate;
 mod greetings;
 mod job;
+mod kept;
 mod memory;
 mod metrics;
 mod monitor;
@@ -58,6 +59,7 @@ mod spools;
 mod state;
 mod stock;
 mod traces;
+mod uploads;
 mod warm;
 mod worker;
 

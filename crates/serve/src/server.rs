@@ -157,6 +157,7 @@ impl Server {
         if let Some(store) = &store {
             store.expire(config.expire)?;
             config.aids.spools = Some(Arc::new(Spools(Arc::clone(store))));
+            store.expire_uploads(config.expire)?;
         }
         let (sender, events) = unbounded_channel();
         let (stopper, stop) = watch::channel(false);

@@ -5,6 +5,7 @@ use crate::catalog::Offered;
 use crate::closer::Closer;
 use crate::door::Number;
 use crate::event::{Decision, Event, Grant, Open, Turn};
+use crate::kept::Kept;
 use crate::queue::{JobEnd, Whose};
 use crate::quota::Charge;
 use crate::record::Measured;
@@ -210,6 +211,8 @@ impl<'a> Job<'a> {
             Request::Halves { after } => self.halves(after)?,
             Request::Discard { ids, .. } => self.discard(&ids, destroyed)?,
             Request::Batch { inputs } => self.set_batch(inputs)?,
+            Request::Uploads => self.uploads()?,
+            Request::DeleteUpload { name } => self.delete_upload(&name)?,
             Request::Bye => return Ok(Done::Said),
         };
         Ok(Done::Reply(reply))
@@ -243,8 +246,10 @@ impl<'a> Job<'a> {
         send(channel, REPLY, &Reply::Model { bytes: public.len() as u64 })?;
         channel.send(PUBLIC, public)?;
         handshake(channel, &Hello::opened(offered.plan, offered.public))?;
+        let mut aids = shared.config.aids.stopped_by(&self.connection.stop);
+        aids.uploads = Kept::of(shared, client);
         self.connection.open = Some(Opened {
-            side: Arc::clone(&offered.model).connect(&shared.config.aids.stopped_by(&self.connection.stop))?,
+            side: Arc::clone(&offered.model).connect(&aids)?,
             binding: Binding { client: self.connection.client, model: offered.public, plan: offered.plan },
             offered,
             device,

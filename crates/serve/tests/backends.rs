@@ -1,9 +1,11 @@
 //! Several back ends on one server: who chooses, what is refused, and back ends with nothing to prepare.
 mod common;
 use common::*;
+use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 use tacit_backends::ckks::Ckks;
-use tacit_backends::{Backend, BackendError, Registry};
+use tacit_backends::{Backend, BackendError, Registry, ServerModel};
 use tacit_client::wire::{Reply, Request};
 use tacit_client::{ClientConfig, ClientError, Lobby, OpenedModels, infer_many};
 use tacit_graph::{ChannelAffine, FinalActivation, Units};
@@ -152,26 +154,76 @@ fn a_back_end_with_nothing_to_prepare_is_asked_right_away() {
     assert!(matches!(ask(&mut prepared, &Request::Infer { id: Some(id), of: None }), Reply::Refused { .. }));
 }
 
-/// Keys on encrypted slots are large: they go up once for a server and a configuration, whatever connects.
+/// A catalog with a network on encrypted slots.
+fn slots(model: &Arc<dyn ServerModel>) -> Catalog {
+    let mut catalog = Catalog::new(false);
+    catalog.offer("slots", &Ckks, Arc::clone(model)).unwrap();
+    catalog
+}
+
+fn slots_lobby(config: &ClientConfig) -> Lobby {
+    Lobby::connect(Registry::new(vec![Arc::new(Ckks)]), config.clone()).unwrap()
+}
+
+/// Asks once; bytes of keys that went up.
+fn keys_for_an_answer(config: &ClientConfig) -> u64 {
+    let mut client = slots_lobby(config).open("slots", None).unwrap();
+    let bound = client.model().error_bound(&[]);
+    let answer = client.infer(&X).unwrap();
+    for (value, wanted) in answer.values.iter().zip(expected(1, &X)) {
+        assert!((value - wanted).abs() <= bound + 0.01, "{value}, {wanted}, {bound}");
+    }
+    answer.setup.expect("a connection says which keys it uses").client.sent_bytes
+}
+
+/// Keys on encrypted slots are large: they go up once for a configuration, whatever connects, also where
+/// neither party has a folder.
 #[test]
 fn connections_of_one_configuration_share_their_keys() {
     let dir = tempfile::tempdir().unwrap();
-    let mut catalog = Catalog::new(false);
-    catalog.offer("slots", &Ckks, Ckks.lower(&model(1), &"".parse().unwrap()).unwrap()).unwrap();
-    let server = Running::with(dir.path(), catalog, |_| {});
-    let config = server.config(dir.path(), "alice");
-    let ask = |config: &ClientConfig| {
-        let lobby = Lobby::connect(Registry::new(vec![Arc::new(Ckks)]), config.clone()).unwrap();
-        let mut client = lobby.open("slots", None).unwrap();
-        let answer = client.infer(&X).unwrap();
-        for (value, wanted) in answer.values.iter().zip(expected(1, &X)) {
-            assert!((value - wanted).abs() < 0.1, "{value}, {wanted}");
-        }
-        answer.setup.expect("a connection says which keys it uses").client.sent_bytes
-    };
-    let [first, second] = [ask(&config), ask(&config)];
+    let model = Ckks.lower(&model(1), &"".parse().unwrap()).unwrap();
+    let server = Running::with(dir.path(), slots(&model), |c| c.store = None);
+    let config = ClientConfig { store: None, ..server.config(dir.path(), "alice") };
+    let [first, second] = [&config; 2].map(keys_for_an_answer);
     assert!(first > 100_000 && second < 1_000, "{first} and {second} bytes went up");
     let stranger = ClientConfig { opened: OpenedModels::default(), ..config.clone() };
-    assert_eq!(ask(&stranger), first, "it has keys of its own");
-    assert_eq!(ask(&config), second);
+    assert_eq!(keys_for_an_answer(&stranger), first, "it has keys of its own");
+    assert_eq!(keys_for_an_answer(&config), second);
+}
+
+/// With folders they outlive the processes of both parties, until they are deleted.
+#[test]
+fn keys_are_kept_over_restarts_until_they_are_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = Ckks.lower(&model(1), &"".parse().unwrap()).unwrap();
+    let start = |quota: u64| Running::with(dir.path(), slots(&model), |c| c.uploads_per_client = quota);
+    let anew = |server: &Running, who: &str| server.config(dir.path(), who);
+    let server = start(1 << 24);
+    let first = keys_for_an_answer(&anew(&server, "alice"));
+    let second = keys_for_an_answer(&anew(&server, "alice"));
+    assert!(first > 100_000 && second < 1_000, "{first} and {second} bytes went up");
+    assert_eq!(keys_for_an_answer(&anew(&server, "bob")), first, "another client has keys of its own");
+    drop(server);
+    let server = start(1 << 24);
+    assert_eq!(keys_for_an_answer(&anew(&server, "alice")), second, "kept over a restart");
+    let mut lobby = slots_lobby(&anew(&server, "alice"));
+    let kept = lobby.uploads().unwrap();
+    let [only] = &kept[..] else { panic!("{kept:?}") };
+    assert!(only.is_whole && only.offered == Some(["slots".into(), "ckks".into()]), "{only:?}");
+    // A name is of use to its client alone.
+    let mut other = slots_lobby(&anew(&server, "bob"));
+    assert_eq!(other.delete_uploads(&kept).unwrap(), 0);
+    assert_eq!(lobby.delete_uploads(&kept).unwrap(), 1);
+    assert!(lobby.uploads().unwrap().is_empty());
+    assert_eq!(keys_for_an_answer(&anew(&server, "alice")), first, "deleted");
+    drop(server);
+    // A client that has its share, and a secret that it has lost.
+    let server = start(only.bytes);
+    fs::remove_dir_all(dir.path().join("alice-material/secrets")).unwrap();
+    let mut client = slots_lobby(&anew(&server, "alice")).open("slots", None).unwrap();
+    let error = client.infer(&X).unwrap_err().to_string();
+    assert!(error.contains("tacit keyset delete"), "{error}");
+    drop(server);
+    let server = Running::with(dir.path(), slots(&model), |c| c.expire = Duration::ZERO);
+    assert!(slots_lobby(&anew(&server, "bob")).uploads().unwrap().is_empty(), "expired");
 }

@@ -47,6 +47,14 @@ pub enum StoreError {
         /// How many it has, those being made included.
         held: u64,
     },
+    /// The client has its share of what is kept of what clients send once.
+    #[error("{held} bytes are kept for this client, and it may have {most}")]
+    NoRoom {
+        /// Bytes that it has.
+        held: u64,
+        /// Bytes that it may have.
+        most: u64,
+    },
     /// The folder holds the other party's halves.
     #[error(
         "{path} holds the {holds}'s halves of material: the {wanted} needs a folder of its own, or both halves would lie in one place"

@@ -8,6 +8,8 @@
 //! No statement reads the rows of used material but the one that it is about: each names the index that it
 //! goes by where SQLite might choose to look at all rows, and the tests count its steps.
 mod schema;
+mod uploads;
+
 #[cfg(test)]
 mod tests;
 

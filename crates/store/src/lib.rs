@@ -22,6 +22,7 @@ mod serial;
 mod spool;
 mod step;
 mod store;
+mod uploads;
 
 pub use entry::{Binding, Entry, Origin, Party};
 pub use error::StoreError;
@@ -33,3 +34,4 @@ pub use spool::{Claimed, IN_MEMORY, Spool};
 #[cfg(any(test, feature = "test-util"))]
 pub use step::Step;
 pub use store::{EXPIRE, InHand, MAX_MATERIAL_BYTES, Picked, Placing, Reserved, Store};
+pub use uploads::{Ended, Upload};

@@ -49,6 +49,8 @@ pub enum Kind {
     Model,
     /// A model lowered by a back end.
     Lowered,
+    /// What a client's kept keys follow from.
+    Secret,
 }
 
 impl Kind {
@@ -67,6 +69,7 @@ impl Kind {
             Self::Material(_) => 1,
             Self::Model => 2,
             Self::Lowered => 3,
+            Self::Secret => 4,
         };
         if let Self::Material(id) = self {
             bytes[1..].copy_from_slice(&id.0);
@@ -82,6 +85,7 @@ impl Kind {
             1 => Self::Material(MaterialId(id)),
             2 => Self::Model,
             3 => Self::Lowered,
+            4 => Self::Secret,
             _ => return None,
         };
         (kind.to_bytes() == bytes).then_some(kind)
@@ -94,6 +98,7 @@ impl fmt::Display for Kind {
             Self::Material(id) => write!(f, "material {id}"),
             Self::Model => f.write_str("a model"),
             Self::Lowered => f.write_str("a lowered model"),
+            Self::Secret => f.write_str("a secret"),
         }
     }
 }

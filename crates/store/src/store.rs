@@ -138,6 +138,14 @@ impl Store {
         self.ledger.folder()
     }
 
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     /// Takes an id for material that will be made, if its client then has no more than `room`, what is being
     /// made included.
     ///
@@ -399,7 +407,8 @@ impl Store {
         };
         let lost: Vec<MaterialId> = live.iter().filter(|(id, state)| lost((id, state))).map(|(id, _)| *id).collect();
         self.ledger.burn(&lost)?;
-        self.ledger.release_unfinished()
+        self.ledger.release_unfinished()?;
+        self.sweep_uploads()
     }
 }
 

@@ -256,8 +256,10 @@ fn foreign_and_newer_ledgers_are_refused() {
     pragma("user_version", 99);
     let error = Store::open(dir.path(), Party::Client, None).err().unwrap();
     assert!(matches!(error, StoreError::ForeignLedger { .. }) && error.to_string().contains("version 99"), "{error}");
+    // One of the first version is brought to this one.
+    rusqlite::Connection::open(&ledger).unwrap().execute_batch("DROP TABLE upload").unwrap();
     pragma("user_version", 1);
-    assert!(Store::open(dir.path(), Party::Client, None).is_ok());
+    assert!(Store::open(dir.path(), Party::Client, None).unwrap().uploads().unwrap().is_empty());
     pragma("application_id", 1);
     let error = Store::open(dir.path(), Party::Client, None).err().unwrap();
     assert!(error.to_string().contains("another program"), "{error}");

@@ -45,6 +45,16 @@ impl Circuit {
         Ok(Self { encoder, linear })
     }
 
+    /// Bytes of encoded weights.
+    #[cfg(test)]
+    pub fn memory_bytes(&self) -> usize {
+        let of = |(_, compiled): &(VectorId, Compiled)| match compiled {
+            Compiled::Slots(values, _) => 16 * values.len(),
+            Compiled::Transform(transform) => transform.memory_bytes(),
+        };
+        self.linear.iter().flatten().map(of).sum()
+    }
+
     /// The result for an encrypted input.
     ///
     /// # Errors

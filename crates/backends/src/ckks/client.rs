@@ -1,9 +1,10 @@
 //! A connection at the client, and the keys that connections of one opened model share.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-use tacit_arith::prg::{Prg, SplitPrg};
+use tacit_arith::prg::{Prg, Seed, SplitPrg};
 use tacit_he::ckks::{Ciphertext, Context, Encoder, Estimate, KeyMaker, Parameters, Received, SecretKey, SwitchKey};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
@@ -13,11 +14,14 @@ use super::public::{Public, key_bytes};
 use super::wire::{
     CONFIRMED, DIGEST, HELLO, HELLO_BYTES, INPUT, KEY, OUTPUT, WELCOME, WELCOME_BYTES, Welcome, key_digest, set_digest,
 };
-use crate::seam::Stop;
+use crate::seam::{Aids, Secrets, Stop};
 use crate::{BackendError, ClientSide, Material};
 
 /// How long a connection leaves the setup of another alone before it looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// What a kept secret begins with: how the secret key and the name follow from the seed behind it.
+const SECRET_VERSION: u8 = 1;
 
 /// What connections of one model share.
 pub(super) struct Shared {
@@ -25,15 +29,37 @@ pub(super) struct Shared {
     /// Digest of the public part.
     pub digest: [u8; 32],
     pub context: Arc<Context>,
-    /// The secret of the set that the server confirmed, with its name.
+    /// The secret of the set that the server has, or has a part of, with its name.
     keys: Mutex<Option<Keys>>,
 }
 
 /// A secret, and what the server calls its key set.
 #[derive(Clone)]
-struct Keys {
-    secret: Arc<SecretKey>,
-    name: Zeroizing<[u8; HELLO_BYTES]>,
+pub(super) struct Keys {
+    pub secret: Arc<SecretKey>,
+    pub name: Zeroizing<[u8; HELLO_BYTES]>,
+}
+
+impl Keys {
+    /// Both from one seed. Which they are is fixed by [`SECRET_VERSION`], as kept seeds give them again.
+    pub fn from_seed(context: &Arc<Context>, seed: Seed) -> Self {
+        let mut prg = Prg::from_seed(seed);
+        let mut name = Zeroizing::new([0; HELLO_BYTES]);
+        prg.fill_bytes(&mut *name);
+        Self { secret: Arc::new(SecretKey::generate(context, &mut prg)), name }
+    }
+
+    /// Those that are kept for a plan, and whether they were there.
+    fn kept(secrets: &dyn Secrets, shared: &Shared, fresh: &Seed) -> Result<(Self, bool), BackendError> {
+        let fresh = Zeroizing::new([&[SECRET_VERSION][..], &fresh.0].concat());
+        let (kept, was_there) = secrets.secret(&shared.digest, fresh)?;
+        let wrong = || BackendError::Keeping {
+            what: "the kept secret was made by another version: delete it with `tacit keyset delete --all`".into(),
+        };
+        let (&version, seed) = kept.split_first().ok_or_else(wrong)?;
+        let seed = <[u8; 16]>::try_from(seed).ok().filter(|_| version == SECRET_VERSION).ok_or_else(wrong)?;
+        Ok((Self::from_seed(&shared.context, Seed(seed)), was_there))
+    }
 }
 
 impl Shared {
@@ -71,28 +97,45 @@ impl Shared {
 pub(super) struct Asking {
     shared: Arc<Shared>,
     stop: Stop,
+    secrets: Option<Arc<dyn Secrets>>,
+    spared: Arc<AtomicU64>,
     prg: SplitPrg,
     secret: Option<Arc<SecretKey>>,
 }
 
 impl Asking {
-    pub fn new(shared: Arc<Shared>, stop: Stop, prg: Prg) -> Self {
-        Self { shared, stop, prg: SplitPrg::new(prg), secret: None }
+    pub fn new(shared: Arc<Shared>, aids: &Aids, prg: Prg) -> Self {
+        let Aids { secrets, spared, stop, .. } = aids.clone();
+        Self { shared, stop, secrets, spared, prg: SplitPrg::new(prg), secret: None }
     }
 
-    /// Whether the server has the set of this name, or wants it.
+    /// Keys that no connection of this process has used yet, and whether an earlier process has.
+    fn keys(&mut self) -> Result<(Keys, bool), BackendError> {
+        let fresh = self.prg.secret().next_seed();
+        match &self.secrets {
+            Some(secrets) => Keys::kept(&**secrets, &self.shared, &fresh),
+            None => Ok((Keys::from_seed(&self.shared.context, fresh), false)),
+        }
+    }
+
+    /// What the server has of the set of this name.
     fn ask(channel: &mut Channel, name: &[u8]) -> Result<Welcome, BackendError> {
         channel.send(HELLO, name)?;
         channel.flush()?;
         Ok(channel.recv_with(WELCOME, WELCOME_BYTES, Welcome::from_bytes)?)
     }
 
-    /// Makes the keys, one at a time, and sends them.
-    fn send_keys(&mut self, channel: &mut Channel, keys: &Keys) -> Result<(), BackendError> {
+    /// Makes the keys behind the first `there`, one at a time, and sends them.
+    fn send_keys(&mut self, channel: &mut Channel, keys: &Keys, there: u64) -> Result<(), BackendError> {
         let Shared { public, digest, context, .. } = &*self.shared;
+        let skipped = usize::try_from(there).ok().and_then(|there| public.keys.get(..there)).ok_or_else(|| {
+            let what = format!("the server claims to have {there} keys of {}", public.keys.len());
+            BackendError::Data { what }
+        })?;
+        self.spared.fetch_add(key_bytes(context, skipped, DIGEST)?, Ordering::Relaxed);
         let mut maker = KeyMaker::new(&keys.secret, &mut self.prg);
         let mut digests = Vec::with_capacity(public.keys.len());
-        for (index, record) in public.keys.iter().enumerate() {
+        for (index, record) in public.keys.iter().enumerate().skip(skipped.len()) {
             self.stop.begin()?;
             let id = record.id();
             let mut bytes = Vec::with_capacity(SwitchKey::packed_bytes(context, id) + DIGEST);
@@ -103,9 +146,26 @@ impl Asking {
             digests.push(own);
         }
         channel.flush()?;
-        let wanted = set_digest(digest, &digests);
+        let wanted = set_digest(digest, there, &digests);
         let check = |bytes: &[u8]| if bytes == wanted { Ok(()) } else { Err("not of the keys that were sent".into()) };
         Ok(channel.recv_with(CONFIRMED, DIGEST, check)?)
+    }
+
+    /// What it means that the server takes no keys.
+    fn refused(&self, answer: Welcome) -> BackendError {
+        let bytes = self.shared.public.costs.setup.server.stored_bytes;
+        let smaller = "Fewer bytes: a model lowered with `-O rotations=chained`";
+        let what = match answer {
+            Welcome::Quota { held, most } => format!(
+                "the server keeps {most} bytes of keys for a client at most and has {held} of this one's; this set takes {bytes}. `tacit \
+                 keyset list` shows them, `tacit keyset delete` makes room. {smaller}"
+            ),
+            Welcome::Busy => {
+                "another connection of this client's sends these keys now: try again when it is done".into()
+            }
+            _ => format!("the server has no room for {bytes} bytes of keys now. {smaller}"),
+        };
+        BackendError::Data { what }
     }
 
     fn read_answer(&self, bytes: &[u8]) -> Result<Ciphertext, String> {
@@ -130,26 +190,23 @@ impl ClientSide for Asking {
         let shared = self.shared.clone();
         // One setup at a time: others then find its keys.
         let mut held = shared.held(&self.stop)?;
-        let fresh = held.is_none();
-        let keys = held.take().unwrap_or_else(|| {
-            let mut name = Zeroizing::new([0; HELLO_BYTES]);
-            self.prg.secret().fill_bytes(&mut *name);
-            let secret = Arc::new(SecretKey::generate(&shared.context, self.prg.secret()));
-            Keys { secret, name }
-        });
+        let (keys, were_there) = match held.take() {
+            Some(keys) => (keys, true),
+            None => self.keys()?,
+        };
         match Self::ask(channel, &*keys.name)? {
-            Welcome::Known if !fresh => {}
-            Welcome::Known => {
+            Welcome::Known | Welcome::Send { there: 1.. } if !were_there => {
                 return Err(BackendError::Data { what: "the server claims to have keys that were never made".into() });
             }
-            Welcome::Full => {
-                let what = format!(
-                    "the server has no room for {} bytes of keys now. Fewer bytes: a model lowered with `-O rotations=chained`",
-                    shared.public.costs.setup.server.stored_bytes
-                );
-                return Err(BackendError::Data { what });
+            Welcome::Known => {
+                self.spared.fetch_add(shared.public.costs.setup.up_bytes, Ordering::Relaxed);
             }
-            Welcome::Send => self.send_keys(channel, &keys)?,
+            Welcome::Send { there } => {
+                // What breaks off goes on with the same secret.
+                *held = Some(keys.clone());
+                self.send_keys(channel, &keys, there)?;
+            }
+            other => return Err(self.refused(other)),
         }
         self.secret = Some(keys.secret.clone());
         *held = Some(keys);
@@ -177,7 +234,8 @@ impl ClientSide for Asking {
         let len = Ciphertext::bytes_len(context, public.output.level);
         let answer = channel.recv_with(OUTPUT, len, |bytes| self.read_answer(bytes))?;
         let slots = encoder.decode(&secret.decrypt(&answer)).map_err(he)?;
-        Ok(public.output.slots.iter().map(|&slot| slots[slot as usize].re * public.output.unit).collect())
+        let value = |&slot: &u32| public.rounded(slots[slot as usize].re * public.output.unit);
+        Ok(public.output.slots.iter().map(value).collect())
     }
 
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {

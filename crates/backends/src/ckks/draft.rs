@@ -13,7 +13,8 @@ use super::public::{KeyRecord, Port, Public, StepRecord, VERSION, key_bytes};
 use super::wire::{DIGEST, HELLO_BYTES, WELCOME_BYTES};
 use crate::{BackendError, Costs, PartyCost, PhaseCost, Work};
 
-/// Outputs are within so many deviations of the reference, but for one in 10^15.
+/// Decrypted outputs are taken to be within so many estimated deviations of the reference. Were the errors
+/// Gaussian and the estimate a third of the truth, one output in a thousand would not be.
 const DEVIATIONS: f64 = 10.0;
 
 /// What a frame needs and costs.
@@ -24,6 +25,8 @@ pub(super) struct Draft<'a> {
     pub needs: Vec<KeyId>,
     pub steps: Vec<StepRecord>,
     pub work: Work,
+    /// Bytes of encoded weights and of tables of bootstraps, which all connections share.
+    pub weights: u64,
     most_held: u64,
 }
 
@@ -37,8 +40,9 @@ impl<'a> Draft<'a> {
         options: &'a Options,
         bootstrapper: Option<&Bootstrapper>,
     ) -> Result<Self, BackendError> {
-        let mut draft =
-            Self { frame, options, needs: Vec::new(), steps: Vec::new(), work: Work::default(), most_held: 0 };
+        let weights = bootstrapper.map_or(0, |boot| boot.memory_bytes() as u64);
+        let (needs, steps, work) = (Vec::new(), Vec::new(), Work::default());
+        let mut draft = Self { frame, options, needs, steps, work, weights, most_held: 0 };
         for id in 0..frame.program.vectors.len() {
             draft.step(id, bootstrapper)?;
         }
@@ -65,8 +69,9 @@ impl<'a> Draft<'a> {
             Step::Input => {}
             Step::Linear { parts, .. } => {
                 for (of, matrix) in parts {
-                    let offsets = layout::offsets(matrix, &self.frame.layouts[*of], &self.frame.layouts[id]);
-                    self.linear(&offsets, place.made + 1, &mut record)?;
+                    let [from, to] = [*of, id].map(|id| &self.frame.layouts[id]);
+                    let offsets = layout::offsets(matrix, from, to);
+                    self.linear(&offsets, from.period.max(to.period), place.made + 1, &mut record)?;
                 }
             }
             Step::Square { .. } | Step::Quadratic { .. } | Step::Product { .. } => self.products(place.made + 1, 1),
@@ -90,7 +95,14 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    fn linear(&mut self, offsets: &BTreeSet<i64>, level: usize, record: &mut StepRecord) -> Result<(), BackendError> {
+    /// A part of a linear step, whose diagonals repeat after `period` slots.
+    fn linear(
+        &mut self,
+        offsets: &BTreeSet<i64>,
+        period: usize,
+        level: usize,
+        record: &mut StepRecord,
+    ) -> Result<(), BackendError> {
         record.diagonals += offsets.len();
         let context = &self.frame.context;
         let limbs = (level + context.parameters().alpha(level)) as u64;
@@ -100,13 +112,23 @@ impl<'a> Draft<'a> {
         if let Part::Transform(plan) = part(context, self.options, offsets, level)? {
             let rotations = plan.rotations();
             self.needs.extend(plan.keys(context));
+            // As 64-bit coefficients in a subring.
+            self.weights += 16 * (period * offsets.len()) as u64;
             let switches = if self.options.hoisted { rotations.len() } else { 2 * offsets.len().isqrt() + 1 };
             self.switches(level, switches as u64);
             // Rotated copies, both halves, at the primes of the key.
             self.most_held = self.most_held.max(16 * limbs * n * (switches as u64 + 4));
             record.rotations.extend(rotations);
+        } else {
+            // Complex numbers.
+            self.weights += 8 * n;
         }
         Ok(())
+    }
+
+    /// Bytes at the server beside keys of `stored` bytes while it computes for one client.
+    pub fn memory(&self, stored: u64) -> u64 {
+        stored + self.weights + self.most_held
     }
 
     /// `count` products of ciphertexts at `level`.
@@ -133,7 +155,8 @@ impl<'a> Draft<'a> {
         let mut output = self.port(last);
         output.unit *= model.output_multiplier;
         // Rounded up to a power of two: the estimate depends on the weights, and little of it is published.
-        let relative = (DEVIATIONS * deviation).log2().ceil().exp2();
+        let before_rounding = (DEVIATIONS * deviation).log2().ceil().exp2();
+        let relative = if self.options.round { 2.0 * before_rounding } else { before_rounding };
         let keys = self.keys();
         let input = self.port(0);
         let costs = self.costs(&keys, input.level)?;
@@ -173,7 +196,11 @@ impl<'a> Draft<'a> {
                 stored_bytes: secret,
                 ..PartyCost::default()
             },
-            server: PartyCost { peak_memory_bytes: stored + 4 * largest, stored_bytes: stored, ..PartyCost::default() },
+            server: PartyCost {
+                peak_memory_bytes: stored + 4 * largest + self.weights,
+                stored_bytes: stored,
+                ..PartyCost::default()
+            },
         };
         let up_bytes = SeededCiphertext::bytes_len(context, level) as u64;
         // At the lowest level, with both halves.
@@ -187,7 +214,7 @@ impl<'a> Draft<'a> {
                 peak_memory_bytes: 32 * (context.degree() * (level + 2)) as u64,
                 stored_bytes: 0,
             },
-            server: PartyCost { work: self.work, peak_memory_bytes: stored + self.most_held, stored_bytes: 0 },
+            server: PartyCost { work: self.work, peak_memory_bytes: self.memory(stored), stored_bytes: 0 },
         };
         Ok(Costs { setup, online, ..Costs::default() })
     }

@@ -54,6 +54,8 @@ pub struct KeySetChoice {
     pub keys: usize,
     /// Bytes of them, seeded and packed: to send, and at the server.
     pub bytes: u64,
+    /// Bytes at the server while it computes for one client: keys, encoded weights, what a step holds.
+    pub memory: u64,
     /// Key switches of rotations in linear steps of one inference.
     pub rotations: u64,
     /// Number-theoretic transforms of these.
@@ -78,7 +80,7 @@ pub struct Design {
 /// Budgets in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// Keys at the server.
+    /// Keys, encoded weights and what a step holds, at the server.
     pub memory: Option<u64>,
     /// Keys to send.
     pub upload: Option<u64>,
@@ -107,7 +109,7 @@ pub fn design(
     let base = Options::read(options)?;
     let frame = frame(model, &base, watch)?;
     let mut choices = Vec::new();
-    let mut hoisted: Option<(Vec<StepRecord>, Vec<KeyId>)> = None;
+    let mut hoisted: Option<(Vec<StepRecord>, Vec<KeyId>, u64)> = None;
     let boots: &[bool] = if frame.places.iter().any(|p| p.boots) { &[true, false] } else { &[true] };
     for &own_boots in boots {
         watch.tell("making tables of bootstraps", 0, None)?;
@@ -118,13 +120,14 @@ pub fn design(
             let draft = Draft::new(&frame, &options, bootstrapper.as_ref())?;
             choices.push(running(&frame, &draft, &options, boots.len() > 1));
             if rotations && hoisted.is_none() {
-                hoisted = Some((draft.steps, draft.needs));
+                let beside = draft.memory(0);
+                hoisted = Some((draft.steps, draft.needs, beside));
             }
         }
     }
     let runnable = choices.len();
-    let (steps, needs) = hoisted.expect("the first way is hoisted");
-    choices.extend(compared(&frame, &steps, &needs));
+    let (steps, needs, beside) = hoisted.expect("the first way is hoisted");
+    choices.extend(compared(&frame, &steps, &needs, beside));
     let chosen = choose(&choices[..runnable], budget, goal)?;
     let parameters = (frame.setting.name.clone(), frame.setting.parameters.log_degree);
     Ok(Design { model: model.interface.name.clone(), parameters, steps, choices, chosen })
@@ -145,6 +148,7 @@ fn running(frame: &Frame, draft: &Draft<'_>, options: &Options, boots: bool) -> 
         options: Some(text),
         keys: keys.len(),
         bytes: bytes(&frame.context, &keys),
+        memory: draft.memory(bytes(&frame.context, &keys)),
         rotations,
         transforms,
     }
@@ -164,8 +168,8 @@ fn linear_work(frame: &Frame, steps: &[StepRecord], hoisted: bool) -> (u64, u64)
 }
 
 /// The sets of the paper on this lowering: every rotation is a key switch of its own, from a key for its
-/// distance or from keys for powers of two.
-fn compared(frame: &Frame, steps: &[StepRecord], needs: &[KeyId]) -> Vec<KeySetChoice> {
+/// distance or from keys for powers of two. `beside` bytes are at the server with all of them.
+fn compared(frame: &Frame, steps: &[StepRecord], needs: &[KeyId], beside: u64) -> Vec<KeySetChoice> {
     let context = &*frame.context;
     let (parameters, n) = (context.parameters(), context.degree() as i64 / 2);
     let top = parameters.levels();
@@ -208,6 +212,7 @@ fn compared(frame: &Frame, steps: &[StepRecord], needs: &[KeyId]) -> Vec<KeySetC
         options: None,
         keys: keys.len(),
         bytes: bytes(context, &keys),
+        memory: beside + bytes(context, &keys),
         rotations,
         transforms,
     };
@@ -229,19 +234,22 @@ fn weight(k: i64, n: i64) -> u32 {
 }
 
 fn choose(choices: &[KeySetChoice], budget: Budget, goal: Goal) -> Result<usize, BackendError> {
-    let most = budget.memory.unwrap_or(u64::MAX).min(budget.upload.unwrap_or(u64::MAX));
+    let [memory, upload] = [budget.memory, budget.upload].map(|most| most.unwrap_or(u64::MAX));
     let cost = |c: &KeySetChoice| match goal {
         Goal::Latency => c.transforms as f64,
-        Goal::Upload | Goal::Memory => c.bytes as f64,
+        Goal::Upload => c.bytes as f64,
+        Goal::Memory => c.memory as f64,
         Goal::Balanced => c.transforms.max(1) as f64 * c.bytes as f64,
     };
-    let fitting = choices.iter().enumerate().filter(|(_, c)| c.bytes <= most);
+    let fitting = choices.iter().enumerate().filter(|(_, c)| c.bytes <= upload && c.memory <= memory);
     fitting.min_by(|a, b| cost(a.1).total_cmp(&cost(b.1))).map(|(i, _)| i).ok_or_else(|| {
-        let least = choices.iter().min_by_key(|c| c.bytes).expect("there are choices");
+        let fewest = choices.iter().min_by_key(|c| c.bytes).expect("there are choices");
+        let leanest = choices.iter().min_by_key(|c| c.memory).expect("there are choices");
         let what = format!(
-            "no key set of this network has {most} bytes or fewer: `{}` has {}, the fewest. A shallower network, or one with fewer channels, \
-             needs fewer",
-            least.name, least.bytes
+            "no key set of this network is within the budgets: `{}` has the fewest bytes to send, {}; a server takes {} bytes of memory with \
+             `{}`, the least, of which {} are keys and the others encoded weights and what a step holds. A shallower network, or one with \
+             fewer channels, needs less",
+            fewest.name, fewest.bytes, leanest.memory, leanest.name, leanest.bytes
         );
         BackendError::Data { what }
     })
@@ -284,7 +292,8 @@ pub fn table_5() -> Vec<BootstrapKeys> {
 impl fmt::Display for KeySetChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gb = self.bytes as f64 / 1e9;
-        write!(f, "{:<52} {:>6} {:>9.3} {:>9} {:>11}", self.name, self.keys, gb, self.rotations, self.transforms)
+        let (name, memory) = (&self.name, self.memory as f64 / 1e9);
+        write!(f, "{name:<52} {:>6} {gb:>9.3} {memory:>9.3} {:>9} {:>11}", self.keys, self.rotations, self.transforms)
     }
 }
 
@@ -319,15 +328,17 @@ mod tests {
             options: None,
             keys: 1,
             bytes,
+            memory: bytes + 7,
             rotations: 1,
             transforms,
         };
         let all = [choice("fast", 100, 10), choice("small", 20, 90)];
         let pick = |memory, goal| choose(&all, Budget { memory, upload: None }, goal);
         assert_eq!(pick(None, Goal::Latency).unwrap(), 0);
-        assert_eq!(pick(Some(50), Goal::Latency).unwrap(), 1);
+        assert_eq!(pick(Some(100), Goal::Latency).unwrap(), 1);
+        assert_eq!(choose(&all, Budget { memory: None, upload: Some(100) }, Goal::Latency).unwrap(), 0);
         assert_eq!(pick(None, Goal::Upload).unwrap(), 1);
         let error = pick(Some(10), Goal::Balanced).unwrap_err().to_string();
-        assert!(error.contains("small") && error.contains("20"), "{error}");
+        assert!(error.contains("small") && error.contains("27 bytes of memory"), "{error}");
     }
 }

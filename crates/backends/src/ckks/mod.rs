@@ -13,6 +13,8 @@ mod emit;
 mod expr;
 mod fit;
 mod frame;
+#[cfg(test)]
+mod kept_tests;
 pub mod keyset;
 mod layout;
 mod levels;
@@ -25,6 +27,7 @@ mod program;
 mod public;
 mod report;
 mod server;
+mod sets;
 mod setting;
 mod sparse;
 #[cfg(test)]

@@ -30,7 +30,7 @@ struct Client {
     shared: Arc<client::Shared>,
 }
 
-fn digest_of(public: &[u8]) -> [u8; 32] {
+pub(super) fn digest_of(public: &[u8]) -> [u8; 32] {
     digest("tacit 2026-11 ckks plan", &[public])
 }
 
@@ -165,12 +165,12 @@ impl ServerModel for Server {
     }
 
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
-        Ok(Box::new(server::Serving { shared: self.shared.clone(), stop: aids.stop.clone(), keys: None }))
+        Ok(Box::new(server::Serving::new(self.shared.clone(), aids)))
     }
 }
 
 impl ClientModel for Client {
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
-        Ok(Box::new(client::Asking::new(self.shared.clone(), aids.stop.clone(), seam::randomness()?)))
+        Ok(Box::new(client::Asking::new(self.shared.clone(), aids, seam::randomness()?)))
     }
 }

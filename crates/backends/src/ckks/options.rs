@@ -36,11 +36,14 @@ pub(super) struct Options {
     pub margin: f64,
     /// Largest error of a polynomial in place of a function, as a share of its largest value.
     pub tolerance: f64,
+    /// Whether the client rounds answers to twice their error: what lies below says something of the weights
+    /// and of the secret key, and nothing of the network's answer.
+    pub round: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { set: Set::Auto, hoisted: true, hoisted_bootstraps: false, margin: 1.25, tolerance: 0.01 }
+        Self { set: Set::Auto, hoisted: true, hoisted_bootstraps: false, margin: 1.25, tolerance: 0.01, round: true }
     }
 }
 
@@ -91,6 +94,7 @@ impl Options {
             hoisted_bootstraps: reader.get::<Rotations>("bootstraps")?.map_or(own.hoisted_bootstraps, |r| r.0),
             margin: reader.up_to("margin", 16.0)?.unwrap_or(own.margin),
             tolerance: reader.up_to("tolerance", 0.5)?.unwrap_or(own.tolerance),
+            round: reader.get("round")?.unwrap_or(own.round),
         };
         reader.end()?;
         if options.margin < 1.0 {
@@ -114,7 +118,7 @@ mod tests {
             (Set::B, false, true, 2.0)
         );
         assert_eq!(read("").unwrap(), Options::default());
-        for bad in ["set=Z", "rotations=fast", "margin=0.5", "margin=99", "tolerance=nan", "depth=3"] {
+        for bad in ["set=Z", "rotations=fast", "margin=0.5", "margin=99", "tolerance=nan", "round=up", "depth=3"] {
             let key = bad.split('=').next().unwrap();
             let error = read(bad).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");

@@ -10,7 +10,7 @@ use crate::seam::version;
 use crate::{BackendError, Costs, Numerics};
 
 /// Version of the public part and of the protocol that follows from it.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// Most keys that a network may ask for.
 const MOST_KEYS: usize = 4096;
 /// Most bytes of keys: a client makes and sends them.
@@ -29,7 +29,7 @@ pub(super) struct Public {
     pub input: Port,
     pub output: Port,
     pub keys: Vec<KeyRecord>,
-    /// Largest error of an output that is expected, in real units.
+    /// Largest error of an output that is expected, in real units, rounding included.
     pub error: f64,
     /// The same as a share of the outputs' range.
     pub relative: f64,
@@ -172,6 +172,13 @@ impl Public {
             return wrong("its error is no number".into());
         }
         Ok(())
+    }
+
+    /// An output as a client gets it: rounded to a multiple of the error, which is twice what it is without
+    /// rounding.
+    pub fn rounded(&self, value: f64) -> f64 {
+        // A sum with 0 has no sign of its own.
+        if self.options.round && self.error > 0.0 { (value / self.error).round() * self.error + 0.0 } else { value }
     }
 
     pub fn numerics(&self) -> Numerics {

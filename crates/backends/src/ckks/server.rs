@@ -1,119 +1,22 @@
-//! A connection at the server, and the key sets that the server holds.
+//! A connection at the server.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 
-use tacit_he::ckks::{Ciphertext, Context, Estimate, Evaluator, KeySet, Received, SeededCiphertext, SwitchKey};
+use tacit_he::ckks::{
+    Ciphertext, Context, Estimate, Evaluator, KeyFile, KeyId, KeySet, PartFile, Received, SeededCiphertext, SwitchKey,
+};
 use tacit_net::Channel;
 
 use super::circuit::Circuit;
 use super::plan::Plan;
-use super::public::{KeyRecord, MOST_KEY_BYTES};
+use super::public::KeyRecord;
+use super::sets::KeySets;
 use super::wire::{
     CONFIRMED, DIGEST, HELLO, HELLO_BYTES, INPUT, KEY, OUTPUT, WELCOME, Welcome, key_digest, set_digest,
 };
-use crate::seam::Stop;
+use crate::seam::{Aids, NoRoom, Stop, UploadName, Uploads, digest};
 use crate::{BackendError, Material, ServerSide};
-
-type Name = [u8; HELLO_BYTES];
-
-/// Key sets by name: [`MOST_KEY_BYTES`] at most, those under way included. Sets that no connection uses go
-/// first, those unused for longest before others.
-#[derive(Default)]
-pub(super) struct KeySets(Mutex<Held>);
-
-#[derive(Default)]
-struct Held {
-    sets: HashMap<Name, Entry>,
-    clock: u64,
-    /// Bytes of sets under way, and what of them has arrived.
-    promised: u64,
-    arrived: u64,
-}
-
-struct Entry {
-    keys: Arc<KeySet>,
-    bytes: u64,
-    used: u64,
-}
-
-impl Entry {
-    fn is_idle(&self) -> bool {
-        Arc::strong_count(&self.keys) == 1
-    }
-}
-
-/// Room that is kept for a set until it is there, or is not coming any more.
-struct Room<'a> {
-    sets: &'a KeySets,
-    bytes: u64,
-    arrived: u64,
-}
-
-impl KeySets {
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.0.lock().expect("nothing panics while it holds the key sets")
-    }
-
-    /// The set of this name, if it is there.
-    fn find(&self, name: &Name) -> Option<Arc<KeySet>> {
-        let mut held = self.held();
-        held.clock += 1;
-        let now = held.clock;
-        let entry = held.sets.get_mut(name)?;
-        entry.used = now;
-        Some(entry.keys.clone())
-    }
-
-    /// Keeps room for a set beside those in use and those under way. Nobody's set goes for it yet: who only
-    /// asks takes nothing from others.
-    fn room(&self, bytes: u64) -> Option<Room<'_>> {
-        let mut held = self.held();
-        let used: u64 = held.sets.values().filter(|entry| !entry.is_idle()).map(|entry| entry.bytes).sum();
-        if used.saturating_add(held.promised).saturating_add(bytes) > MOST_KEY_BYTES {
-            return None;
-        }
-        held.promised += bytes;
-        Some(Room { sets: self, bytes, arrived: 0 })
-    }
-}
-
-impl Room<'_> {
-    /// So many bytes have come: idle sets go as they need the place. Whether there is place.
-    fn arrive(&mut self, bytes: u64) -> bool {
-        let mut gone = Vec::new();
-        let mut held = self.sets.held();
-        (self.arrived, held.arrived) = (self.arrived + bytes, held.arrived + bytes);
-        loop {
-            let there: u64 = held.sets.values().map(|entry| entry.bytes).sum();
-            if there + held.arrived <= MOST_KEY_BYTES {
-                break;
-            }
-            let idle = held.sets.iter().filter(|(_, entry)| entry.is_idle());
-            let Some(oldest) = idle.min_by_key(|(_, entry)| entry.used).map(|(name, _)| *name) else { return false };
-            gone.extend(held.sets.remove(&oldest));
-        }
-        // Large ones take a while to be freed: not while others wait.
-        drop(held);
-        true
-    }
-
-    /// The set is there. Of two that came under one name the first stays.
-    fn fill(self, name: Name, keys: KeySet) -> Arc<KeySet> {
-        let mut held = self.sets.held();
-        held.clock += 1;
-        let (used, bytes) = (held.clock, self.bytes);
-        let entry = held.sets.entry(name).or_insert_with(|| Entry { keys: Arc::new(keys), bytes, used });
-        entry.keys.clone()
-    }
-}
-
-impl Drop for Room<'_> {
-    fn drop(&mut self) {
-        let mut held = self.sets.held();
-        (held.promised, held.arrived) = (held.promised - self.bytes, held.arrived - self.arrived);
-    }
-}
 
 /// What connections of one model share.
 pub(super) struct Shared {
@@ -144,9 +47,10 @@ impl Shared {
 
 /// One connection.
 pub(super) struct Serving {
-    pub shared: Arc<Shared>,
-    pub stop: Stop,
-    pub keys: Option<Arc<KeySet>>,
+    shared: Arc<Shared>,
+    uploads: Option<Arc<dyn Uploads>>,
+    stop: Stop,
+    keys: Option<Arc<KeySet>>,
 }
 
 /// Reads a key and checks its digest.
@@ -165,28 +69,121 @@ fn read_key(
     Ok((key, computed))
 }
 
-fn no_room(bytes: u64) -> BackendError {
-    BackendError::Data { what: format!("no room for {bytes} bytes of keys beside those in use") }
+/// What a kept file of keys is bound to.
+fn bound(plan: &[u8; 32], name: &UploadName) -> [u8; 32] {
+    digest("tacit 2026-11 ckks kept keys", &[plan, name])
+}
+
+fn keeping(error: tacit_he::HeError) -> BackendError {
+    BackendError::Keeping { what: error.to_string() }
 }
 
 impl Serving {
-    /// Receives the keys of a set that is not there.
-    fn receive(&self, channel: &mut Channel, name: &Name, mut room: Room<'_>) -> Result<Arc<KeySet>, BackendError> {
+    pub fn new(shared: Arc<Shared>, aids: &Aids) -> Self {
+        let Aids { uploads, stop, .. } = aids.clone();
+        Self { shared, uploads, stop, keys: None }
+    }
+
+    fn welcome(channel: &mut Channel, answer: Welcome) -> Result<(), BackendError> {
+        channel.send(WELCOME, &answer.to_bytes())?;
+        Ok(channel.flush()?)
+    }
+
+    /// Receives the keys behind the first `there` and gives each with its bytes to `take`; their digest.
+    fn receive(
+        &self,
+        channel: &mut Channel,
+        name: &UploadName,
+        there: usize,
+        mut take: impl FnMut(SwitchKey, &[u8]) -> Result<(), BackendError>,
+    ) -> Result<[u8; DIGEST], BackendError> {
         let Shared { plan, digest, .. } = &*self.shared;
-        let mut keys = KeySet::default();
         let mut digests = Vec::with_capacity(plan.public.keys.len());
-        for (index, record) in plan.public.keys.iter().enumerate() {
+        for (index, record) in plan.public.keys.iter().enumerate().skip(there) {
             let len = SwitchKey::packed_bytes(&plan.context, record.id()) + DIGEST;
             let of = |bytes: &[u8]| key_digest(digest, name, index, bytes);
-            let (key, own) = channel.recv_with(KEY, len, |bytes| read_key(&plan.context, *record, bytes, of))?;
-            if !room.arrive((len - DIGEST) as u64) {
-                return Err(no_room(room.bytes));
-            }
-            keys.insert(key);
+            let mut packed = Vec::new();
+            let (key, own) = channel.recv_with(KEY, len, |bytes| {
+                packed.extend_from_slice(&bytes[..bytes.len() - DIGEST]);
+                read_key(&plan.context, *record, bytes, of)
+            })?;
+            take(key, &packed)?;
             digests.push(own);
         }
-        channel.send(CONFIRMED, &set_digest(digest, &digests))?;
+        Ok(set_digest(digest, there as u64, &digests))
+    }
+
+    /// Keys in this process's memory.
+    fn in_memory(&self, channel: &mut Channel, name: &UploadName, bytes: u64) -> Result<Arc<KeySet>, BackendError> {
+        let sets = &self.shared.keys;
+        if let Some(keys) = sets.find(name) {
+            Self::welcome(channel, Welcome::Known)?;
+            return Ok(keys);
+        }
+        let no_room = || BackendError::Data { what: format!("no room for {bytes} bytes of keys beside those in use") };
+        let room = sets.room(bytes);
+        Self::welcome(channel, if room.is_some() { Welcome::Send { there: 0 } } else { Welcome::Full })?;
+        let mut room = room.ok_or_else(no_room)?;
+        let mut keys = KeySet::default();
+        let digest = self.receive(channel, name, 0, |key, packed| {
+            keys.insert(key);
+            if room.arrive(packed.len() as u64) { Ok(()) } else { Err(no_room()) }
+        })?;
+        channel.send(CONFIRMED, &digest)?;
         Ok(room.fill(*name, keys))
+    }
+
+    /// Keys in a file that is kept for the client. What comes of them stays if the rest does not come now.
+    fn kept(
+        &self,
+        channel: &mut Channel,
+        name: &UploadName,
+        bytes: u64,
+        uploads: &dyn Uploads,
+    ) -> Result<Arc<KeySet>, BackendError> {
+        let Shared { plan, digest, .. } = &*self.shared;
+        let (path, is_whole) = match uploads.place(digest, name, bytes)? {
+            Ok(place) => place,
+            Err(NoRoom { held, most }) => {
+                Self::welcome(channel, Welcome::Quota { held, most })?;
+                return Err(BackendError::Data { what: format!("{bytes} bytes of keys beside {held} of {most}") });
+            }
+        };
+        if is_whole {
+            match self.opened(&path, name, bytes) {
+                Ok(keys) => {
+                    Self::welcome(channel, Welcome::Known)?;
+                    return Ok(keys);
+                }
+                // What is whole of it goes on.
+                Err(_) => uploads.damaged(name)?,
+            }
+        }
+        let ids: Vec<KeyId> = plan.public.keys.iter().map(|key| key.id()).collect();
+        let Some(mut part) = PartFile::resume(&path, &plan.context, &bound(digest, name), &ids).map_err(keeping)?
+        else {
+            Self::welcome(channel, Welcome::Busy)?;
+            return Err(BackendError::Data { what: "another connection sends these keys".into() });
+        };
+        let there = part.there();
+        Self::welcome(channel, Welcome::Send { there: there as u64 })?;
+        let came = self.receive(channel, name, there, |_, packed| part.push(&plan.context, packed).map_err(keeping))?;
+        part.finish().map_err(keeping)?;
+        uploads.whole(name)?;
+        // What is confirmed is on the disk.
+        channel.send(CONFIRMED, &came)?;
+        self.opened(&path, name, bytes)
+    }
+
+    /// The keys of a whole file, all of them checked.
+    fn opened(&self, path: &Path, name: &UploadName, bytes: u64) -> Result<Arc<KeySet>, BackendError> {
+        let Shared { plan, digest, keys, .. } = &*self.shared;
+        if let Some(open) = keys.find_open(path) {
+            return Ok(open);
+        }
+        let file = KeyFile::open(path, &plan.context, &bound(digest, name)).map_err(keeping)?;
+        file.check(&plan.context).map_err(keeping)?;
+        Ok(keys.open(path, bytes, |budget| KeySet::paged(&plan.context, file, budget)))
     }
 
     fn read_input(&self, bytes: &[u8]) -> Result<Ciphertext, String> {
@@ -215,22 +212,13 @@ impl ServerSide for Serving {
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         // Before anything is asked for: a server that cannot compute should not take keys.
         self.shared.circuit()?;
-        let name: Name =
+        let name: UploadName =
             channel.recv_with(HELLO, HELLO_BYTES, |bytes| bytes.try_into().map_err(|_| "no name".into()))?;
         let bytes = self.shared.plan.public.costs.setup.server.stored_bytes;
-        let shared = self.shared.clone();
-        if let Some(keys) = shared.keys.find(&name) {
-            channel.send(WELCOME, &[Welcome::Known.to_byte()])?;
-            channel.flush()?;
-            self.keys = Some(keys);
-            return Ok(());
-        }
-        let room = shared.keys.room(bytes);
-        let answer = if room.is_some() { Welcome::Send } else { Welcome::Full };
-        channel.send(WELCOME, &[answer.to_byte()])?;
-        channel.flush()?;
-        let room = room.ok_or_else(|| no_room(bytes))?;
-        self.keys = Some(self.receive(channel, &name, room)?);
+        self.keys = Some(match &self.uploads {
+            Some(uploads) => self.kept(channel, &name, bytes, &**uploads)?,
+            None => self.in_memory(channel, &name, bytes)?,
+        });
         Ok(())
     }
 
@@ -251,42 +239,5 @@ impl ServerSide for Serving {
 
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
         super::no_material(bytes)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HALF: u64 = MOST_KEY_BYTES / 2;
-
-    #[test]
-    fn sets_under_way_count_and_only_what_comes_drives_others_out() {
-        let sets = KeySets::default();
-        let mut first = sets.room(HALF).unwrap();
-        assert!(first.arrive(HALF));
-        drop(first.fill([1; HELLO_BYTES], KeySet::default()));
-        assert!(sets.room(MOST_KEY_BYTES + 1).is_none(), "never fits");
-        // Asking drives nobody out, but takes the place from others who ask.
-        let asked = sets.room(MOST_KEY_BYTES).unwrap();
-        assert!(sets.room(1).is_none() && sets.find(&[1; HELLO_BYTES]).is_some());
-        drop(asked);
-        let mut second = sets.room(MOST_KEY_BYTES).unwrap();
-        assert!(second.arrive(HALF) && sets.find(&[1; HELLO_BYTES]).is_some());
-        assert!(second.arrive(1) && sets.find(&[1; HELLO_BYTES]).is_none(), "idle, and its place is needed");
-        drop(second);
-        assert!(sets.room(MOST_KEY_BYTES).is_some(), "what broke off takes nothing");
-    }
-
-    #[test]
-    fn a_set_in_use_stays_and_two_of_one_name_are_one() {
-        let sets = KeySets::default();
-        let name = [7; HELLO_BYTES];
-        let [a, b] = [sets.room(HALF).unwrap(), sets.room(HALF).unwrap()];
-        let (a, b) = (a.fill(name, KeySet::default()), b.fill(name, KeySet::default()));
-        assert!(Arc::ptr_eq(&a, &b));
-        assert!(sets.room(HALF + 1).is_none() && sets.room(HALF).is_some());
-        let mut other = sets.room(HALF).unwrap();
-        assert!(other.arrive(HALF) && !other.arrive(1), "more than was asked for, and nobody to go");
     }
 }

@@ -25,7 +25,7 @@ impl Plan {
     pub fn simulate(&self, input: &[f32]) -> Vec<f64> {
         let bits = input.iter().fold(0u64, |sum, v| sum.rotate_left(7) ^ u64::from(v.to_bits()));
         let result = noise::drawn(&self.program, &self.noise, input, &mut SplitMix::new(bits));
-        self.answer(result)
+        self.answer(result).into_iter().map(|value| self.public.rounded(value)).collect()
     }
 
     /// The answer for the program's result.

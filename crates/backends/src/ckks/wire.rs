@@ -1,15 +1,15 @@
 //! Messages of the protocol.
 //!
-//! Setup: the client names its key set by 32 random bytes; the server says whether it has it. If not, the
-//! client sends the keys in the order of the public part, each with a digest, and the server confirms all of
-//! them. Online: a ciphertext up, a ciphertext down.
+//! Setup: the client names its key set by 32 random bytes; the server says whether it has it, or how many of
+//! its keys came before. The client sends the others in the order of the public part, each with a digest, and
+//! the server confirms these. Online: a ciphertext up, a ciphertext down.
 
 use tacit_net::Tag;
 
 use crate::seam::digest;
 
 pub(super) const HELLO: Tag = Tag::new(0x0601, "name of a key set");
-pub(super) const WELCOME: Tag = Tag::new(0x0602, "whether keys are needed");
+pub(super) const WELCOME: Tag = Tag::new(0x0602, "which keys are needed");
 pub(super) const KEY: Tag = Tag::new(0x0603, "switching key");
 pub(super) const CONFIRMED: Tag = Tag::new(0x0604, "digest of all keys");
 pub(super) const INPUT: Tag = Tag::new(0x0605, "encrypted input");
@@ -19,36 +19,52 @@ pub(super) const OUTPUT: Tag = Tag::new(0x0606, "encrypted output");
 pub(super) const HELLO_BYTES: usize = 32;
 /// Bytes of a digest.
 pub(super) const DIGEST: usize = 32;
-/// What the server says of a key set.
-pub(super) const WELCOME_BYTES: usize = 1;
+/// What the server says of a key set: which of five, and two numbers.
+pub(super) const WELCOME_BYTES: usize = 17;
 
 /// The server's answer to a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Welcome {
     /// It has the keys.
     Known,
-    /// It wants them.
-    Send,
+    /// It wants them, but for the first so many, which it has.
+    Send { there: u64 },
     /// It has no room for them.
     Full,
+    /// The client has its share of what is kept: bytes that it has, and may have.
+    Quota { held: u64, most: u64 },
+    /// Another connection sends this set now.
+    Busy,
 }
 
 impl Welcome {
-    pub fn to_byte(self) -> u8 {
-        match self {
-            Self::Known => 0,
-            Self::Send => 1,
-            Self::Full => 2,
-        }
+    pub fn to_bytes(self) -> [u8; WELCOME_BYTES] {
+        let (kind, a, b) = match self {
+            Self::Known => (0, 0, 0),
+            Self::Send { there } => (1, there, 0),
+            Self::Full => (2, 0, 0),
+            Self::Quota { held, most } => (3, held, most),
+            Self::Busy => (4, 0, 0),
+        };
+        let mut bytes = [kind; WELCOME_BYTES];
+        bytes[1..9].copy_from_slice(&u64::to_le_bytes(a));
+        bytes[9..].copy_from_slice(&u64::to_le_bytes(b));
+        bytes
     }
 
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
-        match bytes {
-            [0] => Ok(Self::Known),
-            [1] => Ok(Self::Send),
-            [2] => Ok(Self::Full),
-            other => Err(format!("an answer of {} bytes that means nothing", other.len())),
-        }
+        let wrong = || format!("an answer of {} bytes that means nothing", bytes.len());
+        let (&kind, rest) = bytes.split_first().ok_or_else(wrong)?;
+        let ([first, second], []) = rest.as_chunks::<8>() else { return Err(wrong()) };
+        let read = match (kind, u64::from_le_bytes(*first), u64::from_le_bytes(*second)) {
+            (0, ..) => Self::Known,
+            (1, there, _) => Self::Send { there },
+            (2, ..) => Self::Full,
+            (3, held, most) => Self::Quota { held, most },
+            (4, ..) => Self::Busy,
+            _ => return Err(wrong()),
+        };
+        if read.to_bytes() == bytes { Ok(read) } else { Err(wrong()) }
     }
 }
 
@@ -57,9 +73,9 @@ pub(super) fn key_digest(plan: &[u8; 32], name: &[u8], index: usize, bytes: &[u8
     digest("tacit 2026-11 ckks key", &[plan, name, &(index as u64).to_le_bytes(), bytes])
 }
 
-/// Digest of a whole set, from those of its keys.
-pub(super) fn set_digest(plan: &[u8; 32], digests: &[[u8; DIGEST]]) -> [u8; DIGEST] {
-    digest("tacit 2026-11 ckks key set", &[plan, &digests.concat()])
+/// Digest of the keys of a set that came on one connection, behind the first `there`, from those of each.
+pub(super) fn set_digest(plan: &[u8; 32], there: u64, digests: &[[u8; DIGEST]]) -> [u8; DIGEST] {
+    digest("tacit 2026-11 ckks key set", &[plan, &there.to_le_bytes(), &digests.concat()])
 }
 
 #[cfg(test)]
@@ -67,10 +83,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_three() {
-        for answer in [Welcome::Known, Welcome::Send, Welcome::Full] {
-            assert_eq!(Welcome::from_bytes(&[answer.to_byte()]), Ok(answer));
+    fn answers_are_five() {
+        let quota = Welcome::Quota { held: 1 << 40, most: 7 };
+        for answer in [Welcome::Known, Welcome::Send { there: 3 }, Welcome::Full, quota, Welcome::Busy] {
+            assert_eq!(Welcome::from_bytes(&answer.to_bytes()), Ok(answer));
         }
-        assert!(Welcome::from_bytes(&[3]).is_err() && Welcome::from_bytes(&[]).is_err());
+        let known = Welcome::Known.to_bytes();
+        assert!(Welcome::from_bytes(&[5; WELCOME_BYTES]).is_err() && Welcome::from_bytes(&known[1..]).is_err());
+        assert!(Welcome::from_bytes(&[&known[..16], &[1]].concat()).is_err() && Welcome::from_bytes(&[]).is_err());
     }
 }

@@ -3,13 +3,14 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use tacit_arith::prg::Seed;
 use zeroize::Zeroizing;
 
-use super::Stop;
 use super::batch::ONE_BY_ONE;
 use super::spool::{self, Spool, Spools};
+use super::{Secrets, Stop, Uploads};
 use crate::BackendError;
 
 /// Names one material to all three, and binds the dealer to it: a number that the dealer never gives out
@@ -174,6 +175,12 @@ pub struct Aids {
     pub keep: Option<Arc<dyn Keep>>,
     /// Where it puts what is too large for memory until a phase is over; without it, it is in memory.
     pub spools: Option<Arc<dyn Spools>>,
+    /// At a client: where it keeps the secrets of what it sends once.
+    pub secrets: Option<Arc<dyn Secrets>>,
+    /// At a server: where it keeps what this connection's client sends once.
+    pub uploads: Option<Arc<dyn Uploads>>,
+    /// Bytes of the phase under way that the peer had already, and that do not move.
+    pub spared: Arc<AtomicU64>,
     /// What ends its phases before their time.
     pub stop: Stop,
 }
@@ -183,7 +190,7 @@ impl Aids {
     #[must_use]
     pub fn stopped_by(&self, stop: &Stop) -> Self {
         let dealer = self.dealer.as_ref().map(|dealer| Arc::clone(dealer).stopped_by(stop));
-        Self { dealer, stop: stop.clone(), ..self.clone() }
+        Self { dealer, spared: Arc::default(), stop: stop.clone(), ..self.clone() }
     }
 
     /// A place for so many bytes until a phase is over.

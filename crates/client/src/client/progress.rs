@@ -32,6 +32,8 @@ struct Running {
     phase: Phase,
     moved: Arc<AtomicU64>,
     from: u64,
+    /// Bytes of it that the server had already.
+    spared: Arc<AtomicU64>,
     expected: u64,
     told: f64,
 }
@@ -49,17 +51,19 @@ impl Progress {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A phase begins, on a connection that counts what it moves, of a model with these costs.
-    pub(crate) fn begins(&self, phase: Phase, moved: Arc<AtomicU64>, costs: &Costs) {
+    /// A phase begins, on a connection that counts what it moves and what it need not, of a model with these
+    /// costs.
+    pub(crate) fn begins(&self, phase: Phase, [moved, spared]: [Arc<AtomicU64>; 2], costs: &Costs) {
         let expected = match phase {
             Phase::Setup => costs.setup.bytes(),
             Phase::Offline => costs.offline.bytes(),
             Phase::Online => costs.online.bytes(),
         };
         let from = moved.load(Ordering::Relaxed);
+        spared.store(0, Ordering::Relaxed);
         let mut state = self.lock();
         state.ended.push(Step { phase, fraction: 0.0 });
-        state.running = Some(Running { phase, moved, from, expected, told: 0.0 });
+        state.running = Some(Running { phase, moved, from, spared, expected, told: 0.0 });
     }
 
     /// The phase that began last has ended, or has failed and is over.
@@ -79,7 +83,8 @@ impl Progress {
         let mut steps = std::mem::take(&mut state.ended);
         if let Some(running) = &mut state.running {
             let moved = running.moved.load(Ordering::Relaxed).saturating_sub(running.from);
-            let fraction = (moved as f64 / running.expected.max(1) as f64).min(ALMOST);
+            let done = moved.saturating_add(running.spared.load(Ordering::Relaxed));
+            let fraction = (done as f64 / running.expected.max(1) as f64).min(ALMOST);
             if fraction > running.told {
                 running.told = fraction;
                 steps.push(Step { phase: running.phase, fraction });
@@ -96,20 +101,23 @@ mod tests {
     #[test]
     fn a_phase_is_told_from_begin_to_end_and_never_falls() {
         let (progress, moved) = (Progress::default(), Arc::new(AtomicU64::new(50)));
+        let spared = Arc::new(AtomicU64::new(9));
+        let counted = || [moved.clone(), spared.clone()];
         let step = |phase, fraction| Step { phase, fraction };
         assert!(progress.take().is_empty());
         let mut costs = Costs::default();
         costs.offline.up_bytes = 100;
-        progress.begins(Phase::Offline, moved.clone(), &costs);
+        progress.begins(Phase::Offline, counted(), &costs);
         assert_eq!(progress.take(), [step(Phase::Offline, 0.0)]);
-        moved.store(75, Ordering::Relaxed);
+        moved.store(60, Ordering::Relaxed);
+        spared.store(15, Ordering::Relaxed);
         assert_eq!(progress.take(), [step(Phase::Offline, 0.25)]);
         assert!(progress.take().is_empty(), "nothing has moved");
         // More than was expected is not the end.
         moved.store(500, Ordering::Relaxed);
         assert_eq!(progress.take(), [step(Phase::Offline, ALMOST)]);
         progress.ends(true);
-        progress.begins(Phase::Online, moved.clone(), &costs);
+        progress.begins(Phase::Online, counted(), &costs);
         progress.ends(false);
         assert_eq!(progress.take(), [step(Phase::Offline, 1.0), step(Phase::Online, 0.0)], "it failed");
         assert!(progress.take().is_empty());

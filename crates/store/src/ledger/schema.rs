@@ -12,7 +12,8 @@ const APPLICATION: i32 = 0x7461_636d;
 /// How long another process may hold the ledger. A transaction takes milliseconds.
 const BUSY: Duration = Duration::from_secs(30);
 /// `MIGRATIONS[v]` leads from schema version v to v + 1. Never changed once released, only added to.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     -- What this folder is; one row. No seal: it is not sealed.
     CREATE TABLE folder (
         one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -41,7 +42,23 @@ const MIGRATIONS: &[&str] = &["
     CREATE INDEX ready_material ON material (client, model, plan, seq) WHERE state = 'ready';
     CREATE INDEX ageing_material ON material (wanted) WHERE state = 'ready';
     CREATE INDEX unsettled_material ON material (state, client) WHERE state IN ('generating', 'claimed');
-"];
+",
+    "
+    -- What a client sends once and the server keeps, such as switching keys. Rows stay when the files go.
+    CREATE TABLE upload (
+        seq INTEGER PRIMARY KEY,
+        name BLOB NOT NULL CHECK (length(name) = 32),    -- as the client calls it
+        client BLOB NOT NULL CHECK (length(client) = 32),
+        plan BLOB NOT NULL CHECK (length(plan) = 32),
+        bytes INTEGER NOT NULL,                          -- when all of it is there
+        state TEXT NOT NULL CHECK (state IN ('partial', 'whole', 'deleted', 'expired')),
+        created INTEGER NOT NULL,                        -- seconds since 1970
+        used INTEGER NOT NULL,                           -- when its client last came for it, seconds since 1970
+        ended INTEGER                                    -- when its files went, seconds since 1970
+    ) STRICT;
+    CREATE UNIQUE INDEX kept_upload ON upload (client, name) WHERE state IN ('partial', 'whole');
+",
+];
 
 impl Party {
     const fn name(self) -> &'static str {

@@ -29,7 +29,7 @@ const MAGIC: [u8; 8] = *b"TCTCKEYS";
 const VERSION: u16 = 1;
 const FIXED: usize = 8 + 2 + 32 + 32 + 2;
 const ENTRY: usize = 8;
-const DIGEST: usize = 32;
+pub(super) const DIGEST: usize = 32;
 /// More keys than any circuit needs; less than a hostile file could ask memory for.
 const MAX_KEYS: usize = 4096;
 const WHAT: &str = "key file";
@@ -43,7 +43,7 @@ pub struct KeyFile {
     entries: Vec<(KeyId, u64)>,
 }
 
-fn io(path: &Path) -> impl Fn(std::io::Error) -> HeError {
+pub(super) fn io(path: &Path) -> impl Fn(std::io::Error) -> HeError {
     move |error| HeError::File { file: path.display().to_string(), why: error.to_string() }
 }
 
@@ -88,13 +88,35 @@ fn read_entry(context: &Context, bytes: [u8; ENTRY]) -> Result<KeyId, HeError> {
     Ok(id)
 }
 
+/// All of a header but its digest.
+pub(super) fn header(context: &Context, client: &[u8; 32], ids: &[KeyId]) -> Result<Vec<u8>, HeError> {
+    if ids.len() > MAX_KEYS {
+        return refuse(format!("{} keys: at most {MAX_KEYS} are written", ids.len()));
+    }
+    let mut header = Vec::with_capacity(FIXED + ENTRY * ids.len());
+    header.extend_from_slice(&MAGIC);
+    header.extend_from_slice(&VERSION.to_le_bytes());
+    header.extend_from_slice(&context.parameters().digest());
+    header.extend_from_slice(client);
+    header.extend_from_slice(&(ids.len() as u16).to_le_bytes());
+    ids.iter().for_each(|id| header.extend_from_slice(&entry_bytes(id)));
+    Ok(header)
+}
+
+/// The name of a file that is not whole yet.
+pub(super) fn part_path(path: &Path) -> PathBuf {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    PathBuf::from(part)
+}
+
 /// Digest of the header: what every key's digest is bound to.
-fn bind(header: &[u8]) -> [u8; DIGEST] {
+pub(super) fn bind(header: &[u8]) -> [u8; DIGEST] {
     blake3::derive_key("tacit ckks key file 1", header)
 }
 
 /// Digest of the key in place `index`.
-fn digest(bound: &[u8; DIGEST], index: usize, bytes: &[u8]) -> [u8; DIGEST] {
+pub(super) fn digest(bound: &[u8; DIGEST], index: usize, bytes: &[u8]) -> [u8; DIGEST] {
     let mut hasher = blake3::Hasher::new_keyed(bound);
     hasher.update(&(index as u64).to_le_bytes()).update(bytes);
     hasher.finalize().into()
@@ -114,21 +136,10 @@ impl KeyFile {
         ids: &[KeyId],
         mut key: impl FnMut(KeyId) -> Result<SwitchKey, HeError>,
     ) -> Result<(), HeError> {
-        if ids.len() > MAX_KEYS {
-            return refuse(format!("{} keys: at most {MAX_KEYS} are written", ids.len()));
-        }
-        let mut header = Vec::with_capacity(FIXED + ENTRY * ids.len());
-        header.extend_from_slice(&MAGIC);
-        header.extend_from_slice(&VERSION.to_le_bytes());
-        header.extend_from_slice(&context.parameters().digest());
-        header.extend_from_slice(client);
-        header.extend_from_slice(&(ids.len() as u16).to_le_bytes());
-        ids.iter().for_each(|id| header.extend_from_slice(&entry_bytes(id)));
+        let header = header(context, client, ids)?;
         let bound = bind(&header);
         // Under another name until it is whole; a link, unlike a new name, never replaces what is there.
-        let mut part = path.as_os_str().to_owned();
-        part.push(".part");
-        let part = PathBuf::from(part);
+        let part = part_path(path);
         let mut out = BufWriter::new(File::create(&part).map_err(io(&part))?);
         out.write_all(&header).and_then(|()| out.write_all(&bound)).map_err(io(&part))?;
         let mut bytes = Vec::new();
@@ -200,18 +211,31 @@ impl KeyFile {
         self.entries.iter().map(|(id, _)| *id)
     }
 
+    /// Checks the digests of all keys: what is damaged shows before it is used.
+    ///
+    /// # Errors
+    /// [`HeError::File`]; [`HeError::Format`].
+    pub fn check(&self, context: &Context) -> Result<(), HeError> {
+        (0..self.entries.len()).try_for_each(|index| self.read(context, index).map(drop))
+    }
+
+    /// The key in place `index`, packed, with its digest checked.
+    fn read(&self, context: &Context, index: usize) -> Result<Vec<u8>, HeError> {
+        let (id, at) = self.entries[index];
+        let mut bytes = vec![0; SwitchKey::packed_bytes(context, id) + DIGEST];
+        self.file.read_exact_at(&mut bytes, at).map_err(io(&self.path))?;
+        let stored = bytes.split_off(bytes.len() - DIGEST);
+        if stored != digest(&self.bound, index, &bytes) {
+            return refuse(format!("the key for {} is damaged", id.kind));
+        }
+        Ok(bytes)
+    }
+
     /// Reads the key in place `index` and checks it.
     ///
     /// # Errors
     /// [`HeError::File`]; [`HeError::Format`] if its digest is wrong; what reading a key may fail with.
     pub(super) fn load(&self, context: &Context, index: usize) -> Result<SwitchKey, HeError> {
-        let (id, at) = self.entries[index];
-        let mut bytes = vec![0; SwitchKey::packed_bytes(context, id) + DIGEST];
-        self.file.read_exact_at(&mut bytes, at).map_err(io(&self.path))?;
-        let (bytes, stored) = bytes.split_at(bytes.len() - DIGEST);
-        if stored != digest(&self.bound, index, bytes) {
-            return refuse(format!("the key for {} is damaged", id.kind));
-        }
-        SwitchKey::read(context, id, bytes)
+        SwitchKey::read(context, self.entries[index].0, &self.read(context, index)?)
     }
 }

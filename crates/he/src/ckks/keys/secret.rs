@@ -130,7 +130,22 @@ pub struct PublicKey {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::tests::{Bench, spec};
     use super::*;
+
+    /// Seeds are kept on disk, and keys under what follows from them at servers: it must never change.
+    #[test]
+    fn a_secret_follows_from_its_seed_for_ever() {
+        let context = Bench::new(&spec(8), 1).context;
+        let key = SecretKey::generate(&context, &mut Prg::from_seed(Seed([9; 16])));
+        let mut hasher = blake3::Hasher::new();
+        for poly in [&key.s, &key.sparse()] {
+            for x in poly.limb(0) {
+                hasher.update(&x.to_le_bytes());
+            }
+        }
+        assert_eq!(hasher.finalize().to_hex()[..16], *"33a1ac70b6a313ae");
+    }
 
     #[test]
     fn sparse_secrets_have_their_weight_and_are_spread() {

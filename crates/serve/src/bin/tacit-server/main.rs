@@ -133,8 +133,12 @@ struct Args {
     /// Materials that one client may have on disk
     #[arg(long, default_value_t = 256, value_parser = count(1_000_000))]
     quota: usize,
+    /// MiB of keys that one client may have kept here, with --material, so that it sends them once (back end
+    /// `ckks`); 0 keeps none beyond this run
+    #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(0..=1 << 24))]
+    key_quota: u64,
     /// Days that stored material is kept whose client does not come back with the other half, or whose model
-    /// is no longer offered
+    /// is no longer offered, and keys that their client does not come for
     #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3650))]
     expire: u64,
     /// Inputs of one client that are run as one at most, in the exchanges of one input, where the back end
@@ -185,6 +189,7 @@ impl Args {
         config.stall_timeout = Duration::from_secs(self.stall);
         config.idle_timeout = Duration::from_secs(self.idle);
         config.stored_per_client = self.quota;
+        config.uploads_per_client = self.key_quota << 20;
         config.expire = Duration::from_secs(self.expire * 24 * 3600);
         config.max_batch = self.max_batch;
         config.memory_per_client = self.memory as usize;

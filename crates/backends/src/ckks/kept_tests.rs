@@ -1,0 +1,229 @@
+//! Keys that outlive connections and processes: gone on with where they broke off, found again, refused.
+
+use std::collections::HashMap;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use tacit_arith::prg::{Prg, Seed, SplitPrg};
+use tacit_graph::Model;
+use tacit_he::ckks::{KeyMaker, PartFile};
+use tacit_mpc::run_pair;
+use tacit_net::Channel;
+use zeroize::Zeroizing;
+
+use super::Ckks;
+use super::client::{Keys, Shared};
+use super::model::digest_of;
+use super::public::Public;
+use super::tests::{both, input, residual};
+use super::wire::{HELLO, KEY, WELCOME, WELCOME_BYTES, Welcome, key_digest};
+use crate::seam::{NoRoom, Secrets, UploadName, Uploads};
+use crate::{Aids, Backend, BackendError, ClientModel, Material, ServerModel};
+
+const SEED: Seed = Seed([9; 16]);
+
+/// A folder that is gone when the test ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tacit-kept-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A client's secrets and what a server keeps of it, in memory but for the files.
+struct Place {
+    folder: PathBuf,
+    most: u64,
+    whole: Mutex<HashMap<UploadName, bool>>,
+    secret: Mutex<Option<Vec<u8>>>,
+}
+
+impl Place {
+    fn new(folder: &Path, most: u64) -> Arc<Self> {
+        let secret = Mutex::new(Some([&[1][..], &SEED.0].concat()));
+        Arc::new(Self { folder: folder.to_owned(), most, whole: Mutex::default(), secret })
+    }
+
+    /// The parts of both parties.
+    fn aids(self: &Arc<Self>) -> [Aids; 2] {
+        [
+            Aids { secrets: Some(self.clone()), ..Aids::default() },
+            Aids { uploads: Some(self.clone()), ..Aids::default() },
+        ]
+    }
+}
+
+impl Secrets for Place {
+    fn secret(&self, _: &[u8; 32], fresh: Zeroizing<Vec<u8>>) -> Result<(Zeroizing<Vec<u8>>, bool), BackendError> {
+        let mut kept = self.secret.lock().unwrap();
+        let was_there = kept.is_some();
+        Ok((Zeroizing::new(kept.get_or_insert(fresh.to_vec()).clone()), was_there))
+    }
+
+    fn forget(&self, _: &[u8; 32]) -> Result<(), BackendError> {
+        *self.secret.lock().unwrap() = None;
+        Ok(())
+    }
+}
+
+impl Uploads for Place {
+    fn place(
+        &self,
+        _: &[u8; 32],
+        name: &UploadName,
+        bytes: u64,
+    ) -> Result<Result<(PathBuf, bool), NoRoom>, BackendError> {
+        if bytes > self.most {
+            return Ok(Err(NoRoom { held: 5, most: self.most }));
+        }
+        let is_whole = *self.whole.lock().unwrap().entry(*name).or_default();
+        Ok(Ok((self.folder.join("set"), is_whole)))
+    }
+
+    fn whole(&self, name: &UploadName) -> Result<(), BackendError> {
+        self.whole.lock().unwrap().insert(*name, true);
+        Ok(())
+    }
+
+    fn damaged(&self, name: &UploadName) -> Result<(), BackendError> {
+        self.whole.lock().unwrap().insert(*name, false);
+        Ok(())
+    }
+}
+
+/// What the client knows, opened anew, as another process has it.
+fn shared(server: &dyn ServerModel) -> Shared {
+    let bytes = server.public_bytes();
+    Shared::new(Public::read(bytes).unwrap(), digest_of(bytes)).unwrap()
+}
+
+/// Sends the first keys of the set that follows from [`SEED`], and is gone.
+fn break_off(server: &Arc<dyn ServerModel>, aids: &Aids, there: u64, keys: usize) {
+    let shared = shared(&**server);
+    let send = |channel: &mut Channel| {
+        let Keys { secret, name } = Keys::from_seed(&shared.context, SEED);
+        channel.send(HELLO, &*name).unwrap();
+        channel.flush().unwrap();
+        let welcome = Welcome::from_bytes(&channel.recv(WELCOME, WELCOME_BYTES).unwrap());
+        assert_eq!(welcome, Ok(Welcome::Send { there }));
+        let mut prg = SplitPrg::new(Prg::from_seed(Seed([there as u8; 16])));
+        let mut maker = KeyMaker::new(&secret, &mut prg);
+        for (index, record) in shared.public.keys.iter().enumerate().skip(there as usize).take(keys) {
+            let mut bytes = Vec::new();
+            maker.make(record.id()).unwrap().write(&shared.context, &mut bytes).unwrap();
+            let own = key_digest(&shared.digest, &*name, index, &bytes);
+            bytes.extend_from_slice(&own);
+            channel.send(KEY, &bytes).unwrap();
+        }
+        channel.flush().unwrap();
+    };
+    let serve = |channel: &mut Channel| server.clone().connect(aids).unwrap().setup(channel);
+    let ((), served) = run_pair(send, serve);
+    assert!(matches!(served, Err(BackendError::Net(_))), "{served:?}");
+}
+
+/// One inference, by a client that has opened the model anew; bytes of its setup, and those it was spared.
+fn once(model: &Model, server: &Arc<dyn ServerModel>, aids: &[Aids; 2]) -> Result<[u64; 2], BackendError> {
+    let client: Arc<dyn ClientModel> = Ckks.open(server.public_bytes())?;
+    let [ours, theirs] = aids.clone().map(|aids| aids.stopped_by(&aids.stop));
+    let x = input(model, 5);
+    let ask = |channel: &mut Channel| {
+        let mut side = client.connect(&ours)?;
+        side.setup(channel)?;
+        let sent = channel.total_traffic().sent;
+        Ok::<_, BackendError>((side.online(channel, Material::nothing(), &x)?, sent))
+    };
+    let serve = |channel: &mut Channel| {
+        let mut side = server.clone().connect(&theirs)?;
+        side.setup(channel)?;
+        channel.flush()?;
+        side.online(channel, Material::nothing())
+    };
+    let (asked, served) = run_pair(ask, serve);
+    let (got, sent) = asked?;
+    served?;
+    let wanted = server.reference(&x)?;
+    let off = wanted.iter().zip(&got).fold(0.0, |m: f64, (w, g)| m.max((w - g).abs()));
+    assert!(off <= server.error_bound(&[]), "off by {off}");
+    Ok([sent, ours.spared.load(std::sync::atomic::Ordering::Relaxed)])
+}
+
+#[test]
+fn keys_go_on_where_they_broke_off_and_are_sent_once() {
+    let (model, folder) = (residual(), Folder::new("resume"));
+    let (server, _) = both(&model, "rotations=chained");
+    let place = Place::new(&folder.0, u64::MAX);
+    let aids = place.aids();
+    break_off(&server, &aids[1], 0, 2);
+    break_off(&server, &aids[1], 2, 1);
+    let all = server.costs().setup.up_bytes;
+    let [sent, spared] = once(&model, &server, &aids).unwrap();
+    assert!(spared > 0 && sent > 1 << 20 && sent + spared <= all + 1000, "{sent} and {spared} of {all}");
+    // Another process at either end.
+    let again = Ckks.load(server.public_bytes(), &server.private_bytes().unwrap()).unwrap();
+    let [second, spared] = once(&model, &again, &aids).unwrap();
+    assert!(second < 200 && spared == all, "{second} bytes went up");
+    // A damaged key is sent again, with those behind it.
+    drop(server);
+    let path = folder.0.join("set");
+    let length = path.metadata().unwrap().len();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&[0x55; 16], length - 100).unwrap();
+    let last = Ckks.load(again.public_bytes(), &again.private_bytes().unwrap()).unwrap();
+    let [third, _] = once(&model, &last, &aids).unwrap();
+    assert!(third > 10_000 && third < sent, "{third} bytes went up");
+    assert!(once(&model, &last, &aids).unwrap()[0] < 200);
+}
+
+#[test]
+fn sets_of_others_and_sets_without_room_are_refused() {
+    let (model, folder) = (residual(), Folder::new("refused"));
+    let (server, _) = both(&model, "rotations=chained");
+    let refused = |place: &Arc<Place>| once(&model, &server, &place.aids()).unwrap_err().to_string();
+    let small = Place::new(&folder.0, 1000);
+    let error = refused(&small);
+    assert!(error.contains("keeps 1000 bytes") && error.contains("tacit keyset delete"), "{error}");
+    // The server has a set that this client has never made.
+    let place = Place::new(&folder.0, u64::MAX);
+    once(&model, &server, &place.aids()).unwrap();
+    let shared = shared(&*server);
+    let name = *Keys::from_seed(&shared.context, SEED).name;
+    assert_eq!(*place.whole.lock().unwrap(), HashMap::from([(name, true)]));
+    // The file of a whole set is another client's, or of another plan: it is not used, and sent anew.
+    let stranger = Place::new(&folder.0, u64::MAX);
+    *stranger.secret.lock().unwrap() = Some([&[1][..], &[3; 16]].concat());
+    let theirs = *Keys::from_seed(&shared.context, Seed([3; 16])).name;
+    stranger.whole.lock().unwrap().insert(theirs, true);
+    assert!(once(&model, &server, &stranger.aids()).unwrap()[0] > 1 << 20);
+    // A secret of another version.
+    *place.secret.lock().unwrap() = Some(vec![2; 17]);
+    assert!(refused(&place).contains("another version"));
+    // Two connections at once.
+    *place.secret.lock().unwrap() = Some([&[1][..], &SEED.0].concat());
+    place.damaged(&name).unwrap();
+    let part = PartFile::resume(&folder.0.join("set"), &shared.context, &[0; 32], &[]).unwrap().unwrap();
+    assert!(refused(&place).contains("sends these keys now"));
+    drop(part);
+    // A name that nobody has told the server, which claims to know it.
+    let fresh = Place::new(&folder.0, u64::MAX);
+    *fresh.secret.lock().unwrap() = None;
+    let lie = |channel: &mut Channel| {
+        channel.recv(HELLO, 32).unwrap();
+        channel.send(WELCOME, &Welcome::Known.to_bytes()).unwrap();
+        channel.flush().unwrap();
+    };
+    let client = Ckks.open(server.public_bytes()).unwrap();
+    let ask = |channel: &mut Channel| client.clone().connect(&fresh.aids()[0]).unwrap().setup(channel);
+    let (asked, ()) = run_pair(ask, lie);
+    assert!(asked.unwrap_err().to_string().contains("never made"));
+}

@@ -1,0 +1,82 @@
+//! `tacit keyset list` and `delete`: keys that a server keeps of a client.
+use crate::connect::Connect;
+use crate::material::old;
+use crate::print;
+use serde_json::json;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tacit_client::wire::Upload;
+
+/// Show the keys that a server keeps of this client
+///
+/// Keys go up once for a model and a client, before its first inference with the back end `ckks`, and stay at
+/// the server until they are deleted, or the client has not come for 30 days (`tacit serve --expire`). Their
+/// secret stays here, in `secrets` of the folder of material.
+///
+/// Example: tacit keyset list --server server.example:7878 --keys keys --client alice
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct ListArgs {
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// Delete keys that a server keeps of this client, and their secret here
+///
+/// The next inference draws another secret and sends keys again.
+///
+/// Example: tacit keyset delete --all --keys keys --client alice
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment, group(clap::ArgGroup::new("which").required(true).args(["names", "all"])))]
+pub struct DeleteArgs {
+    /// Which, by the beginnings of their names as listed
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// All that is listed
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+pub fn list(args: &ListArgs, as_json: bool) -> anyhow::Result<()> {
+    let mut lobby = args.connect.lobby(false)?;
+    let uploads = lobby.uploads()?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    for Upload { name, bytes, is_whole, created, used, offered, .. } in &uploads {
+        let (name, state) = (print::hex(name), if *is_whole { "whole" } else { "partial" });
+        let [age, idle] = [created, used].map(|then| now.saturating_sub(*then));
+        if as_json {
+            let model = offered.as_ref().map(|[model, _]| model);
+            let of =
+                json!({"name": name, "state": state, "bytes": bytes, "age_s": age, "idle_s": idle, "model": model});
+            print::line(&of.to_string())?;
+            continue;
+        }
+        let model = offered.as_ref().map_or("no longer on offer", |[model, _]| model);
+        let (bytes, age, idle) = (print::bytes(*bytes), old(age), old(idle));
+        print::line(&format!("{}  {state:<7} {bytes:>9}  {age:>4} old, used {idle} ago  {model}", &name[..16]))?;
+    }
+    if uploads.is_empty() && !as_json {
+        print::line("the server keeps no keys of this client")?;
+    }
+    Ok(lobby.close()?)
+}
+
+pub fn delete(args: &DeleteArgs, as_json: bool) -> anyhow::Result<()> {
+    let mut lobby = args.connect.lobby(false)?;
+    let mut uploads = lobby.uploads()?;
+    for wanted in &args.names {
+        let found = uploads.iter().filter(|upload| print::hex(&upload.name).starts_with(wanted.as_str())).count();
+        anyhow::ensure!(
+            found == 1,
+            "{found} key sets have a name that begins with `{wanted}`: see `tacit keyset list`"
+        );
+    }
+    uploads.retain(|upload| args.all || args.names.iter().any(|name| print::hex(&upload.name).starts_with(name)));
+    let deleted = lobby.delete_uploads(&uploads)?;
+    print::line(&match as_json {
+        true => json!({ "deleted": deleted }).to_string(),
+        false => format!("deleted {deleted}"),
+    })?;
+    Ok(lobby.close()?)
+}

@@ -1,0 +1,42 @@
+//! What a server says of what it keeps of a client.
+use serde::{Deserialize, Serialize};
+use tacit_backends::seam::UploadName;
+use tacit_ids::{FolderId, MaterialId};
+
+/// What a server keeps of what a client sends once: its switching keys for a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Upload {
+    /// What the client calls it.
+    pub name: UploadName,
+    /// Digest of the plan.
+    pub plan: [u8; 32],
+    /// Bytes when all of it is there.
+    pub bytes: u64,
+    /// Whether it is; else sending goes on where it broke off.
+    pub is_whole: bool,
+    /// When it was begun, seconds since 1970.
+    pub created: u64,
+    /// When its client last came for it, seconds since 1970.
+    pub used: u64,
+    /// Names of the model and the back end, if they are on offer.
+    pub offered: Option<[String; 2]>,
+}
+
+/// One party's half of a material on disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Half {
+    /// Its name.
+    pub id: MaterialId,
+    /// Digest of the model's public part.
+    pub model: [u8; 32],
+    /// Digest of the plan.
+    pub plan: [u8; 32],
+    /// The client's folder that got the other half.
+    pub folder: FolderId,
+    /// When it was made, seconds since 1970.
+    pub created: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Whether the model is on offer, with this plan.
+    pub offered: bool,
+}

@@ -1,0 +1,186 @@
+//! A key file that grows as keys come, over connections and crashes: what has come whole stays.
+
+use super::super::context::Context;
+use super::file::{DIGEST, bind, digest, header, io, part_path};
+use super::id::KeyId;
+use super::switch::SwitchKey;
+use crate::HeError;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A key file under its name with `.part`, of which nobody else writes; [`finish`](Self::finish) gives it its
+/// name. Keys are not synced one by one: one that a crash has damaged is found when writing goes on.
+pub struct PartFile {
+    path: PathBuf,
+    part: PathBuf,
+    /// Locked.
+    file: File,
+    bound: [u8; DIGEST],
+    ids: Vec<KeyId>,
+    /// Keys that are there, and where they end.
+    there: usize,
+    end: u64,
+}
+
+impl PartFile {
+    /// Goes on with the file for `path`, behind the last key of it that is whole, or begins it; see
+    /// [`KeyFile::write`](super::KeyFile::write). A file that has its name loses it until it is whole again.
+    /// `None` if somebody else writes it now.
+    ///
+    /// # Errors
+    /// [`HeError::File`]; [`HeError::Format`] for more keys than a file has.
+    pub fn resume(path: &Path, context: &Context, client: &[u8; 32], ids: &[KeyId]) -> Result<Option<Self>, HeError> {
+        let mut header = header(context, client, ids)?;
+        let bound = bind(&header);
+        header.extend_from_slice(&bound);
+        let part = part_path(path);
+        if !part.exists() && path.exists() {
+            fs::rename(path, &part).map_err(io(&part))?;
+        }
+        let mut options = OpenOptions::new();
+        let opened = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&part);
+        let file = opened.map_err(io(&part))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(e)) => return Err(io(&part)(e)),
+        }
+        // Whoever had it locked may have given it its name since it was opened here.
+        let same = fs::metadata(&part).and_then(|now| Ok(now.ino() == file.metadata()?.ino()));
+        if !same.or_else(|e| if e.kind() == ErrorKind::NotFound { Ok(false) } else { Err(io(&part)(e)) })? {
+            return Ok(None);
+        }
+        let end = header.len() as u64;
+        let mut found = Self { path: path.to_owned(), part, file, bound, ids: ids.to_vec(), there: 0, end };
+        let mut first = vec![0; header.len()];
+        if found.file.read_exact_at(&mut first, 0).is_ok() && first == header {
+            found.look(context).map_err(io(&found.part))?;
+        } else {
+            found.file.write_all_at(&header, 0).map_err(io(&found.part))?;
+        }
+        found.file.set_len(found.end).map_err(io(&found.part))?;
+        Ok(Some(found))
+    }
+
+    /// Counts the keys that are whole.
+    fn look(&mut self, context: &Context) -> std::io::Result<()> {
+        while let Some(&id) = self.ids.get(self.there) {
+            let mut bytes = vec![0; SwitchKey::packed_bytes(context, id) + DIGEST];
+            match self.file.read_exact_at(&mut bytes, self.end) {
+                Err(e) if e.kind() == ErrorKind::UnexpectedEof => break,
+                other => other?,
+            }
+            let (key, stored) = bytes.split_at(bytes.len() - DIGEST);
+            if stored != digest(&self.bound, self.there, key) {
+                break;
+            }
+            self.there += 1;
+            self.end += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Keys that are there: the first so many of its list.
+    #[must_use]
+    pub fn there(&self) -> usize {
+        self.there
+    }
+
+    /// Appends the next key of the list, packed.
+    ///
+    /// # Errors
+    /// [`HeError::File`]; what reading a key may fail with: then nothing is appended.
+    ///
+    /// # Panics
+    /// If all are there.
+    pub fn push(&mut self, context: &Context, packed: &[u8]) -> Result<(), HeError> {
+        SwitchKey::read(context, self.ids[self.there], packed)?;
+        let digest = digest(&self.bound, self.there, packed);
+        let written = self.file.write_all_at(packed, self.end);
+        let end = self.end + packed.len() as u64;
+        written.and_then(|()| self.file.write_all_at(&digest, end)).map_err(io(&self.part))?;
+        (self.there, self.end) = (self.there + 1, end + DIGEST as u64);
+        Ok(())
+    }
+
+    /// Gives the file its name, durably, in place of what has it.
+    ///
+    /// # Errors
+    /// [`HeError::File`].
+    ///
+    /// # Panics
+    /// If keys are missing.
+    pub fn finish(self) -> Result<(), HeError> {
+        assert_eq!(self.there, self.ids.len(), "a key file has all its keys");
+        self.file.sync_all().and_then(|()| fs::rename(&self.part, &self.path)).map_err(io(&self.part))?;
+        let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(folder))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tests::{Bench, spec};
+    use super::super::{KeyFile, KeyKind, KeyMaker, KeySet};
+    use super::*;
+
+    const CLIENT: [u8; 32] = [7; 32];
+
+    /// A folder that is gone when the test ends.
+    struct Folder(PathBuf);
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn files_go_on_behind_the_last_whole_key() {
+        let mut bench = Bench::new(&spec(6), 77);
+        let context = bench.context.clone();
+        let kinds = [1, 2, 3].map(|k| KeyKind::Galois(context.rotation_element(k)));
+        let ids = kinds.map(|kind| KeyId::at(&context, kind, 3));
+        let mut maker = KeyMaker::new(&bench.secret, &mut bench.prg);
+        let packed = ids.map(|id| {
+            let mut bytes = Vec::new();
+            maker.make(id).unwrap().write(&context, &mut bytes).unwrap();
+            bytes
+        });
+        let folder = Folder(std::env::temp_dir().join(format!("tacit-part-{}", std::process::id())));
+        fs::create_dir_all(&folder.0).unwrap();
+        let path = folder.0.join("set.keys");
+        let resume = |client: &[u8; 32]| PartFile::resume(&path, &context, client, &ids).unwrap();
+        let mut part = resume(&CLIENT).unwrap();
+        assert_eq!(part.there(), 0);
+        part.push(&context, &packed[0]).unwrap();
+        part.push(&context, &packed[1]).unwrap();
+        assert!(part.push(&context, &[0xff; 10]).is_err() && part.there() == 2);
+        assert!(resume(&CLIENT).is_none(), "it is being written");
+        drop(part);
+        // Half a key, and a damaged one: each is written again.
+        let length = fs::metadata(part_path(&path)).unwrap().len();
+        let file = OpenOptions::new().write(true).open(part_path(&path)).unwrap();
+        file.set_len(length + 5).unwrap();
+        assert_eq!(resume(&CLIENT).unwrap().there(), 2);
+        file.write_all_at(&[0xaa; 8], length - 40).unwrap();
+        let mut part = resume(&CLIENT).unwrap();
+        assert_eq!(part.there(), 1);
+        packed[1..].iter().for_each(|key| part.push(&context, key).unwrap());
+        assert!(!path.exists());
+        part.finish().unwrap();
+        let set = KeySet::paged(&context, KeyFile::open(&path, &context, &CLIENT).unwrap(), 0);
+        set.check(&ids).unwrap();
+        ids.iter().for_each(|id| drop(set.get(id.kind, 3).unwrap()));
+        // What has its name goes on as well, behind what is damaged; another's begins anew.
+        assert_eq!(resume(&CLIENT).unwrap().there(), 3);
+        resume(&CLIENT).unwrap().finish().unwrap();
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(&[0xaa; 8], length - 40).unwrap();
+        assert!(KeyFile::open(&path, &context, &CLIENT).unwrap().check(&context).is_err());
+        assert_eq!(resume(&CLIENT).unwrap().there(), 1);
+        assert_eq!(resume(&[8; 32]).unwrap().there(), 0);
+    }
+}

@@ -1,0 +1,54 @@
+//! What is kept of what a client sends once, for a back end.
+use crate::shared::Shared;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tacit_backends::BackendError;
+use tacit_backends::seam::{NoRoom, UploadName, Uploads};
+use tacit_ids::ClientId;
+use tacit_store::{Store, StoreError};
+
+/// What is kept of one client.
+pub(crate) struct Kept {
+    store: Arc<Store>,
+    client: ClientId,
+    most: u64,
+    expire: Duration,
+}
+
+impl Kept {
+    /// What a client's connections keep there is; nothing where the server has no folder, or keeps nothing.
+    pub(crate) fn of(shared: &Shared, client: ClientId) -> Option<Arc<dyn Uploads>> {
+        let (store, config) = (shared.store.clone()?, &shared.config);
+        let (most, expire) = (config.uploads_per_client, config.expire);
+        (most > 0).then(|| Arc::new(Self { store, client, most, expire }) as Arc<dyn Uploads>)
+    }
+}
+
+fn keeping(error: StoreError) -> BackendError {
+    BackendError::Keeping { what: error.to_string() }
+}
+
+impl Uploads for Kept {
+    fn place(
+        &self,
+        plan: &[u8; 32],
+        name: &UploadName,
+        bytes: u64,
+    ) -> Result<Result<(PathBuf, bool), NoRoom>, BackendError> {
+        self.store.expire_uploads(self.expire).map_err(keeping)?;
+        match self.store.upload(self.client, (plan, name), bytes, self.most) {
+            Ok(place) => Ok(Ok(place)),
+            Err(StoreError::NoRoom { held, most }) => Ok(Err(NoRoom { held, most })),
+            Err(e) => Err(keeping(e)),
+        }
+    }
+
+    fn whole(&self, name: &UploadName) -> Result<(), BackendError> {
+        self.store.upload_is(self.client, name, true).map_err(keeping)
+    }
+
+    fn damaged(&self, name: &UploadName) -> Result<(), BackendError> {
+        self.store.upload_is(self.client, name, false).map_err(keeping)
+    }
+}

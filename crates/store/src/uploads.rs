@@ -1,0 +1,216 @@
+//! What a server keeps of what its clients send once, such as switching keys: files in the folder of material
+//! that grow as bytes come, and rows of the ledger, which stay when the files go.
+//!
+//! What is in a file is its writer's to check: nothing here is secret, or used once.
+use crate::ledger::now;
+use crate::seal::sync_folder;
+use crate::{Store, StoreError, private};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tacit_ids::ClientId;
+
+const FOLDER: &str = "uploads";
+/// Of files that are not whole yet.
+const UNFINISHED: &str = "part";
+
+/// What is kept of a client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Upload {
+    /// What the client calls it.
+    pub name: [u8; 32],
+    /// Whose it is.
+    pub client: ClientId,
+    /// Digest of the plan that it is for.
+    pub plan: [u8; 32],
+    /// Bytes when all of it is there.
+    pub bytes: u64,
+    /// Whether it is.
+    pub is_whole: bool,
+    /// When it was begun, seconds since 1970.
+    pub created: u64,
+    /// When its client last came for it, seconds since 1970.
+    pub used: u64,
+}
+
+/// Why something is kept no longer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// Its client or the operator wanted it.
+    Deleted,
+    /// Its client did not come for it.
+    Expired,
+}
+
+impl Ended {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Deleted => "deleted",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// Name of a file, of a client's under its name.
+fn file_name(client: ClientId, name: &[u8; 32]) -> String {
+    let mut hasher = blake3::Hasher::new_derive_key("tacit 2026-11 kept upload");
+    hasher.update(&client.0).update(name).finalize().to_hex().to_string()
+}
+
+impl Store {
+    /// The file for what a client sends under a name for a plan, `bytes` bytes when all of it is there, and
+    /// whether [`upload_is`](Self::upload_is) has said so. It is begun if there is none, and if the client
+    /// then has no more than `most` bytes. It is of use now. Until it is whole the file has another name.
+    ///
+    /// # Errors
+    /// [`StoreError::NoRoom`], [`StoreError::File`], [`StoreError::Ledger`].
+    pub fn upload(
+        &self,
+        client: ClientId,
+        plan_and_name: (&[u8; 32], &[u8; 32]),
+        bytes: u64,
+        most: u64,
+    ) -> Result<(PathBuf, bool), StoreError> {
+        let folder = private::made_folder(&self.dir().join(FOLDER))?;
+        let is_whole = self.ledger().upload(client, plan_and_name, bytes, most)?;
+        Ok((folder.join(file_name(client, plan_and_name.1)), is_whole))
+    }
+
+    /// Notes whether all of it is there.
+    ///
+    /// # Errors
+    /// [`StoreError::Ledger`].
+    pub fn upload_is(&self, client: ClientId, name: &[u8; 32], is_whole: bool) -> Result<(), StoreError> {
+        self.ledger().upload_is(client, name, is_whole)
+    }
+
+    /// What is kept of all clients, in the order in which it was begun.
+    ///
+    /// # Errors
+    /// [`StoreError::Ledger`].
+    pub fn uploads(&self) -> Result<Vec<Upload>, StoreError> {
+        self.ledger().uploads()
+    }
+
+    /// Deletes these; how many there were. The ledger says how they ended.
+    ///
+    /// # Errors
+    /// [`StoreError::File`], [`StoreError::Ledger`].
+    pub fn end_uploads(&self, which: &[Upload], how: Ended) -> Result<usize, StoreError> {
+        if which.is_empty() {
+            return Ok(0);
+        }
+        // What a crash leaves of the files goes when the folder is next opened.
+        let ended = self.ledger().end_uploads(which, how)?;
+        let folder = self.dir().join(FOLDER);
+        for upload in which {
+            let path = folder.join(file_name(upload.client, &upload.name));
+            remove(&path.with_extension(UNFINISHED))?;
+            remove(&path)?;
+        }
+        sync_folder(&folder)?;
+        Ok(ended)
+    }
+
+    /// Deletes what its client last came for so long ago, or earlier; how many.
+    ///
+    /// # Errors
+    /// As [`end_uploads`](Self::end_uploads).
+    pub fn expire_uploads(&self, age: Duration) -> Result<usize, StoreError> {
+        let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
+        let then = u64::try_from(now()?.saturating_sub(age)).unwrap_or(0);
+        let mut old = self.uploads()?;
+        old.retain(|upload| upload.used <= then);
+        self.end_uploads(&old, Ended::Expired)
+    }
+
+    /// Removes files that no row is of, while nobody else uses the folder.
+    pub(crate) fn sweep_uploads(&self) -> Result<(), StoreError> {
+        let folder = self.dir().join(FOLDER);
+        let listing = match fs::read_dir(&folder) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other.map_err(StoreError::file("listing", &folder))?,
+        };
+        let kept: BTreeSet<String> = self.uploads()?.iter().map(|u| file_name(u.client, &u.name)).collect();
+        for entry in listing {
+            let path = entry.map_err(StoreError::file("listing", &folder))?.path();
+            if !path.file_stem().and_then(|stem| stem.to_str()).is_some_and(|stem| kept.contains(stem)) {
+                remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn remove(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(StoreError::file("removing", path)(e)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Party;
+
+    const ALICE: ClientId = ClientId([1; 32]);
+    const BOB: ClientId = ClientId([2; 32]);
+    const PLAN: [u8; 32] = [3; 32];
+
+    fn place(store: &Store, client: ClientId, name: u8, bytes: u64) -> Result<(PathBuf, bool), StoreError> {
+        store.upload(client, (&PLAN, &[name; 32]), bytes, 100)
+    }
+
+    fn states(store: &Store) -> Vec<(u8, bool)> {
+        store.uploads().unwrap().iter().map(|u| (u.name[0], u.is_whole)).collect()
+    }
+
+    #[test]
+    fn uploads_are_kept_within_a_quota_and_the_ledger_says_how_they_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Party::Server, None).unwrap();
+        let (path, is_whole) = place(&store, ALICE, 7, 60).unwrap();
+        assert!(!is_whole && !path.exists());
+        fs::write(path.with_extension("part"), b"some").unwrap();
+        assert!(matches!(place(&store, ALICE, 8, 41), Err(StoreError::NoRoom { held: 60, most: 100 })));
+        let (other, _) = place(&store, BOB, 7, 100).unwrap();
+        assert_ne!(path, other, "one name, two clients");
+        fs::rename(path.with_extension("part"), &path).unwrap();
+        store.upload_is(ALICE, &[7; 32], true).unwrap();
+        assert_eq!(place(&store, ALICE, 7, 60).unwrap(), (path.clone(), true));
+        assert_eq!(states(&store), [(7, true), (7, false)]);
+        // Under the same name for something else: begun anew, in the place of the other.
+        assert!(!place(&store, ALICE, 7, 90).unwrap().1);
+        store.upload_is(ALICE, &[7; 32], true).unwrap();
+        let bobs: Vec<Upload> = store.uploads().unwrap().into_iter().filter(|u| u.client == BOB).collect();
+        assert_eq!(store.end_uploads(&bobs, Ended::Deleted).unwrap(), 1);
+        assert_eq!(store.end_uploads(&bobs, Ended::Deleted).unwrap(), 0);
+        assert_eq!(store.expire_uploads(Duration::from_secs(60)).unwrap(), 0);
+        assert!(path.exists());
+        assert_eq!(store.expire_uploads(Duration::ZERO).unwrap(), 1);
+        assert!(!path.exists() && states(&store).is_empty());
+        drop(store);
+        let db = rusqlite::Connection::open(dir.path().join("ledger.sqlite")).unwrap();
+        let mut all = db.prepare("SELECT state FROM upload WHERE ended IS NOT NULL ORDER BY seq").unwrap();
+        let all: Vec<String> = all.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+        assert_eq!(all, ["deleted", "deleted", "expired"]);
+    }
+
+    #[test]
+    fn files_without_a_row_go_and_others_outlive_the_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Party::Server, None).unwrap();
+        let (path, _) = place(&store, ALICE, 7, 60).unwrap();
+        let part = path.with_extension("part");
+        let stray = path.with_file_name("stray.part");
+        for path in [&part, &stray] {
+            fs::write(path, b"some").unwrap();
+        }
+        drop(store);
+        let store = Store::open(dir.path(), Party::Server, None).unwrap();
+        assert!(part.exists() && !stray.exists() && states(&store) == [(7, false)]);
+    }
+}
