@@ -102,11 +102,13 @@ impl<L: Lattice> Backend for L {
         watch: &Watch,
     ) -> Result<Arc<dyn ServerModel>, BackendError> {
         let (options, ring_options) = L::parse(text)?;
-        let price = |graph: &RingGraph| cost::online_bytes::<L>(graph, &options).map(|bytes| bytes as f64);
-        let check = |graph: &RingGraph| plan::compile::<L>(graph.clone(), options).map(drop);
+        let with = |relu_drop| Options { relu_drop, ..options };
+        let price =
+            |graph: &RingGraph, dropped| cost::online_bytes::<L>(graph, &with(dropped)).map(|bytes| bytes as f64);
+        let check = |graph: &RingGraph, dropped| plan::compile::<L>(graph.clone(), with(dropped)).map(drop);
         let target = ring::Target { price: &price, check: &check };
         let lowered = ring::lower_for(model, &ring_options, target, watch).map_err(|e| e.of_backend(L::NAME))?;
-        let compiled = Compiled::<L>::new(lowered.graph, options)?;
+        let compiled = Compiled::<L>::new(lowered.graph, with(lowered.relu_drop))?;
         Ok(Arc::new(Server { compiled, weights: Arc::new(lowered.weights), report: Some(lowered.report) }))
     }
 

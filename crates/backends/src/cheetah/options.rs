@@ -92,16 +92,13 @@ pub(crate) fn read_gates(reader: &mut seam::Reader<'_>) -> Result<Options, Backe
 pub(super) fn parse(backend: &'static str, text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
     let mut reader = text.reader(backend);
     let default = Options::default();
+    let drops = RingOptions::read_relu_drop(&mut reader, RELU_DROP)?;
     let options = Options {
-        relu_drop: reader.in_range("relu_drop", RELU_DROP)?.unwrap_or(default.relu_drop),
+        relu_drop: *drops.start(),
         linear_error: reader.in_range("linear_error", LINEAR_ERROR)?.unwrap_or(default.linear_error),
         ..read_gates(&mut reader)?
     };
-    let ring = RingOptions {
-        linear_error: options.linear_error,
-        relu_drop: options.relu_drop,
-        ..RingOptions::read(&mut reader)?
-    };
+    let ring = RingOptions { linear_error: options.linear_error, relu_drop: drops, ..RingOptions::read(&mut reader)? };
     reader.end()?;
     Ok((options, ring))
 }

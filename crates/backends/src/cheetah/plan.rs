@@ -207,8 +207,8 @@ impl Compile<Parts> for Maker<'_> {
         (group, self.members[group].1.len() - 1)
     }
 
-    fn relu(&mut self, n: usize, width: u32, wide: u32) -> Result<GateSpec, String> {
-        let drop = self.options.relu_drop.min(width - 4);
+    fn relu(&mut self, n: usize, width: u32, wide: u32, whole: bool) -> Result<GateSpec, String> {
+        let drop = if whole { 0 } else { self.options.relu_drop.min(width - 4) };
         let gate = |place| GateSpec::widening(n, width, drop, self.options.leaves, (wide, place));
         let [way, behind] = [gate(Widening::OnTheWay), gate(Widening::Behind)];
         let [most, least] = [&way, &behind].map(|gate| gate.cost().online_up + gate.cost().online_down);
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
     use crate::ring::FixedPoint;
     use crate::ring::reference::tests::spec;
-    use crate::ring::{Node, Op};
+    use crate::ring::{Linear, Node, Op, WeightFacts};
 
     fn widening_relu(width: u32, wide: u32) -> RingGraph {
         let node = |op, inputs, width| Node {
@@ -270,6 +270,25 @@ mod tests {
         };
         let nodes = vec![node(Op::Input, vec![], width), node(Op::Relu, vec![0], wide)];
         RingGraph::new(spec(nodes)).expect("a valid graph")
+    }
+
+    #[test]
+    fn a_relu_that_shows_tests_every_bit() {
+        let bytes = |graph: &RingGraph, relu_drop| {
+            let options = Options { relu_drop, ..Options::default() };
+            let plan = compile::<Cheetah>(graph.clone(), options).expect("it compiles");
+            plan.gates().map(|gate| gate.cost().online_up).sum::<usize>()
+        };
+        let shown = widening_relu(20, 20);
+        assert_eq!(bytes(&shown, 8), bytes(&shown, 0));
+        let mut spec = shown.spec().clone();
+        let weights = WeightFacts { frac_bits: 2, magnitude_bits: 3, norm_bits: 4 };
+        let fixed = FixedPoint { width: 20, frac_bits: 6 };
+        let op = Op::Linear(Linear { out_features: 2, weights });
+        spec.nodes.push(Node { name: "n".into(), op, inputs: vec![1], shape: vec![2], fixed });
+        spec.output = 2;
+        let hidden = RingGraph::new(spec).expect("a valid graph");
+        assert!(bytes(&hidden, 8) < bytes(&hidden, 0));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::asking::Asking;
 use super::compiled::{Client, Compiled, Server};
 use super::cost;
 use super::dealer::{self, Keys, SEED_BYTES};
-use super::options::{self, NAME};
+use super::options::{self, NAME, Options};
 use super::plan;
 use super::server;
 use super::serving::Serving;
@@ -52,13 +52,14 @@ impl Backend for Dealt {
         watch: &Watch,
     ) -> Result<Arc<dyn ServerModel>, BackendError> {
         let (options, ring_options) = options::parse(text)?;
-        let price = |graph: &RingGraph| cost::price(graph, &options);
-        let check = |graph: &RingGraph| plan::compile(graph.clone(), options).map(drop);
+        let with = |relu_drop| Options { relu_drop, ..options };
+        let price = |graph: &RingGraph, dropped| cost::price(graph, &with(dropped));
+        let check = |graph: &RingGraph, dropped| plan::compile(graph.clone(), with(dropped)).map(drop);
         let target = ring::Target { price: &price, check: &check };
         let lowered = ring::lower_for(model, &ring_options, target, watch).map_err(|e| e.of_backend(NAME))?;
         let mut secret = Zeroizing::new([0; 32]);
         seam::randomness()?.fill_bytes(&mut *secret);
-        let plan = Arc::new(plan::compile(lowered.graph, options)?);
+        let plan = Arc::new(plan::compile(lowered.graph, with(lowered.relu_drop))?);
         Ok(Arc::new(Server::new((plan, lowered.weights), secret, Some(lowered.report))?))
     }
 

@@ -82,15 +82,16 @@ pub(super) fn parse(text: &seam::Options) -> Result<(Options, RingOptions), Back
     let mut reader = text.reader(NAME);
     let default = Options::default();
     let [drop, rtt, mbit, audit] = RANGES;
+    let drops = RingOptions::read_relu_drop(&mut reader, drop.1)?;
     let options = Options {
-        relu_drop: reader.in_range(drop.0, drop.1)?.unwrap_or(default.relu_drop),
+        relu_drop: *drops.start(),
         exchanges: reader.get("exchanges")?.unwrap_or(default.exchanges),
         rtt_ms: reader.in_range(rtt.0, rtt.1)?.unwrap_or(default.rtt_ms),
         dealer_mbit: reader.in_range(mbit.0, mbit.1)?.unwrap_or(default.dealer_mbit),
         audit: reader.in_range(audit.0, audit.1)?.unwrap_or(default.audit),
     };
     // Linear layers are exact.
-    let ring = RingOptions { linear_error: 0, relu_drop: options.relu_drop, ..RingOptions::read(&mut reader)? };
+    let ring = RingOptions { linear_error: 0, relu_drop: drops, ..RingOptions::read(&mut reader)? };
     reader.end()?;
     Ok((options, ring))
 }

@@ -230,8 +230,9 @@ impl Compile<Parts> for Maker<'_> {
         conv_spec(self.graph, tensor, id)
     }
 
-    fn relu(&mut self, n: usize, width: u32, wide: u32) -> Result<DealtGate, String> {
-        Ok(self.gate(n, width, self.options.relu_drop.min(width - 4), &[Value::Tested { wide }]))
+    fn relu(&mut self, n: usize, width: u32, wide: u32, whole: bool) -> Result<DealtGate, String> {
+        let drop = if whole { 0 } else { self.options.relu_drop.min(width - 4) };
+        Ok(self.gate(n, width, drop, &[Value::Tested { wide }]))
     }
 
     fn maximum(&mut self, n: usize, width: u32, index: Option<u32>) -> DealtGate {

@@ -81,13 +81,14 @@ impl Options {
 pub(super) fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
     let mut reader = text.reader(NAME);
     let default = Options::default();
+    let drops = RingOptions::read_relu_drop(&mut reader, DROP)?;
     let options = Options {
         level: reader.get("level")?.unwrap_or(default.level),
-        relu_drop: reader.in_range("relu_drop", DROP)?.unwrap_or(default.relu_drop),
+        relu_drop: *drops.start(),
         audit: reader.in_range("audit", audit::RATES)?.unwrap_or(default.audit),
     };
     // Linear layers are exact.
-    let ring = RingOptions { linear_error: 0, relu_drop: options.relu_drop, ..RingOptions::read(&mut reader)? };
+    let ring = RingOptions { linear_error: 0, relu_drop: drops, ..RingOptions::read(&mut reader)? };
     reader.end()?;
     Ok((options, ring))
 }

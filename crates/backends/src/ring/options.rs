@@ -1,10 +1,15 @@
 //! Options of the lowering to a ring, as every back end of this level reads them.
 
+use std::ops::RangeInclusive;
+
 use super::RingOptions;
 use super::fixed::MAX_FRAC_BITS;
 use super::op::{MAX_MAGNITUDE_BITS, MAX_TABLE_BITS};
 use crate::BackendError;
 use crate::seam::Reader;
+
+/// Most bits that the search leaves out of a ReLU's test.
+const MOST_DROPPED: u32 = 4;
 
 impl RingOptions {
     /// Reads the options; what is not given is as in [`RingOptions::default`].
@@ -27,5 +32,16 @@ impl RingOptions {
             linear_error: ring.linear_error,
             relu_drop: ring.relu_drop,
         })
+    }
+
+    /// Reads how many bits a ReLU leaves out of its test: as many as are given, or what the search finds.
+    ///
+    /// # Errors
+    /// [`BackendError::Option`].
+    pub(crate) fn read_relu_drop(
+        reader: &mut Reader<'_>,
+        allowed: RangeInclusive<u32>,
+    ) -> Result<RangeInclusive<u32>, BackendError> {
+        Ok(reader.in_range("relu_drop", allowed)?.map_or(0..=MOST_DROPPED, |given| given..=given))
     }
 }

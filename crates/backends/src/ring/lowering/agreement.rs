@@ -25,7 +25,8 @@ pub struct Agreement {
 
 /// Compares a lowered model with the float network of the ONNX file. `inputs` are inputs of that network
 /// ([`ImportOptions::prepare`](tacit_graph::ImportOptions::prepare)); with a `seed`, the errors of two-party
-/// truncation are simulated on seeded shares. A class chosen among equal outputs counts as right.
+/// truncation (and of tests of fewer bits) are simulated on seeded shares. A class chosen among equal outputs
+/// counts as right.
 ///
 /// # Errors
 /// The inputs do not fit the model.
@@ -35,7 +36,7 @@ pub fn agreement(
     inputs: &[Vec<f32>],
     seed: Option<u64>,
 ) -> Result<Agreement, RingError> {
-    let RingModel { graph, weights, .. } = lowered;
+    let RingModel { graph, weights, relu_drop, .. } = lowered;
     let spread = spread(&imported.model.calibration.wanted) * imported.model.output_multiplier;
     let mut a = Agreement { samples: inputs.len(), ..Agreement::default() };
     for (i, x) in inputs.iter().enumerate() {
@@ -44,7 +45,10 @@ pub fn agreement(
         let given = imported.client_input(x);
         let ints: Vec<i64> = given.iter().map(|&v| fixed.quantize(f64::from(v))).collect();
         let out = match seed {
-            Some(seed) => reference::run_with_share_errors(graph, weights, &ints, (seed.wrapping_add(i as u64), 0))?,
+            Some(seed) => {
+                let errors = (seed.wrapping_add(i as u64), *relu_drop);
+                reference::run_with_share_errors(graph, weights, &ints, errors)?
+            }
             None => {
                 a.out_of_range += usize::from(!reference::range_check(graph, weights, &ints)?.is_empty());
                 reference::run(graph, weights, &ints)?

@@ -54,7 +54,7 @@ pub(super) fn clamped(
         tried.push(clamps);
         let price = emit::emit(&Problem::new(&candidate, options, watch), &scheme, false)
             .map_err(BackendError::from)
-            .and_then(|emitted| (target.price)(&emitted.graph));
+            .and_then(|emitted| (target.price)(&emitted.graph, *options.relu_drop.start()));
         match price {
             Ok(price) if best.as_ref().is_none_or(|(least, _)| price < *least) => best = Some((price, candidate)),
             Ok(_) => {}

@@ -24,7 +24,7 @@ mod width;
 mod tests;
 
 use std::cell::Cell;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use tacit_graph::float::FloatOp;
 use tacit_graph::{Model, OutputMode, Watch};
@@ -43,17 +43,15 @@ pub use width::strain;
 /// compute in the rings of the graph.
 pub type Price<'a> = dyn Fn(&RingGraph) -> Result<f64, BackendError> + 'a;
 
-/// Whether the back end at hand compiles a graph; an [`Unsupported`](BackendError::Unsupported) error says
-/// that it does not.
-pub type Check<'a> = dyn Fn(&RingGraph) -> Result<(), BackendError> + 'a;
-
-/// The back end that is lowered for.
+/// The back end that is lowered for. Both functions are given how many low bits ReLUs leave out of their
+/// tests.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
-    /// Asked for every scheme that the search looks at.
-    pub price: &'a Price<'a>,
-    /// Asked for those that it would take.
-    pub check: &'a Check<'a>,
+    /// As a [`Price`]: asked for every scheme that the search looks at.
+    pub price: &'a dyn Fn(&RingGraph, u32) -> Result<f64, BackendError>,
+    /// Whether the back end compiles a graph, asked for those that it would take; an
+    /// [`Unsupported`](BackendError::Unsupported) error says that it does not.
+    pub check: &'a dyn Fn(&RingGraph, u32) -> Result<(), BackendError>,
 }
 
 /// Choices of a lowering. `Default` is what a stranger should use.
@@ -85,8 +83,9 @@ pub struct RingOptions {
     pub table_bits: u32,
     /// Units of the last place that a layer's result may be off by in the back end at hand.
     pub linear_error: u32,
-    /// Low bits that a ReLU's sign test leaves out in the back end at hand.
-    pub relu_drop: u32,
+    /// How many low bits a ReLU's sign test may leave out in the back end at hand: the search chooses, from
+    /// the fewest up.
+    pub relu_drop: RangeInclusive<u32>,
 }
 
 impl Default for RingOptions {
@@ -103,7 +102,7 @@ impl Default for RingOptions {
             clamp: false,
             table_bits: 12,
             linear_error: 1,
-            relu_drop: 0,
+            relu_drop: 0..=0,
         }
     }
 }
@@ -149,6 +148,8 @@ pub struct RingModel {
     pub graph: RingGraph,
     /// Private part.
     pub weights: Weights,
+    /// How many low bits ReLUs leave out of their tests.
+    pub relu_drop: u32,
     /// What the lowering found; for the model's owner.
     pub report: RingReport,
 }
@@ -185,7 +186,8 @@ impl<'a> Problem<'a> {
 /// # Errors
 /// As there.
 pub fn lower(model: &Model, options: &RingOptions, price: &Price) -> Result<RingModel, BackendError> {
-    lower_for(model, options, Target { price, check: &|graph| price(graph).map(drop) }, &Watch::default())
+    let target = Target { price: &|graph, _| price(graph), check: &|graph, _| price(graph).map(drop) };
+    lower_for(model, options, target, &Watch::default())
 }
 
 /// Lowers a model, telling `watch` how far it is; the back end's price decides between scales that are
@@ -209,15 +211,17 @@ pub fn lower_for(
     let found = match options.frac_bits {
         Some(f) => {
             let scheme = scheme::Scheme::fixed(f, options.weight_bits.unwrap_or(f));
-            let quality = search::judge(&problem, &scheme)?;
-            search::Found { scheme, quality, choices: Vec::new() }
+            let relu_drop = *options.relu_drop.start();
+            let quality = search::judge(&problem, (&scheme, relu_drop))?;
+            search::Found { scheme, relu_drop, quality, choices: Vec::new() }
         }
         None => search::cheapest(&problem, &target)?,
     };
     let emitted = emit::emit(&problem, &found.scheme, problem.top1())?;
     emitted.graph.check_weights(&emitted.weights)?;
+    let relu_drop = found.relu_drop;
     let report = report::build(&problem, found, &emitted)?;
-    Ok(RingModel { graph: emitted.graph, weights: emitted.weights, report })
+    Ok(RingModel { graph: emitted.graph, weights: emitted.weights, relu_drop, report })
 }
 
 /// Per-channel constants would be weights: the importer makes depthwise layers of them. Nothing multiplies

@@ -167,7 +167,7 @@ pub fn count_comparisons(graph: &RingGraph) -> Comparisons {
 pub(super) fn build(problem: &Problem, found: Found, emitted: &Emitted) -> Result<RingReport, RingError> {
     let (graph, calibration) = (&emitted.graph, &problem.model.calibration);
     let errors = errors(problem, emitted)?;
-    let Found { scheme, quality, choices } = found;
+    let Found { scheme, relu_drop, quality, choices } = found;
     let few = problem.held_out.is_empty();
     let samples = Samples { searched: problem.searched.len(), held_out: problem.held_out.len() };
     let agreement = (!few).then_some(quality.agreement);
@@ -202,7 +202,7 @@ pub(super) fn build(problem: &Problem, found: Found, emitted: &Emitted) -> Resul
     Ok(RingReport {
         model: problem.model.interface.name.clone(),
         calibration: calibration.text.clone(),
-        scheme: describe(&scheme),
+        scheme: describe(&scheme, relu_drop),
         samples,
         agreement,
         expected,
@@ -258,13 +258,19 @@ fn warnings(
     Ok(warnings)
 }
 
-fn describe(scheme: &Scheme) -> String {
-    match scheme {
+fn describe(scheme: &Scheme, relu_drop: u32) -> String {
+    let tests = match relu_drop {
+        0 => String::new(),
+        1 => "; ReLUs test all but the lowest bit".into(),
+        bits => format!("; ReLUs test all but the {bits} lowest bits"),
+    };
+    let scales = match scheme {
         Scheme::Fixed { frac, weight } => format!("{frac} fraction bits everywhere, weights {weight}"),
         Scheme::Relative { activations, weights, most } => format!(
             "searched: {activations} bits below the root mean square of each tensor (at most {most} fraction bits), weights {weights}"
         ),
-    }
+    };
+    scales + &tests
 }
 
 /// Largest and mean difference to the float network for each fixed-point node, over a few samples.

@@ -24,6 +24,8 @@ const TIGHTENED: usize = 3;
 const JUDGED: u64 = 1 << 32;
 /// Multiplications that may be spent on schemes that are only shown.
 const LOOK_WORK: u64 = 2_000_000_000;
+/// What a test of fewer bits must save, as a share of the cost, to be worth its error.
+const WORTH: f64 = 0.01;
 /// How many bits more than activations weights may get, and how many fewer.
 const WEIGHTS_ABOVE: i32 = 4;
 
@@ -45,6 +47,8 @@ pub struct Choice {
     pub activations: i32,
     /// The same for weights.
     pub weights: i32,
+    /// How many low bits ReLUs leave out of their tests.
+    pub relu_drop: u32,
     /// What one inference costs online, by the back end's own measure (bytes both ways).
     pub cost: f64,
     /// Expected share of inputs with the float network's class, on the samples that the search went by; none
@@ -54,8 +58,22 @@ pub struct Choice {
     pub output_error: f64,
 }
 
-/// Runs the samples at `which` with simulated truncation errors.
-fn quality(problem: &Problem, emitted: &Emitted, which: Range<usize>, seed: u64) -> Result<Quality, RingError> {
+/// Scales and a test of fewer bits that may be tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Trial {
+    activations: i32,
+    weights: i32,
+    relu_drop: u32,
+}
+
+/// Runs the samples at `which` with simulated truncation errors, and with ReLUs that leave out `relu_drop`
+/// bits.
+fn quality(
+    problem: &Problem,
+    (emitted, relu_drop): (&Emitted, u32),
+    which: Range<usize>,
+    seed: u64,
+) -> Result<Quality, RingError> {
     let (graph, calibration) = (&emitted.graph, &problem.model.calibration);
     let (mut same, mut error, mut flips) = (0usize, 0.0, 0.0);
     let count = which.len() as f64;
@@ -65,7 +83,7 @@ fn quality(problem: &Problem, emitted: &Emitted, which: Range<usize>, seed: u64)
         let (sample, wanted) = (&calibration.samples[i], &calibration.wanted[i]);
         let fixed = graph.input().fixed;
         let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
-        let errors = (seed.wrapping_add(i as u64), problem.options.relu_drop);
+        let errors = (seed.wrapping_add(i as u64), relu_drop);
         let out = reference::run_with_share_errors(graph, &emitted.weights, &ints, errors)?;
         let scale = graph.output().fixed;
         let got: Vec<f64> = out.iter().map(|&v| scale.dequantize(v)).collect();
@@ -79,6 +97,7 @@ fn quality(problem: &Problem, emitted: &Emitted, which: Range<usize>, seed: u64)
 /// What was chosen.
 pub(super) struct Found {
     pub scheme: Scheme,
+    pub relu_drop: u32,
     /// As [`judge`] says.
     pub quality: Quality,
     /// What else was tried and is worth a look.
@@ -102,26 +121,27 @@ pub(super) fn cheapest(problem: &Problem, target: &Target) -> Result<Found, Back
     let mut search = Search::new(problem, target);
     let options = problem.options;
     let mut demands = Demands { error: options.error_bound, flips: 1.0 - options.agreement };
-    let mut scheme = search.cheapest(demands)?;
-    let mut quality = judge(problem, &scheme)?;
+    let mut best = search.cheapest(demands)?;
+    let mut quality = search.judge(best)?;
     // Samples that the search went by flatter it.
     for _ in 0..TIGHTENED {
         if problem.held_out.is_empty() || quality.flips <= 1.0 - options.agreement {
             break;
         }
         demands = Demands { error: demands.error / 2.0, flips: demands.flips / 2.0 };
-        scheme = search.cheapest(demands)?;
-        quality = judge(problem, &scheme)?;
+        best = search.cheapest(demands)?;
+        quality = search.judge(best)?;
     }
-    search.look_around(&scheme)?;
-    Ok(Found { scheme, quality, choices: search.choices() })
+    search.look_around(best)?;
+    Ok(Found { scheme: search.scheme(best), relu_drop: best.relu_drop, quality, choices: search.choices() })
 }
 
 /// How good a scheme is on samples that the search did not go by (where there are none: on those that it
 /// did), with other simulated errors.
-pub(super) fn judge(problem: &Problem, scheme: &Scheme) -> Result<Quality, RingError> {
+pub(super) fn judge(problem: &Problem, (scheme, relu_drop): (&Scheme, u32)) -> Result<Quality, RingError> {
     let judges = if problem.held_out.is_empty() { &problem.searched } else { &problem.held_out };
-    quality(problem, &emit(problem, scheme, false)?, judges.clone(), problem.options.seed.wrapping_add(JUDGED))
+    let (emitted, seed) = (emit(problem, scheme, false)?, problem.options.seed.wrapping_add(JUDGED));
+    quality(problem, (&emitted, relu_drop), judges.clone(), seed)
 }
 
 struct Search<'a> {
@@ -129,7 +149,7 @@ struct Search<'a> {
     target: &'a Target<'a>,
     coarsest: i32,
     /// Schemes that were run on the samples, with what they cost.
-    tried: BTreeMap<(i32, i32), (f64, Quality)>,
+    tried: BTreeMap<Trial, (f64, Quality)>,
     /// Why the back end could not compute what it was given last.
     refused: Option<BackendError>,
 }
@@ -140,28 +160,38 @@ impl<'a> Search<'a> {
         Self { problem, target, coarsest, tried: BTreeMap::new(), refused: None }
     }
 
-    fn scheme(&self, activations: i32, weights: i32) -> Scheme {
+    /// With as few bits left out as may be.
+    fn trial(&self, activations: i32, weights: i32) -> Trial {
+        Trial { activations, weights, relu_drop: *self.problem.options.relu_drop.start() }
+    }
+
+    fn scheme(&self, trial: Trial) -> Scheme {
+        let Trial { activations, weights, .. } = trial;
         Scheme::Relative { activations, weights, most: self.problem.options.max_frac_bits }
+    }
+
+    fn judge(&self, trial: Trial) -> Result<Quality, RingError> {
+        judge(self.problem, (&self.scheme(trial), trial.relu_drop))
     }
 
     /// The model under a scheme, its outputs revealed, and what it costs; `None` where no ring or not the
     /// back end takes it.
-    fn computable(&mut self, activations: i32, weights: i32) -> Result<Option<(Emitted, f64)>, BackendError> {
-        let emitted = match emit(self.problem, &self.scheme(activations, weights), false) {
+    fn computable(&mut self, trial: Trial) -> Result<Option<(Emitted, f64)>, BackendError> {
+        let emitted = match emit(self.problem, &self.scheme(trial), false) {
             Err(RingError::NoRing { .. }) => return Ok(None),
             other => other?,
         };
-        let price = (self.target.price)(&emitted.graph);
+        let price = (self.target.price)(&emitted.graph, trial.relu_drop);
         Ok(self.unless_refused(price)?.map(|cost| (emitted, cost)))
     }
 
     /// Whether the back end compiles the model under a scheme, as it is revealed in the end.
-    fn compiles(&mut self, activations: i32, weights: i32) -> Result<bool, BackendError> {
-        let emitted = match emit(self.problem, &self.scheme(activations, weights), self.problem.top1()) {
+    fn compiles(&mut self, trial: Trial) -> Result<bool, BackendError> {
+        let emitted = match emit(self.problem, &self.scheme(trial), self.problem.top1()) {
             Err(RingError::NoRing { .. }) => return Ok(false),
             other => other?,
         };
-        let checked = (self.target.check)(&emitted.graph);
+        let checked = (self.target.check)(&emitted.graph, trial.relu_drop);
         Ok(self.unless_refused(checked)?.is_some())
     }
 
@@ -177,85 +207,106 @@ impl<'a> Search<'a> {
     }
 
     /// What a scheme reaches; `None` where it cannot be computed.
-    fn quality(&mut self, activations: i32, weights: i32) -> Result<Option<Quality>, BackendError> {
-        if let Some((_, known)) = self.tried.get(&(activations, weights)) {
+    fn quality(&mut self, trial: Trial) -> Result<Option<Quality>, BackendError> {
+        if let Some((_, known)) = self.tried.get(&trial) {
             return Ok(Some(*known));
         }
-        let Some((emitted, cost)) = self.computable(activations, weights)? else { return Ok(None) };
+        let Some((emitted, cost)) = self.computable(trial)? else { return Ok(None) };
         let Problem { searched, options, .. } = self.problem;
-        let found = quality(self.problem, &emitted, searched.clone(), options.seed)?;
-        self.tried.insert((activations, weights), (cost, found));
+        let found = quality(self.problem, (&emitted, trial.relu_drop), searched.clone(), options.seed)?;
+        self.tried.insert(trial, (cost, found));
         Ok(Some(found))
     }
 
-    /// From coarse to fine.
-    fn cheapest(&mut self, demands: Demands) -> Result<Scheme, BackendError> {
-        let best = self.reachable()?;
-        let mut found: Option<(f64, Scheme)> = None;
+    /// From coarse to fine, and then with fewer bits in the tests of ReLUs.
+    fn cheapest(&mut self, demands: Demands) -> Result<Trial, BackendError> {
+        let reachable = self.reachable()?;
+        match self.cheapest_scales(reachable, demands)? {
+            Some((cost, trial)) => self.fewest_tested((cost, trial), reachable, demands),
+            None => self.finest(),
+        }
+    }
+
+    fn cheapest_scales(&mut self, best: f64, demands: Demands) -> Result<Option<(f64, Trial)>, BackendError> {
+        let mut found: Option<(f64, Trial)> = None;
         let mut first_ok = None;
         for p in self.coarsest..=FINEST {
             // One step beyond the coarsest activations that do: there, coarser weights may do as well.
             if first_ok.is_some_and(|f| p > f + 1) {
                 break;
             }
-            if first_ok.is_none() && !self.accepts(p, p + WEIGHTS_ABOVE, best, demands)? {
+            if first_ok.is_none() && !self.accepts(self.trial(p, p + WEIGHTS_ABOVE), best, demands)? {
                 continue;
             }
             first_ok.get_or_insert(p);
             for w in (p - 2).max(self.coarsest)..=p + WEIGHTS_ABOVE {
-                let Some((_, cost)) = self.computable(p, w)? else { continue };
+                let trial = self.trial(p, w);
+                let Some((_, cost)) = self.computable(trial)? else { continue };
                 if found.as_ref().is_some_and(|(known, _)| cost >= *known) {
                     break;
                 }
-                if self.accepts(p, w, best, demands)? && self.compiles(p, w)? {
-                    found = Some((cost, self.scheme(p, w)));
+                if self.accepts(trial, best, demands)? && self.compiles(trial)? {
+                    found = Some((cost, trial));
                     break;
                 }
             }
         }
-        match found {
-            Some((_, scheme)) => Ok(scheme),
-            None => self.finest(),
+        Ok(found)
+    }
+
+    /// What is cheaper with more bits left out, at scales as found or with weights a bit finer. Random inputs
+    /// tell too little of small values.
+    fn fewest_tested(
+        &mut self,
+        (mut least, scales): (f64, Trial),
+        reachable: f64,
+        demands: Demands,
+    ) -> Result<Trial, BackendError> {
+        let mut found = scales;
+        let drops = self.problem.options.relu_drop.clone().skip(1);
+        for relu_drop in drops.take_while(|_| !self.problem.model.calibration.guessed) {
+            for weights in [scales.weights, scales.weights + 1] {
+                let trial = Trial { weights, relu_drop, ..scales };
+                let Some((_, cost)) = self.computable(trial)? else { continue };
+                if cost < (1.0 - WORTH) * least && self.accepts(trial, reachable, demands)? && self.compiles(trial)? {
+                    (least, found) = (cost, trial);
+                    break;
+                }
+            }
         }
+        Ok(found)
     }
 
     /// The best agreement that fine scales reach.
     fn reachable(&mut self) -> Result<f64, BackendError> {
         for p in (self.coarsest..=FINEST).rev().step_by(2) {
-            if let Some(q) = self.quality(p, p)? {
+            if let Some(q) = self.quality(self.trial(p, p))? {
                 return Ok(q.agreement);
             }
         }
         Err(self.nothing_fits())
     }
 
-    fn accepts(
-        &mut self,
-        activations: i32,
-        weights: i32,
-        agreement: f64,
-        demands: Demands,
-    ) -> Result<bool, BackendError> {
+    fn accepts(&mut self, trial: Trial, agreement: f64, demands: Demands) -> Result<bool, BackendError> {
         let guessed = self.problem.model.calibration.guessed;
         let keeps = |q: &Quality| match guessed {
             // Random inputs have no class worth speaking of: margins tell nothing.
             true => q.agreement >= agreement,
             false => q.flips <= demands.flips,
         };
-        let q = self.quality(activations, weights)?;
+        let q = self.quality(trial)?;
         Ok(q.is_some_and(|q| keeps(&q) && q.error <= demands.error))
     }
 
     /// Tries what is a little coarser and finer than what was chosen, where samples are cheap: so that its
     /// owner sees the knee.
-    fn look_around(&mut self, chosen: &Scheme) -> Result<(), BackendError> {
-        let &Scheme::Relative { activations, weights, .. } = chosen else { return Ok(()) };
+    fn look_around(&mut self, chosen: Trial) -> Result<(), BackendError> {
         let one = self.problem.model.graph.macs().saturating_mul(self.problem.searched.len() as u64);
         let affordable = (LOOK_WORK / one.max(1)) as usize;
         for step in [2, 1, -1, 4].into_iter().take(affordable) {
-            let p = activations + step;
-            if (self.coarsest..=FINEST).contains(&p) {
-                self.quality(p, weights + step)?;
+            let activations = chosen.activations + step;
+            if (self.coarsest..=FINEST).contains(&activations) {
+                self.quality(Trial { activations, weights: chosen.weights + step, ..chosen })?;
             }
         }
         Ok(())
@@ -263,9 +314,10 @@ impl<'a> Search<'a> {
 
     /// What was tried and is worth a look: no other costs less and is better.
     fn choices(&self) -> Vec<Choice> {
-        let all = self.tried.iter().map(|(&(activations, weights), &(cost, q))| Choice {
+        let all = self.tried.iter().map(|(&Trial { activations, weights, relu_drop }, &(cost, q))| Choice {
             activations,
             weights,
+            relu_drop,
             cost,
             expected_agreement: (!self.problem.model.calibration.guessed).then_some(1.0 - q.flips),
             output_error: q.error,
@@ -282,14 +334,15 @@ impl<'a> Search<'a> {
     }
 
     /// The most exact scheme that compiles: nothing met the bound.
-    fn finest(&mut self) -> Result<Scheme, BackendError> {
-        let mut best: Option<(f64, Scheme)> = None;
+    fn finest(&mut self) -> Result<Trial, BackendError> {
+        let mut best: Option<(f64, Trial)> = None;
         for p in (self.coarsest..=FINEST).rev() {
-            if let Some(q) = self.quality(p, p)?
+            let trial = self.trial(p, p);
+            if let Some(q) = self.quality(trial)?
                 && best.as_ref().is_none_or(|(e, _)| q.error < *e)
-                && self.compiles(p, p)?
+                && self.compiles(trial)?
             {
-                best = Some((q.error, self.scheme(p, p)));
+                best = Some((q.error, trial));
             }
         }
         best.map(|(_, s)| s).ok_or_else(|| self.nothing_fits())

@@ -82,11 +82,11 @@ fn the_price_decides_and_its_errors_come_through() {
     let refused = lower(&model, &RingOptions::default(), &|_| Err(refusal()));
     assert!(matches!(refused, Err(BackendError::Unsupported { node: 7, .. })));
     let least = width(&narrow.graph) + 10.0;
-    let check = |g: &RingGraph| if width(g) < least { Err(refusal()) } else { Ok(()) };
-    let target = Target { price: &|g| Ok(width(g)), check: &check };
+    let check = |g: &RingGraph, _| if width(g) < least { Err(refusal()) } else { Ok(()) };
+    let target = Target { price: &|g, _| Ok(width(g)), check: &check };
     let checked = lower_for(&model, &RingOptions::default(), target, &Watch::default()).unwrap();
     assert!(width(&checked.graph) >= least);
-    let target = Target { price: &|g| Ok(width(g)), check: &|_| Err(refusal()) };
+    let target = Target { price: &|g, _| Ok(width(g)), check: &|_, _| Err(refusal()) };
     assert!(matches!(
         lower_for(&model, &RingOptions::default(), target, &Watch::default()),
         Err(BackendError::Unsupported { .. })
@@ -242,6 +242,30 @@ fn the_dial_buys_agreement_and_the_report_shows_the_trade_off() {
 }
 
 #[test]
+fn relus_test_fewer_bits_where_that_saves_something_and_samples_allow_it() {
+    let layer = |n: usize| Some((0..n).map(|i| ((i * 7 + 3) % 11) as f32 - 5.0).collect::<Vec<f32>>());
+    let model = chain(6, &[layer(48), None, layer(24)], 64);
+    let lowered = |model: &Model, relu_drop, (saved, error_bound): (f64, f64)| {
+        let width = |graph: &RingGraph| graph.nodes().iter().map(|n| f64::from(n.fixed.width)).sum::<f64>();
+        let price = |g: &RingGraph, dropped: u32| Ok(width(g) * (1.0 - saved * f64::from(dropped)));
+        let options = RingOptions { relu_drop, error_bound, ..RingOptions::default() };
+        lower_for(model, &options, Target { price: &price, check: &|_, _| Ok(()) }, &Watch::default()).unwrap()
+    };
+    let some = lowered(&model, 0..=4, (0.05, 0.02));
+    assert!((1..=4).contains(&some.relu_drop) && some.report.output_error <= 0.02, "{}", some.report);
+    assert!(some.report.scheme.contains("lowest bit"), "{}", some.report.scheme);
+    assert!(some.report.choices.iter().any(|c| c.relu_drop == some.relu_drop));
+    // Where it saves too little, where nothing is good enough, and where samples are made up: none.
+    assert_eq!(lowered(&model, 0..=4, (0.001, 0.02)).relu_drop, 0);
+    assert_eq!(lowered(&model, 0..=4, (0.05, 0.0)).relu_drop, 0);
+    assert_eq!(lowered(&tiny(OutputMode::Logits), 0..=4, (0.05, 0.02)).relu_drop, 0);
+    // As many as are asked for, and their error is in the report.
+    let [none, six] = [0, 6].map(|n| lowered(&model, n..=n, (0.05, 1.0)));
+    assert_eq!((none.relu_drop, six.relu_drop), (0, 6));
+    assert!(six.report.output_error > none.report.output_error, "{}", six.report);
+}
+
+#[test]
 fn constant_outputs_and_dead_layers_are_lowered_with_a_finite_error() {
     let dead = Some(vec![0.0; 12]);
     let negative = Some(vec![-1.0f32; 12]);
@@ -343,7 +367,7 @@ fn a_lowering_tells_how_far_it_is_and_ends_when_asked() {
         listener.lock().unwrap().push((step.what, step.done));
         true
     });
-    let target = Target { price: &|_| Ok(1.0), check: &|_| Ok(()) };
+    let target = Target { price: &|_, _| Ok(1.0), check: &|_, _| Ok(()) };
     lower_for(&model, &RingOptions::default(), target, &watch).unwrap();
     let told = told.lock().unwrap();
     let attempts: Vec<usize> = told.iter().filter(|t| t.0.starts_with("choosing scales")).map(|t| t.1).collect();

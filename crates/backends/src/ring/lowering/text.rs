@@ -36,10 +36,11 @@ impl RingReport {
             let head = if k == 0 { "trade-off" } else { "" };
             let agreement = c.expected_agreement.map_or(String::new(), |a| format!(", agreement {:.2} %", 100.0 * a));
             let (cost, error) = (c.cost / f64::from(1 << 10), 100.0 * c.output_error);
-            let Choice { activations: a, weights: w, .. } = c;
+            let Choice { activations: a, weights: w, relu_drop, .. } = c;
+            let dropped = if *relu_drop > 0 { format!(", {relu_drop} not tested") } else { String::new() };
             writeln!(
                 f,
-                "{head:<12} {cost:>10.1} KiB online at {a:>2} and {w:>2} bits: output error {error:.3} %{agreement}"
+                "{head:<12} {cost:>10.1} KiB online at {a:>2} and {w:>2} bits{dropped}: output error {error:.3} %{agreement}"
             )?;
         }
         Ok(())

@@ -134,8 +134,9 @@ pub(crate) trait Compile<K: Kind> {
     }
     /// The linear layer `id`, which reads the tensor of node `tensor`.
     fn linear(&mut self, tensor: NodeId, id: NodeId) -> K::Linear;
-    /// ReLU of `n` values in a ring of `width` bits, into one of `wide`.
-    fn relu(&mut self, n: usize, width: u32, wide: u32) -> Result<K::Gate, String>;
+    /// ReLU of `n` values in a ring of `width` bits, into one of `wide`; `whole`: no bit may be left out of
+    /// the test.
+    fn relu(&mut self, n: usize, width: u32, wide: u32, whole: bool) -> Result<K::Gate, String>;
     /// Maxima of `n` pairs; with `index`, of positions in a ring of that many bits too.
     fn maximum(&mut self, n: usize, width: u32, index: Option<u32>) -> K::Gate;
     /// Carry tests of a truncation of `n` values by `bits` to a ring of `width` bits.
@@ -155,6 +156,7 @@ pub(crate) trait Compile<K: Kind> {
 /// `Unsupported` names the first node that cannot be compiled.
 pub(crate) fn steps<K: Kind>(graph: &RingGraph, make: &mut impl Compile<K>) -> Result<Vec<Step<K>>, BackendError> {
     let exact = if make.exact() { truncate::all(graph) } else { truncate::exact(graph) };
+    let shown = truncate::shown(graph);
     let nodes = graph.nodes().iter().enumerate();
     nodes
         .map(|(id, node)| match &node.op {
@@ -162,7 +164,7 @@ pub(crate) fn steps<K: Kind>(graph: &RingGraph, make: &mut impl Compile<K>) -> R
             Op::Truncate { bits } if exact[id] => {
                 Ok(Step::TruncateExact { bits: *bits, gate: make.carry(node.elements(), *bits, node.fixed.width) })
             }
-            _ => nonlinear(graph, node, make).map_err(|what| BackendError::Unsupported {
+            _ => nonlinear(graph, (node, shown[id]), make).map_err(|what| BackendError::Unsupported {
                 node: id,
                 name: node.name.clone(),
                 op: node.op.name(),
@@ -172,7 +174,12 @@ pub(crate) fn steps<K: Kind>(graph: &RingGraph, make: &mut impl Compile<K>) -> R
         .collect()
 }
 
-fn nonlinear<K: Kind>(graph: &RingGraph, node: &Node, make: &mut impl Compile<K>) -> Result<Step<K>, String> {
+/// `shown`: which small values a test of fewer bits loses would show in the result, beside what it says.
+fn nonlinear<K: Kind>(
+    graph: &RingGraph,
+    (node, shown): (&Node, bool),
+    make: &mut impl Compile<K>,
+) -> Result<Step<K>, String> {
     let Some(input) = node.inputs.first().map(|&i| &graph.nodes()[i]) else { return Ok(Step::Input) };
     let (n, width, wide) = (input.elements(), input.fixed.width, node.fixed.width);
     if width < MIN_COMPARED_WIDTH && matches!(node.op, Op::Relu | Op::MaxPool(_) | Op::ArgMax | Op::Widen) {
@@ -186,7 +193,7 @@ fn nonlinear<K: Kind>(graph: &RingGraph, node: &Node, make: &mut impl Compile<K>
             .collect()
     };
     Ok(match &node.op {
-        Op::Relu => Step::Relu(make.relu(n, width, wide)?),
+        Op::Relu => Step::Relu(make.relu(n, width, wide, shown)?),
         Op::LookUp(table) => Step::LookUp(make.look_up(n, wide, table)?),
         Op::MaxPool(w) => Step::Reduce { levels: levels(max_pool(&input.shape, w, &node.shape), None), indexed: false },
         Op::ArgMax => {

@@ -16,6 +16,11 @@ use crate::ring::{Op, RingGraph};
 /// (or an arg max, whose index shows no carry). Their carry would show in the result, also through a ReLU, a
 /// maximum or a sum, so that repeated queries of one input would narrow down the bits that they drop.
 pub(super) fn exact(graph: &RingGraph) -> Vec<bool> {
+    all(graph).into_iter().zip(shown(graph)).map(|(drops, shown)| shown && drops).collect()
+}
+
+/// The nodes from which the output is reached without a linear layer (or an arg max).
+pub(super) fn shown(graph: &RingGraph) -> Vec<bool> {
     let mut shown = vec![false; graph.nodes().len()];
     shown[graph.spec().output] = true;
     for (id, node) in graph.nodes().iter().enumerate().rev() {
@@ -24,7 +29,7 @@ pub(super) fn exact(graph: &RingGraph) -> Vec<bool> {
             node.inputs.iter().for_each(|&i| shown[i] = true);
         }
     }
-    all(graph).into_iter().zip(shown).map(|(drops, shown)| shown && drops).collect()
+    shown
 }
 
 /// All truncations that drop anything, by node.
