@@ -136,7 +136,8 @@ def test_a_cell_that_has_not_run_yet_is_not_shown(tmp_path):
     shown = load(folder, grid(campaign.runs))
     assert {c.approach for c in shown.cells} == set(APPROACHES) - {"sci-he"}
     assert len(shown.predicted) == 10
-    claims, _, _ = sections(folder)
+    claims, (best, *_), _ = sections(folder)
+    assert best.rows[0][0] == "pm24-941, without sci-he"
     assert said(claims, "the client of SCI-HE") == "Verdict: not run."
 
 

@@ -107,8 +107,13 @@ def winners(study: Study, net: str) -> Table:
         other = f" ({dealt.approach}{_marked(dealt)})" if dealt and dealt.approach != alone.approach else ""
         return f"{alone.approach}{_marked(alone)}{other}"
 
-    rows = tuple((k.name, *(named(k, of) for _, of in goals)) for k in study.links)
-    note = "In brackets: if a dealer is trusted. Modelled: the planner's prediction, not a run."
+    def first(link: Link) -> str:
+        planned = [p for p in study.predicted if (p.net, p.link) == (net, link.name) and study.is_private(p.approach)]
+        lacks = [p.approach for p in planned if not study.find(net, p.approach, link.name)]
+        return f"{link.name}, without {', '.join(lacks)}" if lacks else link.name
+
+    rows = tuple((first(k), *(named(k, of) for _, of in goals)) for k in study.links)
+    note = "In brackets: if a dealer is trusted. Modelled: the planner's prediction, not a run. Without: has not run yet."
     return Table(("link", *(title for title, _ in goals)), rows, f"{net}: who is best", note)
 
 
