@@ -1,5 +1,5 @@
 """Checks the rules that a compiler does not: who may use whom, circles of files, file and function lengths,
-`forbid(unsafe_code)`, leftovers.
+`forbid(unsafe_code)`, leftovers, tests that no program holds.
 
 Circles: no file of a crate may name another that names it, directly or by way of others. A file names the module that a
 path through `crate`, `super` or `self` leads to, in `use` and elsewhere. Not counted are: paths between a module and what
@@ -236,6 +236,15 @@ def check_examples(packages):
                     yield f"{package['name']}: its library has {'' if has else 'no '}examples to run: doctest = {str(has).lower()}"
 
 
+def check_suites():
+    """The program of a crate's tests holds every file that lies beside it: a forgotten one would run nowhere."""
+    for main in sorted((ROOT / "crates").glob("*/tests/*/main.rs")):
+        named = set(re.findall(r"^(?:pub )?mod (\w+);", main.read_text(), re.MULTILINE))
+        for path in sorted(main.parent.iterdir()):
+            if path != main and path.stem not in named:
+                yield f"{path.relative_to(ROOT)}: {main.relative_to(ROOT)} does not name it"
+
+
 def check_references():
     """Papers are cited by keys that `docs/references.md` resolves."""
     known = set(re.findall(r"^- \*\*\[(.+?)\]\*\*", (ROOT / "docs/references.md").read_text(), re.MULTILINE))
@@ -257,6 +266,7 @@ def main():
     offences += check_unsafe(packages)
     offences += check_references()
     offences += check_examples(packages)
+    offences += check_suites()
     for package in packages:
         src = Path(package["manifest_path"]).parent / "src"
         offences += check_circles(src) if src.is_dir() else []
