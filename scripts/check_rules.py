@@ -247,11 +247,14 @@ def check_suites():
 
 def check_references():
     """Papers are cited by keys that `docs/references.md` resolves."""
-    known = set(re.findall(r"^- \*\*\[(.+?)\]\*\*", (ROOT / "docs/references.md").read_text(), re.MULTILINE))
-    for folder, ending in (("crates", "rs"), ("docs", "md"), ("docs", "py"), ("scripts", "py"), ("python", "py")):
-        for path in sorted((ROOT / folder).rglob(f"*.{ending}")):
-            for key in sorted(set(KEY.findall(path.read_text())) - known):
-                yield f"{path.relative_to(ROOT)}: [{key}] is not in docs/references.md"
+    listed = re.findall(r"^- \*\*\[(.+?)\]\*\*", (ROOT / "docs/references.md").read_text(), re.MULTILINE)
+    for key in sorted({key for key in listed if listed.count(key) > 1}):
+        yield f"docs/references.md: [{key}] stands twice"
+    places = [("crates", "rs"), ("crates", "toml"), ("docs", "md"), ("models", "md"), *((f, "py") for f in ("docs", "scripts", "python", "tests"))]
+    paths = [path for folder, ending in places for path in (ROOT / folder).rglob(f"*.{ending}")]
+    for path in sorted([*paths, *ROOT.glob("*.md")]):
+        for key in sorted(set(KEY.findall(path.read_text())) - set(listed)):
+            yield f"{path.relative_to(ROOT)}: [{key}] is not in docs/references.md"
 
 
 def main():
