@@ -1,5 +1,5 @@
 """Checks the rules that a compiler does not: who may use whom, circles of files, file and function lengths,
-`forbid(unsafe_code)`, leftovers.
+`forbid(unsafe_code)`, leftovers, tests that no program holds.
 
 Circles: no file of a crate may name another that names it, directly or by way of others. A file names the module that a
 path through `crate`, `super` or `self` leads to, in `use` and elsewhere. Not counted are: paths between a module and what
@@ -236,13 +236,25 @@ def check_examples(packages):
                     yield f"{package['name']}: its library has {'' if has else 'no '}examples to run: doctest = {str(has).lower()}"
 
 
+def check_suites():
+    """The program of a crate's tests holds every file that lies beside it: a forgotten one would run nowhere."""
+    for main in sorted((ROOT / "crates").glob("*/tests/*/main.rs")):
+        named = set(re.findall(r"^(?:pub )?mod (\w+);", main.read_text(), re.MULTILINE))
+        for path in sorted(main.parent.iterdir()):
+            if path != main and path.stem not in named:
+                yield f"{path.relative_to(ROOT)}: {main.relative_to(ROOT)} does not name it"
+
+
 def check_references():
     """Papers are cited by keys that `docs/references.md` resolves."""
-    known = set(re.findall(r"^- \*\*\[(.+?)\]\*\*", (ROOT / "docs/references.md").read_text(), re.MULTILINE))
-    for folder, ending in (("crates", "rs"), ("docs", "md"), ("docs", "py"), ("scripts", "py"), ("python", "py")):
-        for path in sorted((ROOT / folder).rglob(f"*.{ending}")):
-            for key in sorted(set(KEY.findall(path.read_text())) - known):
-                yield f"{path.relative_to(ROOT)}: [{key}] is not in docs/references.md"
+    listed = re.findall(r"^- \*\*\[(.+?)\]\*\*", (ROOT / "docs/references.md").read_text(), re.MULTILINE)
+    for key in sorted({key for key in listed if listed.count(key) > 1}):
+        yield f"docs/references.md: [{key}] stands twice"
+    places = [("crates", "rs"), ("crates", "toml"), ("docs", "md"), ("models", "md"), *((f, "py") for f in ("docs", "scripts", "python", "tests"))]
+    paths = [path for folder, ending in places for path in (ROOT / folder).rglob(f"*.{ending}")]
+    for path in sorted([*paths, *ROOT.glob("*.md")]):
+        for key in sorted(set(KEY.findall(path.read_text())) - set(listed)):
+            yield f"{path.relative_to(ROOT)}: [{key}] is not in docs/references.md"
 
 
 def main():
@@ -257,6 +269,7 @@ def main():
     offences += check_unsafe(packages)
     offences += check_references()
     offences += check_examples(packages)
+    offences += check_suites()
     for package in packages:
         src = Path(package["manifest_path"]).parent / "src"
         offences += check_circles(src) if src.is_dir() else []

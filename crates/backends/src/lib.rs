@@ -28,7 +28,7 @@ pub mod ring;
 pub mod sci_he;
 pub mod seam;
 #[cfg(feature = "test-util")]
-#[path = "../tests/toy.rs"]
+#[path = "../tests/toy/mod.rs"]
 pub mod toy;
 
 pub use cost::{Costs, DealingCost, PartyCost, PhaseCost, Work};

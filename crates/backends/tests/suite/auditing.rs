@@ -1,0 +1,460 @@
+//! A dealer that deals something else than it has committed to, to either party, is found by an audit, which
+//! names the material; an honest one is not, and what is left is good for an inference. One that watches the
+//! parties, and cheats when it has seen what it can see, is found as often.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex};
+
+use crate::conformance::models::cases;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+use tacit_arith::prg::{Prg, Seed};
+use tacit_backends::dealer::{Dealings, Nearby};
+use tacit_backends::seam::{Claim, Dealer, Order, Piece, Seal, Stop, Ticket};
+use tacit_backends::{Aids, BackendError, ClientModel, Options, Registry, ServerModel};
+use tacit_mpc::run_pair;
+
+/// What a dealer does wrong.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Wrong {
+    Nothing,
+    /// One bit of the server's half.
+    Server,
+    /// One bit of the client's.
+    Client,
+    /// It opens another seed.
+    Seed,
+}
+
+/// A dealer with one wrong material in so many.
+struct Cheating {
+    inner: Nearby,
+    wrong: Wrong,
+    every: u64,
+    opened: AtomicU64,
+}
+
+impl Cheating {
+    fn cheats(&self, ticket: &Ticket, how: Wrong) -> bool {
+        self.wrong == how && u64::from_le_bytes(*ticket.first_chunk().unwrap()).is_multiple_of(self.every)
+    }
+}
+
+impl Dealer for Cheating {
+    fn deal_into(
+        &self,
+        order: &Order<'_>,
+        seal: &Seal,
+        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        let mut wrong = false;
+        self.inner.deal_into(order, seal, &mut |piece| match piece {
+            Piece::Ticket(ticket) => {
+                wrong = self.cheats(ticket, Wrong::Server);
+                sink(Piece::Ticket(ticket))
+            }
+            Piece::Half(bytes) if wrong => {
+                let mut bytes = bytes.to_vec();
+                *bytes.last_mut().unwrap() ^= 1;
+                wrong = false;
+                sink(Piece::Half(&bytes))
+            }
+            half => sink(half),
+        })
+    }
+
+    fn fetch_into(
+        &self,
+        ticket: &Ticket,
+        claim: &Claim,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        let mut half = self.inner.fetch(ticket, claim)?;
+        if self.cheats(ticket, Wrong::Client) {
+            half[3] ^= 16;
+        }
+        sink(&half)
+    }
+
+    fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
+        self.inner.consent(ticket, claim)
+    }
+
+    fn stopped_by(self: Arc<Self>, _: &Stop) -> Arc<dyn Dealer> {
+        self
+    }
+
+    fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError> {
+        self.opened.fetch_add(1, Relaxed);
+        let mut seed = self.inner.open(ticket)?;
+        if self.cheats(ticket, Wrong::Seed) {
+            seed.0[0] ^= 1;
+        }
+        Ok(seed)
+    }
+}
+
+/// A model with everything, at both parties.
+fn model(backend: &str, options: &str) -> (Arc<dyn ServerModel>, Arc<dyn ClientModel>) {
+    let tree = cases().new_tree(&mut TestRunner::deterministic()).expect("a strategy without filters");
+    let registry = Registry::standard();
+    let backend = registry.get(backend).unwrap();
+    let options: Options = options.parse().unwrap();
+    let mut models = tree.current().into_iter().map(|(_, model)| model);
+    let server = models.find_map(|model| backend.lower(&model, &options).ok()).expect("it takes some model");
+    let client = backend.open(server.public_bytes()).unwrap();
+    (server, client)
+}
+
+type Ends = [Result<(), BackendError>; 2];
+
+/// Materials by both parties, an inference with each, until one of them ends with an error.
+fn run(models: &(Arc<dyn ServerModel>, Arc<dyn ClientModel>), wrong: Wrong, every: u64, most: usize) -> (Ends, u64) {
+    let dealers = nearby().map(|inner| Arc::new(Cheating { inner, wrong, every, opened: AtomicU64::new(0) }));
+    let ends = run_with(models, dealers.clone().map(|dealer| dealer as Arc<dyn Dealer>), wrong == Wrong::Nothing, most);
+    (ends, dealers[1].opened.load(Relaxed))
+}
+
+/// A dealer as client and server reach it.
+fn nearby() -> [Nearby; 2] {
+    let dealings = Arc::new(Dealings::new(Registry::standard(), Prg::from_os().unwrap(), 1));
+    [1u8, 2].map(|party| Nearby::new(Arc::clone(&dealings), [party; 32]))
+}
+
+/// The same with the dealer as either party has it; with inferences or without.
+fn run_with(
+    (server, client): &(Arc<dyn ServerModel>, Arc<dyn ClientModel>),
+    dealers: [Arc<dyn Dealer>; 2],
+    infer: bool,
+    most: usize,
+) -> Ends {
+    let [ours, theirs] = dealers.map(|dealer| Aids { dealer: Some(dealer), ..Aids::default() });
+    let input = vec![0.1; server.interface().input_len()];
+    let (a, b) = run_pair(
+        |channel| {
+            let mut side = client.clone().connect(&ours)?;
+            side.setup(channel)?;
+            for _ in 0..most {
+                let material = side.offline(channel)?;
+                if infer {
+                    side.online(channel, material, &input)?;
+                }
+            }
+            Ok(channel.flush()?)
+        },
+        |channel| {
+            let mut side = server.clone().connect(&theirs)?;
+            side.setup(channel)?;
+            channel.flush()?;
+            for _ in 0..most {
+                let material = side.offline(channel)?;
+                channel.flush()?;
+                if infer {
+                    side.online(channel, material)?;
+                    channel.flush()?;
+                }
+            }
+            Ok(())
+        },
+    );
+    [a, b]
+}
+
+const VARIANTS: [(&str, &str); 3] = [("dealt", "audit=500"), ("fss", "audit=500"), ("fss", "level=l2,audit=500")];
+
+#[test]
+fn an_honest_dealer_passes_and_what_was_not_opened_is_used() {
+    for (backend, options) in VARIANTS {
+        let ([a, b], opened) = run(&model(backend, options), Wrong::Nothing, 1, 16);
+        assert!(a.is_ok() && b.is_ok(), "{backend}, {options}: {a:?}, {b:?}");
+        // 16 were not opened: as many were, but for chance (2^-30).
+        assert!(opened > 0, "{backend}, {options}");
+    }
+}
+
+#[test]
+fn a_dealer_that_cheats_in_one_material_of_some_is_found_and_the_material_named() {
+    // What `fss` deals has a digest: the server's half with another is refused without an audit.
+    let found = [("dealt", "audit=500", Wrong::Server), ("dealt", "audit=500", Wrong::Client)];
+    for (backend, options, wrong) in found.into_iter().chain(VARIANTS.map(|(b, o)| (b, o, Wrong::Seed))) {
+        let (ends, _) = run(&model(backend, options), wrong, 4, 1000);
+        let found = ends.iter().filter_map(|end| end.as_ref().err()).map(ToString::to_string);
+        let found: Vec<String> = found.filter(|error| error.contains("audit")).collect();
+        assert!(!found.is_empty(), "{backend}, {wrong:?}: {ends:?}");
+        for error in found {
+            let number = error.split("material ").nth(1).and_then(|rest| rest.split(' ').next());
+            let number: u64 = number.expect("it is named").parse().unwrap();
+            assert!(number.is_multiple_of(4), "{error}");
+        }
+    }
+}
+
+#[test]
+fn without_audits_nothing_is_opened() {
+    let ([a, b], opened) = run(&model("dealt", "audit=0"), Wrong::Server, 1, 4);
+    assert!(a.is_ok() && b.is_ok() && opened == 0);
+}
+
+/// What a dealer sees of one material before it has given all of both halves, and whether it is audited.
+#[derive(Default)]
+struct Seen {
+    /// Who took a piece (the client is 0), and its bytes.
+    taken: Vec<(usize, usize)>,
+    /// Who has all of its half, or has failed.
+    ended: [bool; 2],
+    audited: bool,
+}
+
+#[derive(Default)]
+struct Watch {
+    seen: Mutex<HashMap<Ticket, Seen>>,
+    changed: Condvar,
+}
+
+impl Watch {
+    fn note<T>(&self, ticket: &Ticket, note: impl FnOnce(&mut Seen) -> T) -> T {
+        let noted = note(self.seen.lock().unwrap().entry(*ticket).or_default());
+        self.changed.notify_all();
+        noted
+    }
+
+    fn wait_for(&self, ticket: &Ticket, party: usize) {
+        let more = |seen: &mut HashMap<Ticket, Seen>| !seen.entry(*ticket).or_default().ended[party];
+        drop(self.changed.wait_while(self.seen.lock().unwrap(), more).unwrap());
+    }
+}
+
+/// A dealer that gives one party nothing before the other one has taken all of its half, so that whatever
+/// either does only after it has heard of the other shows.
+struct Watching {
+    inner: Nearby,
+    first: usize,
+    /// The client's half is a wrong one, unless this material is audited for all that can be seen.
+    cheats: bool,
+    watch: Arc<Watch>,
+}
+
+impl Dealer for Watching {
+    fn deal_into(
+        &self,
+        order: &Order<'_>,
+        seal: &Seal,
+        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        let mut known = None;
+        let done = self.inner.deal_into(order, seal, &mut |piece| match piece {
+            Piece::Ticket(ticket) => {
+                known = Some(*ticket);
+                sink(Piece::Ticket(ticket))?;
+                if self.first == 0 {
+                    self.watch.wait_for(ticket, 0);
+                }
+                Ok(())
+            }
+            Piece::Half(bytes) => {
+                sink(Piece::Half(bytes))?;
+                let ticket = known.expect("it comes first");
+                self.watch.note(&ticket, |seen| seen.taken.push((1, bytes.len())));
+                Ok(())
+            }
+        });
+        known.iter().for_each(|ticket| self.watch.note(ticket, |seen| seen.ended[1] = true));
+        done
+    }
+
+    fn fetch_into(
+        &self,
+        ticket: &Ticket,
+        claim: &Claim,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        if self.first == 1 {
+            self.watch.wait_for(ticket, 1);
+        }
+        let done = self.inner.fetch_into(ticket, claim, &mut |bytes| {
+            let mut bytes = bytes.to_vec();
+            bytes[0] ^= u8::from(self.cheats && !self.watch.note(ticket, |seen| seen.audited));
+            sink(&bytes)?;
+            self.watch.note(ticket, |seen| seen.taken.push((0, bytes.len())));
+            Ok(())
+        });
+        self.watch.note(ticket, |seen| seen.ended[0] = true);
+        done
+    }
+
+    fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
+        self.watch.note(ticket, |seen| {
+            assert_eq!(seen.ended, [true; 2], "it says that this is audited, and more is to be dealt");
+            seen.audited = true;
+        });
+        self.inner.consent(ticket, claim)
+    }
+
+    fn stopped_by(self: Arc<Self>, _: &Stop) -> Arc<dyn Dealer> {
+        self
+    }
+
+    fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError> {
+        assert!(self.watch.note(ticket, |seen| seen.audited), "its client has given it up before");
+        self.inner.open(ticket)
+    }
+}
+
+/// Materials by a dealer that watches: what it has seen, and how the parties ended.
+fn watched(
+    models: &(Arc<dyn ServerModel>, Arc<dyn ClientModel>),
+    (first, cheats): (usize, bool),
+    most: usize,
+) -> (Vec<Seen>, Ends) {
+    let watch = Arc::new(Watch::default());
+    let dealers = nearby().map(|inner| {
+        let watch = Arc::clone(&watch);
+        Arc::new(Watching { inner, first, cheats, watch }) as Arc<dyn Dealer>
+    });
+    let ends = run_with(models, dealers, false, most);
+    let seen = std::mem::take(&mut *watch.seen.lock().unwrap()).into_values().collect();
+    (seen, ends)
+}
+
+#[test]
+fn until_both_halves_are_dealt_a_dealer_sees_the_same_of_all_materials() {
+    for (backend, options) in VARIANTS {
+        let models = model(backend, options);
+        for first in 0..2 {
+            let (seen, [a, b]) = watched(&models, (first, false), 24);
+            assert!(a.is_ok() && b.is_ok(), "{backend}, {options}: {a:?}, {b:?}");
+            assert!(seen.iter().any(|seen| seen.audited), "with 24 that were not, but for chance (2^-24)");
+            for one in &seen {
+                assert!(one.ended == [true; 2] && one.taken == seen[0].taken, "{backend}, {options}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dealer_that_cheats_when_nothing_shows_an_audit_is_found_as_often_as_any() {
+    let models = model("dealt", "audit=500");
+    let found = (0..64).filter(|_| {
+        let (_, ends) = watched(&models, (1, true), 1);
+        let error = ends.iter().find_map(|end| end.as_ref().err());
+        error.is_some_and(|error| error.to_string().contains("audit"))
+    });
+    // Each with probability 1/2; outside of this range but for 2^-22.
+    let found = found.count();
+    assert!((13..=51).contains(&found), "{found} of 64");
+}
+
+/// How a half does not come as it should.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    Refused,
+    /// The dealer is gone in the middle.
+    Ends,
+    Longer,
+    Shorter,
+    /// One bit of it.
+    Changed,
+}
+
+/// A dealer that does so to one party.
+struct Faulty {
+    inner: Nearby,
+    fault: Fault,
+}
+
+impl Faulty {
+    fn spoiled(
+        &self,
+        half: &[u8],
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        let mut half = half.to_vec();
+        match self.fault {
+            Fault::Refused | Fault::Ends => half.truncate(half.len() / 2),
+            Fault::Longer => half.push(1),
+            Fault::Shorter => drop(half.pop()),
+            Fault::Changed => *half.last_mut().unwrap() ^= 1,
+        }
+        half.chunks(100).try_for_each(sink)?;
+        if self.fault == Fault::Ends { gone() } else { Ok(()) }
+    }
+}
+
+fn gone() -> Result<(), BackendError> {
+    Err(BackendError::Dealer { what: "it is gone".into() })
+}
+
+impl Dealer for Faulty {
+    fn deal_into(
+        &self,
+        order: &Order<'_>,
+        seal: &Seal,
+        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        if self.fault == Fault::Refused {
+            return gone();
+        }
+        let (ticket, half) = self.inner.deal(order, seal)?;
+        sink(Piece::Ticket(&ticket))?;
+        self.spoiled(&half, &mut |bytes| sink(Piece::Half(bytes)))
+    }
+
+    fn fetch_into(
+        &self,
+        ticket: &Ticket,
+        claim: &Claim,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        if self.fault == Fault::Refused {
+            return gone();
+        }
+        self.spoiled(&self.inner.fetch(ticket, claim)?, sink)
+    }
+
+    fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
+        self.inner.consent(ticket, claim)
+    }
+
+    fn stopped_by(self: Arc<Self>, _: &Stop) -> Arc<dyn Dealer> {
+        self
+    }
+
+    fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError> {
+        self.inner.open(ticket)
+    }
+}
+
+/// Whoever gets it says what is wrong, the other one finds the channel closed, and neither has material.
+#[test]
+fn a_half_that_does_not_come_as_it_should_ends_the_phase_at_both() {
+    for (backend, options) in [("dealt", "audit=0"), ("dealt", ""), ("fss", "audit=0"), ("fss", "level=l2")] {
+        let models = model(backend, options);
+        for fault in [Fault::Refused, Fault::Ends, Fault::Longer, Fault::Shorter, Fault::Changed] {
+            // A changed half of this one is as good as any.
+            if backend == "dealt" && fault == Fault::Changed {
+                continue;
+            }
+            for party in 0..2 {
+                let [ours, theirs] = nearby();
+                let dealers: [Arc<dyn Dealer>; 2] = match party {
+                    0 => [Arc::new(Faulty { inner: ours, fault }), Arc::new(theirs)],
+                    _ => [Arc::new(ours), Arc::new(Faulty { inner: theirs, fault })],
+                };
+                let mut ends = run_with(&models, dealers, false, 1);
+                let case = format!("{backend}, {options}, {fault:?}, party {party}: {ends:?}");
+                ends.swap(0, party);
+                match fault {
+                    Fault::Refused | Fault::Ends => {
+                        assert!(matches!(ends[0], Err(BackendError::Dealer { .. })), "{case}");
+                    }
+                    _ => assert!(matches!(ends[0], Err(BackendError::Material { .. })), "{case}"),
+                }
+                // This client waits for nothing that its server says in the phase.
+                let waits = (backend, options, party) != ("dealt", "audit=0", 1);
+                let closed = matches!(ends[1], Err(BackendError::Net(_)));
+                assert!(closed || (!waits && ends[1].is_ok()), "{case}");
+            }
+        }
+    }
+}

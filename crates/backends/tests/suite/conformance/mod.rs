@@ -1,0 +1,422 @@
+//! The conformance suite: every registered back end on every operation and shape, as two parties over a
+//! channel, through the seam alone.
+//!
+//! For each model it holds: lowering, loading what was stored and opening the public part agree; material
+//! survives being written and read; answers are as close to the reference as `Plan::error_bound` declares;
+//! traffic and stored bytes are those of `Plan::costs`; batches of inputs (`batches`) give each input its
+//! answer in the exchanges of one. What a back end does not support it names, and the list of that is part of
+//! the test.
+
+mod batches;
+pub mod models;
+
+use std::collections::BTreeSet;
+use std::io::Cursor;
+use std::sync::Arc;
+
+use models::{Case, cases};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use tacit_arith::prg::Prg;
+use tacit_backends::dealer::{Dealings, Nearby};
+use tacit_backends::{
+    Aids, Backend, BackendError, ClientModel, ClientSide, Material, Options, PhaseCost, Plan, Preparation, Registry,
+    ServerModel, ServerSide, Setup,
+};
+use tacit_graph::rng::SplitMix;
+use tacit_mpc::run_pair;
+use tacit_net::{Channel, Phase, Traffic};
+
+/// What back ends are known not to support: (back end, case).
+const UNSUPPORTED: &[(&str, &str)] = &[
+    ("cheetah", "sigmoid"),
+    ("cheetah", "tanh"),
+    ("cheetah", "gelu gap"),
+    ("cheetah", "silu gap"),
+    ("cheetah", "hard swish gap"),
+    ("cheetah", "elu gap"),
+    ("cheetah", "exp"),
+    ("cheetah", "reciprocal"),
+    ("cheetah", "sqrt"),
+    ("cheetah", "rsqrt"),
+    ("cheetah", "functions"),
+    ("cheetah", "square"),
+    ("ckks", "functions"),
+    ("ckks", "max pool"),
+    ("ckks", "network"),
+    ("ckks", "arg max"),
+    ("dealt", "square"),
+    ("fss", "square"),
+    ("sci-he", "sigmoid"),
+    ("sci-he", "tanh"),
+    ("sci-he", "gelu gap"),
+    ("sci-he", "silu gap"),
+    ("sci-he", "hard swish gap"),
+    ("sci-he", "elu gap"),
+    ("sci-he", "exp"),
+    ("sci-he", "reciprocal"),
+    ("sci-he", "sqrt"),
+    ("sci-he", "rsqrt"),
+    ("sci-he", "functions"),
+    ("sci-he", "square"),
+];
+
+/// All that there are, the toy of the tests included.
+fn registry() -> Registry {
+    let registry = Registry::standard();
+    assert!(registry.get("toy").is_ok(), "the tests are built with the toy");
+    registry
+}
+
+/// The options that a back end is tried with.
+fn variants(backend: &dyn Backend) -> Vec<Options> {
+    match backend.id() {
+        "fss" => vec![Options::default(), "level=l2".parse().expect("options")],
+        _ => vec![Options::default()],
+    }
+}
+
+/// One party's traffic by phase, and the size of its material.
+struct Seen {
+    traffic: [Traffic; 3],
+    material: u64,
+}
+
+/// Hands material to `read` as bytes: what was written must be what is read.
+fn stored(
+    material: &Material,
+    read: impl Fn(&[u8]) -> Result<Material, BackendError>,
+) -> Result<(Material, u64), BackendError> {
+    let bytes = material.to_bytes().unwrap();
+    let again = read(&bytes)?;
+    assert!(*again.to_bytes().unwrap() == *bytes, "material changes when it is written and read");
+    assert!(bytes.is_empty() || read(&bytes[..bytes.len() - 1]).is_err(), "material that was cut off is taken");
+    Ok((again, bytes.len() as u64))
+}
+
+fn seen(channel: &Channel, material: u64) -> Seen {
+    Seen { traffic: [Phase::Setup, Phase::Offline, Phase::Online].map(|phase| channel.traffic(phase)), material }
+}
+
+/// One party's phases, in the order and under the conditions that [`Preparation`] and [`Setup`] state.
+macro_rules! phases {
+    ($plan:expr, $side:expr, $channel:expr, $offline:expr, $online:expr) => {{
+        let (side, channel) = (&mut $side, &mut *$channel);
+        if $plan.setup() != Setup::Nothing {
+            side.setup(channel)?;
+            channel.flush()?;
+        }
+        channel.set_phase(Phase::Offline);
+        let (material, size) = match $plan.preparation() {
+            Preparation::TwoParty | Preparation::Dealt => $offline(side, channel)?,
+            Preparation::Nothing => (Material::nothing(), 0),
+        };
+        channel.set_phase(Phase::Online);
+        let result = $online(side, channel, material)?;
+        channel.flush()?;
+        Ok::<_, BackendError>((result, seen(channel, size)))
+    }};
+}
+
+/// What each party may use beside the channel: a dealer.
+fn aids() -> [Aids; 2] {
+    let dealings = Arc::new(Dealings::new(registry(), Prg::from_os().expect("randomness"), 1));
+    [1, 2].map(|party| Aids {
+        dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))),
+        ..Aids::default()
+    })
+}
+
+type Made = Result<(Material, u64), BackendError>;
+
+fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, input: &[f32]) -> (Vec<f64>, [Seen; 2]) {
+    let [ours, theirs] = aids();
+    let offline = |side: &mut Box<dyn ClientSide>, channel: &mut Channel| -> Made {
+        let Some(bytes) = client.spooled_bytes() else {
+            let made = side.offline(channel)?;
+            channel.flush()?;
+            return stored(&made, |bytes| side.read_material(bytes));
+        };
+        let mut place = Cursor::new(Vec::new());
+        side.offline_into(channel, &mut place)?;
+        channel.flush()?;
+        let place = place.into_inner();
+        assert_eq!(place.len() as u64, bytes, "as announced");
+        stored(&side.read_material(&place)?, |bytes| side.read_material(bytes))?;
+        assert!(side.spooled_material(bytes - 1, Box::new(Cursor::new(vec![]))).is_err());
+        Ok((side.spooled_material(bytes, Box::new(Cursor::new(place)))?, bytes))
+    };
+    let offline_there = |side: &mut Box<dyn ServerSide>, channel: &mut Channel| -> Made {
+        let Some(bytes) = server.spooled_bytes() else {
+            let made = side.offline(channel)?;
+            channel.flush()?;
+            return stored(&made, |bytes| side.read_material(bytes));
+        };
+        let mut place = Cursor::new(Vec::new());
+        side.offline_into(channel, &mut place)?;
+        channel.flush()?;
+        let place = place.into_inner();
+        assert_eq!(place.len() as u64, bytes, "as announced");
+        assert!(side.spooled_material(bytes - 1, Box::new(Cursor::new(vec![]))).is_err());
+        Ok((side.spooled_material(bytes, Box::new(Cursor::new(place)))?, bytes))
+    };
+    let (client_result, server_result) = run_pair(
+        |channel| {
+            let mut side = client.clone().connect(&ours)?;
+            let online =
+                |side: &mut Box<dyn ClientSide>, channel, material: Material| side.online(channel, material, input);
+            phases!(client, side, channel, offline, online)
+        },
+        |channel| {
+            let mut side = server.clone().connect(&theirs)?;
+            let online = |side: &mut Box<dyn ServerSide>, channel, material: Material| side.online(channel, material);
+            phases!(server, side, channel, offline_there, online)
+        },
+    );
+    let (answer, ours) = client_result.expect("the client");
+    let ((), theirs) = server_result.expect("the server");
+    (answer, [ours, theirs])
+}
+
+/// Payload as stated, and not more than frame headers above it. Where material is made, an OT extension works
+/// in whole trees, and its stated traffic is the average over many inputs.
+fn check_phase(case: &str, phase: Phase, cost: PhaseCost, client: Traffic, server: Traffic) {
+    let uneven = |stated: u64| if phase == Phase::Offline { stated / 8 } else { 0 };
+    for (what, sent, stated) in [("up", client.sent, cost.up_bytes), ("down", server.sent, cost.down_bytes)] {
+        let (low, high) = (stated - uneven(stated), stated + uneven(stated) + stated / 8 + 16_384);
+        assert!((low..=high).contains(&sent), "{case}, {phase:?}, {what}: {sent} bytes sent, {stated} stated");
+    }
+}
+
+fn check(backend: &dyn Backend, options: &Options, (name, model): &Case, seed: u64) -> Result<(), BackendError> {
+    let case = format!("{} ({options:?}) on {name}", backend.id());
+    let lowered = backend.lower(model, options)?;
+    let server = backend.load(lowered.public_bytes(), &lowered.private_bytes()?)?;
+    let client = backend.open(server.public_bytes())?;
+    assert_eq!(server.public_bytes(), lowered.public_bytes(), "{case}");
+    for plan in [&*server as &dyn Plan, &*client] {
+        assert_eq!(plan.digest(), lowered.digest(), "{case}: the parties compile different plans");
+        assert_eq!(plan.interface(), &model.interface, "{case}");
+        assert_eq!(plan.costs(), lowered.costs(), "{case}");
+        assert_eq!(plan.numerics(), lowered.numerics(), "{case}");
+    }
+    let one = check_run(&case, &server, &client, seed)?;
+    // Of the sizes of batches one for each round.
+    let batch = batches::SIZES[seed as usize % batches::SIZES.len()];
+    if batch <= server.max_batch() {
+        // Another process, so that the setup is seen again.
+        let (several, theirs) = (server.batched(batch)?, backend.open(server.public_bytes())?.batched(batch)?);
+        let rounds = check_run(&format!("{case}, {batch} inputs at once"), &several, &theirs, seed)?;
+        batches::check_models(&case, (&*server, &*several), &*theirs);
+        assert_eq!(rounds, one, "{case}: online a batch of {batch} takes as many turns as one input");
+    }
+    assert!(backend.open(&server.public_bytes()[..server.public_bytes().len() - 1]).is_err(), "{case}");
+    Ok(())
+}
+
+/// Both parties on as many inputs as their models take at once; the turns of both online.
+fn check_run(
+    case: &str,
+    server: &Arc<dyn ServerModel>,
+    client: &Arc<dyn ClientModel>,
+    seed: u64,
+) -> Result<[u64; 2], BackendError> {
+    let mut rng = SplitMix::new(seed);
+    let (inputs, outputs) = (server.interface().input_len(), server.interface().output_len());
+    let input: Vec<f32> = (0..server.batch() * inputs).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+    let (answer, [ours, theirs]) = infer(server, client, &input);
+    assert_eq!(answer.len(), server.batch() * outputs, "{case}");
+    for (input, answer) in input.chunks(inputs).zip(answer.chunks(outputs)) {
+        let reference = server.reference(input)?;
+        let bound = server.error_bound(&reference);
+        for (got, want) in answer.iter().zip(&reference) {
+            assert!((got - want).abs() <= bound, "{case}: {got}, reference {want}, declared bound {bound}");
+        }
+    }
+    let costs = server.costs();
+    assert_eq!(
+        [ours.material, theirs.material],
+        [costs.offline.client, costs.offline.server].map(|c| c.stored_bytes),
+        "{case}"
+    );
+    for (i, (phase, cost)) in
+        [(Phase::Setup, costs.setup), (Phase::Offline, costs.offline), (Phase::Online, costs.online)]
+            .into_iter()
+            .enumerate()
+    {
+        check_phase(case, phase, cost, ours.traffic[i], theirs.traffic[i]);
+    }
+    Ok([&ours, &theirs].map(|seen| seen.traffic[2].rounds))
+}
+
+/// Models per case of the suite.
+const ROUNDS: u64 = 4;
+
+#[test]
+fn every_back_end_conforms_on_every_operation() {
+    let registry = registry();
+    let mut refused = BTreeSet::new();
+    let mut runner = TestRunner::deterministic();
+    for round in 0..ROUNDS {
+        let cases = cases().new_tree(&mut runner).expect("a strategy without filters").current();
+        for case in &cases {
+            for backend in registry.iter() {
+                for options in variants(&**backend) {
+                    match check(&**backend, &options, case, round) {
+                        Ok(()) => {}
+                        Err(error @ BackendError::Unsupported { .. }) => {
+                            let text = error.to_string();
+                            assert!(
+                                text.contains("`dealt` has") || text.contains("`ckks` has"),
+                                "it should say which back end can: {text}"
+                            );
+                            refused.insert((backend.id(), case.0));
+                        }
+                        Err(error) => panic!("{} ({options:?}) on {}: {error}", backend.id(), case.0),
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(refused, UNSUPPORTED.iter().copied().collect::<BTreeSet<_>>(), "what is refused must be listed here");
+}
+
+/// Both halves of one input's material, as bytes.
+fn halves(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, aids: &[Aids; 2]) -> [Vec<u8>; 2] {
+    macro_rules! made {
+        ($model:expr, $aids:expr) => {
+            |channel| {
+                let mut side = $model.clone().connect($aids).expect("a connection");
+                if $model.setup() != Setup::Nothing {
+                    side.setup(channel).expect("the setup");
+                    channel.flush().expect("the peer is there");
+                }
+                channel.set_phase(Phase::Offline);
+                let made = side.offline(channel).expect("the offline phase");
+                channel.flush().expect("the peer is there");
+                made.to_bytes().expect("it is in memory").to_vec()
+            }
+        };
+    }
+    let (ours, theirs) = run_pair(made!(client, &aids[0]), made!(server, &aids[1]));
+    [ours, theirs]
+}
+
+/// Whatever stands in stored material of the right length: an error or a wrong answer, and nobody waits.
+#[test]
+fn damaged_material_neither_panics_nor_hangs() {
+    let mut rng = SplitMix::new(11);
+    let tree = cases().new_tree(&mut TestRunner::deterministic()).expect("a strategy without filters");
+    let (_, model) =
+        tree.current().into_iter().max_by_key(|(_, model)| model.graph.nodes.len()).expect("there are cases");
+    let registry = registry();
+    for (backend, options) in registry.iter().flat_map(|b| variants(&**b).into_iter().map(move |o| (b, o))) {
+        let server = match backend.lower(&model, &options) {
+            Err(BackendError::Unsupported { .. }) => continue,
+            lowered => lowered.expect("the other back ends take it"),
+        };
+        let client = backend.open(server.public_bytes()).expect("what was lowered");
+        if server.preparation() == Preparation::Nothing {
+            continue;
+        }
+        let (aids, input) = (aids(), vec![0.1; model.interface.input_len()]);
+        for round in 0..24 {
+            let mut halves = halves(&server, &client, &aids);
+            let which = usize::from(round % 3 > 0);
+            let damaged = &mut halves[which];
+            let at = (rng.next_u64() % damaged.len() as u64) as usize;
+            damaged[at] ^= 1 << (round % 8);
+            let (answer, _) = run_pair(
+                |channel| {
+                    let mut side = client.clone().connect(&aids[0])?;
+                    if client.setup() == Setup::BeforeOnline {
+                        side.setup(channel)?;
+                    }
+                    let material = side.read_material(&halves[0])?;
+                    side.online(channel, material, &input)
+                },
+                |channel| {
+                    let mut side = server.clone().connect(&aids[1])?;
+                    if server.setup() == Setup::BeforeOnline {
+                        side.setup(channel)?;
+                    }
+                    let material = side.read_material(&halves[1])?;
+                    side.online(channel, material)?;
+                    Ok::<_, BackendError>(channel.flush()?)
+                },
+            );
+            assert!(answer.is_err() || answer.is_ok_and(|answer| answer.len() == model.interface.output_len()));
+        }
+        let [ours, theirs] = halves(&server, &client, &aids);
+        for (bytes, reader) in [(&ours, 0), (&theirs, 1)] {
+            for cut in [0, 1, bytes.len() - 1] {
+                let read = match reader {
+                    0 => client.clone().connect(&aids[0]).unwrap().read_material(&bytes[..cut]).is_err(),
+                    _ => server.clone().connect(&aids[1]).unwrap().read_material(&bytes[..cut]).is_err(),
+                };
+                assert!(read, "{}: {cut} of {} bytes are taken", backend.id(), bytes.len());
+            }
+        }
+    }
+}
+
+fn first_case() -> Case {
+    let tree = cases().new_tree(&mut TestRunner::deterministic()).expect("a strategy without filters");
+    tree.current().swap_remove(0)
+}
+
+#[test]
+fn an_input_that_does_not_fit_is_an_error_before_anything_is_sent() {
+    let (_, model) = &first_case();
+    for backend in registry().iter() {
+        let server = backend.lower(model, &Options::default()).unwrap();
+        let client = backend.open(server.public_bytes()).unwrap();
+        let n = model.interface.input_len();
+        for bad in [vec![0.0; n + 1], vec![f32::NAN; n], vec![1e9; n]] {
+            let (result, sent) = run_pair(
+                |channel| {
+                    let result =
+                        client.clone().connect(&Aids::default()).unwrap().online(channel, Material::nothing(), &bad);
+                    (result.map(|_| ()), channel.total_traffic().sent)
+                },
+                |_| (),
+            )
+            .0;
+            assert!(result.is_err() && sent == 0, "{}", backend.id());
+        }
+    }
+}
+
+#[test]
+fn unknown_options_and_back_ends_are_named() {
+    let (_, model) = &first_case();
+    for backend in registry().iter() {
+        let mut options = Options::default();
+        options.set("no_such_option", 1);
+        let error = backend.lower(model, &options).err().expect("an unknown option").to_string();
+        assert!(error.contains("no_such_option") && error.contains(backend.id()), "{error}");
+    }
+    let error = registry().get("nobody").err().expect("no such back end").to_string();
+    assert!(error.contains("nobody") && error.contains("cheetah") && error.contains("clear"), "{error}");
+}
+
+#[test]
+fn foreign_public_parts_are_errors() {
+    let (_, model) = &first_case();
+    for backend in registry().iter() {
+        let server = backend.lower(model, &Options::default()).unwrap();
+        assert!(backend.open(&[]).is_err() && backend.open(&[0xff; 64]).is_err());
+        assert!(backend.load(server.public_bytes(), &[]).is_err(), "{}: no private part", backend.id());
+        for other in registry().iter().filter(|other| other.id() != backend.id()) {
+            assert!(other.open(server.public_bytes()).is_err(), "{} opens what is {}'s", other.id(), backend.id());
+        }
+        // The toy has one version only.
+        if backend.id() != "toy" {
+            let mut later = server.public_bytes().to_vec();
+            later[1 + backend.id().len()] += 1;
+            let error = backend.open(&later).err().expect("of another version");
+            assert!(matches!(error, BackendError::Version { .. }), "{error}");
+        }
+    }
+}

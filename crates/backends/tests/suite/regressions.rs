@@ -1,0 +1,104 @@
+//! Networks that went wrong once (`../shared/data/regressions`): each is imported, lowered for `cheetah`,
+//! which compiles it, opened as a client does, and computes what the float network does. Private runs of
+//! them, with onnxruntime as the judge: `tests/test_regressions.py`.
+
+use std::sync::Arc;
+
+use crate::data;
+use tacit_backends::cheetah::Cheetah;
+use tacit_backends::{Backend, Options, ServerModel};
+use tacit_graph::float::run::run;
+use tacit_graph::npy::Npy;
+use tacit_graph::rng::SplitMix;
+use tacit_graph::{ImportOptions, Imported, Units, import};
+
+/// A network imported and lowered.
+fn served(name: &str, calibration: Option<&Npy>, range: Option<[f32; 2]>) -> Option<(Imported, Arc<dyn ServerModel>)> {
+    let bytes = data::regression(&format!("{name}.onnx"))?;
+    let options = ImportOptions { calibration: calibration.cloned(), range, ..ImportOptions::default() };
+    let imported = import(&bytes, &options).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let lowered = Cheetah.lower(&imported.model, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let client = Cheetah.open(lowered.public_bytes()).unwrap();
+    assert_eq!(client.digest(), lowered.digest());
+    Some((imported, lowered))
+}
+
+/// Largest error over the inputs, as a share of the range of all wanted outputs.
+fn error(imported: &Imported, lowered: &dyn ServerModel, inputs: &[Vec<f32>]) -> f64 {
+    let interface = lowered.interface();
+    let (mut low, mut high, mut worst) = (f64::INFINITY, f64::NEG_INFINITY, 0f64);
+    for x in inputs {
+        let got = lowered.reference(&interface.accept(x, Units::Network).unwrap()).unwrap();
+        for (g, w) in got.iter().zip(run(&imported.network.graph, x).unwrap()) {
+            let w = f64::from(w);
+            (low, high, worst) = (low.min(w), high.max(w), worst.max((g - w).abs()));
+        }
+    }
+    worst / if high > low { high - low } else { high.abs().max(1.0) }
+}
+
+fn inputs(array: &Npy, len: usize) -> Vec<Vec<f32>> {
+    array.data.chunks(len).map(<[f32]>::to_vec).collect()
+}
+
+#[test]
+fn what_was_refused_when_served_is_served() {
+    for number in [51, 64, 149, 302, 353, 385, 469, 480] {
+        let name = format!("unservable_{number}");
+        let Some(calibration) = data::array(&format!("{name}_calib.npy")) else { return };
+        let Some((imported, lowered)) = served(&name, Some(&calibration), None) else { return };
+        let inputs = inputs(&calibration, lowered.interface().input_len());
+        let error = error(&imported, &*lowered, &inputs);
+        let report = lowered.report().unwrap();
+        assert!(error < 0.03, "{name}: {error}\n{report}");
+        let stated = report.json();
+        assert!(stated["output_error"].as_f64().unwrap() < 0.02, "{name}: {report}");
+    }
+}
+
+#[test]
+fn tiny_weights_and_inputs_are_rescaled() {
+    for (name, high) in [("tiny_weights", 1.0f32), ("tiny_input_range", 1e-5)] {
+        let Some((imported, lowered)) = served(name, None, Some([-high, high])) else { return };
+        let mut rng = SplitMix::new(9);
+        let (len, high) = (lowered.interface().input_len(), f64::from(high));
+        let inputs: Vec<Vec<f32>> =
+            (0..20).map(|_| (0..len).map(|_| rng.range(-high, high) as f32).collect()).collect();
+        let error = error(&imported, &*lowered, &inputs);
+        assert!(error < 0.02, "{name}: {error}\n{}", lowered.report().unwrap());
+    }
+}
+
+#[test]
+fn every_feature_has_its_own_scale() {
+    for name in ["scaler_mlp", "ecg_bn_input"] {
+        let Some(calibration) = data::array(&format!("{name}_calib.npy")) else { return };
+        let Some((imported, lowered)) = served(name, Some(&calibration), None) else { return };
+        let Some(test) = data::array(&format!("{name}_x.npy")) else { return };
+        assert!(lowered.interface().input.moved.is_some());
+        let len = lowered.interface().input_len();
+        for array in [&calibration, &test] {
+            let error = error(&imported, &*lowered, &inputs(array, len));
+            assert!(error < 0.02, "{name}: {error}\n{}", lowered.report().unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_scaler_inside_keeps_the_classes() {
+    let Some(calibration) = data::array("breast_cancer_calib.npy") else { return };
+    let Some((imported, lowered)) = served("breast_cancer_scaler_inside", Some(&calibration), None) else { return };
+    let Some(test) = data::array("breast_cancer_test.npy") else { return };
+    let interface = lowered.interface();
+    let mut same = 0;
+    let mut refused = 0;
+    for x in inputs(&test, interface.input_len()) {
+        let Ok(given) = interface.accept(&x, Units::Network) else {
+            refused += 1;
+            continue;
+        };
+        let got = lowered.reference(&given).unwrap();
+        same += usize::from((got[0] > 0.0) == (run(&imported.network.graph, &x).unwrap()[0] > 0.0));
+    }
+    assert!(same >= 283, "{same} of 285, {refused} refused\n{}", lowered.report().unwrap());
+}

@@ -1,0 +1,175 @@
+//! A phase that is told to stop begins no further layer, gives nothing, and lets its peer know by its end:
+//! every back end whose phases have layers, both phases, either party.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::conformance::models::cases;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+use tacit_arith::prg::Prg;
+use tacit_backends::dealer::{Dealings, Nearby};
+use tacit_backends::seam::Stop;
+use tacit_backends::{Aids, Backend, BackendError, Material, Options, Registry, ServerModel};
+use tacit_net::{Channel, MemTransport, Phase, Transport};
+
+/// No layer.
+const NEVER: u64 = u64::MAX;
+
+/// Stops a party when it reads or writes after `at` layers, and notes how many had begun.
+#[derive(Clone)]
+struct Trip {
+    stop: Stop,
+    at: u64,
+    begun: Arc<AtomicU64>,
+}
+
+impl Trip {
+    fn new(at: u64) -> Self {
+        Self { stop: Stop::default(), at, begun: Arc::new(AtomicU64::new(NEVER)) }
+    }
+
+    fn look(&self) {
+        if self.stop.begun() >= self.at && self.begun.load(SeqCst) == NEVER {
+            self.begun.store(self.stop.raise(), SeqCst);
+        }
+    }
+}
+
+struct Tripping(MemTransport, Trip);
+
+impl Read for Tripping {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.1.look();
+        self.0.read(buf)
+    }
+}
+
+impl Write for Tripping {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.1.look();
+        self.0.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Transport for Tripping {
+    fn peer(&self) -> String {
+        self.0.peer()
+    }
+
+    fn set_stall_timeout(&mut self, timeout: Duration) -> io::Result<()> {
+        self.0.set_stall_timeout(timeout)
+    }
+
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.0.set_deadline(deadline);
+    }
+}
+
+/// How far a party came: layers begun after setup, offline and online phase; and why it ended.
+struct Came {
+    begun: Vec<u64>,
+    end: Result<(), BackendError>,
+}
+
+/// All phases of one input, each party until its end or its stop.
+fn run(backend: &dyn Backend, server: &Arc<dyn ServerModel>, input: &[f32], trips: &[Trip; 2]) -> [Came; 2] {
+    let client = backend.open(server.public_bytes()).unwrap();
+    let registry = Registry::standard();
+    let dealings = Arc::new(Dealings::new(registry, Prg::from_os().unwrap(), 1));
+    let dealer = |party| Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32])) as _);
+    let aids = [1u8, 2]
+        .map(|party| Aids { dealer: dealer(party), ..Aids::default() }.stopped_by(&trips[party as usize - 1].stop));
+    let (a, b) = MemTransport::pair();
+    macro_rules! party {
+        ($side:expr, $transport:expr, $trip:expr, $online:expr) => {{
+            let (mut side, mut begun) = ($side, Vec::new());
+            let mut channel = Channel::new(Box::new(Tripping($transport, $trip.clone())));
+            let mut phases = || {
+                side.setup(&mut channel)?;
+                channel.flush()?;
+                begun.push($trip.stop.begun());
+                channel.set_phase(Phase::Offline);
+                let material = side.offline(&mut channel)?;
+                channel.flush()?;
+                begun.push($trip.stop.begun());
+                channel.set_phase(Phase::Online);
+                $online(&mut side, &mut channel, material)?;
+                channel.flush()?;
+                begun.push($trip.stop.begun());
+                Ok(())
+            };
+            let end = phases();
+            Came { begun, end }
+        }};
+    }
+    thread::scope(|scope| {
+        let ours = scope.spawn(|| {
+            let side = client.clone().connect(&aids[0]).unwrap();
+            party!(side, a, trips[0], |side: &mut Box<dyn tacit_backends::ClientSide>, channel, material: Material| {
+                side.online(channel, material, input)
+            })
+        });
+        let side = server.clone().connect(&aids[1]).unwrap();
+        let theirs =
+            party!(side, b, trips[1], |side: &mut Box<dyn tacit_backends::ServerSide>, channel, material| side
+                .online(channel, material));
+        [ours.join().unwrap(), theirs]
+    })
+}
+
+#[test]
+fn after_the_flag_no_layer_begins() {
+    let tree = cases().new_tree(&mut TestRunner::deterministic()).unwrap();
+    let (_, model) = tree.current().into_iter().max_by_key(|(_, model)| model.graph.nodes.len()).unwrap();
+    let input = vec![0.1; model.interface.input_len()];
+    let mut stopped = Vec::new();
+    for id in ["cheetah", "sci-he", "dealt", "fss"] {
+        let registry = Registry::standard();
+        let backend = registry.get(id).unwrap();
+        let server = backend.lower(&model, &Options::default()).unwrap();
+        let whole = run(&**backend, &server, &input, &[Trip::new(NEVER), Trip::new(NEVER)]);
+        for (party, name) in ["client", "server"].into_iter().enumerate() {
+            let layers = &whole[party].begun;
+            assert!(whole[party].end.is_ok() && layers[0] == 0, "{id}, {name}: {layers:?}");
+            for (phase, share) in [(1, 2), (1, u64::MAX), (2, 2)] {
+                // In the middle, and with the first layer: what is sent in one go is received in one.
+                let first = layers[phase - 1];
+                let at = first + ((layers[phase] - first) / share).max(1);
+                let mut trips = [Trip::new(NEVER), Trip::new(NEVER)];
+                trips[party].at = at;
+                let came = run(&**backend, &server, &input, &trips);
+                let at_the_flag = trips[party].begun.load(SeqCst);
+                if at_the_flag >= layers[phase] {
+                    // It had sent and received all of this phase before.
+                    continue;
+                }
+                let case = format!("{id}, {name}, phase {phase}");
+                assert!(matches!(came[party].end, Err(BackendError::Stopped)), "{case}");
+                assert_eq!(trips[party].stop.begun(), at_the_flag, "{case}: a layer began after the flag");
+                assert_eq!(came[party].begun.len(), phase, "{case}: the phase gave something");
+                assert!(came[1 - party].end.is_err(), "{case}: the peer was told nothing");
+                stopped.push(case);
+            }
+        }
+    }
+    for case in [
+        "cheetah, server, phase 1",
+        "cheetah, client, phase 1",
+        "cheetah, server, phase 2",
+        "sci-he, server, phase 1",
+        "sci-he, client, phase 1",
+        "sci-he, server, phase 2",
+        "dealt, server, phase 1",
+        "fss, server, phase 1",
+    ] {
+        assert!(stopped.iter().any(|done| done == case), "{case} was not stopped: {stopped:?}");
+    }
+}

@@ -1,0 +1,185 @@
+//! Images and arrays as model inputs.
+use crate::common::interface;
+use image::codecs::jpeg::JpegEncoder;
+use image::codecs::png::PngEncoder;
+use image::{ExtendedColorType, GrayImage, ImageEncoder, Luma, Rgb, RgbImage};
+use std::fs;
+use tacit_client::input::{Fit, read};
+use tacit_graph::{ChannelAffine, Units, npy};
+
+#[test]
+fn grey_images_are_brought_to_size_and_scaled() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.png");
+    GrayImage::from_fn(2, 2, |x, y| Luma([(100 * x + 50 * y) as u8])).save(&path).unwrap();
+    let exact = read(&path, &interface(), Fit::Crop, Units::Network).unwrap();
+    let want = [0.0, 100.0, 50.0, 150.0].map(|p: f32| p * (1.0 / 255.0));
+    assert_eq!(exact, [want]);
+    // Left half black, right half white: the centre crop of a wide image straddles the edge.
+    let wide = dir.path().join("wide.jpg");
+    RgbImage::from_fn(400, 40, |x, _| if x < 200 { Rgb([0; 3]) } else { Rgb([255; 3]) }).save(&wide).unwrap();
+    for fit in [Fit::Crop, Fit::Fill, Fit::Stretch] {
+        let got = &read(&wide, &interface(), fit, Units::Network).unwrap()[0];
+        // The crop scales to 23 pixels first, and its right column lies on the edge itself: half grey.
+        let bright = if fit == Fit::Crop { 0.45 } else { 0.7 };
+        assert!(got[0] < 0.3 && got[2] < 0.3 && got[1] > bright && got[3] > bright, "{fit:?}: {got:?}");
+    }
+}
+
+#[test]
+fn arrays_are_the_network_s_inputs_unless_they_are_said_to_be_something_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.npy");
+    fs::write(&path, npy::write(&[2, 1, 2, 2], &[1.0, 2.0, 3.0, 4.0, 255.0, 6.0, 7.0, 8.0])).unwrap();
+    let inputs = read(&path, &interface(), Fit::Crop, Units::Network).unwrap();
+    assert_eq!(inputs, [[1.0, 2.0, 3.0, 4.0], [255.0, 6.0, 7.0, 8.0]]);
+    assert_eq!(read(&path, &interface(), Fit::Crop, Units::Pixels).unwrap()[1][0], 1.0);
+    // What the importer moved out of the network comes behind both.
+    let mut moved = interface();
+    moved.input.moved = Some(ChannelAffine { scale: vec![2.0], shift: vec![-1.0] });
+    let first = |units| read(&path, &moved, Fit::Crop, units).unwrap()[1][0];
+    assert_eq!([Units::Network, Units::Pixels, Units::Normalised].map(first), [509.0, 1.0, 255.0]);
+}
+
+#[test]
+fn arrays_are_known_by_their_name_in_any_case_and_by_their_first_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = npy::write(&[1, 2, 2], &[1.0, 2.0, 3.0, 4.0]);
+    for name in ["x.npy", "x.NPY", "x.Npy", "x.dat", "x"] {
+        fs::write(dir.path().join(name), &array).unwrap();
+        let inputs = read(&dir.path().join(name), &interface(), Fit::Crop, Units::Network).unwrap();
+        assert_eq!(inputs, [[1.0, 2.0, 3.0, 4.0]], "{name}");
+    }
+}
+
+/// A zip archive without compression, as `numpy.savez` writes it.
+fn stored(arrays: &[(&str, &[u8])]) -> Vec<u8> {
+    let (mut out, mut directory) = (Vec::new(), Vec::new());
+    for (name, content) in arrays {
+        let at = out.len() as u32;
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(content);
+        let (crc, len, name_len) = (crc.finalize(), content.len() as u32, name.len() as u16);
+        let mut common = vec![20, 0, 0, 0, 0, 0, 0, 0, 33, 0];
+        common.extend([crc.to_le_bytes(), len.to_le_bytes(), len.to_le_bytes()].concat());
+        common.extend([name_len.to_le_bytes(), [0, 0]].concat());
+        out.extend(b"PK\x03\x04");
+        out.extend(&common);
+        out.extend(name.bytes().chain(content.iter().copied()));
+        directory.extend(b"PK\x01\x02\x14\0");
+        directory.extend(&common);
+        directory.extend([0; 10]);
+        directory.extend(at.to_le_bytes());
+        directory.extend(name.bytes());
+    }
+    let (start, count) = (out.len() as u32, arrays.len() as u16);
+    let size = directory.len() as u32;
+    out.extend(directory);
+    out.extend(b"PK\x05\x06\0\0\0\0");
+    out.extend([count.to_le_bytes(), count.to_le_bytes()].concat());
+    out.extend([size.to_le_bytes(), start.to_le_bytes()].concat());
+    out.extend([0, 0]);
+    out
+}
+
+#[test]
+fn archives_give_their_only_array_or_the_named_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (npy::write(&[1, 2, 2], &[1.0, 2.0, 3.0, 4.0]), npy::write(&[1, 2, 2], &[5.0; 4]));
+    fs::write(dir.path().join("one.NPZ"), stored(&[("arr_0.npy", &a)])).unwrap();
+    fs::write(dir.path().join("two.npz"), stored(&[("x.npy", &a), ("y.npy", &b)])).unwrap();
+    let inputs = |name: &str| read(&dir.path().join(name), &interface(), Fit::Crop, Units::Network);
+    assert_eq!(inputs("one.NPZ").unwrap(), [[1.0, 2.0, 3.0, 4.0]]);
+    assert_eq!(inputs("two.npz:y").unwrap(), [[5.0; 4]]);
+    let which = inputs("two.npz").unwrap_err().to_string();
+    assert!(which.contains("two.npz") && which.contains("x, y") && which.contains("FILE.npz:NAME"), "{which}");
+    assert!(inputs("two.npz:z").unwrap_err().to_string().contains("there are: x, y"));
+    assert!(inputs("none.npz:x").unwrap_err().to_string().contains("none.npz"));
+}
+
+/// An image whose four corners differ, in the format of `name`, as bytes; JPEG with an EXIF orientation if it
+/// is one.
+fn corners(name: &str, orientation: Option<u8>) -> Vec<u8> {
+    let pixels = GrayImage::from_fn(32, 32, |x, y| Luma([if x < 16 { 10 } else { 90 } + if y < 16 { 0 } else { 120 }]));
+    let mut bytes = Vec::new();
+    let exif = orientation.map(|value| {
+        let entry = [0x12, 1, 3, 0, 1, 0, 0, 0, value, 0, 0, 0];
+        [b"II*\0\x08\0\0\0\x01\0".as_slice(), &entry, &[0; 4]].concat()
+    });
+    if name.ends_with("png") {
+        let mut encoder = PngEncoder::new(&mut bytes);
+        if let Some(exif) = exif {
+            encoder.set_exif_metadata(exif).unwrap();
+        }
+        encoder.write_image(&pixels, 32, 32, ExtendedColorType::L8).unwrap();
+    } else {
+        let mut encoder = JpegEncoder::new_with_quality(&mut bytes, 95);
+        if let Some(exif) = exif {
+            encoder.set_exif_metadata(exif).unwrap();
+        }
+        encoder.write_image(&pixels, 32, 32, ExtendedColorType::L8).unwrap();
+    }
+    bytes
+}
+
+#[test]
+fn images_are_turned_as_their_orientation_says() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["x.jpg", "x.png"] {
+        let corners_of = |orientation| {
+            let path = dir.path().join(name);
+            fs::write(&path, corners(name, orientation)).unwrap();
+            let values = read(&path, &interface(), Fit::Stretch, Units::Network).unwrap().remove(0);
+            // The order of the corners by brightness.
+            let mut order = [0, 1, 2, 3];
+            order.sort_by(|&i: &usize, &j: &usize| values[i].total_cmp(&values[j]));
+            order
+        };
+        // Places of the dark corner that is stored top left, of that top right, bottom left, bottom right.
+        assert_eq!(corners_of(None), [0, 1, 2, 3], "{name}");
+        assert_eq!(corners_of(Some(1)), [0, 1, 2, 3], "{name}");
+        assert_eq!(corners_of(Some(2)), [1, 0, 3, 2], "{name}: mirrored");
+        assert_eq!(corners_of(Some(3)), [3, 2, 1, 0], "{name}: upside down");
+        assert_eq!(corners_of(Some(6)), [1, 3, 0, 2], "{name}: a quarter clockwise");
+        assert_eq!(corners_of(Some(8)), [2, 0, 3, 1], "{name}: a quarter counter-clockwise");
+    }
+}
+
+#[test]
+fn images_that_are_cut_short_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["x.jpg", "x.png"] {
+        let (whole, path) = (corners(name, None), dir.path().join(name));
+        for percent in [25, 50, 75, 90, 97] {
+            let cut = whole.len() * percent / 100;
+            for end in [&[][..], &[0xff, 0xd9]] {
+                fs::write(&path, [&whole[..cut], end].concat()).unwrap();
+                let error = read(&path, &interface(), Fit::Crop, Units::Network).unwrap_err().to_string();
+                assert!(error.contains(name) && error.contains("damaged or cut short"), "{percent} %: {error}");
+            }
+        }
+        fs::write(&path, &whole).unwrap();
+        read(&path, &interface(), Fit::Crop, Units::Network).unwrap();
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_named_with_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        let error = read(&path, &interface(), Fit::Crop, Units::Network).unwrap_err().to_string();
+        assert!(error.contains(name), "{error}");
+        error
+    };
+    assert!(error("a.png", b"no image").contains("PNG and JPEG"));
+    assert!(error("b.npy", b"no array").contains(".npy"));
+    assert!(error("c.npy", &npy::write(&[3, 3], &[0.0; 9])).contains("[3, 3]"));
+    assert!(error("d.npy", &npy::write(&[4], &[0.0, f32::NAN, 0.0, 0.0])).contains("element 1"));
+    // A PNG header that promises 60000 x 60000 pixels.
+    let mut huge = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
+    huge.extend_from_slice(&[0, 0, 0xea, 0x60, 0, 0, 0xea, 0x60, 8, 0, 0, 0, 0]);
+    error("e.png", &huge);
+    assert!(read(&dir.path().join("none.png"), &interface(), Fit::Crop, Units::Network).is_err());
+}

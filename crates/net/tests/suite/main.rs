@@ -1,0 +1,7 @@
+//! Tests of the crate in one program, which is linked once.
+mod channel;
+mod frames;
+mod paced;
+mod record;
+mod tls;
+mod waiting;

@@ -1,0 +1,139 @@
+//! Dealings: T_pre whose material a third party makes. They have places of their own, and no core waits for
+//! them or for which they wait.
+
+use crate::support::driver::Driver;
+use crate::support::{Setup, header, request};
+use tacit_sched::{JobPhase, ModelId, Rejected, Resources, Span, Start, Work};
+
+const BOUND: ModelId = ModelId(1);
+const LARGE: ModelId = ModelId(2);
+const CLEAR: ModelId = ModelId(3);
+const DEALT: ModelId = ModelId(4);
+const DEALT_BOUND: ModelId = ModelId(5);
+
+fn driver(policy: &str, pool: bool, capacity: Resources) -> Driver {
+    let mut header = header(&Setup { policy: policy.parse().unwrap(), pool, moldable: false, batch_share: 1.0 });
+    header.config.capacity = capacity;
+    header.config.max_queued = 100;
+    Driver::new(header)
+}
+
+fn machine(cores: u32, memory: u64, dealings: u32) -> Resources {
+    Resources { cores, memory, disk: 1000, dealings }
+}
+
+fn ask(d: &mut Driver, id: u64, model: ModelId) -> Result<(), Rejected> {
+    d.send(request(id, id, model))
+}
+
+/// Requests whose jobs run in this phase.
+fn running(d: &Driver, phase: JobPhase) -> Vec<u64> {
+    let of = |start: &Start| match start.work {
+        Work::Request(input) if start.phase == phase => Some(input.request.0),
+        _ => None,
+    };
+    d.monitor.running.values().filter_map(|(start, _)| of(start)).collect()
+}
+
+/// Ends the job that runs for a request.
+fn end(d: &mut Driver, request: u64) {
+    let mine = |start: &Start| matches!(start.work, Work::Request(input) if input.request.0 == request);
+    let job = d.monitor.running.iter().find(|(_, (start, _))| mine(start)).map(|(job, _)| *job);
+    d.finish(job.expect("it runs"), 100);
+}
+
+#[test]
+fn a_dealing_takes_a_place_of_its_own_and_no_core() {
+    let mut d = driver("fcfs", false, machine(1, 1000, 2));
+    ask(&mut d, 0, CLEAR).unwrap();
+    (1..5).for_each(|id| ask(&mut d, id, DEALT_BOUND).unwrap());
+    assert_eq!((running(&d, JobPhase::On), running(&d, JobPhase::Pre)), (vec![0], vec![1, 2]));
+    assert_eq!(d.sched.used(), Resources { cores: 1, memory: 6 + 2 * 30, disk: 20, dealings: 2 });
+    // Its online phase takes a core as any other does.
+    end(&mut d, 1);
+    assert_eq!((running(&d, JobPhase::On), running(&d, JobPhase::Pre)), (vec![0], vec![2, 3]));
+    end(&mut d, 0);
+    assert_eq!(running(&d, JobPhase::On), [1]);
+    d.wind_down();
+}
+
+#[test]
+fn dealings_go_on_where_cores_are_paused_and_are_refused_where_nobody_deals() {
+    let mut d = driver("adaptive", false, machine(0, 1000, 1));
+    ask(&mut d, 1, CLEAR).unwrap();
+    ask(&mut d, 2, DEALT).unwrap();
+    assert_eq!((running(&d, JobPhase::On), running(&d, JobPhase::Pre)), (vec![], vec![2]));
+    d.wind_down();
+    let mut d = driver("adaptive", false, machine(4, 1000, 0));
+    let refused = ask(&mut d, 1, DEALT).unwrap_err();
+    assert!(matches!(refused, Rejected::NeverFits { need: Resources { cores: 0, dealings: 1, .. }, .. }), "{refused}");
+    assert!(refused.to_string().contains("1 dealings"), "{refused}");
+    ask(&mut d, 2, BOUND).unwrap();
+    d.wind_down();
+}
+
+#[test]
+fn who_waits_for_cores_is_not_overtaken_by_a_dealing() {
+    // Which jobs get the core, with dealings that start meanwhile and without: a reservation for the long one
+    // would have the short one wait.
+    let order = |dealings: bool| {
+        let mut d = driver("priority:0.1", false, machine(1, 1000, 2));
+        ask(&mut d, 0, CLEAR).unwrap();
+        ask(&mut d, 1, LARGE).unwrap();
+        if dealings {
+            ask(&mut d, 10, DEALT_BOUND).unwrap();
+            assert_eq!(running(&d, JobPhase::Pre), [10]);
+        }
+        ask(&mut d, 2, CLEAR).unwrap();
+        let mut seen = Vec::new();
+        for request in [0, 2] {
+            end(&mut d, request);
+            seen.push((running(&d, JobPhase::Pre), running(&d, JobPhase::On)));
+        }
+        seen.iter_mut().for_each(|(pre, _)| pre.retain(|id| *id != 10));
+        d.wind_down();
+        seen
+    };
+    assert_eq!(order(false), [(vec![], vec![2]), (vec![1], vec![])]);
+    assert_eq!(order(true), order(false));
+}
+
+#[test]
+fn dealings_do_not_starve_who_waits_for_memory() {
+    let mut d = driver("fcfs", false, machine(2, 100, 3));
+    (0..3).for_each(|id| ask(&mut d, id, DEALT_BOUND).unwrap());
+    assert_eq!(d.sched.used().memory, 90);
+    // Its T_pre needs 40, and each dealing that ends makes room for the next.
+    ask(&mut d, 50, LARGE).unwrap();
+    (10..40).for_each(|id| ask(&mut d, id, DEALT_BOUND).unwrap());
+    while !running(&d, JobPhase::Pre).contains(&50) {
+        let ends = d.monitor.running.iter().map(|(job, (start, from))| (*from + start.estimate, *job));
+        let (at, job) = ends.min().expect("something runs");
+        d.advance(at.since(d.now));
+        d.finish(job, 100);
+    }
+    let dealt = d.monitor.reports.iter().filter(|report| report.input.request.0 < 50).count();
+    assert!(dealt <= 6, "{dealt} inputs were answered before it began");
+    d.wind_down();
+}
+
+#[test]
+fn a_pool_of_dealt_material_is_filled_while_all_cores_are_busy() {
+    let mut d = driver("fcfs", true, machine(1, 1000, 2));
+    (0..20).for_each(|id| ask(&mut d, id, CLEAR).unwrap());
+    let refills = |d: &Driver| {
+        let mut models: Vec<u32> = Vec::new();
+        models.extend(d.monitor.running.values().filter(|(s, _)| s.work == Work::Pool).map(|(s, _)| s.model.0));
+        models
+    };
+    // Three quarters of two dealings, and none of the pools that need a core.
+    assert_eq!((refills(&d), d.sched.used().dealings), (vec![DEALT.0], 1));
+    let job = *d.monitor.running.iter().find(|(_, (s, _))| s.work == Work::Pool).unwrap().0;
+    d.advance(Span::from_secs(4.0));
+    d.finish(job, 100);
+    assert_eq!(d.sched.stock(), 1);
+    // Who asks has it at once, and waits for a core alone.
+    ask(&mut d, 100, DEALT).unwrap();
+    assert_eq!((d.sched.counts().ready, d.sched.counts().pre), (20, 0));
+    d.wind_down();
+}

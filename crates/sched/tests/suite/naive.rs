@@ -1,0 +1,210 @@
+//! The fast queue against a naive model of [SS26] Algorithm 1: at every decision the model sorts all queued
+//! jobs by the score as the paper writes it, and starts the first that fits.
+
+use crate::support::{self, model};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use tacit_sched::policy::PolicySpec;
+use tacit_sched::profile::{ProfileTable, Sample, Speedup};
+use tacit_sched::{
+    Action, BoundTo, ClientId, Config, Event, InputId, JobId, JobPhase, MaterialId, ModelId, ModelSpec, Outcome,
+    Request, RequestId, Resources, Scheduler, Span, Time, Usage, Work,
+};
+
+#[derive(Clone, Debug)]
+struct Queued {
+    input: InputId,
+    model: ModelId,
+    phase: JobPhase,
+    /// Inputs of its request; estimates are kept by batch size.
+    batch: u32,
+    arrived: Time,
+    entered: Time,
+    order: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Running {
+    job: Queued,
+    estimate: Span,
+}
+
+/// Algorithm 1, as slow as it reads.
+struct Naive {
+    beta_ppm: Option<i128>,
+    capacity: Resources,
+    table: ProfileTable,
+    queue: Vec<Queued>,
+    running: Vec<Running>,
+}
+
+impl Naive {
+    fn length(&self, job: &Queued) -> Span {
+        self.table.estimate(job.model, job.phase, job.batch, 1).unwrap().time
+    }
+
+    /// The paper's score, l - beta * age, in millionths of a nanosecond; for first come, first served, the
+    /// arrival.
+    fn score(&self, job: &Queued, now: Time) -> i128 {
+        match self.beta_ppm {
+            Some(beta) => i128::from(self.length(job).0) * 1_000_000 - beta * i128::from(now.since(job.entered).0),
+            None => i128::from(job.arrived.0),
+        }
+    }
+
+    /// Sorts everything and takes the first job.
+    fn next(&mut self, now: Time) -> Option<(Queued, Span)> {
+        if self.running.len() >= self.capacity.cores as usize {
+            return None;
+        }
+        let mut order: Vec<(i128, usize, usize)> =
+            self.queue.iter().enumerate().map(|(at, job)| (self.score(job, now), job.order, at)).collect();
+        order.sort_unstable();
+        let at = order.first()?.2;
+        let job = self.queue.remove(at);
+        let estimate = self.length(&job);
+        self.running.push(Running { job: job.clone(), estimate });
+        Some((job, estimate))
+    }
+
+    fn finish(&mut self, input: InputId, phase: JobPhase, time: Span, now: Time) {
+        let at = self.running.iter().position(|r| r.job.input == input && r.job.phase == phase).unwrap();
+        let Running { mut job, estimate } = self.running.remove(at);
+        self.table.learn(job.model, phase, job.batch, 1, Sample { time, memory: 0 }, estimate);
+        if phase == JobPhase::Pre {
+            job.phase = JobPhase::On;
+            job.entered = now;
+            self.queue.push(job);
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Arrive { model: u32, inputs: u32 },
+    Finish { pick: usize, percent: u64 },
+    Wait { ms: u64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0..3u32, 1..4u32).prop_map(|(model, inputs)| Step::Arrive { model, inputs }),
+        5 => (0..64usize, 20..500u64).prop_map(|(pick, percent)| Step::Finish { pick, percent }),
+        3 => (0..9_000u64).prop_map(|ms| Step::Wait { ms }),
+    ]
+}
+
+/// No memory limit: Algorithm 1 has none, and where memory binds, reservations change the order.
+fn specs() -> Vec<ModelSpec> {
+    let phase = |secs: f64| {
+        let mut phase = support::phase(secs, 0);
+        phase.speedup = Speedup::None;
+        phase
+    };
+    vec![
+        model("a", BoundTo::Client, phase(1.0), phase(0.5)),
+        model("b", BoundTo::Client, phase(3.0), phase(2.0)),
+        model("c", BoundTo::Client, phase(20.0), phase(10.0)),
+    ]
+}
+
+struct Pair {
+    fast: Scheduler<PolicySpec>,
+    naive: Naive,
+    jobs: BTreeMap<JobId, (InputId, JobPhase, Span)>,
+    now: Time,
+    made: usize,
+}
+
+impl Pair {
+    fn new(beta: Option<f64>) -> Self {
+        let capacity = Resources { cores: 3, memory: 1000, disk: u64::MAX, dealings: 0 };
+        let models = specs();
+        let policy = beta.map_or(PolicySpec::Fcfs, |beta| PolicySpec::Priority { beta });
+        let mut table = ProfileTable::new();
+        for m in &models {
+            table.add_model(m.pre.map(|pre| (pre.speedup, pre.first)), (m.on.speedup, m.on.first));
+        }
+        let beta_ppm = beta.map(|b| (b * 1e6).round() as i128);
+        Self {
+            fast: Scheduler::new(Config::new(capacity), models, policy).unwrap(),
+            naive: Naive { beta_ppm, capacity, table, queue: Vec::new(), running: Vec::new() },
+            jobs: BTreeMap::new(),
+            now: Time::ZERO,
+            made: 0,
+        }
+    }
+
+    /// Both start what they can; they must agree on every job, in order, and on its estimate.
+    fn agree(&mut self) {
+        while let Some(action) = self.fast.poll_action(self.now) {
+            match action {
+                Action::Start(start) => {
+                    let (job, estimate) = self.naive.next(self.now).expect("the naive model would start nothing");
+                    assert_eq!((start.work, start.phase), (Work::Request(job.input), job.phase), "at {}", self.now);
+                    assert_eq!(start.estimate, estimate);
+                    self.jobs.insert(start.job, (job.input, job.phase, estimate));
+                }
+                Action::Report(report) => assert_eq!(report.outcome, Outcome::Done),
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+        assert!(self.naive.next(self.now).is_none(), "the naive model would start one more");
+    }
+
+    fn play(&mut self, step: &Step) {
+        match *step {
+            Step::Wait { ms } => self.now = self.now + Span::from_millis(ms),
+            Step::Arrive { model, inputs } => {
+                let request = RequestId(self.made as u64);
+                let model = ModelId(model);
+                for index in 0..inputs {
+                    let input = InputId { request, index };
+                    let (arrived, entered) = (self.now, self.now);
+                    let job = Queued {
+                        input,
+                        model,
+                        phase: JobPhase::Pre,
+                        batch: inputs,
+                        arrived,
+                        entered,
+                        order: self.made,
+                    };
+                    self.naive.queue.push(job);
+                    self.made += 1;
+                }
+                let event = Request::plain(request, ClientId::numbered(0), model, inputs);
+                self.fast.handle(self.now, Event::Request(event)).unwrap();
+            }
+            Step::Finish { pick, percent } => {
+                let Some((&job, &(input, phase, estimate))) = self.jobs.iter().nth(pick % self.jobs.len().max(1))
+                else {
+                    return;
+                };
+                self.jobs.remove(&job);
+                let time = Span(estimate.0 / 100 * percent + 1);
+                self.naive.finish(input, phase, time, self.now);
+                let usage = Usage { time, peak_memory: 0 };
+                let material = (phase == JobPhase::Pre).then(|| MaterialId::numbered(job.0));
+                self.fast.handle(self.now, Event::JobFinished { job, usage, material }).unwrap();
+            }
+        }
+        self.agree();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn fcfs_is_the_naive_order(steps in prop::collection::vec(step(), 1..300)) {
+        let mut pair = Pair::new(None);
+        steps.iter().for_each(|s| pair.play(s));
+    }
+
+    #[test]
+    fn priority_is_algorithm_1(beta in prop_oneof![Just(0.0), Just(0.1), Just(1.0), 0.001..5.0f64], steps in prop::collection::vec(step(), 1..300)) {
+        let mut pair = Pair::new(Some(beta));
+        steps.iter().for_each(|s| pair.play(s));
+    }
+}

@@ -1,0 +1,119 @@
+//! A client that deviates from the protocol of a back end that checks it: no material comes of it, and who it
+//! was and what it did stand in the audit, in the metrics and in the log.
+use crate::common::*;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tacit_backends::dealer::{Dealings, Nearby};
+use tacit_backends::fss::Fss;
+use tacit_backends::seam::{Aids, Claim, Dealer, Order, Piece, Seal, Seed, Stop, Ticket};
+use tacit_backends::{Backend, BackendError, Registry, ServerModel};
+use tacit_client::{ClientConfig, Lobby};
+use tacit_serve::Catalog;
+
+const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
+
+fn registry() -> Registry {
+    Registry::new(vec![Arc::new(Fss)])
+}
+
+fn lowered() -> Arc<dyn ServerModel> {
+    let mut model = model(1);
+    // What the toy does not care about: how large values get.
+    model.calibration.max_abs.fill(1000.0);
+    model.calibration.extreme.fill(1000.0);
+    Fss.lower(&model, &"frac_bits=8,audit=0".parse().unwrap()).unwrap()
+}
+
+/// A dealer whose client takes the half of another material, which is as good as its own in itself.
+struct Cheating {
+    inner: Nearby,
+    other: Dealings,
+    model: Arc<dyn ServerModel>,
+    cheats: Arc<AtomicBool>,
+}
+
+impl Dealer for Cheating {
+    fn deal_into(
+        &self,
+        order: &Order<'_>,
+        seal: &Seal,
+        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        self.inner.deal_into(order, seal, sink)
+    }
+
+    fn fetch_into(
+        &self,
+        ticket: &Ticket,
+        claim: &Claim,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        if !self.cheats.load(Ordering::Relaxed) {
+            return self.inner.fetch_into(ticket, claim, sink);
+        }
+        let order = self.model.order().unwrap();
+        self.other.register([3; 32], order.backend, (order.public, order.part), |_| Ok(()))?;
+        let started = self.other.start([3; 32], (order.digest, order.batch), claim.seal())?;
+        self.other.fetch([2; 32], &started.ticket, claim)?.half(sink)
+    }
+
+    fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
+        self.inner.consent(ticket, claim)
+    }
+
+    fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError> {
+        self.inner.open(ticket)
+    }
+
+    fn stopped_by(self: Arc<Self>, _: &Stop) -> Arc<dyn Dealer> {
+        self
+    }
+}
+
+/// Files of material in the folders of both parties.
+fn materials(dir: &Path) -> Vec<PathBuf> {
+    let folders = ["server", "alice"].map(|who| dir.join(format!("{who}-material")));
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+    files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "material")).collect()
+}
+
+#[test]
+fn a_client_that_deviates_is_named_in_the_audit_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let dealings = Arc::new(Dealings::fresh(registry(), 1).unwrap());
+    let aids = |dealer: Arc<dyn Dealer>| Aids { dealer: Some(dealer), ..Aids::default() };
+    let mut catalog = Catalog::new(false);
+    let offered = lowered();
+    catalog.offer("one", &Fss, Arc::clone(&offered)).unwrap();
+    let server = Running::with(dir.path(), catalog, |config| {
+        config.aids = aids(Arc::new(Nearby::new(Arc::clone(&dealings), [1; 32])));
+    });
+    let cheats = Arc::new(AtomicBool::new(true));
+    let inner = Nearby::new(Arc::clone(&dealings), [2; 32]);
+    let other = Dealings::fresh(registry(), 1).unwrap();
+    let dealer = Arc::new(Cheating { inner, other, model: offered, cheats: Arc::clone(&cheats) });
+    let config = ClientConfig { aids: aids(dealer), ..server.config(dir.path(), "alice") };
+    let open = || Lobby::connect(registry(), config.clone()).unwrap().open("one", Some("fss")).unwrap();
+    let mut client = open();
+    assert!(client.prepare().is_err(), "the words are those of another seed");
+    assert_eq!(materials(dir.path()), Vec::<PathBuf>::new(), "nothing is left at either party");
+    drop(client);
+    cheats.store(false, Ordering::Relaxed);
+    let mut client = open();
+    assert!(client.stored().unwrap().is_empty(), "nothing came of it");
+    client.prepare().unwrap();
+    assert_eq!(materials(dir.path()).len(), 2, "else each has its half");
+    assert_eq!(client.infer(&X).unwrap().values.len(), expected(1, &X).len());
+    client.close().unwrap();
+    drop(server);
+    let file = rusqlite::Connection::open(dir.path().join("server-material/server.sqlite")).unwrap();
+    let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let faults = "SELECT lower(hex(client)), phase, fault FROM audit WHERE fault IS NOT NULL";
+    let (who, phase, fault): (String, String, String) = file.query_row(faults, [], row).unwrap();
+    assert_eq!((who, phase), (config.identity.fingerprint.to_string(), "offline".to_owned()));
+    assert!(!fault.is_empty());
+    let failed = "SELECT count(*) FROM audit WHERE outcome = 'failed'";
+    assert_eq!(file.query_row(failed, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+}

@@ -1,0 +1,112 @@
+//! What badly behaved holders of a certificate cannot do by the control interface.
+use crate::common::*;
+use std::io::{Read, Write};
+use std::time::Duration;
+use tacit_net::TlsTransport;
+
+const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
+const GET: &[u8] = b"GET /v1/health/live HTTP/1.1\r\nhost: localhost\r\n\r\n";
+
+fn say(stream: &mut TlsTransport, text: impl AsRef<[u8]>) {
+    stream.write_all(text.as_ref()).unwrap();
+    stream.flush().unwrap();
+}
+
+/// What comes until the server closes.
+fn all(stream: &mut TlsTransport) -> String {
+    let mut text = Vec::new();
+    // How it closes is told apart elsewhere.
+    let _ = stream.read_to_end(&mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[test]
+fn heads_and_bodies_are_limited() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::impatient(dir.path());
+    let mut large = server.http(dir.path(), "ops");
+    let head = format!("GET / HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "x".repeat(100 << 10));
+    say(&mut large, &head);
+    let answer = all(&mut large);
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer:?}");
+    let put = |length: usize| {
+        format!(
+            "PUT /v1/policy HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        )
+    };
+    let mut large = server.http(dir.path(), "ops");
+    say(&mut large, put(1 << 30).as_bytes());
+    // The answer comes long before the end of this, and is found behind it.
+    say(&mut large, vec![b'['; 4 << 20]);
+    let answer = all(&mut large);
+    assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("65536 bytes"), "{answer:?}");
+    // A body that does not come.
+    let mut slow = server.http(dir.path(), "ops");
+    say(&mut slow, put(100).as_bytes());
+    say(&mut slow, b"{");
+    let mut answer = [0; 12];
+    slow.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 408");
+    // What is no HTTP.
+    let mut other = server.http(dir.path(), "ops");
+    say(&mut other, b"\x16\x03\x01 hello\r\n\r\n");
+    assert!(all(&mut other).starts_with("HTTP/1.1 400"));
+    let mut client = server.client(dir.path(), "alice", "one");
+    assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+}
+
+#[test]
+fn who_sends_a_head_byte_by_byte_or_nothing_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |c| c.control_idle = PATIENCE);
+    let (mut slow, mut idle, mut gone) =
+        (server.http(dir.path(), "alice"), server.http(dir.path(), "alice"), server.http(dir.path(), "ops"));
+    say(&mut idle, GET);
+    let mut answer = [0; 12];
+    idle.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    let mut sent = 0;
+    // Bytes that come are no sign of life.
+    for byte in GET[..GET.len() - 1].iter().cycle() {
+        if slow.write_all(&[*byte]).and_then(|()| slow.flush()).is_err() {
+            break;
+        }
+        sent += 1;
+        assert!(sent < 10_000, "the server never closes");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(!all(&mut slow).contains("200 OK"));
+    assert!(all(&mut idle).contains("live"));
+    assert_eq!(all(&mut gone), "");
+    server.settle();
+}
+
+#[test]
+fn a_hundred_idle_ones_keep_no_client_out_and_hold_their_limits() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |c| {
+        (c.max_connections, c.max_control, c.control_per_client) = (2, 110, 100);
+    });
+    let mut idle: Vec<TlsTransport> = (0..100).map(|_| server.http(dir.path(), "ops")).collect();
+    for stream in &mut idle {
+        say(stream, GET);
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+    }
+    let mut one_more = server.http(dir.path(), "ops");
+    let answer = all(&mut one_more);
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("one client"), "{answer}");
+    let mut others: Vec<TlsTransport> = (0..10).map(|_| server.http(dir.path(), "alice")).collect();
+    for stream in &mut others {
+        say(stream, GET);
+        stream.read_exact(&mut [0; 12]).unwrap();
+    }
+    assert!(all(&mut server.http(dir.path(), "bob")).contains("all places"));
+    let mut clients = [server.client(dir.path(), "alice", "one"), server.client(dir.path(), "bob", "two")];
+    assert_eq!(clients[0].infer(&X).unwrap().values, expected(1, &X));
+    assert_eq!(clients[1].infer(&X).unwrap().values, expected(2, &X));
+    assert_eq!(server.handle.connections(), 112);
+    server.handle.shutdown(Duration::ZERO);
+    assert_eq!(server.handle.connections(), 0, "all end with the server");
+}

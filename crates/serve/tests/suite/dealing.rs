@@ -1,0 +1,492 @@
+//! A dealer, a server and clients, each with its own certificate, over TLS: who gets what, and who does not.
+use crate::common::*;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+use tacit_backends::dealt::Dealt;
+use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order, Place, Stop, Ticket};
+use tacit_backends::{Backend, BackendError, Registry, ServerModel};
+use tacit_client::dealer::wire;
+use tacit_client::{
+    ClientConfig, ClientError, DealerConfig, KeepFolder, Lobby, OpenedModels, RemoteDealer, infer_many,
+};
+use tacit_graph::Units;
+use tacit_ids::ClientId;
+use tacit_net::{Channel, Hello, TcpTransport, handshake};
+use tacit_serve::{Catalog, DealerServer};
+use tacit_store::keys;
+
+const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
+
+fn registry() -> Registry {
+    Registry::new(vec![Arc::new(Dealt)])
+}
+
+fn lowered(salt: u8) -> Arc<dyn ServerModel> {
+    let mut model = model(salt);
+    // What the toy does not care about: how large values get.
+    model.calibration.max_abs.fill(1000.0);
+    model.calibration.extreme.fill(1000.0);
+    Dealt.lower(&model, &"frac_bits=8".parse().unwrap()).unwrap()
+}
+
+/// A dealer that runs until the test ends, with keys for everybody in `dir/keys`.
+fn dealer(dir: &Path) -> SocketAddr {
+    dealer_with(dir, |_| {})
+}
+
+/// Keys for everybody in `dir/keys`.
+fn make_keys(dir: &Path) {
+    let folder = dir.join("keys");
+    if !folder.exists() {
+        keys::init(&folder, &[], &["alice".into(), "bob".into()]).unwrap();
+        keys::add_operator(&folder, "ops").unwrap();
+        keys::add_dealer(&folder, &[]).unwrap();
+    }
+}
+
+fn dealer_with(dir: &Path, adjust: impl FnOnce(&mut tacit_serve::DealerConfig)) -> SocketAddr {
+    let folder = dir.join("keys");
+    make_keys(dir);
+    let numbers = dir.join(format!("numbers-{:?}.sqlite", thread::current().id()));
+    let mut config =
+        tacit_serve::DealerConfig::new("127.0.0.1:0".parse().unwrap(), keys::load_dealer(&folder).unwrap(), numbers);
+    adjust(&mut config);
+    let server = DealerServer::bind(registry(), config).unwrap();
+    let address = server.address();
+    thread::spawn(move || server.run());
+    address
+}
+
+fn pin(dir: &Path) -> ClientId {
+    keys::dealer_pin(&dir.join("keys")).unwrap()
+}
+
+/// The dealer as `who` reaches it.
+fn reached(dir: &Path, address: SocketAddr, who: &str) -> RemoteDealer {
+    let identity = keys::load_client(&dir.join("keys"), who).unwrap();
+    RemoteDealer::new(DealerConfig::new(&address.to_string(), pin(dir), identity)).unwrap()
+}
+
+fn aids(dir: &Path, address: SocketAddr, who: &str) -> Aids {
+    Aids { dealer: Some(Arc::new(reached(dir, address, who))), ..Aids::default() }
+}
+
+/// A server of `model(1)` and its dealer.
+fn serving(dir: &Path) -> (Running, SocketAddr) {
+    let dealer = dealer(dir);
+    let mut catalog = Catalog::new(false);
+    catalog.offer("one", &Dealt, lowered(1)).unwrap();
+    let server = Running::with(dir, catalog, |config| config.aids = aids(dir, dealer, keys::ORDERS));
+    (server, dealer)
+}
+
+fn config(server: &Running, dir: &Path, who: &str, dealer: SocketAddr) -> ClientConfig {
+    ClientConfig { aids: aids(dir, dealer, who), ..server.config(dir, who) }
+}
+
+fn close(got: &[f64], wanted: &[f64]) {
+    assert!(got.iter().zip(wanted).all(|(g, w)| (g - w).abs() < 0.1), "{got:?} instead of {wanted:?}");
+}
+
+#[test]
+fn material_from_a_dealer_answers_at_once_and_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, dealer) = serving(dir.path());
+    let config = config(&server, dir.path(), "alice", dealer);
+    let mut client = Lobby::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
+    close(&client.infer(&X).unwrap().values, &expected(1, &X));
+    let prepared = client.prepare().unwrap();
+    assert_eq!(prepared.bytes[0], 16, "the client keeps a seed");
+    client.close().unwrap();
+    let mut client = Lobby::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
+    let answer = client.infer(&X).unwrap();
+    close(&answer.values, &expected(1, &X));
+    assert!(answer.prepared.is_none(), "stored material was there");
+    close(&client.infer(&X).unwrap().values, &expected(1, &X));
+}
+
+#[test]
+fn material_of_a_batch_comes_from_a_dealer_at_once_and_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, dealer) = serving(dir.path());
+    let config = config(&server, dir.path(), "alice", dealer);
+    let mut client = Lobby::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
+    let inputs: Vec<Vec<f32>> = (0..5u8).map(|i| X.map(|x| x + f32::from(i)).to_vec()).collect();
+    let one = client.infer(&X).unwrap();
+    let mut seen = 0;
+    infer_many(&mut client, Units::Network, &inputs, |index, answer| {
+        close(&answer.values, &expected(1, &inputs[index]));
+        assert_eq!((answer.part, answer.online.client.rounds), ([index, 5], one.online.client.rounds));
+        seen += 1;
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(seen, 5);
+    let prepared = client.prepare_batch(3).unwrap();
+    assert_eq!(prepared.bytes[0], 16, "the client keeps a seed, whatever the size");
+    client.close().unwrap();
+    let mut client = Lobby::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
+    let answers = client.infer_batch(Units::Network, &inputs[..3]).unwrap();
+    answers.iter().zip(&inputs).for_each(|(answer, input)| close(&answer.values, &expected(1, input)));
+    assert!(answers.iter().all(|answer| answer.prepared.is_none()), "stored material was there");
+    assert!(client.stored_batches().unwrap().is_empty());
+}
+
+/// Counts what is kept and found.
+struct Counted(KeepFolder, std::sync::Mutex<[usize; 2]>);
+
+impl Keep for Counted {
+    fn load(&self, key: [u8; 32]) -> Option<Box<dyn Read>> {
+        let found = self.0.load(key);
+        self.1.lock().unwrap()[0] += usize::from(found.is_some());
+        found
+    }
+
+    fn place(&self, key: [u8; 32], bytes: u64) -> Option<Box<dyn Place>> {
+        self.1.lock().unwrap()[1] += 1;
+        self.0.place(key, bytes)
+    }
+}
+
+#[test]
+fn masked_weights_come_once_and_are_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, dealer) = serving(dir.path());
+    let kept = dir.path().join("kept");
+    let keep = Arc::new(Counted(KeepFolder::new(&kept), Default::default()));
+    let mut config = config(&server, dir.path(), "alice", dealer);
+    config.aids.keep = Some(keep.clone());
+    // Like a process of its own: it has not opened the model before.
+    let ask = || {
+        let config = ClientConfig { opened: OpenedModels::default(), ..config.clone() };
+        let mut client = Lobby::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
+        close(&client.infer(&X).unwrap().values, &expected(1, &X));
+    };
+    ask();
+    assert_eq!(*keep.1.lock().unwrap(), [0, 1]);
+    ask();
+    assert_eq!(*keep.1.lock().unwrap(), [1, 1]);
+    // What was changed on the disk is asked for anew.
+    for file in std::fs::read_dir(&kept).unwrap() {
+        std::fs::write(file.unwrap().path(), b"something else").unwrap();
+    }
+    ask();
+    assert_eq!(*keep.1.lock().unwrap(), [2, 2]);
+}
+
+#[test]
+fn without_a_dealer_or_with_another_one_nothing_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, dealer) = serving(dir.path());
+    let ask = |aids: Aids| -> ClientError {
+        let config = ClientConfig { aids, ..server.config(dir.path(), "alice") };
+        let lobby = Lobby::connect(registry(), config).unwrap();
+        lobby.open("one", Some("dealt")).unwrap().infer(&X).unwrap_err()
+    };
+    assert!(matches!(ask(Aids::default()), ClientError::NoDealer { .. }));
+    // Of the same CA, and not the one that was agreed on.
+    let identity = keys::load_client(&dir.path().join("keys"), "alice").unwrap();
+    let other = DealerConfig::new(&dealer.to_string(), ClientId([7; 32]), identity.clone());
+    let error = ask(Aids { dealer: Some(Arc::new(RemoteDealer::new(other).unwrap())), ..Aids::default() }).to_string();
+    assert!(error.contains("is this the dealer that you agreed on?"), "{error}");
+    // A dealer that has not dealt this.
+    let stranger = self::dealer_apart(dir.path());
+    let error = ask(aids(dir.path(), stranger, "alice")).to_string();
+    assert!(error.contains("there is no such material"), "{error}");
+    // No back end that trusts a dealer is chosen unasked.
+    let lobby = Lobby::connect(registry(), server.config(dir.path(), "alice")).unwrap();
+    let error = lobby.open("one", None).err().unwrap().to_string();
+    assert!(error.contains("trusts a dealer"), "{error}");
+}
+
+/// A second dealer with the same certificate: one that was restarted.
+fn dealer_apart(dir: &Path) -> SocketAddr {
+    let dir = dir.to_owned();
+    thread::spawn(move || dealer(&dir)).join().unwrap()
+}
+
+#[test]
+fn halves_go_to_one_certificate_each_and_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = dealer(dir.path());
+    let model = lowered(3);
+    let order = model.order().unwrap();
+    let [orders, alice, bob] = [keys::ORDERS, "alice", "bob"].map(|who| reached(dir.path(), address, who));
+    let refusal = |error: BackendError| error.to_string();
+    let claim = |nonce: u8| Claim { nonce: [nonce; 32], digest: order.digest };
+    // Clients order nothing.
+    let error = refusal(alice.deal(&order, &claim(1).seal()).err().unwrap());
+    assert!(error.contains("only a server may order material"), "{error}");
+    let (ticket, half) = orders.deal(&order, &claim(1).seal()).unwrap();
+    assert_eq!(half.len() as u64, order.server_bytes);
+    let error = refusal(orders.fetch(&ticket, &claim(1)).err().unwrap());
+    assert!(error.contains("both halves"), "{error}");
+    // The ticket alone, which the server has too, fetches nothing, and no half of another plan.
+    for wrong in [claim(2), Claim { digest: [9; 32], ..claim(1) }] {
+        let error = refusal(bob.fetch(&ticket, &wrong).err().unwrap());
+        assert!(error.contains("not dealt for this client's claim"), "{error}");
+    }
+    assert_eq!(alice.fetch(&ticket, &claim(1)).unwrap().len(), 16);
+    // Burnt once the client said that it has it; the next request shows that this was heard.
+    let error = refusal(alice.fetch(&ticket, &claim(1)).err().unwrap());
+    assert!(error.contains("fetched before"), "{error}");
+    let (other, _) = orders.deal(&order, &claim(3).seal()).unwrap();
+    let mut guessed = other;
+    guessed[20] ^= 1;
+    assert!(bob.fetch(&guessed, &claim(3)).is_err(), "a number alone fetches nothing");
+    assert!(bob.fetch(&other, &claim(3)).is_ok());
+    // Another material, other masks.
+    let (_, second) = orders.deal(&order, &claim(1).seal()).unwrap();
+    assert!(*second != *half);
+}
+
+#[test]
+fn a_model_under_other_keys_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = dealer(dir.path());
+    let model = lowered(3);
+    let order = model.order().unwrap();
+    let orders = reached(dir.path(), address, keys::ORDERS);
+    orders.deal(&order, &[0; 32]).unwrap();
+    let part: Vec<u8> = order.part.iter().map(|b| b ^ 1).collect();
+    // The plan is known, so the keys are not asked for; a dealer that was told others would say so.
+    let public = [order.public, &[0]].concat();
+    for (bad, why) in [
+        (Order { digest: [1; 32], part: &part, ..order }, "registered already"),
+        (Order { digest: [2; 32], part: &part[1..], ..order }, "bytes of keys"),
+        (Order { digest: [3; 32], public: &public, ..order }, "public"),
+        (Order { digest: [4; 32], backend: "clear", ..order }, "there is no back end"),
+    ] {
+        let error = orders.deal(&bad, &[0; 32]).err().unwrap().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    assert!(orders.deal(&order, &[0; 32]).is_ok(), "the connection and the model go on");
+}
+
+#[test]
+fn one_party_takes_its_own_places_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = dealer_with(dir.path(), |config| config.max_per_party = 2);
+    let model = lowered(3);
+    let order = model.order().unwrap();
+    let claim = Claim { nonce: [1; 32], digest: order.digest };
+    // Each keeps its connection for the next request.
+    let [first, second, third] = [(); 3].map(|()| reached(dir.path(), address, keys::ORDERS));
+    let (ticket, _) = first.deal(&order, &claim.seal()).unwrap();
+    second.deal(&order, &[0; 32]).unwrap();
+    assert!(third.deal(&order, &[0; 32]).is_err(), "this party has as many connections as it may");
+    assert!(reached(dir.path(), address, "alice").fetch(&ticket, &claim).is_ok(), "others have theirs");
+    // Given back with the connection, of which the dealer hears in its time.
+    drop(first);
+    while third.deal(&order, &[0; 32]).is_err() {
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn strangers_take_no_place_of_those_who_are_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = dealer_with(dir.path(), |config| (config.max_connections, config.max_greetings) = (1, 4));
+    let model = lowered(3);
+    let order = model.order().unwrap();
+    let orders = reached(dir.path(), address, keys::ORDERS);
+    let mut silent: Vec<TcpStream> = (0..6).map(|_| TcpStream::connect(address).unwrap()).collect();
+    orders.deal(&order, &[0; 32]).unwrap();
+    // They had to give way, the oldest first.
+    for gone in &mut silent[..2] {
+        gone.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        assert!(matches!(gone.read(&mut [0]), Ok(0) | Err(_)));
+    }
+    // The one place of those who are known is taken.
+    assert!(reached(dir.path(), address, "alice").fetch(&[0; 32], &Claim { nonce: [0; 32], digest: [0; 32] }).is_err());
+    orders.deal(&order, &[0; 32]).unwrap();
+}
+
+/// The program `tacit-dealer`; killed with the test.
+struct Program {
+    child: Child,
+    address: SocketAddr,
+    log: PathBuf,
+}
+
+impl Program {
+    fn start(dir: &Path) -> Self {
+        let log = dir.join("dealer.log");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tacit-dealer"));
+        command.current_dir(dir).args(["--listen", "127.0.0.1:0", "--json"]).env("TACIT_LOG", "warn");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log).unwrap());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let address = told["listening"].as_str().unwrap().parse().unwrap();
+        Self { child, address, log }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn has_said(&self, what: &str) -> bool {
+        fs::read_to_string(&self.log).unwrap().contains(what)
+    }
+
+    fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Ended already is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A dealer that was told to stop, and what it dealt before: the claim of alice and the ticket.
+fn stopping_dealer(dir: &Path, model: &dyn ServerModel) -> (Program, Claim, Ticket) {
+    make_keys(dir);
+    let order = model.order().unwrap();
+    let claim = Claim { nonce: [1; 32], digest: order.digest };
+    let mut program = Program::start(dir);
+    let orders = reached(dir, program.address, keys::ORDERS);
+    let (ticket, _) = orders.deal(&order, &claim.seal()).unwrap();
+    program.signal(Signal::TERM);
+    wait_until("it is told", || program.has_said("stopping"));
+    let error = orders.deal(&order, &[0; 32]).err().unwrap().to_string();
+    assert!(error.contains("takes no more orders"), "{error}");
+    assert!(program.is_running(), "alice has not come yet");
+    (program, claim, ticket)
+}
+
+#[test]
+fn a_dealer_that_stops_waits_for_the_client_of_what_it_has_just_dealt() {
+    let (dir, model) = (tempfile::tempdir().unwrap(), lowered(3));
+    let (mut program, claim, ticket) = stopping_dealer(dir.path(), &*model);
+    let alice = reached(dir.path(), program.address, "alice");
+    assert_eq!(alice.fetch(&ticket, &claim).unwrap().len(), 16);
+    assert_eq!(program.child.wait().unwrap().code(), Some(0));
+    assert!(!program.has_said("stopping now"));
+}
+
+#[test]
+fn a_second_signal_ends_a_dealer_at_once() {
+    let (dir, model) = (tempfile::tempdir().unwrap(), lowered(3));
+    let (mut program, claim, ticket) = stopping_dealer(dir.path(), &*model);
+    program.signal(Signal::INT);
+    assert_eq!(program.child.wait().unwrap().code(), Some(0));
+    assert!(program.has_said("stopping now"));
+    assert!(reached(dir.path(), program.address, "alice").fetch(&ticket, &claim).is_err());
+}
+
+/// A dealer with the right certificate that takes requests and never answers; how many it has taken.
+fn mute_dealer(dir: &Path) -> (SocketAddr, Arc<AtomicUsize>) {
+    let folder = dir.join("keys");
+    make_keys(dir);
+    let (tls, listener) = (keys::load_dealer(&folder).unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let (address, asked) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&asked);
+    thread::spawn(move || {
+        let mut mute = Vec::new();
+        for stream in listener.incoming() {
+            let Ok(tls) = tls.accept(TcpTransport::new(stream.unwrap()).unwrap()) else { continue };
+            let mut channel = Channel::new(Box::new(tls));
+            handshake(&mut channel, &Hello::opening()).unwrap();
+            channel.recv_max(wire::ASK, wire::MAX_BYTES).unwrap();
+            counted.fetch_add(1, Ordering::SeqCst);
+            mute.push(channel);
+        }
+    });
+    (address, asked)
+}
+
+#[test]
+fn waiting_for_a_dealer_ends_with_the_connection_that_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let (dealer, asked) = mute_dealer(dir.path());
+    let mut catalog = Catalog::new(false);
+    catalog.offer("one", &Dealt, lowered(1)).unwrap();
+    let server = Running::with(dir.path(), catalog, |config| config.aids = aids(dir.path(), dealer, keys::ORDERS));
+    let mut client = Lobby::connect(registry(), config(&server, dir.path(), "alice", dealer))
+        .unwrap()
+        .open("one", Some("dealt"))
+        .unwrap();
+    let waiting = thread::spawn(move || client.infer(&X).unwrap_err());
+    wait_until("the server waits for the dealer", || asked.load(Ordering::SeqCst) == 1);
+    // No phase is waited for any longer.
+    server.handle.shutdown(Duration::ZERO);
+    wait_until("the server's wait is over", || server.handle.connections() == 0);
+    waiting.join().unwrap();
+    // A party that waits itself, for the answer, and before that for a connection.
+    let order_of = lowered(2);
+    for (address, requests) in [(dealer, 2), (silent_address(), 0)] {
+        let stop = Stop::default();
+        let alice = Arc::new(reached(dir.path(), address, "alice")).stopped_by(&stop);
+        let digest = order_of.order().unwrap().digest;
+        let waiting = thread::spawn(move || alice.fetch(&[0; 32], &Claim { nonce: [0; 32], digest }).err().unwrap());
+        if requests > 0 {
+            wait_until("it waits", || asked.load(Ordering::SeqCst) == requests);
+        }
+        stop.raise();
+        assert!(matches!(waiting.join().unwrap(), BackendError::Stopped));
+    }
+}
+
+#[test]
+fn a_dealer_that_takes_its_time_keeps_nobody_from_the_core() {
+    let dir = tempfile::tempdir().unwrap();
+    let (dealer, asked) = mute_dealer(dir.path());
+    let mut catalog = Catalog::new(false);
+    catalog.offer("one", &Dealt, lowered(1)).unwrap();
+    offer(&mut catalog, "toy", &Toy::default(), 2, "");
+    let server = Running::with(dir.path(), catalog, |config| {
+        config.aids = aids(dir.path(), dealer, keys::ORDERS);
+        (config.cores, config.dealings) = (1, 2);
+    });
+    let both = || Registry::new(vec![Arc::new(Dealt), Arc::new(Toy::default())]);
+    let open = |who, model, backend| {
+        let lobby = Lobby::connect(both(), config(&server, dir.path(), who, dealer)).unwrap();
+        lobby.open(model, Some(backend)).unwrap()
+    };
+    let waits = |_| {
+        let mut client = open("alice", "one", "dealt");
+        thread::spawn(move || client.infer(&X).unwrap_err())
+    };
+    let waiting: Vec<_> = (0..3).map(waits).collect();
+    wait_until("two dealings are under way", || asked.load(Ordering::SeqCst) == 2);
+    // The core is there for others, and so is their material.
+    let mut client = open("bob", "toy", "toy");
+    for _ in 0..3 {
+        assert_eq!(client.infer(&X).unwrap().values, expected(2, &X));
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 2, "the third waits for one of two places");
+    server.handle.shutdown(Duration::ZERO);
+    waiting.into_iter().for_each(|client| drop(client.join().unwrap()));
+}
+
+/// Somebody takes connections there, and says nothing.
+fn silent_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || listener.incoming().collect::<Vec<_>>());
+    address
+}
+
+#[test]
+fn a_request_has_an_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = dealer_with(dir.path(), |config| config.request_timeout = Duration::ZERO);
+    let model = lowered(3);
+    let order = model.order().unwrap();
+    let error = reached(dir.path(), address, keys::ORDERS).deal(&order, &[0; 32]).err().unwrap();
+    assert!(matches!(error, BackendError::Dealer { .. }), "{error}");
+}

@@ -1,0 +1,23 @@
+//! Tests of the crate in one program, which is linked once. What counts what its process holds, or changes
+//! its limits, is a program of its own.
+#[path = "../common/mod.rs"]
+mod common;
+
+mod access;
+mod backends;
+mod batches;
+mod cheating;
+mod control;
+mod control_abuse;
+mod dealing;
+mod material;
+mod metrics;
+mod misbehaviour;
+mod notices;
+mod program;
+mod reload;
+mod scheduling;
+mod serving;
+mod slow;
+mod traces;
+mod warm;

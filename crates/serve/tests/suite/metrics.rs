@@ -1,0 +1,113 @@
+//! What a monitoring system is told: every figure of the manual and the example, with the values that there
+//! are.
+use crate::common::*;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use tacit_client::ClientError;
+use tacit_client::wire::{Reply, Request};
+
+const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
+
+/// The answer to a scrape, with its head.
+fn scraped(server: &Running, dir: &Path) -> String {
+    let mut stream = server.http(dir, "ops");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// The value of a figure.
+fn value(metrics: &str, name: &str) -> u64 {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in {metrics}")).parse().unwrap()
+}
+
+#[test]
+fn a_scrape_tells_what_the_ledger_the_links_and_the_quotas_have_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let access = rules(dir.path(), "queries_per_day = 2", "");
+    let server = Running::start(dir.path(), |c| c.access = Some(access));
+    let ledger = |metrics: &str| {
+        ["ready", "unsettled", "burnt"].map(|state| value(metrics, &format!("tacit_materials{{name=\"{state}\"}}")))
+    };
+    let before = scraped(&server, dir.path());
+    assert_eq!((ledger(&before), value(&before, "tacit_stored_bytes")), ([0, 0, 0], 0));
+    let mut alice = server.client(dir.path(), "alice", "one");
+    let made: Vec<u64> = (0..3).map(|_| alice.prepare().unwrap().bytes[1]).collect();
+    let ready = scraped(&server, dir.path());
+    assert_eq!((ledger(&ready), value(&ready, "tacit_stored_bytes")), ([3, 0, 0], made.iter().sum()));
+    let answers = [(); 2].map(|()| alice.infer(&X).unwrap());
+    assert!(matches!(alice.infer(&X), Err(ClientError::Refused { .. })), "two are the quota");
+    alice.close().unwrap();
+    server.settle();
+    let after = scraped(&server, dir.path());
+    assert_eq!((ledger(&after), value(&after, "tacit_stored_bytes")), ([1, 0, 2], made[2]));
+    // An inference is two requests in one go, for the input and for its phase.
+    assert_eq!(value(&after, "tacit_refusals_total{name=\"requests over a daily quota\"}"), 2);
+    let of = "{phase=\"online\",model=\"one\",backend=\"toy\"}";
+    let bytes = [|a: &tacit_client::Figures| a.sent_bytes, |a: &tacit_client::Figures| a.received_bytes]
+        .map(|count| answers.iter().map(|answer| count(&answer.online.server)).sum::<u64>());
+    let told = ["sent", "received"].map(|way| value(&after, &format!("tacit_link_{way}_bytes_total{of}")));
+    assert_eq!(told, bytes);
+    assert_eq!(value(&after, &format!("tacit_phase_seconds_count{of}")), 2);
+}
+
+/// Names of metrics in a text, as monitoring systems see them.
+fn names_told(metrics: &str) -> BTreeSet<String> {
+    let types =
+        metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(|line| line.split_once(' ').unwrap());
+    let names = types.flat_map(|(name, kind)| match kind {
+        "counter" => vec![format!("{name}_total")],
+        "histogram" => ["bucket", "sum", "count"].map(|part| format!("{name}_{part}")).into(),
+        "info" => vec![format!("{name}_info")],
+        _ => vec![name.to_owned()],
+    });
+    names.collect()
+}
+
+#[test]
+fn metrics_are_what_the_example_and_the_manual_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    server.client(dir.path(), "alice", "one").infer(&X).unwrap();
+    // One that is refused something, and then leaves in the middle of a job.
+    let mut bob = server.opened(dir.path(), "bob", "one");
+    assert!(matches!(ask(&mut bob, &Request::Infer { id: None, of: None }), Reply::Refused { .. }));
+    assert_eq!(ask(&mut bob, &Request::Setup), Reply::Go);
+    drop(bob);
+    wait_until("their connections end", || server.handle.connections() == 0);
+    let answer = scraped(&server, dir.path());
+    assert!(answer.contains("content-type: application/openmetrics-text; version=1.0.0"), "{answer}");
+    assert!(answer.contains("tacit_served_inputs_total{model=\"one\",backend=\"toy\"} 1"), "{answer}");
+    assert!(answer.contains("tacit_connections{name=\"control\"} 1"), "{answer}");
+    assert_eq!(["used", "capacity"].map(|name| value(&answer, &format!("tacit_dealings{{name=\"{name}\"}}"))), [0, 4]);
+    // Setup, offline, online; and the setup that was broken off.
+    assert!(answer.contains("tacit_dispatch_seconds_count 4\n"), "{answer}");
+    let told = names_told(&answer);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let grafana: Value =
+        serde_json::from_str(&fs::read_to_string(root.join("examples/grafana.json")).unwrap()).unwrap();
+    let mut queries = Vec::new();
+    for panel in grafana["panels"].as_array().unwrap() {
+        let targets = panel["targets"].as_array().unwrap();
+        queries.extend(targets.iter().map(|target| target["expr"].as_str().unwrap().to_owned()));
+    }
+    assert!(queries.len() > 8, "{queries:?}");
+    let names = |text: &str| -> BTreeSet<String> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.filter(|word| word.starts_with("tacit_")).map(str::to_owned).collect()
+    };
+    for query in queries {
+        let asked = names(&query);
+        assert!(!asked.is_empty() && asked.is_subset(&told), "{query} asks for other than {told:?}");
+    }
+    let manual = fs::read_to_string(root.join("docs/serving.md")).unwrap();
+    let rows = manual.lines().filter(|line| line.starts_with("| `tacit_"));
+    let documented: BTreeSet<String> = rows.flat_map(|row| names(row.split('|').nth(1).unwrap())).collect();
+    let types = answer.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    assert_eq!(documented, types.map(|line| line.split_once(' ').unwrap().0.to_owned()).collect());
+}

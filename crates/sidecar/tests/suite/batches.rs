@@ -1,0 +1,234 @@
+//! Requests of several inputs: how many runs they are at the server, and what a quota does to them.
+use crate::common::served::{Running, batching, expected, rules, serving_batches, two_layers, wait_until};
+use crate::common::{Gate, Said, Sidecar};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+use tacit_client::Control;
+use tacit_store::keys;
+
+const INFER: &str = "/v2/models/net/infer";
+
+fn inputs(count: usize) -> Vec<Vec<f32>> {
+    (0..count).map(|i| (0..4).map(|j| ((5 * i + 3 * j) % 9) as f32 / 4.0 - 1.0).collect()).collect()
+}
+
+fn request(count: usize) -> String {
+    json!({"inputs": [{"name": "input", "shape": [count, 1, 2, 2], "datatype": "FP32", "data": inputs(count).concat()}]})
+        .to_string()
+}
+
+/// A sidecar of `net`, which a back end runs that runs several inputs as one.
+fn beside(server: &Running, dir: &Path, workers: usize) -> Sidecar {
+    Sidecar::start(server, dir, |c| {
+        c.registry = batching();
+        c.models = vec![("net".into(), None)];
+        (c.queue, c.workers) = (16, workers);
+    })
+}
+
+/// Asks for several inputs; the answers must be the network's.
+fn answered(sidecar: &Sidecar, count: usize) {
+    let said = sidecar.post(INFER, &request(count));
+    assert_eq!(said.code, 200, "{said:?}");
+    let got: Vec<f64> = serde_json::from_value(said.json()["outputs"][0]["data"].clone()).unwrap();
+    let wanted: Vec<f64> = inputs(count).iter().flat_map(|input| two_layers().run(input).unwrap()).collect();
+    assert!(got.len() == wanted.len() && got.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < 0.1), "{got:?}");
+}
+
+fn status(server: &Running, dir: &Path) -> Value {
+    let ops = keys::load_client(&dir.join("keys"), "ops").unwrap();
+    let control = Control::of(&server.address, &ops, None, Duration::from_secs(20)).unwrap();
+    control.get("/v1/status").unwrap()
+}
+
+/// Phases that the server has run to their end, by name, and inputs that it has answered.
+fn at_server(server: &Running, dir: &Path) -> ([usize; 2], u64) {
+    let status = status(server, dir);
+    let jobs = status["jobs"].as_array().unwrap();
+    (["offline", "online"].map(|phase| jobs.iter().filter(|job| job["phase"] == phase).count()), server.handle.served())
+}
+
+/// The server has given so many answers and no more. It counts one after it is sent.
+fn gave(server: &Running, answers: u64) {
+    wait_until("the answers are counted", || server.handle.served() >= answers);
+    assert_eq!(server.handle.served(), answers);
+}
+
+/// Waits until the server tells of so many phases and answers; what it tells may be a tenth of a second old.
+fn count(server: &Running, dir: &Path, phases: [usize; 2], served: u64) {
+    wait_until(&format!("{phases:?} phases for {served} answers"), || at_server(server, dir) == (phases, served));
+}
+
+/// Offline phases that ran for an announcement: an announced input has two names, one for each phase.
+fn announced(server: &Running, dir: &Path) -> usize {
+    let told = status(server, dir);
+    let jobs = told["jobs"].as_array().unwrap().clone();
+    let names = |phase: &str| -> BTreeSet<String> {
+        let jobs = jobs.iter().filter(|job| job["phase"] == phase);
+        jobs.map(|job| job["input"].as_str().unwrap().to_owned()).collect()
+    };
+    names("offline").difference(&names("online")).count()
+}
+
+fn statistics(sidecar: &Sidecar) -> Value {
+    sidecar.get("/v2/models/net/stats").json()["model_stats"][0].clone()
+}
+
+#[test]
+fn a_request_of_several_inputs_is_one_run_at_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serving_batches(dir.path(), |_| {});
+    let sidecar = beside(&server, dir.path(), 1);
+    answered(&sidecar, 5);
+    // One T_pre and one T_on for five inputs.
+    count(&server, dir.path(), [1, 1], 5);
+    answered(&sidecar, 1);
+    count(&server, dir.path(), [2, 2], 6);
+    let said = statistics(&sidecar);
+    assert_eq!((&said["inference_count"], &said["execution_count"]), (&json!(6), &json!(2)), "{said}");
+    let of = |at: usize| [&said["batch_stats"][at]["batch_size"], &said["batch_stats"][at]["compute_infer"]["count"]];
+    assert_eq!([of(0), of(1)], [[&json!(1), &json!(1)], [&json!(5), &json!(1)]], "{said}");
+}
+
+#[test]
+fn what_is_more_than_the_server_runs_as_one_is_split() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serving_batches(dir.path(), |c| c.max_batch = 2);
+    let sidecar = beside(&server, dir.path(), 1);
+    answered(&sidecar, 5);
+    count(&server, dir.path(), [3, 3], 5);
+    // A request that is shared by several workers has as many runs at least, and the same answers.
+    let sidecar = beside(&server, dir.path(), 2);
+    answered(&sidecar, 12);
+    gave(&server, 17);
+}
+
+#[test]
+fn a_back_end_that_gains_nothing_runs_each_input_on_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let sidecar = Sidecar::start(&server, dir.path(), |c| c.models = vec![("one".into(), None)]);
+    let said = sidecar.post("/v2/models/one/infer", &request(3));
+    assert_eq!(said.code, 200, "{said:?}");
+    count(&server, dir.path(), [3, 3], 3);
+}
+
+#[test]
+fn a_request_for_more_than_the_quota_has_left_costs_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let access = rules(dir.path(), "queries_per_day = 4", "");
+    let server = serving_batches(dir.path(), |c| (c.access, c.max_batch) = (Some(access), 2));
+    let sidecar = beside(&server, dir.path(), 1);
+    let said = sidecar.post(INFER, &request(5));
+    let refused = |said: &Said, why: &str| {
+        assert!(said.code == 429 && said.error().contains(why), "{said:?}");
+        said.header("retry-after").unwrap().parse::<u64>().unwrap()
+    };
+    let until_tomorrow = refused(&said, "has 4 left, and 5 inputs were asked for");
+    assert!((1..=86_400).contains(&until_tomorrow), "{said:?}");
+    // Not even the part that there is a quota for.
+    assert_eq!(at_server(&server, dir.path()), ([0, 0], 0));
+    answered(&sidecar, 4);
+    let said = sidecar.post(INFER, &request(1));
+    assert!(refused(&said, "is used up") <= until_tomorrow, "the same midnight: {said:?}");
+    count(&server, dir.path(), [2, 2], 4);
+}
+
+#[test]
+fn inputs_that_wait_are_announced() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.queue = 8);
+    let pool = sidecar.fleet.pool("one", "").unwrap();
+    let burst = || {
+        gate.set(false);
+        std::thread::scope(|scope| {
+            let ask = || sidecar.post("/v2/models/one/infer", &request(1));
+            let first = scope.spawn(ask);
+            wait_until("the first runs", || pool.running() == 1);
+            let others: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+            wait_until("the others wait", || pool.waiting() == 4);
+            gate.set(true);
+            for asked in others.into_iter().chain([first]) {
+                let said = asked.join().unwrap();
+                assert_eq!(said.code, 200, "{said:?}");
+                assert_eq!(said.json()["outputs"][0]["data"], json!(expected(1, &inputs(1)[0])));
+            }
+        });
+    };
+    let mut bursts = 0;
+    wait_until("there is a connection for announcements, and inputs are announced", || {
+        burst();
+        bursts += 1;
+        announced(&server, dir.path()) > 0
+    });
+    wait_until("each has one T_pre and one T_on", || at_server(&server, dir.path()).0 == [5 * bursts; 2]);
+    gave(&server, 5 * bursts as u64);
+    wait_until("nothing of them is left at the server", || {
+        let queues = status(&server, dir.path())["queues"].clone();
+        queues.as_object().unwrap().values().all(|n| n == 0)
+    });
+}
+
+#[test]
+fn requests_of_several_inputs_that_wait_are_announced_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serving_batches(dir.path(), |_| {});
+    let gate = Gate::to(&server);
+    let sidecar = Sidecar::start(&server, dir.path(), |c| {
+        c.client.address = gate.address.clone();
+        (c.registry, c.models, c.queue) = (batching(), vec![("net".into(), None)], 16);
+    });
+    let pool = sidecar.fleet.pool("net", "").unwrap();
+    let mut bursts = 0;
+    wait_until("there is a connection for announcements, and batches are announced", || {
+        gate.set(false);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| answered(&sidecar, 3));
+            wait_until("the first runs", || pool.running() == 3);
+            let others = [(); 3].map(|()| scope.spawn(|| answered(&sidecar, 3)));
+            wait_until("the others wait", || pool.waiting() == 9);
+            gate.set(true);
+            others.into_iter().chain([first]).for_each(|asked| asked.join().unwrap());
+        });
+        bursts += 1;
+        announced(&server, dir.path()) > 0
+    });
+    count(&server, dir.path(), [4 * bursts; 2], 12 * bursts as u64);
+}
+
+#[test]
+fn batches_are_kept_ready_used_whole_and_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serving_batches(dir.path(), |_| {});
+    let sidecar = Sidecar::start(&server, dir.path(), |c| {
+        (c.registry, c.models) = (batching(), vec![("net".into(), None)]);
+        c.client.store = Some(dir.path().join("ready"));
+        (c.ready, c.ready_batch) = (3, 3);
+    });
+    count(&server, dir.path(), [1, 0], 0);
+    answered(&sidecar, 3);
+    // With the material that was there; the next is made when the server has nothing else to do.
+    count(&server, dir.path(), [2, 1], 3);
+    answered(&sidecar, 2);
+    // A part of it is used, the rest is burnt, and counts.
+    count(&server, dir.path(), [3, 2], 6);
+}
+
+#[test]
+fn whoever_goes_away_ends_what_runs_for_him() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.queue = 4);
+    let pool = sidecar.fleet.pool("one", "").unwrap();
+    gate.set(false);
+    let body = request(3);
+    let asked = sidecar.left("/v2/models/one/infer", &body);
+    wait_until("the first runs, and the others wait", || (pool.running(), pool.waiting()) == (1, 2));
+    drop(asked);
+    wait_until("nothing of it is left", || (pool.running(), pool.waiting()) == (0, 0));
+    gate.set(true);
+    let said = || sidecar.post("/v2/models/one/infer", &request(1));
+    wait_until("another is answered, on another connection", || said().code == 200);
+    gave(&server, 1);
+}

@@ -1,0 +1,8 @@
+//! Tests of the crate in one program, which is linked once.
+#[path = "../common/mod.rs"]
+mod common;
+
+mod batches;
+mod grpc;
+mod rest;
+mod workers;

@@ -1,0 +1,158 @@
+//! The protocol over HTTP, against a server with toy models.
+use crate::common::served::{Running, expected};
+use crate::common::{Said, Sidecar, TOKEN};
+use serde_json::{Value, json};
+
+const X: [f32; 4] = [1.5, -2.0, 3.0, 0.25];
+
+fn request(n: usize, more: Value) -> String {
+    let data: Vec<f32> = std::iter::repeat_n(X, n).flatten().collect();
+    let mut request = json!({"inputs": [{"name": "input", "shape": [n, 1, 2, 2], "datatype": "FP32", "data": data}]});
+    request.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+    request.to_string()
+}
+
+fn values(said: &Said) -> Vec<f64> {
+    assert_eq!(said.code, 200, "{}", String::from_utf8_lossy(&said.body));
+    said.json()["outputs"][0]["data"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect()
+}
+
+#[test]
+fn models_are_told_and_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    assert_eq!(sidecar.get("/v2").json()["name"], "tacit-sidecar");
+    for path in ["/v2/health/live", "/v2/health/ready", "/v2/models/one/ready", "/v2/models/one/versions/1/ready"] {
+        assert_eq!(sidecar.get(path).code, 200, "{path}");
+    }
+    let told = sidecar.get("/v2/models/one/versions/1").json();
+    assert_eq!(told, sidecar.get("/v2/models/one").json());
+    assert_eq!(told["inputs"], json!([{"name": "input", "datatype": "FP32", "shape": [-1, 1, 2, 2]}]));
+    assert_eq!(told["outputs"], json!([{"name": "output", "datatype": "FP32", "shape": [-1, 2]}]));
+    assert_eq!((&told["platform"], &told["versions"]), (&json!("tacit_toy"), &json!(["1"])));
+    let index = sidecar.post("/v2/repository/index", "{\"ready\": true}").json();
+    assert_eq!(index[1], json!({"name": "two", "version": "1", "state": "READY", "reason": ""}));
+    let said = sidecar.post("/v2/models/one/infer", &request(2, json!({"id": "a"})));
+    assert_eq!(values(&said), expected(1, &X).repeat(2));
+    assert_eq!((said.json()["id"].clone(), said.json()["outputs"][0]["shape"].clone()), (json!("a"), json!([2, 2])));
+    assert_eq!(values(&sidecar.post("/v2/models/two/versions/1/infer", &request(1, json!({})))), expected(2, &X));
+    let stats = sidecar.get("/v2/models/one/stats").json()["model_stats"][0].clone();
+    assert_eq!((&stats["inference_count"], &stats["inference_stats"]["success"]["count"]), (&json!(2), &json!(1)));
+    assert_eq!(sidecar.get("/v2/models/stats").json()["model_stats"].as_array().unwrap().len(), 2);
+    for said in [said, sidecar.get("/v2"), sidecar.get("/v2/none")] {
+        assert!(!said.headers.contains("access-control") && said.header("cache-control") == Some("no-store"));
+    }
+}
+
+#[test]
+fn tensors_travel_as_bytes_and_classes_are_ranked() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let head = json!({"parameters": {"binary_data_output": true, "priority": 1, "timeout": 60_000_000},
+        "inputs": [{"name": "input", "shape": [1, 1, 2, 2], "datatype": "FP32", "parameters": {"binary_data_size": 16}}]});
+    let head = head.to_string();
+    let raw: Vec<u8> = X.iter().flat_map(|v| v.to_le_bytes()).collect();
+    let length = format!("Inference-Header-Content-Length: {}", head.len());
+    let kind = "Content-Type: application/octet-stream";
+    let said = sidecar.ask("POST", "/v2/models/one/infer", &[&length, kind], &[head.as_bytes(), &raw].concat());
+    assert_eq!(said.code, 200, "{}", String::from_utf8_lossy(&said.body));
+    let length: usize = said.header("inference-header-content-length").unwrap().parse().unwrap();
+    let (text, raw) = said.body.split_at(length);
+    let told: Value = serde_json::from_slice(text).unwrap();
+    assert_eq!(told["outputs"][0]["parameters"]["binary_data_size"], 8);
+    let got: Vec<f64> = raw.chunks(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect();
+    assert_eq!(got, expected(1, &X));
+    let ranked = json!({"outputs": [{"name": "output", "parameters": {"classification": 2}}]});
+    let said = sidecar.post("/v2/models/one/infer", &request(1, ranked)).json();
+    let [cat, other] = expected(1, &X)[..] else { panic!() };
+    assert_eq!(said["outputs"][0]["datatype"], "BYTES");
+    assert_eq!(said["outputs"][0]["data"], json!([format!("{other:.6}:1"), format!("{cat:.6}:0:cat")]));
+}
+
+#[test]
+fn what_is_wrong_is_refused_by_name_and_nothing_breaks() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let infer = "/v2/models/one/infer";
+    let shape = request(1, json!({})).replace("[1,1,2,2]", "[1,2,2]");
+    let range = request(1, json!({})).replace("1.5", "1e9");
+    let cases = [
+        (infer, shape, "shape"),
+        (infer, range, "the model accepts"),
+        (infer, request(1, json!({})).replace("1.5", "1e39"), "finite"),
+        (infer, request(1, json!({})).replace("1.5", "NaN"), "JSON"),
+        (infer, request(5, json!({})), "batch of 5"),
+        (infer, request(1, json!({"parameters": {"sequence_id": 1}})), "`sequence_id`"),
+        (infer, request(1, json!({"outputs": [{"name": "x"}]})), "no output `x`"),
+        (infer, "[".repeat(50_000), "JSON"),
+        (infer, String::new(), "JSON"),
+        ("/v2/repository/index", "{\"x\": 1}".into(), "ready"),
+    ];
+    for (path, body, says) in cases {
+        let said = sidecar.post(path, &body);
+        assert!(said.code == 400 && said.error().contains(says), "{says}: {said:?}");
+    }
+    for (path, code, says) in [
+        ("/v2/models/three", 404, "`three`"),
+        ("/v2/models/one/versions/2", 404, "version `2`"),
+        ("/v3", 404, "path"),
+        ("/v2/models/one/infer", 405, "method"),
+        ("/v2/systemsharedmemory/status", 501, "system shared memory"),
+        ("/v2/cudasharedmemory/region/x/register", 501, "CUDA shared memory"),
+        ("/v2/models/one/config", 501, "`config`"),
+        ("/v2/models/one/trace/setting", 501, "`trace`"),
+        ("/v2/repository/models/one/load", 501, "loading"),
+        ("/v2/logging", 501, "log"),
+    ] {
+        let said = sidecar.get(path);
+        assert!(said.code == code && said.error().contains(says), "{path}: {said:?}");
+    }
+    for (header, code) in [
+        ("Content-Type: text/plain", 415),
+        ("Content-Type: application/x-www-form-urlencoded", 415),
+        ("Content-Encoding: gzip", 415),
+        ("Inference-Header-Content-Length: -1", 400),
+        ("Inference-Header-Content-Length: 18446744073709551616", 400),
+        ("Inference-Header-Content-Length: 999999", 400),
+    ] {
+        let said = sidecar.ask("POST", infer, &[header], request(1, json!({})).as_bytes());
+        assert_eq!(said.code, code, "{header}: {said:?}");
+    }
+    let proto = sidecar.get("/open_inference.proto");
+    assert!(proto.code == 200 && String::from_utf8_lossy(&proto.body).contains("service GRPCInferenceService"));
+    assert_eq!(values(&sidecar.post(infer, &request(1, json!({})))), expected(1, &X), "still in order");
+    assert_eq!(sidecar.get("/v2/models/one/stats").json()["model_stats"][0]["inference_stats"]["success"]["count"], 1);
+}
+
+#[test]
+fn strangers_pages_and_floods_are_kept_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let token = format!("Authorization: Bearer {TOKEN}");
+    let ask = |headers: &[&str]| sidecar.ask_as("GET", "/v2/models/one", headers, b"");
+    assert_eq!((ask(&[]).code, ask(&["Authorization: Bearer wrong"]).code), (401, 401));
+    assert_eq!(ask(&[&token, "Host: evil.example"]).code, 403);
+    assert_eq!(ask(&[&token, "Origin: http://evil.example"]).code, 403);
+    assert_eq!(ask(&[&token, "Origin: null"]).code, 403);
+    assert_eq!(ask(&[&token, &format!("Origin: http://{}", sidecar.address)]).code, 200);
+    let said = sidecar.ask_as("OPTIONS", "/v2/models/one/infer", &["Origin: http://evil.example"], b"");
+    assert!(said.code == 403 && !said.headers.contains("access-control"), "{said:?}");
+    // A body that says how long it is, and one that does not.
+    let infer = "/v2/models/one/infer";
+    let head = format!("POST {infer} HTTP/1.1\r\nHost: {}\r\n{token}\r\n", sidecar.address);
+    let long = sidecar.say(format!("{head}Content-Length: 99999999999\r\n\r\n").as_bytes());
+    assert_eq!(long.code, 413, "{long:?}");
+    let chunk = format!("{:x}\r\n{}\r\n", 1 << 16, " ".repeat(1 << 16)).repeat(3);
+    let chunked = sidecar.say(format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunk}0\r\n\r\n").as_bytes());
+    assert!(chunked.code == 413 || chunked.code == 0, "{chunked:?}");
+    let headers: Vec<String> = (0..200).map(|i| format!("X-{i}: x")).collect();
+    let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+    assert_eq!(ask(&headers).code, 431);
+    let wide = format!("X: {}", "x".repeat(100_000));
+    assert!(matches!(ask(&[&wide]).code, 0 | 431));
+    assert_eq!(ask(&[&token]).code, 200, "still in order");
+}

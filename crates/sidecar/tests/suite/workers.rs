@@ -1,0 +1,144 @@
+//! Queues, workers, lost servers, and material that is kept ready.
+use crate::common::served::{Running, expected, wait_until};
+use crate::common::{self, Sidecar};
+use serde_json::json;
+use std::thread;
+
+const X: [f32; 4] = [1.5, -2.0, 3.0, 0.25];
+
+fn request(n: usize, timeout_us: u64) -> String {
+    let data: Vec<f32> = std::iter::repeat_n(X, n).flatten().collect();
+    json!({"parameters": {"timeout": timeout_us},
+        "inputs": [{"name": "input", "shape": [n, 1, 2, 2], "datatype": "FP32", "data": data}]})
+    .to_string()
+}
+
+#[test]
+fn a_full_queue_refuses_time_runs_out_and_the_next_request_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.queue = 2);
+    let pool = sidecar.fleet.pool("one", "").unwrap();
+    gate.set(false);
+    let infer = "/v2/models/one/infer";
+    thread::scope(|scope| {
+        let running = scope.spawn(|| sidecar.post(infer, &request(1, 0)));
+        wait_until("it runs", || pool.running() == 1);
+        let waiting = sidecar.left(infer, &request(2, 0));
+        wait_until("the others wait", || pool.waiting() == 2);
+        let full = sidecar.post(infer, &request(1, 0));
+        assert_eq!((full.code, full.header("retry-after")), (429, Some("1")), "{full:?}");
+        drop(waiting);
+        wait_until("whoever goes away makes room", || pool.waiting() == 0);
+        assert_eq!(sidecar.post(infer, &request(2, 300_000)).code, 504);
+        assert_eq!((pool.waiting(), pool.running()), (0, 1), "what waited for its time is gone, and no more");
+        gate.set(true);
+        assert_eq!(running.join().unwrap().code, 200);
+    });
+    gate.set(false);
+    assert_eq!(sidecar.post(infer, &request(1, 300_000)).code, 504);
+    wait_until("its connection was ended", || pool.running() == 0);
+    gate.set(true);
+    wait_until("there is another", || sidecar.post("/v2/models/one/infer", &request(1, 0)).code == 200);
+}
+
+#[test]
+fn a_lost_server_is_told_and_found_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let address = server.address.clone();
+    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    assert_eq!(sidecar.post("/v2/models/one/infer", &request(1, 0)).code, 200);
+    drop(server);
+    wait_until("that is noticed", || sidecar.post("/v2/models/one/infer", &request(1, 0)).code == 503);
+    let said = sidecar.get("/v2/models/one/ready");
+    assert!(said.code == 503 && said.error().contains("cannot reach the server"), "{said:?}");
+    assert_eq!(sidecar.get("/v2/health/live").code, 200);
+    let index = sidecar.post("/v2/repository/index", "").json();
+    assert_eq!(index[0]["state"], "UNAVAILABLE");
+    let _again = Running::start(dir.path(), |c| c.listen = address.parse().unwrap());
+    wait_until("it is found", || sidecar.get("/v2/models/one/ready").code == 200);
+    let said = sidecar.post("/v2/models/one/infer", &request(1, 0)).json();
+    assert_eq!(said["outputs"][0]["data"], json!(expected(1, &X)));
+}
+
+#[test]
+fn a_connection_lost_between_two_requests_is_not_noticed_by_who_asks() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let address = server.address.clone();
+    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    drop(server);
+    let _again = Running::start(dir.path(), |c| c.listen = address.parse().unwrap());
+    let said = sidecar.post("/v2/models/one/infer", &request(1, 0));
+    assert_eq!(said.code, 200, "{said:?}");
+}
+
+#[test]
+fn material_is_kept_ready_used_and_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let sidecar = Sidecar::start(&server, dir.path(), |c| {
+        c.client.store = Some(dir.path().join("ready"));
+        c.models = vec![("one".into(), None)];
+        c.ready = 2;
+    });
+    let count = || {
+        let mut config = server.config(dir.path(), "alice");
+        config.store = Some(dir.path().join("ready"));
+        let lobby = tacit_client::Lobby::connect(common::served::registry(), config).unwrap();
+        lobby.open("one", None).unwrap().stored().unwrap().len()
+    };
+    // One for a client of whom nothing is known, two for one that asks.
+    wait_until("it is ready", || count() == 1);
+    let said = sidecar.post("/v2/models/one/infer", &request(1, 0)).json();
+    assert_eq!(said["outputs"][0]["data"], json!(expected(1, &X)));
+    wait_until("it is ready again, and more of it", || count() == 2);
+}
+
+#[test]
+fn a_model_whose_server_would_see_the_input_is_not_opened_unasked() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut catalog = tacit_serve::Catalog::new(true);
+    common::served::offer(&mut catalog, "one", &common::served::open_toy(), 1, "");
+    let server = Running::with(dir.path(), catalog, |_| {});
+    let unasked = Sidecar::unready(&server, dir.path(), |_| {});
+    let why = || unasked.get("/v2/models/one/ready");
+    wait_until("the server was asked", || why().error().contains("server sees the input"));
+    assert_eq!(why().code, 503);
+    let asked = Sidecar::start(&server, dir.path(), |c| c.models = vec![("one".into(), Some("open".into()))]);
+    assert_eq!(asked.post("/v2/models/one/infer", &request(1, 0)).code, 200);
+}
+
+#[test]
+fn a_batch_is_shared_by_the_workers() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.workers = 2);
+    let pool = sidecar.fleet.pool("one", "").unwrap();
+    thread::scope(|scope| {
+        // Once both have connected, the two inputs are with both.
+        wait_until("both work", || {
+            gate.set(false);
+            let asking = scope.spawn(|| sidecar.post("/v2/models/one/infer", &request(2, 0)));
+            wait_until("one works", || pool.running() > 0);
+            thread::sleep(std::time::Duration::from_millis(50));
+            let both = pool.running() == 2;
+            gate.set(true);
+            let said = asking.join().unwrap();
+            assert_eq!(said.json()["outputs"][0]["data"], json!(expected(1, &X).repeat(2)));
+            both
+        });
+    });
+}
+
+#[test]
+fn an_input_that_breaks_the_server_is_an_error_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let poison = request(1, 0).replace("1.5", &tacit_backends::toy::PANIC.to_string());
+    let said = sidecar.post("/v2/models/one/infer", &poison);
+    assert_eq!(said.code, 503, "{said:?}");
+    wait_until("others are answered", || sidecar.post("/v2/models/one/infer", &request(1, 0)).code == 200);
+    let counts = sidecar.get("/v2/models/one/stats").json()["model_stats"][0]["inference_stats"].clone();
+    assert!(counts["fail"]["count"].as_u64() >= Some(1), "{counts}");
+}

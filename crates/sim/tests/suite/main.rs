@@ -1,0 +1,3 @@
+//! Tests of the crate in one program, which is linked once.
+mod recorded;
+mod simulate;

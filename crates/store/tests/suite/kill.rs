@@ -1,0 +1,314 @@
+//! Processes that are killed with SIGKILL while they work on a folder, and processes that race.
+//!
+//! A test starts this program again as a worker, which says on its standard output what it does.
+use std::collections::BTreeSet;
+use std::env;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use tacit_ids::{ClientId, FolderId, MaterialId};
+use tacit_store::{Binding, Origin, Party, SealKey, Store, StoreError, keys};
+
+const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
+const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]) };
+const TASK: &str = "TACIT_STORE_TEST_TASK";
+const FOLDER: &str = "TACIT_STORE_TEST_FOLDER";
+
+/// What material of that id holds.
+fn content(id: MaterialId) -> Vec<u8> {
+    id.0.iter().copied().cycle().take(70_000 + usize::from(id.0[15])).collect()
+}
+
+fn key(task: &str) -> Option<SealKey> {
+    task.starts_with("sealed ").then(|| SealKey::from_bytes(b"a key for tests only").unwrap())
+}
+
+/// The worker's life; nothing where no test asked for one.
+#[test]
+fn worker() {
+    let Ok(task) = env::var(TASK) else { return };
+    let dir = env::var(FOLDER).unwrap();
+    let (key, dir) = (key(&task), Path::new(&dir));
+    let task = task.trim_start_matches("sealed ");
+    match task.split_once(' ') {
+        Some(("stop", step)) => {
+            let wanted = step.to_owned();
+            let store = Store::open_hooked(dir, Party::Client, key, move |done| {
+                if format!("{done:?}") == wanted {
+                    say("stopped", None);
+                    loop {
+                        thread::park();
+                    }
+                }
+            })
+            .unwrap();
+            let id = MaterialId::random().unwrap();
+            put(&store, id);
+            let (picked, _) = store.pick(id, OWNER).unwrap().unwrap();
+            if step == "Picked" {
+                say("stopped", None);
+                loop {
+                    thread::park();
+                }
+            }
+            drop(picked);
+            claim(&store, id);
+        }
+        Some(("keys", _)) => {
+            for round in 0.. {
+                keys::init(&dir.join(format!("keys{round}")), &[], &["alice".into()]).unwrap();
+                say("made", None);
+            }
+        }
+        Some(("race", ids)) => {
+            let store = Store::open(dir, Party::Client, key).unwrap();
+            say("here", None);
+            // The starting shot is the end of standard input.
+            std::io::stdin().lines().for_each(drop);
+            for id in ids.split(',') {
+                claim(&store, id.parse().unwrap());
+            }
+        }
+        _ => {
+            let store = Store::open(dir, Party::Client, key).unwrap();
+            // What is used lies a few puts back, so that both happen all the time.
+            let mut made = std::collections::VecDeque::new();
+            loop {
+                let id = MaterialId::random().unwrap();
+                put(&store, id);
+                made.push_back(id);
+                if made.len() > 3 {
+                    claim(&store, made.pop_front().unwrap());
+                }
+            }
+        }
+    }
+}
+
+/// One line, whole: a worker that is killed cannot have written half of one.
+fn say(what: &str, id: Option<MaterialId>) {
+    let id = id.map_or(String::new(), |id| id.to_string());
+    std::io::stdout().write_all(format!("\nworker {what} {id}\n").as_bytes()).unwrap();
+}
+
+fn put(store: &Store, id: MaterialId) {
+    say("putting", Some(id));
+    store.put(id, OWNER, TOY, &content(id)).unwrap();
+    say("put", Some(id));
+}
+
+fn claim(store: &Store, id: MaterialId) {
+    say("claiming", Some(id));
+    match store.claim(id, OWNER) {
+        Ok(material) => {
+            assert!(*material == content(id));
+            say("claimed", Some(id));
+        }
+        Err(StoreError::Burnt(_)) => {}
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// A worker and what it says.
+struct Worker {
+    process: Child,
+    /// Held open until the starting shot.
+    stdin: Option<ChildStdin>,
+    lines: Lines<BufReader<ChildStdout>>,
+    said: Said,
+}
+
+/// Ids by what was said of them.
+#[derive(Default)]
+struct Said {
+    putting: BTreeSet<MaterialId>,
+    put: BTreeSet<MaterialId>,
+    claiming: BTreeSet<MaterialId>,
+    claimed: BTreeSet<MaterialId>,
+}
+
+impl Worker {
+    fn start(task: &str, dir: &Path) -> Self {
+        let mut process = Command::new(env::current_exe().unwrap())
+            .args(["kill::worker", "--exact", "--nocapture", "--test-threads=1"])
+            .env(TASK, task)
+            .env(FOLDER, dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        Self { stdin: process.stdin.take(), process, lines, said: Said::default() }
+    }
+
+    /// Reads until a line says `what`; `false` at the worker's end.
+    fn until(&mut self, what: &str) -> bool {
+        for line in self.lines.by_ref() {
+            let line = line.unwrap();
+            let Some((said, id)) = line.strip_prefix("worker ").and_then(|rest| rest.split_once(' ')) else { continue };
+            let ids = match said {
+                "putting" => Some(&mut self.said.putting),
+                "put" => Some(&mut self.said.put),
+                "claiming" => Some(&mut self.said.claiming),
+                "claimed" => Some(&mut self.said.claimed),
+                _ => None,
+            };
+            if let Some(ids) = ids {
+                assert!(ids.insert(id.parse().unwrap()), "{said} {id} was said twice");
+            }
+            if said == what {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// SIGKILL, then all that it said before.
+    fn kill(mut self) -> Said {
+        self.process.kill().unwrap();
+        self.until("its end");
+        self.process.wait().unwrap();
+        self.said
+    }
+}
+
+/// After a crash: what was said to be used is burnt, what was said to be ready is whole, and nothing can be
+/// used twice.
+fn check(dir: &Path, key: Option<SealKey>, said: &Said) {
+    let store = Store::open(dir, Party::Client, key).unwrap();
+    let ready: BTreeSet<MaterialId> = store.list(None).unwrap().iter().map(|e| e.id).collect();
+    let mut files: Vec<String> =
+        std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    files.retain(|f| f.ends_with(".material"));
+    assert_eq!(files.len(), ready.len(), "recovery leaves one file per ready material");
+    assert!(ready.is_subset(&said.putting));
+    for id in &said.putting {
+        let usable = ready.contains(id);
+        if said.claimed.contains(id) {
+            assert!(!usable, "{id} was used and is ready again");
+        } else if said.put.contains(id) && !said.claiming.contains(id) {
+            assert!(usable, "{id} was ready and is lost");
+        }
+        match store.claim(*id, OWNER) {
+            Ok(material) => assert!(usable && *material == content(*id)),
+            Err(StoreError::Burnt(_)) => assert!(!usable && said.claiming.contains(id)),
+            Err(StoreError::NoMaterial(_)) => assert!(!usable && !said.put.contains(id)),
+            Err(e) => panic!("{id}: {e}"),
+        }
+        assert!(store.claim(*id, OWNER).is_err(), "{id} was used twice");
+    }
+}
+
+/// A random while, in which a worker goes on: how far it gets before it is killed differs, what must hold
+/// does not.
+fn linger() {
+    let [a, b, ..] = MaterialId::random().unwrap().0;
+    for i in 0..u32::from(a) * u32::from(b) * 16 {
+        std::hint::black_box(i);
+    }
+}
+
+#[test]
+fn a_process_killed_between_any_two_steps_leaves_material_unused_or_unusable() {
+    // Whether the material is ready afterwards, or refused as used, or was never there.
+    let steps = [
+        ("Reserved", "none"),
+        ("Written", "none"),
+        ("Synced", "none"),
+        ("Ready", "ready"),
+        ("Picked", "ready"),
+        ("Claimed", "burnt"),
+        ("Unlinked", "burnt"),
+        ("Burnt", "burnt"),
+    ];
+    for sealed in ["", "sealed "] {
+        for (step, left) in steps {
+            let dir = tempfile::tempdir().unwrap();
+            let mut worker = Worker::start(&format!("{sealed}stop {step}"), dir.path());
+            assert!(worker.until("stopped"), "{step} never came");
+            let said = worker.kill();
+            assert_eq!((said.putting.len(), said.claimed.len()), (1, 0));
+            let id = *said.putting.first().unwrap();
+            // A second crash, in the middle of the recovery.
+            let mut worker = Worker::start(&format!("{sealed}stop Swept"), dir.path());
+            assert!(worker.until("stopped"), "no recovery");
+            worker.kill();
+            let store = Store::open(dir.path(), Party::Client, key(sealed)).unwrap();
+            let found = match store.put(id, OWNER, TOY, b"again") {
+                Ok(()) => "none",
+                Err(StoreError::Exists(_)) => "ready",
+                Err(StoreError::Burnt(_)) => "burnt",
+                Err(e) => panic!("{e}"),
+            };
+            assert_eq!(found, left, "after {step}");
+            if left != "none" {
+                drop(store);
+                check(dir.path(), key(sealed), &said);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_process_killed_at_any_moment_leaves_material_unused_or_unusable() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..24u32 {
+        let mut worker = Worker::start("work", dir.path());
+        let what = if round % 2 == 0 { "claiming" } else { "putting" };
+        for _ in 0..3 + round % 8 {
+            assert!(worker.until(what));
+        }
+        linger();
+        let said = worker.kill();
+        check(dir.path(), None, &said);
+    }
+}
+
+#[test]
+fn a_process_killed_at_any_moment_leaves_whole_folders_of_keys_or_none() {
+    for round in 0..24 {
+        let dir = tempfile::tempdir().unwrap();
+        let mut worker = Worker::start("keys forever", dir.path());
+        for _ in 0..=round % 3 {
+            assert!(worker.until("made"));
+        }
+        linger();
+        worker.kill();
+        let made = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path());
+        // What was under way lies beside, under a name that nobody takes for keys.
+        let made: Vec<_> = made.filter(|p| !p.file_name().unwrap().as_encoded_bytes().starts_with(b".")).collect();
+        assert!(made.len() > round % 3, "what was said to be made is there");
+        for folder in made {
+            assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 6, "{}", folder.display());
+            keys::load_server(&folder).unwrap();
+        }
+    }
+}
+
+#[test]
+fn of_processes_that_race_for_ids_one_wins_each() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), Party::Client, None).unwrap();
+    let ids: Vec<MaterialId> = (0..40).map(|_| MaterialId::random().unwrap()).collect();
+    for id in &ids {
+        store.put(*id, OWNER, TOY, &content(*id)).unwrap();
+    }
+    let list: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    let task = format!("race {}", list.join(","));
+    let mut workers: Vec<Worker> = (0..3).map(|_| Worker::start(&task, dir.path())).collect();
+    for worker in &mut workers {
+        assert!(worker.until("here"));
+    }
+    workers.iter_mut().for_each(|worker| drop(worker.stdin.take()));
+    let mut claimed = BTreeSet::new();
+    for mut worker in workers {
+        worker.until("its end");
+        assert!(worker.process.wait().unwrap().success());
+        assert_eq!(worker.said.claiming.len(), ids.len());
+        for id in worker.said.claimed {
+            assert!(claimed.insert(id), "{id} was claimed by two processes");
+        }
+    }
+    assert_eq!(claimed, ids.into_iter().collect());
+}

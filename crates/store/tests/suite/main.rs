@@ -1,0 +1,8 @@
+//! Tests of the crate in one program, which is linked once.
+mod authority;
+mod certificates;
+mod kill;
+mod model;
+mod private;
+mod seal;
+mod store;
