@@ -149,15 +149,10 @@ impl Serving {
                 return Err(BackendError::Data { what: format!("{bytes} bytes of keys beside {held} of {most}") });
             }
         };
-        if is_whole {
-            match self.opened(&path, name, bytes) {
-                Ok(keys) => {
-                    Self::welcome(channel, Welcome::Known)?;
-                    return Ok(keys);
-                }
-                // What is whole of it goes on.
-                Err(_) => uploads.damaged(name)?,
-            }
+        // A damaged one goes on with what is whole of it.
+        if let (true, Ok(keys)) = (is_whole, self.opened(&path, name, bytes)) {
+            Self::welcome(channel, Welcome::Known)?;
+            return Ok(keys);
         }
         let ids: Vec<KeyId> = plan.public.keys.iter().map(|key| key.id()).collect();
         let Some(mut part) = PartFile::resume(&path, &plan.context, &bound(digest, name), &ids).map_err(keeping)?
@@ -165,11 +160,12 @@ impl Serving {
             Self::welcome(channel, Welcome::Busy)?;
             return Err(BackendError::Data { what: "another connection sends these keys".into() });
         };
+        uploads.set_whole(digest, name, false)?;
         let there = part.there();
         Self::welcome(channel, Welcome::Send { there: there as u64 })?;
         let came = self.receive(channel, name, there, |_, packed| part.push(&plan.context, packed).map_err(keeping))?;
         part.finish().map_err(keeping)?;
-        uploads.whole(name)?;
+        uploads.set_whole(digest, name, true)?;
         // What is confirmed is on the disk.
         channel.send(CONFIRMED, &came)?;
         self.opened(&path, name, bytes)

@@ -34,7 +34,7 @@ pub(super) const DIGEST: usize = 32;
 const MAX_KEYS: usize = 4096;
 const WHAT: &str = "key file";
 
-/// An open key file. Its header has been checked; a key is checked when it is loaded.
+/// An open key file, locked against changes. Its header has been checked; a key is checked when it is loaded.
 pub struct KeyFile {
     path: PathBuf,
     file: File,
@@ -160,6 +160,7 @@ impl KeyFile {
     /// header; [`HeError::Length`] for a file that is cut or too long.
     pub fn open(path: &Path, context: &Context, client: &[u8; 32]) -> Result<Self, HeError> {
         let file = File::open(path).map_err(io(path))?;
+        file.lock_shared().map_err(io(path))?;
         let metadata = file.metadata().map_err(io(path))?;
         if !metadata.is_file() {
             return refuse("no file of bytes".to_owned());
