@@ -183,6 +183,14 @@ fn keys_go_on_where_they_broke_off_and_are_sent_once() {
     let [third, _] = once(&model, &last, &aids).unwrap();
     assert!(third > 10_000 && third < sent, "{third} bytes went up");
     assert!(once(&model, &last, &aids).unwrap()[0] < 200);
+    // One that is damaged behind the server's back: who asks for the set does not have it read through, who
+    // uses it fails, and then it is sent again.
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    file.write_all_at(&[0xaa; 16], length - 100).unwrap();
+    file.set_modified(modified).unwrap();
+    assert!(once(&model, &last, &aids).is_err());
+    assert_eq!(once(&model, &last, &aids).unwrap()[0], third);
 }
 
 #[test]
@@ -211,7 +219,7 @@ fn sets_of_others_and_sets_without_room_are_refused() {
     // Two connections at once.
     *place.secret.lock().unwrap() = Some([&[1][..], &SEED.0].concat());
     place.set_whole(&[0; 32], &name, false).unwrap();
-    let part = PartFile::resume(&folder.0.join("set"), &shared.context, &[0; 32], &[]).unwrap().unwrap();
+    let part = PartFile::resume(&folder.0.join("set"), &shared.context, &[0; 32], &[], |_| false).unwrap().unwrap();
     assert!(refused(&place).contains("sends these keys now"));
     drop(part);
     // A name that nobody has told the server, which claims to know it.
