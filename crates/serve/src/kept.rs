@@ -44,11 +44,7 @@ impl Uploads for Kept {
         }
     }
 
-    fn whole(&self, name: &UploadName) -> Result<(), BackendError> {
-        self.store.upload_is(self.client, name, true).map_err(keeping)
-    }
-
-    fn damaged(&self, name: &UploadName) -> Result<(), BackendError> {
-        self.store.upload_is(self.client, name, false).map_err(keeping)
+    fn set_whole(&self, plan: &[u8; 32], name: &UploadName, is_whole: bool) -> Result<(), BackendError> {
+        self.store.upload_is(self.client, (plan, name), is_whole).map_err(keeping)
     }
 }

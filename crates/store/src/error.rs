@@ -55,6 +55,9 @@ pub enum StoreError {
         /// Bytes that it may have.
         most: u64,
     },
+    /// What a client sends to be kept was deleted, or has expired, while it was being sent.
+    #[error("what this client sends is not kept any more: it was deleted in the meantime")]
+    UploadEnded,
     /// The folder holds the other party's halves.
     #[error(
         "{path} holds the {holds}'s halves of material: the {wanted} needs a folder of its own, or both halves would lie in one place"

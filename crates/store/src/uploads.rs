@@ -6,7 +6,7 @@ use crate::ledger::now;
 use crate::seal::sync_folder;
 use crate::{Store, StoreError, private};
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -53,16 +53,18 @@ impl Ended {
     }
 }
 
-/// Name of a file, of a client's under its name.
-fn file_name(client: ClientId, name: &[u8; 32]) -> String {
+/// Name of a file, of what a client sends under a name for a plan.
+fn file_name(client: ClientId, plan: &[u8; 32], name: &[u8; 32]) -> String {
     let mut hasher = blake3::Hasher::new_derive_key("tacit 2026-11 kept upload");
-    hasher.update(&client.0).update(name).finalize().to_hex().to_string()
+    hasher.update(&client.0).update(plan).update(name).finalize().to_hex().to_string()
 }
 
 impl Store {
     /// The file for what a client sends under a name for a plan, `bytes` bytes when all of it is there, and
     /// whether [`upload_is`](Self::upload_is) has said so. It is begun if there is none, and if the client
     /// then has no more than `most` bytes. It is of use now. Until it is whole the file has another name.
+    /// Whoever has a file open locks it, and who has made one says with `upload_is` what it is, before it
+    /// grows: else what was deleted in the meantime would grow uncounted.
     ///
     /// # Errors
     /// [`StoreError::NoRoom`], [`StoreError::File`], [`StoreError::Ledger`].
@@ -75,15 +77,29 @@ impl Store {
     ) -> Result<(PathBuf, bool), StoreError> {
         let folder = private::made_folder(&self.dir().join(FOLDER))?;
         let is_whole = self.ledger().upload(client, plan_and_name, bytes, most)?;
-        Ok((folder.join(file_name(client, plan_and_name.1)), is_whole))
+        let (plan, name) = plan_and_name;
+        Ok((folder.join(file_name(client, plan, name)), is_whole))
     }
 
     /// Notes whether all of it is there.
     ///
     /// # Errors
-    /// [`StoreError::Ledger`].
-    pub fn upload_is(&self, client: ClientId, name: &[u8; 32], is_whole: bool) -> Result<(), StoreError> {
-        self.ledger().upload_is(client, name, is_whole)
+    /// [`StoreError::UploadEnded`]: it is not kept any more, and whatever was made of its file since is gone,
+    /// too; [`StoreError::File`], [`StoreError::Ledger`].
+    pub fn upload_is(
+        &self,
+        client: ClientId,
+        plan_and_name: (&[u8; 32], &[u8; 32]),
+        is_whole: bool,
+    ) -> Result<(), StoreError> {
+        if self.ledger().upload_is(client, plan_and_name, is_whole)? {
+            return Ok(());
+        }
+        let (plan, name) = plan_and_name;
+        let folder = self.dir().join(FOLDER);
+        remove_both(&folder.join(file_name(client, plan, name)))?;
+        sync_folder(&folder)?;
+        Err(StoreError::UploadEnded)
     }
 
     /// What is kept of all clients, in the order in which it was begun.
@@ -94,7 +110,8 @@ impl Store {
         self.ledger().uploads()
     }
 
-    /// Deletes these; how many there were. The ledger says how they ended.
+    /// Deletes these, at once, whoever has their files open; how many there were. The ledger says how they
+    /// ended.
     ///
     /// # Errors
     /// [`StoreError::File`], [`StoreError::Ledger`].
@@ -106,15 +123,13 @@ impl Store {
         let ended = self.ledger().end_uploads(which, how)?;
         let folder = self.dir().join(FOLDER);
         for upload in which {
-            let path = folder.join(file_name(upload.client, &upload.name));
-            remove(&path.with_extension(UNFINISHED))?;
-            remove(&path)?;
+            remove_both(&folder.join(file_name(upload.client, &upload.plan, &upload.name)))?;
         }
         sync_folder(&folder)?;
         Ok(ended)
     }
 
-    /// Deletes what its client last came for so long ago, or earlier; how many.
+    /// Deletes what its client last came for so long ago, or earlier, and does not use now; how many.
     ///
     /// # Errors
     /// As [`end_uploads`](Self::end_uploads).
@@ -122,7 +137,11 @@ impl Store {
         let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
         let then = u64::try_from(now()?.saturating_sub(age)).unwrap_or(0);
         let mut old = self.uploads()?;
-        old.retain(|upload| upload.used <= then);
+        let folder = self.dir().join(FOLDER);
+        old.retain(|upload| {
+            let path = folder.join(file_name(upload.client, &upload.plan, &upload.name));
+            upload.used <= then && !is_open(&path) && !is_open(&path.with_extension(UNFINISHED))
+        });
         self.end_uploads(&old, Ended::Expired)
     }
 
@@ -133,7 +152,7 @@ impl Store {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             other => other.map_err(StoreError::file("listing", &folder))?,
         };
-        let kept: BTreeSet<String> = self.uploads()?.iter().map(|u| file_name(u.client, &u.name)).collect();
+        let kept: BTreeSet<String> = self.uploads()?.iter().map(|u| file_name(u.client, &u.plan, &u.name)).collect();
         for entry in listing {
             let path = entry.map_err(StoreError::file("listing", &folder))?.path();
             if !path.file_stem().and_then(|stem| stem.to_str()).is_some_and(|stem| kept.contains(stem)) {
@@ -144,8 +163,24 @@ impl Store {
     }
 }
 
+/// Whether somebody has the file open, and so locked.
+fn is_open(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
+/// Removes a file under either name.
+fn remove_both(path: &Path) -> Result<(), StoreError> {
+    remove(&path.with_extension(UNFINISHED))?;
+    remove(path)
+}
+
+/// Removes a file and frees its place, also where a connection has it open: that would be nobody's otherwise.
 fn remove(path: &Path) -> Result<(), StoreError> {
-    match fs::remove_file(path) {
+    let removed = File::options().write(true).open(path).and_then(|file| {
+        fs::remove_file(path)?;
+        file.set_len(0)
+    });
+    match removed {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(StoreError::file("removing", path)(e)),
         _ => Ok(()),
     }
@@ -179,12 +214,13 @@ mod tests {
         let (other, _) = place(&store, BOB, 7, 100).unwrap();
         assert_ne!(path, other, "one name, two clients");
         fs::rename(path.with_extension("part"), &path).unwrap();
-        store.upload_is(ALICE, &[7; 32], true).unwrap();
+        store.upload_is(ALICE, (&PLAN, &[7; 32]), true).unwrap();
         assert_eq!(place(&store, ALICE, 7, 60).unwrap(), (path.clone(), true));
         assert_eq!(states(&store), [(7, true), (7, false)]);
-        // Under the same name for something else: begun anew, in the place of the other.
+        // Of another length: begun anew.
+        assert!(matches!(place(&store, ALICE, 7, 101), Err(StoreError::NoRoom { held: 0, most: 100 })));
         assert!(!place(&store, ALICE, 7, 90).unwrap().1);
-        store.upload_is(ALICE, &[7; 32], true).unwrap();
+        store.upload_is(ALICE, (&PLAN, &[7; 32]), true).unwrap();
         let bobs: Vec<Upload> = store.uploads().unwrap().into_iter().filter(|u| u.client == BOB).collect();
         assert_eq!(store.end_uploads(&bobs, Ended::Deleted).unwrap(), 1);
         assert_eq!(store.end_uploads(&bobs, Ended::Deleted).unwrap(), 0);
@@ -196,7 +232,44 @@ mod tests {
         let db = rusqlite::Connection::open(dir.path().join("ledger.sqlite")).unwrap();
         let mut all = db.prepare("SELECT state FROM upload WHERE ended IS NOT NULL ORDER BY seq").unwrap();
         let all: Vec<String> = all.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
-        assert_eq!(all, ["deleted", "deleted", "expired"]);
+        assert_eq!(all, ["expired", "deleted"]);
+    }
+
+    /// What is promised counts, whatever name it has: else a client fills a disk.
+    #[test]
+    fn one_name_for_two_plans_is_two_uploads() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Party::Server, None).unwrap();
+        let (large, _) = place(&store, ALICE, 7, 90).unwrap();
+        let other = (&[4; 32], &[7; 32]);
+        assert!(matches!(store.upload(ALICE, other, 20, 100), Err(StoreError::NoRoom { held: 90, most: 100 })));
+        let (small, _) = store.upload(ALICE, other, 10, 100).unwrap();
+        assert_ne!(large, small);
+        store.upload_is(ALICE, other, true).unwrap();
+        assert_eq!(states(&store), [(7, false), (7, true)]);
+        assert!(!place(&store, ALICE, 7, 90).unwrap().1);
+        assert_eq!(store.end_uploads(&store.uploads().unwrap(), Ended::Deleted).unwrap(), 2);
+    }
+
+    #[test]
+    fn what_is_deleted_frees_its_place_whoever_has_it_open_and_does_not_come_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Party::Server, None).unwrap();
+        let (path, _) = place(&store, ALICE, 7, 60).unwrap();
+        fs::write(path.with_extension("part"), b"some").unwrap();
+        let open = File::open(path.with_extension("part")).unwrap();
+        open.lock().unwrap();
+        assert_eq!(store.expire_uploads(Duration::ZERO).unwrap(), 0, "in use");
+        assert_eq!(store.end_uploads(&store.uploads().unwrap(), Ended::Deleted).unwrap(), 1);
+        assert_eq!(open.metadata().unwrap().len(), 0);
+        // Made between the row and the file, by whoever was about to write.
+        for is_whole in [false, true] {
+            fs::write(path.with_extension("part"), b"more").unwrap();
+            fs::write(&path, b"more").unwrap();
+            let ended = store.upload_is(ALICE, (&PLAN, &[7; 32]), is_whole);
+            assert!(matches!(ended, Err(StoreError::UploadEnded)), "{ended:?}");
+            assert!(!path.exists() && !path.with_extension("part").exists());
+        }
     }
 
     #[test]

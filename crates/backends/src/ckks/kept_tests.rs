@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tacit_arith::prg::{Prg, Seed, SplitPrg};
@@ -44,6 +45,7 @@ impl Drop for Folder {
 struct Place {
     folder: PathBuf,
     most: u64,
+    is_deleted: AtomicBool,
     whole: Mutex<HashMap<UploadName, bool>>,
     secret: Mutex<Option<Vec<u8>>>,
 }
@@ -51,7 +53,7 @@ struct Place {
 impl Place {
     fn new(folder: &Path, most: u64) -> Arc<Self> {
         let secret = Mutex::new(Some([&[1][..], &SEED.0].concat()));
-        Arc::new(Self { folder: folder.to_owned(), most, whole: Mutex::default(), secret })
+        Arc::new(Self { folder: folder.to_owned(), most, is_deleted: AtomicBool::new(false), whole: Mutex::default(), secret })
     }
 
     /// The parts of both parties.
@@ -90,13 +92,11 @@ impl Uploads for Place {
         Ok(Ok((self.folder.join("set"), is_whole)))
     }
 
-    fn whole(&self, name: &UploadName) -> Result<(), BackendError> {
-        self.whole.lock().unwrap().insert(*name, true);
-        Ok(())
-    }
-
-    fn damaged(&self, name: &UploadName) -> Result<(), BackendError> {
-        self.whole.lock().unwrap().insert(*name, false);
+    fn set_whole(&self, _: &[u8; 32], name: &UploadName, is_whole: bool) -> Result<(), BackendError> {
+        if self.is_deleted.load(Ordering::Relaxed) {
+            return Err(BackendError::Keeping { what: "it was deleted in the meantime".into() });
+        }
+        self.whole.lock().unwrap().insert(*name, is_whole);
         Ok(())
     }
 }
@@ -183,6 +183,14 @@ fn keys_go_on_where_they_broke_off_and_are_sent_once() {
     let [third, _] = once(&model, &last, &aids).unwrap();
     assert!(third > 10_000 && third < sent, "{third} bytes went up");
     assert!(once(&model, &last, &aids).unwrap()[0] < 200);
+    // One that is damaged behind the server's back: who asks for the set does not have it read through, who
+    // uses it fails, and then it is sent again.
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    file.write_all_at(&[0xaa; 16], length - 100).unwrap();
+    file.set_modified(modified).unwrap();
+    assert!(once(&model, &last, &aids).is_err());
+    assert_eq!(once(&model, &last, &aids).unwrap()[0], third);
 }
 
 #[test]
@@ -210,8 +218,8 @@ fn sets_of_others_and_sets_without_room_are_refused() {
     assert!(refused(&place).contains("another version"));
     // Two connections at once.
     *place.secret.lock().unwrap() = Some([&[1][..], &SEED.0].concat());
-    place.damaged(&name).unwrap();
-    let part = PartFile::resume(&folder.0.join("set"), &shared.context, &[0; 32], &[]).unwrap().unwrap();
+    place.set_whole(&[0; 32], &name, false).unwrap();
+    let part = PartFile::resume(&folder.0.join("set"), &shared.context, &[0; 32], &[], |_| false).unwrap().unwrap();
     assert!(refused(&place).contains("sends these keys now"));
     drop(part);
     // A name that nobody has told the server, which claims to know it.
@@ -226,4 +234,21 @@ fn sets_of_others_and_sets_without_room_are_refused() {
     let ask = |channel: &mut Channel| client.clone().connect(&fresh.aids()[0]).unwrap().setup(channel);
     let (asked, ()) = run_pair(ask, lie);
     assert!(asked.unwrap_err().to_string().contains("never made"));
+}
+
+/// A file that is of no row would grow uncounted.
+#[test]
+fn what_is_deleted_before_it_grows_is_not_asked_for() {
+    let (model, folder) = (residual(), Folder::new("deleted"));
+    let (server, _) = both(&model, "rotations=chained");
+    let place = Place::new(&folder.0, u64::MAX);
+    place.is_deleted.store(true, Ordering::Relaxed);
+    let hello = |channel: &mut Channel| {
+        channel.send(HELLO, &[7; 32]).unwrap();
+        channel.flush().unwrap();
+        channel.recv(WELCOME, WELCOME_BYTES)
+    };
+    let serve = |channel: &mut Channel| server.clone().connect(&place.aids()[1]).unwrap().setup(channel);
+    let (asked, served) = run_pair(hello, serve);
+    assert!(asked.is_err() && matches!(served, Err(BackendError::Keeping { .. })), "{served:?}");
 }

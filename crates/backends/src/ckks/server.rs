@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tacit_he::ckks::{
-    Ciphertext, Context, Estimate, Evaluator, KeyFile, KeyId, KeySet, PartFile, Received, SeededCiphertext, SwitchKey,
+    Ciphertext, Context, Estimate, Evaluator, FileState, KeyFile, KeyId, KeySet, PartFile, Received, SeededCiphertext, SwitchKey,
 };
 use tacit_net::Channel;
 
@@ -51,6 +51,8 @@ pub(super) struct Serving {
     uploads: Option<Arc<dyn Uploads>>,
     stop: Stop,
     keys: Option<Arc<KeySet>>,
+    /// What they are read from.
+    file: Option<FileState>,
 }
 
 /// Reads a key and checks its digest.
@@ -81,7 +83,7 @@ fn keeping(error: tacit_he::HeError) -> BackendError {
 impl Serving {
     pub fn new(shared: Arc<Shared>, aids: &Aids) -> Self {
         let Aids { uploads, stop, .. } = aids.clone();
-        Self { shared, uploads, stop, keys: None }
+        Self { shared, uploads, stop, keys: None, file: None }
     }
 
     fn welcome(channel: &mut Channel, answer: Welcome) -> Result<(), BackendError> {
@@ -135,13 +137,14 @@ impl Serving {
 
     /// Keys in a file that is kept for the client. What comes of them stays if the rest does not come now.
     fn kept(
-        &self,
+        &mut self,
         channel: &mut Channel,
         name: &UploadName,
         bytes: u64,
         uploads: &dyn Uploads,
     ) -> Result<Arc<KeySet>, BackendError> {
-        let Shared { plan, digest, .. } = &*self.shared;
+        let shared = self.shared.clone();
+        let Shared { plan, digest, keys: sets, .. } = &*shared;
         let (path, is_whole) = match uploads.place(digest, name, bytes)? {
             Ok(place) => place,
             Err(NoRoom { held, most }) => {
@@ -149,41 +152,44 @@ impl Serving {
                 return Err(BackendError::Data { what: format!("{bytes} bytes of keys beside {held} of {most}") });
             }
         };
-        if is_whole {
-            match self.opened(&path, name, bytes) {
-                Ok(keys) => {
-                    Self::welcome(channel, Welcome::Known)?;
-                    return Ok(keys);
-                }
-                // What is whole of it goes on.
-                Err(_) => uploads.damaged(name)?,
-            }
+        // A damaged one goes on with what is whole of it.
+        if let (true, Ok(keys)) = (is_whole, self.opened(&path, name, bytes)) {
+            Self::welcome(channel, Welcome::Known)?;
+            return Ok(keys);
         }
         let ids: Vec<KeyId> = plan.public.keys.iter().map(|key| key.id()).collect();
-        let Some(mut part) = PartFile::resume(&path, &plan.context, &bound(digest, name), &ids).map_err(keeping)?
-        else {
+        let bound = bound(digest, name);
+        let part = PartFile::resume(&path, &plan.context, &bound, &ids, |file| sets.is_checked(file));
+        let Some(mut part) = part.map_err(keeping)? else {
             Self::welcome(channel, Welcome::Busy)?;
             return Err(BackendError::Data { what: "another connection sends these keys".into() });
         };
+        sets.note_checked(part.state().map_err(keeping)?);
+        uploads.set_whole(digest, name, false)?;
         let there = part.there();
         Self::welcome(channel, Welcome::Send { there: there as u64 })?;
-        let came = self.receive(channel, name, there, |_, packed| part.push(&plan.context, packed).map_err(keeping))?;
+        let came = self.receive(channel, name, there, |_, packed| part.push(&plan.context, packed).map_err(keeping));
+        // What broke off, too.
+        sets.note_checked(part.state().map_err(keeping)?);
+        let came = came?;
         part.finish().map_err(keeping)?;
-        uploads.whole(name)?;
+        uploads.set_whole(digest, name, true)?;
         // What is confirmed is on the disk.
         channel.send(CONFIRMED, &came)?;
         self.opened(&path, name, bytes)
     }
 
     /// The keys of a whole file, all of them checked.
-    fn opened(&self, path: &Path, name: &UploadName, bytes: u64) -> Result<Arc<KeySet>, BackendError> {
+    fn opened(&mut self, path: &Path, name: &UploadName, bytes: u64) -> Result<Arc<KeySet>, BackendError> {
         let Shared { plan, digest, keys, .. } = &*self.shared;
-        if let Some(open) = keys.find_open(path) {
-            return Ok(open);
-        }
         let file = KeyFile::open(path, &plan.context, &bound(digest, name)).map_err(keeping)?;
-        file.check(&plan.context).map_err(keeping)?;
-        Ok(keys.open(path, bytes, |budget| KeySet::paged(&plan.context, file, budget)))
+        let state = file.state();
+        if !keys.is_checked(&state) {
+            file.check(&plan.context).map_err(keeping)?;
+            keys.note_checked(state);
+        }
+        self.file = Some(state);
+        Ok(keys.open(state, bytes, |budget| KeySet::paged(&plan.context, file, budget)))
     }
 
     fn read_input(&self, bytes: &[u8]) -> Result<Ciphertext, String> {
@@ -215,8 +221,8 @@ impl ServerSide for Serving {
         let name: UploadName =
             channel.recv_with(HELLO, HELLO_BYTES, |bytes| bytes.try_into().map_err(|_| "no name".into()))?;
         let bytes = self.shared.plan.public.costs.setup.server.stored_bytes;
-        self.keys = Some(match &self.uploads {
-            Some(uploads) => self.kept(channel, &name, bytes, &**uploads)?,
+        self.keys = Some(match self.uploads.clone() {
+            Some(uploads) => self.kept(channel, &name, bytes, &*uploads)?,
             None => self.in_memory(channel, &name, bytes)?,
         });
         Ok(())
@@ -232,7 +238,9 @@ impl ServerSide for Serving {
         let len = SeededCiphertext::bytes_len(context, public.input.level);
         let input = channel.recv_with(INPUT, len, |bytes| self.read_input(bytes))?;
         let circuit = self.shared.circuit()?;
-        let output = circuit.run(&self.shared.plan, &Evaluator::new(context, &keys), input, &self.stop)?;
+        let output = circuit.run(&self.shared.plan, &Evaluator::new(context, &keys), input, &self.stop);
+        // A key may have been damaged since they were checked.
+        let output = output.inspect_err(|_| self.file.iter().for_each(|file| self.shared.keys.doubt(file)))?;
         channel.send(OUTPUT, &output.to_bytes(context))?;
         Ok(channel.flush()?)
     }

@@ -1,15 +1,17 @@
 //! The key sets that a server has open: in memory, or in files of its clients.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use tacit_he::ckks::KeySet;
+use tacit_he::ckks::{FileState, KeySet};
 
 use super::public::MOST_KEY_BYTES;
 use super::wire::HELLO_BYTES;
 
 pub(super) type Name = [u8; HELLO_BYTES];
+
+/// Most files that are known to have been checked. Behind that all are checked again.
+const MOST_CHECKED: usize = 1 << 12;
 
 /// Key sets: [`MOST_KEY_BYTES`] at most in memory, those under way included. Of those that are in memory
 /// alone, sets that no connection uses go first, those unused for longest before others.
@@ -24,7 +26,9 @@ struct Held {
     promised: u64,
     arrived: u64,
     /// Sets in files that connections use, with the bytes that each may have in memory.
-    open: HashMap<PathBuf, (Weak<KeySet>, u64)>,
+    open: HashMap<FileState, (Weak<KeySet>, u64)>,
+    /// Files that need not be read through again.
+    checked: HashSet<FileState>,
 }
 
 impl Held {
@@ -82,19 +86,36 @@ impl KeySets {
         Some(Room { sets: self, bytes, arrived: 0 })
     }
 
-    /// The set of a file, if a connection has it open.
-    pub fn find_open(&self, path: &Path) -> Option<Arc<KeySet>> {
-        self.held().open.get(path)?.0.upgrade()
-    }
-
-    /// The set of a file that no connection has open, as `open` gives it for so many bytes in memory: all of
-    /// it, if there is room for that.
-    pub fn open(&self, path: &Path, bytes: u64, open: impl FnOnce(usize) -> KeySet) -> Arc<KeySet> {
+    /// The set of a file: that of the connections that have it open, or as `open` gives it for so many bytes in
+    /// memory: all of it, if there is room for that.
+    pub fn open(&self, file: FileState, bytes: u64, open: impl FnOnce(usize) -> KeySet) -> Arc<KeySet> {
         let mut held = self.held();
+        if let Some(set) = held.open.get(&file).and_then(|(set, _)| set.upgrade()) {
+            return set;
+        }
         let budget = MOST_KEY_BYTES.saturating_sub(held.taken()).min(bytes);
         let set = Arc::new(open(budget as usize));
-        held.open.insert(path.to_owned(), (Arc::downgrade(&set), budget));
+        held.open.insert(file, (Arc::downgrade(&set), budget));
         set
+    }
+
+    /// Whether the keys of a file have been checked.
+    pub fn is_checked(&self, file: &FileState) -> bool {
+        self.held().checked.contains(file)
+    }
+
+    /// They have: whoever only asks for a set should not have it read through each time.
+    pub fn note_checked(&self, file: FileState) {
+        let mut held = self.held();
+        if held.checked.len() >= MOST_CHECKED {
+            held.checked.clear();
+        }
+        held.checked.insert(file);
+    }
+
+    /// Something of it failed: it is checked again when it is next asked for.
+    pub fn doubt(&self, file: &FileState) {
+        self.held().checked.remove(file);
     }
 }
 
@@ -138,8 +159,27 @@ impl Drop for Room<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
+    use std::time::{Duration, SystemTime};
 
     const HALF: u64 = MOST_KEY_BYTES / 2;
+
+    /// States of a file, by when it was changed.
+    struct States(File);
+
+    impl States {
+        fn new(test: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("tacit-sets-{}-{test}", std::process::id()));
+            let file = File::create(&path).unwrap();
+            std::fs::remove_file(path).unwrap();
+            Self(file)
+        }
+
+        fn at(&self, second: usize) -> FileState {
+            self.0.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(second as u64)).unwrap();
+            FileState::of(&self.0.metadata().unwrap())
+        }
+    }
 
     #[test]
     fn sets_under_way_count_and_only_what_comes_drives_others_out() {
@@ -174,20 +214,35 @@ mod tests {
     #[test]
     fn files_are_open_while_they_are_used_with_what_memory_there_is() {
         let sets = KeySets::default();
-        let open = |name: &str, bytes: u64, wanted: u64| {
-            let opened = sets.open(Path::new(name), bytes, |budget| {
+        let states = States::new("open");
+        let files = [0, 1, 2].map(|second| states.at(second));
+        let open = |file: usize, bytes: u64, wanted: u64| {
+            let opened = sets.open(files[file], bytes, |budget| {
                 assert_eq!(budget as u64, wanted);
                 KeySet::default()
             });
-            assert!(Arc::ptr_eq(&opened, &sets.find_open(Path::new(name)).unwrap()));
+            // Another connection that comes for it takes no memory of its own.
+            let again = sets.open(files[file], bytes, |_| unreachable!("it is open"));
+            assert!(Arc::ptr_eq(&opened, &again));
             opened
         };
-        let a = open("a", HALF, HALF);
-        let b = open("b", MOST_KEY_BYTES, HALF);
-        let c = open("c", 7, 0);
+        let all = [open(0, HALF, HALF), open(1, MOST_KEY_BYTES, HALF), open(2, 7, 0)];
         assert!(sets.room(1).is_none());
-        drop((a, b, c));
-        assert!(sets.find_open(Path::new("a")).is_none());
-        drop(open("a", HALF, HALF));
+        drop(all);
+        drop(open(0, HALF, HALF));
+    }
+
+    #[test]
+    fn files_are_checked_once_until_there_is_doubt_or_too_many() {
+        let sets = KeySets::default();
+        let states = States::new("checked");
+        let file = states.at(MOST_CHECKED);
+        sets.note_checked(file);
+        assert!(sets.is_checked(&file) && !sets.is_checked(&states.at(0)));
+        sets.doubt(&file);
+        assert!(!sets.is_checked(&file));
+        sets.note_checked(file);
+        (0..MOST_CHECKED).for_each(|second| sets.note_checked(states.at(second)));
+        assert!(!sets.is_checked(&file) && sets.is_checked(&states.at(MOST_CHECKED - 1)));
     }
 }

@@ -28,7 +28,7 @@ pub trait Secrets: Send + Sync {
 /// Where a server keeps what one client sends once.
 pub trait Uploads: Send + Sync {
     /// A file for what the client sends under `name` for a plan, `bytes` bytes in all, and whether it was
-    /// said to be [`whole`](Self::whole); `Err` if that is more than the client may have.
+    /// [said to be whole](Self::set_whole); `Err` if that is more than the client may have.
     ///
     /// # Errors
     /// [`BackendError::Keeping`].
@@ -39,17 +39,12 @@ pub trait Uploads: Send + Sync {
         bytes: u64,
     ) -> Result<Result<(PathBuf, bool), NoRoom>, BackendError>;
 
-    /// All of it is there.
+    /// Says whether all of it is there: before a file grows, so that none does that is not counted, and at its
+    /// end.
     ///
     /// # Errors
-    /// [`BackendError::Keeping`].
-    fn whole(&self, name: &UploadName) -> Result<(), BackendError>;
-
-    /// What is there is damaged: it goes.
-    ///
-    /// # Errors
-    /// [`BackendError::Keeping`].
-    fn damaged(&self, name: &UploadName) -> Result<(), BackendError>;
+    /// [`BackendError::Keeping`]; also if it is not kept any more: then its file is gone.
+    fn set_whole(&self, plan: &[u8; 32], name: &UploadName, is_whole: bool) -> Result<(), BackendError>;
 }
 
 /// A client has its share of what is kept.

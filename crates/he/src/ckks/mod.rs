@@ -31,7 +31,7 @@ pub use eval::{
     relinearisation_needs,
 };
 pub use keys::{
-    Derivation, KeyFile, KeyForm, KeyId, KeyKind, KeyMaker, KeySet, Origin, PartFile, PublicKey, SecretKey, SwitchKey,
+    Derivation, FileState, KeyFile, KeyForm, KeyId, KeyKind, KeyMaker, KeySet, Origin, PartFile, PublicKey, SecretKey, SwitchKey,
     derived_deviation, merged,
 };
 pub use noise::{Estimate, digits_deviation, fresh_deviation, rounding_deviation};

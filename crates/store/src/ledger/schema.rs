@@ -58,6 +58,10 @@ const MIGRATIONS: &[&str] = &[
     ) STRICT;
     CREATE UNIQUE INDEX kept_upload ON upload (client, name) WHERE state IN ('partial', 'whole');
 ",
+    "
+    DROP INDEX kept_upload;
+    CREATE UNIQUE INDEX kept_upload ON upload (client, plan, name) WHERE state IN ('partial', 'whole');
+",
 ];
 
 impl Party {

@@ -2,7 +2,7 @@
 use super::{Ledger, now, unsigned};
 use crate::StoreError;
 use crate::uploads::{Ended, Upload};
-use rusqlite::{OptionalExtension, Row, Transaction, named_params, params};
+use rusqlite::{OptionalExtension, Row, named_params, params};
 use tacit_ids::ClientId;
 
 fn upload_of(row: &Row<'_>) -> rusqlite::Result<Upload> {
@@ -20,14 +20,8 @@ fn upload_of(row: &Row<'_>) -> rusqlite::Result<Upload> {
 const COLUMNS: &str = "SELECT name, client, plan, bytes, state, created, used FROM upload INDEXED BY kept_upload
      WHERE state IN ('partial', 'whole')";
 
-/// Says that what a client sent under a name is gone.
-fn end(tx: &Transaction<'_>, client: ClientId, name: &[u8; 32], how: Ended, now: i64) -> rusqlite::Result<usize> {
-    tx.prepare_cached(
-        "UPDATE upload SET state = :how, ended = :now
-         WHERE client = :client AND name = :name AND state IN ('partial', 'whole')",
-    )?
-    .execute(named_params! { ":how": how.word(), ":now": now, ":client": client.0, ":name": name })
-}
+/// What one client sends under one name for one plan, while it is kept.
+const THIS: &str = "client = :client AND plan = :plan AND name = :name AND state IN ('partial', 'whole')";
 
 impl Ledger {
     /// What is kept of a client under a name for a plan, used now: that there is, or begun if the client then
@@ -41,27 +35,25 @@ impl Ledger {
     ) -> Result<bool, StoreError> {
         let now = now()?;
         self.write(|tx| {
-            let find = format!("{COLUMNS} AND client = ? AND name = ?");
-            let found = tx.prepare_cached(&find)?.query_row(params![client.0, name], upload_of).optional()?;
-            if let Some(found) = found {
-                if found.plan == *plan && found.bytes == bytes {
-                    let sql =
-                        "UPDATE upload SET used = ? WHERE client = ? AND name = ? AND state IN ('partial', 'whole')";
-                    tx.prepare_cached(sql)?.execute(params![now, client.0, name])?;
-                    return Ok(Ok(found.is_whole));
-                }
-                // Of something else: it cannot be used any more.
-                end(tx, client, name, Ended::Deleted, now)?;
+            let find = format!("{COLUMNS} AND client = ? AND plan = ? AND name = ?");
+            let found = tx.prepare_cached(&find)?.query_row(params![client.0, plan, name], upload_of).optional()?;
+            if let Some(found) = found.filter(|found| found.bytes == bytes) {
+                let used = named_params! { ":now": now, ":client": client.0, ":plan": plan, ":name": name };
+                tx.prepare_cached(&format!("UPDATE upload SET used = :now WHERE {THIS}"))?.execute(used)?;
+                return Ok(Ok(found.is_whole));
             }
+            // One of another length is begun anew, in its own place.
             let sum = "SELECT coalesce(sum(bytes), 0) AS held FROM upload INDEXED BY kept_upload
-                 WHERE state IN ('partial', 'whole') AND client = ?";
-            let held = tx.prepare_cached(sum)?.query_row([client.0], |row| unsigned(row, "held"))?;
+                 WHERE state IN ('partial', 'whole') AND client = ? AND NOT (plan = ? AND name = ?)";
+            let held = tx.prepare_cached(sum)?.query_row(params![client.0, plan, name], |row| unsigned(row, "held"))?;
             if held.saturating_add(bytes) > most {
                 return Ok(Err(StoreError::NoRoom { held, most }));
             }
             tx.prepare_cached(
                 "INSERT INTO upload (name, client, plan, bytes, state, created, used)
-                 VALUES (:name, :client, :plan, :bytes, 'partial', :now, :now)",
+                 VALUES (:name, :client, :plan, :bytes, 'partial', :now, :now)
+                 ON CONFLICT (client, plan, name) WHERE state IN ('partial', 'whole')
+                 DO UPDATE SET bytes = :bytes, state = 'partial', used = :now",
             )?
             .execute(named_params! {
                 ":name": name, ":client": client.0, ":plan": plan, ":bytes": bytes as i64, ":now": now,
@@ -70,14 +62,17 @@ impl Ledger {
         })
     }
 
-    /// Whether all of it is there, from now on.
-    pub(crate) fn upload_is(&self, client: ClientId, name: &[u8; 32], is_whole: bool) -> Result<(), StoreError> {
+    /// Whether all of it is there, from now on; `false` if it is not kept any more.
+    pub(crate) fn upload_is(
+        &self,
+        client: ClientId,
+        (plan, name): (&[u8; 32], &[u8; 32]),
+        is_whole: bool,
+    ) -> Result<bool, StoreError> {
         let state = if is_whole { "whole" } else { "partial" };
-        self.write(|tx| {
-            let sql = "UPDATE upload SET state = ? WHERE client = ? AND name = ? AND state IN ('partial', 'whole')";
-            tx.prepare_cached(sql)?.execute(params![state, client.0, name])?;
-            Ok(Ok(()))
-        })
+        let all = named_params! { ":state": state, ":client": client.0, ":plan": plan, ":name": name };
+        let sql = format!("UPDATE upload SET state = :state WHERE {THIS}");
+        self.write(|tx| Ok(Ok(tx.prepare_cached(&sql)?.execute(all)? > 0)))
     }
 
     /// What is kept, in the order in which it was begun.
@@ -87,11 +82,13 @@ impl Ledger {
 
     /// Says of these that their files are gone; how many were kept.
     pub(crate) fn end_uploads(&self, which: &[Upload], how: Ended) -> Result<usize, StoreError> {
-        let now = now()?;
+        let (now, how) = (now()?, how.word());
+        let sql = format!("UPDATE upload SET state = :how, ended = :now WHERE {THIS}");
         self.write(|tx| {
             let mut ended = 0;
-            for upload in which {
-                ended += end(tx, upload.client, &upload.name, how, now)?;
+            for Upload { client, plan, name, .. } in which {
+                let all = named_params! { ":how": how, ":now": now, ":client": client.0, ":plan": plan, ":name": name };
+                ended += tx.prepare_cached(&sql)?.execute(all)?;
             }
             Ok(Ok(ended))
         })

@@ -20,9 +20,9 @@ use super::super::context::Context;
 use super::id::{KeyId, KeyKind};
 use super::switch::SwitchKey;
 use crate::HeError;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{BufWriter, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 8] = *b"TCTCKEYS";
@@ -34,13 +34,35 @@ pub(super) const DIGEST: usize = 32;
 const MAX_KEYS: usize = 4096;
 const WHAT: &str = "key file";
 
-/// An open key file. Its header has been checked; a key is checked when it is loaded.
+/// An open key file, locked against changes. Its header has been checked; a key is checked when it is loaded.
 pub struct KeyFile {
     path: PathBuf,
     file: File,
+    state: FileState,
     bound: [u8; DIGEST],
     /// Each key with where it starts.
     entries: Vec<(KeyId, u64)>,
+}
+
+/// Which file it was, and how it was: one that is as it was when its keys were checked needs no check. What
+/// changes behind that shows when a key is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileState {
+    device_and_number: [u64; 2],
+    len: u64,
+    modified: [i64; 2],
+}
+
+impl FileState {
+    /// What a file's metadata say.
+    #[must_use]
+    pub fn of(metadata: &Metadata) -> Self {
+        Self {
+            device_and_number: [metadata.dev(), metadata.ino()],
+            len: metadata.len(),
+            modified: [metadata.mtime(), metadata.mtime_nsec()],
+        }
+    }
 }
 
 pub(super) fn io(path: &Path) -> impl Fn(std::io::Error) -> HeError {
@@ -160,6 +182,7 @@ impl KeyFile {
     /// header; [`HeError::Length`] for a file that is cut or too long.
     pub fn open(path: &Path, context: &Context, client: &[u8; 32]) -> Result<Self, HeError> {
         let file = File::open(path).map_err(io(path))?;
+        file.lock_shared().map_err(io(path))?;
         let metadata = file.metadata().map_err(io(path))?;
         if !metadata.is_file() {
             return refuse("no file of bytes".to_owned());
@@ -203,12 +226,18 @@ impl KeyFile {
         if len != at {
             return short(usize::try_from(at).unwrap_or(usize::MAX));
         }
-        Ok(Self { path: path.to_owned(), file, bound, entries })
+        Ok(Self { path: path.to_owned(), file, state: FileState::of(&metadata), bound, entries })
     }
 
     /// The keys in it.
     pub fn ids(&self) -> impl Iterator<Item = KeyId> + Clone {
         self.entries.iter().map(|(id, _)| *id)
+    }
+
+    /// How it was when it was opened.
+    #[must_use]
+    pub fn state(&self) -> FileState {
+        self.state
     }
 
     /// Checks the digests of all keys: what is damaged shows before it is used.

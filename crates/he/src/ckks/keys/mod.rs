@@ -10,7 +10,7 @@ mod set;
 mod switch;
 
 pub use derive::{Derivation, derived_deviation};
-pub use file::KeyFile;
+pub use file::{FileState, KeyFile};
 pub(super) use gadget::Gadget;
 pub use id::{KeyId, KeyKind, merged};
 pub use part::PartFile;

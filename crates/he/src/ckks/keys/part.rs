@@ -1,7 +1,7 @@
 //! A key file that grows as keys come, over connections and crashes: what has come whole stays.
 
 use super::super::context::Context;
-use super::file::{DIGEST, bind, digest, header, io, part_path};
+use super::file::{DIGEST, FileState, bind, digest, header, io, part_path};
 use super::id::KeyId;
 use super::switch::SwitchKey;
 use crate::HeError;
@@ -27,36 +27,29 @@ pub struct PartFile {
 impl PartFile {
     /// Goes on with the file for `path`, behind the last key of it that is whole, or begins it; see
     /// [`KeyFile::write`](super::KeyFile::write). A file that has its name loses it until it is whole again.
-    /// `None` if somebody else writes it now.
+    /// `None` if somebody else writes it now, or uses what has its name. Keys of one that `is_checked` are not
+    /// read again.
     ///
     /// # Errors
     /// [`HeError::File`]; [`HeError::Format`] for more keys than a file has.
-    pub fn resume(path: &Path, context: &Context, client: &[u8; 32], ids: &[KeyId]) -> Result<Option<Self>, HeError> {
+    pub fn resume(
+        path: &Path,
+        context: &Context,
+        client: &[u8; 32],
+        ids: &[KeyId],
+        is_checked: impl FnOnce(&FileState) -> bool,
+    ) -> Result<Option<Self>, HeError> {
         let mut header = header(context, client, ids)?;
         let bound = bind(&header);
         header.extend_from_slice(&bound);
         let part = part_path(path);
-        if !part.exists() && path.exists() {
-            fs::rename(path, &part).map_err(io(&part))?;
-        }
-        let mut options = OpenOptions::new();
-        let opened = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&part);
-        let file = opened.map_err(io(&part))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Error(e)) => return Err(io(&part)(e)),
-        }
-        // Whoever had it locked may have given it its name since it was opened here.
-        let same = fs::metadata(&part).and_then(|now| Ok(now.ino() == file.metadata()?.ino()));
-        if !same.or_else(|e| if e.kind() == ErrorKind::NotFound { Ok(false) } else { Err(io(&part)(e)) })? {
-            return Ok(None);
-        }
+        let Some(file) = Self::locked(path, &part)? else { return Ok(None) };
         let end = header.len() as u64;
         let mut found = Self { path: path.to_owned(), part, file, bound, ids: ids.to_vec(), there: 0, end };
         let mut first = vec![0; header.len()];
         if found.file.read_exact_at(&mut first, 0).is_ok() && first == header {
-            found.look(context).map_err(io(&found.part))?;
+            let is_checked = is_checked(&found.state()?);
+            found.look(context, is_checked).map_err(io(&found.part))?;
         } else {
             found.file.write_all_at(&header, 0).map_err(io(&found.part))?;
         }
@@ -64,22 +57,69 @@ impl PartFile {
         Ok(Some(found))
     }
 
+    /// The file under its name with `.part`, unless somebody else has it open.
+    fn locked(path: &Path, part: &Path) -> Result<Option<File>, HeError> {
+        let is_named = !part.exists() && path.exists();
+        let at = if is_named { path } else { part };
+        let mut options = OpenOptions::new();
+        let opened = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(at);
+        let file = opened.map_err(io(at))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(e)) => return Err(io(at)(e)),
+        }
+        // Whoever had it locked may have given it the other name since it was opened here.
+        let same = fs::metadata(at).and_then(|now| Ok(now.ino() == file.metadata()?.ino()));
+        if !same.or_else(|e| if e.kind() == ErrorKind::NotFound { Ok(false) } else { Err(io(at)(e)) })? {
+            return Ok(None);
+        }
+        if is_named {
+            fs::rename(path, part).map_err(io(path))?;
+        } else if path.exists() {
+            // It has become whole since: this one is empty, and would be a second one.
+            fs::remove_file(part).map_err(io(part))?;
+            return Ok(None);
+        }
+        Ok(Some(file))
+    }
+
+    /// Whether the file has a name: one without would grow unseen.
+    fn has_name(&self) -> Result<(), HeError> {
+        match self.file.metadata().map_err(io(&self.part))?.nlink() {
+            0 => Err(io(&self.part)(std::io::Error::new(ErrorKind::NotFound, "it was deleted while keys came"))),
+            _ => Ok(()),
+        }
+    }
+
     /// Counts the keys that are whole.
-    fn look(&mut self, context: &Context) -> std::io::Result<()> {
+    fn look(&mut self, context: &Context, is_checked: bool) -> std::io::Result<()> {
+        let len = self.file.metadata()?.len();
         while let Some(&id) = self.ids.get(self.there) {
-            let mut bytes = vec![0; SwitchKey::packed_bytes(context, id) + DIGEST];
-            match self.file.read_exact_at(&mut bytes, self.end) {
-                Err(e) if e.kind() == ErrorKind::UnexpectedEof => break,
-                other => other?,
-            }
-            let (key, stored) = bytes.split_at(bytes.len() - DIGEST);
-            if stored != digest(&self.bound, self.there, key) {
+            let bytes = SwitchKey::packed_bytes(context, id) + DIGEST;
+            if self.end + bytes as u64 > len || !(is_checked || self.is_whole(bytes)?) {
                 break;
             }
             self.there += 1;
-            self.end += bytes.len() as u64;
+            self.end += bytes as u64;
         }
         Ok(())
+    }
+
+    /// Whether the next key of so many bytes, its digest included, is what was written.
+    fn is_whole(&self, bytes: usize) -> std::io::Result<bool> {
+        let mut bytes = vec![0; bytes];
+        self.file.read_exact_at(&mut bytes, self.end)?;
+        let (key, stored) = bytes.split_at(bytes.len() - DIGEST);
+        Ok(stored == digest(&self.bound, self.there, key))
+    }
+
+    /// How it is now: all of its keys are whole.
+    ///
+    /// # Errors
+    /// [`HeError::File`].
+    pub fn state(&self) -> Result<FileState, HeError> {
+        self.file.metadata().map(|metadata| FileState::of(&metadata)).map_err(io(&self.part))
     }
 
     /// Keys that are there: the first so many of its list.
@@ -91,11 +131,13 @@ impl PartFile {
     /// Appends the next key of the list, packed.
     ///
     /// # Errors
-    /// [`HeError::File`]; what reading a key may fail with: then nothing is appended.
+    /// [`HeError::File`], also for a file that was deleted; what reading a key may fail with: then nothing is
+    /// appended.
     ///
     /// # Panics
     /// If all are there.
     pub fn push(&mut self, context: &Context, packed: &[u8]) -> Result<(), HeError> {
+        self.has_name()?;
         SwitchKey::read(context, self.ids[self.there], packed)?;
         let digest = digest(&self.bound, self.there, packed);
         let written = self.file.write_all_at(packed, self.end);
@@ -114,6 +156,7 @@ impl PartFile {
     /// If keys are missing.
     pub fn finish(self) -> Result<(), HeError> {
         assert_eq!(self.there, self.ids.len(), "a key file has all its keys");
+        self.has_name()?;
         self.file.sync_all().and_then(|()| fs::rename(&self.part, &self.path)).map_err(io(&self.part))?;
         let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(folder))
@@ -152,7 +195,7 @@ mod tests {
         let folder = Folder(std::env::temp_dir().join(format!("tacit-part-{}", std::process::id())));
         fs::create_dir_all(&folder.0).unwrap();
         let path = folder.0.join("set.keys");
-        let resume = |client: &[u8; 32]| PartFile::resume(&path, &context, client, &ids).unwrap();
+        let resume = |client: &[u8; 32]| PartFile::resume(&path, &context, client, &ids, |_| false).unwrap();
         let mut part = resume(&CLIENT).unwrap();
         assert_eq!(part.there(), 0);
         part.push(&context, &packed[0]).unwrap();
@@ -166,6 +209,8 @@ mod tests {
         file.set_len(length + 5).unwrap();
         assert_eq!(resume(&CLIENT).unwrap().there(), 2);
         file.write_all_at(&[0xaa; 8], length - 40).unwrap();
+        let trusted = PartFile::resume(&path, &context, &CLIENT, &ids, |_| true).unwrap();
+        assert_eq!(trusted.unwrap().there(), 2, "not read again");
         let mut part = resume(&CLIENT).unwrap();
         assert_eq!(part.there(), 1);
         packed[1..].iter().for_each(|key| part.push(&context, key).unwrap());
@@ -174,6 +219,8 @@ mod tests {
         let set = KeySet::paged(&context, KeyFile::open(&path, &context, &CLIENT).unwrap(), 0);
         set.check(&ids).unwrap();
         ids.iter().for_each(|id| drop(set.get(id.kind, 3).unwrap()));
+        assert!(resume(&CLIENT).is_none() && path.exists(), "it is used");
+        drop(set);
         // What has its name goes on as well, behind what is damaged; another's begins anew.
         assert_eq!(resume(&CLIENT).unwrap().there(), 3);
         resume(&CLIENT).unwrap().finish().unwrap();
@@ -182,5 +229,16 @@ mod tests {
         assert!(KeyFile::open(&path, &context, &CLIENT).unwrap().check(&context).is_err());
         assert_eq!(resume(&CLIENT).unwrap().there(), 1);
         assert_eq!(resume(&[8; 32]).unwrap().there(), 0);
+        // One that is deleted does not grow on, and does not take the place of another.
+        let mut part = resume(&CLIENT).unwrap();
+        part.push(&context, &packed[0]).unwrap();
+        fs::remove_file(part_path(&path)).unwrap();
+        assert!(part.push(&context, &packed[1]).unwrap_err().to_string().contains("deleted"));
+        let mut other = resume(&CLIENT).unwrap();
+        packed.iter().for_each(|key| other.push(&context, key).unwrap());
+        other.finish().unwrap();
+        fs::write(part_path(&path), b"begun as the other became whole").unwrap();
+        assert!(resume(&CLIENT).is_none());
+        assert!(path.exists() && !part_path(&path).exists());
     }
 }
