@@ -245,7 +245,7 @@ impl Compile<Parts> for Maker<'_> {
     }
 
     fn look_up(&mut self, n: usize, width: u32, table: &Table) -> Result<LookUp, String> {
-        LookUp::new(n, width, &table.entries).map_err(|e| e.to_string())
+        table.look_up(n, width)
     }
 
     fn widen(&mut self, n: usize, width: u32, extra: u32) -> WrapSpec {

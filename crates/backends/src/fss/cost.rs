@@ -187,7 +187,8 @@ mod tests {
     #[test]
     fn what_look_ups_open_and_hold_counts() {
         let entries = (0..64).map(|i| i % 23 - 9).collect();
-        let table = crate::ring::Table { function: tacit_graph::Function::Sigmoid, entries, frac_bits: 4, error: 1 };
+        let function = tacit_graph::Function::Sigmoid;
+        let table = crate::ring::Table { function, entries, lines: None, frac_bits: 4, error: 1 };
         let n = 1000;
         let nodes = (0..8).map(|i| match i {
             0 => node(Op::Input, &[], &[n], 6, 4),

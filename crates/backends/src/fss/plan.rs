@@ -283,8 +283,7 @@ impl Compile<Parts> for Maker<'_> {
     }
 
     fn look_up(&mut self, n: usize, width: u32, table: &Table) -> Result<LookUp, String> {
-        let made = LookUp::new(n, width, &table.entries).map_err(|e| e.to_string())?;
-        let (name, bits) = (table.function.name(), table.entries.len().ilog2());
+        let (made, name, bits) = (table.look_up(n, width)?, table.function.name(), table.index_bits());
         FssLookUp::new(&made, self.options.level.checked()).map(|_| made).map_err(|_| {
             format!(
                 "{name} in a table of 2^{bits} entries: a table with tags has 2^12 at most; lower it with \

@@ -26,7 +26,7 @@ use crate::BackendError;
 use crate::dealt::source::Source;
 use crate::dealt::statics::{self, Statics};
 use crate::ring::reference::{self, tests::spec};
-use crate::ring::{FixedPoint, LayerWeights, Linear, Node, Op, RingGraph, Table, WeightFacts, Weights};
+use crate::ring::{FixedPoint, LayerWeights, Linear, Lines, Node, Op, RingGraph, Table, WeightFacts, Weights};
 use crate::seam::Stop;
 
 const HEADER: usize = 10;
@@ -268,7 +268,14 @@ fn dense(out_features: usize) -> Op {
 /// A table with negative entries.
 fn table() -> Op {
     let entries = (0..64).map(|i| (7 * i * i + 3 * i) % 23 - 9).collect();
-    Op::LookUp(Table { function: Function::Sigmoid, entries, frac_bits: 4, error: 1 })
+    Op::LookUp(Table { function: Function::Sigmoid, entries, lines: None, frac_bits: 4, error: 1 })
+}
+
+/// Eight pieces of lines.
+fn lines() -> Op {
+    let lines = Some(Lines { low: 3, shift: 1, slopes: vec![0, -1, -1, 0, 1, 1, 1, 0] });
+    let entries = vec![8, 6, 4, 1, 0, 2, 5, 7];
+    Op::LookUp(Table { function: Function::Tanh, entries, lines, frac_bits: 4, error: 1 })
 }
 
 /// Everything that has a protocol of its own, and two inputs at once.
@@ -316,7 +323,13 @@ fn cases(level: Level) -> Vec<Case> {
             ],
             2,
         ),
+        Case::new(level, vec![node(Op::Input, vec![], &[2], 6), node(lines(), vec![0], &[2], 9)]),
     ]
+}
+
+/// Nets without local truncations, and without lines, of which a mask decides.
+fn is_exact(number: usize) -> bool {
+    ![3, 7].contains(&number)
 }
 
 /// The tags of messages that stay unchecked: the input is the client's choice, and the server is honest.
@@ -327,7 +340,7 @@ fn is_checked(tag: u16) -> bool {
 #[test]
 fn every_changed_bit_of_every_message_is_found() {
     for (number, case) in cases(Level::L1).iter().enumerate() {
-        let honest = case.honest(number != 3);
+        let honest = case.honest(is_exact(number));
         for (party, frames) in honest.frames.iter().enumerate() {
             for (frame, &(tag, len)) in frames.iter().enumerate().filter(|(_, (tag, _))| is_checked(*tag)) {
                 // The combined high bits and digests are long: not every bit of them.
@@ -362,7 +375,7 @@ fn every_changed_bit_of_every_message_is_found() {
 #[test]
 fn every_changed_bit_of_both_parties_is_found_where_both_are_checked() {
     for (number, case) in cases(Level::L2).iter().enumerate() {
-        let honest = case.honest(number != 3);
+        let honest = case.honest(is_exact(number));
         for (party, frames) in honest.frames.iter().enumerate() {
             for (frame, &(tag, len)) in frames.iter().enumerate() {
                 let step = if len > 40 { 61 } else { 1 };
@@ -410,7 +423,7 @@ fn a_server_with_another_model_is_found() {
 #[test]
 fn a_server_with_changed_material_is_found_or_nothing_came_of_it() {
     for (number, mut case) in cases(Level::L2).into_iter().enumerate() {
-        let answer = case.honest(number != 3).answer.unwrap();
+        let answer = case.honest(is_exact(number)).answer.unwrap();
         let len = half::server_bytes(&case.plan)[0];
         let (right, mut found, mut tried) = (case.halves[1][..len].to_vec(), 0, 0);
         for bit in (0..8 * len).filter(|bit| bit % 19 == 0 && *bit >= 128) {
@@ -433,7 +446,7 @@ fn a_server_with_changed_material_is_found_or_nothing_came_of_it() {
 fn a_client_with_changed_material_is_found_or_nothing_came_of_it() {
     let levels = [Level::L1, Level::L2].map(cases);
     for (number, case) in levels.iter().flat_map(|cases| cases.iter().enumerate()) {
-        let answer = case.honest(number != 3).answer.unwrap();
+        let answer = case.honest(is_exact(number)).answer.unwrap();
         let (mut material, mut found) = (case.material().to_vec(), 0);
         let bits = 8 * material.len();
         // Where both are checked a third seed makes the input's mask: changed, it is another input.

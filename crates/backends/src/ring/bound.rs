@@ -77,10 +77,13 @@ impl Interpreter for Bound<'_> {
             }
             (Op::Linear(l), Some(input)) => times(self.row_norm(id, input.elements(), l.weights)) + self.errors.linear,
             (Op::Relu, _) => worst + self.errors.dropped,
-            // Never farther apart than two entries.
+            // Never farther apart than two results.
             (Op::LookUp(table), _) => {
                 let [low, high] = table.range();
-                times(table.steepest() as f64).min(low.abs_diff(high) as f64)
+                // Lines: either of two pieces here and there, and those between.
+                let pieces =
+                    2.0 + table.lines.as_ref().map_or(0.0, |lines| (worst / f64::from(lines.low).exp2()).floor());
+                (times(table.steepest() as f64) + pieces * table.apart() as f64).min(low.abs_diff(high) as f64)
             }
             (Op::Truncate { bits }, _) => (worst * (-f64::from(*bits)).exp2()).ceil() + self.errors.truncation,
             (Op::SumPool(w), _) => worst * (w.kernel[0] * w.kernel[1]) as f64,

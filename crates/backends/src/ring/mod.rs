@@ -17,6 +17,7 @@ mod options;
 pub(crate) mod public;
 pub mod reference;
 pub(crate) mod share;
+pub mod table;
 
 pub use encode::{MAX_PUBLIC_BYTES, public_bytes, read_public, read_weights, weights_to_bytes};
 pub use error::RingError;
@@ -24,4 +25,5 @@ pub use fixed::FixedPoint;
 pub use graph::{LayerWeights, Node, RingGraph, RingSpec, Weights};
 pub use lowering::report::RingReport;
 pub use lowering::{Agreement, Price, RingModel, RingOptions, Target, agreement, lower, lower_for};
-pub use op::{Conv2d, Linear, Op, Table, WeightFacts};
+pub use op::{Conv2d, Linear, Op, WeightFacts};
+pub use table::{Lines, Table};

@@ -2,8 +2,9 @@
 //! or `[F]`.
 
 use serde::{Deserialize, Serialize};
-use tacit_graph::Function;
 use tacit_graph::geometry::{self, ConvGeometry, Slice, Window};
+
+use super::Table;
 
 /// A two-dimensional convolution with private weights `[out_channels, in_channels / groups, kh, kw]` and a
 /// private bias `[out_channels]` at the output's scale.
@@ -40,55 +41,6 @@ pub struct WeightFacts {
     pub magnitude_bits: u32,
     /// Every output's weight row has Euclidean norm below `2^norm_bits`.
     pub norm_bits: u32,
-}
-
-/// A public function of small integers: every index of its ring has an entry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Table {
-    /// What it stands for.
-    pub function: Function,
-    /// Result for the index `j` (`0 <= j < 2^k`), which stands for `j - 2^k` from `2^(k-1)` on.
-    pub entries: Vec<i64>,
-    /// Bits behind the binary point of the results.
-    pub frac_bits: u32,
-    /// Largest difference to the function where an index stands for all numbers that round to it, in units of
-    /// the results' last place, rounded up.
-    pub error: u32,
-}
-
-/// Widest index of a table, in bits.
-pub const MAX_TABLE_BITS: u32 = 16;
-
-impl Table {
-    /// Bits of its index.
-    pub fn bits(&self) -> u32 {
-        self.entries.len().max(1).ilog2()
-    }
-
-    /// The entry for a signed integer, reduced into the index's ring.
-    pub fn at(&self, x: i64) -> i64 {
-        self.entries[(x as usize) & (self.entries.len() - 1)]
-    }
-
-    /// Smallest and largest entry.
-    pub fn range(&self) -> [i64; 2] {
-        let (low, high) = (self.entries.iter().min(), self.entries.iter().max());
-        [low, high].map(|end| *end.expect("a checked table has entries"))
-    }
-
-    /// Largest difference between the entries of neighbours.
-    pub fn steepest(&self) -> u64 {
-        let half = (self.entries.len() / 2) as i64;
-        (-half..half - 1).map(|x| self.at(x).abs_diff(self.at(x + 1))).max().unwrap_or(0)
-    }
-
-    fn check(&self) -> Result<(), String> {
-        let count = self.entries.len();
-        if !count.is_power_of_two() || !(2..=1 << MAX_TABLE_BITS).contains(&count) {
-            return Err(format!("a table of {count} entries is not supported"));
-        }
-        Ok(())
-    }
 }
 
 /// One operation. Values are integers; the real number behind them follows from the node's `FixedPoint`.

@@ -4,7 +4,8 @@ use std::ops::RangeInclusive;
 
 use super::RingOptions;
 use super::fixed::MAX_FRAC_BITS;
-use super::op::{MAX_MAGNITUDE_BITS, MAX_TABLE_BITS};
+use super::op::MAX_MAGNITUDE_BITS;
+use super::table::MAX_TABLE_BITS;
 use crate::BackendError;
 use crate::seam::Reader;
 

@@ -25,8 +25,6 @@ mod deal;
 mod gate;
 mod lane;
 mod lookup;
-#[cfg(test)]
-mod lookup_tests;
 mod spec;
 mod table;
 mod terms;
@@ -37,7 +35,10 @@ mod widen;
 pub use cost::DealtCost;
 pub use deal::deal;
 pub use gate::{ClientShares, client_online, server_online};
-pub use lookup::{LookUp, MAX_INDEX_BITS, ONE_HOT_BITS, client_look_up, deal_look_up, server_look_up};
+pub(crate) use lookup::Word;
+pub use lookup::{
+    Lines, LookUp, MAX_INDEX_BITS, MAX_SPLINE_BITS, ONE_HOT_BITS, client_look_up, deal_look_up, server_look_up,
+};
 pub use spec::{DealtGate, Exchanges, Value};
 pub use widen::{client_widen, deal_widen, server_widen, widen_bytes};
 

@@ -4,29 +4,37 @@
 /// `u = 0 .. 2^m - 2` (entry `2^m - 1` is 0), `index` the `m` planes of the index, lowest first; `first` is the
 /// party's share of the entry before the first one, which is 1. Gives the entries at `u` and at `u - 1`.
 pub(super) fn look_up(table: &[u64], index: &[&[u64]], first: u64, words: usize) -> [Vec<u64>; 2] {
-    let mut at = Vec::with_capacity(table.len() + words);
-    at.extend_from_slice(table);
-    at.resize(table.len() + words, 0);
-    let mut before = vec![first; words];
-    before.extend_from_slice(table);
-    [fold(at, index, words), fold(before, index, words)]
+    let count = table.len() / words + 1;
+    let plane = |k: usize| &table[k * words..][..words];
+    let (zeros, first) = (vec![0; words], vec![first; words]);
+    let at = |k: usize| if k + 1 < count { plane(k) } else { &zeros[..] };
+    let before = |k: usize| if k > 0 { plane(k - 1) } else { &first[..] };
+    [fold(&at, count, index, words), fold(&before, count, index, words)]
 }
 
-/// Halves a list of planes with each bit of the index, element by element.
-fn fold(mut planes: Vec<u64>, index: &[&[u64]], words: usize) -> Vec<u64> {
-    let mut count = planes.len() / words;
-    for bit in index {
+/// The plane at the index among `count`, element by element: the list is halved with each bit.
+fn fold<'a>(plane: &dyn Fn(usize) -> &'a [u64], count: usize, index: &[&[u64]], words: usize) -> Vec<u64> {
+    let Some((bit, rest)) = index.split_first() else { return plane(0).to_vec() };
+    let mut planes = vec![0; count / 2 * words];
+    for (k, out) in planes.chunks_exact_mut(words).enumerate() {
+        let (low, high) = (plane(2 * k), plane(2 * k + 1));
+        for (((out, low), high), bit) in out.iter_mut().zip(low).zip(high).zip(*bit) {
+            *out = low ^ ((low ^ high) & bit);
+        }
+    }
+    let mut count = count / 2;
+    for bit in rest {
         count /= 2;
         for k in 0..count {
             let (done, pair) = planes.split_at_mut(2 * k * words);
-            let (low, high) = pair.split_at(words);
+            let (low, high) = pair.split_at_mut(words);
             if k == 0 {
-                let high = high[..words].to_vec();
-                pair.iter_mut().zip(&high).zip(*bit).for_each(|((a, b), s)| *a ^= (*a ^ b) & s);
+                low.iter_mut().zip(high).zip(*bit).for_each(|((a, b), s)| *a ^= (*a ^ *b) & s);
                 continue;
             }
-            for (w, out) in done[k * words..][..words].iter_mut().enumerate() {
-                *out = low[w] ^ ((low[w] ^ high[w]) & bit[w]);
+            let out = &mut done[k * words..][..words];
+            for (((out, low), high), bit) in out.iter_mut().zip(low).zip(high).zip(*bit) {
+                *out = *low ^ ((*low ^ *high) & bit);
             }
         }
     }

@@ -5,15 +5,17 @@
 //! Sums of pending tensors are made before truncation. Truncating `b` bits adds `2^(b-1)` first, in the bias
 //! of the layer where that is possible: the floor then rounds to nearest.
 
+mod functions;
+
 use std::collections::HashMap;
 
 use tacit_graph::float::{FloatNode, FloatOp};
 use tacit_graph::geometry::ConvGeometry;
-use tacit_graph::{Calibration, FloatGraph, Function, NodeId, OutputMode};
+use tacit_graph::{Calibration, FloatGraph, NodeId, OutputMode};
 
 use super::integers::{factor_bits, facts, half, quantise};
 use super::scheme::Scheme;
-use super::{Problem, range, table, width};
+use super::{Problem, range, width};
 use crate::ring::fixed::MAX_FRAC_BITS;
 use crate::ring::{Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingError, RingGraph, RingSpec, Weights};
 
@@ -382,45 +384,6 @@ impl Emitter<'_> {
         let made = self.add(id, &node.name, op, &[x.id], frac);
         let bias = bias.iter().map(|&b| quantise(f64::from(b), frac)).collect();
         self.weights.push(LayerWeights { node: made.id, weights: ints, bias });
-        Ok(made)
-    }
-
-    /// A table of the function, in front of which the input is clipped where it may leave the table.
-    fn function(&mut self, id: usize, name: &str, source: usize, function: Function) -> Result<Wire, RingError> {
-        let scales = table::Scales {
-            input: self.sizes(source),
-            finest: self.wires[source].frac,
-            result: self.sizes(id)[0],
-            frac_bits: self.target[id],
-            most_bits: self.table_bits,
-        };
-        let fail = |what| RingError::NoRing { what: format!("node `{name}` ({}): {what}", function.name()) };
-        let table::Tabulated { table, frac, centre, clipped } = table::tabulate(function, &scales).map_err(fail)?;
-        let mut x = self.at_most(source, frac);
-        let (bits, half) = (table.bits(), 1i64 << (table.bits() - 1));
-        let most = scales.input.map(|size| size * f64::from(frac).exp2() + 2.0 * half as f64 + 1.0);
-        let mut offset = -centre;
-        if clipped {
-            let frac = x.frac;
-            let step = |e: &mut Self, part: &str, op: Op, inputs: &[NodeId]| {
-                let made = e.add(id, &format!("{name}.{part}"), op, inputs, frac);
-                e.sized.insert(made.id, Size::Units(most));
-                made
-            };
-            // min(max(x - centre, 1 - half), half - 1) + half - 1
-            let low = step(self, "low", Op::AddConst { value: half - 1 - centre }, &[x.id]);
-            let above = step(self, "above", Op::Relu, &[low.id]);
-            let high = step(self, "high", Op::AddConst { value: 2 - 2 * half }, &[above.id]);
-            let over = step(self, "over", Op::Relu, &[high.id]);
-            x = step(self, "clipped", Op::Sub, &[above.id, over.id]);
-            offset = 1 - half;
-        }
-        let index = self.add(id, &format!("{name}.index"), Op::AddConst { value: offset }, &[x.id], x.frac);
-        self.sized.insert(index.id, Size::Ring(bits));
-        let (range, frac) = (table.range(), table.frac_bits);
-        let made = self.add(id, name, Op::LookUp(table), &[index.id], frac);
-        let largest = range.map(i64::unsigned_abs).into_iter().max().unwrap_or(0) as f64;
-        self.sized.insert(made.id, Size::Units([largest; 2]));
         Ok(made)
     }
 

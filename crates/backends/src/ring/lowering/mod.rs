@@ -16,6 +16,7 @@ mod range;
 pub mod report;
 mod scheme;
 mod search;
+mod spline;
 mod table;
 mod text;
 mod width;
@@ -30,7 +31,7 @@ use tacit_graph::float::FloatOp;
 use tacit_graph::{Model, OutputMode, Watch};
 
 use super::fixed::MAX_FRAC_BITS;
-use super::op::MAX_TABLE_BITS;
+use super::table::MAX_TABLE_BITS;
 use super::{RingError, RingGraph, Weights};
 use crate::BackendError;
 use crate::classes::spread;

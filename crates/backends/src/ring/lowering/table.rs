@@ -4,11 +4,12 @@
 //! around zero, or from zero for functions of positive numbers. The span is that of calibration with its
 //! guard, but no wider than where the function settles; what may lie outside is clipped. The index is as fine
 //! as the result's scale asks for: the error is one unit of it, if the widest table and the input's own scale
-//! allow.
+//! allow. Where one table is too wide, pieces of lines ([`super::spline`]) take its place.
 
 use tacit_graph::Function;
 
 use super::integers::quantise;
+use super::spline;
 use crate::ring::Table;
 
 /// What a table is made for.
@@ -34,6 +35,19 @@ pub(super) struct Tabulated {
     pub centre: i64,
     /// The input may lie outside.
     pub clipped: bool,
+    /// What of the input is looked up.
+    pub of: Argument,
+}
+
+/// What of a number is looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Argument {
+    /// The number.
+    Itself,
+    /// Its magnitude.
+    Magnitude,
+    /// How far it lies below zero, or 0.
+    Below,
 }
 
 /// The coarsest table that is as exact as its results' scale, or the finest there can be.
@@ -57,25 +71,43 @@ pub(super) fn tabulate(function: Function, scales: &Scales) -> Result<Tabulated,
         ));
     }
     let mut frac = coarsest;
-    loop {
+    let one = loop {
         let made = at(function, scales, (span + frac) as u32, frac as u32);
-        if frac == finest || made.table.error <= 1 {
+        if made.table.error <= 1 {
             return Ok(made);
         }
+        if frac == finest {
+            break made;
+        }
         frac += 1;
+    };
+    let units = |made: &Tabulated| {
+        f64::from(made.table.error) * (f64::from(scales.frac_bits) - f64::from(made.table.frac_bits)).exp2()
+    };
+    let lines = spline::at(function, scales, half_span, coarsest);
+    Ok(lines.filter(|lines| units(lines) < units(&one)).unwrap_or(one))
+}
+
+/// The function, cut where its results are.
+pub(super) fn cut(function: Function, scales: &Scales) -> impl Fn(f64) -> f64 + use<> {
+    // Tables are public: where they are cut must say no more of the calibration data than a power of two.
+    let most = if scales.result > 0.0 { scales.result.log2().ceil().exp2() } else { 1.0 };
+    move |x| {
+        let value = function.value(x);
+        if value.is_nan() { most } else { value.clamp(-most, most) }
     }
+}
+
+/// Whether numbers may lie `top` or more above what index 0 stands for, in units of `frac` fraction bits.
+pub(super) fn exceed(scales: &Scales, frac: u32, top: i64) -> bool {
+    let [likely, extreme] = scales.input.map(|size| size * f64::from(frac).exp2() + 2.0);
+    likely.max(extreme) >= top as f64
 }
 
 fn at(function: Function, scales: &Scales, bits: u32, frac: u32) -> Tabulated {
     let half = 1i64 << (bits - 1);
     let centre = if function.is_positive() { half } else { 0 };
-    let unit = (-f64::from(frac)).exp2();
-    // Tables are public: where they are cut must say no more of the calibration data than a power of two.
-    let most = if scales.result > 0.0 { scales.result.log2().ceil().exp2() } else { 1.0 };
-    let value = |x: f64| {
-        let value = function.value(x);
-        if value.is_nan() { most } else { value.clamp(-most, most) }
-    };
+    let (unit, value) = ((-f64::from(frac)).exp2(), cut(function, scales));
     let (mut entries, mut error) = (vec![0; 1 << bits], 0f64);
     for index in -half..half {
         let x = (index + centre) as f64;
@@ -86,16 +118,16 @@ fn at(function: Function, scales: &Scales, bits: u32, frac: u32) -> Tabulated {
             error = error.max((value(end * unit) * f64::from(scales.frac_bits).exp2() - entry as f64).abs());
         }
     }
-    let [likely, extreme] = scales.input.map(|size| size * f64::from(frac).exp2() + 2.0);
     // What rounds below zero must not become the largest number.
-    let clipped = function.is_positive() || likely.max(extreme) >= half as f64;
+    let clipped = function.is_positive() || exceed(scales, frac, half);
     // A cast saturates. Half a unit is what rounding takes.
     let error = (error - 0.5).max(0.0).ceil() as u32;
     Tabulated {
-        table: Table { function, entries, frac_bits: scales.frac_bits, error: error.max(1) },
+        table: Table { function, entries, lines: None, frac_bits: scales.frac_bits, error: error.max(1) },
         frac,
         centre,
         clipped,
+        of: Argument::Itself,
     }
 }
 
@@ -119,25 +151,52 @@ mod tests {
             (Function::Sqrt, [4.0, 5.0], 3.0, true),
             (Function::Rsqrt, [4.0, 5.0], 8.0, true),
         ] {
-            let Tabulated { table, frac, centre, clipped } = tabulate(function, &scales(input, result)).unwrap();
-            let half = 1i64 << (table.bits() - 1);
-            assert!(clipped || input[1] * f64::from(frac).exp2() < half as f64, "{function:?}");
+            let Tabulated { table, frac, centre, clipped, of } = tabulate(function, &scales(input, result)).unwrap();
+            let (half, unit) = (1i64 << (table.bits() - 1), f64::from(table.frac_bits).exp2());
+            let top = half - 1 - table.reserved();
+            assert!(clipped || input[1] * f64::from(frac).exp2() < top as f64 + 1.0, "{function:?}");
             assert_eq!(clipped, clips, "{function:?}");
             let mut worst = 0f64;
             for step in -4000..4000i64 {
                 // Within the table, between indices too.
-                let x = (step as f64 / 4000.0) * (half as f64 - 1.0) + centre as f64;
-                if function.is_positive() && x < 0.0 {
+                let x = ((step as f64 / 4000.0) * (half as f64 - 1.0)).min(top as f64) + centre as f64;
+                if (function.is_positive() || of != Argument::Itself) && x < 0.0 {
                     continue;
                 }
-                let wanted = function.value(x * (-f64::from(frac)).exp2()).clamp(-result, result);
-                let got = table.at(x.round() as i64 - centre) as f64 / 256.0;
-                worst = worst.max((wanted - got).abs() * 256.0);
+                let sign = if of == Argument::Itself { 1.0 } else { -1.0 };
+                let wanted = function.value(sign * x * (-f64::from(frac)).exp2()).clamp(-result, result);
+                for mask in [0, u64::MAX, (step as u64).wrapping_mul(0x9e37_79b9)] {
+                    let got = table.masked(x.round() as i64 - centre, mask) as f64 / unit;
+                    worst = worst.max((wanted - got).abs() * unit);
+                }
             }
             assert!(worst <= f64::from(table.error) + 0.51, "{function:?}: {worst} units, {} stated", table.error);
         }
         // What settles slowly gets no more than it can use.
         assert!(tabulate(Function::Sigmoid, &scales([3.0, 3.0], 1.0)).unwrap().table.bits() <= 10);
+    }
+
+    #[test]
+    fn lines_take_the_place_of_tables_that_are_too_wide() {
+        for (function, input, frac_bits) in [
+            (Function::Sigmoid, [6.0, 9.0], 12),
+            (Function::Tanh, [3.0, 3.5], 13),
+            (Function::GeluGap, [9.0, 20.0], 14),
+            (Function::Exp, [2.0, 2.5], 10),
+            (Function::Sqrt, [4.0, 5.0], 6),
+        ] {
+            let scales = Scales { input, finest: 20, result: 8.0, frac_bits, most_bits: 9 };
+            let made = tabulate(function, &scales).unwrap();
+            let lines = made.table.lines.as_ref().unwrap_or_else(|| panic!("{function:?}: a table"));
+            assert!(made.table.index_bits() <= 9 && made.table.frac_bits == frac_bits + lines.low + 1, "{function:?}");
+            let units = f64::from(made.table.error) * (-f64::from(lines.low + 1)).exp2();
+            // Of constants it would be many; the square root is steep at zero.
+            assert!(units <= if function == Function::Sqrt { 6.0 } else { 1.0 }, "{function:?}: {units}");
+            let one = at(function, &scales, 9, made.frac.min(9 - (made.table.bits() - made.frac)));
+            assert!(f64::from(one.table.error) > 2.0 * units, "{function:?}: {}, {units}", one.table.error);
+            // What lines are apart is part of the error.
+            assert!(made.table.apart() <= 2 * u64::from(made.table.error), "{function:?}");
+        }
     }
 
     #[test]

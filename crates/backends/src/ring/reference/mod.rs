@@ -13,7 +13,7 @@ use tacit_graph::rng::SplitMix;
 use tacit_graph::{Interpreter, NodeId, kernel, walk};
 
 use super::fixed::{ring_mask, to_ring, to_signed};
-use super::{LayerWeights, Node, Op, RingError, RingGraph, Weights};
+use super::{LayerWeights, Node, Op, RingError, RingGraph, Table, Weights};
 
 /// What a truncation computes.
 #[derive(Debug, Clone)]
@@ -107,9 +107,19 @@ pub fn run_with_share_errors(
 /// # Errors
 /// As [`run`].
 pub fn magnitudes(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<u64>, RingError> {
+    largest(graph, weights, input, |_, v| v.unsigned_abs())
+}
+
+/// The largest of what `size` says of each node's values, computed without wrapping.
+fn largest(
+    graph: &RingGraph,
+    weights: &Weights,
+    input: &[i64],
+    size: impl Fn(NodeId, i64) -> u64,
+) -> Result<Vec<u64>, RingError> {
     let mut found = Vec::with_capacity(graph.nodes().len());
-    let mut tap = |_: NodeId, node: &Node, values: &[i64]| {
-        let largest = values.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0);
+    let mut tap = |id: NodeId, node: &Node, values: &[i64]| {
+        let largest = values.iter().map(|&v| size(id, v)).max().unwrap_or(0);
         found.push(if matches!(node.op, Op::ArgMax) { 0 } else { largest });
     };
     let mut reference = Reference::new(graph, weights, input)?;
@@ -125,13 +135,18 @@ pub fn magnitudes(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result
 /// # Errors
 /// As [`run`].
 pub fn range_check(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<OutOfRange>, RingError> {
-    let found = magnitudes(graph, weights, input)?;
-    let mut indices = vec![false; graph.nodes().len()];
-    let tables = graph.nodes().iter().filter(|n| matches!(n.op, Op::LookUp(_)));
-    tables.for_each(|n| indices[n.inputs[0]] = true);
+    let mut reserved = vec![None; graph.nodes().len()];
+    for node in graph.nodes() {
+        if let Op::LookUp(table) = &node.op {
+            reserved[node.inputs[0]] = Some(table.reserved());
+        }
+    }
+    // Lines keep a piece free above all numbers.
+    let free = |node: NodeId, v: i64| if v < 0 { 0 } else { reserved[node].unwrap_or(0) };
+    let found = largest(graph, weights, input, |node, v| v.saturating_add(free(node, v)).unsigned_abs())?;
     let one = |(node, (n, max_abs)): (NodeId, (&Node, u64))| {
         // An index uses all of its ring.
-        let limit = 1u64 << (n.fixed.width - if indices[node] { 1 } else { 2 });
+        let limit = 1u64 << (n.fixed.width - if reserved[node].is_some() { 1 } else { 2 });
         (max_abs >= limit).then(|| OutOfRange { node, name: n.name.clone(), max_abs, limit })
     };
     Ok(graph.nodes().iter().zip(found).enumerate().filter_map(one).collect())
@@ -208,6 +223,13 @@ impl<'a> Reference<'a> {
         }
     }
 
+    fn look_up(&mut self, table: &Table, input: &[i64]) -> Vec<i64> {
+        match &mut self.truncation {
+            Truncation::Floor => input.iter().map(|&x| table.at(x)).collect(),
+            Truncation::Shares(rng) => input.iter().map(|&x| table.masked(x, rng.next_u64())).collect(),
+        }
+    }
+
     /// Of values in a ring of `width` bits.
     fn relu(&mut self, input: &[i64], width: u32) -> Vec<i64> {
         match &mut self.truncation {
@@ -250,7 +272,7 @@ impl<'a> Reference<'a> {
             Op::Concat => inputs.concat(),
             Op::Slice(s) => kernel::slice(s, first, &before(0).shape),
             Op::Pad { before: front, .. } => kernel::pad(front, first, &before(0).shape, &node.shape),
-            Op::LookUp(table) => first.iter().map(|&x| table.at(x)).collect(),
+            Op::LookUp(table) => self.look_up(table, first),
             Op::ArgMax => vec![kernel::arg_max(first) as i64],
         })
     }

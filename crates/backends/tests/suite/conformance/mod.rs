@@ -72,7 +72,8 @@ fn registry() -> Registry {
 /// The options that a back end is tried with.
 fn variants(backend: &dyn Backend) -> Vec<Options> {
     match backend.id() {
-        "fss" => vec![Options::default(), "level=l2".parse().expect("options")],
+        // Lines in place of tables at one of the levels.
+        "fss" => vec![Options::default(), "level=l2,table_bits=6".parse().expect("options")],
         _ => vec![Options::default()],
     }
 }

@@ -1,4 +1,4 @@
-//! Look-ups in a public table of up to `2^12` entries, with tags on all that is sent.
+//! Look-ups in a public table of up to `2^12` entries, or pieces of lines, with tags on all that is sent.
 //!
 //! The server opens `xh = x + R mod 2^k`, as in a gate; where both parties are checked they have it. From an
 //! authenticated tree on R ([`table`](super::super::table)) both have blocks of every bit of `T(x)`, and
@@ -12,9 +12,14 @@
 //! shares of these with tags, and V is opened. The blocks of every bit and V are checked as those of a gate
 //! ([`super`]).
 //!
+//! *Pieces of lines* ([`LookUp::lines`]): the tree is on R without its s low bits, Q. Of a slope's bits the
+//! client has, beside `a_t`, a share of `lambda_t Q`, and one of Q; the server the differences. What V is a sum of
+//! is then `LookUp::words_dealt`, with public coefficients as before.
+//!
 //! Per look-up from k bits to m bits in a ring of w: correction words `16 (k - 2)` bytes to both, at the
-//! server `64 + 16 m` bytes and m + 1 words more; online m bits each way, w bits up, k (or, where both are
-//! checked, w) bits down; `2^k - 4` AES at each party. One exchange. Exact for every index.
+//! server `64 + 16 m` bytes and m + 1 words more (of lines, of which m' bits are a slope's, m + m' + 2); online m
+//! bits each way, w bits up, k + s (or, where both are checked, w) bits down; `2^k - 4` AES at each party. One
+//! exchange. Exact for every index.
 
 use rayon::prelude::*;
 use tacit_arith::bits::Bits;
@@ -35,7 +40,7 @@ use super::shared::{Half, open_words};
 use super::spec::{Checked, FssCost, given_bytes, ring};
 use super::{AT_ONCE, PIECE};
 use crate::codec::Packed;
-use crate::dealt::LookUp;
+use crate::dealt::{LookUp, Word};
 use crate::wire::PackedMessages;
 use crate::{MpcError, Session, low_mask, planes};
 
@@ -48,6 +53,7 @@ const WORDS: Tag = Tag::new(0x036c, "checked words of a table's results");
 pub struct FssLookUp {
     table: LookUp,
     shape: Shape,
+    words: Vec<Word>,
     checked: Checked,
 }
 
@@ -62,7 +68,8 @@ impl FssLookUp {
             let (max, got) = (table::MAX_BITS as usize, bits as usize);
             return Err(MpcError::OutOfRange { what: "the bits of an index of a table with tags", max, got });
         }
-        Ok(Self { table: table.clone(), shape: Shape::new(bits)?, checked })
+        let (shape, words) = (Shape::new(bits)?.above(table.low())?, table.words_dealt());
+        Ok(Self { table: table.clone(), shape, words, checked })
     }
 
     /// Number of look-ups.
@@ -79,8 +86,13 @@ impl FssLookUp {
         ring(self.table.width())
     }
 
+    /// Words with tags of one look-up.
+    fn columns(&self) -> usize {
+        self.words.len() + 1
+    }
+
     fn column_bytes(&self, len: usize) -> usize {
-        len * (self.out_bits() + 1) * given_bytes(self.ring(), self.checked)
+        len * self.columns() * given_bytes(self.ring(), self.checked)
     }
 
     fn client_bytes(&self, len: usize) -> usize {
@@ -102,7 +114,7 @@ impl FssLookUp {
         let (n, m) = (self.n(), self.out_bits());
         let (bits, words) = ((n * m).div_ceil(8), Packed::len_bytes(n, self.table.width()));
         let (down, masks) = match self.checked {
-            Checked::Client => (Packed::len_bytes(n, self.shape.bits()), n.div_ceil(2)),
+            Checked::Client => (Packed::len_bytes(n, self.table.index_bits()), n.div_ceil(2)),
             Checked::Both => (words, 0),
         };
         FssCost {
@@ -115,7 +127,7 @@ impl FssLookUp {
             held: 16 * n * m,
             dealt_at_once: self.server_bytes(n.min(AT_ONCE * PIECE)),
             hashes: table::work(self.shape, n).hashes,
-            client_aes: (n * (self.shape.tops() + m + 2 * (m + 1))) as u64,
+            client_aes: (n * (self.shape.tops() + m + 2 * self.columns())) as u64,
             server_aes: masks as u64,
         }
     }
@@ -141,21 +153,28 @@ impl FssLookUp {
 fn rho(spec: &FssLookUp, server: &Prg, index: usize) -> Zeroizing<Vec<u64>> {
     let mut rho = Zeroizing::new(vec![0; range(spec.n(), index).len()]);
     server.fork(index as u64).fill_u64(&mut rho);
-    rho.iter_mut().for_each(|v| *v &= low_mask(spec.shape.bits()));
+    rho.iter_mut().for_each(|v| *v &= low_mask(spec.table.index_bits()));
     rho
 }
 
 /// What the dealer knows of a piece: R, and keys for it.
-fn dealt(spec: &FssLookUp, sides: &Sides<'_>, streams: &DealerStreams<'_>, c: &[u64], index: usize) -> compare::Dealt {
+fn dealt(
+    spec: &FssLookUp,
+    sides: &Sides<'_>,
+    streams: &DealerStreams<'_>,
+    c: &[u64],
+    index: usize,
+) -> (Zeroizing<Vec<u64>>, compare::Dealt) {
     let mut secrets = match spec.checked {
         Checked::Client => rho(spec, streams.server, index),
         Checked::Both => Zeroizing::new(vec![0; range(spec.n(), index).len()]),
     };
     let pairs = secrets.iter_mut().zip(&c[range(spec.n(), index)]);
-    pairs.for_each(|(r, c)| *r = r.wrapping_sub(*c) & low_mask(spec.shape.bits()));
+    pairs.for_each(|(r, c)| *r = r.wrapping_sub(*c) & low_mask(spec.table.index_bits()));
     let [mut tops, ..] = client_streams(streams.client, index);
     let mut hash = TreeHash::new(sides.hash);
-    compare::deal(&mut hash, place(sides.batch, index), spec.shape, sides.delta, &secrets, &mut tops)
+    let keys = compare::deal(&mut hash, place(sides.batch, index), spec.shape, sides.delta, &secrets, &mut tops);
+    (secrets, keys)
 }
 
 /// What the client gets for look-ups of indices that it shares as `c` (`[n]`): correction words.
@@ -169,7 +188,7 @@ pub fn deal_look_up_client<E>(
     c: &[u64],
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let one = |index| Zeroizing::new(block::to_bytes(&dealt(spec, sides, streams, c, index).corrections));
+    let one = |index| Zeroizing::new(block::to_bytes(&dealt(spec, sides, streams, c, index).1.corrections));
     pieces(spec.n(), one, sink)
 }
 
@@ -186,7 +205,7 @@ pub fn deal_look_up_server<E>(
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let one = |index| {
-        let (keys, target) = (dealt(spec, sides, streams, c, index), &target[range(spec.n(), index)]);
+        let ((secrets, keys), target) = (dealt(spec, sides, streams, c, index), &target[range(spec.n(), index)]);
         let mut lambda = Zeroizing::new(vec![0u64; target.len()]);
         streams.dealer.fork(index as u64).fill_u64(&mut lambda);
         let [_, mut tags, mut stream] = client_streams(streams.client, index);
@@ -197,8 +216,9 @@ pub fn deal_look_up_server<E>(
             out.extend_from_slice(&Zeroizing::new(block::to_bytes(blocks)));
         }
         let mut draw = || Constants::draw(&mut stream, spec.ring(), target.len());
-        for t in 0..spec.out_bits() {
-            columns::write(&draw(), (sides.key, spec.checked), |i| lambda[i] >> t & 1, &mut out);
+        for &word in &spec.words {
+            let needed = |i: usize| spec.table.word(word, lambda[i], secrets[i]);
+            columns::write(&draw(), (sides.key, spec.checked), needed, &mut out);
         }
         let last = |i: usize| spec.table.base().wrapping_sub(target[i]);
         columns::write(&draw(), (sides.key, spec.checked), last, &mut out);
@@ -241,9 +261,9 @@ fn blocks(
     let mut out = Zeroizing::new(vec![Block::ZERO; spec.n() * m]);
     let one = |(index, out): (usize, &mut [Block])| {
         let (keys, tags) = keys(index, out.len() / m)?;
-        let points = &points[range(spec.n(), index)];
+        let points: Vec<u64> = points[range(spec.n(), index)].iter().map(|xh| xh >> spec.table.low()).collect();
         let mut hash = TreeHash::new(hash);
-        table::look_up(&keys, &mut hash, place(batch, index), spec.table.entries(), points, out)?;
+        table::look_up(&keys, &mut hash, place(batch, index), spec.table.entries(), &points, out)?;
         out.iter_mut().zip(tags.iter()).for_each(|(out, tag)| *out ^= *tag);
         Ok::<_, MpcError>(())
     };
@@ -254,38 +274,38 @@ fn blocks(
 /// The client's constants of a piece.
 fn drawn(spec: &FssLookUp, prg: &Prg, (index, len): (usize, usize)) -> Vec<Shared<'static>> {
     let [_, _, mut stream] = client_streams(prg, index);
-    (0..=spec.out_bits()).map(|_| Shared::Drawn(Constants::draw(&mut stream, spec.ring(), len))).collect()
+    (0..spec.columns()).map(|_| Shared::Drawn(Constants::draw(&mut stream, spec.ring(), len))).collect()
 }
 
 /// The server's, where both are checked.
 fn given<'a>(spec: &FssLookUp, piece: &'a [u8], len: usize) -> Vec<Shared<'a>> {
     let mut rest = &piece[piece.len() - spec.column_bytes(len)..];
-    (0..=spec.out_bits()).map(|_| Shared::take(&mut rest, spec.ring(), len)).collect()
+    (0..spec.columns()).map(|_| Shared::take(&mut rest, spec.ring(), len)).collect()
 }
 
-/// `sum_t 2^t (1 - 2 o_t) x_t`, and the last x.
-fn combined(opened: u64, xs: impl ExactSizeIterator<Item = u128>) -> u128 {
-    let last = xs.len() - 1;
-    xs.enumerate().fold(0u128, |sum, (t, x)| {
-        let term = if t < last { x.wrapping_shl(t as u32) } else { x };
-        // Which it is was opened.
-        if t < last && opened >> t & 1 == 1 { sum.wrapping_sub(term) } else { sum.wrapping_add(term) }
-    })
+/// A look-up's coefficients of its words: those of V but for the last one, which is 1. Public.
+fn coefficients(spec: &FssLookUp, opened: u64, masked: u64) -> impl Iterator<Item = u128> {
+    spec.words.iter().map(move |&word| spec.table.coefficient(word, opened, masked) as u128).chain([1])
 }
 
-/// A party's shares of V, with tags.
+/// The sum of words with their coefficients.
+fn combined(coefficients: &[u128], xs: impl Iterator<Item = u128>) -> u128 {
+    coefficients.iter().zip(xs).fold(0, |sum: u128, (c, x)| sum.wrapping_add(c.wrapping_mul(x)))
+}
+
+/// A party's shares of V, with tags, from what was opened.
 fn words<'a>(
     spec: &FssLookUp,
-    bits: &Bits,
+    (bits, masked): (&Bits, &[u64]),
     columns: impl Fn(usize, usize) -> Vec<Shared<'a>> + Sync,
 ) -> Zeroizing<Vec<Share>> {
     let one = |index: usize| {
         let (range, mask) = (range(spec.n(), index), spec.ring().mask());
         let columns = columns(index, range.len());
         let word = |(at, i): (usize, usize)| {
-            let (opened, of) = (spec.opened(bits, i), columns.iter().map(|column| column.get(at)).collect::<Vec<_>>());
-            let of = Zeroizing::new(of);
-            let part = |part: fn(&Share) -> u128| combined(opened, of.iter().map(part)) & mask;
+            let with: Vec<u128> = coefficients(spec, spec.opened(bits, i), masked[i]).collect();
+            let of = Zeroizing::new(columns.iter().map(|column| column.get(at)).collect::<Vec<_>>());
+            let part = |part: fn(&Share) -> u128| combined(&with, of.iter().map(part)) & mask;
             Share { value: part(|share| share.value), tag: part(|share| share.tag) }
         };
         Zeroizing::new(range.enumerate().map(word).collect::<Vec<Share>>())
@@ -307,7 +327,7 @@ pub fn client_look_up(
     ledger: &mut Ledger,
 ) -> Result<(), MpcError> {
     fits(corrections, spec.client_bytes(spec.n()))?;
-    let xh = session.channel.recv_packed(OPENED, spec.n(), spec.shape.bits())?;
+    let xh = session.channel.recv_packed(OPENED, spec.n(), spec.table.index_bits())?;
     let keys = |index: usize, len: usize| client_keys(spec, prg, corrections, (index, len));
     let tags = blocks(spec, (hash, batch), &xh, keys)?;
     let own = delta::bits(&tags);
@@ -315,7 +335,8 @@ pub fn client_look_up(
     planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
     let bits = own.xor(&theirs);
     ledger.bits(&tags, &bits);
-    let (words, width) = (words(spec, &bits, |index, len| drawn(spec, prg, (index, len))), spec.table.width());
+    let words = words(spec, (&bits, &xh), |index, len| drawn(spec, prg, (index, len)));
+    let width = spec.table.width();
     let low: Vec<u64> = words.iter().map(|word| spec.ring().low(word)).collect();
     session.channel.send_packed(WORDS, &low, width)?;
     ledger.values(width, words.iter().cloned(), low.iter().copied());
@@ -342,8 +363,9 @@ pub fn server_look_up(
     let (n, width, count) = (spec.n(), spec.table.width(), spec.n().div_ceil(PIECE));
     let draws: Vec<Zeroizing<Vec<u64>>> = (0..count).into_par_iter().map(|index| rho(spec, prg, index)).collect();
     let rho = draws.iter().flat_map(|rho| rho.iter());
-    let xh: Vec<u64> = s.iter().zip(rho).map(|(s, r)| s.wrapping_add(*r) & low_mask(spec.shape.bits())).collect();
-    session.channel.send_packed(OPENED, &xh, spec.shape.bits())?;
+    let index_bits = spec.table.index_bits();
+    let xh: Vec<u64> = s.iter().zip(rho).map(|(s, r)| s.wrapping_add(*r) & low_mask(index_bits)).collect();
+    session.channel.send_packed(OPENED, &xh, index_bits)?;
     // The client begins while this party evaluates.
     session.channel.flush()?;
     let keys = |index: usize, len: usize| server_keys(spec, spec.piece(dealt, index), len);
@@ -357,12 +379,14 @@ pub fn server_look_up(
         let (range, piece) = (range(n, index), spec.piece(dealt, index));
         let mut rest = &piece[piece.len() - spec.column_bytes(range.len())..];
         let columns: Vec<Given<'_>> =
-            (0..=spec.out_bits()).map(|_| Given::take(&mut rest, spec.ring(), range.len())).collect();
+            (0..spec.columns()).map(|_| Given::take(&mut rest, spec.ring(), range.len())).collect();
         let made = |(at, i): (usize, usize)| {
             let opened = spec.opened(&bits, i);
-            let share = combined(opened, columns.iter().map(|column| u128::from(column.get(at).0))) as u64;
-            let key = combined(opened, columns.iter().map(|column| column.get(at).1));
-            let share = share.wrapping_add(opened).wrapping_add(received[i]) & low_mask(width);
+            let with: Vec<u128> = coefficients(spec, opened, xh[i]).collect();
+            let share = combined(&with, columns.iter().map(|column| u128::from(column.get(at).0))) as u64;
+            let key = combined(&with, columns.iter().map(|column| column.get(at).1));
+            let public = spec.table.public(opened, xh[i]);
+            let share = share.wrapping_add(public).wrapping_add(received[i]) & low_mask(width);
             (share, Share { value: 0, tag: key.wrapping_neg() & spec.ring().mask() })
         };
         let (mut shares, mut keys) = (Vec::with_capacity(range.len()), Zeroizing::new(Vec::with_capacity(range.len())));
@@ -401,7 +425,7 @@ pub fn shared_look_up(
     let own = delta::bits(&tags);
     let bits = super::shared::open_bits(&own, BITS, session)?;
     ledger.bits(&tags, &bits);
-    let shares = words(spec, &bits, |index, len| match half {
+    let shares = words(spec, (&bits, masked), |index, len| match half {
         Half::Client(prg, _) => drawn(spec, prg, (index, len)),
         Half::Server(dealt) => given(spec, spec.piece(dealt, index), len),
     });
@@ -409,7 +433,7 @@ pub fn shared_look_up(
     let mut words = opened.expect("one list was opened");
     let width = spec.table.width();
     for (i, word) in words.iter_mut().enumerate() {
-        *word = word.wrapping_add(spec.opened(&bits, i)) & low_mask(width);
+        *word = word.wrapping_add(spec.table.public(spec.opened(&bits, i), masked[i])) & low_mask(width);
     }
     Ok(words)
 }

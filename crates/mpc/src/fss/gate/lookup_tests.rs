@@ -3,7 +3,7 @@
 use super::shared_tests::{self, HASH, Results};
 use super::tests::Dealing;
 use super::*;
-use crate::dealt::LookUp;
+use crate::dealt::{Lines, LookUp};
 use crate::fss::delta::Delta;
 use crate::fss::mac::ring::Key;
 use crate::{MpcError, low_mask};
@@ -152,6 +152,71 @@ fn changed_halves_are_found_or_without_effect_where_both_are_checked() {
     }
 }
 
+/// A table of lines: 8 of them, of 4 numbers each.
+const LINES: Lines<'_> = Lines { low: 2, shift: 1, slopes: &[5, -3, 0, 2, 11, 1, -7, 4] };
+
+/// Every number of it with several shares.
+fn lines(width: u32) -> (LookUp, Vec<u64>, Vec<u64>) {
+    let x: Vec<u64> = (0..32 * 8u64).map(|i| i / 8).collect();
+    let c = (0..x.len() as u64).map(|i| (i.wrapping_mul(11) + i / 8) & 31).collect();
+    (LookUp::lines(x.len(), width, &entries(3), LINES).unwrap(), x, c)
+}
+
+/// Each number's result by the line of its piece, or by that of the piece above; both come about.
+fn are_of_lines(results: &[u64], x: &[u64], width: u32) {
+    let mut above = 0;
+    for (x, got) in x.iter().zip(results) {
+        let line = |i: u64, l: i64| (entries(3)[i as usize & 7] << 1) + LINES.slopes[i as usize & 7] * l;
+        let (i, l) = (x >> 2, (x & 3) as i64);
+        let either = [line(i, l), line(i + 1, l - 4)].map(|y| y as u64 & low_mask(width));
+        assert!(either.contains(got), "{x}: {got} of {either:?}");
+        above += usize::from(*got == either[1] && either[0] != either[1]);
+    }
+    assert!(above > x.len() / 8, "{above}");
+}
+
+#[test]
+fn every_number_by_pieces_of_lines() {
+    for width in [10, 24, 37] {
+        let (table, x, c) = lines(width);
+        are_of_lines(&run(&table, (&x, &c), |_| {}).unwrap(), &x, width);
+        let ([ours, theirs], target) = shared(&table, (&x, &c), |_| {});
+        let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+        assert_eq!(ours, theirs, "both have the same");
+        let clear = ours[0].iter().zip(&target).map(|(xh, c)| xh.wrapping_add(*c) & low_mask(width));
+        are_of_lines(&clear.collect::<Vec<_>>(), &x, width);
+    }
+}
+
+/// Either party with a changed half of lines: found, or nothing came of it.
+#[test]
+fn changed_halves_of_lines_are_found_or_without_effect() {
+    let (_, x, c) = lines(10);
+    let (table, x, c) = (LookUp::lines(5, 10, &entries(3), LINES).unwrap(), &x[100..105], &c[100..105]);
+    let (alone, honest) = (run(&table, (x, c), |_| {}).unwrap(), shared(&table, (x, c), |_| {}).0.map(Result::unwrap));
+    let client = 8 * FssLookUp::new(&table, Checked::Client).unwrap().cost().client_material;
+    let mut found = 0;
+    for bit in (0..client).step_by(7) {
+        match run(&table, (x, c), |ours| ours[bit / 8] ^= 1 << (bit % 8)) {
+            Ok(results) => assert_eq!(results, alone, "bit {bit}"),
+            Err(_) => found += 1,
+        }
+    }
+    assert!(found > client / 7 / 2, "{found} of {}", client / 7);
+    let cost = FssLookUp::new(&table, Checked::Both).unwrap().cost();
+    for (party, step) in [(0, 11), (1, 23)] {
+        let (bits, mut found) = (8 * [cost.client_material, cost.server_material][party], 0);
+        for bit in (0..bits).step_by(step) {
+            let (results, _) = shared(&table, (x, c), |halves| halves[party][bit / 8] ^= 1 << (bit % 8));
+            match &results[1 - party] {
+                Ok(results) => assert_eq!(*results, honest[1 - party], "party {party}, bit {bit}"),
+                Err(_) => found += 1,
+            }
+        }
+        assert!(found > bits / step / 2, "party {party}: {found} of {}", bits / step);
+    }
+}
+
 /// More than one piece, the last of which is not full.
 const PIECES: usize = PIECE + 77;
 
@@ -221,14 +286,17 @@ fn ones(spec: &FssLookUp, party: usize, fixed: &[usize], (c, target): (u64, u64)
 /// and always 0.
 #[test]
 fn one_half_of_a_look_up_is_uniform_for_every_share_and_target() {
-    let table = LookUp::new(4, 20, &entries(5)).unwrap();
+    let (table, lines) = (LookUp::new(4, 20, &entries(5)), LookUp::lines(2, 20, &entries(3), LINES));
     let dealings = 400;
     let limit = 6.0 * 0.5 / f64::from(dealings).sqrt();
-    for checked in [Checked::Client, Checked::Both] {
-        let spec = FssLookUp::new(&table, checked).unwrap();
+    for (table, checked) in [&table.unwrap(), &lines.unwrap()]
+        .into_iter()
+        .flat_map(|table| [Checked::Client, Checked::Both].map(|checked| (table, checked)))
+    {
+        let spec = FssLookUp::new(table, checked).unwrap();
         // Words of 20 and 61 bits in whole bytes; where both are checked, all have 61.
         let of_word = if checked == Checked::Client { 4 + 3 } else { 2 * 3 };
-        let padding = [0, spec.n() * (table.entries().out_bits() as usize + 1) * of_word];
+        let padding = [0, spec.n() * (table.words_dealt().len() + 1) * of_word];
         for party in [0, 1] {
             for of in [(0, 0), (1, 5), (15, 0xfffff), (16, 1 << 19), (31, 77)] {
                 let all = ones(&spec, party, &[party], of, dealings);

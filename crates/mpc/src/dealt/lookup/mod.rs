@@ -1,4 +1,4 @@
-//! Look-ups in a public table of up to 2^16 entries, with dealt material.
+//! Look-ups in a public table of up to 2^16 entries, or pieces of lines, with dealt material.
 //!
 //! As in a gate the server opens `xh = x + R mod 2^k`, `R = rho - c`, over the whole ring of the index. Both
 //! parties hold XOR shares of the one-hot vector of R: `T(x) = sum_j [j = R] T(xh - j)` is local, bit by bit
@@ -11,12 +11,20 @@
 //! * above that both have keys of an early-terminated point function ([`crate::fss::dpf`]): `16 (k - 6)`
 //!   bytes, the same for both, which the server passes on online, so that the client's half is still a seed.
 //!
-//! Cost of a look-up from k bits to m bits in a ring of w: material `2^k` bits or the key, and
-//! `sum (w - t)` bits for t below m, at the server; online `k + m` bits (and the key) down, `m + w` bits up,
-//! one exchange. A batch with keys has a public seed of 16 bytes more in both. Exact for every index.
-//! Semi-honest.
+//! **Pieces of lines** ([`LookUp::lines`]): the number has s bits more than the index of a piece. With P and Q
+//! the s low bits of xh and R, `l = P - Q` and `i = floor(xh / 2^s) - floor(R / 2^s)`, `x = 2^s i + l` and
+//! `|l| < 2^s`: i is `floor(x / 2^s)` or one more, which it is follows from the mask. Bits of the piece's entry
+//! and of its slope are opened alike, and a bit b of the slope counts
+//! `b l = o (P - Q) + (1 - 2 o)(P M - M Q)`, for which shares of `M Q` and of Q were dealt.
+//!
+//! Cost of a look-up from k (and s) bits to m bits, of these m' of a slope, in a ring of w: material `2^k` bits or
+//! the key, and at most w bits for each of `m + m' + 1` words (m without lines), at the server; online
+//! `k + s + m` bits (and the key) down, `m + w` bits up, one exchange. A batch with keys has a public seed of 16
+//! bytes more in both. Exact for every index, and for i and l as above. Semi-honest.
 
-use std::sync::Arc;
+mod spec;
+#[cfg(test)]
+mod tests;
 
 use rayon::prelude::*;
 use tacit_arith::block::Block;
@@ -25,10 +33,12 @@ use tacit_arith::prg::{Prg, PublicSeed};
 use tacit_net::Tag;
 use zeroize::Zeroizing;
 
-use super::{DealtCost, block};
+pub(crate) use self::spec::Word;
+pub use self::spec::{Lines, LookUp, MAX_SPLINE_BITS};
+use super::block;
 use crate::fss::GROUP;
-use crate::fss::dpf::{self, Keys, Shape};
-use crate::fss::table::{MAX_TABLE_BITS, Table};
+use crate::fss::dpf::{self, Keys};
+use crate::fss::table::MAX_TABLE_BITS;
 use crate::fss::tree_hash::{Place, TreeHash};
 use crate::wire::PackedMessages;
 use crate::{MpcError, Role, Session, low_mask};
@@ -42,148 +52,6 @@ const MOVE: Tag = Tag::new(0x0359, "share difference of a table's results");
 pub const ONE_HOT_BITS: u32 = 8;
 /// The widest index.
 pub const MAX_INDEX_BITS: u32 = MAX_TABLE_BITS;
-
-/// Public shape of a batch of look-ups in one table.
-#[derive(Clone)]
-pub struct LookUp {
-    n: usize,
-    /// Bits of the index.
-    bits: u32,
-    /// Ring of the result.
-    width: u32,
-    /// Smallest entry, in the ring of the result.
-    base: u64,
-    /// Bits of an entry above that.
-    out_bits: u32,
-    table: Arc<Tables>,
-}
-
-/// Entries above the smallest one.
-struct Tables {
-    /// From the last place to the first, twice: any shift of it is a slice.
-    backwards: Vec<u64>,
-    keyed: Table,
-}
-
-impl LookUp {
-    /// `n` look-ups among `entries`, those of the indices `0, 1, ...`, into a ring of `width` bits (2 to 63).
-    ///
-    /// # Errors
-    /// `OutOfRange`: the entries are not `2^k` for a k of 1 to 16, or lie farther apart than the ring is
-    /// large.
-    pub fn new(n: usize, width: u32, entries: &[i64]) -> Result<Self, MpcError> {
-        let range = |what, got: usize, max| Err(MpcError::OutOfRange { what, max, got });
-        let bits = entries.len().max(1).ilog2();
-        if entries.len() != 1 << bits || !(1..=MAX_INDEX_BITS).contains(&bits) {
-            return range("the entries of a table (a power of two)", entries.len(), 1 << MAX_INDEX_BITS);
-        }
-        if !(2..64).contains(&width) {
-            return range("the ring of a table's results", width as usize, 63);
-        }
-        let low = entries.iter().copied().min().expect("there are two entries at least");
-        let above: Vec<u64> = entries.iter().map(|&e| e.wrapping_sub(low) as u64).collect();
-        let most = above.iter().copied().max().expect("there are two entries at least").max(1);
-        let out_bits = most.ilog2() + 1;
-        if out_bits > width {
-            return range("the bits between a table's entries", out_bits as usize, width as usize);
-        }
-        let backwards = above.iter().rev().chain(above.iter().rev()).copied().collect();
-        let table = Arc::new(Tables { backwards, keyed: Table::new(bits, out_bits, above)? });
-        Ok(Self { n, bits, width, base: low as u64 & low_mask(width), out_bits, table })
-    }
-
-    /// `factor` times as many look-ups in the same table.
-    #[must_use]
-    pub fn times(&self, factor: usize) -> Self {
-        Self { n: factor * self.n, ..self.clone() }
-    }
-
-    /// Number of look-ups.
-    #[must_use]
-    pub fn n(&self) -> usize {
-        self.n
-    }
-
-    /// Entries above the smallest one.
-    pub(crate) fn entries(&self) -> &Table {
-        &self.table.keyed
-    }
-
-    /// The smallest entry, in the ring of the result.
-    pub(crate) fn base(&self) -> u64 {
-        self.base
-    }
-
-    /// Ring of the result.
-    pub(crate) fn width(&self) -> u32 {
-        self.width
-    }
-
-    /// Shape of the point functions, if there are any.
-    fn keys(&self) -> Option<Shape> {
-        let shape = || Shape::new(self.bits).expect("an index has at most 16 bits");
-        (self.bits > ONE_HOT_BITS).then(shape)
-    }
-
-    /// Words of a one-hot vector.
-    fn words(&self) -> usize {
-        (1usize << self.bits).div_ceil(64)
-    }
-
-    /// Bytes of the one-hot vectors, or keys, of `len` look-ups.
-    fn vector_bytes(&self, len: usize) -> usize {
-        self.keys().map_or_else(|| 8 * len * self.words(), |shape| shape.bytes(len))
-    }
-
-    fn block_bytes(&self, len: usize) -> usize {
-        let columns = (0..self.out_bits).map(|t| (len * (self.width - t) as usize).div_ceil(8));
-        self.vector_bytes(len) + columns.sum::<usize>()
-    }
-
-    /// Bytes in front of the blocks: the public seed of keys.
-    fn head(&self) -> usize {
-        if self.keys().is_some() { 16 } else { 0 }
-    }
-
-    /// Bytes that the server is given.
-    #[must_use]
-    pub fn material(&self) -> usize {
-        let blocks = (0..block::count(self.n)).map(|i| self.block_bytes(block::range(self.n, i).len()));
-        self.head() + blocks.sum::<usize>()
-    }
-
-    /// The cost of the whole batch.
-    #[must_use]
-    pub fn cost(&self) -> DealtCost {
-        let packed = |width: u32| (self.n * width as usize).div_ceil(8);
-        let keys = self.keys().map_or(0, |shape| self.head() + shape.bytes(self.n));
-        let drawn = |words: usize| (self.n * words).div_ceil(2);
-        let [own, hashed] = match self.keys() {
-            None => [drawn(self.words()), 0],
-            Some(shape) => [self.n, shape.one_hot_work(self.n).hashes as usize],
-        };
-        DealtCost {
-            up: packed(self.out_bits) + packed(self.width),
-            down: packed(self.bits) + packed(self.out_bits) + keys,
-            exchanges: 1,
-            material: self.material(),
-            client_aes: own + hashed + drawn(1 + self.out_bits as usize),
-            server_aes: hashed + drawn(2) + if hashed > 0 { self.n } else { 0 },
-        }
-    }
-
-    /// A block's part of what the server is given.
-    fn given<'a>(&self, given: &'a [u8], index: usize) -> &'a [u8] {
-        let at = self.head() + index * self.block_bytes(super::BLOCK);
-        &given[at..][..self.block_bytes(block::range(self.n, index).len())]
-    }
-
-    /// The entries that belong to the places 0, 1, ... of a one-hot vector, for a masked index.
-    fn shifted(&self, xh: u64) -> &[u64] {
-        let count = 1usize << self.bits;
-        &self.table.backwards[count - 1 - (xh as usize & (count - 1))..][..count]
-    }
-}
 
 /// The streams of one party for a block.
 struct Streams<'a> {
@@ -229,7 +97,7 @@ fn place(index: usize) -> Place {
     Place { batch: 0, group: u32::try_from(group).expect("a batch has fewer than 2^40 look-ups") }
 }
 
-/// What the server gets for a batch of look-ups whose index the client shares as `c` (`[n]`, modulo `2^k`),
+/// What the server gets for a batch of look-ups whose index the client shares as `c` (`[n]`, modulo `2^(k+s)`),
 /// in pieces. Deterministic.
 ///
 /// # Errors
@@ -263,14 +131,15 @@ fn dealt(
     (seed, index): ([u8; 16], usize),
 ) -> Zeroizing<Vec<u8>> {
     let len = c.len();
-    let mut secrets = draw(&mut server.indices(), len, spec.bits);
-    secrets.iter_mut().zip(c).for_each(|(rho, c)| *rho = rho.wrapping_sub(*c) & low_mask(spec.bits));
+    let mut secrets = draw(&mut server.indices(), len, spec.index_bits());
+    secrets.iter_mut().zip(c).for_each(|(rho, c)| *rho = rho.wrapping_sub(*c) & low_mask(spec.index_bits()));
+    let pieces = Zeroizing::new(secrets.iter().map(|r| r >> spec.low).collect::<Vec<u64>>());
     let mut out = Zeroizing::new(Vec::with_capacity(spec.block_bytes(len) + 8));
     match spec.keys() {
         None => {
             let words = spec.words();
             let mut vectors = draw(&mut client.vectors(), len * words, 64);
-            for (vector, r) in vectors.chunks_exact_mut(words).zip(secrets.iter()) {
+            for (vector, r) in vectors.chunks_exact_mut(words).zip(pieces.iter()) {
                 for (w, word) in vector.iter_mut().enumerate() {
                     let apart = (r >> 6) ^ w as u64;
                     *word ^= (1 ^ (apart | apart.wrapping_neg()) >> 63) << (r & 63);
@@ -281,17 +150,18 @@ fn dealt(
         Some(shape) => {
             let mut hash = TreeHash::new(PublicSeed::from_bytes(seed));
             let (mut ours, mut theirs) = (client.vectors(), server.vectors());
-            let words = dpf::deal(&mut hash, place(index), shape, &secrets, &mut ours, &mut theirs);
+            let words = dpf::deal(&mut hash, place(index), shape, &pieces, &mut ours, &mut theirs);
             words.iter().for_each(|word| out.extend_from_slice(&word.to_bytes()));
         }
     }
     let mut own = client.masks();
     let mut masks = draw(&mut own, len, spec.out_bits);
     masks.iter_mut().zip(draw(&mut server.masks(), len, spec.out_bits).iter()).for_each(|(a, b)| *a ^= b);
-    for t in 0..spec.out_bits {
+    for word in spec.words_dealt() {
         let mut column = draw(&mut own, len, 64);
-        column.iter_mut().zip(masks.iter()).for_each(|(a, mask)| *a = (mask >> t & 1).wrapping_sub(*a));
-        pack::pack(column.iter().copied(), spec.width - t, &mut out);
+        let of = masks.iter().zip(secrets.iter()).map(|(mask, secret)| spec.word(word, *mask, *secret));
+        column.iter_mut().zip(of).for_each(|(a, of)| *a = of.wrapping_sub(*a));
+        pack::pack(column.iter().copied(), spec.word_bits(word), &mut out);
     }
     out
 }
@@ -331,7 +201,8 @@ impl Half<'_> {
                 let words = words.as_chunks().0.iter().map(|word| Block::from_bytes(*word)).collect();
                 let keys = Keys::new(role, shape, len, &mut streams.vectors(), words)?;
                 let mut hash = TreeHash::new(PublicSeed::from_bytes(seed));
-                let shares = Zeroizing::new(keys.look_up(&mut hash, place(index), &spec.table.keyed, xh)?);
+                let points: Vec<u64> = xh.iter().map(|xh| xh >> spec.low).collect();
+                let shares = Zeroizing::new(keys.look_up(&mut hash, place(index), spec.entries(), &points)?);
                 out.iter_mut().zip(shares.iter()).for_each(|(mask, share)| *mask ^= share);
             }
             None => {
@@ -351,20 +222,29 @@ impl Half<'_> {
         Ok(out)
     }
 
-    /// The party's shares of a block's results in their ring, from the opened bits.
-    fn shares(&self, spec: &LookUp, index: usize, opened: &[u64]) -> Result<Zeroizing<Vec<u64>>, MpcError> {
+    /// The party's shares of a block's results in their ring, from the opened bits and the masked numbers.
+    fn shares(
+        &self,
+        spec: &LookUp,
+        index: usize,
+        (opened, xh): (&[u64], &[u64]),
+    ) -> Result<Zeroizing<Vec<u64>>, MpcError> {
         let len = opened.len();
-        let (mut stream, mut rest, base) = match self {
+        let mut out = Zeroizing::new(vec![0; len]);
+        let (mut stream, mut rest) = match self {
             Self::Client { prg, .. } => {
                 let mut stream = Streams::new(prg, index).masks();
                 drop(draw(&mut stream, len, spec.out_bits));
-                (Some(stream), &[][..], None)
+                (Some(stream), &[][..])
             }
-            Self::Server { given, .. } => (None, &spec.given(given, index)[spec.vector_bytes(len)..], Some(spec.base)),
+            Self::Server { given, .. } => {
+                let public = opened.iter().zip(xh).map(|(o, xh)| spec.base().wrapping_add(spec.public(*o, *xh)));
+                out.iter_mut().zip(public).for_each(|(sum, public)| *sum = public);
+                (None, &spec.given(given, index)[spec.vector_bytes(len)..])
+            }
         };
-        let mut out = Zeroizing::new(vec![base.unwrap_or(0); len]);
-        for t in 0..spec.out_bits {
-            let width = spec.width - t;
+        for word in spec.words_dealt() {
+            let width = spec.word_bits(word);
             let column = match &mut stream {
                 Some(stream) => draw(stream, len, 64),
                 None => {
@@ -374,11 +254,8 @@ impl Half<'_> {
                     Zeroizing::new(values.map_err(|e| MpcError::Material { what: e.to_string() })?)
                 }
             };
-            for ((sum, o), m) in out.iter_mut().zip(opened).zip(column.iter()) {
-                let o = o >> t & 1;
-                let public = if base.is_some() { o } else { 0 };
-                let term = public.wrapping_add(1u64.wrapping_sub(2 * o).wrapping_mul(*m));
-                *sum = sum.wrapping_add(term << t);
+            for (((sum, o), xh), m) in out.iter_mut().zip(opened).zip(xh).zip(column.iter()) {
+                *sum = sum.wrapping_add((spec.coefficient(word, *o, *xh) as u64).wrapping_mul(*m));
             }
         }
         out.iter_mut().for_each(|v| *v &= low_mask(spec.width));
@@ -415,7 +292,7 @@ fn xor(a: &[u64], b: &[u64]) -> Zeroizing<Vec<u64>> {
 /// # Errors
 /// Channel errors; `Material` if what the server passes on is no key.
 pub fn client_look_up(spec: &LookUp, target: &[u64], prg: &Prg, session: &mut Session<'_>) -> Result<(), MpcError> {
-    let xh = session.channel.recv_packed(OPENED, spec.n, spec.bits)?;
+    let xh = session.channel.recv_packed(OPENED, spec.n, spec.index_bits())?;
     let keys = match spec.keys() {
         Some(shape) => session.channel.recv(KEYS, spec.head() + shape.bytes(spec.n))?,
         None => Vec::new(),
@@ -428,7 +305,8 @@ pub fn client_look_up(spec: &LookUp, target: &[u64], prg: &Prg, session: &mut Se
     let mine = joined(&Half::all(spec, &xh, |index, xh| half.masked(spec, index, xh))?);
     session.channel.send_packed(BITS, &mine, spec.out_bits)?;
     let opened = xor(&mine, &theirs);
-    let shares = Half::all(spec, &opened, |index, opened| half.shares(spec, index, opened))?;
+    let shares =
+        Half::all(spec, &opened, |index, opened| half.shares(spec, index, (opened, &xh[block::range(spec.n, index)])))?;
     let shares = joined(&shares);
     let moved = shares.iter().zip(target).map(|(y, r)| y.wrapping_sub(*r)).collect::<Vec<u64>>();
     let moved = Zeroizing::new(moved);
@@ -452,11 +330,12 @@ pub fn server_look_up(
     }
     let half = Half::Server { prg, given };
     let masked = |index: usize, s: &[u64]| {
-        let rho = draw(&mut Streams::new(prg, index).indices(), s.len(), spec.bits);
-        Ok(Zeroizing::new(s.iter().zip(rho.iter()).map(|(s, r)| s.wrapping_add(*r) & low_mask(spec.bits)).collect()))
+        let rho = draw(&mut Streams::new(prg, index).indices(), s.len(), spec.index_bits());
+        let sums = s.iter().zip(rho.iter()).map(|(s, r)| s.wrapping_add(*r) & low_mask(spec.index_bits()));
+        Ok(Zeroizing::new(sums.collect()))
     };
     let xh = joined(&Half::all(spec, s, masked)?);
-    session.channel.send_packed(OPENED, &xh, spec.bits)?;
+    session.channel.send_packed(OPENED, &xh, spec.index_bits())?;
     if let Some(shape) = spec.keys() {
         let of = |index: usize| &spec.given(given, index)[..shape.bytes(block::range(spec.n, index).len())];
         let parts: Vec<&[u8]> =
@@ -467,7 +346,8 @@ pub fn server_look_up(
     session.channel.send_packed(BITS, &mine, spec.out_bits)?;
     let theirs = session.channel.recv_packed(BITS, spec.n, spec.out_bits)?;
     let opened = xor(&mine, &theirs);
-    let parts = Half::all(spec, &opened, |index, opened| half.shares(spec, index, opened))?;
+    let parts =
+        Half::all(spec, &opened, |index, opened| half.shares(spec, index, (opened, &xh[block::range(spec.n, index)])))?;
     let mut shares = joined(&parts).to_vec();
     let moved = Zeroizing::new(session.channel.recv_packed(MOVE, spec.n, spec.width)?);
     shares.iter_mut().zip(moved.iter()).for_each(|(y, d)| *y = y.wrapping_add(*d) & low_mask(spec.width));

@@ -1,6 +1,7 @@
 use tacit_arith::prg::{Prg, Seed};
 
-use super::{BLOCK, LookUp, client_look_up, deal_look_up, server_look_up};
+use super::super::BLOCK;
+use super::{Lines, LookUp, client_look_up, deal_look_up, server_look_up};
 use crate::low_mask;
 use crate::session::run_sessions;
 
@@ -18,27 +19,26 @@ fn dealt(spec: &LookUp, c: &[u64], [client, server]: [&Prg; 2]) -> Vec<u8> {
 }
 
 /// Looks `x` up with the client's shares `c`, and holds material and traffic to the stated cost.
-fn run(width: u32, table: &[i64], x: &[u64], c: &[u64]) -> Vec<u64> {
-    let spec = LookUp::new(x.len(), width, table).unwrap();
-    let bits = table.len().ilog2();
+fn run(spec: &LookUp, x: &[u64], c: &[u64]) -> Vec<u64> {
+    let (bits, width) = (spec.index_bits(), spec.width());
     let (client, server) = (prg(3), prg(4));
-    let given = dealt(&spec, c, [&client, &server]);
+    let given = dealt(spec, c, [&client, &server]);
     let cost = spec.cost();
     assert_eq!(given.len(), cost.material);
-    assert!(given == dealt(&spec, c, [&client, &server]), "dealing is deterministic");
+    assert!(given == dealt(spec, c, [&client, &server]), "dealing is deterministic");
     let s: Vec<u64> = x.iter().zip(c).map(|(x, c)| x.wrapping_sub(*c) & low_mask(bits)).collect();
     let target: Vec<u64> =
         (0..x.len() as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & low_mask(width)).collect();
     let (sent, (shares, answered)) = run_sessions(
         1,
         |session, _| {
-            client_look_up(&spec, &target, &client, session).expect("the client");
+            client_look_up(spec, &target, &client, session).expect("the client");
             session.channel.flush().expect("flushed");
             session.channel.total_traffic()
         },
         |session, _| {
-            assert!(server_look_up(&spec, &s, (&server, &given[1..]), session).is_err(), "cut off");
-            let shares = server_look_up(&spec, &s, (&server, &given), session).expect("the server");
+            assert!(server_look_up(spec, &s, (&server, &given[1..]), session).is_err(), "cut off");
+            let shares = server_look_up(spec, &s, (&server, &given), session).expect("the server");
             (shares, session.channel.total_traffic())
         },
     );
@@ -53,7 +53,8 @@ fn table(bits: u32, span: i64) -> Vec<i64> {
 }
 
 fn check(width: u32, table: &[i64], x: &[u64], c: &[u64]) {
-    for (i, got) in run(width, table, x, c).into_iter().enumerate() {
+    let spec = LookUp::new(x.len(), width, table).unwrap();
+    for (i, got) in run(&spec, x, c).into_iter().enumerate() {
         assert_eq!(got, table[x[i] as usize] as u64 & low_mask(width), "entry {} with {}", x[i], c[i]);
     }
 }
@@ -98,13 +99,68 @@ fn tables_that_are_none_are_errors() {
     }
 }
 
+/// Pieces of lines, each a table of its own and one of slopes.
+fn lines(bits: u32, low: u32) -> (Vec<i64>, Vec<i64>, Lines<'static>) {
+    let slopes = table(bits, 37);
+    (table(bits, 500), slopes.clone(), Lines { low, shift: 3, slopes: slopes.leak() })
+}
+
+/// The results of a number by the piece that it is in, and by the line of the one above.
+fn by_lines(x: u64, entries: &[i64], lines: Lines<'_>, width: u32) -> [u64; 2] {
+    let (l, count) = ((x & low_mask(lines.low)) as i64, entries.len());
+    let line = |i: usize, l: i64| (entries[i % count] << lines.shift) + lines.slopes[i % count] * l;
+    let i = (x >> lines.low) as usize;
+    [line(i, l), line(i + 1, l - (1 << lines.low))].map(|y| y as u64 & low_mask(width))
+}
+
+/// Every number and share of small rings, and some of large ones: by either of two lines, and by both.
+#[test]
+fn every_number_and_share_by_pieces_of_lines() {
+    for (bits, low, width) in [(1, 1, 12), (3, 1, 20), (2, 3, 13), (4, 3, 40), (6, 20, 37), (9, 7, 30)] {
+        let (entries, _, lines) = lines(bits, low);
+        let size = 1u64 << (bits + low).min(7);
+        let stretch = |v: u64| v << (bits + low).saturating_sub(7) | v & low_mask((bits + low).saturating_sub(7));
+        let (x, c): (Vec<u64>, Vec<u64>) = (0..size * size).map(|i| (stretch(i / size), stretch(i % size))).unzip();
+        let spec = LookUp::lines(x.len(), width, &entries, lines).unwrap();
+        let mut above = 0;
+        for (i, got) in run(&spec, &x, &c).into_iter().enumerate() {
+            let either = by_lines(x[i], &entries, lines, width);
+            assert!(either.contains(&got), "{bits} bits and {low}: {} with {}, {got}, {either:?}", x[i], c[i]);
+            above += usize::from(got == either[1] && either[0] != either[1]);
+        }
+        assert!(above * 10 > x.len(), "{above} of {}", x.len());
+    }
+}
+
+#[test]
+fn lines_that_are_none_are_errors() {
+    let (entries, slopes, lines) = lines(4, 3);
+    let made = |width, lines| LookUp::lines(1, width, &entries, lines).is_ok();
+    assert!(made(20, lines));
+    let steep = vec![1 << 20; 16];
+    for (width, other) in [
+        (20, Lines { low: 0, ..lines }),
+        (20, Lines { low: 37, ..lines }),
+        (20, Lines { low: u32::MAX, ..lines }),
+        (20, Lines { shift: 20, ..lines }),
+        (11, lines),
+        (20, Lines { slopes: &slopes[1..], ..lines }),
+        (20, Lines { slopes: &[&steep[1..], &[-5]].concat(), ..lines }),
+    ] {
+        assert!(!made(width, other), "{width} bits, {other:?}");
+    }
+}
+
 /// The server's half, with its own stream fixed, says nothing about the client's share.
 #[test]
 fn the_servers_half_of_a_table_is_uniform_for_every_share() {
     let mut seeds = prg(7);
-    for bits in [6u32, 8, 9] {
-        let spec = LookUp::new(16, 12, &table(bits, 200)).unwrap();
-        for c in [0, 1, low_mask(bits), 37] {
+    let tables = [6u32, 8, 9].map(|bits| (bits, LookUp::new(16, 12, &table(bits, 200)).unwrap()));
+    // Of lines, every word.
+    let (entries, _, lines) = lines(3, 6);
+    let tables = tables.into_iter().chain([(3, LookUp::lines(16, 24, &entries, lines).unwrap())]);
+    for (bits, spec) in tables {
+        for c in [0, 1, low_mask(spec.index_bits()), 37] {
             let (dealings, mut counts) = (400u32, Vec::new());
             for _ in 0..dealings {
                 let (client, server) = (Prg::from_seed(seeds.next_seed()), prg(8));

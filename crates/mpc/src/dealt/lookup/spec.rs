@@ -1,0 +1,285 @@
+//! Public shape of look-ups, and what their results are combinations of.
+
+use std::sync::Arc;
+
+use super::super::{DealtCost, block};
+use super::{MAX_INDEX_BITS, ONE_HOT_BITS};
+use crate::fss::dpf::Shape;
+use crate::fss::table::Table;
+use crate::{MpcError, low_mask};
+
+/// Widest number that is looked up, pieces of lines included.
+pub const MAX_SPLINE_BITS: u32 = 40;
+
+/// What makes a table one of pieces of lines: `y = 2^shift entry(i) + slope(i) l`.
+#[derive(Debug, Clone, Copy)]
+pub struct Lines<'a> {
+    /// Bits of the number below those that choose a piece.
+    pub low: u32,
+    /// Zeros behind the entries.
+    pub shift: u32,
+    /// For each piece.
+    pub slopes: &'a [i64],
+}
+
+/// Public shape of a batch of look-ups in one table.
+#[derive(Clone)]
+pub struct LookUp {
+    pub(super) n: usize,
+    /// Bits of the index of an entry.
+    pub(super) bits: u32,
+    /// Bits of the number below these.
+    pub(super) low: u32,
+    /// Ring of the result.
+    pub(super) width: u32,
+    /// Smallest entry with its zeros, in the ring of the result.
+    pub(super) base: u64,
+    /// Zeros behind entries.
+    shift: u32,
+    /// Bits of an entry above the smallest.
+    entry_bits: u32,
+    /// Smallest slope.
+    flattest: i64,
+    /// Bits of an entry and, above them, of a slope above the smallest.
+    pub(super) out_bits: u32,
+    pub(super) table: Arc<Tables>,
+}
+
+/// Entries above the smallest one, with slopes above theirs.
+pub(super) struct Tables {
+    /// From the last place to the first, twice: any shift of it is a slice.
+    pub(super) backwards: Vec<u64>,
+    pub(super) keyed: Table,
+}
+
+/// What is dealt of a look-up's result: it is a combination of these with public coefficients. Q is the low
+/// part of the number's mask R.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// The mask of an opened bit.
+    Bit(u32),
+    /// That mask times Q.
+    Product(u32),
+    /// Q.
+    Low,
+}
+
+/// Entries above the smallest one, that one, and how many bits they have.
+fn above(entries: &[i64], width: u32) -> Result<(Vec<u64>, i64, u32), MpcError> {
+    let low = entries.iter().copied().min().unwrap_or(0);
+    let above: Vec<u64> = entries.iter().map(|&e| e.wrapping_sub(low) as u64).collect();
+    let bits = above.iter().copied().max().unwrap_or(0).max(1).ilog2() + 1;
+    if bits > width {
+        let what = "the bits between a table's entries";
+        return Err(MpcError::OutOfRange { what, max: width as usize, got: bits as usize });
+    }
+    Ok((above, low, bits))
+}
+
+impl LookUp {
+    /// `n` look-ups among `entries`, those of the indices `0, 1, ...`, into a ring of `width` bits (2 to 63).
+    ///
+    /// # Errors
+    /// `OutOfRange`: the entries are not `2^k` for a k of 1 to 16, or lie farther apart than the ring is
+    /// large.
+    pub fn new(n: usize, width: u32, entries: &[i64]) -> Result<Self, MpcError> {
+        Self::with(n, width, entries, None)
+    }
+
+    /// `n` look-ups among pieces of lines: the entry and the slope of each.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); or there is not a slope for each entry, there are no low bits, more than
+    /// [`MAX_SPLINE_BITS`] in all, or entries and slopes have more than 64 bits or do not fit the ring.
+    pub fn lines(n: usize, width: u32, entries: &[i64], lines: Lines<'_>) -> Result<Self, MpcError> {
+        Self::with(n, width, entries, Some(lines))
+    }
+
+    fn with(n: usize, width: u32, entries: &[i64], lines: Option<Lines<'_>>) -> Result<Self, MpcError> {
+        let range = |what, got: usize, max| Err(MpcError::OutOfRange { what, max, got });
+        let bits = entries.len().max(1).ilog2();
+        if entries.len() != 1 << bits || !(1..=MAX_INDEX_BITS).contains(&bits) {
+            return range("the entries of a table (a power of two)", entries.len(), 1 << MAX_INDEX_BITS);
+        }
+        if !(2..64).contains(&width) {
+            return range("the ring of a table's results", width as usize, 63);
+        }
+        let (low, shift) = lines.map_or((0, 0), |lines| (lines.low, lines.shift));
+        if lines.is_some_and(|lines| lines.low == 0 || lines.slopes.len() != entries.len()) {
+            return range("the pieces without a slope or low bits", entries.len(), 0);
+        }
+        if low > MAX_SPLINE_BITS - bits || shift >= width {
+            return range("the bits of a number that is looked up", bits.saturating_add(low.max(shift)) as usize, 40);
+        }
+        let (mut above_both, smallest, entry_bits) = above(entries, width - shift)?;
+        let (mut flattest, mut out_bits) = (0, entry_bits);
+        if let Some(lines) = lines {
+            let (slopes, least, slope_bits) = above(lines.slopes, width)?;
+            (flattest, out_bits) = (least, entry_bits + slope_bits);
+            if out_bits > u64::BITS {
+                return range("the bits of a piece's entry and slope", out_bits as usize, 64);
+            }
+            above_both.iter_mut().zip(slopes).for_each(|(entry, slope)| *entry |= slope << entry_bits);
+        }
+        let backwards = above_both.iter().rev().chain(above_both.iter().rev()).copied().collect();
+        let table = Arc::new(Tables { backwards, keyed: Table::new(bits, out_bits, above_both)? });
+        let base = (smallest as u64).wrapping_shl(shift) & low_mask(width);
+        Ok(Self { n, bits, low, width, base, shift, entry_bits, flattest, out_bits, table })
+    }
+
+    /// `factor` times as many look-ups in the same table.
+    #[must_use]
+    pub fn times(&self, factor: usize) -> Self {
+        Self { n: factor * self.n, ..self.clone() }
+    }
+
+    /// Number of look-ups.
+    #[must_use]
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// Entries above the smallest one, and slopes above theirs.
+    pub(crate) fn entries(&self) -> &Table {
+        &self.table.keyed
+    }
+
+    /// The smallest entry, in the ring of the result.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Ring of the result.
+    pub(crate) fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// Bits of the number below those that choose an entry.
+    pub(crate) fn low(&self) -> u32 {
+        self.low
+    }
+
+    /// Ring of the number that is looked up.
+    pub(crate) fn index_bits(&self) -> u32 {
+        self.bits + self.low
+    }
+
+    /// The words that a result is a combination of, in the order in which they are dealt.
+    pub(crate) fn words_dealt(&self) -> Vec<Word> {
+        let mut words: Vec<Word> = (0..self.out_bits).map(Word::Bit).collect();
+        if self.low > 0 {
+            words.extend((self.entry_bits..self.out_bits).map(Word::Product));
+            words.push(Word::Low);
+        }
+        words
+    }
+
+    /// A word for the masks of the opened bits and the number's mask.
+    pub(crate) fn word(&self, word: Word, masks: u64, secret: u64) -> u64 {
+        let low = secret & low_mask(self.low);
+        match word {
+            Word::Bit(t) => masks >> t & 1,
+            Word::Product(t) => (masks >> t & 1).wrapping_neg() & low,
+            Word::Low => low,
+        }
+    }
+
+    /// Its coefficient in the result, an integer, for the opened bits and the masked number.
+    pub(crate) fn coefficient(&self, word: Word, opened: u64, masked: u64) -> i128 {
+        let sign = |t: u32| 1 - 2 * i128::from(opened >> t & 1);
+        match word {
+            Word::Bit(t) if t < self.entry_bits => sign(t) << (t + self.shift),
+            Word::Bit(t) => (sign(t) << (t - self.entry_bits)) * i128::from(masked & low_mask(self.low)),
+            Word::Product(t) => -(sign(t) << (t - self.entry_bits)),
+            Word::Low => -self.opened_slope(opened),
+        }
+    }
+
+    /// What the opened bits alone say of the slope.
+    fn opened_slope(&self, opened: u64) -> i128 {
+        // All 64 bits may be an entry's.
+        let above = (u128::from(opened) >> self.entry_bits) as i128;
+        above + i128::from(self.flattest)
+    }
+
+    /// What is public of a result beside its base, in its ring.
+    pub(crate) fn public(&self, opened: u64, masked: u64) -> u64 {
+        let entry = (opened & low_mask(self.entry_bits)).wrapping_shl(self.shift);
+        let line = (self.opened_slope(opened) as u64).wrapping_mul(masked & low_mask(self.low));
+        entry.wrapping_add(line) & low_mask(self.width)
+    }
+
+    /// Bits of a word that count for the result.
+    pub(super) fn word_bits(&self, word: Word) -> u32 {
+        match word {
+            Word::Bit(t) if t < self.entry_bits => self.width - t - self.shift,
+            Word::Bit(t) | Word::Product(t) => self.width - (t - self.entry_bits),
+            Word::Low => self.width,
+        }
+    }
+
+    /// Shape of the point functions, if there are any.
+    pub(super) fn keys(&self) -> Option<Shape> {
+        let shape = || Shape::new(self.bits).expect("an index has at most 16 bits");
+        (self.bits > ONE_HOT_BITS).then(shape)
+    }
+
+    /// Words of a one-hot vector.
+    pub(super) fn words(&self) -> usize {
+        (1usize << self.bits).div_ceil(64)
+    }
+
+    /// Bytes of the one-hot vectors, or keys, of `len` look-ups.
+    pub(super) fn vector_bytes(&self, len: usize) -> usize {
+        self.keys().map_or_else(|| 8 * len * self.words(), |shape| shape.bytes(len))
+    }
+
+    pub(super) fn block_bytes(&self, len: usize) -> usize {
+        let columns = self.words_dealt().into_iter().map(|word| (len * self.word_bits(word) as usize).div_ceil(8));
+        self.vector_bytes(len) + columns.sum::<usize>()
+    }
+
+    /// Bytes in front of the blocks: the public seed of keys.
+    pub(super) fn head(&self) -> usize {
+        if self.keys().is_some() { 16 } else { 0 }
+    }
+
+    /// Bytes that the server is given.
+    #[must_use]
+    pub fn material(&self) -> usize {
+        let blocks = (0..block::count(self.n)).map(|i| self.block_bytes(block::range(self.n, i).len()));
+        self.head() + blocks.sum::<usize>()
+    }
+
+    /// The cost of the whole batch.
+    #[must_use]
+    pub fn cost(&self) -> DealtCost {
+        let packed = |width: u32| (self.n * width as usize).div_ceil(8);
+        let keys = self.keys().map_or(0, |shape| self.head() + shape.bytes(self.n));
+        let drawn = |words: usize| (self.n * words).div_ceil(2);
+        let [own, hashed] = match self.keys() {
+            None => [drawn(self.words()), 0],
+            Some(shape) => [self.n, shape.one_hot_work(self.n).hashes as usize],
+        };
+        DealtCost {
+            up: packed(self.out_bits) + packed(self.width),
+            down: packed(self.index_bits()) + packed(self.out_bits) + keys,
+            exchanges: 1,
+            material: self.material(),
+            client_aes: own + hashed + drawn(1 + self.words_dealt().len()),
+            server_aes: hashed + drawn(2) + if hashed > 0 { self.n } else { 0 },
+        }
+    }
+
+    /// A block's part of what the server is given.
+    pub(super) fn given<'a>(&self, given: &'a [u8], index: usize) -> &'a [u8] {
+        let at = self.head() + index * self.block_bytes(super::super::BLOCK);
+        &given[at..][..self.block_bytes(block::range(self.n, index).len())]
+    }
+
+    /// The entries that belong to the places 0, 1, ... of a one-hot vector, for a masked number.
+    pub(super) fn shifted(&self, xh: u64) -> &[u64] {
+        let count = 1usize << self.bits;
+        &self.table.backwards[count - 1 - ((xh >> self.low) as usize & (count - 1))..][..count]
+    }
+}
