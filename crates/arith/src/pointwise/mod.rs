@@ -17,6 +17,9 @@ use crate::products::Reduction;
 /// Products that [`Pointwise::dot_pair`] may add up in one call.
 pub const MAX_PRODUCTS: usize = 2048;
 
+/// Words that several kernels run over one after another.
+const PART: usize = 512;
+
 /// The kernels modulo one prime. Immutable, cheap to copy.
 #[derive(Clone, Copy)]
 pub struct Pointwise {
@@ -162,6 +165,26 @@ impl Pointwise {
         digits.iter().for_each(|digit| same_length(len, [digit]));
         pairs.iter().for_each(|&pair| same_length(len, pair));
         dispatch!(self, dot_pair(self, digits, pairs, sums))
+    }
+
+    /// The product `(a_0 + a_1 s) (b_0 + b_1 s)` by powers of s: `a_0 b_0`, `a_0 b_1 + a_1 b_0`, `a_1 b_1`.
+    ///
+    /// # Panics
+    /// If lengths differ.
+    pub fn product_of_pairs(&self, a: [&[u64]; 2], b: [&[u64]; 2], out: [&mut [u64]; 3]) {
+        let len = a[0].len();
+        same_length(len, [a[1], b[0], b[1]]);
+        assert!(out.iter().all(|out| out.len() == len), "buffers of different lengths");
+        let [low, middle, high] = out;
+        // Part by part, so that all but the first reads find what they need in the first cache.
+        for start in (0..len).step_by(PART) {
+            let part = start..(start + PART).min(len);
+            let [[a0, a1], [b0, b1]] = [a, b].map(|pair| pair.map(|half| &half[part.clone()]));
+            let [low, middle, high] = [&mut *low, &mut *middle, &mut *high].map(|out| &mut out[part.clone()]);
+            [&mut *low, &mut *middle, &mut *high].into_iter().for_each(|out| out.fill(0));
+            self.dot_pair(&[a0], &[[b0, b1]], [low, middle]);
+            self.dot_pair(&[a1], &[[b0, b1]], [middle, high]);
+        }
     }
 
     /// `x mod p` for any `x`.

@@ -91,6 +91,21 @@ proptest! {
             prop_assert_eq!(right, expected(1));
         }
     }
+
+    #[test]
+    fn products_of_pairs(seed: u64, n in 0usize..1200, i in 0usize..PRIMES.len()) {
+        let p = PRIMES[i];
+        let m = Modulus::new(p).unwrap();
+        let [a0, a1, b0, b1] = [0, 1, 2, 3].map(|k| words(seed ^ (k << 8), n, p));
+        let product = |x: &[u64], y: &[u64]| -> Vec<u64> { x.iter().zip(y).map(|(&x, &y)| m.mul(x, y)).collect() };
+        let middle: Vec<u64> = product(&a0, &b1).iter().zip(product(&a1, &b0)).map(|(&x, y)| m.add(x, y)).collect();
+        let expected = [product(&a0, &b0), middle, product(&a1, &b1)];
+        for op in ops(p) {
+            let mut out = [vec![7; n], vec![7; n], vec![7; n]];
+            op.product_of_pairs([&a0, &a1], [&b0, &b1], out.each_mut().map(Vec::as_mut_slice));
+            prop_assert_eq!(&out, &expected);
+        }
+    }
 }
 
 #[test]

@@ -124,25 +124,15 @@ impl Context {
     }
 
     /// Mod up: residues of limbs `first .. first + digit.len()`, as coefficients, become residues of the
-    /// same centred integer mod every other limb of `shape`; `out` gives all limbs, in coefficient form, of
-    /// which the digit's own are left as they are.
-    pub(super) fn raise<'a>(
-        &self,
-        shape: Shape,
-        first: usize,
-        digit: &[&[u64]],
-        out: impl Iterator<Item = &'a mut [u64]>,
-    ) {
+    /// same centred integer mod every other limb of `shape`: `others` are these, in order.
+    pub(super) fn raise(&self, shape: Shape, first: usize, digit: &[&[u64]], others: &mut [&mut [u64]]) {
         let own = first..first + digit.len();
         let make = || {
             let moduli = self.moduli(shape);
             let others: Vec<Modulus> = (0..moduli.len()).filter(|k| !own.contains(k)).map(|k| moduli[k]).collect();
             conversion(&moduli[own.clone()], &others)
         };
-        let conversion = cached(&self.raises, (shape, first, digit.len()), make);
-        let others = out.enumerate().filter(|(k, _)| !own.contains(k));
-        let mut others: Vec<&mut [u64]> = others.map(|(_, limb)| limb).collect();
-        conversion.apply(digit, &mut others);
+        cached(&self.raises, (shape, first, digit.len()), make).apply(digit, others);
     }
 
     /// What dividing by all primes of `shape` but the first `kept` needs.

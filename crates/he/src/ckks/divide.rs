@@ -5,6 +5,7 @@ use super::limb::Limb;
 use super::poly::{Ntt, Poly};
 use super::shape::Shape;
 use rayon::prelude::*;
+use std::sync::Arc;
 
 impl Context {
     /// Mod down: `round(x / D)` with D the product of all special primes of `x` and of its last `drop`
@@ -23,14 +24,23 @@ impl Context {
     /// # Panics
     /// If those of `result` are not the first ones of `x`.
     pub(super) fn divide_to(&self, x: &Poly<Ntt>, result: Shape) -> Poly<Ntt> {
+        self.divide_then(x, result, |_, _| {})
+    }
+
+    /// As [`Context::divide_to`], with `finish` on each limb of the result while it is in the cache.
+    pub(super) fn divide_then(
+        &self,
+        x: &Poly<Ntt>,
+        result: Shape,
+        finish: impl Fn(usize, &mut Limb) + Sync,
+    ) -> Poly<Ntt> {
         let (shape, kept) = (x.shape(), result.limbs());
         let is_first = result.level == shape.level || result.special == 0;
         assert!(is_first && 0 < kept && kept <= shape.limbs(), "division leaves the first primes");
         let division = self.division(shape, kept);
         self.counters().count_ntts(shape.limbs());
         let copy = |k: usize| {
-            let mut limb = self.pool().scratch();
-            limb.copy_from_slice(x.limb(k));
+            let mut limb = self.pool().copy(x.limb(k));
             self.table(shape, k).inverse(&mut limb);
             limb
         };
@@ -38,9 +48,11 @@ impl Context {
         let mut result = Poly::<Ntt>::scratch(self, result);
         let from: Vec<&[u64]> = low.iter().map(|limb| &**limb).collect();
         division.conversion.apply(&from, &mut result.slices_mut().collect::<Vec<_>>());
-        result.limbs_mut().for_each(|(k, limb)| {
+        result.places().for_each(|(k, limb)| {
+            let limb = Arc::get_mut(limb).expect("a fresh limb is not shared");
             self.table(shape, k).forward(limb);
             self.pointwise(shape, k).sub_scale(limb, x.limb(k), division.factors[k]);
+            finish(k, limb);
         });
         result
     }
@@ -122,7 +134,8 @@ mod tests {
                 let own = first..(first + 2).min(level);
                 let digit: Vec<&[u64]> = own.clone().map(|k| x.limb(k)).collect();
                 let mut raised = Poly::<Coeff>::zero(&context, shape);
-                context.raise(shape, first, &digit, raised.slices_mut());
+                let mut others: Vec<&mut [u64]> = raised.slices_around(own.clone()).map(|(_, limb)| limb).collect();
+                context.raise(shape, first, &digit, &mut others);
                 for i in 0..64 {
                     let value = centred(integer(&residues(&context, &x, own.clone(), i)));
                     for k in (0..shape.limbs()).filter(|k| !own.contains(k)) {

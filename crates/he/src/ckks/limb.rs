@@ -30,6 +30,13 @@ impl Pool {
         Limb { words: used.unwrap_or_else(|| vec![0; self.degree]), pool: self.clone() }
     }
 
+    /// The same N words.
+    pub(super) fn copy(self: &Arc<Self>, words: &[u64]) -> Limb {
+        let mut limb = self.scratch();
+        limb.copy_from_slice(words);
+        limb
+    }
+
     /// N zeros.
     pub(super) fn zero(self: &Arc<Self>) -> Limb {
         let mut limb = self.scratch();
@@ -42,9 +49,7 @@ const WHOLE: &str = "nothing panics while it holds the buffers";
 
 impl Clone for Limb {
     fn clone(&self) -> Self {
-        let mut copy = self.pool.scratch();
-        copy.copy_from_slice(self);
-        copy
+        self.pool.copy(self)
     }
 }
 

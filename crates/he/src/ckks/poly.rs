@@ -6,13 +6,16 @@ use super::shape::Shape;
 use crate::HeError;
 use rayon::prelude::*;
 use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
 use tacit_arith::pointwise::Pointwise;
 pub use tacit_arith::rns::{Coeff, Ntt};
 use zeroize::Zeroize;
 
-/// A polynomial `[limbs, N]`: N words in `[0, p)` for each prime of its shape, special primes last.
+/// A polynomial `[limbs, N]`: N words in `[0, p)` for each prime of its shape, special primes last. Copies share
+/// their residues until one of them is written to.
 pub struct Poly<R> {
-    limbs: Vec<Limb>,
+    limbs: Vec<Arc<Limb>>,
     shape: Shape,
     representation: PhantomData<fn() -> R>,
 }
@@ -25,7 +28,7 @@ impl<R> Clone for Poly<R> {
 
 impl<R> PartialEq for Poly<R> {
     fn eq(&self, other: &Self) -> bool {
-        self.shape == other.shape && self.limbs.iter().zip(&other.limbs).all(|(x, y)| **x == **y)
+        self.shape == other.shape && self.limbs.iter().zip(&other.limbs).all(|(x, y)| ***x == ***y)
     }
 }
 
@@ -35,12 +38,18 @@ impl<R> Poly<R> {
     /// Zero.
     #[must_use]
     pub fn zero(context: &Context, shape: Shape) -> Self {
-        Self::of((0..shape.limbs()).map(|_| context.pool().zero()).collect(), shape)
+        Self::of((0..shape.limbs()).map(|_| Arc::new(context.pool().zero())).collect(), shape)
     }
 
     /// Words that were anything before: whoever takes them writes all of them.
     pub(super) fn scratch(context: &Context, shape: Shape) -> Self {
-        Self::of((0..shape.limbs()).map(|_| context.pool().scratch()).collect(), shape)
+        Self::of((0..shape.limbs()).map(|_| Arc::new(context.pool().scratch())).collect(), shape)
+    }
+
+    /// The same with the limbs `own` of `source`, which are not to be written to.
+    pub(super) fn scratch_around<S>(context: &Context, shape: Shape, own: &Range<usize>, source: &Poly<S>) -> Self {
+        let limb = |k| if own.contains(&k) { source.limbs[k].clone() } else { Arc::new(context.pool().scratch()) };
+        Self::of((0..shape.limbs()).map(limb).collect(), shape)
     }
 
     /// What `limb` writes, all N words mod each prime.
@@ -54,7 +63,7 @@ impl<R> Poly<R> {
         Ok(poly)
     }
 
-    fn of(limbs: Vec<Limb>, shape: Shape) -> Self {
+    fn of(limbs: Vec<Arc<Limb>>, shape: Shape) -> Self {
         Self { limbs, shape, representation: PhantomData }
     }
 
@@ -75,12 +84,23 @@ impl<R> Poly<R> {
 
     /// Its limbs in order, to be written.
     pub(super) fn slices_mut(&mut self) -> impl Iterator<Item = &mut [u64]> {
-        self.limbs.iter_mut().map(|limb| &mut **limb)
+        self.limbs.iter_mut().map(|limb| &mut **Arc::make_mut(limb))
+    }
+
+    /// Its limbs but for those of `own`, in order, to be written.
+    pub(super) fn slices_around(&mut self, own: Range<usize>) -> impl Iterator<Item = (usize, &mut [u64])> {
+        let others = self.limbs.iter_mut().enumerate().filter(move |(k, _)| !own.contains(k));
+        others.map(|(k, limb)| (k, &mut **Arc::make_mut(limb)))
     }
 
     /// Its limbs, to be written side by side.
     pub(super) fn limbs_mut(&mut self) -> impl IndexedParallelIterator<Item = (usize, &mut [u64])> {
-        self.limbs.par_iter_mut().enumerate().map(|(k, limb)| (k, &mut **limb))
+        self.limbs.par_iter_mut().enumerate().map(|(k, limb)| (k, &mut **Arc::make_mut(limb)))
+    }
+
+    /// Its limbs side by side, each to be put in the place of what is there.
+    pub(super) fn places(&mut self) -> impl IndexedParallelIterator<Item = (usize, &mut Arc<Limb>)> {
+        self.limbs.par_iter_mut().enumerate()
     }
 
     /// Forgets all residues but those of `shape`, which must be among them.
@@ -215,6 +235,7 @@ impl Poly<Ntt> {
 
 impl<R> Zeroize for Poly<R> {
     fn zeroize(&mut self) {
-        self.limbs.iter_mut().for_each(|limb| (**limb).zeroize());
+        // What others share is theirs to wipe.
+        self.limbs.iter_mut().filter_map(Arc::get_mut).for_each(|limb| (**limb).zeroize());
     }
 }

@@ -8,6 +8,7 @@ use super::super::poly::{Ntt, Poly};
 use super::super::scale::Scale;
 use super::Evaluator;
 use crate::HeError;
+use rayon::prelude::*;
 
 /// Least integer that a change of scale multiplies by: rounding it is off by 2^-20.
 const LEAST_FACTOR: f64 = 524_288.0;
@@ -176,13 +177,12 @@ impl Evaluator<'_> {
     pub(in super::super) fn product(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Product, HeError> {
         Self::matched("multiplication", a, b)?;
         let context = self.context;
-        let [mut c0, mut c1] = [a.c0.clone(), a.c0.clone()];
-        c0.mul_assign(&b.c0, context);
-        c1.mul_assign(&b.c1, context);
-        let (mut cross, mut c2) = (a.c1.clone(), a.c1.clone());
-        cross.mul_assign(&b.c0, context);
-        c1.add_assign(&cross, context);
-        c2.mul_assign(&b.c1, context);
+        let shape = a.c0.shape();
+        let [mut c0, mut c1, mut c2] = [(); 3].map(|()| Poly::scratch(context, shape));
+        c0.limbs_mut().zip(c1.limbs_mut()).zip(c2.limbs_mut()).for_each(|(((k, c0), (_, c1)), (_, c2))| {
+            let halves = [[&a.c0, &a.c1], [&b.c0, &b.c1]].map(|pair| pair.map(|half| half.limb(k)));
+            context.pointwise(shape, k).product_of_pairs(halves[0], halves[1], [c0, c1, c2]);
+        });
         let estimate = a.estimate.times(a.scale.to_f64(), b.estimate, b.scale.to_f64());
         let linear = Ciphertext { c0, c1, scale: a.scale.times(b.scale), slots: a.slots, estimate };
         Ok(Product { linear, c2 })
@@ -199,9 +199,10 @@ impl Evaluator<'_> {
     fn relinearised(&self, product: Product) -> Result<Ciphertext, HeError> {
         let Product { mut linear, c2 } = product;
         let key = self.key(KeyKind::Relinearise, linear.level())?;
-        let [d0, d1] = self.switched(&self.raise_half(&c2, key.alpha()), &key);
-        linear.c0.add_assign(&d0, self.context);
-        linear.c1.add_assign(&d1, self.context);
+        let sums = key.inner_product(self.context, &c2, [None; 2]);
+        for (half, sum) in [&mut linear.c0, &mut linear.c1].into_iter().zip(&sums) {
+            half.add_assign(&self.context.divide(sum, 0), self.context);
+        }
         linear.estimate = linear.estimate.with_error(self.switch_error(linear.level(), key.alpha(), key.deviation()));
         Ok(linear)
     }
@@ -214,11 +215,9 @@ impl Evaluator<'_> {
             return Err(HeError::Level { what: "rescaling", need: 2, have: level });
         }
         let key = self.key(KeyKind::Relinearise, level)?;
-        let [mut d0, mut d1] = key.inner_product(self.context, self.raise_half(&c2, key.alpha()).digits());
-        self.add_times_special(&mut d0, &linear.c0);
-        self.add_times_special(&mut d1, &linear.c1);
+        let sums = key.inner_product(self.context, &c2, [Some(&linear.c0), Some(&linear.c1)]);
         let estimate = linear.estimate.with_error(self.digits_error(level, key.alpha(), key.deviation()));
-        let [c0, c1] = [d0, d1].map(|half| self.context.divide(&half, 1));
+        let [c0, c1] = sums.map(|half| self.context.divide(&half, 1));
         Ok(self.divided(Ciphertext { c0, c1, estimate, ..linear }, level))
     }
 

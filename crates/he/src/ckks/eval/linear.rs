@@ -10,15 +10,17 @@ use super::super::cipher::{Ciphertext, same_slots};
 use super::super::context::Context;
 use super::super::encoder::{Complex, Encoder};
 use super::super::keys::{KeyId, KeyKind};
+use super::super::limb::Limb;
 use super::super::noise::rounding_deviation;
 use super::super::poly::{Ntt, Poly};
 use super::super::scale::Scale;
 use super::super::shape::Shape;
+use super::diagonal::{Diagonal, Words};
+use super::rotate::HoistedStep;
 use super::{Evaluator, Raised};
 use crate::HeError;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// How rotations are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +42,7 @@ pub struct TransformSpec<'a> {
     /// How to run it.
     pub method: Method,
     /// Bytes of diagonals that may be kept transformed; the others are kept as integers and transformed at
-    /// each use.
+    /// each use. Those that repeat after an eighth of the slots or less take an eighth of a polynomial or less.
     pub cache_bytes: usize,
 }
 
@@ -54,15 +56,8 @@ pub struct TransformPlan {
     stride: i64,
     /// B
     babies: i64,
-    /// Offsets, between -n/2 and n/2.
+    /// Offsets, ascending: between -n/2 and n/2, or all multiples of the stride below n.
     offsets: Vec<i64>,
-}
-
-/// A diagonal, ready or to be transformed.
-enum Diagonal {
-    Ready(Poly<Ntt>),
-    /// Coefficients at multiples of `N / len`.
-    Compact(Vec<i64>),
 }
 
 /// The products that one giant step sums.
@@ -96,12 +91,16 @@ impl TransformPlan {
     ) -> Result<Self, HeError> {
         let n = slots as i64;
         let centred = |d: i64| (d + n / 2 - 1).rem_euclid(n) - n / 2 + 1;
-        let offsets: Vec<i64> = offsets.map(centred).collect::<BTreeSet<_>>().into_iter().collect();
+        let mut offsets: Vec<i64> = offsets.map(centred).collect::<BTreeSet<_>>().into_iter().collect();
         if offsets.is_empty() || level < 2 {
             let why = format!("{} diagonals at level {level}: at least one and level 2 are needed", offsets.len());
             return Err(HeError::Circuit { what: "linear transform", why });
         }
         let stride = offsets.iter().fold(n, |g, &d| gcd(g, d));
+        if offsets.len() as i64 == n / stride {
+            // All that there are: from 0 up, they begin with one that moves nothing.
+            offsets = (0..n / stride).map(|d| d * stride).collect();
+        }
         let plan = |babies: i64| Self { slots, level, method, stride, babies, offsets: offsets.clone() };
         let choices = (0..=n.trailing_zeros()).map(|b| plan(1 << b));
         Ok(choices.min_by_key(Self::cost).expect("there is a choice"))
@@ -119,6 +118,13 @@ impl TransformPlan {
     fn split(&self, offset: i64) -> (i64, i64) {
         let d = offset / self.stride;
         (d.div_euclid(self.babies), d.rem_euclid(self.babies))
+    }
+
+    /// The representative of an offset that is among [`TransformPlan::offsets`].
+    fn representative(&self, offset: i64) -> i64 {
+        let n = self.slots as i64;
+        let first = self.offsets[0];
+        first + (offset - first).rem_euclid(n)
     }
 
     /// Baby steps i and giant steps j that occur, ascending.
@@ -173,12 +179,6 @@ fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a.abs() } else { gcd(b, a % b) }
 }
 
-/// The shortest power of two of values that repeats, at least 2.
-fn period(values: &[Complex]) -> usize {
-    let repeats = |p: &usize| values.iter().zip(&values[*p..]).all(|(a, b)| a == b);
-    (1..usize::BITS).map(|b| 1 << b).take_while(|p| *p < values.len()).find(repeats).unwrap_or(values.len())
-}
-
 impl LinearTransform {
     /// Encodes the diagonals.
     ///
@@ -200,8 +200,7 @@ impl LinearTransform {
         let shape = Shape { level: spec.level, special };
         let mut by_giant: BTreeMap<i64, Vec<(i64, Vec<Complex>)>> = BTreeMap::new();
         for (&offset, values) in spec.diagonals {
-            let centred = (offset + n as i64 / 2 - 1).rem_euclid(n as i64) - n as i64 / 2 + 1;
-            let (j, i) = plan.split(centred);
+            let (j, i) = plan.split(plan.representative(offset));
             let mut moved = values.clone();
             moved.rotate_right(plan.giant(j).rem_euclid(n as i64) as usize);
             by_giant.entry(j).or_default().push((i, moved));
@@ -210,8 +209,7 @@ impl LinearTransform {
         let mut giants = Vec::with_capacity(by_giant.len());
         for (step, terms) in by_giant {
             let encode = |(i, values): (i64, Vec<Complex>)| {
-                let compact = Diagonal::encode(context, &values, spec.scale)?;
-                Ok((i, compact.kept_ready(context, shape, &mut left)))
+                Ok((i, Diagonal::encode(context, &values, spec.scale)?.kept(context, shape, &mut left)))
             };
             let terms = terms.into_iter().map(encode).collect::<Result<_, HeError>>()?;
             giants.push(Giant { step, terms });
@@ -236,60 +234,48 @@ impl LinearTransform {
     /// Bytes of its diagonals in memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let of = |(_, diagonal): &(i64, Diagonal)| match diagonal {
-            Diagonal::Ready(poly) => 8 * poly.shape().limbs() * poly.limb(0).len(),
-            Diagonal::Compact(coefficients) => 8 * coefficients.len(),
-        };
-        self.giants.iter().flat_map(|g| &g.terms).map(of).sum()
-    }
-}
-
-impl Diagonal {
-    /// As integers, in the smallest subring that holds it.
-    fn encode(context: &Arc<Context>, values: &[Complex], scale: Scale) -> Result<Self, HeError> {
-        let period = period(values);
-        let coefficients = Encoder::new(context, period)?.small_coefficients(&values[..period], scale)?;
-        Ok(Self::Compact(coefficients.to_vec()))
+        self.giants.iter().flat_map(|g| &g.terms).map(|(_, diagonal)| diagonal.memory_bytes()).sum()
     }
 
-    /// Transformed for good if the budget allows.
-    fn kept_ready(self, context: &Context, shape: Shape, left: &mut usize) -> Self {
-        let bytes = 8 * shape.limbs() * context.degree();
-        match self {
-            Self::Compact(coefficients) if *left >= bytes => {
-                *left -= bytes;
-                Self::Ready(expand(context, shape, &coefficients))
+    /// Limb `k` of what each giant step sums, from both halves of each baby step's limb.
+    fn limb_sums(&self, context: &Context, k: usize, babies: &[[&[u64]; 2]], mut sums: Vec<[&mut [u64]; 2]>) {
+        let steps = &self.plan.steps()[0];
+        let place = |i: &i64| steps.binary_search(i).expect("each term has its baby step");
+        let of_giant = self.giants.iter().map(|g| {
+            let words: Vec<Words<'_>> = g.terms.iter().map(|(_, d)| d.limb(context, self.shape, k)).collect();
+            (words, g.terms.iter().map(|(i, _)| place(i)).collect::<Vec<_>>())
+        });
+        let giants: Vec<_> = of_giant.collect();
+        let most = giants.iter().map(|(words, _)| words.len()).max().unwrap_or(0);
+        let mut room = vec![0; PART * most];
+        let op = context.pointwise(self.shape, k);
+        // Part by part for all giant steps: babies are read once.
+        for start in (0..context.degree()).step_by(PART) {
+            let part = start..(start + PART).min(context.degree());
+            for ((words, places), sums) in giants.iter().zip(&mut sums) {
+                let rooms = room.chunks_exact_mut(PART);
+                let digits: Vec<&[u64]> = words.iter().zip(rooms).map(|(w, room)| w.part(part.clone(), room)).collect();
+                let values: Vec<[&[u64]; 2]> =
+                    places.iter().map(|&i| babies[i].map(|half| &half[part.clone()])).collect();
+                let mut sums = sums.each_mut().map(|sum| &mut sum[part.clone()]);
+                sums.iter_mut().for_each(|sum| sum.fill(0));
+                op.dot_pair(&digits, &values, sums);
             }
-            other => other,
-        }
-    }
-
-    /// At the primes of `shape`.
-    fn at(&self, context: &Context, shape: Shape) -> std::borrow::Cow<'_, Poly<Ntt>> {
-        match self {
-            Self::Ready(poly) => std::borrow::Cow::Borrowed(poly),
-            Self::Compact(coefficients) => std::borrow::Cow::Owned(expand(context, shape, coefficients)),
         }
     }
 }
 
-fn expand(context: &Context, shape: Shape, coefficients: &[i64]) -> Poly<Ntt> {
-    let mut all = vec![0; context.degree()];
-    let gap = all.len() / coefficients.len();
-    coefficients.iter().enumerate().for_each(|(k, &c)| all[k * gap] = c);
-    Poly::from_signed(context, shape, &all).into_ntt(context)
-}
+/// Words of a limb that are summed together: those of 16 diagonals fit a first cache.
+const PART: usize = 256;
 
-/// `sum diagonal * value` for both halves of the values.
-fn dot(context: &Context, shape: Shape, diagonals: &[&Poly<Ntt>], values: &[&[Poly<Ntt>; 2]]) -> [Poly<Ntt>; 2] {
-    let mut sums = [Poly::zero(context, shape), Poly::zero(context, shape)];
-    let [first, second] = &mut sums;
-    first.limbs_mut().zip(second.limbs_mut()).for_each(|((k, sum0), (_, sum1))| {
-        let digits: Vec<&[u64]> = diagonals.iter().map(|d| d.limb(k)).collect();
-        let pairs: Vec<[&[u64]; 2]> = values.iter().map(|v| [v[0].limb(k), v[1].limb(k)]).collect();
-        context.pointwise(shape, k).dot_pair(&digits, &pairs, [sum0, sum1]);
-    });
-    sums
+/// The limbs of pairs of polynomials, one after another, to be written.
+fn limbs_of(pairs: &mut [[Poly<Ntt>; 2]], limbs: usize) -> Vec<Vec<[&mut [u64]; 2]>> {
+    let mut all: Vec<Vec<[&mut [u64]; 2]>> = (0..limbs).map(|_| Vec::with_capacity(pairs.len())).collect();
+    for [first, second] in pairs {
+        let halves = first.slices_mut().zip(second.slices_mut());
+        halves.zip(&mut all).for_each(|((first, second), all)| all.push([first, second]));
+    }
+    all
 }
 
 impl Evaluator<'_> {
@@ -332,23 +318,31 @@ impl Evaluator<'_> {
     fn hoisted(&self, a: &Ciphertext, transform: &LinearTransform) -> Result<[Poly<Ntt>; 2], HeError> {
         let (context, plan, shape) = (self.context, &transform.plan, transform.shape);
         let raised: Raised = self.raise(a, shape.special);
-        let mut babies: BTreeMap<i64, [Poly<Ntt>; 2]> = BTreeMap::new();
-        for i in &plan.steps()[0] {
-            babies.insert(*i, self.rotate_lazily(a, &raised, plan.stride * i)?);
-        }
+        let baby = |i: &i64| self.hoisted_step(a, plan.stride * i, shape.special);
+        let babies: Vec<HoistedStep> = plan.steps()[0].iter().map(baby).collect::<Result<_, _>>()?;
+        let mut inner = self.giants(transform);
+        limbs_of(&mut inner, shape.limbs()).into_par_iter().enumerate().for_each(|(k, sums)| {
+            let own: Vec<&[u64]> = raised.digits().iter().map(|digit| digit.limb(k)).collect();
+            let babies: Vec<[Limb; 2]> = babies.iter().map(|baby| self.hoisted_limb(a, shape, k, &own, baby)).collect();
+            let babies: Vec<[&[u64]; 2]> = babies.iter().map(|pair| pair.each_ref().map(|half| &**half)).collect();
+            transform.limb_sums(context, k, &babies, sums);
+        });
+        babies.iter().filter_map(|baby| baby.key.as_ref()).for_each(|key| key.count_use(context, shape));
         drop(raised);
-        let mut sum = [Poly::zero(context, shape), Poly::zero(context, shape)];
-        for giant in &transform.giants {
-            let diagonals: Vec<_> = giant.terms.iter().map(|(_, d)| d.at(context, shape)).collect();
-            let diagonals: Vec<&Poly<Ntt>> = diagonals.iter().map(|d| &**d).collect();
-            let values: Vec<&[Poly<Ntt>; 2]> = giant.terms.iter().map(|(i, _)| &babies[i]).collect();
-            let mut inner = dot(context, shape, &diagonals, &values);
-            if giant.step != 0 {
-                inner = self.rotate_sum(a.slots(), &inner[0], &inner[1], shape.special, plan.giant(giant.step))?;
-            }
-            sum.iter_mut().zip(&inner).for_each(|(sum, inner)| sum.add_assign(inner, context));
+        let (still, moved): (Vec<_>, Vec<_>) =
+            inner.into_iter().zip(&transform.giants).partition(|(_, giant)| giant.step == 0);
+        let still = still.into_iter().next().map(|(inner, _)| inner);
+        let mut sum = still.unwrap_or_else(|| [Poly::zero(context, shape), Poly::zero(context, shape)]);
+        for (inner, giant) in moved {
+            self.add_rotated(a.slots(), &inner, shape.special, plan.giant(giant.step), &mut sum)?;
         }
         Ok(sum.map(|half| context.divide(&half, 1)))
+    }
+
+    /// Room for what giant steps sum.
+    fn giants(&self, transform: &LinearTransform) -> Vec<[Poly<Ntt>; 2]> {
+        let room = |_: &Giant| [(); 2].map(|()| Poly::scratch(self.context, transform.shape));
+        transform.giants.iter().map(room).collect()
     }
 
     fn chained(&self, a: &Ciphertext, transform: &LinearTransform) -> Result<[Poly<Ntt>; 2], HeError> {
@@ -359,24 +353,29 @@ impl Evaluator<'_> {
             let next = self.rotate(babies.last().expect("it begins with the input"), plan.stride)?;
             babies.push(next);
         }
-        let pairs: Vec<[Poly<Ntt>; 2]> = babies.into_iter().map(|b| [b.c0, b.c1]).collect();
-        let with = |[c0, c1]: [Poly<Ntt>; 2]| Ciphertext { c0, c1, ..*a };
+        let used: Vec<&Ciphertext> = steps.iter().map(|&i| &babies[i as usize]).collect();
+        let mut inner = self.giants(transform);
+        limbs_of(&mut inner, shape.limbs()).into_par_iter().enumerate().for_each(|(k, sums)| {
+            let babies: Vec<[&[u64]; 2]> = used.iter().map(|b| [b.c0.limb(k), b.c1.limb(k)]).collect();
+            transform.limb_sums(context, k, &babies, sums);
+        });
+        drop(babies);
         let first = transform.giants[0].step;
-        let last = transform.giants[transform.giants.len() - 1].step;
-        let mut sum: Option<Ciphertext> = None;
-        for step in (first..=last).rev() {
-            sum = sum.map(|sum| self.rotate(&sum, plan.giant(1))).transpose()?;
-            let Some(giant) = transform.giants.iter().find(|g| g.step == step) else { continue };
-            let diagonals: Vec<_> = giant.terms.iter().map(|(_, d)| d.at(context, shape)).collect();
-            let diagonals: Vec<&Poly<Ntt>> = diagonals.iter().map(|d| &**d).collect();
-            let values: Vec<&[Poly<Ntt>; 2]> = giant.terms.iter().map(|(i, _)| &pairs[*i as usize]).collect();
-            let inner = with(dot(context, shape, &diagonals, &values));
+        let mut sum: Option<(i64, Ciphertext)> = None;
+        for ([c0, c1], giant) in inner.into_iter().zip(&transform.giants).rev() {
+            let inner = Ciphertext { c0, c1, ..*a };
             sum = Some(match sum {
-                Some(sum) => self.add(&sum, &inner)?,
-                None => inner,
+                None => (giant.step, inner),
+                Some((from, mut sum)) => {
+                    for _ in giant.step..from {
+                        sum = self.rotate(&sum, plan.giant(1))?;
+                    }
+                    (giant.step, self.add(&sum, &inner)?)
+                }
             });
         }
-        let sum = self.rotate(&sum.expect("there is a giant step"), plan.giant(first))?;
+        let (_, sum) = sum.expect("there is a giant step");
+        let sum = self.rotate(&sum, plan.giant(first))?;
         Ok([context.rescaled(&sum.c0), context.rescaled(&sum.c1)])
     }
 }

@@ -1,6 +1,7 @@
 //! Operations on ciphertexts, at the server.
 
 mod basic;
+mod diagonal;
 mod linear;
 mod polynomial;
 mod rotate;

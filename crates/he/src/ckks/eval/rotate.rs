@@ -2,10 +2,14 @@
 
 use super::super::cipher::Ciphertext;
 use super::super::keys::{KeyId, KeyKind, SwitchKey};
+use super::super::limb::Limb;
 use super::super::poly::{Ntt, Poly};
 use super::super::shape::Shape;
 use super::{Evaluator, Raised};
 use crate::HeError;
+use rayon::prelude::*;
+use std::sync::Arc;
+use tacit_arith::ntt::Galois;
 
 impl Evaluator<'_> {
     /// The slots moved `k` places to the left (slot 0 takes that of slot k).
@@ -37,7 +41,7 @@ impl Evaluator<'_> {
         KeyId::at(self.context, KeyKind::Galois(self.context.conjugation_element()), level)
     }
 
-    fn rotation(&self, slots: usize, k: i64) -> u32 {
+    pub(super) fn rotation(&self, slots: usize, k: i64) -> u32 {
         self.context.rotation_element(k.rem_euclid(slots as i64))
     }
 
@@ -47,15 +51,8 @@ impl Evaluator<'_> {
             return Ok(a.clone());
         }
         let key = self.key(KeyKind::Galois(element), a.level())?;
-        Ok(self.apply_raised(a, &self.raise(a, key.alpha()), element, &key))
-    }
-
-    fn apply_raised(&self, a: &Ciphertext, raised: &Raised, element: u32, key: &SwitchKey) -> Ciphertext {
-        let [mut d0, d1] = self.switched(raised, key);
-        d0.add_assign(&a.c0, self.context);
-        let [c0, c1] = [d0, d1].map(|half| half.automorphism(self.context, element));
-        let estimate = a.estimate.with_error(self.switch_error(a.level(), key.alpha(), key.deviation()));
-        Ciphertext { c0, c1, estimate, ..*a }
+        let sums = key.inner_product(self.context, &a.c1, [None; 2]);
+        Ok(self.switched(a, &sums, element, &key))
     }
 
     /// Several rotations of one ciphertext, whose digits are raised once.
@@ -70,54 +67,101 @@ impl Evaluator<'_> {
             1 => Ok(a.clone()),
             element => {
                 let key = self.keys.get_with(KeyKind::Galois(element), level, alpha)?;
-                Ok(self.apply_raised(a, &raised, element, &key))
+                let sums = self.hoisted_product(&raised, &key);
+                Ok(self.switched(a, &sums, element, &key))
             }
         };
         steps.iter().map(one).collect()
     }
 
-    /// A rotation whose special primes are not divided out yet: `(P c0 + .., ..)` at the primes of the key,
-    /// before the automorphism has been applied if `k` moves nothing.
-    pub(super) fn rotate_lazily(&self, a: &Ciphertext, raised: &Raised, k: i64) -> Result<[Poly<Ntt>; 2], HeError> {
+    fn hoisted_product(&self, raised: &Raised, key: &SwitchKey) -> [Poly<Ntt>; 2] {
+        let shape = raised.digits()[0].shape();
+        let mut sums = [Poly::scratch(self.context, shape), Poly::scratch(self.context, shape)];
+        let [sum_b, sum_a] = &mut sums;
+        sum_b.limbs_mut().zip(sum_a.limbs_mut()).for_each(|((k, sum_b), (_, sum_a))| {
+            let own: Vec<&[u64]> = raised.digits().iter().map(|digit| digit.limb(k)).collect();
+            key.limb_product(self.context, shape, k, &own, &mut [sum_b, sum_a]);
+        });
+        key.count_use(self.context, shape);
+        sums
+    }
+
+    /// What a rotation by `k` of something whose digits are raised to `alpha` special primes needs.
+    pub(super) fn hoisted_step(&self, a: &Ciphertext, k: i64, alpha: usize) -> Result<HoistedStep, HeError> {
         let element = self.rotation(a.slots, k);
         if element == 1 {
-            return Ok([self.times_special(&a.c0, raised.alpha()), self.times_special(&a.c1, raised.alpha())]);
+            return Ok(HoistedStep { galois: None, key: None });
         }
-        let key = self.keys.get_with(KeyKind::Galois(element), a.level(), raised.alpha())?;
-        let [mut d0, d1] = key.inner_product(self.context, raised.digits());
-        self.add_times_special(&mut d0, &a.c0);
-        Ok([d0, d1].map(|half| half.automorphism(self.context, element)))
+        let key = self.keys.get_with(KeyKind::Galois(element), a.level(), alpha)?;
+        Ok(HoistedStep { galois: Some(self.context.galois(element)), key: Some(key) })
     }
 
-    /// `P c` at all primes of the key: zero mod the special ones.
-    pub(super) fn times_special(&self, c: &Poly<Ntt>, alpha: usize) -> Poly<Ntt> {
-        let mut lifted = Poly::zero(self.context, Shape { special: alpha, ..c.shape() });
-        self.add_times_special(&mut lifted, c);
-        lifted
+    /// Limb `k` of both halves of a rotation whose special primes are not divided out: `P` times too large.
+    /// `own` are the digits there.
+    pub(super) fn hoisted_limb(
+        &self,
+        a: &Ciphertext,
+        shape: Shape,
+        k: usize,
+        own: &[&[u64]],
+        step: &HoistedStep,
+    ) -> [Limb; 2] {
+        let (context, op) = (self.context, self.context.pointwise(shape, k));
+        let product = op.modulus().shoup(context.special_product(shape, 0..shape.special, k));
+        let (Some(galois), Some(key)) = (&step.galois, &step.key) else {
+            return [&a.c0, &a.c1].map(|half| {
+                if k >= shape.level {
+                    return context.pool().zero();
+                }
+                let mut limb = context.pool().copy(half.limb(k));
+                op.scale(&mut limb, product);
+                limb
+            });
+        };
+        let mut sums = [(); 2].map(|()| context.pool().scratch());
+        let [sum_b, sum_a] = &mut sums;
+        key.limb_product(context, shape, k, own, &mut [&mut *sum_b, &mut *sum_a]);
+        if k < shape.level {
+            op.add_scaled(sum_b, a.c0.limb(k), product);
+        }
+        sums.map(|sum| {
+            let mut image = context.pool().scratch();
+            galois.apply(&sum, &mut image);
+            image
+        })
     }
 
-    /// Adds `P c`, with P the product of the special primes of `sum`.
-    pub(super) fn add_times_special(&self, sum: &mut Poly<Ntt>, c: &Poly<Ntt>) {
-        let shape = sum.shape();
-        sum.add_scaled(c, self.context, |k| self.context.special_product(shape, 0..shape.special, k));
-    }
-
-    /// Switches and rotates a half in the making: the digits of `c1` through the key of `k`, with `c0` (at
-    /// the primes of the key, `P` times too large) beside it.
-    pub(super) fn rotate_sum(
+    /// Adds the rotation by `k` of a half in the making (at the primes of the key, `P` times too large): the
+    /// digits of its second half go through the key.
+    pub(super) fn add_rotated(
         &self,
         slots: usize,
-        c0: &Poly<Ntt>,
-        c1: &Poly<Ntt>,
+        half: &[Poly<Ntt>; 2],
         alpha: usize,
         k: i64,
-    ) -> Result<[Poly<Ntt>; 2], HeError> {
+        sum: &mut [Poly<Ntt>; 2],
+    ) -> Result<(), HeError> {
+        let context = self.context;
         let element = self.rotation(slots, k);
-        let low = self.context.divide(c1, 0);
+        let low = context.divide(&half[1], 0);
         let key = self.keys.get_with(KeyKind::Galois(element), low.shape().level, alpha)?;
-        let raised = self.raise_half(&low, alpha);
-        let [mut d0, d1] = key.inner_product(self.context, raised.digits());
-        d0.add_assign(c0, self.context);
-        Ok([d0, d1].map(|half| half.automorphism(self.context, element)))
+        let galois = context.galois(element);
+        let mut moved = key.inner_product(context, &low, [None; 2]);
+        moved[0].add_assign(&half[0], context);
+        for (sum, moved) in sum.iter_mut().zip(&moved) {
+            let shape = sum.shape();
+            sum.limbs_mut().for_each(|(k, sum)| {
+                let mut image = context.pool().scratch();
+                galois.apply(moved.limb(k), &mut image);
+                context.pointwise(shape, k).add(sum, &image);
+            });
+        }
+        Ok(())
     }
+}
+
+/// One of several rotations of one ciphertext: nothing, or a permutation and a key.
+pub(super) struct HoistedStep {
+    galois: Option<Arc<Galois>>,
+    pub(super) key: Option<Arc<SwitchKey>>,
 }

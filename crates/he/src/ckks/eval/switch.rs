@@ -3,6 +3,7 @@
 
 use super::super::cipher::Ciphertext;
 use super::super::keys::{Gadget, KeyId, KeyKind, SwitchKey, raised};
+use super::super::limb::Limb;
 use super::super::noise::{rounding_deviation, switched_deviation};
 use super::super::poly::{Ntt, Poly};
 use super::Evaluator;
@@ -52,18 +53,33 @@ impl Evaluator<'_> {
         self.raise_half(&a.c1, alpha)
     }
 
-    /// Inner product with the key, special primes divided out.
-    pub(super) fn switched(&self, raised: &Raised, key: &SwitchKey) -> [Poly<Ntt>; 2] {
-        key.inner_product(self.context, raised.digits()).map(|half| self.context.divide(&half, 0))
-    }
-
     /// The same message under the secret that the key `kind` switches to.
     pub(in super::super) fn switch_secret(&self, a: &Ciphertext, kind: KeyKind) -> Result<Ciphertext, HeError> {
         let key = self.key(kind, a.level())?;
-        let [mut c0, c1] = self.switched(&self.raise(a, key.alpha()), &key);
-        c0.add_assign(&a.c0, self.context);
+        let sums = key.inner_product(self.context, &a.c1, [None; 2]);
+        Ok(self.switched(a, &sums, 1, &key))
+    }
+
+    /// What is left to do for `a` after the inner products of its digits with `key`: special primes are
+    /// divided out, its first half is added, and the automorphism of `element` applied.
+    pub(super) fn switched(&self, a: &Ciphertext, sums: &[Poly<Ntt>; 2], element: u32, key: &SwitchKey) -> Ciphertext {
+        let context = self.context;
+        let shape = a.c0.shape();
+        let galois = (element != 1).then(|| context.galois(element));
+        let moved = |limb: &mut Limb| {
+            if let Some(galois) = &galois {
+                let mut image = context.pool().scratch();
+                galois.apply(limb, &mut image);
+                *limb = image;
+            }
+        };
+        let c0 = context.divide_then(&sums[0], shape, |k, limb| {
+            context.pointwise(shape, k).add(limb, a.c0.limb(k));
+            moved(limb);
+        });
+        let c1 = context.divide_then(&sums[1], shape, |_, limb| moved(limb));
         let estimate = a.estimate.with_error(self.switch_error(a.level(), key.alpha(), key.deviation()));
-        Ok(Ciphertext { c0, c1, estimate, ..*a })
+        Ciphertext { c0, c1, estimate, ..*a }
     }
 
     /// Deviation of the error that a switch at `level` adds, with a key of alpha special primes whose own

@@ -13,7 +13,7 @@ use super::super::shape::Shape;
 use super::gadget::Gadget;
 use super::id::{KeyId, KeyKind, merged};
 use super::set::{KeySet, inverse_element};
-use super::switch::{SwitchKey, raised};
+use super::switch::SwitchKey;
 use crate::HeError;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -225,7 +225,6 @@ fn steps(
 /// The key `id` from the one before it (or the identity) and the master of what is between them.
 fn derive(context: &Context, id: KeyId, before: Option<&SwitchKey>, master: &SwitchKey) -> Result<SwitchKey, HeError> {
     let gadget = Gadget::of(id, context.parameters());
-    let wide = Gadget::of(master.id(), context.parameters());
     let element = before.map_or(1, |key| match key.id().kind {
         KeyKind::Galois(element) => element,
         _ => unreachable!("steps make keys of rotations"),
@@ -237,9 +236,8 @@ fn derive(context: &Context, id: KeyId, before: Option<&SwitchKey>, master: &Swi
             Some(key) => key.pair(context, j)?.map(|half| half.automorphism(context, element)),
             None => identity(context, gadget, j),
         };
-        let digits = raised(context, &a, wide);
         let [mut sum, second] =
-            master.inner_product(context, &digits).map(|half| context.divide_to(&half, gadget.shape));
+            master.inner_product(context, &a, [None; 2]).map(|half| context.divide_to(&half, gadget.shape));
         sum.add_assign(&b, context);
         pairs.push([sum, second].map(|half| half.automorphism(context, back)));
     }

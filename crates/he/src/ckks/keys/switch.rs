@@ -56,21 +56,44 @@ pub struct SwitchKey {
 /// back included.
 pub(in super::super) fn raised(context: &Context, c: &Poly<Ntt>, gadget: Gadget) -> Vec<Poly<Ntt>> {
     use rayon::prelude::*;
+    let shape = gadget.at(c.shape().level).shape;
+    let mut digits = lifted(context, c, gadget);
+    // All digits prime by prime: the factors of a transform are larger than what is transformed.
+    by_limb(&mut digits, shape.limbs()).into_par_iter().enumerate().for_each(|(k, limbs)| {
+        limbs.into_iter().for_each(|(_, limb)| context.table(shape, k).forward(limb));
+    });
+    digits.into_iter().map(|digit| digit.poly).collect()
+}
+
+/// A digit that is not transformed yet.
+struct Lifted {
+    /// Its own limbs: they are what they were, in NTT form. All others are coefficients.
+    own: Range<usize>,
+    poly: Poly<Ntt>,
+}
+
+fn lifted(context: &Context, c: &Poly<Ntt>, gadget: Gadget) -> Vec<Lifted> {
     let level = c.shape().level;
     let shape = gadget.at(level).shape;
     let coefficients = c.clone().into_coeff(context);
     let digit = |(_, own): (usize, Range<usize>)| {
-        let mut raised = Poly::<Ntt>::scratch(context, shape);
+        let mut poly = Poly::<Ntt>::scratch_around(context, shape, &own, c);
         let parts: Vec<&[u64]> = own.clone().map(|k| coefficients.limb(k)).collect();
-        context.raise(shape, own.start, &parts, raised.slices_mut());
-        context.counters().count_ntts(shape.limbs() - own.len());
-        raised.limbs_mut().for_each(|(k, limb)| {
-            // The digit's own residues are what they were.
-            if own.contains(&k) { limb.copy_from_slice(c.limb(k)) } else { context.table(shape, k).forward(limb) }
-        });
-        raised
+        let mut others: Vec<&mut [u64]> = poly.slices_around(own.clone()).map(|(_, limb)| limb).collect();
+        context.raise(shape, own.start, &parts, &mut others);
+        context.counters().count_ntts(others.len());
+        Lifted { own, poly }
     };
     gadget.digits_at(level).map(digit).collect()
+}
+
+/// Of each limb, the coefficients of the digits, with their numbers.
+fn by_limb(digits: &mut [Lifted], limbs: usize) -> Vec<Vec<(usize, &mut [u64])>> {
+    let mut all: Vec<Vec<(usize, &mut [u64])>> = (0..limbs).map(|_| Vec::new()).collect();
+    for (j, digit) in digits.iter_mut().enumerate() {
+        digit.poly.slices_around(digit.own.clone()).for_each(|(k, limb)| all[k].push((j, limb)));
+    }
+    all
 }
 
 impl SwitchKey {
@@ -282,28 +305,70 @@ impl SwitchKey {
         })
     }
 
-    /// `(sum digit_j b_j, sum digit_j a_j)` for the digits, as [`raised`] makes them, of something at or below
-    /// the key's level.
+    /// `(sum digit_j b_j, sum digit_j a_j)` for the digits, as [`raised`] makes them, of `c`, which is at or below
+    /// the key's level; `P` times both halves of `plus` are added. Each digit is transformed where it is used.
     ///
     /// # Panics
-    /// If their number or shape is not that of the key's digits there.
-    pub(in super::super) fn inner_product(&self, context: &Context, digits: &[Poly<Ntt>]) -> [Poly<Ntt>; 2] {
+    /// If `c` is above the key's level.
+    pub(in super::super) fn inner_product(
+        &self,
+        context: &Context,
+        c: &Poly<Ntt>,
+        plus: [Option<&Poly<Ntt>>; 2],
+    ) -> [Poly<Ntt>; 2] {
         use rayon::prelude::*;
-        let shape = digits[0].shape();
-        let fits = shape.level <= self.id.level && shape.special == self.shape().special;
-        let used: Vec<usize> = self.gadget.digits_at(shape.level.min(self.id.level)).map(|(j, _)| j).collect();
-        assert!(fits && used.len() == digits.len(), "digits fit the key");
-        let mut sums = [Poly::zero(context, shape), Poly::zero(context, shape)];
+        let shape = self.gadget.at(c.shape().level).shape;
+        let mut digits = lifted(context, c, self.gadget);
+        let count = digits.len();
+        let mut sums = [Poly::scratch(context, shape), Poly::scratch(context, shape)];
         let [sum_b, sum_a] = &mut sums;
-        sum_b.limbs_mut().zip(sum_a.limbs_mut()).for_each(|((k, sum_b), (_, sum_a))| {
-            // The same prime in the key, which may have more of them.
-            let at = if k < shape.level { k } else { self.id.level + k - shape.level };
-            let own: Vec<&[u64]> = digits.iter().map(|digit| digit.limb(k)).collect();
-            self.inner_limb(context, at, &used, &own, [sum_b, sum_a]);
+        let by_limb = by_limb(&mut digits, shape.limbs()).into_par_iter();
+        by_limb.zip(sum_b.limbs_mut()).zip(sum_a.limbs_mut()).for_each(|((limbs, (k, sum_b)), (_, sum_a))| {
+            let unchanged: &[u64] = if k < c.shape().limbs() { c.limb(k) } else { &[] };
+            let mut own = vec![unchanged; count];
+            for (j, limb) in limbs {
+                context.table(shape, k).forward(limb);
+                own[j] = limb;
+            }
+            let mut sums = [sum_b, sum_a];
+            self.limb_product(context, shape, k, &own, &mut sums);
+            for (sum, half) in sums.into_iter().zip(plus) {
+                if let Some(half) = half.filter(|_| k < shape.level) {
+                    let op = context.pointwise(shape, k);
+                    let product = context.special_product(shape, self.gadget.own(), k);
+                    op.add_scaled(sum, half.limb(k), op.modulus().shoup(product));
+                }
+            }
         });
-        let per_digit = self.memory_bytes() / self.digits.len().max(1);
-        context.counters().count_key_switch(per_digit * digits.len() * shape.limbs() / self.shape().limbs());
+        self.count_use(context, shape);
         sums
+    }
+
+    /// Counts one use at the primes of `shape`.
+    pub(in super::super) fn count_use(&self, context: &Context, shape: Shape) {
+        let per_digit = self.memory_bytes() / self.digits.len().max(1);
+        let digits = self.gadget.digits_at(shape.level).count();
+        context.counters().count_key_switch(per_digit * digits * shape.limbs() / self.shape().limbs());
+    }
+
+    /// Limb `k` of `shape` of both inner products; `own` are the digits there.
+    ///
+    /// # Panics
+    /// If the digits are not those of something at or below the key's level.
+    pub(in super::super) fn limb_product(
+        &self,
+        context: &Context,
+        shape: Shape,
+        k: usize,
+        own: &[&[u64]],
+        sums: &mut [&mut [u64]; 2],
+    ) {
+        let fits = shape.level <= self.id.level && shape.special == self.shape().special;
+        assert!(fits && self.gadget.digits_at(shape.level).count() == own.len(), "digits fit the key");
+        let used: Vec<usize> = self.gadget.digits_at(shape.level).map(|(j, _)| j).collect();
+        // The same prime in the key, which may have more of them.
+        let at = if k < shape.level { k } else { self.id.level + k - shape.level };
+        self.inner_limb(context, at, &used, own, sums);
     }
 
     /// The inner products mod the prime of the key's limb `at`, part by part: what is unpacked or drawn is
@@ -314,7 +379,7 @@ impl SwitchKey {
         at: usize,
         used: &[usize],
         own: &[&[u64]],
-        [sum_b, sum_a]: [&mut [u64]; 2],
+        [sum_b, sum_a]: &mut [&mut [u64]; 2],
     ) {
         let op = context.pointwise(self.shape(), at);
         let mut halves: Vec<Halves<'_>> = used.iter().map(|&j| self.halves(context, &self.digits[j], at)).collect();
@@ -327,6 +392,8 @@ impl SwitchKey {
                 .map(|(halves, room)| halves.part(op.modulus(), start..end, room))
                 .collect();
             let digits: Vec<&[u64]> = own.iter().map(|digit| &digit[start..end]).collect();
+            let sums = [&mut sum_b[start..end], &mut sum_a[start..end]];
+            sums.into_iter().for_each(|sum| sum.fill(0));
             op.dot_pair(&digits, &parts, [&mut sum_b[start..end], &mut sum_a[start..end]]);
         }
     }
