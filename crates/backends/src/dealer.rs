@@ -387,8 +387,8 @@ impl Dealings {
         Ok(())
     }
 
-    /// The seed of a material that its client has given up, for the server that ordered it: again if the answer
-    /// was lost, until others need its place.
+    /// The seed of a material that its client has given up, for the server that ordered it: again if the
+    /// answer was lost, until others need its place.
     ///
     /// # Errors
     /// [`BackendError::Dealer`]: there is no such material of this server's, or its client may use it.

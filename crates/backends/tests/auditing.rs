@@ -27,6 +27,10 @@ enum Wrong {
     Client,
     /// It opens another seed.
     Seed,
+    /// It takes no consent, as one that the server has had give the material up.
+    Consent,
+    /// It hears of none, as one whose client says that it has consented, and has not.
+    Silence,
 }
 
 /// A dealer with one wrong material in so many.
@@ -80,7 +84,11 @@ impl Dealer for Cheating {
     }
 
     fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
-        self.inner.consent(ticket, claim)
+        match self.wrong {
+            Wrong::Consent => gone(),
+            Wrong::Silence => Ok(()),
+            _ => self.inner.consent(ticket, claim),
+        }
     }
 
     fn stopped_by(self: Arc<Self>, _: &Stop) -> Arc<dyn Dealer> {
@@ -192,60 +200,17 @@ fn a_dealer_that_cheats_in_one_material_of_some_is_found_and_the_material_named(
     }
 }
 
-/// A dealer that hears of no consent: it says so, as one does that the server has had give the material up, or
-/// the client says that it has consented, and has not.
-struct Mute {
-    inner: Nearby,
-    lies: bool,
-}
-
-impl Dealer for Mute {
-    fn deal_into(
-        &self,
-        order: &Order<'_>,
-        seal: &Seal,
-        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError> {
-        self.inner.deal_into(order, seal, sink)
-    }
-
-    fn fetch_into(
-        &self,
-        ticket: &Ticket,
-        claim: &Claim,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError> {
-        self.inner.fetch_into(ticket, claim, sink)
-    }
-
-    fn consent(&self, _: &Ticket, _: &Claim) -> Result<(), BackendError> {
-        if self.lies { Ok(()) } else { gone() }
-    }
-
-    fn stopped_by(self: Arc<Self>, _: &Stop) -> Arc<dyn Dealer> {
-        self
-    }
-
-    fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError> {
-        self.inner.open(ticket)
-    }
-}
-
 /// What the other party can bring about is not laid at the dealer's door alone.
 #[test]
 fn a_dealer_is_not_blamed_alone_for_what_the_other_party_may_have_done() {
     let models = model("dealt", "audit=900");
-    let said = |ends: Ends| ends.map(|end| end.unwrap_err().to_string());
-    let mute = |lies: bool| {
-        let dealers = nearby().map(|inner| Arc::new(Mute { inner, lies }) as Arc<dyn Dealer>);
-        said(run_with(&models, dealers, false, 64))
-    };
-    let [client, _] = mute(false);
+    let said = |wrong| run(&models, wrong, 1, 64).0.map(|end| end.unwrap_err().to_string());
+    let [client, _] = said(Wrong::Consent);
     assert!(client.contains("audit") && client.contains("The dealer or the server has deviated"), "{client}");
-    let [_, server] = mute(true);
+    let [_, server] = said(Wrong::Silence);
     assert!(server.contains("audit") && server.contains("The dealer or this client has deviated"), "{server}");
     // To the client the seed comes by way of the server.
-    let [client, server] = said(run(&models, Wrong::Seed, 1, 64).0);
+    let [client, server] = said(Wrong::Seed);
     assert!(client.contains("The dealer or the server has deviated"), "{client}");
     assert!(server.contains("The dealer has dealt wrongly"), "{server}");
 }

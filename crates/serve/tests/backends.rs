@@ -191,8 +191,8 @@ fn connections_of_one_configuration_share_their_keys() {
     assert_eq!(keys_for_an_answer(&config), second);
 }
 
-/// A client without a folder has another name for its keys each time: those of ended runs do not use its share
-/// up, and those of a connection stay.
+/// A client without a folder has another name for its keys each time: those of ended runs do not use up its
+/// share, and those of a connection stay.
 #[test]
 fn keys_of_clients_that_keep_no_secrets_make_way() {
     let dir = tempfile::tempdir().unwrap();

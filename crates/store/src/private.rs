@@ -14,8 +14,8 @@ pub(crate) const FILE_MODE: u32 = 0o600;
 /// Permissions of folders with secrets.
 const FOLDER_MODE: u32 = 0o700;
 
-/// A folder that is this user's alone, made where it does not exist; its path without trailing separators. One
-/// that is ours and open to others is closed to them.
+/// A folder that is this user's alone, made where it does not exist; its path without trailing separators.
+/// One that is ours and open to others is closed to them.
 ///
 /// # Errors
 /// [`StoreError::NotPrivate`] for a link and for what is another user's; [`StoreError::File`].

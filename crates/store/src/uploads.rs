@@ -144,8 +144,8 @@ impl Store {
         self.end_uploads(&old, Ended::Expired)
     }
 
-    /// Deletes, of what a client's later runs will not know any more, what it came for longest ago and does not
-    /// use now; whether there was any.
+    /// Deletes, of what a client's later runs will not know any more, what it came for longest ago and does
+    /// not use now; whether there was any.
     ///
     /// # Errors
     /// As [`end_uploads`](Self::end_uploads).

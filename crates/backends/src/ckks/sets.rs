@@ -84,7 +84,7 @@ impl KeySets {
         Some(Room { sets: self, bytes, arrived: 0 })
     }
 
-    /// The set of a file: that of the connections that have it open, or as `open` gives it for so many bytes in
+    /// The set of a file: that of connections that have it open, or as `open` gives it for so many bytes in
     /// memory: all of it, if there is room for that.
     pub fn open(&self, file: FileState, bytes: u64, open: impl FnOnce(usize) -> KeySet) -> Arc<KeySet> {
         let mut held = self.held();

@@ -46,8 +46,8 @@ pub trait Uploads: Send + Sync {
         lasts: bool,
     ) -> Result<Result<(PathBuf, bool), NoRoom>, BackendError>;
 
-    /// Says whether all of it is there: before a file grows, so that none does that is not counted, and at its
-    /// end.
+    /// Says whether all of it is there: before a file grows, so that none does that is not counted, and at
+    /// its end.
     ///
     /// # Errors
     /// [`BackendError::Keeping`]; also if it is not kept any more: then its file is gone.
