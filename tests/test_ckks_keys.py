@@ -58,6 +58,9 @@ def test_keys_are_sent_once_and_again_after_they_are_deleted(cli, binary, place,
         other = ("--server", address, "--client", "alice", "--material", "other")
         refused = cli("infer", "models/digit.npy", *other, cwd=place, ok=False).stderr
         assert "tacit keyset delete" in refused
+    assert len(list(secrets.glob("*.secret"))) == 1
+    refused = cli("keyset", "delete", "--all", "--server", "127.0.0.1:1", "--client", "alice", cwd=place, ok=False).stderr
+    assert "secrets deleted here: 1" in refused and not list(secrets.glob("*.secret")), "a server that is gone"
 
 
 def test_a_key_set_is_designed_within_budgets_or_the_error_says_what_would_fit(cli, place):

@@ -4,6 +4,7 @@ import json
 import subprocess
 from contextlib import ExitStack
 
+import numpy as np
 import pytest
 
 from conftest import MODELS
@@ -55,6 +56,11 @@ def test_the_client_chooses_by_its_own_work_and_never_takes_a_dealer_unasked(cli
     assert dealt["client_j"] < chosen["client_j"]
     _, balanced, _ = asked(cli, tmp_path, *infer, "--client-work", "balanced")
     assert balanced["client_j"] <= 2 * chosen["client_j"]
+    # Inputs of one file share the setup.
+    np.save(tmp_path / "two.npy", np.repeat(np.load(MODELS / "digit.npy"), 2, axis=0))
+    said = cli("infer", "two.npy", *infer[2:], "--client-work", "min", cwd=tmp_path).stdout
+    shared = json.loads(said.splitlines()[0])["chosen"]
+    assert shared["client_j"] < chosen["client_j"]
 
 
 def test_a_budget_that_nothing_is_within_is_an_error_with_figures(cli, served, tmp_path):
@@ -63,6 +69,8 @@ def test_a_budget_that_nothing_is_within_is_an_error_with_figures(cli, served, t
     assert "no back end that this client accepts is within" in said and "cheetah (" in said
     said = cli(*infer, "--client-cpu-s", "0.000001", "--plan-device", "pi4b", cwd=tmp_path, ok=False).stderr
     assert "sci-he (" in said
+    said = cli(*infer, "--client-work", "min", "--require", "level=l2", cwd=tmp_path, ok=False).stderr
+    assert all(f"{backend} (model" in said for backend in ("cheetah", "sci-he")), "each is looked at"
     _, chosen, _ = asked(cli, tmp_path, *infer, "--client-joules", "1000", "--plan-link", "20mbit/40ms")
     assert chosen["backend"] in ("cheetah", "sci-he")
     for wrong, words in (

@@ -387,7 +387,8 @@ impl Dealings {
         Ok(())
     }
 
-    /// The seed of a material that its client has given up, for the server that ordered it; once.
+    /// The seed of a material that its client has given up, for the server that ordered it: again if the
+    /// answer was lost, until others need its place.
     ///
     /// # Errors
     /// [`BackendError::Dealer`]: there is no such material of this server's, or its client may use it.
@@ -400,7 +401,6 @@ impl Dealings {
         if !open.given_up {
             return refused("its client has not given this material up: it would show the client's input");
         }
-        state.open.remove(&number);
         Ok(self.secret.fork(number).fork(0).seed().clone())
     }
 

@@ -278,6 +278,12 @@ pub trait ClientModel: Plan {
         None
     }
 
+    /// An option that it was lowered with and that leaves out what protects its client, by name and value:
+    /// for those alone that ask for it.
+    fn waives(&self) -> Option<(&'static str, &'static str)> {
+        None
+    }
+
     /// The state of a new connection. Says nothing to the peer.
     ///
     /// # Errors

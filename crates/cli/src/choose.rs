@@ -3,10 +3,11 @@ use crate::client_work::WorkArgs;
 use crate::connect::Connect;
 use crate::plan::given::Link;
 use crate::print;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use serde::Serialize;
 use std::fmt;
 use tacit_backends::{Registry, Trust};
+use tacit_graph::Interface;
 use tacit_plan::{Choice, Device, Goal, Limits, Offer, Question, Setting, Usage};
 
 /// Inputs that share the setup at most: beyond, its part says nothing.
@@ -65,9 +66,17 @@ impl fmt::Display for Chosen {
 }
 
 /// The back end for this client: among those that the server offers and that this client accepts (one with a
-/// dealer only where it named a dealer).
-pub fn choose(args: &ChooseArgs, connect: &Connect, inputs: usize) -> anyhow::Result<Chosen> {
-    let (offers, passed) = offers(connect)?;
+/// dealer only where it named a dealer). The setup is shared by as many inputs as `count` says there are.
+pub fn choose(
+    args: &ChooseArgs,
+    connect: &Connect,
+    count: impl FnOnce(&Interface) -> anyhow::Result<usize>,
+) -> anyhow::Result<Chosen> {
+    let Offered { offers, passed, interface } = offers(connect)?;
+    let Some(interface) = interface else {
+        bail!("no back end that this client accepts is offered; there are {}", passed.join(", "));
+    };
+    let inputs = count(&interface)?;
     let setting = Setting {
         client: Device::named(&args.plan_device)?,
         server: Device::named("this")?,
@@ -101,11 +110,20 @@ pub fn choose(args: &ChooseArgs, connect: &Connect, inputs: usize) -> anyhow::Re
     Ok(chosen)
 }
 
-/// What the server offers that this client accepts, opened for its costs; and what it does not accept.
-fn offers(connect: &Connect) -> anyhow::Result<(Vec<Offer>, Vec<String>)> {
+/// What a server offers.
+struct Offered {
+    /// What this client accepts, opened for its costs.
+    offers: Vec<Offer>,
+    /// What it does not, and why.
+    passed: Vec<String>,
+    /// What goes in, if it accepts any.
+    interface: Option<Interface>,
+}
+
+fn offers(connect: &Connect) -> anyhow::Result<Offered> {
     let registry = Registry::standard();
     let (model, backends) = connect.offered()?;
-    let (mut offers, mut passed) = (Vec::new(), Vec::new());
+    let (mut offers, mut passed, mut interface) = (Vec::new(), Vec::new(), None);
     for backend in backends {
         let trust = match registry.get(&backend) {
             Ok(known) => known.trust(),
@@ -122,10 +140,18 @@ fn offers(connect: &Connect) -> anyhow::Result<(Vec<Offer>, Vec<String>)> {
             passed.push(format!("{backend} (a dealer would have to be trusted: --dealer)"));
             continue;
         }
-        let client = connect.lobby(false)?.open(&model, Some(&backend)).context(backend.clone())?;
+        // One that is not what is required, or broken, leaves the others.
+        let client = match connect.lobby(false)?.open(&model, Some(&backend)) {
+            Ok(client) => client,
+            Err(error) => {
+                passed.push(format!("{backend} ({error})"));
+                continue;
+            }
+        };
         let costs = client.model().costs();
+        interface.get_or_insert(client.interface().clone());
         client.close()?;
         offers.push(Offer { backend, options: String::new(), trust: Some(trust), costs, agreement: None });
     }
-    Ok((offers, passed))
+    Ok(Offered { offers, passed, interface })
 }

@@ -11,7 +11,7 @@ use tacit_args::{DealerArgs, DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
 use tacit_client::{Client, ClientConfig, Lobby, MAX_THREADS, Reconciled, SecretsFolder, process_cpu_s};
 use tacit_net::Rate;
-use tacit_store::SealKey;
+use tacit_store::{EXPIRE, SealKey};
 
 #[derive(clap::Args)]
 pub struct Connect {
@@ -64,6 +64,11 @@ impl Connect {
         self.seal.key()
     }
 
+    /// Secrets of keys that servers keep.
+    pub fn secrets(&self) -> SecretsFolder {
+        SecretsFolder::new(&self.material, self.seal.key().cloned(), EXPIRE)
+    }
+
     /// Connects. The material folder is used if it is there or must be made.
     pub fn lobby(&self, make_store: bool) -> anyhow::Result<Lobby> {
         let identity = self.server.identity()?;
@@ -74,8 +79,7 @@ impl Connect {
         config.require = self.dealer.require();
         config.seal = self.seal.key().cloned();
         // They are kept whether or not there is stored material.
-        let secrets = SecretsFolder::new(&self.material, config.seal.clone(), config.expire);
-        config.aids.secrets = Some(Arc::new(secrets));
+        config.aids.secrets = Some(Arc::new(self.secrets()));
         config.pace = self.pace;
         config.threads = self.threads;
         self.device.apply(&mut config);

@@ -13,7 +13,7 @@ use tacit_client::bench::printed;
 use tacit_client::input::{self, Fit};
 use tacit_client::wire::{Deadline, Name, Terms};
 use tacit_client::{Answer, Client, Progress, infer_many, process_cpu_s};
-use tacit_graph::{OutputMode, Units};
+use tacit_graph::{Interface, OutputMode, Units};
 
 /// Classifies images or arrays privately: the server sees none of them.
 ///
@@ -128,8 +128,13 @@ struct Printer<'a> {
 
 pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     let labels = args.labels.as_deref().map(read_labels).transpose()?.unwrap_or_default();
-    let chosen = args.choose.work.is_asked().then(|| choose(&args.choose, &args.connect, args.inputs.len()));
-    let chosen = chosen.transpose()?;
+    // A file may hold many, which share what is done once.
+    let mut read = None;
+    let count = |interface: &Interface| {
+        let (_, (inputs, _)) = read.insert((interface.clone(), read_inputs(&args, interface)?));
+        Ok(inputs.len())
+    };
+    let chosen = args.choose.work.is_asked().then(|| choose(&args.choose, &args.connect, count)).transpose()?;
     let (mut client, mut startup) = match &chosen {
         Some(chosen) => args.connect.open_with(false, Some(&chosen.backend))?,
         None => args.connect.open(false)?,
@@ -137,22 +142,10 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     client.set_terms(args.terms());
     client.set_max_batch(args.batch);
     let opened = Instant::now();
-    let fit = match args.fit {
-        FitArg::Crop => Fit::Crop,
-        FitArg::Fill => Fit::Fill,
-        FitArg::Stretch => Fit::Stretch,
+    let (inputs, names) = match read.filter(|(of, _)| of == client.interface()) {
+        Some((_, read)) => read,
+        None => read_inputs(&args, client.interface())?,
     };
-    let (mut inputs, mut names) = (Vec::new(), Vec::new());
-    for path in &args.inputs {
-        let interface = client.interface();
-        let read = input::read(path, interface, fit, args.units())?;
-        anyhow::ensure!(!read.is_empty(), "{}: holds no input", path.display());
-        for (i, values) in read.into_iter().enumerate() {
-            interface.check_input(&values).with_context(|| format!("{}, input {i}", path.display()))?;
-            inputs.push(values);
-            names.push(if i == 0 { path.display().to_string() } else { format!("{}[{i}]", path.display()) });
-        }
-    }
     startup.inputs_s = opened.elapsed().as_secs_f64();
     startup.cpu_s = process_cpu_s();
     let mode = client.interface().output_mode;
@@ -162,6 +155,26 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
         None => answer_all(&mut client, &inputs, &printer)?,
     }
     Ok(client.close()?)
+}
+
+/// The inputs in the files, with a name for each.
+fn read_inputs(args: &Args, interface: &Interface) -> anyhow::Result<(Vec<Vec<f32>>, Vec<String>)> {
+    let fit = match args.fit {
+        FitArg::Crop => Fit::Crop,
+        FitArg::Fill => Fit::Fill,
+        FitArg::Stretch => Fit::Stretch,
+    };
+    let (mut inputs, mut names) = (Vec::new(), Vec::new());
+    for path in &args.inputs {
+        let read = input::read(path, interface, fit, args.units())?;
+        anyhow::ensure!(!read.is_empty(), "{}: holds no input", path.display());
+        for (i, values) in read.into_iter().enumerate() {
+            interface.check_input(&values).with_context(|| format!("{}, input {i}", path.display()))?;
+            inputs.push(values);
+            names.push(if i == 0 { path.display().to_string() } else { format!("{}[{i}]", path.display()) });
+        }
+    }
+    Ok((inputs, names))
 }
 
 /// The inputs that were announced under a name.

@@ -46,16 +46,15 @@ pub fn find(modules: &[&str], extra: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// `TACIT_PYTHON` alone where it is set; else the `.venv` of the repository around the binary or the current
-/// folder, then the system's. One in the current folder must be ours: that folder may be anybody's, and we
-/// may be root.
+/// folder, then the system's. It must be ours: the binary may be where anybody may write, and we may be root.
 fn candidates(chosen: Option<OsString>, exe: Option<&Path>, cwd: Option<&Path>) -> Vec<PathBuf> {
     if let Some(chosen) = chosen.filter(|c| !c.is_empty()) {
         return vec![chosen.into()];
     }
-    let around = exe.into_iter().flat_map(|e| e.ancestors().skip(1)).map(|p| p.join(".venv"));
-    let here = cwd.map(|p| p.join(".venv")).filter(|p| is_ours(p));
+    let around = exe.into_iter().flat_map(|e| e.ancestors().skip(1));
+    let ours = around.chain(cwd).map(|p| p.join(".venv")).filter(|p| is_ours(p));
     let mut found: Vec<PathBuf> = Vec::new();
-    for python in around.chain(here).map(|p| p.join(INTERPRETER)).filter(|p| p.is_file()) {
+    for python in ours.map(|p| p.join(INTERPRETER)).filter(|p| p.is_file()) {
         if !found.contains(&python) {
             found.push(python);
         }
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_venv_in_the_current_folder_that_others_may_write_to_is_passed_over() {
+    fn a_venv_that_others_may_write_to_is_passed_over() {
         use std::os::unix::fs::PermissionsExt;
         let root = tempfile::tempdir().expect("a folder");
         let venv = root.path().join(".venv");
@@ -117,9 +116,11 @@ mod tests {
         std::fs::write(&python, "").expect("written");
         let mode = |mode| std::fs::set_permissions(&venv, std::fs::Permissions::from_mode(mode)).expect("changed");
         mode(0o755);
+        let exe = root.path().join("bin/tacit");
         assert_eq!(candidates(None, None, Some(root.path())), [python, "python3".into()]);
         mode(0o777);
         assert_eq!(candidates(None, None, Some(root.path())), [PathBuf::from("python3")]);
+        assert_eq!(candidates(None, Some(&exe), None), [PathBuf::from("python3")], "beside the binary, too");
         mode(0o755);
         if std::os::unix::fs::chown(&venv, Some(65_534), None).is_ok() {
             assert_eq!(candidates(None, None, Some(root.path())), [PathBuf::from("python3")], "somebody else's");

@@ -102,6 +102,18 @@ pub enum ClientError {
         /// What its public part says.
         stated: String,
     },
+    /// The server's public part leaves out what protects this client.
+    #[error(
+        "model `{model}` was lowered with {option}={value}, which leaves out what protects the client's secrets: it is opened for those alone          that ask for that (--require {option}={value}); nothing was sent"
+    )]
+    Waived {
+        /// The model.
+        model: String,
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        value: &'static str,
+    },
     /// None of the back ends that a model is offered with may be chosen unasked.
     #[error("model `{model}` is offered with {offered}, and none of these is chosen unasked: name one")]
     NoBackend {

@@ -177,6 +177,7 @@ impl Lobby {
             config.aids.secrets = Some(Arc::new(SecretsFolder::new(dir, config.seal.clone(), config.expire)));
         }
         // A folder that is not for this client is told before anybody is bothered.
+        config.aids.secrets.iter().try_for_each(|secrets| secrets.expire())?;
         let store = config.store.as_deref();
         let store = store.map(|dir| Store::open(dir, Party::Client, config.seal.clone())).transpose()?;
         let (mut channel, closer) = Self::welcomed(&config).map_err(|e| config.not_connected(e))?;
@@ -250,20 +251,20 @@ impl Lobby {
         }
     }
 
-    /// Deletes these at the server, and the secrets here of what they are for; how many the server had. It
-    /// takes keys again of a secret that is drawn then.
+    /// Deletes these at the server, and before that the secrets here of what it says that they are for
+    /// ([`SecretsFolder::forget_all`] believes nobody); how many the server had. It takes keys again of a
+    /// secret that is drawn then.
     ///
     /// # Errors
     /// Of the folder of secrets or the connection.
     pub fn delete_uploads(&mut self, which: &[Upload]) -> Result<u64, ClientError> {
         let mut gone = 0;
         for upload in which {
+            // First here, where it matters.
+            self.config.aids.secrets.iter().try_for_each(|secrets| secrets.forget(&upload.plan))?;
             match ask(&mut self.channel, &Request::DeleteUpload { name: upload.name })? {
                 Reply::Deleted { uploads } => gone += u64::from(uploads),
                 other => return Err(misplaced("the deletion of keys", &other).into()),
-            }
-            if let Some(secrets) = &self.config.aids.secrets {
-                secrets.forget(&upload.plan)?;
             }
         }
         Ok(gone)
@@ -317,7 +318,7 @@ impl Lobby {
             self.channel.recv_max(PUBLIC, bytes).map_err(|e| ClientError::from(e).of(&self.channel, during))?;
         let digest = public_digest(&public);
         let opened = self.config.opened.get_or(&backend, digest, || known.open(&public))?;
-        required(&self.config.require, model, (&opened.describe(), &digest))?;
+        required(&self.config.require, model, (&opened.describe(), &digest), opened.waives())?;
         let compared = handshake(&mut self.channel, &Hello::opened(opened.digest(), digest));
         compared.map_err(|e| ClientError::from(e).of(&self.channel, during))?;
         let Self { registry, config, channel, closer, stock } = self;
@@ -365,7 +366,13 @@ fn required(
     require: &Options,
     model: &str,
     (public, digest): (&serde_json::Value, &[u8; 32]),
+    waived: Option<(&'static str, &'static str)>,
 ) -> Result<(), ClientError> {
+    if let Some((option, value)) = waived
+        && !require.iter().any(|(asked, wanted)| (asked, wanted) == (option, value))
+    {
+        return Err(ClientError::Waived { model: model.into(), option, value });
+    }
     for (option, wanted) in require.iter() {
         let stated = match &public["options"][option] {
             _ if option == PUBLIC_DIGEST => digest.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -397,11 +404,21 @@ mod tests {
             (&format!("public={}", "ab".repeat(32)), false),
             (&format!("level=l2,public={}", "ac".repeat(32)), true),
         ] {
-            let said = required(&require.parse().unwrap(), "digits", (&public, &[0xab; 32]));
+            let said = required(&require.parse().unwrap(), "digits", (&public, &[0xab; 32]), None);
             assert_eq!(said.is_err(), refused, "{require}");
         }
         let none = serde_json::json!({});
-        let error = required(&"level=l2".parse().unwrap(), "digits", (&none, &[0; 32])).unwrap_err().to_string();
+        let error = required(&"level=l2".parse().unwrap(), "digits", (&none, &[0; 32]), None).unwrap_err().to_string();
         assert!(error.contains("level=l2") && error.contains("nothing"), "{error}");
+    }
+
+    #[test]
+    fn what_protects_the_client_is_left_out_only_if_it_asks_for_that() {
+        let public = serde_json::json!({"options": {"round": false}});
+        let said = |require: &str| {
+            required(&require.parse().unwrap(), "digits", (&public, &[0; 32]), Some(("round", "false")))
+        };
+        assert!(said("round=false").is_ok() && said("round=true").is_err());
+        assert!(said("").unwrap_err().to_string().contains("--require round=false"));
     }
 }

@@ -1,21 +1,22 @@
 //! Secrets of keys that servers keep, in the folder of stored material: one file for each plan, for this user
 //! alone, sealed if material is.
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tacit_backends::BackendError;
 use tacit_backends::seam::Secrets;
-use tacit_store::SealKey;
-use tacit_store::seal::{Kind, read_file, write_file};
+use tacit_store::seal::{Kind, read_own_file, sync_folder, write_file};
+use tacit_store::{SealKey, StoreError, made_file, made_folder};
 use zeroize::Zeroizing;
 
 /// No secret has more bytes.
 const MOST: u64 = 1 << 10;
+const LOCK: &str = "lock";
 
-/// A folder of secrets. One that was not used for as long as material is kept is drawn anew.
+/// A folder of secrets. One that was not used for as long as material is kept is destroyed.
 pub struct SecretsFolder {
+    material: PathBuf,
     dir: PathBuf,
     seal: Option<SealKey>,
     expire: Duration,
@@ -26,12 +27,34 @@ fn keeping(path: &Path) -> impl Fn(io::Error) -> BackendError {
     move |error| BackendError::Keeping { what: format!("{path}: {error}") }
 }
 
+fn failed(error: StoreError) -> BackendError {
+    let what = match error {
+        StoreError::NotSealed(path) => format!(
+            "{} was made without sealing, so a key cannot protect it: `tacit keyset delete --all` deletes it",
+            path.display()
+        ),
+        other => other.to_string(),
+    };
+    BackendError::Keeping { what }
+}
+
 impl SecretsFolder {
     /// Secrets in a folder of stored material, which need not exist yet: in `secrets` there, sealed if there
     /// is a key.
     #[must_use]
     pub fn new(material: &Path, seal: Option<SealKey>, expire: Duration) -> Self {
-        Self { dir: material.join("secrets"), seal, expire }
+        Self { material: material.to_owned(), dir: material.join("secrets"), seal, expire }
+    }
+
+    /// Destroys all secrets, durably; how many there were. Servers need not be asked, and cannot keep any.
+    ///
+    /// # Errors
+    /// [`BackendError::Keeping`].
+    pub fn forget_all(&self) -> Result<usize, BackendError> {
+        match self.is_there()? {
+            true => self.remove(&self.locked()?, |_| Ok(true)),
+            false => Ok(0),
+        }
     }
 
     fn path(&self, plan: &[u8; 32]) -> PathBuf {
@@ -39,48 +62,80 @@ impl SecretsFolder {
         self.dir.join(name).with_extension("secret")
     }
 
-    /// Makes the folder, and keeps other processes from drawing a secret until the file is closed.
-    fn locked(&self) -> io::Result<File> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
-        let mut options = OpenOptions::new();
-        let lock = options.write(true).create(true).truncate(false).mode(0o600).open(self.dir.join("lock"))?;
-        lock.lock()?;
+    fn is_there(&self) -> Result<bool, BackendError> {
+        self.dir.try_exists().map_err(keeping(&self.dir))
+    }
+
+    /// Makes the folder, for this user alone, and keeps other processes from drawing or destroying a secret
+    /// until the file is closed.
+    fn locked(&self) -> Result<File, BackendError> {
+        made_folder(&self.material).and_then(|_| made_folder(&self.dir)).map_err(failed)?;
+        let path = self.dir.join(LOCK);
+        let lock = made_file(&path).map_err(failed)?;
+        lock.lock().map_err(keeping(&path))?;
         Ok(lock)
     }
 
-    /// Notes that a secret is used, if it is there and was used lately.
-    fn is_used(&self, path: &Path) -> io::Result<bool> {
-        let file = match File::options().write(true).open(path) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
-            other => other?,
-        };
-        let (now, then) = (SystemTime::now(), file.metadata()?.modified()?);
-        // One from the future is of now.
-        if now.duration_since(then).unwrap_or_default() >= self.expire {
-            return Ok(false);
+    /// Destroys some secrets, and what a crash has left of them; how many.
+    fn remove(&self, _lock: &File, is_gone: impl Fn(&Path) -> io::Result<bool>) -> Result<usize, BackendError> {
+        let mut removed = 0;
+        for entry in fs::read_dir(&self.dir).map_err(keeping(&self.dir))? {
+            let path = entry.map_err(keeping(&self.dir))?.path();
+            if !path.ends_with(LOCK) && is_gone(&path).map_err(keeping(&path))? {
+                fs::remove_file(&path).map_err(keeping(&path))?;
+                removed += usize::from(path.extension().is_some_and(|extension| extension == "secret"));
+            }
         }
-        file.set_modified(now)?;
-        Ok(true)
+        sync_folder(&self.dir).map_err(failed)?;
+        Ok(removed)
+    }
+
+    /// Destroys what was not used lately.
+    fn remove_old(&self, lock: &File) -> Result<(), BackendError> {
+        let now = SystemTime::now();
+        // One from the future is of now.
+        let is_old = |path: &Path| {
+            let then = path.symlink_metadata()?.modified()?;
+            Ok(now.duration_since(then).unwrap_or_default() >= self.expire)
+        };
+        self.remove(lock, is_old).map(drop)
     }
 }
 
 impl Secrets for SecretsFolder {
     fn secret(&self, plan: &[u8; 32], fresh: Zeroizing<Vec<u8>>) -> Result<(Zeroizing<Vec<u8>>, bool), BackendError> {
-        let _lock = self.locked().map_err(keeping(&self.dir))?;
+        let lock = self.locked()?;
+        self.remove_old(&lock)?;
         let path = self.path(plan);
-        let failed = |error: tacit_store::StoreError| BackendError::Keeping { what: error.to_string() };
-        if self.is_used(&path).map_err(keeping(&path))? {
-            return Ok((read_file(&path, Kind::Secret, self.seal.as_ref(), MOST).map_err(failed)?, true));
+        let there = path.symlink_metadata().map(drop);
+        match there {
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                write_file(&path, Kind::Secret, self.seal.as_ref(), &fresh).map_err(failed)?;
+                Ok((fresh, false))
+            }
+            other => {
+                other.map_err(keeping(&path))?;
+                let secret = read_own_file(&path, Kind::Secret, self.seal.as_ref(), MOST).map_err(failed)?;
+                let used =
+                    File::options().write(true).open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+                used.map_err(keeping(&path))?;
+                Ok((secret, true))
+            }
         }
-        write_file(&path, Kind::Secret, self.seal.as_ref(), &fresh).map_err(failed)?;
-        Ok((fresh, false))
     }
 
     fn forget(&self, plan: &[u8; 32]) -> Result<(), BackendError> {
+        if !self.is_there()? {
+            return Ok(());
+        }
         let path = self.path(plan);
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(keeping(&path)(e)),
-            _ => Ok(()),
+        self.remove(&self.locked()?, |found| Ok(found == path)).map(drop)
+    }
+
+    fn expire(&self) -> Result<(), BackendError> {
+        match self.is_there()? {
+            true => self.remove_old(&self.locked()?),
+            false => Ok(()),
         }
     }
 }
@@ -110,8 +165,57 @@ mod tests {
         folder.forget(&[1; 32]).unwrap();
         folder.forget(&[1; 32]).unwrap();
         assert_eq!(got(&folder, 1, b"new"), (b"new".to_vec(), false));
-        File::options().write(true).open(&path).unwrap().set_modified(SystemTime::now() - DAY).unwrap();
+        let age = |path: &Path, age| {
+            File::options().write(true).open(path).unwrap().set_modified(SystemTime::now() - age).unwrap();
+        };
+        age(&path, DAY);
         assert_eq!(got(&folder, 1, b"newer"), (b"newer".to_vec(), false));
+        // Of models that are never used again, too, and what a crash has left of one.
+        let left = folder.path(&[3; 32]).with_extension("secret.123.part");
+        fs::write(&left, b"three").unwrap();
+        [&path, &left].map(|path| age(path, DAY));
+        assert_eq!(got(&folder, 2, b"new"), (b"two".to_vec(), true));
+        assert!(!path.exists() && !left.exists());
+        age(&folder.path(&[2; 32]), DAY);
+        folder.expire().unwrap();
+        assert_eq!(fs::read_dir(&folder.dir).unwrap().count(), 1, "but for the lock");
+    }
+
+    #[test]
+    fn all_are_forgotten_without_a_word_of_a_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = SecretsFolder::new(dir.path(), None, DAY);
+        assert_eq!(folder.forget_all().unwrap(), 0);
+        folder.expire().unwrap();
+        assert!(!folder.dir.exists());
+        [1, 2].map(|plan| got(&folder, plan, b"one"));
+        assert_eq!(folder.forget_all().unwrap(), 2);
+        assert_eq!(got(&folder, 1, b"new"), (b"new".to_vec(), false));
+    }
+
+    #[test]
+    fn what_others_could_read_or_have_put_there_is_closed_or_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = SecretsFolder::new(dir.path(), None, DAY);
+        let chmod = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        got(&folder, 1, b"one");
+        let path = folder.path(&[1; 32]);
+        chmod(&folder.dir, 0o755);
+        chmod(&path, 0o644);
+        assert_eq!(got(&folder, 1, b"two"), (b"one".to_vec(), true));
+        assert_eq!((mode(&path), mode(&folder.dir)), (0o600, 0o700));
+        let refused = |folder: &SecretsFolder| {
+            let error = folder.secret(&[1; 32], Zeroizing::default()).unwrap_err().to_string();
+            assert!(error.contains("symbolic link"), "{error}");
+        };
+        let other = dir.path().join("other");
+        fs::rename(&path, &other).unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        refused(&folder);
+        fs::rename(&folder.dir, dir.path().join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("elsewhere"), &folder.dir).unwrap();
+        refused(&folder);
     }
 
     #[test]
@@ -125,5 +229,10 @@ mod tests {
         assert!(!bytes.windows(3).any(|w| w == b"one"));
         let error = folder(None).secret(&[1; 32], Zeroizing::default()).unwrap_err().to_string();
         assert!(error.contains("sealed"), "{error}");
+        // One in the clear is not taken for a sealed one, and can be deleted.
+        got(&folder(None), 2, b"two");
+        let error = folder(key()).secret(&[2; 32], Zeroizing::default()).unwrap_err().to_string();
+        assert!(error.contains("without sealing") && error.contains("keyset delete --all"), "{error}");
+        assert_eq!(folder(key()).forget_all().unwrap(), 2);
     }
 }

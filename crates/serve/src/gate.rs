@@ -44,6 +44,11 @@ impl Gate {
         self.catalog.send_replace(catalog);
     }
 
+    /// The rules of any time.
+    pub(crate) fn rules(&self) -> watch::Receiver<Arc<Rules>> {
+        self.rules.subscribe()
+    }
+
     pub(crate) fn is_revoked(&self, client: ClientId) -> bool {
         self.rules.borrow().of(client).revoked
     }
@@ -128,12 +133,12 @@ impl Gate {
     }
 }
 
-/// Destroys stored material of clients that are revoked; how much that was.
-pub(crate) fn burn_revoked(store: &Store, rules: &Rules) -> Result<usize, StoreError> {
+/// Destroys what is stored of clients that are revoked; how much material that was.
+pub(crate) fn burn_revoked(store: &Store, is_revoked: impl Fn(ClientId) -> bool) -> Result<usize, StoreError> {
     let mut uploads = store.uploads()?;
-    uploads.retain(|upload| rules.of(upload.client).revoked);
+    uploads.retain(|upload| is_revoked(upload.client));
     store.end_uploads(&uploads, Ended::Deleted)?;
-    burn_bound(store, |binding| rules.of(binding.client).revoked)
+    burn_bound(store, |binding| is_revoked(binding.client))
 }
 
 /// Destroys stored material by what it is bound to; how much that was.

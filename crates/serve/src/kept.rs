@@ -32,19 +32,24 @@ fn keeping(error: StoreError) -> BackendError {
 impl Uploads for Kept {
     fn place(
         &self,
-        plan: &[u8; 32],
-        name: &UploadName,
+        plan_and_name: (&[u8; 32], &UploadName),
         bytes: u64,
+        lasts: bool,
     ) -> Result<Result<(PathBuf, bool), NoRoom>, BackendError> {
         self.store.expire_uploads(self.expire).map_err(keeping)?;
-        match self.store.upload(self.client, (plan, name), bytes, self.most) {
-            Ok(place) => Ok(Ok(place)),
-            Err(StoreError::NoRoom { held, most }) => Ok(Err(NoRoom { held, most })),
-            Err(e) => Err(keeping(e)),
+        loop {
+            match self.store.upload(self.client, plan_and_name, (bytes, self.most), lasts) {
+                Ok(place) => return Ok(Ok(place)),
+                Err(StoreError::NoRoom { held, most }) if !self.store.end_idle(self.client).map_err(keeping)? => {
+                    return Ok(Err(NoRoom { held, most }));
+                }
+                Err(StoreError::NoRoom { .. }) => {}
+                Err(e) => return Err(keeping(e)),
+            }
         }
     }
 
-    fn set_whole(&self, plan: &[u8; 32], name: &UploadName, is_whole: bool) -> Result<(), BackendError> {
-        self.store.upload_is(self.client, (plan, name), is_whole).map_err(keeping)
+    fn set_whole(&self, plan_and_name: (&[u8; 32], &UploadName), is_whole: bool) -> Result<(), BackendError> {
+        self.store.upload_is(self.client, plan_and_name, is_whole).map_err(keeping)
     }
 }

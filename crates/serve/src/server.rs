@@ -165,7 +165,7 @@ impl Server {
         let metrics = Arc::new(Metrics::new());
         let rules = reload::read_rules(config.access.as_deref(), &catalog)?;
         if let Some(store) = &store {
-            burn_revoked(store, &rules)?;
+            burn_revoked(store, |client| rules.of(client).revoked)?;
         }
         let State { keeper, usage, known, quotas } = open_state(&config, &rules)?;
         let traces = config.traces.clone().map_or_else(|| Ok(Traces::default()), Traces::start)?;

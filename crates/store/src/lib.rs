@@ -27,6 +27,7 @@ mod uploads;
 pub use entry::{Binding, Entry, Origin, Party};
 pub use error::StoreError;
 pub use ledger::Counts;
+pub use private::{made_file, made_folder};
 pub use role::Role;
 pub use seal::SealKey;
 pub use serial::{NotASerial, Serial};

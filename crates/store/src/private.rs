@@ -14,8 +14,12 @@ pub(crate) const FILE_MODE: u32 = 0o600;
 /// Permissions of folders with secrets.
 const FOLDER_MODE: u32 = 0o700;
 
-/// A folder that is made where it does not exist, with [`folder`]'s checks.
-pub(crate) fn made_folder(dir: &Path) -> Result<PathBuf, StoreError> {
+/// A folder that is this user's alone, made where it does not exist; its path without trailing separators.
+/// One that is ours and open to others is closed to them.
+///
+/// # Errors
+/// [`StoreError::NotPrivate`] for a link and for what is another user's; [`StoreError::File`].
+pub fn made_folder(dir: &Path) -> Result<PathBuf, StoreError> {
     let made = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(dir);
     made.map_err(StoreError::file("making the folder", dir))?;
     folder(dir)
@@ -43,7 +47,10 @@ pub(crate) fn folder(dir: &Path) -> Result<PathBuf, StoreError> {
 
 /// Opens a file of a checked folder for reading and writing, makes it where it does not exist, and closes it
 /// to others.
-pub(crate) fn made_file(path: &Path) -> Result<File, StoreError> {
+///
+/// # Errors
+/// As [`made_folder`].
+pub fn made_file(path: &Path) -> Result<File, StoreError> {
     close_to_others(path)?;
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);

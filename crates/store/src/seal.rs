@@ -23,8 +23,8 @@ mod file;
 mod key;
 mod stream;
 
-pub use file::{open_file, read_file, write_file};
-pub(crate) use file::{read_sealed, sync_folder};
+pub(crate) use file::read_sealed;
+pub use file::{open_file, read_file, read_own_file, sync_folder, write_file};
 pub use key::SealKey;
 pub use stream::{Reader, Writer};
 

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::time::Duration;
 use tacit_ids::ClientId;
 
@@ -33,6 +34,8 @@ pub struct Upload {
     pub created: u64,
     /// When its client last came for it, seconds since 1970.
     pub used: u64,
+    /// Whether its client still knows it when it is started anew.
+    pub lasts: bool,
 }
 
 /// Why something is kept no longer.
@@ -72,11 +75,11 @@ impl Store {
         &self,
         client: ClientId,
         plan_and_name: (&[u8; 32], &[u8; 32]),
-        bytes: u64,
-        most: u64,
+        (bytes, most): (u64, u64),
+        lasts: bool,
     ) -> Result<(PathBuf, bool), StoreError> {
         let folder = private::made_folder(&self.dir().join(FOLDER))?;
-        let is_whole = self.ledger().upload(client, plan_and_name, bytes, most)?;
+        let is_whole = self.ledger().upload(client, plan_and_name, (bytes, most), lasts)?;
         let (plan, name) = plan_and_name;
         Ok((folder.join(file_name(client, plan, name)), is_whole))
     }
@@ -137,12 +140,28 @@ impl Store {
         let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
         let then = u64::try_from(now()?.saturating_sub(age)).unwrap_or(0);
         let mut old = self.uploads()?;
-        let folder = self.dir().join(FOLDER);
-        old.retain(|upload| {
-            let path = folder.join(file_name(upload.client, &upload.plan, &upload.name));
-            upload.used <= then && !is_open(&path) && !is_open(&path.with_extension(UNFINISHED))
-        });
+        old.retain(|upload| upload.used <= then && self.is_idle(upload));
         self.end_uploads(&old, Ended::Expired)
+    }
+
+    /// Deletes, of what a client's later runs will not know any more, what it came for longest ago and does
+    /// not use now; whether there was any.
+    ///
+    /// # Errors
+    /// As [`end_uploads`](Self::end_uploads).
+    pub fn end_idle(&self, client: ClientId) -> Result<bool, StoreError> {
+        let mut idle = self.uploads()?;
+        idle.retain(|upload| upload.client == client && !upload.lasts && self.is_idle(upload));
+        let oldest = idle.iter().min_by_key(|upload| upload.used);
+        Ok(self.end_uploads(oldest.map_or(&[], slice::from_ref), Ended::Expired)? > 0)
+    }
+
+    /// Whether nobody has it open, and so locked.
+    fn is_idle(&self, upload: &Upload) -> bool {
+        let path = self.dir().join(FOLDER).join(file_name(upload.client, &upload.plan, &upload.name));
+        let is_open =
+            |path: &Path| File::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
+        !is_open(&path) && !is_open(&path.with_extension(UNFINISHED))
     }
 
     /// Removes files that no row is of, while nobody else uses the folder.
@@ -161,11 +180,6 @@ impl Store {
         }
         Ok(())
     }
-}
-
-/// Whether somebody has the file open, and so locked.
-fn is_open(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 /// Removes a file under either name.
@@ -196,7 +210,7 @@ mod tests {
     const PLAN: [u8; 32] = [3; 32];
 
     fn place(store: &Store, client: ClientId, name: u8, bytes: u64) -> Result<(PathBuf, bool), StoreError> {
-        store.upload(client, (&PLAN, &[name; 32]), bytes, 100)
+        store.upload(client, (&PLAN, &[name; 32]), (bytes, 100), true)
     }
 
     fn states(store: &Store) -> Vec<(u8, bool)> {
@@ -242,13 +256,30 @@ mod tests {
         let store = Store::open(dir.path(), Party::Server, None).unwrap();
         let (large, _) = place(&store, ALICE, 7, 90).unwrap();
         let other = (&[4; 32], &[7; 32]);
-        assert!(matches!(store.upload(ALICE, other, 20, 100), Err(StoreError::NoRoom { held: 90, most: 100 })));
-        let (small, _) = store.upload(ALICE, other, 10, 100).unwrap();
+        let refused = store.upload(ALICE, other, (20, 100), true);
+        assert!(matches!(refused, Err(StoreError::NoRoom { held: 90, most: 100 })), "{refused:?}");
+        let (small, _) = store.upload(ALICE, other, (10, 100), true).unwrap();
         assert_ne!(large, small);
         store.upload_is(ALICE, other, true).unwrap();
         assert_eq!(states(&store), [(7, false), (7, true)]);
         assert!(!place(&store, ALICE, 7, 90).unwrap().1);
         assert_eq!(store.end_uploads(&store.uploads().unwrap(), Ended::Deleted).unwrap(), 2);
+    }
+
+    /// Else every run of a client that keeps no secrets would take from its share until it has none.
+    #[test]
+    fn what_ended_runs_have_sent_makes_way_if_nobody_uses_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Party::Server, None).unwrap();
+        place(&store, ALICE, 1, 10).unwrap();
+        place(&store, BOB, 1, 10).unwrap();
+        let [used, _] = [2, 3].map(|name| store.upload(ALICE, (&PLAN, &[name; 32]), (10, 100), false).unwrap().0);
+        let open = File::create(&used).unwrap();
+        open.lock().unwrap();
+        assert!(store.end_idle(ALICE).unwrap() && !store.end_idle(ALICE).unwrap());
+        assert_eq!(states(&store), [(1, false), (1, false), (2, false)]);
+        drop(open);
+        assert!(store.end_idle(ALICE).unwrap() && !store.end_idle(ALICE).unwrap() && !used.exists());
     }
 
     #[test]

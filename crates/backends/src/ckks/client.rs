@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-use tacit_arith::prg::{Prg, Seed, SplitPrg};
+use tacit_arith::prg::{Prg, PublicSeed, Seed, SplitPrg};
 use tacit_he::ckks::{Ciphertext, Context, Encoder, Estimate, KeyMaker, Parameters, Received, SecretKey, SwitchKey};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
@@ -12,16 +12,18 @@ use zeroize::Zeroizing;
 use super::frame::he;
 use super::public::{Public, key_bytes};
 use super::wire::{
-    CONFIRMED, DIGEST, HELLO, HELLO_BYTES, INPUT, KEY, OUTPUT, WELCOME, WELCOME_BYTES, Welcome, key_digest, set_digest,
+    CONFIRMED, DIGEST, HELLO, Hello, INPUT, KEY, OUTPUT, WELCOME, WELCOME_BYTES, Welcome, key_digest, set_digest,
 };
-use crate::seam::{Aids, Secrets, Stop};
+use crate::seam::{Aids, Secrets, Stop, UploadName};
 use crate::{BackendError, ClientSide, Material};
 
 /// How long a connection leaves the setup of another alone before it looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What a kept secret begins with: how the secret key and the name follow from the seed behind it.
-const SECRET_VERSION: u8 = 1;
+/// What a kept secret begins with: how the secret key follows from the seed behind it. The name comes last.
+const SECRET_VERSION: u8 = 2;
+/// Bytes of a seed.
+const SEED: usize = 16;
 
 /// What connections of one model share.
 pub(super) struct Shared {
@@ -29,7 +31,7 @@ pub(super) struct Shared {
     /// Digest of the public part.
     pub digest: [u8; 32],
     pub context: Arc<Context>,
-    /// The secret of the set that the server has, or has a part of, with its name.
+    /// The secret of the set that the server has, or has a part of or nothing yet, with its name.
     keys: Mutex<Option<Keys>>,
 }
 
@@ -37,28 +39,25 @@ pub(super) struct Shared {
 #[derive(Clone)]
 pub(super) struct Keys {
     pub secret: Arc<SecretKey>,
-    pub name: Zeroizing<[u8; HELLO_BYTES]>,
+    /// Whoever knows it may use the set. It tells nothing of the secret: it comes of another stream.
+    pub name: Zeroizing<UploadName>,
+    /// Whether a server may have keys of it.
+    may_be_there: bool,
 }
 
 impl Keys {
-    /// Both from one seed. Which they are is fixed by [`SECRET_VERSION`], as kept seeds give them again.
-    pub fn from_seed(context: &Arc<Context>, seed: Seed) -> Self {
-        let mut prg = Prg::from_seed(seed);
-        let mut name = Zeroizing::new([0; HELLO_BYTES]);
-        prg.fill_bytes(&mut *name);
-        Self { secret: Arc::new(SecretKey::generate(context, &mut prg)), name }
+    /// Fresh ones, as they are kept.
+    fn draw(prg: &mut SplitPrg) -> Zeroizing<Vec<u8>> {
+        let name = [prg.public_seed(), prg.public_seed()].map(PublicSeed::to_bytes).concat();
+        Zeroizing::new([&[SECRET_VERSION][..], &prg.secret().next_seed().0, &name].concat())
     }
 
-    /// Those that are kept for a plan, and whether they were there.
-    fn kept(secrets: &dyn Secrets, shared: &Shared, fresh: &Seed) -> Result<(Self, bool), BackendError> {
-        let fresh = Zeroizing::new([&[SECRET_VERSION][..], &fresh.0].concat());
-        let (kept, was_there) = secrets.secret(&shared.digest, fresh)?;
-        let wrong = || BackendError::Keeping {
-            what: "the kept secret was made by another version: delete it with `tacit keyset delete --all`".into(),
-        };
-        let (&version, seed) = kept.split_first().ok_or_else(wrong)?;
-        let seed = <[u8; 16]>::try_from(seed).ok().filter(|_| version == SECRET_VERSION).ok_or_else(wrong)?;
-        Ok((Self::from_seed(&shared.context, Seed(seed)), was_there))
+    /// Those that are kept so.
+    pub fn from_kept(context: &Arc<Context>, kept: &[u8], may_be_there: bool) -> Option<Self> {
+        let (seed, name) = kept.strip_prefix(&[SECRET_VERSION])?.split_first_chunk::<SEED>()?;
+        let name = Zeroizing::new(UploadName::try_from(name).ok()?);
+        let secret = SecretKey::generate(context, &mut Prg::from_seed(Seed(*seed)));
+        Some(Self { secret: Arc::new(secret), name, may_be_there })
     }
 }
 
@@ -109,18 +108,21 @@ impl Asking {
         Self { shared, stop, secrets, spared, prg: SplitPrg::new(prg), secret: None }
     }
 
-    /// Keys that no connection of this process has used yet, and whether an earlier process has.
-    fn keys(&mut self) -> Result<(Keys, bool), BackendError> {
-        let fresh = self.prg.secret().next_seed();
-        match &self.secrets {
-            Some(secrets) => Keys::kept(&**secrets, &self.shared, &fresh),
-            None => Ok((Keys::from_seed(&self.shared.context, fresh), false)),
-        }
+    /// Keys that no connection of this process has used yet.
+    fn keys(&mut self) -> Result<Keys, BackendError> {
+        let fresh = Keys::draw(&mut self.prg);
+        let (kept, was_there) = match &self.secrets {
+            Some(secrets) => secrets.secret(&self.shared.digest, fresh)?,
+            None => (fresh, false),
+        };
+        Keys::from_kept(&self.shared.context, &kept, was_there).ok_or_else(|| BackendError::Keeping {
+            what: "the kept secret was made by another version: delete it with `tacit keyset delete --all`".into(),
+        })
     }
 
     /// What the server has of the set of this name.
-    fn ask(channel: &mut Channel, name: &[u8]) -> Result<Welcome, BackendError> {
-        channel.send(HELLO, name)?;
+    fn ask(&self, channel: &mut Channel, name: UploadName) -> Result<Welcome, BackendError> {
+        channel.send(HELLO, &Hello { name, lasts: self.secrets.is_some() }.to_bytes())?;
         channel.flush()?;
         Ok(channel.recv_with(WELCOME, WELCOME_BYTES, Welcome::from_bytes)?)
     }
@@ -190,26 +192,30 @@ impl ClientSide for Asking {
         let shared = self.shared.clone();
         // One setup at a time: others then find its keys.
         let mut held = shared.held(&self.stop)?;
-        let (keys, were_there) = match held.take() {
-            Some(keys) => (keys, true),
+        let mut keys = match &*held {
+            Some(keys) => keys.clone(),
             None => self.keys()?,
         };
-        match Self::ask(channel, &*keys.name)? {
-            Welcome::Known | Welcome::Send { there: 1.. } if !were_there => {
+        // What breaks off goes on with the same secret.
+        *held = Some(keys.clone());
+        match self.ask(channel, *keys.name)? {
+            Welcome::Known | Welcome::Send { there: 1.. } if !keys.may_be_there => {
+                // Nobody takes it for one that keys were made of.
+                *held = None;
+                self.secrets.iter().try_for_each(|secrets| secrets.forget(&shared.digest))?;
                 return Err(BackendError::Data { what: "the server claims to have keys that were never made".into() });
             }
             Welcome::Known => {
                 self.spared.fetch_add(shared.public.costs.setup.up_bytes, Ordering::Relaxed);
             }
             Welcome::Send { there } => {
-                // What breaks off goes on with the same secret.
+                keys.may_be_there = true;
                 *held = Some(keys.clone());
                 self.send_keys(channel, &keys, there)?;
             }
             other => return Err(self.refused(other)),
         }
-        self.secret = Some(keys.secret.clone());
-        *held = Some(keys);
+        self.secret = Some(keys.secret);
         Ok(())
     }
 

@@ -170,6 +170,10 @@ impl ServerModel for Server {
 }
 
 impl ClientModel for Client {
+    fn waives(&self) -> Option<(&'static str, &'static str)> {
+        (!self.shared.public.options.round).then_some(("round", "false"))
+    }
+
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
         Ok(Box::new(client::Asking::new(self.shared.clone(), aids, seam::randomness()?)))
     }

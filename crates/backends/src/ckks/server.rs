@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tacit_he::ckks::{
-    Ciphertext, Context, Estimate, Evaluator, FileState, KeyFile, KeyId, KeySet, PartFile, Received, SeededCiphertext, SwitchKey,
+    Ciphertext, Context, Estimate, Evaluator, FileState, KeyFile, KeyId, KeySet, PartFile, Received, SeededCiphertext,
+    SwitchKey,
 };
 use tacit_net::Channel;
 
@@ -13,7 +14,7 @@ use super::plan::Plan;
 use super::public::KeyRecord;
 use super::sets::KeySets;
 use super::wire::{
-    CONFIRMED, DIGEST, HELLO, HELLO_BYTES, INPUT, KEY, OUTPUT, WELCOME, Welcome, key_digest, set_digest,
+    CONFIRMED, DIGEST, HELLO, HELLO_BYTES, Hello, INPUT, KEY, OUTPUT, WELCOME, Welcome, key_digest, set_digest,
 };
 use crate::seam::{Aids, NoRoom, Stop, UploadName, Uploads, digest};
 use crate::{BackendError, Material, ServerSide};
@@ -139,13 +140,13 @@ impl Serving {
     fn kept(
         &mut self,
         channel: &mut Channel,
-        name: &UploadName,
+        Hello { name, lasts }: Hello,
         bytes: u64,
         uploads: &dyn Uploads,
     ) -> Result<Arc<KeySet>, BackendError> {
         let shared = self.shared.clone();
         let Shared { plan, digest, keys: sets, .. } = &*shared;
-        let (path, is_whole) = match uploads.place(digest, name, bytes)? {
+        let (path, is_whole) = match uploads.place((digest, &name), bytes, lasts)? {
             Ok(place) => place,
             Err(NoRoom { held, most }) => {
                 Self::welcome(channel, Welcome::Quota { held, most })?;
@@ -153,30 +154,30 @@ impl Serving {
             }
         };
         // A damaged one goes on with what is whole of it.
-        if let (true, Ok(keys)) = (is_whole, self.opened(&path, name, bytes)) {
+        if let (true, Ok(keys)) = (is_whole, self.opened(&path, &name, bytes)) {
             Self::welcome(channel, Welcome::Known)?;
             return Ok(keys);
         }
         let ids: Vec<KeyId> = plan.public.keys.iter().map(|key| key.id()).collect();
-        let bound = bound(digest, name);
+        let bound = bound(digest, &name);
         let part = PartFile::resume(&path, &plan.context, &bound, &ids, |file| sets.is_checked(file));
         let Some(mut part) = part.map_err(keeping)? else {
             Self::welcome(channel, Welcome::Busy)?;
             return Err(BackendError::Data { what: "another connection sends these keys".into() });
         };
         sets.note_checked(part.state().map_err(keeping)?);
-        uploads.set_whole(digest, name, false)?;
+        uploads.set_whole((digest, &name), false)?;
         let there = part.there();
         Self::welcome(channel, Welcome::Send { there: there as u64 })?;
-        let came = self.receive(channel, name, there, |_, packed| part.push(&plan.context, packed).map_err(keeping));
+        let came = self.receive(channel, &name, there, |_, packed| part.push(&plan.context, packed).map_err(keeping));
         // What broke off, too.
         sets.note_checked(part.state().map_err(keeping)?);
         let came = came?;
         part.finish().map_err(keeping)?;
-        uploads.set_whole(digest, name, true)?;
+        uploads.set_whole((digest, &name), true)?;
         // What is confirmed is on the disk.
         channel.send(CONFIRMED, &came)?;
-        self.opened(&path, name, bytes)
+        self.opened(&path, &name, bytes)
     }
 
     /// The keys of a whole file, all of them checked.
@@ -218,12 +219,11 @@ impl ServerSide for Serving {
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         // Before anything is asked for: a server that cannot compute should not take keys.
         self.shared.circuit()?;
-        let name: UploadName =
-            channel.recv_with(HELLO, HELLO_BYTES, |bytes| bytes.try_into().map_err(|_| "no name".into()))?;
+        let hello = channel.recv_with(HELLO, HELLO_BYTES, Hello::from_bytes)?;
         let bytes = self.shared.plan.public.costs.setup.server.stored_bytes;
         self.keys = Some(match self.uploads.clone() {
-            Some(uploads) => self.kept(channel, &name, bytes, &*uploads)?,
-            None => self.in_memory(channel, &name, bytes)?,
+            Some(uploads) => self.kept(channel, hello, bytes, &*uploads)?,
+            None => self.in_memory(channel, &hello.name, bytes)?,
         });
         Ok(())
     }

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use tacit_he::ckks::{FileState, KeySet};
 
 use super::public::MOST_KEY_BYTES;
-use super::wire::HELLO_BYTES;
-
-pub(super) type Name = [u8; HELLO_BYTES];
+use crate::seam::UploadName;
 
 /// Most files that are known to have been checked. Behind that all are checked again.
 const MOST_CHECKED: usize = 1 << 12;
@@ -20,7 +18,7 @@ pub(super) struct KeySets(Mutex<Held>);
 
 #[derive(Default)]
 struct Held {
-    sets: HashMap<Name, Entry>,
+    sets: HashMap<UploadName, Entry>,
     clock: u64,
     /// Bytes of sets under way, and what of them has arrived.
     promised: u64,
@@ -66,7 +64,7 @@ impl KeySets {
     }
 
     /// The set of this name, if it is there.
-    pub fn find(&self, name: &Name) -> Option<Arc<KeySet>> {
+    pub fn find(&self, name: &UploadName) -> Option<Arc<KeySet>> {
         let mut held = self.held();
         held.clock += 1;
         let now = held.clock;
@@ -86,7 +84,7 @@ impl KeySets {
         Some(Room { sets: self, bytes, arrived: 0 })
     }
 
-    /// The set of a file: that of the connections that have it open, or as `open` gives it for so many bytes in
+    /// The set of a file: that of connections that have it open, or as `open` gives it for so many bytes in
     /// memory: all of it, if there is room for that.
     pub fn open(&self, file: FileState, bytes: u64, open: impl FnOnce(usize) -> KeySet) -> Arc<KeySet> {
         let mut held = self.held();
@@ -140,7 +138,7 @@ impl Room<'_> {
     }
 
     /// The set is there. Of two that came under one name the first stays.
-    pub fn fill(self, name: Name, keys: KeySet) -> Arc<KeySet> {
+    pub fn fill(self, name: UploadName, keys: KeySet) -> Arc<KeySet> {
         let mut held = self.sets.held();
         held.clock += 1;
         let (used, bytes) = (held.clock, self.bytes);
@@ -186,15 +184,15 @@ mod tests {
         let sets = KeySets::default();
         let mut first = sets.room(HALF).unwrap();
         assert!(first.arrive(HALF));
-        drop(first.fill([1; HELLO_BYTES], KeySet::default()));
+        drop(first.fill([1; 32], KeySet::default()));
         assert!(sets.room(MOST_KEY_BYTES + 1).is_none(), "never fits");
         // Asking drives nobody out, but takes the place from others who ask.
         let asked = sets.room(MOST_KEY_BYTES).unwrap();
-        assert!(sets.room(1).is_none() && sets.find(&[1; HELLO_BYTES]).is_some());
+        assert!(sets.room(1).is_none() && sets.find(&[1; 32]).is_some());
         drop(asked);
         let mut second = sets.room(MOST_KEY_BYTES).unwrap();
-        assert!(second.arrive(HALF) && sets.find(&[1; HELLO_BYTES]).is_some());
-        assert!(second.arrive(1) && sets.find(&[1; HELLO_BYTES]).is_none(), "idle, and its place is needed");
+        assert!(second.arrive(HALF) && sets.find(&[1; 32]).is_some());
+        assert!(second.arrive(1) && sets.find(&[1; 32]).is_none(), "idle, and its place is needed");
         drop(second);
         assert!(sets.room(MOST_KEY_BYTES).is_some(), "what broke off takes nothing");
     }
@@ -202,7 +200,7 @@ mod tests {
     #[test]
     fn a_set_in_use_stays_and_two_of_one_name_are_one() {
         let sets = KeySets::default();
-        let name = [7; HELLO_BYTES];
+        let name = [7; 32];
         let [a, b] = [sets.room(HALF).unwrap(), sets.room(HALF).unwrap()];
         let (a, b) = (a.fill(name, KeySet::default()), b.fill(name, KeySet::default()));
         assert!(Arc::ptr_eq(&a, &b));

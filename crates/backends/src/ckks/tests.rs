@@ -127,6 +127,7 @@ fn answers_are_rounded_to_the_error_that_is_stated() {
     let (fine, open) = both(&model, "rotations=chained,round=false");
     let step = server.error_bound(&[]);
     assert_eq!(step, 2.0 * fine.error_bound(&[]));
+    assert_eq!([&client, &open].map(|model| model.waives()), [None, Some(("round", "false"))]);
     let inputs = [input(&model, 6), input(&model, 7)];
     let is_round = |v: &f64| (v / step).fract() == 0.0 && !(*v == 0.0 && v.is_sign_negative());
     let (rounded, _) = answers(&server, &client, &inputs);

@@ -1,12 +1,13 @@
 //! Messages of the protocol.
 //!
-//! Setup: the client names its key set by 32 random bytes; the server says whether it has it, or how many of
-//! its keys came before. The client sends the others in the order of the public part, each with a digest, and
-//! the server confirms these. Online: a ciphertext up, a ciphertext down.
+//! Setup: the client names its key set by 32 random bytes, and says whether it keeps the secret; the server
+//! says whether it has the set, or how many of its keys came before. The client sends the others in the order
+//! of the public part, each with a digest, and the server confirms these. Online: a ciphertext up, a ciphertext
+//! down.
 
 use tacit_net::Tag;
 
-use crate::seam::digest;
+use crate::seam::{UploadName, digest};
 
 pub(super) const HELLO: Tag = Tag::new(0x0601, "name of a key set");
 pub(super) const WELCOME: Tag = Tag::new(0x0602, "which keys are needed");
@@ -15,12 +16,36 @@ pub(super) const CONFIRMED: Tag = Tag::new(0x0604, "digest of all keys");
 pub(super) const INPUT: Tag = Tag::new(0x0605, "encrypted input");
 pub(super) const OUTPUT: Tag = Tag::new(0x0606, "encrypted output");
 
-/// Bytes of a key set's name. Whoever knows it may use the set.
-pub(super) const HELLO_BYTES: usize = 32;
+/// A key set's name, and a byte.
+pub(super) const HELLO_BYTES: usize = 33;
 /// Bytes of a digest.
 pub(super) const DIGEST: usize = 32;
 /// What the server says of a key set: which of five, and two numbers.
 pub(super) const WELCOME_BYTES: usize = 17;
+
+/// What the client asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Hello {
+    /// Whoever knows it may use the set.
+    pub name: UploadName,
+    /// Whether the client will know it when it is started anew.
+    pub lasts: bool,
+}
+
+impl Hello {
+    pub fn to_bytes(self) -> [u8; HELLO_BYTES] {
+        let mut bytes = [self.lasts.into(); HELLO_BYTES];
+        bytes[..32].copy_from_slice(&self.name);
+        bytes
+    }
+
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        match bytes.split_first_chunk::<32>() {
+            Some((&name, [lasts @ (0 | 1)])) => Ok(Self { name, lasts: *lasts == 1 }),
+            _ => Err(format!("{} bytes that name no key set", bytes.len())),
+        }
+    }
+}
 
 /// The server's answer to a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +106,17 @@ pub(super) fn set_digest(plan: &[u8; 32], there: u64, digests: &[[u8; DIGEST]]) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_say_whether_they_last() {
+        for lasts in [false, true] {
+            let hello = Hello { name: [7; 32], lasts };
+            assert_eq!(Hello::from_bytes(&hello.to_bytes()), Ok(hello));
+        }
+        for bad in [&[7; 32][..], &[7; 34], &[7; 33], &[]] {
+            assert!(Hello::from_bytes(bad).is_err(), "{bad:?}");
+        }
+    }
 
     #[test]
     fn answers_are_five() {

@@ -120,7 +120,7 @@ fn a_seed_is_shown_only_of_what_the_client_has_given_up() {
     };
     started.model.client_half(&seed, &mut push).unwrap();
     assert_eq!(again, half);
-    assert!(refusal(1).contains("no such material"), "once");
+    assert_eq!(dealings.open([1; 32], &ticket).unwrap().0, seed.0, "its answer may have been lost");
     // Given up before it was fetched: nobody gets it any more.
     let ticket = dealings.start([1; 32], (digest, 1), claim.seal()).unwrap().ticket;
     dealings.consent([2; 32], &ticket, &claim).unwrap();

@@ -17,8 +17,12 @@
 //! A seed is opened only if both agree, and neither uses the material then. It makes all of that material's
 //! masks and keys, and nothing else: A's keys are the owner's. Of k materials that are dealt wrongly one is
 //! found with `1 - (1 - rate)^k`. A ticket binds the dealer for both parties: it is the server's and, by the
-//! server, the client's, and the dealer gives a half for no other. A dealer that does not open what it has
-//! committed to is told of as one that has dealt wrongly.
+//! server, the client's, and the dealer gives a half for no other.
+//!
+//! Who has cheated shows only where no other party had a hand in it: a half that comes from the dealer and is
+//! not what the seed makes that it has committed to, and for the server the seed. What is not opened, or comes
+//! to the client by way of the server, can be either's doing, and is told so: the other party could have an
+//! honest dealer blamed otherwise.
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_net::{Channel, Tag};
@@ -80,15 +84,33 @@ fn is_audited(rate: u32, ticket: &Ticket, of_server: &[u8], of_client: &[u8]) ->
     u64::from(drawn) * 1000 < u64::from(rate) << 32
 }
 
-fn cheated(ticket: &Ticket, what: &str) -> BackendError {
+/// Who may have cheated.
+#[derive(Clone, Copy)]
+enum Suspect {
+    Dealer,
+    /// Or the other party.
+    DealerOrClient,
+    DealerOrServer,
+}
+
+fn cheated(ticket: &Ticket, suspect: Suspect, what: &str) -> BackendError {
     let number = u64::from_le_bytes(*ticket.first_chunk().expect("a ticket has more than eight bytes"));
-    BackendError::Dealer { what: format!("an audit of material {number} failed: {what}. Use no material of it") }
+    let advice = match suspect {
+        Suspect::Dealer => "The dealer has dealt wrongly: use no material of it",
+        Suspect::DealerOrClient => {
+            "The dealer or this client has deviated, or one of them was lost: this is no proof of either"
+        }
+        Suspect::DealerOrServer => {
+            "The dealer or the server has deviated, or one of them was lost: this is no proof of either"
+        }
+    };
+    BackendError::Dealer { what: format!("an audit of material {number} failed: {what}. {advice}") }
 }
 
 /// What the dealer did when it was to open a material.
-fn opened<T>(ticket: &Ticket, done: Result<T, BackendError>) -> Result<T, BackendError> {
+fn opened<T>(ticket: &Ticket, suspect: Suspect, done: Result<T, BackendError>) -> Result<T, BackendError> {
     done.map_err(|error| match error {
-        BackendError::Dealer { what } => cheated(ticket, &format!("it was not opened ({what})")),
+        BackendError::Dealer { what } => cheated(ticket, suspect, &format!("it was not opened ({what})")),
         other => other,
     })
 }
@@ -137,16 +159,16 @@ fn length(what: &str) -> BackendError {
     BackendError::Material { what: format!("{what} bytes from the dealer than its half has") }
 }
 
-/// Holds what was dealt against what the seed makes.
+/// Holds what was dealt against what the seed makes, which comes from `source`.
 fn compare(
     (ticket, plan): (&Ticket, &[u8; 32]),
-    seed: &Seed,
+    (seed, source): (&Seed, Suspect),
     got: blake3::Hash,
     again: impl FnOnce(&Seed, &mut Sink<'_>) -> Result<(), BackendError>,
 ) -> Result<(), BackendError> {
     let number = u64::from_le_bytes(*ticket.first_chunk().expect("a ticket has more than eight bytes"));
     if ticket[8..] != seam::commitment(number, plan, seed) {
-        return Err(cheated(ticket, "the seed is not the one that the dealer has committed to"));
+        return Err(cheated(ticket, source, "the seed is not the one that the dealer has committed to"));
     }
     let mut hasher = blake3::Hasher::new();
     again(seed, &mut |bytes| {
@@ -154,7 +176,7 @@ fn compare(
         Ok(())
     })?;
     if hasher.finalize() != got {
-        return Err(cheated(ticket, "the half that came is not what its seed makes"));
+        return Err(cheated(ticket, Suspect::Dealer, "the half that came is not what its seed makes"));
     }
     Ok(())
 }
@@ -197,11 +219,11 @@ impl Ordering<'_> {
         if !self.toss((&ticket, &commitment), channel, prg)? {
             return Ok(true);
         }
-        opened(&ticket, dealer.consent(&ticket, &claim))?;
+        opened(&ticket, Suspect::DealerOrServer, dealer.consent(&ticket, &claim))?;
         channel.send(GIVEN_UP, &[1])?;
         channel.flush()?;
         let seed = Seed(*channel.recv(OPENED, 16)?.first_chunk().expect("that many bytes came"));
-        compare((&ticket, &self.plan), &seed, got, &again).map(|()| false)
+        compare((&ticket, &self.plan), (&seed, Suspect::DealerOrServer), got, &again).map(|()| false)
     }
 
     /// The client's part of the toss.
@@ -264,9 +286,9 @@ impl Ordering<'_> {
             return Ok(true);
         }
         channel.recv(GIVEN_UP, 1)?;
-        let seed = opened(&ticket, dealer.open(&ticket))?;
+        let seed = opened(&ticket, Suspect::DealerOrClient, dealer.open(&ticket))?;
         channel.send(OPENED, &seed.0)?;
         channel.flush()?;
-        compare((&ticket, &self.plan), &seed, got, &again).map(|()| false)
+        compare((&ticket, &self.plan), (&seed, Suspect::Dealer), got, &again).map(|()| false)
     }
 }

@@ -18,33 +18,40 @@ pub trait Secrets: Send + Sync {
     /// [`BackendError::Keeping`].
     fn secret(&self, plan: &[u8; 32], fresh: Zeroizing<Vec<u8>>) -> Result<(Zeroizing<Vec<u8>>, bool), BackendError>;
 
-    /// Destroys the secret for a plan.
+    /// Destroys the secret for a plan, durably.
     ///
     /// # Errors
     /// [`BackendError::Keeping`].
     fn forget(&self, plan: &[u8; 32]) -> Result<(), BackendError>;
+
+    /// Destroys those that have not been used for as long as they are kept.
+    ///
+    /// # Errors
+    /// [`BackendError::Keeping`].
+    fn expire(&self) -> Result<(), BackendError>;
 }
 
 /// Where a server keeps what one client sends once.
 pub trait Uploads: Send + Sync {
-    /// A file for what the client sends under `name` for a plan, `bytes` bytes in all, and whether it was
-    /// [said to be whole](Self::set_whole); `Err` if that is more than the client may have.
+    /// A file for what the client sends for a plan under a name, `bytes` bytes in all, and whether it was
+    /// [said to be whole](Self::set_whole); `Err` if that is more than the client may have. Of what does not
+    /// last (the client that ends knows its name no more) something that is not in use goes for it.
     ///
     /// # Errors
     /// [`BackendError::Keeping`].
     fn place(
         &self,
-        plan: &[u8; 32],
-        name: &UploadName,
+        plan_and_name: (&[u8; 32], &UploadName),
         bytes: u64,
+        lasts: bool,
     ) -> Result<Result<(PathBuf, bool), NoRoom>, BackendError>;
 
-    /// Says whether all of it is there: before a file grows, so that none does that is not counted, and at its
-    /// end.
+    /// Says whether all of it is there: before a file grows, so that none does that is not counted, and at
+    /// its end.
     ///
     /// # Errors
     /// [`BackendError::Keeping`]; also if it is not kept any more: then its file is gone.
-    fn set_whole(&self, plan: &[u8; 32], name: &UploadName, is_whole: bool) -> Result<(), BackendError>;
+    fn set_whole(&self, plan_and_name: (&[u8; 32], &UploadName), is_whole: bool) -> Result<(), BackendError>;
 }
 
 /// A client has its share of what is kept.

@@ -25,6 +25,10 @@ enum Wrong {
     Client,
     /// It opens another seed.
     Seed,
+    /// It takes no consent, as one that the server has had give the material up.
+    Consent,
+    /// It hears of none, as one whose client says that it has consented, and has not.
+    Silence,
 }
 
 /// A dealer with one wrong material in so many.
@@ -78,7 +82,11 @@ impl Dealer for Cheating {
     }
 
     fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
-        self.inner.consent(ticket, claim)
+        match self.wrong {
+            Wrong::Consent => gone(),
+            Wrong::Silence => Ok(()),
+            _ => self.inner.consent(ticket, claim),
+        }
     }
 
     fn stopped_by(self: Arc<Self>, _: &Stop) -> Arc<dyn Dealer> {
@@ -188,6 +196,21 @@ fn a_dealer_that_cheats_in_one_material_of_some_is_found_and_the_material_named(
             assert!(number.is_multiple_of(4), "{error}");
         }
     }
+}
+
+/// What the other party can bring about is not laid at the dealer's door alone.
+#[test]
+fn a_dealer_is_not_blamed_alone_for_what_the_other_party_may_have_done() {
+    let models = model("dealt", "audit=900");
+    let said = |wrong| run(&models, wrong, 1, 64).0.map(|end| end.unwrap_err().to_string());
+    let [client, _] = said(Wrong::Consent);
+    assert!(client.contains("audit") && client.contains("The dealer or the server has deviated"), "{client}");
+    let [_, server] = said(Wrong::Silence);
+    assert!(server.contains("audit") && server.contains("The dealer or this client has deviated"), "{server}");
+    // To the client the seed comes by way of the server.
+    let [client, server] = said(Wrong::Seed);
+    assert!(client.contains("The dealer or the server has deviated"), "{client}");
+    assert!(server.contains("The dealer has dealt wrongly"), "{server}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 use crate::connect::Connect;
 use crate::material::old;
 use crate::print;
+use anyhow::Context;
 use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tacit_client::wire::Upload;
@@ -31,7 +32,7 @@ pub struct DeleteArgs {
     /// Which, by the beginnings of their names as listed
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// All that is listed
+    /// All that is listed, and all secrets here, whatever the server says that it has, and before it is asked
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -63,8 +64,13 @@ pub fn list(args: &ListArgs, as_json: bool) -> anyhow::Result<()> {
 }
 
 pub fn delete(args: &DeleteArgs, as_json: bool) -> anyhow::Result<()> {
-    let mut lobby = args.connect.lobby(false)?;
-    let mut uploads = lobby.uploads()?;
+    // First here, where it matters: a server may be gone, or say that it has nothing.
+    let secrets = if args.all { args.connect.secrets().forget_all()? } else { 0 };
+    let connected = args.connect.lobby(false).and_then(|mut lobby| Ok((lobby.uploads()?, lobby)));
+    let (mut uploads, mut lobby) = match args.all {
+        true => connected.with_context(|| format!("secrets deleted here: {secrets}; nothing at the server"))?,
+        false => connected?,
+    };
     for wanted in &args.names {
         let found = uploads.iter().filter(|upload| print::hex(&upload.name).starts_with(wanted.as_str())).count();
         anyhow::ensure!(
@@ -75,7 +81,7 @@ pub fn delete(args: &DeleteArgs, as_json: bool) -> anyhow::Result<()> {
     uploads.retain(|upload| args.all || args.names.iter().any(|name| print::hex(&upload.name).starts_with(name)));
     let deleted = lobby.delete_uploads(&uploads)?;
     print::line(&match as_json {
-        true => json!({ "deleted": deleted }).to_string(),
+        true => json!({ "deleted": deleted, "secrets": secrets }).to_string(),
         false => format!("deleted {deleted}"),
     })?;
     Ok(lobby.close()?)

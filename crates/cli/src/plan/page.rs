@@ -27,13 +27,22 @@ pub fn serve(asked: &Asked, address: SocketAddr, as_json: bool) -> anyhow::Resul
         true => print::line(&json!({ "listening": format!("http://{address}") }).to_string())?,
         false => print::line(&format!("listening on http://{address}/ (Ctrl-C ends it)"))?,
     }
-    let hosts = [address.to_string(), format!("localhost:{}", address.port())];
+    let hosts = names(address);
     for request in server.incoming_requests() {
         let answer = answer(asked, &hosts, &Asking::of(&request))?;
         // Whoever has left gets nothing.
         let _ = request.respond(answer.response());
     }
     Ok(())
+}
+
+/// What browsers call the page's host: without a port where that is the usual one.
+fn names(address: SocketAddr) -> Vec<String> {
+    let mut names = vec![address.to_string(), format!("localhost:{}", address.port())];
+    if address.port() == 80 {
+        names.extend(names.clone().iter().filter_map(|name| name.strip_suffix(":80")).map(str::to_owned));
+    }
+    names
 }
 
 /// What counts of a request.
@@ -43,6 +52,8 @@ struct Asking<'a> {
     target: &'a str,
     hosts: Vec<&'a str>,
     origins: Vec<&'a str>,
+    /// Where a browser says that it comes from.
+    sites: Vec<&'a str>,
 }
 
 impl<'a> Asking<'a> {
@@ -52,7 +63,8 @@ impl<'a> Asking<'a> {
             named.map(|header| header.value.as_str()).collect()
         };
         let get = *request.method() == Method::Get;
-        Self { get, target: request.url(), hosts: all("Host"), origins: all("Origin") }
+        let (hosts, origins, sites) = (all("Host"), all("Origin"), all("Sec-Fetch-Site"));
+        Self { get, target: request.url(), hosts, origins, sites }
     }
 }
 
@@ -81,6 +93,7 @@ impl Told {
         response.add_header(header("Cache-Control", "no-store"));
         response.add_header(header("X-Content-Type-Options", "nosniff"));
         response.add_header(header("Referrer-Policy", "no-referrer"));
+        response.add_header(header("Cross-Origin-Resource-Policy", "same-origin"));
         if let Some(policy) = self.policy {
             response.add_header(header("Content-Security-Policy", &policy));
         }
@@ -104,6 +117,10 @@ fn answer(asked: &Asked, hosts: &[String], asking: &Asking<'_>) -> anyhow::Resul
         return Ok(Told::error(405, "only GET is answered"));
     }
     let (path, query) = asking.target.split_once('?').unwrap_or((asking.target, ""));
+    // A link of another page may lead here; what costs work is for this one alone.
+    if path != "/" && !asking.sites.iter().all(|site| ["same-origin", "none"].contains(site)) {
+        return Ok(Told::error(403, "the request comes from a web page that is not this one"));
+    }
     match path {
         "/" => page(),
         "/plan" => Ok(match with(asked.clone(), query).map_err(anyhow::Error::msg).and_then(Asked::plan) {
@@ -172,39 +189,61 @@ mod tests {
     }
 
     fn ask(asked: &Asked, target: &str, hosts: &[&str], origins: &[&str]) -> (u16, String) {
-        let asking = Asking { get: true, target, hosts: hosts.to_vec(), origins: origins.to_vec() };
-        let told = answer(asked, &["127.0.0.1:80".into(), "localhost:80".into()], &asking).unwrap();
+        let asking = Asking { get: true, target, hosts: hosts.to_vec(), origins: origins.to_vec(), sites: Vec::new() };
+        let told = answer(asked, &names("127.0.0.1:81".parse().unwrap()), &asking).unwrap();
         (told.code, told.body)
+    }
+
+    #[test]
+    fn the_usual_port_has_no_number() {
+        let hosts = |address: &str| names(address.parse().unwrap());
+        assert_eq!(hosts("127.0.0.1:81"), ["127.0.0.1:81", "localhost:81"]);
+        assert_eq!(hosts("[::1]:80"), ["[::1]:80", "localhost:80", "[::1]", "localhost"]);
+    }
+
+    #[test]
+    fn other_sites_cannot_make_it_work() {
+        let asked = asked();
+        let code = |target, site| {
+            let sites = vec![site];
+            let asking = Asking { get: true, target, hosts: vec!["localhost"], origins: Vec::new(), sites };
+            answer(&asked, &["localhost".into()], &asking).unwrap().code
+        };
+        assert_eq!(
+            ["same-origin", "none", "same-site", "cross-site"].map(|site| code("/plan", site)),
+            [200, 200, 403, 403]
+        );
+        assert_eq!(code("/", "cross-site"), 200, "a link");
     }
 
     #[test]
     fn only_its_own_page_is_answered() {
         let asked = asked();
-        let own = ["localhost:80"];
+        let own = ["localhost:81"];
         assert_eq!(ask(&asked, "/", &own, &[]).0, 200);
-        assert_eq!(ask(&asked, "/plan", &own, &["http://localhost:80"]).0, 200);
+        assert_eq!(ask(&asked, "/plan", &own, &["http://localhost:81"]).0, 200);
         for hosts in [
             &[][..],
             &["evil.example"],
             &["127.0.0.1"],
-            &["localhost:80", "evil.example"],
-            &["localhost:80", "localhost:80"],
+            &["localhost:81", "evil.example"],
+            &["localhost:81", "localhost:81"],
         ] {
             assert_eq!(ask(&asked, "/plan", hosts, &[]).0, 403, "{hosts:?}");
         }
-        for origin in ["http://evil.example", "null", "https://localhost:80", "http://localhost"] {
+        for origin in ["http://evil.example", "null", "https://localhost:81", "http://localhost"] {
             assert_eq!(ask(&asked, "/plan", &own, &[origin]).0, 403, "{origin}");
         }
         assert_eq!(ask(&asked, "/else", &own, &[]).0, 404);
-        let asking = Asking { get: false, target: "/", hosts: own.to_vec(), origins: Vec::new() };
-        assert_eq!(answer(&asked, &["localhost:80".into()], &asking).unwrap().code, 405);
+        let asking = Asking { get: false, target: "/", hosts: own.to_vec(), origins: Vec::new(), sites: Vec::new() };
+        assert_eq!(answer(&asked, &["localhost:81".into()], &asking).unwrap().code, 405);
     }
 
     #[test]
     fn sliders_ask_the_planner() {
         let asked = asked();
         let plan = |query: &str| {
-            let (code, body) = ask(&asked, &format!("/plan?{query}"), &["localhost:80"], &[]);
+            let (code, body) = ask(&asked, &format!("/plan?{query}"), &["localhost:81"], &[]);
             assert_eq!(code, 200, "{query}: {body}");
             serde_json::from_str::<Value>(&body).unwrap()
         };
@@ -229,7 +268,7 @@ mod tests {
             "goal=fun",
             "goal=money",
         ] {
-            let (code, body) = ask(&asked, &format!("/plan?{wrong}"), &["localhost:80"], &[]);
+            let (code, body) = ask(&asked, &format!("/plan?{wrong}"), &["localhost:81"], &[]);
             assert_eq!(code, 400, "{wrong}: {body}");
         }
     }

@@ -31,8 +31,8 @@ pub use eval::{
     relinearisation_needs,
 };
 pub use keys::{
-    Derivation, FileState, KeyFile, KeyForm, KeyId, KeyKind, KeyMaker, KeySet, Origin, PartFile, PublicKey, SecretKey, SwitchKey,
-    derived_deviation, merged,
+    Derivation, FileState, KeyFile, KeyForm, KeyId, KeyKind, KeyMaker, KeySet, Origin, PartFile, PublicKey, SecretKey,
+    SwitchKey, derived_deviation, merged,
 };
 pub use noise::{Estimate, digits_deviation, fresh_deviation, rounding_deviation};
 pub use params::{

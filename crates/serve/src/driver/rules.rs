@@ -6,7 +6,7 @@ use crate::event::TurnedAway;
 use crate::gate::burn_revoked;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use tacit_ids::{ClientId, MaterialId};
+use tacit_ids::ClientId;
 use tacit_store::Serial;
 use tokio::task::spawn_blocking;
 
@@ -48,30 +48,28 @@ impl Driver {
             tracing::warn!(%client, "a connection of a client is cut: it, or its certificate {serial}, was revoked");
             closer.close();
         }
-        if let Some(store) = self.store.clone() {
-            spawn_blocking(move || {
-                if let Err(e) = burn_revoked(&store, &rules) {
-                    tracing::error!("material of revoked clients cannot be destroyed: {e}");
-                }
-            });
-        }
+        self.destroy_revoked(None);
     }
 
     /// The last connection of a client has ended.
     pub(super) fn gone(&mut self, client: ClientId) {
         self.memory.forget(client);
-        let store = self.store.clone().filter(|_| self.gate.is_revoked(client));
-        if let Some(store) = store {
-            // What a job of it had almost made when it was cut.
-            spawn_blocking(move || {
-                let burnt = store.list_of(client).and_then(|entries| {
-                    let ids: Vec<MaterialId> = entries.iter().map(|entry| entry.id).collect();
-                    store.discard(&ids, Some(client))
-                });
-                if let Err(e) = burnt {
-                    tracing::error!("material of a revoked client cannot be destroyed: {e}");
-                }
-            });
+        if self.gate.is_revoked(client) {
+            // What a job of it had almost made, or begun to keep, when it was cut.
+            self.destroy_revoked(Some(client));
         }
+    }
+
+    /// Destroys what is stored of a client, or of all, if it is revoked by the rules of the time when that comes
+    /// to be done: who is served again by then keeps what it makes.
+    fn destroy_revoked(&self, only: Option<ClientId>) {
+        let Some(store) = self.store.clone() else { return };
+        let rules = self.gate.rules();
+        spawn_blocking(move || {
+            let is_meant = |client| only.is_none_or(|only| only == client);
+            if let Err(e) = burn_revoked(&store, |client| is_meant(client) && rules.borrow().of(client).revoked) {
+                tracing::error!("what is stored of revoked clients cannot be destroyed: {e}");
+            }
+        });
     }
 }

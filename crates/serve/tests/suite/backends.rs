@@ -190,6 +190,24 @@ fn connections_of_one_configuration_share_their_keys() {
     assert_eq!(keys_for_an_answer(&config), second);
 }
 
+/// A client without a folder has another name for its keys each time: those of ended runs do not use up its
+/// share, and those of a connection stay.
+#[test]
+fn keys_of_clients_that_keep_no_secrets_make_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = Ckks.lower(&model(1), &"".parse().unwrap()).unwrap();
+    let bytes = model.costs().setup.server.stored_bytes;
+    let server = Running::with(dir.path(), slots(&model), |c| c.uploads_per_client = bytes);
+    let anew = || ClientConfig { store: None, ..server.config(dir.path(), "alice") };
+    let first = keys_for_an_answer(&anew());
+    assert_eq!(keys_for_an_answer(&anew()), first, "another run's");
+    let mut open = slots_lobby(&anew()).open("slots", None).unwrap();
+    open.infer(&X).unwrap();
+    let error = slots_lobby(&anew()).open("slots", None).unwrap().infer(&X).unwrap_err().to_string();
+    assert!(error.contains("tacit keyset delete"), "{error}");
+    open.infer(&X).unwrap();
+}
+
 /// With folders they outlive the processes of both parties, until they are deleted.
 #[test]
 fn keys_are_kept_over_restarts_until_they_are_deleted() {

@@ -59,6 +59,7 @@ const MIGRATIONS: &[&str] = &[
     CREATE UNIQUE INDEX kept_upload ON upload (client, name) WHERE state IN ('partial', 'whole');
 ",
     "
+    ALTER TABLE upload ADD COLUMN lasts INTEGER NOT NULL DEFAULT 1 CHECK (lasts IN (0, 1)); -- over the client's runs
     DROP INDEX kept_upload;
     CREATE UNIQUE INDEX kept_upload ON upload (client, plan, name) WHERE state IN ('partial', 'whole');
 ",

@@ -14,10 +14,11 @@ fn upload_of(row: &Row<'_>) -> rusqlite::Result<Upload> {
         is_whole: row.get::<_, String>("state")? == "whole",
         created: unsigned(row, "created")?,
         used: unsigned(row, "used")?,
+        lasts: row.get("lasts")?,
     })
 }
 
-const COLUMNS: &str = "SELECT name, client, plan, bytes, state, created, used FROM upload INDEXED BY kept_upload
+const COLUMNS: &str = "SELECT name, client, plan, bytes, state, created, used, lasts FROM upload INDEXED BY kept_upload
      WHERE state IN ('partial', 'whole')";
 
 /// What one client sends under one name for one plan, while it is kept.
@@ -30,8 +31,8 @@ impl Ledger {
         &self,
         client: ClientId,
         (plan, name): (&[u8; 32], &[u8; 32]),
-        bytes: u64,
-        most: u64,
+        (bytes, most): (u64, u64),
+        lasts: bool,
     ) -> Result<bool, StoreError> {
         let now = now()?;
         self.write(|tx| {
@@ -50,13 +51,14 @@ impl Ledger {
                 return Ok(Err(StoreError::NoRoom { held, most }));
             }
             tx.prepare_cached(
-                "INSERT INTO upload (name, client, plan, bytes, state, created, used)
-                 VALUES (:name, :client, :plan, :bytes, 'partial', :now, :now)
+                "INSERT INTO upload (name, client, plan, bytes, state, created, used, lasts)
+                 VALUES (:name, :client, :plan, :bytes, 'partial', :now, :now, :lasts)
                  ON CONFLICT (client, plan, name) WHERE state IN ('partial', 'whole')
                  DO UPDATE SET bytes = :bytes, state = 'partial', used = :now",
             )?
             .execute(named_params! {
                 ":name": name, ":client": client.0, ":plan": plan, ":bytes": bytes as i64, ":now": now,
+                ":lasts": lasts,
             })?;
             Ok(Ok(false))
         })

@@ -1,7 +1,7 @@
 //! Whole files, sealed or plain.
 use super::{Kind, MAGIC, Reader, SealFault, SealKey, Writer, is_sealed, sealed_bytes};
 use crate::StoreError;
-use crate::private::FILE_MODE;
+use crate::private::{FILE_MODE, close_to_others};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Cursor, Read, Write};
@@ -27,7 +27,10 @@ pub fn write_file(path: &Path, kind: Kind, key: Option<&SealKey>, content: &[u8]
 }
 
 /// Makes what happened to the files of a folder durable.
-pub(crate) fn sync_folder(folder: &Path) -> Result<(), StoreError> {
+///
+/// # Errors
+/// [`StoreError::File`].
+pub fn sync_folder(folder: &Path) -> Result<(), StoreError> {
     let synced = File::open(folder).and_then(|d| d.sync_all());
     synced.map_err(StoreError::file("syncing", folder))
 }
@@ -80,6 +83,27 @@ pub fn read_file(path: &Path, kind: Kind, key: Option<&SealKey>, limit: u64) -> 
     read.map_err(|error| named(path, fault(error)))?;
     // A plain file may have grown since.
     if content.len() as u64 > limit { Err(too_large(content.len() as u64)) } else { Ok(content) }
+}
+
+/// The same of a file of this program's own, in a folder that is this user's alone: it is closed to others
+/// first, and with a key one that is not sealed is refused.
+///
+/// # Errors
+/// As [`read_file`]; [`StoreError::NotPrivate`], [`StoreError::NotSealed`].
+pub fn read_own_file(
+    path: &Path,
+    kind: Kind,
+    key: Option<&SealKey>,
+    limit: u64,
+) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+    close_to_others(path)?;
+    let mut start = Vec::with_capacity(MAGIC.len());
+    let file = File::open(path).map_err(StoreError::file("reading", path))?;
+    file.take(MAGIC.len() as u64).read_to_end(&mut start).map_err(StoreError::file("reading", path))?;
+    if key.is_some() && !is_sealed(&start) {
+        return Err(StoreError::NotSealed(path.to_owned()));
+    }
+    read_file(path, kind, key, limit)
 }
 
 /// A file's content as a stream, sealed or not (see [`read_file`]), and how many bytes that has. What is read

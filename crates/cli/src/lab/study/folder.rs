@@ -7,7 +7,8 @@ use crate::print;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 use tacit_backends::{Costs, Registry};
 use tacit_graph::{Model, file, npy};
@@ -25,20 +26,23 @@ pub struct Offered {
 const OFFERS: &str = "offers.json";
 
 /// Imports the networks and lowers them for every approach; in `dir`, where there is one, all of it is kept
-/// and found again. A folder of other networks or approaches is refused.
+/// and found again. A folder of other networks or approaches, or of another version, is refused.
 pub fn offers(dir: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyhow::Result<Vec<Offered>> {
     let Some(dir) = dir else { return make(None, nets, approaches) };
     let folder = dir.join("inputs");
     campaign::own_folder(&folder)?;
     let sources = nets.iter().map(Net::source).collect::<anyhow::Result<Vec<Value>>>()?;
     let names: Vec<&str> = approaches.iter().map(|approach| approach.name).collect();
-    let source = json!({"nets": sources, "approaches": names});
+    let source = json!({"version": env!("CARGO_PKG_VERSION"), "nets": sources, "approaches": names});
     let path = folder.join(OFFERS);
     match fs::read(&path) {
         Ok(there) => {
             let there: Value = serde_json::from_slice(&there).with_context(|| path.display().to_string())?;
             if there["of"] != source {
-                bail!("{} has other networks or approaches; choose another folder with -o", folder.display());
+                bail!(
+                    "{} has other networks or approaches, or was made by another version; choose another folder with -o",
+                    folder.display()
+                );
             }
             return Ok(serde_json::from_value(there["offers"].clone())?);
         }
@@ -51,10 +55,17 @@ pub fn offers(dir: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyh
     Ok(offers)
 }
 
-/// Writes a file of the study anew.
+/// Writes a file of the study anew: all of it is there, or what was there before.
 pub fn write(path: &Path, value: &Value) -> anyhow::Result<()> {
-    campaign::remove(path).with_context(|| format!("writing {}", path.display()))?;
-    fs::write(path, serde_json::to_vec_pretty(value)?).with_context(|| format!("writing {}", path.display()))
+    let part = path.with_extension("part");
+    campaign::remove(&part).with_context(|| format!("writing {}", path.display()))?;
+    let bytes = serde_json::to_vec_pretty(value)?;
+    let written = File::create_new(&part).and_then(|mut file| {
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&part, path)
+    });
+    written.with_context(|| format!("writing {}", path.display()))
 }
 
 fn make(folder: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyhow::Result<Vec<Offered>> {
