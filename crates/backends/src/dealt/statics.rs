@@ -84,6 +84,9 @@ impl Matrix {
 
     /// `M x` modulo `2^width`, of each x of one or more inputs.
     pub(crate) fn apply(&self, conv: &ConvSpec, x: &[u64]) -> Result<Vec<u64>, BackendError> {
+        if x.len() == conv.in_len() {
+            return self.apply_one(conv, x);
+        }
         let each = x.chunks(conv.in_len()).map(|x| self.apply_one(conv, x));
         Ok(each.collect::<Result<Vec<_>, _>>()?.concat())
     }
@@ -128,9 +131,9 @@ pub(crate) fn random(key: &Prg, range: Range<usize>, count: usize, width: u32) -
     out
 }
 
-/// Entries of `A` that are in memory at a time, or one row: 8 MB, and as much again while
-/// they are drawn.
-pub(crate) const AT_ONCE: usize = 1 << 21;
+/// Entries of `A` that are in memory at a time, or one row: 1 MB, which a core's own cache holds, and as much
+/// again while they are drawn.
+pub(crate) const AT_ONCE: usize = 1 << 18;
 /// Bytes of these.
 pub(crate) const AT_ONCE_BYTES: u64 = 8 * AT_ONCE as u64;
 
