@@ -5,7 +5,7 @@ use std::sync::Arc;
 use prost::Message;
 use tacit_arith::prg::Prg;
 use tacit_backends::dealer::{Dealings, Nearby};
-use tacit_backends::{Aids, Options, Registry, Setup};
+use tacit_backends::{Aids, ClientModel, Options, Registry, ServerModel, Setup};
 use tacit_graph::import::{ImportOptions, Imported, import};
 use tacit_graph::npy::Npy;
 use tacit_graph::onnx::proto::{
@@ -77,6 +77,27 @@ fn imported() -> Imported {
     import(&network(), &options).unwrap()
 }
 
+/// One inference, with its offline phase.
+fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, aids: &[Aids; 2], input: &[f32]) -> Vec<f64> {
+    let (answer, served) = run_pair(
+        |channel| {
+            let mut side = client.clone().connect(&aids[0]).unwrap();
+            side.setup(channel).unwrap();
+            let material = side.offline(channel).unwrap();
+            side.online(channel, material, input).unwrap()
+        },
+        |channel| {
+            let mut side = server.clone().connect(&aids[1]).unwrap();
+            side.setup(channel)?;
+            let material = side.offline(channel)?;
+            side.online(channel, material)?;
+            Ok::<_, tacit_backends::BackendError>(channel.flush()?)
+        },
+    );
+    served.unwrap();
+    answer
+}
+
 #[test]
 fn a_network_with_functions_runs_from_its_file_to_its_answer() {
     let (imported, registry) = (imported(), Registry::standard());
@@ -104,22 +125,7 @@ fn a_network_with_functions_runs_from_its_file_to_its_answer() {
         let mut error = 0f64;
         for _ in 0..6 {
             let input: Vec<f32> = (0..FEATURES).map(|_| rng.range(-1.0, 1.0) as f32).collect();
-            let (answer, served) = run_pair(
-                |channel| {
-                    let mut side = client.clone().connect(&aids[0]).unwrap();
-                    side.setup(channel).unwrap();
-                    let material = side.offline(channel).unwrap();
-                    side.online(channel, material, &input).unwrap()
-                },
-                |channel| {
-                    let mut side = server.clone().connect(&aids[1]).unwrap();
-                    side.setup(channel)?;
-                    let material = side.offline(channel)?;
-                    side.online(channel, material)?;
-                    Ok::<_, tacit_backends::BackendError>(channel.flush()?)
-                },
-            );
-            served.unwrap();
+            let answer = infer(&server, &client, &aids, &input);
             let reference = server.reference(&input).unwrap();
             let bound = server.error_bound(&reference);
             let float = imported.model.run(&input).unwrap();

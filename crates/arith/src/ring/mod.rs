@@ -1,6 +1,6 @@
 //! Convolution and matrix-vector product over wrapping 64-bit words: the server's whole work on a linear
-//! layer in the online phase; and sums with small public factors. Sums are mod `2^32` or `2^64`; the caller reduces them mod `2^l`. Timing
-//! depends on shapes only.
+//! layer in the online phase; and sums with small public factors. Sums are mod `2^32` or `2^64`; the caller
+//! reduces them mod `2^l`. Timing depends on shapes only.
 
 mod conv;
 mod spec;

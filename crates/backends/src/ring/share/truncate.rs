@@ -32,8 +32,8 @@ pub(super) fn shown(graph: &RingGraph) -> Vec<bool> {
     shown
 }
 
-/// The nodes whose values become what is looked up in a table by local steps alone. ReLUs among them clip it: with
-/// bits left out of their tests it would leave the table and come in again at its other end.
+/// The nodes whose values become what is looked up in a table by local steps alone. ReLUs among them clip
+/// it: with bits left out of their tests it would leave the table and come in again at its other end.
 pub(super) fn into_tables(graph: &RingGraph) -> Vec<bool> {
     let mut read = vec![false; graph.nodes().len()];
     for (id, node) in graph.nodes().iter().enumerate().rev() {
