@@ -67,6 +67,25 @@ proptest! {
 }
 
 #[test]
+fn sums_with_small_factors() {
+    let mut prg = Prg::from_seed(Seed([2; 16]));
+    for len in [0, 1, 7, 64, 100, 1000] {
+        let [mut sums, mut factors, mut values] = [(); 3].map(|()| vec![0u64; len]);
+        [&mut sums, &mut factors, &mut values].into_iter().for_each(|words| prg.fill_u64(words));
+        let factors: Vec<i8> = factors.iter().map(|f| *f as i8).collect();
+        let of = |i: usize| sums[i].wrapping_add((i64::from(factors[i]) as u64).wrapping_mul(values[i]));
+        let wanted: Vec<u64> = (0..len).map(of).collect();
+        let narrow = |words: &[u64]| words.iter().map(|w| *w as u32).collect::<Vec<_>>();
+        for cpu in Cpu::available() {
+            let (mut wide, mut short) = (sums.clone(), narrow(&sums));
+            Word::accumulate(cpu, &mut wide, &factors, &values);
+            Word::accumulate(cpu, &mut short, &factors, &narrow(&values));
+            assert!(wide == wanted && short == narrow(&wanted), "{len} of {cpu:?}");
+        }
+    }
+}
+
+#[test]
 fn fully_connected() {
     check(&ConvSpec::linear(301, 17));
 }

@@ -1,4 +1,4 @@
-//! Words that sums are computed in, mod `2^32` or `2^64`, and the two inner loops over them. The loops are
+//! Words that sums are computed in, mod `2^32` or `2^64`, and the inner loops over them. The loops are
 //! written once; each set of instructions compiles them anew, and the compiler makes vectors of them.
 
 use crate::cpu::Cpu;
@@ -21,6 +21,8 @@ pub(super) trait Word: Copy + Default + Send + Sync {
     fn sums<const C: usize>(cpu: Cpu, words: &[Self], offsets: &[usize], weights: &[[Self; C]]) -> [[Self; RUN]; C];
     /// The sum of `weights[i] * values[i]`.
     fn dot(cpu: Cpu, weights: &[i32], values: &[Self]) -> Self;
+    /// `sums[i] += factors[i] * values[i]`.
+    fn accumulate(cpu: Cpu, sums: &mut [Self], factors: &[i8], values: &[Self]);
 }
 
 /// [`Word::sums`], `R` positions at a time: as many as the registers hold sums of.
@@ -47,6 +49,13 @@ fn sums<W: Word, const C: usize, const R: usize>(words: &[W], offsets: &[usize],
 #[inline(always)]
 fn dot<W: Word>(weights: &[i32], values: &[W]) -> W {
     weights.iter().zip(values).fold(W::default(), |sum, (&w, &v)| sum.plus(v, W::of_weight(w)))
+}
+
+#[inline(always)]
+fn accumulate<W: Word>(sums: &mut [W], factors: &[i8], values: &[W]) {
+    for ((sum, &factor), &value) in sums.iter_mut().zip(factors).zip(values) {
+        *sum = sum.plus(W::of_weight(i32::from(factor)), value);
+    }
 }
 
 /// The loops for one word, with the positions that fit the registers: portable, AVX2, AVX-512.
@@ -98,6 +107,19 @@ macro_rules! word {
                 }
                 dot(weights, values)
             }
+
+            #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+            fn accumulate(cpu: Cpu, sums: &mut [Self], factors: &[i8], values: &[Self]) {
+                #[cfg(target_arch = "x86_64")]
+                if cpu.has_wide_words() {
+                    // SAFETY: AVX-512 F, DQ and VL were detected.
+                    return unsafe { $module::accumulate_avx512(sums, factors, values) };
+                } else if cpu.has_fma() {
+                    // SAFETY: AVX2 was detected.
+                    return unsafe { $module::accumulate_avx2(sums, factors, values) };
+                }
+                accumulate(sums, factors, values);
+            }
         }
 
         #[cfg(target_arch = "x86_64")]
@@ -138,6 +160,20 @@ macro_rules! word {
             #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
             pub(super) unsafe fn dot_avx512(weights: &[i32], values: &[$word]) -> $word {
                 super::dot(weights, values)
+            }
+
+            /// # Safety
+            /// AVX2 must be present.
+            #[target_feature(enable = "avx2")]
+            pub(super) unsafe fn accumulate_avx2(sums: &mut [$word], factors: &[i8], values: &[$word]) {
+                super::accumulate(sums, factors, values);
+            }
+
+            /// # Safety
+            /// AVX-512 F, DQ and VL must be present.
+            #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
+            pub(super) unsafe fn accumulate_avx512(sums: &mut [$word], factors: &[i8], values: &[$word]) {
+                super::accumulate(sums, factors, values);
             }
         }
     };

@@ -143,28 +143,7 @@ pub(super) fn dealt_bytes(step: &Step, node: &Node, batch: usize) -> usize {
 
 /// How each node is evaluated.
 pub(super) fn steps(graph: &RingGraph, options: &Options) -> Result<Vec<Step>, BackendError> {
-    let mut make = Maker { graph, options };
-    let mut steps = share::steps(graph, &mut make)?;
-    for id in into_tables(graph, &steps) {
-        let (node, input) = (&graph.nodes()[id], &graph.nodes()[graph.nodes()[id].inputs[0]]);
-        let value = Value::Tested { wide: node.fixed.width };
-        steps[id] = Step::Relu(make.gate(input.elements(), input.fixed.width, 0, &[value]));
-    }
-    Ok(steps)
-}
-
-/// The ReLUs whose results become the index of a table without another ReLU between: they clip it, and with
-/// bits left out of their tests it would leave the table and come in again at its other end.
-fn into_tables(graph: &RingGraph, steps: &[Step]) -> Vec<NodeId> {
-    let mut read = vec![false; steps.len()];
-    for (id, (step, node)) in steps.iter().zip(graph.nodes()).enumerate().rev() {
-        let passes = read[id] && matches!(step, Step::Local | Step::Widen(_) | Step::TruncateExact { .. });
-        if passes || matches!(step, Step::LookUp(_)) {
-            node.inputs.iter().for_each(|&i| read[i] = true);
-        }
-    }
-    let clips = steps.iter().zip(read).enumerate().filter(|(_, (step, read))| *read && matches!(step, Step::Relu(_)));
-    clips.map(|(id, _)| id).collect()
+    share::steps(graph, &mut Maker { graph, options })
 }
 
 /// The tensors whose client share the dealer does not know, but must: those that follow from a linear layer

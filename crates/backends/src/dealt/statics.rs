@@ -73,8 +73,8 @@ impl Matrix {
 
     /// Entries as words: right modulo `2^width`, whatever is above.
     pub(crate) fn words(&self, range: Range<usize>) -> Zeroizing<Vec<u64>> {
-        let low = self.low[range.clone()].iter().map(|low| i64::from(*low) as u64);
-        let mut out = Zeroizing::new(low.collect::<Vec<u64>>());
+        let low = self.low[range.clone()].iter().map(|low| i64::from(*low) as u64).collect::<Vec<u64>>();
+        let mut out = Zeroizing::new(low);
         if !self.high.is_empty() {
             let pairs = out.iter_mut().zip(&self.high[range]);
             pairs.for_each(|(word, high)| *word = word.wrapping_add((*high as u64) << 32));
@@ -84,8 +84,9 @@ impl Matrix {
 
     /// `M x` modulo `2^width`, of each x of one or more inputs.
     pub(crate) fn apply(&self, conv: &ConvSpec, x: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let each = x.chunks(conv.in_len()).map(|x| self.apply_one(conv, x));
-        Ok(each.collect::<Result<Vec<_>, _>>()?.concat())
+        let mut each = x.chunks(conv.in_len()).map(|x| self.apply_one(conv, x)).collect::<Result<Vec<_>, _>>()?;
+        // One is not copied.
+        Ok(if each.len() == 1 { each.remove(0) } else { each.concat() })
     }
 
     fn apply_one(&self, conv: &ConvSpec, x: &[u64]) -> Result<Vec<u64>, BackendError> {
@@ -128,9 +129,8 @@ pub(crate) fn random(key: &Prg, range: Range<usize>, count: usize, width: u32) -
     out
 }
 
-/// Entries of `A` that are in memory at a time, or one row: 8 MB, and as much again while
-/// they are drawn.
-pub(crate) const AT_ONCE: usize = 1 << 21;
+/// Entries of `A` that are in memory at a time, or one row: 1 MB, as much again while they are drawn.
+pub(crate) const AT_ONCE: usize = 1 << 18;
 /// Bytes of these.
 pub(crate) const AT_ONCE_BYTES: u64 = 8 * AT_ONCE as u64;
 

@@ -119,7 +119,11 @@ pub(super) fn dealing_memory(plan: &Plan) -> u64 {
     let largest = plan.graph.nodes().iter().map(|n| 8 * plan.elements(n) as u64).max().expect("a graph has nodes");
     let layer = statics::layers(plan).map(|(_, conv, _)| 8 * conv.weight_len() as u64).max().unwrap_or(0);
     let pieces = all_batches(plan).map(|batch| batch.dealt_at_once as u64).max().unwrap_or(0);
-    8 * largest + 2 * layer.min(statics::AT_ONCE_BYTES) + 2 * pieces + (4 << 20)
+    let rows = match plan.level() {
+        Level::L1 => statics::AT_ONCE_BYTES,
+        Level::L2 => project::AT_ONCE_BYTES,
+    };
+    8 * largest + 2 * layer.min(rows) + 2 * pieces + (4 << 20)
 }
 
 /// Costs of a plan's inputs, of the setup, and of dealing.

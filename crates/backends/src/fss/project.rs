@@ -33,12 +33,19 @@ use tacit_mpc::codec::{Packed, Reader, Writer};
 use zeroize::Zeroizing;
 
 use crate::BackendError;
-use crate::dealt::statics::{self, AT_ONCE, Matrix};
+use crate::dealt::statics::{self, Matrix};
 use crate::ring::fixed::ring_mask;
 use crate::ring::share::{At, chosen, stream};
 
 /// Rows of a projection.
 pub(super) const ROWS: usize = 48;
+
+/// Entries of a matrix that are projected at a time: each time all projections of them are added up.
+const AT_ONCE: usize = 1 << 20;
+/// Bytes of these, as words.
+pub(super) const AT_ONCE_BYTES: u64 = 8 * AT_ONCE as u64;
+/// Words of these that are in a core's own cache together.
+const CACHED: usize = 1 << 17;
 
 /// Parts of the client's seed: G, a, b.
 const BITS: u8 = 0xf4;
@@ -96,14 +103,25 @@ impl<'a> Projection<'a> {
         Self { bits: Zeroizing::new(bits.collect()), conv, width, pads }
     }
 
-    /// `G M` for rows `first..` of a matrix, each of `h w` words: `[ROWS, h, w]`.
-    fn rows(&self, first: usize, words: &[u64], (h, w): (usize, usize)) -> Result<Zeroizing<Vec<u64>>, BackendError> {
-        let n = words.len() / (h * w);
+    /// `G M` for rows `first..` of a matrix, each of so many words: `[ROWS, length]`.
+    fn rows(&self, first: usize, words: &[u64], length: usize) -> Result<Zeroizing<Vec<u64>>, BackendError> {
+        let n = words.len() / length;
         let bits = self.bits.chunks_exact(self.conv.out_ch).flat_map(|row| &row[first..first + n]);
         let bits: Zeroizing<Vec<i32>> = Zeroizing::new(bits.copied().collect());
-        let product = ConvSpec { in_ch: n, out_ch: ROWS, in_h: h, in_w: w, ..ConvSpec::linear(1, 1) };
         let fail = |_| BackendError::Misuse("a projection belongs to another layer");
-        Ok(Zeroizing::new(conv2d(&product, &bits, words, self.width).map_err(fail)?))
+        let mut out = Zeroizing::new(vec![0; ROWS * length]);
+        // Some columns at a time: all projections of them find them in a core's own cache.
+        let columns = (CACHED / n).max(64);
+        for from in (0..length).step_by(columns) {
+            let to = length.min(from + columns);
+            let part: Zeroizing<Vec<u64>> =
+                Zeroizing::new(words.chunks_exact(length).flat_map(|row| &row[from..to]).copied().collect());
+            let product = ConvSpec { in_ch: n, out_ch: ROWS, in_h: 1, in_w: to - from, ..ConvSpec::linear(1, 1) };
+            let part = Zeroizing::new(conv2d(&product, &bits, &part, self.width).map_err(fail)?);
+            let lines = out.chunks_exact_mut(length).zip(part.chunks_exact(to - from));
+            lines.for_each(|(out, part)| out[from..to].copy_from_slice(part));
+        }
+        Ok(out)
     }
 
     /// `G M` for a whole matrix of the layer, whose entries come in ranges: `[ROWS, in, kh, kw]`.
@@ -118,8 +136,7 @@ impl<'a> Projection<'a> {
             let rows = group * conv.group_out()..(group + 1) * conv.group_out();
             for first in rows.clone().step_by(at_once) {
                 let last = rows.end.min(first + at_once);
-                let shape = (conv.group_in(), conv.kernel.0 * conv.kernel.1);
-                let part = self.rows(first, &entries(first * row..last * row), shape)?;
+                let part = self.rows(first, &entries(first * row..last * row), row)?;
                 for (out, part) in out.chunks_exact_mut(all).zip(part.chunks_exact(row)) {
                     let own = out[group * row..][..row].iter_mut().zip(part);
                     own.for_each(|(out, part)| *out = out.wrapping_add(*part));
@@ -131,7 +148,7 @@ impl<'a> Projection<'a> {
 
     /// `G z` at every position, z `[B, out, positions]`: `[B, ROWS, positions]`.
     fn positions(&self, z: &[u64]) -> Result<Zeroizing<Vec<u64>>, BackendError> {
-        let positions = (self.conv.out_h(), self.conv.out_w());
+        let [_, positions] = sizes(self.conv);
         let mut out = Zeroizing::new(Vec::with_capacity(z.len() / self.conv.out_ch * ROWS));
         for z in z.chunks(self.conv.out_len()) {
             out.extend_from_slice(&self.rows(0, z, positions)?);
@@ -146,7 +163,7 @@ impl<'a> Projection<'a> {
         kernel: &[u64],
         (at, everywhere): (&[u64], &[u64]),
     ) -> Result<Applied, BackendError> {
-        let everywhere = self.rows(0, everywhere, (1, 1))?;
+        let everywhere = self.rows(0, everywhere, 1)?;
         let of_all = at.chunks_exact(sizes(self.conv)[1]).zip(everywhere.iter().cycle());
         let offsets = of_all.flat_map(|(row, more)| row.iter().map(move |word| word.wrapping_add(*more)));
         let padded = |pad: &[u64], words: &mut dyn Iterator<Item = u64>| {

@@ -25,8 +25,9 @@ pub struct Table {
     pub error: u32,
 }
 
-/// Lines in place of constants: `x = 2^low i + l` has the result `2^shift entry(i) + slope(i) l`. Which i stands
-/// for an x is open to a back end: the piece that x is in, or the one above, whose line goes on below it.
+/// Lines in place of constants: `x = 2^low i + l` has the result `2^shift entry(i) + slope(i) l`. Which i
+/// stands for an x is open to a back end: the piece that x is in, or the one above, whose line goes on below
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lines {
     /// Bits of a number below those of its piece.
@@ -48,8 +49,8 @@ impl Table {
         self.index_bits() + self.lines.as_ref().map_or(0, |lines| lines.low)
     }
 
-    /// Numbers at the upper end of the ring that must not come: their piece may be the one above, which is at the
-    /// lower end.
+    /// Numbers at the upper end of the ring that must not come: their piece may be the one above, which is
+    /// at the lower end.
     pub fn reserved(&self) -> i64 {
         self.lines.as_ref().map_or(0, |lines| 1 << lines.low)
     }

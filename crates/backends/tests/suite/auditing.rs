@@ -378,6 +378,8 @@ enum Fault {
     Shorter,
     /// One bit of it.
     Changed,
+    /// Two pieces of it change places.
+    Reordered,
 }
 
 /// A dealer that does so to one party.
@@ -398,6 +400,8 @@ impl Faulty {
             Fault::Longer => half.push(1),
             Fault::Shorter => drop(half.pop()),
             Fault::Changed => *half.last_mut().unwrap() ^= 1,
+            // A seed alone has no second piece.
+            Fault::Reordered => half.rotate_left(100.min(half.len() / 2)),
         }
         half.chunks(100).try_for_each(sink)?;
         if self.fault == Fault::Ends { gone() } else { Ok(()) }
@@ -453,9 +457,10 @@ impl Dealer for Faulty {
 fn a_half_that_does_not_come_as_it_should_ends_the_phase_at_both() {
     for (backend, options) in [("dealt", "audit=0"), ("dealt", ""), ("fss", "audit=0"), ("fss", "level=l2")] {
         let models = model(backend, options);
-        for fault in [Fault::Refused, Fault::Ends, Fault::Longer, Fault::Shorter, Fault::Changed] {
+        let all = [Fault::Refused, Fault::Ends, Fault::Longer, Fault::Shorter, Fault::Changed, Fault::Reordered];
+        for fault in all {
             // A changed half of this one is as good as any.
-            if backend == "dealt" && fault == Fault::Changed {
+            if backend == "dealt" && matches!(fault, Fault::Changed | Fault::Reordered) {
                 continue;
             }
             for party in 0..2 {

@@ -117,26 +117,26 @@ impl Drop for ServerDraw {
 pub(super) enum Columns<'a> {
     /// The client's, to be taken modulo their rings.
     Drawn(Box<Prg>),
-    /// The server's.
-    Given(&'a [u8]),
+    /// The server's, and room for one of them.
+    Given(&'a [u8], Vec<u64>),
 }
 
 impl<'a> Columns<'a> {
     /// The server's, of what it was given for a block.
     pub(super) fn given(gate: &DealtGate, len: usize, from: &'a [u8]) -> Self {
-        Self::Given(&from[8 * gate.planes() * words(len)..])
+        Self::Given(&from[8 * gate.planes() * words(len)..], vec![0; len])
     }
 
     /// The next column, of `width` bits.
     pub(super) fn next<W: Lane>(&mut self, width: u32, out: &mut [W]) -> Result<(), MpcError> {
         match self {
             Self::Drawn(prg) => W::draw(prg, out),
-            Self::Given(rest) => {
+            Self::Given(rest, values) => {
                 let (column, later) = rest.split_at((out.len() * width as usize).div_ceil(8));
                 *rest = later;
-                let values = pack::unpack(column, out.len(), width, u64::MAX);
-                let values = values.map_err(|e| MpcError::Material { what: e.to_string() })?;
-                out.iter_mut().zip(values).for_each(|(o, v)| *o = W::of(v));
+                let read = pack::unpack_into(column, width, u64::MAX, values);
+                read.map_err(|e| MpcError::Material { what: e.to_string() })?;
+                out.iter_mut().zip(values).for_each(|(o, v)| *o = W::of(*v));
             }
         }
         Ok(())

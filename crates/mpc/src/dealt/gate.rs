@@ -4,9 +4,10 @@ use rayon::prelude::*;
 use tacit_arith::bits::{Bits, transpose};
 use tacit_arith::prg::Prg;
 use tacit_net::Tag;
+use zeroize::Zeroizing;
 
 use super::block::{self, Columns, Planes, ServerDraw};
-use super::lane::{Lane, accumulate};
+use super::lane::Lane;
 use super::table::look_up;
 use super::{DealtGate, Exchanges, Value};
 use crate::wire::PackedMessages;
@@ -124,7 +125,8 @@ impl Evaluation<'_> {
         eq.extend(top);
         let masked = gate.masked_bits() * words;
         eq[..masked].iter_mut().zip(&planes.masks).for_each(|(bit, mask)| *bit ^= mask);
-        zeroize::Zeroize::zeroize(&mut planes.table);
+        // What is left behind in place would be wiped once more.
+        drop(Zeroizing::new(std::mem::take(&mut planes.table)));
         Opening { planes, digits: eq }
     }
 
@@ -152,7 +154,7 @@ impl Evaluation<'_> {
         for factor in &factors {
             for (sum, &width) in sums.iter_mut().zip(&per_term) {
                 columns.next(width, &mut column)?;
-                accumulate(sum, factor, &column);
+                W::accumulate(sum, factor, &column);
             }
         }
         let mut kept = Vec::with_capacity(own.len());

@@ -1,6 +1,7 @@
 //! Words that arithmetic shares are computed in: 32 bits where all of a gate's rings fit, else 64.
 
 use tacit_arith::prg::Prg;
+use tacit_arith::ring;
 use zeroize::Zeroize;
 
 /// A wrapping word.
@@ -14,10 +15,12 @@ pub(super) trait Lane: Copy + Default + Send + Sync + Zeroize {
     fn shl(self, bits: u32) -> Self;
     /// The next column of a stream.
     fn draw(prg: &mut Prg, out: &mut [Self]);
+    /// `sum += factor * column`.
+    fn accumulate(sum: &mut [Self], factor: &[i8], column: &[Self]);
 }
 
 macro_rules! lane {
-    ($word:ty, $signed:ty, $draw:expr) => {
+    ($word:ty, $signed:ty, $accumulate:path, $draw:expr) => {
         impl Lane for $word {
             #[inline(always)]
             fn of(value: u64) -> Self {
@@ -58,12 +61,16 @@ macro_rules! lane {
                 let draw: fn(&mut Prg, &mut [Self]) = $draw;
                 draw(prg, out);
             }
+
+            fn accumulate(sum: &mut [Self], factor: &[i8], column: &[Self]) {
+                $accumulate(sum, factor, column);
+            }
         }
     };
 }
 
-lane!(u64, i64, |prg, out| prg.fill_u64(out));
-lane!(u32, i32, |prg, out| {
+lane!(u64, i64, ring::accumulate_u64, |prg, out| prg.fill_u64(out));
+lane!(u32, i32, ring::accumulate_u32, |prg, out| {
     // Two to a word of the stream.
     let mut words = [0u64; 64];
     for part in out.chunks_mut(128) {
@@ -78,10 +85,3 @@ lane!(u32, i32, |prg, out| {
     }
     words.zeroize();
 });
-
-/// `sum += factor * column`.
-pub(super) fn accumulate<W: Lane>(sum: &mut [W], factor: &[i8], column: &[W]) {
-    for ((s, f), c) in sum.iter_mut().zip(factor).zip(column) {
-        *s = s.plus(W::small(*f).times(*c));
-    }
-}

@@ -18,6 +18,7 @@ mod scheme;
 mod search;
 mod spline;
 mod table;
+mod tabulated;
 mod text;
 mod width;
 

@@ -1,21 +1,22 @@
 //! Functions as pieces of lines, for numbers that have more bits than the index of a table.
 //!
-//! With s low bits a piece is `2^s` numbers long, of which each is computed by its own line or by that of the piece
-//! above: so a line is fitted to its piece and the one below. Where the function curves by c, the error of pieces of
-//! length d is `c d^2 / 4`, that of constants over them would be `d / 2` times the steepest slope.
+//! With s low bits a piece is `2^s` numbers long, of which each is computed by its own line or by that of
+//! the piece above: so a line is fitted to its piece and the one below. Where the function curves by c, the
+//! error of pieces of length d is `c d^2 / 4`, that of constants over them would be `d / 2` times the
+//! steepest slope.
 //!
-//! A number has so many fraction bits that rounding it costs a quarter of a unit of the result (if its own scale
-//! allows), an entry two more than the result, a slope so many that its rounding costs a quarter of a unit at
-//! the end of a piece. The result then has `s + 1` fraction bits more than asked for, and is truncated as
-//! the result of a linear layer is.
+//! A number has so many fraction bits that rounding it costs a quarter of a unit of the result (if its own
+//! scale allows), an entry two more than the result, a slope so many that its rounding costs a quarter of a
+//! unit at the end of a piece. The result then has `s + 1` fraction bits more than asked for, and is
+//! truncated as the result of a linear layer is.
 //!
-//! What lies between ReLU and another function has a kink at zero, which no line follows: there the magnitude is
-//! looked up, or what lies below zero, which are never below the first piece.
+//! What lies between ReLU and another function has a kink at zero, which no line follows: there the
+//! magnitude is looked up, or what lies below zero, which are never below the first piece.
 
 use tacit_graph::Function;
 
 use super::integers::quantise;
-use super::table::{Argument, Scales, Tabulated, cut, exceed};
+use super::tabulated::{Argument, Scales, Tabulated, cut, exceed};
 use crate::ring::{Lines, Table};
 
 /// Places in a piece at which it is held against the function.
@@ -23,8 +24,8 @@ const PLACES: i64 = 32;
 /// Widest number, and most fraction bits of a result.
 const MOST_BITS: [i32; 2] = [30, 40];
 
-/// The fewest pieces of lines that are as exact as the results' scale, or as many as an index has places. None if
-/// numbers have no more bits than an index.
+/// The fewest pieces of lines that are as exact as the results' scale, or as many as an index has places.
+/// None if numbers have no more bits than an index.
 pub(super) fn at(function: Function, scales: &Scales, half_span: i32, coarsest: i32) -> Option<Tabulated> {
     let function = Curve::of(function);
     let span = half_span + i32::from(!function.from_zero());
@@ -86,7 +87,8 @@ fn steepest(function: &Curve, scales: &Scales, span: i32) -> f64 {
     (first..first + 4096).map(slope).fold(0.0, f64::max)
 }
 
-/// Pieces of `2^low` numbers, chosen by an index of so many bits, and their error in units of the result's scale.
+/// Pieces of `2^low` numbers, chosen by an index of so many bits, and their error in units of the result's
+/// scale.
 fn with(function: &Curve, scales: &Scales, (index, low): (u32, u32), frac: u32) -> (f64, Tabulated) {
     let half = 1i64 << (index + low - 1);
     let centre = if function.from_zero() { half } else { 0 };

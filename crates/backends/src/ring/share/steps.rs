@@ -156,7 +156,7 @@ pub(crate) trait Compile<K: Kind> {
 /// `Unsupported` names the first node that cannot be compiled.
 pub(crate) fn steps<K: Kind>(graph: &RingGraph, make: &mut impl Compile<K>) -> Result<Vec<Step<K>>, BackendError> {
     let exact = if make.exact() { truncate::all(graph) } else { truncate::exact(graph) };
-    let shown = truncate::shown(graph);
+    let (shown, clips) = (truncate::shown(graph), truncate::into_tables(graph));
     let nodes = graph.nodes().iter().enumerate();
     nodes
         .map(|(id, node)| match &node.op {
@@ -164,7 +164,7 @@ pub(crate) fn steps<K: Kind>(graph: &RingGraph, make: &mut impl Compile<K>) -> R
             Op::Truncate { bits } if exact[id] => {
                 Ok(Step::TruncateExact { bits: *bits, gate: make.carry(node.elements(), *bits, node.fixed.width) })
             }
-            _ => nonlinear(graph, (node, shown[id]), make).map_err(|what| BackendError::Unsupported {
+            _ => nonlinear(graph, (node, shown[id] || clips[id]), make).map_err(|what| BackendError::Unsupported {
                 node: id,
                 name: node.name.clone(),
                 op: node.op.name(),
@@ -174,10 +174,11 @@ pub(crate) fn steps<K: Kind>(graph: &RingGraph, make: &mut impl Compile<K>) -> R
         .collect()
 }
 
-/// `shown`: which small values a test of fewer bits loses would show in the result, beside what it says.
+/// `whole`: which small values a test of fewer bits loses would show in the result, beside what it says, or would
+/// miss a table.
 fn nonlinear<K: Kind>(
     graph: &RingGraph,
-    (node, shown): (&Node, bool),
+    (node, whole): (&Node, bool),
     make: &mut impl Compile<K>,
 ) -> Result<Step<K>, String> {
     let Some(input) = node.inputs.first().map(|&i| &graph.nodes()[i]) else { return Ok(Step::Input) };
@@ -193,7 +194,7 @@ fn nonlinear<K: Kind>(
             .collect()
     };
     Ok(match &node.op {
-        Op::Relu => Step::Relu(make.relu(n, width, wide, shown)?),
+        Op::Relu => Step::Relu(make.relu(n, width, wide, whole)?),
         Op::LookUp(table) => Step::LookUp(make.look_up(n, wide, table)?),
         Op::MaxPool(w) => Step::Reduce { levels: levels(max_pool(&input.shape, w, &node.shape), None), indexed: false },
         Op::ArgMax => {

@@ -32,6 +32,19 @@ pub(super) fn shown(graph: &RingGraph) -> Vec<bool> {
     shown
 }
 
+/// The nodes whose values become what is looked up in a table by local steps alone. ReLUs among them clip
+/// it: with bits left out of their tests it would leave the table and come in again at its other end.
+pub(super) fn into_tables(graph: &RingGraph) -> Vec<bool> {
+    let mut read = vec![false; graph.nodes().len()];
+    for (id, node) in graph.nodes().iter().enumerate().rev() {
+        let ends = matches!(node.op, Op::Conv2d(_) | Op::Linear(_) | Op::Relu | Op::MaxPool(_) | Op::ArgMax);
+        if matches!(node.op, Op::LookUp(_)) || (read[id] && !ends) {
+            node.inputs.iter().for_each(|&i| read[i] = true);
+        }
+    }
+    read
+}
+
 /// All truncations that drop anything, by node.
 pub(super) fn all(graph: &RingGraph) -> Vec<bool> {
     graph.nodes().iter().map(|node| matches!(node.op, Op::Truncate { bits: 1.. })).collect()

@@ -11,16 +11,16 @@
 //! * above that both have keys of an early-terminated point function ([`crate::fss::dpf`]): `16 (k - 6)`
 //!   bytes, the same for both, which the server passes on online, so that the client's half is still a seed.
 //!
-//! **Pieces of lines** ([`LookUp::lines`]): the number has s bits more than the index of a piece. With P and Q
-//! the s low bits of xh and R, `l = P - Q` and `i = floor(xh / 2^s) - floor(R / 2^s)`, `x = 2^s i + l` and
-//! `|l| < 2^s`: i is `floor(x / 2^s)` or one more, which it is follows from the mask. Bits of the piece's entry
-//! and of its slope are opened alike, and a bit b of the slope counts
-//! `b l = o (P - Q) + (1 - 2 o)(P M - M Q)`, for which shares of `M Q` and of Q were dealt.
+//! **Pieces of lines** ([`LookUp::lines`]): the number has s bits more than the index of a piece. With P and
+//! Q the s low bits of xh and R, `l = P - Q` and `i = floor(xh / 2^s) - floor(R / 2^s)`, `x = 2^s i + l` and
+//! `|l| < 2^s`: i is `floor(x / 2^s)` or one more, which it is follows from the mask. Bits of the piece's
+//! entry and of its slope are opened alike, and a bit b of the slope counts `b l = o (P - Q) + (1 - 2 o)(P M
+//! - M Q)`, for which shares of `M Q` and of Q were dealt.
 //!
-//! Cost of a look-up from k (and s) bits to m bits, of these m' of a slope, in a ring of w: material `2^k` bits or
-//! the key, and at most w bits for each of `m + m' + 1` words (m without lines), at the server; online
-//! `k + s + m` bits (and the key) down, `m + w` bits up, one exchange. A batch with keys has a public seed of 16
-//! bytes more in both. Exact for every index, and for i and l as above. Semi-honest.
+//! Cost of a look-up from k (and s) bits to m bits, of these m' of a slope, in a ring of w: material `2^k`
+//! bits or the key, and at most w bits for each of `m + m' + 1` words (m without lines), at the server;
+//! online `k + s + m` bits (and the key) down, `m + w` bits up, one exchange. A batch with keys has a public
+//! seed of 16 bytes more in both. Exact for every index, and for i and l as above. Semi-honest.
 
 mod spec;
 #[cfg(test)]
@@ -97,8 +97,8 @@ fn place(index: usize) -> Place {
     Place { batch: 0, group: u32::try_from(group).expect("a batch has fewer than 2^40 look-ups") }
 }
 
-/// What the server gets for a batch of look-ups whose index the client shares as `c` (`[n]`, modulo `2^(k+s)`),
-/// in pieces. Deterministic.
+/// What the server gets for a batch of look-ups whose index the client shares as `c` (`[n]`, modulo
+/// `2^(k+s)`), in pieces. Deterministic.
 ///
 /// # Errors
 /// Those of `sink`.

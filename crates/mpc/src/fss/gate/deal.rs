@@ -107,8 +107,10 @@ pub(super) fn pieces<E>(
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let count = n.div_ceil(PIECE);
-    for first in (0..count).step_by(AT_ONCE) {
-        let last = (first + AT_ONCE).min(count);
+    // No more than there is somebody to make: they are in memory together.
+    let at_once = AT_ONCE.min(2 * rayon::current_num_threads());
+    for first in (0..count).step_by(at_once) {
+        let last = (first + at_once).min(count);
         let made: Vec<Zeroizing<Vec<u8>>> = (first..last).into_par_iter().map(&one).collect();
         made.iter().try_for_each(|bytes| sink(bytes))?;
     }

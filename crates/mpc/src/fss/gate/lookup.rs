@@ -13,13 +13,13 @@
 //! ([`super`]).
 //!
 //! *Pieces of lines* ([`LookUp::lines`]): the tree is on R without its s low bits, Q. Of a slope's bits the
-//! client has, beside `a_t`, a share of `lambda_t Q`, and one of Q; the server the differences. What V is a sum of
-//! is then `LookUp::words_dealt`, with public coefficients as before.
+//! client has, beside `a_t`, a share of `lambda_t Q`, and one of Q; the server the differences. What V is a
+//! sum of is then `LookUp::words_dealt`, with public coefficients as before.
 //!
 //! Per look-up from k bits to m bits in a ring of w: correction words `16 (k - 2)` bytes to both, at the
-//! server `64 + 16 m` bytes and m + 1 words more (of lines, of which m' bits are a slope's, m + m' + 2); online m
-//! bits each way, w bits up, k + s (or, where both are checked, w) bits down; `2^k - 4` AES at each party. One
-//! exchange. Exact for every index.
+//! server `64 + 16 m` bytes and m + 1 words more (of lines, of which m' bits are a slope's, m + m' + 2);
+//! online m bits each way, w bits up, k + s (or, where both are checked, w) bits down; `2^k - 4` AES at each
+//! party. One exchange. Exact for every index.
 
 use rayon::prelude::*;
 use tacit_arith::bits::Bits;

@@ -2,7 +2,8 @@
 
 use tacit_graph::{Function, NodeId};
 
-use super::super::table::{self, Argument};
+use super::super::table;
+use super::super::tabulated::{Argument, Scales, Tabulated};
 use super::{Emitter, Size, Wire};
 use crate::ring::{Op, RingError};
 
@@ -15,7 +16,7 @@ impl Emitter<'_> {
         source: usize,
         function: Function,
     ) -> Result<Wire, RingError> {
-        let scales = table::Scales {
+        let scales = Scales {
             input: self.sizes(source),
             finest: self.wires[source].frac,
             result: self.sizes(id)[0],
@@ -39,13 +40,7 @@ impl Emitter<'_> {
     }
 
     /// What of `x` is looked up, clipped where it may leave the table, and what makes an index of it.
-    fn argument(
-        &mut self,
-        id: usize,
-        name: &str,
-        x: Wire,
-        (made, units): (&table::Tabulated, [f64; 2]),
-    ) -> (Wire, i64) {
+    fn argument(&mut self, id: usize, name: &str, x: Wire, (made, units): (&Tabulated, [f64; 2])) -> (Wire, i64) {
         let mut step = |part: &str, op: Op, inputs: &[NodeId]| {
             let made = self.add(id, &format!("{name}.{part}"), op, inputs, x.frac);
             self.sized.insert(made.id, Size::Units(units));
