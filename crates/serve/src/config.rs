@@ -98,10 +98,11 @@ pub struct ServerConfig {
 
 impl ServerConfig {
     /// Defaults for an address: no store, no rules of access, one thread a job on all cores, 4 dealings,
-    /// pools of 1 GiB in all for an hour, no limit of memory, the policy `adaptive`, 64 connections, 64 of control (8 of one client, idle for 1
-    /// min), 10 s to introduce, 2 min stall, 10 min idle; for each client 1024 inputs under way, 8 of them
-    /// run as one at most, notices that hold for 10 min, 4 materials in memory (4 min for a place) and 256
-    /// on disk, 4 GiB of keys; 30 days until material expires, 90 of records.
+    /// pools of 1 GiB in all for an hour, no limit of memory, the policy `adaptive`, 64 connections, 64 of
+    /// control (8 of one client, idle for 1 min), 10 s to introduce, 2 min stall, 10 min idle; for each
+    /// client 1024 inputs under way, 8 of them run as one at most, notices that hold for 10 min, 4 materials
+    /// in memory (4 min for a place) and 256 on disk, 4 GiB of keys; 30 days until material expires, 90 of
+    /// records.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
         Self {

@@ -4,7 +4,6 @@
 //! A half is used once, and by one client: it is a value that is moved from the pool to a connection and read
 //! there once, in a file that has no name and so ends with this process, however that ends. And nobody has to
 //! believe that: the dealer binds its other half to one claim, once and for good, before this one is read.
-use crate::event::Event;
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +11,6 @@ use tacit_backends::seam::{Aids, Claim, Dealer, Order, Piece, Seal, Seed, Stop, 
 use tacit_backends::{BackendError, ServerModel};
 use tacit_ids::MaterialId;
 use tacit_store::Store;
-use tokio::sync::mpsc::UnboundedSender;
 use zeroize::Zeroizing;
 
 /// Bytes of a half that are read at a time.
@@ -69,8 +67,8 @@ impl Hand {
 pub(crate) struct FromPool {
     pub(crate) dealer: Arc<dyn Dealer>,
     pub(crate) hand: Hand,
-    /// Hears if the dealer has none of what was dealt ahead.
-    pub(crate) events: UnboundedSender<Event>,
+    /// Hears that the dealer has none of what was dealt ahead.
+    pub(crate) lost: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Pooled {
@@ -100,8 +98,8 @@ impl Dealer for FromPool {
             if self.dealer.bind(&pooled.ticket, seal)? {
                 return pooled.give(sink);
             }
-            // It was started anew, or has given up what nobody came for. A driver that is gone needs no news.
-            let _ = self.events.send(Event::PoolLost);
+            // It was started anew, or has given up what nobody came for.
+            (self.lost)();
         }
         self.dealer.deal_into(order, seal, sink)
     }
@@ -137,6 +135,6 @@ impl Dealer for FromPool {
 
     fn stopped_by(self: Arc<Self>, stop: &Stop) -> Arc<dyn Dealer> {
         let dealer = Arc::clone(&self.dealer).stopped_by(stop);
-        Arc::new(Self { dealer, hand: self.hand.clone(), events: self.events.clone() })
+        Arc::new(Self { dealer, hand: self.hand.clone(), lost: Arc::clone(&self.lost) })
     }
 }

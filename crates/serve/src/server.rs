@@ -50,8 +50,8 @@ const OTHER_FILES: u64 = 64;
 /// Fewest places for greetings.
 const FEWEST_PLACES: u64 = 16;
 
-/// How many may greet at a time beside so many clients, and what takes a descriptor each (control connections,
-/// halves in pools), with so many file descriptors in all.
+/// How many may greet at a time beside so many clients, and what takes a descriptor each (control
+/// connections, halves in pools), with so many file descriptors in all.
 fn greeting_places(clients: usize, single: usize, limit: Option<u64>) -> Result<usize, ServeError> {
     let others = FILES[1].saturating_mul(clients as u64).saturating_add(OTHER_FILES).saturating_add(single as u64);
     let needed = others.saturating_add(FILES[0] * FEWEST_PLACES);

@@ -252,8 +252,10 @@ impl<'a> Job<'a> {
         let mut aids = shared.config.aids.stopped_by(&self.connection.stop);
         aids.uploads = Kept::of(shared, client);
         let (hand, events) = (Hand::default(), shared.events.clone());
-        aids.dealer =
-            aids.dealer.map(|dealer| Arc::new(FromPool { dealer, hand: hand.clone(), events }) as Arc<dyn Dealer>);
+        // A driver that is gone needs no news.
+        let lost = Arc::new(move || drop(events.send(Event::PoolLost)));
+        let (dealer, own) = (aids.dealer.take(), hand.clone());
+        aids.dealer = dealer.map(|dealer| Arc::new(FromPool { dealer, hand: own, lost }) as Arc<dyn Dealer>);
         self.connection.open = Some(Opened {
             side: Arc::clone(&offered.model).connect(&aids)?,
             binding: Binding { client: self.connection.client, model: offered.public, plan: offered.plan },

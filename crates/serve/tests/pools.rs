@@ -1,5 +1,5 @@
-//! Material that is dealt ahead of time for nobody in particular: it is there when somebody comes, goes to one
-//! claim alone, and ends with the server, with the dealer, with its time and where there is no room.
+//! Material that is dealt ahead of time for nobody in particular: it is there when somebody comes, goes to
+//! one claim alone, and ends with the server, with the dealer, with its time and where there is no room.
 mod common;
 #[path = "common/dealers.rs"]
 mod dealers;

@@ -102,8 +102,8 @@ struct Args {
     /// no core
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = count(1024))]
     dealings: usize,
-    /// MiB on disk, with --material, of material that a dealer deals ahead of time, for no client in particular:
-    /// whoever comes need not wait for that. 0: none is
+    /// MiB on disk, with --material, of material that a dealer deals ahead of time, for no client in
+    /// particular: whoever comes need not wait for that. 0: none is
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(0..=1 << 24))]
     pool: u64,
     /// MiB that this process may have resident: with more, no job starts [default: no limit]
