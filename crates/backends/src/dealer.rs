@@ -8,6 +8,7 @@
 //! [`Dealings`] is the dealer without its network. Whoever runs it knows the masks of every inference:
 //! neither party may.
 
+mod nearby;
 mod room;
 
 use std::collections::HashMap;
@@ -16,8 +17,9 @@ use std::time::Duration;
 
 use tacit_arith::prg::{Prg, Seed};
 
+pub use self::nearby::Nearby;
 use self::room::{Room, Taken};
-use crate::seam::{self, Claim, Dealer, DealerModel, Order, Piece, Seal, Stop, Ticket};
+use crate::seam::{self, Claim, DealerModel, Seal, Ticket};
 use crate::{BackendError, Registry};
 
 /// Who asks: the fingerprint of a certificate.
@@ -100,8 +102,8 @@ struct Open {
     server: Party,
     /// Digest of the ticket's secret.
     secret: [u8; 32],
-    /// Whom it is for.
-    seal: Seal,
+    /// Whom it is for; nobody yet without one.
+    seal: Option<Seal>,
     /// A request has its half, or waits for it.
     busy: bool,
     /// How often the half was made.
@@ -199,7 +201,7 @@ fn named<'a>(state: &'a mut State, ticket: &Ticket) -> Result<(u64, &'a mut Open
 
 /// Whether a material is for who claims it.
 fn suits(open: &Open, client: Party, claim: &Claim) -> Result<(), BackendError> {
-    if open.seal != claim.seal() || open.model.digest() != claim.digest {
+    if open.seal != Some(claim.seal()) || open.model.digest() != claim.digest {
         return refused("it was not dealt for this client's claim");
     }
     if open.server == client {
@@ -287,12 +289,17 @@ impl Dealings {
     }
 
     /// Starts a dealing of material for `batch` inputs to a model of `server`'s, for whoever can show what
-    /// `seal` was made of. Of too many materials that no client has fetched its half of, the oldest is given
-    /// up.
+    /// `seal` was made of; for nobody yet without one ([`bind`](Self::bind)). Of too many materials that no
+    /// client has fetched its half of, the oldest is given up.
     ///
     /// # Errors [`BackendError::Dealer`]: it has not registered the model; [`BackendError::Misuse`]: so many
     /// inputs are not run as one.
-    pub fn start(&self, server: Party, (digest, batch): ([u8; 32], u32), seal: Seal) -> Result<Started, BackendError> {
+    pub fn start(
+        &self,
+        server: Party,
+        (digest, batch): ([u8; 32], u32),
+        seal: Option<Seal>,
+    ) -> Result<Started, BackendError> {
         let mut state = self.state();
         let number = state.next;
         let Some(known) = state.models.get_mut(&(server, digest)) else {
@@ -321,6 +328,23 @@ impl Dealings {
         let open = Open { model: model_of, server, secret, seal, busy, fetches, burnt, given_up };
         state.open.insert(number, open);
         Ok(Started { number, ticket, model, seed })
+    }
+
+    /// Says whose a material is that `server` had dealt for nobody yet, once and for good: asked again, it
+    /// must be for the same. False if there is none of this ticket, or it was another server that ordered it.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`]: it is another's already.
+    pub fn bind(&self, server: Party, ticket: &Ticket, seal: Seal) -> Result<bool, BackendError> {
+        let mut state = self.state();
+        let Ok((_, open)) = named(&mut state, ticket) else { return Ok(false) };
+        if open.server != server {
+            return Ok(false);
+        }
+        match *open.seal.get_or_insert(seal) == seal {
+            true => Ok(true),
+            false => refused("this material was dealt for another claim, or is bound to one already"),
+        }
     }
 
     /// The client's half of a material, for the claim that it was dealt for; not again once it is
@@ -416,62 +440,6 @@ impl Dealings {
     #[must_use]
     pub fn next(&self) -> u64 {
         self.state().next
-    }
-}
-
-/// A dealer in the process of a party: for tests, benchmarks and warm-ups, where nothing is secret from
-/// anybody.
-pub struct Nearby {
-    dealings: Arc<Dealings>,
-    party: Party,
-}
-
-impl Nearby {
-    /// The same dealer as `party` reaches it.
-    #[must_use]
-    pub fn new(dealings: Arc<Dealings>, party: Party) -> Self {
-        Self { dealings, party }
-    }
-}
-
-impl Dealer for Nearby {
-    fn deal_into(
-        &self,
-        order: &Order<'_>,
-        seal: &Seal,
-        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError> {
-        let dealings = &self.dealings;
-        if !dealings.knows(self.party, order.digest) {
-            dealings.register(self.party, order.backend, (order.public, order.part), |_| Ok(()))?;
-        }
-        let started = dealings.start(self.party, (order.digest, order.batch), *seal)?;
-        sink(Piece::Ticket(&started.ticket))?;
-        started.server_half(&mut |bytes| sink(Piece::Half(bytes)))
-    }
-
-    fn fetch_into(
-        &self,
-        ticket: &Ticket,
-        claim: &Claim,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError> {
-        self.dealings.fetch(self.party, ticket, claim)?.half(sink)?;
-        self.dealings.taken(ticket);
-        Ok(())
-    }
-
-    fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
-        self.dealings.consent(self.party, ticket, claim)
-    }
-
-    fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError> {
-        self.dealings.open(self.party, ticket)
-    }
-
-    fn stopped_by(self: Arc<Self>, _: &Stop) -> Arc<dyn Dealer> {
-        // Nothing is waited for.
-        self
     }
 }
 

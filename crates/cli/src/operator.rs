@@ -37,6 +37,7 @@ pub struct Status {
     pub jobs: Vec<Job>,
     pub clients: Vec<Client>,
     pub models: Vec<Model>,
+    pub pools: Vec<Pool>,
     pub profile: Vec<Profile>,
     pub mean_delay_s: f64,
     pub mean_waiting_s: f64,
@@ -130,6 +131,18 @@ pub struct Model {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 #[cfg_attr(test, derive(serde::Serialize))]
+pub struct Pool {
+    pub model: String,
+    pub backend: String,
+    pub inputs: u32,
+    pub ready: u64,
+    pub dealing: u64,
+    pub bytes: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Profile {
     pub model: String,
     pub backend: String,
@@ -167,6 +180,7 @@ mod tests {
             (&["Job"], shown(serde_json::to_value(Job::default()))),
             (&["Client"], shown(serde_json::to_value(Client::default()))),
             (&["Model"], shown(serde_json::to_value(Model::default()))),
+            (&["Pool"], shown(serde_json::to_value(Pool::default()))),
             (&["Profile"], shown(serde_json::to_value(Profile::default()))),
             (&["Certificate"], shown(serde_json::to_value(Certificate::default()))),
         ] {

@@ -1,5 +1,5 @@
 //! `tacit status`, and the text that `tacit top` shows as well.
-use crate::operator::{Client, Job, Operator, Profile, Status};
+use crate::operator::{Client, Job, Operator, Pool, Profile, Status};
 use crate::print;
 use std::fmt::Write as _;
 
@@ -77,11 +77,28 @@ pub fn shown(status: &Status, most: usize) -> String {
     for advice in status.certificates.iter().filter_map(|certificate| certificate.advice.as_deref()) {
         line(&mut out, format_args!("WARNING: {}", plain(advice)));
     }
+    pools(&mut out, &status.pools, most);
     models(&mut out, status, most);
     profile(&mut out, &status.profile, most);
     clients(&mut out, &status.clients, most);
     jobs(&mut out, status, most);
     out
+}
+
+/// Material that a dealer has dealt ahead of time; nothing where none is.
+fn pools(out: &mut String, rows: &[Pool], most: usize) {
+    for row in rows.iter().take(most) {
+        let (model, backend) = (cut(&row.model, 24), cut(&row.backend, 16));
+        let inputs = if row.inputs == 1 { String::new() } else { format!(" of {} inputs", row.inputs) };
+        let Pool { ready, dealing, bytes, .. } = *row;
+        let bytes = print::bytes(bytes);
+        line(
+            out,
+            format_args!(
+                "dealt ahead for {model} ({backend}){inputs}: {ready} ready ({bytes}), {dealing} on their way"
+            ),
+        );
+    }
 }
 
 fn models(out: &mut String, status: &Status, most: usize) {
@@ -204,6 +221,7 @@ mod tests {
             .collect();
         let status = json!({"version": "1", "uptime_s": 3.0, "policy": "adaptive", "mean_delay_s": 0.25,
             "capacity": {"cores": 8, "dealings": 4}, "used": {"cores": 3, "dealings": 2}, "queues": {"pre": 7}, "jobs": jobs, "surprise": 1,
+            "pools": [{"model": "digits", "backend": "dealt", "inputs": 4, "ready": 3, "dealing": 1, "bytes": 2048}],
             "certificates": [{"name": "server", "advice": "the certificate of `server` expires in 2 hours"}, {"name": "ca"}],
             "models": [{"name": "digits", "backends": ["cheetah"], "done": 2}], "clients": [{"client": "ab12", "requests": 9, "mean_waiting_s": 0.125}],
             "profile": [{"model": "digits", "device": "lan, 2 threads", "expected_s": 1.5, "measured_s": 3.0, "error_median": 0.5}]});
@@ -218,6 +236,7 @@ mod tests {
             "pre 7",
             "cores 3 of 8",
             "dealings 2 of 4",
+            "dealt ahead for digits (dealt) of 4 inputs: 3 ready",
             "digits",
             "ab12",
             "running",

@@ -49,6 +49,20 @@ pub struct PoolConfig {
     /// Stock covers arrivals during this time at least, where one T_pre takes less.
     #[serde(default)]
     pub horizon: Span,
+    /// Most materials that all pools hold together, running refills included.
+    #[serde(default = "u32_max")]
+    pub most: u32,
+    /// Most bytes of disk that all pools hold together, running refills included.
+    #[serde(default = "u64_max")]
+    pub disk: u64,
+}
+
+fn u32_max() -> u32 {
+    u32::MAX
+}
+
+fn u64_max() -> u64 {
+    u64::MAX
 }
 
 impl Default for PoolConfig {
@@ -62,6 +76,8 @@ impl Default for PoolConfig {
             rate_window: Span::from_millis(600_000),
             per_client: false,
             horizon: Span::ZERO,
+            most: u32::MAX,
+            disk: u64::MAX,
         }
     }
 }

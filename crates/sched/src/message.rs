@@ -184,7 +184,14 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         client: Option<ClientId>,
     },
-    /// Kept or pooled material is gone: the client destroyed it, or it expired.
+    /// Inputs of another model came that use this one's stock: its pool should hold as many as will be used.
+    Demand {
+        /// Which model.
+        model: ModelId,
+        /// How many.
+        inputs: u32,
+    },
+    /// Kept or pooled material is gone: destroyed, expired, or used for another model's input.
     MaterialGone {
         /// Which material.
         material: MaterialId,

@@ -83,6 +83,11 @@ impl Pools {
         self.pools.values().map(|p| p.stock.len()).sum()
     }
 
+    /// Materials in stock and on their way there.
+    pub fn len(&self) -> usize {
+        self.pools.values().map(|p| p.stock.len() + p.refills.len()).sum()
+    }
+
     /// Changes a pool and files it anew among those that want refills.
     pub fn change<R>(&mut self, key: PoolKey, change: impl FnOnce(&mut Pool) -> R) -> R {
         let pool = self.pools.entry(key).or_default();

@@ -9,8 +9,13 @@ use std::time::Duration;
 use tacit_backends::Aids;
 use tacit_net::{Rate, ServerTls};
 use tacit_sched::policy::PolicySpec;
-use tacit_sched::{Resources, Span};
+use tacit_sched::{PoolConfig, Resources, Span};
 use tacit_store::{EXPIRE, SealKey};
+
+/// Materials that are dealt ahead of time and lie ready, of all models: each is an open file.
+pub(crate) const MOST_POOLED: usize = 32;
+/// Pools cover what is asked for in this time, or during one dealing if that takes longer.
+const POOL_HORIZON: Span = Span::from_millis(30_000);
 
 /// How a server behaves.
 #[derive(Clone)]
@@ -44,6 +49,11 @@ pub struct ServerConfig {
     pub strict_cores: bool,
     /// Materials that a dealer may be making at a time, beside what the cores do.
     pub dealings: usize,
+    /// Bytes on disk of material that a dealer deals ahead of time, for no client in particular, where there
+    /// is a store; 0: none is.
+    pub pool: u64,
+    /// How long such material is kept.
+    pub pool_ttl: Duration,
     /// Bytes of memory that jobs may take together, by estimate.
     pub job_memory: u64,
     /// Bytes that this process may have resident: with more, no job starts.
@@ -87,11 +97,12 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Defaults for an address: no store, no rules of access, one thread a job on all cores, 4 dealings, no
-    /// limit of memory, the policy `adaptive`, 64 connections, 64 of control (8 of one client, idle for 1
-    /// min), 10 s to introduce, 2 min stall, 10 min idle; for each client 1024 inputs under way, 8 of them
-    /// run as one at most, notices that hold for 10 min, 4 materials in memory (4 min for a place) and 256
-    /// on disk, 4 GiB of keys; 30 days until material expires, 90 of records.
+    /// Defaults for an address: no store, no rules of access, one thread a job on all cores, 4 dealings,
+    /// pools of 1 GiB in all for an hour, no limit of memory, the policy `adaptive`, 64 connections, 64 of
+    /// control (8 of one client, idle for 1 min), 10 s to introduce, 2 min stall, 10 min idle; for each
+    /// client 1024 inputs under way, 8 of them run as one at most, notices that hold for 10 min, 4 materials
+    /// in memory (4 min for a place) and 256 on disk, 4 GiB of keys; 30 days until material expires, 90 of
+    /// records.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
         Self {
@@ -109,6 +120,8 @@ impl ServerConfig {
             cores: thread::available_parallelism().map_or(1, NonZero::get),
             strict_cores: false,
             dealings: 4,
+            pool: 1 << 30,
+            pool_ttl: Duration::from_secs(3600),
             job_memory: u64::MAX,
             resident: u64::MAX,
             queued_per_client: 1024,
@@ -131,6 +144,11 @@ impl ServerConfig {
         }
     }
 
+    /// Whether material is dealt ahead of time.
+    pub(crate) fn has_pools(&self) -> bool {
+        self.pool > 0 && self.dealings > 0 && self.store.is_some() && self.aids.dealer.is_some()
+    }
+
     /// Within what the machine's load is followed.
     pub(crate) fn limits(&self) -> Limits {
         let widest = self.threads as u32;
@@ -146,6 +164,12 @@ impl ServerConfig {
             notice_ttl: Span::from_millis(self.notice_ttl.as_millis() as u64),
             // Whether to try again is the client's to say.
             pre_attempts: 1,
+            pool: self.has_pools().then(|| PoolConfig {
+                horizon: POOL_HORIZON,
+                most: MOST_POOLED as u32,
+                disk: self.pool,
+                ..PoolConfig::default()
+            }),
             pre_threads: vec![threads],
             on_threads: vec![threads],
             // What is on disk is limited by client, in the ledger.

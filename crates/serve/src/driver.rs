@@ -3,7 +3,9 @@
 //! each is carried out here and nowhere else.
 mod inputs;
 mod models;
+mod pools;
 mod rules;
+mod seen;
 mod stop;
 
 use crate::closer::Closer;
@@ -14,11 +16,11 @@ use crate::gate::Gate;
 use crate::job::{Admitted, Asked, Held, Job};
 use crate::memory::InMemory;
 use crate::monitor::Limits;
-use crate::published::{Published, Status};
+use crate::pooled::Pooled;
+use crate::published::Published;
 use crate::queue::{Effect, JobEnd, Planned, Queue};
 use crate::record::Record;
 use crate::refusals::{Kind, Refusals};
-use crate::snapshot::Snapshot;
 use crate::state::{Known, Row};
 use crate::{ServeError, ServerConfig};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -29,7 +31,7 @@ use tacit_client::wire::Request;
 use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_sched::JobPhase;
 use tacit_store::{Serial, Store};
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout_at;
@@ -64,6 +66,7 @@ pub(crate) struct Driver {
     /// Those of them that wait for a place in memory.
     waiting: BTreeSet<Number>,
     memory: InMemory,
+    pools: pools::Pools,
     /// Who waits for an input's turn.
     watchers: Vec<inputs::Watcher>,
     refusals: Refusals,
@@ -84,9 +87,10 @@ impl Driver {
         gate: Gate,
         (record, known): (Record, Known),
         published: Arc<Published>,
-        stop: watch::Sender<bool>,
+        (events, stop): (UnboundedSender<Event>, watch::Sender<bool>),
     ) -> Result<Self, ServeError> {
-        let queue = Queue::new(config.scheduling(), config.policy.clone(), known, config.on_the_way);
+        let (policy, ttl) = (config.policy.clone(), config.pool_ttl);
+        let queue = Queue::new(config.scheduling(), policy, known, config.on_the_way, ttl);
         Ok(Self {
             max_connections: config.max_connections,
             threads: config.threads,
@@ -104,6 +108,7 @@ impl Driver {
             jobs: BTreeMap::new(),
             waiting: BTreeSet::new(),
             memory: InMemory::new(config.memory_per_client),
+            pools: pools::Pools::new(&config.aids, events),
             watchers: Vec::new(),
             refusals: Refusals::default(),
             served: 0,
@@ -116,6 +121,8 @@ impl Driver {
 
     /// Works until the server has stopped and everybody is gone.
     pub(crate) async fn run(mut self, mut events: UnboundedReceiver<Event>) {
+        self.open_pools();
+        self.go_on();
         while !self.has_ended() {
             let event = match self.alarm() {
                 None => events.recv().await,
@@ -140,11 +147,6 @@ impl Driver {
         }
         self.record.close();
         self.publish(true);
-    }
-
-    fn publish(&self, ended: bool) {
-        let connections = self.door.len() + self.connections.len() + self.controls.len();
-        self.published.set(Status { connections, served: self.served, ended });
     }
 
     /// When something is to be done though nothing happens.
@@ -210,6 +212,8 @@ impl Driver {
                 let _ = reply.send(counts.pre + counts.waiting + counts.ready);
             }
             Event::Made { id, binding, material } => self.memory.fill(id, binding, material),
+            Event::Pooled { job, made } => self.pooled(job, made),
+            Event::PoolLost => self.queue.lose_pools(),
             Event::Over { number, end } => self.queue.finished(number, end),
             Event::Deviated { number, fault } => self.record.deviated(number, fault),
             Event::Finished { number, measured } => {
@@ -303,7 +307,8 @@ impl Driver {
                 self.jobs.insert(number, Job::Runs { place: None });
                 self.record.started(number, self.threads, None);
                 let (request, turn) = (ask.request, Turn::now(self.threads));
-                let grant = Grant { request, turn, material: None, charge: None, destroyed, notice_ignored };
+                let (material, pooled, charge) = (None, None, None);
+                let grant = Grant { request, turn, material, pooled, charge, destroyed, notice_ignored };
                 let _ = ask.reply.send(Decision::Start(grant));
             }
             Err(e) => self.refuse_job(number, ask, e),
@@ -370,9 +375,13 @@ impl Driver {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Start { number, phase, threads, planned, material } => {
-                self.start(number, phase, (threads as usize, planned), material);
+            Effect::Start { number, phase, threads, planned, material, drawn } => {
+                let pooled = drawn.and_then(|drawn| self.pools.take(drawn));
+                self.start(number, phase, (threads as usize, planned), (material, pooled));
             }
+            Effect::Deal { job, offered } => self.deal(job, offered),
+            Effect::Drop { material } => drop(self.pools.take(material)),
+            Effect::Drawn { of, found } => self.record.drawn(&of, found),
             Effect::Refuse { number, reason } => {
                 if let Some(ask) = self.end_job(number) {
                     self.refuse_job(number, ask, ServeError::NotGranted(reason));
@@ -404,7 +413,7 @@ impl Driver {
         number: Number,
         phase: JobPhase,
         (threads, planned): (usize, Planned),
-        named: Option<MaterialId>,
+        (named, pooled): (Option<MaterialId>, Option<Pooled>),
     ) {
         let Some(Job::Queued { ask, held: Held { place, charge } }) = self.jobs.remove(&number) else {
             return self.queue.finished(number, JobEnd::Failed);
@@ -425,7 +434,7 @@ impl Driver {
                 self.record.started(number, threads, Some(planned));
                 let (destroyed, notice_ignored) = (vec![], None);
                 let (request, turn) = (ask.request, Turn::now(threads));
-                let grant = Grant { request, turn, material, charge, destroyed, notice_ignored };
+                let grant = Grant { request, turn, material, pooled, charge, destroyed, notice_ignored };
                 let _ = ask.reply.send(Decision::Start(grant));
             }
             Err(e) => {
@@ -476,22 +485,6 @@ impl Driver {
         self.record.disconnected(client);
         if !self.connections.values().any(|c| c.client == client) {
             self.gone(client);
-        }
-    }
-
-    fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            stopping: self.stopping.is_some(),
-            policy: self.queue.policy(),
-            capacity: self.queue.capacity().into(),
-            used: self.queue.used().into(),
-            queues: self.queue.counts().into(),
-            profile: self.queue.profile(),
-            connections: self.connections.len(),
-            control_connections: self.controls.len(),
-            greetings: self.door.len(),
-            greeting_places: self.door.places(),
-            ..self.record.snapshot()
         }
     }
 }

@@ -2,7 +2,7 @@
 //! learned, or else a guess from the counts that its back end declares. The first measured job replaces it.
 use crate::catalog::Offered;
 use crate::state::Known;
-use tacit_backends::{PartyCost, PhaseCost, Preparation};
+use tacit_backends::{PhaseCost, Preparation, Work};
 use tacit_client::wire::{Device, LinkClass};
 use tacit_sched::profile::{Sample, Speedup};
 use tacit_sched::{BoundTo, JobPhase, ModelSpec, PhaseSpec, Span};
@@ -24,16 +24,15 @@ fn link(class: LinkClass) -> [f64; 2] {
     }
 }
 
-fn seconds(cost: &PartyCost) -> f64 {
-    let work = &cost.work;
+fn seconds(work: &Work) -> f64 {
     let counts = [work.ntts, work.ots, work.aes_blocks, work.macs, work.key_switches];
     counts.iter().zip(SECONDS).map(|(&count, each)| count as f64 * each).sum()
 }
 
 fn phase(cost: &PhaseCost, device: Device) -> PhaseSpec {
     let [rate, round_trip] = link(device.link);
-    let time = seconds(&cost.server)
-        + seconds(&cost.client) / f64::from(device.threads.max(1))
+    let time = seconds(&cost.server.work)
+        + seconds(&cost.client.work) / f64::from(device.threads.max(1))
         + cost.bytes() as f64 / rate
         + cost.exchanges as f64 * round_trip;
     PhaseSpec {
@@ -101,6 +100,32 @@ pub(crate) fn spec(offered: &Offered, device: Device, known: &Known, threads: u3
         dealt: offered.model.preparation() == Preparation::Dealt,
         pre: needs_material.then(|| phase(JobPhase::Pre, &costs.offline)),
         on: phase(JobPhase::On, &costs.online),
+    }
+}
+
+/// What a dealing ahead of time holds in memory: pieces of the half, on their way to a file.
+pub(crate) const DEALING_MEMORY: u64 = 8 << 20;
+/// What the records call such a dealing, and the class of devices of a pool.
+pub(crate) const DEALING: &str = "dealing";
+pub(crate) const POOL: &str = "pool";
+
+/// A pool of halves of so many bytes: its T_pre is a dealing, and what it makes is bound to nobody.
+pub(crate) fn dealing(offered: &Offered, half_bytes: u64, known: &Known, threads: u32, most: u64) -> ModelSpec {
+    let [rate, round_trip] = link(HERE.link);
+    let guess = seconds(&offered.model.costs().dealing.work) + half_bytes as f64 / rate + round_trip;
+    let time = Span::from_secs(known.of(offered.plan, POOL, DEALING, threads).map_or(guess, |found| found.seconds));
+    let first = Sample { time, memory: DEALING_MEMORY.min(most) };
+    // Its time is the dealer's and the link's.
+    let phase = PhaseSpec { first, speedup: Speedup::None };
+    ModelSpec {
+        name: offered.name.clone(),
+        backend: offered.backend.into(),
+        link: format!("{POOL}, {} inputs", offered.batch()),
+        binding: BoundTo::Unbound,
+        material_bytes: half_bytes,
+        dealt: true,
+        pre: Some(phase),
+        on: phase,
     }
 }
 

@@ -5,6 +5,7 @@ use crate::catalog::{Catalog, Changes, Offered};
 use crate::closer::Closer;
 use crate::door::{Number, Ticket};
 use crate::monitor::Load;
+use crate::pooled::Pooled;
 use crate::queue::{JobEnd, Standing, Whose};
 use crate::quota::Charge;
 use crate::record::Measured;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 use tacit_backends::Material;
 use tacit_client::wire::{Announce, Name, Request};
 use tacit_ids::{ClientId, MaterialId};
+use tacit_sched::JobId;
 use tacit_sched::policy::PolicySpec;
 use tacit_store::{Binding, Serial};
 use tokio::sync::oneshot;
@@ -37,6 +39,10 @@ pub(crate) enum Event {
     Queued { reply: oneshot::Sender<u32> },
     /// A job has made material to be held in memory. Comes before the client is told.
     Made { id: MaterialId, binding: Binding, material: Material },
+    /// A dealing for a pool is over, with a half and how long it took, or with nothing to show.
+    Pooled { job: JobId, made: Option<(Pooled, Duration)> },
+    /// The dealer has none of what was dealt ahead of time.
+    PoolLost,
     /// One of the scheduler's jobs is over. Comes before the client is told.
     Over { number: Number, end: JobEnd },
     /// The client of a job has sent what nobody who follows the protocol sends. Its connection ends.
@@ -117,6 +123,8 @@ pub(crate) struct Grant {
     pub(crate) turn: Turn,
     /// Material from memory; for an inference without, the store is asked.
     pub(crate) material: Option<Material>,
+    /// The server's half for an offline phase, from a pool.
+    pub(crate) pooled: Option<Pooled>,
     /// What is to be written down before the online phase begins.
     pub(crate) charge: Option<Charge>,
     /// Of material that is to be destroyed, what was in memory: it is destroyed.

@@ -44,6 +44,7 @@ mod kept;
 mod memory;
 mod metrics;
 mod monitor;
+mod pooled;
 mod published;
 mod queue;
 mod quota;

@@ -30,6 +30,18 @@ struct Input {
     backend: String,
 }
 
+/// Whether an offline phase found something in a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Drawn {
+    model: String,
+    backend: String,
+    name: &'static str,
+}
+
+/// What such a phase finds.
+const FOUND: &str = "found";
+const EMPTY: &str = "empty";
+
 /// One label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Named {
@@ -59,6 +71,8 @@ pub(crate) struct Metrics {
     memory: Family<Named, Gauge>,
     disk: Family<Named, Gauge>,
     materials: Family<Named, Gauge>,
+    pooled: Family<Input, Gauge>,
+    drawn: Family<Drawn, Counter>,
     stored: Gauge,
     uptime: Real,
     expiry: Family<Named, Gauge>,
@@ -97,6 +111,8 @@ impl Metrics {
             memory: Family::default(),
             disk: Family::default(),
             materials: Family::default(),
+            pooled: Family::default(),
+            drawn: Family::default(),
             stored: Gauge::default(),
             uptime: Real::default(),
             expiry: Family::default(),
@@ -115,6 +131,8 @@ impl Metrics {
         registry.register("greeting_places", "Most connections of unknown clients", self.greeting_places.clone());
         registry.register("jobs", "Inputs now, by state", self.jobs.clone());
         registry.register("materials", "Materials in the ledger, by state", self.materials.clone());
+        registry.register("pooled_materials", "Materials that were dealt for nobody yet", self.pooled.clone());
+        registry.register("pool_draws", "Offline phases that looked for such material", self.drawn.clone());
         registry.register("cores", "Threads that jobs have, and may have", self.cores.clone());
         registry.register("dealings", "Materials that a dealer is making, and may", self.dealings.clone());
         let (delay, waiting) = (self.delay.clone(), self.waiting.clone());
@@ -163,6 +181,12 @@ impl Metrics {
         self.waiting.get_or_create(&input).observe(waiting_s);
     }
 
+    /// An offline phase looked for material in a pool.
+    pub(crate) fn drawn(&self, model: &str, backend: &str, found: bool) {
+        let name = if found { FOUND } else { EMPTY };
+        self.drawn.get_or_create(&Drawn { model: model.to_owned(), backend: backend.to_owned(), name }).inc();
+    }
+
     /// A job broke off.
     pub(crate) fn failed(&self, of: &Of) {
         self.failed.get_or_create(of).inc();
@@ -183,6 +207,16 @@ impl Metrics {
         let materials = [("ready", ready), ("unsettled", unsettled), ("burnt", burnt)];
         materials.into_iter().for_each(|(name, n)| set(&self.materials, name, n));
         self.stored.set(whole(ready_bytes));
+        self.pooled.clear();
+        for row in &now.pools {
+            let input = Input { model: row.model.clone(), backend: row.backend.to_owned() };
+            self.pooled.get_or_create(&input).inc_by(row.ready as i64);
+            for name in [FOUND, EMPTY] {
+                let (model, backend) = (row.model.clone(), row.backend.to_owned());
+                // So that one that was never found is told, too.
+                self.drawn.get_or_create(&Drawn { model, backend, name }).inc_by(0);
+            }
+        }
         let connections =
             [("client", now.connections), ("control", now.control_connections), ("unknown", now.greetings)];
         connections.into_iter().for_each(|(name, n)| set(&self.connections, name, n as u64));

@@ -316,6 +316,11 @@ impl Record {
         self.metrics.compared(&of, expected.secs(), took.secs());
     }
 
+    /// An offline phase has looked for material that was dealt ahead of time.
+    pub(crate) fn drawn(&self, (model, backend): &(Arc<str>, &'static str), found: bool) {
+        self.metrics.drawn(model, backend, found);
+    }
+
     /// A job's client has deviated from the protocol.
     pub(crate) fn deviated(&mut self, number: Number, fault: &'static str) {
         if let Some(live) = self.live.get_mut(&number) {

@@ -1,5 +1,6 @@
 //! Starting and stopping a server.
 use crate::access::Rules;
+use crate::config::MOST_POOLED;
 use crate::door::MOST_PLACES;
 use crate::driver::Driver;
 use crate::edge;
@@ -35,7 +36,7 @@ use tokio::sync::{oneshot, watch};
 
 /// Threads of the edge.
 const EDGE_THREADS: usize = 2;
-/// Blocking threads beyond one for each client: connections that close.
+/// Blocking threads beyond one for each client and each dealing: connections that close.
 const SPARE_WORKERS: usize = 8;
 /// How long a thread without a job is kept for the next one.
 const KEEP_WORKER: Duration = Duration::from_secs(2);
@@ -49,12 +50,12 @@ const OTHER_FILES: u64 = 64;
 /// Fewest places for greetings.
 const FEWEST_PLACES: u64 = 16;
 
-/// How many may greet at a time beside so many clients and control connections (a descriptor each), with so
-/// many file descriptors in all.
-fn greeting_places(clients: usize, control: usize, limit: Option<u64>) -> Result<usize, ServeError> {
-    let others = FILES[1].saturating_mul(clients as u64).saturating_add(OTHER_FILES).saturating_add(control as u64);
+/// How many may greet at a time beside so many clients, and what takes a descriptor each (control
+/// connections, halves in pools), with so many file descriptors in all.
+fn greeting_places(clients: usize, single: usize, limit: Option<u64>) -> Result<usize, ServeError> {
+    let others = FILES[1].saturating_mul(clients as u64).saturating_add(OTHER_FILES).saturating_add(single as u64);
     let needed = others.saturating_add(FILES[0] * FEWEST_PLACES);
-    let besides = (control as u64).saturating_add(OTHER_FILES + FILES[0] * FEWEST_PLACES);
+    let besides = (single as u64).saturating_add(OTHER_FILES + FILES[0] * FEWEST_PLACES);
     match limit {
         _ if clients == 0 => {
             Err(ServeError::Usage("a server for 0 clients at a time serves nobody: allow at least 1".into()))
@@ -140,10 +141,11 @@ impl Server {
                 config.threads
             )));
         }
-        let places = greeting_places(config.max_connections, config.max_control, getrlimit(Resource::Nofile).current)?;
+        let single = config.max_control + if config.has_pools() { MOST_POOLED } else { 0 };
+        let places = greeting_places(config.max_connections, single, getrlimit(Resource::Nofile).current)?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(EDGE_THREADS)
-            .max_blocking_threads(config.max_connections + SPARE_WORKERS)
+            .max_blocking_threads(config.max_connections + config.dealings + SPARE_WORKERS)
             .thread_keep_alive(KEEP_WORKER)
             .thread_name("tacit-serve")
             .enable_all()
@@ -173,7 +175,8 @@ impl Server {
         let (rules_sender, rules) = watch::channel(Arc::new(rules));
         let (catalog_sender, catalog) = watch::channel(Arc::new(catalog));
         let gate = Gate::new(rules_sender, catalog_sender, quotas);
-        let driver = Driver::new(&config, store.clone(), places, gate, record, published.clone(), stopper)?;
+        let (sent, stops) = (published.clone(), (sender.clone(), stopper));
+        let driver = Driver::new(&config, store.clone(), places, gate, record, sent, stops)?;
         let tls = watch::Sender::new(Handshakes::new(&config.tls, config.max_control));
         let marks = Marks::from_env("server");
         let (reloads, asked) = channel(reload::WAITING);

@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub clients: Vec<ClientRow>,
     /// Models on offer.
     pub models: Vec<ModelRow>,
+    /// Material that was dealt ahead of time, for nobody yet.
+    pub pools: Vec<PoolRow>,
     /// What phases of models on offer took against what they were expected to take.
     pub profile: Vec<ProfileRow>,
     /// D: mean seconds from an input's arrival to its answer, since the start.
@@ -207,6 +209,23 @@ pub struct ModelRow {
     pub mean_waiting_s: f64,
     /// Inputs of it answered a second, over the last minute.
     pub throughput_per_s: f64,
+}
+
+/// Material of a model that a dealer has dealt ahead of time, for nobody yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PoolRow {
+    /// Model.
+    pub model: String,
+    /// Back end.
+    pub backend: &'static str,
+    /// Inputs that each is for.
+    pub inputs: u32,
+    /// How many lie ready.
+    pub ready: usize,
+    /// How many are being dealt.
+    pub dealing: usize,
+    /// What those that lie ready take on disk.
+    pub bytes: u64,
 }
 
 /// How well the scheduler knew the times of a model's phase, over its last jobs (64 at most).

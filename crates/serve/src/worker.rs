@@ -6,6 +6,7 @@ use crate::closer::Closer;
 use crate::door::Number;
 use crate::event::{Decision, Event, Grant, Open, Turn};
 use crate::kept::Kept;
+use crate::pooled::{FromPool, Hand, Pooled};
 use crate::queue::{JobEnd, Whose};
 use crate::quota::Charge;
 use crate::record::Measured;
@@ -16,7 +17,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 use tacit_arith::heap::Account;
-use tacit_backends::seam::Stop;
+use tacit_backends::seam::{Dealer, Stop};
 use tacit_backends::{BackendError, Material, Preparation, ServerSide, Setup};
 use tacit_client::measure::Meter;
 use tacit_client::wire::{Device, PUBLIC, REPLY, Reply, Request, send};
@@ -42,6 +43,8 @@ pub(crate) struct Opened {
     pub(crate) binding: Binding,
     device: Device,
     is_set_up: bool,
+    /// What its next offline phase uses of what was dealt ahead of time.
+    hand: Hand,
 }
 
 impl Connection {
@@ -193,7 +196,7 @@ pub(crate) struct Job<'a> {
 
 impl<'a> Job<'a> {
     fn answer(&mut self, grant: Grant) -> Result<Done, ServeError> {
-        let Grant { request, turn, material, charge, destroyed, notice_ignored } = grant;
+        let Grant { request, turn, material, pooled, charge, destroyed, notice_ignored } = grant;
         let reply = match request {
             Request::List => self.models(),
             Request::Open { model, backend, device } => return self.open(&model, &backend, device),
@@ -203,8 +206,8 @@ impl<'a> Job<'a> {
                 self.opened()?;
                 Reply::Noted { notice_ignored }
             }
-            Request::Prepare { id, folder, .. } => return self.prepare(id, folder, turn),
-            Request::Refill { id, folder, .. } => return self.prepare(id, Some(folder), turn),
+            Request::Prepare { id, folder, .. } => return self.prepare(id, folder, (turn, pooled)),
+            Request::Refill { id, folder, .. } => return self.prepare(id, Some(folder), (turn, pooled)),
             Request::Infer { id, .. } => return self.infer(id, material, charge, turn),
             Request::Stored => self.stored()?,
             Request::Reconcile { folder, after } => self.reconcile(folder, after)?,
@@ -248,12 +251,18 @@ impl<'a> Job<'a> {
         handshake(channel, &Hello::opened(offered.plan, offered.public))?;
         let mut aids = shared.config.aids.stopped_by(&self.connection.stop);
         aids.uploads = Kept::of(shared, client);
+        let (hand, events) = (Hand::default(), shared.events.clone());
+        // A driver that is gone needs no news.
+        let lost = Arc::new(move || drop(events.send(Event::PoolLost)));
+        let (dealer, own) = (aids.dealer.take(), hand.clone());
+        aids.dealer = dealer.map(|dealer| Arc::new(FromPool { dealer, hand: own, lost }) as Arc<dyn Dealer>);
         self.connection.open = Some(Opened {
             side: Arc::clone(&offered.model).connect(&aids)?,
             binding: Binding { client: self.connection.client, model: offered.public, plan: offered.plan },
             offered,
             device,
             is_set_up: false,
+            hand,
         });
         Ok(Done::Said)
     }
@@ -281,7 +290,12 @@ impl<'a> Job<'a> {
         Ok(self.done(meter, 0)?.0)
     }
 
-    fn prepare(&mut self, id: MaterialId, folder: Option<FolderId>, turn: Turn) -> Result<Done, ServeError> {
+    fn prepare(
+        &mut self,
+        id: MaterialId,
+        folder: Option<FolderId>,
+        (turn, pooled): (Turn, Option<Pooled>),
+    ) -> Result<Done, ServeError> {
         let open = self.opened()?;
         let (binding, bytes, backend) = (open.binding, open.offered.material_bytes, open.offered.backend);
         match open.offered.model.preparation() {
@@ -291,6 +305,7 @@ impl<'a> Job<'a> {
         if open.offered.model.setup() == Setup::BeforeOffline && !open.is_set_up {
             return refuse("the setup comes first");
         }
+        open.hand.hold(pooled);
         let place = folder.map(|peer| self.reserve(id, binding, Origin { backend, peer })).transpose()?;
         let (material, meter) = match place {
             Some(place) => (None, self.prepare_in(place, turn)?),

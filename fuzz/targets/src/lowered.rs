@@ -125,6 +125,8 @@ pub(crate) fn dealer_request_seeds() -> Vec<Vec<u8>> {
         Ask::Deal { digest: [7; 32], batch: 1, seal: [8; 32] },
         Ask::Fetch { ticket: [9; 32], claim: Claim { nonce: [1; 32], digest: [2; 32] } },
         Ask::Taken { ticket: [9; 32] },
+        Ask::Ahead { digest: [7; 32], batch: 2 },
+        Ask::Bind { ticket: [9; 32], seal: [8; 32] },
     ];
     asks.iter().map(|ask| postcard::to_stdvec(ask).expect("plain data can be written")).collect()
 }

@@ -4,7 +4,7 @@ use crate::ring::{RingGraph, public};
 #[test]
 fn nothing_is_dealt_for_strangers() {
     let dealings = Dealings::fresh(Registry::standard(), 5).unwrap();
-    assert!(dealings.start([1; 32], ([9; 32], 1), [0; 32]).is_err(), "not registered");
+    assert!(dealings.start([1; 32], ([9; 32], 1), Some([0; 32])).is_err(), "not registered");
     assert!(dealings.register([1; 32], "cheetah", (&[], &[]), |_| Ok(())).is_err(), "nobody deals for cheetah");
     assert!(dealings.register([1; 32], "dealt", (&[1, 2, 3], &[]), |_| Ok(())).is_err());
     assert!(dealings.fetch([2; 32], &[0; 32], &Claim { nonce: [1; 32], digest: [9; 32] }).is_err());
@@ -39,7 +39,7 @@ fn nobody_takes_a_model_from_its_owner() {
     dealings.register([2; 32], "dealt", (&public, &[9; 16]), |_| Ok(())).unwrap();
     dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
     assert!(dealings.knows([1; 32], digest) && dealings.knows([2; 32], digest));
-    assert!(dealings.start([1; 32], (digest, 1), [0; 32]).is_ok());
+    assert!(dealings.start([1; 32], (digest, 1), Some([0; 32])).is_ok());
     assert!(dealings.register([1; 32], "dealt", (&public, &[8; 16]), |_| Ok(())).is_err(), "other keys");
     // What hid this model hides no other.
     let other = model(6).0;
@@ -72,8 +72,8 @@ fn a_ticket_is_fetched_by_one_at_a_time_and_three_times_at_most() {
     dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
     let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
     let claim = Claim { nonce: [5; 32], digest };
-    let ticket = dealings.start([1; 32], (digest, 1), claim.seal()).unwrap().ticket;
-    let other = dealings.start([1; 32], (digest, 1), claim.seal()).unwrap().ticket;
+    let ticket = dealings.start([1; 32], (digest, 1), Some(claim.seal())).unwrap().ticket;
+    let other = dealings.start([1; 32], (digest, 1), Some(claim.seal())).unwrap().ticket;
     let refusal = |ticket| dealings.fetch([2; 32], ticket, &claim).err().unwrap().to_string();
     let first = dealings.fetch([2; 32], &ticket, &claim).unwrap();
     assert!(refusal(&ticket).contains("another request"));
@@ -95,7 +95,7 @@ fn a_seed_is_shown_only_of_what_the_client_has_given_up() {
     dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
     let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
     let claim = Claim { nonce: [5; 32], digest };
-    let started = dealings.start([1; 32], (digest, 1), claim.seal()).unwrap();
+    let started = dealings.start([1; 32], (digest, 1), Some(claim.seal())).unwrap();
     let ticket = started.ticket;
     let refusal = |server| dealings.open([server; 32], &ticket).err().unwrap().to_string();
     assert!(refusal(1).contains("given this material up"));
@@ -122,9 +122,48 @@ fn a_seed_is_shown_only_of_what_the_client_has_given_up() {
     assert_eq!(again, half);
     assert_eq!(dealings.open([1; 32], &ticket).unwrap().0, seed.0, "its answer may have been lost");
     // Given up before it was fetched: nobody gets it any more.
-    let ticket = dealings.start([1; 32], (digest, 1), claim.seal()).unwrap().ticket;
+    let ticket = dealings.start([1; 32], (digest, 1), Some(claim.seal())).unwrap().ticket;
     dealings.consent([2; 32], &ticket, &claim).unwrap();
     assert!(dealings.fetch([2; 32], &ticket, &claim).is_err());
+}
+
+#[test]
+fn what_was_dealt_for_nobody_is_bound_once_and_by_its_server() {
+    let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
+    let (public, part) = model(7);
+    dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
+    let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
+    let [claim, other] = [5, 6].map(|nonce| Claim { nonce: [nonce; 32], digest });
+    let ticket = dealings.start([1; 32], (digest, 1), None).unwrap().ticket;
+    let is_refused = |claim: &Claim| {
+        let fetched = dealings.fetch([2; 32], &ticket, claim).err().unwrap().to_string();
+        assert!(fetched.contains("not dealt for this client's claim"), "{fetched}");
+        assert!(dealings.consent([2; 32], &ticket, claim).is_err());
+    };
+    is_refused(&claim);
+    assert!(dealings.open([1; 32], &ticket).is_err(), "nobody has given it up");
+    // Another server, another ticket, and one that this dealer never gave out.
+    assert!(!dealings.bind([3; 32], &ticket, claim.seal()).unwrap());
+    let mut guessed = ticket;
+    guessed[20] ^= 1;
+    assert!(!dealings.bind([1; 32], &guessed, claim.seal()).unwrap());
+    is_refused(&claim);
+    // Asked again, as after a lost answer, it is for the same; nobody else ever gets it.
+    for _ in 0..2 {
+        assert!(dealings.bind([1; 32], &ticket, claim.seal()).unwrap());
+        assert!(dealings.bind([1; 32], &ticket, other.seal()).is_err());
+    }
+    is_refused(&other);
+    assert!(dealings.fetch([1; 32], &ticket, &claim).is_err(), "both halves for one certificate");
+    assert!(dealings.fetch([2; 32], &ticket, &claim).is_ok());
+    dealings.taken(&ticket);
+    assert!(dealings.bind([1; 32], &ticket, other.seal()).is_err(), "nor when it is burnt");
+    // What was dealt for somebody from the beginning is nobody else's either.
+    let ticket = dealings.start([1; 32], (digest, 1), Some(claim.seal())).unwrap().ticket;
+    assert!(dealings.bind([1; 32], &ticket, other.seal()).is_err());
+    // A dealer that was started again has none of it.
+    let again = Dealings::fresh(Registry::standard(), dealings.next()).unwrap();
+    assert!(!again.bind([1; 32], &ticket, claim.seal()).unwrap());
 }
 
 #[test]
@@ -135,7 +174,7 @@ fn too_many_halves_at_once_are_refused() {
     dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
     let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
     let claim = Claim { nonce: [5; 32], digest };
-    let [one, two] = [(); 2].map(|()| dealings.start([1; 32], (digest, 1), claim.seal()).unwrap().ticket);
+    let [one, two] = [(); 2].map(|()| dealings.start([1; 32], (digest, 1), Some(claim.seal())).unwrap().ticket);
     let first = dealings.fetch([2; 32], &one, &claim).unwrap();
     for _ in 0..=MAX_FETCHES {
         let error = dealings.fetch([3; 32], &two, &claim).err().unwrap().to_string();

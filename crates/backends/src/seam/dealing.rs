@@ -88,6 +88,24 @@ pub trait Dealer: Send + Sync {
         sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
     ) -> Result<(), BackendError>;
 
+    /// At the server: as [`deal_into`](Self::deal_into), for nobody yet. No half of it is given to a client
+    /// before it is [bound](Self::bind).
+    ///
+    /// # Errors
+    /// As there.
+    fn deal_ahead(
+        &self,
+        order: &Order<'_>,
+        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError>;
+
+    /// At the server: says whose a material is that was dealt for nobody yet, once and for good. False if
+    /// the dealer has none of this ticket (any more): its half is of no use then.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`]: it is another's already, or the dealer cannot be asked.
+    fn bind(&self, ticket: &Ticket, seal: &Seal) -> Result<bool, BackendError>;
+
     /// As [`deal_into`](Self::deal_into), with all of the half in memory.
     ///
     /// # Errors

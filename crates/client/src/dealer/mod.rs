@@ -198,10 +198,14 @@ impl RemoteDealer {
     fn dealt(
         &self,
         channel: &mut Channel,
-        (order, seal): (&Order<'_>, Seal),
+        (order, seal): (&Order<'_>, Option<Seal>),
         sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
     ) -> Result<(), Failure> {
-        let deal = Ask::Deal { digest: order.digest, batch: order.batch, seal };
+        let Order { digest, batch, .. } = *order;
+        let deal = match seal {
+            Some(seal) => Ask::Deal { digest, batch, seal },
+            None => Ask::Ahead { digest, batch },
+        };
         let mut answer = self.ask(channel, &deal, &[])?;
         if answer == Answer::Unknown {
             let (public, part) = (order.public.len() as u64, order.part.len() as u64);
@@ -264,7 +268,23 @@ impl Dealer for RemoteDealer {
         seal: &Seal,
         sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        self.exchange(|channel| self.dealt(channel, (order, *seal), sink))
+        self.exchange(|channel| self.dealt(channel, (order, Some(*seal)), sink))
+    }
+
+    fn deal_ahead(
+        &self,
+        order: &Order<'_>,
+        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        self.exchange(|channel| self.dealt(channel, (order, None), sink))
+    }
+
+    fn bind(&self, ticket: &Ticket, seal: &Seal) -> Result<bool, BackendError> {
+        self.exchange(|channel| match self.ask(channel, &Ask::Bind { ticket: *ticket, seal: *seal }, &[])? {
+            Answer::Done => Ok(true),
+            Answer::Unknown => Ok(false),
+            other => Err(Failure::Other(self.refused(other))),
+        })
     }
 
     fn fetch_into(

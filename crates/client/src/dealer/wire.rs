@@ -68,6 +68,20 @@ pub enum Ask {
         /// Which.
         ticket: Ticket,
     },
+    /// New material for a model, for nobody yet.
+    Ahead {
+        /// The digest of the plan for one input.
+        digest: [u8; 32],
+        /// Inputs that it is for.
+        batch: u32,
+    },
+    /// Whose a material is that was dealt for nobody yet.
+    Bind {
+        /// Which.
+        ticket: Ticket,
+        /// Whom it is for.
+        seal: Seal,
+    },
 }
 
 impl Ask {
@@ -97,7 +111,7 @@ pub enum Answer {
         /// Its length.
         bytes: u64,
     },
-    /// The model must be registered first.
+    /// The model must be registered first; or there is no such material (any more).
     Unknown,
     /// A material's seed.
     Opened {

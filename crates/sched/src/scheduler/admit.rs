@@ -272,6 +272,17 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
+    /// Somebody else than this model's requests uses its stock. Without a pool, there is nothing to work out.
+    pub(super) fn demand(&mut self, model: ModelId, inputs: u32) -> Result<(), Rejected> {
+        self.check_model(model)?;
+        if let Some(pool) = self.pool_of_all(model) {
+            let t_pre = self.catalog.length(model, JobPhase::Pre);
+            self.stock.arrival(pool, self.clock.now(), inputs, t_pre);
+            self.out.stir();
+        }
+        Ok(())
+    }
+
     /// Kept or pooled material is no more.
     pub(super) fn material_gone(&mut self, material: MaterialId) -> Result<(), Rejected> {
         if !self.stock.pull(material) {

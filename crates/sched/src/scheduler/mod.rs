@@ -147,6 +147,7 @@ impl<P: Policy> Scheduler<P> {
             Event::Shutdown(how) => self.shutdown(how),
             Event::ModelAdded(spec) => self.model_added(spec),
             Event::ModelRemoved { model } => self.model_removed(model),
+            Event::Demand { model, inputs } => self.demand(model, inputs),
             Event::MaterialGone { material } => self.material_gone(material),
             Event::MaterialFound { material, model, client } => self.material_found(material, model, client),
             Event::Tick => Ok(()),
@@ -256,9 +257,14 @@ impl<P: Policy> Scheduler<P> {
 
     /// Gives the pool of an unbound model its smallest target.
     fn seed_pool(&mut self, model: ModelId) {
-        if self.catalog.binding(model) == BoundTo::Unbound && self.catalog.has_pre(model) && self.stock.has_pools() {
-            let pool = PoolKey { model, client: None };
+        if let Some(pool) = self.pool_of_all(model) {
             self.stock.arrival(pool, self.clock.now(), 0, Span::ZERO);
         }
+    }
+
+    /// The pool of an unbound model.
+    fn pool_of_all(&self, model: ModelId) -> Option<PoolKey> {
+        let is_unbound = self.catalog.binding(model) == BoundTo::Unbound && self.catalog.has_pre(model);
+        (is_unbound && self.stock.has_pools()).then_some(PoolKey { model, client: None })
     }
 }

@@ -200,12 +200,17 @@ impl Stock {
         self.pull(material).then_some(material)
     }
 
+    /// Disk that pooled material holds.
+    pub fn pooled_disk(&self, disk: impl Fn(ModelId) -> u64) -> u64 {
+        let held = |key: PoolKey| Some(self.pools.as_ref()?.get(&key)?.stock.len() as u64 * disk(key.model));
+        self.pools().into_iter().filter_map(held).sum()
+    }
+
     /// Disk that pooled and kept material holds.
     pub fn idle_disk(&self, disk: impl Fn(ModelId) -> u64) -> u64 {
-        let held = |key: PoolKey| Some(self.pools.as_ref()?.get(&key)?.stock.len() as u64 * disk(key.model));
-        let pooled: u64 = self.pools().into_iter().filter_map(held).sum();
         let kept = self.kept_of.iter().map(|(&model, count)| count * disk(model));
-        pooled + kept.sum::<u64>()
+        let kept: u64 = kept.sum();
+        self.pooled_disk(disk) + kept
     }
 
     /// An input waits for its T_pre, and this pool could serve it.
@@ -244,8 +249,8 @@ impl Stock {
     }
 
     /// Whether the refills' shares of the machine allow one more. `idle` is the share of the cores, from 0 to
-    /// 1, that refills may count on now; dealings do not depend on it.
-    pub fn allows_refill(&self, need: &Resources, idle: f64, have: Resources, used: Resources) -> bool {
+    /// 1, that refills may count on now; dealings do not depend on it. `pooled` is the disk that stock holds.
+    pub fn allows_refill(&self, need: &Resources, idle: f64, [have, used]: [Resources; 2], pooled: u64) -> bool {
         let Some(pools) = &self.pools else { return false };
         let share = |part: f64, of: u64| (of as f64 * part) as u64;
         let (config, held) = (&pools.config, &pools.refilling);
@@ -256,6 +261,8 @@ impl Stock {
             && (need.dealings == 0 || u64::from(held.dealings + need.dealings) <= dealings)
             && held.memory + need.memory <= share(config.memory_share, have.memory)
             && used.disk + need.disk <= share(config.disk_share, have.disk)
+            && pools.len() < config.most as usize
+            && pooled.saturating_add(held.disk).saturating_add(need.disk) <= config.disk
     }
 
     /// A T_pre runs for this pool from now on.

@@ -3,7 +3,7 @@
 
 use crate::support::driver::Driver;
 use crate::support::{Setup, header, request};
-use tacit_sched::{JobPhase, ModelId, Rejected, Resources, Span, Start, Work};
+use tacit_sched::{Event, JobId, JobPhase, MaterialId, ModelId, Rejected, Resources, Span, Start, Work};
 
 const BOUND: ModelId = ModelId(1);
 const LARGE: ModelId = ModelId(2);
@@ -136,4 +136,72 @@ fn a_pool_of_dealt_material_is_filled_while_all_cores_are_busy() {
     ask(&mut d, 100, DEALT).unwrap();
     assert_eq!((d.sched.counts().ready, d.sched.counts().pre), (20, 0));
     d.wind_down();
+}
+
+/// Refills that run, by model.
+fn refills(d: &Driver) -> Vec<(JobId, ModelId)> {
+    let of = |(job, (start, _)): (&JobId, &(Start, _))| (start.work == Work::Pool).then_some((*job, start.model));
+    d.monitor.running.iter().filter_map(of).collect()
+}
+
+/// Lets refills run until none starts any more; the most that ran at a time.
+fn fill(d: &mut Driver) -> usize {
+    let mut most = 0;
+    while let Some((job, _)) = refills(d).first().copied() {
+        most = most.max(refills(d).len());
+        d.advance(Span::from_secs(1.0));
+        d.finish(job, 100);
+    }
+    most
+}
+
+fn with_pool(limit: impl FnOnce(&mut tacit_sched::PoolConfig)) -> Driver {
+    let mut header = header(&Setup { policy: "fcfs".parse().unwrap(), pool: true, moldable: false, batch_share: 1.0 });
+    // No pools of those that take cores.
+    header.config.capacity = machine(0, 1000, 4);
+    limit(header.config.pool.as_mut().unwrap());
+    Driver::new(header)
+}
+
+/// Takes a material out of the pool for an input of another model.
+fn draw(d: &mut Driver) {
+    let pooled: MaterialId = d.monitor.live()[0];
+    d.send(Event::MaterialGone { material: pooled }).unwrap();
+    d.send(Event::Demand { model: DEALT, inputs: 1 }).unwrap();
+}
+
+#[test]
+fn stock_that_another_model_uses_is_made_as_fast_as_that_asks() {
+    let mut d = with_pool(|_| {});
+    assert_eq!((fill(&mut d), d.sched.stock()), (1, 1), "one, before anybody has asked");
+    for _ in 0..20 {
+        d.advance(Span::from_secs(1.0));
+        draw(&mut d);
+        fill(&mut d);
+    }
+    let busy = d.sched.stock();
+    assert!(busy >= 4, "one a second and 4 s of dealing: {busy}");
+    // Long after that one is enough for whoever comes.
+    d.advance(Span::from_secs(3600.0));
+    draw(&mut d);
+    while let Some(&material) = d.monitor.live().get(2) {
+        d.send(Event::MaterialGone { material }).unwrap();
+        fill(&mut d);
+    }
+    assert!(d.sched.stock() <= 2, "{}", d.sched.stock());
+    assert!(d.send(Event::Demand { model: ModelId(99), inputs: 1 }).is_err());
+    d.send(Event::Demand { model: DEALT_BOUND, inputs: 1 }).expect("it has no pool: nothing to work out");
+    d.wind_down();
+}
+
+#[test]
+fn pools_hold_no_more_than_their_limits() {
+    // Ten bytes each.
+    for (most, disk, expected) in [(3, u64::MAX, 3), (u32::MAX, 25, 2), (0, u64::MAX, 0), (u32::MAX, 9, 0)] {
+        let mut d = with_pool(|pool| (pool.min_stock, pool.most, pool.disk) = (8, most, disk));
+        let at_once = fill(&mut d);
+        assert_eq!(d.sched.stock(), expected, "{most} materials, {disk} bytes");
+        assert!(at_once <= expected, "what is being made counts: {at_once}");
+        d.wind_down();
+    }
 }

@@ -298,6 +298,9 @@ impl Driver {
                     assert_eq!(self.kept_of(model), 0, "material is kept for a model that is gone");
                 }
             }
+            Op::Demand { model, inputs } => {
+                let _ = self.send(Event::Demand { model: self.place(model), inputs });
+            }
             _ => {}
         }
     }
@@ -314,7 +317,7 @@ impl Driver {
             }
             Op::Gone { .. } | Op::Revoke { .. } | Op::Cancel { .. } | Op::Lanes { .. } => self.play_client(op),
             Op::Found { .. } | Op::Lose { .. } => self.play_material(op),
-            Op::AddModel { .. } | Op::RemoveModel { .. } => self.play_model(op),
+            Op::AddModel { .. } | Op::RemoveModel { .. } | Op::Demand { .. } => self.play_model(op),
             Op::Capacity { cores, memory } => {
                 let _ = self.send(Event::Capacity(Resources { cores, memory, disk: 200, dealings: cores / 2 }));
             }

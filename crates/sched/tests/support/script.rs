@@ -73,6 +73,11 @@ pub enum Op {
         pick: usize,
         kept: bool,
     },
+    /// Inputs of another model come that use this one's stock.
+    Demand {
+        model: usize,
+        inputs: u32,
+    },
     AddModel {
         model: usize,
     },
@@ -131,6 +136,7 @@ fn op() -> impl Strategy<Value = Op> {
         8 => (0..8_000u64).prop_map(|ms| Op::Advance { ms }),
         2 => found(),
         1 => (0..64usize, any::<bool>()).prop_map(|(pick, kept)| Op::Lose { pick, kept }),
+        1 => (0..MODELS, 1..3u32).prop_map(|(model, inputs)| Op::Demand { model, inputs }),
         1 => (0..MODELS).prop_map(|model| Op::AddModel { model }),
         1 => (0..MODELS).prop_map(|model| Op::RemoveModel { model }),
         1 => (0..64usize).prop_map(|pick| Op::Policy { pick }),

@@ -340,7 +340,7 @@ fn serve(shared: &Shared, number: Number, stream: TcpStream) -> Result<(), Serve
 
 /// Answers one request. What is not granted is an answer, and the connection goes on.
 fn answered(shared: &Shared, channel: &mut Channel, (party, role): (Party, Role), ask: Ask) -> Result<(), ServeError> {
-    let orders = matches!(ask, Ask::Register { .. } | Ask::Deal { .. });
+    let orders = matches!(ask, Ask::Register { .. } | Ask::Deal { .. } | Ask::Ahead { .. } | Ask::Bind { .. });
     if orders && role != Role::Server {
         let reason = "only a server may order material: its certificate is that of `tacit keys add-dealer` (orders)";
         // What was announced is not taken: the connection ends.
@@ -354,7 +354,18 @@ fn answered(shared: &Shared, channel: &mut Channel, (party, role): (Party, Role)
     }
     let done = match ask {
         Ask::Register { backend, public, part } => register(shared, channel, party, (&backend, public, part))?,
-        Ask::Deal { digest, batch, seal } => return deal(shared, channel, party, ((digest, batch), seal)),
+        Ask::Deal { digest, batch, seal } => return deal(shared, channel, party, ((digest, batch), Some(seal))),
+        Ask::Ahead { digest, batch } => return deal(shared, channel, party, ((digest, batch), None)),
+        Ask::Bind { ticket, seal } => match shared.dealings.bind(party, &ticket, seal) {
+            Ok(true) => {
+                // Its client comes for it now.
+                shared.ending.dealing(ticket);
+                shared.ending.dealt(&ticket);
+                Ok(())
+            }
+            Ok(false) => return Ok(answer(channel, &Answer::Unknown)?),
+            Err(error) => Err(error),
+        },
         Ask::Fetch { ticket, claim } => match shared.dealings.fetch(party, &ticket, &claim) {
             Ok(fetching) => {
                 answer(channel, &Answer::Half { bytes: fetching.bytes() })?;
@@ -422,7 +433,7 @@ fn deal(
     shared: &Shared,
     channel: &mut Channel,
     party: Party,
-    ((digest, batch), seal): (([u8; 32], u32), Seal),
+    ((digest, batch), seal): (([u8; 32], u32), Option<Seal>),
 ) -> Result<(), ServeError> {
     if !shared.dealings.knows(party, digest) {
         return Ok(answer(channel, &Answer::Unknown)?);
@@ -437,7 +448,9 @@ fn deal(
         let reason = "the dealer cannot write its numbers down, and deals nothing without: its log says more";
         return Ok(answer(channel, &Answer::Refused { reason: reason.into() })?);
     }
-    shared.ending.dealing(started.ticket);
+    if seal.is_some() {
+        shared.ending.dealing(started.ticket);
+    }
     let said = answer(channel, &Answer::Dealt { ticket: started.ticket, bytes: started.server_bytes() });
     match said.map_err(Into::into).and_then(|()| in_pieces(channel, |sink| started.server_half(sink))) {
         Ok(()) => {

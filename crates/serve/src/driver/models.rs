@@ -43,6 +43,7 @@ impl Driver {
         }
         let (plans, kept) = (gone.iter().map(|o| o.plan).collect::<BTreeSet<_>>(), catalog.plans());
         self.queue.withdraw(&plans.difference(&kept).copied().collect());
+        self.open_pools();
         // A model that was withdrawn may come back as it was; one that was replaced does not.
         let replaced: BTreeSet<_> = gone
             .iter()

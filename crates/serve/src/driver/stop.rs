@@ -45,6 +45,7 @@ impl Driver {
             self.stopping = Some(Stopping { cut_at, is_cut: false });
         }
         self.door.close();
+        self.pools.close();
         self.stop.send_replace(true);
         // What waits begins no more.
         let waiting: Vec<Number> =

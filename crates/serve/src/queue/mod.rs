@@ -5,13 +5,16 @@ mod arrivals;
 mod ends;
 mod handover;
 mod models;
+mod pools;
 mod refill;
+mod said;
 mod settings;
 
-use crate::catalog::Offered;
 use crate::door::Number;
-use crate::state::{Known, Learned};
+use crate::state::Known;
+use pools::Pools;
 use refill::Offers;
+pub(crate) use said::{Effect, JobEnd, Planned, Standing, Whose};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,76 +25,6 @@ use tacit_sched::policy::{Policy, PolicySpec};
 use tacit_sched::{
     Action, Event, JobId, JobPhase, ModelId, Owner, Rejected, SchedError, Scheduler, Span, Start, Time, Usage, Work,
 };
-
-/// Whose input, of which model.
-#[derive(Clone)]
-pub(crate) struct Whose {
-    pub(crate) client: ClientId,
-    pub(crate) offered: Arc<Offered>,
-    pub(crate) device: Device,
-}
-
-/// How an input stands.
-#[derive(Clone, Copy)]
-pub(crate) struct Standing {
-    /// `announced`, `offline` (its material is being made), `ready` (it is made), or `online`.
-    pub(crate) state: &'static str,
-    /// For how many inputs it is.
-    pub(crate) inputs: u32,
-    /// Who came for its next phase now would start at once.
-    pub(crate) turn: bool,
-}
-
-/// How a job ended that the scheduler started.
-pub(crate) enum JobEnd {
-    /// Well, in this time; with what it made, and the most memory that it held, where that was counted.
-    Done { took: Duration, made: Option<MaterialId>, memory: Option<u64> },
-    /// With nothing to show.
-    Failed,
-}
-
-/// What the driver has to do.
-pub(crate) enum Effect {
-    /// The connection's job starts.
-    Start { number: Number, phase: JobPhase, threads: u32, planned: Planned, material: Option<MaterialId> },
-    /// The connection waits in vain.
-    Refuse { number: Number, reason: String },
-    /// The connection's job is to end now.
-    Cut { number: Number },
-    /// This client's material, if it is hers, will not be used.
-    Burn { material: MaterialId, client: ClientId },
-    /// What is expected of such a phase from now on.
-    Learned(Learned),
-    /// A phase took a time that may be compared with what was expected.
-    Compared {
-        /// Name of its model, and the back end.
-        of: (Arc<str>, &'static str),
-        phase: JobPhase,
-        expected: Span,
-        took: Span,
-    },
-    /// An input was answered, or a batch.
-    Answered {
-        client: ClientId,
-        /// Name of its model, and the back end.
-        of: (Arc<str>, &'static str),
-        /// How many inputs it were, as one.
-        inputs: u32,
-        /// From its arrival to its end.
-        delay: Span,
-        /// From its arrival to the start of its online phase.
-        waiting: Span,
-    },
-}
-
-/// What the queue knows of a job that starts.
-#[derive(Clone, Copy)]
-pub(crate) struct Planned {
-    /// How long it is expected to take.
-    pub(crate) expected: Span,
-    /// When its input was announced or asked for, whichever was first.
-    pub(crate) known: Instant,
-}
 
 /// An input that is alive.
 struct Live {
@@ -172,6 +105,7 @@ pub(crate) struct Queue {
     /// How often clients are answered.
     demand: Demand,
     offers: Offers,
+    pools: Pools,
     /// How long a notice may ask to be waited for, and to be kept after that.
     notice_ttl: Span,
 }
@@ -208,7 +142,9 @@ impl Queue {
         policy: PolicySpec,
         known: Known,
         on_the_way: Duration,
+        pool_ttl: Duration,
     ) -> Result<Self, SchedError> {
+        let pools = Pools::new(config.pool.is_some(), pool_ttl);
         let threads = config.on_threads.first().copied().unwrap_or(1);
         Ok(Self {
             threads,
@@ -231,6 +167,7 @@ impl Queue {
             effects: Vec::new(),
             demand: Demand::default(),
             offers: Offers::default(),
+            pools,
         })
     }
 
@@ -422,6 +359,7 @@ impl Queue {
     /// What is to be done now.
     pub(crate) fn poll(&mut self) -> Vec<Effect> {
         self.give_up_waiting();
+        self.expire_pools();
         self.pump();
         while self.fill() {
             self.pump();
@@ -438,11 +376,11 @@ impl Queue {
                     Some(&Job { number, .. }) => self.effects.push(Effect::Cut { number }),
                     None => self.stopped_before_it_began(job),
                 },
-                Action::Burn { material } => {
-                    if let Some(Owned { client, in_stock: false }) = self.materials.remove(&material) {
-                        self.effects.push(Effect::Burn { material, client });
-                    }
-                }
+                Action::Burn { material } => match self.materials.remove(&material) {
+                    Some(Owned { client, in_stock: false }) => self.effects.push(Effect::Burn { material, client }),
+                    Some(Owned { in_stock: true, .. }) => {}
+                    None => self.dropped(material),
+                },
                 Action::Reject { request, reason } => self.turn_away(Owner::Request(request), &reason.to_string()),
                 Action::NoticeIgnored { request, why, .. } => {
                     if let Some(live) = self.live.get_mut(&Owner::Request(request)) {
@@ -468,7 +406,7 @@ impl Queue {
         let owner = match start.work {
             Work::Request(input) => Owner::Request(input.request),
             Work::Notice(notice) => Owner::Notice(notice),
-            Work::Pool => return self.note(Event::JobFailed { job: start.job }),
+            Work::Pool => return self.deal(start),
         };
         let job = start.job;
         match self.live.get_mut(&owner).and_then(|live| Some((live.waits.take()?, live))) {
@@ -481,7 +419,8 @@ impl Queue {
                 if let Some(owned) = material.and_then(|material| self.materials.get_mut(&material)) {
                     owned.in_stock = false;
                 }
-                self.effects.push(Effect::Start { number, phase, threads, planned, material });
+                let drawn = self.draw(owner, model, phase);
+                self.effects.push(Effect::Start { number, phase, threads, planned, material, drawn });
             }
             None => self.put_off(owner, start),
         }

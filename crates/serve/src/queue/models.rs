@@ -27,6 +27,7 @@ impl Queue {
         let dealt = whose.offered.model.preparation() == Preparation::Dealt;
         self.kinds.push(Kind { name, backend, plan, of_one, batch, device, dealt });
         self.make_room(self.memory_of(model));
+        self.open_pool(&whose.offered);
         Ok(model)
     }
 
@@ -54,6 +55,7 @@ impl Queue {
         for model in gone {
             self.note(Event::ModelRemoved { model });
         }
+        self.close_pools(plans);
     }
 
     /// Whether a model of the scheduler's is on offer.

@@ -97,6 +97,11 @@ impl Offers {
         self.standing.len() as u32
     }
 
+    /// Whether it has its turn: nobody waits for what it makes.
+    pub(super) fn is_filling(&self, owner: Owner) -> bool {
+        self.filling.contains_key(&owner)
+    }
+
     pub(super) fn forget(&mut self, owner: Owner) {
         self.standing.remove(&owner);
         self.filling.remove(&owner);

@@ -12,7 +12,7 @@ impl Queue {
     pub(crate) fn alarm(&self) -> Option<Instant> {
         let wakeup = self.scheduler.next_wakeup();
         let wakeup = wakeup.map(|at| self.epoch + Duration::from_nanos(at.0) + Duration::from_millis(1));
-        wakeup.into_iter().chain(self.due.first().map(|(until, _)| *until)).min()
+        wakeup.into_iter().chain(self.due.first().map(|(until, _)| *until)).chain(self.pool_alarm()).min()
     }
 
     /// Inputs by state. Stock that waits for idle times waits for nothing else.

@@ -130,6 +130,8 @@ impl Running {
         // What is tested here is not how many jobs this machine can run.
         config.cores = 64;
         config.strict_cores = true;
+        // Nor what a dealer is asked for when nobody waits.
+        config.pool = 0;
         tune(&mut config);
         let server = finish(Server::bind(catalog, config).unwrap());
         let (handle, address) = (server.handle(), server.address().to_string());

@@ -44,6 +44,18 @@ impl Dealer for Cheating {
         self.inner.deal_into(order, seal, sink)
     }
 
+    fn deal_ahead(
+        &self,
+        order: &Order<'_>,
+        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        self.inner.deal_ahead(order, sink)
+    }
+
+    fn bind(&self, ticket: &Ticket, seal: &Seal) -> Result<bool, BackendError> {
+        self.inner.bind(ticket, seal)
+    }
+
     fn fetch_into(
         &self,
         ticket: &Ticket,
@@ -55,7 +67,7 @@ impl Dealer for Cheating {
         }
         let order = self.model.order().unwrap();
         self.other.register([3; 32], order.backend, (order.public, order.part), |_| Ok(()))?;
-        let started = self.other.start([3; 32], (order.digest, order.batch), claim.seal())?;
+        let started = self.other.start([3; 32], (order.digest, order.batch), Some(claim.seal()))?;
         self.other.fetch([2; 32], &started.ticket, claim)?.half(sink)
     }
 

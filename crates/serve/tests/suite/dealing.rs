@@ -1,5 +1,6 @@
 //! A dealer, a server and clients, each with its own certificate, over TLS: who gets what, and who does not.
 use crate::common::*;
+use crate::dealers::{X, aids, close, dealer, dealer_with, lowered, make_keys, reached, registry};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -12,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 use tacit_backends::dealt::Dealt;
 use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order, Place, Stop, Ticket};
-use tacit_backends::{Backend, BackendError, Registry, ServerModel};
+use tacit_backends::{BackendError, Registry, ServerModel};
 use tacit_client::dealer::wire;
 use tacit_client::{
     ClientConfig, ClientError, DealerConfig, KeepFolder, Lobby, OpenedModels, RemoteDealer, infer_many,
@@ -20,64 +21,8 @@ use tacit_client::{
 use tacit_graph::Units;
 use tacit_ids::ClientId;
 use tacit_net::{Channel, Hello, TcpTransport, handshake};
-use tacit_serve::{Catalog, DealerServer};
+use tacit_serve::Catalog;
 use tacit_store::keys;
-
-const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
-
-fn registry() -> Registry {
-    Registry::new(vec![Arc::new(Dealt)])
-}
-
-fn lowered(salt: u8) -> Arc<dyn ServerModel> {
-    let mut model = model(salt);
-    // What the toy does not care about: how large values get.
-    model.calibration.max_abs.fill(1000.0);
-    model.calibration.extreme.fill(1000.0);
-    Dealt.lower(&model, &"frac_bits=8".parse().unwrap()).unwrap()
-}
-
-/// A dealer that runs until the test ends, with keys for everybody in `dir/keys`.
-fn dealer(dir: &Path) -> SocketAddr {
-    dealer_with(dir, |_| {})
-}
-
-/// Keys for everybody in `dir/keys`.
-fn make_keys(dir: &Path) {
-    let folder = dir.join("keys");
-    if !folder.exists() {
-        keys::init(&folder, &[], &["alice".into(), "bob".into()]).unwrap();
-        keys::add_operator(&folder, "ops").unwrap();
-        keys::add_dealer(&folder, &[]).unwrap();
-    }
-}
-
-fn dealer_with(dir: &Path, adjust: impl FnOnce(&mut tacit_serve::DealerConfig)) -> SocketAddr {
-    let folder = dir.join("keys");
-    make_keys(dir);
-    let numbers = dir.join(format!("numbers-{:?}.sqlite", thread::current().id()));
-    let mut config =
-        tacit_serve::DealerConfig::new("127.0.0.1:0".parse().unwrap(), keys::load_dealer(&folder).unwrap(), numbers);
-    adjust(&mut config);
-    let server = DealerServer::bind(registry(), config).unwrap();
-    let address = server.address();
-    thread::spawn(move || server.run());
-    address
-}
-
-fn pin(dir: &Path) -> ClientId {
-    keys::dealer_pin(&dir.join("keys")).unwrap()
-}
-
-/// The dealer as `who` reaches it.
-fn reached(dir: &Path, address: SocketAddr, who: &str) -> RemoteDealer {
-    let identity = keys::load_client(&dir.join("keys"), who).unwrap();
-    RemoteDealer::new(DealerConfig::new(&address.to_string(), pin(dir), identity)).unwrap()
-}
-
-fn aids(dir: &Path, address: SocketAddr, who: &str) -> Aids {
-    Aids { dealer: Some(Arc::new(reached(dir, address, who))), ..Aids::default() }
-}
 
 /// A server of `model(1)` and its dealer.
 fn serving(dir: &Path) -> (Running, SocketAddr) {
@@ -90,10 +35,6 @@ fn serving(dir: &Path) -> (Running, SocketAddr) {
 
 fn config(server: &Running, dir: &Path, who: &str, dealer: SocketAddr) -> ClientConfig {
     ClientConfig { aids: aids(dir, dealer, who), ..server.config(dir, who) }
-}
-
-fn close(got: &[f64], wanted: &[f64]) {
-    assert!(got.iter().zip(wanted).all(|(g, w)| (g - w).abs() < 0.1), "{got:?} instead of {wanted:?}");
 }
 
 #[test]

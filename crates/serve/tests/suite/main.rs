@@ -2,6 +2,8 @@
 //! its limits, is a program of its own.
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/dealers.rs"]
+mod dealers;
 
 mod access;
 mod backends;
@@ -14,6 +16,7 @@ mod material;
 mod metrics;
 mod misbehaviour;
 mod notices;
+mod pools;
 mod program;
 mod reload;
 mod scheduling;

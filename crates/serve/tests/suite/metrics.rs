@@ -1,11 +1,15 @@
 //! What a monitoring system is told: every figure of the manual and the example, with the values that there
 //! are.
 use crate::common::*;
+use crate::dealers;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
+use std::sync::Arc;
+use tacit_backends::dealer::{Dealings, Nearby};
+use tacit_backends::dealt::Dealt;
 use tacit_client::ClientError;
 use tacit_client::wire::{Reply, Request};
 
@@ -72,7 +76,15 @@ fn names_told(metrics: &str) -> BTreeSet<String> {
 #[test]
 fn metrics_are_what_the_example_and_the_manual_say() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
+    let mut offered = catalog();
+    offered.offer("later", &Dealt, dealers::lowered(3)).unwrap();
+    let server = Running::with(dir.path(), offered, |config| {
+        let dealings = Arc::new(Dealings::fresh(dealers::registry(), 1).unwrap());
+        config.aids.dealer = Some(Arc::new(Nearby::new(dealings, [1; 32])));
+        config.pool = 1 << 30;
+    });
+    let pooled = "tacit_pooled_materials{model=\"later\",backend=\"dealt\"} 1\n";
+    wait_until("one is dealt ahead of time", || scraped(&server, dir.path()).contains(pooled));
     server.client(dir.path(), "alice", "one").infer(&X).unwrap();
     // One that is refused something, and then leaves in the middle of a job.
     let mut bob = server.opened(dir.path(), "bob", "one");

@@ -102,6 +102,10 @@ struct Args {
     /// no core
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = count(1024))]
     dealings: usize,
+    /// MiB on disk, with --material, of material that a dealer deals ahead of time, for no client in
+    /// particular: whoever comes need not wait for that. 0: none is
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(0..=1 << 24))]
+    pool: u64,
     /// MiB that this process may have resident: with more, no job starts [default: no limit]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     resident: Option<u64>,
@@ -180,6 +184,7 @@ impl Args {
         config.cores = self.cores.unwrap_or(config.cores);
         config.strict_cores = self.strict_cores;
         config.dealings = self.dealings;
+        config.pool = self.pool << 20;
         config.resident = self.resident.map_or(u64::MAX, |mib| mib << 20);
         config.job_memory = self.job_memory.map_or(u64::MAX, |mib| mib << 20);
         config.queued_per_client = self.queued;

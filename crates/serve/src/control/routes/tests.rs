@@ -1,5 +1,5 @@
 use super::*;
-use crate::snapshot::{Amounts, CertificateRow, JobRow, ModelRow, ProfileRow, Queues, Snapshot};
+use crate::snapshot::{Amounts, CertificateRow, JobRow, ModelRow, PoolRow, ProfileRow, Queues, Snapshot};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use tacit_ids::ClientId;
@@ -84,6 +84,7 @@ fn the_document_describes_snapshots_as_they_are() {
             error_median: 0.5,
             error_p95: 0.75,
         }],
+        pools: vec![PoolRow { model: "m".into(), backend: "b", inputs: 2, ready: 3, dealing: 1, bytes: 4 }],
         models: vec![ModelRow { name: "m".into(), backends: vec!["b".into()], ..ModelRow::default() }],
         certificates: vec![
             CertificateRow { name: "server", expires_s: 5, advice: Some("renew it".into()) },

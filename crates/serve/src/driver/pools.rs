@@ -1,0 +1,80 @@
+//! Halves that were dealt ahead of time: dealt beside the service, in threads that may wait for the dealer.
+use super::Driver;
+use crate::catalog::Offered;
+use crate::event::Event;
+use crate::pooled::{self, Pooled};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tacit_backends::seam::{Aids, Stop};
+use tacit_ids::MaterialId;
+use tacit_sched::JobId;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::spawn_blocking;
+
+/// The halves, and what it takes to have more dealt.
+pub(super) struct Pools {
+    halves: HashMap<MaterialId, Pooled>,
+    aids: Aids,
+    /// Ends the dealings.
+    stop: Stop,
+    events: UnboundedSender<Event>,
+}
+
+impl Pools {
+    pub(super) fn new(aids: &Aids, events: UnboundedSender<Event>) -> Self {
+        let stop = Stop::default();
+        Self { halves: HashMap::new(), aids: aids.stopped_by(&stop), stop, events }
+    }
+
+    /// Takes a half out, for its one use or to be dropped.
+    pub(super) fn take(&mut self, material: MaterialId) -> Option<Pooled> {
+        self.halves.remove(&material)
+    }
+
+    /// Nothing more is dealt ahead of time.
+    pub(super) fn close(&mut self) {
+        self.stop.raise();
+        self.halves.clear();
+    }
+}
+
+impl Driver {
+    /// Opens pools for what is on offer.
+    pub(super) fn open_pools(&mut self) {
+        let catalog = self.gate.catalog();
+        catalog.all().for_each(|offered| self.queue.open_pool(offered));
+    }
+
+    /// Has a material dealt for a pool.
+    pub(super) fn deal(&mut self, job: JobId, offered: Arc<Offered>) {
+        let Some(store) = self.store.clone().filter(|_| self.stopping.is_none()) else {
+            self.queue.dealt(job, None);
+            return;
+        };
+        let (aids, events) = (self.pools.aids.clone(), self.pools.events.clone());
+        let dealing = spawn_blocking(move || {
+            let made = pooled::deal(&store, &aids, &*offered.model);
+            made.inspect_err(|e| tracing::info!(model = %offered.name, backend = %offered.backend, "nothing was dealt ahead of time: {e}"))
+        });
+        tokio::spawn(async move {
+            // One that panicked has told the log so, and has nothing to show.
+            let made = dealing.await.ok().and_then(Result::ok);
+            // A driver that is gone needs no news.
+            let _ = events.send(Event::Pooled { job, made });
+        });
+    }
+
+    /// A dealing for a pool is over.
+    pub(super) fn pooled(&mut self, job: JobId, made: Option<(Pooled, Duration)>) {
+        let named = made.and_then(|(half, took)| Some((MaterialId::random().ok()?, half, took)));
+        match named {
+            Some((id, half, took)) => {
+                if self.queue.dealt(job, Some((id, took))) {
+                    self.pools.halves.insert(id, half);
+                }
+            }
+            None => drop(self.queue.dealt(job, None)),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Dealers for tests, and how parties reach them.
+use crate::common::model;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use tacit_backends::dealt::Dealt;
+use tacit_backends::seam::Aids;
+use tacit_backends::{Backend, Registry, ServerModel};
+use tacit_client::{DealerConfig, RemoteDealer};
+use tacit_ids::ClientId;
+use tacit_serve::DealerServer;
+use tacit_store::keys;
+
+pub const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
+
+pub fn registry() -> Registry {
+    Registry::new(vec![Arc::new(Dealt)])
+}
+
+pub fn lowered(salt: u8) -> Arc<dyn ServerModel> {
+    lowered_with(salt, "frac_bits=8")
+}
+
+pub fn lowered_with(salt: u8, options: &str) -> Arc<dyn ServerModel> {
+    let mut model = model(salt);
+    // What the toy does not care about: how large values get.
+    model.calibration.max_abs.fill(1000.0);
+    model.calibration.extreme.fill(1000.0);
+    Dealt.lower(&model, &options.parse().unwrap()).unwrap()
+}
+
+/// A dealer that runs until the test ends, with keys for everybody in `dir/keys`.
+pub fn dealer(dir: &Path) -> SocketAddr {
+    dealer_with(dir, |_| {})
+}
+
+/// Keys for everybody in `dir/keys`.
+pub fn make_keys(dir: &Path) {
+    let folder = dir.join("keys");
+    if !folder.exists() {
+        keys::init(&folder, &[], &["alice".into(), "bob".into()]).unwrap();
+        keys::add_operator(&folder, "ops").unwrap();
+        keys::add_dealer(&folder, &[]).unwrap();
+    }
+}
+
+pub fn dealer_with(dir: &Path, adjust: impl FnOnce(&mut tacit_serve::DealerConfig)) -> SocketAddr {
+    let folder = dir.join("keys");
+    make_keys(dir);
+    let numbers = dir.join(format!("numbers-{:?}.sqlite", thread::current().id()));
+    let mut config =
+        tacit_serve::DealerConfig::new("127.0.0.1:0".parse().unwrap(), keys::load_dealer(&folder).unwrap(), numbers);
+    adjust(&mut config);
+    let server = DealerServer::bind(registry(), config).unwrap();
+    let address = server.address();
+    thread::spawn(move || server.run());
+    address
+}
+
+pub fn pin(dir: &Path) -> ClientId {
+    keys::dealer_pin(&dir.join("keys")).unwrap()
+}
+
+/// The dealer as `who` reaches it.
+pub fn reached(dir: &Path, address: SocketAddr, who: &str) -> RemoteDealer {
+    let identity = keys::load_client(&dir.join("keys"), who).unwrap();
+    RemoteDealer::new(DealerConfig::new(&address.to_string(), pin(dir), identity)).unwrap()
+}
+
+pub fn aids(dir: &Path, address: SocketAddr, who: &str) -> Aids {
+    Aids { dealer: Some(Arc::new(reached(dir, address, who))), ..Aids::default() }
+}
+
+pub fn close(got: &[f64], wanted: &[f64]) {
+    assert!(got.iter().zip(wanted).all(|(g, w)| (g - w).abs() < 0.1), "{got:?} instead of {wanted:?}");
+}

@@ -1,0 +1,378 @@
+//! Material that is dealt ahead of time for nobody in particular: it is there when somebody comes, goes to
+//! one claim alone, and ends with the server, with the dealer, with its time and where there is no room.
+use crate::common::*;
+use crate::dealers::{X, aids, close, dealer, lowered, reached, registry};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+use tacit_backends::dealer::{Dealings, Nearby};
+use tacit_backends::dealt::Dealt;
+use tacit_backends::seam::{Aids, Claim, Dealer, Order, Piece, Seal, Seed, Stop, Ticket};
+use tacit_backends::{BackendError, ServerModel};
+use tacit_client::{Client, ClientConfig, Lobby, infer_many};
+use tacit_graph::Units;
+use tacit_serve::{Catalog, ServerConfig};
+use tacit_store::keys;
+
+/// What was asked of the dealer.
+#[derive(Default)]
+struct Seen {
+    /// Materials for a claim, dealt when they were needed.
+    at_once: usize,
+    /// Materials for nobody.
+    ahead: Vec<Ticket>,
+    /// Those of them that were bound, and whether the dealer had them.
+    bound: Vec<(Ticket, bool)>,
+    /// Halves that clients took.
+    fetched: Vec<Ticket>,
+}
+
+/// A dealer in this process that can be started anew, and notes what it is asked.
+#[derive(Clone)]
+struct Watched {
+    dealings: Arc<Mutex<Arc<Dealings>>>,
+    party: u8,
+    seen: Arc<Mutex<Seen>>,
+    /// Deals nothing ahead of time.
+    fails: Arc<AtomicBool>,
+}
+
+impl Watched {
+    fn new() -> Self {
+        let dealings = Arc::new(Mutex::new(Arc::new(Dealings::fresh(registry(), 1).unwrap())));
+        Self { dealings, party: 1, seen: Arc::default(), fails: Arc::default() }
+    }
+
+    fn inner(&self) -> Nearby {
+        Nearby::new(Arc::clone(&self.dealings.lock().unwrap()), [self.party; 32])
+    }
+
+    /// As a party reaches it.
+    fn aids(&self, party: u8) -> Aids {
+        Aids { dealer: Some(Arc::new(Self { party, ..self.clone() })), ..Aids::default() }
+    }
+
+    /// All that was dealt is gone.
+    fn restart(&self) {
+        let mut dealings = self.dealings.lock().unwrap();
+        *dealings = Arc::new(Dealings::fresh(registry(), dealings.next()).unwrap());
+    }
+
+    fn count<T>(&self, of: impl FnOnce(&Seen) -> T) -> T {
+        of(&self.seen.lock().unwrap())
+    }
+}
+
+impl Dealer for Watched {
+    fn deal_into(
+        &self,
+        order: &Order<'_>,
+        seal: &Seal,
+        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        self.seen.lock().unwrap().at_once += 1;
+        self.inner().deal_into(order, seal, sink)
+    }
+
+    fn deal_ahead(
+        &self,
+        order: &Order<'_>,
+        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(BackendError::Dealer { what: "it has no time".into() });
+        }
+        self.inner().deal_ahead(order, &mut |piece| {
+            if let Piece::Ticket(ticket) = piece {
+                self.seen.lock().unwrap().ahead.push(*ticket);
+            }
+            sink(piece)
+        })
+    }
+
+    fn bind(&self, ticket: &Ticket, seal: &Seal) -> Result<bool, BackendError> {
+        let has_it = self.inner().bind(ticket, seal)?;
+        self.seen.lock().unwrap().bound.push((*ticket, has_it));
+        Ok(has_it)
+    }
+
+    fn fetch_into(
+        &self,
+        ticket: &Ticket,
+        claim: &Claim,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        self.inner().fetch_into(ticket, claim, sink)?;
+        self.seen.lock().unwrap().fetched.push(*ticket);
+        Ok(())
+    }
+
+    fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
+        self.inner().consent(ticket, claim)
+    }
+
+    fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError> {
+        self.inner().open(ticket)
+    }
+
+    fn stopped_by(self: Arc<Self>, _: &Stop) -> Arc<dyn Dealer> {
+        self
+    }
+}
+
+/// Serves `model`, with pools.
+fn serving(dir: &Path, of: &Watched, model: Arc<dyn ServerModel>, tune: impl FnOnce(&mut ServerConfig)) -> Running {
+    let mut catalog = Catalog::new(false);
+    catalog.offer("one", &Dealt, model).unwrap();
+    Running::with(dir, catalog, |config| {
+        config.aids = of.aids(1);
+        config.pool = 1 << 30;
+        tune(config);
+    })
+}
+
+fn client(server: &Running, dir: &Path, who: &str, of: &Watched) -> Client {
+    let party = if who == "alice" { 2 } else { 3 };
+    let config = ClientConfig { aids: of.aids(party), ..server.config(dir, who) };
+    Lobby::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap()
+}
+
+/// What an operator is told.
+fn looked(server: &Running, dir: &Path, path: &str) -> String {
+    let mut stream = server.http(dir, "ops");
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+/// Materials that lie ready in all pools, what they take, and how many are being dealt.
+fn pooled(server: &Running, dir: &Path) -> [u64; 3] {
+    let status: Value = serde_json::from_str(&looked(server, dir, "/v1/status")).unwrap();
+    let rows = status["pools"].as_array().unwrap();
+    ["ready", "bytes", "dealing"].map(|what| rows.iter().map(|row| row[what].as_u64().unwrap()).sum())
+}
+
+fn wait_for_stock(server: &Running, dir: &Path) {
+    wait_until("there is stock", || pooled(server, dir)[0] > 0);
+}
+
+/// Nothing went to two: each half that a client took was of another material.
+fn check_uses(of: &Watched) {
+    of.count(|seen| {
+        let distinct: BTreeSet<&Ticket> = seen.fetched.iter().collect();
+        assert_eq!(distinct.len(), seen.fetched.len(), "a material went to two");
+        let bound: BTreeSet<&Ticket> = seen.bound.iter().map(|(ticket, _)| ticket).collect();
+        assert_eq!(bound.len(), seen.bound.len(), "a material was bound twice");
+        assert!(bound.iter().all(|ticket| seen.ahead.contains(ticket)));
+    });
+}
+
+#[test]
+fn who_comes_finds_material_that_was_dealt_before() {
+    let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
+    let server = serving(dir.path(), &of, lowered(1), |_| {});
+    // Nobody has asked for anything.
+    wait_for_stock(&server, dir.path());
+    let bytes = lowered(1).order().unwrap().server_bytes;
+    assert!(pooled(&server, dir.path())[1] >= bytes);
+    let files = fs::read_dir(dir.path().join("server-material")).unwrap();
+    let is_material = |name: &str| name.ends_with(".material");
+    assert!(!files.into_iter().any(|file| is_material(&file.unwrap().file_name().to_string_lossy())), "it has no name");
+    let mut alice = client(&server, dir.path(), "alice", &of);
+    close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+    assert_eq!(of.count(|seen| (seen.at_once, seen.bound.len(), seen.fetched.len())), (0, 1, 1));
+    // Another takes its place, and what is kept for later comes from there, too.
+    wait_for_stock(&server, dir.path());
+    assert_eq!(alice.prepare().unwrap().bytes[0], 16);
+    close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+    assert_eq!(of.count(|seen| (seen.at_once, seen.bound.len())), (0, 2));
+    check_uses(&of);
+    wait_for_stock(&server, dir.path());
+    let metrics = looked(&server, dir.path(), "/metrics");
+    let figures =
+        ["tacit_pool_draws_total{model=\"one\",backend=\"dealt\",name=\"found\"} 2", "tacit_pooled_materials{"];
+    assert!(figures.iter().all(|figure| metrics.contains(figure)), "{metrics}");
+}
+
+#[test]
+fn no_material_goes_to_two_however_many_come() {
+    let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
+    let audited = dealers::lowered_with(1, "frac_bits=8,audit=300");
+    let server = serving(dir.path(), &of, audited, |_| {});
+    wait_for_stock(&server, dir.path());
+    thread::scope(|scope| {
+        for i in 0..6 {
+            let (server, of, dir) = (&server, &of, dir.path());
+            scope.spawn(move || {
+                let mut client = client(server, dir, ["alice", "bob"][i % 2], of);
+                for _ in 0..4 {
+                    close(&client.infer(&X).unwrap().values, &expected(1, &X));
+                }
+            });
+        }
+    });
+    check_uses(&of);
+    // Audits give some up, so at least as many as there were answers.
+    assert!(of.count(|seen| seen.fetched.len()) >= 24);
+    assert!(of.count(|seen| seen.bound.len()) > 0, "some came from the pool");
+}
+
+#[test]
+fn a_batch_has_a_pool_of_its_own() {
+    let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
+    let server = serving(dir.path(), &of, lowered(1), |_| {});
+    let mut alice = client(&server, dir.path(), "alice", &of);
+    let inputs: Vec<Vec<f32>> = (0..3u8).map(|i| X.map(|x| x + f32::from(i)).to_vec()).collect();
+    for round in 0..2 {
+        infer_many(&mut alice, Units::Network, &inputs, |index, answer| {
+            close(&answer.values, &expected(1, &inputs[index]));
+            Ok(())
+        })
+        .unwrap();
+        let of_three = |row: &Value| row["inputs"] == 3 && row["ready"].as_u64() > Some(0);
+        wait_until("three at once are in stock", || {
+            let status: Value = serde_json::from_str(&looked(&server, dir.path(), "/v1/status")).unwrap();
+            status["pools"].as_array().unwrap().iter().any(of_three)
+        });
+        assert_eq!(of.count(|seen| seen.bound.len()), round, "the first found none");
+    }
+    check_uses(&of);
+}
+
+#[test]
+fn a_dealer_that_was_started_anew_has_lost_the_pool() {
+    let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
+    let server = serving(dir.path(), &of, lowered(1), |_| {});
+    wait_for_stock(&server, dir.path());
+    of.restart();
+    let lost: Vec<Ticket> = of.count(|seen| seen.ahead.clone());
+    let mut alice = client(&server, dir.path(), "alice", &of);
+    close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+    assert_eq!(of.count(|seen| (seen.at_once, seen.bound[0].1)), (1, false), "dealt at once");
+    // None of the others is tried; what comes next is of the dealer as it is now.
+    wait_until("the pool is filled again", || of.count(|seen| seen.ahead.len()) > lost.len());
+    wait_for_stock(&server, dir.path());
+    close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+    let of_old = |seen: &Seen| seen.bound.iter().filter(|(ticket, _)| lost.contains(ticket)).count();
+    assert_eq!(of.count(|seen| (of_old(seen), seen.bound.last().unwrap().1)), (1, true));
+    check_uses(&of);
+}
+
+#[test]
+fn a_server_that_was_started_anew_has_lost_the_pool() {
+    let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
+    for _ in 0..2 {
+        let server = serving(dir.path(), &of, lowered(1), |_| {});
+        wait_for_stock(&server, dir.path());
+        let before: Vec<Ticket> = of.count(|seen| seen.ahead.clone());
+        drop(server);
+        let server = serving(dir.path(), &of, lowered(1), |_| {});
+        wait_for_stock(&server, dir.path());
+        let mut alice = client(&server, dir.path(), "alice", &of);
+        close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+        let bound = of.count(|seen| seen.bound.last().unwrap().0);
+        assert!(!before.contains(&bound), "a half of the server before");
+    }
+    check_uses(&of);
+}
+
+#[test]
+fn what_nobody_uses_goes_and_nothing_takes_its_place_before_somebody_comes() {
+    let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
+    let server = serving(dir.path(), &of, lowered(1), |config| config.pool_ttl = Duration::from_millis(1));
+    wait_until("one was dealt", || of.count(|seen| seen.ahead.len()) > 0);
+    wait_until("it is gone", || pooled(&server, dir.path()) == [0; 3]);
+    assert_eq!(of.count(|seen| seen.ahead.len()), 1);
+    let mut alice = client(&server, dir.path(), "alice", &of);
+    close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+    assert_eq!(of.count(|seen| (seen.at_once, seen.bound.len())), (1, 0));
+    wait_until("another was dealt", || of.count(|seen| seen.ahead.len()) > 1);
+}
+
+#[test]
+fn pools_take_no_more_disk_than_they_may_and_none_without_a_folder() {
+    let bytes = lowered(1).order().unwrap().server_bytes;
+    for (pool, has_folder, most) in [(2 * bytes, true, 2), (bytes - 1, true, 0), (0, true, 0), (1 << 30, false, 0)] {
+        let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
+        let server = serving(dir.path(), &of, lowered(1), |config| {
+            config.pool = pool;
+            config.store.take_if(|_| !has_folder);
+        });
+        let mut alice = client(&server, dir.path(), "alice", &of);
+        for _ in 0..6 {
+            if most > 0 {
+                wait_for_stock(&server, dir.path());
+            }
+            close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+            assert!(pooled(&server, dir.path())[0] <= most);
+        }
+        assert_eq!(of.count(|seen| seen.bound.len()), if most > 0 { 6 } else { 0 });
+        assert_eq!(of.count(|seen| seen.ahead.is_empty()), most == 0);
+    }
+}
+
+#[test]
+fn a_dealer_that_deals_nothing_ahead_serves_those_who_come() {
+    let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
+    of.fails.store(true, Ordering::SeqCst);
+    let server = serving(dir.path(), &of, lowered(1), |_| {});
+    let mut alice = client(&server, dir.path(), "alice", &of);
+    for _ in 0..3 {
+        close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+    }
+    assert_eq!(of.count(|seen| (seen.at_once, seen.ahead.len())), (3, 0));
+    // It is asked again when somebody has come.
+    of.fails.store(false, Ordering::SeqCst);
+    close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+    wait_for_stock(&server, dir.path());
+}
+
+#[test]
+fn over_the_network_only_a_server_deals_ahead_and_binds_and_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = dealer(dir.path());
+    let model = lowered(1);
+    let mut catalog = Catalog::new(false);
+    catalog.offer("one", &Dealt, Arc::clone(&model)).unwrap();
+    let server = Running::with(dir.path(), catalog, |config| {
+        config.aids = aids(dir.path(), address, keys::ORDERS);
+        config.pool = 1 << 30;
+    });
+    wait_for_stock(&server, dir.path());
+    let config = ClientConfig { aids: aids(dir.path(), address, "alice"), ..server.config(dir.path(), "alice") };
+    let mut alice = Lobby::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
+    close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+    let metrics = looked(&server, dir.path(), "/metrics");
+    assert!(metrics.contains("tacit_pool_draws_total{model=\"one\",backend=\"dealt\",name=\"found\"} 1"), "{metrics}");
+    // By hand.
+    let order = model.order().unwrap();
+    let [orders, alice, bob] = [keys::ORDERS, "alice", "bob"].map(|who| reached(dir.path(), address, who));
+    let ignored = &mut |_: Piece<'_>| Ok(());
+    let mut ticket = None;
+    let mut named = |piece: Piece<'_>| {
+        if let Piece::Ticket(told) = piece {
+            ticket = Some(*told);
+        }
+        Ok(())
+    };
+    orders.deal_ahead(&order, &mut named).unwrap();
+    let ticket = ticket.unwrap();
+    let [first, second] = [1, 2].map(|nonce| Claim { nonce: [nonce; 32], digest: order.digest });
+    for refused in [bob.deal_ahead(&order, ignored), bob.bind(&ticket, &second.seal()).map(drop)] {
+        let error = refused.err().unwrap().to_string();
+        assert!(error.contains("only a server may order material"), "{error}");
+    }
+    assert!(bob.fetch(&ticket, &second).is_err(), "it is nobody's");
+    assert!(orders.bind(&ticket, &first.seal()).unwrap());
+    assert!(orders.bind(&ticket, &second.seal()).is_err());
+    assert!(!orders.bind(&[7; 32], &first.seal()).unwrap());
+    assert_eq!(alice.fetch(&ticket, &first).unwrap().len(), 16);
+    assert!(bob.fetch(&ticket, &second).is_err());
+}
