@@ -46,15 +46,15 @@ pub const MAX_INDEX_BITS: u32 = MAX_TABLE_BITS;
 /// Public shape of a batch of look-ups in one table.
 #[derive(Clone)]
 pub struct LookUp {
-    n: usize,
+    pub(super) n: usize,
     /// Bits of the index.
-    bits: u32,
+    pub(super) bits: u32,
     /// Ring of the result.
-    width: u32,
+    pub(super) width: u32,
     /// Smallest entry, in the ring of the result.
     base: u64,
     /// Bits of an entry above that.
-    out_bits: u32,
+    pub(super) out_bits: u32,
     table: Arc<Tables>,
 }
 
@@ -145,6 +145,11 @@ impl LookUp {
         if self.keys().is_some() { 16 } else { 0 }
     }
 
+    /// Bytes of the keys that the server passes on, if there are any.
+    pub(super) fn key_bytes(&self) -> Option<usize> {
+        self.keys().map(|shape| self.head() + shape.bytes(self.n))
+    }
+
     /// Bytes that the server is given.
     #[must_use]
     pub fn material(&self) -> usize {
@@ -156,7 +161,7 @@ impl LookUp {
     #[must_use]
     pub fn cost(&self) -> DealtCost {
         let packed = |width: u32| (self.n * width as usize).div_ceil(8);
-        let keys = self.keys().map_or(0, |shape| self.head() + shape.bytes(self.n));
+        let keys = self.key_bytes().unwrap_or(0);
         let drawn = |words: usize| (self.n * words).div_ceil(2);
         let [own, hashed] = match self.keys() {
             None => [drawn(self.words()), 0],

@@ -29,6 +29,7 @@ mod lookup;
 mod lookup_tests;
 mod spec;
 mod table;
+mod talk;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ pub use deal::deal;
 pub use gate::{ClientShares, client_online, server_online};
 pub use lookup::{LookUp, MAX_INDEX_BITS, ONE_HOT_BITS, client_look_up, deal_look_up, server_look_up};
 pub use spec::{DealtGate, Exchanges, Value};
+pub use talk::widen_talk;
 pub use widen::{client_widen, deal_widen, server_widen, widen_bytes};
 
 /// Elements of a block: whole words of planes, and tables that stay in a second-level cache.

@@ -46,9 +46,9 @@ const WORDS: Tag = Tag::new(0x036c, "checked words of a table's results");
 /// Public shape of a batch of look-ups in one table.
 #[derive(Clone)]
 pub struct FssLookUp {
-    table: LookUp,
-    shape: Shape,
-    checked: Checked,
+    pub(super) table: LookUp,
+    pub(super) shape: Shape,
+    pub(super) checked: Checked,
 }
 
 impl FssLookUp {
@@ -71,7 +71,7 @@ impl FssLookUp {
         self.table.n()
     }
 
-    fn out_bits(&self) -> usize {
+    pub(super) fn out_bits(&self) -> usize {
         self.table.entries().out_bits() as usize
     }
 
