@@ -24,8 +24,11 @@ REMEMBERED = 10_000
 class Desk:
     """A book with a clock and a lock, for nodes and for requests; what nodes ask goes to it directly or by way of Ray."""
 
-    def __init__(self, book: Book, *, banned: Collection[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, book: Book, *, banned: Collection[str] = (), server_name: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._book, self._banned, self._clock = book, frozenset(banned), clock
+        self.server_name = server_name
         self._changed = threading.Condition()
 
     def _day(self) -> int:
@@ -88,6 +91,7 @@ class Desk:
                     "models": sorted(node.report.models),
                     "clients": sum(home == node.name for home in self._book.homes.values()),
                     "stock": sum(node.report.stock.values()),
+                    "dealer": node.report.dealer.partition(" ")[0],
                 }
                 for node in self._book.nodes.values()
             ]
@@ -150,7 +154,12 @@ class _Request(http.server.BaseHTTPRequestHandler):
         except Refused as refused:
             code = HTTPStatus.FORBIDDEN if refused.again_s is None else HTTPStatus.SERVICE_UNAVAILABLE
             return self._tell(code, {"error": str(refused)}, refused.again_s)
-        self._tell(HTTPStatus.OK, {"node": ticket.node, "address": ticket.address, "model": model})
+        told = {"node": ticket.node, "run": str(ticket.epoch), "address": ticket.address, "model": model}
+        if self.server.desk.server_name:
+            told["server_name"] = self.server.desk.server_name
+        if ticket.dealer:
+            told["dealer"], _, told["dealer_pin"] = ticket.dealer.partition(" ")
+        self._tell(HTTPStatus.OK, told)
 
     def _tell(self, code: HTTPStatus, value: dict[str, str], again_s: float | None = None) -> None:
         text = json.dumps(value).encode()
@@ -180,6 +189,8 @@ class FrontServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self._context.verify_mode = ssl.CERT_REQUIRED
         self._context.load_verify_locations(keys / "ca.pem")
         self._context.load_cert_chain(keys / "server.pem", keys / "server.key")
+        # A client that comes again goes on with its session: one ticket is enough, and making it is not free.
+        self._context.num_tickets = 1
         super().__init__(address, _Request)
 
     def get_request(self) -> tuple[Any, Any]:
