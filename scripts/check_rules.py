@@ -36,7 +36,7 @@ LAYERS = {
     "tacit-args": ["tacit-client"],
     "tacit-serve": [
         "tacit-args", "tacit-client", "tacit-backends", "tacit-sched", "tacit-store", "tacit-ids", "tacit-log", "tacit-meter",
-        "tacit-net",
+        "tacit-net", "tacit-plan",
     ],
     "tacit-sidecar": ["tacit-args", "tacit-client", "tacit-log"],
     "tacit-lab": ["tacit-meter", "tacit-net", "tacit-store"],

@@ -5,9 +5,10 @@ import json
 import socket
 import ssl
 import sys
+import textwrap
 import threading
 import time
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,11 @@ from conftest import MODELS
 from tacit import TacitError
 from tacit.cluster._book import Book, Refused
 from tacit.cluster._config import read
-from tacit.cluster._front import Desk, FrontServer
-from tacit.cluster._node import Node, Settings, access_rules, client_context, expected_wait, fingerprint
+from tacit.cluster._front import MOST_GREETINGS, MOST_OF_ONE, Desk, FrontServer
+from tacit.cluster._node import Node, Settings, access_rules, client_context, dealer_of, expected_wait, fingerprint
+from tacit.cluster._placement import rendezvous
 
-LEASE_S = 3.0
+LEASE_S = 4.0
 PATIENCE_S = 60.0
 
 
@@ -139,7 +141,7 @@ def test_what_the_front_refuses(place):
     desk = Desk(Book(lease_s=LEASE_S), banned=[fingerprint(place / "keys" / "bob.pem")])
     with fronted(place, desk) as port:
         code, said, headers = asks(place, port, "alice")
-        assert (code, headers["Retry-After"]) == (503, "3") and "no node serves digits" in said["error"]
+        assert (code, headers["Retry-After"]) == (503, "4") and "no node serves digits" in said["error"]
         assert asks(place, port, "bob")[0] == 403
         for body in (b"", b"[]", b"{}", b'{"model": 1}', b'{"model": ""}', b"{", b"\xff"):
             assert asks(place, port, "alice", body)[0] == 400, body
@@ -150,6 +152,29 @@ def test_what_the_front_refuses(place):
             with pytest.raises((OSError, http.client.HTTPException)):
                 connection.request("POST", "/v1/place", body=b'{"model": "digits"}')
                 connection.getresponse()
+
+
+class Listening:
+    """Somebody at a port of this machine."""
+
+    def __enter__(self):
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        return f"127.0.0.1:{self.socket.getsockname()[1]}"
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+
+def test_a_node_takes_the_first_dealer_of_its_order_that_it_reaches():
+    with Listening() as one, Listening() as two:
+        dealers = [f"{one} pin-one", f"{two} pin-two"]
+        for name in ("a", "b", "c", "d"):
+            assert dealer_of(name, dealers) == rendezvous(name, dealers)[0], "each node has an order of its own"
+    assert len({rendezvous(f"n{k}", dealers)[0] for k in range(20)}) == 2
+    with Listening() as three:
+        gone = [*dealers, f"{three} pin-three"]
+        assert all(dealer_of(f"n{k}", gone) == gone[2] for k in range(6)), "two of three are gone"
+    assert dealer_of("a", []) == "" and dealer_of("a", gone) == rendezvous("a", gone)[0]
 
 
 def test_rules_admit_those_who_were_sent_and_nobody_else():
@@ -173,11 +198,35 @@ def test_the_expected_wait_is_the_work_over_the_cores():
 
 def test_a_place_is_not_waited_for_without_end(place):
     book = Book(lease_s=LEASE_S)
-    desk = Desk(book)
+    now = [0.0]
+    desk = Desk(book, clock=lambda: now[0])
     desk.join("silent", "nowhere:1")
     book.nodes["silent"].report.models = {"digits": ("cheetah",)}
-    with pytest.raises(Refused):
+    with pytest.raises(Refused, match="just been started"):
         desk.place("alice", "digits", patience_s=0.1)
+    assert not book.homes, "nodes of an earlier front may still serve"
+    now[0] = LEASE_S
+    desk.join("silent", "nowhere:1")
+    book.nodes["silent"].report.models = {"digits": ("cheetah",)}
+    with pytest.raises(Refused, match="has not admitted"):
+        desk.place("alice", "digits", patience_s=0.1)
+
+
+def test_strangers_keep_no_client_out_and_no_client_another(place):
+    desk = Desk(Book(lease_s=0.1))
+    with fronted(place, desk) as port, ExitStack() as open_ones:
+        for _ in range(MOST_GREETINGS + 20):
+            open_ones.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S))
+        assert asks(place, port, "alice")[0] == 503, "she has got through"
+        context = client_context(place / "keys", "alice")
+        for _ in range(MOST_OF_ONE):
+            connection = open_ones.enter_context(closing(http.client.HTTPSConnection("localhost", port, timeout=PATIENCE_S, context=context)))
+            connection.request("POST", "/v1/place", body=b'{"model": "digits"}')
+            assert connection.getresponse().read()
+        with pytest.raises((OSError, http.client.HTTPException)):
+            asks(place, port, "alice")
+        assert asks(place, port, "bob")[0] == 503, "he has got through"
+    until(lambda: threading.active_count() < MOST_OF_ONE)
 
 
 NEEDED = 'keys = "k"\nmodels = ["m"]\nfolder = "f"\n'
@@ -190,6 +239,21 @@ def test_the_configuration_is_read(tmp_path):
     assert config.front_address() == ("::1", 7900)
     settings = config.settings("two", "10.0.0.2")
     assert settings.folder == Path("f/two") and settings.arguments == ("--job-memory", "500", "--no-warm-up")
+    file.write_text(NEEDED + 'server_name = "tacit-node"\ndealers = ["a:1 p", "b:2 q"]\n')
+    settings = read(file).settings("two", "10.0.0.2")
+    assert (settings.server_name, settings.dealers) == ("tacit-node", ("a:1 p", "b:2 q"))
+
+
+def test_the_example_for_kubernetes_has_a_configuration_that_is_read(tmp_path):
+    text = (MODELS.parent / "examples/kuberay/tacit.yaml").read_text()
+    block = text.split("cluster.toml: |\n", 1)[1].split("\n---", 1)[0]
+    file = tmp_path / "cluster.toml"
+    file.write_text(textwrap.dedent(block))
+    config = read(file)
+    # What it names is what the manifest mounts.
+    for path in (config.keys, *config.models, config.folder):
+        assert f"mountPath: {path}" in text or f"mountPath: {Path(path).parent}" in text, path
+    assert f"containerPort: {config.front_address()[1]}" in text and f'num-cpus: "{config.cores}"' in text
 
 
 @pytest.mark.parametrize(
@@ -202,6 +266,8 @@ def test_the_configuration_is_read(tmp_path):
         (NEEDED + 'lease_s = "5"\n', "of the wrong kind"),
         (NEEDED + "banned = [1]\n", "a list of texts"),
         (NEEDED + 'front = "here"\n', "HOST:PORT"),
+        (NEEDED + 'dealers = ["a:1"]\n', "a dealer is"),
+        (NEEDED + 'dealers = ["a p"]\n', "a dealer is"),
         ("keys = ", "cluster.toml"),
     ],
 )

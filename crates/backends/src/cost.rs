@@ -3,6 +3,8 @@
 
 use std::ops::AddAssign;
 
+use tacit_net::Talk;
+
 /// Counts of primitive work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Work {
@@ -32,11 +34,11 @@ pub struct PartyCost {
 /// What one phase costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct PhaseCost {
-    /// Payload bytes from the client to the server, without frame headers.
+    /// Bytes from the client to the server, with the headers of frames (before TLS).
     pub up_bytes: u64,
-    /// Payload bytes from the server to the client, without frame headers.
+    /// Bytes from the server to the client, with the headers of frames (before TLS).
     pub down_bytes: u64,
-    /// Round trips: messages one after the other, in pairs.
+    /// Round trips that the client waits for, one after the other.
     pub exchanges: u64,
     /// The client's part.
     pub client: PartyCost,
@@ -72,8 +74,16 @@ pub struct DealingCost {
     pub peak_memory_bytes: u64,
 }
 
+impl From<Talk> for PhaseCost {
+    /// What is said costs this, and the parties nothing yet.
+    fn from(talk: Talk) -> Self {
+        let (up_bytes, down_bytes, exchanges) = (talk.up_bytes(), talk.down_bytes(), talk.exchanges());
+        Self { up_bytes, down_bytes, exchanges, ..Self::default() }
+    }
+}
+
 impl PhaseCost {
-    /// Payload bytes both ways.
+    /// Bytes both ways.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.up_bytes + self.down_bytes
@@ -99,13 +109,10 @@ impl AddAssign for PartyCost {
     }
 }
 
-impl AddAssign for PhaseCost {
-    /// One after the other.
-    fn add_assign(&mut self, other: Self) {
-        self.up_bytes += other.up_bytes;
-        self.down_bytes += other.down_bytes;
-        self.exchanges += other.exchanges;
-        self.client += other.client;
-        self.server += other.server;
+impl PhaseCost {
+    /// Work on top, with what is said counted elsewhere.
+    pub(crate) fn add_work(&mut self, client: PartyCost, server: PartyCost) {
+        self.client += client;
+        self.server += server;
     }
 }

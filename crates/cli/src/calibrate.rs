@@ -1,27 +1,32 @@
 //! `tacit calibrate`
-use crate::bench::{self, Measured};
+use crate::bench::{self, Measured, Way};
 use crate::print;
 use anyhow::{Context, bail};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use tacit_backends::Registry;
+use tacit_backends::{Costs, Registry};
 use tacit_client::bench::{PhaseFigures, Run};
 use tacit_graph::zoo;
 use tacit_plan::calibration::{Calibration, Phase, VERSION};
 use tacit_plan::{Observation, Observed};
 
 /// Networks that are measured: of different sizes, and different mixtures of linear layers and comparisons.
-const NETWORKS: &str = "tiny-cnn,m1,lenet,m2,minionn-cifar,hinet,resnet32,squeezenet1.1";
+const NETWORKS: &str = "tiny-cnn,minionn-mlp,lenet,hinet-mnist,m2,minionn-cifar,resnet32,squeezenet1.1";
+/// Networks for back ends on encrypted numbers, which take no others without a bootstrap.
+const SQUARES: &str = "tiny-square,square-mlp,square-cnn";
+/// Runs that take less are not made with a pace: nothing would be seen of it.
+const PACED_S: f64 = 0.3;
 
 /// Measures what private inference takes on this machine, for `tacit plan`
 ///
 /// Networks of the zoo are answered privately on every back end, by two processes of one thread each; from
 /// their times follows what a transform, an oblivious transfer, a multiplication, a byte and an exchange take
-/// at each party, with the error of predicting each network from the others. Takes a minute or two; keep the
-/// machine idle.
+/// at each party, with the error of predicting each network from the others; and from further runs, with two
+/// threads and with a slow link, what threads save and what happens while bytes travel. Takes some minutes;
+/// keep the machine idle.
 ///
 /// Example: tacit calibrate -o here.toml && tacit plan net.tacit --server this --server-calibration here.toml
 #[derive(clap::Args)]
@@ -32,91 +37,156 @@ pub struct Args {
     /// Only these back ends [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     backends: Vec<String>,
-    /// Networks of the zoo to measure
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = NETWORKS)]
+    /// Networks of the zoo to measure [default: some for the back end]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
     networks: Vec<String>,
+    /// What earlier calls with --json wrote, of the same machine: their runs count as well
+    #[arg(long, value_name = "FILE")]
+    with: Vec<PathBuf>,
+    /// Measure nothing: fit what --with gives
+    #[arg(long, requires = "with", conflicts_with_all = ["backends", "networks"])]
+    no_measure: bool,
     /// Runs of each
     #[arg(long, default_value_t = 3, value_parser = tacit_args::count(100))]
     runs: usize,
 }
 
+/// Runs of back ends by name, and what the float networks took for a multiplication.
+#[derive(Default)]
+struct Seen {
+    runs: BTreeMap<String, Vec<Observation>>,
+    local_mac_s: Vec<f64>,
+    skipped: Vec<String>,
+}
+
 pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     // Said before minutes of measuring, not after.
     let mut file = File::create(&args.output).with_context(|| format!("writing {}", args.output.display()))?;
+    let mut seen = Seen::default();
+    args.with.iter().try_for_each(|path| seen.read(path))?;
+    if !args.no_measure {
+        measure(args, &mut seen)?;
+    }
+    if seen.runs.is_empty() {
+        bail!("nothing could be measured:\n  {}", seen.skipped.join("\n  "));
+    }
+    seen.local_mac_s.sort_by(f64::total_cmp);
+    let local_mac_s = *seen
+        .local_mac_s
+        .get(seen.local_mac_s.len() / 2)
+        .context("the float networks took no time that can be measured")?;
+    let networks: BTreeSet<&str> = seen.runs.values().flatten().map(|run| run.network.as_str()).collect();
+    let made = format!("{} networks, {} runs each", networks.len(), args.runs);
+    let backends = seen.runs.iter().map(|(name, runs)| (name.clone(), Calibration::of_backend(runs))).collect();
+    let machine = tacit_client::bench::machine();
+    let calibration = Calibration { version: VERSION, machine, made, backends, local_mac_s };
+    let written = file.write_all(calibration.to_toml().as_bytes());
+    written.with_context(|| format!("writing {}", args.output.display()))?;
+    match as_json {
+        true => print::json(&json!({"file": args.output, "calibration": calibration, "runs": seen.runs,
+            "local_mac_s": seen.local_mac_s, "skipped": seen.skipped})),
+        false => show(&calibration, &seen.skipped, &args.output),
+    }
+}
+
+impl Seen {
+    fn read(&mut self, path: &Path) -> anyhow::Result<()> {
+        #[derive(serde::Deserialize)]
+        struct Earlier {
+            runs: BTreeMap<String, Vec<Observation>>,
+            local_mac_s: Vec<f64>,
+        }
+        let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+        let earlier: Earlier = serde_json::from_slice(&bytes)
+            .with_context(|| format!("{} is not what `tacit calibrate --json` prints", path.display()))?;
+        for (name, runs) in earlier.runs {
+            self.runs.entry(name).or_default().extend(runs);
+        }
+        self.local_mac_s.extend(earlier.local_mac_s);
+        Ok(())
+    }
+}
+
+fn measure(args: &Args, seen: &mut Seen) -> anyhow::Result<()> {
     let registry = Registry::standard();
     let names = match args.backends.is_empty() {
         true => registry.iter().map(|backend| backend.id().to_owned()).collect(),
         false => args.backends.clone(),
     };
     let folder = tempfile::tempdir().context("making a scratch folder")?;
-    let files = networks(&args.networks, folder.path())?;
-    let bar = print::bar(names.len() * files.len(), "measuring");
-    let (mut backends, mut seen_by, mut skipped, mut local) =
-        (BTreeMap::new(), BTreeMap::new(), Vec::new(), Vec::new());
+    let mut files = BTreeMap::new();
+    let mut cells = Vec::new();
     for name in &names {
         registry.get(name)?;
-        let mut seen = Vec::new();
-        for (network, file) in &files {
-            bar.set_message(format!("{name}, {network}"));
-            match bench::measured(file, name, args.runs) {
-                Ok(measured) => {
-                    local.push(local_mac_s(&measured));
-                    seen.extend(observations(network, &measured));
-                }
-                Err(error) => skipped.push(format!("{network} on {name}: {error:#}")),
+        let own: Vec<String> = match args.networks.is_empty() {
+            true => (if name == "ckks" { SQUARES } else { NETWORKS }).split(',').map(str::to_owned).collect(),
+            false => args.networks.clone(),
+        };
+        for network in own {
+            if !files.contains_key(&network) {
+                files.insert(network.clone(), model(&network, folder.path())?);
             }
-            bar.inc(1);
+            cells.push((name, network));
         }
-        match seen.is_empty() {
-            true => skipped.push(format!("{name}: none of the networks runs on it")),
-            false => {
-                backends.insert(name.clone(), Calibration::of_backend(&seen));
-                seen_by.insert(name.clone(), seen);
+    }
+    let bar = print::bar(cells.len(), "measuring");
+    for (name, network) in cells {
+        bar.set_message(format!("{name}, {network}"));
+        match bench::measured(&files[&network], name, args.runs, more_ways) {
+            Ok(measured) => {
+                seen.local_mac_s.push(local_mac_s(&measured));
+                seen.runs.entry(name.clone()).or_default().extend(observations(&network, &measured));
             }
+            Err(error) => seen.skipped.push(format!("{network} on {name}: {error:#}")),
         }
+        bar.inc(1);
     }
     bar.finish_and_clear();
-    if backends.is_empty() {
-        bail!("nothing could be measured:\n  {}", skipped.join("\n  "));
-    }
-    local.retain(|seconds: &f64| seconds.is_finite());
-    local.sort_by(f64::total_cmp);
-    let local_mac_s = *local.get(local.len() / 2).context("the float networks took no time that can be measured")?;
-    let made = format!("{} networks, {} runs each", files.len(), args.runs);
-    let machine = tacit_client::bench::machine();
-    let calibration = Calibration { version: VERSION, machine, made, backends, local_mac_s };
-    let written = file.write_all(calibration.to_toml().as_bytes());
-    written.with_context(|| format!("writing {}", args.output.display()))?;
-    match as_json {
-        true => {
-            print::json(&json!({"file": args.output, "calibration": calibration, "runs": seen_by, "skipped": skipped}))
-        }
-        false => show(&calibration, &skipped, &args.output),
-    }
+    seen.local_mac_s.retain(|seconds| seconds.is_finite());
+    Ok(())
 }
 
-/// Model files of the zoo's networks, imported once for all back ends.
-fn networks(names: &[String], folder: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
-    let make = |name: &String| {
-        let model = crate::model::import_with_defaults(Path::new(name), &zoo::build(name, 1)?)?;
-        let path = folder.join(format!("{name}.tacit"));
-        fs::write(&path, tacit_graph::file::write(&model)?).with_context(|| format!("writing {}", path.display()))?;
-        Ok((name.clone(), path))
-    };
-    names.iter().map(make).collect()
+/// Two threads; and a pace at which the bytes take about as long as the computing.
+fn more_ways(costs: &Costs, runs: &[Run]) -> Vec<Way> {
+    let took =
+        |run: &Run| ["offline", "online"].iter().filter_map(|p| run.phases.get(*p)).map(|p| p.wall_s).sum::<f64>();
+    let wall_s = runs.iter().map(took).fold(f64::INFINITY, f64::min);
+    let mut ways = vec![Way { threads: 2, pace: None }];
+    if wall_s >= PACED_S {
+        let bits = 8.0 * (costs.offline.bytes() + costs.online.bytes()) as f64 / wall_s;
+        ways.extend(
+            format!("{}kbit", (bits / 1e3).ceil()).parse().ok().map(|pace| Way { threads: 1, pace: Some(pace) }),
+        );
+    }
+    ways
+}
+
+/// The model file of a network of the zoo.
+fn model(name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
+    let model = crate::model::import_with_defaults(Path::new(name), &zoo::build(name, 1)?)?;
+    let path = folder.join(format!("{name}.tacit"));
+    fs::write(&path, tacit_graph::file::write(&model)?).with_context(|| format!("writing {}", path.display()))?;
+    Ok(path)
 }
 
 fn observations(network: &str, measured: &Measured) -> Vec<Observation> {
-    let phases = |run: &Run| {
-        let named = |(name, phase)| run.phases.get(name).map(|figures| (phase, observed(figures)));
-        [("setup", Phase::Setup), ("offline", Phase::Offline), ("online", Phase::Online)]
-            .into_iter()
-            .filter_map(named)
-            .collect()
+    let of_run = |way: &Way, run: &Run| {
+        let named = |(name, phase): (&str, Phase)| {
+            let figures = run.phases.get(name)?;
+            // Keys and weights that a party still has are not sent again.
+            let all = figures.client.sent_bytes + figures.server.sent_bytes >= phase.of(&measured.costs).bytes() / 2;
+            all.then(|| (phase, observed(figures)))
+        };
+        let phases = [("setup", Phase::Setup), ("offline", Phase::Offline), ("online", Phase::Online)];
+        Observation {
+            network: network.to_owned(),
+            threads: way.threads as u32,
+            pace_bits: way.pace.map(|pace| pace.bits_per_second() as f64),
+            costs: measured.costs,
+            phases: phases.into_iter().filter_map(named).collect(),
+        }
     };
-    let observation =
-        |run: &Run| Observation { network: network.to_owned(), costs: measured.costs, phases: phases(run) };
-    measured.runs.iter().map(observation).collect()
+    measured.runs.iter().flat_map(|(way, runs)| runs.iter().map(|run| of_run(way, run))).collect()
 }
 
 fn observed(figures: &PhaseFigures) -> Observed {
@@ -124,7 +194,6 @@ fn observed(figures: &PhaseFigures) -> Observed {
         wall_s: figures.wall_s,
         cpu_s: [figures.client.cpu_s, figures.server.cpu_s],
         peak_bytes: [figures.client.peak_rss_bytes, figures.server.peak_rss_bytes],
-        rounds: figures.rounds,
     }
 }
 

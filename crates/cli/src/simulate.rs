@@ -1,4 +1,5 @@
 //! `tacit simulate`: the scheduler in virtual time.
+mod cluster;
 
 use crate::lab::report;
 use crate::print;
@@ -48,6 +49,10 @@ enum What {
     ///
     /// Example: tacit simulate grids --profile shark.json --only A -o grids.json
     Grids(GridArgs),
+    /// Several servers behind a front: what clients wait, and what a node that dies costs.
+    ///
+    /// Example: tacit simulate cluster --profile shark.json --nodes 1,4,16,64 --requests 1000000
+    Cluster(Box<cluster::ClusterArgs>),
     /// Run a replay file again; fails where it does something else than recorded.
     ///
     /// Example: tacit simulate replay recorded.json
@@ -178,6 +183,7 @@ pub fn run(args: &SimulateArgs, as_json: bool) -> Result<()> {
             deliver(args.output.as_deref(), as_json, &rows, &print_table2(&rows))
         }
         What::Grids(args) => grids(args, as_json),
+        What::Cluster(args) => cluster::run(args, as_json),
         What::Replay { file } => {
             let actions = Replay::parse(&read(file)?)?.run()?.len();
             let text = format!("{actions} actions, as recorded; every audit passed");

@@ -5,6 +5,7 @@
 //!   party alone), [`PacedTransport`] (sends no faster than asked).
 //! * [`Channel`]: tagged, length-checked, checksummed messages over any transport, with traffic counted per
 //!   [`Phase`].
+//! * [`Talk`]: messages counted before they are sent.
 //! * [`Hello`] and [`handshake`]: the version before anything else is said, plan and public part once a model
 //!   is open.
 //!
@@ -24,6 +25,7 @@ mod queue;
 mod rate;
 mod record;
 mod tag;
+mod talk;
 mod tcp;
 pub mod tls;
 mod traffic;
@@ -38,6 +40,7 @@ pub use queue::QUEUE_BYTES;
 pub use rate::{BadRate, Rate};
 pub use record::{RecordTransport, ReplayTransport};
 pub use tag::Tag;
+pub use talk::Talk;
 pub use tcp::{TcpTransport, split_address, tcp_pair};
 pub use tls::{ClientTls, ServerTls, TlsTransport};
 pub use traffic::{Phase, Traffic};

@@ -14,7 +14,7 @@ use crate::error::{PlanError, wrong};
 use crate::fit::{Fit, fit, seconds_of};
 
 /// Format of the file.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const BUILT_IN: &str = include_str!("../calibration.toml");
 /// Largest file, bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -46,7 +46,7 @@ impl Phase {
     }
 }
 
-/// One measured phase, both parties on the machine that is calibrated, one thread each, over loopback.
+/// One measured phase, both parties on the machine that is calibrated, over loopback.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
     /// The client's wall time, seconds.
@@ -55,15 +55,17 @@ pub struct Observed {
     pub cpu_s: [f64; 2],
     /// Largest resident sets of client and server, bytes.
     pub peak_bytes: [u64; 2],
-    /// Turns: how often a party waited for what the other sends.
-    pub rounds: u64,
 }
 
 /// One measured run of a network.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
     /// The network's name.
     pub network: String,
+    /// Threads of each party.
+    pub threads: u32,
+    /// How fast each party sent at most, bit/s; `None`: as fast as it could.
+    pub pace_bits: Option<f64>,
     /// What its lowering declares.
     pub costs: Costs,
     /// The phases that were run.
@@ -124,35 +126,10 @@ pub struct PhaseRates {
     /// What of the shorter party's time comes on top of the longer one's: 0 if they always work side by side,
     /// 1 if one waits for the other.
     pub apart: f64,
-    /// Turns for each declared exchange and each OT, and once in a phase: what goes one after the other in
-    /// one direction is fewer than what is declared, and what the OT extension does for itself is not
-    /// declared.
-    pub rounds: BTreeMap<Primitive, f64>,
-}
-
-impl PhaseRates {
-    /// How often a party waits for the other in a phase of such a cost.
-    #[must_use]
-    pub fn rounds(&self, cost: &PhaseCost) -> f64 {
-        let counts = counts(cost, &cost.client);
-        let named = Primitive::ALL.into_iter().zip(counts);
-        named.map(|(primitive, count)| count * self.rounds.get(&primitive).copied().unwrap_or(0.0)).sum()
-    }
-}
-
-/// What turns are counted by.
-const TURNS: [Primitive; 3] = [Primitive::Ot, Primitive::Exchange, Primitive::Phase];
-
-fn rounds(rows: &[(&Costed<'_>, &Observed)]) -> BTreeMap<Primitive, f64> {
-    let row = |(at, (costed, seen)): (usize, &(&Costed<'_>, &Observed))| {
-        let mut columns = counts(costed.cost, costed.party(0));
-        for (column, primitive) in columns.iter_mut().zip(Primitive::ALL) {
-            *column *= f64::from(u8::from(TURNS.contains(&primitive)));
-        }
-        (at, columns, seen.rounds as f64)
-    };
-    let fit = fit(&rows.iter().enumerate().map(row).collect::<Vec<_>>());
-    Primitive::ALL.into_iter().zip(fit.seconds).filter(|(_, rounds)| *rounds > 0.0).collect()
+    /// Share of the computing that more threads share.
+    pub parallel: f64,
+    /// Share of the shorter one of computing and transferring that happens while the longer one goes on.
+    pub hidden: f64,
 }
 
 /// A back end.
@@ -194,14 +171,14 @@ impl Calibration {
         let mut phases = BTreeMap::new();
         for phase in Phase::ALL {
             let seen: Vec<(Costed<'_>, Observed)> =
-                networks.iter().filter_map(|network| median(runs, network, phase)).collect();
+                networks.iter().filter_map(|network| median(runs, network, phase, Observation::is_plain)).collect();
             if seen.is_empty() {
                 continue;
             }
             let rows: Vec<_> = seen.iter().map(|(costed, seen)| (costed, seen)).collect();
             let [client, server] = [0, 1].map(|party| Rates::new(&rows, party));
-            let apart = apart(seen.iter().map(|(_, seen)| seen));
-            phases.insert(phase, PhaseRates { client, server, apart, rounds: rounds(&rows) });
+            let [apart, parallel, hidden] = shares(runs, &networks, phase);
+            phases.insert(phase, PhaseRates { client, server, apart, parallel, hidden });
         }
         BackendRates { phases, networks }
     }
@@ -242,13 +219,13 @@ impl Calibration {
         let phases = || read.backends.values().flat_map(|backend| backend.phases.values());
         let rates = || phases().flat_map(|phase| [&phase.client, &phase.server]);
         let times = rates().flat_map(|rates| rates.seconds.values().chain([&rates.error]).chain(&rates.resident));
-        let times = times.chain(phases().flat_map(|phase| phase.rounds.values()));
         // Of a billion seconds nobody makes a plan, and sums of larger ones are no numbers.
         if times.chain([&read.local_mac_s]).any(|time| !(0.0..=1e9).contains(time)) || read.local_mac_s == 0.0 {
             return Err("it has a time that is no time".into());
         }
-        if phases().any(|phase| !(0.0..=1.0).contains(&phase.apart)) {
-            return Err("`apart` must be from 0 to 1".into());
+        let shares = phases().flat_map(|phase| [phase.apart, phase.parallel, phase.hidden]);
+        if shares.into_iter().any(|share| !(0.0..=1.0).contains(&share)) {
+            return Err("`apart`, `parallel` and `hidden` must be from 0 to 1".into());
         }
         Ok(read)
     }
@@ -271,26 +248,65 @@ impl Costed<'_> {
     }
 }
 
-/// The run of a network in the middle of those of its kind: one that something else disturbed is not it.
-fn median<'a>(runs: &'a [Observation], network: &str, phase: Phase) -> Option<(Costed<'a>, Observed)> {
-    let of_network = runs.iter().filter(|run| run.network == network);
+/// The run of a network in the middle of those that are wanted: one that something else disturbed is not it.
+fn median<'a>(
+    runs: &'a [Observation],
+    network: &str,
+    phase: Phase,
+    wanted: impl Fn(&Observation) -> bool,
+) -> Option<(Costed<'a>, Observed)> {
+    let of_network = runs.iter().filter(|run| run.network == network && wanted(run));
     let mut seen: Vec<(&Observation, &Observed)> =
         of_network.filter_map(|run| Some((run, run.phases.get(&phase)?))).collect();
-    seen.sort_by(|(_, a), (_, b)| a.cpu_s.iter().sum::<f64>().total_cmp(&b.cpu_s.iter().sum()));
+    seen.sort_by(|(_, a), (_, b)| a.wall_s.total_cmp(&b.wall_s));
     let (run, middle) = seen.get(seen.len() / 2)?;
     Some((Costed { cost: phase.of(&run.costs) }, **middle))
 }
 
-/// The median of what of the shorter party's time came on top, among networks that take long enough to tell.
-fn apart<'a>(seen: impl Iterator<Item = &'a Observed>) -> f64 {
-    let share = |seen: &Observed| {
-        let [a, b] = seen.cpu_s;
-        (a.min(b) > 5e-3).then(|| ((seen.wall_s - a.max(b)) / a.min(b)).clamp(0.0, 1.0))
+impl Observation {
+    /// One thread, and nothing slowed down: what primitives are fitted to.
+    fn is_plain(&self) -> bool {
+        self.threads == 1 && self.pace_bits.is_none()
+    }
+
+    /// Seconds that the phase's bytes need at the pace, one way after the other.
+    fn paced_s(&self, phase: Phase) -> Option<f64> {
+        Some(8.0 * phase.of(&self.costs).bytes() as f64 / self.pace_bits?)
+    }
+}
+
+/// Phases that take less tell nothing of shares.
+const TELLING_S: f64 = 5e-3;
+
+/// What of the shorter party's time comes on top, what threads share, and what happens while bytes travel:
+/// medians over the networks that take long enough to tell.
+fn shares(runs: &[Observation], networks: &[String], phase: Phase) -> [f64; 3] {
+    let (mut apart, mut parallel, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
+    for network in networks {
+        let Some((_, plain)) = median(runs, network, phase, Observation::is_plain) else { continue };
+        let [a, b] = plain.cpu_s;
+        if a.min(b) > TELLING_S {
+            apart.push((plain.wall_s - a.max(b)) / a.min(b));
+        }
+        if let Some((_, two)) = median(runs, network, phase, |run| run.threads == 2 && run.pace_bits.is_none())
+            && plain.wall_s > 4.0 * TELLING_S
+        {
+            parallel.push(2.0 * (1.0 - two.wall_s / plain.wall_s));
+        }
+        for run in runs.iter().filter(|run| run.network == *network && run.threads == 1) {
+            let (Some(on_link), Some(seen)) = (run.paced_s(phase), run.phases.get(&phase)) else { continue };
+            let [short, long] = [plain.wall_s.min(on_link), plain.wall_s.max(on_link)];
+            if short > 4.0 * TELLING_S {
+                hidden.push(1.0 - (seen.wall_s - long) / short);
+            }
+        }
+    }
+    let middle = |shares: &mut Vec<f64>, unknown: f64| {
+        shares.sort_by(f64::total_cmp);
+        shares.get(shares.len() / 2).map_or(unknown, |share| share.clamp(0.0, 1.0))
     };
-    let mut shares: Vec<f64> = seen.filter_map(share).collect();
-    shares.sort_by(f64::total_cmp);
-    // Where nobody works long enough: one after the other.
-    shares.get(shares.len() / 2).copied().unwrap_or(1.0)
+    // Where nobody works long enough to tell: one after the other, alone, and nothing meanwhile.
+    [middle(&mut apart, 1.0), middle(&mut parallel, 0.0), middle(&mut hidden, 0.0)]
 }
 
 /// What a party's part takes on the machine that was calibrated, by primitive, seconds.

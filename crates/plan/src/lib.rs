@@ -11,6 +11,7 @@
 
 pub mod calibration;
 pub mod change;
+pub mod checked;
 pub mod counts;
 pub mod device;
 mod error;
@@ -21,6 +22,7 @@ pub mod rank;
 pub mod work;
 
 pub use calibration::{Calibration, Observation, Observed};
+pub use checked::Checked;
 pub use counts::Primitive;
 pub use device::Device;
 pub use error::PlanError;

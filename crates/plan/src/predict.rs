@@ -1,9 +1,9 @@
 //! Times, bytes, energy and memory of the phases, from costs, calibration, devices and link.
 //!
 //! A phase's processor time at a party is the sum of its counts times what the party's device takes for each.
-//! Its wall time is what both parties compute (side by side as far as the calibration saw it) and what the
-//! link takes: the bytes of both ways and 0.9 of a round trip for each turn. Where one of the two is long,
-//! part of the other hides behind it; [`HIDDEN`] says how much.
+//! Its wall time is what both parties compute (side by side as far as the calibration saw it), what the link
+//! takes for the bytes of both ways, as far as that does not happen meanwhile (as seen, too), and a round
+//! trip for each exchange.
 
 use serde::Serialize;
 use tacit_backends::{Costs, PhaseCost};
@@ -12,14 +12,8 @@ use crate::calibration::{Phase, PhaseRates, cpu_s};
 use crate::device::Device;
 use crate::link::Link;
 
-/// Share of the shorter one of computing and transferring that happens while the longer one goes on.
-pub const HIDDEN: f64 = 0.5;
-/// Share of a round trip that a turn takes: some turns are over while others are under way (seen: 0.75 to
-/// 1.05).
-pub const TURN: f64 = 0.9;
-/// Share of a party's work that more threads can share: two threads took 0.80 of the time of one (SqueezeNet,
-/// each party alone on two cores, docs/performance.md).
-pub const PARALLEL: f64 = 0.4;
+/// Where bytes are among the primitives.
+const BYTE: usize = 5;
 
 /// Who runs what, over which link.
 #[derive(Debug, Clone, Serialize)]
@@ -136,26 +130,28 @@ impl Prediction {
     }
 }
 
-/// What `threads` make of a second ([Amdahl](https://doi.org/10.1145/1465482.1465560)).
+/// What `threads` make of a second of which they share so much
+/// ([Amdahl](https://doi.org/10.1145/1465482.1465560)).
 #[must_use]
-pub fn with_threads(threads: u32, cores: u32) -> f64 {
+pub fn with_threads(parallel: f64, threads: u32, cores: u32) -> f64 {
     let threads = f64::from(threads.clamp(1, cores.max(1)));
-    1.0 - PARALLEL + PARALLEL / threads
+    1.0 - parallel + parallel / threads
 }
 
 fn predict([of_client, of_server]: [&PhaseRates; 2], cost: &PhaseCost, dealt: u64, setting: &Setting) -> Predicted {
     let (client, server, link) = (&setting.client, &setting.server, &setting.link);
-    let client_cpu_s = cpu_s(&of_client.client, cost, true, &client.slower);
-    let server_cpu_s = cpu_s(&of_server.server, cost, false, &server.slower);
-    let a = client_cpu_s * with_threads(setting.client_threads, client.cores);
-    let b = server_cpu_s * with_threads(setting.server_threads, server.cores);
+    let below = |device: &Device, bytes: u64| link.tunnel_s * device.slower[BYTE] * bytes as f64;
+    let client_cpu_s = cpu_s(&of_client.client, cost, true, &client.slower) + below(client, cost.bytes() + dealt);
+    let server_cpu_s = cpu_s(&of_server.server, cost, false, &server.slower) + below(server, cost.bytes());
+    let a = client_cpu_s * with_threads(of_client.parallel, setting.client_threads, client.cores);
+    let b = server_cpu_s * with_threads(of_server.parallel, setting.server_threads, server.cores);
     let compute_s = a.max(b) + of_server.apart * a.min(b);
     let transfer_s = link.transfer_s(cost.up_bytes, cost.down_bytes + dealt);
-    let round_trips_s = TURN * link.rtt_s * of_server.rounds(cost);
-    let on_link = transfer_s + round_trips_s;
+    let round_trips_s = link.rtt_s * cost.exchanges as f64;
     let shares = [(&of_client.client, a), (&of_server.server, b)];
     let uncertain = shares.iter().map(|(rates, s)| (rates.error * s).powi(2)).sum::<f64>().sqrt();
-    let wall_s = compute_s.max(on_link) + (1.0 - HIDDEN) * compute_s.min(on_link);
+    let together = compute_s.max(transfer_s) + (1.0 - of_server.hidden) * compute_s.min(transfer_s);
+    let wall_s = together + round_trips_s;
     Predicted {
         wall_s,
         error: if wall_s > 0.0 { uncertain / wall_s } else { 0.0 },

@@ -79,6 +79,8 @@ pub struct Prices {
     pub core_hour: f64,
     /// Of 10^9 bytes on the link.
     pub gigabyte: f64,
+    /// The same in idle hours, where it is another: what is sent ahead of the input goes by that.
+    pub idle_gigabyte: Option<f64>,
 }
 
 /// How much a client asks.
@@ -92,13 +94,16 @@ pub struct Usage {
     pub clients: u32,
     /// For [`Goal::Money`].
     pub prices: Option<Prices>,
+    /// Seconds of a day in which link and device have nothing else to do: material for all of the day is made
+    /// then. `None`: whenever it is needed.
+    pub idle_s: Option<f64>,
     /// Seconds of waiting that a joule of the client counts for, with [`Goal::Latency`] and [`Goal::Total`].
     pub joule_s: f64,
 }
 
 impl Default for Usage {
     fn default() -> Self {
-        Self { per_day: 100.0, burst: 1, clients: 1, prices: None, joule_s: 0.0 }
+        Self { per_day: 100.0, burst: 1, clients: 1, prices: None, idle_s: None, joule_s: 0.0 }
     }
 }
 
@@ -207,6 +212,24 @@ impl Question<'_> {
         Ok(self.ranked(setting)?.into_iter().find(fits))
     }
 
+    /// The rate of the link, bit/s of its slower way, beyond which an offer gains less than a share `gain` of
+    /// its score; `None` where the link is hardly faster than that.
+    #[must_use]
+    pub fn enough_rate(&self, offer: usize, setting: &Setting, gain: f64) -> Option<f64> {
+        let has = setting.link.up_bits.min(setting.link.down_bits);
+        let score = |rate: f64| {
+            let link = setting.link.capped(rate);
+            Some(self.choice(offer, &Setting { link, ..setting.clone() })?.score)
+        };
+        let most = (1.0 + gain) * score(has)?;
+        let (mut low, mut high) = (has / 1e4, has);
+        for _ in 0..40 {
+            let middle = (low * high).sqrt();
+            if score(middle)? <= most { high = middle } else { low = middle }
+        }
+        (high < 0.8 * has).then_some(high)
+    }
+
     /// An offer with the fewest threads that break the fewest limits and reach the best score within 1 %.
     fn choice(&self, at: usize, setting: &Setting) -> Option<Choice> {
         let mut best: Option<Choice> = None;
@@ -233,7 +256,7 @@ impl Question<'_> {
             None => local(&offer.costs, setting),
         };
         let stored = [offer.costs.offline.client.stored_bytes, offer.costs.offline.server.stored_bytes];
-        let pool = if predicted.offline.wall_s > 0.0 { self.usage.burst.max(1) } else { 0 };
+        let pool = if predicted.offline.wall_s > 0.0 { self.stock() } else { 0 };
         let mut choice = Choice {
             offer: at,
             client_threads: setting.client_threads,
@@ -247,6 +270,12 @@ impl Question<'_> {
         };
         choice.objections = self.objections(offer, &choice, setting);
         Some(choice)
+    }
+
+    /// Inputs to keep material for: a burst, or a day where it is made in idle hours.
+    fn stock(&self) -> u32 {
+        let day = if self.usage.idle_s.is_some() { self.usage.per_day.ceil() as u32 } else { 0 };
+        self.usage.burst.max(day).max(1)
     }
 
     fn inputs_for_setup(&self) -> f64 {
@@ -265,7 +294,10 @@ impl Question<'_> {
             Goal::Money => {
                 let prices = self.usage.prices.expect("the ranking has checked this");
                 let cpu_s = p.online.server_cpu_s + p.offline.server_cpu_s + p.setup.server_cpu_s / inputs;
-                prices.core_hour * cpu_s / 3600.0 + prices.gigabyte * p.bytes(inputs) / GIGABYTE
+                let ahead = (p.offline.up_bytes + p.offline.down_bytes) as f64;
+                let idle = prices.idle_gigabyte.filter(|_| self.usage.idle_s.is_some()).unwrap_or(prices.gigabyte);
+                let link = prices.gigabyte * (p.bytes(inputs) - ahead) + idle * ahead;
+                prices.core_hour * cpu_s / 3600.0 + link / GIGABYTE
             }
         }
     }
@@ -306,6 +338,11 @@ impl Question<'_> {
                 "a client's link and device are busy for {one:.1} s an input: {:.0} fit into a day",
                 SECONDS_A_DAY / one
             ));
+        }
+        let making = self.usage.per_day * p.offline.wall_s;
+        if let Some(idle) = self.usage.idle_s.filter(|idle| making > *idle) {
+            let [takes, has] = [making, idle].map(|s| s / 3600.0);
+            said.push(format!("material for a day takes {takes:.1} h to make, {has:.1} h are idle"));
         }
         let cpu = p.offline.server_cpu_s + p.online.server_cpu_s;
         let all = self.usage.per_day * f64::from(self.usage.clients) * cpu;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use tacit_backends::{Costs, DealingCost, PartyCost, PhaseCost, Trust, Work};
 use tacit_plan::calibration::{Phase, VERSION};
 use tacit_plan::change::{self, Knob};
-use tacit_plan::predict::{HIDDEN, TURN};
 use tacit_plan::{
     Calibration, Choice, ClientWork, Device, Goal, Limits, Link, Observation, Observed, Offer, Prediction, Prices,
     Question, Setting, Usage,
@@ -15,6 +14,9 @@ use tacit_plan::{
 
 const NTT_S: f64 = 2e-5;
 const BYTE_S: f64 = 2e-9;
+const PACE_BITS: f64 = 1e9;
+const PARALLEL: f64 = 0.5;
+const HIDDEN: f64 = 0.7;
 
 fn phase(ntts: u64, bytes: u64, exchanges: u64) -> PhaseCost {
     let party = PartyCost { work: Work { ntts, ..Work::default() }, peak_memory_bytes: 8 * bytes, stored_bytes: 100 };
@@ -31,15 +33,29 @@ fn run(network: &str, costs: Costs) -> Observation {
         let client_cpu_s = 0.001 + NTT_S * cost.client.work.ntts as f64 + BYTE_S * cost.bytes() as f64;
         let (server_cpu_s, wall_s) = (2.0 * client_cpu_s, 3.0 * client_cpu_s);
         let peak = (30 << 20) + cost.client.peak_memory_bytes;
-        Observed { wall_s, cpu_s: [client_cpu_s, server_cpu_s], peak_bytes: [peak, 2 * peak], rounds: cost.exchanges }
+        Observed { wall_s, cpu_s: [client_cpu_s, server_cpu_s], peak_bytes: [peak, 2 * peak] }
     };
     let phases = [(Phase::Offline, observed(&costs.offline)), (Phase::Online, observed(&costs.online))];
-    Observation { network: network.into(), costs, phases: phases.into() }
+    Observation { network: network.into(), threads: 1, pace_bits: None, costs, phases: phases.into() }
+}
+
+/// That run with two threads, which share half of the work, and with a pace at which three tenths of the
+/// shorter one of computing and transferring are seen.
+fn further(plain: &Observation) -> [Observation; 2] {
+    let (mut two, mut paced) = (plain.clone(), plain.clone());
+    (two.threads, paced.pace_bits) = (2, Some(PACE_BITS));
+    two.phases.values_mut().for_each(|seen| seen.wall_s *= 1.0 - PARALLEL + PARALLEL / 2.0);
+    for (phase, seen) in &mut paced.phases {
+        let on_link = 8.0 * phase.of(&plain.costs).bytes() as f64 / PACE_BITS;
+        seen.wall_s = seen.wall_s.max(on_link) + (1.0 - HIDDEN) * seen.wall_s.min(on_link);
+    }
+    [two, paced]
 }
 
 fn calibration() -> Calibration {
     let sizes = [(50, 1_000), (5_000, 40_000_000), (300, 9_000_000), (20_000, 100_000), (900, 700_000)];
-    let runs: Vec<_> = sizes.iter().enumerate().map(|(i, (n, b))| run(&format!("net{i}"), costs(*n, *b, 30))).collect();
+    let plain = sizes.iter().enumerate().map(|(i, (n, b))| run(&format!("net{i}"), costs(*n, *b, 30)));
+    let runs: Vec<_> = plain.flat_map(|run| further(&run).into_iter().chain([run])).collect();
     let rates = Calibration::of_backend(&runs);
     let names = ["chatty", "heavy", "helped", "clear"];
     Calibration {
@@ -70,7 +86,7 @@ fn offers() -> Vec<Offer> {
 
 fn setting(rate: f64, rtt_s: f64) -> Setting {
     let device = Device::named("this").unwrap().calibrated(Arc::new(calibration()));
-    let link = Link { name: "test".into(), up_bits: rate, down_bits: rate, rtt_s };
+    let link = Link { name: "test".into(), up_bits: rate, down_bits: rate, rtt_s, tunnel_s: 0.0 };
     Setting { client: device.clone(), server: device, client_threads: 1, server_threads: 1, link }
 }
 
@@ -90,6 +106,7 @@ fn a_machine_is_found_again_from_its_runs() {
     for phase in rates.phases.values() {
         assert!(phase.client.error < 0.1 && phase.server.error < 0.1, "{phase:?}");
         assert!((phase.apart - 1.0).abs() < 1e-9, "one after the other");
+        assert!((phase.parallel - PARALLEL).abs() < 1e-9 && (phase.hidden - HIDDEN).abs() < 1e-9, "{phase:?}");
     }
     let resident = rates.phases[&Phase::Online].server.resident_bytes(1 << 20);
     assert!((resident as f64 / f64::from(62 << 20) - 1.0).abs() < 1e-3, "{resident}");
@@ -113,8 +130,9 @@ fn calibrations_come_back_from_their_files_and_wrong_ones_are_refused() {
     assert!(!Calibration::built_in().backends.is_empty(), "what comes with the program");
     let text = made.to_toml();
     for (from, to, what) in [
-        ("version = 1", "version = 9", "make it again"),
+        ("version = 2", "version = 9", "make it again"),
         ("apart = 1.0", "apart = 1.5", "apart"),
+        ("hidden = 0.", "hidden = 1.", "hidden"),
         ("local_mac_s = 0.000000001", "local_mac_s = -1.0", "no time"),
         ("local_mac_s = 0.000000001", "local_mac_s = nan", "no time"),
         ("machine =", "engine =", "engine"),
@@ -131,10 +149,10 @@ fn a_link_costs_its_bytes_and_its_round_trips() {
     let costs = costs(1_000, 1_000_000, 100);
     let near = Prediction::of("chatty", &costs, &setting(1e12, 0.0)).unwrap().online;
     let far = Prediction::of("chatty", &costs, &setting(8e6, 0.05)).unwrap().online;
-    // 250 kB up, and 750 kB down at the same time for the most part.
-    assert!((far.transfer_s - 0.875).abs() < 1e-9 && (far.round_trips_s / (5.0 * TURN) - 1.0).abs() < 0.05, "{far:?}");
-    let on_link = far.transfer_s + far.round_trips_s;
-    assert!((far.wall_s - (on_link + (1.0 - HIDDEN) * near.compute_s)).abs() < 1e-3, "{far:?}");
+    // 250 kB up, then 750 kB down, and a hundred round trips.
+    assert!((far.transfer_s - 1.0).abs() < 1e-9 && (far.round_trips_s - 5.0).abs() < 1e-9, "{far:?}");
+    let together = far.transfer_s + (1.0 - HIDDEN) * near.compute_s;
+    assert!((far.wall_s - together - far.round_trips_s).abs() < 1e-3, "{far:?}");
     assert_eq!(far.client_cpu_s, near.client_cpu_s);
     // So does what a dealer sends to the client.
     let dealing = DealingCost { client_bytes: 3_000_000, server_bytes: 1 << 30, ..DealingCost::default() };
@@ -227,8 +245,8 @@ fn threads_are_taken_where_a_limit_needs_them() {
     let offers = offers();
     let alone = question(&offers, Goal::ClientEnergy, Limits::default());
     let near = setting(1e12, 0.0);
-    let (choice, two) =
-        (alone.best(&near).unwrap().unwrap(), [1, 2].map(|threads| tacit_plan::predict::with_threads(threads, 2)));
+    let choice = alone.best(&near).unwrap().unwrap();
+    let two = [1, 2].map(|threads| tacit_plan::predict::with_threads(PARALLEL, threads, 2));
     assert_eq!((choice.client_threads, choice.server_threads), (1, 1), "energy does not depend on threads");
     let online_s = choice.predicted.online.wall_s * (two[0] + two[1]) / (2.0 * two[0]);
     let hurried = question(&offers, Goal::ClientEnergy, Limits { online_s: Some(online_s), ..Limits::default() });
@@ -238,9 +256,11 @@ fn threads_are_taken_where_a_limit_needs_them() {
 
 #[test]
 fn links_keep_the_ratio_of_their_ways() {
-    let link = Link { name: "cable".into(), up_bits: 15e6, down_bits: 300e6, rtt_s: 0.01 };
+    let link = Link { name: "cable".into(), up_bits: 15e6, down_bits: 300e6, rtt_s: 0.01, tunnel_s: 0.0 };
     let faster = link.at_rate(60e6);
     assert_eq!((faster.up_bits, faster.down_bits), (60e6, 1.2e9));
+    let capped = link.capped(20e6);
+    assert_eq!((capped.up_bits, capped.down_bits), (15e6, 20e6), "only what is above the cap comes down to it");
 }
 
 #[test]
@@ -249,10 +269,38 @@ fn money_needs_prices() {
     let mut asked = question(&offers, Goal::Money, Limits::default());
     let error = asked.ranked(&setting(1e7, 0.01)).unwrap_err().to_string();
     assert!(error.contains("--prices"), "{error}");
-    asked.usage.prices = Some(Prices { core_hour: 0.0, gigabyte: 2.0 });
+    asked.usage.prices = Some(Prices { core_hour: 0.0, gigabyte: 2.0, idle_gigabyte: Some(1.0) });
     let ranked = asked.ranked(&setting(1e7, 0.01)).unwrap();
     let chatty = ranked.iter().find(|c| offers[c.offer].backend == "chatty").unwrap();
     assert!((chatty.score - 2.0 * 600_000.0 / 1e9).abs() < 1e-12, "{}", chatty.score);
+    // Two thirds are sent ahead: in idle hours for half the price.
+    asked.usage.idle_s = Some(7200.0);
+    let ranked = asked.ranked(&setting(1e7, 0.01)).unwrap();
+    let chatty = ranked.iter().find(|c| offers[c.offer].backend == "chatty").unwrap();
+    assert!((chatty.score - (2.0 * 200_000.0 + 400_000.0) / 1e9).abs() < 1e-12, "{}", chatty.score);
+}
+
+#[test]
+fn idle_hours_hold_a_day_of_material_or_it_is_said() {
+    let offers = offers();
+    let mut asked = question(&offers, Goal::Latency, Limits::default());
+    (asked.usage.per_day, asked.usage.idle_s) = (40.4, Some(8.0 * 3600.0));
+    let near = setting(1e9, 0.001);
+    let best = asked.best(&near).unwrap().unwrap();
+    assert_eq!((best.pool, best.pool_bytes), (41, [4100, 4100]), "a day's, not a burst's");
+    asked.usage.idle_s = Some(1.0);
+    let ranked = asked.ranked(&near).unwrap();
+    let chatty = ranked.iter().find(|c| offers[c.offer].backend == "chatty").unwrap();
+    assert!(chatty.objections.iter().any(|o| o.contains("are idle")), "{:?}", chatty.objections);
+}
+
+#[test]
+fn a_tunnel_costs_rate_and_processor_time() {
+    let (plain, costs) = (setting(1e8, 0.01), costs(1_000, 10_000_000, 10));
+    let tunnelled = Setting { link: plain.link.in_tunnel(), ..plain.clone() };
+    let [plain, tunnelled] = [plain, tunnelled].map(|s| Prediction::of("chatty", &costs, &s).unwrap().online);
+    assert!(tunnelled.transfer_s > 1.03 * plain.transfer_s && tunnelled.wall_s > plain.wall_s);
+    assert!((tunnelled.client_cpu_s - plain.client_cpu_s - 1.3e-2).abs() < 1e-6, "{tunnelled:?}");
 }
 
 #[test]
@@ -276,6 +324,23 @@ fn where_the_ranking_changes_is_found() {
     for varied in varied.values().filter(|v| v.knob != Knob::RoundTrip) {
         assert!(varied.score[1].unwrap() <= varied.score[0].unwrap() + 1e-12, "{varied:?}");
     }
+}
+
+#[test]
+fn beyond_some_rate_a_link_gains_little() {
+    let offers = offers();
+    let question = question(&offers, Goal::Latency, Limits::default());
+    let setting = setting(1e9, 0.04);
+    let enough = question.enough_rate(0, &setting, 0.05).unwrap();
+    let score = |rate: f64| {
+        let there = Setting { link: setting.link.capped(rate), ..setting.clone() };
+        question.ranked(&there).unwrap().into_iter().find(|c| c.offer == 0).unwrap().score
+    };
+    assert!((score(enough) / score(1e9) - 1.05).abs() < 0.01, "{enough}");
+    // Where the bytes are what takes long, all of the link is worth having.
+    let slow =
+        Setting { link: Link { up_bits: 1e5, down_bits: 1e5, rtt_s: 0.0, ..setting.link.clone() }, ..setting.clone() };
+    assert_eq!(question.enough_rate(1, &slow, 0.05), None);
 }
 
 #[test]

@@ -1,44 +1,50 @@
 //! What the scheduler is told of a model before a job of it has run: what an earlier run of the server has
-//! learned, or else a guess from the counts that its back end declares. The first measured job replaces it.
+//! learned, or else what the planner predicts of it (`tacit_plan`, with the calibration that is built in). The
+//! first measured job replaces it.
 use crate::catalog::Offered;
 use crate::state::Known;
-use tacit_backends::{PhaseCost, Preparation, Work};
+use tacit_backends::{PhaseCost, Preparation};
 use tacit_client::wire::{Device, LinkClass};
+use tacit_plan::{Link, Prediction, Setting};
 use tacit_sched::profile::{Sample, Speedup};
 use tacit_sched::{BoundTo, JobPhase, ModelSpec, PhaseSpec, Span};
-
-/// Seconds of one primitive on one thread of a slow server: NTT, OT, AES block, multiplication, key switch.
-const SECONDS: [f64; 5] = [10e-6, 60e-9, 2e-9, 1e-9, 5e-3];
-/// Share of a phase's work that more threads make faster.
-const PARALLEL: f64 = 0.8;
 
 /// The client of a warm-up run: on this machine, with one thread.
 pub(crate) const HERE: Device = Device { threads: 1, link: LinkClass::Lan, memory_mib: 0 };
 
-/// Bytes per second and seconds of a round trip of a link.
-fn link(class: LinkClass) -> [f64; 2] {
-    match class {
-        LinkClass::Lan => [100e6, 1e-3],
-        LinkClass::Broadband => [5e6, 20e-3],
-        LinkClass::Slow => [0.5e6, 40e-3],
-    }
+/// Share of a phase's work that more threads make faster, until it is measured.
+const PARALLEL: f64 = 0.8;
+
+/// A link of the class.
+fn link(class: LinkClass) -> Link {
+    let [bits, rtt_s] = match class {
+        LinkClass::Lan => [800e6, 1e-3],
+        LinkClass::Broadband => [40e6, 20e-3],
+        LinkClass::Slow => [4e6, 40e-3],
+    };
+    Link { name: String::new(), up_bits: bits, down_bits: bits, rtt_s, tunnel_s: 0.0 }
 }
 
-fn seconds(work: &Work) -> f64 {
-    let counts = [work.ntts, work.ots, work.aes_blocks, work.macs, work.key_switches];
-    counts.iter().zip(SECONDS).map(|(&count, each)| count as f64 * each).sum()
+/// What the planner says of a model over its back end for a client like that, with one thread here; none of a
+/// back end that its calibration does not know.
+fn predicted(offered: &Offered, device: Device) -> Option<Prediction> {
+    let here = tacit_plan::Device::named(HERE_NAME).expect("it is among the devices that are built in");
+    let threads = u32::from(device.threads.max(1));
+    let client = tacit_plan::Device { cores: threads, ..here.clone() };
+    let link = link(device.link);
+    let setting = Setting { client, server: here, client_threads: threads, server_threads: 1, link };
+    Prediction::of(offered.backend, &offered.model.costs(), &setting)
 }
 
-fn phase(cost: &PhaseCost, device: Device) -> PhaseSpec {
-    let [rate, round_trip] = link(device.link);
-    let time = seconds(&cost.server.work)
-        + seconds(&cost.client.work) / f64::from(device.threads.max(1))
-        + cost.bytes() as f64 / rate
-        + cost.exchanges as f64 * round_trip;
-    PhaseSpec {
-        first: Sample { time: Span::from_secs(time), memory: cost.server.peak_memory_bytes },
-        speedup: Speedup::Amdahl(PARALLEL),
-    }
+/// The planner's name of a machine like the one that it was calibrated on.
+const HERE_NAME: &str = "this";
+
+/// A phase of which so much is expected. Of a back end that nobody has calibrated, the link's part is known.
+fn phase(cost: &PhaseCost, expected: Option<f64>, device: Device) -> PhaseSpec {
+    let link = link(device.link);
+    let on_link = || link.transfer_s(cost.up_bytes, cost.down_bytes) + cost.exchanges as f64 * link.rtt_s;
+    let time = Span::from_secs(expected.unwrap_or_else(on_link));
+    PhaseSpec { first: Sample { time, memory: cost.server.peak_memory_bytes }, speedup: Speedup::Amdahl(PARALLEL) }
 }
 
 /// Memory of a device in MiB from which on it makes no difference.
@@ -79,9 +85,13 @@ pub(crate) fn phase_name(phase: JobPhase) -> &'static str {
 /// A model over its back end, for a class of devices, with jobs of so many threads. What a job was measured
 /// to hold counts up to `most` bytes, all that jobs may take: it has run, so it is not turned away.
 pub(crate) fn spec(offered: &Offered, device: Device, known: &Known, threads: u32, most: u64) -> ModelSpec {
-    let costs = offered.model.costs();
+    let (costs, predicted) = (offered.model.costs(), predicted(offered, device));
     let phase = |which: JobPhase, cost: &PhaseCost| {
-        let guess = phase(cost, device);
+        let expected = predicted.map(|all| match which {
+            JobPhase::Pre => all.offline.wall_s,
+            JobPhase::On => all.online.wall_s,
+        });
+        let guess = phase(cost, expected, device);
         let Some(found) = known.of(offered.plan, &class_name(device), phase_name(which), threads) else { return guess };
         // The scheduler is told of one thread, and makes the same time of it for as many as were measured.
         let time = Span::from_secs(found.seconds / guess.speedup.factor(found.threads));
@@ -111,8 +121,9 @@ pub(crate) const POOL: &str = "pool";
 
 /// A pool of halves of so many bytes: its T_pre is a dealing, and what it makes is bound to nobody.
 pub(crate) fn dealing(offered: &Offered, half_bytes: u64, known: &Known, threads: u32, most: u64) -> ModelSpec {
-    let [rate, round_trip] = link(HERE.link);
-    let guess = seconds(&offered.model.costs().dealing.work) + half_bytes as f64 / rate + round_trip;
+    let link = link(HERE.link);
+    // Until one is measured: what it takes on the way.
+    let guess = link.transfer_s(0, half_bytes) + link.rtt_s;
     let time = Span::from_secs(known.of(offered.plan, POOL, DEALING, threads).map_or(guess, |found| found.seconds));
     let first = Sample { time, memory: DEALING_MEMORY.min(most) };
     // Its time is the dealer's and the link's.
@@ -132,6 +143,16 @@ pub(crate) fn dealing(offered: &Offered, half_bytes: u64, known: &Known, threads
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_planner_knows_the_machine_and_slow_links_take_longer() {
+        assert!(tacit_plan::Device::named(HERE_NAME).is_ok());
+        let cost = PhaseCost { up_bytes: 1 << 20, exchanges: 3, ..PhaseCost::default() };
+        let times = [LinkClass::Lan, LinkClass::Broadband, LinkClass::Slow]
+            .map(|link| phase(&cost, None, Device { threads: 1, link, memory_mib: 0 }).first.time);
+        assert!(times[0] < times[1] && times[1] < times[2] && times[2] > Span::from_secs(2.0), "{times:?}");
+        assert_eq!(phase(&cost, Some(7.0), HERE).first.time, Span::from_secs(7.0), "what is predicted counts");
+    }
 
     #[test]
     fn devices_of_a_class_share_their_estimates() {

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::{
-    Action, AdvanceNotice, ClientId, Event, InputReport, JobId, JobPhase, MaterialId, ModelId, NoticeId, Owner,
+    Action, AdvanceNotice, ClientId, Counts, Event, InputReport, JobId, JobPhase, MaterialId, ModelId, NoticeId, Owner,
     PhaseSpec, Rejected, Request, RequestId, Scheduler, Span, Start, Time, Usage, Work,
 };
 
@@ -88,7 +88,7 @@ enum Due {
     Comes(usize),
 }
 
-struct Engine<'a> {
+pub(crate) struct Engine<'a> {
     scenario: &'a Scenario,
     scheduler: Scheduler<PolicySpec>,
     due: BinaryHeap<Reverse<(Time, Due)>>,
@@ -114,15 +114,26 @@ impl Scenario {
     /// # Errors
     /// A configuration that the scheduler refuses.
     pub fn run(&self, seed: u64) -> Result<Run, SimError> {
+        let arrivals = self.trace.clone().unwrap_or_else(|| self.workload.draw(seed));
+        let mut engine = self.engine(seed)?;
+        engine.plan(arrivals);
+        if self.stock == Stock::Full {
+            engine.fill_pools();
+        }
+        engine.go();
+        Ok(engine.run)
+    }
+
+    /// A machine that nothing has come to yet.
+    pub(crate) fn engine(&self, seed: u64) -> Result<Engine<'_>, SimError> {
         let mut believed = self.models.clone();
         for (model, &bias) in believed.iter_mut().zip(&self.bias) {
             for phase in model.pre.iter_mut().chain([&mut model.on]) {
                 phase.first.time = phase.first.time.scaled(bias);
             }
         }
-        let arrivals = self.trace.clone().unwrap_or_else(|| self.workload.draw(seed));
         let [_, _, _, _, _, _, noise, think] = streams(seed);
-        let mut engine = Engine {
+        Ok(Engine {
             scenario: self,
             scheduler: Scheduler::new(self.config.clone(), believed, self.policy.clone())?,
             due: BinaryHeap::new(),
@@ -131,22 +142,54 @@ impl Scenario {
             noise,
             think,
             materials: 0,
-            unsent: arrivals.len(),
-            to_come: arrivals.len(),
+            unsent: 0,
+            to_come: 0,
             open: 0,
             run: Run { first: Time(u64::MAX), ..Run::default() },
-        };
-        engine.plan(arrivals);
-        if self.stock == Stock::Full {
-            engine.fill_pools();
+        })
+    }
+}
+
+/// As a node, to which requests come from outside.
+impl Engine<'_> {
+    /// Everything that happens up to `until`, that moment included.
+    pub(crate) fn advance(&mut self, until: Time) {
+        while self.next().is_some_and(|next| next <= until) {
+            self.step();
         }
-        engine.go();
-        Ok(engine.run)
+    }
+
+    /// A request comes now; nothing that is due before has been left out.
+    pub(crate) fn comes(&mut self, arrival: Arrival, now: Time) {
+        let request = self.run.arrivals.len();
+        self.run.arrivals.push(arrival);
+        self.to_come += 1;
+        self.happen(now, Due::Request(request));
+    }
+
+    /// Until all that has come has ended.
+    pub(crate) fn finish(&mut self) {
+        self.go();
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.scheduler.counts()
+    }
+
+    /// What is left of the running jobs at `now`, in seconds.
+    pub(crate) fn left_s(&self, now: Time) -> f64 {
+        let expected = |(start, from, _): &(Start, Time, Option<RequestId>)| (*from + start.estimate).since(now).secs();
+        self.running.values().map(expected).sum()
+    }
+
+    pub(crate) fn run_so_far(&self) -> &Run {
+        &self.run
     }
 }
 
 impl Engine<'_> {
     fn plan(&mut self, arrivals: Vec<Arrival>) {
+        (self.unsent, self.to_come) = (arrivals.len(), arrivals.len());
         for (i, arrival) in arrivals.iter().enumerate() {
             if arrival.at == Time(u64::MAX) {
                 self.unsent = self.unsent.min(i);
@@ -194,22 +237,28 @@ impl Engine<'_> {
 
     /// Until the last input has ended. Refills that still run count up to that moment.
     fn go(&mut self) {
-        while self.to_come > 0 || self.open > 0 {
-            let due = self.due.peek().map(|r| r.0.0);
-            let wake = self.scheduler.next_wakeup();
-            match (due, wake) {
-                (None, None) => break,
-                (due, Some(wake)) if due.is_none_or(|due| wake < due) => self.send(wake, Event::Tick),
-                _ => {
-                    if let Some(Reverse((now, what))) = self.due.pop() {
-                        self.happen(now, what);
-                    }
-                }
-            }
+        while (self.to_come > 0 || self.open > 0) && self.next().is_some() {
+            self.step();
         }
         let left: Vec<JobId> = self.running.keys().copied().collect();
         for job in left {
             self.account(job, self.run.last);
+        }
+    }
+
+    /// When something happens next.
+    fn next(&self) -> Option<Time> {
+        let due = self.due.peek().map(|r| r.0.0);
+        [due, self.scheduler.next_wakeup()].into_iter().flatten().min()
+    }
+
+    /// What happens next: a job's end or a request before the scheduler's own wake-up.
+    fn step(&mut self) {
+        let (due, wake) = (self.due.peek().map(|r| r.0.0), self.scheduler.next_wakeup());
+        if let Some(wake) = wake.filter(|wake| due.is_none_or(|due| *wake < due)) {
+            self.send(wake, Event::Tick);
+        } else if let Some(Reverse((now, what))) = self.due.pop() {
+            self.happen(now, what);
         }
     }
 

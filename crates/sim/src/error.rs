@@ -15,6 +15,12 @@ pub enum SimError {
     /// A model named by a workload or trace is not in the profile.
     #[error("model {0:?} is not in the profile")]
     UnknownModel(String),
+    /// A cluster without nodes, or the death of one that it does not have.
+    #[error("there are {nodes} nodes: a cluster has one at least, and only those can die")]
+    NoSuchNode {
+        /// How many.
+        nodes: usize,
+    },
     /// A file does not say what it should.
     #[error("{what}, line {line}: {why}")]
     BadFile {

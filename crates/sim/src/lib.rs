@@ -10,6 +10,7 @@ pub mod grids;
 pub mod table2;
 
 mod cell;
+mod cluster;
 mod compared;
 mod engine;
 mod error;
@@ -21,6 +22,7 @@ mod scenario;
 mod workload;
 
 pub use cell::Cell;
+pub use cluster::{ClusterSpec, ClusterSummary, Death, Placement};
 pub use compared::{Comparison, TOLERANCE, ratio};
 pub use engine::{JobRecord, QueueSample, Run};
 pub use error::SimError;

@@ -4,16 +4,20 @@ import argparse
 import http.client
 import json
 import signal
+import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 from tacit._tacit import TacitError
 
+PATIENCE_S = 60.0
+"""For a place instead of a lost one: many leases."""
 NOT_BUILT = """\
-Not built: a second front that takes over (without its front a cluster ends within a lease), placement of dealers, rules of access by client \
-beyond who is admitted and a daily quota, clients that ask the front by themselves (`place` tells the address)."""
+Not built: a second front that takes over (without its front a cluster ends within a lease), rules of access by client beyond who is \
+admitted and a daily quota, clients in Rust or Python that ask the front by themselves (`place` tells the address, `infer` asks with it)."""
 
 
 def main() -> int:
@@ -25,21 +29,26 @@ def main() -> int:
     up.add_argument("--address", help="of a Ray cluster; without it, one is made on this machine")
     place = commands.add_parser("place", help="ask the front which server answers this client")
     place.add_argument("model")
-    place.add_argument("--front", required=True, metavar="HOST:PORT")
-    place.add_argument("--keys", type=Path, required=True)
-    place.add_argument("--client", default="client")
-    for command in (up, place):
+    infer = commands.add_parser("infer", help="ask the front, and then privately at the node that it tells; again elsewhere, where a node is lost")
+    infer.add_argument("model")
+    infer.add_argument("inputs", nargs="+", help="and after -- more arguments of `tacit infer`")
+    infer.add_argument("--program", default="tacit", help=argparse.SUPPRESS)
+    for command in (place, infer):
+        command.add_argument("--front", required=True, metavar="HOST:PORT")
+        command.add_argument("--keys", type=Path, required=True)
+        command.add_argument("--client", default="client")
+    for command in (up, place, infer):
         command.add_argument("--json", action="store_true", help="print JSON, a line each")
     args = parser.parse_args()
     try:
-        return run_up(args) if args.command == "up" else run_place(args)
+        return {"up": run_up, "place": run_place, "infer": run_infer}[args.command](args)
     except (TacitError, OSError, http.client.HTTPException) as error:
         print(json.dumps({"error": str(error)}) if args.json else f"error: {error}", file=sys.stderr)
         return 1
 
 
-def run_place(args: argparse.Namespace) -> int:
-    """Prints the address."""
+def placed(args: argparse.Namespace) -> dict[str, str]:
+    """What the front says."""
     from tacit.cluster._node import client_context
 
     host, _, port = args.front.rpartition(":")
@@ -49,13 +58,55 @@ def run_place(args: argparse.Namespace) -> int:
     try:
         connection.request("POST", "/v1/place", body=json.dumps({"model": args.model}))
         answer = connection.getresponse()
-        told = json.loads(answer.read())
+        told: dict[str, str] = json.loads(answer.read())
     finally:
         connection.close()
     if answer.status != http.HTTPStatus.OK:
         raise TacitError(f"the front: {told.get('error', answer.status)}")
+    return told
+
+
+def run_place(args: argparse.Namespace) -> int:
+    """Prints the address."""
+    told = placed(args)
     print(json.dumps(told) if args.json else told["address"])
     return 0
+
+
+def run_infer(args: argparse.Namespace) -> int:
+    """Runs `tacit infer` at the client's node. Where that node is lost, its jobs are, too: they are asked for again where the front says then."""
+    from tacit.cluster._node import reachable
+
+    told = placed(args)
+    while True:
+        command = [args.program, "infer", *args.inputs, "--server", told["address"], "--keys", str(args.keys), "--client", args.client]
+        command += ["--model", args.model] + (["--json"] if args.json else [])
+        if "server_name" in told:
+            command += ["--server-name", told["server_name"]]
+        if "dealer" in told:
+            command += ["--dealer", told["dealer"], "--dealer-pin", told["dealer_pin"]]
+        done = subprocess.run(command)
+        if done.returncode == 0 or reachable(told["address"]):
+            return done.returncode
+        print(f"{told['node']} is lost: asking the front again", file=sys.stderr)
+        told = elsewhere(args, told)
+
+
+def elsewhere(args: argparse.Namespace, lost: dict[str, str]) -> dict[str, str]:
+    """The next place, once the lost run of a node is written off."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            told = placed(args)
+            if (told["node"], told["run"]) != (lost["node"], lost["run"]):
+                return told
+            why = f"{lost['node']} is still held for one that lives"
+        except TacitError as error:
+            # No node may have the model for a moment.
+            why = str(error)
+        if time.monotonic() > deadline:
+            raise TacitError(f"nobody took over within {PATIENCE_S:.0f} s: {why}")
+        time.sleep(0.3)
 
 
 def run_up(args: argparse.Namespace) -> int:

@@ -42,6 +42,8 @@ class Report:
     """Inputs of each client since this run of the node began."""
     admitted: int = 0
     """Version of the list of clients that the node's server goes by."""
+    dealer: str = ""
+    """Address and pin of the dealer that its server works with, a space between; none: nothing is dealt there."""
 
 
 @dataclass
@@ -68,6 +70,8 @@ class Ticket:
     epoch: int
     version: int
     """The node admits the client once it goes by this version of its list."""
+    dealer: str = ""
+    """The node's dealer, as in `Report`: material comes from the one that the server orders it of."""
 
 
 @dataclass(frozen=True)
@@ -146,13 +150,13 @@ class Book:
         self.left(client, day)
         home = self.nodes.get(self.homes.get(client, ""))
         if home is not None and model in home.report.models:
-            return Ticket(client, home.name, home.address, home.epoch, home.version)
+            return Ticket(client, home.name, home.address, home.epoch, home.version, home.report.dealer)
         if home is not None:
             raise Refused(f"the client is at {home.name}, which does not serve {model}")
         node = self._best(client, model)
         self.homes[client] = node.name
         node.version += 1
-        return Ticket(client, node.name, node.address, node.epoch, node.version)
+        return Ticket(client, node.name, node.address, node.epoch, node.version, node.report.dealer)
 
     def admitted(self, ticket: Ticket) -> bool:
         """Whether the ticket's node goes by a list with its client; refused where the ticket is void."""

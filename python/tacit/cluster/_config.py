@@ -31,11 +31,17 @@ class Config:
     arguments: tuple[str, ...] = ()
     """More arguments of `tacit serve`."""
     lease_s: float = 5.0
+    start_s: float = 120.0
+    """What a server may take to start."""
     queries_per_day: int | None = None
     key_copies: int = 2
     """Nodes that a client with a large key set may be sent to."""
     banned: tuple[str, ...] = ()
     """Fingerprints of clients that are not admitted."""
+    server_name: str = ""
+    """Name in the servers' certificate, where it is not that of their addresses."""
+    dealers: tuple[str, ...] = ()
+    """Third parties' dealers, each "HOST:PORT PIN": a node takes the first of its own order that it reaches."""
 
     def settings(self, name: str, host: str) -> Settings:
         """Of one node."""
@@ -51,7 +57,10 @@ class Config:
             program=self.program,
             arguments=(*memory, *self.arguments),
             lease_s=self.lease_s,
+            start_s=self.start_s,
             daily_quota=self.queries_per_day,
+            server_name=self.server_name,
+            dealers=tuple(self.dealers),
         )
 
     def front_address(self) -> tuple[str, int]:
@@ -61,8 +70,8 @@ class Config:
 
 
 KINDS: dict[str, type | tuple[type, ...]] = {
-    "models": list, "arguments": list, "banned": list, "cores": int, "memory_mib": int, "disk_gib": int, "queries_per_day": int,
-    "key_copies": int, "lease_s": (int, float),
+    "models": list, "arguments": list, "banned": list, "dealers": list, "cores": int, "memory_mib": int, "disk_gib": int, "queries_per_day": int,
+    "key_copies": int, "lease_s": (int, float), "start_s": (int, float),
 }  # fmt: skip
 
 
@@ -86,8 +95,12 @@ def read(path: Path) -> Config:
             raise TacitError(f"{path}: {key} is a list of texts")
         if isinstance(value, (int, float)) and value < (0 if key in ("memory_mib", "disk_gib") else 1):
             raise TacitError(f"{path}: {key} = {value} is too small")
-    values: dict[str, Any] = {key: tuple(value) if key in ("arguments", "banned") else value for key, value in given.items()}
+    values: dict[str, Any] = {key: tuple(value) if key in ("arguments", "banned", "dealers") else value for key, value in given.items()}
     config = Config(**values)
+    for dealer in config.dealers:
+        address, _, pin = dealer.partition(" ")
+        if not address.rpartition(":")[2].isdigit() or not pin or " " in pin:
+            raise TacitError(f"{path}: a dealer is \"HOST:PORT PIN\", not {dealer!r}")
     try:
         config.front_address()
     except ValueError as error:

@@ -2,12 +2,14 @@
 
 import http.server
 import json
+import socket
 import socketserver
 import ssl
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,11 @@ from tacit.cluster._book import SECONDS_A_DAY, Book, Refused, Report, Ticket
 
 MOST_BODY = 4096
 MOST_CONNECTIONS = 256
+MOST_OF_ONE = 16
+"""Connections of one client at a time."""
+MOST_GREETINGS = 128
+"""Handshakes under way; beyond that the oldest gives way, so that strangers keep nobody out."""
+GREETING_S = 5.0
 PATIENCE_S = 30.0
 REMEMBERED = 10_000
 
@@ -24,8 +31,13 @@ REMEMBERED = 10_000
 class Desk:
     """A book with a clock and a lock, for nodes and for requests; what nodes ask goes to it directly or by way of Ray."""
 
-    def __init__(self, book: Book, *, banned: Collection[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, book: Book, *, banned: Collection[str] = (), server_name: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._book, self._banned, self._clock = book, frozenset(banned), clock
+        self.server_name = server_name
+        # Until then a node of an earlier front may still serve clients by its lease.
+        self._opens = clock() + book.lease_s
         self._changed = threading.Condition()
 
     def _day(self) -> int:
@@ -60,6 +72,10 @@ class Desk:
             raise Refused("this client is not admitted")
         deadline = time.monotonic() + patience_s
         with self._changed:
+            while (early := self._opens - self._clock()) > 0:
+                if time.monotonic() > deadline:
+                    raise Refused("the front has just been started", early)
+                self._changed.wait(min(early, 0.2))
             while True:
                 ticket = self._book.place(client, model, self._clock(), self._day())
                 try:
@@ -88,6 +104,7 @@ class Desk:
                     "models": sorted(node.report.models),
                     "clients": sum(home == node.name for home in self._book.homes.values()),
                     "stock": sum(node.report.stock.values()),
+                    "dealer": node.report.dealer.partition(" ")[0],
                 }
                 for node in self._book.nodes.values()
             ]
@@ -123,8 +140,10 @@ class _Request(http.server.BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         # The handshake is this thread's: a slow one keeps nobody else waiting.
-        self.request.settimeout(self.timeout)
+        self.request.settimeout(GREETING_S)
         self.request.do_handshake()
+        self.client = self.server.greeted(self.request)
+        self.request.settimeout(self.timeout)
         super().setup()
 
     def do_POST(self) -> None:  # noqa: N802, the name that the library calls
@@ -145,12 +164,16 @@ class _Request(http.server.BaseHTTPRequestHandler):
         except (ValueError, KeyError, TypeError):
             return self._tell(HTTPStatus.BAD_REQUEST, {"error": 'the body is {"model": "name"}'})
         try:
-            client = self.server.names.of(self.request.getpeercert(binary_form=True))
-            ticket = self.server.desk.place(client, model)
+            ticket = self.server.desk.place(self.client, model)
         except Refused as refused:
             code = HTTPStatus.FORBIDDEN if refused.again_s is None else HTTPStatus.SERVICE_UNAVAILABLE
             return self._tell(code, {"error": str(refused)}, refused.again_s)
-        self._tell(HTTPStatus.OK, {"node": ticket.node, "address": ticket.address, "model": model})
+        told = {"node": ticket.node, "run": str(ticket.epoch), "address": ticket.address, "model": model}
+        if self.server.desk.server_name:
+            told["server_name"] = self.server.desk.server_name
+        if ticket.dealer:
+            told["dealer"], _, told["dealer_pin"] = ticket.dealer.partition(" ")
+        self._tell(HTTPStatus.OK, told)
 
     def _tell(self, code: HTTPStatus, value: dict[str, str], again_s: float | None = None) -> None:
         text = json.dumps(value).encode()
@@ -167,35 +190,63 @@ class _Request(http.server.BaseHTTPRequestHandler):
 
 
 class FrontServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    """Listens for clients of the CA; each connection has a thread, up to a number."""
+    """Listens for clients of the CA; each connection has a thread. Who has not shown a certificate has a place among
+    `MOST_GREETINGS`, clients among `MOST_CONNECTIONS`, `MOST_OF_ONE` of these each."""
 
     daemon_threads = True
     request_queue_size = 128
 
     def __init__(self, desk: Desk, keys: Path, address: tuple[str, int]) -> None:
-        self.desk, self.names = desk, _Names()
-        self._places = threading.Semaphore(MOST_CONNECTIONS)
+        self.desk, self._names = desk, _Names()
+        self._lock = threading.Lock()
+        self._greetings: OrderedDict[ssl.SSLSocket, None] = OrderedDict()
+        self._clients: dict[ssl.SSLSocket, str] = {}
+        self._of: Counter[str] = Counter()
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_3
         self._context.verify_mode = ssl.CERT_REQUIRED
         self._context.load_verify_locations(keys / "ca.pem")
         self._context.load_cert_chain(keys / "server.pem", keys / "server.key")
+        # A client that comes again goes on with its session: one ticket is enough, and making it is not free.
+        self._context.num_tickets = 1
         super().__init__(address, _Request)
 
     def get_request(self) -> tuple[Any, Any]:
         plain, address = super().get_request()
         return self._context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False), address
 
+    def greeted(self, request: ssl.SSLSocket) -> str:
+        """The client behind a connection, which has a place among clients from now on; `OSError` where there is none for it."""
+        certificate = request.getpeercert(binary_form=True)
+        assert certificate is not None, "the handshake asked for one"
+        client = self._names.of(certificate)
+        with self._lock:
+            self._greetings.pop(request, None)
+            if len(self._clients) >= MOST_CONNECTIONS or self._of[client] >= MOST_OF_ONE:
+                raise OSError("no place is left")
+            self._clients[request] = client
+            self._of[client] += 1
+        return client
+
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._places.acquire(blocking=False):
-            return self.shutdown_request(request)
+        with self._lock:
+            if len(self._greetings) >= MOST_GREETINGS:
+                oldest, _ = self._greetings.popitem(last=False)
+                with suppress(OSError):
+                    # As a plain socket: its TLS state is its thread's.
+                    socket.socket.shutdown(oldest, socket.SHUT_RDWR)
+            self._greetings[request] = None
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            with self._lock:
+                self._greetings.pop(request, None)
+                client = self._clients.pop(request, None)
+                if client is not None:
+                    self._of -= Counter([client])
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Nothing: a handshake that fails and a client that leaves are theirs."""

@@ -3,6 +3,7 @@
 import http.client
 import json
 import shutil
+import socket
 import sqlite3
 import ssl
 import subprocess
@@ -18,6 +19,11 @@ from typing import Any, Protocol
 from tacit import _tacit
 from tacit._tacit import TacitError
 from tacit.cluster._book import Refused, Report
+from tacit.cluster._placement import rendezvous
+
+
+GUARD = 0.2
+"""Share of a lease that a node leaves unused at its end: its watch may be woken late on a machine that is busy."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,13 @@ class Settings:
     arguments: tuple[str, ...] = ()
     """More arguments of `tacit serve`."""
     lease_s: float = 5.0
+    start_s: float = 120.0
+    """What the server may take to start: it reads its models, and warms up."""
     daily_quota: int | None = None
+    server_name: str = ""
+    """Name in the server's certificate, where it is not that of `host`."""
+    dealers: tuple[str, ...] = ()
+    """Dealers, each "HOST:PORT PIN"."""
 
 
 class Front(Protocol):
@@ -63,6 +75,35 @@ def client_context(keys: Path, name: str) -> ssl.SSLContext:
     context.load_cert_chain(keys / f"{name}.pem", keys / f"{name}.key")
     context.set_alpn_protocols(["http/1.1"])
     return context
+
+
+class _Connection(http.client.HTTPSConnection):
+    """To an address, of which the certificate has a name of its own."""
+
+    def __init__(self, address: str, context: ssl.SSLContext, name: str) -> None:
+        host, _, port = address.rpartition(":")
+        super().__init__(host.strip("[]"), int(port), timeout=10, context=context)
+        self._tls, self._name = context, name or host.strip("[]")
+
+    def connect(self) -> None:
+        plain = socket.create_connection((self.host, self.port), self.timeout)
+        self.sock = self._tls.wrap_socket(plain, server_hostname=self._name)
+
+
+def reachable(address: str, patience_s: float = 1.0) -> bool:
+    """Whether somebody listens there."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), patience_s).close()
+        return True
+    except OSError:
+        return False
+
+
+def dealer_of(node: str, dealers: Sequence[str]) -> str:
+    """The node's dealer: the first of its order that is reached, so that one that is gone moves only its own nodes. None reached: the first."""
+    order = rendezvous(node, dealers)
+    return next((dealer for dealer in order if reachable(dealer.partition(" ")[0])), order[0] if order else "")
 
 
 def access_rules(operator: str, clients: Sequence[str], daily_quota: int | None) -> str:
@@ -88,6 +129,7 @@ class Node:
         self._version = 0
         self._report = Report()
         self._over = threading.Event()
+        self._dealer, self._dealer_seen = dealer_of(settings.name, settings.dealers), time.monotonic()
         self._process = self._start()
         try:
             self.address = f"{settings.host}:{self._listening()}"
@@ -111,8 +153,11 @@ class Node:
             raise TacitError(f"{s.program} is not a program of the machine of {s.name}")
         serve = [program, "serve", *map(str, s.models), "--keys", str(s.keys), "--listen", f"{s.host}:{s.port}"]
         serve += ["--material", str(s.folder / "material"), "--access", str(self._access), "--cores", str(s.cores), "--json"]
+        if self._dealer:
+            address, _, pin = self._dealer.partition(" ")
+            serve += ["--dealer", address, "--dealer-pin", pin]
         # Until it has joined, nobody is admitted: the first lease is for starting.
-        watched = [sys.executable, "-P", "-m", "tacit.cluster._watch", "120", *serve, *s.arguments]
+        watched = [sys.executable, "-P", "-m", "tacit.cluster._watch", str(s.start_s), *serve, *s.arguments]
         return subprocess.Popen(watched, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def _listening(self) -> str:
@@ -153,21 +198,31 @@ class Node:
 
     def beat(self) -> None:
         """Asks for a lease once, and admits whom the front has sent."""
+        self._look_after_dealer()
         self._report = self.report()
-        asked = time.monotonic()
+        # A machine that is suspended has no longer lease for that.
+        asked = time.clock_gettime(time.CLOCK_BOOTTIME)
         clients, version = self._front.renew(self._settings.name, self._epoch, self._report)
-        self._say(f"until {asked + self._settings.lease_s}")
+        self._say(f"until {asked + (1 - GUARD) * self._settings.lease_s}")
         if clients != self._clients:
             self._admit(clients)
             self._ask("POST", "/v1/reload", "{}")
         self._clients, self._version = clients, version
+
+    def _look_after_dealer(self) -> None:
+        """A server keeps its dealer; where that is gone for a lease and another is there, this run ends, and the next takes the other."""
+        now = time.monotonic()
+        if not self._dealer or reachable(self._dealer.partition(" ")[0]):
+            self._dealer_seen = now
+        elif now - self._dealer_seen > self._settings.lease_s and dealer_of(self._settings.name, self._settings.dealers) != self._dealer:
+            raise Refused(f"the dealer of {self._settings.name} is gone")
 
     def report(self) -> Report:
         """How the server does."""
         status = self._ask("GET", "/v1/status")
         models = {model["name"]: tuple(model["backends"]) for model in status["models"]}
         answered = {row["client"]: int(row["inputs"]) for row in status["clients"]}
-        return Report(expected_wait(status), models, self._stock(), answered, self._version)
+        return Report(expected_wait(status), models, self._stock(), answered, self._version, self._dealer)
 
     def stop(self) -> None:
         """Ends the server as a signal does: jobs under way have its grace, or the rest of the lease."""
@@ -193,8 +248,7 @@ class Node:
         beside.replace(self._access)
 
     def _ask(self, method: str, path: str, body: str | None = None) -> Any:
-        host, _, port = self.address.rpartition(":")
-        connection = http.client.HTTPSConnection(host, int(port), timeout=10, context=self._context)
+        connection = _Connection(self.address, self._context, self._settings.server_name)
         try:
             headers = {} if body is None else {"Content-Type": "application/json"}
             connection.request(method, path, body=body, headers=headers)

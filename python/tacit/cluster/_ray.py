@@ -25,7 +25,7 @@ class Front:
 
     def __init__(self, config: Config) -> None:
         book = Book(lease_s=config.lease_s, daily_quota=config.queries_per_day, key_copies=config.key_copies)
-        self._desk = Desk(book, banned=config.banned)
+        self._desk = Desk(book, banned=config.banned, server_name=config.server_name)
         self._server = FrontServer(self._desk, Path(config.keys), config.front_address())
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
@@ -59,7 +59,9 @@ class FarFront:
         try:
             return ray.get(what, timeout=self._patience_s)
         except Refused as refused:
-            raise Refused(*refused.args) from None
+            # Ray raises one of a class of its own, with the front's inside.
+            told = getattr(refused, "cause", refused)
+            raise Refused(str(told), told.again_s) from None
         except (GetTimeoutError, RayError) as error:
             raise OSError(f"the front cannot be reached: {type(error).__name__}") from None
 

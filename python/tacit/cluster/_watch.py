@@ -1,7 +1,7 @@
 """`python -m tacit.cluster._watch SECONDS PROGRAM ARGUMENTS..`: runs a server for as long as it holds a lease.
 
 SECONDS is the first lease. A process of its own, so that a node that hangs, is killed or is cut off serves nobody beyond its lease. Lines on standard input:
-`until T` (seconds of the monotonic clock of this machine) is the lease, `stop` asks the server to end. Where the lease is over, or
+`until T` (seconds of this machine's clock since it was started, which goes on while it is suspended) is the lease, `stop` asks the server to end. Where the lease is over, or
 the input ends, the server is killed.
 """
 
@@ -34,7 +34,7 @@ def watch(server: "subprocess.Popen[bytes]", until: float) -> None:
     """Returns when the server has ended or must."""
     waiting = b""
     while server.poll() is None:
-        left = until - time.monotonic()
+        left = until - time.clock_gettime(time.CLOCK_BOOTTIME)
         if left <= 0:
             return
         # The server's end is looked for now and then: it is no file.
@@ -53,7 +53,7 @@ def watch(server: "subprocess.Popen[bytes]", until: float) -> None:
 
 def main() -> int:
     """The server's exit status."""
-    until = time.monotonic() + float(sys.argv[1])
+    until = time.clock_gettime(time.CLOCK_BOOTTIME) + float(sys.argv[1])
     # The terminal's Ctrl-C is for who started this process: it says `stop`.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL, preexec_fn=die_with_parent) as server:

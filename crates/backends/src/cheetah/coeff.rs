@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use tacit_he::coeff::{Ciphertext, Context, DEGREE, PUBLIC_KEY_BYTES};
 use tacit_he::core::PublicKey;
+use tacit_mpc::ot::PlannedOts;
 use tacit_mpc::{Ots, Session};
+use tacit_net::Talk;
 
 use super::lattice::Lattice;
 use super::linear::tiling::Consumer;
 use super::linear::{self, CheckedWeights, LinearClient, LinearError, LinearPlan, LinearServer};
 use super::options::{self, Options};
 use crate::ring::RingOptions;
-use crate::{BackendError, PhaseCost, seam};
+use crate::{BackendError, PartyCost, seam};
 
 /// The back end.
 pub struct Cheetah;
@@ -67,24 +69,27 @@ impl Lattice for Cheetah {
         0
     }
 
-    fn setup_cost(_: &[&LinearPlan]) -> PhaseCost {
-        PhaseCost { up_bytes: PUBLIC_KEY_BYTES as u64, ..PhaseCost::default() }
+    fn setup_talk(_: &[&LinearPlan], talk: &mut Talk) {
+        talk.up(PUBLIC_KEY_BYTES);
     }
 
-    fn cost(plan: &LinearPlan) -> PhaseCost {
-        let linear = plan.cost();
-        let mut offline = PhaseCost {
-            up_bytes: linear.up_bytes,
-            down_bytes: linear.down_bytes(),
-            exchanges: 1,
-            ..PhaseCost::default()
-        };
-        offline.client.work.ntts = linear.client_ntts();
-        offline.server.work.ntts = linear.server_ntts();
+    fn keys(_: &[&LinearPlan]) -> PartyCost {
+        PartyCost::default()
+    }
+
+    fn talk(plan: &LinearPlan, _: &mut PlannedOts, talk: &mut Talk) {
+        plan.talk(talk);
+    }
+
+    fn work(plan: &LinearPlan) -> [PartyCost; 2] {
+        let (linear, mut both) = (plan.cost(), [PartyCost::default(); 2]);
+        let [client, server] = &mut both;
+        client.work.ntts = linear.client_ntts();
+        server.work.ntts = linear.server_ntts();
         // Each product multiplies both halves of a ciphertext modulo both primes.
-        offline.server.work.macs = 4 * DEGREE as u64 * linear.consumers.iter().map(|c| c.products).sum::<u64>();
-        offline.server.peak_memory_bytes = linear.uploads * Ciphertext::MEMORY_BYTES as u64;
-        offline
+        server.work.macs = 4 * DEGREE as u64 * linear.consumers.iter().map(|c| c.products).sum::<u64>();
+        server.peak_memory_bytes = linear.uploads * Ciphertext::MEMORY_BYTES as u64;
+        both
     }
 
     fn client_setup(_: &[&LinearPlan], session: &mut Session<'_>) -> Result<linear::ClientKeys, BackendError> {

@@ -1,9 +1,9 @@
-//! What one input or a batch costs, from the plan alone. Payload bytes: frame headers come on top. Exact but
-//! for the traffic of the OT extension, which depends on what earlier inputs of a connection left over, and
-//! for memory, which is an estimate.
+//! What one input or a batch costs, from the plan alone. Traffic is exact, and that of the first input of a
+//! connection; memory is an estimate.
 
 use tacit_mpc::codec::Packed;
-use tacit_mpc::ot::{self, params};
+use tacit_mpc::ot::{self, PlannedOts, params};
+use tacit_net::Talk;
 
 use super::lattice::Lattice;
 use super::options::Options;
@@ -18,29 +18,74 @@ use crate::{BackendError, Costs, PartyCost, PhaseCost, Work};
 /// `Unsupported` names the first node that cannot be compiled.
 pub fn online_bytes<L: Lattice>(graph: &RingGraph, options: &Options) -> Result<u64, BackendError> {
     let (steps, _) = plan::steps::<L>(graph, options)?;
-    let nodes = steps.iter().zip(graph.nodes()).map(|(step, node)| of_step(step, node, 1).online.bytes());
-    Ok(result(graph, 1).online.bytes() + nodes.sum::<u64>())
+    Ok(online_talk(graph, &steps, 1).payload())
 }
 
-/// Costs of a plan's inputs, and of the setup.
+/// Costs of a plan's inputs, the first of a connection, and of the setup.
 pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
-    let mut costs = result(&plan.graph, plan.batch);
-    for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
-        add(&mut costs, of_step(step, node, plan.batch));
-    }
+    let mut costs = Costs {
+        setup: setup::<L>(plan),
+        offline: offline_talk(plan).into(),
+        online: online_talk(&plan.graph, &plan.steps, plan.batch).into(),
+        comparisons: plan.comparisons(),
+        ..Costs::default()
+    };
+    // The seed belongs to no node.
+    keeps(&mut costs, 16, 0);
+    plan.steps.iter().for_each(|step| kept_of(step, &mut costs));
     for (id, node) in plan.graph.nodes().iter().enumerate().filter(|(_, node)| node.op.facts().is_some()) {
         let (n, width) = (plan.batch * node.elements(), node.fixed.width);
         keeps(&mut costs, packed(n, width - plan.unread(id)), packed(n, width));
     }
     for group in &plan.groups {
-        costs.offline += L::cost(&group.plan);
+        let [client, server] = L::work(&group.plan);
+        costs.offline.add_work(client, server);
     }
     costs.online.server.work.macs = plan.batch as u64 * plan.graph.macs();
-    let (client_rots, server_rots) = rots(plan);
-    costs.offline += extension(client_rots, server_rots);
-    costs.setup = setup(L::setup_cost(&plan.lattice()));
+    let [client, server] = extension(rots(plan));
+    costs.offline.add_work(client, server);
     memory(plan, &mut costs);
     costs
+}
+
+/// What the online phase says.
+fn online_talk(graph: &RingGraph, steps: &[Step], batch: usize) -> Talk {
+    let mut talk = Talk::default();
+    let packed = |node: &Node| Packed::len_bytes(batch * node.elements(), node.fixed.width);
+    for (step, node) in steps.iter().zip(graph.nodes()) {
+        match step {
+            Step::Input => talk.up(packed(node)),
+            Step::Widen(wrap) => {
+                wrap.talk_online(&mut talk);
+                talk.up(Packed::len_bytes(wrap.n, wrap.extra));
+            }
+            // No plan of this back end has look-ups.
+            Step::Linear(_) | Step::Local | Step::LookUp(_) => {}
+            Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
+                step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.talk_online(&mut talk));
+            }
+        }
+    }
+    talk.down(packed(graph.output()));
+    talk
+}
+
+/// What the offline phase of a connection's first input says. Later ones differ by what earlier ones have
+/// left over of the OT extension.
+fn offline_talk<L: Lattice>(plan: &Plan<L>) -> Talk {
+    let (client, server) = rots(plan);
+    let (mut ots, mut talk) = (PlannedOts::reserved(client, server), Talk::default());
+    for step in &plan.steps {
+        match step {
+            Step::Linear((group, 0)) => L::talk(&plan.groups[*group].plan, &mut ots, &mut talk),
+            Step::Widen(wrap) => wrap.talk_offline(&mut ots, &mut talk),
+            Step::Linear(_) | Step::Input | Step::Local | Step::LookUp(_) => {}
+            Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
+                step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.talk_offline(&mut ots, &mut talk));
+            }
+        }
+    }
+    talk
 }
 
 /// Random OTs of a plan's inputs, with the client and with the server as receiver.
@@ -56,50 +101,15 @@ fn packed(n: usize, width: u32) -> u64 {
     Packed::len_bytes(n, width) as u64
 }
 
-fn add(costs: &mut Costs, other: Costs) {
-    costs.offline += other.offline;
-    costs.online += other.online;
-    costs.comparisons += other.comparisons;
-}
-
-/// Online and offline cost of a node, but for linear layers and the OT extension.
-fn of_step(step: &Step, node: &Node, batch: usize) -> Costs {
-    let mut costs = Costs::default();
-    let elements = packed(batch * node.elements(), node.fixed.width);
-    match step {
-        Step::Input => costs.online.up_bytes = elements,
-        Step::Widen(wrap) => {
-            let extra = packed(wrap.n, wrap.extra);
-            costs.offline.up_bytes = wrap.n.div_ceil(8) as u64;
-            costs.online = PhaseCost { up_bytes: extra, down_bytes: extra, exchanges: 1, ..PhaseCost::default() };
-            keeps(&mut costs, extra, 2 * extra);
-        }
-        // No plan of this back end has look-ups.
-        Step::Linear(_) | Step::Local | Step::LookUp(_) => {}
-        Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
-            for gate in step.gates().filter(|g| g.n() > 0) {
-                let one = gate.cost();
-                costs.offline.up_bytes += one.offline_up as u64;
-                costs.offline.down_bytes += one.offline_down as u64;
-                costs.online.up_bytes += one.online_up as u64;
-                costs.online.down_bytes += one.online_down as u64;
-                costs.online.exchanges += one.exchanges as u64;
-                costs.comparisons += gate.n() as u64;
-                keeps(&mut costs, one.client_material as u64, one.server_material as u64);
-            }
-        }
+/// What a step leaves in the material, but for linear layers.
+fn kept_of(step: &Step, costs: &mut Costs) {
+    if let Step::Widen(wrap) = step {
+        let extra = packed(wrap.n, wrap.extra);
+        keeps(costs, extra, 2 * extra);
     }
-    costs
-}
-
-/// The way of the input and of the result; and the seed, which belongs to no node.
-fn result(graph: &RingGraph, batch: usize) -> Costs {
-    let output = graph.output();
-    let down_bytes = packed(batch * output.elements(), output.fixed.width);
-    let mut costs =
-        Costs { online: PhaseCost { down_bytes, exchanges: 1, ..PhaseCost::default() }, ..Costs::default() };
-    keeps(&mut costs, 16, 0);
-    costs
+    for one in step.gates().filter(|gate| gate.n() > 0).map(|gate| gate.cost()) {
+        keeps(costs, one.client_material as u64, one.server_material as u64);
+    }
 }
 
 fn keeps(costs: &mut Costs, client: u64, server: u64) {
@@ -107,40 +117,31 @@ fn keeps(costs: &mut Costs, client: u64, server: u64) {
     costs.offline.server.stored_bytes += server;
 }
 
-/// The OT extension in both directions. An OT costs its leaf of a tree one AES call at both parties, its
-/// strings two at the sender and one at the receiver.
-fn extension(client_receives: usize, server_receives: usize) -> PhaseCost {
+/// Work of the OT extension in both directions, at client and server. An OT costs its leaf of a tree one AES
+/// call at both parties, its strings two at the sender and one at the receiver.
+fn extension((client_receives, server_receives): (usize, usize)) -> [PartyCost; 2] {
     let (received, sent) = (client_receives as u64, server_receives as u64);
     let ots = received + sent;
     let party = |received: u64, sent: u64| PartyCost {
         work: Work { ots, aes_blocks: 2 * received + 3 * sent, ..Work::default() },
         ..PartyCost::default()
     };
-    PhaseCost {
-        up_bytes: params::extension_bytes(server_receives),
-        down_bytes: params::extension_bytes(client_receives),
-        client: party(received, sent),
-        server: party(sent, received),
-        ..PhaseCost::default()
-    }
+    [party(received, sent), party(sent, received)]
 }
 
 /// Base OTs, OT bootstrap and the keys of the lattice half.
-fn setup(lattice: PhaseCost) -> PhaseCost {
+fn setup<L: Lattice>(plan: &Plan<L>) -> PhaseCost {
     let stored = 2 * 16 * (1u64 << params::SMALL.log_secret);
     let party = PartyCost {
         peak_memory_bytes: 2 * ot::SETUP_BYTES as u64 + stored,
         stored_bytes: stored,
         ..PartyCost::default()
     };
-    let mut setup = PhaseCost {
-        up_bytes: ot::SETUP_BYTES as u64,
-        down_bytes: ot::SETUP_BYTES as u64,
-        exchanges: 3,
-        client: party,
-        server: party,
-    };
-    setup += lattice;
+    let mut talk = Talk::default();
+    ot::setup_talk(&mut talk);
+    L::setup_talk(&plan.lattice(), &mut talk);
+    let mut setup = PhaseCost { client: party, server: party, ..talk.into() };
+    setup.add_work(PartyCost::default(), L::keys(&plan.lattice()));
     setup
 }
 

@@ -3,13 +3,15 @@
 //! ends of this kind.
 
 use serde::Serialize;
+use tacit_mpc::ot::PlannedOts;
 use tacit_mpc::{Ots, Session};
+use tacit_net::Talk;
 
 use super::linear::LinearError;
 use super::linear::tiling::Consumer;
 use super::options::Options;
 use crate::ring::RingOptions;
-use crate::{BackendError, PhaseCost, seam};
+use crate::{BackendError, PartyCost, seam};
 
 /// A back end of client and server whose linear layers are made offline with a lattice scheme.
 pub trait Lattice: Send + Sync + Sized + 'static {
@@ -67,11 +69,17 @@ pub trait Lattice: Send + Sync + Sized + 'static {
     /// Random OTs of a plan, with the client as receiver.
     fn rots(plan: &Self::Plan) -> usize;
 
-    /// What the keys for all plans of a model cost.
-    fn setup_cost(plans: &[&Self::Plan]) -> PhaseCost;
+    /// What sending the keys for all plans of a model says.
+    fn setup_talk(plans: &[&Self::Plan], talk: &mut Talk);
 
-    /// What a plan costs offline.
-    fn cost(plan: &Self::Plan) -> PhaseCost;
+    /// What the server keeps of them.
+    fn keys(plans: &[&Self::Plan]) -> PartyCost;
+
+    /// What a plan says offline.
+    fn talk(plan: &Self::Plan, ots: &mut PlannedOts, talk: &mut Talk);
+
+    /// What it costs client and server offline, beside OTs.
+    fn work(plan: &Self::Plan) -> [PartyCost; 2];
 
     /// The client's keys for all plans of a model.
     ///

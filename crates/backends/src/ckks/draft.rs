@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use tacit_graph::Model;
 use tacit_he::ckks::{Bootstrapper, Ciphertext, KeyId, KeyKind, SeededCiphertext, merged};
+use tacit_net::Talk;
 
 use super::frame::{Frame, Part, part};
 use super::layout::{self, Layout};
@@ -159,7 +160,7 @@ impl<'a> Draft<'a> {
         let relative = if self.options.round { 2.0 * before_rounding } else { before_rounding };
         let keys = self.keys();
         let input = self.port(0);
-        let costs = self.costs(&keys, input.level)?;
+        let costs = self.costs(&keys, [input.level, output.level])?;
         Ok(Public {
             backend: NAME.into(),
             version: VERSION,
@@ -177,20 +178,23 @@ impl<'a> Draft<'a> {
         })
     }
 
-    fn costs(&self, keys: &[KeyRecord], level: usize) -> Result<Costs, BackendError> {
+    fn costs(&self, keys: &[KeyRecord], [level, last]: [usize; 2]) -> Result<Costs, BackendError> {
         let context = &self.frame.context;
         let stored = key_bytes(context, keys, 0)?;
-        let sent = key_bytes(context, keys, DIGEST)?;
         let largest = keys
             .iter()
             .map(|k| key_bytes(context, std::slice::from_ref(k), 0))
             .max_by_key(|b| *b.as_ref().unwrap_or(&0));
         let largest = largest.transpose()?.unwrap_or(0);
         let secret = 8 * (context.degree() * (context.parameters().levels() + 1)) as u64;
+        let mut talk = Talk::default();
+        talk.up(HELLO_BYTES);
+        talk.down(WELCOME_BYTES);
+        for key in keys {
+            talk.up(key_bytes(context, std::slice::from_ref(key), DIGEST)? as usize);
+        }
+        talk.down(DIGEST);
         let setup = PhaseCost {
-            up_bytes: sent + HELLO_BYTES as u64,
-            down_bytes: WELCOME_BYTES as u64 + DIGEST as u64,
-            exchanges: 2,
             client: PartyCost {
                 peak_memory_bytes: 4 * largest + 3 * secret,
                 stored_bytes: secret,
@@ -201,20 +205,19 @@ impl<'a> Draft<'a> {
                 stored_bytes: stored,
                 ..PartyCost::default()
             },
+            ..talk.into()
         };
-        let up_bytes = SeededCiphertext::bytes_len(context, level) as u64;
-        // At the lowest level, with both halves.
-        let down_bytes = Ciphertext::bytes_len(context, 1) as u64;
+        let mut talk = Talk::default();
+        talk.up(SeededCiphertext::bytes_len(context, level));
+        talk.down(Ciphertext::bytes_len(context, last));
         let online = PhaseCost {
-            up_bytes,
-            down_bytes,
-            exchanges: 1,
             client: PartyCost {
                 work: Work { ntts: 2 * level as u64 + 4, ..Work::default() },
                 peak_memory_bytes: 32 * (context.degree() * (level + 2)) as u64,
                 stored_bytes: 0,
             },
             server: PartyCost { work: self.work, peak_memory_bytes: self.memory(stored), stored_bytes: 0 },
+            ..talk.into()
         };
         Ok(Costs { setup, online, ..Costs::default() })
     }

@@ -10,7 +10,7 @@ use tacit_graph::onnx::Network;
 use tacit_graph::rng::SplitMix;
 use tacit_graph::{Model, OutputMode, Watch};
 use tacit_mpc::run_pair;
-use tacit_net::{Channel, NetError};
+use tacit_net::{Channel, HEADER_BYTES, NetError};
 
 use super::Ckks;
 use super::keyset::{Budget, Design, Goal, design};
@@ -185,7 +185,7 @@ fn what_breaks_the_rules_is_an_error() {
     let wrong_level = |channel: &mut Channel| {
         let mut side = client.clone().connect(&Aids::default()).unwrap();
         side.setup(channel).unwrap();
-        let len = client.costs().online.up_bytes as usize;
+        let len = client.costs().online.up_bytes as usize - HEADER_BYTES;
         channel.send(INPUT, &vec![0; len]).unwrap();
         channel.flush().unwrap();
     };

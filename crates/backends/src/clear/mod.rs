@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tacit_graph::{Interface, Model, Watch, file};
-use tacit_net::{Channel, Tag};
+use tacit_net::{Channel, Tag, Talk};
 use zeroize::Zeroizing;
 
 use crate::seam::{Aids, digest, version};
@@ -122,8 +122,10 @@ macro_rules! plan {
 
             fn costs(&self) -> Costs {
                 let interface = self.interface();
-                let (up, down) = (4 * interface.input_len() as u64, 8 * interface.output_len() as u64);
-                let mut online = PhaseCost { up_bytes: up, down_bytes: down, exchanges: 1, ..PhaseCost::default() };
+                let mut talk = Talk::default();
+                talk.up(4 * interface.input_len());
+                talk.down(8 * interface.output_len());
+                let mut online = PhaseCost::from(talk);
                 online.server.work.macs = self.opened.public.macs;
                 Costs { online, ..Costs::default() }
             }

@@ -25,7 +25,7 @@
 //! honest dealer blamed otherwise.
 
 use tacit_arith::prg::{Prg, Seed};
-use tacit_net::{Channel, Tag};
+use tacit_net::{Channel, Tag, Talk};
 use zeroize::Zeroizing;
 
 use crate::BackendError;
@@ -57,12 +57,22 @@ pub(crate) const RATES: std::ops::RangeInclusive<u32> = 0..=900;
 /// Takes pieces of a half.
 pub(crate) type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), BackendError> + 'a;
 
-/// Bytes that the client sends for a material whose halves have so many, the client's first, those that the
-/// server sends, and exchanges.
-pub(crate) fn costs(rate: u32, halves: [u64; 2]) -> ([u64; 2], u64) {
-    let (tossed, [up, down]) = (if rate > 0 { COIN_BYTES as u64 } else { 0 }, halves.map(|half| half / STEP));
-    let bytes = [size_of::<Seal>() as u64 + up + tossed, size_of::<Ticket>() as u64 + down + 2 * tossed];
-    (bytes, 1 + u64::from(rate > 0 || up.min(down) > 0))
+/// What ordering a material says whose halves have so many bytes, the client's first. One that is audited
+/// says more, and is ordered anew.
+pub(crate) fn talk(rate: u32, halves: [u64; 2], talk: &mut Talk) {
+    talk.up(size_of::<Seal>());
+    talk.down(size_of::<Ticket>());
+    if rate > 0 {
+        talk.down(COIN_BYTES);
+    }
+    // Neither waits for the other's before its own.
+    let [up, down] = halves.map(|half| half / STEP);
+    talk.downs(down, 1);
+    talk.ups(up, 1);
+    if rate > 0 {
+        talk.up(COIN_BYTES);
+        talk.down(COIN_BYTES);
+    }
 }
 
 /// Random bytes, as a digest of the stream's: coins are shown, and the stream makes nonces that are not.

@@ -1,91 +1,95 @@
-//! What one input or a batch costs, from the plan alone. Payload bytes: frame headers come on top. Memory is
-//! an estimate.
+//! What one input or a batch costs, from the plan alone. Traffic is exact, memory an estimate.
 
 use tacit_mpc::codec::Packed;
-use tacit_mpc::dealt::DealtCost;
+use tacit_mpc::dealt::widen_talk;
+use tacit_net::Talk;
 
 use super::dealer::SEED_BYTES;
 use super::options::Options;
 use super::plan::{self, Plan, Step};
-use super::{audit, server, statics};
+use super::{audit, server, setup, statics};
 use crate::ring::{Node, RingGraph};
-use crate::{BackendError, Costs, DealingCost, PhaseCost, Work};
+use crate::{BackendError, Costs, DealingCost, Work};
 
 /// What of a server's material counts beside bytes between the parties when scales are searched: it comes
 /// over a link that is some ten times faster.
 const MATERIAL_WORTH: f64 = 0.1;
 
-fn packed(node: &Node, batch: usize) -> u64 {
-    Packed::len_bytes(batch * node.elements(), node.fixed.width) as u64
+fn packed(node: &Node, batch: usize) -> usize {
+    Packed::len_bytes(batch * node.elements(), node.fixed.width)
 }
 
 /// The price that the search for scales goes by.
 pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, BackendError> {
     let steps = plan::steps(graph, options)?;
     let moves = plan::moves(graph, &steps);
-    let mut total = result(graph, 1).bytes() as f64;
+    let mut total = online_talk(graph, &steps, 1).payload() as f64;
     for ((step, node), moved) in steps.iter().zip(graph.nodes()).zip(moves) {
-        total += online(step, node, 1).bytes() as f64;
         total += if moved { packed(node, 1) as f64 } else { 0.0 };
         total += MATERIAL_WORTH * plan::dealt_bytes(step, node, 1) as f64;
     }
     Ok(total)
 }
 
-fn result(graph: &RingGraph, batch: usize) -> PhaseCost {
-    PhaseCost { down_bytes: packed(graph.output(), batch), exchanges: 1, ..PhaseCost::default() }
-}
-
-fn add(cost: &mut PhaseCost, one: &DealtCost) {
-    cost.up_bytes += one.up as u64;
-    cost.down_bytes += one.down as u64;
-    cost.exchanges += one.exchanges as u64;
-    cost.client.work.aes_blocks += one.client_aes as u64;
-    cost.server.work.aes_blocks += one.server_aes as u64;
-}
-
-fn online(step: &Step, node: &Node, batch: usize) -> PhaseCost {
-    let mut cost = PhaseCost::default();
-    match step {
-        Step::Input => cost.up_bytes = packed(node, batch),
-        Step::Widen(spec) => {
-            cost.up_bytes = Packed::len_bytes(spec.n, spec.extra) as u64;
-            cost.down_bytes = spec.n.div_ceil(8) as u64;
-            cost.exchanges = 1;
-        }
-        Step::LookUp(table) => add(&mut cost, &table.cost()),
-        Step::Linear(_) | Step::Local => {}
-        Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
-            for gate in step.gates().filter(|g| g.n() > 0) {
-                add(&mut cost, &gate.cost());
+/// What the online phase says.
+fn online_talk(graph: &RingGraph, steps: &[Step], batch: usize) -> Talk {
+    let mut talk = Talk::default();
+    for (step, node) in steps.iter().zip(graph.nodes()) {
+        match step {
+            Step::Input => talk.up(packed(node, batch)),
+            Step::Widen(spec) => widen_talk(spec, &mut talk),
+            Step::LookUp(table) => table.talk(&mut talk),
+            Step::Linear(_) | Step::Local => {}
+            Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
+                step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.talk(&mut talk));
             }
         }
     }
-    cost
+    talk.down(packed(graph.output(), batch));
+    talk
+}
+
+/// What the offline phase says: the order, and what moves shares.
+fn offline_talk(plan: &Plan, half: u64) -> Talk {
+    let mut talk = Talk::default();
+    audit::talk(plan.options().audit, [SEED_BYTES as u64, half], &mut talk);
+    let moved = plan.graph.nodes().iter().enumerate().filter(|(id, _)| plan.moves(*id));
+    moved.for_each(|(_, node)| talk.up(packed(node, plan.batch)));
+    talk
+}
+
+/// AES blocks of both parties' streams, for a step.
+fn aes(step: &Step) -> [u64; 2] {
+    let table = if let Step::LookUp(table) = step { Some(table.cost()) } else { None };
+    let all = step.gates().filter(|gate| gate.n() > 0).map(|gate| gate.cost()).chain(table);
+    all.fold([0, 0], |[client, server], one| [client + one.client_aes as u64, server + one.server_aes as u64])
 }
 
 /// Costs of a plan's inputs, of the setup, and of dealing.
 pub(super) fn costs(plan: &Plan) -> Costs {
-    let statics = statics::bytes(plan);
     let macs = plan.batch as u64 * plan.graph.macs();
-    let mut costs = Costs { online: result(&plan.graph, plan.batch), ..Costs::default() };
-    for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
-        costs.online += online(step, node, plan.batch);
+    let (half, moved) = (server::half_bytes(plan) as u64, server::moved_bytes(plan) as u64);
+    let mut costs = Costs {
+        setup: setup::talk(statics::bytes(plan)).into(),
+        offline: offline_talk(plan, half).into(),
+        online: online_talk(&plan.graph, &plan.steps, plan.batch).into(),
+        ..Costs::default()
+    };
+    for step in &plan.steps {
+        let [client, server] = aes(step);
+        costs.online.client.work.aes_blocks += client;
+        costs.online.server.work.aes_blocks += server;
         costs.comparisons += step.gates().map(|g| g.n() as u64).sum::<u64>();
     }
     costs.online.server.work.macs = macs;
-    let (half, moved) = (server::half_bytes(plan) as u64, server::moved_bytes(plan) as u64);
     let largest = plan.graph.nodes().iter().map(|n| 8 * plan.elements(n) as u64).max().expect("a graph has nodes");
     // A matrix entry is kept as 4 bytes, or 8 in rings beyond 32 bits.
     let matrices: u64 =
         statics::layers(plan).map(|(_, c, width)| c.weight_len() as u64 * if width > 32 { 8 } else { 4 }).sum();
-    costs.setup = PhaseCost { up_bytes: 1, down_bytes: statics, exchanges: 1, ..PhaseCost::default() };
     costs.setup.client.stored_bytes = matrices;
     // Taken as it comes.
     costs.setup.client.peak_memory_bytes = matrices + (64 << 20);
     costs.setup.server.peak_memory_bytes = 64 << 20;
-    let ([up, down], exchanges) = audit::costs(plan.options().audit, [SEED_BYTES as u64, half]);
-    costs.offline = PhaseCost { up_bytes: moved + up, down_bytes: down, exchanges, ..PhaseCost::default() };
     costs.offline.client.work = Work { macs, ..Work::default() };
     costs.offline.client.stored_bytes = SEED_BYTES as u64;
     costs.offline.server.stored_bytes = half + moved;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use tacit_arith::prg::Seed;
 use tacit_mpc::MpcError;
-use tacit_net::{Channel, Tag};
+use tacit_net::{Channel, Tag, Talk};
 
 use super::statics::{self, Gathering, Masked, Statics};
 use crate::BackendError;
@@ -18,6 +18,15 @@ const WANTED: Tag = Tag::new(0x0423, "whether masked weights are wanted");
 const STATICS: Tag = Tag::new(0x0424, "masked weights");
 /// Bytes of `E` in one message.
 const PIECE: usize = 4 << 20;
+
+/// What the setup of a client says that has none of so many bytes of masked weights yet.
+pub(crate) fn talk(statics: u64) -> Talk {
+    let (mut talk, piece) = (Talk::default(), PIECE as u64);
+    talk.up(1);
+    talk.downs(statics / piece, PIECE);
+    talk.downs(u64::from(!statics.is_multiple_of(piece)), (statics % piece) as usize);
+    talk
+}
 
 /// The server's part: sends `E`, if it is wanted.
 pub(crate) fn give(

@@ -38,6 +38,8 @@ use crate::seam::{Stop, check_made_for};
 /// Message: the masked result of a linear layer.
 const MASKED: Tag = Tag::new(0x0433, "masked result of a linear layer");
 /// Message: digest of the tags of the server's share of the result.
+/// Bytes of a digest of tags.
+pub(super) const TAGS_BYTES: usize = 32;
 pub(super) const TAGS: Tag = Tag::new(0x0434, "tags of the share of the result");
 
 /// A party's words `E c + tau` of a layer go into the ledger; gives what it sends of them.
@@ -176,7 +178,7 @@ pub(super) fn online_client(
     ledger.agree(&key, masks, (&mut *session.channel, &mut *session.prg))?;
     let width = plan.graph.output().fixed.width;
     let shares = session.channel.recv_packed(RESULT, masked.len(), width)?;
-    let digest = session.channel.recv(TAGS, 32)?;
+    let digest = session.channel.recv(TAGS, TAGS_BYTES)?;
     let mask = reveal.mask(&half::session(plan, hash, When::Online), &shares, &digest)?;
     Ok(masked.iter().zip(mask).map(|(xh, c)| to_signed(xh.wrapping_add(c), width)).collect())
 }

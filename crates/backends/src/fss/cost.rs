@@ -1,16 +1,17 @@
-//! What one input or a batch costs, from the plan alone. Payload bytes: frame headers come on top. Memory is
-//! an estimate.
+//! What one input or a batch costs, from the plan alone. Traffic is exact, memory an estimate.
 
 use tacit_mpc::codec::Packed;
 use tacit_mpc::fss::gate::{FssCost, Ledger};
+use tacit_net::Talk;
 
+use super::both::TAGS_BYTES;
 use super::half;
 use super::options::{Level, Options};
 use super::plan::{self, LinearBytes, Plan, Step};
 use super::project;
-use crate::dealt::{audit, statics};
+use crate::dealt::{audit, setup, statics};
 use crate::ring::{Node, RingGraph};
-use crate::{BackendError, Costs, DealingCost, PhaseCost, Work, seam};
+use crate::{BackendError, Costs, DealingCost, Work, seam};
 
 /// What material counts beside bytes between the parties when scales are searched: it comes over a link
 /// that is some ten times faster.
@@ -26,72 +27,83 @@ pub(super) fn most_inputs(one: &Plan) -> usize {
     seam::most_inputs(&costs).min((MOST_HALF / costs.dealing.client_bytes) as usize).max(1)
 }
 
-fn packed(node: &Node, batch: usize) -> u64 {
-    Packed::len_bytes(batch * node.elements(), node.fixed.width) as u64
+fn packed(node: &Node, batch: usize) -> usize {
+    Packed::len_bytes(batch * node.elements(), node.fixed.width)
 }
 
 /// The price that the search for scales goes by.
 pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, BackendError> {
     let steps = plan::steps(graph, options)?;
     let of_one = (options.level, 1);
-    let mut total = result(graph, of_one).bytes() as f64;
+    let mut total = walk_talk(graph, &steps, of_one).payload() as f64;
+    total += packed(graph.output(), 1) as f64;
     for (step, node) in steps.iter().zip(graph.nodes()) {
-        total += online(step, node, of_one).bytes() as f64;
         let mut dealt: usize =
             plan::batches(step, options.level).map(|cost| cost.client_material + cost.server_material).sum();
         let linear = LinearBytes::of(step, node, of_one);
-        // The words go up once more; where both parties are checked down, too, and once more online.
-        total += linear.words as f64 * if options.level == Level::L2 { 3.0 } else { 1.0 };
+        // The words go up once more; where both parties are checked down, too.
+        total += linear.words as f64 * if options.level == Level::L2 { 2.0 } else { 1.0 };
         dealt += linear.dealt();
         total += MATERIAL_WORTH * dealt as f64;
     }
     Ok(total)
 }
 
-fn result(graph: &RingGraph, (level, batch): (Level, usize)) -> PhaseCost {
-    let digest = if level == Level::L2 { 32 } else { 0 };
-    PhaseCost { down_bytes: packed(graph.output(), batch) + digest, exchanges: 1, ..PhaseCost::default() }
+/// The check at the end of a phase, of words in rings of so many widths.
+fn check(level: Level, widths: usize, talk: &mut Talk) {
+    match level {
+        Level::L1 => Ledger::talk(widths, talk),
+        Level::L2 => Ledger::agree_talk(widths, talk),
+    }
 }
 
-/// The check at the end of a phase.
-fn check(widths: usize, level: Level) -> PhaseCost {
-    let ([up, down], exchanges) = match level {
-        Level::L1 => (Ledger::bytes(widths), 1),
-        Level::L2 => (Ledger::agree_bytes(widths), 3),
-    };
-    PhaseCost { up_bytes: up as u64, down_bytes: down as u64, exchanges, ..PhaseCost::default() }
+/// What the online phase says up to the check.
+fn walk_talk(graph: &RingGraph, steps: &[Step], (level, batch): (Level, usize)) -> Talk {
+    let mut talk = Talk::default();
+    for (step, node) in steps.iter().zip(graph.nodes()) {
+        match step {
+            Step::Input => talk.up(packed(node, batch)),
+            Step::Linear(_) if level == Level::L2 => talk.down(packed(node, batch)),
+            Step::Linear(_) | Step::Local => {}
+            Step::Widen(spec) => spec.talk(&mut talk),
+            Step::LookUp(table) => plan::tagged(table, level).talk(&mut talk),
+            Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
+                step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.talk(&mut talk));
+            }
+        }
+    }
+    talk
 }
 
-fn online(step: &Step, node: &Node, (level, batch): (Level, usize)) -> PhaseCost {
-    let mut cost = PhaseCost::default();
-    if matches!(step, Step::Input) {
-        cost.up_bytes = packed(node, batch);
+fn online_talk(plan: &Plan) -> Talk {
+    let (level, [_, widths]) = (plan.level(), plan.widths().map(|widths| widths.len()));
+    let mut talk = walk_talk(&plan.graph, &plan.steps, (level, plan.batch));
+    check(level, widths, &mut talk);
+    talk.down(packed(plan.graph.output(), plan.batch));
+    if level == Level::L2 {
+        talk.down(TAGS_BYTES);
     }
-    if matches!(step, Step::Linear(_)) && level == Level::L2 {
-        cost.down_bytes = packed(node, batch);
-    }
-    for one in plan::batches(step, level) {
-        cost.up_bytes += one.up as u64;
-        cost.down_bytes += one.down as u64;
-        cost.exchanges += one.exchanges as u64;
-        cost.client.work.aes_blocks += one.client_aes + one.hashes;
-        cost.server.work.aes_blocks += one.server_aes + one.hashes;
-    }
-    cost
+    talk
 }
 
-/// Traffic of the offline phase beside its check, and the multiplications of linear layers.
-fn made(plan: &Plan, words: u64, costs: &mut Costs) {
+fn offline_talk(plan: &Plan) -> Talk {
+    let (level, [widths, _]) = (plan.level(), plan.widths().map(|widths| widths.len()));
+    let halves = [half::client_bytes(plan)[0], half::server_bytes(plan)[0]].map(half::with_digest);
+    let mut talk = Talk::default();
+    audit::talk(plan.options().audit, halves, &mut talk);
+    let layers = || plan.steps.iter().zip(plan.graph.nodes()).filter(|(step, _)| matches!(step, Step::Linear(_)));
+    layers().for_each(|(_, node)| talk.up(packed(node, plan.batch)));
+    if level == Level::L2 {
+        layers().for_each(|(_, node)| talk.down(packed(node, plan.batch)));
+    }
+    check(level, widths, &mut talk);
+    talk
+}
+
+/// The multiplications of linear layers.
+fn made(plan: &Plan, costs: &mut Costs) {
     let (level, batch) = (plan.level(), plan.batch as u64);
     let macs = batch * plan.graph.macs();
-    let halves = [half::client_bytes(plan)[0], half::server_bytes(plan)[0]].map(half::with_digest);
-    let ([up, down], exchanges) = audit::costs(plan.options().audit, halves);
-    costs.offline += PhaseCost {
-        up_bytes: words + up,
-        down_bytes: down + if level == Level::L2 { words } else { 0 },
-        exchanges,
-        ..PhaseCost::default()
-    };
     costs.online.server.work.macs = macs;
     // Values and tags, in rings of more than 64 bits; where both parties are checked at both, and a few rows
     // of each matrix and each result.
@@ -128,16 +140,17 @@ pub(super) fn dealing_memory(plan: &Plan) -> u64 {
 
 /// Costs of a plan's inputs, of the setup, and of dealing.
 pub(super) fn costs(plan: &Plan) -> Costs {
-    let (statics, macs) = (statics::bytes(plan), plan.batch as u64 * plan.graph.macs());
-    let [offline, online_widths] = plan.widths().map(|widths| widths.len());
-    let (level, of) = (plan.level(), (plan.level(), plan.batch));
-    let mut costs = Costs { online: result(&plan.graph, of), ..Costs::default() };
-    costs.online += check(online_widths, level);
-    let mut words = 0;
-    for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
-        costs.online += online(step, node, of);
-        costs.comparisons += step.gates().map(|g| g.n() as u64).sum::<u64>();
-        words += LinearBytes::of(step, node, of).words as u64;
+    let (level, macs) = (plan.level(), plan.batch as u64 * plan.graph.macs());
+    let mut costs = Costs {
+        setup: setup::talk(statics::bytes(plan)).into(),
+        offline: offline_talk(plan).into(),
+        online: online_talk(plan).into(),
+        ..Costs::default()
+    };
+    costs.comparisons = plan.steps.iter().flat_map(|step| step.gates()).map(|gate| gate.n() as u64).sum();
+    for one in all_batches(plan) {
+        costs.online.client.work.aes_blocks += one.client_aes + one.hashes;
+        costs.online.server.work.aes_blocks += one.server_aes + one.hashes;
     }
     let [client, kept] = half::client_bytes(plan).map(half::with_digest);
     let [half, stored] = half::server_bytes(plan).map(half::with_digest);
@@ -155,13 +168,11 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     costs.online.client.peak_memory_bytes = kept + ledger + 16 * largest;
     costs.online.server.peak_memory_bytes = stored + ledger + 16 * largest;
     let gates = costs.online.client.work.aes_blocks + costs.online.server.work.aes_blocks;
-    costs.setup = PhaseCost { up_bytes: 1, down_bytes: statics, exchanges: 1, ..PhaseCost::default() };
     costs.setup.client.stored_bytes = matrices;
     // Taken as it comes.
     costs.setup.client.peak_memory_bytes = matrices + (64 << 20);
     costs.setup.server.peak_memory_bytes = 64 << 20;
-    costs.offline = check(offline, level);
-    made(plan, words, &mut costs);
+    made(plan, &mut costs);
     costs.offline.client.stored_bytes = kept;
     costs.offline.server.stored_bytes = stored;
     let linear = statics::layers(plan).map(|(_, conv, _)| (plan.batch * conv.out_len()) as u64).sum::<u64>();

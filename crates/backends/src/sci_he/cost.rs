@@ -2,28 +2,28 @@
 
 use tacit_arith::prg::PublicSeed;
 use tacit_he::bfv::{ANSWER_BYTES, Ciphertext, DEGREE, FRESH_BYTES, GALOIS_KEY_BYTES, GaloisKey, PUBLIC_KEY_BYTES};
-use tacit_net::HEADER_BYTES;
+use tacit_mpc::ot::PlannedOts;
+use tacit_net::Talk;
 
 use super::chain;
 use super::plan::{SlotPlan, Upload};
 use super::server::Done;
 use super::units::{keys, lift_spec, units};
-use crate::{PartyCost, PhaseCost, Work};
+use crate::{PartyCost, Work};
 
 /// Primes of a ciphertext, of an answer, of a key.
 const LEVELS: [u64; 3] = [4, 2, 5];
 
-fn message(bytes: usize) -> u64 {
-    (bytes + HEADER_BYTES) as u64
+/// What sending the lattice keys of all plans says.
+pub(super) fn setup_talk(plans: &[&SlotPlan], talk: &mut Talk) {
+    talk.up(PUBLIC_KEY_BYTES);
+    talk.ups(keys(plans).len() as u64, GALOIS_KEY_BYTES);
 }
 
-/// The lattice keys of all plans: bytes to the server, and what it keeps.
-pub(super) fn setup(plans: &[&SlotPlan]) -> PhaseCost {
-    let count = keys(plans).len();
-    let kept = (count * GaloisKey::MEMORY_BYTES) as u64;
-    let server = PartyCost { stored_bytes: kept, peak_memory_bytes: kept, ..PartyCost::default() };
-    let up_bytes = message(PUBLIC_KEY_BYTES) + count as u64 * message(GALOIS_KEY_BYTES);
-    PhaseCost { up_bytes, server, ..PhaseCost::default() }
+/// What the server keeps of them.
+pub(super) fn keys_kept(plans: &[&SlotPlan]) -> PartyCost {
+    let kept = (keys(plans).len() * GaloisKey::MEMORY_BYTES) as u64;
+    PartyCost { stored_bytes: kept, peak_memory_bytes: kept, ..PartyCost::default() }
 }
 
 /// What the server does for the tensors of one exchange.
@@ -44,33 +44,41 @@ pub(super) fn done(plan: &SlotPlan) -> Done {
     done
 }
 
-/// The offline phase of one exchange.
-pub(super) fn of(plan: &SlotPlan) -> PhaseCost {
-    let done = done(plan);
-    let mut cost = PhaseCost::default();
+/// What one exchange says.
+pub(super) fn talk(plan: &SlotPlan, ots: &mut PlannedOts, talk: &mut Talk) {
     for upload in &plan.uploads {
-        let (up, down) = lift_spec(plan, upload).bytes();
+        talk.ups((plan.batch * upload.ciphertexts()) as u64, FRESH_BYTES);
+    }
+    for upload in &plan.uploads {
+        let answers = units(plan, upload).len() as u64;
+        for _ in 0..plan.batch {
+            talk.down(PublicSeed::BYTES);
+            talk.downs(answers, ANSWER_BYTES);
+        }
+        lift_spec(plan, upload).talk(ots, talk);
+    }
+}
+
+/// What one exchange costs client and server, beside OTs.
+pub(super) fn work(plan: &SlotPlan) -> [PartyCost; 2] {
+    let (done, mut both) = (done(plan), [PartyCost::default(); 2]);
+    let [client, server] = &mut both;
+    for upload in &plan.uploads {
         let (ciphertexts, answers) = (plan.batch * upload.ciphertexts(), plan.batch * units(plan, upload).len());
-        cost.up_bytes += ciphertexts as u64 * message(FRESH_BYTES) + up as u64;
-        cost.down_bytes +=
-            plan.batch as u64 * message(PublicSeed::BYTES) + answers as u64 * message(ANSWER_BYTES) + down as u64;
-        // One for the mask of all, one for each lift.
-        cost.exchanges += 1;
-        cost.server.peak_memory_bytes += (ciphertexts * Ciphertext::MEMORY_BYTES) as u64 + sums(plan, upload);
-        cost.client.work.ntts += ciphertexts as u64 * (2 * LEVELS[0] + 1) + answers as u64 * (2 * LEVELS[1] + 1);
+        server.peak_memory_bytes += (ciphertexts * Ciphertext::MEMORY_BYTES) as u64 + sums(plan, upload);
+        client.work.ntts += ciphertexts as u64 * (2 * LEVELS[0] + 1) + answers as u64 * (2 * LEVELS[1] + 1);
         let raises: usize = upload.turns.iter().map(|turns| chain::raises(&chain::chain(turns))).sum();
         let raised = (plan.batch * raises * upload.limbs as usize * upload.layout.tiles() + answers) as u64;
-        cost.server.work.ntts += raised * LEVELS[0] * LEVELS[2] + answers as u64 * (2 * LEVELS[0] + LEVELS[1] + 1);
+        server.work.ntts += raised * LEVELS[0] * LEVELS[2] + answers as u64 * (2 * LEVELS[0] + LEVELS[1] + 1);
     }
-    cost.exchanges += 1;
-    cost.server.work += Work {
+    server.work += Work {
         ntts: done.rotations * 2 * LEVELS[2],
         key_switches: done.rotations,
         // Each product multiplies both halves of a ciphertext modulo all its primes.
         macs: done.products * 2 * LEVELS[0] * DEGREE as u64,
         ..Work::default()
     };
-    cost
+    both
 }
 
 /// Memory of the sums of a tile: two halves of two accumulators with a high and a low word each.

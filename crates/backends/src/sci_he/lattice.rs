@@ -1,7 +1,9 @@
 //! The back end as the protocol's engine sees it.
 
 use tacit_mpc::gate::LiftSpec;
+use tacit_mpc::ot::PlannedOts;
 use tacit_mpc::{Ots, Session};
+use tacit_net::Talk;
 
 use super::client::ClientKeys;
 use super::cost;
@@ -12,7 +14,7 @@ use crate::cheetah::linear::LinearError;
 use crate::cheetah::linear::tiling::Consumer;
 use crate::cheetah::{Lattice, Options, read_gates};
 use crate::ring::RingOptions;
-use crate::{BackendError, PhaseCost, seam};
+use crate::{BackendError, PartyCost, seam};
 
 /// The back end.
 pub struct SciHe;
@@ -76,12 +78,20 @@ impl Lattice for SciHe {
         plan.uploads.iter().map(|upload| lift_spec(plan, upload)).map(|spec: LiftSpec| spec.n).sum()
     }
 
-    fn setup_cost(plans: &[&SlotPlan]) -> PhaseCost {
-        cost::setup(plans)
+    fn setup_talk(plans: &[&SlotPlan], talk: &mut Talk) {
+        cost::setup_talk(plans, talk);
     }
 
-    fn cost(plan: &SlotPlan) -> PhaseCost {
-        cost::of(plan)
+    fn keys(plans: &[&SlotPlan]) -> PartyCost {
+        cost::keys_kept(plans)
+    }
+
+    fn talk(plan: &SlotPlan, ots: &mut PlannedOts, talk: &mut Talk) {
+        cost::talk(plan, ots, talk);
+    }
+
+    fn work(plan: &SlotPlan) -> [PartyCost; 2] {
+        cost::work(plan)
     }
 
     fn client_setup(plans: &[&SlotPlan], session: &mut Session<'_>) -> Result<ClientKeys, BackendError> {

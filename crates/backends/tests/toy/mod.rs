@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tacit_backends::seam::digest;
 use tacit_backends::*;
 use tacit_graph::{Interface, Model, Watch, file};
-use tacit_net::{Channel, Phase, Tag};
+use tacit_net::{Channel, Phase, Tag, Talk};
 use zeroize::Zeroizing;
 
 const KEY: Tag = Tag::new(0xf100, "toy key");
@@ -121,19 +121,18 @@ impl Plan for Lowered {
     }
     fn costs(&self) -> Costs {
         let kept = |bytes| PartyCost { stored_bytes: bytes, ..PartyCost::default() };
-        let phase = |up, down, bytes| PhaseCost {
-            up_bytes: up,
-            down_bytes: down,
-            exchanges: 1,
-            client: kept(bytes),
-            server: kept(bytes),
+        let phase = |up: usize, down: &[usize], bytes| {
+            let mut talk = Talk::default();
+            talk.up(up);
+            down.iter().for_each(|down| talk.down(*down));
+            PhaseCost { client: kept(bytes), server: kept(bytes), ..talk.into() }
         };
-        let (inputs, outputs) = (self.interface().input_len() as u64, self.interface().output_len() as u64);
         let offline = match self.preparation() {
             Preparation::Nothing => PhaseCost::default(),
-            _ => phase(8, 0, Pad::BYTES as u64),
+            _ => phase(8, &[], Pad::BYTES as u64),
         };
-        Costs { setup: phase(8, 8, 0), offline, online: phase(8 * inputs, 8 * outputs, 0), ..Costs::default() }
+        let (inputs, outputs) = (self.interface().input_len(), self.interface().output_len());
+        Costs { setup: phase(8, &[8], 0), offline, online: phase(8 * inputs, &[8 * outputs], 0), ..Costs::default() }
     }
     fn numerics(&self) -> Numerics {
         Numerics::Approx { relative: RELATIVE }

@@ -1,5 +1,5 @@
 //! The best choice as commands.
-use super::Plan;
+use super::{Plan, Ways};
 use crate::owner::SealArgs;
 use anyhow::{Context, bail};
 use std::fs;
@@ -17,14 +17,84 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The server's commands, as they are typed.
-pub fn server(model: &Path, seal: &SealArgs, offer: &Offer, choice: &Choice) -> Vec<String> {
-    let owners = model.with_extension("tacit");
-    let serve = server_at("0.0.0.0:7878", &owners, seal, offer, choice);
-    if owners == model {
-        return vec![serve];
+/// The best choice, and what its commands need beside.
+pub struct Applied<'a> {
+    pub offer: &'a Offer,
+    pub choice: &'a Choice,
+    pub ways: Ways,
+}
+
+impl Applied<'_> {
+    /// The server's commands, as they are typed.
+    pub fn server(&self, model: &Path, seal: &SealArgs) -> Vec<String> {
+        let owners = model.with_extension("tacit");
+        let serve = self.server_at("0.0.0.0:7878", &owners, seal);
+        if owners == model {
+            return vec![serve];
+        }
+        vec![format!("tacit model import {} -o {}", path(model), path(&owners)), serve]
     }
-    vec![format!("tacit model import {} -o {}", path(model), path(&owners)), serve]
+
+    fn server_at(&self, listen: &str, model: &Path, seal: &SealArgs) -> String {
+        let (model, backend) = (path(model), &self.offer.backend);
+        let mut command = format!("tacit serve {model} --keys keys --listen {listen} --backend {backend}");
+        if !self.offer.options.is_empty() {
+            command.push_str(&format!(" -O {}", quoted(&self.offer.options)));
+        }
+        for argument in seal.arguments() {
+            command.push_str(&format!(" {}", quoted(&argument)));
+        }
+        command.push_str(&format!(" --threads {} --material material", self.choice.server_threads));
+        command + self.dealer() + &self.pace()
+    }
+
+    fn dealer(&self) -> &'static str {
+        match self.offer.trust {
+            Some(Trust::Dealer) => " --dealer \"$DEALER\" --dealer-pin \"$DEALER_PIN\"",
+            _ => "",
+        }
+    }
+
+    fn pace(&self) -> String {
+        self.ways.pace.map_or(String::new(), |rate| format!(" --pace {rate}"))
+    }
+
+    /// What all commands at the client have.
+    fn common(&self) -> String {
+        let threads = self.choice.client_threads;
+        let common = format!("--server \"$SERVER\" --keys keys --client alice --threads {threads}");
+        common + self.dealer() + &self.pace()
+    }
+
+    fn prepare(&self) -> Option<String> {
+        let count = self.choice.pool;
+        (count > 0).then(|| format!("tacit prepare {} --material stock --count {count}", self.common()))
+    }
+
+    /// The client's commands: stock for bursts or for the day, and one answer.
+    pub fn client(&self) -> Vec<String> {
+        let prepare = self.prepare().map(|command| match self.ways.idle {
+            Some(hours) => format!("# at {:02}:00, {} has a line for cron\n{command}", hours.from, CRON),
+            None => command,
+        });
+        let stock = if self.choice.pool > 0 { " --material stock" } else { "" };
+        prepare.into_iter().chain([format!("tacit infer \"$INPUT\" {}{stock}", self.common())]).collect()
+    }
+
+    /// The sidecar, which keeps the stock filled by itself.
+    fn sidecar(&self) -> String {
+        let stock = match self.choice.pool {
+            0 => String::new(),
+            count => format!(" --material sidecar-stock --ready {count}"),
+        };
+        format!("tacit sidecar {} --token-file token --new-token{stock}", self.common())
+    }
+
+    /// A line for cron that makes the material of a day when the idle hours begin.
+    fn cron(&self) -> Option<String> {
+        let (hours, prepare) = (self.ways.idle?, self.prepare()?);
+        Some(format!("0 {} * * * cd \"$DEPLOYMENT\" && {prepare}\n", hours.from))
+    }
 }
 
 /// A path as a word that is no option.
@@ -33,39 +103,9 @@ fn path(path: &Path) -> String {
     quoted(&if text.starts_with('-') { format!("./{text}") } else { text })
 }
 
-fn server_at(listen: &str, model: &Path, seal: &SealArgs, offer: &Offer, choice: &Choice) -> String {
-    let (model, backend) = (path(model), &offer.backend);
-    let mut command = format!("tacit serve {model} --keys keys --listen {listen} --backend {backend}");
-    if !offer.options.is_empty() {
-        command.push_str(&format!(" -O {}", quoted(&offer.options)));
-    }
-    for argument in seal.arguments() {
-        command.push_str(&format!(" {}", quoted(&argument)));
-    }
-    command.push_str(&format!(" --threads {} --material material", choice.server_threads));
-    if offer.trust == Some(Trust::Dealer) {
-        command.push_str(" --dealer \"$DEALER\" --dealer-pin \"$DEALER_PIN\"");
-    }
-    command
-}
+const CRON: &str = "prepare.cron";
 
-/// The client's commands: stock for bursts, and one answer.
-pub fn client(offer: &Offer, choice: &Choice) -> Vec<String> {
-    let common = format!("--server \"$SERVER\" --keys keys --client alice --threads {}", choice.client_threads);
-    let dealer = match offer.trust {
-        Some(Trust::Dealer) => " --dealer \"$DEALER\" --dealer-pin \"$DEALER_PIN\"",
-        _ => "",
-    };
-    let mut commands = Vec::new();
-    if choice.pool > 0 {
-        commands.push(format!("tacit prepare {common}{dealer} --material stock --count {}", choice.pool));
-    }
-    let stock = if choice.pool > 0 { " --material stock" } else { "" };
-    commands.push(format!("tacit infer \"$INPUT\" {common}{dealer}{stock}"));
-    commands
-}
-
-/// Writes `server.sh` and `client.sh`.
+/// Writes `server.sh`, `client.sh`, `sidecar.sh`, and with idle hours a line for cron.
 ///
 /// # Errors
 /// Nothing private is within the limits, the model is not imported yet, or a file cannot be written.
@@ -77,26 +117,33 @@ pub fn write(folder: &Path, model: &Path, seal: &SealArgs, plan: &Plan) -> anyho
     let Some(choice) = plan.best() else {
         bail!("no private back end is within the limits, so there is nothing to apply")
     };
-    let offer = &plan.offers[choice.offer];
+    let applied = Applied { offer: &plan.offers[choice.offer], choice, ways: plan.ways };
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    let dealer = if offer.trust == Some(Trust::Dealer) { "DEALER=host:port, DEALER_PIN=its fingerprint, " } else { "" };
+    let dealer = if applied.dealer().is_empty() { "" } else { "DEALER=host:port, DEALER_PIN=its fingerprint, " };
     // A model's name is its file's word: on one line it is a comment.
     let name: String = plan.model.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let head = |who: &str, needs: &str| {
-        format!("#!/bin/sh\n# The {who}, as `tacit plan` chose for {}. Needs: {needs}\nset -eu\n", name)
+        format!("#!/bin/sh\n# The {who}, as `tacit plan` chose for {name}. Needs: {needs}\nset -eu\n")
     };
+    let at_client = format!("{dealer}keys/ with ca.pem, alice.pem, alice.key");
     let server = head("server", &format!("{dealer}keys/ of `tacit keys init`"))
-        + &format!("exec {}\n", server_at("\"${LISTEN:-0.0.0.0:7878}\"", model, seal, offer, choice));
+        + &format!("exec {}\n", applied.server_at("\"${LISTEN:-0.0.0.0:7878}\"", model, seal));
     let client =
-        head("client", &format!("SERVER=host:port, INPUT=file, {dealer}keys/ with ca.pem, alice.pem, alice.key"))
-            + &client(offer, choice).join("\n")
-            + "\n";
-    for (name, text) in [("server.sh", server), ("client.sh", client)] {
+        head("client", &format!("SERVER=host:port, INPUT=file, {at_client}")) + &applied.client().join("\n") + "\n";
+    let sidecar = head(
+        "sidecar, for applications that speak the Open Inference Protocol",
+        &format!("SERVER=host:port, {at_client}"),
+    ) + &format!("exec {} --listen \"${{LISTEN:-127.0.0.1:8000}}\"\n", applied.sidecar());
+    for (name, text) in [("server.sh", server), ("client.sh", client), ("sidecar.sh", sidecar)] {
         let path = folder.join(name);
-        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        put(&path, &text)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     }
-    Ok(())
+    applied.cron().map_or(Ok(()), |line| put(&folder.join(CRON), &line))
+}
+
+fn put(path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }
 
 #[cfg(test)]

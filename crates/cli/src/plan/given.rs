@@ -3,6 +3,7 @@ use anyhow::bail;
 use std::str::FromStr;
 use tacit_lab::link::{LinkSpec, LinkSpecText, parse_duration};
 use tacit_net::Rate;
+use tacit_plan::Prices;
 
 const SECONDS_A_DAY: f64 = 86_400.0;
 /// Where nothing limits the rate, bit/s.
@@ -36,6 +37,7 @@ impl FromStr for Link {
             up_bits: bits(spec.up()),
             down_bits: bits(spec.down()),
             rtt_s: spec.rtt().as_secs_f64(),
+            tunnel_s: 0.0,
         }))
     }
 }
@@ -67,6 +69,40 @@ impl FromStr for Requests {
     }
 }
 
+/// `22-6`: hours of the day.
+#[derive(Clone, Copy, serde::Serialize)]
+pub struct IdleHours {
+    pub from: u32,
+    pub to: u32,
+}
+
+impl IdleHours {
+    pub fn seconds(self) -> f64 {
+        3600.0 * f64::from((self.to + 24 - self.from - 1) % 24 + 1)
+    }
+}
+
+impl FromStr for IdleHours {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let hours = text.split_once('-').and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+        match hours {
+            Some((from, to)) if from < 24 && to <= 24 => Ok(Self { from, to }),
+            _ => Err("two hours of the day, for example 22-6".into()),
+        }
+    }
+}
+
+/// What carries the connection, which is TLS in either case.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Tunnel {
+    /// TLS alone
+    None,
+    /// A WireGuard tunnel in user space below
+    Wireguard,
+}
+
 /// What a joule counts for, seconds.
 pub fn weight(text: &str) -> Result<f64, String> {
     match text.parse() {
@@ -84,6 +120,7 @@ pub enum Limit {
     Bytes(u64),
     Agreement(f64),
     Dealer(bool),
+    Rate(Rate),
 }
 
 impl FromStr for Limit {
@@ -100,12 +137,15 @@ impl FromStr for Limit {
                 Ok(share) if (0.0..=1.0).contains(&share) => Ok(Self::Agreement(share)),
                 _ => Err("an agreement is a share from 0 to 1".into()),
             },
+            "rate" => value.parse().map(Self::Rate).map_err(|e: tacit_net::BadRate| e.to_string()),
             "trust" => match value {
                 "two-party" => Ok(Self::Dealer(false)),
                 "dealer" => Ok(Self::Dealer(true)),
                 _ => Err("trust is two-party or dealer".into()),
             },
-            _ => Err(format!("there is no limit {key:?}; there are memory, online, upload, bytes, agreement, trust")),
+            _ => Err(format!(
+                "there is no limit {key:?}; there are memory, online, upload, bytes, agreement, rate, trust"
+            )),
         }
     }
 }
@@ -136,6 +176,7 @@ fn bytes(text: &str) -> Result<u64, String> {
 pub enum Price {
     CoreHour(f64),
     Gigabyte(f64),
+    IdleGigabyte(f64),
 }
 
 impl FromStr for Price {
@@ -150,19 +191,26 @@ impl FromStr for Price {
         match key {
             "core-hour" => Ok(Self::CoreHour(price)),
             "gb" => Ok(Self::Gigabyte(price)),
-            _ => Err(format!("there is no price {key:?}; there are core-hour, gb")),
+            "idle-gb" => Ok(Self::IdleGigabyte(price)),
+            _ => Err(format!("there is no price {key:?}; there are core-hour, gb, idle-gb")),
         }
     }
 }
 
 impl Price {
-    /// Of a core for an hour and of a gigabyte, where both were given; none where neither was.
-    pub fn both(given: &[Self]) -> anyhow::Result<Option<[f64; 2]>> {
-        let core = given.iter().rev().find_map(|p| if let Self::CoreHour(price) = p { Some(*price) } else { None });
-        let gigabyte = given.iter().rev().find_map(|p| if let Self::Gigabyte(price) = p { Some(*price) } else { None });
+    /// All of them, where core and gigabyte were given; none where nothing was.
+    pub fn all(given: &[Self]) -> anyhow::Result<Option<Prices>> {
+        let (mut core, mut gigabyte, mut idle_gigabyte) = (None, None, None);
+        for price in given {
+            match *price {
+                Self::CoreHour(price) => core = Some(price),
+                Self::Gigabyte(price) => gigabyte = Some(price),
+                Self::IdleGigabyte(price) => idle_gigabyte = Some(price),
+            }
+        }
         match (core, gigabyte) {
-            (Some(core), Some(gigabyte)) => Ok(Some([core, gigabyte])),
-            (None, None) => Ok(None),
+            (Some(core_hour), Some(gigabyte)) => Ok(Some(Prices { core_hour, gigabyte, idle_gigabyte })),
+            (None, None) if idle_gigabyte.is_none() => Ok(None),
             _ => bail!("--prices needs both core-hour and gb"),
         }
     }
@@ -203,6 +251,13 @@ mod tests {
         for wrong in ["10", "x/day", "0/day", "-1/day", "nan/day", "1/year"] {
             assert!(wrong.parse::<Requests>().is_err(), "{wrong}");
         }
-        assert!(Price::both(&["gb=1".parse().unwrap()]).is_err());
+        assert!(Price::all(&["gb=1".parse().unwrap()]).is_err());
+        assert!(Price::all(&["idle-gb=1".parse().unwrap()]).is_err());
+        assert!(matches!("rate=10mbit".parse(), Ok(Limit::Rate(rate)) if rate.bits_per_second() == 10_000_000));
+        let hours = |text: &str| text.parse::<IdleHours>().map(|hours| hours.seconds() / 3600.0);
+        assert_eq!((hours("22-6"), hours("0-24"), hours("9-10"), hours("7-7")), (Ok(8.0), Ok(24.0), Ok(1.0), Ok(24.0)));
+        for wrong in ["", "22", "24-1", "1-25", "a-b", "-1-3"] {
+            assert!(hours(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -10,14 +10,18 @@ use crate::lab::report;
 use crate::owner::SealArgs;
 use crate::print;
 use anyhow::Context;
-use given::{Limit, Link, Price, Requests};
+use given::{IdleHours, Limit, Link, Price, Requests, Tunnel};
+use serde::Serialize;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tacit_net::Rate;
+use tacit_plan::calibration::Phase;
 use tacit_plan::change::{self, Varied};
-use tacit_plan::{Calibration, Choice, Device, Goal, Limits, Offer, Prices, Question, Setting, Usage};
+use tacit_plan::{Calibration, Checked, Choice, Device, Goal, Limits, Offer, Prediction, Question, Setting, Usage};
 
 /// Which back end, how many threads and how much stock suit a device, a server and a link
 ///
@@ -53,8 +57,8 @@ pub struct Args {
     /// What is to be small: latency, total, energy, client-energy, bytes, money
     #[arg(long, default_value = "latency")]
     goal: Goal,
-    /// What must hold: memory=400MB (of the client), online=1s, upload=50MB, bytes=20MB,
-    /// trust=two-party|dealer
+    /// What must hold: memory=400MB (of the client), online=1s, upload=50MB, bytes=20MB, agreement=0.99,
+    /// rate=10mbit (what may be used of the link each way: --pace of the commands), trust=two-party|dealer
     #[arg(long = "limit", value_name = "KEY=VALUE", value_delimiter = ',')]
     limits: Vec<Limit>,
     #[command(flatten)]
@@ -71,7 +75,15 @@ pub struct Args {
     /// Seconds of waiting that a joule of the client counts for, with --goal latency and total
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = given::weight)]
     energy_weight: f64,
-    /// For --goal money, in one currency: core-hour=0.04,gb=0.05
+    /// Hours of the day in which link and device have nothing else to do, for example 22-6: the material of a
+    /// day is made then
+    #[arg(long, value_name = "HOUR-HOUR")]
+    idle: Option<IdleHours>,
+    /// What carries the connection below TLS
+    #[arg(long, value_enum, default_value_t = Tunnel::None)]
+    tunnel: Tunnel,
+    /// For --goal money, in one currency: core-hour=0.04,gb=0.05, and idle-gb=0.01 for what is sent in idle
+    /// hours
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
     prices: Vec<Price>,
     /// Options to try beside each back end's own, where it knows them: frac_bits=12; may be repeated
@@ -80,6 +92,10 @@ pub struct Args {
     /// Write the plan to this file, as JSON
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Predict every back end with one and with two threads, too (as JSON, with --json and -o): for
+    /// docs/scripts/plan_check.py
+    #[arg(long)]
+    cells: bool,
     /// Write a page with plots (needs the Python package and matplotlib)
     #[arg(long, value_name = "FILE.html")]
     page: Option<PathBuf>,
@@ -97,6 +113,12 @@ pub struct Args {
 /// Options that move work between the parties, tried beside the defaults where the client's work counts.
 const SHIFTING: [&str; 3] = ["leaves=masked2", "leaves=masked4", "leaves=direct4"];
 
+/// Share of the score that is little.
+const LITTLE: f64 = 0.05;
+
+/// Key sets of `ckks`: fewer keys for more key switches.
+const KEY_SETS: [&str; 1] = ["rotations=chained"];
+
 /// What was asked, and what there is to choose from.
 #[derive(Clone)]
 struct Asked {
@@ -108,6 +130,20 @@ struct Asked {
     goal: Goal,
     limits: Limits,
     usage: Usage,
+    ways: Ways,
+}
+
+/// How the link is used.
+#[derive(Clone, Copy, serde::Serialize)]
+struct Ways {
+    /// No more of it than this, each way.
+    #[serde(serialize_with = "as_text")]
+    pace: Option<Rate>,
+    idle: Option<IdleHours>,
+}
+
+fn as_text<S: serde::Serializer>(rate: &Option<Rate>, to: S) -> Result<S::Ok, S::Error> {
+    rate.map(|rate| rate.to_string()).serialize(to)
 }
 
 /// That, and what came out.
@@ -120,8 +156,11 @@ struct Plan {
     goal: Goal,
     limits: Limits,
     usage: Usage,
+    ways: Ways,
     ranked: Vec<Choice>,
     varied: Vec<Varied>,
+    /// The rate beyond which the best choice gains little.
+    enough_rate: Option<f64>,
 }
 
 pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
@@ -130,7 +169,10 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
         return page::serve(&asked, address, as_json);
     }
     let plan = asked.plan()?;
-    let value = plan.json();
+    let mut value = plan.json();
+    if args.cells {
+        value["cells"] = plan.cells();
+    }
     if let Some(path) = &args.output {
         write(path, &serde_json::to_vec_pretty(&value)?)?;
     }
@@ -168,35 +210,53 @@ impl Args {
             server: device(&self.server, self.server_calibration.as_deref())?,
             client_threads: 1,
             server_threads: 1,
-            link: self.link.0.clone(),
+            link: self.link(),
         };
         let (limits, usage) = (self.work.within(Limit::all(&self.limits)), self.usage()?);
         let model = crate::bench::load(&self.model, &self.seal)?;
         let shifting: &[&str] = if self.work.is_asked() { &SHIFTING } else { &[] };
-        let tries: Vec<String> = self.tries.iter().cloned().chain(shifting.iter().map(|s| (*s).to_owned())).collect();
+        let more = shifting.iter().chain(&KEY_SETS).map(|text| (*text).to_owned());
+        let tries: Vec<String> = self.tries.iter().cloned().chain(more).collect();
         let (offers, refused) = offers::of(&model, &tries)?;
         let model = model.interface.name.clone();
         let question = Question { offers: &offers, goal: self.goal, limits, usage };
         let (goal, limits) = self.work.wish().asks(&question, &setting)?;
-        Ok(Asked { model, setting, offers, refused, goal, limits, usage })
+        let ways = Ways { pace: self.pace(), idle: self.idle };
+        Ok(Asked { model, setting, offers, refused, goal, limits, usage, ways })
+    }
+
+    /// The cap on the link, the last one that was given.
+    fn pace(&self) -> Option<Rate> {
+        self.limits.iter().rev().find_map(|limit| if let Limit::Rate(rate) = limit { Some(*rate) } else { None })
+    }
+
+    /// The link as far as it may be used.
+    fn link(&self) -> tacit_plan::Link {
+        let link = match self.tunnel {
+            Tunnel::None => self.link.0.clone(),
+            Tunnel::Wireguard => self.link.0.in_tunnel(),
+        };
+        self.pace().map_or(link.clone(), |rate| link.capped(rate.bits_per_second() as f64))
     }
 
     fn usage(&self) -> anyhow::Result<Usage> {
-        let prices = Price::both(&self.prices)?;
-        let prices = prices.map(|[core_hour, gigabyte]| Prices { core_hour, gigabyte });
+        let (prices, idle_s) = (Price::all(&self.prices)?, self.idle.map(IdleHours::seconds));
         let (per_day, joule_s) = (self.requests.per_day, self.energy_weight);
-        Ok(Usage { per_day, burst: self.burst as u32, clients: self.clients as u32, prices, joule_s })
+        Ok(Usage { per_day, burst: self.burst as u32, clients: self.clients as u32, prices, idle_s, joule_s })
     }
 }
 
 impl Asked {
     fn plan(self) -> anyhow::Result<Plan> {
-        let Self { model, setting, offers, mut refused, goal, limits, usage } = self;
+        let Self { model, setting, offers, mut refused, goal, limits, usage, ways } = self;
         let question = Question { offers: &offers, goal, limits, usage };
         let ranked = question.ranked(&setting)?;
         let varied = change::vary(&question, &setting)?;
         refused.extend(offers::without_calibration(&offers, &ranked));
-        Ok(Plan { model, setting, refused, goal, limits, usage, ranked, varied, offers })
+        let mut plan =
+            Plan { model, setting, refused, goal, limits, usage, ways, ranked, varied, enough_rate: None, offers };
+        plan.enough_rate = plan.enough();
+        Ok(plan)
     }
 }
 
@@ -204,6 +264,25 @@ impl Plan {
     /// The best private choice within the limits.
     fn best(&self) -> Option<&Choice> {
         self.ranked.iter().find(|choice| self.offers[choice.offer].is_private() && choice.objections.is_empty())
+    }
+
+    fn enough(&self) -> Option<f64> {
+        let Self { offers, goal, limits, usage, .. } = self;
+        let question = Question { offers, goal: *goal, limits: *limits, usage: *usage };
+        question.enough_rate(self.best()?.offer, &self.setting, LITTLE)
+    }
+
+    /// Predictions for fixed numbers of threads, with the bytes between client and server alone.
+    fn cells(&self) -> serde_json::Value {
+        let one = |offer: &Offer, threads: u32| {
+            let setting = Setting { client_threads: threads, server_threads: threads, ..self.setting.clone() };
+            let predicted = Prediction::of(&offer.backend, &offer.costs, &setting)?;
+            let bytes: BTreeMap<Phase, u64> = Phase::ALL.map(|phase| (phase, phase.of(&offer.costs).bytes())).into();
+            Some(
+                json!({"backend": offer.backend, "options": offer.options, "threads": threads, "predicted": predicted, "bytes": bytes}),
+            )
+        };
+        self.offers.iter().flat_map(|offer| [1, 2].map(|threads| one(offer, threads))).flatten().collect()
     }
 
     fn json(&self) -> serde_json::Value {
@@ -220,10 +299,13 @@ impl Plan {
             "unit": self.goal.unit(),
             "limits": self.limits,
             "usage": self.usage,
+            "ways": self.ways,
             "setting": self.setting,
             "ranked": self.ranked.iter().map(shown).collect::<Vec<_>>(),
             "offers": self.offers.iter().map(|o| json!({"backend": o.backend, "options": o.options})).collect::<Vec<_>>(),
             "varied": self.varied,
+            "enough_rate": self.enough_rate,
+            "checked": Checked::built_in(),
             "refused": self.refused,
         })
     }
@@ -241,6 +323,8 @@ impl Limit {
                 Self::Bytes(bytes) => limits.bytes = Some(bytes),
                 Self::Agreement(share) => limits.agreement = Some(share),
                 Self::Dealer(may) => limits.dealer = may,
+                // The link's, see `Args::link`.
+                Self::Rate(_) => {}
             }
         }
         limits

@@ -173,6 +173,7 @@ fn within(key: &str, text: &str, least: f64, most: f64) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Ways;
     use super::*;
     use tacit_graph::import::{ImportOptions, import};
     use tacit_plan::{Device, Goal, Limits, Link, Setting, Usage};
@@ -181,11 +182,20 @@ mod tests {
         let network = tacit_graph::zoo::build("tiny-mlp", 1).unwrap();
         let model = import(&network, &ImportOptions::default()).unwrap().model;
         let (offers, refused) = super::super::offers::of(&model, &[]).unwrap();
-        let link = Link { name: "a link".into(), up_bits: 10e6, down_bits: 20e6, rtt_s: 0.04 };
+        let link = Link { name: "a link".into(), up_bits: 10e6, down_bits: 20e6, rtt_s: 0.04, tunnel_s: 0.0 };
         let (client, server) = (Device::named("pi4b").unwrap(), Device::named("16core").unwrap());
         let setting = Setting { client, server, client_threads: 1, server_threads: 1, link };
         let (limits, usage) = (Limits::default(), Usage::default());
-        Asked { model: "tiny".into(), setting, offers, refused, goal: Goal::Latency, limits, usage }
+        Asked {
+            model: "tiny".into(),
+            setting,
+            offers,
+            refused,
+            goal: Goal::Latency,
+            limits,
+            usage,
+            ways: Ways { pace: None, idle: None },
+        }
     }
 
     fn ask(asked: &Asked, target: &str, hosts: &[&str], origins: &[&str]) -> (u16, String) {

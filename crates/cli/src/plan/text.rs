@@ -7,7 +7,7 @@ use std::path::Path;
 use tacit_backends::Trust;
 use tacit_plan::change::{Knob, Reign, Varied};
 use tacit_plan::predict::Predicted;
-use tacit_plan::{Choice, Goal, Offer};
+use tacit_plan::{Checked, Choice, Goal, Offer};
 
 /// The plan as text, lines ended.
 pub fn of(plan: &Plan, model: &Path, seal: &SealArgs) -> String {
@@ -34,12 +34,20 @@ pub fn of(plan: &Plan, model: &Path, seal: &SealArgs) -> String {
     if let Some(text) = beside_local(plan, best) {
         line(text);
     }
+    if let Some(rate) = plan.enough_rate {
+        let mbit = figure(rate / 1e6);
+        line(format!(
+            "a cap: more than {mbit} Mbit/s of the link gains it less than 5 %; --limit rate={mbit}mbit leaves the rest to others"
+        ));
+    }
     line(format!("how sure: {}", sure(plan, best)));
+    line(checked());
     line(String::new());
-    for command in apply::server(model, seal, offer, best) {
+    let applied = apply::Applied { offer, choice: best, ways: plan.ways };
+    for command in applied.server(model, seal) {
         line(format!("server$ {command}"));
     }
-    for command in apply::client(offer, best) {
+    for command in applied.client() {
         line(format!("client$ {command}"));
     }
     out
@@ -156,13 +164,13 @@ fn why(plan: &Plan, best: &Choice) -> String {
         write!(text, ", material for it before that {}", parts(&p.offline)).expect("a string takes everything");
         let [client, server] = best.pool_bytes.map(print::bytes);
         let all = seconds(f64::from(best.pool) * p.offline.wall_s);
-        let busy = 100.0 * plan.usage.per_day * p.offline.wall_s / 86_400.0;
-        write!(
-            text,
-            ". Keep material for {} (client {client}, server {server}; {all} to make, when the link is idle or cheap: {busy:.1} % of the day)",
-            best.pool
-        )
-        .expect("a string takes everything");
+        let busy = plan.usage.per_day * p.offline.wall_s;
+        let when = match plan.usage.idle_s {
+            Some(idle) => format!("in the idle hours, of which a day's takes {:.1} %", 100.0 * busy / idle),
+            None => format!("when the link is idle or cheap: {:.1} % of the day", 100.0 * busy / 86_400.0),
+        };
+        write!(text, ". Keep material for {} (client {client}, server {server}; {all} to make, {when})", best.pool)
+            .expect("a string takes everything");
     }
     text
 }
@@ -204,7 +212,7 @@ fn beside_local(plan: &Plan, best: &Choice) -> Option<String> {
     }
     Some(match time >= 1.0 && energy >= 1.0 {
         true => format!(
-            "if the model need not be secret: run by the client itself it takes {}, {} times less, and {} times less of the client's energy",
+            "not worth it on this device if the model need not be secret: run by the client itself it takes {}, {} times less, and {} times less of the client's energy",
             seconds(own.wall_s),
             figure(time),
             figure(energy)
@@ -215,6 +223,20 @@ fn beside_local(plan: &Plan, best: &Choice) -> Option<String> {
             figure(1.0 / energy)
         ),
     })
+}
+
+/// How far plans were off when they were last looked at.
+fn checked() -> String {
+    let Checked { machine, cells, times, median, p90, bytes_exact, memory_median, memory_p90 } = Checked::built_in();
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    format!(
+        "how far off: in {cells} measured cells that no calibration had seen, half of {times} times were within {}, nine of ten within {}; \
+         bytes exact in {bytes_exact}; memory within {} and {} ({machine}; docs/planning.md)",
+        percent(median),
+        percent(p90),
+        percent(memory_median),
+        percent(memory_p90)
+    )
 }
 
 fn sure(plan: &Plan, best: &Choice) -> String {

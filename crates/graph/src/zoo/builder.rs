@@ -173,6 +173,10 @@ impl Builder {
         self.node("Relu", vec![x.name.clone()], x.shape.clone(), vec![])
     }
 
+    pub fn square(&mut self, x: &Tensor) -> Tensor {
+        self.node("Mul", vec![x.name.clone(), x.name.clone()], x.shape.clone(), vec![])
+    }
+
     pub fn conv_relu(&mut self, x: &Tensor, out: usize, k: usize, stride: usize, pad: usize) -> Tensor {
         let c = self.conv(x, out, k, stride, pad, true);
         self.relu(&c)

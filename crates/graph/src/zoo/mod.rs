@@ -7,6 +7,7 @@
 mod builder;
 mod nets;
 mod small;
+mod square;
 
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ pub const NAMES: &[(&str, [usize; 3])] = &[
     ("squeezenet1.1", [3, 224, 224]),
     ("resnet18", [3, 224, 224]),
     ("resnet50", [3, 224, 224]),
+    ("resnet20", [3, 32, 32]),
     ("resnet32", [3, 32, 32]),
     ("vgg16", [3, 224, 224]),
     ("alexnet", [3, 224, 224]),
@@ -35,6 +37,10 @@ pub const NAMES: &[(&str, [usize; 3])] = &[
     ("minionn-mlp", [1, 28, 28]),
     ("minionn-mnist", [1, 28, 28]),
     ("minionn-cifar", [3, 32, 32]),
+    ("cryptonets", [1, 28, 28]),
+    ("square-mlp", [1, 28, 28]),
+    ("square-cnn", [3, 32, 32]),
+    ("tiny-square", [1, 8, 8]),
     ("tiny-mlp", [1, 8, 8]),
     ("tiny-cnn", [1, 8, 8]),
 ];
@@ -73,6 +79,7 @@ fn layers(name: &str, b: &mut Builder) {
         "squeezenet1.1" => nets::squeezenet(b),
         "resnet18" => nets::resnet_imagenet(b, [2, 2, 2, 2], false),
         "resnet50" => nets::resnet_imagenet(b, [3, 4, 6, 3], true),
+        "resnet20" => nets::resnet_cifar(b, 3),
         "resnet32" => nets::resnet_cifar(b, 5),
         "vgg16" => nets::vgg16(b),
         "alexnet" => nets::alexnet(b),
@@ -85,6 +92,10 @@ fn layers(name: &str, b: &mut Builder) {
         "minionn-mlp" => small::minionn_mlp(b),
         "minionn-mnist" => small::minionn_mnist(b),
         "minionn-cifar" => small::minionn_cifar(b),
+        "cryptonets" => square::cryptonets(b),
+        "square-mlp" => square::mlp(b),
+        "square-cnn" => square::cnn(b),
+        "tiny-square" => square::tiny(b),
         "tiny-mlp" => small::tiny_mlp(b),
         _ => small::tiny_cnn(b),
     }

@@ -27,6 +27,7 @@ mod lane;
 mod lookup;
 mod spec;
 mod table;
+mod talk;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,7 @@ pub use lookup::{
     Lines, LookUp, MAX_INDEX_BITS, MAX_SPLINE_BITS, ONE_HOT_BITS, client_look_up, deal_look_up, server_look_up,
 };
 pub use spec::{DealtGate, Exchanges, Value};
+pub use talk::widen_talk;
 pub use widen::{client_widen, deal_widen, server_widen, widen_bytes};
 
 /// Elements of a block: whole words of planes, and tables that stay in a second-level cache.

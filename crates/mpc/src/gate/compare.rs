@@ -10,12 +10,13 @@
 //! `3 (D - 1)` opened bits each way. See [`Leaves`] for the choice.
 
 use tacit_arith::bits::{Bits, transpose};
-use tacit_net::Tag;
+use tacit_net::{Tag, Talk};
 
 use super::node::Leaf;
 use super::spec::{CompareSpec, Leaves};
 use super::{direct, masked};
 use crate::codec::{Reader, Writer};
+use crate::ot::PlannedOts;
 use crate::planes::{self, bit_plane};
 use crate::{MpcError, Ots, Session};
 
@@ -39,6 +40,23 @@ impl CompareSpec {
     pub fn offline_bytes(&self) -> (usize, usize) {
         let (leaves, tree) = (self.per_digit(|d| d.bits as usize, masked::corrections), self.tree().corrections());
         ((leaves + tree) * self.plane_bytes(), tree * self.plane_bytes())
+    }
+
+    /// What the offline phase says.
+    pub(super) fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut Talk) {
+        let leaves = match self.leaves {
+            Leaves::Direct(_) => {
+                self.digits().for_each(|digit| (0..digit.bits).for_each(|_| ots.client_receives(self.n, talk)));
+                self.width() as usize - 1
+            }
+            Leaves::Masked(_) => {
+                let strings = self.digits().map(masked::draws).sum();
+                (0..strings).for_each(|_| ots.server_receives(self.n, talk));
+                self.digits().map(masked::corrections).sum()
+            }
+        };
+        talk.up(leaves * self.plane_bytes());
+        self.tree().talk_offline(ots, talk);
     }
 
     /// Bytes of the stored material: (client, server).

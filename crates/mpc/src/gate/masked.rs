@@ -37,6 +37,11 @@ pub(super) fn ots(digit: Digit) -> usize {
     digit.bits as usize
 }
 
+/// Draws of OTs for a digit.
+pub(super) fn draws(digit: Digit) -> usize {
+    program(digit).strings().len()
+}
+
 /// Bits of a digit that the client sends offline.
 pub(super) fn corrections(digit: Digit) -> usize {
     program(digit).strings().iter().map(Vec::len).sum()

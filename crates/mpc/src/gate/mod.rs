@@ -19,6 +19,7 @@ mod mux;
 mod node;
 mod program;
 mod spec;
+mod talk;
 #[cfg(test)]
 mod tests;
 mod tree;

@@ -12,9 +12,9 @@
 //! each way.
 
 use tacit_arith::bits::Bits;
-use tacit_net::{Channel, Tag};
+use tacit_net::{Channel, Tag, Talk};
 
-use crate::ot::{ReceiverPlanes, SenderPlanes};
+use crate::ot::{PlannedOts, ReceiverPlanes, SenderPlanes};
 use crate::planes::{self, conditional_swap, xor_and};
 use crate::{MpcError, Ots, Role, Session};
 
@@ -172,6 +172,22 @@ struct Waiting {
     node: Node,
     received: ReceiverPlanes,
     sent: SenderPlanes,
+}
+
+/// What [`offline`] says.
+pub(super) fn talk_offline(nodes: &[Node], n: usize, ots: &mut PlannedOts, talk: &mut Talk) {
+    let mut corrections = 0;
+    for node in nodes {
+        for _ in 0..1 + usize::from(node.is_three()) {
+            ots.client_receives(n, talk);
+            ots.server_receives(n, talk);
+        }
+        corrections += node.corrections();
+    }
+    if corrections > 0 {
+        talk.down(corrections * n.div_ceil(8));
+        talk.up(corrections * n.div_ceil(8));
+    }
 }
 
 /// The material of nodes, one after the other; `n` elements.

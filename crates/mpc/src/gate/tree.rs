@@ -12,9 +12,10 @@
 //! three groups cost some bits more offline, and are used where they save a round trip: for 5 to 9 digits.
 
 use tacit_arith::bits::Bits;
-use tacit_net::Tag;
+use tacit_net::{Tag, Talk};
 
 use super::node::{self, Leaf, Node};
+use crate::ot::PlannedOts;
 use crate::planes;
 use crate::{MpcError, Ots, Role, Session};
 
@@ -59,6 +60,21 @@ impl Tree {
     /// Bits that each party opens per element, and the number of levels.
     pub(super) fn opened(&self) -> (usize, usize) {
         (self.nodes().map(Node::opened).sum(), self.levels.len())
+    }
+
+    /// What the offline phase says.
+    pub(super) fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut Talk) {
+        node::talk_offline(&self.nodes().collect::<Vec<_>>(), self.n, ots, talk);
+    }
+
+    /// What the online phase says.
+    pub(super) fn talk_online(&self, talk: &mut Talk) {
+        for (index, nodes) in self.levels.iter().enumerate() {
+            let bytes = nodes.iter().map(|node| node.opened()).sum::<usize>() * self.n.div_ceil(8);
+            let says: [fn(&mut Talk, usize); 2] = [Talk::down, Talk::up];
+            says[index % 2](talk, bytes);
+            says[1 - index % 2](talk, bytes);
+        }
     }
 
     /// Offline: the masks and products of all nodes.

@@ -17,11 +17,11 @@ use tacit_arith::prg::Prg;
 use tacit_net::{Channel, Tag};
 use zeroize::{Zeroize, Zeroizing};
 
+use super::POINT_BYTES;
 use crate::MpcError;
 
 const KEY: Tag = Tag::new(0x0201, "base OT key");
 const CHOICES: Tag = Tag::new(0x0202, "base OT choices");
-const POINT: usize = 32;
 
 fn scalar(prg: &mut Prg) -> Zeroizing<Scalar> {
     let mut wide = Zeroizing::new([0; 64]);
@@ -66,10 +66,10 @@ impl Sender {
 
     /// Step 3: receives `n` choices and returns both keys of every OT.
     pub(super) fn finish(self, ch: &mut Channel, n: usize) -> Result<Vec<[Block; 2]>, MpcError> {
-        let bytes = ch.recv(CHOICES, n * POINT)?;
+        let bytes = ch.recv(CHOICES, n * POINT_BYTES)?;
         let a = self.public.compress();
         let mut square = *self.secret * self.public;
-        let keys = bytes.chunks(POINT).enumerate().map(|(i, b)| {
+        let keys = bytes.chunks(POINT_BYTES).enumerate().map(|(i, b)| {
             let mut shared = *self.secret * point(b)?;
             let keys = [
                 key(self.context, i, a.as_bytes(), b, &shared),
@@ -86,12 +86,12 @@ impl Sender {
 
 /// Step 2, the receiver's only one: receives `A`, sends one element per choice, and returns the chosen keys.
 pub(super) fn receive(ch: &mut Channel, prg: &mut Prg, choices: &Bits, context: u8) -> Result<Vec<Block>, MpcError> {
-    let a = ch.recv(KEY, POINT)?;
+    let a = ch.recv(KEY, POINT_BYTES)?;
     let public = point(&a)?;
     if public == RistrettoPoint::identity() {
         return Err(MpcError::Misbehaviour { step: "base OT", what: "the neutral element as a key" });
     }
-    let mut sent = Vec::with_capacity(choices.len() * POINT);
+    let mut sent = Vec::with_capacity(choices.len() * POINT_BYTES);
     let mut keys = Vec::with_capacity(choices.len());
     for (i, choice) in choices.iter().enumerate() {
         let b = scalar(prg);

@@ -42,7 +42,12 @@ fn rows(columns: &[Vec<u64>]) -> Vec<Block> {
     (0..groups).flat_map(|g| half(0, g).into_iter().zip(half(64, g)).map(join)).collect()
 }
 
-fn padded(n: usize) -> usize {
+/// Bytes of the message for `n` OTs.
+pub(super) const fn column_bytes(n: usize) -> usize {
+    BASE * padded(n) / 8
+}
+
+const fn padded(n: usize) -> usize {
     n.next_multiple_of(64)
 }
 

@@ -11,16 +11,21 @@ mod iknp;
 mod keys;
 mod output;
 pub mod params;
+mod schedule;
 mod silent;
 mod stock;
 mod tree;
 
-pub use silent::{RotReceiver, RotSender, SETUP_BYTES, setup};
+pub use schedule::PlannedOts;
+pub use silent::{RotReceiver, RotSender, SETUP_BYTES, setup, setup_talk};
 
 use tacit_arith::bits::Bits;
 use tacit_net::Channel;
 
 use crate::MpcError;
+
+/// Bytes of a group element of the base OTs.
+const POINT_BYTES: usize = 32;
 
 /// Longest string, in bits, that [`RandomOtSender::planes`] gives per OT.
 pub const MAX_PLANES: usize = 32;

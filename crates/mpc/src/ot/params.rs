@@ -72,20 +72,6 @@ pub fn set_for(n: usize) -> LpnParams {
     set
 }
 
-/// Traffic of the extension for `n` OTs in one direction, from sender to receiver, without frame headers:
-/// what an input costs on a connection that makes material for many, and at least one tree. Single inputs
-/// differ by what earlier ones left over.
-pub fn extension_bytes(n: usize) -> u64 {
-    if n == 0 {
-        return 0;
-    }
-    let set = set_for(n);
-    // Some outputs feed the next extension.
-    let used = (set.outputs() - set.base()) as f64 / set.outputs() as f64;
-    let trees = (n as f64 / (set.leaves() as f64 * used)).max(1.0);
-    (trees * (16 * set.corrections()) as f64) as u64
-}
-
 // Every set must be able to feed itself and the next one.
 const _: () = {
     assert!(2 * SMALL.base() < SMALL.outputs() && MEDIUM.base() + SMALL.leaves() < SMALL.outputs());

@@ -5,13 +5,16 @@ use tacit_arith::bits::Bits;
 use tacit_arith::bits::transpose::block_planes;
 use tacit_arith::block::{self, Block};
 use tacit_arith::prg::{Prg, SplitPrg};
-use tacit_net::{Channel, Tag};
+use tacit_net::{Channel, Tag, Talk};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::output::{Emit, Form, GROUP, Strings};
 use super::params::{COTS_PER_DELTA, LpnParams};
-use super::stock::{BOOTSTRAP, Party, Stock};
-use super::{Ot, RandomOtReceiver, RandomOtSender, ReceiverPlanes, SenderPlanes, base, check_planes, iknp, tree};
+use super::schedule::BOOTSTRAP;
+use super::stock::{Party, Stock};
+use super::{
+    Ot, POINT_BYTES, RandomOtReceiver, RandomOtSender, ReceiverPlanes, SenderPlanes, base, check_planes, iknp, tree,
+};
 use crate::{MpcError, Role};
 
 const SEED: Tag = Tag::new(0x0204, "public seed");
@@ -139,7 +142,14 @@ impl Emit<ReceivingParty> for Strings {
 
 /// Bytes of [`setup`] each way, without frame headers: as many up as down, since every party is a sender and
 /// a receiver.
-pub const SETUP_BYTES: usize = 32 + 32 * iknp::BASE + 16 + iknp::BASE * BOOTSTRAP.next_multiple_of(64) / 8;
+pub const SETUP_BYTES: usize = POINT_BYTES + POINT_BYTES * iknp::BASE + 16 + iknp::column_bytes(BOOTSTRAP);
+
+/// What [`setup`] says.
+pub fn setup_talk(talk: &mut Talk) {
+    talk.both(&[POINT_BYTES]);
+    talk.both(&[POINT_BYTES * iknp::BASE, 16]);
+    talk.both(&[iknp::column_bytes(BOOTSTRAP)]);
+}
 
 /// Base OTs and bootstrap for both directions, in three rounds. Each party is base-OT sender for the
 /// direction in which it is OT receiver. About 0.88 MB in all. A direction that has made [`COTS_PER_DELTA`]

@@ -18,10 +18,8 @@ use zeroize::{Zeroize, Zeroizing};
 use super::keys::{HashKeys, PART};
 use super::output::{Emit, GROUP, Raw};
 use super::params::{LpnParams, SMALL};
+use super::schedule::{Schedule, Step};
 use crate::MpcError;
-
-/// Outputs worked on between two messages, so that both parties compute at the same time.
-const BATCH: usize = 1 << 17;
 
 /// What differs between sender and receiver.
 pub(super) trait Party: Sync {
@@ -84,30 +82,22 @@ pub(super) struct Stock<P> {
     seed: Block,
     keys: HashKeys,
     extension: Extension,
-    /// COTs that the extensions since the bootstrap make, the newest included, and how many there may be.
-    made: u64,
-    bound: u64,
-    next_tree: usize,
-    /// Outputs of the newest tree; those from `taken` on are still to be used.
+    schedule: Schedule,
+    /// The newest tree, which has this number, and its outputs.
+    newest: usize,
     ready: Vec<Block>,
-    taken: usize,
-    reserved: usize,
 }
 
-/// COTs that [`Stock::new`] wants.
-pub(super) const BOOTSTRAP: usize = SMALL.base();
-
 impl<P: Party> Stock<P> {
-    /// From a public seed and [`BOOTSTRAP`] COTs. `bound` is on the COTs of one `delta`; an extension of each
-    /// set must fit it.
+    /// From a public seed and [`BOOTSTRAP`](super::schedule::BOOTSTRAP) COTs. `bound` is on the COTs of one
+    /// `delta`; an extension of each set must fit it.
     pub(super) fn new(party: P, (seed, base): (Block, Vec<Block>), bound: u64) -> Self {
         let (keys, extension) = (HashKeys::new(seed), Extension::new(SMALL, 0, seed, base));
-        let made = SMALL.outputs() as u64;
-        Self { party, seed, keys, extension, made, bound, next_tree: 0, ready: Vec::new(), taken: 0, reserved: 0 }
+        Self { party, seed, keys, extension, schedule: Schedule::new(bound), newest: 0, ready: Vec::new() }
     }
 
     pub(super) fn reserve(&mut self, n: usize) {
-        self.reserved = self.reserved.saturating_add(n);
+        self.schedule.reserve(n);
     }
 
     /// The set in use.
@@ -123,25 +113,25 @@ impl<P: Party> Stock<P> {
         emit: &E,
         mut consume: impl FnMut(&[E::Item]),
     ) -> Result<(), MpcError> {
-        self.reserved = self.reserved.saturating_sub(groups.saturating_mul(GROUP));
+        self.schedule.begin(groups);
         let mut out = Zeroizing::new(Vec::new());
         while groups > 0 {
-            if self.taken == self.ready.len() {
-                let spare = self.spare_trees(ch, groups.saturating_mul(GROUP))?;
-                let per_tree = self.params().leaves() / GROUP;
-                let trees = spare.min(BATCH / self.params().leaves()).min(groups.div_ceil(per_tree));
-                let whole = trees.min(groups / per_tree);
-                self.batch(ch, whole, trees > whole, emit, &mut out)?;
-                groups -= whole * per_tree;
-            } else {
-                let (left, _) = self.ready[self.taken..].as_chunks::<GROUP>();
-                let now = left.len().min(groups);
-                out.resize(now * emit.stride(), E::Item::default());
-                self.emit(emit, self.next_tree - 1, self.taken / GROUP, &left[..now], &mut out);
-                self.taken += now * GROUP;
-                groups -= now;
+            match self.schedule.step(groups) {
+                Step::Left { groups: now, from } => {
+                    let left = &self.ready.as_chunks::<GROUP>().0[from..from + now];
+                    out.resize(now * emit.stride(), E::Item::default());
+                    self.emit(emit, self.newest, from, left, &mut out);
+                    groups -= now;
+                    consume(&out);
+                }
+                Step::Batch { first, whole, extra } => {
+                    self.batch(ch, (first, whole, extra), emit, &mut out)?;
+                    groups -= whole * (self.params().leaves() / GROUP);
+                    consume(&out);
+                }
+                Step::Extend(next) => self.extend(ch, next)?,
+                Step::Refresh => self.refresh(ch)?,
             }
-            consume(&out);
         }
         Ok(())
     }
@@ -165,12 +155,11 @@ impl<P: Party> Stock<P> {
         }
     }
 
-    /// Outputs of the next `whole` trees into `out`, and of one more into `ready` if `extra`.
+    /// Outputs of `whole` trees from `first` on into `out`, and of one more into `ready` if `extra`.
     fn batch<E: Emit<P>>(
         &mut self,
         ch: &mut Channel,
-        whole: usize,
-        extra: bool,
+        (first, whole, extra): (usize, usize, bool),
         emit: &E,
         out: &mut Vec<E::Item>,
     ) -> Result<(), MpcError> {
@@ -182,7 +171,7 @@ impl<P: Party> Stock<P> {
         let mut ready = std::mem::take(&mut self.ready);
         let one = |scratch: &mut Vec<Block>, i: usize, corrections: &mut [Block], out: &mut [E::Item]| {
             scratch.resize(leaves, Block::ZERO);
-            let tree = self.next_tree + i;
+            let tree = first + i;
             self.extension.outputs(&self.party, &self.keys, tree, corrections, scratch);
             self.emit(emit, tree, 0, scratch.as_chunks().0, out);
         };
@@ -196,49 +185,22 @@ impl<P: Party> Stock<P> {
         if extra {
             ready.resize(leaves, Block::ZERO);
             let c = &mut corrections[whole * per_tree..];
-            self.extension.outputs(&self.party, &self.keys, self.next_tree + whole, c, &mut ready);
+            self.extension.outputs(&self.party, &self.keys, first + whole, c, &mut ready);
+            self.newest = first + whole;
         }
         self.ready = ready;
-        self.taken = if extra { 0 } else { self.ready.len() };
-        self.next_tree += whole + extra as usize;
         self.party.after(ch, &corrections)
     }
 
-    /// Number of trees that may be given out now, at least 1; goes to the next extension if there are none,
-    /// or if the demand asks for a larger set.
-    fn spare_trees(&mut self, ch: &mut Channel, wanted: usize) -> Result<usize, MpcError> {
-        loop {
-            let params = self.params();
-            let left = params.trees - self.next_tree;
-            let needed = |next: LpnParams| next.base().div_ceil(params.leaves());
-            let demand = self.reserved.saturating_add(wanted);
-            match params.upgrade(demand) {
-                Some(larger) if needed(larger) <= left => self.extend(ch, larger)?,
-                _ if needed(params) < left => return Ok(left - needed(params)),
-                _ => self.extend(ch, params)?,
-            }
-        }
-    }
-
-    /// Starts an extension with set `next`, fed from the trees that are left, or bootstraps if `delta` has
-    /// served long enough.
+    /// Starts an extension with set `next`, fed from the trees that are left.
     fn extend(&mut self, ch: &mut Channel, next: LpnParams) -> Result<(), MpcError> {
-        if self.made + next.outputs() as u64 > self.bound {
-            return self.refresh(ch);
-        }
-        let leaves = self.params().leaves();
-        let mut trees = next.base().div_ceil(leaves);
-        let mut base = Vec::with_capacity(trees * leaves);
-        let mut out = Zeroizing::new(Vec::new());
-        while trees > 0 {
-            let now = trees.min(BATCH / leaves);
-            self.batch(ch, now, false, &Raw, &mut out)?;
+        let (mut base, mut out) = (Vec::new(), Zeroizing::new(Vec::new()));
+        for (first, trees) in self.schedule.feed(next) {
+            self.batch(ch, (first, trees, false), &Raw, &mut out)?;
             base.extend_from_slice(&out);
-            trees -= now;
         }
         self.extension = Extension::new(next, self.extension.number + 1, self.seed, base);
-        self.made += next.outputs() as u64;
-        self.next_tree = 0;
+        self.schedule.extended(next);
         Ok(())
     }
 
@@ -246,7 +208,7 @@ impl<P: Party> Stock<P> {
     fn refresh(&mut self, ch: &mut Channel) -> Result<(), MpcError> {
         let (seed, base) = self.party.bootstrap(ch)?;
         (self.seed, self.keys, self.extension) = (seed, HashKeys::new(seed), Extension::new(SMALL, 0, seed, base));
-        (self.made, self.next_tree) = (SMALL.outputs() as u64, 0);
+        self.schedule.refreshed();
         Ok(())
     }
 }

@@ -204,7 +204,7 @@ fn who_comes_finds_material_that_was_dealt_before() {
 #[test]
 fn no_material_goes_to_two_however_many_come() {
     let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
-    let audited = dealers::lowered_with(1, "frac_bits=8,audit=300");
+    let audited = crate::dealers::lowered_with(1, "frac_bits=8,audit=300");
     let server = serving(dir.path(), &of, audited, |_| {});
     wait_for_stock(&server, dir.path());
     thread::scope(|scope| {

@@ -2,7 +2,7 @@
 
 use super::plan::LinearPlan;
 use tacit_arith::prg::PublicSeed;
-use tacit_net::HEADER_BYTES;
+use tacit_net::{HEADER_BYTES, Talk};
 
 /// Cost of one layer, beside its tensor's upload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -58,6 +58,19 @@ impl LinearPlan {
             up_bytes: self.uploads.iter().map(|u| count(u) * message(u.params.up_bytes())).sum(),
             uploads: self.uploads.iter().map(count).sum(),
             consumers: (0..self.consumers().len()).map(|k| self.consumer_cost(k)).collect(),
+        }
+    }
+
+    /// What running it says, message by message.
+    pub fn talk(&self, talk: &mut Talk) {
+        for upload in &self.uploads {
+            let count = self.batch * upload.tiling.tiles() * upload.tiling.in_blocks();
+            talk.ups(count as u64, upload.params.up_bytes());
+        }
+        for k in 0..self.consumers().len() {
+            let (_, upload, _) = self.consumer(k).expect("these are the plan's own layers");
+            talk.down(PublicSeed::BYTES);
+            talk.downs(self.consumer_cost(k).answers, self.uploads[upload].params.down_bytes());
         }
     }
 

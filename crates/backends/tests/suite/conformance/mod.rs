@@ -180,19 +180,30 @@ fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, input: &[
     (answer, [ours, theirs])
 }
 
-/// Payload as stated, and not more than frame headers above it. Where material is made, an OT extension works
-/// in whole trees, and its stated traffic is the average over many inputs.
+/// Traffic as stated: bytes exactly, headers of frames included, and how often the client waits for an
+/// answer. It turns to reading as often, and once more where it has the last word.
 fn check_phase(case: &str, phase: Phase, cost: PhaseCost, client: Traffic, server: Traffic) {
-    let uneven = |stated: u64| if phase == Phase::Offline { stated / 8 } else { 0 };
-    for (what, sent, stated) in [("up", client.sent, cost.up_bytes), ("down", server.sent, cost.down_bytes)] {
-        let (low, high) = (stated - uneven(stated), stated + uneven(stated) + stated / 8 + 16_384);
-        assert!((low..=high).contains(&sent), "{case}, {phase:?}, {what}: {sent} bytes sent, {stated} stated");
+    let stated = (cost.up_bytes, cost.down_bytes);
+    assert_eq!((client.sent, server.sent), stated, "{case}, {phase:?}: bytes up and down, and as stated");
+    // In the setup of OTs both speak before they read: a turn there is no wait.
+    if phase != Phase::Setup {
+        let last_word = client.rounds.wrapping_sub(cost.exchanges);
+        assert!(last_word <= 1, "{case}, {phase:?}: {} turns, {} exchanges stated", client.rounds, cost.exchanges);
     }
+}
+
+/// What is audited, which is chance, is ordered anew: its traffic is not that of one material.
+fn unaudited(backend: &dyn Backend, options: &Options) -> Options {
+    let mut text: Vec<String> = options.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    if ["dealt", "fss"].contains(&backend.id()) {
+        text.push("audit=0".into());
+    }
+    text.join(",").parse().expect("options that were read before, and one more")
 }
 
 fn check(backend: &dyn Backend, options: &Options, (name, model): &Case, seed: u64) -> Result<(), BackendError> {
     let case = format!("{} ({options:?}) on {name}", backend.id());
-    let lowered = backend.lower(model, options)?;
+    let lowered = backend.lower(model, &unaudited(backend, options))?;
     let server = backend.load(lowered.public_bytes(), &lowered.private_bytes()?)?;
     let client = backend.open(server.public_bytes())?;
     assert_eq!(server.public_bytes(), lowered.public_bytes(), "{case}");

@@ -244,6 +244,11 @@ impl LookUp {
         if self.keys().is_some() { 16 } else { 0 }
     }
 
+    /// Bytes of the keys that the server passes on, if there are any.
+    pub(in crate::dealt) fn key_bytes(&self) -> Option<usize> {
+        self.keys().map(|shape| self.head() + shape.bytes(self.n))
+    }
+
     /// Bytes that the server is given.
     #[must_use]
     pub fn material(&self) -> usize {
@@ -255,7 +260,7 @@ impl LookUp {
     #[must_use]
     pub fn cost(&self) -> DealtCost {
         let packed = |width: u32| (self.n * width as usize).div_ceil(8);
-        let keys = self.keys().map_or(0, |shape| self.head() + shape.bytes(self.n));
+        let keys = self.key_bytes().unwrap_or(0);
         let drawn = |words: usize| (self.n * words).div_ceil(2);
         let [own, hashed] = match self.keys() {
             None => [drawn(self.words()), 0],

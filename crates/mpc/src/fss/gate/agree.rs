@@ -24,7 +24,7 @@ const COMMITMENT: Tag = Tag::new(0x0368, "commitment of a check");
 const COIN: Tag = Tag::new(0x0369, "coin of a check");
 
 /// Bytes of a coin and of a nonce.
-const COIN_BYTES: usize = 32;
+pub(super) const COIN_BYTES: usize = 32;
 
 /// What both commit to before they show it.
 fn sealed(session: &[u8; 32], what: &[u8]) -> [u8; DIGEST] {

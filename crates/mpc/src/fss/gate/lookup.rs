@@ -51,10 +51,10 @@ const WORDS: Tag = Tag::new(0x036c, "checked words of a table's results");
 /// Public shape of a batch of look-ups in one table.
 #[derive(Clone)]
 pub struct FssLookUp {
-    table: LookUp,
+    pub(super) table: LookUp,
     shape: Shape,
     words: Vec<Word>,
-    checked: Checked,
+    pub(super) checked: Checked,
 }
 
 impl FssLookUp {
@@ -78,7 +78,7 @@ impl FssLookUp {
         self.table.n()
     }
 
-    fn out_bits(&self) -> usize {
+    pub(super) fn out_bits(&self) -> usize {
         self.table.entries().out_bits() as usize
     }
 

@@ -41,6 +41,7 @@ mod shared;
 #[cfg(test)]
 mod shared_tests;
 mod spec;
+mod talk;
 #[cfg(test)]
 mod tests;
 mod widen;

@@ -23,7 +23,7 @@ pub struct FssGate {
     width: u32,
     drop: u32,
     values: Vec<Value>,
-    checked: Checked,
+    pub(super) checked: Checked,
 }
 
 /// Public shape of a batch of signed widenings from `width` to `width + extra` bits.

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use tacit_args::{DealerArgs, DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
 use tacit_client::{ClientConfig, MAX_THREADS};
+use tacit_net::Rate;
 use tacit_sidecar::access::{Access, Token};
 use tacit_sidecar::energy::EnergyModel;
 use tacit_sidecar::fleet::{Fleet, FleetConfig};
@@ -81,6 +82,9 @@ struct Args {
     /// Threads for arithmetic of each connection
     #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64))]
     threads: usize,
+    /// Send at most this fast: 20mbit, 500kbit
+    #[arg(long, value_name = "RATE")]
+    pace: Option<Rate>,
     #[command(flatten)]
     told: DeviceArgs,
     /// Profile of this machine (docs/lab.md), with /MODE if it is not the default one: the page then tells
@@ -104,6 +108,7 @@ impl Args {
         client.store.clone_from(&self.material);
         client.seal.clone_from(&self.seal);
         client.threads = self.threads;
+        client.pace = self.pace;
         self.told.apply(&mut client);
         let models = self.models.iter().map(|model| match model.split_once('=') {
             Some((name, backend)) => (name.to_owned(), Some(backend.to_owned())),

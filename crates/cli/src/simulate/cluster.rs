@@ -1,0 +1,166 @@
+//! `tacit simulate cluster`: several servers and the front that sends clients to them.
+use super::{deliver, profile};
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+use tacit_sched::policy::PolicySpec;
+use tacit_sim::{Arrivals, ClusterSpec, ClusterSummary, Death, Mix, Placement, Scenario, Workload};
+
+/// Clusters of like nodes, with the placement of `tacit cluster`
+#[derive(Debug, clap::Args)]
+pub struct ClusterArgs {
+    /// Profile file with measured job times
+    #[arg(long)]
+    profile: PathBuf,
+    /// `swiftsnni-mixed`, `swiftsnni-light`, or models with their shares: m1:9,hinet:1
+    #[arg(long, default_value = "swiftsnni-light")]
+    workload: String,
+    /// Numbers of nodes
+    #[arg(long, value_delimiter = ',', default_value = "1,4,16,64", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    nodes: Vec<u32>,
+    /// Requests
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    requests: u32,
+    /// Work that comes, as a share of what all cores can do
+    #[arg(long, default_value_t = 0.7, value_parser = share)]
+    load: f64,
+    /// Cores of each node
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    cores: u32,
+    /// Clients for each node
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    clients: u32,
+    /// How clients are sent: home (as it is built), name (by their names alone), anew (every request to the
+    /// shortest wait)
+    #[arg(long, value_delimiter = ',', default_value = "home,name,anew", value_parser = placement)]
+    placement: Vec<Placement>,
+    /// Policy of the nodes' schedulers
+    #[arg(long, default_value = "adaptive")]
+    policy: String,
+    /// This many nodes die, one after the other, in the middle of the requests
+    #[arg(long, default_value_t = 0)]
+    deaths: u32,
+    /// Seconds of a lease; nodes report five times in one
+    #[arg(long, default_value_t = 5.0, value_parser = seconds)]
+    lease: f64,
+    /// Seed
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Write all figures here, as JSON
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    #[serde(flatten)]
+    summary: ClusterSummary,
+    /// Requests a second that came.
+    rate: f64,
+    /// What this computation took, seconds.
+    took_s: f64,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|share| (0.001..=2.0).contains(share)).ok_or_else(|| "a share from 0.001 to 2".into())
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|s| (0.01..=1e6).contains(s)).ok_or_else(|| "seconds from 0.01 to 10^6".into())
+}
+
+fn placement(text: &str) -> Result<Placement, String> {
+    match text {
+        "home" => Ok(Placement::Home),
+        "name" => Ok(Placement::Name),
+        "anew" => Ok(Placement::Anew),
+        _ => Err("home, name or anew".into()),
+    }
+}
+
+/// A built-in mix, or `m1:9,hinet:1`.
+fn mix(text: &str) -> Result<Mix> {
+    if !text.contains(':') {
+        return Ok(Mix::named(text)?);
+    }
+    let one = |part: &str| {
+        let (name, count) = part.split_once(':').with_context(|| format!("{part:?}: expected MODEL:SHARE"))?;
+        let count = count.parse().ok().filter(|count| (1..=1_000_000).contains(count));
+        Ok((name.to_owned(), count.with_context(|| format!("{part:?}: a share is a whole number from 1"))?))
+    };
+    Ok(Mix { name: "given".into(), counts: text.split(',').map(one).collect::<Result<_>>()? })
+}
+
+pub fn run(args: &ClusterArgs, as_json: bool) -> Result<()> {
+    let profile = profile(&args.profile)?;
+    let policy: PolicySpec = args.policy.parse()?;
+    let mut rows = Vec::new();
+    for &nodes in &args.nodes {
+        if args.deaths >= nodes.max(1) && args.deaths > 0 {
+            bail!("{} of {nodes} nodes cannot die: one has to stay", args.deaths);
+        }
+        let mut workload = Workload::new(mix(&args.workload)?, Arrivals::Poisson(1.0), 0.0);
+        workload.requests = args.requests as usize;
+        workload.clients = args.clients.saturating_mul(nodes);
+        let mut scenario = Scenario::new(&profile, policy.clone(), args.cores, workload)?;
+        let rate = args.load * f64::from(nodes * args.cores) / core_seconds(&scenario);
+        scenario.workload.arrivals = Arrivals::Poisson(rate);
+        let length_s = f64::from(args.requests) / rate;
+        let death = |k: u32| Death {
+            node: k as usize,
+            at_s: length_s * (0.3 + 0.4 * f64::from(k) / f64::from(args.deaths.max(1))),
+        };
+        for &placement in &args.placement {
+            let spec = ClusterSpec {
+                scenario: scenario.clone(),
+                nodes: nodes as usize,
+                placement,
+                report_s: args.lease / 5.0,
+                lease_s: args.lease,
+                deaths: (0..args.deaths).map(death).collect(),
+            };
+            let began = Instant::now();
+            let summary = spec.run(args.seed)?;
+            rows.push(Row { summary, rate, took_s: began.elapsed().as_secs_f64() });
+        }
+    }
+    deliver(args.output.as_deref(), as_json, &rows, &table(&rows))
+}
+
+/// Core-seconds of a request, by the shares of the models.
+fn core_seconds(scenario: &Scenario) -> f64 {
+    let counts = &scenario.workload.mix.counts;
+    let total: f64 = counts.iter().map(|(_, count)| f64::from(*count)).sum();
+    let each = scenario.models.iter().zip(counts).map(|(model, (_, count))| {
+        let seconds = model.pre.map_or(0.0, |pre| pre.first.time.secs()) + model.on.first.time.secs();
+        seconds * f64::from(*count)
+    });
+    each.sum::<f64>() / total
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "nodes  placement  requests/s        D        W      p95      p99  answers/s  cores  busiest  moved  lost   took\n",
+    );
+    for Row { summary: s, rate, took_s } in rows {
+        writeln!(
+            text,
+            "{:5}  {:9}  {rate:10.2}  {:6.2} s {:6.2} s {:6.2} s {:6.2} s  {:9.2}  {:3.0} %  {:7.2}  {:5}  {:4}  {took_s:4.0} s",
+            s.nodes,
+            format!("{:?}", s.placement).to_lowercase(),
+            s.input_delay,
+            s.waiting_time,
+            s.p95,
+            s.p99,
+            s.throughput,
+            100.0 * s.core_use,
+            s.busiest,
+            s.moved,
+            s.lost
+        )
+        .expect("a string takes everything");
+    }
+    text
+}

@@ -1,0 +1,42 @@
+//! What dealt gates say online, message by message, in the order of the protocols.
+
+use tacit_net::Talk;
+
+use super::{DealtGate, Exchanges, LookUp};
+use crate::codec::Packed;
+use crate::gate::WrapSpec;
+
+impl DealtGate {
+    /// What a batch says.
+    pub fn talk(&self, talk: &mut Talk) {
+        let (plane, masked) = (self.n.div_ceil(8), self.masked_bits() * self.n.div_ceil(8));
+        self.opened().into_iter().for_each(|width| talk.down(Packed::len_bytes(self.n, width)));
+        talk.down(masked);
+        talk.up(masked);
+        if self.exchanges == Exchanges::Two {
+            talk.both(&[plane]);
+        }
+        self.values.iter().for_each(|value| talk.up(Packed::len_bytes(self.n, value.width())));
+    }
+}
+
+impl LookUp {
+    /// What a batch says.
+    pub fn talk(&self, talk: &mut Talk) {
+        let widths = [self.index_bits(), self.entries().out_bits(), self.width()];
+        let [index, own, moved] = widths.map(|width| Packed::len_bytes(self.n(), width));
+        talk.down(index);
+        if let Some(bytes) = self.key_bytes() {
+            talk.down(bytes);
+        }
+        talk.down(own);
+        talk.up(own);
+        talk.up(moved);
+    }
+}
+
+/// What a dealt widening says.
+pub fn widen_talk(spec: &WrapSpec, talk: &mut Talk) {
+    talk.down(spec.n.div_ceil(8));
+    talk.up(Packed::len_bytes(spec.n, spec.extra));
+}

@@ -1,0 +1,78 @@
+//! What gates, widenings and look-ups with tags say online, and the check at the end, message by message, in
+//! the order of the protocols.
+
+use tacit_net::Talk;
+
+use super::super::mac::bits::DIGEST;
+use super::super::mac::ring::{ROWS, SIGMA};
+use super::agree::COIN_BYTES;
+use super::ledger::Ledger;
+use super::spec::Checked;
+use super::{FssGate, FssLookUp, FssWiden};
+use crate::codec::Packed;
+
+/// Opened bits, and words of `n` values of the given widths.
+fn opened(bits: usize, (n, widths): (usize, &[u32]), checked: Checked, talk: &mut Talk) {
+    if bits > 0 {
+        talk.down(bits);
+        talk.up(bits);
+    }
+    widths.iter().for_each(|&width| talk.up(Packed::len_bytes(n, width)));
+    if checked == Checked::Both {
+        widths.iter().for_each(|&width| talk.down(Packed::len_bytes(n, width)));
+    }
+}
+
+impl FssGate {
+    /// What a batch says.
+    pub fn talk(&self, talk: &mut Talk) {
+        if self.checked == Checked::Client {
+            self.opened().into_iter().for_each(|width| talk.down(Packed::len_bytes(self.n(), width)));
+        }
+        let widths: Vec<u32> = self.values().iter().map(|value| value.width()).collect();
+        opened(self.n().div_ceil(8), (self.n(), &widths), self.checked, talk);
+    }
+}
+
+impl FssWiden {
+    /// What a batch says.
+    pub fn talk(&self, talk: &mut Talk) {
+        if self.checked == Checked::Client {
+            talk.down(self.n.div_ceil(8));
+        }
+        opened(0, (self.n, &[self.width + self.extra]), self.checked, talk);
+    }
+}
+
+impl FssLookUp {
+    /// What a batch says.
+    pub fn talk(&self, talk: &mut Talk) {
+        let n = self.n();
+        if self.checked == Checked::Client {
+            talk.down(Packed::len_bytes(n, self.table.index_bits()));
+        }
+        opened((n * self.out_bits()).div_ceil(8), (n, &[self.table.width()]), self.checked, talk);
+    }
+}
+
+impl Ledger {
+    /// What a check of the client says, of values in rings of so many widths.
+    pub fn talk(widths: usize, talk: &mut Talk) {
+        talk.down(16);
+        talk.ups(widths as u64, Packed::len_bytes(ROWS, SIGMA));
+        talk.up((widths + 1) * DIGEST);
+    }
+
+    /// What a check of both parties says.
+    pub fn agree_talk(widths: usize, talk: &mut Talk) {
+        let (highs, digests) = (Packed::len_bytes(ROWS, SIGMA), (widths + 1) * DIGEST);
+        talk.down(DIGEST);
+        talk.up(COIN_BYTES);
+        talk.down(2 * COIN_BYTES);
+        talk.downs(widths as u64, highs);
+        talk.ups(widths as u64, highs);
+        talk.up(DIGEST);
+        talk.down(digests + DIGEST);
+        talk.up(digests + COIN_BYTES);
+    }
+}

@@ -1,0 +1,76 @@
+//! What gates say, message by message, in the order of the protocols: the bytes and waits of a phase follow
+//! from it.
+
+use tacit_net::Talk;
+
+use super::{GateSpec, LiftSpec, MuxSpec, WrapSpec};
+use crate::codec::Packed;
+use crate::ot::PlannedOts;
+
+impl GateSpec {
+    /// What the offline phase says.
+    pub fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut Talk) {
+        if let Some(wrap) = &self.mux.wrap {
+            wrap.talk_offline(ots, talk);
+        }
+        self.compare.talk_offline(ots, talk);
+        self.mux.talk_offline(ots, talk);
+        if let Some(WrapSpec { n, extra, .. }) = self.grow {
+            ots.server_receives(n, talk);
+            talk.up(Packed::len_bytes(n, extra));
+        }
+    }
+
+    /// What the online phase says.
+    pub fn talk_online(&self, talk: &mut Talk) {
+        let plane = self.n().div_ceil(8);
+        if let Some(wrap) = &self.mux.wrap {
+            wrap.talk_online(talk);
+        }
+        self.mux.server_parts().iter().for_each(|&width| talk.down(Packed::len_bytes(self.n(), width)));
+        talk.down(self.compare.leaf_bytes());
+        self.compare.tree().talk_online(talk);
+        talk.down(plane);
+        talk.up(plane);
+        self.mux.widths.iter().for_each(|&width| talk.up(Packed::len_bytes(self.n(), width)));
+        if let Some(WrapSpec { n, extra, .. }) = self.grow {
+            talk.down(plane);
+            talk.up(Packed::len_bytes(n, extra));
+        }
+    }
+}
+
+impl MuxSpec {
+    fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut Talk) {
+        if self.constant.is_some() {
+            ots.client_receives(self.n, talk);
+            return talk.down(Packed::len_bytes(self.n, self.widths[0]));
+        }
+        ots.server_receives(self.n, talk);
+        ots.client_receives(self.n, talk);
+        self.client_strings().iter().for_each(|&width| talk.up(Packed::len_bytes(self.n, width)));
+    }
+}
+
+impl WrapSpec {
+    /// What the offline phase says.
+    pub fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut Talk) {
+        ots.client_receives(self.n, talk);
+        talk.up(self.n.div_ceil(8));
+    }
+
+    /// What the server's message of the online phase says.
+    pub fn talk_online(&self, talk: &mut Talk) {
+        talk.down(Packed::len_bytes(self.n, self.extra));
+    }
+}
+
+impl LiftSpec {
+    /// What the protocol says.
+    pub fn talk(&self, ots: &mut PlannedOts, talk: &mut Talk) {
+        let (up, down) = self.bytes();
+        ots.client_receives(self.n, talk);
+        talk.up(up);
+        talk.down(down);
+    }
+}

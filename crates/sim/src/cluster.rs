@@ -1,0 +1,305 @@
+//! Several nodes and the front that sends clients to them (`python/tacit/cluster`), in virtual time: each
+//! node has a scheduler of its own, and the front knows of it what its last report said.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use tacit_sched::{InputReport, JobPhase, Outcome, Span, Time};
+
+use crate::engine::{Engine, Run};
+use crate::error::SimError;
+use crate::scenario::Scenario;
+use crate::workload::Arrival;
+
+/// How the front chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// As it is built: a client goes to the shortest expected wait, by its name among equals, and stays while
+    /// that node lives.
+    Home,
+    /// By the client's name alone, and it stays.
+    Name,
+    /// Every request goes to the shortest expected wait, wherever its client was: what staying costs is seen
+    /// beside it.
+    Anew,
+}
+
+/// A node that dies, and for good.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Death {
+    /// Which one.
+    pub node: usize,
+    /// Seconds after the first arrival.
+    pub at_s: f64,
+}
+
+/// A cluster of like nodes; the workload is that of the scenario, for all of them together.
+#[derive(Clone, Debug)]
+pub struct ClusterSpec {
+    /// One node, and the requests of all.
+    pub scenario: Scenario,
+    /// Nodes.
+    pub nodes: usize,
+    /// How clients are sent to them.
+    pub placement: Placement,
+    /// Seconds between two reports of a node.
+    pub report_s: f64,
+    /// Seconds after which a node that is gone is written off, and its clients are sent elsewhere.
+    pub lease_s: f64,
+    /// Nodes that die.
+    pub deaths: Vec<Death>,
+}
+
+/// What came out; times in seconds, from the moment when a client first asked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClusterSummary {
+    /// Nodes.
+    pub nodes: usize,
+    /// How clients were sent to them.
+    pub placement: Placement,
+    /// Inputs that were answered.
+    pub done: usize,
+    /// Inputs that were not.
+    pub lost: usize,
+    /// D: mean of finish minus arrival.
+    pub input_delay: f64,
+    /// W: mean of T_on start minus arrival.
+    pub waiting_time: f64,
+    /// 95th percentile of the input delay.
+    pub p95: f64,
+    /// 99th percentile of the input delay.
+    pub p99: f64,
+    /// Inputs answered a second, first arrival to last end.
+    pub throughput: f64,
+    /// Share of the cores' time that jobs held.
+    pub core_use: f64,
+    /// Core-seconds of the busiest node over the mean.
+    pub busiest: f64,
+    /// Requests that a dead node had not answered, and that others did.
+    pub moved: usize,
+    /// Events of all schedulers.
+    pub events: u64,
+}
+
+struct Node<'a> {
+    engine: Engine<'a>,
+    /// Expected wait as last reported, and when the next report is due.
+    wait_s: f64,
+    next_report: Time,
+    alive: bool,
+    /// When the client of each of its requests first asked.
+    asked: Vec<Time>,
+}
+
+struct Cluster<'a> {
+    spec: &'a ClusterSpec,
+    nodes: Vec<Node<'a>>,
+    /// Where each client is.
+    homes: BTreeMap<u64, usize>,
+    /// Mean seconds of the models' phases: what a front takes an input of a queue for.
+    typical: [f64; 2],
+    moved: usize,
+    events: u64,
+    answered: Vec<[f64; 2]>,
+    core_seconds: Vec<f64>,
+    first: Time,
+    last: Time,
+    inputs: usize,
+}
+
+impl ClusterSpec {
+    /// Plays it with this seed until every request has ended.
+    ///
+    /// # Errors
+    /// A configuration that the scheduler refuses; no node, or a death of one that is not there.
+    pub fn run(&self, seed: u64) -> Result<ClusterSummary, SimError> {
+        if self.nodes == 0 || self.deaths.iter().any(|death| death.node >= self.nodes) {
+            return Err(SimError::NoSuchNode { nodes: self.nodes });
+        }
+        let node = |k: usize| {
+            Ok(Node {
+                engine: self.scenario.engine(seed.wrapping_add(k as u64))?,
+                wait_s: 0.0,
+                next_report: Time::ZERO,
+                alive: true,
+                asked: Vec::new(),
+            })
+        };
+        let mean = |phase: JobPhase| {
+            let times = self.scenario.models.iter().map(|model| match phase {
+                JobPhase::Pre => model.pre.map_or(0.0, |pre| pre.first.time.secs()),
+                JobPhase::On => model.on.first.time.secs(),
+            });
+            times.sum::<f64>() / self.scenario.models.len().max(1) as f64
+        };
+        let nodes = (0..self.nodes).map(node).collect::<Result<Vec<_>, SimError>>()?;
+        let arrivals = self.scenario.trace.clone().unwrap_or_else(|| self.scenario.workload.draw(seed));
+        let first = arrivals.iter().map(|arrival| arrival.at).min().unwrap_or(Time::ZERO);
+        let cluster = Cluster {
+            spec: self,
+            core_seconds: vec![0.0; nodes.len()],
+            nodes,
+            homes: BTreeMap::new(),
+            typical: [mean(JobPhase::Pre), mean(JobPhase::On)],
+            moved: 0,
+            events: 0,
+            answered: Vec::new(),
+            first,
+            last: first,
+            inputs: arrivals.iter().map(|arrival| arrival.inputs as usize).sum(),
+        };
+        Ok(cluster.play(arrivals))
+    }
+}
+
+impl Cluster<'_> {
+    /// The front's events in their order: requests, nodes that die, and clients that ask again.
+    fn play(mut self, arrivals: Vec<Arrival>) -> ClusterSummary {
+        let mut deaths = self.spec.deaths.clone();
+        deaths.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+        let mut deaths = deaths.into_iter().peekable();
+        let mut again: Vec<(Time, Arrival, Time)> = Vec::new();
+        let mut arrivals = arrivals.into_iter().peekable();
+        loop {
+            let next = arrivals.peek().map(|arrival| arrival.at);
+            let back = again.iter().map(|(at, ..)| *at).min();
+            let death = deaths.peek().map(|death| self.first + Span::from_secs(death.at_s));
+            let Some(now) = [next, back, death].into_iter().flatten().min() else { break };
+            if death == Some(now) {
+                let death = deaths.next().expect("it was looked at");
+                again.extend(self.dies(death.node, now));
+            } else if back == Some(now) {
+                let at = again.iter().position(|(at, ..)| *at == now).expect("it is the earliest");
+                let (_, arrival, asked) = again.swap_remove(at);
+                self.moved += arrival.inputs as usize;
+                self.comes(arrival, now, asked);
+            } else {
+                let arrival = arrivals.next().expect("it was looked at");
+                self.comes(arrival.clone(), now, arrival.at);
+            }
+        }
+        for k in 0..self.nodes.len() {
+            if self.nodes[k].alive {
+                self.nodes[k].engine.finish();
+                self.close(k);
+            }
+        }
+        self.summary()
+    }
+
+    /// A request comes to the front, and goes to a node; nobody takes it where none is left.
+    fn comes(&mut self, arrival: Arrival, now: Time, asked: Time) {
+        let Some(k) = self.place(arrival.client, now) else { return };
+        self.homes.insert(arrival.client, k);
+        let node = &mut self.nodes[k];
+        node.engine.advance(now);
+        node.asked.push(asked);
+        node.engine.comes(Arrival { at: now, lead: None, leaves: None, ..arrival }, now);
+    }
+
+    fn place(&mut self, client: u64, now: Time) -> Option<usize> {
+        let home = self.homes.get(&client).copied().filter(|k| self.nodes[*k].alive);
+        if home.is_some() && self.spec.placement != Placement::Anew {
+            return home;
+        }
+        self.report(now);
+        let wait = |k: usize| if self.spec.placement == Placement::Name { 0.0 } else { self.nodes[k].wait_s };
+        let alive = (0..self.nodes.len()).filter(|k| self.nodes[*k].alive);
+        // The higher weight of two equal waits.
+        alive.min_by(|a, b| wait(*a).total_cmp(&wait(*b)).then_with(|| weight(client, *b).cmp(&weight(client, *a))))
+    }
+
+    /// Reports that are due by now, each as of the moment when it was.
+    fn report(&mut self, now: Time) {
+        let every = Span::from_secs(self.spec.report_s);
+        let [pre_s, on_s] = self.typical;
+        for node in self.nodes.iter_mut().filter(|node| node.alive && node.next_report <= now) {
+            let periods = now.since(node.next_report).0 / every.0.max(1);
+            let at = node.next_report + Span(periods * every.0);
+            node.engine.advance(at);
+            let counts = node.engine.counts();
+            let queued = f64::from(counts.pre) * (pre_s + on_s) + f64::from(counts.waiting + counts.ready) * on_s;
+            let cores = f64::from(self.spec.scenario.config.capacity.cores.max(1));
+            node.wait_s = (queued + node.engine.left_s(at)) / cores;
+            node.next_report = at + every;
+        }
+    }
+
+    /// A node is gone: what it had not answered its clients ask for again, once it is written off.
+    fn dies(&mut self, k: usize, now: Time) -> Vec<(Time, Arrival, Time)> {
+        if !self.nodes[k].alive {
+            return Vec::new();
+        }
+        self.nodes[k].engine.advance(now);
+        let node = &mut self.nodes[k];
+        node.alive = false;
+        let until = now + Span::from_secs(self.spec.lease_s);
+        let answered = answered(node.engine.run_so_far());
+        let all = node.engine.run_so_far().arrivals.iter().zip(&node.asked).enumerate();
+        let open = all.filter(|(i, _)| !answered.contains(&(*i as u64)));
+        let again = open.map(|(_, (arrival, asked))| (until, arrival.clone(), *asked)).collect();
+        self.close(k);
+        again
+    }
+
+    /// Adds up what a node did.
+    fn close(&mut self, k: usize) {
+        let node = &self.nodes[k];
+        let run = node.engine.run_so_far();
+        let whole = answered(run);
+        let done = |report: &&InputReport| report.outcome == Outcome::Done && whole.contains(&report.input.request.0);
+        for report in run.reports.iter().filter(done) {
+            let asked = node.asked[report.input.request.0 as usize];
+            let started = report.on.started.unwrap_or(report.ended);
+            self.answered.push([report.ended.since(asked).secs(), started.since(asked).secs()]);
+            self.last = self.last.max(report.ended);
+        }
+        self.core_seconds[k] = run.core_seconds;
+        self.events += run.events;
+    }
+
+    fn summary(mut self) -> ClusterSummary {
+        let done = self.answered.len();
+        let mean = |at: usize| self.answered.iter().map(|a| a[at]).sum::<f64>() / done.max(1) as f64;
+        let (input_delay, waiting_time) = (mean(0), mean(1));
+        self.answered.sort_unstable_by(|a, b| a[0].total_cmp(&b[0]));
+        let percentile = |share: f64| {
+            let rank = (share * done as f64).ceil() as usize;
+            self.answered.get(rank.clamp(1, done.max(1)) - 1).map_or(0.0, |a| a[0])
+        };
+        let makespan = self.last.since(self.first).secs().max(f64::MIN_POSITIVE);
+        let busy: f64 = self.core_seconds.iter().sum();
+        let cores = self.nodes.len() as f64 * f64::from(self.spec.scenario.config.capacity.cores);
+        let most = self.core_seconds.iter().copied().fold(0.0, f64::max);
+        ClusterSummary {
+            nodes: self.nodes.len(),
+            placement: self.spec.placement,
+            done,
+            lost: self.inputs.saturating_sub(done),
+            input_delay,
+            waiting_time,
+            p95: percentile(0.95),
+            p99: percentile(0.99),
+            throughput: done as f64 / makespan,
+            core_use: busy / (makespan * cores),
+            busiest: if busy > 0.0 { most * self.nodes.len() as f64 / busy } else { 0.0 },
+            moved: self.moved,
+            events: self.events,
+        }
+    }
+}
+
+/// Requests of which every input has ended.
+fn answered(run: &Run) -> BTreeSet<u64> {
+    run.reports.iter().filter(|report| report.last).map(|report| report.input.request.0).collect()
+}
+
+/// Rendezvous weight of a node for a client: any mixing of both will do here, where nobody picks names.
+fn weight(client: u64, node: usize) -> u64 {
+    let mut mixed = client.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (node as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03);
+    for _ in 0..2 {
+        mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    }
+    mixed ^ (mixed >> 32)
+}

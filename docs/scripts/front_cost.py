@@ -1,0 +1,104 @@
+"""What the front of a cluster costs for a request: its processor time, and requests a second.
+
+    tacit keys init keys --client alice
+    PYTHONPATH=.. python docs/scripts/front_cost.py --keys keys
+
+The front with made-up nodes in a process of its own; this process is the clients, one after the other. On a connection that is kept, with
+a new connection for each request whose TLS session goes on from the last one, and with a new session for each.
+"""
+
+import argparse
+import http.client
+import json
+import multiprocessing
+import os
+import socket
+import ssl
+import sys
+import threading
+import time
+from pathlib import Path
+
+from tacit.cluster._book import Book, Report
+from tacit.cluster._front import Desk, FrontServer
+from tacit.cluster._node import client_context
+
+BODY = json.dumps({"model": "digits"})
+HEAD = f"POST /v1/place HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY.encode()
+
+
+def front(keys: Path, nodes: int, pipe) -> None:
+    desk = Desk(Book(lease_s=60.0))
+    epochs = {f"n{k}": desk.join(f"n{k}", f"127.0.0.1:{9000 + k}") for k in range(nodes)}
+
+    def beat() -> None:
+        versions = dict.fromkeys(epochs, 0)
+        while True:
+            for name, epoch in epochs.items():
+                _, versions[name] = desk.renew(name, epoch, Report(models={"digits": ("cheetah",)}, admitted=versions[name]))
+            time.sleep(0.05)
+
+    threading.Thread(target=beat, daemon=True).start()
+    server = FrontServer(desk, keys, ("127.0.0.1", 0))
+    pipe.send(server.server_address[1])
+    server.serve_forever()
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def ask_once(context: ssl.SSLContext, port: int, session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool]:
+    with socket.create_connection(("127.0.0.1", port)) as plain, context.wrap_socket(plain, server_hostname="localhost", session=session) as tls:
+        tls.sendall(HEAD)
+        answer = tls.recv(4096)
+        while b"\r\n\r\n" not in answer or b"}" not in answer:
+            answer += tls.recv(4096)
+        assert b" 200 " in answer, answer
+        return tls.session, bool(tls.session_reused)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keys", type=Path, required=True)
+    parser.add_argument("--client", default="alice")
+    parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--requests", type=int, default=1000)
+    args = parser.parse_args()
+    here, there = multiprocessing.Pipe()
+    process = multiprocessing.Process(target=front, args=(args.keys, args.nodes, there), daemon=True)
+    process.start()
+    port = here.recv()
+    context = client_context(args.keys, args.client)
+
+    def kept() -> int:
+        connection = http.client.HTTPSConnection("localhost", port, context=context)
+        for _ in range(args.requests):
+            connection.request("POST", "/v1/place", body=BODY)
+            assert connection.getresponse().read()
+        return 0
+
+    def resumed() -> int:
+        session, count = None, 0
+        for _ in range(args.requests):
+            session, again = ask_once(context, port, session)
+            count += again
+        return count
+
+    def fresh() -> int:
+        return sum(ask_once(context, port, None)[1] for _ in range(args.requests))
+
+    ask_once(context, port, None)
+    for name, run in (("kept connection", kept), ("resumed session", resumed), ("new session", fresh)):
+        cpu, began = cpu_s(process.pid), time.perf_counter()
+        count = run()
+        took = time.perf_counter() - began
+        print(json.dumps({"requests": args.requests, "how": name, "front_cpu_ms": round(1e3 * (cpu_s(process.pid) - cpu) / args.requests, 3),
+                          "a_second": round(args.requests / took), "resumed": count}), flush=True)  # fmt: skip
+    process.terminate()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
