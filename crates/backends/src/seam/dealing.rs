@@ -92,19 +92,23 @@ pub trait Dealer: Send + Sync {
     /// before it is [bound](Self::bind).
     ///
     /// # Errors
-    /// As there.
+    /// As there; this dealer may deal nothing ahead of time.
     fn deal_ahead(
         &self,
-        order: &Order<'_>,
-        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError>;
+        _: &Order<'_>,
+        _: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        Err(BackendError::Dealer { what: "it deals nothing ahead of time".into() })
+    }
 
     /// At the server: says whose a material is that was dealt for nobody yet, once and for good. False if
     /// the dealer has none of this ticket (any more): its half is of no use then.
     ///
     /// # Errors
     /// [`BackendError::Dealer`]: it is another's already, or the dealer cannot be asked.
-    fn bind(&self, ticket: &Ticket, seal: &Seal) -> Result<bool, BackendError>;
+    fn bind(&self, _: &Ticket, _: &Seal) -> Result<bool, BackendError> {
+        Ok(false)
+    }
 
     /// As [`deal_into`](Self::deal_into), with all of the half in memory.
     ///

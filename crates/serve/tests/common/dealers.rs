@@ -19,15 +19,15 @@ pub fn registry() -> Registry {
 }
 
 pub fn lowered(salt: u8) -> Arc<dyn ServerModel> {
-    lowered_with(salt, "frac_bits=8")
+    lowered_by(&Dealt, salt, "frac_bits=8")
 }
 
-pub fn lowered_with(salt: u8, options: &str) -> Arc<dyn ServerModel> {
+pub fn lowered_by(backend: &dyn Backend, salt: u8, options: &str) -> Arc<dyn ServerModel> {
     let mut model = model(salt);
     // What the toy does not care about: how large values get.
     model.calibration.max_abs.fill(1000.0);
     model.calibration.extreme.fill(1000.0);
-    Dealt.lower(&model, &options.parse().unwrap()).unwrap()
+    backend.lower(&model, &options.parse().unwrap()).unwrap()
 }
 
 /// A dealer that runs until the test ends, with keys for everybody in `dir/keys`.

@@ -44,18 +44,6 @@ impl Dealer for Cheating {
         self.inner.deal_into(order, seal, sink)
     }
 
-    fn deal_ahead(
-        &self,
-        order: &Order<'_>,
-        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError> {
-        self.inner.deal_ahead(order, sink)
-    }
-
-    fn bind(&self, ticket: &Ticket, seal: &Seal) -> Result<bool, BackendError> {
-        self.inner.bind(ticket, seal)
-    }
-
     fn fetch_into(
         &self,
         ticket: &Ticket,

@@ -13,8 +13,9 @@ use std::thread;
 use std::time::Duration;
 use tacit_backends::dealer::{Dealings, Nearby};
 use tacit_backends::dealt::Dealt;
+use tacit_backends::fss::Fss;
 use tacit_backends::seam::{Aids, Claim, Dealer, Order, Piece, Seal, Seed, Stop, Ticket};
-use tacit_backends::{BackendError, ServerModel};
+use tacit_backends::{Backend, BackendError, Registry, ServerModel};
 use tacit_client::{Client, ClientConfig, Lobby, infer_many};
 use tacit_graph::Units;
 use tacit_serve::{Catalog, ServerConfig};
@@ -43,9 +44,14 @@ struct Watched {
     fails: Arc<AtomicBool>,
 }
 
+/// Both back ends that a dealer deals for.
+fn both() -> Registry {
+    Registry::new(vec![Arc::new(Dealt), Arc::new(Fss)])
+}
+
 impl Watched {
     fn new() -> Self {
-        let dealings = Arc::new(Mutex::new(Arc::new(Dealings::fresh(registry(), 1).unwrap())));
+        let dealings = Arc::new(Mutex::new(Arc::new(Dealings::fresh(both(), 1).unwrap())));
         Self { dealings, party: 1, seen: Arc::default(), fails: Arc::default() }
     }
 
@@ -61,7 +67,7 @@ impl Watched {
     /// All that was dealt is gone.
     fn restart(&self) {
         let mut dealings = self.dealings.lock().unwrap();
-        *dealings = Arc::new(Dealings::fresh(registry(), dealings.next()).unwrap());
+        *dealings = Arc::new(Dealings::fresh(both(), dealings.next()).unwrap());
     }
 
     fn count<T>(&self, of: impl FnOnce(&Seen) -> T) -> T {
@@ -128,8 +134,18 @@ impl Dealer for Watched {
 
 /// Serves `model`, with pools.
 fn serving(dir: &Path, of: &Watched, model: Arc<dyn ServerModel>, tune: impl FnOnce(&mut ServerConfig)) -> Running {
+    serving_by(&Dealt, dir, of, model, tune)
+}
+
+fn serving_by(
+    backend: &dyn Backend,
+    dir: &Path,
+    of: &Watched,
+    model: Arc<dyn ServerModel>,
+    tune: impl FnOnce(&mut ServerConfig),
+) -> Running {
     let mut catalog = Catalog::new(false);
-    catalog.offer("one", &Dealt, model).unwrap();
+    catalog.offer("one", backend, model).unwrap();
     Running::with(dir, catalog, |config| {
         config.aids = of.aids(1);
         config.pool = 1 << 30;
@@ -138,9 +154,13 @@ fn serving(dir: &Path, of: &Watched, model: Arc<dyn ServerModel>, tune: impl FnO
 }
 
 fn client(server: &Running, dir: &Path, who: &str, of: &Watched) -> Client {
+    client_of("dealt", server, dir, who, of)
+}
+
+fn client_of(backend: &str, server: &Running, dir: &Path, who: &str, of: &Watched) -> Client {
     let party = if who == "alice" { 2 } else { 3 };
     let config = ClientConfig { aids: of.aids(party), ..server.config(dir, who) };
-    Lobby::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap()
+    Lobby::connect(both(), config).unwrap().open("one", Some(backend)).unwrap()
 }
 
 /// What an operator is told.
@@ -204,7 +224,7 @@ fn who_comes_finds_material_that_was_dealt_before() {
 #[test]
 fn no_material_goes_to_two_however_many_come() {
     let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
-    let audited = crate::dealers::lowered_with(1, "frac_bits=8,audit=300");
+    let audited = crate::dealers::lowered_by(&Dealt, 1, "frac_bits=8,audit=300");
     let server = serving(dir.path(), &of, audited, |_| {});
     wait_for_stock(&server, dir.path());
     thread::scope(|scope| {
@@ -225,12 +245,29 @@ fn no_material_goes_to_two_however_many_come() {
 }
 
 #[test]
+fn material_with_tags_is_dealt_ahead_as_well() {
+    for options in ["frac_bits=8,level=l1,audit=0", "frac_bits=8,level=l2,audit=500"] {
+        let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
+        let server = serving_by(&Fss, dir.path(), &of, dealers::lowered_by(&Fss, 1, options), |_| {});
+        let mut alice = client_of("fss", &server, dir.path(), "alice", &of);
+        for used in 1..3 {
+            wait_for_stock(&server, dir.path());
+            close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+            assert_eq!(of.count(|seen| seen.bound.len()), used);
+        }
+        check_uses(&of);
+    }
+}
+
+#[test]
 fn a_batch_has_a_pool_of_its_own() {
     let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
     let server = serving(dir.path(), &of, lowered(1), |_| {});
     let mut alice = client(&server, dir.path(), "alice", &of);
     let inputs: Vec<Vec<f32>> = (0..3u8).map(|i| X.map(|x| x + f32::from(i)).to_vec()).collect();
-    for round in 0..2 {
+    // The first may come before anything was dealt for three; the second finds it.
+    for found in [None, Some(1)] {
+        let before = of.count(|seen| seen.bound.len());
         infer_many(&mut alice, Units::Network, &inputs, |index, answer| {
             close(&answer.values, &expected(1, &inputs[index]));
             Ok(())
@@ -241,7 +278,8 @@ fn a_batch_has_a_pool_of_its_own() {
             let status: Value = serde_json::from_str(&looked(&server, dir.path(), "/v1/status")).unwrap();
             status["pools"].as_array().unwrap().iter().any(of_three)
         });
-        assert_eq!(of.count(|seen| seen.bound.len()), round, "the first found none");
+        let bound = of.count(|seen| seen.bound.len()) - before;
+        assert_eq!(bound, found.unwrap_or(bound));
     }
     check_uses(&of);
 }
