@@ -257,7 +257,9 @@ mod tests {
             ..ConvSpec::linear(1, 1)
         };
         let (key, seed) = (Seed([3; 16]), Prg::from_seed(Seed([4; 16])));
-        for conv in [ConvSpec::linear(30, 7), conv(4, 6, 3, 2, 1), conv(6, 4, 2, 1, 2), conv(5, 5, 3, 1, 5)] {
+        // The last one is projected in several parts.
+        let large = ConvSpec::linear(200, 3000);
+        for conv in [ConvSpec::linear(30, 7), conv(4, 6, 3, 2, 1), conv(6, 4, 2, 1, 2), conv(5, 5, 3, 1, 5), large] {
             for (width, batch) in [(13, 1), (32, 3), (37, 1), (37, 2)] {
                 let (count, weights) = (conv.weight_len() + conv.out_ch, conv.weight_len());
                 let a = statics::random(&Prg::from_seed(key.clone()), 0..count, count, width);

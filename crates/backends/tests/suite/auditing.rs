@@ -401,7 +401,10 @@ impl Faulty {
             Fault::Shorter => drop(half.pop()),
             Fault::Changed => *half.last_mut().unwrap() ^= 1,
             // A seed alone has no second piece.
-            Fault::Reordered => half.rotate_left(100.min(half.len() / 2)),
+            Fault::Reordered => {
+                let piece = 100.min(half.len() / 2);
+                half.rotate_left(piece);
+            }
         }
         half.chunks(100).try_for_each(sink)?;
         if self.fault == Fault::Ends { gone() } else { Ok(()) }

@@ -96,21 +96,20 @@ fn relu(gate: &DealtGate, wide: u32, y: &[u64], c: &[u64]) {
 #[test]
 fn every_value_and_share_of_small_rings() {
     for exchanges in [Exchanges::One, Exchanges::Two] {
-        for width in 2..=7u32 {
-            for wide in [width, width + 1, width + 5] {
-                let ring = 1u64 << width;
-                let (mut y, mut c) = (Vec::new(), Vec::new());
-                for drop in 0..(width - 1).min(3) {
-                    y.clear();
-                    c.clear();
-                    // What a gate takes: |y| < 2^(n-1), and not the lowest 2^drop values.
-                    for value in (0..ring).filter(|v| !(ring / 2..ring / 2 + (1 << drop)).contains(v)) {
-                        y.extend(vec![value; ring as usize]);
-                        c.extend(0..ring);
-                    }
-                    let gate = DealtGate::new(y.len(), width, drop, vec![Value::Tested { wide }], exchanges);
-                    relu(&gate, wide, &y, &c);
+        let rings = (2..=7u32).flat_map(|width| [0, 1, 5].map(|grow| (width, width + grow))).chain([(8, 13)]);
+        for (width, wide) in rings {
+            let ring = 1u64 << width;
+            let (mut y, mut c) = (Vec::new(), Vec::new());
+            for drop in 0..(width - 1).min(if width < 8 { 3 } else { 1 }) {
+                y.clear();
+                c.clear();
+                // What a gate takes: |y| < 2^(n-1), and not the lowest 2^drop values.
+                for value in (0..ring).filter(|v| !(ring / 2..ring / 2 + (1 << drop)).contains(v)) {
+                    y.extend(vec![value; ring as usize]);
+                    c.extend(0..ring);
                 }
+                let gate = DealtGate::new(y.len(), width, drop, vec![Value::Tested { wide }], exchanges);
+                relu(&gate, wide, &y, &c);
             }
         }
     }

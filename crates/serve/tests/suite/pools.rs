@@ -1,7 +1,7 @@
 //! Material that is dealt ahead of time for nobody in particular: it is there when somebody comes, goes to
 //! one claim alone, and ends with the server, with the dealer, with its time and where there is no room.
 use crate::common::*;
-use crate::dealers::{X, aids, close, dealer, lowered, reached, registry};
+use crate::dealers::{self, X, aids, close, dealer, lowered, reached, registry};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -224,7 +224,7 @@ fn who_comes_finds_material_that_was_dealt_before() {
 #[test]
 fn no_material_goes_to_two_however_many_come() {
     let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
-    let audited = crate::dealers::lowered_by(&Dealt, 1, "frac_bits=8,audit=300");
+    let audited = dealers::lowered_by(&Dealt, 1, "frac_bits=8,audit=300");
     let server = serving(dir.path(), &of, audited, |_| {});
     wait_for_stock(&server, dir.path());
     thread::scope(|scope| {

@@ -122,20 +122,19 @@ fn relu(width: u32, wide: u32, drop: u32, values: &[u64], masks: &[u64]) -> Batc
 
 #[test]
 fn every_value_and_mask_of_small_rings() {
-    for width in 2..=6u32 {
-        for wide in [width, width + 1, width + 5] {
-            for drop in 0..(width - 1).min(2) {
-                let (ring, mut values, mut masks) = (1u64 << width, Vec::new(), Vec::new());
-                for value in (0..ring).filter(|v| !(ring / 2..ring / 2 + (1 << drop)).contains(v)) {
-                    values.extend(vec![value; ring as usize]);
-                    masks.extend(0..ring);
-                }
-                let got = relu(width, wide, drop, &values, &masks).results(9);
-                for ((x, c), got) in values.iter().zip(&masks).zip(&got[0]) {
-                    let value = signed(*x, width);
-                    let dropped = drop > 0 && (0..1 << drop).contains(&value) && *got == 0;
-                    assert!(*got == value.max(0) as u64 || dropped, "{value} under {c}: {got}");
-                }
+    let rings = (2..=6u32).flat_map(|width| [0, 1, 5].map(|grow| (width, width + grow))).chain([(8, 13)]);
+    for (width, wide) in rings {
+        for drop in 0..(width - 1).min(if width < 8 { 2 } else { 1 }) {
+            let (ring, mut values, mut masks) = (1u64 << width, Vec::new(), Vec::new());
+            for value in (0..ring).filter(|v| !(ring / 2..ring / 2 + (1 << drop)).contains(v)) {
+                values.extend(vec![value; ring as usize]);
+                masks.extend(0..ring);
+            }
+            let got = relu(width, wide, drop, &values, &masks).results(9);
+            for ((x, c), got) in values.iter().zip(&masks).zip(&got[0]) {
+                let value = signed(*x, width);
+                let dropped = drop > 0 && (0..1 << drop).contains(&value) && *got == 0;
+                assert!(*got == value.max(0) as u64 || dropped, "{value} under {c}: {got}");
             }
         }
     }

@@ -167,17 +167,16 @@ impl Batch {
 
 #[test]
 fn every_value_and_share_of_small_rings() {
-    for width in 2..=7u32 {
-        for wide in [width, width + 1, width + 5] {
-            for drop in 0..(width - 1).min(3) {
-                let (ring, mut y, mut c) = (1u64 << width, Vec::new(), Vec::new());
-                for value in (0..ring).filter(|v| !(ring / 2..ring / 2 + (1 << drop)).contains(v)) {
-                    y.extend(vec![value; ring as usize]);
-                    c.extend(0..ring);
-                }
-                let gate = FssGate::new(y.len(), width, drop, vec![Value::Tested { wide }], Checked::Client);
-                Batch::relu(gate, y, c).check_relu(wide, drop);
+    let rings = (2..=7u32).flat_map(|width| [0, 1, 5].map(|grow| (width, width + grow))).chain([(8, 13)]);
+    for (width, wide) in rings {
+        for drop in 0..(width - 1).min(if width < 8 { 3 } else { 1 }) {
+            let (ring, mut y, mut c) = (1u64 << width, Vec::new(), Vec::new());
+            for value in (0..ring).filter(|v| !(ring / 2..ring / 2 + (1 << drop)).contains(v)) {
+                y.extend(vec![value; ring as usize]);
+                c.extend(0..ring);
             }
+            let gate = FssGate::new(y.len(), width, drop, vec![Value::Tested { wide }], Checked::Client);
+            Batch::relu(gate, y, c).check_relu(wide, drop);
         }
     }
 }
