@@ -1,6 +1,6 @@
 //! Arithmetic kernels: modular and ring arithmetic, NTT, polynomials, samplers, AES-based PRG and hash, bit
-//! matrices; and an allocator that counts. The only crate with `unsafe` code (SIMD kernels with a portable
-//! twin each).
+//! matrices; an allocator that counts, and large pages. The only crate with `unsafe` code (SIMD kernels with
+//! a portable twin each).
 
 pub mod aes;
 pub mod bits;
@@ -14,6 +14,7 @@ mod lattice_error;
 pub mod modulus;
 pub mod ntt;
 pub mod pack;
+pub mod pages;
 pub mod pointwise;
 pub mod prg;
 mod products;

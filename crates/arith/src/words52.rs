@@ -126,8 +126,7 @@ impl Modulus52 {
     pub(crate) fn join(self, low: V, high: V, radix: [Factor; 2]) -> V {
         let high = _mm512_add_epi64(high, _mm512_srli_epi64::<52>(low));
         let top = self.mul_lazy(_mm512_srli_epi64::<52>(high), radix[1]);
-        // Below 2p each: 6p does not fit 52 bits.
-        let sum = _mm512_add_epi64(top, self.join_low(low, high, radix[0]));
+        let sum = _mm512_add_epi64(top, self.reduce(self.join_low(low, high, radix[0])));
         fold(fold(sum, self.two_p), self.p)
     }
 
@@ -136,14 +135,16 @@ impl Modulus52 {
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     pub(crate) fn join_few(self, low: V, high: V, radix: Factor) -> V {
         let high = _mm512_add_epi64(high, _mm512_srli_epi64::<52>(low));
-        fold(self.join_low(low, high, radix), self.p)
+        self.reduce(self.join_low(low, high, radix))
     }
 
-    /// `low + 2^52 high mod p` in `[0, 2p)` of the low 52 bits of both.
+    /// `low + 2^52 high mod p` in `[0, 4p)`, loose, of the low 52 bits of both: the steps of a reduction and a
+    /// product, added up.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     fn join_low(self, low: V, high: V, radix: Factor) -> V {
-        let sum = _mm512_add_epi64(self.mul_lazy(high, radix), self.tight(self.reduce_loose(low)));
-        fold(sum, self.two_p)
+        let estimate = _mm512_madd52hi_epu64(self.zero, high, radix.quotient);
+        let sum = _mm512_madd52lo_epu64(self.reduce_loose(low), high, radix.value);
+        _mm512_madd52lo_epu64(sum, estimate, self.minus_p)
     }
 }

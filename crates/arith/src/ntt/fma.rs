@@ -29,8 +29,7 @@ const PART: usize = 4096;
 pub(super) struct RealTwiddles {
     /// Those of the stages with up to N / 16 groups, as [`Twiddles::value`](super::Twiddles::value).
     factor: Vec<f64>,
-    /// Those of the other three, 56 a block: the vectors of values of
-    /// [`Twiddles::block`](super::Twiddles::block).
+    /// Those of the other three, 56 a block, in the order of [`block_order`](super::block_order).
     block: Vec<f64>,
 }
 

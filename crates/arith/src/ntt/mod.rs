@@ -7,6 +7,7 @@
 
 mod fma;
 mod galois;
+#[cfg(target_arch = "x86_64")]
 mod ifma;
 mod portable;
 mod runs;
@@ -31,44 +32,24 @@ enum Kernel {
     /// Double-precision fused multiply-add: AVX2 or NEON.
     Fma([fma::RealTwiddles; 2]),
     /// AVX-512 with 52-bit integer multiply-add.
-    Ifma([Twiddles; 2]),
+    #[cfg(target_arch = "x86_64")]
+    Ifma([ifma::Factors; 2]),
 }
 
 /// Twiddle factors for one direction.
 #[derive(Clone)]
 struct Twiddles {
-    /// `value[m + i]`: factor of group `i` in the stage with `m` groups (`m` a power of two below N; where
-    /// `block` has the last three stages, below N / 8).
+    /// `value[m + i]`: factor of group `i` in the stage with `m` groups (`m` a power of two below N).
     value: Vec<u64>,
     /// Shoup quotients (52 bits) of `value`.
     quotient: Vec<u64>,
-    /// Of the SIMD kernels: factors inside each block of 64, 7 vectors of 8 values, each followed by its
-    /// quotients (see [`block_order`]).
-    block: Vec<u64>,
-    /// Of the SIMD kernels, backwards: the factor of the last stage, divided by N.
-    last: Shoup,
 }
 
 impl Twiddles {
-    fn whole(n: usize, modulus: &Modulus, root: u64) -> Self {
+    fn new(n: usize, modulus: &Modulus, root: u64) -> Self {
         let value = twiddle_values(n, modulus, root);
         let quotient = value.iter().map(|&w| modulus.shoup(w).quotient).collect();
-        let last = modulus.shoup(modulus.mul(value[1], modulus.inv(n as u64)));
-        Self { value, quotient, block: Vec::new(), last }
-    }
-
-    fn blocked(n: usize, modulus: &Modulus, root: u64) -> Self {
-        let mut all = Self::whole(n, modulus, root);
-        let order: Vec<usize> = block_order(n).collect();
-        for vector in order.chunks_exact(8) {
-            all.block.extend(vector.iter().map(|&i| all.value[i]));
-            all.block.extend(vector.iter().map(|&i| all.quotient[i]));
-        }
-        for v in [&mut all.value, &mut all.quotient] {
-            v.truncate(n / 8);
-            v.shrink_to_fit();
-        }
-        all
+        Self { value, quotient }
     }
 
     #[inline(always)]
@@ -129,9 +110,12 @@ impl NttTable {
         let root = modulus.primitive_root(2 * degree as u64)?;
         let roots = [root, modulus.inv(root)];
         let kernel = match cpu.arithmetic() {
-            Arithmetic::Ifma => Kernel::Ifma(roots.map(|r| Twiddles::blocked(degree, &modulus, r))),
+            #[cfg(target_arch = "x86_64")]
+            Arithmetic::Ifma => Kernel::Ifma(roots.map(|r| ifma::Factors::new(degree, &modulus, r))),
+            #[cfg(not(target_arch = "x86_64"))]
+            Arithmetic::Ifma => unreachable!("no other processor has these instructions"),
             Arithmetic::Fma => Kernel::Fma(roots.map(|r| fma::RealTwiddles::new(degree, &modulus, r))),
-            Arithmetic::Portable => Kernel::Portable(roots.map(|r| Twiddles::whole(degree, &modulus, r))),
+            Arithmetic::Portable => Kernel::Portable(roots.map(|r| Twiddles::new(degree, &modulus, r))),
         };
         Ok(Self {
             degree,
@@ -186,6 +170,7 @@ impl NttTable {
         match &self.kernel {
             Kernel::Portable([t, _]) => portable::forward(self, t, x),
             Kernel::Fma([t, _]) => fma::forward(self, t, x),
+            #[cfg(target_arch = "x86_64")]
             Kernel::Ifma([t, _]) => ifma::forward(self, t, x),
         }
     }
@@ -199,6 +184,7 @@ impl NttTable {
         match &self.kernel {
             Kernel::Portable([_, t]) => portable::inverse(self, t, x),
             Kernel::Fma([_, t]) => fma::inverse(self, t, x),
+            #[cfg(target_arch = "x86_64")]
             Kernel::Ifma([_, t]) => ifma::inverse(self, t, x),
         }
     }
@@ -225,6 +211,7 @@ impl NttTable {
         }
         match &self.kernel {
             Kernel::Portable(_) | Kernel::Fma(_) => portable::mac(low, high, pairs),
+            #[cfg(target_arch = "x86_64")]
             Kernel::Ifma(_) => ifma::mac(low, high, pairs),
         }
     }
@@ -237,6 +224,7 @@ impl NttTable {
         self.check(&[low.len(), high.len()]);
         match &self.kernel {
             Kernel::Portable(_) | Kernel::Fma(_) => portable::reduce_acc(self, low, high),
+            #[cfg(target_arch = "x86_64")]
             Kernel::Ifma(_) => ifma::reduce_acc(self, low, high),
         }
     }

@@ -19,6 +19,7 @@ impl NttTable {
         assert!(fits && pairs.iter().all(|(a, b)| a.len() == self.degree && b.len() == runs), "{runs} runs");
         match &self.kernel {
             Kernel::Portable(_) | Kernel::Fma(_) => portable(low, high, pairs, self.degree / runs),
+            #[cfg(target_arch = "x86_64")]
             Kernel::Ifma(_) => ifma(low, high, pairs, self.degree / runs),
         }
     }
@@ -35,9 +36,6 @@ fn portable(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])], run: 
         }
     }
 }
-
-#[cfg(not(target_arch = "x86_64"))]
-use portable as ifma;
 
 #[cfg(target_arch = "x86_64")]
 fn ifma(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])], run: usize) {

@@ -3,6 +3,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 
 use crate::cpu::Cpu;
 
@@ -136,6 +138,10 @@ fn unpack_with(cpu: Cpu, bytes: &[u8], width: u32, max: u64, out: &mut [u64]) ->
 /// Unpacks values from the front, as many as the kernel likes: how many, and whether one is above `max`.
 #[cfg(target_arch = "x86_64")]
 fn unpack_fast(cpu: Cpu, bytes: &[u8], width: u32, max: u64, out: &mut [u64]) -> (usize, bool) {
+    if cpu.has_wide_blocks() && width <= avx512::MAX_WIDTH {
+        // SAFETY: AVX-512 F, BW and VBMI are among what wide blocks need.
+        return unsafe { avx512::unpack(bytes, width, max, out) };
+    }
     if !cpu.has_fma() || width > avx2::MAX_WIDTH {
         return (0, false);
     }

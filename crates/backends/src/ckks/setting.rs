@@ -102,7 +102,7 @@ impl Setting {
         let (name, bootstrap) = match set {
             Set::A => (
                 "A",
-                Bootstrapping { slot_to_coeff: 3, coeff_to_slot: 3, message_ratio_bits: 8, arcsine: true, depth: 13 },
+                Bootstrapping { slot_to_coeff: 3, coeff_to_slot: 3, message_ratio_bits: 7, arcsine: true, depth: 13 },
             ),
             _ => (
                 "B",

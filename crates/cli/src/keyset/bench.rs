@@ -134,7 +134,7 @@ fn at_level(machine: &Machine, level: usize, alpha: usize) -> anyhow::Result<Vec
 /// How each set is bootstrapped.
 fn spec(name: &str, slots: usize, method: Method) -> anyhow::Result<BootstrapSpec> {
     let (slot_to_coeff, message_ratio_bits, arcsine) = match name {
-        "A" => (3, 8, true),
+        "A" => (3, 7, true),
         "B" => (2, 10, false),
         _ => anyhow::bail!("set {name} does not bootstrap: A and B do"),
     };

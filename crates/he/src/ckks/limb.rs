@@ -3,19 +3,20 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
+use tacit_arith::pages::Words;
 
 /// Bytes that are kept for later at most.
 const MOST_BYTES: usize = 512 << 20;
 
 /// Buffers of one length that nobody uses.
 pub(super) struct Pool {
-    free: Mutex<Vec<Vec<u64>>>,
+    free: Mutex<Vec<Words>>,
     degree: usize,
 }
 
 /// N words of a pool, which get back there.
 pub(super) struct Limb {
-    words: Vec<u64>,
+    words: Words,
     pool: Arc<Pool>,
 }
 
@@ -27,7 +28,13 @@ impl Pool {
     /// N words that were anything before: whoever takes them writes all of them.
     pub(super) fn scratch(self: &Arc<Self>) -> Limb {
         let used = self.free.lock().expect(WHOLE).pop();
-        Limb { words: used.unwrap_or_else(|| vec![0; self.degree]), pool: self.clone() }
+        let words = used.unwrap_or_else(|| {
+            let mut fresh = Words::page_of(self.degree);
+            let words = fresh.pop().expect("a page has a buffer");
+            self.free.lock().expect(WHOLE).append(&mut fresh);
+            words
+        });
+        Limb { words, pool: self.clone() }
     }
 
     /// The same N words.

@@ -12,8 +12,8 @@ use tacit_arith::pointwise::Pointwise;
 pub use tacit_arith::rns::{Coeff, Ntt};
 use zeroize::Zeroize;
 
-/// A polynomial `[limbs, N]`: N words in `[0, p)` for each prime of its shape, special primes last. Copies share
-/// their residues until one of them is written to.
+/// A polynomial `[limbs, N]`: N words in `[0, p)` for each prime of its shape, special primes last. Copies
+/// share their residues until one of them is written to.
 pub struct Poly<R> {
     limbs: Vec<Arc<Limb>>,
     shape: Shape,
@@ -158,17 +158,6 @@ impl<R> Poly<R> {
         self.limbs_mut().for_each(|(k, limb)| {
             let op = context.pointwise(shape, k);
             op.scale(limb, op.modulus().shoup(factor(k)));
-        });
-    }
-
-    /// Adds `other` times an integer, given mod each prime by `factor(k)`; `other` may have more primes, or
-    /// fewer special ones: it is 0 mod those.
-    pub(super) fn add_scaled(&mut self, other: &Self, context: &Context, factor: impl Fn(usize) -> u64 + Sync) {
-        let shape = self.shape;
-        let reach = shape.level + other.shape.special;
-        self.limbs_mut().filter(|(k, _)| *k < reach).for_each(|(k, limb)| {
-            let op = context.pointwise(shape, k);
-            op.add_scaled(limb, Self::partner(shape, other, k), op.modulus().shoup(factor(k)));
         });
     }
 }

@@ -6,14 +6,16 @@ use super::super::eval::{Basis, LinearTransform, Method, Polynomial, TransformSp
 use super::super::keys::{KeyId, KeyKind};
 use super::super::noise::rounding_deviation;
 use super::super::scale::Scale;
-use super::sine::cosine;
-use super::stages::grouped;
+use super::sine::{arcsine, wave};
+use super::stages::{Diagonals, grouped, settled};
 use crate::HeError;
 use std::f64::consts::PI;
 use std::sync::Arc;
 
 /// Values of size 1 are `2^-MESSAGE_RATIO_BITS` of `q_0` or less: the sine is straight there.
 pub const MESSAGE_RATIO_BITS: u32 = 8;
+/// The same where the arcsine corrects it.
+const CORRECTED_RATIO_BITS: u32 = 6;
 /// The range of all bootstraps.
 const RANGE: u32 = 16;
 const DOUBLINGS: u32 = 3;
@@ -21,9 +23,9 @@ const DOUBLINGS: u32 = 3;
 /// weight + 1 = 33 uniform numbers of `[-1/2, 1/2]` is 15.5 or more, either way (Irwin and Hall).
 const FAILURE_LOG2: f64 = -121.7;
 
-/// What errors of powers and doublings make of the error of one rescaling of the argument: measured on set B
-/// (docs/notes/ckks.md), where the sum of their slopes near the middle of the range is of this size.
-const POWERS: f64 = 10.0;
+/// What errors of CoeffToSlot, powers and doublings make of the error of one rescaling of the argument
+/// (docs/notes/ckks.md).
+const POWERS: f64 = 6.0;
 
 const WHAT: &str = "bootstrapping";
 
@@ -37,7 +39,8 @@ pub struct BootstrapSpec {
     /// Levels of CoeffToSlot.
     pub coeff_to_slot: usize,
     /// `q_0` over a value of size 1, in bits: more makes the sine straighter (two bits each) and noise
-    /// larger (one bit each). At least [`MESSAGE_RATIO_BITS`].
+    /// larger (one bit each). At least [`MESSAGE_RATIO_BITS`], or 6 with the arcsine, which gains four bits
+    /// each.
     pub message_ratio_bits: u32,
     /// Whether two more levels correct the sine by the cubic term of its inverse.
     pub arcsine: bool,
@@ -55,12 +58,15 @@ pub struct Bootstrapper {
     range: u32,
     pub(super) to_coefficients: Vec<LinearTransform>,
     pub(super) to_slots: Vec<LinearTransform>,
-    pub(super) cosine: Polynomial,
+    /// How far the slots are rotated before the first transform: chained ones only go forward, and together
+    /// they go that far.
+    pub(super) turn: i64,
+    pub(super) wave: Polynomial,
     pub(super) arcsine: Option<Polynomial>,
 }
 
 impl Bootstrapper {
-    /// Builds the tables: diagonals and the cosine.
+    /// Builds the tables: diagonals and the polynomials.
     ///
     /// # Errors
     /// [`HeError::Circuit`] if the parameters have no sparse secret or too few levels, or the description
@@ -81,15 +87,15 @@ impl Bootstrapper {
         if ![spec.slot_to_coeff, spec.coeff_to_slot].iter().all(|groups| (1..=stages).contains(groups)) {
             return refuse(format!("transforms of {} slots take 1 to {stages} levels", spec.slots));
         }
-        if !(MESSAGE_RATIO_BITS..=20).contains(&spec.message_ratio_bits) {
-            return refuse(format!("a ratio of {} bits is not {MESSAGE_RATIO_BITS} to 20", spec.message_ratio_bits));
+        let least = if spec.arcsine { CORRECTED_RATIO_BITS } else { MESSAGE_RATIO_BITS };
+        if !(least..=20).contains(&spec.message_ratio_bits) {
+            return refuse(format!("a ratio of {} bits is not {least} to 20", spec.message_ratio_bits));
         }
-        let cosine = Polynomial::new(Basis::Chebyshev, &cosine(range, DOUBLINGS))?;
-        // v + v^3 / 6, and back from the sine of an angle to the value.
-        let unit = 2f64.powi(spec.message_ratio_bits as i32) / (2.0 * PI);
-        let arcsine = spec.arcsine.then(|| Polynomial::new(Basis::Power, &[0.0, unit, 0.0, unit / 6.0])).transpose()?;
+        let wave = Polynomial::new(Basis::Chebyshev, &wave(range, DOUBLINGS))?;
+        let [linear, cubic] = arcsine(2.0 * PI / 2f64.powi(spec.message_ratio_bits as i32));
+        let arcsine = spec.arcsine.then(|| Polynomial::new(Basis::Power, &[0.0, linear, 0.0, cubic])).transpose()?;
         let depth =
-            spec.coeff_to_slot + cosine.depth() + DOUBLINGS as usize + arcsine.as_ref().map_or(0, Polynomial::depth);
+            spec.coeff_to_slot + wave.depth() + DOUBLINGS as usize + arcsine.as_ref().map_or(0, Polynomial::depth);
         if parameters.levels() <= depth + spec.slot_to_coeff {
             let why = format!("{} levels, {} are needed", parameters.levels(), depth + spec.slot_to_coeff + 1);
             return refuse(why);
@@ -100,28 +106,40 @@ impl Bootstrapper {
             range,
             to_coefficients: Vec::new(),
             to_slots: Vec::new(),
-            cosine,
+            turn: 0,
+            wave,
             arcsine,
         };
-        built.to_coefficients = built.down(&encoder)?;
-        built.to_slots = built.up(&encoder)?;
+        let [mut down, mut up] = [built.down(), built.up()];
+        if spec.method == Method::Chained {
+            built.turn = settled(spec.slots, down.iter_mut().chain(&mut up))?;
+        }
+        let (low, top) = (built.level_in(), parameters.levels());
+        // Multiples of q_0 are large where they come in, so what is rounded there must be fine.
+        let raised = built.raised_scale();
+        let between = raised.times(Scale::power_of_two(1));
+        built.to_coefficients = built.transforms(&encoder, &down, low, parameters.scale(low), None)?;
+        built.to_slots = built.transforms(&encoder, &up, top, raised, Some(between))?;
         Ok(built)
     }
 
-    /// Transforms by `parts` from `level` down, from `scale` to canonical scales.
+    /// Transforms by `parts` from `level` down, from `scale` to canonical scales, `between` them to another
+    /// one.
     fn transforms(
         &self,
         encoder: &Encoder,
-        parts: &[super::stages::Diagonals],
+        parts: &[Diagonals],
         level: usize,
         scale: Scale,
+        between: Option<Scale>,
     ) -> Result<Vec<LinearTransform>, HeError> {
         let parameters = self.context.parameters();
         let mut left = self.spec.cache_bytes;
         let mut scale = scale;
         let compile = |(i, diagonals)| {
             let level: usize = level - i;
-            let goal = parameters.scale(level - 1);
+            let canonical = parameters.scale(level - 1);
+            let goal = between.filter(|_| i + 1 < parts.len()).unwrap_or(canonical);
             let of_diagonals = goal.times_prime(parameters.primes()[level - 1]).over(scale);
             scale = goal;
             let spec =
@@ -133,22 +151,20 @@ impl Bootstrapper {
         parts.iter().enumerate().map(compile).collect()
     }
 
-    fn down(&self, encoder: &Encoder) -> Result<Vec<LinearTransform>, HeError> {
+    fn down(&self) -> Vec<Diagonals> {
         let parameters = self.context.parameters();
         // What brings the scale at level 1 to the ratio asked for.
         let ratio = 2f64.powi(-(self.spec.message_ratio_bits as i32));
         let whole = ratio * parameters.primes()[0] as f64 / parameters.scale(1).to_f64();
         let groups = self.spec.slot_to_coeff;
-        let parts = grouped(self.spec.slots, groups, false, whole.powf(1.0 / groups as f64));
-        self.transforms(encoder, &parts, self.level_in(), parameters.scale(self.level_in()))
+        grouped(self.spec.slots, groups, false, whole.powf(1.0 / groups as f64))
     }
 
-    fn up(&self, encoder: &Encoder) -> Result<Vec<LinearTransform>, HeError> {
-        // The sum with the conjugate is twice the real part, and the cosine takes a part of the range.
+    fn up(&self) -> Vec<Diagonals> {
+        // The sum with the conjugate is twice the real part, and the wave takes a part of the range.
         let whole = 1.0 / (2.0 * self.range());
         let groups = self.spec.coeff_to_slot;
-        let parts = grouped(self.spec.slots, groups, true, whole.powf(1.0 / groups as f64));
-        self.transforms(encoder, &parts, self.context.parameters().levels(), self.raised_scale())
+        grouped(self.spec.slots, groups, true, whole.powf(1.0 / groups as f64))
     }
 
     /// Scale after raising: multiples of `q_0` are integers, and the trace has multiplied by its length.
@@ -194,7 +210,7 @@ impl Bootstrapper {
     #[must_use]
     pub fn depth(&self) -> usize {
         let arcsine = self.arcsine.as_ref().map_or(0, Polynomial::depth);
-        self.spec.coeff_to_slot + self.cosine.depth() + self.doublings() + arcsine
+        self.spec.coeff_to_slot + self.wave.depth() + self.doublings() + arcsine
     }
 
     /// The level of the result.
@@ -210,6 +226,8 @@ impl Bootstrapper {
         let key = |kind, level| KeyId::at(context, kind, level);
         let mut keys = vec![key(KeyKind::ToSparse, 1), key(KeyKind::FromSparse, top)];
         keys.extend(self.to_coefficients.iter().chain(&self.to_slots).flat_map(|t| t.plan().keys(context)));
+        let turned = context.rotation_element(self.turn);
+        keys.extend((turned != 1).then(|| key(KeyKind::Galois(turned), self.level_in())));
         keys.extend(self.trace().iter().map(|&k| key(KeyKind::Galois(context.rotation_element(k)), top)));
         let real = top - self.spec.coeff_to_slot;
         keys.push(key(KeyKind::Galois(context.conjugation_element()), real));
@@ -233,10 +251,10 @@ impl Bootstrapper {
     #[must_use]
     pub fn approximation(&self) -> f64 {
         let angle = self.slope();
-        if self.spec.arcsine { 3.0 / 40.0 * angle.powi(4) } else { angle.powi(2) / 6.0 }
+        if self.spec.arcsine { 3.0 / 640.0 * angle.powi(4) } else { angle.powi(2) / 6.0 }
     }
 
-    /// Deviation of a slot's error by noise alone, before anything runs: one rescaling's at the cosine's
+    /// Deviation of a slot's error by noise alone, before anything runs: one rescaling's at the wave's
     /// argument, grown by the sine's slope over the range and [`POWERS`], and the result's own rounding.
     #[must_use]
     pub fn noise(&self) -> f64 {

@@ -27,6 +27,7 @@ impl Bootstrapper {
         let canonical = self.context.parameters().scale(level);
         let a = if a.level() > level { evaluator.adjust(a, level, canonical)? } else { a.clone() };
         same_scale("bootstrapping", canonical, a.scale())?;
+        let a = evaluator.rotate(&a, self.turn)?;
         let lowest = self.to_coefficients.iter().try_fold(a, |a, part| evaluator.transform(&a, part))?;
         let raised = self.raise(evaluator, &lowest)?;
         let slots = self.to_slots.iter().try_fold(raised, |a, part| evaluator.transform(&a, part))?;
@@ -67,8 +68,8 @@ impl Bootstrapper {
     fn eval_mod(&self, evaluator: &Evaluator<'_>, x: &Ciphertext) -> Result<Ciphertext, HeError> {
         let parameters = self.context.parameters();
         let magnitude = 0.5f64.sqrt();
-        let powers = evaluator.powers(x, &[&self.cosine])?;
-        let start = x.level() - self.cosine.depth();
+        let powers = evaluator.powers(x, &[&self.wave])?;
+        let start = x.level() - self.wave.depth();
         let end = start - self.doublings();
         // The last doubling is to end at the scale that makes the sine's slope part of it: back from there.
         let goal = match self.arcsine {
@@ -80,10 +81,9 @@ impl Bootstrapper {
         };
         let before = |scale: Scale, level: usize| scale.times_prime(parameters.primes()[level]).sqrt();
         let first = (end..start).fold(goal, before);
-        let mut c = evaluator.polynomial_at(&powers, &self.cosine, start, first)?.with_magnitude(magnitude);
+        let mut c = evaluator.polynomial_at(&powers, &self.wave, start, first)?.with_magnitude(magnitude);
         for _ in 0..self.doublings() {
-            let mut square = evaluator.product_of_square(&c)?;
-            square.double(&self.context);
+            let mut square = evaluator.square_times(2, &c)?;
             square.linear = evaluator.add_real(&square.linear, -1.0);
             c = evaluator.finish(square)?.with_magnitude(magnitude);
         }
@@ -96,7 +96,9 @@ impl Bootstrapper {
                 evaluator.polynomial_at(&powers, arcsine, level, parameters.scale(level))?
             }
         };
-        // Values of size 1 at worst; their cubes are smaller by a third on average.
-        Ok(result.with_magnitude(1.0).with_slot_error(self.approximation() / 3.0))
+        // Values of size 1 at worst; their cubes are smaller by a third on average, Chebyshev polynomials of
+        // them by the root of a half.
+        let mean = if self.spec.arcsine { 0.5f64.sqrt() } else { 1.0 / 3.0 };
+        Ok(result.with_magnitude(1.0).with_slot_error(self.approximation() * mean))
     }
 }

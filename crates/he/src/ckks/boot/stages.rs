@@ -3,6 +3,8 @@
 //! slotwise in between, so it cancels.
 
 use super::super::encoder::{Complex, SlotTransform};
+use super::super::eval::{Method, TransformPlan};
+use crate::HeError;
 use std::collections::BTreeMap;
 
 /// Diagonals by offset mod n.
@@ -67,6 +69,32 @@ pub(super) fn grouped(slots: usize, groups: usize, inverse: bool, factor: f64) -
     parts
 }
 
+/// Makes of each part, in the order in which they are applied, one whose offsets begin with 0: what it gives
+/// is the same but rotated, and the next one takes that into account. Says by how much the slots are to be
+/// rotated before the first one, for the last one to give what it gave before.
+///
+/// # Errors
+/// As [`TransformPlan::new`].
+pub(super) fn settled<'a>(slots: usize, parts: impl Iterator<Item = &'a mut Diagonals>) -> Result<i64, HeError> {
+    let n = slots as i64;
+    // What comes out of a part is that many places behind.
+    let mut behind = 0;
+    let mut parts: Vec<&mut Diagonals> = parts.collect();
+    let firsts = parts.iter().map(|part| TransformPlan::new(slots, 2, Method::Chained, part.keys().copied()));
+    let firsts: Vec<i64> = firsts.map(|plan| plan.map(|plan| plan.first())).collect::<Result<_, _>>()?;
+    let turn = firsts.iter().sum::<i64>();
+    behind -= turn;
+    for (part, first) in parts.iter_mut().zip(firsts) {
+        behind += first;
+        let moved = std::mem::take(*part).into_iter().map(|(offset, mut values)| {
+            values.rotate_right(behind.rem_euclid(n) as usize);
+            ((offset - first).rem_euclid(n), values)
+        });
+        **part = moved.collect();
+    }
+    Ok(turn)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +121,24 @@ mod tests {
             assert!(slots.iter().zip(&want).all(|(a, b)| (*a - b.scaled(factor)).abs() < 1e-10));
             let back = grouped(n, groups, true, 1.0).iter().fold(slots, |v, part| apply(part, &v));
             assert!(back.iter().zip(&v).all(|(a, b)| (*a - b.scaled(factor)).abs() < 1e-10));
+        }
+    }
+
+    /// Parts that only go forward do the same to slots that have been turned before.
+    #[test]
+    fn settled_parts_go_forward_and_give_the_same() {
+        let n = 64;
+        let v: Vec<Complex> = (0..n).map(|i| Complex::new((i * 7 % 5) as f64, (i * 3 % 11) as f64 - 4.0)).collect();
+        let mut parts = [grouped(n, 2, false, 1.0), grouped(n, 3, true, 1.0)].concat();
+        let want = parts.iter().fold(v.clone(), |v, part| apply(part, &v));
+        let turn = settled(n, parts.iter_mut()).unwrap();
+        let mut turned = v;
+        turned.rotate_left(turn.rem_euclid(n as i64) as usize);
+        let got = parts.iter().fold(turned, |v, part| apply(part, &v));
+        assert!(turn != 0 && got.iter().zip(&want).all(|(a, b)| (*a - *b).abs() < 1e-10));
+        for part in &parts {
+            let plan = TransformPlan::new(n, 2, Method::Chained, part.keys().copied()).unwrap();
+            assert!(plan.first() == 0 && plan.rotations().len() <= 2);
         }
     }
 

@@ -29,14 +29,6 @@ pub(in super::super) struct Product {
 }
 
 impl Product {
-    /// Twice the product.
-    pub(in super::super) fn double(&mut self, context: &Context) {
-        for half in [&mut self.linear.c0, &mut self.linear.c1, &mut self.c2] {
-            half.scale_assign(context, |_| 2);
-        }
-        self.linear.estimate = self.linear.estimate.scaled(2.0);
-    }
-
     /// The sum of two products at one level and scale.
     pub(super) fn add_assign(&mut self, other: &Self, context: &Context) {
         self.linear.c0.add_assign(&other.linear.c0, context);
@@ -170,29 +162,39 @@ impl Evaluator<'_> {
     /// # Errors
     /// A missing or too low relinearisation key.
     pub fn square(&self, a: &Ciphertext) -> Result<Ciphertext, HeError> {
-        self.relinearised(self.product_of_square(a)?)
+        self.relinearised(self.square_times(1, a)?)
     }
 
     /// `a b` before it is relinearised.
-    pub(in super::super) fn product(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Product, HeError> {
+    pub(super) fn product(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Product, HeError> {
+        self.product_times(1, a, b)
+    }
+
+    /// `factor a b` before it is relinearised.
+    pub(super) fn product_times(&self, factor: u64, a: &Ciphertext, b: &Ciphertext) -> Result<Product, HeError> {
         Self::matched("multiplication", a, b)?;
         let context = self.context;
         let shape = a.c0.shape();
         let [mut c0, mut c1, mut c2] = [(); 3].map(|()| Poly::scratch(context, shape));
         c0.limbs_mut().zip(c1.limbs_mut()).zip(c2.limbs_mut()).for_each(|(((k, c0), (_, c1)), (_, c2))| {
             let halves = [[&a.c0, &a.c1], [&b.c0, &b.c1]].map(|pair| pair.map(|half| half.limb(k)));
-            context.pointwise(shape, k).product_of_pairs(halves[0], halves[1], [c0, c1, c2]);
+            let op = context.pointwise(shape, k);
+            op.product_of_pairs(halves[0], halves[1], [&mut *c0, &mut *c1, &mut *c2]);
+            if factor != 1 {
+                [c0, c1, c2].into_iter().for_each(|part| op.scale(part, op.modulus().shoup(factor)));
+            }
         });
-        let estimate = a.estimate.times(a.scale.to_f64(), b.estimate, b.scale.to_f64());
+        let estimate = a.estimate.times(a.scale.to_f64(), b.estimate, b.scale.to_f64()).scaled(factor as f64);
         let linear = Ciphertext { c0, c1, scale: a.scale.times(b.scale), slots: a.slots, estimate };
         Ok(Product { linear, c2 })
     }
 
-    /// `a^2` before it is relinearised.
-    pub(in super::super) fn product_of_square(&self, a: &Ciphertext) -> Result<Product, HeError> {
-        let mut square = self.product(a, a)?;
+    /// `factor a^2` before it is relinearised.
+    pub(in super::super) fn square_times(&self, factor: u64, a: &Ciphertext) -> Result<Product, HeError> {
+        let mut square = self.product_times(factor, a, a)?;
         // Both factors have the same error, so it comes twice instead of with its double variance.
-        square.linear.estimate.deviation = 2.0 * a.estimate.deviation * a.estimate.magnitude * a.scale.to_f64();
+        let deviation = 2.0 * a.estimate.deviation * a.estimate.magnitude * a.scale.to_f64();
+        square.linear.estimate.deviation = factor as f64 * deviation;
         Ok(square)
     }
 

@@ -42,7 +42,8 @@ pub struct TransformSpec<'a> {
     /// How to run it.
     pub method: Method,
     /// Bytes of diagonals that may be kept transformed; the others are kept as integers and transformed at
-    /// each use. Those that repeat after an eighth of the slots or less take an eighth of a polynomial or less.
+    /// each use. Those that repeat after an eighth of the slots or less take an eighth of a polynomial or
+    /// less.
     pub cache_bytes: usize,
 }
 
@@ -140,6 +141,11 @@ impl TransformPlan {
     /// Slots that giant step `j` moves.
     fn giant(&self, j: i64) -> i64 {
         self.stride * self.babies * j
+    }
+
+    /// The first offset.
+    pub(in super::super) fn first(&self) -> i64 {
+        self.offsets[0]
     }
 
     /// Rotations that a key must be there for.

@@ -6,11 +6,12 @@ use super::super::cipher::Ciphertext;
 use super::super::context::Context;
 use super::super::keys::{KeyId, KeyKind};
 use super::super::noise::Estimate;
-use super::super::poly::Poly;
+use super::super::poly::{Ntt, Poly};
 use super::super::scale::Scale;
 use super::Evaluator;
 use super::basic::{Product, reduce_real};
 use crate::HeError;
+use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What coefficients are of.
@@ -43,6 +44,9 @@ pub struct Powers {
 }
 
 const WHAT: &str = "polynomial";
+
+/// Words that all terms of a sum are added to before the next ones.
+const PART: usize = 1024;
 
 fn log2_ceil(n: usize) -> usize {
     n.next_power_of_two().trailing_zeros() as usize
@@ -207,18 +211,18 @@ impl Evaluator<'_> {
         let (a, b) = factors(i);
         let (left, right) = (&powers.of[&a], &powers.of[&b]);
         let level = left.level().min(right.level());
+        let factor = if powers.basis == Basis::Chebyshev { 2 } else { 1 };
         let mut product = if a == b {
-            self.product_of_square(left)?
+            self.square_times(factor, left)?
         } else {
-            self.product(&left.drop_to(level)?, &right.drop_to(level)?)?
+            self.product_times(factor, &left.drop_to(level)?, &right.drop_to(level)?)?
         };
         if powers.basis == Basis::Chebyshev {
-            product.double(self.context);
             product.linear = match a - b {
                 0 => self.add_real(&product.linear, -1.0),
                 k => {
                     let scale = product.linear.scale;
-                    self.add_term(product.linear, &powers.of[&k], -1.0, scale)
+                    self.add_terms(product.linear, &[(&powers.of[&k], -1.0)], scale)
                 }
             };
         }
@@ -227,16 +231,28 @@ impl Evaluator<'_> {
         Ok(if powers.basis == Basis::Chebyshev { power.with_magnitude(0.5f64.sqrt()) } else { power })
     }
 
-    /// `sum + value x`, where `x` has the level of the sum or a higher one and the sum is of `scale`.
-    fn add_term(&self, mut sum: Ciphertext, x: &Ciphertext, value: f64, scale: Scale) -> Ciphertext {
-        let shape = sum.c0.shape();
-        let scaled = value * scale.over(x.scale).to_f64();
-        let factor = |k: usize| reduce_real(self.context.modulus(shape, k), scaled);
-        sum.c0.add_scaled(&x.c0, self.context, factor);
-        sum.c1.add_scaled(&x.c1, self.context, factor);
-        let term =
-            Estimate { deviation: x.estimate.deviation * scaled.abs(), magnitude: x.estimate.magnitude * value.abs() };
-        sum.estimate = sum.estimate.plus(term);
+    /// `sum + value x + ..`, where each `x` has the level of the sum or a higher one and the sum is of `scale`.
+    fn add_terms(&self, mut sum: Ciphertext, terms: &[(&Ciphertext, f64)], scale: Scale) -> Ciphertext {
+        let (context, shape) = (self.context, sum.c0.shape());
+        let scaled: Vec<f64> = terms.iter().map(|(x, value)| value * scale.over(x.scale).to_f64()).collect();
+        for (h, half) in [&mut sum.c0, &mut sum.c1].into_iter().enumerate() {
+            let halves: Vec<&Poly<Ntt>> = terms.iter().map(|(x, _)| [&x.c0, &x.c1][h]).collect();
+            half.limbs_mut().for_each(|(k, limb)| {
+                let op = context.pointwise(shape, k);
+                let factors: Vec<_> =
+                    scaled.iter().map(|&v| op.modulus().shoup(reduce_real(op.modulus(), v))).collect();
+                // Part by part, so that the sum stays in the first cache.
+                for (start, part) in limb.chunks_mut(PART).enumerate().map(|(i, part)| (i * PART, part)) {
+                    for (x, &factor) in halves.iter().zip(&factors) {
+                        op.add_scaled(part, &x.limb(k)[start..start + part.len()], factor);
+                    }
+                }
+            });
+        }
+        for ((x, value), scaled) in terms.iter().zip(scaled) {
+            let deviation = x.estimate.deviation * scaled.abs();
+            sum.estimate = sum.estimate.plus(Estimate { deviation, magnitude: x.estimate.magnitude * value.abs() });
+        }
         sum
     }
 
@@ -292,11 +308,10 @@ impl Evaluator<'_> {
             Some(products) => Ciphertext { scale: wide, ..std::mem::replace(&mut products.linear, zero) },
             None => zero,
         };
-        for &(i, value) in &node.terms {
-            sum = match i {
-                0 => self.add_real(&sum, value),
-                _ => self.add_term(sum, &powers.of[&i], value, wide),
-            };
+        let terms: Vec<_> = node.terms.iter().filter(|(i, _)| *i > 0).map(|(i, v)| (&powers.of[i], *v)).collect();
+        sum = self.add_terms(sum, &terms, wide);
+        if let Some((_, value)) = node.terms.iter().find(|(i, _)| *i == 0) {
+            sum = self.add_real(&sum, *value);
         }
         let mut result = match products {
             Some(products) => self.finish(Product { linear: sum, ..products })?,

@@ -305,8 +305,9 @@ impl SwitchKey {
         })
     }
 
-    /// `(sum digit_j b_j, sum digit_j a_j)` for the digits, as [`raised`] makes them, of `c`, which is at or below
-    /// the key's level; `P` times both halves of `plus` are added. Each digit is transformed where it is used.
+    /// `(sum digit_j b_j, sum digit_j a_j)` for the digits, as [`raised`] makes them, of `c`, which is at or
+    /// below the key's level; `P` times both halves of `plus` are added. Each digit is transformed where it
+    /// is used.
     ///
     /// # Panics
     /// If `c` is above the key's level.

@@ -1,0 +1,142 @@
+//! Long buffers of words in large pages. A buffer of 2^16 words spans 128 small pages, and kernels that read
+//! several of them side by side look up addresses as long as they compute. Here because nothing else may hold
+//! `unsafe` code.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Bytes of a large page.
+const LARGE: usize = 2 << 20;
+/// Bytes of buffers that are worth one.
+const LONG: usize = 64 << 10;
+
+/// Words that belong to one page with others. The page is freed with the last of them.
+pub struct Words {
+    start: NonNull<u64>,
+    len: usize,
+    /// Held until its last words go; none for no words.
+    _page: Option<Arc<Page>>,
+}
+
+/// Memory that [`Words`] are parts of.
+struct Page {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: it is memory that nobody else frees.
+unsafe impl Send for Page {}
+// SAFETY: nothing is read or written through it.
+unsafe impl Sync for Page {}
+// SAFETY: no two of them overlap, so that it owns its words as a vector does.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self { start: NonNull::dangling(), len: 0, _page: None }
+    }
+}
+
+impl Words {
+    /// Buffers of `len` zeros: as many as fill a large page if they are long, else one.
+    #[must_use]
+    pub fn page_of(len: usize) -> Vec<Self> {
+        let bytes = len * size_of::<u64>();
+        if bytes == 0 {
+            return vec![Self::default()];
+        }
+        let is_long = bytes >= LONG;
+        let count = if is_long { (LARGE / bytes).max(1) } else { 1 };
+        let align = if is_long { LARGE } else { align_of::<u64>() };
+        let layout =
+            Layout::from_size_align(count * bytes, align).expect("buffers are far below half of all addresses");
+        // SAFETY: the layout has bytes.
+        let start = NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout));
+        if is_long {
+            advise(start, layout.size());
+        }
+        // SAFETY: `alloc` gave that many bytes.
+        unsafe { start.write_bytes(0, layout.size()) };
+        let page = Arc::new(Page { start, layout });
+        let part = |i| {
+            // SAFETY: the page has `count` times `len` words, and alignment of words or more.
+            let start = unsafe { start.cast::<u64>().add(i * len) };
+            Self { start, len, _page: Some(page.clone()) }
+        };
+        (0..count).map(part).collect()
+    }
+
+    /// Bytes of the page it is in.
+    #[cfg(test)]
+    fn page_bytes(&self) -> usize {
+        self._page.as_ref().map_or(0, |page| page.layout.size())
+    }
+}
+
+/// Asks for large pages. Where there are none, small ones do.
+#[cfg(target_os = "linux")]
+fn advise(start: NonNull<u8>, bytes: usize) {
+    /// From Linux's `mman.h`.
+    const MADV_HUGEPAGE: i32 = 14;
+    unsafe extern "C" {
+        fn madvise(start: *mut std::ffi::c_void, bytes: usize, advice: i32) -> i32;
+    }
+    // SAFETY: the memory is ours, and this advice changes nothing but how it is mapped. It may be refused.
+    unsafe { madvise(start.as_ptr().cast(), bytes, MADV_HUGEPAGE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise(_: NonNull<u8>, _: usize) {}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated with this layout, and no part of it is left.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+impl Deref for Words {
+    type Target = [u64];
+    fn deref(&self) -> &[u64] {
+        // SAFETY: these words are its own, and initialised.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Words {
+    fn deref_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as above, and borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_zero_and_their_own() {
+        for (len, count) in
+            [(0, 1), (1, 1), (64, 1), (1 << 13, 32), (1 << 16, 4), (3 << 16, 1), (1 << 18, 1), (1 << 19, 1)]
+        {
+            let mut all = Words::page_of(len);
+            assert_eq!(all.len(), count, "{len} words");
+            assert!(all.iter().all(|words| words.len() == len && words.iter().all(|&w| w == 0)));
+            for (i, words) in all.iter_mut().enumerate() {
+                words.fill(i as u64 + 1);
+            }
+            assert!(all.iter().enumerate().all(|(i, words)| words.iter().all(|&w| w == i as u64 + 1)));
+            assert_eq!(all[0].page_bytes(), count * 8 * len);
+            // Others stay when one goes, on whatever thread.
+            let last = all.pop().unwrap();
+            drop(all);
+            let sum = std::thread::spawn(move || last.iter().sum::<u64>()).join().unwrap();
+            assert_eq!(sum, (len * count) as u64);
+        }
+        assert!(Words::default().is_empty());
+    }
+}
