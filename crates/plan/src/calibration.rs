@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use tacit_backends::{Costs, PartyCost, PhaseCost};
+use tacit_backends::{Costs, DealingCost, PartyCost, PhaseCost};
 
 use crate::counts::{Counts, Primitive, counts};
 use crate::error::{PlanError, wrong};
@@ -139,6 +139,26 @@ pub struct PhaseRates {
     pub parallel: f64,
     /// Share of the shorter one of computing and transferring that happens while the longer one goes on.
     pub hidden: f64,
+    /// Seconds for each primitive of dealing, as far as both parties wait for their dealer: what the phase
+    /// takes beyond their own computing. Nothing where nobody deals.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub dealer: BTreeMap<Primitive, f64>,
+}
+
+impl PhaseRates {
+    /// Seconds that the parties wait for their dealer.
+    #[must_use]
+    pub fn dealer_s(&self, dealing: &DealingCost) -> f64 {
+        let seconds = Primitive::ALL.map(|primitive| self.dealer.get(&primitive).copied().unwrap_or(0.0));
+        seconds_of(&seconds, &dealing_counts(dealing))
+    }
+}
+
+/// What of dealing takes time, in numbers.
+fn dealing_counts(dealing: &DealingCost) -> Counts {
+    let party = PartyCost { work: dealing.work, ..PartyCost::default() };
+    let sent = PhaseCost { up_bytes: dealing.client_bytes, down_bytes: dealing.server_bytes, ..PhaseCost::default() };
+    counts(&sent, &party)
 }
 
 /// A back end.
@@ -190,7 +210,8 @@ impl Calibration {
             let [apart, parallel] = shares(runs, &networks, phase);
             let known = before.and_then(|rates| Some(rates.phases.get(&phase)?.hidden));
             let hidden = hidden(runs, &networks, phase).or(known).unwrap_or(0.0);
-            phases.insert(phase, PhaseRates { client, server, apart, parallel, hidden });
+            let dealer = if phase == Phase::Offline { dealer(runs, &networks, apart) } else { BTreeMap::new() };
+            phases.insert(phase, PhaseRates { client, server, apart, parallel, hidden, dealer });
         }
         BackendRates { phases, networks }
     }
@@ -231,6 +252,7 @@ impl Calibration {
         let phases = || read.backends.values().flat_map(|backend| backend.phases.values());
         let rates = || phases().flat_map(|phase| [&phase.client, &phase.server]);
         let times = rates().flat_map(|rates| rates.seconds.values().chain([&rates.error]).chain(&rates.resident));
+        let times = times.chain(phases().flat_map(|phase| phase.dealer.values()));
         // Of a billion seconds nobody makes a plan, and sums of larger ones are no numbers.
         if times.chain([&read.local_mac_s]).any(|time| !(0.0..=1e9).contains(time)) || read.local_mac_s == 0.0 {
             return Err("it has a time that is no time".into());
@@ -320,6 +342,20 @@ fn shares(runs: &[Observation], networks: &[String], phase: Phase) -> [f64; 2] {
     }
     // Where nobody works long enough to tell: one after the other, and alone.
     [middle(apart).unwrap_or(1.0), middle(parallel).unwrap_or(0.0)]
+}
+
+/// What the offline phases take beyond the parties' own computing, fitted to what is dealt for them.
+fn dealer(runs: &[Observation], networks: &[String], apart: f64) -> BTreeMap<Primitive, f64> {
+    let one = |(at, network): (usize, &String)| {
+        let run = runs.iter().find(|run| run.network == *network)?;
+        let (_, seen) = median(runs, network, Phase::Offline, Observation::is_plain)?;
+        let [a, b] = seen.cpu_s;
+        let waited = (seen.wall_s - a.max(b) - apart * a.min(b)).max(0.0);
+        (run.costs.dealing != DealingCost::default()).then(|| (at, dealing_counts(&run.costs.dealing), waited))
+    };
+    let rows: Vec<(usize, Counts, f64)> = networks.iter().enumerate().filter_map(one).collect();
+    let seconds = if rows.is_empty() { [0.0; _] } else { fit(&rows).seconds };
+    Primitive::ALL.into_iter().zip(seconds).filter(|(_, seconds)| *seconds > 0.0).collect()
 }
 
 /// What of the shorter one of computing and transferring happens during the longer one, in runs over links.
