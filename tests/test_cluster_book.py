@@ -77,7 +77,8 @@ class Cluster:
         lost = self.random.random() < 0.2
         self.pass_time(self.random.uniform(0, 0.3))
         if not lost and name in self.running:
-            self.running[name] = [epoch, asked + LEASE_S, clients, new]
+            admitted = self.running[name][2] if clients is None else clients
+            self.running[name] = [epoch, asked + LEASE_S, admitted, new]
 
     def pass_time(self, seconds):
         self.now += seconds
@@ -176,6 +177,7 @@ def test_a_ticket_counts_once_its_node_admits_the_client():
     assert (clients, version) == (["alice"], ticket.version)
     book.renew("a", epochs["a"], Report(models=MODELS, admitted=version), 0.3)
     assert book.admitted(ticket)
+    assert book.renew("a", epochs["a"], Report(models=MODELS, admitted=version), 0.3) == (None, version), "nothing new, so no list"
     book.ended("a", epochs["a"], 0.4)
     with pytest.raises(Refused, match="ask again"):
         book.admitted(ticket)

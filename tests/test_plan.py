@@ -48,11 +48,10 @@ def test_a_plan_ranks_back_ends_and_says_why(cli, model):
 def test_bytes_are_those_that_a_run_counts(cli, model):
     plan = json.loads(cli("plan", "digits.tacit", *WHERE, "--json", cwd=model.parent).stdout)
     run = json.loads(cli("bench", "--model", "digits.tacit", "--json", cwd=model.parent).stdout)["runs"][0]
-    predicted = next(entry for entry in plan["ranked"] if entry["backend"] == "cheetah")["choice"]["predicted"]["online"]
-    for party, way in (("client", "up_bytes"), ("server", "down_bytes")):
-        # Frame headers come on top of the payload: 10 bytes for each message, of which a turn has four at most.
-        beside = run["phases"]["online"][party]["sent_bytes"] - predicted[way]
-        assert 0 <= beside <= 10 * 4 * (run["phases"]["online"]["rounds"] + 1), (party, beside)
+    predicted = next(entry for entry in plan["ranked"] if entry["backend"] == "cheetah")["choice"]["predicted"]
+    for phase in ("setup", "offline", "online"):
+        for party, way in (("client", "up_bytes"), ("server", "down_bytes")):
+            assert run["phases"][phase][party]["sent_bytes"] == predicted[phase][way], (phase, party)
 
 
 def test_goals_and_limits(cli, model):
@@ -71,9 +70,31 @@ def test_goals_and_limits(cli, model):
     assert money["ranked"][0]["choice"]["score"] > 0
 
 
+def test_how_the_link_is_used_is_planned_and_applied(cli, model):
+    folder = model.parent
+    asked = ("plan", "digits.tacit", *WHERE, "--limit", "rate=5mbit", "--idle", "22-6", "--requests", "7/day")
+    plan = json.loads(cli(*asked, "--apply", "careful", "--json", cwd=folder).stdout)
+    assert plan["setting"]["link"]["up_bits"] == 5e6 and plan["ways"] == {"pace": "5mbit", "idle": {"from": 22, "to": 6}}
+    assert private(plan)[0]["choice"]["pool"] == 7, "a day's material"
+    for script in ("server.sh", "client.sh", "sidecar.sh"):
+        text = (folder / "careful" / script).read_text()
+        assert "--pace 5mbit" in text, script
+        subprocess.run(["sh", "-n", folder / "careful" / script], check=True)
+    assert (folder / "careful/prepare.cron").read_text().startswith("0 22 * * * ")
+    assert "--ready 7" in (folder / "careful/sidecar.sh").read_text()
+    tunnelled = json.loads(cli("plan", "digits.tacit", *WHERE, "--tunnel", "wireguard", "--json", cwd=folder).stdout)
+    plain = json.loads(cli("plan", "digits.tacit", *WHERE, "--json", cwd=folder).stdout)
+    scores = [private(p)[0]["choice"]["score"] for p in (plain, tunnelled)]
+    assert scores[0] < scores[1] and plain["enough_rate"] < 20e6
+    text = cli("plan", "digits.tacit", *WHERE, "--idle", "3-3", cwd=folder).stdout
+    assert "in the idle hours" in text and "how far off: in " in text and "--limit rate=" in text
+
+
 @pytest.mark.parametrize(
     ("args", "what"),
     [
+        (("--idle", "25-3"), "22-6"),
+        (("--limit", "rate=fast"), "rate"),
         (("--device", "toaster"), "raspberry-pi-4b"),
         (("--link", "fast"), "no such preset"),
         (("--goal", "joy"), "client-energy"),
@@ -144,7 +165,6 @@ def test_the_page_with_sliders_asks_the_same_planner(cli, binary, model):
 
 def test_the_applied_plan_runs(cli, binary, model):
     folder = model.parent
-    cli("keys", "init", "keys", "--client", "alice", cwd=folder)
     cli("plan", "digits.tacit", *WHERE, "--burst", "2", "--apply", "deployment", cwd=folder)
     environment = {**os.environ, "PATH": f"{binary.parent}:{os.environ['PATH']}", "LISTEN": "127.0.0.1:0"}
     with subprocess.Popen(["deployment/server.sh"], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as server:
@@ -169,7 +189,8 @@ def test_a_model_s_name_is_no_command(cli, tmp_path):
     cli("plan", "digits.tacit", *WHERE, "--apply", "deployment", cwd=tmp_path)
     for script in ("server.sh", "client.sh"):
         text = (tmp_path / "deployment" / script).read_text()
-        assert all(line.startswith(("#", "set -eu", "exec tacit", "tacit ")) for line in text.splitlines()), text
+        known = ("#", "set -eu", "[ -d keys ] || tacit ", "exec tacit", "tacit ")
+        assert all(line.startswith(known) for line in text.splitlines()), text
 
 
 def test_a_calibration_of_this_machine_can_be_planned_with(cli, model):
@@ -181,3 +202,9 @@ def test_a_calibration_of_this_machine_can_be_planned_with(cli, model):
     assert [entry["backend"] for entry in private(plan)] == ["cheetah"]
     assert any("say nothing of it" in text for text in plan["refused"])
     assert "calibrated on" in plan["setting"]["client"]["sources"][0]
+    # Runs that were kept are fitted again without measuring.
+    kept = json.loads(cli("calibrate", "-o", "kept.toml", "--networks", "tiny-square", "--backends", "ckks", "--runs", "1", "--json", cwd=model.parent).stdout)
+    (model.parent / "kept.json").write_text(json.dumps(kept))
+    cli("calibrate", "-o", "again.toml", "--no-measure", "--with", "kept.json", "--runs", "1", cwd=model.parent)
+    assert (model.parent / "again.toml").read_text() == (model.parent / "kept.toml").read_text()
+    assert {run["threads"] for run in kept["runs"]["ckks"]} == {1, 2}

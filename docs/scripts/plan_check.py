@@ -1,6 +1,8 @@
 """How far `tacit plan` is off: private inference measured on emulated links, beside what was planned for the same cells.
 
-    tacit calibrate -o here.toml                                                        # first, on the same machine
+    tacit calibrate -o near.toml --json > near.json                                     # first, on the same machine
+    .. plan_check.py -o over --for-calibration --prepare; .. --run; .. --as-runs over.json     # as below: what happens while bytes travel
+    tacit calibrate -o here.toml --no-measure --with near.json --with over.json
     sudo TACIT_BIN=target/release/tacit python docs/scripts/plan_check.py -o check --prepare
     sudo TACIT_BIN=target/release/tacit python docs/scripts/plan_check.py -o check --run --budget 480    # again, until all cells are there
     TACIT_BIN=target/release/tacit python docs/scripts/plan_check.py -o check --calibration here.toml    # compares; again, with other plans
@@ -68,6 +70,21 @@ CELLS = [
     ("digits_square", "ckks", 1, "fast lan"),
     ("cryptonets", "ckks", 1, "lan"),
 ]
+# For what happens while bytes travel: networks that a calibration has seen.
+CALIBRATING = [
+    ("m2", "cheetah", 1, "fast"),
+    ("m2", "dealt", 1, "fast"),
+    ("m2", "fss", 1, "fast"),
+    ("m2", "sci-he", 1, "fast"),
+    ("resnet32", "cheetah", 1, "fast mid"),
+    ("resnet32", "dealt", 1, "fast mid"),
+    ("resnet32", "fss", 1, "fast"),
+    ("resnet32", "sci-he", 1, "fast"),
+    ("minionn-cifar", "cheetah", 1, "fast wan"),
+    ("minionn-cifar", "dealt", 1, "fast"),
+    ("minionn-cifar", "sci-he", 1, "fast"),
+    ("square-mlp", "ckks", 1, "fast"),
+]
 FILES = {"digits": "digits", "digits_square": "digits_square"}
 PHASES = ("setup", "offline", "online")
 PARTIES = ("client", "server")
@@ -88,15 +105,15 @@ def tacit(*arguments: str) -> str:
     return done.stdout
 
 
-def cells() -> list[tuple[str, str, int, str]]:
-    return [(model, backend, threads, link) for model, backend, threads, links in CELLS for link in links.split()]
+def each(kinds: list[tuple[str, str, int, str]]) -> list[tuple[str, str, int, str]]:
+    return [(model, backend, threads, link) for model, backend, threads, links in kinds for link in links.split()]
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder: Path, kinds: list[tuple[str, str, int, str]]) -> None:
     """Models, lowered for their back ends, inputs, keys, and the links as they are."""
     import numpy as np
 
-    for model in dict.fromkeys(model for model, *_ in CELLS):
+    for model in dict.fromkeys(model for model, *_ in kinds):
         path = folder / f"{model}.tacit"
         if path.exists():
             continue
@@ -105,7 +122,7 @@ def prepare(folder: Path) -> None:
         else:
             onnx, more = folder / f"{model}.onnx", []
             tacit("zoo", model, "-o", str(onnx))
-        backends = list(dict.fromkeys(backend for other, backend, *_ in CELLS if other == model))
+        backends = list(dict.fromkeys(backend for other, backend, *_ in kinds if other == model))
         tacit("model", "import", str(onnx), *more, "-o", str(path), "--backend", backends[0])
         for backend in backends[1:]:
             tacit("model", "lower", str(path), "--backend", backend)
@@ -185,11 +202,11 @@ def measured(folder: Path) -> dict[tuple, list[dict]]:
     return runs
 
 
-def run(folder: Path, budget_s: float, repetitions: int) -> None:
+def run(folder: Path, kinds: list[tuple[str, str, int, str]], budget_s: float, repetitions: int) -> None:
     """Measures what is not there yet, a link and a model at a time, until the budget is spent."""
     until, known = time.monotonic() + budget_s, measured(folder)
     groups = defaultdict(list)
-    for model, backend, threads, link in cells():
+    for model, backend, threads, link in each(kinds):
         if len(known[model, backend, threads, link]) < repetitions:
             group = groups[link, model]
             group.append({"model": model, "backend": backend, "threads": threads, "link": link, "port": FIRST_PORT + len(group)})
@@ -241,7 +258,7 @@ def compare(folder: Path, calibration: list[str]) -> list[dict]:
                 continue
             own, walls = plan["predicted"][phase], [one["wall_s"] for one in seen]
             middle = statistics.median(walls)
-            # The smallest: material that was audited by chance is ordered anew.
+            # The smallest: material that was audited by chance is ordered anew. Memory of the first: later ones find what earlier ones left.
             sent = min(sum(one[party]["sent_bytes"] for party in PARTIES) for one in seen)
             rows.append({
                 "model": cell[0], "backend": cell[1], "threads": cell[2], "link": cell[3], "phase": phase, "wall_s": middle,
@@ -249,11 +266,26 @@ def compare(folder: Path, calibration: list[str]) -> list[dict]:
                 "bytes": sent, "planned_bytes": plan["bytes"][phase],
                 "cpu_s": [statistics.median(one[party]["cpu_s"] for one in seen) for party in PARTIES],
                 "planned_cpu_s": [own["client_cpu_s"], own["server_cpu_s"]],
-                "memory": [max(one[party]["peak_rss_bytes"] for one in seen) for party in PARTIES],
+                "memory": [min(one[party]["peak_rss_bytes"] for one in seen) for party in PARTIES],
                 "planned_memory": [own["client_bytes"], own["server_bytes"]],
                 "compute_s": own["compute_s"], "transfer_s": own["transfer_s"], "round_trips_s": own["round_trips_s"],
             })  # fmt: skip
     return rows
+
+
+def as_runs(folder: Path) -> dict:
+    """Measured cells as runs for `tacit calibrate --with`."""
+    links, plans, runs = json.loads((folder / "links.json").read_text()), planned(folder, []), defaultdict(list)
+    for (model, backend, threads, link), seen in measured(folder).items():
+        over = {"bits": (links[link]["up_bps"] + links[link]["down_bps"]) / 2, "rtt_s": links[link]["rtt_s"]}
+        for phases in seen:
+            of_phase = {
+                phase: {"wall_s": one["wall_s"], "cpu_s": [one[p]["cpu_s"] for p in PARTIES], "peak_bytes": [one[p]["peak_rss_bytes"] for p in PARTIES]}
+                for phase, one in phases.items()
+            }
+            costs = plans[model, backend, threads, link]["costs"]
+            runs[backend].append({"network": model, "threads": threads, "link": over, "costs": costs, "phases": of_phase})
+    return {"runs": runs, "local_mac_s": []}
 
 
 def share(values: list[float], part: float) -> float:
@@ -303,6 +335,8 @@ def main() -> None:
     parser.add_argument("--run", action="store_true", help="measure cells that are not measured yet")
     parser.add_argument("--budget", type=float, default=3600, help="begin no further group after so many seconds")
     parser.add_argument("--repetitions", type=int, default=2)
+    parser.add_argument("--for-calibration", action="store_true", help="the few cells that a calibration needs, not those that it is checked on")
+    parser.add_argument("--as-runs", type=Path, help="write what was measured to this file, for `tacit calibrate --with`")
     parser.add_argument("--calibration", help="what `tacit calibrate` wrote here; else the one that is built in")
     parser.add_argument("--as-client", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -310,11 +344,15 @@ def main() -> None:
     if args.as_client:
         return as_client(folder, args.as_client, args.repetitions)
     folder.mkdir(parents=True, exist_ok=True)
+    kinds = CALIBRATING if args.for_calibration else CELLS
     if args.prepare:
-        return prepare(folder)
+        return prepare(folder, kinds)
     if args.run:
         measure_links(folder)
-        return run(folder, args.budget, args.repetitions)
+        return run(folder, kinds, args.budget, args.repetitions)
+    if args.as_runs:
+        args.as_runs.write_text(json.dumps(as_runs(folder)))
+        return None
     given = args.calibration
     rows = compare(folder, ["--device-calibration", given, "--server-calibration", given] if given else [])
     if not rows:

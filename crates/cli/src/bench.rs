@@ -15,7 +15,6 @@ use tacit_client::bench::{ClientRun, Report, Run, client_runs, judge, machine};
 use tacit_client::input::{self, Fit};
 use tacit_client::{ClientConfig, Lobby, MAX_THREADS, process_cpu_s};
 use tacit_graph::{Interface, Model, Units};
-use tacit_net::Rate;
 use tacit_store::keys;
 
 /// Measures private inference: server and client as two processes on this machine, over TLS on loopback.
@@ -42,9 +41,6 @@ pub struct Args {
     /// Threads of each party
     #[arg(long, default_value_t = 1, value_parser = tacit_args::count(MAX_THREADS as u64))]
     threads: usize,
-    /// Each party sends no faster than this: 20mbit
-    #[arg(long, value_name = "RATE")]
-    pace: Option<Rate>,
     /// Inferences measured, one after the other
     #[arg(long, default_value_t = 1, value_parser = tacit_args::count(100_000))]
     runs: usize,
@@ -68,8 +64,6 @@ pub struct ClientArgs {
     input: PathBuf,
     #[arg(long)]
     threads: usize,
-    #[arg(long)]
-    pace: Option<Rate>,
     #[arg(long)]
     dealer: Option<String>,
     #[command(flatten)]
@@ -116,61 +110,44 @@ struct Both {
     dealing: Option<Dealing>,
 }
 
-/// How a model is run.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Way {
-    /// Threads of each party.
-    pub threads: usize,
-    /// No party sends faster than this.
-    pub pace: Option<Rate>,
-}
-
 /// A model on a back end, and its float network run where it is.
 pub struct Measured {
     /// What the lowering declares.
     pub costs: Costs,
-    /// One client each, for each way.
-    pub runs: Vec<(Way, Vec<Run>)>,
+    /// One client each, for each number of threads.
+    pub runs: Vec<(usize, Vec<Run>)>,
     /// Processor seconds of the float network.
     pub local_cpu_s: f64,
     /// Multiplications of the float network.
     pub local_macs: u64,
 }
 
-/// Measures a model file on a back end, at its default options, with one thread a party; and in more ways,
-/// which may depend on what the first runs said.
+/// Measures a model file on a back end, at its default options, with each of these numbers of threads a party.
 ///
 /// # Errors
 /// The back end cannot lower it, or a party fails.
-pub fn measured(
-    model: &Path,
-    backend: &str,
-    runs: usize,
-    more: impl Fn(&Costs, &[Run]) -> Vec<Way>,
-) -> anyhow::Result<Measured> {
+pub fn measured(model: &Path, backend: &str, runs: usize, threads: &[usize]) -> anyhow::Result<Measured> {
     let lowering = Lowering::of(backend);
-    let args = Args { model: model.to_owned(), lowering, input: None, threads: 1, pace: None, runs, output: None };
+    let args = Args { model: model.to_owned(), lowering, input: None, threads: 1, runs, output: None };
     let scratch = tempfile::tempdir().context("making a scratch folder")?;
     let mut bench = Bench::new(&args, scratch.path())?;
     let (registry, options, hidden) = (Registry::standard(), Options::default(), indicatif::ProgressBar::hidden());
     let backend = &**registry.get(backend)?;
     let lowered = bench.lower(backend, &options)?;
-    let first = bench.two_parties((backend, &options, &*lowered), runs, &hidden)?.runs;
-    let local: Local = serde_json::from_str(&bench.client(None, "local")?)?;
-    let (costs, local_macs) = (lowered.costs(), bench.model.graph.macs());
-    let more = more(&costs, &first);
-    let mut seen = vec![(bench.way, first)];
-    for way in more {
-        bench.way = way;
-        seen.push((way, bench.two_parties((backend, &options, &*lowered), runs, &hidden)?.runs));
+    let mut seen = Vec::new();
+    for &threads in threads {
+        bench.threads = threads;
+        seen.push((threads, bench.two_parties((backend, &options, &*lowered), runs, &hidden)?.runs));
     }
-    Ok(Measured { costs, runs: seen, local_cpu_s: local.cpu_s, local_macs })
+    let local: Local = serde_json::from_str(&bench.client(None, "local")?)?;
+    let local_macs = bench.model.graph.macs();
+    Ok(Measured { costs: lowered.costs(), runs: seen, local_cpu_s: local.cpu_s, local_macs })
 }
 
 /// One benchmark's files.
 struct Bench<'a> {
     args: &'a Args,
-    way: Way,
+    threads: usize,
     scratch: &'a Path,
     /// The model, in the scratch folder.
     path: PathBuf,
@@ -265,8 +242,7 @@ impl<'a> Bench<'a> {
         args.lowering.seal.write_model(&path, &tacit_graph::file::write(&model)?)?;
         fs::write(scratch.join("input.json"), serde_json::to_vec(&input)?)?;
         keys::init(&scratch.join("keys"), &[], &["client".into()])?;
-        let way = Way { threads: args.threads, pace: args.pace };
-        Ok(Self { args, way, scratch, path, model, input })
+        Ok(Self { args, threads: args.threads, scratch, path, model, input })
     }
 
     /// Server and client as processes; one client a run.
@@ -301,7 +277,7 @@ impl<'a> Bench<'a> {
     fn deal(&self, backend: &dyn Backend, lowered: &dyn ServerModel) -> anyhow::Result<Option<Dealing>> {
         let Some(order) = lowered.order() else { return Ok(None) };
         let model = backend.dealing(order.public, order.part)?;
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.way.threads).build()?;
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build()?;
         let mut server_bytes = 0;
         let (start, cpu) = (Instant::now(), process_cpu_s());
         let seed = tacit_backends::seam::fresh_seed()?;
@@ -327,7 +303,7 @@ impl<'a> Bench<'a> {
             keys::add_dealer(&keys, &[])?;
         }
         let mut command = Command::new(crate::serve::beside("tacit-dealer")?);
-        command.args(["--listen", "127.0.0.1:0", "--threads", &self.way.threads.to_string()]).arg("--keys").arg(keys);
+        command.args(["--listen", "127.0.0.1:0", "--threads", &self.threads.to_string()]).arg("--keys").arg(keys);
         started(command.arg("--numbers").arg(self.scratch.join("dealer.sqlite")), "dealer")
     }
 
@@ -339,12 +315,9 @@ impl<'a> Bench<'a> {
     ) -> anyhow::Result<(Killed, String)> {
         let mut command = Command::new(crate::serve::program()?);
         command.arg(&self.path).args(["--listen", "127.0.0.1:0", "--stall", "600", "--backend", backend.id()]);
-        command.arg("--keys").arg(self.scratch.join("keys")).args(["--threads", &self.way.threads.to_string()]);
+        command.arg("--keys").arg(self.scratch.join("keys")).args(["--threads", &self.threads.to_string()]);
         command.arg("--material").arg(self.scratch.join("server-material"));
         command.arg("--no-warm-up").args(self.args.lowering.seal.arguments());
-        if let Some(pace) = self.way.pace {
-            command.args(["--pace", &pace.to_string()]);
-        }
         for (key, value) in options.iter() {
             command.arg("-O").arg(format!("{key}={value}"));
         }
@@ -361,12 +334,9 @@ impl<'a> Bench<'a> {
     /// What a client process prints; it is told of a server, and of a dealer.
     fn client(&self, server: Option<(&str, Option<&str>)>, backend: &str) -> anyhow::Result<String> {
         let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-        command.args(["bench-client", "--backend", backend, "--threads", &self.way.threads.to_string()]);
+        command.args(["bench-client", "--backend", backend, "--threads", &self.threads.to_string()]);
         command.arg("--keys").arg(self.scratch.join("keys")).arg("--input").arg(self.scratch.join("input.json"));
         command.arg("--model").arg(&self.path).args(self.args.lowering.seal.arguments());
-        if let Some(pace) = self.way.pace {
-            command.args(["--pace", &pace.to_string()]);
-        }
         if let Some((server, dealer)) = server {
             command.args(["--server", server]).args(dealer.iter().flat_map(|dealer| ["--dealer", dealer]));
         }
@@ -433,7 +403,6 @@ pub fn run_client(args: ClientArgs) -> anyhow::Result<()> {
     let identity = keys::load_client(&args.keys, "client")?;
     let mut config = ClientConfig {
         threads: args.threads,
-        pace: args.pace,
         store: Some(args.keys.with_file_name("client-material")),
         seal: args.seal.key().cloned(),
         ..ClientConfig::new(server, identity.clone())

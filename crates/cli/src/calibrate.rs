@@ -1,5 +1,5 @@
 //! `tacit calibrate`
-use crate::bench::{self, Measured, Way};
+use crate::bench::{self, Measured};
 use crate::print;
 use anyhow::{Context, bail};
 use serde_json::json;
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use tacit_backends::{Costs, Registry};
+use tacit_backends::Registry;
 use tacit_client::bench::{PhaseFigures, Run};
 use tacit_graph::zoo;
 use tacit_plan::calibration::{Calibration, Phase, VERSION};
@@ -17,16 +17,16 @@ use tacit_plan::{Observation, Observed};
 const NETWORKS: &str = "tiny-cnn,minionn-mlp,lenet,hinet-mnist,m2,minionn-cifar,resnet32,squeezenet1.1";
 /// Networks for back ends on encrypted numbers, which take no others without a bootstrap.
 const SQUARES: &str = "tiny-square,square-mlp,square-cnn";
-/// Runs that take less are not made with a pace: nothing would be seen of it.
-const PACED_S: f64 = 0.3;
+/// Numbers of threads of either party.
+const THREADS: [usize; 2] = [1, 2];
 
 /// Measures what private inference takes on this machine, for `tacit plan`
 ///
 /// Networks of the zoo are answered privately on every back end, by two processes of one thread each; from
 /// their times follows what a transform, an oblivious transfer, a multiplication, a byte and an exchange take
-/// at each party, with the error of predicting each network from the others; and from further runs, with two
-/// threads and with a slow link, what threads save and what happens while bytes travel. Takes some minutes;
-/// keep the machine idle.
+/// at each party, with the error of predicting each network from the others; and from runs with two threads
+/// what those save. What happens while bytes travel does not show on loopback: it is taken over from the
+/// calibration that is built in, or from runs over links (--with). Takes some minutes; keep the machine idle.
 ///
 /// Example: tacit calibrate -o here.toml && tacit plan net.tacit --server this --server-calibration here.toml
 #[derive(clap::Args)]
@@ -40,7 +40,8 @@ pub struct Args {
     /// Networks of the zoo to measure [default: some for the back end]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     networks: Vec<String>,
-    /// What earlier calls with --json wrote, of the same machine: their runs count as well
+    /// What earlier calls with --json wrote, or docs/scripts/plan_check.py --as-runs, of the same machine:
+    /// their runs count as well
     #[arg(long, value_name = "FILE")]
     with: Vec<PathBuf>,
     /// Measure nothing: fit what --with gives
@@ -77,7 +78,9 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
         .context("the float networks took no time that can be measured")?;
     let networks: BTreeSet<&str> = seen.runs.values().flatten().map(|run| run.network.as_str()).collect();
     let made = format!("{} networks, {} runs each", networks.len(), args.runs);
-    let backends = seen.runs.iter().map(|(name, runs)| (name.clone(), Calibration::of_backend(runs))).collect();
+    let before = Calibration::built_in().backends;
+    let backends = seen.runs.iter().map(|(name, runs)| (name.clone(), Calibration::of_backend(runs, before.get(name))));
+    let backends = backends.collect();
     let machine = tacit_client::bench::machine();
     let calibration = Calibration { version: VERSION, machine, made, backends, local_mac_s };
     let written = file.write_all(calibration.to_toml().as_bytes());
@@ -132,7 +135,7 @@ fn measure(args: &Args, seen: &mut Seen) -> anyhow::Result<()> {
     let bar = print::bar(cells.len(), "measuring");
     for (name, network) in cells {
         bar.set_message(format!("{name}, {network}"));
-        match bench::measured(&files[&network], name, args.runs, more_ways) {
+        match bench::measured(&files[&network], name, args.runs, &THREADS) {
             Ok(measured) => {
                 seen.local_mac_s.push(local_mac_s(&measured));
                 seen.runs.entry(name.clone()).or_default().extend(observations(&network, &measured));
@@ -146,21 +149,6 @@ fn measure(args: &Args, seen: &mut Seen) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Two threads; and a pace at which the bytes take about as long as the computing.
-fn more_ways(costs: &Costs, runs: &[Run]) -> Vec<Way> {
-    let took =
-        |run: &Run| ["offline", "online"].iter().filter_map(|p| run.phases.get(*p)).map(|p| p.wall_s).sum::<f64>();
-    let wall_s = runs.iter().map(took).fold(f64::INFINITY, f64::min);
-    let mut ways = vec![Way { threads: 2, pace: None }];
-    if wall_s >= PACED_S {
-        let bits = 8.0 * (costs.offline.bytes() + costs.online.bytes()) as f64 / wall_s;
-        ways.extend(
-            format!("{}kbit", (bits / 1e3).ceil()).parse().ok().map(|pace| Way { threads: 1, pace: Some(pace) }),
-        );
-    }
-    ways
-}
-
 /// The model file of a network of the zoo.
 fn model(name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
     let model = crate::model::import_with_defaults(Path::new(name), &zoo::build(name, 1)?)?;
@@ -170,7 +158,7 @@ fn model(name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
 }
 
 fn observations(network: &str, measured: &Measured) -> Vec<Observation> {
-    let of_run = |way: &Way, run: &Run| {
+    let of_run = |threads: usize, run: &Run| {
         let named = |(name, phase): (&str, Phase)| {
             let figures = run.phases.get(name)?;
             // Keys and weights that a party still has are not sent again.
@@ -180,13 +168,13 @@ fn observations(network: &str, measured: &Measured) -> Vec<Observation> {
         let phases = [("setup", Phase::Setup), ("offline", Phase::Offline), ("online", Phase::Online)];
         Observation {
             network: network.to_owned(),
-            threads: way.threads as u32,
-            pace_bits: way.pace.map(|pace| pace.bits_per_second() as f64),
+            threads: threads as u32,
+            link: None,
             costs: measured.costs,
             phases: phases.into_iter().filter_map(named).collect(),
         }
     };
-    measured.runs.iter().flat_map(|(way, runs)| runs.iter().map(|run| of_run(way, run))).collect()
+    measured.runs.iter().flat_map(|(threads, runs)| runs.iter().map(|run| of_run(*threads, run))).collect()
 }
 
 fn observed(figures: &PhaseFigures) -> Observed {

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use tacit_backends::{Costs, PartyCost, PhaseCost};
+use tacit_backends::{Costs, DealingCost, PartyCost, PhaseCost};
 
 use crate::counts::{Counts, Primitive, counts};
 use crate::error::{PlanError, wrong};
@@ -57,6 +57,15 @@ pub struct Observed {
     pub peak_bytes: [u64; 2],
 }
 
+/// A link that a run went over.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SeenLink {
+    /// Rate each way, bit/s.
+    pub bits: f64,
+    /// Round trip, seconds.
+    pub rtt_s: f64,
+}
+
 /// One measured run of a network.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
@@ -64,8 +73,8 @@ pub struct Observation {
     pub network: String,
     /// Threads of each party.
     pub threads: u32,
-    /// How fast each party sent at most, bit/s; `None`: as fast as it could.
-    pub pace_bits: Option<f64>,
+    /// What was between them; `None`: loopback.
+    pub link: Option<SeenLink>,
     /// What its lowering declares.
     pub costs: Costs,
     /// The phases that were run.
@@ -130,6 +139,26 @@ pub struct PhaseRates {
     pub parallel: f64,
     /// Share of the shorter one of computing and transferring that happens while the longer one goes on.
     pub hidden: f64,
+    /// Seconds for each primitive of dealing, as far as both parties wait for their dealer: what the phase
+    /// takes beyond their own computing. Nothing where nobody deals.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub dealer: BTreeMap<Primitive, f64>,
+}
+
+impl PhaseRates {
+    /// Seconds that the parties wait for their dealer.
+    #[must_use]
+    pub fn dealer_s(&self, dealing: &DealingCost) -> f64 {
+        let seconds = Primitive::ALL.map(|primitive| self.dealer.get(&primitive).copied().unwrap_or(0.0));
+        seconds_of(&seconds, &dealing_counts(dealing))
+    }
+}
+
+/// What of dealing takes time, in numbers.
+fn dealing_counts(dealing: &DealingCost) -> Counts {
+    let party = PartyCost { work: dealing.work, ..PartyCost::default() };
+    let sent = PhaseCost { up_bytes: dealing.client_bytes, down_bytes: dealing.server_bytes, ..PhaseCost::default() };
+    counts(&sent, &party)
 }
 
 /// A back end.
@@ -159,9 +188,10 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Fits a back end's rates to what was measured; runs of one network are a group.
+    /// Fits a back end's rates to what was measured; runs of one network are a group. What happens while bytes
+    /// travel, which is the protocol's and not the machine's, is as `before` where no run went over a link.
     #[must_use]
-    pub fn of_backend(runs: &[Observation]) -> BackendRates {
+    pub fn of_backend(runs: &[Observation], before: Option<&BackendRates>) -> BackendRates {
         let mut networks: Vec<String> = Vec::new();
         for run in runs {
             if !networks.contains(&run.network) {
@@ -177,8 +207,11 @@ impl Calibration {
             }
             let rows: Vec<_> = seen.iter().map(|(costed, seen)| (costed, seen)).collect();
             let [client, server] = [0, 1].map(|party| Rates::new(&rows, party));
-            let [apart, parallel, hidden] = shares(runs, &networks, phase);
-            phases.insert(phase, PhaseRates { client, server, apart, parallel, hidden });
+            let [apart, parallel] = shares(runs, &networks, phase);
+            let known = before.and_then(|rates| Some(rates.phases.get(&phase)?.hidden));
+            let hidden = hidden(runs, &networks, phase).or(known).unwrap_or(0.0);
+            let dealer = if phase == Phase::Offline { dealer(runs, &networks, apart) } else { BTreeMap::new() };
+            phases.insert(phase, PhaseRates { client, server, apart, parallel, hidden, dealer });
         }
         BackendRates { phases, networks }
     }
@@ -219,6 +252,7 @@ impl Calibration {
         let phases = || read.backends.values().flat_map(|backend| backend.phases.values());
         let rates = || phases().flat_map(|phase| [&phase.client, &phase.server]);
         let times = rates().flat_map(|rates| rates.seconds.values().chain([&rates.error]).chain(&rates.resident));
+        let times = times.chain(phases().flat_map(|phase| phase.dealer.values()));
         // Of a billion seconds nobody makes a plan, and sums of larger ones are no numbers.
         if times.chain([&read.local_mac_s]).any(|time| !(0.0..=1e9).contains(time)) || read.local_mac_s == 0.0 {
             return Err("it has a time that is no time".into());
@@ -260,53 +294,86 @@ fn median<'a>(
         of_network.filter_map(|run| Some((run, run.phases.get(&phase)?))).collect();
     seen.sort_by(|(_, a), (_, b)| a.wall_s.total_cmp(&b.wall_s));
     let (run, middle) = seen.get(seen.len() / 2)?;
-    Some((Costed { cost: phase.of(&run.costs) }, **middle))
+    // A process that has answered before holds more: the peak of one is that of its first answer.
+    let fresh =
+        |party: usize| seen.iter().map(|(_, seen)| seen.peak_bytes[party]).min().expect("there is one at least");
+    let seen = Observed { peak_bytes: [fresh(0), fresh(1)], ..**middle };
+    Some((Costed { cost: phase.of(&run.costs) }, seen))
 }
 
 impl Observation {
     /// One thread, and nothing slowed down: what primitives are fitted to.
     fn is_plain(&self) -> bool {
-        self.threads == 1 && self.pace_bits.is_none()
+        self.threads == 1 && self.link.is_none()
     }
 
-    /// Seconds that the phase's bytes need at the pace, one way after the other.
-    fn paced_s(&self, phase: Phase) -> Option<f64> {
-        Some(8.0 * phase.of(&self.costs).bytes() as f64 / self.pace_bits?)
+    /// Seconds that the phase's bytes keep the link busy, one way after the other, and those of its round
+    /// trips.
+    fn on_link_s(&self, phase: Phase) -> Option<[f64; 2]> {
+        let (link, cost) = (self.link?, phase.of(&self.costs));
+        Some([8.0 * cost.bytes() as f64 / link.bits, link.rtt_s * cost.exchanges as f64])
     }
 }
 
 /// Phases that take less tell nothing of shares.
 const TELLING_S: f64 = 5e-3;
 
-/// What of the shorter party's time comes on top, what threads share, and what happens while bytes travel:
-/// medians over the networks that take long enough to tell.
-fn shares(runs: &[Observation], networks: &[String], phase: Phase) -> [f64; 3] {
-    let (mut apart, mut parallel, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
+/// The middle of shares that were seen.
+fn middle(mut shares: Vec<f64>) -> Option<f64> {
+    shares.sort_by(f64::total_cmp);
+    shares.get(shares.len() / 2).map(|share| share.clamp(0.0, 1.0))
+}
+
+/// What of the shorter party's time comes on top, and what threads share: medians over the networks that take
+/// long enough to tell.
+fn shares(runs: &[Observation], networks: &[String], phase: Phase) -> [f64; 2] {
+    let (mut apart, mut parallel) = (Vec::new(), Vec::new());
     for network in networks {
         let Some((_, plain)) = median(runs, network, phase, Observation::is_plain) else { continue };
         let [a, b] = plain.cpu_s;
         if a.min(b) > TELLING_S {
             apart.push((plain.wall_s - a.max(b)) / a.min(b));
         }
-        if let Some((_, two)) = median(runs, network, phase, |run| run.threads == 2 && run.pace_bits.is_none())
+        if let Some((_, two)) = median(runs, network, phase, |run| run.threads == 2 && run.link.is_none())
             && plain.wall_s > 4.0 * TELLING_S
         {
             parallel.push(2.0 * (1.0 - two.wall_s / plain.wall_s));
         }
+    }
+    // Where nobody works long enough to tell: one after the other, and alone.
+    [middle(apart).unwrap_or(1.0), middle(parallel).unwrap_or(0.0)]
+}
+
+/// What the offline phases take beyond the parties' own computing, fitted to what is dealt for them.
+fn dealer(runs: &[Observation], networks: &[String], apart: f64) -> BTreeMap<Primitive, f64> {
+    let one = |(at, network): (usize, &String)| {
+        let run = runs.iter().find(|run| run.network == *network)?;
+        let (_, seen) = median(runs, network, Phase::Offline, Observation::is_plain)?;
+        let [a, b] = seen.cpu_s;
+        let waited = (seen.wall_s - a.max(b) - apart * a.min(b)).max(0.0);
+        (run.costs.dealing != DealingCost::default()).then(|| (at, dealing_counts(&run.costs.dealing), waited))
+    };
+    let rows: Vec<(usize, Counts, f64)> = networks.iter().enumerate().filter_map(one).collect();
+    let seconds = if rows.is_empty() { [0.0; _] } else { fit(&rows).seconds };
+    Primitive::ALL.into_iter().zip(seconds).filter(|(_, seconds)| *seconds > 0.0).collect()
+}
+
+/// What of the shorter one of computing and transferring happens during the longer one, in runs over links.
+fn hidden(runs: &[Observation], networks: &[String], phase: Phase) -> Option<f64> {
+    let mut seen = Vec::new();
+    for network in networks {
+        let Some((_, plain)) = median(runs, network, phase, Observation::is_plain) else { continue };
         for run in runs.iter().filter(|run| run.network == *network && run.threads == 1) {
-            let (Some(on_link), Some(seen)) = (run.paced_s(phase), run.phases.get(&phase)) else { continue };
-            let [short, long] = [plain.wall_s.min(on_link), plain.wall_s.max(on_link)];
+            let (Some([bytes_s, trips_s]), Some(took)) = (run.on_link_s(phase), run.phases.get(&phase)) else {
+                continue;
+            };
+            let [short, long] = [plain.wall_s.min(bytes_s), plain.wall_s.max(bytes_s)];
             if short > 4.0 * TELLING_S {
-                hidden.push(1.0 - (seen.wall_s - long) / short);
+                seen.push(1.0 - (took.wall_s - trips_s - long) / short);
             }
         }
     }
-    let middle = |shares: &mut Vec<f64>, unknown: f64| {
-        shares.sort_by(f64::total_cmp);
-        shares.get(shares.len() / 2).map_or(unknown, |share| share.clamp(0.0, 1.0))
-    };
-    // Where nobody works long enough to tell: one after the other, alone, and nothing meanwhile.
-    [middle(&mut apart, 1.0), middle(&mut parallel, 0.0), middle(&mut hidden, 0.0)]
+    middle(seen)
 }
 
 /// What a party's part takes on the machine that was calibrated, by primitive, seconds.

@@ -21,7 +21,7 @@ pub mod predict;
 pub mod rank;
 pub mod work;
 
-pub use calibration::{Calibration, Observation, Observed};
+pub use calibration::{Calibration, Observation, Observed, SeenLink};
 pub use checked::Checked;
 pub use counts::Primitive;
 pub use device::Device;

@@ -6,7 +6,7 @@
 //! trip for each exchange.
 
 use serde::Serialize;
-use tacit_backends::{Costs, PhaseCost};
+use tacit_backends::{Costs, DealingCost, PhaseCost};
 
 use crate::calibration::{Phase, PhaseRates, cpu_s};
 use crate::device::Device;
@@ -37,7 +37,7 @@ pub struct Predicted {
     pub wall_s: f64,
     /// One standard deviation of that from the fit, as a share.
     pub error: f64,
-    /// Both parties' computing, as far as it is not side by side, seconds.
+    /// Both parties' computing, as far as it is not side by side, and what they wait for a dealer, seconds.
     pub compute_s: f64,
     /// The link busy with bytes, seconds.
     pub transfer_s: f64,
@@ -83,9 +83,8 @@ impl Prediction {
             none if *none == PhaseCost::default() => Some(Predicted::default()),
             cost => {
                 let rates = [client.phases.get(&phase)?, server.phases.get(&phase)?];
-                // A dealer's part comes over the client's link as well, beside what the parties send.
-                let dealt = if phase == Phase::Offline { costs.dealing.client_bytes } else { 0 };
-                Some(predict(rates, cost, dealt, setting))
+                let dealing = if phase == Phase::Offline { costs.dealing } else { DealingCost::default() };
+                Some(predict(rates, cost, &dealing, setting))
             }
         };
         let [setup, offline, online] = Phase::ALL.map(phase);
@@ -138,14 +137,22 @@ pub fn with_threads(parallel: f64, threads: u32, cores: u32) -> f64 {
     1.0 - parallel + parallel / threads
 }
 
-fn predict([of_client, of_server]: [&PhaseRates; 2], cost: &PhaseCost, dealt: u64, setting: &Setting) -> Predicted {
+fn predict(
+    [of_client, of_server]: [&PhaseRates; 2],
+    cost: &PhaseCost,
+    dealing: &DealingCost,
+    setting: &Setting,
+) -> Predicted {
     let (client, server, link) = (&setting.client, &setting.server, &setting.link);
+    // A dealer's part comes over the client's link as well, beside what the parties send.
+    let dealt = dealing.client_bytes;
     let below = |device: &Device, bytes: u64| link.tunnel_s * device.slower[BYTE] * bytes as f64;
     let client_cpu_s = cpu_s(&of_client.client, cost, true, &client.slower) + below(client, cost.bytes() + dealt);
     let server_cpu_s = cpu_s(&of_server.server, cost, false, &server.slower) + below(server, cost.bytes());
     let a = client_cpu_s * with_threads(of_client.parallel, setting.client_threads, client.cores);
     let b = server_cpu_s * with_threads(of_server.parallel, setting.server_threads, server.cores);
-    let compute_s = a.max(b) + of_server.apart * a.min(b);
+    // The dealer's machine is taken to be like the server's calibration.
+    let compute_s = a.max(b) + of_server.apart * a.min(b) + of_server.dealer_s(dealing);
     let transfer_s = link.transfer_s(cost.up_bytes, cost.down_bytes + dealt);
     let round_trips_s = link.rtt_s * cost.exchanges as f64;
     let shares = [(&of_client.client, a), (&of_server.server, b)];

@@ -9,12 +9,12 @@ use tacit_plan::calibration::{Phase, VERSION};
 use tacit_plan::change::{self, Knob};
 use tacit_plan::{
     Calibration, Choice, ClientWork, Device, Goal, Limits, Link, Observation, Observed, Offer, Prediction, Prices,
-    Question, Setting, Usage,
+    Question, SeenLink, Setting, Usage,
 };
 
 const NTT_S: f64 = 2e-5;
 const BYTE_S: f64 = 2e-9;
-const PACE_BITS: f64 = 1e9;
+const RATE: f64 = 1e9;
 const PARALLEL: f64 = 0.5;
 const HIDDEN: f64 = 0.7;
 
@@ -36,27 +36,31 @@ fn run(network: &str, costs: Costs) -> Observation {
         Observed { wall_s, cpu_s: [client_cpu_s, server_cpu_s], peak_bytes: [peak, 2 * peak] }
     };
     let phases = [(Phase::Offline, observed(&costs.offline)), (Phase::Online, observed(&costs.online))];
-    Observation { network: network.into(), threads: 1, pace_bits: None, costs, phases: phases.into() }
+    Observation { network: network.into(), threads: 1, link: None, costs, phases: phases.into() }
 }
 
-/// That run with two threads, which share half of the work, and with a pace at which three tenths of the
+/// That run with two threads, which share half of the work, and over a link on which three tenths of the
 /// shorter one of computing and transferring are seen.
 fn further(plain: &Observation) -> [Observation; 2] {
-    let (mut two, mut paced) = (plain.clone(), plain.clone());
-    (two.threads, paced.pace_bits) = (2, Some(PACE_BITS));
+    let (mut two, mut far) = (plain.clone(), plain.clone());
+    (two.threads, far.link) = (2, Some(SeenLink { bits: RATE, rtt_s: 0.01 }));
     two.phases.values_mut().for_each(|seen| seen.wall_s *= 1.0 - PARALLEL + PARALLEL / 2.0);
-    for (phase, seen) in &mut paced.phases {
-        let on_link = 8.0 * phase.of(&plain.costs).bytes() as f64 / PACE_BITS;
-        seen.wall_s = seen.wall_s.max(on_link) + (1.0 - HIDDEN) * seen.wall_s.min(on_link);
+    for (phase, seen) in &mut far.phases {
+        let cost = phase.of(&plain.costs);
+        let bytes_s = 8.0 * cost.bytes() as f64 / RATE;
+        let together = seen.wall_s.max(bytes_s) + (1.0 - HIDDEN) * seen.wall_s.min(bytes_s);
+        seen.wall_s = together + 0.01 * cost.exchanges as f64;
     }
-    [two, paced]
+    [two, far]
 }
 
 fn calibration() -> Calibration {
     let sizes = [(50, 1_000), (5_000, 40_000_000), (300, 9_000_000), (20_000, 100_000), (900, 700_000)];
     let plain = sizes.iter().enumerate().map(|(i, (n, b))| run(&format!("net{i}"), costs(*n, *b, 30)));
     let runs: Vec<_> = plain.flat_map(|run| further(&run).into_iter().chain([run])).collect();
-    let rates = Calibration::of_backend(&runs);
+    let rates = Calibration::of_backend(&runs, None);
+    let near: Vec<_> = runs.iter().filter(|run| run.link.is_none()).cloned().collect();
+    assert_eq!(Calibration::of_backend(&near, Some(&rates)), rates, "what happens meanwhile is the protocol's");
     let names = ["chatty", "heavy", "helped", "clear"];
     Calibration {
         version: VERSION,

@@ -58,6 +58,8 @@ class Node:
     leaving: bool = False
     version: int = 0
     """Of the list of clients that it should admit."""
+    clients: set[str] = field(default_factory=set)
+    """That list."""
 
 
 @dataclass(frozen=True)
@@ -112,15 +114,16 @@ class Book:
         self.nodes[name] = Node(name, address, self._epochs, now + self.lease_s, Report())
         return self._epochs
 
-    def renew(self, name: str, epoch: int, report: Report, now: float, day: int = 0) -> tuple[list[str], int]:
-        """Grants a lease from now on; the clients that the node is to admit, and the version of that list."""
+    def renew(self, name: str, epoch: int, report: Report, now: float, day: int = 0) -> tuple[list[str] | None, int]:
+        """Grants a lease from now on; the clients that the node is to admit, `None` if it goes by that list already, and its version."""
         self.expire(now)
         node = self.nodes.get(name)
         if node is None or node.epoch != epoch:
             raise Refused(f"{name} has no lease in this run: its clients may be elsewhere by now")
         self._count(node.report, report, day)
         node.report, node.lease_until = report, now + self.lease_s
-        return sorted(client for client, home in self.homes.items() if home == name), node.version
+        # A list of ten thousand with every lease would be most of what the front does.
+        return (None if report.admitted == node.version else sorted(node.clients)), node.version
 
     def leave(self, name: str, now: float) -> None:
         """A node that takes nobody new; who is there stays until the node ends."""
@@ -139,7 +142,7 @@ class Book:
         """Writes off nodes whose lease is over."""
         for node in [node for node in self.nodes.values() if node.lease_until <= now]:
             del self.nodes[node.name]
-            gone = tuple(sorted(client for client, home in self.homes.items() if home == node.name))
+            gone = tuple(sorted(node.clients))
             for client in gone:
                 del self.homes[client]
             self.losses.append(Loss(node.name, gone, dict(node.report.stock)))
@@ -155,6 +158,7 @@ class Book:
             raise Refused(f"the client is at {home.name}, which does not serve {model}")
         node = self._best(client, model)
         self.homes[client] = node.name
+        node.clients.add(client)
         node.version += 1
         return Ticket(client, node.name, node.address, node.epoch, node.version, node.report.dealer)
 

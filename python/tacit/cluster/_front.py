@@ -48,7 +48,7 @@ class Desk:
         with self._changed:
             return self._book.join(name, address, self._clock())
 
-    def renew(self, name: str, epoch: int, report: Report) -> tuple[list[str], int]:
+    def renew(self, name: str, epoch: int, report: Report) -> tuple[list[str] | None, int]:
         """See `Book.renew`."""
         with self._changed:
             granted = self._book.renew(name, epoch, report, self._clock(), self._day())
@@ -102,7 +102,7 @@ class Desk:
                     "leaving": node.leaving,
                     "waiting_s": node.report.waiting_s,
                     "models": sorted(node.report.models),
-                    "clients": sum(home == node.name for home in self._book.homes.values()),
+                    "clients": len(node.clients),
                     "stock": sum(node.report.stock.values()),
                     "dealer": node.report.dealer.partition(" ")[0],
                 }

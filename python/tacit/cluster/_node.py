@@ -59,7 +59,7 @@ class Front(Protocol):
     """Whom a node asks for its lease."""
 
     def join(self, name: str, address: str) -> int: ...
-    def renew(self, name: str, epoch: int, report: Report) -> tuple[list[str], int]: ...
+    def renew(self, name: str, epoch: int, report: Report) -> tuple[list[str] | None, int]: ...
     def ended(self, name: str, epoch: int) -> None: ...
 
 
@@ -125,7 +125,6 @@ class Node:
         settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._access = settings.folder / "access.toml"
         self._admit([])
-        self._clients: list[str] = []
         self._version = 0
         self._report = Report()
         self._over = threading.Event()
@@ -204,10 +203,10 @@ class Node:
         asked = time.clock_gettime(time.CLOCK_BOOTTIME)
         clients, version = self._front.renew(self._settings.name, self._epoch, self._report)
         self._say(f"until {asked + (1 - GUARD) * self._settings.lease_s}")
-        if clients != self._clients:
+        if clients is not None:
             self._admit(clients)
             self._ask("POST", "/v1/reload", "{}")
-        self._clients, self._version = clients, version
+        self._version = version
 
     def _look_after_dealer(self) -> None:
         """A server keeps its dealer; where that is gone for a lease and another is there, this run ends, and the next takes the other."""

@@ -36,7 +36,7 @@ class Front:
     def join(self, name: str, address: str) -> int:
         return self._desk.join(name, address)
 
-    def renew(self, name: str, epoch: int, report: Report) -> tuple[list[str], int]:
+    def renew(self, name: str, epoch: int, report: Report) -> tuple[list[str] | None, int]:
         return self._desk.renew(name, epoch, report)
 
     def ended(self, name: str, epoch: int) -> None:
@@ -68,9 +68,9 @@ class FarFront:
     def join(self, name: str, address: str) -> int:
         return int(self._asked(self._front.join.remote(name, address)))
 
-    def renew(self, name: str, epoch: int, report: Report) -> tuple[list[str], int]:
+    def renew(self, name: str, epoch: int, report: Report) -> tuple[list[str] | None, int]:
         clients, version = self._asked(self._front.renew.remote(name, epoch, report))
-        return list(clients), int(version)
+        return (None if clients is None else list(clients)), int(version)
 
     def ended(self, name: str, epoch: int) -> None:
         # Where the front is gone, the lease tells it.

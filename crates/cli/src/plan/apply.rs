@@ -126,8 +126,9 @@ pub fn write(folder: &Path, model: &Path, seal: &SealArgs, plan: &Plan) -> anyho
         format!("#!/bin/sh\n# The {who}, as `tacit plan` chose for {name}. Needs: {needs}\nset -eu\n")
     };
     let at_client = format!("{dealer}keys/ with ca.pem, alice.pem, alice.key");
-    let server = head("server", &format!("{dealer}keys/ of `tacit keys init`"))
-        + &format!("exec {}\n", applied.server_at("\"${LISTEN:-0.0.0.0:7878}\"", model, seal));
+    let keys = "[ -d keys ] || tacit keys init keys --host \"$(uname -n)\" --client alice";
+    let server = head("server", &format!("{dealer}keys/ of `tacit keys init`; they are made if there are none"))
+        + &format!("{keys}\nexec {}\n", applied.server_at("\"${LISTEN:-0.0.0.0:7878}\"", model, seal));
     let client =
         head("client", &format!("SERVER=host:port, INPUT=file, {at_client}")) + &applied.client().join("\n") + "\n";
     let sidecar = head(

@@ -279,7 +279,7 @@ impl Plan {
             let predicted = Prediction::of(&offer.backend, &offer.costs, &setting)?;
             let bytes: BTreeMap<Phase, u64> = Phase::ALL.map(|phase| (phase, phase.of(&offer.costs).bytes())).into();
             Some(
-                json!({"backend": offer.backend, "options": offer.options, "threads": threads, "predicted": predicted, "bytes": bytes}),
+                json!({"backend": offer.backend, "options": offer.options, "threads": threads, "predicted": predicted, "bytes": bytes, "costs": offer.costs}),
             )
         };
         self.offers.iter().flat_map(|offer| [1, 2].map(|threads| one(offer, threads))).flatten().collect()
