@@ -35,7 +35,7 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
     plan.steps.iter().for_each(|step| kept_of(step, &mut costs));
     for (id, node) in plan.graph.nodes().iter().enumerate().filter(|(_, node)| node.op.facts().is_some()) {
         let (n, width) = (plan.batch * node.elements(), node.fixed.width);
-        keeps(&mut costs, packed(n, width - plan.unread(id)), packed(n, width));
+        keeps(&mut costs, packed(n, width - plan.unread(id)), packed(n, width - plan.rounded(id)));
     }
     for group in &plan.groups {
         let [client, server] = L::work(&group.plan);

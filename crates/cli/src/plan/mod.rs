@@ -111,7 +111,7 @@ pub struct Args {
 }
 
 /// Options that move work between the parties, tried beside the defaults where the client's work counts.
-const SHIFTING: [&str; 3] = ["leaves=masked2", "leaves=masked4", "leaves=direct4"];
+const SHIFTING: [&str; 3] = ["leaves=weighed2", "leaves=weighed16", "leaves=direct4"];
 
 /// Share of the score that is little.
 const LITTLE: f64 = 0.05;
