@@ -76,18 +76,21 @@ impl SecretsFolder {
         Ok(lock)
     }
 
-    /// Destroys some secrets, and what a crash has left of them; how many.
+    /// Destroys some secrets, and what a crash has left of them, durably; how many secrets.
     fn remove(&self, _lock: &File, is_gone: impl Fn(&Path) -> io::Result<bool>) -> Result<usize, BackendError> {
-        let mut removed = 0;
+        let (mut removed, mut secrets) = (0, 0);
         for entry in fs::read_dir(&self.dir).map_err(keeping(&self.dir))? {
             let path = entry.map_err(keeping(&self.dir))?.path();
             if !path.ends_with(LOCK) && is_gone(&path).map_err(keeping(&path))? {
                 fs::remove_file(&path).map_err(keeping(&path))?;
-                removed += usize::from(path.extension().is_some_and(|extension| extension == "secret"));
+                removed += 1;
+                secrets += usize::from(path.extension().is_some_and(|extension| extension == "secret"));
             }
         }
-        sync_folder(&self.dir).map_err(failed)?;
-        Ok(removed)
+        if removed > 0 {
+            sync_folder(&self.dir).map_err(failed)?;
+        }
+        Ok(secrets)
     }
 
     /// Destroys what was not used lately.
