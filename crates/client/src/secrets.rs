@@ -76,18 +76,21 @@ impl SecretsFolder {
         Ok(lock)
     }
 
-    /// Destroys some secrets, and what a crash has left of them; how many.
+    /// Destroys some secrets, and what a crash has left of them, durably; how many secrets.
     fn remove(&self, _lock: &File, is_gone: impl Fn(&Path) -> io::Result<bool>) -> Result<usize, BackendError> {
-        let mut removed = 0;
+        let (mut removed, mut secrets) = (0, 0);
         for entry in fs::read_dir(&self.dir).map_err(keeping(&self.dir))? {
             let path = entry.map_err(keeping(&self.dir))?.path();
             if !path.ends_with(LOCK) && is_gone(&path).map_err(keeping(&path))? {
                 fs::remove_file(&path).map_err(keeping(&path))?;
-                removed += usize::from(path.extension().is_some_and(|extension| extension == "secret"));
+                removed += 1;
+                secrets += usize::from(path.extension().is_some_and(|extension| extension == "secret"));
             }
         }
-        sync_folder(&self.dir).map_err(failed)?;
-        Ok(removed)
+        if removed > 0 {
+            sync_folder(&self.dir).map_err(failed)?;
+        }
+        Ok(secrets)
     }
 
     /// Destroys what was not used lately.
@@ -173,7 +176,7 @@ mod tests {
         // Of models that are never used again, too, and what a crash has left of one.
         let left = folder.path(&[3; 32]).with_extension("secret.123.part");
         fs::write(&left, b"three").unwrap();
-        [&path, &left].map(|path| age(path, DAY));
+        [&path, &left].into_iter().for_each(|path| age(path, DAY));
         assert_eq!(got(&folder, 2, b"new"), (b"two".to_vec(), true));
         assert!(!path.exists() && !left.exists());
         age(&folder.path(&[2; 32]), DAY);
@@ -188,7 +191,7 @@ mod tests {
         assert_eq!(folder.forget_all().unwrap(), 0);
         folder.expire().unwrap();
         assert!(!folder.dir.exists());
-        [1, 2].map(|plan| got(&folder, plan, b"one"));
+        assert_eq!([1, 2].map(|plan| got(&folder, plan, b"one").1), [false; 2]);
         assert_eq!(folder.forget_all().unwrap(), 2);
         assert_eq!(got(&folder, 1, b"new"), (b"new".to_vec(), false));
     }

@@ -40,10 +40,11 @@ impl Uploads for Kept {
         loop {
             match self.store.upload(self.client, plan_and_name, (bytes, self.most), lasts) {
                 Ok(place) => return Ok(Ok(place)),
-                Err(StoreError::NoRoom { held, most }) if !self.store.end_idle(self.client).map_err(keeping)? => {
-                    return Ok(Err(NoRoom { held, most }));
+                Err(StoreError::NoRoom { held, most }) => {
+                    if !self.store.end_idle(self.client).map_err(keeping)? {
+                        return Ok(Err(NoRoom { held, most }));
+                    }
                 }
-                Err(StoreError::NoRoom { .. }) => {}
                 Err(e) => return Err(keeping(e)),
             }
         }

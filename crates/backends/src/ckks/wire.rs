@@ -1,9 +1,9 @@
 //! Messages of the protocol.
 //!
 //! Setup: the client names its key set by 32 random bytes, and says whether it keeps the secret; the server
-//! says whether it has the set, or how many of its keys came before. The client sends the others in the order
-//! of the public part, each with a digest, and the server confirms these. Online: a ciphertext up, a ciphertext
-//! down.
+//! says whether it has the set, or how many of its keys came before. The client sends the others in the
+//! order of the public part, each with a digest, and the server confirms these. Online: a ciphertext up, a
+//! ciphertext down.
 
 use tacit_net::Tag;
 

@@ -20,9 +20,9 @@
 //! server, the client's, and the dealer gives a half for no other.
 //!
 //! Who has cheated shows only where no other party had a hand in it: a half that comes from the dealer and is
-//! not what the seed makes that it has committed to, and for the server the seed. What is not opened, or comes
-//! to the client by way of the server, can be either's doing, and is told so: the other party could have an
-//! honest dealer blamed otherwise.
+//! not what the seed makes that it has committed to, and for the server the seed. What is not opened, or
+//! comes to the client by way of the server, can be either's doing, and is told so: the other party could
+//! have an honest dealer blamed otherwise.
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_net::{Channel, Tag, Talk};

@@ -60,8 +60,8 @@ impl Driver {
         }
     }
 
-    /// Destroys what is stored of a client, or of all, if it is revoked by the rules of the time when that comes
-    /// to be done: who is served again by then keeps what it makes.
+    /// Destroys what is stored of a client, or of all, if it is revoked by the rules of the time when that
+    /// comes to be done: who is served again by then keeps what it makes.
     fn destroy_revoked(&self, only: Option<ClientId>) {
         let Some(store) = self.store.clone() else { return };
         let rules = self.gate.rules();

@@ -200,12 +200,17 @@ fn keys_of_clients_that_keep_no_secrets_make_way() {
     let server = Running::with(dir.path(), slots(&model), |c| c.uploads_per_client = bytes);
     let anew = || ClientConfig { store: None, ..server.config(dir.path(), "alice") };
     let first = keys_for_an_answer(&anew());
-    assert_eq!(keys_for_an_answer(&anew()), first, "another run's");
-    let mut open = slots_lobby(&anew()).open("slots", None).unwrap();
-    open.infer(&X).unwrap();
+    // They are in use until the server has seen that their connection has ended.
+    let mut open = None;
+    wait_until("the first run's keys make way", || {
+        let mut client = slots_lobby(&anew()).open("slots", None).unwrap();
+        let answer = client.infer(&X);
+        open = answer.is_ok_and(|answer| answer.setup.unwrap().client.sent_bytes == first).then_some(client);
+        open.is_some()
+    });
     let error = slots_lobby(&anew()).open("slots", None).unwrap().infer(&X).unwrap_err().to_string();
     assert!(error.contains("tacit keyset delete"), "{error}");
-    open.infer(&X).unwrap();
+    open.unwrap().infer(&X).unwrap();
 }
 
 /// With folders they outlive the processes of both parties, until they are deleted.
