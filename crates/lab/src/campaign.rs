@@ -42,7 +42,7 @@ pub struct Campaign {
 pub type Cell = BTreeMap<String, String>;
 
 /// A line of `runs.jsonl`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// What distinguishes this run's cell from the other cells:
     /// `{"link": "lte", "transport": "tls", "workload": "bulk"}`.
@@ -358,12 +358,9 @@ pub(crate) mod tests {
             cell: [("link".to_owned(), link.to_owned())].into(),
             repetition,
             record: format!("records/{link}-{repetition}.jsonl"),
-            failure: None,
             duration_s: 1.5,
-            link: None,
-            energy: BTreeMap::new(),
-            parties: BTreeMap::new(),
             results: [("latency_s".to_owned(), 0.25)].into(),
+            ..Run::default()
         }
     }
 

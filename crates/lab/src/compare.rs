@@ -222,13 +222,11 @@ mod tests {
         Run {
             cell: [("link".to_owned(), link.to_owned()), ("workload".to_owned(), "bulk".to_owned())].into(),
             repetition,
-            record: String::new(),
-            failure: None,
             duration_s: latency_s + 0.1,
-            link: None,
             energy: [("client".to_owned(), energy(2.0 * cpu_s, Provenance::Modelled))].into(),
             parties: [("client".to_owned(), PartySample { user_s: cpu_s, ..PartySample::default() })].into(),
             results: [("latency_s".to_owned(), latency_s), ("messages".to_owned(), 7.0)].into(),
+            ..Run::default()
         }
     }
 

@@ -73,10 +73,10 @@ impl Live {
 
 impl Live {
     /// As a span.
-    fn traced(&self, measured: Option<&Measured>, outcome: &'static str, now: Instant) -> traces::Phase {
+    fn traced(&self, measured: Option<&Measured>, outcome: &'static str, now: Instant) -> traces::Ended {
         let ago = |at: Instant| now.saturating_duration_since(at);
         let Of { phase, model, backend } = self.of.clone();
-        traces::Phase {
+        traces::Ended {
             job: self.id,
             client: self.client,
             input: self.input,

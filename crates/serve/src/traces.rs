@@ -47,7 +47,7 @@ impl FromStr for Collector {
 }
 
 /// A phase that has ended.
-pub(crate) struct Phase {
+pub(crate) struct Ended {
     /// Number of the job since the start.
     pub(crate) job: u64,
     pub(crate) client: ClientId,
@@ -86,7 +86,7 @@ fn number(key: &str, value: u64) -> Value {
     attribute(key, json!({ "intValue": value.to_string() }))
 }
 
-impl Phase {
+impl Ended {
     /// The span of the phase, and one for its time in the queue; `now` is its end. Phases of one input are of
     /// one trace: half of its number mixes whose it is with the run, the other half is the input's name.
     /// Jobs are counted from the start of the server, so the run's random bytes are in every number.
@@ -162,7 +162,7 @@ impl Traces {
     }
 
     /// A phase has ended just now.
-    pub(crate) fn tell(&self, phase: impl FnOnce() -> Phase) {
+    pub(crate) fn tell(&self, phase: impl FnOnce() -> Ended) {
         let Some(spans) = &self.spans else { return };
         for span in phase().spans(SystemTime::now(), self.run) {
             if spans.try_send(span).is_err() {
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn spans_of_an_input_are_of_one_trace_and_begin_before_they_end() {
-        let phase = |job, phase, input| Phase {
+        let phase = |job, phase, input| Ended {
             job,
             client: ClientId([0xab; 32]),
             input,

@@ -163,7 +163,7 @@ pub enum StoreError {
     #[error("client `{0}` is named twice: each client has a name of its own")]
     ClientTwice(String),
     /// What clients cannot reach a server by.
-    #[error("`{host}` cannot be in a certificate: give a DNS name or an IP address, without port or scheme ({source})")]
+    #[error("`{host}` cannot be in a certificate (a DNS name or an IP address can, without port or scheme): {source}")]
     Host {
         /// What was given.
         host: String,

@@ -34,7 +34,7 @@ const YEARS: i32 = 10;
 /// Name of the server's files.
 const SERVER: &str = "server";
 /// What is attempted with files that may be missing.
-const MADE_BY: &str = "reading (made by `tacit keys init`)";
+const MADE_BY: &str = "reading what `tacit keys init` makes,";
 
 /// What a certificate may be used for.
 #[derive(Clone, Copy, PartialEq, Eq)]

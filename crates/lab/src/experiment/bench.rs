@@ -96,17 +96,8 @@ impl Bench<'_> {
     /// What would make every other run fail as well; what concerns this run only is its [`Run::failure`].
     pub(super) fn conduct(&mut self, job: &Job) -> Result<Option<Run>, LabError> {
         let stem = plan::file_stem(self.experiment, job);
-        let mut run = Run {
-            cell: plan::labels(self.experiment, job.cell),
-            repetition: job.repetition,
-            record: String::new(),
-            failure: None,
-            duration_s: 0.0,
-            link: None,
-            energy: BTreeMap::new(),
-            parties: BTreeMap::new(),
-            results: BTreeMap::new(),
-        };
+        let mut run =
+            Run { cell: plan::labels(self.experiment, job.cell), repetition: job.repetition, ..Run::default() };
         match self.attempt(job, stem, &mut run) {
             Ok(()) => {}
             Err(Broken::Run(failure)) => run.failure = Some(failure),

@@ -130,14 +130,9 @@ mod tests {
     fn run(cell: &Cell, figures: &[(&str, f64)]) -> Run {
         Run {
             cell: cell.labels(),
-            repetition: 0,
-            record: String::new(),
-            failure: None,
             duration_s: 1.0,
-            link: None,
-            energy: BTreeMap::new(),
-            parties: BTreeMap::new(),
             results: figures.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect(),
+            ..Run::default()
         }
     }
 

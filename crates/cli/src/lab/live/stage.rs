@@ -172,17 +172,7 @@ impl Stage<'_> {
     /// What cannot be written. What goes wrong with server or clients is a failed run.
     pub fn cell(&self, cell: &Cell, stem: &str, profile: &Profile, learned: &Path) -> anyhow::Result<Option<Run>> {
         let began = Instant::now();
-        let mut run = Run {
-            cell: cell.labels(),
-            repetition: 0,
-            record: String::new(),
-            failure: None,
-            duration_s: 0.0,
-            link: None,
-            energy: BTreeMap::new(),
-            parties: BTreeMap::new(),
-            results: BTreeMap::new(),
-        };
+        let mut run = Run { cell: cell.labels(), ..Run::default() };
         match self.measure(cell, stem, profile, learned) {
             Ok(None) => return Ok(None),
             Ok(Some((recording, played))) => self.note(&mut run, stem, &recording, &played)?,

@@ -20,17 +20,7 @@ fn experiment(text: &str) -> Experiment {
 }
 
 fn run_of(experiment: &Experiment, job: &Job) -> Run {
-    Run {
-        cell: plan::labels(experiment, job.cell),
-        repetition: job.repetition,
-        record: String::new(),
-        failure: None,
-        duration_s: 1.0,
-        link: None,
-        energy: BTreeMap::new(),
-        parties: BTreeMap::new(),
-        results: BTreeMap::new(),
-    }
+    Run { cell: plan::labels(experiment, job.cell), repetition: job.repetition, duration_s: 1.0, ..Run::default() }
 }
 
 fn idle_of(when: &str, mean_w: f64) -> Idle {

@@ -19,13 +19,11 @@ fn run(transport: &str, role: &str, repetition: u32, seconds: f64, cpu: f64, jou
     Run {
         cell: cell.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         repetition,
-        record: String::new(),
-        failure: None,
         duration_s: seconds + 0.5,
-        link: None,
         energy: [("client".to_owned(), energy)].into(),
         parties: [("client".to_owned(), party)].into(),
         results: [("sent_bytes".to_owned(), 1e8), ("seconds".to_owned(), seconds), ("messages".to_owned(), 9.0)].into(),
+        ..Run::default()
     }
 }
 
