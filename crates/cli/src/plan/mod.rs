@@ -92,8 +92,8 @@ pub struct Args {
     /// Write the plan to this file, as JSON
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Predict every back end with one and with two threads over each of these links, too (as JSON, with --json
-    /// and -o): for docs/scripts/plan_check.py
+    /// Predict every back end with one and with two threads over each of these links, too (as JSON, with
+    /// --json and -o): for docs/scripts/plan_check.py
     #[arg(long, value_name = "LINK,...", value_delimiter = ',')]
     cells: Vec<Link>,
     /// Write a page with plots (needs the Python package and matplotlib)
@@ -272,7 +272,8 @@ impl Plan {
         question.enough_rate(self.best()?.offer, &self.setting, LITTLE)
     }
 
-    /// Predictions over other links for fixed numbers of threads, with the bytes between client and server alone.
+    /// Predictions over other links for fixed numbers of threads, with the bytes between client and server
+    /// alone.
     fn cells(&self, links: &[Link]) -> serde_json::Value {
         let one = |offer: &Offer, at: usize, threads: u32| {
             let link = links[at].0.clone();
