@@ -234,16 +234,21 @@ def run(folder: Path, kinds: list[tuple[str, str, int, str]], budget_s: float, r
 
 def planned(folder: Path, calibration: list[str]) -> dict[tuple, dict]:
     """Predictions of the measured cells, both parties on this machine, over the links as they were measured."""
-    links, plans = json.loads((folder / "links.json").read_text()), {}
-    for model, link in sorted({(model, link) for model, _, _, link in measured(folder)}):
-        figures = links[link]
-        up, down = (f"{round(figures[way] / 1e3)}kbit" for way in ("up_bps", "down_bps"))
+    figures, plans = json.loads((folder / "links.json").read_text()), {}
+
+    def written(link: dict) -> str:
+        return f"{round(link['up_bps'] / 1e3)}kbit:{round(link['down_bps'] / 1e3)}kbit/{1e6 * link['rtt_s']:.0f}us"
+
+    names = list(figures)
+    links = [written(figures[name]) for name in names]
+    for model in sorted({model for model, *_ in measured(folder)}):
         said = tacit(
-            "plan", str(folder / f"{model}.tacit"), "--device", "this", "--server", "this", "--link", f"{up}:{down}/{1e6 * figures['rtt_s']:.0f}us",
-            "--cells", *calibration, "--json",
+            "plan", str(folder / f"{model}.tacit"), "--device", "this", "--server", "this", "--link", links[0], "--cells", ",".join(links),
+            *calibration, "--json",
         )  # fmt: skip
         for entry in json.loads(said)["cells"]:
-            plans[model, entry["backend"], entry["threads"], link] = entry
+            if not entry["options"]:
+                plans[model, entry["backend"], entry["threads"], names[entry["link"]]] = entry
     return plans
 
 
@@ -254,7 +259,7 @@ def compare(folder: Path, calibration: list[str]) -> list[dict]:
         plan = plans.get(cell)
         for phase in PHASES:
             seen = [run[phase] for run in runs if phase in run]
-            if not plan or not seen:
+            if not plan or not plan["predicted"] or not seen:
                 continue
             own, walls = plan["predicted"][phase], [one["wall_s"] for one in seen]
             middle = statistics.median(walls)

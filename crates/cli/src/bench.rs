@@ -122,7 +122,8 @@ pub struct Measured {
     pub local_macs: u64,
 }
 
-/// Measures a model file on a back end, at its default options, with each of these numbers of threads a party.
+/// Measures a model file on a back end, at its default options, with each of these numbers of threads a
+/// party.
 ///
 /// # Errors
 /// The back end cannot lower it, or a party fails.

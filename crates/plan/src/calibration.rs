@@ -188,8 +188,9 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Fits a back end's rates to what was measured; runs of one network are a group. What happens while bytes
-    /// travel, which is the protocol's and not the machine's, is as `before` where no run went over a link.
+    /// Fits a back end's rates to what was measured; runs of one network are a group. What happens while
+    /// bytes travel, which is the protocol's and not the machine's, is as `before` where no run went over a
+    /// link.
     #[must_use]
     pub fn of_backend(runs: &[Observation], before: Option<&BackendRates>) -> BackendRates {
         let mut networks: Vec<String> = Vec::new();

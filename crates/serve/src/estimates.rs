@@ -1,6 +1,6 @@
 //! What the scheduler is told of a model before a job of it has run: what an earlier run of the server has
-//! learned, or else what the planner predicts of it (`tacit_plan`, with the calibration that is built in). The
-//! first measured job replaces it.
+//! learned, or else what the planner predicts of it (`tacit_plan`, with the calibration that is built in).
+//! The first measured job replaces it.
 use crate::catalog::Offered;
 use crate::state::Known;
 use tacit_backends::{PhaseCost, Preparation};

@@ -92,10 +92,10 @@ pub struct Args {
     /// Write the plan to this file, as JSON
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Predict every back end with one and with two threads, too (as JSON, with --json and -o): for
-    /// docs/scripts/plan_check.py
-    #[arg(long)]
-    cells: bool,
+    /// Predict every back end with one and with two threads over each of these links, too (as JSON, with
+    /// --json and -o): for docs/scripts/plan_check.py
+    #[arg(long, value_name = "LINK,...", value_delimiter = ',')]
+    cells: Vec<Link>,
     /// Write a page with plots (needs the Python package and matplotlib)
     #[arg(long, value_name = "FILE.html")]
     page: Option<PathBuf>,
@@ -170,8 +170,8 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     }
     let plan = asked.plan()?;
     let mut value = plan.json();
-    if args.cells {
-        value["cells"] = plan.cells();
+    if !args.cells.is_empty() {
+        value["cells"] = plan.cells(&args.cells);
     }
     if let Some(path) = &args.output {
         write(path, &serde_json::to_vec_pretty(&value)?)?;
@@ -272,17 +272,19 @@ impl Plan {
         question.enough_rate(self.best()?.offer, &self.setting, LITTLE)
     }
 
-    /// Predictions for fixed numbers of threads, with the bytes between client and server alone.
-    fn cells(&self) -> serde_json::Value {
-        let one = |offer: &Offer, threads: u32| {
-            let setting = Setting { client_threads: threads, server_threads: threads, ..self.setting.clone() };
-            let predicted = Prediction::of(&offer.backend, &offer.costs, &setting)?;
+    /// Predictions over other links for fixed numbers of threads, with the bytes between client and server
+    /// alone.
+    fn cells(&self, links: &[Link]) -> serde_json::Value {
+        let one = |offer: &Offer, at: usize, threads: u32| {
+            let link = links[at].0.clone();
+            let setting = Setting { client_threads: threads, server_threads: threads, link, ..self.setting.clone() };
+            let predicted = Prediction::of(&offer.backend, &offer.costs, &setting);
             let bytes: BTreeMap<Phase, u64> = Phase::ALL.map(|phase| (phase, phase.of(&offer.costs).bytes())).into();
-            Some(
-                json!({"backend": offer.backend, "options": offer.options, "threads": threads, "predicted": predicted, "bytes": bytes, "costs": offer.costs}),
-            )
+            json!({"backend": offer.backend, "options": offer.options, "threads": threads, "link": at, "predicted": predicted,
+                "bytes": bytes, "costs": offer.costs})
         };
-        self.offers.iter().flat_map(|offer| [1, 2].map(|threads| one(offer, threads))).flatten().collect()
+        let over = |offer| (0..links.len()).flat_map(move |at| [1, 2].map(|threads| one(offer, at, threads)));
+        self.offers.iter().flat_map(over).collect()
     }
 
     fn json(&self) -> serde_json::Value {
