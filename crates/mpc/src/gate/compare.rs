@@ -44,16 +44,13 @@ impl CompareSpec {
 
     /// What the offline phase says.
     pub(super) fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut Talk) {
-        let leaves = match self.leaves {
-            Leaves::Direct(_) => {
-                self.digits().for_each(|digit| (0..digit.bits).for_each(|_| ots.client_receives(self.n, talk)));
-                self.width() as usize - 1
-            }
-            Leaves::Masked(_) => {
-                let strings = self.digits().map(masked::draws).sum();
-                (0..strings).for_each(|_| ots.server_receives(self.n, talk));
-                self.digits().map(masked::corrections).sum()
-            }
+        let leaves = if self.is_direct() {
+            self.digits().for_each(|digit| (0..digit.bits).for_each(|_| ots.client_receives(self.n, talk)));
+            self.width() as usize - 1
+        } else {
+            let strings = self.digits().map(masked::draws).sum();
+            (0..strings).for_each(|_| ots.server_receives(self.n, talk));
+            self.digits().map(masked::corrections).sum()
         };
         talk.up(leaves * self.plane_bytes());
         self.tree().talk_offline(ots, talk);
