@@ -1,6 +1,7 @@
 //! The walk over the client's shares, which are the same in all phases: offline it prepares for them, online
 //! it uses what was prepared. A dealer walks the same way, over what it knows of them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use tacit_arith::prg::Prg;
@@ -179,9 +180,10 @@ impl<K: Kind, P: ClientPhase<K>> ClientWalk<'_, K, P> {
     ) -> Result<Vec<u64>, BackendError> {
         let width = self.graph.nodes()[node.inputs[0]].fixed.width;
         // The positions are public at first: the client's share of them is zero.
-        let mut lists = vec![(input.to_vec(), width)];
+        // The input is not copied: it may be large.
+        let mut lists = vec![(Cow::Borrowed(input), width)];
         if indexed {
-            lists.push((vec![0; input.len()], node.fixed.width));
+            lists.push((Cow::Owned(vec![0; input.len()]), node.fixed.width));
         }
         for (round, (level, gate)) in levels.iter().enumerate() {
             let at = At { node: id, level: round };
@@ -198,9 +200,9 @@ impl<K: Kind, P: ClientPhase<K>> ClientWalk<'_, K, P> {
                 self.phase.gate(at, gate, &shares)?;
             }
             for ((list, _), target) in lists.iter_mut().zip(&targets) {
-                *list = level.advance(target, list, self.batch);
+                *list = Cow::Owned(level.advance(target, list, self.batch));
             }
         }
-        Ok(lists.pop().expect("there is a list of values at least").0)
+        Ok(lists.pop().expect("there is a list of values at least").0.into_owned())
     }
 }
