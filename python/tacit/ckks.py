@@ -241,7 +241,7 @@ class Bootstrapper:
     ) -> None:
         """`stages` are the levels that its two linear transforms take (3, 3 for set A, 2, 3 for set B). One bit more of
         `message_ratio_bits` (8) makes the sine straighter by two bits, and the noise larger by one. `arcsine` corrects the sine for two
-        levels more. `chained` needs few keys, and more time.
+        levels more, from 6 bits (7 are best for set A). `chained` needs few keys, and more time.
         """
         many = context.slots if slots is None else slots
         self._native = _tacit.CkksBootstrapper(context._native, many, stages, message_ratio_bits, arcsine, chained)

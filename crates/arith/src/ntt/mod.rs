@@ -33,7 +33,7 @@ enum Kernel {
     Fma([fma::RealTwiddles; 2]),
     /// AVX-512 with 52-bit integer multiply-add.
     #[cfg(target_arch = "x86_64")]
-    Ifma([ifma::Factors; 2]),
+    Ifma(Box<[ifma::Factors; 2]>),
 }
 
 /// Twiddle factors for one direction.
@@ -111,7 +111,7 @@ impl NttTable {
         let roots = [root, modulus.inv(root)];
         let kernel = match cpu.arithmetic() {
             #[cfg(target_arch = "x86_64")]
-            Arithmetic::Ifma => Kernel::Ifma(roots.map(|r| ifma::Factors::new(degree, &modulus, r))),
+            Arithmetic::Ifma => Kernel::Ifma(Box::new(roots.map(|r| ifma::Factors::new(degree, &modulus, r)))),
             #[cfg(not(target_arch = "x86_64"))]
             Arithmetic::Ifma => unreachable!("no other processor has these instructions"),
             Arithmetic::Fma => Kernel::Fma(roots.map(|r| fma::RealTwiddles::new(degree, &modulus, r))),
@@ -171,7 +171,7 @@ impl NttTable {
             Kernel::Portable([t, _]) => portable::forward(self, t, x),
             Kernel::Fma([t, _]) => fma::forward(self, t, x),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Ifma([t, _]) => ifma::forward(self, t, x),
+            Kernel::Ifma(both) => ifma::forward(self, &both[0], x),
         }
     }
 
@@ -185,7 +185,7 @@ impl NttTable {
             Kernel::Portable([_, t]) => portable::inverse(self, t, x),
             Kernel::Fma([_, t]) => fma::inverse(self, t, x),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Ifma([_, t]) => ifma::inverse(self, t, x),
+            Kernel::Ifma(both) => ifma::inverse(self, &both[1], x),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tacit_arith::pages::Words;
 
 /// Bytes that are kept for later at most.
-const MOST_BYTES: usize = 512 << 20;
+const MOST_BYTES: usize = 1 << 30;
 
 /// Buffers of one length that nobody uses.
 pub(super) struct Pool {

@@ -145,10 +145,11 @@ fn split_four<const KIND: u8>([a, b, d, e]: [&mut V; 4], [wide, left, right]: [F
     }
 }
 
-/// Three stages on eight vectors, from 6p to 4p in pairs.
+/// Three stages on eight vectors, from 6p to 4p in pairs. What is used at one place only is compiled there,
+/// with its vectors in registers: hence `PLACE`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-fn split_eight<const KIND: u8>(r: &mut [V; 8], w: [Factor; 7], m: Modulus52) {
+fn split_eight<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], w: [Factor; 7], m: Modulus52) {
     let [r0, r1, r2, r3, r4, r5, r6, r7] = r;
     let top = [w[0], w[1], w[2]];
     split_four::<KIND>([r0, r2, r4, r6], top, m);
@@ -234,10 +235,10 @@ fn merge_four<const KIND: u8>([a, b, d, e]: [&mut V; 4], [wide, left, right]: [F
     }
 }
 
-/// Three stages on eight vectors, from 4p to 4p, or from 2p to 2p for `EACH`.
+/// Three stages on eight vectors, from 4p to 4p, or from 2p to 2p for `EACH`; `PLACE` as in [`split_eight`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-fn merge_eight<const KIND: u8>(r: &mut [V; 8], w: [Factor; 7], tables: Tables<'_>) {
+fn merge_eight<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], w: [Factor; 7], tables: Tables<'_>) {
     let m = tables.m;
     let [r0, r1, r2, r3, r4, r5, r6, r7] = r;
     let bound = if KIND == EACH { m.two_p } else { tables.four_p };
@@ -306,7 +307,7 @@ unsafe fn descend<const KIND: u8>(x: *mut u64, len: usize, node: usize, tables: 
     unsafe {
         if len == BLOCK {
             let mut r = load_all::<8>(x, 8);
-            split_eight::<KIND>(&mut r, tables.three_stages(node), m);
+            split_eight::<KIND, 0>(&mut r, tables.three_stages(node), m);
             transpose(&mut r);
             tables.twist(&mut r, node);
             split_corners::<KIND>(&mut r, tables);
@@ -329,7 +330,7 @@ unsafe fn descend<const KIND: u8>(x: *mut u64, len: usize, node: usize, tables: 
             let w = tables.three_stages(node);
             for k in (0..len / 8).step_by(8) {
                 let mut r = load_all::<8>(x.add(k), len / 8);
-                split_eight::<KIND>(&mut r, w, m);
+                split_eight::<KIND, 1>(&mut r, w, m);
                 store_all(x.add(k), len / 8, r);
             }
             8
@@ -362,7 +363,7 @@ unsafe fn ascend<const KIND: u8>(x: *mut u64, len: usize, node: usize, tables: T
             merge_corners::<KIND>(&mut r, tables);
             tables.twist(&mut r, node);
             transpose(&mut r);
-            merge_eight::<KIND>(&mut r, tables.three_stages(node), tables);
+            merge_eight::<KIND, 0>(&mut r, tables.three_stages(node), tables);
             store_all(x, 8, r);
             return;
         }
@@ -388,7 +389,7 @@ unsafe fn ascend<const KIND: u8>(x: *mut u64, len: usize, node: usize, tables: T
             let w = tables.three_stages(node);
             for k in (0..part).step_by(8) {
                 let mut r = load_all::<8>(x.add(k), part);
-                merge_eight::<KIND>(&mut r, w, tables);
+                merge_eight::<KIND, 1>(&mut r, w, tables);
                 store_all(x.add(k), part, r);
             }
         } else {
@@ -436,7 +437,7 @@ pub(super) unsafe fn inverse<const KIND: u8>(ntt: &NttTable, t: &Factors, x: &mu
             w[0] = last;
             for k in (0..part).step_by(8) {
                 let mut r = load_all::<8>(data.add(k), part);
-                merge_eight::<KIND>(&mut r, w, tables);
+                merge_eight::<KIND, 2>(&mut r, w, tables);
                 let r = std::array::from_fn(|i| if i < 4 { finish(r[i]) } else { ends(r[i]) });
                 store_all::<8>(data.add(k), part, r);
             }
