@@ -86,7 +86,7 @@ def test_plans_try_what_moves_work(cli, tmp_path):
 
     least = plan("--client-work", "min")
     assert least["goal"] == "client-energy"
-    assert {"leaves=masked2", "leaves=direct4"} <= {e["options"] for e in least["ranked"]}
+    assert {"leaves=weighed2", "leaves=direct4"} <= {e["options"] for e in least["ranked"]}
     assert best(least)["trust"] == "two-party"
     balanced = plan("--client-work", "balanced")
     most = balanced["limits"]["client_j"]

@@ -8,7 +8,7 @@ import heapq
 import random
 from math import comb, inf, log2
 
-SETS = {"small": (14, 7, 1536), "medium": (16, 9, 2048), "large": (17, 10, 2176)}
+SETS = {"small": (14, 7, 1536), "medium": (16, 9, 2048), "large": (17, 10, 2176), "huge": (18, 11, 2176)}
 FERRET = (589760, 8192, 1319)  # the one-time set of eprint 2020/924, to compare with
 
 

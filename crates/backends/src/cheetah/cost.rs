@@ -30,7 +30,7 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
     }
     for (id, node) in plan.graph.nodes().iter().enumerate().filter(|(_, node)| node.op.facts().is_some()) {
         let (n, width) = (plan.batch * node.elements(), node.fixed.width);
-        keeps(&mut costs, packed(n, width - plan.unread(id)), packed(n, width));
+        keeps(&mut costs, packed(n, width - plan.unread(id)), packed(n, width - plan.rounded(id)));
     }
     for group in &plan.groups {
         costs.offline += L::cost(&group.plan);

@@ -34,7 +34,7 @@ pub struct ClientMaterial {
 pub struct ServerMaterial {
     /// Digest of the plan it was made for.
     pub(super) plan: [u8; 32],
-    /// Its shares of `W r` for the linear layers.
+    /// Its shares of `W r` for the linear layers, without the low bits that they are rounded by.
     pub(super) linear: Vec<Packed>,
     pub(super) pieces: Vec<Piece<ServerGate, ServerWrap>>,
 }
@@ -61,12 +61,12 @@ fn piece_specs<L: Lattice>(plan: &Plan<L>) -> impl Iterator<Item = PieceSpec<'_>
     })
 }
 
-/// Elements of the linear layers' results, and bits that a party keeps of each; `unread` are those that it
-/// does not.
-fn linear_shares<'a, L: Lattice>(plan: &'a Plan<L>, unread: &'a [u32]) -> impl Iterator<Item = (usize, u32)> + 'a {
+/// Elements of the linear layers' results, and bits that a party keeps of each; `left` are those that it
+/// leaves out.
+fn linear_shares<'a, L: Lattice>(plan: &'a Plan<L>, left: &'a [u32]) -> impl Iterator<Item = (usize, u32)> + 'a {
     let linear = |&(node, _): &(&Node, &u32)| matches!(node.op, Op::Conv2d(_) | Op::Linear(_));
-    let nodes = plan.graph.nodes().iter().zip(unread).filter(linear);
-    nodes.map(|(node, unread)| (plan.batch * node.elements(), node.fixed.width - unread))
+    let nodes = plan.graph.nodes().iter().zip(left).filter(linear);
+    nodes.map(|(node, left)| (plan.batch * node.elements(), node.fixed.width - left))
 }
 
 /// Writes what both halves have: the shares of the linear outputs, then the pieces.
@@ -94,11 +94,11 @@ type Parts<G, W> = (Vec<Packed>, Vec<Piece<G, W>>);
 /// Reads what `write` wrote, to the end.
 fn read<L: Lattice, G, W>(
     plan: &Plan<L>,
-    (mut from, unread): (Reader<'_>, &[u32]),
+    (mut from, left): (Reader<'_>, &[u32]),
     gate: Read<GateSpec, G>,
     wrap: Read<WrapSpec, W>,
 ) -> Result<Parts<G, W>, MpcError> {
-    let linear = linear_shares(plan, unread).map(|(n, width)| from.packed(n, width)).collect::<Result<_, _>>()?;
+    let linear = linear_shares(plan, left).map(|(n, width)| from.packed(n, width)).collect::<Result<_, _>>()?;
     let mut pieces = Vec::new();
     for spec in piece_specs(plan) {
         pieces.push(match spec {
@@ -145,8 +145,7 @@ impl ServerMaterial {
     /// # Errors
     /// [`BackendError::Material`] if the bytes do not fit the plan.
     pub fn from_bytes<L: Lattice>(plan: &Plan<L>, bytes: &[u8]) -> Result<Self, BackendError> {
-        let unread = vec![0; plan.graph.nodes().len()];
-        let (linear, pieces) = read(plan, (Reader::new(bytes), &unread), ServerGate::read, ServerWrap::read)?;
+        let (linear, pieces) = read(plan, (Reader::new(bytes), &plan.rounded), ServerGate::read, ServerWrap::read)?;
         Ok(Self { plan: plan.digest(), linear, pieces })
     }
 }

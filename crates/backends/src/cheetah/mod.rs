@@ -26,7 +26,6 @@ mod options;
 mod party;
 mod plan;
 mod server;
-mod slack;
 
 pub use crate::ring::share::Tap;
 pub use coeff::Cheetah;

@@ -28,7 +28,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { leaves: Leaves::Masked(3), relu_drop: 0, linear_error: 64, round_trip: 1 << 17 }
+        Self { leaves: Leaves::Weighed(6), relu_drop: 0, linear_error: 1 << 12, round_trip: 1 << 17 }
     }
 }
 
@@ -38,9 +38,12 @@ impl Options {
     /// # Errors
     /// [`BackendError::Option`] names the one that is out of its range.
     pub fn check(&self, backend: &'static str) -> Result<(), BackendError> {
-        let (Leaves::Direct(leaves) | Leaves::Masked(leaves)) = self.leaves;
+        let (leaves, sizes) = match self.leaves {
+            Leaves::Direct(bits) | Leaves::Masked(bits) => (bits, LEAVES),
+            Leaves::Weighed(weight) => (weight, WEIGHTS),
+        };
         for (key, value, allowed) in [
-            ("leaves", leaves, LEAVES),
+            ("leaves", leaves, sizes),
             ("relu_drop", self.relu_drop, RELU_DROP),
             ("linear_error", self.linear_error, LINEAR_ERROR),
             ("round_trip", self.round_trip, ROUND_TRIP),
@@ -53,24 +56,27 @@ impl Options {
 
 /// Bits of a leaf.
 const LEAVES: RangeInclusive<u32> = 1..=4;
+/// What a bit online is worth, in bits offline.
+const WEIGHTS: RangeInclusive<u32> = 1..=16;
 const RELU_DROP: RangeInclusive<u32> = 0..=30;
 const LINEAR_ERROR: RangeInclusive<u32> = 1..=1 << 16;
 const ROUND_TRIP: RangeInclusive<u32> = 0..=1 << 30;
 
-/// `masked1` to `masked4`, or `direct1` to `direct4`.
+/// `weighed1` to `weighed16`, `masked1` to `masked4`, or `direct1` to `direct4`.
 struct LeavesText(Leaves);
 
 impl FromStr for LeavesText {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let of = |name: &str, kind: fn(u32) -> Leaves| {
-            let bits = text.strip_prefix(name)?.parse().ok()?;
-            LEAVES.contains(&bits).then(|| Self(kind(bits)))
+        let of = |name: &str, allowed: RangeInclusive<u32>, kind: fn(u32) -> Leaves| {
+            let number = text.strip_prefix(name)?.parse().ok()?;
+            allowed.contains(&number).then(|| Self(kind(number)))
         };
-        of("masked", Leaves::Masked)
-            .or_else(|| of("direct", Leaves::Direct))
-            .ok_or_else(|| "`masked1` to `masked4`, or `direct1` to `direct4`".into())
+        of("weighed", WEIGHTS, Leaves::Weighed)
+            .or_else(|| of("masked", LEAVES, Leaves::Masked))
+            .or_else(|| of("direct", LEAVES, Leaves::Direct))
+            .ok_or_else(|| "`weighed1` to `weighed16`, `masked1` to `masked4`, or `direct1` to `direct4`".into())
     }
 }
 
@@ -117,7 +123,13 @@ mod tests {
         assert_eq!(options.round_trip, 0);
         assert_eq!(parse(NAME, &seam::Options::default()).unwrap().0, Options::default());
         let numbers = ["relu_drop=99", "frac_bits=-1", "guard_bits=nan", "linear_error=0", "round_trip=-1"];
-        for bad in numbers.into_iter().chain(["leaves=tree", "leaves=direct5", "leaves=masked", "clamp=maybe"]) {
+        for bad in numbers.into_iter().chain([
+            "leaves=tree",
+            "leaves=direct5",
+            "leaves=masked",
+            "leaves=weighed17",
+            "clamp=maybe",
+        ]) {
             let key = bad.split('=').next().unwrap();
             let error = parse(NAME, &bad.parse().unwrap()).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");

@@ -10,9 +10,8 @@ use super::coeff::Cheetah;
 use super::lattice::Lattice;
 use super::linear::Consumer;
 use super::options::Options;
-use super::slack;
-use crate::ring::RingGraph;
 use crate::ring::share::{self, Batch, Compile, Kind, conv_spec};
+use crate::ring::{Node, RingGraph, slack};
 use crate::{BackendError, Numerics, seam};
 
 /// The steps of this back end.
@@ -49,6 +48,8 @@ pub struct Plan<L: Lattice = Cheetah> {
     pub(super) groups: Vec<Group<L>>,
     /// For each node, low bits of the client's share of a linear layer's result that nothing reads.
     pub(super) unread: Vec<u32>,
+    /// For each node, low bits that the server's share of a linear layer's result is rounded by.
+    pub(super) rounded: Vec<u32>,
     /// Inputs at once.
     pub(super) batch: usize,
     options: Options,
@@ -85,7 +86,9 @@ impl<L: Lattice> Plan<L> {
     /// Bound on a linear node's error before truncation (0 for other nodes).
     pub fn linear_error(&self, node: NodeId) -> u32 {
         match &self.steps[node] {
-            Step::Linear((group, index)) => L::max_error(&self.groups[*group].plan, *index),
+            Step::Linear((group, index)) => {
+                L::max_error(&self.groups[*group].plan, *index) + slack::rounding_error(self.rounded[node])
+            }
             _ => 0,
         }
     }
@@ -98,6 +101,11 @@ impl<L: Lattice> Plan<L> {
     /// Low bits of the client's share of a node's tensor that are not kept, since a truncation drops them.
     pub fn unread(&self, node: NodeId) -> u32 {
         self.unread[node]
+    }
+
+    /// Low bits of the server's share of a node's tensor that are rounded away.
+    pub(super) fn rounded(&self, node: NodeId) -> u32 {
+        self.rounded[node]
     }
 
     /// All batches of gates, in order.
@@ -142,7 +150,15 @@ pub fn compile<L: Lattice>(graph: RingGraph, options: Options) -> Result<Plan<L>
     let groups = members.into_iter().map(|(tensor, nodes)| make_group(&graph, &options, &errors, (tensor, nodes)));
     let groups: Vec<Group<L>> = groups.collect::<Result<_, _>>()?;
     let digest = digest(&graph, &options, (&steps, &groups));
-    Ok(Plan { unread: slack::unread(&graph, &exact), graph: Arc::new(graph), options, steps, groups, batch: 1, digest })
+    let rounded: Vec<u32> = rounded(&graph, &errors);
+    let unread = slack::unread(&graph, &exact);
+    Ok(Plan { unread, rounded, graph: Arc::new(graph), options, steps, groups, batch: 1, digest })
+}
+
+/// By how many low bits the server's share of each node is rounded.
+fn rounded(graph: &RingGraph, errors: &[u32]) -> Vec<u32> {
+    let of = |(node, &error): (&Node, &u32)| if node.op.facts().is_some() { slack::rounded(error) } else { 0 };
+    graph.nodes().iter().zip(errors).map(of).collect()
 }
 
 /// The plan for `batch` inputs at once that follows from a plan for one: as many gates in each exchange as
@@ -159,6 +175,7 @@ pub fn batched<L: Lattice>(one: &Plan<L>, batch: usize) -> Plan<L> {
         steps: one.steps.iter().map(|step| step.times(batch)).collect(),
         groups: one.groups.iter().map(of_group).collect(),
         unread: one.unread.clone(),
+        rounded: one.rounded.clone(),
         batch,
         options: one.options,
         digest: seam::batch_digest(&one.digest, batch),
@@ -258,7 +275,7 @@ mod tests {
     use super::*;
     use crate::ring::FixedPoint;
     use crate::ring::reference::tests::spec;
-    use crate::ring::{Linear, Node, Op, WeightFacts};
+    use crate::ring::{Linear, Op, WeightFacts};
 
     fn widening_relu(width: u32, wide: u32) -> RingGraph {
         let node = |op, inputs, width| Node {

@@ -15,6 +15,7 @@ use super::plan::{Parts, Plan, Step};
 use crate::BackendError;
 use crate::ring::fixed::ring_mask;
 use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, linear_online};
+use crate::ring::slack::rounding_error;
 use crate::ring::{Node, Weights};
 use crate::seam::{Stop, check_made_for};
 
@@ -54,7 +55,10 @@ pub(super) fn offline<L: Lattice>(
                 let ServerKeys { lattice, ots } = &mut *keys;
                 let shares = L::server(&group.plan, lattice, &layers, session, ots)?;
                 for (&id, share) in group.nodes.iter().zip(&shares) {
-                    linear[id] = Some(Packed::new(share, plan.graph.nodes()[id].fixed.width));
+                    let (width, bits) = (plan.graph.nodes()[id].fixed.width, plan.rounded(id));
+                    let half = u64::from(rounding_error(bits));
+                    let kept: Vec<u64> = share.iter().map(|s| s.wrapping_add(half) >> bits).collect();
+                    linear[id] = Some(Packed::new(&kept, width - bits));
                 }
             }
             Step::Relu(spec) | Step::TruncateExact { gate: spec, .. } => {
@@ -121,7 +125,8 @@ impl<L: Lattice> ServerPhase<Parts> for Online<'_, '_, L> {
         x: &[u64],
     ) -> Result<Vec<u64>, BackendError> {
         let layer = self.weights.get(id).ok_or(NO_WEIGHTS)?;
-        let known = self.linear.next().expect(MADE).values();
+        let mut known = self.linear.next().expect(MADE).values();
+        known.iter_mut().for_each(|s| *s <<= self.plan.rounded(id));
         let conv = &L::consumers(&self.plan.groups[group].plan)[index].conv;
         linear_online(conv, layer, x, &known, node.fixed.width)
     }

@@ -5,37 +5,38 @@ use std::convert::Infallible;
 
 use tacit_graph::{Interpreter, NodeId, walk};
 
-use super::{Node, Op, RingGraph, WeightFacts, Weights};
+use super::{Node, Op, RingGraph, WeightFacts, Weights, slack};
 use crate::Numerics;
 
 /// The bound in units of the output's last place; infinite where a class index is the answer, since it may be
 /// any. Without the weights (at the client) the public facts about them bound their norms.
 #[must_use]
 pub fn worst_case(graph: &RingGraph, weights: Option<&Weights>, numerics: &Numerics) -> f64 {
-    let Ok(bound) = walk(graph, &mut Bound { graph, weights, errors: Errors::of(numerics) });
+    let linear = match *numerics {
+        Numerics::UlpPerTruncation { linear, .. } => slack::layer_errors(graph, linear),
+        Numerics::Exact => vec![0.0; graph.nodes().len()],
+        // An approximate back end does not compute in a ring.
+        Numerics::Approx { .. } => vec![f64::INFINITY; graph.nodes().len()],
+    };
+    let Ok(bound) = walk(graph, &mut Bound { graph, weights, errors: Errors::of(numerics), linear });
     bound
 }
 
-/// What each kind of node adds.
+/// What each kind of node adds, but for linear layers.
 struct Errors {
     truncation: f64,
-    linear: f64,
     dropped: f64,
 }
 
 impl Errors {
     fn of(numerics: &Numerics) -> Self {
         match *numerics {
-            Numerics::Exact => Self { truncation: 0.0, linear: 0.0, dropped: 0.0 },
-            Numerics::UlpPerTruncation { below, above, linear, relu_drop } => Self {
+            Numerics::Exact => Self { truncation: 0.0, dropped: 0.0 },
+            Numerics::UlpPerTruncation { below, above, relu_drop, .. } => Self {
                 truncation: f64::from(below.max(above)),
-                linear: f64::from(linear),
                 dropped: if relu_drop > 0 { f64::from(relu_drop).exp2() } else { 0.0 },
             },
-            // An approximate back end does not compute in a ring.
-            Numerics::Approx { .. } => {
-                Self { truncation: f64::INFINITY, linear: f64::INFINITY, dropped: f64::INFINITY }
-            }
+            Numerics::Approx { .. } => Self { truncation: f64::INFINITY, dropped: f64::INFINITY },
         }
     }
 }
@@ -44,6 +45,8 @@ struct Bound<'a> {
     graph: &'a RingGraph,
     weights: Option<&'a Weights>,
     errors: Errors,
+    /// Of each linear layer.
+    linear: Vec<f64>,
 }
 
 impl Bound<'_> {
@@ -73,9 +76,9 @@ impl Interpreter for Bound<'_> {
         Ok(match (&node.op, input) {
             (Op::Conv2d(c), Some(input)) => {
                 let row = c.geometry.row_len(input.shape[0]).expect("a checked kernel has few elements");
-                times(self.row_norm(id, row, c.weights)) + self.errors.linear
+                times(self.row_norm(id, row, c.weights)) + self.linear[id]
             }
-            (Op::Linear(l), Some(input)) => times(self.row_norm(id, input.elements(), l.weights)) + self.errors.linear,
+            (Op::Linear(l), Some(input)) => times(self.row_norm(id, input.elements(), l.weights)) + self.linear[id],
             (Op::Relu, _) => worst + self.errors.dropped,
             // Never farther apart than two entries.
             (Op::LookUp(table), _) => {

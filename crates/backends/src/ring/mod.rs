@@ -17,6 +17,7 @@ mod options;
 pub(crate) mod public;
 pub mod reference;
 pub(crate) mod share;
+pub(crate) mod slack;
 
 pub use encode::{MAX_PUBLIC_BYTES, public_bytes, read_public, read_weights, weights_to_bytes};
 pub use error::RingError;

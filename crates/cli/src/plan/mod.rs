@@ -95,7 +95,7 @@ pub struct Args {
 }
 
 /// Options that move work between the parties, tried beside the defaults where the client's work counts.
-const SHIFTING: [&str; 3] = ["leaves=masked2", "leaves=masked4", "leaves=direct4"];
+const SHIFTING: [&str; 3] = ["leaves=weighed2", "leaves=weighed16", "leaves=direct4"];
 
 /// What was asked, and what there is to choose from.
 #[derive(Clone)]

@@ -7,13 +7,13 @@
 //! (`tree`).
 //!
 //! Cost per element with D digits: the leaves', and for the tree `D - 1` ROTs in each direction and about
-//! `3 (D - 1)` opened bits each way. See [`Leaves`] for the choice.
+//! `3 (D - 1)` opened bits each way. `Leaves` is the choice.
 
 use tacit_arith::bits::{Bits, transpose};
 use tacit_net::Tag;
 
 use super::node::Leaf;
-use super::spec::{CompareSpec, Leaves};
+use super::spec::CompareSpec;
 use super::{direct, masked};
 use crate::codec::{Reader, Writer};
 use crate::planes::{self, bit_plane};
@@ -93,9 +93,9 @@ impl ClientCompare {
     /// Channel and OT errors.
     pub fn offline(spec: &CompareSpec, c: &[u64], session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         let numbers = client_numbers(spec, c);
-        let leaves = match spec.leaves {
-            Leaves::Direct(_) => direct::client_offline(spec, &numbers, session, ots)?,
-            Leaves::Masked(_) => masked::client_offline(spec, &numbers, session, ots)?,
+        let leaves = match spec.is_direct() {
+            true => direct::client_offline(spec, &numbers, session, ots)?,
+            false => masked::client_offline(spec, &numbers, session, ots)?,
         };
         Ok(Self(Material { leaves, tree: spec.tree().offline(session, ots)? }))
     }
@@ -110,12 +110,12 @@ impl ClientCompare {
         let (mut message, mut material) = (&message[..], &self.0.leaves[..]);
         let mut leaves = Vec::new();
         for digit in spec.digits() {
-            leaves.push(match spec.leaves {
-                Leaves::Direct(_) => {
+            leaves.push(match spec.is_direct() {
+                true => {
                     let pads = take(&mut material, direct::client_planes(digit)).to_vec();
                     direct::client_leaf(digit, &numbers, pads, take(&mut message, direct::message_planes(digit)))
                 }
-                Leaves::Masked(_) => {
+                false => {
                     let planes = take(&mut material, masked::client_planes(digit));
                     masked::client_leaf(digit, &numbers, planes, take(&mut message, digit.bits as usize))
                 }
@@ -152,9 +152,9 @@ impl ServerCompare {
     /// # Errors
     /// Channel and OT errors.
     pub fn offline(spec: &CompareSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
-        let leaves = match spec.leaves {
-            Leaves::Direct(_) => direct::server_offline(spec, session, ots)?,
-            Leaves::Masked(_) => masked::server_offline(spec, session, ots)?,
+        let leaves = match spec.is_direct() {
+            true => direct::server_offline(spec, session, ots)?,
+            false => masked::server_offline(spec, session, ots)?,
         };
         Ok(Self(Material { leaves, tree: spec.tree().offline(session, ots)? }))
     }
@@ -169,13 +169,9 @@ impl ServerCompare {
         let mut material = &self.0.leaves[..];
         let (mut message, mut leaves) = (Vec::with_capacity(spec.message_planes()), Vec::new());
         for digit in spec.digits() {
-            let (leaf, mut planes) = match spec.leaves {
-                Leaves::Direct(_) => {
-                    direct::server_leaf(digit, &numbers, take(&mut material, direct::server_planes(digit)))
-                }
-                Leaves::Masked(_) => {
-                    masked::server_leaf(digit, &numbers, take(&mut material, masked::server_planes(digit)))
-                }
+            let (leaf, mut planes) = match spec.is_direct() {
+                true => direct::server_leaf(digit, &numbers, take(&mut material, direct::server_planes(digit))),
+                false => masked::server_leaf(digit, &numbers, take(&mut material, masked::server_planes(digit))),
             };
             leaves.push(leaf);
             message.append(&mut planes);

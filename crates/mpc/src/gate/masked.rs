@@ -39,7 +39,7 @@ pub(super) fn ots(digit: Digit) -> usize {
 
 /// Bits of a digit that the client sends offline.
 pub(super) fn corrections(digit: Digit) -> usize {
-    program(digit).strings().iter().map(Vec::len).sum()
+    program(digit).corrections()
 }
 
 /// Planes of the client's material: its shares of coefficients that it does not know from its number.

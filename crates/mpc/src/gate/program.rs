@@ -101,6 +101,11 @@ impl Program {
         }
     }
 
+    /// Bits that the client sends.
+    pub(super) fn corrections(&self) -> usize {
+        self.strings.iter().map(Vec::len).sum()
+    }
+
     /// All sums; a sum's base and factor come before it.
     pub(super) fn sums(&self) -> &[Sum] {
         &self.sums
@@ -173,7 +178,7 @@ mod tests {
         let costs = |with_eq| {
             [1, 2, 3, 4].map(|bits| {
                 let program = Program::new(bits, with_eq);
-                (program.strings.iter().map(Vec::len).sum::<usize>(), program.kept.len())
+                (program.corrections(), program.kept.len())
             })
         };
         assert_eq!(costs(true), [(1, 1), (5, 4), (16, 11), (43, 26)]);

@@ -2,12 +2,11 @@
 
 use tacit_arith::bits::Bits;
 
-use super::tree::Tree;
+use super::node::Node;
+use super::program::Program;
+use super::tree::{Joins, Tree};
 
-/// How the digits of a comparison are evaluated. For 24 compared bits: `Direct(2)` takes 46 ROTs, 24 bits
-/// offline and 69 + 58 bits online; `Direct(3)` 38 ROTs, 46 bits offline and 105 + 32 bits online;
-/// `Masked(2)` 46 ROTs, 59 bits offline and 24 + 58 bits online; `Masked(3)` 38 ROTs, 146 bits offline and 24
-/// + 32 bits online.
+/// How the digits of a comparison are evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Leaves {
     /// Digits of the given number of bits (1 to 4) by 1-of-2^m OT: fewer OTs and offline bits, more online
@@ -15,15 +14,15 @@ pub enum Leaves {
     Direct(u32),
     /// Digits of the given number of bits (1 to 4) by masked evaluation: fewest online bits.
     Masked(u32),
+    /// By masked evaluation, with digits and joins that cost least if a bit online is worth so many offline (1
+    /// to 16).
+    Weighed(u32),
 }
 
-impl Leaves {
-    fn digit_bits(self) -> u32 {
-        match self {
-            Self::Direct(radix) | Self::Masked(radix) => radix.clamp(1, 4),
-        }
-    }
-}
+/// What a bit online is worth where the size of digits is given.
+const WEIGHT: usize = 3;
+/// Largest digit.
+const MOST_BITS: u32 = 4;
 
 /// Public shape of a batch of sign tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +31,8 @@ pub struct CompareSpec {
     pub(super) width: u32,
     pub(super) leaves: Leaves,
     digits: Vec<u32>,
+    /// The nodes of the tree that joins them, by level.
+    joins: Vec<Vec<Node>>,
 }
 
 /// One digit of the compared numbers: bits `from .. from + bits`.
@@ -50,14 +51,25 @@ impl Digit {
 }
 
 impl CompareSpec {
-    /// `n` sign tests in a ring of `width` bits (2 to 64). No digit is larger than `leaves` says, and there are
-    /// as few as that allows. They are as equal as can be, since large ones cost most, the largest lowest,
-    /// where they need no `eq`.
+    /// `n` sign tests in a ring of `width` bits (2 to 64). For a number of digits they are as equal as can be,
+    /// since large ones cost most, the largest lowest, where they need no `eq`. Where their size is given,
+    /// there are as few as that allows; else as many as cost least, in no more round trips than with digits
+    /// of three bits.
     pub fn new(n: usize, width: u32, leaves: Leaves) -> Self {
         let bits = width.max(2) - 1;
-        let count = bits.div_ceil(leaves.digit_bits());
-        let digits = (0..count).map(|i| (bits + count - 1 - i) / count).collect();
-        Self { n, width: bits + 1, leaves, digits }
+        let fewest = |most: u32| bits.div_ceil(most.clamp(1, MOST_BITS)) as usize;
+        let weight = if let Leaves::Weighed(weight) = leaves { weight as usize } else { WEIGHT };
+        let joins = Joins::new(bits as usize, weight);
+        let count = match leaves {
+            Leaves::Direct(most) | Leaves::Masked(most) => fewest(most),
+            Leaves::Weighed(_) => {
+                let quick = |&count: &usize| Joins::round_trips(count) <= Joins::round_trips(fewest(3));
+                let cost = |&count: &usize| 8 * corrections(bits, count) + joins.cost(count);
+                let counts = (fewest(MOST_BITS)..=bits as usize).filter(quick);
+                counts.min_by_key(cost).expect("digits of three bits are quick enough")
+            }
+        };
+        Self { n, width: bits + 1, leaves, digits: cut(bits, count), joins: joins.shape(count) }
     }
 
     /// Number of elements.
@@ -70,6 +82,10 @@ impl CompareSpec {
         self.width
     }
 
+    pub(super) fn is_direct(&self) -> bool {
+        matches!(self.leaves, Leaves::Direct(_))
+    }
+
     pub(super) fn digits(&self) -> impl Iterator<Item = Digit> + '_ {
         let mut from = 0;
         self.digits.iter().enumerate().map(move |(i, &bits)| {
@@ -78,12 +94,24 @@ impl CompareSpec {
         })
     }
 
-    pub(super) fn tree(&self) -> Tree {
-        Tree::new(self.n, self.digits.len())
+    pub(super) fn tree(&self) -> Tree<'_> {
+        Tree::new(self.n, &self.joins)
     }
 
     /// The sum over all digits of one of two figures, by the kind of leaves.
     pub(super) fn per_digit(&self, direct: fn(Digit) -> usize, masked: fn(Digit) -> usize) -> usize {
-        self.digits().map(if matches!(self.leaves, Leaves::Masked(_)) { masked } else { direct }).sum()
+        self.digits().map(if self.is_direct() { direct } else { masked }).sum()
     }
+}
+
+/// `count` digits of `bits` bits, as equal as can be, the largest first.
+fn cut(bits: u32, count: usize) -> Vec<u32> {
+    let count = count as u32;
+    (0..count).map(|i| (bits + count - 1 - i) / count).collect()
+}
+
+/// Bits that masked leaves of `count` digits take offline.
+fn corrections(bits: u32, count: usize) -> usize {
+    let digit = |(i, size): (usize, u32)| Program::new(size as usize, i > 0).corrections();
+    cut(bits, count).into_iter().enumerate().map(digit).sum()
 }

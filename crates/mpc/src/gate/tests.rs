@@ -87,9 +87,15 @@ fn run(spec: &GateSpec, width: u32, tested: &[u64], values: &[Vec<u64>], bases: 
     Run { results, sent: [client.sent, server.1.sent], server_rounds: server.1.rounds }
 }
 
-/// 0 to 3 stand for direct leaves of 1 to 4 bits, 4 to 7 for masked ones.
+/// 0 to 3 stand for direct leaves of 1 to 4 bits, 4 to 7 for masked ones, and others for digits by weight.
+const KINDS: u32 = 10;
+
 fn leaves(kind: u32) -> Leaves {
-    if kind < 4 { Leaves::Direct(kind + 1) } else { Leaves::Masked(kind - 3) }
+    match kind {
+        0..4 => Leaves::Direct(kind + 1),
+        4..8 => Leaves::Masked(kind - 3),
+        _ => Leaves::Weighed([2, 6][kind as usize - 8]),
+    }
 }
 
 fn place(late: bool) -> Widening {
@@ -104,7 +110,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn relu_widens_exactly(n in 0usize..150, width in 4u32..30, extra in 0u32..14, kind in 0u32..8, late in any::<bool>(), seed in any::<u64>()) {
+    fn relu_widens_exactly(n in 0usize..150, width in 4u32..30, extra in 0u32..14, kind in 0u32..KINDS, late in any::<bool>(), seed in any::<u64>()) {
         let bound = 1i64 << (width - 2);
         let plain: Vec<i64> = (0..n as i64).map(|i| match i {
             0 => bound - 1,
@@ -121,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn maximum_and_its_position_follow_the_sign(n in 1usize..100, width in 4u32..26, kind in 0u32..8, seed in any::<u64>()) {
+    fn maximum_and_its_position_follow_the_sign(n in 1usize..100, width in 4u32..26, kind in 0u32..KINDS, seed in any::<u64>()) {
         let bound = 1i64 << (width - 2);
         let value = |i: usize, salt: u64| ((i as u64 + 1).wrapping_mul(seed ^ salt) as i64 >> 9) % bound;
         let (a, b): (Vec<i64>, Vec<i64>) = (0..n).map(|i| (value(i, 0), if i % 5 == 0 { value(i, 0) } else { value(i, 7) })).unzip();
@@ -155,7 +161,7 @@ proptest! {
 
 #[test]
 fn subtracting_is_exact_for_all_shares_of_small_rings() {
-    for kind in 0..8 {
+    for kind in 0..KINDS {
         let (width, of) = (4, 7);
         let plain: Vec<i64> = (0..4000).map(|i| i % 16 - 8).collect();
         let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
@@ -176,7 +182,7 @@ fn subtracting_is_exact_for_all_shares_of_small_rings() {
 /// All values with all shares of the client, in both places and with all kinds of leaves.
 #[test]
 fn relu_is_exact_for_all_shares_of_small_rings() {
-    for (width, extra, kind) in (0..8).flat_map(|kind| [(4u32, 1u32, kind), (4, 3, kind), (5, 2, kind)]) {
+    for (width, extra, kind) in (0..KINDS).flat_map(|kind| [(4u32, 1u32, kind), (4, 3, kind), (5, 2, kind)]) {
         let bound = 1i64 << (width - 2);
         let plain: Vec<i64> = (0..4000).map(|i| i % (2 * bound - 1) - (bound - 1)).collect();
         let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
@@ -195,7 +201,7 @@ fn relu_is_exact_for_all_shares_of_small_rings() {
 #[test]
 fn online_bytes_are_as_stated() {
     let widenings = [None, Some(Widening::OnTheWay), Some(Widening::Behind)];
-    for (kind, widening) in (0..8).flat_map(|kind| widenings.map(|widening| (kind, widening))) {
+    for (kind, widening) in (0..KINDS).flat_map(|kind| widenings.map(|widening| (kind, widening))) {
         let (n, width) = (512, 25);
         let spec = match widening {
             Some(place) => GateSpec::widening(n, width, 0, leaves(kind), (37, place)),
@@ -215,27 +221,27 @@ fn online_bytes_are_as_stated() {
     }
 }
 
-/// Bits per gate at radix 2, as the documentation states them: 24 compared bits, 12 digits.
+/// Bits per gate, as the documentation states them: 24 compared bits, 12 digits or 8, and 11 bits by weight.
 #[test]
 fn bits_per_gate_are_as_documented() {
     let max = GateSpec::new(64, 25, 0, Leaves::Direct(2), vec![25]).cost();
-    assert_eq!(max.online_down * 8 / 64, 69 + 29 + 1 + 25);
-    assert_eq!(max.online_up * 8 / 64, 29 + 1 + 25);
-    assert_eq!(max.offline_up * 8 / 64, 24 + 25);
+    assert_eq!(max.online_down * 8 / 64, 69 + 27 + 1 + 25);
+    assert_eq!(max.online_up * 8 / 64, 27 + 1 + 25);
+    assert_eq!(max.offline_up * 8 / 64, 24 + 6 + 25);
     assert_eq!((max.client_rots / 64, max.server_rots / 64), (24 + 11 + 1, 12));
     let relu = GateSpec::widening(64, 25, 0, Leaves::Direct(2), (37, Widening::OnTheWay)).cost();
-    assert_eq!(relu.online_down * 8 / 64, 64 + 29 + 1 + 37 + 12);
-    assert_eq!(relu.online_up * 8 / 64, 29 + 1 + 37);
+    assert_eq!(relu.online_down * 8 / 64, 64 + 27 + 1 + 37 + 12);
+    assert_eq!(relu.online_up * 8 / 64, 27 + 1 + 37);
     assert_eq!(relu.exchanges, 3);
     let behind = GateSpec::widening(64, 25, 0, Leaves::Direct(2), (37, Widening::Behind)).cost();
     // 23 compared bits in 12 digits, the highest of one bit, and a ring of 24 bits that grows by 13.
-    assert_eq!(behind.online_down * 8 / 64, 64 + 29 + 1 + 24 + 1);
-    assert_eq!(behind.online_up * 8 / 64, 29 + 1 + 24 + 13);
-    assert_eq!(behind.offline_up * 8 / 64, 23 + 24 + 13);
+    assert_eq!(behind.online_down * 8 / 64, 64 + 27 + 1 + 24 + 1);
+    assert_eq!(behind.online_up * 8 / 64, 27 + 1 + 24 + 13);
+    assert_eq!(behind.offline_up * 8 / 64, 23 + 6 + 24 + 13);
     assert_eq!((behind.exchanges, behind.server_rots / 64), (4, 13));
     let masked = GateSpec::new(64, 25, 0, Leaves::Masked(2), vec![25]).cost();
-    assert_eq!(masked.online_down * 8 / 64, 24 + 29 + 1 + 25);
-    assert_eq!(masked.offline_up * 8 / 64, 59 + 25);
+    assert_eq!(masked.online_down * 8 / 64, 24 + 27 + 1 + 25);
+    assert_eq!(masked.offline_up * 8 / 64, 59 + 6 + 25);
     assert_eq!((masked.client_rots / 64, masked.server_rots / 64), (11 + 1, 24 + 11 + 1));
     let masked = GateSpec::new(64, 25, 0, Leaves::Masked(3), vec![25]).cost();
     // Digits in groups of 3, 3 and 2, and those in a group of 3.
@@ -243,6 +249,13 @@ fn bits_per_gate_are_as_documented() {
     assert_eq!((masked.offline_up * 8 / 64, masked.offline_down * 8 / 64), (124 + 11 + 25, 11));
     assert_eq!(masked.exchanges, 2);
     assert_eq!((masked.client_rots / 64, masked.server_rots / 64), (7 + 1, 24 + 7 + 1));
+    let weighed = GateSpec::new(64, 12, 0, Leaves::Weighed(6), vec![12]).cost();
+    assert_eq!((weighed.online_up * 8 / 64, weighed.online_down * 8 / 64), (6 + 1 + 12, 11 + 6 + 1 + 12));
+    assert_eq!((weighed.offline_up * 8 / 64, weighed.offline_down * 8 / 64), (49 + 3 + 12, 3));
+    assert_eq!((weighed.client_rots / 64, weighed.server_rots / 64), (3 + 1, 11 + 3 + 1));
+    let weighed = GateSpec::new(64, 11, 0, Leaves::Weighed(6), vec![11]).cost();
+    assert_eq!(weighed.online_down * 8 / 64, 10 + 4 + 1 + 11);
+    assert_eq!((weighed.offline_up * 8 / 64, weighed.offline_down * 8 / 64), (64 + 11, 0));
 }
 
 #[test]

@@ -21,20 +21,16 @@ use crate::{MpcError, Ots, Role, Session};
 const OPENINGS: Tag = Tag::new(0x0312, "comparison tree openings");
 
 /// Public shape of the tree.
-pub(super) struct Tree {
+pub(super) struct Tree<'a> {
     n: usize,
     /// For each level the nodes, lowest first; what is above them on a level is passed on.
-    levels: Vec<Vec<Node>>,
+    levels: &'a [Vec<Node>],
 }
 
-impl Tree {
-    pub(super) fn new(n: usize, leaves: usize) -> Self {
-        let sizes = match leaves {
-            5..=9 => vec![thirds(leaves), vec![3]],
-            _ => halves(leaves),
-        };
-        let node = |(i, groups): (usize, usize)| Node { groups, with_eq: i > 0 };
-        Self { n, levels: sizes.into_iter().map(|level| level.into_iter().enumerate().map(node).collect()).collect() }
+impl<'a> Tree<'a> {
+    /// For `n` elements, of a shape that [`Joins`] found.
+    pub(super) fn new(n: usize, levels: &'a [Vec<Node>]) -> Self {
+        Self { n, levels }
     }
 
     fn nodes(&self) -> impl Iterator<Item = Node> + '_ {
@@ -119,17 +115,111 @@ impl Tree {
     }
 }
 
-/// Pairs, level by level.
-fn halves(leaves: usize) -> Vec<Vec<usize>> {
-    let (mut levels, mut left) = (Vec::new(), leaves);
-    while left > 1 {
-        levels.push(vec![2; left / 2]);
-        left = left.div_ceil(2);
-    }
-    levels
+/// Bits of OT extension that an OT takes, in eighths: what the largest set of `ot::params` sends.
+const OT_EIGHTHS: usize = 5;
+/// Digits up to which two levels of nodes of three join all of them, and so up to which it takes one round
+/// trip.
+const ONE_ROUND_TRIP: usize = 9;
+
+/// The cheapest ways to join digits, for all numbers of them up to some.
+pub(super) struct Joins {
+    /// For each number of levels and each number of digits, the cost in eighths of an offline bit, and the
+    /// nodes of the first level: how many of three groups and of two.
+    best: Vec<Vec<Option<(usize, [usize; 2])>>>,
 }
 
-/// Three groups as equal as can be, the largest lowest; groups of one digit, the highest, are passed on.
-fn thirds(leaves: usize) -> Vec<usize> {
-    (0..3).map(|i| (leaves + 2 - i) / 3).filter(|&size| size > 1).collect()
+impl Joins {
+    /// For up to `most` digits, where a bit that is opened is worth `weight` bits offline.
+    pub(super) fn new(most: usize, weight: usize) -> Self {
+        let mut best = vec![vec![None; most + 1]];
+        best[0][1] = Some((0, [0, 0]));
+        for level in 0..Self::levels(most) {
+            let row = (0..=most).map(|digits| Self::first_level(digits, &best[level], weight)).collect();
+            best.push(row);
+        }
+        Self { best }
+    }
+
+    /// Levels for so many digits, which are an even number and join as many as possible in that.
+    fn levels(digits: usize) -> usize {
+        match digits {
+            0..=1 => 0,
+            2..=ONE_ROUND_TRIP => 2,
+            _ => 4,
+        }
+    }
+
+    fn first_level(digits: usize, above: &[Option<(usize, [usize; 2])>], weight: usize) -> Option<(usize, [usize; 2])> {
+        let choices =
+            (0..=digits / 3).flat_map(|threes| (0..=(digits - 3 * threes) / 2).map(move |twos| [threes, twos]));
+        let costs = choices.filter_map(|[threes, twos]| {
+            let (rest, _) = above[digits - 2 * threes - twos]?;
+            let cost = |node: Node| 2 * (8 * (weight * node.opened() + node.corrections()) + OT_EIGHTHS * node.ots());
+            let own: usize = nodes([threes, twos]).map(cost).sum();
+            Some((rest + own, [threes, twos]))
+        });
+        costs.min()
+    }
+
+    /// What it costs to join so many digits, in eighths of an offline bit.
+    pub(super) fn cost(&self, digits: usize) -> usize {
+        self.at(Self::levels(digits), digits).0
+    }
+
+    fn at(&self, levels: usize, digits: usize) -> (usize, [usize; 2]) {
+        self.best[levels][digits].expect("four levels join 81 digits, and no ring has as many bits")
+    }
+
+    /// Round trips for so many digits.
+    pub(super) fn round_trips(digits: usize) -> usize {
+        Self::levels(digits) / 2
+    }
+
+    /// The nodes of each level, lowest first.
+    pub(super) fn shape(&self, mut digits: usize) -> Vec<Vec<Node>> {
+        let mut shape = Vec::new();
+        for levels in (1..=Self::levels(digits)).rev() {
+            let (_, [threes, twos]) = self.at(levels, digits);
+            digits -= 2 * threes + twos;
+            shape.push(nodes([threes, twos]).collect::<Vec<_>>());
+        }
+        // Where there is nothing left to join, a level sends nothing.
+        shape.retain(|level| !level.is_empty());
+        shape
+    }
+}
+
+/// The nodes of a level, the larger ones lowest; what is above them is passed on.
+fn nodes([threes, twos]: [usize; 2]) -> impl Iterator<Item = Node> {
+    let groups = move |i: usize| if i < threes { 3 } else { 2 };
+    (0..threes + twos).map(move |i| Node { groups: groups(i), with_eq: i > 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_digits_are_joined_in_the_fewest_round_trips() {
+        for weight in [0, 1, 3, 6, 50] {
+            let joins = Joins::new(64, weight);
+            for digits in 1..=64 {
+                let shape = joins.shape(digits);
+                let left = shape.iter().fold(digits, |left, level| {
+                    assert!(level.iter().map(|node| node.groups).sum::<usize>() <= left);
+                    left - level.iter().map(|node| node.groups - 1).sum::<usize>()
+                });
+                assert_eq!(left, 1, "{digits} digits, weight {weight}");
+                assert!(shape.len().div_ceil(2) <= Joins::round_trips(digits));
+                assert_eq!(Joins::round_trips(digits), [usize::from(digits > 1), 2][usize::from(digits > 9)]);
+            }
+        }
+        let groups = |weight, digits| -> Vec<Vec<usize>> {
+            let shape = Joins::new(digits, weight).shape(digits);
+            shape.into_iter().map(|level| level.into_iter().map(|node| node.groups).collect()).collect()
+        };
+        assert_eq!(groups(2, 4), [vec![2, 2], vec![2]]);
+        assert_eq!(groups(6, 4), [vec![2], vec![3]]);
+        assert_eq!(groups(6, 8), [vec![3, 3, 2], vec![3]]);
+    }
 }

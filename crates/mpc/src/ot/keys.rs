@@ -51,7 +51,7 @@ impl HashKeys {
 mod tests {
     use super::*;
     use crate::ot::output::GROUP;
-    use crate::ot::params::{LARGE, MEDIUM, SMALL};
+    use crate::ot::params::{HUGE, LARGE, MEDIUM, SMALL};
     use std::collections::HashSet;
 
     #[test]
@@ -60,9 +60,9 @@ mod tests {
         for seed in 0..3 {
             let keys = HashKeys::new(Block(seed));
             for extension in 0..3 {
-                for tree in [0, 1, 2, LARGE.trees - 1] {
+                for tree in [0, 1, 2, HUGE.trees - 1] {
                     assert!(seen.insert(keys.tree(extension, tree).0));
-                    for part in 0..LARGE.leaves() / GROUP / PART {
+                    for part in 0..HUGE.leaves() / GROUP / PART {
                         assert!(seen.insert(keys.strings(extension, tree, part).0));
                     }
                 }
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn targets_under_one_key_are_as_documented() {
         // One unknown node a level, but for the first, which is not hashed.
-        assert_eq!([SMALL, MEDIUM, LARGE].map(|p| p.corrections()), [6, 8, 9]);
+        assert_eq!([SMALL, MEDIUM, LARGE, HUGE].map(|p| p.corrections()), [6, 8, 9, 10]);
         assert_eq!(PART * GROUP, 512);
     }
 }

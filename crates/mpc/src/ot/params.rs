@@ -22,9 +22,12 @@ pub const SMALL: LpnParams = LpnParams { name: "small", log_secret: 14, depth: 7
 pub const MEDIUM: LpnParams =
     LpnParams { name: "medium", log_secret: 16, depth: 9, trees: 2048, upgrade_at: 1_500_000 };
 /// For millions of OTs: 2^21.1 COTs an extension. 2^150. Its vector of 2 MB stays near the processor, also
-/// beside others: one of 8 MB would save two thirds of the bytes and took three times as long.
+/// beside others.
 pub const LARGE: LpnParams =
-    LpnParams { name: "large", log_secret: 17, depth: 10, trees: 2176, upgrade_at: usize::MAX };
+    LpnParams { name: "large", log_secret: 17, depth: 10, trees: 2176, upgrade_at: 10_000_000 };
+/// For tens of millions: 2^22.1 COTs an extension. 2^150. Its vector of 4 MB takes some nanoseconds more for an
+/// OT and saves almost half of the bytes. One of 8 MB would save as many again and took three times as long.
+pub const HUGE: LpnParams = LpnParams { name: "huge", log_secret: 18, depth: 11, trees: 2176, upgrade_at: usize::MAX };
 
 /// COTs that one `delta` may serve; then its direction bootstraps anew. Chosen so that what follows from a
 /// `delta` that became known ends within about 30 large inferences, while the bootstrap's 0.44 MB are lost in
@@ -57,6 +60,7 @@ impl LpnParams {
         let larger = match self.log_secret {
             14 => MEDIUM,
             16 => LARGE,
+            17 => HUGE,
             _ => return None,
         };
         (demand >= self.upgrade_at).then_some(larger)
@@ -90,7 +94,9 @@ pub fn extension_bytes(n: usize) -> u64 {
 const _: () = {
     assert!(2 * SMALL.base() < SMALL.outputs() && MEDIUM.base() + SMALL.leaves() < SMALL.outputs());
     assert!(2 * MEDIUM.base() < MEDIUM.outputs() && LARGE.base() + MEDIUM.leaves() < MEDIUM.outputs());
-    assert!(2 * LARGE.base() < LARGE.outputs());
+    assert!(2 * LARGE.base() < LARGE.outputs() && HUGE.base() + LARGE.leaves() < LARGE.outputs());
+    assert!(2 * HUGE.base() < HUGE.outputs());
     // After a bootstrap any set can be reached before the next one.
-    assert!(((SMALL.outputs() + MEDIUM.outputs() + LARGE.outputs()) as u64) < COTS_PER_DELTA);
+    let all = SMALL.outputs() + MEDIUM.outputs() + LARGE.outputs() + HUGE.outputs();
+    assert!((all as u64) < COTS_PER_DELTA);
 };

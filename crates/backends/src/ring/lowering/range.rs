@@ -8,7 +8,7 @@ use std::convert::Infallible;
 
 use tacit_graph::{Interpreter, NodeId, walk};
 
-use crate::ring::{Node, Op, RingGraph, Weights};
+use crate::ring::{Node, Op, RingGraph, Weights, slack};
 
 /// Smallest and largest value of a channel (the index on the first axis), in units of the last place.
 pub(super) type Span = [f64; 2];
@@ -29,17 +29,16 @@ pub(super) fn worst_case(graph: &RingGraph, weights: &Weights, range: [f32; 2], 
 
 /// Shows `visit` the spans of each node's channels, node by node.
 pub(super) fn walk_bounds(graph: &RingGraph, weights: &Weights, range: [f32; 2], linear_error: u32, visit: &mut Visit) {
-    // A unit more than declared: shares are rounded as well.
-    let error = f64::from(linear_error) + 1.0;
-    let Ok(_) = walk(graph, &mut Bounds { graph, weights, range, error, visit });
+    let errors = slack::layer_errors(graph, linear_error);
+    let Ok(_) = walk(graph, &mut Bounds { graph, weights, range, errors, visit });
 }
 
 struct Bounds<'a, 'v> {
     graph: &'a RingGraph,
     weights: &'a Weights,
     range: [f32; 2],
-    /// Units that a layer's result may be off by.
-    error: f64,
+    /// Units that each layer's result may be off by.
+    errors: Vec<f64>,
     visit: &'a mut Visit<'v>,
 }
 
@@ -56,6 +55,8 @@ impl Bounds<'_, '_> {
     /// output `o`).
     fn layer(&self, id: NodeId, row_len: usize, taps: usize, inputs: impl Fn(usize) -> Vec<Span>) -> Vec<Span> {
         let layer = self.weights.get(id).expect("a lowered model has the weights of its layers");
+        // A unit more than declared: shares are rounded as well.
+        let error = self.errors[id] + 1.0;
         let output = |(o, row): (usize, &[i32])| {
             let bias = layer.bias[o] as f64;
             let mut sum = [bias, bias];
@@ -66,7 +67,7 @@ impl Bounds<'_, '_> {
                     sum[1] += if w > 0.0 { w * high } else { w * low };
                 }
             }
-            [sum[0] - self.error, sum[1] + self.error]
+            [sum[0] - error, sum[1] + error]
         };
         layer.weights.chunks(row_len.max(1)).enumerate().map(output).collect()
     }

@@ -21,6 +21,7 @@ pub(crate) use reduce::Level;
 pub(crate) use server::{ServerPhase, ServerShares, ServerWalk};
 pub(crate) use size::{Added, check_sizes};
 pub(crate) use steps::{Batch, Compile, Kind, Step, Times, conv_spec, steps};
+pub(crate) use truncate::exact as exact_truncations;
 
 /// Sees a party's share of each node's tensor (`[B, elements]` for a batch of B inputs, in the node's ring).
 pub type Tap<'a> = dyn FnMut(tacit_graph::NodeId, &[u64]) + 'a;

@@ -15,7 +15,7 @@ use crate::ring::{Op, RingGraph};
 /// The truncations that must be exact, by node: those from which the output is reached without a linear layer
 /// (or an arg max, whose index shows no carry). Their carry would show in the result, also through a ReLU, a
 /// maximum or a sum, so that repeated queries of one input would narrow down the bits that they drop.
-pub(super) fn exact(graph: &RingGraph) -> Vec<bool> {
+pub(crate) fn exact(graph: &RingGraph) -> Vec<bool> {
     all(graph).into_iter().zip(shown(graph)).map(|(drops, shown)| shown && drops).collect()
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::ot::output::Raw;
-use crate::ot::params::{LARGE, MEDIUM, SMALL};
+use crate::ot::params::{HUGE, LARGE, MEDIUM, SMALL};
 use crate::ot::tests::{check_planes_of, conformance};
 use crate::run_pair;
 use tacit_arith::prg::Seed;
@@ -88,6 +88,24 @@ fn demand_moves_through_the_sets_and_past_a_large_extension() {
         + LARGE.base().div_ceil(MEDIUM.leaves()) * per_tree(MEDIUM);
     let expected = (up + (LARGE.trees + LARGE.base().div_ceil(LARGE.leaves()) + 1) * per_tree(LARGE)) as u64;
     assert!(s.1 >= expected && s.1 < expected + 4000, "{} bytes, expected {expected}", s.1);
+}
+
+#[test]
+fn the_largest_set_is_reached_through_all_others() {
+    let (mut client, mut server) = parties();
+    let (n, demand) = (3 * HUGE.leaves() + 5, LARGE.upgrade_at);
+    let (s, r) = run_pair(
+        |ch| {
+            client.sender.reserve(demand);
+            client.sender.planes(ch, n, 1).unwrap()
+        },
+        |ch| {
+            server.receiver.reserve(demand);
+            server.receiver.planes(ch, n, 1).unwrap()
+        },
+    );
+    check_planes_of(&s, &r, n, 1);
+    assert_eq!((client.sender.params(), server.receiver.params()), (HUGE, HUGE));
 }
 
 #[test]

@@ -1,22 +1,26 @@
 //! What a truncation behind a linear layer makes needless: bits of ciphertexts that it would drop anyway, and
 //! low bits of the client's share.
 
-use crate::ring::{Node, Op, RingGraph};
+use super::share::exact_truncations;
+use super::{Node, Op, RingGraph};
 
-/// A layer's error stays below a unit of the truncated result by at least this many bits.
-const MARGIN: u32 = 6;
+/// A layer's error stays below a unit of the truncated result by this many bits. That bounds it by half a
+/// unit, and an eighth comes on top where the server rounds its share ([`rounded`]). Its deviation is a tenth
+/// of a unit, beside two fifths of the truncation's own.
+const MARGIN: u32 = 1;
+/// Units that a layer may be off by whatever reads it: wide rings need some.
+const ANYWHERE: u32 = 64;
 
 /// Low bits of each node's tensor that all its readers drop by inexact truncations, those behind an operation
-/// that `passes` them on included; none for a tensor that nothing reads.
-fn dropped(graph: &RingGraph, exact: &[bool], passes: impl Fn(&Op) -> bool) -> Vec<Option<u32>> {
+/// that `passes` them on, with how many bits less, included; none for a tensor that nothing reads.
+fn dropped(graph: &RingGraph, exact: &[bool], passes: impl Fn(&Op) -> Option<u32>) -> Vec<Option<u32>> {
     let nodes = graph.nodes();
-    let mut dropped = vec![None; nodes.len()];
+    let mut dropped: Vec<Option<u32>> = vec![None; nodes.len()];
     dropped[graph.spec().output] = Some(0);
     for (id, node) in nodes.iter().enumerate().rev() {
         let bits = match &node.op {
             Op::Truncate { bits } if !exact[id] => *bits,
-            op if passes(op) => dropped[id].unwrap_or(0),
-            _ => 0,
+            op => passes(op).map_or(0, |less| dropped[id].unwrap_or(0).saturating_sub(less)),
         };
         for &input in &node.inputs {
             let least = dropped[input].map_or(bits, |known: u32| known.min(bits));
@@ -29,20 +33,40 @@ fn dropped(graph: &RingGraph, exact: &[bool], passes: impl Fn(&Op) -> bool) -> V
 /// For each node, the error that its tensor may have where all that reads it shifts `f` of its bits out:
 /// `2^(f - MARGIN)` units, from 1 to `most` (which is 1 and more). It is 1 where a truncation is exact, since
 /// the result would show the error, and where something else than a truncation reads the tensor.
-pub(super) fn errors(graph: &RingGraph, exact: &[bool], most: u32) -> Vec<u32> {
-    // Two operands may both be off, which the margin has room for.
-    let passes = |op: &Op| {
-        matches!(op, Op::Add | Op::Sub | Op::AddConst { .. } | Op::Concat | Op::Slice(_) | Op::Pad { .. } | Op::Reshape)
+pub(crate) fn errors(graph: &RingGraph, exact: &[bool], most: u32) -> Vec<u32> {
+    let passes = |op: &Op| match op {
+        // Two operands may both be off.
+        Op::Add | Op::Sub => Some(1),
+        Op::AddConst { .. } | Op::Concat | Op::Slice(_) | Op::Pad { .. } | Op::Reshape => Some(0),
+        _ => None,
     };
     let units = |bits: Option<u32>| 1u64 << bits.unwrap_or(0).saturating_sub(MARGIN).min(31);
     dropped(graph, exact, passes).into_iter().map(|bits| units(bits).min(u64::from(most)) as u32).collect()
 }
 
+/// Low bits that the server leaves out of its share of a layer that may be off by so many units, rounding it:
+/// that may be off by a quarter as much once more.
+pub(crate) fn rounded(error: u32) -> u32 {
+    error.checked_ilog2().map_or(0, |bits| bits.saturating_sub(1))
+}
+
+/// Units that rounding `bits` low bits away may be off by.
+pub(crate) fn rounding_error(bits: u32) -> u32 {
+    (1 << bits) >> 1
+}
+
+/// For each node, units that it may be off by if it is a linear layer and `most` is the largest error of any.
+pub(super) fn layer_errors(graph: &RingGraph, most: u32) -> Vec<f64> {
+    let errors = errors(graph, &exact_truncations(graph), most);
+    let own = |error: u32| (error + rounding_error(rounded(error))).max(most.min(ANYWHERE));
+    errors.into_iter().map(|error| f64::from(own(error))).collect()
+}
+
 /// For each node, how many low bits of the client's share of its tensor nothing reads: where all that reads
 /// the tensor is local truncations, which shift that share.
-pub(super) fn unread(graph: &RingGraph, exact: &[bool]) -> Vec<u32> {
+pub(crate) fn unread(graph: &RingGraph, exact: &[bool]) -> Vec<u32> {
     let of = |(node, least): (&Node, Option<u32>)| if node.op.facts().is_some() { least.unwrap_or(0) } else { 0 };
-    graph.nodes().iter().zip(dropped(graph, exact, |_| false)).map(of).collect()
+    graph.nodes().iter().zip(dropped(graph, exact, |_| None)).map(of).collect()
 }
 
 #[cfg(test)]
@@ -84,9 +108,12 @@ mod tests {
         let mut exact = vec![false; last + 1];
         exact[last] = true;
         let of = |most| [a, b, read_twice, c, d, e].map(|id| errors(&graph, &exact, most)[id]);
-        assert_eq!(of(1 << 10), [64, 64, 4, 1, 1, 1]);
-        assert_eq!(of(16), [16, 16, 4, 1, 1, 1]);
+        assert_eq!(of(1 << 12), [1024, 1024, 128, 1, 1, 1]);
+        assert_eq!(of(16), [16, 16, 16, 1, 1, 1]);
         assert_eq!(of(0), [0; 6]);
+        assert_eq!([a, read_twice, c, e].map(|id| layer_errors(&graph, 1 << 12)[id]), [1280.0, 160.0, 64.0, 64.0]);
+        assert_eq!([0, 1, 2, 3, 4, 1024].map(rounded), [0, 0, 0, 0, 1, 9]);
+        assert_eq!([0, 1, 9].map(rounding_error), [0, 1, 256]);
         let unread = unread(&graph, &exact);
         assert_eq!([a, b, read_twice, cut, c, d, e].map(|id| unread[id]), [0, 0, 8, 0, 0, 0, 0]);
     }
