@@ -14,8 +14,8 @@ pub enum Leaves {
     Direct(u32),
     /// Digits of the given number of bits (1 to 4) by masked evaluation: fewest online bits.
     Masked(u32),
-    /// By masked evaluation, with digits and joins that cost least if a bit online is worth so many offline (1
-    /// to 16).
+    /// By masked evaluation, with digits and joins that cost least if a bit online is worth so many offline
+    /// (1 to 16).
     Weighed(u32),
 }
 

@@ -25,8 +25,8 @@ pub const MEDIUM: LpnParams =
 /// beside others.
 pub const LARGE: LpnParams =
     LpnParams { name: "large", log_secret: 17, depth: 10, trees: 2176, upgrade_at: 10_000_000 };
-/// For tens of millions: 2^22.1 COTs an extension. 2^150. Its vector of 4 MB takes some nanoseconds more for an
-/// OT and saves almost half of the bytes. One of 8 MB would save as many again and took three times as long.
+/// For tens of millions: 2^22.1 COTs an extension. 2^152. Its vector of 4 MB takes some nanoseconds more for
+/// an OT and saves almost half of the bytes. One of 8 MB would save half of the rest for twice the time.
 pub const HUGE: LpnParams = LpnParams { name: "huge", log_secret: 18, depth: 11, trees: 2176, upgrade_at: usize::MAX };
 
 /// COTs that one `delta` may serve; then its direction bootstraps anew. Chosen so that what follows from a

@@ -94,16 +94,22 @@ fn rots(costs: &tacit_backends::Costs) -> (u64, u64) {
     (work.ots - client_sends, client_sends)
 }
 
-/// Lowest and highest allowed difference from the reference at one node.
-fn bound(plan: &Plan, id: usize) -> (i64, i64) {
+/// Lowest and highest allowed difference from the reference at one node, where its input is `before`.
+fn bound(plan: &Plan, id: usize, before: i64) -> (i64, i64) {
     // Approximate resharing.
-    let linear = i64::from(plan.linear_error(id));
-    match &plan.graph().nodes()[id].op {
+    let linear = |id: usize| i64::from(plan.linear_error(id));
+    let node = &plan.graph().nodes()[id];
+    match &node.op {
         // What a truncation drops of the client's share is not kept.
-        Op::Conv2d(_) | Op::Linear(_) => (-linear - (1 << plan.unread(id)) + 1, linear),
+        Op::Conv2d(_) | Op::Linear(_) => (-linear(id) - (1 << plan.unread(id)) + 1, linear(id)),
         Op::Truncate { .. } if plan.truncates_exactly(id) => (0, 0),
         // floor(c) + floor(s + 1/2) is the floor of the sum, one less or one more.
-        Op::Truncate { .. } => (-1, 1),
+        // Where `before` is the reference's, that of a value which may be off.
+        Op::Truncate { bits } => {
+            let off = if plan.unread(node.inputs[0]) > 0 { linear(node.inputs[0]) } else { 0 };
+            let moved = |by: i64| ((before + by) >> bits) - (before >> bits);
+            (moved(-off) - 1, moved(off) + 1)
+        }
         _ => (0, 0),
     }
 }
@@ -122,8 +128,9 @@ fn check(plan: &Plan, weights: &Weights, (one, input): (usize, &[i64]), outcome:
         let inputs: Vec<&Vec<i64>> = node.inputs.iter().map(|&i| &values[i]).collect();
         let want = reference.node(id, node, &inputs).expect("the reference runs");
         assert_eq!(got.len(), want.len(), "node {id} ({})", node.op.name());
-        let (low, high) = bound(plan, id);
         for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+            let before = inputs.first().and_then(|input| input.get(i)).copied().unwrap_or_default();
+            let (low, high) = bound(plan, id, before);
             assert!((low..=high).contains(&(g - w)), "node {id} ({}), element {i}: {g}, reference {w}", node.op.name());
         }
         // The truncation of a share of which low bits are not kept is held to the whole tensor.
@@ -133,9 +140,15 @@ fn check(plan: &Plan, weights: &Weights, (one, input): (usize, &[i64]), outcome:
     assert_eq!(outcome.output[one * outputs..][..outputs], values[graph.spec().output]);
 }
 
-/// 0 to 3 stand for direct comparison leaves of 1 to 4 bits, 4 to 7 for masked ones.
+/// 0 to 3 stand for direct comparison leaves of 1 to 4 bits, 4 to 7 for masked ones, 8 and 9 for digits by
+/// weight.
 fn options(kind: u32) -> Options {
-    Options { leaves: if kind < 4 { Leaves::Direct(kind + 1) } else { Leaves::Masked(kind - 3) }, ..Options::default() }
+    let leaves = match kind {
+        0..4 => Leaves::Direct(kind + 1),
+        4..8 => Leaves::Masked(kind - 3),
+        _ => Leaves::Weighed([1, 6][kind as usize - 8]),
+    };
+    Options { leaves, ..Options::default() }
 }
 
 /// One input, and for some seeds a batch.
@@ -206,7 +219,7 @@ proptest! {
     }
 
     #[test]
-    fn rectified_linear_units(ch in 1usize..5, h in 1usize..9, w in 1usize..9, width in 26u32..38, extra in 0u32..4, kind in 0u32..8, seed in any::<u64>()) {
+    fn rectified_linear_units(ch in 1usize..5, h in 1usize..9, w in 1usize..9, width in 26u32..38, extra in 0u32..4, kind in 0u32..10, seed in any::<u64>()) {
         let mut net = Net::new(vec![ch, h, w], width, seed);
         let y = net.conv(0, 3, [1, 1], [1, 1], [1, 1], [0; 4], 1, width);
         let t = net.truncate(y, 6);
@@ -224,14 +237,14 @@ proptest! {
     }
 
     #[test]
-    fn largest_of_a_list(n in 1usize..70, kind in 0u32..8, seed in any::<u64>()) {
+    fn largest_of_a_list(n in 1usize..70, kind in 0u32..10, seed in any::<u64>()) {
         let mut net = Net::new(vec![n], 20, seed);
         let y = net.arg_max(0, 12);
         conform(net, y, options(kind), seed);
     }
 
     #[test]
-    fn revealed_truncations(n in 1usize..80, width in 14u32..40, bits in 1u32..11, after in 0u32..3, kind in 0u32..8, seed in any::<u64>()) {
+    fn revealed_truncations(n in 1usize..80, width in 14u32..40, bits in 1u32..11, after in 0u32..3, kind in 0u32..10, seed in any::<u64>()) {
         let mut net = Net::new(vec![n], width, seed);
         let wide = net.mul_const(0, vec![(seed >> 40 & 0x7f) as i64 - 63], 6);
         let t = net.truncate(wide, bits);
