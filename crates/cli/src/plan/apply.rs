@@ -126,7 +126,7 @@ pub fn write(folder: &Path, model: &Path, seal: &SealArgs, plan: &Plan) -> anyho
         format!("#!/bin/sh\n# The {who}, as `tacit plan` chose for {name}. Needs: {needs}\nset -eu\n")
     };
     let at_client = format!("{dealer}keys/ with ca.pem, alice.pem, alice.key");
-    let keys = "[ -d keys ] || tacit keys init keys --host \"$(uname -n)\" --client alice";
+    let keys = "[ -d keys ] || tacit keys init keys --host \"$(uname -n)\" --client alice >&2";
     let server = head("server", &format!("{dealer}keys/ of `tacit keys init`; they are made if there are none"))
         + &format!("{keys}\nexec {}\n", applied.server_at("\"${LISTEN:-0.0.0.0:7878}\"", model, seal));
     let client =
