@@ -73,12 +73,11 @@ impl Applied<'_> {
 
     /// The client's commands: stock for bursts or for the day, and one answer.
     pub fn client(&self) -> Vec<String> {
-        let prepare = self.prepare().map(|command| match self.ways.idle {
-            Some(hours) => format!("# at {:02}:00, {} has a line for cron\n{command}", hours.from, CRON),
-            None => command,
-        });
+        let prepare = self.prepare();
+        let daily = self.ways.idle.filter(|_| prepare.is_some());
+        let daily = daily.map(|hours| format!("# daily at {:02}:00 ({CRON} has a line for cron)", hours.from));
         let stock = if self.choice.pool > 0 { " --material stock" } else { "" };
-        prepare.into_iter().chain([format!("tacit infer \"$INPUT\" {}{stock}", self.common())]).collect()
+        daily.into_iter().chain(prepare).chain([format!("tacit infer \"$INPUT\" {}{stock}", self.common())]).collect()
     }
 
     /// The sidecar, which keeps the stock filled by itself.

@@ -28,7 +28,13 @@ pub fn of(model: &Model, tries: &[String]) -> anyhow::Result<(Vec<Offer>, Vec<St
                 }),
                 // One that does not know an option has none of that to offer.
                 Err(BackendError::Option { .. }) if !text.is_empty() => {}
-                Err(error) => refused.push(format!("{}: {error}", backend.id())),
+                Err(error) => {
+                    let said = format!("{}: {error}", backend.id());
+                    // Once, whatever the options.
+                    if !refused.contains(&said) {
+                        refused.push(said);
+                    }
+                }
             }
         }
     }
