@@ -58,8 +58,8 @@ fn a_thousand_idle_clients_and_slow_ones_hold_no_thread_while_fifty_are_served()
     assert_eq!(server.handle.connections(), IDLE + SLOW + 1);
     wait_until("slow clients hold none", || threads() <= busy + SLACK);
     let most = active(&server, dir.path());
-    // How many the active ones have depends on how soon those of ended jobs are gone; one for each of the idle
-    // ones would come on top of that.
+    // How many the active ones have depends on how soon those of ended jobs are gone; one for each of the
+    // idle ones would come on top of that.
     assert!(most < busy + IDLE, "{most} threads, {busy} before");
     wait_until("nothing is lost", || server.handle.served() == (1 + ACTIVE * ANSWERS) as u64);
     wait_until("the active ones have left", || server.handle.connections() == IDLE + SLOW + 1);

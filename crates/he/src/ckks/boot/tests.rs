@@ -141,7 +141,7 @@ fn set_b_keeps_sixteen_bits() {
 fn set_a_keeps_twenty_bits() {
     let spec =
         BootstrapSpec { slot_to_coeff: 3, message_ratio_bits: 7, ..bootstrap_spec(1 << 15, true, Method::Chained) };
-    let [worst, mean] = histogram("A", &spec, 4, 2, 80);
+    let [worst, mean] = histogram("A", &spec, 20, 5, 80);
     assert!(mean < 2f64.powi(-20) && worst < 2f64.powi(-16), "worst 2^{}, rms 2^{}", worst.log2(), mean.log2());
 }
 
