@@ -137,11 +137,14 @@ const OT_EIGHTHS: usize = 5;
 /// trip.
 const ONE_ROUND_TRIP: usize = 9;
 
+/// The cost in eighths of an offline bit, and the nodes of the first level: how many of three groups and of
+/// two.
+type Shape = (usize, [usize; 2]);
+
 /// The cheapest ways to join digits, for all numbers of them up to some.
 pub(super) struct Joins {
-    /// For each number of levels and each number of digits, the cost in eighths of an offline bit, and the
-    /// nodes of the first level: how many of three groups and of two.
-    best: Vec<Vec<Option<(usize, [usize; 2])>>>,
+    /// For each number of levels and each number of digits, if these levels can join them.
+    best: Vec<Vec<Option<Shape>>>,
 }
 
 impl Joins {
@@ -165,7 +168,7 @@ impl Joins {
         }
     }
 
-    fn first_level(digits: usize, above: &[Option<(usize, [usize; 2])>], weight: usize) -> Option<(usize, [usize; 2])> {
+    fn first_level(digits: usize, above: &[Option<Shape>], weight: usize) -> Option<Shape> {
         let choices =
             (0..=digits / 3).flat_map(|threes| (0..=(digits - 3 * threes) / 2).map(move |twos| [threes, twos]));
         let costs = choices.filter_map(|[threes, twos]| {
@@ -182,7 +185,7 @@ impl Joins {
         self.at(Self::levels(digits), digits).0
     }
 
-    fn at(&self, levels: usize, digits: usize) -> (usize, [usize; 2]) {
+    fn at(&self, levels: usize, digits: usize) -> Shape {
         self.best[levels][digits].expect("four levels join 81 digits, and no ring has as many bits")
     }
 
