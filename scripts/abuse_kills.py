@@ -29,6 +29,8 @@ from abused_relay import Relay
 MOMENTS, STARTS_S = {"client": 2, "sidecar": 4}, {"client": 0.1, "sidecar": 0.6}
 # More than this many materials are not kept.
 STOCK = 12
+# Materials that pools hold at most, and some that jobs have just drawn.
+MOST_POOLED = 40
 # Files of a folder of material beside those of materials.
 OWN_FILES = {"ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", "lock", "reserve", "server.sqlite"}
 OWN_FILES |= {"server.sqlite-wal", "server.sqlite-shm"}
@@ -136,7 +138,9 @@ def in_step(place: Place, what: str) -> None:
 
 
 def open_files(process: subprocess.Popen, dealer: str) -> list[str]:
-    """Open files of a server, less its connections to the dealer: it keeps as many as it has needed at once."""
+    """Open files of a server, less its connections to the dealer, of which it keeps as many as it has needed at once, and its pools of
+    dealt material, in files without a name, which hold so many at most.
+    """
     links, files = {}, []
     for line in Path(f"/proc/{process.pid}/net/tcp").read_text().splitlines()[1:]:
         _, local, remote, state, *_ = line.split()
@@ -145,6 +149,9 @@ def open_files(process: subprocess.Popen, dealer: str) -> list[str]:
         with suppress(OSError):
             name = os.readlink(file)
             files.append(links.get(name, name))
+    pooled = [file for file in files if file.endswith(".material (deleted)")]
+    holds(len(pooled) <= MOST_POOLED, f"the server holds {len(pooled)} pooled materials")
+    files = [file for file in files if file not in pooled]
     port = f":{int(dealer.rsplit(':', 1)[1]):04X}"
     return sorted(file for file in files if not (file.startswith("tcp") and file.split()[2].endswith(port)))
 

@@ -14,7 +14,7 @@ use tacit_net::{Channel, HEADER_BYTES, NetError};
 
 use super::Ckks;
 use super::keyset::{Budget, Design, Goal, design};
-use super::wire::{HELLO, INPUT, KEY, WELCOME, WELCOME_BYTES, Welcome};
+use super::wire::{HELLO, Hello, INPUT, KEY, WELCOME, WELCOME_BYTES, Welcome};
 use crate::{Aids, Backend, BackendError, ClientModel, Material, Options, ServerModel};
 
 /// Two blocks of a residual network on 2 x 8 x 8 inputs, with squares in between.
@@ -159,6 +159,7 @@ fn the_memory_that_is_stated_holds_the_weights() {
 fn what_breaks_the_rules_is_an_error() {
     let model = residual();
     let (server, client) = both(&model, "rotations=chained");
+    let hello = Hello { name: [7; 32], lasts: false }.to_bytes();
     // A key of another length, a key set cut off, an input that is none: the server says so and keeps
     // nothing of it.
     let serve = |channel: &mut Channel| {
@@ -167,7 +168,7 @@ fn what_breaks_the_rules_is_an_error() {
         side.online(channel, Material::nothing())
     };
     let damage = |channel: &mut Channel| -> Result<(), NetError> {
-        channel.send(HELLO, &[7; 32])?;
+        channel.send(HELLO, &hello)?;
         channel.flush()?;
         assert_eq!(Welcome::from_bytes(&channel.recv(WELCOME, WELCOME_BYTES)?), Ok(Welcome::Send { there: 0 }));
         channel.send(KEY, &[1; 100])?;
@@ -176,7 +177,7 @@ fn what_breaks_the_rules_is_an_error() {
     let (_, refused) = run_pair(damage, serve);
     assert!(matches!(refused, Err(BackendError::Net(_))), "a key of another length");
     let leave = |channel: &mut Channel| {
-        channel.send(HELLO, &[7; 32]).unwrap();
+        channel.send(HELLO, &hello).unwrap();
         channel.flush().unwrap();
         channel.recv(WELCOME, WELCOME_BYTES).unwrap();
     };

@@ -27,7 +27,7 @@ fn graph() -> RingGraph {
 /// A model of one layer: public part and dealer's.
 fn model(seed: u8) -> (Vec<u8>, Vec<u8>) {
     let options = crate::dealt::Options { rtt_ms: u32::from(seed), ..Default::default() };
-    (public::write(("dealt", 2), &(options, [seed; 32]), &graph()).unwrap(), vec![seed; 16])
+    (public::write(("dealt", 3), &(options, [seed; 32]), &graph()).unwrap(), vec![seed; 16])
 }
 
 #[test]
