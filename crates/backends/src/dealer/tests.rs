@@ -27,7 +27,10 @@ fn graph() -> RingGraph {
 /// A model of one layer: public part and dealer's.
 fn model(seed: u8) -> (Vec<u8>, Vec<u8>) {
     let options = crate::dealt::Options { rtt_ms: u32::from(seed), ..Default::default() };
-    (public::write(("dealt", 3), &(options, [seed; 32]), &graph()).unwrap(), vec![seed; 16])
+    (
+        public::write(("dealt", crate::dealt::compiled::VERSION), &(options, [seed; 32]), &graph()).unwrap(),
+        vec![seed; 16],
+    )
 }
 
 #[test]
@@ -190,7 +193,12 @@ fn a_key_is_one_key_to_every_back_end() {
     let (public, part) = model(7);
     let fss = |part: &[u8]| {
         let keys = seam::digest("tacit 2026-11 fss keys of masks", &[&[7; 32], part]);
-        public::write(("fss", 3), &(crate::fss::Options::default(), [7u8; 32], keys), &graph()).unwrap()
+        public::write(
+            ("fss", crate::fss::compiled::VERSION),
+            &(crate::fss::Options::default(), [7u8; 32], keys),
+            &graph(),
+        )
+        .unwrap()
     };
     dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
     let error = dealings.register([1; 32], "fss", (&fss(&part), &part), |_| Ok(())).unwrap_err().to_string();

@@ -20,7 +20,7 @@
 mod asking;
 pub(crate) mod audit;
 mod client;
-mod compiled;
+pub(crate) mod compiled;
 mod cost;
 mod dealer;
 mod model;

@@ -14,7 +14,7 @@ use crate::ring::{self, Weights, public};
 use crate::{Aids, BackendError, Costs, seam};
 
 /// Version of the public part and of the protocol that follows from it.
-const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 4;
 
 /// What both parties have.
 pub(super) struct Compiled {

@@ -26,7 +26,7 @@
 mod asking;
 mod both;
 mod client;
-mod compiled;
+pub(crate) mod compiled;
 mod cost;
 mod dealer;
 mod half;

@@ -28,7 +28,7 @@ const MOST_BITS: [i32; 2] = [30, 40];
 /// None if numbers have no more bits than an index.
 pub(super) fn at(function: Function, scales: &Scales, half_span: i32, coarsest: i32) -> Option<Tabulated> {
     let function = Curve::of(function);
-    let span = half_span + i32::from(!function.from_zero());
+    let span = half_span + i32::from(!function.starts_at_zero());
     let finest = (scales.finest as i32).min(MOST_BITS[0] - span);
     let steep = steepest(&function, scales, span);
     let wanted = (steep * f64::from(scales.frac_bits).exp2() * 2.0).max(1.0).log2().ceil() as i32;
@@ -67,7 +67,7 @@ impl Curve {
     }
 
     /// Whether nothing below zero is looked up.
-    fn from_zero(&self) -> bool {
+    fn starts_at_zero(&self) -> bool {
         self.function.is_positive() || self.of != Argument::Itself
     }
 
@@ -82,7 +82,7 @@ impl Curve {
 /// The steepest slope over a span of `2^span`, about.
 fn steepest(function: &Curve, scales: &Scales, span: i32) -> f64 {
     let (value, step) = (function.value(scales), f64::from(span - 12).exp2());
-    let first = if function.from_zero() { 0 } else { -2048 };
+    let first = if function.starts_at_zero() { 0 } else { -2048 };
     let slope = |i: i32| (value(f64::from(i + 1) * step) - value(f64::from(i) * step)).abs() / step;
     (first..first + 4096).map(slope).fold(0.0, f64::max)
 }
@@ -91,9 +91,9 @@ fn steepest(function: &Curve, scales: &Scales, span: i32) -> f64 {
 /// scale.
 fn with(function: &Curve, scales: &Scales, (index, low): (u32, u32), frac: u32) -> (f64, Tabulated) {
     let half = 1i64 << (index + low - 1);
-    let centre = if function.from_zero() { half } else { 0 };
+    let centre = if function.starts_at_zero() { half } else { 0 };
     let (unit, value) = ((-f64::from(frac)).exp2(), function.value(scales));
-    let least = if function.from_zero() { 0.0 } else { f64::NEG_INFINITY };
+    let least = if function.starts_at_zero() { 0.0 } else { f64::NEG_INFINITY };
     let frac_bits = scales.frac_bits + low + 1;
     let slope_bits = f64::from(frac_bits) - f64::from(frac);
     let count = 1i64 << index;
