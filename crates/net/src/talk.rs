@@ -125,7 +125,8 @@ mod tests {
             said.iter().for_each(|say| say(&mut talk));
             talk.exchanges()
         };
-        let (up, down): (fn(&mut Talk), fn(&mut Talk)) = (|t| t.up(1), |t| t.down(1));
+        let up: fn(&mut Talk) = |t| t.up(1);
+        let down: fn(&mut Talk) = |t| t.down(1);
         let both: fn(&mut Talk) = |t| t.both(&[1]);
         assert_eq!(counted(&[]), 0);
         assert_eq!(counted(&[down, down]), 0, "the server goes on at once");

@@ -309,7 +309,7 @@ impl Driver {
                 let (request, turn) = (ask.request, Turn::now(self.threads));
                 let (material, pooled, charge) = (None, None, None);
                 let grant = Grant { request, turn, material, pooled, charge, destroyed, notice_ignored };
-                let _ = ask.reply.send(Decision::Start(grant));
+                let _ = ask.reply.send(Decision::Start(Box::new(grant)));
             }
             Err(e) => self.refuse_job(number, ask, e),
         }
@@ -435,7 +435,7 @@ impl Driver {
                 let (destroyed, notice_ignored) = (vec![], None);
                 let (request, turn) = (ask.request, Turn::now(threads));
                 let grant = Grant { request, turn, material, pooled, charge, destroyed, notice_ignored };
-                let _ = ask.reply.send(Decision::Start(grant));
+                let _ = ask.reply.send(Decision::Start(Box::new(grant)));
             }
             Err(e) => {
                 self.gate.give_back(charge);

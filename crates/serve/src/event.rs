@@ -94,7 +94,7 @@ pub(crate) struct TurnedAway {
 /// What becomes of a request.
 pub(crate) enum Decision {
     /// A worker carries it out.
-    Start(Grant),
+    Start(Box<Grant>),
     /// The client is told why not.
     Refuse(ServeError),
     /// The server stops.

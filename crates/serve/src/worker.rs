@@ -91,7 +91,7 @@ pub(crate) fn run(
             let account = Account::open().map(Arc::new);
             let visit = account.as_deref().map(Account::visit);
             let name = grant.request.name();
-            let done = Job { shared, connection, account: account.clone() }.answer(grant);
+            let done = Job { shared, connection, account: account.clone() }.answer(*grant);
             drop(visit);
             (name, done)
         }

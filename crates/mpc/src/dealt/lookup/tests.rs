@@ -137,7 +137,7 @@ fn lines_that_are_none_are_errors() {
     let (entries, slopes, lines) = lines(4, 3);
     let made = |width, lines| LookUp::lines(1, width, &entries, lines).is_ok();
     assert!(made(20, lines));
-    let steep = vec![1 << 20; 16];
+    let steep = [1 << 20; 16];
     for (width, other) in [
         (20, Lines { low: 0, ..lines }),
         (20, Lines { low: 37, ..lines }),
