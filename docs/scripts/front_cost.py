@@ -28,7 +28,7 @@ HEAD = f"POST /v1/place HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(BODY
 
 
 def front(keys: Path, nodes: int, pipe) -> None:
-    desk = Desk(Book(lease_s=60.0))
+    desk = Desk(Book(lease_s=2.0))
     epochs = {f"n{k}": desk.join(f"n{k}", f"127.0.0.1:{9000 + k}") for k in range(nodes)}
 
     def beat() -> None:

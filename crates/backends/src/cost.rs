@@ -3,7 +3,7 @@
 
 use std::ops::AddAssign;
 
-use tacit_net::Talk;
+use tacit_net::{Phase, Talk};
 
 /// Counts of primitive work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -59,6 +59,18 @@ pub struct Costs {
     pub comparisons: u64,
     /// What a dealer has to do for one input; nothing where nobody deals.
     pub dealing: DealingCost,
+}
+
+impl Costs {
+    /// What one phase costs.
+    #[must_use]
+    pub fn of(&self, phase: Phase) -> &PhaseCost {
+        match phase {
+            Phase::Setup => &self.setup,
+            Phase::Offline => &self.offline,
+            Phase::Online => &self.online,
+        }
+    }
 }
 
 /// What dealing material for one input costs.

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use tacit_backends::Registry;
 use tacit_client::bench::{PhaseFigures, Run};
 use tacit_graph::zoo;
-use tacit_plan::calibration::{Calibration, Phase, VERSION};
+use tacit_net::Phase;
+use tacit_plan::calibration::{Calibration, VERSION};
 use tacit_plan::{Observation, Observed};
 
 /// Networks that are measured: of different sizes, and different mixtures of linear layers and comparisons.
@@ -159,19 +160,18 @@ fn model(name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
 
 fn observations(network: &str, measured: &Measured) -> Vec<Observation> {
     let of_run = |threads: usize, run: &Run| {
-        let named = |(name, phase): (&str, Phase)| {
-            let figures = run.phases.get(name)?;
+        let seen = |phase: Phase| {
+            let figures = run.phases.get(phase.name())?;
             // Keys and weights that a party still has are not sent again.
-            let all = figures.client.sent_bytes + figures.server.sent_bytes >= phase.of(&measured.costs).bytes() / 2;
+            let all = figures.client.sent_bytes + figures.server.sent_bytes >= measured.costs.of(phase).bytes() / 2;
             all.then(|| (phase, observed(figures)))
         };
-        let phases = [("setup", Phase::Setup), ("offline", Phase::Offline), ("online", Phase::Online)];
         Observation {
             network: network.to_owned(),
             threads: threads as u32,
             link: None,
             costs: measured.costs,
-            phases: phases.into_iter().filter_map(named).collect(),
+            phases: Phase::ALL.into_iter().filter_map(seen).collect(),
         }
     };
     measured.runs.iter().flat_map(|(threads, runs)| runs.iter().map(|run| of_run(*threads, run))).collect()

@@ -1,8 +1,11 @@
 //! Traffic counters.
 use std::ops::{Add, Sub};
 
+use serde::{Deserialize, Serialize};
+
 /// The phase that traffic is booked on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Phase {
     /// Keys and base OTs, once per client (and what precedes it: handshake, catalog).
     Setup,

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use tacit_backends::{Costs, DealingCost, PartyCost, PhaseCost};
+use tacit_net::Phase;
 
 use crate::counts::{Counts, Primitive, counts};
 use crate::error::{PlanError, wrong};
@@ -18,33 +19,6 @@ pub const VERSION: u32 = 2;
 const BUILT_IN: &str = include_str!("../calibration.toml");
 /// Largest file, bytes.
 const MAX_FILE: u64 = 1 << 20;
-
-/// The phases, in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Phase {
-    /// Keys, once for a client.
-    Setup,
-    /// Material for one input.
-    Offline,
-    /// One answer.
-    Online,
-}
-
-impl Phase {
-    /// All three.
-    pub const ALL: [Self; 3] = [Self::Setup, Self::Offline, Self::Online];
-
-    /// What the costs say of it.
-    #[must_use]
-    pub fn of(self, costs: &Costs) -> &PhaseCost {
-        match self {
-            Self::Setup => &costs.setup,
-            Self::Offline => &costs.offline,
-            Self::Online => &costs.online,
-        }
-    }
-}
 
 /// One measured phase, both parties on the machine that is calibrated, over loopback.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -299,7 +273,7 @@ fn median<'a>(
     let fresh =
         |party: usize| seen.iter().map(|(_, seen)| seen.peak_bytes[party]).min().expect("there is one at least");
     let seen = Observed { peak_bytes: [fresh(0), fresh(1)], ..**middle };
-    Some((Costed { cost: phase.of(&run.costs) }, seen))
+    Some((Costed { cost: run.costs.of(phase) }, seen))
 }
 
 impl Observation {
@@ -311,7 +285,7 @@ impl Observation {
     /// Seconds that the phase's bytes keep the link busy, one way after the other, and those of its round
     /// trips.
     fn on_link_s(&self, phase: Phase) -> Option<[f64; 2]> {
-        let (link, cost) = (self.link?, phase.of(&self.costs));
+        let (link, cost) = (self.link?, self.costs.of(phase));
         Some([8.0 * cost.bytes() as f64 / link.bits, link.rtt_s * cost.exchanges as f64])
     }
 }

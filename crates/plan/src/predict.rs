@@ -7,8 +7,9 @@
 
 use serde::Serialize;
 use tacit_backends::{Costs, DealingCost, PhaseCost};
+use tacit_net::Phase;
 
-use crate::calibration::{Phase, PhaseRates, cpu_s};
+use crate::calibration::{PhaseRates, cpu_s};
 use crate::device::Device;
 use crate::link::Link;
 
@@ -78,7 +79,7 @@ impl Prediction {
     pub fn of(backend: &str, costs: &Costs, setting: &Setting) -> Option<Self> {
         let rates = [&setting.client, &setting.server].map(|device| device.calibration.backends.get(backend));
         let [Some(client), Some(server)] = rates else { return None };
-        let phase = |phase: Phase| match phase.of(costs) {
+        let phase = |phase: Phase| match costs.of(phase) {
             // A phase that a back end does not have costs nothing.
             none if *none == PhaseCost::default() => Some(Predicted::default()),
             cost => {

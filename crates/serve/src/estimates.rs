@@ -2,7 +2,7 @@
 //! learned, or else what the planner predicts of it (`tacit_plan`, with the calibration that is built in).
 //! The first measured job replaces it.
 use crate::catalog::Offered;
-use crate::state::Known;
+use crate::state::{DEALING, Known, POOL};
 use tacit_backends::{PhaseCost, Preparation};
 use tacit_client::wire::{Device, LinkClass};
 use tacit_plan::{Link, Prediction, Setting};
@@ -115,9 +115,6 @@ pub(crate) fn spec(offered: &Offered, device: Device, known: &Known, threads: u3
 
 /// What a dealing ahead of time holds in memory: pieces of the half, on their way to a file.
 pub(crate) const DEALING_MEMORY: u64 = 8 << 20;
-/// What the records call such a dealing, and the class of devices of a pool.
-pub(crate) const DEALING: &str = "dealing";
-pub(crate) const POOL: &str = "pool";
 
 /// A pool of halves of so many bytes: its T_pre is a dealing, and what it makes is bound to nobody.
 pub(crate) fn dealing(offered: &Offered, half_bytes: u64, known: &Known, threads: u32, most: u64) -> ModelSpec {

@@ -26,6 +26,9 @@ const QUEUE: usize = 4096;
 const AT_ONCE: usize = 256;
 /// Classes that estimates are kept of.
 const MOST_CLASSES: u32 = 10_000;
+/// What the records call a dealing that is for nobody yet, and the class of devices of a pool.
+pub(crate) const DEALING: &str = "dealing";
+pub(crate) const POOL: &str = "pool";
 /// How often the log hears of rows that were lost.
 const EVERY: Duration = Duration::from_secs(60);
 /// How long a server that stops waits for the last rows.
@@ -180,7 +183,11 @@ impl State {
 fn read(db: &Connection) -> rusqlite::Result<(Known, Quotas)> {
     let mut known = Known::default();
     let learned = |row: &SqlRow<'_>| {
-        let phase = if row.get::<_, String>("phase")? == "online" { "online" } else { "offline" };
+        let phase = match row.get::<_, String>("phase")?.as_str() {
+            "online" => "online",
+            DEALING => DEALING,
+            _ => "offline",
+        };
         let memory = row.get::<_, i64>("memory")?;
         Ok(Learned {
             plan: row.get("plan")?,

@@ -1,7 +1,7 @@
 //! Inputs that wait here are announced to the server: the material of the next is made, on a connection of
 //! its own, during the online phase of the one before.
 use crate::connector::Connector;
-use crate::pool::{Key, Pool};
+use crate::lane::{Key, Lane};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use tacit_backends::Preparation;
@@ -13,7 +13,7 @@ use tacit_graph::Units;
 /// Nothing is announced before the input at hand has its material, so a worker never waits for a place in the
 /// server's memory while it holds one that it does not use.
 pub(crate) struct Ahead {
-    pool: Arc<Pool>,
+    lane: Arc<Lane>,
     connector: Connector,
     announced: Option<Announced>,
     /// Connections that make material, for the next announcements.
@@ -23,17 +23,17 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    pub(crate) fn new(pool: &Arc<Pool>, connector: &Connector) -> Self {
+    pub(crate) fn new(lane: &Arc<Lane>, connector: &Connector) -> Self {
         let mut connector = connector.clone();
         connector.config.store = None;
-        Self { pool: Arc::clone(pool), connector, announced: None, makers: Vec::new(), connecting: None }
+        Self { lane: Arc::clone(lane), connector, announced: None, makers: Vec::new(), connecting: None }
     }
 
     /// Whether the next inputs are to be answered through an announcement: they were announced, or others
     /// wait behind them and there is a connection. Not with material in stock, nor where nothing is prepared.
     pub(crate) fn is_of_use(&mut self, client: &Client, inputs: usize) -> Result<bool, ClientError> {
         let prepares = client.model().preparation() != Preparation::Nothing;
-        let is_wanted = prepares && self.pool.waiting() > 0 && client.next_stored(inputs)?.is_none();
+        let is_wanted = prepares && self.lane.waiting() > 0 && client.next_stored(inputs)?.is_none();
         Ok(self.announced.is_some() || is_wanted && self.has_maker())
     }
 
@@ -42,14 +42,14 @@ impl Ahead {
         if let Some(done) = self.connecting.take_if(|connecting| connecting.is_finished()) {
             match done.join() {
                 Ok(Ok(maker)) => self.makers.push(maker),
-                Ok(Err(error)) => tracing::debug!("inputs of model {} are not announced: {error}", self.pool.name()),
+                Ok(Err(error)) => tracing::debug!("inputs of model {} are not announced: {error}", self.lane.name()),
                 // The log has the panic.
                 Err(_) => {}
             }
         }
         if self.makers.is_empty() && self.connecting.is_none() {
-            let (pool, connector) = (Arc::clone(&self.pool), self.connector.clone());
-            let connect = move || Ok(connector.open(&pool, &[])?.0);
+            let (lane, connector) = (Arc::clone(&self.lane), self.connector.clone());
+            let connect = move || Ok(connector.open(&lane, &[])?.0);
             // Without a thread nothing is announced.
             self.connecting = thread::Builder::new().name("tacit-ahead".into()).spawn(connect).ok();
         }
@@ -67,9 +67,9 @@ impl Ahead {
             return client.infer_next(Units::Normalised, inputs);
         };
         let (now, later) = inputs.split_at(inputs.len().min(announced.inputs()));
-        keys.iter().take(now.len()).for_each(|key| self.pool.also_ends(*key, announced.closer()));
+        keys.iter().take(now.len()).for_each(|key| self.lane.also_ends(*key, announced.closer()));
         let in_hand = |client: &Client| {
-            let next = if later.is_empty() { self.pool.upcoming(client.max_batch()) } else { later.len() };
+            let next = if later.is_empty() { self.lane.upcoming(client.max_batch()) } else { later.len() };
             if next > 0 && self.has_maker() {
                 self.announced = self.announce(client, next);
             }
@@ -86,7 +86,7 @@ impl Ahead {
             Ok(announced) => Some(announced),
             Err(error) => {
                 // They are asked for when their turn has come, as any others.
-                tracing::debug!("inputs of model {} are not announced: {error}", self.pool.name());
+                tracing::debug!("inputs of model {} are not announced: {error}", self.lane.name());
                 None
             }
         }

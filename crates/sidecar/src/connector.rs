@@ -1,6 +1,6 @@
 //! How connections to the server are made.
 use crate::facts::Facts;
-use crate::pool::Pool;
+use crate::lane::Lane;
 use std::path::PathBuf;
 use tacit_backends::{Preparation, Registry};
 use tacit_client::{Client, ClientConfig, ClientError, Lobby};
@@ -28,8 +28,8 @@ impl Connector {
         Lobby::connect(self.registry.clone(), config)
     }
 
-    pub(crate) fn open(&self, pool: &Pool, labels: &[String]) -> Result<(Client, Facts), ClientError> {
-        let client = self.lobby()?.open(pool.name(), pool.backend())?;
+    pub(crate) fn open(&self, lane: &Lane, labels: &[String]) -> Result<(Client, Facts), ClientError> {
+        let client = self.lobby()?.open(lane.name(), lane.backend())?;
         let (interface, backend) = (client.interface().clone(), client.backend().to_owned());
         let trust = self.registry.get(&backend)?.trust();
         let prepares = client.model().preparation() != Preparation::Nothing;

@@ -3,7 +3,7 @@ use crate::ApiError;
 use crate::connector::Connector;
 use crate::energy::EnergyModel;
 use crate::facts::{FRAME_BYTES, Facts, Wanted};
-use crate::pool::{Asked, Done, Pool};
+use crate::lane::{Asked, Done, Lane};
 use crate::stats::{Counts, Times};
 use crate::tensor::{Tensor, short};
 use crate::worker::{self, Backoff};
@@ -73,7 +73,7 @@ pub(crate) struct Answered {
 /// All models.
 pub struct Fleet {
     config: FleetConfig,
-    pools: RwLock<BTreeMap<String, Arc<Pool>>>,
+    lanes: RwLock<BTreeMap<String, Arc<Lane>>>,
     /// Why the models are not known; `None` once they are.
     unknown: Mutex<Option<String>>,
 }
@@ -86,7 +86,7 @@ impl Fleet {
     pub fn start(config: FleetConfig) -> io::Result<Arc<Self>> {
         let named = config.models.clone();
         let unknown = named.is_empty().then(|| "the server was not asked yet".to_owned());
-        let fleet = Arc::new(Self { config, pools: RwLock::default(), unknown: Mutex::new(unknown) });
+        let fleet = Arc::new(Self { config, lanes: RwLock::default(), unknown: Mutex::new(unknown) });
         if named.is_empty() {
             let weak = Arc::downgrade(&fleet);
             thread::Builder::new().name("tacit-models".into()).spawn(move || find_models(&weak))?;
@@ -109,22 +109,22 @@ impl Fleet {
     fn open(&self, models: Vec<(String, Option<String>)>) -> io::Result<()> {
         let FleetConfig { queue, workers, ready, ready_batch, labels, .. } = &self.config;
         let connector = self.connector();
-        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = self.lanes.write().unwrap_or_else(PoisonError::into_inner);
         for (name, backend) in models {
-            let pool = Arc::new(Pool::new(&name, backend.as_deref(), *queue));
+            let lane = Arc::new(Lane::new(&name, backend.as_deref(), *queue));
             let labels = labels.get(&name).map_or(&[][..], Vec::as_slice);
-            worker::start(&pool, &connector, labels, *workers, [*ready, *ready_batch])?;
-            pools.insert(name, pool);
+            worker::start(&lane, &connector, labels, *workers, [*ready, *ready_batch])?;
+            lanes.insert(name, lane);
         }
-        drop(pools);
+        drop(lanes);
         *self.unknown.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(())
     }
 
     /// All models.
     #[must_use]
-    pub fn pools(&self) -> Vec<Arc<Pool>> {
-        self.pools.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    pub fn lanes(&self) -> Vec<Arc<Lane>> {
+        self.lanes.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// Says whether every model answers.
@@ -133,8 +133,8 @@ impl Fleet {
     /// Says why not.
     pub fn ready(&self) -> Result<(), ApiError> {
         self.known()?;
-        self.pools().iter().try_for_each(|pool| {
-            pool.ready().map_err(|why| ApiError::Unavailable(format!("model `{}` is not ready: {why}", pool.name())))
+        self.lanes().iter().try_for_each(|lane| {
+            lane.ready().map_err(|why| ApiError::Unavailable(format!("model `{}` is not ready: {why}", lane.name())))
         })
     }
 
@@ -149,14 +149,14 @@ impl Fleet {
     ///
     /// # Errors
     /// There is none of that name and version, or models are not known yet.
-    pub fn pool(&self, name: &str, version: &str) -> Result<Arc<Pool>, ApiError> {
-        let found = self.pools.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-        let Some(pool) = found else {
+    pub fn lane(&self, name: &str, version: &str) -> Result<Arc<Lane>, ApiError> {
+        let found = self.lanes.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        let Some(lane) = found else {
             self.known()?;
             return Err(ApiError::NotFound(format!("there is no model `{}`", short(name))));
         };
         if version.is_empty() || version == VERSION {
-            return Ok(pool);
+            return Ok(lane);
         }
         let what = format!("model `{name}` has no version `{}`: {VERSION} is the only one", short(version));
         Err(ApiError::NotFound(what))
@@ -165,25 +165,25 @@ impl Fleet {
     /// Most bytes that a request for any of the models may have.
     #[must_use]
     pub fn body_limit(&self) -> usize {
-        let limits = self.pools().into_iter().filter_map(|pool| Some(pool.facts().ok()?.body_limit(pool.capacity())));
+        let limits = self.lanes().into_iter().filter_map(|lane| Some(lane.facts().ok()?.body_limit(lane.capacity())));
         limits.max().unwrap_or(FRAME_BYTES)
     }
 
     /// Counts of one model, or of all.
     ///
     /// # Errors
-    /// As [`pool`](Self::pool).
+    /// As [`lane`](Self::lane).
     pub fn counts(&self, model: Option<(&str, &str)>) -> Result<Vec<(String, Counts)>, ApiError> {
-        let pools = match model {
-            Some((name, version)) => vec![self.pool(name, version)?],
-            None => self.pools(),
+        let lanes = match model {
+            Some((name, version)) => vec![self.lane(name, version)?],
+            None => self.lanes(),
         };
-        Ok(pools.iter().map(|pool| (pool.name().to_owned(), pool.stats.counts())).collect())
+        Ok(lanes.iter().map(|lane| (lane.name().to_owned(), lane.stats.counts())).collect())
     }
 
     /// Ends all work.
     pub fn stop(&self) {
-        self.pools().iter().for_each(|pool| pool.stop());
+        self.lanes().iter().for_each(|lane| lane.stop());
     }
 }
 
@@ -220,27 +220,27 @@ fn find_models(fleet: &Weak<Fleet>) {
 ///
 /// # Errors
 /// As the codes say.
-pub async fn infer(pool: &Arc<Pool>, request: Request) -> Result<Vec<(Tensor, Wanted)>, ApiError> {
+pub async fn infer(lane: &Arc<Lane>, request: Request) -> Result<Vec<(Tensor, Wanted)>, ApiError> {
     let begun = Instant::now();
-    let result = infer_timed(pool, request, begun).await;
+    let result = infer_timed(lane, request, begun).await;
     match &result {
-        Ok((_, times)) => pool.stats.answered(times),
-        Err(_) => pool.stats.failed(begun.elapsed()),
+        Ok((_, times)) => lane.stats.answered(times),
+        Err(_) => lane.stats.failed(begun.elapsed()),
     }
     result.map(|(outputs, _)| outputs)
 }
 
 async fn infer_timed(
-    pool: &Arc<Pool>,
+    lane: &Arc<Lane>,
     request: Request,
     begun: Instant,
 ) -> Result<(Vec<(Tensor, Wanted)>, Times), ApiError> {
-    let facts: Arc<Facts> = pool.facts()?;
+    let facts: Arc<Facts> = lane.facts()?;
     let Request { inputs, outputs, timeout, priority, .. } = request;
     facts.check_wanted(&outputs)?;
-    let inputs = facts.accept(inputs, pool.capacity())?;
+    let inputs = facts.accept(inputs, lane.capacity())?;
     let (count, accepted) = (inputs.len() as u64, begun.elapsed());
-    let answered = answers(pool, inputs, priority, timeout).await?;
+    let answered = answers(lane, inputs, priority, timeout).await?;
     let finishing = Instant::now();
     let outputs = facts.reply(&outputs, &answered.answers)?;
     let Answered { queued, runs, .. } = answered;
@@ -250,14 +250,14 @@ async fn infer_timed(
 
 /// Queues inputs and waits for their answers, for `timeout` at most.
 pub(crate) async fn answers(
-    pool: &Arc<Pool>,
+    lane: &Arc<Lane>,
     inputs: Vec<Vec<f32>>,
     priority: u64,
     timeout: Option<Duration>,
 ) -> Result<Answered, ApiError> {
     let rank = priority.checked_sub(1).unwrap_or(u64::MAX);
     // Dropped, the ticket ends what is asked for, whether time is over or whoever asked has gone away.
-    let Asked { answers, ticket: _ticket } = pool.ask(inputs, rank)?;
+    let Asked { answers, ticket: _ticket } = lane.ask(inputs, rank)?;
     let all = async {
         let mut answered = Answered { answers: Vec::new(), queued: Duration::ZERO, runs: Vec::new() };
         for answer in answers {

@@ -58,7 +58,7 @@ impl GrpcInferenceService for Service {
 
     async fn model_ready(&self, request: Request<ModelReadyRequest>) -> Answer<ModelReadyResponse> {
         let ModelReadyRequest { name, version } = request.into_inner();
-        let ready = self.fleet.pool(&name, &version)?.ready().is_ok();
+        let ready = self.fleet.lane(&name, &version)?.ready().is_ok();
         Ok(Response::new(ModelReadyResponse { ready }))
     }
 
@@ -70,7 +70,7 @@ impl GrpcInferenceService for Service {
 
     async fn model_metadata(&self, request: Request<ModelMetadataRequest>) -> Answer<ModelMetadataResponse> {
         let ModelMetadataRequest { name, version } = request.into_inner();
-        let facts = self.fleet.pool(&name, &version)?.facts()?;
+        let facts = self.fleet.lane(&name, &version)?.facts()?;
         let told = |Told { name, datatype, shape }| TensorMetadata { name, datatype: datatype.into(), shape };
         Ok(Response::new(ModelMetadataResponse {
             name,
@@ -84,12 +84,12 @@ impl GrpcInferenceService for Service {
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Answer<ModelInferResponse> {
         let deadline = deadline(request.metadata())?;
         let request = request.into_inner();
-        let pool = self.fleet.pool(&request.model_name, &request.model_version)?;
+        let lane = self.fleet.lane(&request.model_name, &request.model_version)?;
         let (model_name, id, raw) = (request.model_name.clone(), request.id.clone(), answers_raw(&request));
         let read = tokio::task::spawn_blocking(move || read(request)).await;
         let mut request = read.map_err(|e| ApiError::Internal(e.to_string()))??;
         request.timeout = request.timeout.into_iter().chain(deadline).min();
-        let outputs = fleet::infer(&pool, request).await?;
+        let outputs = fleet::infer(&lane, request).await?;
         let (outputs, raw_output_contents) = written(outputs, raw);
         let (model_version, parameters) = (VERSION.into(), HashMap::new());
         Ok(Response::new(ModelInferResponse {
@@ -121,11 +121,11 @@ impl GrpcInferenceService for Service {
         if !repository_name.is_empty() {
             return Err(ApiError::NotFound("there is one repository, and it has no name".into()).into());
         }
-        let pools = self.fleet.pools();
-        let shown = pools.iter().map(|pool| (pool, pool.ready())).filter(|(_, state)| state.is_ok() || !ready);
-        let told = shown.map(|(pool, state)| {
+        let lanes = self.fleet.lanes();
+        let shown = lanes.iter().map(|lane| (lane, lane.ready())).filter(|(_, state)| state.is_ok() || !ready);
+        let told = shown.map(|(lane, state)| {
             let [state, reason] = told_state(state);
-            ModelIndex { name: pool.name().into(), version: VERSION.into(), state, reason }
+            ModelIndex { name: lane.name().into(), version: VERSION.into(), state, reason }
         });
         Ok(Response::new(RepositoryIndexResponse { models: told.collect() }))
     }

@@ -2,7 +2,7 @@
 //! this machine, and tacit's private protocol to the server. An application that knows the one gets the other
 //! without a change.
 //!
-//! * [`fleet`]: models, each with a [`pool`] of workers, which are blocking clients; requests and answers.
+//! * [`fleet`]: models, each with a [`lane`] of workers, which are blocking clients; requests and answers.
 //! * [`server`]: listeners. [`access`]: who may ask. Both protocols meet at [`fleet::infer`].
 //!
 //! What an application sends is checked before anything is sent on: shapes, datatypes, values that are no
@@ -19,8 +19,8 @@ pub mod facts;
 pub mod fleet;
 pub mod grpc;
 pub mod json;
+pub mod lane;
 mod page;
-pub mod pool;
 mod rest;
 pub mod server;
 pub mod stats;

@@ -67,13 +67,13 @@ fn told(value: &Value) -> Response<Body> {
 }
 
 async fn models(State(fleet): State<Arc<Fleet>>) -> Response<Body> {
-    let one = |pool: Arc<crate::pool::Pool>| match (pool.facts(), pool.ready()) {
-        (Ok(facts), Ok(())) => object!({ "name": pool.name(), "ready": true, "pictures": facts.takes_pixels(),
+    let one = |lane: Arc<crate::lane::Lane>| match (lane.facts(), lane.ready()) {
+        (Ok(facts), Ok(())) => object!({ "name": lane.name(), "ready": true, "pictures": facts.takes_pixels(),
             "no_pictures": (!facts.takes_pixels()).then(|| facts.no_pictures()), "shape": facts.interface.input_shape,
             "range": facts.interface.input.range, "backend": facts.backend, "private": is_private(&facts) }),
-        (_, state) => object!({ "name": pool.name(), "ready": false, "reason": state.err() }),
+        (_, state) => object!({ "name": lane.name(), "ready": false, "reason": state.err() }),
     };
-    told(&fleet.pools().into_iter().map(one).collect())
+    told(&fleet.lanes().into_iter().map(one).collect())
 }
 
 fn is_private(facts: &Facts) -> bool {
@@ -104,13 +104,13 @@ struct Asked {
 
 async fn classify(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>, request: Request) -> Told {
     let begun = Instant::now();
-    let pool = fleet.pool(&asked.model, "")?;
-    let facts = pool.facts()?;
+    let lane = fleet.lane(&asked.model, "")?;
+    let facts = lane.facts()?;
     let (bytes, _) = body(request, PICTURE_BYTES).await?;
     let asks = facts.clone();
     let read = tokio::task::spawn_blocking(move || read(&bytes, &asks)).await;
     let input = read.map_err(|e| ApiError::Internal(e.to_string()))??;
-    let answered = fleet::answers(&pool, vec![input], 0, Some(PATIENCE)).await?;
+    let answered = fleet::answers(&lane, vec![input], 0, Some(PATIENCE)).await?;
     let [answer] = answered.answers.as_slice() else {
         return Err(ApiError::Internal("one input has one answer".into()));
     };

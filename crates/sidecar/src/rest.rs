@@ -2,7 +2,7 @@
 use crate::ApiError;
 use crate::fleet::{self, Fleet, VERSION};
 use crate::json;
-use crate::pool::Pool;
+use crate::lane::Lane;
 use crate::stats::{Counts, Total};
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
@@ -105,13 +105,13 @@ async fn ready(State(fleet): Models) -> Answer {
 }
 
 async fn model_ready(State(fleet): Models, Path(named): Path<Named>) -> Answer {
-    let pool = fleet.pool(&named.model, &named.version)?;
-    pool.ready().map_err(ApiError::Unavailable)?;
+    let lane = fleet.lane(&named.model, &named.version)?;
+    lane.ready().map_err(ApiError::Unavailable)?;
     Ok(answer(&json!({ "name": named.model, "ready": true })))
 }
 
 async fn metadata(State(fleet): Models, Path(named): Path<Named>) -> Answer {
-    let facts = fleet.pool(&named.model, &named.version)?.facts()?;
+    let facts = fleet.lane(&named.model, &named.version)?.facts()?;
     let platform = platform(&facts.backend);
     let (input, outputs) = (facts.input(), facts.outputs());
     Ok(answer(&json!({ "name": named.model, "versions": [VERSION], "platform": platform,
@@ -156,11 +156,11 @@ async fn index(State(fleet): Models, request: Request) -> Answer {
         [] => Index { ready: false },
         text => serde_json::from_slice(text).map_err(|_| ApiError::Bad("only `ready` may be asked for".into()))?,
     };
-    let all = fleet.pools();
-    let shown = all.iter().map(|pool| (pool, pool.ready())).filter(|(_, state)| state.is_ok() || !wanted.ready);
-    let told = shown.map(|(pool, state)| {
+    let all = fleet.lanes();
+    let shown = all.iter().map(|lane| (lane, lane.ready())).filter(|(_, state)| state.is_ok() || !wanted.ready);
+    let told = shown.map(|(lane, state)| {
         let [state, reason] = told_state(state);
-        json!({ "name": pool.name(), "version": VERSION, "state": state, "reason": reason })
+        json!({ "name": lane.name(), "version": VERSION, "state": state, "reason": reason })
     });
     Ok(answer(&told.collect()))
 }
@@ -174,15 +174,15 @@ pub(crate) fn told_state(ready: Result<(), String>) -> [String; 2] {
 }
 
 async fn infer(State(fleet): Models, Path(named): Path<Named>, request: Request) -> Answer {
-    let pool: Arc<Pool> = fleet.pool(&named.model, &named.version)?;
-    let limit = pool.facts()?.body_limit(pool.capacity());
+    let lane: Arc<Lane> = fleet.lane(&named.model, &named.version)?;
+    let limit = lane.facts()?.body_limit(lane.capacity());
     let (bytes, headers) = body(request, limit).await?;
     let header = header_length(&headers)?;
     let read = move || json::read(&bytes, header);
     let request = tokio::task::spawn_blocking(read).await.map_err(|e| ApiError::Internal(e.to_string()))??;
     let (id, binary) = (request.id.clone(), request.binary);
-    let outputs = fleet::infer(&pool, request).await?;
-    let (text, raw) = json::write(pool.name(), &id, &outputs, binary);
+    let outputs = fleet::infer(&lane, request).await?;
+    let (text, raw) = json::write(lane.name(), &id, &outputs, binary);
     let (kind, length) = match raw.is_empty() {
         true => ("application/json", None),
         false => ("application/octet-stream", Some(text.len())),

@@ -3,7 +3,7 @@ use crate::ApiError;
 use crate::ahead::Ahead;
 use crate::connector::Connector;
 use crate::error::is_connection;
-use crate::pool::{Done, Job, Key, Next, Pool};
+use crate::lane::{Done, Job, Key, Lane, Next};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -37,33 +37,33 @@ impl Backoff {
 /// Starts the workers of a model, and the thread that keeps material of so many inputs ready, each for so
 /// many as one.
 pub(crate) fn start(
-    pool: &Arc<Pool>,
+    lane: &Arc<Lane>,
     connector: &Connector,
     labels: &[String],
     workers: usize,
     ready: [usize; 2],
 ) -> io::Result<()> {
     for number in 0..workers {
-        let (pool, connector, labels) = (pool.clone(), connector.clone(), labels.to_vec());
+        let (lane, connector, labels) = (lane.clone(), connector.clone(), labels.to_vec());
         let thread = thread::Builder::new().name(format!("tacit-work-{number}"));
-        thread.spawn(move || work(&pool, &connector, &labels))?;
+        thread.spawn(move || work(&lane, &connector, &labels))?;
     }
     if ready[0] > 0 {
-        let (pool, connector) = (pool.clone(), connector.clone());
-        thread::Builder::new().name("tacit-ready".into()).spawn(move || keep_ready(&pool, &connector, ready))?;
+        let (lane, connector) = (lane.clone(), connector.clone());
+        thread::Builder::new().name("tacit-ready".into()).spawn(move || keep_ready(&lane, &connector, ready))?;
     }
     Ok(())
 }
 
-fn work(pool: &Arc<Pool>, connector: &Connector, labels: &[String]) {
+fn work(lane: &Arc<Lane>, connector: &Connector, labels: &[String]) {
     let mut backoff = Backoff::new();
     loop {
-        match connector.open(pool, labels) {
+        match connector.open(lane, labels) {
             Ok((client, facts)) => {
-                tracing::info!("model {} is open with {}", pool.name(), facts.backend);
-                pool.connected(facts);
-                let ended = answer_all(pool, connector, client);
-                pool.disconnected();
+                tracing::info!("model {} is open with {}", lane.name(), facts.backend);
+                lane.connected(facts);
+                let ended = answer_all(lane, connector, client);
+                lane.disconnected();
                 match ended {
                     Ended::Stop => return,
                     Ended::Lost => {}
@@ -75,12 +75,12 @@ fn work(pool: &Arc<Pool>, connector: &Connector, labels: &[String]) {
                 }
             }
             Err(error) => {
-                if pool.unreachable(&ApiError::from(&error)) {
-                    tracing::warn!("model {}: {error}", pool.name());
+                if lane.unreachable(&ApiError::from(&error)) {
+                    tracing::warn!("model {}: {error}", lane.name());
                 }
             }
         }
-        if pool.pause(backoff.pause()) {
+        if lane.pause(backoff.pause()) {
             return;
         }
     }
@@ -95,16 +95,16 @@ enum Ended {
 }
 
 /// Answers what waits, until the connection is lost.
-fn answer_all(pool: &Arc<Pool>, connector: &Connector, mut client: Client) -> Ended {
+fn answer_all(lane: &Arc<Lane>, connector: &Connector, mut client: Client) -> Ended {
     let closer = client.closer();
-    let (mut ended, mut ahead) = (Ended::Lost, Ahead::new(pool, connector));
+    let (mut ended, mut ahead) = (Ended::Lost, Ahead::new(lane, connector));
     loop {
-        if pool.waiting() == 0 {
+        if lane.waiting() == 0 {
             // Whoever it was for has left: what it holds at the server is for others.
             ahead.withdraw();
         }
-        match pool.next(&closer, client.max_batch(), PING) {
-            Next::Work(jobs) => match answer_some(pool, &mut client, &mut ahead, jobs, &mut ended) {
+        match lane.next(&closer, client.max_batch(), PING) {
+            Next::Work(jobs) => match answer_some(lane, &mut client, &mut ahead, jobs, &mut ended) {
                 Ok(()) => {}
                 Err(Unusable) => return ended,
             },
@@ -124,7 +124,7 @@ struct Unusable;
 
 /// Answers inputs of one request, as many as one as the server runs so.
 fn answer_some(
-    pool: &Pool,
+    lane: &Lane,
     client: &mut Client,
     ahead: &mut Ahead,
     mut jobs: Vec<(Key, Job)>,
@@ -132,9 +132,9 @@ fn answer_some(
 ) -> Result<(), Unusable> {
     while let Some((key, job)) = jobs.first_mut() {
         let key = *key;
-        if pool.is_given_up(key) {
+        if lane.is_given_up(key) {
             for (key, _) in &jobs {
-                pool.ended(*key);
+                lane.ended(*key);
             }
             return Ok(());
         }
@@ -154,14 +154,14 @@ fn answer_some(
                 *ended = Ended::Useful;
                 let answered = jobs.drain(..answers.len());
                 for (answer, (key, job)) in answers.into_iter().zip(answered) {
-                    pool.ended(key);
-                    done(pool, answer, job, begun);
+                    lane.ended(key);
+                    done(lane, answer, job, begun);
                 }
             }
-            Ok(Err(error)) => return failed(pool, client, jobs, &error),
+            Ok(Err(error)) => return failed(lane, client, jobs, &error),
             Err(_) => {
                 // What is left of the connection goes with it; the log has the panic.
-                refuse(pool, jobs, &ApiError::Internal("the inference broke down".into()));
+                refuse(lane, jobs, &ApiError::Internal("the inference broke down".into()));
                 return Err(Unusable);
             }
         }
@@ -169,12 +169,12 @@ fn answer_some(
     Ok(())
 }
 
-fn done(pool: &Pool, answer: Answer, job: Job, begun: Instant) {
+fn done(lane: &Lane, answer: Answer, job: Job, begun: Instant) {
     let (queued, worked) = (begun - job.asked, begun.elapsed());
     let (input, waited, [place, inputs]) = (answer.name, queued.as_secs_f64(), answer.part);
     if place == 0 {
         let seconds = worked.as_secs_f64();
-        tracing::info!(%input, model = pool.name(), inputs, "answered in {seconds:.3} s, after {waited:.3} s");
+        tracing::info!(%input, model = lane.name(), inputs, "answered in {seconds:.3} s, after {waited:.3} s");
     }
     // Whoever asked may be gone.
     let _ = job.reply.send(Ok(Done { answer, queued, worked }));
@@ -182,28 +182,28 @@ fn done(pool: &Pool, answer: Answer, job: Job, begun: Instant) {
 
 /// Inputs were not answered: others of their request are not begun, and where the connection was lost,
 /// another one gets them, once.
-fn failed(pool: &Pool, client: &Client, jobs: Vec<(Key, Job)>, error: &ClientError) -> Result<(), Unusable> {
+fn failed(lane: &Lane, client: &Client, jobs: Vec<(Key, Job)>, error: &ClientError) -> Result<(), Unusable> {
     let lost = is_connection(error) || client.closer().is_closed();
     let can_go_on = !lost && is_refusal(error);
     if lost && jobs.iter().all(|(_, job)| !job.retried) {
         for (key, job) in jobs {
             // Its material is burnt here. Another connection takes other material: nothing is used twice.
-            if !pool.ended(key) {
-                pool.again(key, job);
+            if !lane.ended(key) {
+                lane.again(key, job);
             }
         }
     } else {
-        refuse(pool, jobs, &ApiError::from(error));
+        refuse(lane, jobs, &ApiError::from(error));
     }
     if can_go_on { Ok(()) } else { Err(Unusable) }
 }
 
-fn refuse(pool: &Pool, jobs: Vec<(Key, Job)>, error: &ApiError) {
+fn refuse(lane: &Lane, jobs: Vec<(Key, Job)>, error: &ApiError) {
     if let Some((_, first)) = jobs.first() {
-        pool.fail_others(first.request, error);
+        lane.fail_others(first.request, error);
     }
     for (key, job) in jobs {
-        pool.ended(key);
+        lane.ended(key);
         // Whoever asked may be gone.
         let _ = job.reply.send(Err(error.clone()));
     }
@@ -217,20 +217,20 @@ fn is_refusal(error: &ClientError) -> bool {
 /// Keeps material ready, for so many inputs at most, each for so many as one, made on a connection of its
 /// own. When, and how much of it, is the server's to say: it knows how often this client asks, and when its
 /// cores are idle.
-fn keep_ready(pool: &Pool, connector: &Connector, wanted: [usize; 2]) {
+fn keep_ready(lane: &Lane, connector: &Connector, wanted: [usize; 2]) {
     let (mut backoff, mut client, mut said) = (Backoff::new(), None, String::new());
-    while !pool.idle_after_use() {
-        match fill(pool, connector, &mut client, wanted) {
+    while !lane.idle_after_use() {
+        match fill(lane, connector, &mut client, wanted) {
             Ok(()) => backoff = Backoff::new(),
             Err(error) => {
                 let why = error.to_string();
                 if why != said {
-                    tracing::warn!("material of model {} is not made ahead: {why}", pool.name());
+                    tracing::warn!("material of model {} is not made ahead: {why}", lane.name());
                     said = why;
                 }
                 client = None;
-                pool.look_again();
-                if pool.pause(backoff.pause()) {
+                lane.look_again();
+                if lane.pause(backoff.pause()) {
                     return;
                 }
             }
@@ -239,13 +239,13 @@ fn keep_ready(pool: &Pool, connector: &Connector, wanted: [usize; 2]) {
 }
 
 fn fill(
-    pool: &Pool,
+    lane: &Lane,
     connector: &Connector,
     client: &mut Option<Client>,
     [inputs, batch]: [usize; 2],
 ) -> Result<(), ClientError> {
     let connect = || {
-        let mut open = connector.open(pool, &[])?.0;
+        let mut open = connector.open(lane, &[])?.0;
         open.ask_batch(batch.min(inputs))?;
         Ok::<_, ClientError>(open)
     };
@@ -268,7 +268,7 @@ fn fill(
     }
     let wanted = inputs.div_ceil(open.model().batch());
     let most = u32::try_from(wanted).unwrap_or(u32::MAX);
-    while stored < wanted && !pool.is_stopping() {
+    while stored < wanted && !lane.is_stopping() {
         open.refill(most)?;
         stored += 1;
     }

@@ -18,8 +18,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tacit_net::Rate;
-use tacit_plan::calibration::Phase;
+use tacit_net::{Phase, Rate};
 use tacit_plan::change::{self, Varied};
 use tacit_plan::{Calibration, Checked, Choice, Device, Goal, Limits, Offer, Prediction, Question, Setting, Usage};
 
@@ -279,7 +278,7 @@ impl Plan {
             let link = links[at].0.clone();
             let setting = Setting { client_threads: threads, server_threads: threads, link, ..self.setting.clone() };
             let predicted = Prediction::of(&offer.backend, &offer.costs, &setting);
-            let bytes: BTreeMap<Phase, u64> = Phase::ALL.map(|phase| (phase, phase.of(&offer.costs).bytes())).into();
+            let bytes: BTreeMap<Phase, u64> = Phase::ALL.map(|phase| (phase, offer.costs.of(phase).bytes())).into();
             json!({"backend": offer.backend, "options": offer.options, "threads": threads, "link": at, "predicted": predicted,
                 "bytes": bytes, "costs": offer.costs})
         };

@@ -1,7 +1,7 @@
 //! What parameters need at run time: transforms, conversions and permutations.
 
 use super::counters::Counters;
-use super::limb::Pool;
+use super::limb::Spares;
 use super::params::Parameters;
 use super::shape::Shape;
 use crate::HeError;
@@ -20,7 +20,7 @@ pub struct Context {
     raises: RwLock<HashMap<(Shape, usize, usize), Arc<Conversion>>>,
     divisions: RwLock<HashMap<(Shape, usize), Arc<Division>>>,
     counters: Counters,
-    pool: Arc<Pool>,
+    spares: Arc<Spares>,
 }
 
 /// Division by the last primes of a shape.
@@ -59,7 +59,7 @@ impl Context {
             raises: RwLock::default(),
             divisions: RwLock::default(),
             counters: Counters::default(),
-            pool: Pool::new(parameters.degree()),
+            spares: Spares::new(parameters.degree()),
         })
     }
 
@@ -82,8 +82,8 @@ impl Context {
     }
 
     /// What polynomials are made of.
-    pub(super) fn pool(&self) -> &Arc<Pool> {
-        &self.pool
+    pub(super) fn spares(&self) -> &Arc<Spares> {
+        &self.spares
     }
 
     /// Index in the whole chain of limb `k` of a shape.

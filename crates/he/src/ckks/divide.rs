@@ -40,7 +40,7 @@ impl Context {
         let division = self.division(shape, kept);
         self.counters().count_ntts(shape.limbs());
         let copy = |k: usize| {
-            let mut limb = self.pool().copy(x.limb(k));
+            let mut limb = self.spares().copy(x.limb(k));
             self.table(shape, k).inverse(&mut limb);
             limb
         };

@@ -9,18 +9,18 @@ use tacit_arith::pages::Words;
 const MOST_BYTES: usize = 1 << 30;
 
 /// Buffers of one length that nobody uses.
-pub(super) struct Pool {
+pub(super) struct Spares {
     free: Mutex<Vec<Words>>,
     degree: usize,
 }
 
-/// N words of a pool, which get back there.
+/// N words of the spares, which get back there.
 pub(super) struct Limb {
     words: Words,
-    pool: Arc<Pool>,
+    spares: Arc<Spares>,
 }
 
-impl Pool {
+impl Spares {
     pub(super) fn new(degree: usize) -> Arc<Self> {
         Arc::new(Self { free: Mutex::default(), degree })
     }
@@ -34,7 +34,7 @@ impl Pool {
             self.free.lock().expect(WHOLE).append(&mut fresh);
             words
         });
-        Limb { words, pool: self.clone() }
+        Limb { words, spares: self.clone() }
     }
 
     /// The same N words.
@@ -56,14 +56,14 @@ const WHOLE: &str = "nothing panics while it holds the buffers";
 
 impl Clone for Limb {
     fn clone(&self) -> Self {
-        self.pool.copy(self)
+        self.spares.copy(self)
     }
 }
 
 impl Drop for Limb {
     fn drop(&mut self) {
-        let mut free = self.pool.free.lock().expect(WHOLE);
-        if free.len() < MOST_BYTES / (8 * self.pool.degree) {
+        let mut free = self.spares.free.lock().expect(WHOLE);
+        if free.len() < MOST_BYTES / (8 * self.spares.degree) {
             free.push(std::mem::take(&mut self.words));
         }
     }

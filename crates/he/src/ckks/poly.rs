@@ -38,17 +38,17 @@ impl<R> Poly<R> {
     /// Zero.
     #[must_use]
     pub fn zero(context: &Context, shape: Shape) -> Self {
-        Self::of((0..shape.limbs()).map(|_| Arc::new(context.pool().zero())).collect(), shape)
+        Self::of((0..shape.limbs()).map(|_| Arc::new(context.spares().zero())).collect(), shape)
     }
 
     /// Words that were anything before: whoever takes them writes all of them.
     pub(super) fn scratch(context: &Context, shape: Shape) -> Self {
-        Self::of((0..shape.limbs()).map(|_| Arc::new(context.pool().scratch())).collect(), shape)
+        Self::of((0..shape.limbs()).map(|_| Arc::new(context.spares().scratch())).collect(), shape)
     }
 
     /// The same with the limbs `own` of `source`, which are not to be written to.
     pub(super) fn scratch_around<S>(context: &Context, shape: Shape, own: &Range<usize>, source: &Poly<S>) -> Self {
-        let limb = |k| if own.contains(&k) { source.limbs[k].clone() } else { Arc::new(context.pool().scratch()) };
+        let limb = |k| if own.contains(&k) { source.limbs[k].clone() } else { Arc::new(context.spares().scratch()) };
         Self::of((0..shape.limbs()).map(limb).collect(), shape)
     }
 

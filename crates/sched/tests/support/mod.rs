@@ -1,6 +1,5 @@
 //! Shared by the scheduler's tests: a driver that plays a random script, and a monitor that believes only
 //! what it sees.
-#![allow(dead_code)] // each test binary uses a part
 
 pub mod driver;
 pub mod monitor;

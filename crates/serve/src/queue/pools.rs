@@ -5,7 +5,7 @@ use super::{Effect, Kind, Queue};
 use crate::catalog::Offered;
 use crate::estimates;
 use crate::snapshot::PoolRow;
-use crate::state::Learned;
+use crate::state::{self, Learned};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -110,7 +110,7 @@ impl Queue {
         pool.stock.push_back((now, material));
         let plan = pool.offered.plan;
         if let Some(estimate) = self.scheduler.profile().estimate(model, JobPhase::Pre, 1, threads) {
-            let (device, phase) = (estimates::POOL.into(), estimates::DEALING);
+            let (device, phase) = (state::POOL.into(), state::DEALING);
             let (seconds, memory) = (estimate.time.secs(), estimate.memory);
             self.effects.push(Effect::Learned(Learned { plan, device, phase, threads, seconds, memory }));
         }

@@ -62,6 +62,21 @@ const MIGRATIONS: &[&str] = &["
 ", "
     -- What the client did that the protocol does not allow; none if nothing was found.
     ALTER TABLE audit ADD COLUMN fault TEXT;
+", "
+    -- How long a dealing takes that is for nobody yet.
+    ALTER TABLE profile RENAME TO earlier;
+    CREATE TABLE profile (
+        plan BLOB NOT NULL CHECK (length(plan) = 32),
+        device TEXT NOT NULL,
+        phase TEXT NOT NULL CHECK (phase IN ('offline', 'online', 'dealing')),
+        threads INTEGER NOT NULL,
+        seconds REAL NOT NULL,
+        memory INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        PRIMARY KEY (plan, device, phase, threads)
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO profile SELECT * FROM earlier;
+    DROP TABLE earlier;
 "];
 
 /// How surely what was written is on the disk after a loss of power.

@@ -40,6 +40,7 @@ fn what_was_kept_is_there_after_a_restart() {
         learned("lan", "online", 1, 1.0),
         learned("lan", "online", 1, 2.0),
         learned("lan", "offline", 4, 3.0),
+        learned(POOL, DEALING, 2, 4.0),
         ended("done"),
         ended("failed"),
     ] {
@@ -52,6 +53,8 @@ fn what_was_kept_is_there_after_a_restart() {
         |device, phase, threads| again.known.of([7; 32], device, phase, threads).map(|l| (l.threads, l.seconds));
     assert_eq!(known("lan", "online", 1), Some((1, 2.0)), "the last one");
     assert_eq!(known("lan", "offline", 1), Some((4, 3.0)), "of other threads, if there is nothing better");
+    assert_eq!(known(POOL, DEALING, 2), Some((2, 4.0)));
+    assert_eq!(known(POOL, "offline", 2), None, "a dealing for nobody is a phase of its own");
     assert_eq!(known("slow", "online", 1), None);
     assert!(again.known.of([8; 32], "lan", "online", 1).is_none());
     assert_eq!(count(dir.path(), "SELECT count(*) FROM audit"), 2);
@@ -101,7 +104,9 @@ fn old_rows_go_and_the_latest_day_stays() {
 #[test]
 fn a_file_of_the_first_version_is_brought_up_to_date() {
     let dir = tempfile::tempdir().unwrap();
-    State::open(dir.path(), 90).unwrap().keeper.close();
+    let mut first = State::open(dir.path(), 90).unwrap().keeper;
+    first.keep(learned("lan", "online", 1, 1.0));
+    first.close();
     let db = Connection::open(dir.path().join(NAME)).unwrap();
     db.execute_batch(
         "ALTER TABLE audit DROP COLUMN fault; DROP INDEX audit_by_input; ALTER TABLE audit DROP COLUMN input;
@@ -110,6 +115,7 @@ fn a_file_of_the_first_version_is_brought_up_to_date() {
     .unwrap();
     drop(db);
     let mut state = State::open(dir.path(), 90).unwrap();
+    assert_eq!(state.known.of([7; 32], "lan", "online", 1).map(|l| l.seconds), Some(1.0));
     state.keeper.keep(ended("done"));
     state.keeper.close();
     assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE input = '00000000000000ab'"), 1);

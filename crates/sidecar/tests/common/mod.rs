@@ -1,5 +1,4 @@
 //! A sidecar of a server with toy models, and a client of it that says what it likes.
-#![allow(dead_code)]
 #[path = "../../../serve/tests/common/mod.rs"]
 pub mod served;
 
@@ -33,7 +32,7 @@ impl Sidecar {
     pub fn start(server: &Running, dir: &std::path::Path, tune: impl FnOnce(&mut FleetConfig)) -> Self {
         let sidecar = Self::unready(server, dir, tune);
         served::wait_until("the sidecar is ready", || {
-            !sidecar.fleet.pools().is_empty() && sidecar.fleet.ready().is_ok()
+            !sidecar.fleet.lanes().is_empty() && sidecar.fleet.ready().is_ok()
         });
         sidecar
     }

@@ -140,15 +140,15 @@ fn a_request_for_more_than_the_quota_has_left_costs_nothing() {
 fn inputs_that_wait_are_announced() {
     let dir = tempfile::tempdir().unwrap();
     let (server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.queue = 8);
-    let pool = sidecar.fleet.pool("one", "").unwrap();
+    let lane = sidecar.fleet.lane("one", "").unwrap();
     let burst = || {
         gate.set(false);
         std::thread::scope(|scope| {
             let ask = || sidecar.post("/v2/models/one/infer", &request(1));
             let first = scope.spawn(ask);
-            wait_until("the first runs", || pool.running() == 1);
+            wait_until("the first runs", || lane.running() == 1);
             let others: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
-            wait_until("the others wait", || pool.waiting() == 4);
+            wait_until("the others wait", || lane.waiting() == 4);
             gate.set(true);
             for asked in others.into_iter().chain([first]) {
                 let said = asked.join().unwrap();
@@ -180,15 +180,15 @@ fn requests_of_several_inputs_that_wait_are_announced_whole() {
         c.client.address = gate.address.clone();
         (c.registry, c.models, c.queue) = (batching(), vec![("net".into(), None)], 16);
     });
-    let pool = sidecar.fleet.pool("net", "").unwrap();
+    let lane = sidecar.fleet.lane("net", "").unwrap();
     let mut bursts = 0;
     wait_until("there is a connection for announcements, and batches are announced", || {
         gate.set(false);
         std::thread::scope(|scope| {
             let first = scope.spawn(|| answered(&sidecar, 3));
-            wait_until("the first runs", || pool.running() == 3);
+            wait_until("the first runs", || lane.running() == 3);
             let others = [(); 3].map(|()| scope.spawn(|| answered(&sidecar, 3)));
-            wait_until("the others wait", || pool.waiting() == 9);
+            wait_until("the others wait", || lane.waiting() == 9);
             gate.set(true);
             others.into_iter().chain([first]).for_each(|asked| asked.join().unwrap());
         });
@@ -220,13 +220,13 @@ fn batches_are_kept_ready_used_whole_and_made_again() {
 fn whoever_goes_away_ends_what_runs_for_him() {
     let dir = tempfile::tempdir().unwrap();
     let (server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.queue = 4);
-    let pool = sidecar.fleet.pool("one", "").unwrap();
+    let lane = sidecar.fleet.lane("one", "").unwrap();
     gate.set(false);
     let body = request(3);
     let asked = sidecar.left("/v2/models/one/infer", &body);
-    wait_until("the first runs, and the others wait", || (pool.running(), pool.waiting()) == (1, 2));
+    wait_until("the first runs, and the others wait", || (lane.running(), lane.waiting()) == (1, 2));
     drop(asked);
-    wait_until("nothing of it is left", || (pool.running(), pool.waiting()) == (0, 0));
+    wait_until("nothing of it is left", || (lane.running(), lane.waiting()) == (0, 0));
     gate.set(true);
     let said = || sidecar.post("/v2/models/one/infer", &request(1));
     wait_until("another is answered, on another connection", || said().code == 200);

@@ -157,7 +157,7 @@ fn what_is_wrong_is_refused_with_its_code() {
 fn deadlines_hold_and_a_full_queue_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let (_server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.queue = 1);
-    let pool = sidecar.fleet.pool("one", "").unwrap();
+    let lane = sidecar.fleet.lane("one", "").unwrap();
     gate.set(false);
     Runtime::new().unwrap().block_on(async {
         let ask = |request| {
@@ -168,40 +168,40 @@ fn deadlines_hold_and_a_full_queue_says_so() {
             client.model_infer(with_token(raw())).await
         };
         let running = tokio::spawn(never(client(&sidecar).await));
-        tokio::task::block_in_place(|| wait_until("it runs", || pool.running() == 1));
+        tokio::task::block_in_place(|| wait_until("it runs", || lane.running() == 1));
         let waiting = tokio::spawn(never(client(&sidecar).await));
-        tokio::task::block_in_place(|| wait_until("it waits", || pool.waiting() == 1));
+        tokio::task::block_in_place(|| wait_until("it waits", || lane.waiting() == 1));
         assert_eq!(ask(with_token(raw())).await.unwrap_err().code(), Code::ResourceExhausted);
         waiting.abort();
-        tokio::task::block_in_place(|| wait_until("whoever goes away makes room", || pool.waiting() == 0));
+        tokio::task::block_in_place(|| wait_until("whoever goes away makes room", || lane.waiting() == 0));
         let mut late = with_token(raw());
         late.metadata_mut().insert("grpc-timeout", "300m".parse().unwrap());
         // This client keeps the time itself, and may be first.
         let code = ask(late).await.unwrap_err().code();
         assert!(matches!(code, Code::DeadlineExceeded | Code::Cancelled), "{code}");
-        tokio::task::block_in_place(|| wait_until("it no longer waits", || pool.waiting() == 0));
+        tokio::task::block_in_place(|| wait_until("it no longer waits", || lane.waiting() == 0));
         gate.set(true);
         assert!(running.await.unwrap().is_ok());
         gate.set(false);
         let mut late = raw();
         late.parameters.insert("timeout".into(), parameter(ParameterChoice::Int64Param(300_000)));
         assert_eq!(ask(with_token(late)).await.unwrap_err().code(), Code::DeadlineExceeded);
-        tokio::task::block_in_place(|| wait_until("its connection was ended", || pool.running() == 0));
+        tokio::task::block_in_place(|| wait_until("its connection was ended", || lane.running() == 0));
         let mut late = with_token(raw());
         late.metadata_mut().insert("grpc-timeout", "300m".parse().unwrap());
         gate.set(true);
-        tokio::task::block_in_place(|| wait_until("there is another", || pool.ready().is_ok()));
+        tokio::task::block_in_place(|| wait_until("there is another", || lane.ready().is_ok()));
         gate.set(false);
         ask(late).await.unwrap_err();
-        tokio::task::block_in_place(|| wait_until("nothing runs past its time", || pool.running() == 0));
+        tokio::task::block_in_place(|| wait_until("nothing runs past its time", || lane.running() == 0));
         gate.set(true);
         // A call without a time that is cancelled while it runs, on a connection that stands.
         while ask(with_token(raw())).await.is_err() {}
         gate.set(false);
         let running = tokio::spawn(never(client(&sidecar).await));
-        tokio::task::block_in_place(|| wait_until("it runs", || pool.running() == 1));
+        tokio::task::block_in_place(|| wait_until("it runs", || lane.running() == 1));
         running.abort();
-        tokio::task::block_in_place(|| wait_until("what runs is ended", || pool.running() == 0));
+        tokio::task::block_in_place(|| wait_until("what runs is ended", || lane.running() == 0));
         gate.set(true);
     });
 }

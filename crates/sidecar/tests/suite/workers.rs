@@ -17,26 +17,26 @@ fn request(n: usize, timeout_us: u64) -> String {
 fn a_full_queue_refuses_time_runs_out_and_the_next_request_is_answered() {
     let dir = tempfile::tempdir().unwrap();
     let (_server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.queue = 2);
-    let pool = sidecar.fleet.pool("one", "").unwrap();
+    let lane = sidecar.fleet.lane("one", "").unwrap();
     gate.set(false);
     let infer = "/v2/models/one/infer";
     thread::scope(|scope| {
         let running = scope.spawn(|| sidecar.post(infer, &request(1, 0)));
-        wait_until("it runs", || pool.running() == 1);
+        wait_until("it runs", || lane.running() == 1);
         let waiting = sidecar.left(infer, &request(2, 0));
-        wait_until("the others wait", || pool.waiting() == 2);
+        wait_until("the others wait", || lane.waiting() == 2);
         let full = sidecar.post(infer, &request(1, 0));
         assert_eq!((full.code, full.header("retry-after")), (429, Some("1")), "{full:?}");
         drop(waiting);
-        wait_until("whoever goes away makes room", || pool.waiting() == 0);
+        wait_until("whoever goes away makes room", || lane.waiting() == 0);
         assert_eq!(sidecar.post(infer, &request(2, 300_000)).code, 504);
-        assert_eq!((pool.waiting(), pool.running()), (0, 1), "what waited for its time is gone, and no more");
+        assert_eq!((lane.waiting(), lane.running()), (0, 1), "what waited for its time is gone, and no more");
         gate.set(true);
         assert_eq!(running.join().unwrap().code, 200);
     });
     gate.set(false);
     assert_eq!(sidecar.post(infer, &request(1, 300_000)).code, 504);
-    wait_until("its connection was ended", || pool.running() == 0);
+    wait_until("its connection was ended", || lane.running() == 0);
     gate.set(true);
     wait_until("there is another", || sidecar.post("/v2/models/one/infer", &request(1, 0)).code == 200);
 }
@@ -113,15 +113,15 @@ fn a_model_whose_server_would_see_the_input_is_not_opened_unasked() {
 fn a_batch_is_shared_by_the_workers() {
     let dir = tempfile::tempdir().unwrap();
     let (_server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.workers = 2);
-    let pool = sidecar.fleet.pool("one", "").unwrap();
+    let lane = sidecar.fleet.lane("one", "").unwrap();
     thread::scope(|scope| {
         // Once both have connected, the two inputs are with both.
         wait_until("both work", || {
             gate.set(false);
             let asking = scope.spawn(|| sidecar.post("/v2/models/one/infer", &request(2, 0)));
-            wait_until("one works", || pool.running() > 0);
+            wait_until("one works", || lane.running() > 0);
             thread::sleep(std::time::Duration::from_millis(50));
-            let both = pool.running() == 2;
+            let both = lane.running() == 2;
             gate.set(true);
             let said = asking.join().unwrap();
             assert_eq!(said.json()["outputs"][0]["data"], json!(expected(1, &X).repeat(2)));

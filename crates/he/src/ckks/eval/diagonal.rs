@@ -131,7 +131,7 @@ fn expand(context: &Context, shape: Shape, coefficients: &[i64]) -> Poly<Ntt> {
 fn expand_limb(context: &Context, shape: Shape, k: usize, coefficients: &[i64]) -> Limb {
     let op = context.pointwise(shape, k);
     let gap = context.degree() / coefficients.len();
-    let mut limb = context.pool().scratch();
+    let mut limb = context.spares().scratch();
     if gap == 1 {
         op.reduce_signed(coefficients, &mut limb);
     } else {

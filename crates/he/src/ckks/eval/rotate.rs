@@ -111,21 +111,21 @@ impl Evaluator<'_> {
         let (Some(galois), Some(key)) = (&step.galois, &step.key) else {
             return [&a.c0, &a.c1].map(|half| {
                 if k >= shape.level {
-                    return context.pool().zero();
+                    return context.spares().zero();
                 }
-                let mut limb = context.pool().copy(half.limb(k));
+                let mut limb = context.spares().copy(half.limb(k));
                 op.scale(&mut limb, product);
                 limb
             });
         };
-        let mut sums = [(); 2].map(|()| context.pool().scratch());
+        let mut sums = [(); 2].map(|()| context.spares().scratch());
         let [sum_b, sum_a] = &mut sums;
         key.limb_product(context, shape, k, own, &mut [&mut *sum_b, &mut *sum_a]);
         if k < shape.level {
             op.add_scaled(sum_b, a.c0.limb(k), product);
         }
         sums.map(|sum| {
-            let mut image = context.pool().scratch();
+            let mut image = context.spares().scratch();
             galois.apply(&sum, &mut image);
             image
         })
@@ -151,7 +151,7 @@ impl Evaluator<'_> {
         for (sum, moved) in sum.iter_mut().zip(&moved) {
             let shape = sum.shape();
             sum.limbs_mut().for_each(|(k, sum)| {
-                let mut image = context.pool().scratch();
+                let mut image = context.spares().scratch();
                 galois.apply(moved.limb(k), &mut image);
                 context.pointwise(shape, k).add(sum, &image);
             });

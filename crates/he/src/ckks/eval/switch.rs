@@ -68,7 +68,7 @@ impl Evaluator<'_> {
         let galois = (element != 1).then(|| context.galois(element));
         let moved = |limb: &mut Limb| {
             if let Some(galois) = &galois {
-                let mut image = context.pool().scratch();
+                let mut image = context.spares().scratch();
                 galois.apply(limb, &mut image);
                 *limb = image;
             }

@@ -268,7 +268,7 @@ impl SwitchKey {
         }
         let shape = gadget.shape;
         let mut rest = bytes;
-        let mut checked = context.pool().scratch();
+        let mut checked = context.spares().scratch();
         let mut digits = Vec::with_capacity(gadget.len());
         for _ in 0..gadget.len() {
             let (seed, after) = rest.split_first_chunk().expect("the length has been checked");

@@ -1,4 +1,4 @@
-//! The queue of one model: what waits, what runs, and who works on it. No clock decides here; whoever waits
+//! The lane of one model: its queue, what waits, what runs, and who works on it. No clock decides here; whoever waits
 //! brings the time that it has.
 use crate::ApiError;
 use crate::facts::Facts;
@@ -44,7 +44,7 @@ pub(crate) enum Next {
 }
 
 /// The queue of one model.
-pub struct Pool {
+pub struct Lane {
     name: String,
     backend: Option<String>,
     capacity: usize,
@@ -75,7 +75,7 @@ struct Running {
     given_up: bool,
 }
 
-impl Pool {
+impl Lane {
     pub(crate) fn new(name: &str, backend: Option<&str>, capacity: usize) -> Self {
         let state = State { down: Some("not connected yet".into()), used: true, ..State::default() };
         let (name, backend) = (name.into(), backend.map(str::to_owned));
@@ -168,7 +168,7 @@ impl Pool {
         }
         drop(state);
         self.changed.notify_all();
-        Ok(Asked { answers, ticket: Ticket { pool: self.clone(), keys } })
+        Ok(Asked { answers, ticket: Ticket { lane: self.clone(), keys } })
     }
 
     /// The next jobs, for a worker whose connection `closer` ends: of one request, `most` of them.
@@ -331,12 +331,12 @@ pub(crate) struct Asked {
 
 /// A right to answers.
 pub(crate) struct Ticket {
-    pool: Arc<Pool>,
+    lane: Arc<Lane>,
     keys: Vec<Key>,
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.pool.give_up(&self.keys);
+        self.lane.give_up(&self.keys);
     }
 }
