@@ -6,11 +6,12 @@ use std::sync::Arc;
 use tacit_graph::{Model, Watch};
 use tacit_he::ckks::{Bootstrapper, Context, Parameters, Scale, TransformPlan};
 
-use super::emit::{self, Approximation};
+use super::emit;
+use super::fit::Approximation;
 use super::layout::Layout;
 use super::levels::Levels;
 use super::noise::Place;
-use super::options::{Options, method};
+use super::options::Options;
 use super::program::{Program, Step};
 use super::setting::{self, Setting};
 use crate::BackendError;
@@ -96,6 +97,6 @@ pub(super) fn part(
     if offsets.iter().eq([&0]) {
         return Ok(Part::Slots);
     }
-    let (n, method) = (context.degree() / 2, method(options.hoisted));
+    let (n, method) = (context.degree() / 2, options.method());
     Ok(Part::Transform(TransformPlan::new(n, level, method, offsets.iter().copied()).map_err(he)?))
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tacit_he::ckks::{BootstrapSpec, KeyGroup, NamedSet, ParametersSpec, Secret, Segment, max_modulus_bits};
 
 use super::levels::{Bootstraps, Levels, levels};
-use super::options::{NAME, Options, Set, method};
+use super::options::{NAME, Options, Set};
 use super::program::Program;
 use crate::BackendError;
 
@@ -12,9 +12,13 @@ use crate::BackendError;
 const BASE_BITS: u32 = 46;
 const SCALE_BITS: u32 = 36;
 const SPECIAL_BITS: u32 = 50;
+/// Bytes of a bootstrap's diagonals that are kept transformed: all of them, in the sets that there are.
+const KEPT_BYTES: usize = 3 << 28;
 /// Degrees of sets without bootstraps. Above the first limit a set with bootstraps is tried first.
 const LOG_DEGREES: [u32; 4] = [13, 14, 15, 16];
 const SMALL_LOG_DEGREE: u32 = 15;
+/// What a bootstrap of each set costs, with the layers that go with it, beside one of set B.
+const BOOTSTRAP_COSTS: [(Set, usize); 2] = [(Set::B, 1), (Set::A, 5)];
 /// Most special primes: more gain nothing.
 const MOST_SPECIAL: usize = 8;
 
@@ -53,8 +57,8 @@ impl Bootstrapping {
             coeff_to_slot: self.coeff_to_slot,
             message_ratio_bits: self.message_ratio_bits,
             arcsine: self.arcsine,
-            method: method(options.hoisted_bootstraps),
-            cache_bytes: 0,
+            method: options.method_of_bootstraps(),
+            cache_bytes: KEPT_BYTES,
         }
     }
 }
@@ -140,7 +144,14 @@ pub(super) fn choose(
     let largest = LOG_DEGREES[LOG_DEGREES.len() - 1];
     let found = match options.set {
         Set::Auto => {
-            leveled(SMALL_LOG_DEGREE).or_else(|| named(Set::B)).or_else(|| named(Set::A)).or_else(|| leveled(largest))
+            let cost = |(set, cost): (Set, usize)| {
+                let (setting, levels) = named(set)?;
+                Some((cost * levels.boots.iter().filter(|boots| **boots).count(), setting, levels))
+            };
+            let with_bootstraps = || BOOTSTRAP_COSTS.into_iter().filter_map(cost).min_by_key(|(cost, _, _)| *cost);
+            leveled(SMALL_LOG_DEGREE)
+                .or_else(|| with_bootstraps().map(|(_, setting, levels)| (setting, levels)))
+                .or_else(|| leveled(largest))
         }
         Set::Leveled => leveled(largest),
         set => named(set),
