@@ -221,8 +221,8 @@ pub trait ServerModel: Plan {
         Ok(Vec::new())
     }
 
-    /// An answer as [`simulate`](Self::simulate) gives it and the [`strain`](Self::strain) on the way, for each
-    /// of many inputs: quicker than one by one.
+    /// An answer as [`simulate`](Self::simulate) gives it and the [`strain`](Self::strain) on the way, for
+    /// each of many inputs: quicker than one by one.
     ///
     /// # Errors
     /// An input does not fit the model.

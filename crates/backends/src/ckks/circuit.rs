@@ -108,8 +108,8 @@ impl Compiled {
         let offsets = diagonals.keys().copied().collect();
         match part(&plan.context, &plan.options, &offsets, level)? {
             Part::Slots => Ok(Self::Slots(diagonals.remove(&0).expect("its only one"), scale)),
-            Part::Transform(_) => {
-                let method = plan.options.method();
+            Part::Transform(steps) => {
+                let method = steps.method();
                 let spec = TransformSpec { diagonals: &diagonals, level, scale, method, cache_bytes: 0 };
                 Ok(Self::Transform(LinearTransform::new(encoder, &spec).map_err(he)?))
             }

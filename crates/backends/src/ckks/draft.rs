@@ -109,7 +109,8 @@ impl<'a> Draft<'a> {
         let context = &self.frame.context;
         let limbs = (level + context.parameters().alpha(level)) as u64;
         let n = context.degree() as u64;
-        self.work.ntts += limbs * offsets.len() as u64;
+        // Those that repeat are transformed in a smaller ring.
+        self.work.ntts += limbs * offsets.len() as u64 * (2 * period as u64).min(n) / n;
         self.work.macs += 2 * limbs * n * offsets.len() as u64;
         if let Part::Transform(plan) = part(context, self.options, offsets, level)? {
             let rotations = plan.rotations();

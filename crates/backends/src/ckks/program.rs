@@ -153,7 +153,8 @@ impl Program {
         readers
     }
 
-    /// The slots of each vector for an input (or several), exactly; `visit` may change them before they are read on.
+    /// The slots of each vector for an input (or several), exactly; `visit` may change them before they are
+    /// read on.
     pub fn run<V: Value>(&self, input: Vec<V>, mut visit: impl FnMut(VectorId, &mut Vec<V>)) -> Vec<V> {
         let scale = V::of(1.0 / self.vectors[0].scale[0]);
         let mut slots: Vec<Vec<V>> = Vec::with_capacity(self.vectors.len());

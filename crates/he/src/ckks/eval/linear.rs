@@ -253,6 +253,12 @@ impl TransformPlan {
         }
     }
 
+    /// How it runs.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
     /// Number of diagonals.
     #[must_use]
     pub fn diagonals(&self) -> usize {
