@@ -77,32 +77,33 @@ impl Emitter<'_> {
         }
     }
 
-    /// ReLU: a polynomial of the range of its argument, or `x (1 + sign x) / 2` with the composite sign of
+    /// ReLU: a polynomial on the range of its argument, or `x (1 + sign x) / 2` with the composite sign of
     /// least depth. Either may err by as much as any function; without a choice a composite comes where no
     /// polynomial is as good.
     fn relu(&mut self, id: NodeId, source: NodeId) -> Result<Wire, BackendError> {
-        let (tolerance, way) = (self.options.tolerance, self.options.relu);
-        let relu = |x: f64| x.max(0.0);
-        if way != ReluBy::Composite {
-            let (expr, ranged) = self.ranged(source, 0.0, &relu)?;
-            match ranged.fit(tolerance) {
-                Some(fit) => return Ok(self.fitted(id, source, &expr, &ranged, fit)),
-                None if way == ReluBy::Auto => {}
-                None => return self.function(id, source, 0.0, &relu),
+        let way = self.options.relu;
+        if way == ReluBy::Polynomial {
+            return self.function(id, source, 0.0, &|x| x.max(0.0));
+        }
+        let (expr, ranged) = self.ranged(source, 0.0, &|x| x.max(0.0))?;
+        if let Some(fit) = ranged.fit(self.options.tolerance).filter(|_| way == ReluBy::Auto) {
+            return Ok(self.fitted(id, source, &expr, &ranged, fit));
+        }
+        // Signs are for arguments from -1 to 1, and so are their errors.
+        let range = largest(ranged.ends());
+        let error = |sign: &Sign| sign.relu_error() * range / usable(ranged.top);
+        match Sign::all().into_iter().find(|sign| error(sign) <= self.options.tolerance) {
+            Some(sign) => Ok(self.composite(id, source, &expr, range, (&sign, error(&sign)))),
+            None => {
+                let best = Sign::all().iter().map(error).fold(f64::INFINITY, f64::min);
+                let what = format!("the best composite errs by {best:.1e}: allow that with `-O tolerance`");
+                Err(refused(self.graph, id, &what))
             }
         }
-        let Some(sign) = Sign::all().into_iter().find(|sign| sign.relu_error() <= tolerance) else {
-            let best = Sign::all().iter().map(Sign::relu_error).fold(f64::INFINITY, f64::min);
-            let what = format!("the best composite errs by {best:.1e} of the range: allow that with `-O tolerance`");
-            return Err(refused(self.graph, id, &what));
-        };
-        self.composite(id, source, &sign)
     }
 
-    fn composite(&mut self, id: NodeId, source: NodeId, sign: &Sign) -> Result<Wire, BackendError> {
-        let expr = self.expr(source)?;
-        let seen = largest(self.slots.iter().flat_map(|slots| expr.values(slots)));
-        let range = usable(seen) * self.options.margin;
+    fn composite(&mut self, id: NodeId, source: NodeId, expr: &Expr, range: f64, sign: (&Sign, f64)) -> Wire {
+        let (Sign { stages, .. }, error) = sign;
         let node = &self.graph.nodes[id];
         let shape = node.shape.clone();
         let n = shape.iter().product();
@@ -110,17 +111,16 @@ impl Emitter<'_> {
             node: node.name.clone(),
             op: node.op.name(),
             range: [-range, range],
-            degrees: sign.stages.iter().map(Polynomial::degree).collect(),
-            error: sign.relu_error(),
+            degrees: stages.iter().map(Polynomial::degree).collect(),
+            error,
         });
-        let argument = self.computed(source, shape.clone(), &expr, Some([range, 0.0]));
+        let argument = self.computed(source, shape.clone(), expr, Some([range, 0.0]));
         // Beyond its range a polynomial soon leaves everything.
         self.vectors[argument].limit = Some(1.0);
         let mut last = argument;
-        for (i, stage) in sign.stages.iter().enumerate() {
+        for (i, stage) in stages.iter().enumerate() {
             // The last one gives 0 and 1 instead of -1 and 1.
-            let is_last = i + 1 == sign.stages.len();
-            let polynomial = if is_last { stage.scaled(0.5, 0.5) } else { stage.clone() };
+            let polynomial = if i + 1 == stages.len() { stage.scaled(0.5, 0.5) } else { stage.clone() };
             last = self.push(id, shape.clone(), vec![1.0; n], 0.0, Step::Polynomial { of: last, polynomial });
         }
         let made = self.push(id, shape, vec![range; n], 0.0, Step::Product { of: [argument, last] });
@@ -128,7 +128,7 @@ impl Emitter<'_> {
         for slots in &mut self.slots {
             slots[argument..made].iter_mut().for_each(|slots| *slots = Vec::new());
         }
-        Ok(self.of_vector(made))
+        self.of_vector(made)
     }
 
     /// The argument of a function, and the function on its range.
