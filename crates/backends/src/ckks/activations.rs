@@ -96,7 +96,9 @@ impl Emitter<'_> {
             Some(sign) => Ok(self.composite(id, source, &expr, range, (&sign, error(&sign)))),
             None => {
                 let best = Sign::all().iter().map(error).fold(f64::INFINITY, f64::min);
-                let what = format!("the best composite errs by {best:.1e}: allow that with `-O tolerance`");
+                let what = format!(
+                    "the best composite errs by {best:.1e}: allow that with `-O tolerance`; `dealt` has it by a table"
+                );
                 Err(refused(self.graph, id, &what))
             }
         }
