@@ -124,10 +124,12 @@ fn encrypted(server: &Arc<dyn ServerModel>, inputs: &[Vec<f32>]) -> Vec<Vec<f64>
             let mut side = server.clone().connect(&Aids { watch, ..Aids::default() }).unwrap();
             side.setup(channel).unwrap();
             channel.flush().unwrap();
-            for _ in inputs {
+            for i in 0..inputs.len() {
                 *split.lock().unwrap() = Split::new();
-                side.online(channel, Material::nothing()).unwrap();
-                eprintln!("server: {:.2?} s", split.lock().unwrap().seconds);
+                let threads = threads(i);
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| side.online(channel, Material::nothing())).unwrap();
+                eprintln!("server, {threads} threads (0: all): {:.2?} s; {}", split.lock().unwrap().seconds, memory());
             }
         },
     );
@@ -136,6 +138,13 @@ fn encrypted(server: &Arc<dyn ServerModel>, inputs: &[Vec<f32>]) -> Vec<Vec<f64>
 
 fn class(values: &[f64]) -> usize {
     (0..values.len()).max_by(|a, b| values[*a].total_cmp(&values[*b])).unwrap()
+}
+
+/// Threads for input `i`: `TACIT_THREADS=1,2` takes turns.
+fn threads(i: usize) -> usize {
+    let list = std::env::var("TACIT_THREADS").unwrap_or_default();
+    let all: Vec<usize> = list.split(',').filter_map(|n| n.parse().ok()).collect();
+    if all.is_empty() { 0 } else { all[i % all.len()] }
 }
 
 /// Inputs that the environment asks for.
