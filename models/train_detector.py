@@ -1,4 +1,5 @@
-"""Trains the intrusion detector and writes `detector.onnx` next to this file.
+"""Trains the intrusion detector and writes `detector.onnx`, and `detector.json` with what a client
+must know to encode a record, next to this file.
 
 usage: train_detector.py [--steps T] [--out FOLDER] [--arrays FOLDER]
 
@@ -217,8 +218,10 @@ def main():
     if data is None or not (data / "nsl-kdd").is_dir():
         print("NSL-KDD is missing: put it in ../shared/data, or set TACIT_DATA (see scripts/shared_data.py)", file=sys.stderr)
         return 2
-    parts = {name: (in_steps(x, options.steps), y) for name, (x, y) in nsl_kdd.load(data).items()}
-    path = options.out / "detector.onnx"
+    lines, path = nsl_kdd.lines(data), options.out / "detector.onnx"
+    encoding = nsl_kdd.Encoding.of(lines["train"], lines["train"] + lines["held_out"])
+    parts = {name: encoding.records(part) for name, part in lines.items()}
+    parts = {name: (in_steps(x, options.steps), y) for name, (x, y) in parts.items()}
     if options.arrays:
         options.arrays.mkdir(parents=True, exist_ok=True)
         np.save(options.arrays / "detector_samples.npy", calibration(of_file(path), parts["train"][0]))
@@ -228,6 +231,7 @@ def main():
         return 0
     p = train(*parts["train"])
     onnx.save(to_onnx(p, options.steps, parts["train"][0].shape[2]), path)
+    encoding.write(options.out / "detector.json")
     shares = {name: accuracy(path, *parts[name]) for name in ("held_out", "test")}
     print(f"detector: {shares['held_out']:.2%} of the held-out tenth, {shares['test']:.2%} of KDDTest+, {path.stat().st_size} bytes")
     assert shares["held_out"] >= LEAST, f"the accuracy fell below {LEAST:.0%}"

@@ -9,9 +9,9 @@ A record becomes 122 numbers in 0..1, which a client computes before it encrypts
 Classes: 0 normal, 1 dos, 2 probe, 3 r2l, 4 u2r. The test file has 17 kinds of attacks that the training file has not.
 """
 
-import csv
-import io
+import json
 import zipfile
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +35,38 @@ SEED = 20261124
 FEATURES = 122
 
 
-def _rows(text: str) -> list[list[str]]:
-    return [row for row in csv.reader(io.StringIO(text)) if row]
+@dataclass(frozen=True)
+class Encoding:
+    """What a client must know to encode a record: bounds of the numeric fields (after logarithms), values of the symbolic ones."""
+
+    low: list[float]
+    high: list[float]
+    values: list[list[str]]
+
+    @classmethod
+    def of(cls, lines: list[str], all_lines: list[str]) -> "Encoding":
+        """Bounds of the training part, values of the whole file."""
+        numbers, rows = _numbers(_rows(lines)), _rows(all_lines)
+        values = [sorted({row[i] for row in rows}) for i in SYMBOLIC]
+        return cls(numbers.min(0).tolist(), numbers.max(0).tolist(), values)
+
+    @classmethod
+    def read(cls, path: Path) -> "Encoding":
+        return cls(**json.loads(path.read_text()))
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    def records(self, lines: list[str]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Inputs `[N, 122]` and classes."""
+        rows, low, high = _rows(lines), np.array(self.low), np.array(self.high)
+        numbers = np.clip((_numbers(rows) - low) / np.where(high > low, high - low, np.inf), 0, 1)
+        chosen = [np.array([[row[i] == v for v in values] for row in rows]) for i, values in zip(SYMBOLIC, self.values, strict=True)]
+        return np.concatenate([numbers, *chosen], axis=1).astype(np.float32), np.array([LABELS[row[FIELDS]] for row in rows])
+
+
+def _rows(lines: list[str]) -> list[list[str]]:
+    return [line.split(",") for line in lines]
 
 
 def _numbers(rows: list[list[str]]) -> NDArray[np.float64]:
@@ -47,29 +77,14 @@ def _numbers(rows: list[list[str]]) -> NDArray[np.float64]:
     return values
 
 
-def labels(rows: list[list[str]]) -> NDArray[np.int64]:
-    return np.array([LABELS[row[FIELDS]] for row in rows])
-
-
-def load(data: Path) -> dict[str, tuple[NDArray[np.float32], NDArray[np.int64]]]:
-    """Inputs `[N, 122]` and classes: `train` (nine tenths of KDDTrain+), `held_out` (the other tenth, by chance), `test` (KDDTest+)."""
+def lines(data: Path) -> dict[str, list[str]]:
+    """Lines of the files: `train` (nine tenths of KDDTrain+), `held_out` (the other tenth, by chance), `test` (KDDTest+)."""
     with zipfile.ZipFile(data / "nsl-kdd" / "KDDTrain.zip") as archive:
-        train = _rows(archive.read(archive.namelist()[0]).decode())
-    test = _rows((data / "nsl-kdd" / "KDDTest+.txt").read_text())
-    order = np.random.default_rng(SEED).permutation(len(train))
-    held_out = set(order[: len(train) // 10].tolist())
-    parts = {
-        "train": [row for i, row in enumerate(train) if i not in held_out],
-        "held_out": [row for i, row in enumerate(train) if i in held_out],
-        "test": test,
+        whole = archive.read(archive.namelist()[0]).decode().split()
+    order = np.random.default_rng(SEED).permutation(len(whole))
+    held_out = set(order[: len(whole) // 10].tolist())
+    return {
+        "train": [line for i, line in enumerate(whole) if i not in held_out],
+        "held_out": [line for i, line in enumerate(whole) if i in held_out],
+        "test": (data / "nsl-kdd" / "KDDTest+.txt").read_text().split(),
     }
-    known = [sorted({row[i] for row in train}) for i in SYMBOLIC]
-    low, high = (f(_numbers(parts["train"]), axis=0) for f in (np.min, np.max))
-    span = np.where(high > low, high - low, np.inf)
-
-    def encoded(rows: list[list[str]]) -> NDArray[np.float32]:
-        numbers = np.clip((_numbers(rows) - low) / span, 0, 1)
-        chosen = [np.array([[row[i] == v for v in values] for row in rows]) for i, values in zip(SYMBOLIC, known, strict=True)]
-        return np.concatenate([numbers, *chosen], axis=1).astype(np.float32)
-
-    return {name: (encoded(rows), labels(rows)) for name, rows in parts.items()}
