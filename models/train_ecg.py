@@ -4,9 +4,9 @@ usage: train_ecg.py [--out FOLDER] [--arrays FOLDER]
 
 A 1-D CNN with squares, for encrypted slots: Conv 7 (2 -> 8, stride 2), square, Conv 5 (8 -> 16, stride 2), square, average of 4, Flatten, Gemm (128 -> 2).
 Input `[N, 2, 128]`, a beat of the MIT-BIH record of the data folder as `scripts/ecg.py` makes it. The first 60 % of the record train, the rest tests:
-one patient, so this says nothing of others. Premature beats are rare (34 of 2272), so training sees each one 30 times, moved by up to three samples.
-Plain numpy (Adam, cross entropy), one seed, one thread, half a minute. With `--arrays` nothing is trained: 64 beats for calibration (all premature ones of
-the training part among them), test beats and classes, as .npy.
+one patient, so this says nothing of others. Premature beats are rare (34 of 2271), so training sees each one 30 times, moved by up to three samples.
+Plain numpy (Adam, cross entropy), one seed, one thread, half a minute. With `--arrays` nothing is trained: beats for calibration (all premature
+ones of the training part, and those with the largest values), test beats and classes, as .npy.
 """
 
 import os
@@ -37,7 +37,7 @@ POOL = 4
 TRAINED = 0.6
 REPEATED, MOVED = 30, 3
 BATCH, EPOCHS, RATE, WEIGHT_DECAY = 64, 30, 3e-3, 1e-3
-CALIBRATION_BEATS = 64
+LARGEST = 32
 LEAST = 0.98
 
 
@@ -157,8 +157,8 @@ def main():
     first = int(TRAINED * len(beats))
     if options.arrays:
         options.arrays.mkdir(parents=True, exist_ok=True)
-        early, normal = (np.flatnonzero(labels[:first] == k) for k in (1, 0))
-        chosen = np.concatenate([early, normal[:: len(normal) // (CALIBRATION_BEATS - len(early))]])[:CALIBRATION_BEATS]
+        largest = np.argsort(np.abs(beats[:first]).max((1, 2)))
+        chosen = np.unique(np.append(np.flatnonzero(labels[:first]), largest[first - LARGEST :]))
         np.save(options.arrays / "ecg_samples.npy", beats[chosen])
         np.save(options.arrays / "ecg_test.npy", beats[first:])
         np.save(options.arrays / "ecg_labels.npy", labels[first:])
