@@ -19,6 +19,7 @@ PARAMS = {
     "zero": np.zeros((1, 1, HIDDEN), np.float32),
     "short": np.array([STEPS - 1], np.int32),
     "axis": np.array([1], np.int64),
+    "last": np.array([-1], np.int64),
     "w2": weights(1, 3 * HIDDEN, HIDDEN, seed=4),
 }
 
@@ -79,9 +80,13 @@ def test_a_batch_in_front_agrees_with_the_reference():
     assert np.abs(model.run(x).reshape(6, -1) - wanted).max() < 1e-5
 
 
-def test_encrypted_slots_compute_it_and_shares_refuse_its_products():
+LAST = [[gru("t w r b", "_ y")], [gru("t w r b", "s", linear_before_reset=1), node("Gather", "s last", "y", axis=0)]]
+
+
+@pytest.mark.parametrize("nodes", LAST, ids=["last_state", "last_of_all"])
+def test_encrypted_slots_compute_it_and_shares_refuse_its_products(nodes):
     x = samples((2, FEATURES))
-    model = tacit.import_onnx(network(TURNED, gru("t w r b", "_ y"), shape=(1, 2, FEATURES)), calibrate=x)
+    model = tacit.import_onnx(network(TURNED, *nodes, shape=(1, 2, FEATURES)), calibrate=x)
     lowered = model.lower("ckks", tolerance=0.001)
     assert np.abs(lowered.reference(x).reshape(6, -1) - model.run(x).reshape(6, -1)).max() < 0.01
     for backend in ("cheetah", "dealt"):
