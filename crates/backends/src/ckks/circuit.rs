@@ -21,14 +21,7 @@ pub(super) struct Circuit {
 }
 
 /// A matrix, ready to be applied.
-struct Compiled {
-    product: Product,
-    /// Distances over which its result is moved and added to itself.
-    folds: Vec<usize>,
-}
-
-/// What a matrix does to the slots.
-enum Product {
+enum Compiled {
     /// All slots times these.
     Slots(Vec<Complex>, Scale),
     Transform(LinearTransform),
@@ -55,9 +48,9 @@ impl Circuit {
     /// Bytes of encoded weights.
     #[cfg(test)]
     pub fn memory_bytes(&self) -> usize {
-        let of = |(_, compiled): &(VectorId, Compiled)| match &compiled.product {
-            Product::Slots(values, _) => 16 * values.len(),
-            Product::Transform(transform) => transform.memory_bytes(),
+        let of = |(_, compiled): &(VectorId, Compiled)| match compiled {
+            Compiled::Slots(values, _) => 16 * values.len(),
+            Compiled::Transform(transform) => transform.memory_bytes(),
         };
         self.linear.iter().flatten().map(of).sum()
     }
@@ -111,17 +104,16 @@ impl Compiled {
         let goal = parameters.scale(level - 1).times_prime(parameters.primes()[level - 1]);
         let scale = goal.over(plan.places[of].scale);
         let (from, to) = (&plan.layouts[of], &plan.layouts[id]);
-        let moves = layout::moves(matrix, from, to);
-        let mut diagonals = layout::diagonals(matrix, from, to, n, &moves);
-        let product = match part(&plan.context, &plan.options, &moves.offsets, level)? {
-            Part::Slots => Product::Slots(diagonals.remove(&0).expect("its only one"), scale),
+        let mut diagonals = layout::diagonals(matrix, from, to, n);
+        let offsets = diagonals.keys().copied().collect();
+        match part(&plan.context, &plan.options, &offsets, level)? {
+            Part::Slots => Ok(Self::Slots(diagonals.remove(&0).expect("its only one"), scale)),
             Part::Transform(steps) => {
                 let method = steps.method();
                 let spec = TransformSpec { diagonals: &diagonals, level, scale, method, cache_bytes: 0 };
-                Product::Transform(LinearTransform::new(encoder, &spec).map_err(he)?)
+                Ok(Self::Transform(LinearTransform::new(encoder, &spec).map_err(he)?))
             }
-        };
-        Ok(Self { product, folds: moves.folds })
+        }
     }
 }
 
@@ -187,16 +179,13 @@ impl Run<'_> {
         let mut sum: Option<Ciphertext> = None;
         for (of, compiled) in &self.circuit.linear[self.id] {
             let source = self.source(*of, level)?;
-            let mut term = match &compiled.product {
-                Product::Transform(transform) => self.evaluator.transform(&source, transform)?,
-                Product::Slots(values, scale) => {
+            let term = match compiled {
+                Compiled::Transform(transform) => self.evaluator.transform(&source, transform)?,
+                Compiled::Slots(values, scale) => {
                     let plain = self.circuit.encoder.encode(values, level, *scale)?;
                     self.evaluator.rescale(&self.evaluator.mul_plain(&source, &plain)?)?
                 }
             };
-            for by in &compiled.folds {
-                term = self.evaluator.add(&term, &self.evaluator.rotate(&term, *by as i64)?)?;
-            }
             sum = Some(match sum {
                 Some(sum) => self.evaluator.add(&sum, &term)?,
                 None => term,
