@@ -265,7 +265,7 @@ REFUSED = {
     "inner_softmax": ([node("Softmax", "x", "s", axis=1), node("Relu", "s", "y")], "end of the network", (1, 4)),
     "erf": ([node("Erf", "x", "y")], "fine-tune", (1, 4)),
     "layer_norm": ([node("LayerNormalization", "x a", "y")], "BatchNormalization", (1, 4)),
-    "gru": ([node("GRU", "x a a", "y")], "convolution over time", (1, 4, 4)),
+    "lstm": ([node("LSTM", "x a a", "y")], "convolution over time", (1, 4, 4)),
     "embedding": ([node("Gather", "a x", "y")], "embedding", (1, 4)),
     "norm_of_each_row": ([node("ReduceL2", "x", "y", axes=[2])], "its own norm at the end", (1, 4, 4)),
     "norm_as_answer": ([node("ReduceL2", "x", "n", axes=[1]), node("Relu", "n", "y")], "its own norm at the end", (1, 4)),

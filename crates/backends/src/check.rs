@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use rayon::prelude::*;
 use serde::Serialize;
 use tacit_graph::{Model, OutputMode, Watch};
 
@@ -11,6 +12,9 @@ use crate::{BackendError, ServerModel, Strain};
 
 /// From this share of a limit on, a tensor counts as near it.
 pub const NEAR: f64 = 0.5;
+
+/// Inputs that are run together.
+const TOGETHER: usize = 64;
 
 /// What came out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -74,13 +78,17 @@ pub fn check(
         return Err(BackendError::Data { what });
     }
     let mut tally = Tally::default();
-    for (i, input) in inputs.iter().enumerate() {
-        watch.tell("comparing with the float network", i, Some(inputs.len()))?;
-        if lowered.interface().check_input(input).is_err() {
-            tally.refused += 1;
-            continue;
+    for (i, some) in inputs.chunks(TOGETHER).enumerate() {
+        watch.tell("comparing with the float network", i * TOGETHER, Some(inputs.len()))?;
+        let fits = |k: &usize| lowered.interface().check_input(&some[*k]).is_ok();
+        let taken: Vec<usize> = (0..some.len()).filter(fits).collect();
+        tally.refused += some.len() - taken.len();
+        let taken_inputs: Vec<&[f32]> = taken.iter().map(|&k| &*some[k]).collect();
+        let wanted: Vec<Vec<f64>> = taken_inputs.par_iter().map(|x| model.run(x)).collect::<Result<_, _>>()?;
+        let got = lowered.rehearse(&taken_inputs)?;
+        for ((k, wanted), (got, strain)) in taken.iter().zip(wanted).zip(got) {
+            tally.add(model, [wanted, got], strain, labels.map(|l| l[i * TOGETHER + k]));
         }
-        tally.add(model, lowered, input, labels.map(|l| l[i]))?;
     }
     tally.finish(labels.is_some())
 }
@@ -98,14 +106,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(
-        &mut self,
-        model: &Model,
-        lowered: &dyn ServerModel,
-        input: &[f32],
-        label: Option<usize>,
-    ) -> Result<(), BackendError> {
-        let (wanted, got) = (model.run(input)?, lowered.simulate(input)?);
+    fn add(&mut self, model: &Model, [wanted, got]: [Vec<f64>; 2], strain: Vec<Strain>, label: Option<usize>) {
         let class = |outputs: &[f64]| match model.interface.output_mode {
             OutputMode::Top1 => outputs[0] as usize,
             OutputMode::Logits => class(outputs),
@@ -120,10 +121,8 @@ impl Tally {
             let spread = spread(std::slice::from_ref(&wanted));
             self.error += relative_error(&got, &wanted, spread);
         }
-        let strain = lowered.strain(input)?;
         self.overflowed += usize::from(strain.iter().any(|s| s.share >= 1.0));
         strain.into_iter().filter(|s| s.share >= NEAR).for_each(|s| self.strain(s));
-        Ok(())
     }
 
     fn strain(&mut self, Strain { node, share }: Strain) {

@@ -1,13 +1,13 @@
 //! A plan's steps on ciphertexts.
 
 use rayon::prelude::*;
+use tacit_graph::Watch;
 use tacit_he::HeError;
 use tacit_he::ckks::{Ciphertext, Complex, Encoder, Evaluator, LinearTransform, Scale, TransformSpec};
 
 use super::frame::{Part, he, part};
 use super::layout;
 use super::noise::Place;
-use super::options::method;
 use super::plan::Plan;
 use super::program::{Step, VectorId};
 use crate::BackendError;
@@ -64,7 +64,7 @@ impl Circuit {
         plan: &Plan,
         evaluator: &Evaluator<'_>,
         input: Ciphertext,
-        stop: &Stop,
+        (stop, watch): (&Stop, &Watch),
     ) -> Result<Ciphertext, BackendError> {
         let mut readers: Vec<usize> = plan.program.readers().iter().map(Vec::len).collect();
         let mut made: Vec<Option<Ciphertext>> = Vec::with_capacity(readers.len());
@@ -75,7 +75,13 @@ impl Circuit {
                 Step::Input => Ok(input.clone()),
                 step => run.step(step),
             };
-            let result = result.map_err(he)?.with_magnitude(vector.largest.max(2f64.powi(-10)));
+            let mut result = result.map_err(he)?;
+            watch.tell(vector.step.name(), id, Some(readers.len()))?;
+            if run.place.boots {
+                result = run.bootstrapped(&result).map_err(he)?;
+                watch.tell("bootstrap", id, Some(readers.len()))?;
+            }
+            let result = result.with_magnitude(vector.largest.max(2f64.powi(-10)));
             for of in vector.step.inputs() {
                 readers[of] -= 1;
                 if readers[of] == 0 {
@@ -102,8 +108,8 @@ impl Compiled {
         let offsets = diagonals.keys().copied().collect();
         match part(&plan.context, &plan.options, &offsets, level)? {
             Part::Slots => Ok(Self::Slots(diagonals.remove(&0).expect("its only one"), scale)),
-            Part::Transform(_) => {
-                let method = method(plan.options.hoisted);
+            Part::Transform(steps) => {
+                let method = steps.method();
                 let spec = TransformSpec { diagonals: &diagonals, level, scale, method, cache_bytes: 0 };
                 Ok(Self::Transform(LinearTransform::new(encoder, &spec).map_err(he)?))
             }
@@ -122,25 +128,29 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// The vector that a step makes, bootstrapped if that is planned, at the level at which it is read.
+    /// The vector that a step makes.
     fn step(&self, step: &Step) -> Result<Ciphertext, HeError> {
-        let made = match step {
+        match step {
             Step::Input => unreachable!("the input comes from the client"),
-            Step::Linear { bias, .. } => self.linear(bias)?,
-            Step::Square { of, linear, constant } => self.square(*of, linear, constant)?,
-            Step::Quadratic { of, square, linear, constant } => self.quadratic(*of, square, linear, constant)?,
+            Step::Linear { bias, .. } => self.linear(bias),
+            Step::Square { of, linear, constant } => self.square(*of, linear, constant),
+            Step::Quadratic { of, square, linear, constant } => self.quadratic(*of, square, linear, constant),
             Step::Polynomial { of, polynomial } => {
                 let x = self.source(*of, self.place.made + polynomial.depth())?;
                 let powers = self.evaluator.powers(&x, &[polynomial])?;
-                self.evaluator.polynomial_at(&powers, polynomial, self.place.made, self.canonical())?
+                self.evaluator.polynomial_at(&powers, polynomial, self.place.made, self.canonical())
             }
             Step::Product { of: [a, b] } => {
                 let level = self.place.made + 1;
-                self.evaluator.mul_rescale(&self.source(*a, level)?, &self.source(*b, level)?)?
+                self.evaluator.mul_rescale(&self.source(*a, level)?, &self.source(*b, level)?)
             }
-        };
-        let Some(boot) = self.plan.bootstrapper.as_ref().filter(|_| self.place.boots) else { return Ok(made) };
-        boot.bootstrap(self.evaluator, &made)?.drop_to(self.place.level)
+        }
+    }
+
+    /// A vector that has used up its levels, at the level at which it is read.
+    fn bootstrapped(&self, made: &Ciphertext) -> Result<Ciphertext, HeError> {
+        let boot = self.plan.bootstrapper.as_ref().expect("a plan with bootstraps has the tables");
+        boot.bootstrap(self.evaluator, made)?.drop_to(self.place.level)
     }
 
     fn canonical(&self) -> Scale {

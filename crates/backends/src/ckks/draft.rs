@@ -65,6 +65,7 @@ impl<'a> Draft<'a> {
             bootstrapped: place.boots,
             diagonals: 0,
             rotations: vec![],
+            switches: 0,
         };
         match &vector.step {
             Step::Input => {}
@@ -108,14 +109,16 @@ impl<'a> Draft<'a> {
         let context = &self.frame.context;
         let limbs = (level + context.parameters().alpha(level)) as u64;
         let n = context.degree() as u64;
-        self.work.ntts += limbs * offsets.len() as u64;
+        // Those that repeat are transformed in a smaller ring.
+        self.work.ntts += limbs * offsets.len() as u64 * (2 * period as u64).min(n) / n;
         self.work.macs += 2 * limbs * n * offsets.len() as u64;
         if let Part::Transform(plan) = part(context, self.options, offsets, level)? {
             let rotations = plan.rotations();
             self.needs.extend(plan.keys(context));
             // As 64-bit coefficients in a subring.
             self.weights += 16 * (period * offsets.len()) as u64;
-            let switches = if self.options.hoisted { rotations.len() } else { 2 * offsets.len().isqrt() + 1 };
+            let switches = plan.switches();
+            record.switches += switches;
             self.switches(level, switches as u64);
             // Rotated copies, both halves, at the primes of the key.
             self.most_held = self.most_held.max(16 * limbs * n * (switches as u64 + 4));

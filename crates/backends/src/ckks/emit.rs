@@ -8,10 +8,10 @@
 use std::collections::HashMap;
 
 use tacit_graph::float::{FloatNode, FloatOp};
-use tacit_graph::{FloatGraph, Function, Model, NodeId, OutputMode, Watch};
+use tacit_graph::{FloatGraph, Model, NodeId, OutputMode, Watch};
 
 use super::expr::{Elementwise, Expr};
-use super::fit::{self, Fit};
+use super::fit::{self, Approximation};
 use super::maps;
 use super::options::Options;
 use super::program::{Program, Step, Vector, VectorId};
@@ -34,7 +34,7 @@ const SAMPLE_WORK: u64 = 4_000_000_000;
 
 /// A tensor: for each element a polynomial of the element of an expression.
 #[derive(Clone)]
-struct Wire {
+pub(super) struct Wire {
     origin: usize,
     polynomial: Elementwise,
 }
@@ -47,33 +47,18 @@ struct Origin {
     vector: Option<VectorId>,
 }
 
-struct Emitter<'a> {
-    graph: &'a FloatGraph,
-    options: &'a Options,
-    vectors: Vec<Vector>,
+pub(super) struct Emitter<'a> {
+    pub(super) graph: &'a FloatGraph,
+    pub(super) options: &'a Options,
+    pub(super) vectors: Vec<Vector>,
     /// Slots of each vector on each sample.
-    slots: Vec<Vec<Vec<f64>>>,
+    pub(super) slots: Vec<Vec<Vec<f64>>>,
     origins: Vec<Origin>,
-    wires: Vec<Wire>,
+    pub(super) wires: Vec<Wire>,
     /// Vectors of nodes whose polynomials have been computed.
     computed: HashMap<NodeId, VectorId>,
     entries: usize,
-    approximations: Vec<Approximation>,
-}
-
-/// A function that a polynomial stands for.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub(super) struct Approximation {
-    /// The node.
-    pub node: String,
-    /// Its operation.
-    pub op: &'static str,
-    /// The range that the polynomial was fitted for.
-    pub range: [f64; 2],
-    /// Its degree.
-    pub degree: usize,
-    /// Its largest error on the range, as a share of the function's largest value there.
-    pub error: f64,
+    pub(super) approximations: Vec<Approximation>,
 }
 
 /// The program of a model, and what it approximates.
@@ -112,17 +97,17 @@ pub(super) fn emit(
     Ok((Program { vectors: e.vectors }, e.approximations))
 }
 
-fn refused(graph: &FloatGraph, id: NodeId, what: &str) -> BackendError {
+pub(super) fn refused(graph: &FloatGraph, id: NodeId, what: &str) -> BackendError {
     let node = &graph.nodes[id];
     BackendError::Unsupported { node: id, name: node.name.clone(), op: node.op.name(), what: what.into() }
 }
 
-fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
+pub(super) fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(0.0, |m: f64, v| m.max(v.abs()))
 }
 
 /// A range that may be divided by.
-fn usable(range: f64) -> f64 {
+pub(super) fn usable(range: f64) -> f64 {
     if range > 0.0 && range.is_finite() { range } else { 1.0 }
 }
 
@@ -150,7 +135,7 @@ impl Emitter<'_> {
     }
 
     /// The wire of a vector as it is.
-    fn of_vector(&mut self, id: VectorId) -> Wire {
+    pub(super) fn of_vector(&mut self, id: VectorId) -> Wire {
         let expr = Expr::of_vector(id, &self.vectors[id]);
         let shape = self.vectors[id].shape.clone();
         self.origin(expr, shape, Some(id))
@@ -164,6 +149,9 @@ impl Emitter<'_> {
 
     fn node(&mut self, id: NodeId, node: &FloatNode) -> Result<Wire, BackendError> {
         let first = node.inputs[0];
+        if let Some(wire) = self.smoothed(id)? {
+            return Ok(wire);
+        }
         if let Some(map) = maps::map(node, &self.graph.nodes[first].shape) {
             return self.linear(id, first, &map);
         }
@@ -175,12 +163,7 @@ impl Emitter<'_> {
                 let all = node.inputs.iter().map(|&i| self.expr(i)).collect::<Result<Vec<_>, _>>()?;
                 Ok(self.origin(Expr::joined(all), node.shape.clone(), None))
             }
-            FloatOp::Relu => self.function(id, first, 0.0, &|x| x.max(0.0)),
-            FloatOp::Function(function) => {
-                let function: Function = *function;
-                // The gap is taken from ReLU, which is as large as its argument.
-                self.function(id, first, if function.is_gap() { 1.0 } else { 0.0 }, &move |x| function.value(x))
-            }
+            FloatOp::Relu | FloatOp::Function(_) => self.activation(id, node),
             _ => Err(refused(
                 self.graph,
                 id,
@@ -214,7 +197,7 @@ impl Emitter<'_> {
     }
 
     /// The values of a node as an expression.
-    fn expr(&mut self, id: NodeId) -> Result<Expr, BackendError> {
+    pub(super) fn expr(&mut self, id: NodeId) -> Result<Expr, BackendError> {
         let Wire { origin, polynomial } = &self.wires[id];
         if polynomial.degree() > 1 {
             let vector = self.vector(id)?;
@@ -291,7 +274,7 @@ impl Emitter<'_> {
     }
 
     /// A vector of a linear step. Its slots are scaled by `[scale, shift]`, or by the range of its values.
-    fn computed(&mut self, id: NodeId, shape: Vec<usize>, expr: &Expr, view: Option<[f64; 2]>) -> VectorId {
+    pub(super) fn computed(&mut self, id: NodeId, shape: Vec<usize>, expr: &Expr, view: Option<[f64; 2]>) -> VectorId {
         let [scale, shift] = view.unwrap_or_else(|| {
             let seen = largest(self.slots.iter().flat_map(|slots| expr.values(slots)));
             [usable(seen) * self.options.margin, 0.0]
@@ -303,7 +286,7 @@ impl Emitter<'_> {
         self.push(id, shape, vec![scale; n], shift, Step::Linear { parts, bias: expr.bias })
     }
 
-    fn push(&mut self, id: NodeId, shape: Vec<usize>, scale: Vec<f64>, shift: f64, step: Step) -> VectorId {
+    pub(super) fn push(&mut self, id: NodeId, shape: Vec<usize>, scale: Vec<f64>, shift: f64, step: Step) -> VectorId {
         let mut seen: f64 = 0.0;
         for slots in &mut self.slots {
             let made = step.apply(slots);
@@ -359,49 +342,6 @@ impl Emitter<'_> {
             .ok_or_else(|| refused(self.graph, id, "its polynomial is constant; `dealt` has all functions"))?;
         let n = shape.iter().product();
         Ok(self.push(id, shape, vec![range; n], 0.0, Step::Polynomial { of, polynomial: fit.polynomial }))
-    }
-
-    /// A function of each element, by a polynomial on the range of its argument. Errors are measured in the
-    /// function's largest value there, or `share` of the argument's, if that is more.
-    fn function(
-        &mut self,
-        id: NodeId,
-        source: NodeId,
-        share: f64,
-        f: &dyn Fn(f64) -> f64,
-    ) -> Result<Wire, BackendError> {
-        let expr = self.expr(source)?;
-        let values = self.slots.iter().flat_map(|slots| expr.values(slots));
-        let [low, high] = values.fold([f64::INFINITY, f64::NEG_INFINITY], |[l, h], v| [l.min(v), h.max(v)]);
-        let (middle, half) = (f64::midpoint(low, high), usable((high - low) / 2.0) * self.options.margin);
-        let on_range = |t: f64| f(middle + half * t);
-        let top = largest(fit::grid().map(on_range)).max(share * (middle.abs() + half));
-        let fit =
-            if top.is_finite() { fit::fitted(&|t| on_range(t) / usable(top), self.options.tolerance) } else { None };
-        let [from, to] = [middle - half, middle + half];
-        let Some(Fit { polynomial, error }) = fit.filter(|fit| fit.error <= self.options.tolerance) else {
-            let what = format!(
-                "no polynomial of degree 63 is within {} of it on [{from:.3}, {to:.3}]; give calibration data with a narrower range or \
-                 allow more with `-O tolerance`; `dealt` has it by a table",
-                self.options.tolerance
-            );
-            return Err(refused(self.graph, id, &what));
-        };
-        let node = &self.graph.nodes[id];
-        self.approximations.push(Approximation {
-            node: node.name.clone(),
-            op: node.op.name(),
-            range: [from, to],
-            degree: polynomial.degree(),
-            error,
-        });
-        let shape = node.shape.clone();
-        let argument = self.computed(source, shape.clone(), &expr, Some([half, middle]));
-        // Beyond its range a polynomial soon leaves everything.
-        self.vectors[argument].limit = Some(1.0);
-        let scale = vec![usable(top); shape.iter().product()];
-        let made = self.push(id, shape, scale, 0.0, Step::Polynomial { of: argument, polynomial });
-        Ok(self.of_vector(made))
     }
 
     /// The result as the last vector: one scale for all elements, a power of two, nothing in other slots.

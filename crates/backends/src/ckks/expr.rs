@@ -33,7 +33,12 @@ impl Expr {
 
     /// A linear map of it.
     pub fn mapped(&self, (matrix, bias): &Map) -> Self {
-        let parts = self.parts.iter().map(|(id, part)| (*id, matrix.after(part))).collect();
+        let mut parts: BTreeMap<VectorId, Sparse> =
+            self.parts.iter().map(|(id, part)| (*id, matrix.after(part))).collect();
+        // A slice may leave nothing of a vector.
+        if parts.values().any(|part| part.entries() > 0) {
+            parts.retain(|_, part| part.entries() > 0);
+        }
         let bias = matrix.apply(&self.bias).iter().zip(bias).map(|(a, b)| a + b).collect();
         Self { parts, bias }
     }

@@ -9,6 +9,21 @@ const DEGREES: [usize; 5] = [3, 7, 15, 31, 63];
 /// Points at which the error is looked at.
 const POINTS: usize = 4001;
 
+/// A function that polynomials stand for.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub(super) struct Approximation {
+    /// The node.
+    pub node: String,
+    /// Its operation.
+    pub op: &'static str,
+    /// The range that they hold on.
+    pub range: [f64; 2],
+    /// Their degrees, one applied after the other.
+    pub degrees: Vec<usize>,
+    /// Their largest error on the range, as a share of the function's largest value there.
+    pub error: f64,
+}
+
 /// A polynomial on [-1, 1], and its largest error there.
 pub(super) struct Fit {
     pub polynomial: Polynomial,
@@ -16,8 +31,38 @@ pub(super) struct Fit {
 }
 
 /// Points of [-1, 1].
-pub(super) fn grid() -> impl Iterator<Item = f64> {
+fn grid() -> impl Iterator<Item = f64> {
     (0..POINTS).map(|i| 2.0 * i as f64 / (POINTS - 1) as f64 - 1.0)
+}
+
+/// A function on `middle - half .. middle + half`.
+pub(super) struct Ranged<'f> {
+    f: &'f dyn Fn(f64) -> f64,
+    pub middle: f64,
+    pub half: f64,
+    /// Its largest value there, which errors are measured in.
+    pub top: f64,
+}
+
+impl<'f> Ranged<'f> {
+    /// Errors are measured in `share` of the argument's largest value, if that is more.
+    pub fn new(f: &'f dyn Fn(f64) -> f64, middle: f64, half: f64, share: f64) -> Self {
+        let top = grid().map(|t| f(middle + half * t)).fold(0.0, |top: f64, v| top.max(v.abs()));
+        Self { f, middle, half, top: top.max(share * (middle.abs() + half)) }
+    }
+
+    /// The range.
+    pub fn ends(&self) -> [f64; 2] {
+        [self.middle - self.half, self.middle + self.half]
+    }
+
+    /// The polynomial of least degree that errs by `tolerance` at most, of the function over its largest
+    /// value.
+    pub fn fit(&self, tolerance: f64) -> Option<Fit> {
+        let top = if self.top > 0.0 { self.top } else { 1.0 };
+        let fit = fitted(&|t| (self.f)(self.middle + self.half * t) / top, tolerance);
+        fit.filter(|fit| top.is_finite() && fit.error <= tolerance)
+    }
 }
 
 /// The interpolation of degree `degree`.

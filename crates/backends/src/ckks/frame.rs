@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tacit_graph::{Model, Watch};
-use tacit_he::ckks::{Bootstrapper, Context, Parameters, Scale, TransformPlan};
+use tacit_he::ckks::{Bootstrapper, Context, KeyId, KeyKind, Method, Parameters, Scale, SwitchKey, TransformPlan};
 
-use super::emit::{self, Approximation};
+use super::emit;
+use super::fit::Approximation;
 use super::layout::Layout;
 use super::levels::Levels;
 use super::noise::Place;
-use super::options::{Options, method};
+use super::options::Options;
 use super::program::{Program, Step};
 use super::setting::{self, Setting};
 use crate::BackendError;
@@ -29,6 +30,9 @@ pub(super) struct Frame {
 pub(super) fn he(error: tacit_he::HeError) -> BackendError {
     BackendError::Protocol(Box::new(error))
 }
+
+/// Bytes from which on keys are not for a single distance of a single layer.
+const DEAR_KEY: usize = 8 << 20;
 
 /// How one part of a linear step is computed.
 pub(super) enum Part {
@@ -96,6 +100,9 @@ pub(super) fn part(
     if offsets.iter().eq([&0]) {
         return Ok(Part::Slots);
     }
-    let (n, method) = (context.degree() / 2, method(options.hoisted));
-    Ok(Part::Transform(TransformPlan::new(n, level, method, offsets.iter().copied()).map_err(he)?))
+    let key = SwitchKey::packed_bytes(context, KeyId::at(context, KeyKind::Relinearise, level));
+    // Few layers are that high in a set with bootstraps: those that run on what the fresh ciphertext has.
+    let dear = context.parameters().spec().encapsulated && key > DEAR_KEY;
+    let method = if dear && !options.flat { Method::Chained } else { options.method() };
+    Ok(Part::Transform(TransformPlan::new(context.degree() / 2, level, method, offsets.iter().copied()).map_err(he)?))
 }

@@ -136,7 +136,7 @@ pub fn design(
 /// A way that this back end runs.
 fn running(frame: &Frame, draft: &Draft<'_>, options: &Options, boots: bool) -> KeySetChoice {
     let keys: Vec<KeyId> = draft.keys().into_iter().map(|k| k.id()).collect();
-    let (rotations, transforms) = linear_work(frame, &draft.steps, options.hoisted);
+    let (rotations, transforms) = linear_work(frame, &draft.steps);
     let word = |hoisted| if hoisted { "hoisted" } else { "chained" };
     let (own, of_boots) = (word(options.hoisted), word(options.hoisted_bootstraps));
     let (name, text) = match boots {
@@ -155,13 +155,13 @@ fn running(frame: &Frame, draft: &Draft<'_>, options: &Options, boots: bool) -> 
 }
 
 /// Key switches and their transforms in linear steps.
-fn linear_work(frame: &Frame, steps: &[StepRecord], hoisted: bool) -> (u64, u64) {
+fn linear_work(frame: &Frame, steps: &[StepRecord]) -> (u64, u64) {
     let parameters = frame.context.parameters();
     steps.iter().zip(&frame.places).filter(|(step, _)| step.diagonals > 1).fold(
         (0, 0),
         |(count, sum), (step, place)| {
             let level = place.made + 1;
-            let own = if hoisted { step.rotations.len() } else { 2 * step.diagonals.isqrt() + 1 } as u64;
+            let own = step.switches as u64;
             (count + own, sum + own * transforms(level, parameters.alpha(level)))
         },
     )

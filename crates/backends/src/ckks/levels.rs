@@ -2,7 +2,7 @@
 //!
 //! Levels are counted from the result back: each vector is as low as its readers allow, since everything
 //! costs less at lower levels. A bootstrap comes in front of what could not be reached otherwise, and only
-//! where slots are scaled to their range: behind linear steps.
+//! where slots are scaled to their range: behind linear steps and polynomials of a range.
 
 use super::program::{Program, Step};
 
@@ -27,14 +27,14 @@ pub(super) struct Levels {
 /// Levels of a program whose input may have `most` levels; `None` if that cannot be.
 pub(super) fn levels(program: &Program, bootstraps: Option<Bootstraps>, most: usize) -> Option<Levels> {
     let vectors = &program.vectors;
-    let linear = |id: usize| matches!(vectors[id].step, Step::Linear { .. });
-    // Levels from a vector back to the nearest linear ones, and to the input.
+    let ranged = |id: usize| matches!(vectors[id].step, Step::Linear { .. } | Step::Polynomial { .. });
+    // Levels from a vector back to the nearest ones that may be bootstrapped, and to the input.
     let mut back: Vec<[Option<usize>; 2]> = Vec::with_capacity(vectors.len());
     for vector in vectors {
         let mut own = [None; 2];
         for of in vector.step.inputs() {
             let seen = match vectors[of].step {
-                Step::Linear { .. } => [Some(0), None],
+                Step::Linear { .. } | Step::Polynomial { .. } => [Some(0), None],
                 Step::Input => [None, Some(0)],
                 _ => back[of],
             };
@@ -45,9 +45,9 @@ pub(super) fn levels(program: &Program, bootstraps: Option<Bootstraps>, most: us
     let mut found = Levels { level: vec![1; vectors.len()], boots: vec![false; vectors.len()] };
     for id in (1..vectors.len()).rev() {
         let mut raw = found.level[id];
-        if let Some(Bootstraps { from, to }) = bootstraps.filter(|_| linear(id)) {
-            let [linear, input] = back[id];
-            if linear.is_some_and(|d| raw + d > to) || input.is_some_and(|d| raw + d > most) {
+        if let Some(Bootstraps { from, to }) = bootstraps.filter(|_| ranged(id)) {
+            let [ranged, input] = back[id];
+            if ranged.is_some_and(|d| raw + d > to) || input.is_some_and(|d| raw + d > most) {
                 found.boots[id] = true;
                 raw = from;
             }
@@ -76,6 +76,7 @@ mod tests {
     use super::super::program::Vector;
     use super::super::sparse::Sparse;
     use super::*;
+    use tacit_he::ckks::{Basis, Polynomial};
 
     fn program(steps: Vec<Step>) -> Program {
         let vector = |step| Vector {
@@ -108,6 +109,37 @@ mod tests {
         let last = steps.len() - 1;
         steps.push(linear(&[last]));
         program(steps)
+    }
+
+    /// ReLUs as composites: three polynomials, and a product with their argument.
+    fn rectified(layers: usize) -> Program {
+        let polynomial = |degree: usize| {
+            let coefficients: Vec<f64> = (0..=degree).map(|i| f64::from(u8::from(i == degree))).collect();
+            Polynomial::new(Basis::Chebyshev, &coefficients).unwrap()
+        };
+        let mut steps = vec![Step::Input];
+        for _ in 0..layers {
+            let x = steps.len();
+            steps.push(linear(&[x - 1]));
+            for (i, degree) in [15, 15, 27].into_iter().enumerate() {
+                steps.push(Step::Polynomial { of: x + i, polynomial: polynomial(degree) });
+            }
+            steps.push(Step::Product { of: [x, x + 3] });
+        }
+        steps.push(linear(&[steps.len() - 1]));
+        program(steps)
+    }
+
+    /// Set A: a layer and its ReLU take all levels between two bootstraps. With a few more, bootstraps come
+    /// inside of ReLUs too.
+    #[test]
+    fn a_composite_takes_one_bootstrap() {
+        let count = |to: usize| {
+            let found = levels(&rectified(19), Some(Bootstraps { from: 4, to }), to + 1).unwrap();
+            found.boots.iter().filter(|b| **b).count()
+        };
+        assert_eq!((count(19), levels(&rectified(2), Some(Bootstraps { from: 4, to: 8 }), 9)), (18, None));
+        assert!(count(21) < 18);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! keys, once for a model; nothing is prepared for an input. Answers are off by a share of their range that
 //! the model states.
 
+mod activations;
 mod circuit;
 mod client;
 mod draft;
@@ -16,6 +17,7 @@ mod frame;
 #[cfg(test)]
 mod kept_tests;
 pub mod keyset;
+mod lanes;
 mod layout;
 mod levels;
 mod maps;

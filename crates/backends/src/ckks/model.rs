@@ -164,6 +164,11 @@ impl ServerModel for Server {
         Ok(self.plan().strain(input))
     }
 
+    fn rehearse(&self, inputs: &[&[f32]]) -> Result<Vec<(Vec<f64>, Vec<Strain>)>, BackendError> {
+        inputs.iter().try_for_each(|input| self.model.interface.check_input(input))?;
+        Ok(self.plan().rehearse(inputs))
+    }
+
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
         Ok(Box::new(server::Serving::new(self.shared.clone(), aids)))
     }

@@ -6,6 +6,7 @@ use tacit_graph::Model;
 use tacit_graph::rng::SplitMix;
 use tacit_he::ckks::{Bootstrapper, Context, Scale, digits_deviation, rounding_deviation};
 
+use super::lanes::alone;
 use super::program::{Program, Step};
 
 /// Calibration samples that errors are drawn on, and how often on each.
@@ -77,7 +78,7 @@ pub(super) fn of_steps(
 
 /// The result of a run with errors of the deviations `own`.
 pub(super) fn drawn(program: &Program, own: &[f64], input: &[f32], rng: &mut SplitMix) -> Vec<f64> {
-    program.run(input, |id, slots| slots.iter_mut().for_each(|v| *v += rng.normal() * own[id]))
+    program.run(alone(input), |id, slots: &mut Vec<f64>| slots.iter_mut().for_each(|v| *v += rng.normal() * own[id]))
 }
 
 /// Root mean square error of the result's slots, over draws on calibration samples.
@@ -85,7 +86,7 @@ pub(super) fn of_result(program: &Program, own: &[f64], model: &Model) -> f64 {
     let samples = &model.calibration.samples[..SAMPLES.min(model.calibration.samples.len())];
     let (mut sum, mut count) = (0.0, 0usize);
     for sample in samples {
-        let exact = program.run(sample, |_, _| {});
+        let exact = program.run(alone(sample), |_, _: &mut Vec<f64>| {});
         for draw in 0..DRAWS {
             let got = drawn(program, own, sample, &mut SplitMix::new(draw));
             let unit = &program.output().scale;

@@ -24,18 +24,46 @@ pub(super) enum Set {
     B,
 }
 
+/// What stands for ReLU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum ReluBy {
+    /// A polynomial where one is within the tolerance, else a composite.
+    Auto,
+    /// One polynomial of its range: few levels.
+    Polynomial,
+    /// `x (1 + sign x) / 2`, with polynomials applied one after another for the sign.
+    Composite,
+}
+
+impl FromStr for ReluBy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "polynomial" => Ok(Self::Polynomial),
+            "composite" => Ok(Self::Composite),
+            _ => Err("`auto`, `polynomial` or `composite`".into()),
+        }
+    }
+}
+
 /// How the network is lowered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Options {
     pub set: Set,
-    /// Whether every rotation has a key (fewest transforms), or few keys are chained (fewest bytes).
+    /// Whether the steps of a transform have keys, or few keys are chained (fewest bytes).
     pub hoisted: bool,
+    /// Whether that is a key for every distance (fewest transforms), or blocks of distances share theirs.
+    pub flat: bool,
     /// The same for bootstraps.
     pub hoisted_bootstraps: bool,
     /// Room above the range that calibration saw, as a factor.
     pub margin: f64,
     /// Largest error of a polynomial in place of a function, as a share of its largest value.
     pub tolerance: f64,
+    /// What stands for ReLU.
+    pub relu: ReluBy,
     /// Whether the client rounds answers to twice their error: what lies below says something of the weights
     /// and of the secret key, and nothing of the network's answer.
     pub round: bool,
@@ -43,7 +71,16 @@ pub(super) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { set: Set::Auto, hoisted: true, hoisted_bootstraps: false, margin: 1.25, tolerance: 0.01, round: true }
+        Self {
+            set: Set::Auto,
+            hoisted: true,
+            flat: false,
+            hoisted_bootstraps: false,
+            margin: 1.25,
+            tolerance: 0.01,
+            relu: ReluBy::Auto,
+            round: true,
+        }
     }
 }
 
@@ -61,26 +98,37 @@ impl FromStr for Set {
     }
 }
 
-/// `hoisted` or `chained`.
-struct Rotations(bool);
+/// `hoisted`, `flat` or `chained`.
+struct Rotations(Method);
 
 impl FromStr for Rotations {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "hoisted" => Ok(Self(true)),
-            "chained" => Ok(Self(false)),
-            _ => Err("`hoisted` or `chained`".into()),
+            "hoisted" => Ok(Self(Method::Hoisted)),
+            "flat" => Ok(Self(Method::Flat)),
+            "chained" => Ok(Self(Method::Chained)),
+            _ => Err("`hoisted`, `flat` or `chained`".into()),
         }
     }
 }
 
-pub(super) fn method(hoisted: bool) -> Method {
-    if hoisted { Method::Hoisted } else { Method::Chained }
-}
-
 impl Options {
+    /// How rotations of layers are made.
+    pub fn method(&self) -> Method {
+        match (self.hoisted, self.flat) {
+            (false, _) => Method::Chained,
+            (true, true) => Method::Flat,
+            (true, false) => Method::Hoisted,
+        }
+    }
+
+    /// How rotations of bootstraps are made.
+    pub fn method_of_bootstraps(&self) -> Method {
+        if self.hoisted_bootstraps { Method::Hoisted } else { Method::Chained }
+    }
+
     /// Reads them from text.
     ///
     /// # Errors
@@ -88,12 +136,15 @@ impl Options {
     pub fn read(text: &seam::Options) -> Result<Self, BackendError> {
         let mut reader = text.reader(NAME);
         let own = Self::default();
+        let [rotations, bootstraps] = [reader.get::<Rotations>("rotations")?, reader.get::<Rotations>("bootstraps")?];
         let options = Self {
             set: reader.get("set")?.unwrap_or(own.set),
-            hoisted: reader.get::<Rotations>("rotations")?.map_or(own.hoisted, |r| r.0),
-            hoisted_bootstraps: reader.get::<Rotations>("bootstraps")?.map_or(own.hoisted_bootstraps, |r| r.0),
+            hoisted: rotations.as_ref().map_or(own.hoisted, |r| r.0 != Method::Chained),
+            flat: rotations.as_ref().map_or(own.flat, |r| r.0 == Method::Flat),
+            hoisted_bootstraps: bootstraps.as_ref().map_or(own.hoisted_bootstraps, |r| r.0 != Method::Chained),
             margin: reader.up_to("margin", 16.0)?.unwrap_or(own.margin),
             tolerance: reader.up_to("tolerance", 0.5)?.unwrap_or(own.tolerance),
+            relu: reader.get("relu")?.unwrap_or(own.relu),
             round: reader.get("round")?.unwrap_or(own.round),
         };
         reader.end()?;
@@ -112,13 +163,18 @@ mod tests {
     #[test]
     fn options_are_read_and_nonsense_is_named() {
         let read = |text: &str| Options::read(&text.parse().unwrap());
+        let methods = |text: &str| (read(text).unwrap().method(), read(text).unwrap().method_of_bootstraps());
+        assert_eq!(methods(""), (Method::Hoisted, Method::Chained));
+        assert_eq!(methods("rotations=flat,bootstraps=hoisted"), (Method::Flat, Method::Hoisted));
         let options = read("set=B,rotations=chained,bootstraps=hoisted,margin=2").unwrap();
         assert_eq!(
             (options.set, options.hoisted, options.hoisted_bootstraps, options.margin),
             (Set::B, false, true, 2.0)
         );
         assert_eq!(read("").unwrap(), Options::default());
-        for bad in ["set=Z", "rotations=fast", "margin=0.5", "margin=99", "tolerance=nan", "round=up", "depth=3"] {
+        for bad in
+            ["set=Z", "rotations=fast", "margin=0.5", "margin=99", "tolerance=nan", "relu=exact", "round=up", "depth=3"]
+        {
             let key = bad.split('=').next().unwrap();
             let error = read(bad).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");

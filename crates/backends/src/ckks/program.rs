@@ -1,7 +1,9 @@
 //! What the server computes: vectors of slots, each made by one step from earlier ones.
 
+use rayon::prelude::*;
 use tacit_he::ckks::Polynomial;
 
+use super::lanes::Value;
 use super::sparse::Sparse;
 
 /// Index of a vector; inputs of its step have smaller ones.
@@ -104,25 +106,29 @@ impl Step {
     }
 
     /// Its result for the slots of all vectors so far (those of its own elements, without copies).
-    pub fn apply(&self, slots: &[Vec<f64>]) -> Vec<f64> {
-        let each = |of: VectorId, f: &dyn Fn(usize, f64) -> f64| {
-            slots[of].iter().enumerate().map(|(i, &v)| f(i, v)).collect::<Vec<f64>>()
+    pub fn apply<V: Value>(&self, slots: &[Vec<V>]) -> Vec<V> {
+        let each = |of: VectorId, f: &(dyn Fn(usize, V) -> V + Sync)| {
+            slots[of].par_iter().with_min_len(1 << 10).enumerate().map(|(i, &v)| f(i, v)).collect::<Vec<V>>()
+        };
+        // square v^2 + linear v + constant
+        let quadratic = |v: V, square: f64, linear: f64, constant: f64| {
+            v.times(V::of(square)).plus(V::of(linear)).times(v).plus(V::of(constant))
         };
         match self {
             Self::Input => slots[0].clone(),
             Self::Linear { parts, bias } => {
-                let mut sum = bias.clone();
+                let mut sum: Vec<V> = bias.iter().map(|&b| V::of(b)).collect();
                 for (of, matrix) in parts {
-                    sum.iter_mut().zip(matrix.apply(&slots[*of])).for_each(|(s, v)| *s += v);
+                    sum.iter_mut().zip(matrix.apply(&slots[*of])).for_each(|(s, v)| *s = s.plus(v));
                 }
                 sum
             }
-            Self::Square { of, linear, constant } => each(*of, &|i, v| (v + linear[i]) * v + constant[i]),
+            Self::Square { of, linear, constant } => each(*of, &|i, v| quadratic(v, 1.0, linear[i], constant[i])),
             Self::Quadratic { of, square, linear, constant } => {
-                each(*of, &|i, v| (square[i] * v + linear[i]) * v + constant[i])
+                each(*of, &|i, v| quadratic(v, square[i], linear[i], constant[i]))
             }
-            Self::Polynomial { of, polynomial } => each(*of, &|_, v| polynomial.at(v)),
-            Self::Product { of: [a, b] } => each(*a, &|i, v| v * slots[*b][i]),
+            Self::Polynomial { of, polynomial } => each(*of, &|_, v| v.under(polynomial)),
+            Self::Product { of: [a, b] } => each(*a, &|i, v| v.times(slots[*b][i])),
         }
     }
 }
@@ -147,17 +153,18 @@ impl Program {
         readers
     }
 
-    /// The slots of each vector for an input, exactly; `visit` may change them before they are read on.
-    pub fn run(&self, input: &[f32], mut visit: impl FnMut(VectorId, &mut Vec<f64>)) -> Vec<f64> {
-        let scale = self.vectors[0].scale[0];
-        let mut slots: Vec<Vec<f64>> = Vec::with_capacity(self.vectors.len());
+    /// The slots of each vector for an input (or several), exactly; `visit` may change them before they are
+    /// read on.
+    pub fn run<V: Value>(&self, input: Vec<V>, mut visit: impl FnMut(VectorId, &mut Vec<V>)) -> Vec<V> {
+        let scale = V::of(1.0 / self.vectors[0].scale[0]);
+        let mut slots: Vec<Vec<V>> = Vec::with_capacity(self.vectors.len());
         let mut last = vec![0; self.vectors.len()];
         for (id, vector) in self.vectors.iter().enumerate() {
             vector.step.inputs().into_iter().for_each(|of| last[of] = id);
         }
         for (id, vector) in self.vectors.iter().enumerate() {
             let mut made = match vector.step {
-                Step::Input => input.iter().map(|&v| f64::from(v) / scale).collect(),
+                Step::Input => input.iter().map(|v| v.times(scale)).collect(),
                 ref step => step.apply(&slots),
             };
             visit(id, &mut made);
@@ -168,6 +175,7 @@ impl Program {
             }
         }
         let output = self.output();
-        slots.pop().expect("there is an output").iter().zip(&output.scale).map(|(v, s)| v * s).collect()
+        let result = slots.pop().expect("there is an output");
+        result.into_iter().zip(&output.scale).map(|(v, &scale)| v.times(V::of(scale))).collect()
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use tacit_graph::Model;
 
-use super::emit::Approximation;
+use super::fit::Approximation;
 use super::plan::Plan;
 use crate::classes::class;
 use crate::{BackendError, LoweringReport};
@@ -48,11 +48,12 @@ impl Report {
         if model.calibration.guessed {
             warnings.push("no calibration samples were given: ranges are guesses, and polynomials may not hold".into());
         }
-        for a in plan.approximations.iter().filter(|a| a.op == "Relu") {
+        for a in plan.approximations.iter().filter(|a| a.op == "Relu" && a.degrees.len() == 1) {
             warnings.push(format!(
-                "`{}`: ReLU is a polynomial of degree {}, off by {:.2} % of its largest value; networks trained with polynomials lose nothing",
+                "`{}`: ReLU is a polynomial of degree {}, off by {:.2} % of its largest value; `-O relu=composite,tolerance=0.001` is nearer \
+                 and slower, networks trained with polynomials lose nothing",
                 a.node,
-                a.degree,
+                a.degrees[0],
                 100.0 * a.error
             ));
         }
@@ -97,12 +98,13 @@ impl fmt::Display for Report {
         writeln!(f, "diagonals     {}", self.diagonals)?;
         for a in &self.approximations {
             let [from, to] = a.range;
+            let degrees = a.degrees.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             writeln!(
                 f,
                 "polynomial    `{}` ({}): degree {} on [{from:.3}, {to:.3}], off by {:.3} %",
                 a.node,
                 a.op,
-                a.degree,
+                degrees,
                 100.0 * a.error
             )?;
         }

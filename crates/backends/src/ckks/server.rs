@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use tacit_graph::Watch;
 use tacit_he::ckks::{
     Ciphertext, Context, Estimate, Evaluator, FileState, KeyFile, KeyId, KeySet, PartFile, Received, SeededCiphertext,
     SwitchKey,
@@ -51,6 +52,7 @@ pub(super) struct Serving {
     shared: Arc<Shared>,
     uploads: Option<Arc<dyn Uploads>>,
     stop: Stop,
+    watch: Watch,
     keys: Option<Arc<KeySet>>,
     /// What they are read from.
     file: Option<FileState>,
@@ -83,8 +85,8 @@ fn keeping(error: tacit_he::HeError) -> BackendError {
 
 impl Serving {
     pub fn new(shared: Arc<Shared>, aids: &Aids) -> Self {
-        let Aids { uploads, stop, .. } = aids.clone();
-        Self { shared, uploads, stop, keys: None, file: None }
+        let Aids { uploads, stop, watch, .. } = aids.clone();
+        Self { shared, uploads, stop, watch, keys: None, file: None }
     }
 
     fn welcome(channel: &mut Channel, answer: Welcome) -> Result<(), BackendError> {
@@ -238,7 +240,7 @@ impl ServerSide for Serving {
         let len = SeededCiphertext::bytes_len(context, public.input.level);
         let input = channel.recv_with(INPUT, len, |bytes| self.read_input(bytes))?;
         let circuit = self.shared.circuit()?;
-        let output = circuit.run(&self.shared.plan, &Evaluator::new(context, &keys), input, &self.stop);
+        let output = circuit.run(&self.shared.plan, &Evaluator::new(context, &keys), input, (&self.stop, &self.watch));
         // A key may have been damaged since they were checked.
         let output = output.inspect_err(|_| self.file.iter().for_each(|file| self.shared.keys.doubt(file)))?;
         channel.send(OUTPUT, &output.to_bytes(context))?;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tacit_he::ckks::{BootstrapSpec, KeyGroup, NamedSet, ParametersSpec, Secret, Segment, max_modulus_bits};
 
 use super::levels::{Bootstraps, Levels, levels};
-use super::options::{NAME, Options, Set, method};
+use super::options::{NAME, Options, Set};
 use super::program::Program;
 use crate::BackendError;
 
@@ -12,9 +12,15 @@ use crate::BackendError;
 const BASE_BITS: u32 = 46;
 const SCALE_BITS: u32 = 36;
 const SPECIAL_BITS: u32 = 50;
+/// Bytes of a bootstrap's diagonals that are kept transformed: all of them, in the sets that there are.
+const KEPT_BYTES: usize = 3 << 28;
 /// Degrees of sets without bootstraps. Above the first limit a set with bootstraps is tried first.
 const LOG_DEGREES: [u32; 4] = [13, 14, 15, 16];
 const SMALL_LOG_DEGREE: u32 = 15;
+/// What a bootstrap of each set costs, with the layers that go with it, beside one of set B.
+const BOOTSTRAP_COSTS: [(Set, usize); 2] = [(Set::B, 1), (Set::A, 5)];
+/// Most bytes of an input, if that only takes one more bootstrap.
+const INPUT_BYTES: usize = 3_000_000;
 /// Most special primes: more gain nothing.
 const MOST_SPECIAL: usize = 8;
 
@@ -53,8 +59,8 @@ impl Bootstrapping {
             coeff_to_slot: self.coeff_to_slot,
             message_ratio_bits: self.message_ratio_bits,
             arcsine: self.arcsine,
-            method: method(options.hoisted_bootstraps),
-            cache_bytes: 0,
+            method: options.method_of_bootstraps(),
+            cache_bytes: KEPT_BYTES,
         }
     }
 }
@@ -72,6 +78,14 @@ impl Setting {
 
     fn primes(&self) -> usize {
         1 + self.parameters.segments.iter().map(|s| s.count).sum::<usize>()
+    }
+
+    /// Bytes that a client sends for a ciphertext at `level`: the other half is a seed.
+    fn input_bytes(&self, level: usize) -> usize {
+        let spec = &self.parameters;
+        let above = spec.segments.iter().flat_map(|s| std::iter::repeat_n(s.bits, s.count));
+        let bits: u32 = std::iter::once(spec.base_bits).chain(above).take(level).sum();
+        self.degree() / 8 * bits as usize
     }
 
     /// Levels of bootstraps, if there are any.
@@ -133,14 +147,24 @@ pub(super) fn choose(
     let named = |set: Set| {
         let setting = Setting::named(set);
         let bootstraps = setting.bootstraps()?;
-        // A level above what bootstraps give costs little: the client encrypts there.
-        let found = levels(program, Some(bootstraps), bootstraps.to + 1).filter(|_| holds(setting.slots()))?;
+        // The client may encrypt a level above what bootstraps give; lower, where inputs would be too large.
+        let top = bootstraps.to + 1;
+        let small = (1..=top).rev().find(|&level| setting.input_bytes(level) <= INPUT_BYTES).unwrap_or(top);
+        let found = |most| levels(program, Some(bootstraps), most);
+        let found = found(small).or_else(|| found(top)).filter(|_| holds(setting.slots()))?;
         Some((setting, found))
     };
     let largest = LOG_DEGREES[LOG_DEGREES.len() - 1];
     let found = match options.set {
         Set::Auto => {
-            leveled(SMALL_LOG_DEGREE).or_else(|| named(Set::B)).or_else(|| named(Set::A)).or_else(|| leveled(largest))
+            let cost = |(set, cost): (Set, usize)| {
+                let (setting, levels) = named(set)?;
+                Some((cost * levels.boots.iter().filter(|boots| **boots).count(), setting, levels))
+            };
+            let with_bootstraps = || BOOTSTRAP_COSTS.into_iter().filter_map(cost).min_by_key(|(cost, _, _)| *cost);
+            leveled(SMALL_LOG_DEGREE)
+                .or_else(|| with_bootstraps().map(|(_, setting, levels)| (setting, levels)))
+                .or_else(|| leveled(largest))
         }
         Set::Leveled => leveled(largest),
         set => named(set),
@@ -170,6 +194,12 @@ mod tests {
             assert_eq!((parameters.levels(), parameters.degree()), (levels, setting.degree()));
         }
         assert!(Setting::leveled(13, 5).is_none() && Setting::leveled(16, 60).is_none());
+    }
+
+    #[test]
+    fn inputs_of_set_a_are_sent_low() {
+        let [a, b] = [Set::A, Set::B].map(Setting::named);
+        assert!(a.input_bytes(8) <= INPUT_BYTES && a.input_bytes(9) > INPUT_BYTES && b.input_bytes(8) <= INPUT_BYTES);
     }
 
     /// The depths that are stated are those of the library's bootstraps.

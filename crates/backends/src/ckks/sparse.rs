@@ -2,6 +2,8 @@
 
 use rayon::prelude::*;
 
+use super::lanes::Value;
+
 /// A matrix by rows. Entries that are zero by chance are kept: where entries are says what is computed, and
 /// that is public.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,8 +76,9 @@ impl Sparse {
     }
 
     /// `self * x`.
-    pub fn apply(&self, x: &[f64]) -> Vec<f64> {
-        (0..self.rows()).into_par_iter().map(|i| self.row(i).map(|(c, v)| v * x[c]).sum()).collect()
+    pub fn apply<V: Value>(&self, x: &[V]) -> Vec<V> {
+        let row = |i| self.row(i).fold(V::of(0.0), |sum, (c, v)| sum.plus(x[c].times(V::of(v))));
+        (0..self.rows()).into_par_iter().map(row).collect()
     }
 
     /// Entries that [`after`](Self::after) makes at most.

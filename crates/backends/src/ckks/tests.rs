@@ -8,7 +8,7 @@ use tacit_graph::import::{ImportOptions, import_network};
 use tacit_graph::npy::Npy;
 use tacit_graph::onnx::Network;
 use tacit_graph::rng::SplitMix;
-use tacit_graph::{Model, OutputMode, Watch};
+use tacit_graph::{Function, Model, OutputMode, Watch};
 use tacit_mpc::run_pair;
 use tacit_net::{Channel, HEADER_BYTES, NetError};
 
@@ -249,6 +249,92 @@ fn key_sets_are_compared_and_the_best_within_a_budget_runs() {
     let error = design(&model, &Options::default(), budget, Goal::Memory, &Watch::default()).unwrap_err().to_string();
     assert!(error.contains("encoded weights") && error.contains("the least"), "{error}");
     assert!(fast.choices.iter().all(|c| c.memory > c.bytes));
+}
+
+/// A dense layer, an activation that `act` adds behind node 1, and a dense layer.
+fn activated(act: impl Fn(&mut FloatGraph) -> usize) -> Model {
+    let mut rng = SplitMix::new(5);
+    let mut some = |n: usize| (0..n).map(|_| (rng.normal() / 2.0) as f32).collect::<Vec<f32>>();
+    let mut graph = FloatGraph::new("x", vec![8]).unwrap();
+    graph.push("in", FloatOp::Dense { weights: some(64), bias: some(8) }, &[0], &[]).unwrap();
+    let made = act(&mut graph);
+    graph.output = graph.push("out", FloatOp::Dense { weights: some(24), bias: some(3) }, &[made], &[]).unwrap();
+    let data = (0..64 * 8).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+    let calibration = Some(Npy { shape: vec![64, 8], data, is_bytes: false });
+    let options = ImportOptions { calibration, range: Some([-1.0, 1.0]), ..ImportOptions::default() };
+    import_network(Network::new("activated", graph), &options).unwrap().model
+}
+
+/// Largest distance of the reference from the float network, as a share of the outputs' range.
+fn distance(model: &Model, server: &Arc<dyn ServerModel>) -> f64 {
+    let all: Vec<[Vec<f64>; 2]> = (0..50)
+        .map(|seed| [server.reference(&input(model, seed)).unwrap(), model.run(&input(model, seed)).unwrap()])
+        .collect();
+    let range = all.iter().flat_map(|[_, float]| float).fold(0.0, |m: f64, v| m.max(v.abs()));
+    all.iter().flat_map(|[a, b]| a.iter().zip(b)).fold(0.0, |m: f64, (a, b)| m.max((a - b).abs())) / range
+}
+
+/// A ReLU by a composite sign is answered within the bound, and as near the float network as it says.
+#[test]
+fn relu_is_a_polynomial_or_a_composite() {
+    let model = activated(|graph| graph.push("relu", FloatOp::Relu, &[1], &[]).unwrap());
+    let degrees = |server: &Arc<dyn ServerModel>| {
+        let report = server.report().unwrap().json();
+        report["approximations"][0]["degrees"].as_array().unwrap().len()
+    };
+    let (server, client) = both(&model, "relu=composite,tolerance=0.05");
+    assert_eq!(degrees(&server), 2);
+    let inputs = [input(&model, 1), input(&model, 2)];
+    let (got, _) = answers(&server, &client, &inputs);
+    for (x, got) in inputs.iter().zip(&got) {
+        let off = server.reference(x).unwrap().iter().zip(got).fold(0.0, |m: f64, (w, g)| m.max((w - g).abs()));
+        assert!(off <= server.error_bound(&[]), "off by {off}, {} is stated", server.error_bound(&[]));
+    }
+    // Where one polynomial is as near as it is asked to be, it is taken; it never is to a thousandth.
+    let ways = ["tolerance=0.05", "tolerance=0.001", "relu=composite,tolerance=0.001"].map(|o| both(&model, o).0);
+    assert_eq!(ways.each_ref().map(degrees), [1, 3, 3]);
+    assert!(distance(&model, &ways[0]) < 0.1 && distance(&model, &ways[1]) < 0.004);
+    for (options, word) in [("relu=polynomial,tolerance=0.001", "degree 63"), ("tolerance=1e-5", "best composite")] {
+        let error = Ckks.lower(&model, &options.parse().unwrap()).err().unwrap().to_string();
+        assert!(error.contains(word), "{error}");
+    }
+}
+
+/// Degrees follow the error that is allowed; GELU and SiLU are one polynomial, not two.
+#[test]
+fn smooth_activations_are_near_by_one_polynomial() {
+    for function in [Function::Sigmoid, Function::Tanh, Function::GeluGap, Function::SiluGap] {
+        let model = activated(|graph| {
+            let made = graph.push("f", FloatOp::Function(function), &[1], &[]).unwrap();
+            if !function.is_gap() {
+                return made;
+            }
+            let relu = graph.push("relu", FloatOp::Relu, &[1], &[]).unwrap();
+            graph.push("smooth", FloatOp::Sub, &[relu, made], &[]).unwrap()
+        });
+        for (tolerance, near) in [(0.01, 0.05), (1e-4, 1e-3)] {
+            let (server, _) = both(&model, &format!("tolerance={tolerance}"));
+            let report = server.report().unwrap().json();
+            assert_eq!(report["approximations"].as_array().unwrap().len(), 1, "{function:?}");
+            assert!(distance(&model, &server) < near, "{function:?} at {tolerance}: {}", distance(&model, &server));
+        }
+    }
+}
+
+/// Many inputs at once come out as one by one do.
+#[test]
+fn rehearsals_are_simulations() {
+    let model = residual();
+    let (server, _) = both(&model, "");
+    let inputs: Vec<Vec<f32>> = (0..11).map(|seed| input(&model, seed)).collect();
+    let all = server.rehearse(&inputs.iter().map(|x| &**x).collect::<Vec<_>>()).unwrap();
+    assert_eq!(all.len(), inputs.len());
+    for (x, (answer, strain)) in inputs.iter().zip(all) {
+        assert_eq!(answer, server.simulate(x).unwrap());
+        let alone = server.strain(x).unwrap();
+        assert!(strain.iter().zip(&alone).all(|(a, b)| a.node == b.node && (a.share - b.share).abs() < 1e-3));
+    }
+    assert!(server.rehearse(&[&inputs[0], &[0.0; 3]]).is_err());
 }
 
 #[test]

@@ -1,14 +1,21 @@
 //! The plan in the clear: what a run gives but for its errors, with errors drawn by their estimates, and how
 //! near slots come to what is computed rightly.
 
+use rayon::prelude::*;
 use tacit_graph::rng::SplitMix;
 
+use super::lanes::{LANES, alone, side_by_side};
 use super::noise;
 use super::plan::Plan;
 use crate::Strain;
 
 /// Largest slot that a bootstrap brings back: beyond, its sine leaves the line.
 const BOOTSTRAPPED: f64 = 4.0;
+
+/// The same errors for the same input.
+fn seeded(input: &[f32]) -> SplitMix {
+    SplitMix::new(input.iter().fold(0u64, |sum, v| sum.rotate_left(7) ^ u64::from(v.to_bits())))
+}
 
 impl Plan {
     /// The real value of a slot of 1 of the program's result, over that of the answer.
@@ -18,13 +25,41 @@ impl Plan {
 
     /// The answer, exactly.
     pub fn reference(&self, input: &[f32]) -> Vec<f64> {
-        self.answer(self.program.run(input, |_, _| {}))
+        self.answer(self.program.run(alone(input), |_, _: &mut Vec<f64>| {}))
     }
 
     /// An answer with errors of the size that is estimated; the same for the same input.
     pub fn simulate(&self, input: &[f32]) -> Vec<f64> {
-        let bits = input.iter().fold(0u64, |sum, v| sum.rotate_left(7) ^ u64::from(v.to_bits()));
-        let result = noise::drawn(&self.program, &self.noise, input, &mut SplitMix::new(bits));
+        let result = noise::drawn(&self.program, &self.noise, input, &mut seeded(input));
+        self.rounded(result)
+    }
+
+    /// For each input an answer as [`Plan::simulate`] gives it, and how near each vector came to its limit on
+    /// the way.
+    pub fn rehearse(&self, inputs: &[&[f32]]) -> Vec<(Vec<f64>, Vec<Strain>)> {
+        inputs.chunks(LANES).flat_map(|some| self.rehearse_some(some)).collect()
+    }
+
+    fn rehearse_some(&self, inputs: &[&[f32]]) -> Vec<(Vec<f64>, Vec<Strain>)> {
+        let mut rngs: Vec<SplitMix> = inputs.iter().map(|input| seeded(input)).collect();
+        let mut strains: Vec<Vec<Strain>> = vec![Vec::new(); inputs.len()];
+        let result = self.program.run(side_by_side(inputs), |id, slots: &mut Vec<[f64; LANES]>| {
+            let errors: Vec<Vec<f64>> = rngs
+                .par_iter_mut()
+                .map(|rng| (0..slots.len()).map(|_| rng.normal() * self.noise[id]).collect())
+                .collect();
+            for (lane, errors) in errors.iter().enumerate() {
+                slots.iter_mut().zip(errors).for_each(|(v, error)| v[lane] += error);
+            }
+            for (lane, strains) in strains.iter_mut().enumerate() {
+                strains.push(self.strained(id, slots.iter().map(|v| v[lane])));
+            }
+        });
+        let answer = |lane: usize| self.rounded(result.iter().map(|v| v[lane]).collect());
+        strains.into_iter().enumerate().map(|(lane, strains)| (answer(lane), strains)).collect()
+    }
+
+    fn rounded(&self, result: Vec<f64>) -> Vec<f64> {
         self.answer(result).into_iter().map(|value| self.public.rounded(value)).collect()
     }
 
@@ -47,12 +82,16 @@ impl Plan {
     /// How near each vector comes to its limit for an input.
     pub fn strain(&self, input: &[f32]) -> Vec<Strain> {
         let mut strains = Vec::with_capacity(self.program.vectors.len());
-        self.program.run(input, |id, slots| {
-            let wild = slots.iter().any(|v| !v.is_finite());
-            let largest = slots.iter().fold(0.0, |m: f64, v| m.max(v.abs()));
-            let share = if wild { f64::MAX } else { largest / self.limit(id) };
-            strains.push(Strain { node: self.program.vectors[id].name.clone(), share });
+        self.program.run(alone(input), |id, slots: &mut Vec<f64>| {
+            strains.push(self.strained(id, slots.iter().copied()));
         });
         strains
+    }
+
+    fn strained(&self, id: usize, slots: impl Iterator<Item = f64>) -> Strain {
+        // Not a number: beyond all.
+        let largest = slots.fold(0.0, |m: f64, v| if v.is_finite() { m.max(v.abs()) } else { f64::INFINITY });
+        let share = if largest.is_finite() { largest / self.limit(id) } else { f64::MAX };
+        Strain { node: self.program.vectors[id].name.clone(), share }
     }
 }

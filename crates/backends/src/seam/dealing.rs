@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use tacit_arith::prg::Seed;
+use tacit_graph::Watch;
 use zeroize::Zeroizing;
 
 use super::batch::ONE_BY_ONE;
@@ -205,6 +206,8 @@ pub struct Aids {
     pub spared: Arc<AtomicU64>,
     /// What ends its phases before their time.
     pub stop: Stop,
+    /// At a server that computes for long: is told of each part of it as it is done.
+    pub watch: Watch,
 }
 
 impl Aids {

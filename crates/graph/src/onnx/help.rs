@@ -50,6 +50,10 @@ pub const OPERATORS: &[Operator] = &[
     op("Exp", TABLE),
     op("Expand", "copies elements"),
     op("Flatten", MOVED),
+    op(
+        "GRU",
+        "forward, sigmoid and tanh, unrolled; its gates are products of secret values, for `ckks` and `clear` alone",
+    ),
     op("Gather", "with constant indices"),
     op("Gelu", BETWEEN),
     op("Gemm", "with a constant matrix"),
@@ -113,7 +117,6 @@ pub const REFUSED: &[&str] = &[
     "CumSum",
     "Einsum",
     "Erf",
-    "GRU",
     "GroupNormalization",
     "If",
     "InstanceNormalization",
@@ -152,7 +155,9 @@ pub fn advice(op: &str) -> &'static str {
         "Pow" | "Log" | "ReduceSumSquare" | "ReduceLogSumExp" | "ReduceProd" => {
             "products, roots and quotients of secret values are not supported; use layers with constant weights and BatchNormalization"
         }
-        "LSTM" | "GRU" | "RNN" => "its gates are products of secret values; use a convolution over time",
+        "LSTM" | "RNN" => {
+            "it is not supported; a GRU is (for `ckks`), and a convolution over time is for every back end"
+        }
         "Loop" | "If" | "Scan" => "control flow is not supported; export the network traced or unrolled",
         "QLinearConv" | "QLinearMatMul" | "QLinearAdd" | "ConvInteger" | "MatMulInteger" | "DynamicQuantizeLinear" => {
             "export the float32 model (tacit quantises it itself), or one with QuantizeLinear and DequantizeLinear around float operators"

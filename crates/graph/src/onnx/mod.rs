@@ -8,6 +8,7 @@ mod arithmetic;
 mod elementwise;
 pub mod external;
 mod fold;
+mod gru;
 mod help;
 mod input;
 mod ml;
@@ -222,6 +223,9 @@ impl Reader<'_> {
         }
         if n.op_type == "Split" {
             return Ok(self.split(n)?.into_iter().map(Value::Wire).collect());
+        }
+        if n.op_type == "GRU" {
+            return self.gru(n);
         }
         self.one_result(n).map(|v| vec![v])
     }

@@ -19,8 +19,36 @@ pub struct Context {
     permutations: RwLock<HashMap<u32, Arc<Galois>>>,
     raises: RwLock<HashMap<(Shape, usize, usize), Arc<Conversion>>>,
     divisions: RwLock<HashMap<(Shape, usize), Arc<Division>>>,
+    /// By the number of the prime and the gap.
+    subrings: RwLock<HashMap<(usize, usize), Arc<Subring>>>,
     counters: Counters,
     spares: Arc<Spares>,
+}
+
+/// Transform of polynomials in `X^gap`, mod one prime.
+pub(super) struct Subring {
+    /// Of the ring of `N / gap` coefficients, or the smallest one that has a transform.
+    pub(super) table: NttTable,
+    /// Where the rows of eight that differ are found in the small transform: those of one block after
+    /// another, until blocks repeat.
+    pub(super) rows: Vec<u32>,
+}
+
+impl Subring {
+    /// The smallest degree of a transform, and a block in its order.
+    const BLOCK: usize = 64;
+
+    fn new(degree: usize, modulus: &Modulus, gap: usize) -> Self {
+        let gap = gap.min(degree / Self::BLOCK);
+        let table = NttTable::new(degree / gap, *modulus).expect("a prime of the ring is one of each subring");
+        // Blocks are transposed: place 8 a + b of one has the value of number 8 b + a.
+        let place = |i: usize| i / 64 * 64 + 8 * (i % 8) + i % 64 / 8;
+        let every = Self::BLOCK * (gap / Self::BLOCK).max(1);
+        let (firsts, inside) = ((0..degree).step_by(every), (0..8).step_by(gap));
+        let row = |first: usize| (0..8).map(move |b| first + 8 * b);
+        let rows = firsts.flat_map(|first| inside.clone().flat_map(move |a| row(first + a)));
+        Self { table, rows: rows.map(|i| place(i / gap) as u32).collect() }
+    }
 }
 
 /// Division by the last primes of a shape.
@@ -58,6 +86,7 @@ impl Context {
             permutations: RwLock::default(),
             raises: RwLock::default(),
             divisions: RwLock::default(),
+            subrings: RwLock::default(),
             counters: Counters::default(),
             spares: Spares::new(parameters.degree()),
         })
@@ -94,6 +123,11 @@ impl Context {
     /// The transform of limb `k` of a shape.
     pub(super) fn table(&self, shape: Shape, k: usize) -> &NttTable {
         self.basis.table(self.index(shape, k))
+    }
+
+    /// The transform of polynomials in `X^gap` mod limb `k` of a shape.
+    pub(super) fn subring(&self, shape: Shape, k: usize, gap: usize) -> Arc<Subring> {
+        cached(&self.subrings, (self.index(shape, k), gap), || Subring::new(self.degree(), self.modulus(shape, k), gap))
     }
 
     /// The modulus of limb `k` of a shape.

@@ -27,6 +27,9 @@ const FAILURE_LOG2: f64 = -121.7;
 /// (docs/notes/ckks.md).
 const POWERS: f64 = 6.0;
 
+/// How SlotToCoeff is made, however the rest is: keys of its low levels are small.
+const DOWN: Method = Method::Hoisted;
+
 const WHAT: &str = "bootstrapping";
 
 /// How to bootstrap.
@@ -44,7 +47,7 @@ pub struct BootstrapSpec {
     pub message_ratio_bits: u32,
     /// Whether two more levels correct the sine by the cubic term of its inverse.
     pub arcsine: bool,
-    /// How rotations are made: a key for each, or few and chained.
+    /// How rotations of CoeffToSlot are made: a key for each, or few and chained.
     pub method: Method,
     /// Bytes of diagonals that may be kept transformed.
     pub cache_bytes: usize,
@@ -59,7 +62,7 @@ pub struct Bootstrapper {
     pub(super) to_coefficients: Vec<LinearTransform>,
     pub(super) to_slots: Vec<LinearTransform>,
     /// How far the slots are rotated before the first transform: chained ones only go forward, and together
-    /// they go that far.
+    /// they go that far. Nothing without them.
     pub(super) turn: i64,
     pub(super) wave: Polynomial,
     pub(super) arcsine: Option<Polynomial>,
@@ -111,15 +114,15 @@ impl Bootstrapper {
             arcsine,
         };
         let [mut down, mut up] = [built.down(), built.up()];
-        if spec.method == Method::Chained {
-            built.turn = settled(spec.slots, down.iter_mut().chain(&mut up))?;
-        }
+        let methods = |method, parts: &[Diagonals]| vec![method; parts.len()];
+        let methods = [methods(DOWN, &down), methods(spec.method, &up)].concat();
+        built.turn = settled(spec.slots, methods.into_iter().zip(down.iter_mut().chain(&mut up)))?;
         let (low, top) = (built.level_in(), parameters.levels());
         // Multiples of q_0 are large where they come in, so what is rounded there must be fine.
         let raised = built.raised_scale();
         let between = raised.times(Scale::power_of_two(1));
-        built.to_coefficients = built.transforms(&encoder, &down, low, parameters.scale(low), None)?;
-        built.to_slots = built.transforms(&encoder, &up, top, raised, Some(between))?;
+        built.to_coefficients = built.transforms(&encoder, DOWN, &down, low, (parameters.scale(low), None))?;
+        built.to_slots = built.transforms(&encoder, spec.method, &up, top, (raised, Some(between)))?;
         Ok(built)
     }
 
@@ -128,10 +131,10 @@ impl Bootstrapper {
     fn transforms(
         &self,
         encoder: &Encoder,
+        method: Method,
         parts: &[Diagonals],
         level: usize,
-        scale: Scale,
-        between: Option<Scale>,
+        (scale, between): (Scale, Option<Scale>),
     ) -> Result<Vec<LinearTransform>, HeError> {
         let parameters = self.context.parameters();
         let mut left = self.spec.cache_bytes;
@@ -142,8 +145,7 @@ impl Bootstrapper {
             let goal = between.filter(|_| i + 1 < parts.len()).unwrap_or(canonical);
             let of_diagonals = goal.times_prime(parameters.primes()[level - 1]).over(scale);
             scale = goal;
-            let spec =
-                TransformSpec { diagonals, level, scale: of_diagonals, method: self.spec.method, cache_bytes: left };
+            let spec = TransformSpec { diagonals, level, scale: of_diagonals, method, cache_bytes: left };
             let transform = LinearTransform::new(encoder, &spec)?;
             left = left.saturating_sub(transform.memory_bytes());
             Ok(transform)

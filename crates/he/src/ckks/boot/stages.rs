@@ -69,19 +69,25 @@ pub(super) fn grouped(slots: usize, groups: usize, inverse: bool, factor: f64) -
     parts
 }
 
-/// Makes of each part, in the order in which they are applied, one whose offsets begin with 0: what it gives
-/// is the same but rotated, and the next one takes that into account. Says by how much the slots are to be
-/// rotated before the first one, for the last one to give what it gave before.
+/// Makes of each chained part, in the order in which they are applied, one whose offsets begin with 0: what
+/// it gives is the same but rotated, and the next one takes that into account. Says by how much the slots are
+/// to be rotated before the first part, for the last one to give what it gave before.
 ///
 /// # Errors
 /// As [`TransformPlan::new`].
-pub(super) fn settled<'a>(slots: usize, parts: impl Iterator<Item = &'a mut Diagonals>) -> Result<i64, HeError> {
+pub(super) fn settled<'a>(
+    slots: usize,
+    parts: impl Iterator<Item = (Method, &'a mut Diagonals)>,
+) -> Result<i64, HeError> {
     let n = slots as i64;
     // What comes out of a part is that many places behind.
     let mut behind = 0;
-    let mut parts: Vec<&mut Diagonals> = parts.collect();
-    let firsts = parts.iter().map(|part| TransformPlan::new(slots, 2, Method::Chained, part.keys().copied()));
-    let firsts: Vec<i64> = firsts.map(|plan| plan.map(|plan| plan.first())).collect::<Result<_, _>>()?;
+    let (methods, mut parts): (Vec<Method>, Vec<&mut Diagonals>) = parts.unzip();
+    let first = |(method, part): (&Method, &&mut Diagonals)| match method {
+        Method::Chained => Ok(TransformPlan::new(slots, 2, *method, part.keys().copied())?.first()),
+        Method::Flat | Method::Hoisted => Ok(0),
+    };
+    let firsts: Vec<i64> = methods.iter().zip(&parts).map(first).collect::<Result<_, HeError>>()?;
     let turn = firsts.iter().sum::<i64>();
     behind -= turn;
     for (part, first) in parts.iter_mut().zip(firsts) {
@@ -131,12 +137,13 @@ mod tests {
         let v: Vec<Complex> = (0..n).map(|i| Complex::new((i * 7 % 5) as f64, (i * 3 % 11) as f64 - 4.0)).collect();
         let mut parts = [grouped(n, 2, false, 1.0), grouped(n, 3, true, 1.0)].concat();
         let want = parts.iter().fold(v.clone(), |v, part| apply(part, &v));
-        let turn = settled(n, parts.iter_mut()).unwrap();
+        let methods = [Method::Hoisted, Method::Chained, Method::Chained, Method::Hoisted, Method::Chained];
+        let turn = settled(n, methods.into_iter().zip(&mut parts)).unwrap();
         let mut turned = v;
         turned.rotate_left(turn.rem_euclid(n as i64) as usize);
         let got = parts.iter().fold(turned, |v, part| apply(part, &v));
         assert!(turn != 0 && got.iter().zip(&want).all(|(a, b)| (*a - *b).abs() < 1e-10));
-        for part in &parts {
+        for (part, _) in parts.iter().zip(methods).filter(|(_, method)| *method == Method::Chained) {
             let plan = TransformPlan::new(n, 2, Method::Chained, part.keys().copied()).unwrap();
             assert!(plan.first() == 0 && plan.rotations().len() <= 2);
         }

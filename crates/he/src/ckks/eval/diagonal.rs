@@ -1,10 +1,11 @@
 //! Diagonals of linear transforms, ready to be multiplied with.
 //!
-//! One whose values repeat is a polynomial in a power of X, whose transform repeats as well: in bit-reversed
-//! order each value stands as often in a row as the power says. From `X^8` on, every block of 64 words (in
-//! the order of [`tacit_arith::ntt`]) is the same eight words eight times, and from `X^64` on blocks repeat.
+//! One whose values repeat is a polynomial in a power of X: its transform is that of a smaller ring (the
+//! first stages of the large one) with each value as often in a row, in bit-reversed order, as the power
+//! says. In the order of [`tacit_arith::ntt`] a block of 64 words then has fewer rows of eight that differ,
+//! and from `X^64` on blocks repeat: only these rows are made and kept.
 
-use super::super::context::Context;
+use super::super::context::{Context, Subring};
 use super::super::encoder::{Complex, Encoder};
 use super::super::limb::Limb;
 use super::super::poly::{Ntt, Poly};
@@ -14,15 +15,15 @@ use crate::HeError;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Words of a block in NTT order, and how many of them differ where blocks repeat themselves.
+/// Words of a block in NTT order, and of a row of it.
 const BLOCK: usize = 64;
-const EIGHT: usize = 8;
+const ROW: usize = 8;
 
 /// A diagonal.
 pub(super) enum Diagonal {
     /// Transformed.
     Ready(Poly<Ntt>),
-    /// Transformed: of each limb the eights of its blocks, as many as there are before they repeat.
+    /// Transformed: the rows that differ, limb by limb.
     Repeated(Vec<Vec<u64>>),
     /// Coefficients at multiples of `N / len`, to be transformed.
     Compact(Vec<i64>),
@@ -32,8 +33,18 @@ pub(super) enum Diagonal {
 pub(super) enum Words<'a> {
     Whole(&'a [u64]),
     Made(Limb),
-    /// Eights, and how many blocks each makes.
-    Repeated(&'a [u64], usize),
+    /// Rows that differ: so many of each block, each of which stands for so many blocks.
+    Repeated {
+        rows: Rows<'a>,
+        of_block: usize,
+        blocks: usize,
+    },
+}
+
+/// Kept, or made for now.
+pub(super) enum Rows<'a> {
+    Kept(&'a [u64]),
+    Made(Vec<u64>),
 }
 
 /// The shortest power of two of values that repeats, at least 2.
@@ -54,21 +65,17 @@ impl Diagonal {
     pub(super) fn kept(self, context: &Context, shape: Shape, left: &mut usize) -> Self {
         let Self::Compact(coefficients) = self else { return self };
         let gap = context.degree() / coefficients.len();
-        let words = if gap >= EIGHT { eights(context, gap) * EIGHT } else { context.degree() };
+        let words = if gap > 1 { context.subring(shape, 0, gap).rows.len() } else { context.degree() };
         let bytes = 8 * shape.limbs() * words;
         if bytes > *left {
             return Self::Compact(coefficients);
         }
         *left -= bytes;
         context.counters().count_ntts(shape.limbs());
-        if gap < EIGHT {
+        if gap == 1 {
             return Self::Ready(expand(context, shape, &coefficients));
         }
-        let limb = |k| {
-            let whole = expand_limb(context, shape, k, &coefficients);
-            let every = BLOCK * (context.degree() / BLOCK / eights(context, gap));
-            whole.chunks_exact(every).flat_map(|blocks| blocks[..EIGHT].iter().copied()).collect()
-        };
+        let limb = |k| rows(context, &context.subring(shape, k, gap), &coefficients);
         Self::Repeated((0..shape.limbs()).map(limb).collect())
     }
 
@@ -76,10 +83,15 @@ impl Diagonal {
     pub(super) fn limb(&self, context: &Context, shape: Shape, k: usize) -> Words<'_> {
         match self {
             Self::Ready(poly) => Words::Whole(poly.limb(k)),
-            Self::Repeated(limbs) => Words::Repeated(&limbs[k], context.degree() / BLOCK * EIGHT / limbs[k].len()),
-            Self::Compact(coefficients) => {
+            Self::Repeated(limbs) => Words::repeated(context, Rows::Kept(&limbs[k])),
+            Self::Compact(coefficients) if coefficients.len() == context.degree() => {
                 context.counters().count_ntts(1);
                 Words::Made(expand_limb(context, shape, k, coefficients))
+            }
+            Self::Compact(coefficients) => {
+                context.counters().count_ntts(1);
+                let subring = context.subring(shape, k, context.degree() / coefficients.len());
+                Words::repeated(context, Rows::Made(rows(context, &subring, coefficients)))
             }
         }
     }
@@ -94,18 +106,37 @@ impl Diagonal {
     }
 }
 
+impl Rows<'_> {
+    fn words(&self) -> &[u64] {
+        match self {
+            Self::Kept(words) => words,
+            Self::Made(words) => words,
+        }
+    }
+}
+
+impl<'a> Words<'a> {
+    fn repeated(context: &Context, rows: Rows<'a>) -> Self {
+        let (count, blocks) = (rows.words().len() / ROW, context.degree() / BLOCK);
+        let of_block = count.div_ceil(blocks);
+        Words::Repeated { of_block, blocks: blocks * of_block / count, rows }
+    }
+}
+
 impl Words<'_> {
     /// The words of `part`, which begins and ends with blocks; `room` is for those that are to be repeated.
     pub(super) fn part<'a>(&'a self, part: Range<usize>, room: &'a mut [u64]) -> &'a [u64] {
         match self {
             Self::Whole(words) => &words[part],
             Self::Made(limb) => &limb[part],
-            Self::Repeated(eights, blocks) => {
-                let room = &mut room[..part.len()];
+            Self::Repeated { rows, of_block, blocks } => {
+                let (rows, room) = (rows.words(), &mut room[..part.len()]);
                 for (i, block) in room.chunks_exact_mut(BLOCK).enumerate() {
-                    let at = (part.start / BLOCK + i) / blocks * EIGHT;
-                    let eight = &eights[at..at + EIGHT];
-                    block.chunks_exact_mut(EIGHT).for_each(|to| to.copy_from_slice(eight));
+                    let at = (part.start / BLOCK + i) / blocks * of_block * ROW;
+                    let own = rows[at..at + of_block * ROW].chunks_exact(ROW);
+                    for (row, copies) in own.zip(block.chunks_exact_mut(BLOCK / of_block)) {
+                        copies.chunks_exact_mut(ROW).for_each(|to| to.copy_from_slice(row));
+                    }
                 }
                 room
             }
@@ -113,9 +144,21 @@ impl Words<'_> {
     }
 }
 
-/// Blocks that differ in the transform of a polynomial in `X^gap`.
-fn eights(context: &Context, gap: usize) -> usize {
-    context.degree() / gap.max(BLOCK)
+/// The rows of the transform that differ, mod the prime of `subring`.
+fn rows(context: &Context, subring: &Subring, coefficients: &[i64]) -> Vec<u64> {
+    let mut small = context.spares().scratch();
+    let small = &mut small[..subring.table.degree()];
+    if coefficients.len() == small.len() {
+        subring.table.pointwise().reduce_signed(coefficients, small);
+    } else {
+        // The smallest ring that has a transform is larger than what is needed.
+        let gap = small.len() / coefficients.len();
+        small.fill(0);
+        let places = small.chunks_exact_mut(gap).zip(coefficients);
+        places.for_each(|(places, &c)| places[0] = subring.table.modulus().reduce_i64(c));
+    }
+    subring.table.forward(small);
+    subring.rows.iter().map(|&i| small[i as usize]).collect()
 }
 
 /// At the primes of `shape`.
@@ -127,18 +170,10 @@ fn expand(context: &Context, shape: Shape, coefficients: &[i64]) -> Poly<Ntt> {
     made.expect("nothing is read that could be wrong")
 }
 
-/// Mod the `k`-th prime of `shape`.
+/// All coefficients mod the `k`-th prime of `shape`, transformed.
 fn expand_limb(context: &Context, shape: Shape, k: usize, coefficients: &[i64]) -> Limb {
-    let op = context.pointwise(shape, k);
-    let gap = context.degree() / coefficients.len();
     let mut limb = context.spares().scratch();
-    if gap == 1 {
-        op.reduce_signed(coefficients, &mut limb);
-    } else {
-        limb.fill(0);
-        let places = limb.chunks_exact_mut(gap).zip(coefficients);
-        places.for_each(|(places, &c)| places[0] = op.modulus().reduce_i64(c));
-    }
+    context.pointwise(shape, k).reduce_signed(coefficients, &mut limb);
     context.table(shape, k).forward(&mut limb);
     limb
 }
@@ -160,13 +195,19 @@ mod tests {
             let values: Vec<Complex> = values.iter().cycle().take(256).copied().collect();
             let encode = || Diagonal::encode(&context, &values, scale).unwrap();
             let (compact, kept) = (encode(), encode().kept(&context, shape, &mut usize::MAX.clone()));
-            assert_eq!(matches!(kept, Diagonal::Repeated(_)), log_period <= 5);
-            assert!(log_period > 5 || kept.memory_bytes() <= 8 * 3 * 512 / 8);
+            assert_eq!(matches!(kept, Diagonal::Repeated(_)), log_period <= 7);
+            assert!(kept.memory_bytes() <= (8 * 3 * 512 >> (8 - log_period)).max(8 * 3 * 64));
+            let Diagonal::Compact(coefficients) = &compact else { panic!("nothing is kept without a budget") };
+            let mut spread = vec![0; 512];
+            let places = spread.chunks_exact_mut(512 / coefficients.len()).zip(coefficients);
+            places.for_each(|(places, &c)| places[0] = c);
             for k in 0..3 {
                 let mut room = vec![0; 512];
-                let whole = compact.limb(&context, shape, k).part(0..512, &mut room).to_vec();
-                assert_eq!(kept.limb(&context, shape, k).part(0..512, &mut room), whole);
-                assert_eq!(kept.limb(&context, shape, k).part(128..320, &mut room), &whole[128..320]);
+                let whole = expand_limb(&context, shape, k, &spread);
+                for diagonal in [&compact, &kept] {
+                    assert_eq!(diagonal.limb(&context, shape, k).part(0..512, &mut room), &whole[..]);
+                    assert_eq!(diagonal.limb(&context, shape, k).part(128..320, &mut room), &whole[128..320]);
+                }
             }
         }
     }

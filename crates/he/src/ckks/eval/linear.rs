@@ -1,9 +1,11 @@
 //! Linear transforms of the slots, by diagonals: `out[i] = sum_d D_d[i] v[i + d]`.
 //!
-//! Diagonals are grouped as baby and giant steps: `d = g (B j + i)` with `0 <= i < B`. Two ways to run:
-//! *hoisted* ([BMTH21]): every baby step comes from one raised ciphertext, products are summed at
-//! the primes of the key, and special primes are divided out once for a giant step and, together with the
-//! rescaling, once at the end. *Chained*: baby steps follow one from another, giant steps are summed as in
+//! Diagonals are grouped as baby and giant steps: `d = g (B j + i)` with B values of i from 0 or around it.
+//! Three ways to run: *flat* ([BMTH21]): every baby step comes from one raised ciphertext, products are
+//! summed at the primes of the key, and special primes are divided out once for a giant step and, together
+//! with the rescaling, once at the end. *Hoisted*: the same with blocks of C giant steps, `d = g (B (C k + j)
+//! + i)`: what the giant steps of a block give is summed before it goes as far as its block, so that all
+//! blocks use the same keys. *Chained*: baby steps follow one from another, giant steps are summed as in
 //! Horner's rule: three keys do.
 
 use super::super::cipher::{Ciphertext, same_slots};
@@ -25,7 +27,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How rotations are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
-    /// A key for every baby and every giant step; fewest transforms.
+    /// A key for every baby and every giant step: fewest transforms.
+    Flat,
+    /// A key for every baby step, every giant step of a block and every block: hardly more transforms, with
+    /// half of the keys where diagonals are those of convolutions.
     Hoisted,
     /// Three keys: one baby step, one giant step, and where the chain starts.
     Chained,
@@ -57,12 +62,26 @@ pub struct TransformPlan {
     stride: i64,
     /// B
     babies: i64,
+    /// C, where giant steps come in blocks.
+    block: Option<i64>,
+    /// Whether i and j are around 0 instead of from 0 up.
+    centred: bool,
     /// Offsets, ascending: between -n/2 and n/2, or all multiples of the stride below n.
     offsets: Vec<i64>,
 }
 
+/// Where a diagonal is: block k, giant step j and baby step i.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Split {
+    block: i64,
+    giant: i64,
+    baby: i64,
+}
+
 /// The products that one giant step sums.
 struct Giant {
+    /// k
+    block: i64,
     /// j
     step: i64,
     /// Baby step i and its diagonal, moved back by the giant step.
@@ -102,23 +121,60 @@ impl TransformPlan {
             // All that there are: from 0 up, they begin with one that moves nothing.
             offsets = (0..n / stride).map(|d| d * stride).collect();
         }
-        let plan = |babies: i64| Self { slots, level, method, stride, babies, offsets: offsets.clone() };
-        let choices = (0..=n.trailing_zeros()).map(|b| plan(1 << b));
-        Ok(choices.min_by_key(Self::cost).expect("there is a choice"))
+        let plan = |babies: i64, block: Option<i64>, centred: bool| Self {
+            slots,
+            level,
+            method,
+            stride,
+            babies,
+            block,
+            centred,
+            offsets: offsets.clone(),
+        };
+        let sizes = || (0..=n.trailing_zeros()).map(|b| 1i64 << b);
+        let flat = sizes().map(|b| plan(b, None, false));
+        let choices: Vec<Self> = match method {
+            Method::Chained => flat.collect(),
+            Method::Flat => flat.chain(sizes().map(|b| plan(b, None, true))).collect(),
+            Method::Hoisted => {
+                let blocks = |b: i64| sizes().skip(1).take_while(move |c| b * c < n).map(move |c| (b, Some(c)));
+                let shapes = || sizes().flat_map(|b| std::iter::once((b, None)).chain(blocks(b)));
+                shapes().flat_map(|(b, c)| [plan(b, c, false), plan(b, c, true)]).collect()
+            }
+        };
+        Ok(choices.into_iter().min_by_key(Self::cost).expect("there is a choice"))
     }
 
-    /// Key switches, those of giant steps weighed double: they divide and raise again.
+    /// Key switches, those of giant steps weighed double: they divide and raise again. Blocks are there to
+    /// save keys, of which each counts once more.
     fn cost(&self) -> i64 {
         let [babies, giants] = self.steps();
         match self.method {
-            Method::Hoisted => babies.len() as i64 + 2 * giants.len() as i64,
+            Method::Flat => babies.len() as i64 + 2 * giants.len() as i64,
+            Method::Hoisted => {
+                let splits: BTreeSet<[i64; 2]> =
+                    self.splits().map(|Split { block, giant, .. }| [block, giant]).collect();
+                let blocks: BTreeSet<i64> = splits.iter().map(|[block, _]| *block).collect();
+                let switches = babies.len() + 2 * splits.len() + if blocks.len() > 1 { 2 * blocks.len() } else { 0 };
+                (switches + babies.len() + giants.len() + blocks.len()) as i64
+            }
             Method::Chained => babies.last().map_or(0, |b| b + 1) + giants.last().map_or(0, |last| last - giants[0]),
         }
     }
 
-    fn split(&self, offset: i64) -> (i64, i64) {
-        let d = offset / self.stride;
-        (d.div_euclid(self.babies), d.rem_euclid(self.babies))
+    fn split(&self, offset: i64) -> Split {
+        let divided = |d: i64, size: i64| {
+            let least = if self.centred { -(size / 2) } else { 0 };
+            let rest = (d - least).rem_euclid(size) + least;
+            ((d - rest) / size, rest)
+        };
+        let (giant, baby) = divided(offset / self.stride, self.babies);
+        let (block, giant) = self.block.map_or((0, giant), |size| divided(giant, size));
+        Split { block, giant, baby }
+    }
+
+    fn splits(&self) -> impl Iterator<Item = Split> {
+        self.offsets.iter().map(|&d| self.split(d))
     }
 
     /// The representative of an offset that is among [`TransformPlan::offsets`].
@@ -131,9 +187,9 @@ impl TransformPlan {
     /// Baby steps i and giant steps j that occur, ascending.
     fn steps(&self) -> [Vec<i64>; 2] {
         let (mut babies, mut giants) = (BTreeSet::new(), BTreeSet::new());
-        for (j, i) in self.offsets.iter().map(|&d| self.split(d)) {
-            giants.insert(j);
-            babies.insert(i);
+        for Split { giant, baby, .. } in self.splits() {
+            giants.insert(giant);
+            babies.insert(baby);
         }
         [babies, giants].map(|steps| steps.into_iter().collect())
     }
@@ -141,6 +197,11 @@ impl TransformPlan {
     /// Slots that giant step `j` moves.
     fn giant(&self, j: i64) -> i64 {
         self.stride * self.babies * j
+    }
+
+    /// Slots that block `k` moves.
+    fn block(&self, k: i64) -> i64 {
+        self.giant(self.block.unwrap_or(0) * k)
     }
 
     /// The first offset.
@@ -154,8 +215,10 @@ impl TransformPlan {
         let [babies, giants] = self.steps();
         let first = self.giant(giants[0]);
         let all: Vec<i64> = match self.method {
-            Method::Hoisted => {
-                babies.iter().map(|i| self.stride * i).chain(giants.iter().map(|&j| self.giant(j))).collect()
+            Method::Flat | Method::Hoisted => {
+                let blocks = self.splits().map(|split| self.block(split.block));
+                let giants = giants.iter().map(|&j| self.giant(j));
+                babies.iter().map(|i| self.stride * i).chain(giants).chain(blocks).collect()
             }
             Method::Chained => {
                 let baby = (babies.last() > Some(&0)).then_some(self.stride);
@@ -172,6 +235,28 @@ impl TransformPlan {
     pub fn keys(&self, context: &Context) -> Vec<KeyId> {
         let key = |&k: &i64| KeyId::at(context, KeyKind::Galois(context.rotation_element(k)), self.level);
         self.rotations().iter().map(key).collect()
+    }
+
+    /// Key switches of a run.
+    #[must_use]
+    pub fn switches(&self) -> usize {
+        let [babies, giants] = self.steps();
+        let moved = |steps: &[i64]| steps.iter().filter(|k| **k != 0).count();
+        match self.method {
+            Method::Chained => self.cost() as usize + usize::from(self.giant(giants[0]) != 0),
+            Method::Flat | Method::Hoisted => {
+                let parts: BTreeSet<[i64; 2]> = self.splits().map(|s| [s.block, s.giant]).collect();
+                let blocks: BTreeSet<i64> = parts.iter().map(|[block, _]| *block).collect();
+                let giants: Vec<i64> = parts.iter().map(|[_, giant]| *giant).collect();
+                moved(&babies) + moved(&giants) + moved(&blocks.into_iter().collect::<Vec<_>>())
+            }
+        }
+    }
+
+    /// How it runs.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        self.method
     }
 
     /// Number of diagonals.
@@ -202,23 +287,23 @@ impl LinearTransform {
             return Err(HeError::Circuit { what: "linear transform", why });
         }
         let plan = TransformPlan::new(n, spec.level, spec.method, spec.diagonals.keys().copied())?;
-        let special = if spec.method == Method::Hoisted { context.parameters().alpha(spec.level) } else { 0 };
+        let special = if spec.method == Method::Chained { 0 } else { context.parameters().alpha(spec.level) };
         let shape = Shape { level: spec.level, special };
-        let mut by_giant: BTreeMap<i64, Vec<(i64, Vec<Complex>)>> = BTreeMap::new();
+        let mut by_giant: BTreeMap<(i64, i64), Vec<(i64, Vec<Complex>)>> = BTreeMap::new();
         for (&offset, values) in spec.diagonals {
-            let (j, i) = plan.split(plan.representative(offset));
+            let Split { block, giant, baby } = plan.split(plan.representative(offset));
             let mut moved = values.clone();
-            moved.rotate_right(plan.giant(j).rem_euclid(n as i64) as usize);
-            by_giant.entry(j).or_default().push((i, moved));
+            moved.rotate_right((plan.giant(giant) + plan.block(block)).rem_euclid(n as i64) as usize);
+            by_giant.entry((block, giant)).or_default().push((baby, moved));
         }
         let mut left = spec.cache_bytes;
         let mut giants = Vec::with_capacity(by_giant.len());
-        for (step, terms) in by_giant {
+        for ((block, step), terms) in by_giant {
             let encode = |(i, values): (i64, Vec<Complex>)| {
                 Ok((i, Diagonal::encode(context, &values, spec.scale)?.kept(context, shape, &mut left)))
             };
             let terms = terms.into_iter().map(encode).collect::<Result<_, HeError>>()?;
-            giants.push(Giant { step, terms });
+            giants.push(Giant { block, step, terms });
         }
         let squares = |values: &Vec<Complex>| values.iter().map(|v| v.re * v.re + v.im * v.im).sum::<f64>();
         let gain = spec.diagonals.values().map(squares).sum::<f64>() / n as f64;
@@ -271,6 +356,9 @@ impl LinearTransform {
     }
 }
 
+/// Both halves of a part of a sum, and how far it is to be rotated.
+type Turned = (i64, [Poly<Ntt>; 2]);
+
 /// Words of a limb that are summed together: those of 16 diagonals fit a first cache.
 const PART: usize = 256;
 
@@ -299,7 +387,7 @@ impl Evaluator<'_> {
         }
         let a = a.drop_to(level)?;
         let [c0, c1] = match transform.plan.method {
-            Method::Hoisted => self.hoisted(&a, transform)?,
+            Method::Flat | Method::Hoisted => self.hoisted(&a, transform)?,
             Method::Chained => self.chained(&a, transform)?,
         };
         let prime = self.context.parameters().primes()[level - 1];
@@ -309,7 +397,7 @@ impl Evaluator<'_> {
         // Hoisted steps round once, at the end; chained ones at every step, and half of the chain is behind
         // the mean.
         let steps = match transform.plan.method {
-            Method::Hoisted => self.digits_error(level, alpha, of_keys),
+            Method::Flat | Method::Hoisted => self.digits_error(level, alpha, of_keys),
             Method::Chained => self.switch_error(level, alpha, of_keys) * (transform.plan.cost() as f64 / 2.0).sqrt(),
         };
         let mut estimate = a.estimate;
@@ -335,14 +423,28 @@ impl Evaluator<'_> {
         });
         babies.iter().filter_map(|baby| baby.key.as_ref()).for_each(|key| key.count_use(context, shape));
         drop(raised);
-        let (still, moved): (Vec<_>, Vec<_>) =
-            inner.into_iter().zip(&transform.giants).partition(|(_, giant)| giant.step == 0);
-        let still = still.into_iter().next().map(|(inner, _)| inner);
-        let mut sum = still.unwrap_or_else(|| [Poly::zero(context, shape), Poly::zero(context, shape)]);
-        for (inner, giant) in moved {
-            self.add_rotated(a.slots(), &inner, shape.special, plan.giant(giant.step), &mut sum)?;
+        let mut blocks: BTreeMap<i64, Vec<Turned>> = BTreeMap::new();
+        for (inner, giant) in inner.into_iter().zip(&transform.giants) {
+            blocks.entry(plan.block(giant.block)).or_default().push((plan.giant(giant.step), inner));
         }
+        let of_block = |(distance, parts)| Ok((distance, self.turned_sum(a.slots, shape, parts)?));
+        let blocks = blocks.into_iter().map(of_block).collect::<Result<Vec<_>, HeError>>()?;
+        let sum = self.turned_sum(a.slots, shape, blocks)?;
         Ok(sum.map(|half| context.divide(&half, 1)))
+    }
+
+    /// The sum of parts at the primes of a key, each rotated by the distance that stands with it.
+    fn turned_sum(&self, slots: usize, shape: Shape, parts: Vec<Turned>) -> Result<[Poly<Ntt>; 2], HeError> {
+        let (still, moved): (Vec<_>, Vec<_>) = parts.into_iter().partition(|(k, _)| k.rem_euclid(slots as i64) == 0);
+        let zero = || [(); 2].map(|()| Poly::zero(self.context, shape));
+        let mut sum = still.into_iter().map(|(_, part)| part).reduce(|mut sum, part| {
+            sum.iter_mut().zip(&part).for_each(|(sum, part)| sum.add_assign(part, self.context));
+            sum
+        });
+        for (k, part) in moved {
+            self.add_rotated(slots, &part, shape.special, k, sum.get_or_insert_with(zero))?;
+        }
+        Ok(sum.unwrap_or_else(zero))
     }
 
     /// Room for what giant steps sum.

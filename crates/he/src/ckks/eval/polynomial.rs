@@ -84,15 +84,37 @@ impl Polynomial {
         log2_ceil(self.degree() + 1)
     }
 
+    /// `factor p + addend`.
+    ///
+    /// # Panics
+    /// If the factor is zero or either is no number.
+    #[must_use]
+    pub fn scaled(&self, factor: f64, addend: f64) -> Self {
+        let mut coefficients: Vec<f64> = self.coefficients.iter().map(|c| c * factor).collect();
+        coefficients[0] += addend;
+        Self::new(self.basis, &coefficients).expect("a multiple of a polynomial is one")
+    }
+
     /// Its value at a real number.
     #[must_use]
     pub fn at(&self, x: f64) -> f64 {
+        self.at_each([x])[0]
+    }
+
+    /// Its values at some real numbers, side by side.
+    #[must_use]
+    pub fn at_each<const COUNT: usize>(&self, x: [f64; COUNT]) -> [f64; COUNT] {
         match self.basis {
-            Basis::Power => self.coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c),
+            Basis::Power => {
+                self.coefficients.iter().rev().fold([0.0; COUNT], |sum, c| std::array::from_fn(|i| sum[i] * x[i] + c))
+            }
             Basis::Chebyshev => {
-                let step = |(b1, b2): (f64, f64), c: &f64| (2.0 * x * b1 - b2 + c, b1);
-                let (b1, b2) = self.coefficients.iter().skip(1).rev().fold((0.0, 0.0), step);
-                x * b1 - b2 + self.coefficients[0]
+                let zero = [0.0; COUNT];
+                let (b1, b2) = self.coefficients.iter().skip(1).rev().fold((zero, zero), |(b1, b2), c| {
+                    let next: [f64; COUNT] = std::array::from_fn(|i| 2.0 * x[i] * b1[i] - b2[i] + c);
+                    (next, b1)
+                });
+                std::array::from_fn(|i| x[i] * b1[i] - b2[i] + self.coefficients[0])
             }
         }
     }

@@ -1,0 +1,67 @@
+//! Numbers that a program runs on in the clear: one, or those of several inputs side by side, so that
+//! matrices are read once for all of them.
+
+use tacit_he::ckks::Polynomial;
+
+/// Inputs side by side.
+pub(super) const LANES: usize = 8;
+
+/// A slot.
+pub(super) trait Value: Copy + Send + Sync {
+    /// The same number for each input.
+    fn of(value: f64) -> Self;
+    fn plus(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
+    /// The value of a polynomial.
+    fn under(self, polynomial: &Polynomial) -> Self;
+}
+
+impl Value for f64 {
+    fn of(value: f64) -> Self {
+        value
+    }
+
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+
+    fn times(self, other: Self) -> Self {
+        self * other
+    }
+
+    fn under(self, polynomial: &Polynomial) -> Self {
+        polynomial.at(self)
+    }
+}
+
+impl Value for [f64; LANES] {
+    fn of(value: f64) -> Self {
+        [value; LANES]
+    }
+
+    fn plus(mut self, other: Self) -> Self {
+        self.iter_mut().zip(other).for_each(|(a, b)| *a += b);
+        self
+    }
+
+    fn times(mut self, other: Self) -> Self {
+        self.iter_mut().zip(other).for_each(|(a, b)| *a *= b);
+        self
+    }
+
+    fn under(self, polynomial: &Polynomial) -> Self {
+        polynomial.at_each(self)
+    }
+}
+
+/// Inputs of one length side by side; without one in a lane: zeros.
+pub(super) fn side_by_side(inputs: &[&[f32]]) -> Vec<[f64; LANES]> {
+    let len = inputs.first().map_or(0, |x| x.len());
+    let at = |i: usize, lane: usize| inputs.get(lane).map_or(0.0, |x| f64::from(x[i]));
+    (0..len).map(|i| std::array::from_fn(|lane| at(i, lane))).collect()
+}
+
+/// One input.
+pub(super) fn alone(input: &[f32]) -> Vec<f64> {
+    input.iter().map(|&v| f64::from(v)).collect()
+}
