@@ -30,7 +30,7 @@ fn cifar(name: &str, from: usize, count: usize) -> Option<(Npy, Vec<usize>)> {
 /// ResNet-20 with HerPN activations.
 const AESPA: &str = "ckks/resnet20_aespa_cifar10.onnx";
 /// ResNet-20 with ReLU, and how composites stand for it.
-const MPCNN: [&str; 2] = ["models/resnet20_cifar10_bnfolded.onnx", "tolerance=0.001,margin=1.5"];
+const MPCNN: [&str; 2] = ["models/resnet20_cifar10_bnfolded.onnx", "tolerance=0.002,margin=2"];
 
 /// A network, its normalisation and calibration images.
 fn network(file: &str) -> Option<(Model, ImportOptions)> {

@@ -26,16 +26,24 @@ pub(super) struct Levels {
 
 /// Levels of a program whose input may have `most` levels; `None` if that cannot be.
 pub(super) fn levels(program: &Program, bootstraps: Option<Bootstraps>, most: usize) -> Option<Levels> {
+    // What is bootstrapped inside of an activation is bootstrapped beside its argument: that may save some
+    // bootstraps or cost some.
+    let ways = [false, true].into_iter().filter_map(|inside| levels_with(program, bootstraps, most, inside));
+    ways.min_by_key(Levels::bootstraps)
+}
+
+/// With bootstraps behind linear steps, and behind polynomials if they may be `inside` of activations.
+fn levels_with(program: &Program, bootstraps: Option<Bootstraps>, most: usize, inside: bool) -> Option<Levels> {
     let vectors = &program.vectors;
-    let ranged = |id: usize| matches!(vectors[id].step, Step::Linear { .. } | Step::Polynomial { .. });
+    let may = |step: &Step| matches!(step, Step::Linear { .. }) || inside && matches!(step, Step::Polynomial { .. });
     // Levels from a vector back to the nearest ones that may be bootstrapped, and to the input.
     let mut back: Vec<[Option<usize>; 2]> = Vec::with_capacity(vectors.len());
     for vector in vectors {
         let mut own = [None; 2];
         for of in vector.step.inputs() {
             let seen = match vectors[of].step {
-                Step::Linear { .. } | Step::Polynomial { .. } => [Some(0), None],
                 Step::Input => [None, Some(0)],
+                ref step if may(step) => [Some(0), None],
                 _ => back[of],
             };
             own.iter_mut().zip(seen).for_each(|(own, seen)| *own = (*own).max(seen.map(|d| d + vector.step.depth())));
@@ -45,7 +53,7 @@ pub(super) fn levels(program: &Program, bootstraps: Option<Bootstraps>, most: us
     let mut found = Levels { level: vec![1; vectors.len()], boots: vec![false; vectors.len()] };
     for id in (1..vectors.len()).rev() {
         let mut raw = found.level[id];
-        if let Some(Bootstraps { from, to }) = bootstraps.filter(|_| ranged(id)) {
+        if let Some(Bootstraps { from, to }) = bootstraps.filter(|_| may(&vectors[id].step)) {
             let [ranged, input] = back[id];
             if ranged.is_some_and(|d| raw + d > to) || input.is_some_and(|d| raw + d > most) {
                 found.boots[id] = true;
@@ -62,6 +70,11 @@ pub(super) fn levels(program: &Program, bootstraps: Option<Bootstraps>, most: us
 }
 
 impl Levels {
+    /// How many there are.
+    pub fn bootstraps(&self) -> usize {
+        self.boots.iter().filter(|boots| **boots).count()
+    }
+
     /// The level at which the vector is made, before a bootstrap.
     pub fn made(&self, id: usize, bootstraps: Option<Bootstraps>) -> usize {
         match bootstraps {
@@ -130,16 +143,19 @@ mod tests {
         program(steps)
     }
 
-    /// Set A: a layer and its ReLU take all levels between two bootstraps. With a few more, bootstraps come
+    /// Set A: a layer and its ReLU take all levels between two bootstraps. With fewer levels bootstraps come
     /// inside of ReLUs too.
     #[test]
     fn a_composite_takes_one_bootstrap() {
-        let count = |to: usize| {
-            let found = levels(&rectified(19), Some(Bootstraps { from: 4, to }), to + 1).unwrap();
-            found.boots.iter().filter(|b| **b).count()
-        };
-        assert_eq!((count(19), levels(&rectified(2), Some(Bootstraps { from: 4, to: 8 }), 9)), (18, None));
-        assert!(count(21) < 18);
+        let (program, bootstraps) = (rectified(19), |to| Some(Bootstraps { from: 4, to }));
+        let found = levels(&program, bootstraps(19), 20).unwrap();
+        let linear = |id: usize| matches!(program.vectors[id].step, Step::Linear { .. });
+        assert_eq!(found.bootstraps(), 18);
+        assert!((0..program.vectors.len()).all(|id| !found.boots[id] || linear(id)));
+        let found = levels(&program, bootstraps(12), 13).unwrap();
+        assert!((0..program.vectors.len()).any(|id| found.boots[id] && !linear(id)));
+        assert!(found.level.iter().all(|level| *level <= 13));
+        assert_eq!(levels(&program, bootstraps(8), 9), None);
     }
 
     #[test]
@@ -154,7 +170,7 @@ mod tests {
         let bootstraps = Some(Bootstraps { from: 3, to: 7 });
         let program = residual(9);
         let found = levels(&program, bootstraps, 8).unwrap();
-        let count = |found: &Levels| found.boots.iter().filter(|b| **b).count();
+        let count = |found: &Levels| found.bootstraps();
         assert_eq!(count(&found), 8);
         for (id, vector) in program.vectors.iter().enumerate() {
             for of in vector.step.inputs() {

@@ -159,7 +159,7 @@ pub(super) fn choose(
         Set::Auto => {
             let cost = |(set, cost): (Set, usize)| {
                 let (setting, levels) = named(set)?;
-                Some((cost * levels.boots.iter().filter(|boots| **boots).count(), setting, levels))
+                Some((cost * levels.bootstraps(), setting, levels))
             };
             let with_bootstraps = || BOOTSTRAP_COSTS.into_iter().filter_map(cost).min_by_key(|(cost, _, _)| *cost);
             leveled(SMALL_LOG_DEGREE)

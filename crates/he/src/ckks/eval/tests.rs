@@ -77,7 +77,7 @@ fn transforms_are_as_the_plain_ones() {
 }
 
 /// Diagonals of a convolution: a 7 x 7 window in rows of 16, from four blocks of 128. What blocks give is
-/// the same, with half of the keys.
+/// the same, with two thirds of the keys.
 #[test]
 fn blocks_share_their_keys() {
     let mut bench = Bench::new(&spec(10), 6);
@@ -102,7 +102,7 @@ fn blocks_share_their_keys() {
         (keys.len(), (context.counters().read() - before).key_switches)
     };
     let [flat, hoisted, chained] = [Method::Flat, Method::Hoisted, Method::Chained].map(&mut run);
-    assert!(2 * hoisted.0 <= flat.0 + 4 && hoisted.1 <= flat.1 + 16 && chained.0 <= 3, "{flat:?} {hoisted:?}");
+    assert!(3 * hoisted.0 <= 2 * flat.0 && hoisted.1 <= flat.1 + 16 && chained.0 <= 3, "{flat:?} {hoisted:?}");
 }
 
 /// [`Method`] with an order, for the map above.
