@@ -25,10 +25,10 @@ fn prg() -> Prg {
 impl Fixture {
     fn new() -> Self {
         let ctx = Arc::new(Context::new().expect("fixed parameters"));
-        let spec = ParamsSpec { ring_bits: 32, max_error: 1, norm_sq: 1e6, up_per_down: 1.0 };
+        let spec = ParamsSpec { steps: 0, ring_bits: 32, max_error: 1, norm_sq: 1e6, up_per_down: 1.0 };
         let conv = ConvSpec { in_h: 6, in_w: 5, kernel: (3, 3), ..ConvSpec::linear(3, 4) };
         let plan = LinearPlan::new(&[Consumer { conv, ring_bits: 32, norm_log2: 8 }], 1).expect("a small layer");
-        let (keys, _) = ClientKeys::generate(&ctx, &mut prg());
+        let (keys, _) = ClientKeys::generate(&ctx, 0, &mut prg()).expect("fixed parameters");
         Self { ctx, params: Params::new(&spec).expect("fixed parameters"), plan, keys }
     }
 
@@ -54,7 +54,8 @@ pub(crate) fn public_key(data: &[u8]) {
 }
 
 pub(crate) fn public_key_seeds() -> Vec<Vec<u8>> {
-    vec![ClientKeys::generate(&FIXTURE.ctx, &mut prg()).1, vec![0; coeff::PUBLIC_KEY_BYTES]]
+    let (_, bytes) = ClientKeys::generate(&FIXTURE.ctx, 0, &mut prg()).expect("fixed parameters");
+    vec![bytes.public, vec![0; coeff::PUBLIC_KEY_BYTES]]
 }
 
 /// A client's ciphertext.
