@@ -6,7 +6,9 @@ use tacit_arith::prg::{Prg, Seed, SplitPrg};
 use tacit_arith::ring::ConvSpec;
 use tacit_backends::cheetah::linear::{ClientKeys, Consumer, LinearClient, LinearError, LinearPlan};
 use tacit_he::HeError;
-use tacit_he::coeff::{self, Ciphertext, Context, DEGREE, Encryptor, Params, ParamsSpec};
+use tacit_he::coeff::{
+    self, Ciphertext, Context, DEGREE, Encryptor, ExpansionKeys, Params, ParamsSpec, expansion_key_bytes,
+};
 
 /// Built once: the tables of the transform take longer than one input.
 static FIXTURE: LazyLock<Fixture> = LazyLock::new(Fixture::new);
@@ -46,16 +48,18 @@ impl Fixture {
     }
 }
 
-/// A client's public key.
+/// A client's public key, and its keys to take ciphertexts apart.
 pub(crate) fn public_key(data: &[u8]) {
     if let Ok(key) = FIXTURE.ctx.read_public_key(data) {
         assert_eq!(key.to_bytes(FIXTURE.ctx.ring()), data, "one encoding for each key");
     }
+    let accepted = ExpansionKeys::from_bytes(&FIXTURE.ctx, 1, data).is_ok();
+    assert!(!accepted || data.len() == expansion_key_bytes(1), "only the exact length is accepted");
 }
 
 pub(crate) fn public_key_seeds() -> Vec<Vec<u8>> {
-    let (_, bytes) = ClientKeys::generate(&FIXTURE.ctx, 0, &mut prg()).expect("fixed parameters");
-    vec![bytes.public, vec![0; coeff::PUBLIC_KEY_BYTES]]
+    let (_, bytes) = ClientKeys::generate(&FIXTURE.ctx, 1, &mut prg()).expect("fixed parameters");
+    vec![bytes.public, vec![0; coeff::PUBLIC_KEY_BYTES], bytes.expansion]
 }
 
 /// A client's ciphertext.

@@ -14,6 +14,13 @@ pub const P1: u64 = 1_125_899_906_826_241;
 /// The modulus dropped after the linear combination: `5 * 2^13 + 1`, the smallest prime that is 1 mod 2N.
 pub const P2: u64 = 40_961;
 
+/// Most steps in which a ciphertext is taken apart: up to 32 parts.
+pub const MAX_STEPS: u32 = 5;
+/// Digits that a residue mod q is cut into to switch keys.
+pub const DIGITS: usize = 5;
+/// Bits of a digit.
+pub(super) const DIGIT_BITS: u32 = 14;
+
 /// Level of fresh ciphertexts: mod P1 and P2.
 pub(super) const FRESH: usize = 2;
 /// Level of answers and of the public key: mod P1.

@@ -1,14 +1,14 @@
 //! From one ciphertext of interleaved parts to a ciphertext of each part.
 //!
-//! With `B = 2^k` parts the plaintext is `sum_c X^c x_c(X^B)`. Step j halves: with g = N / 2^(j-1) + 1, `sigma: X
-//! -> X^g` keeps `X^(2^j)` and negates `X^(2^(j-1))`, so that `m + sigma(m)` is twice the even part of a
-//! polynomial m in `X^(2^(j-1))`, and `m - sigma(m)`, shifted, twice its odd part. The factors of two are
-//! taken out beforehand: the client encrypts under `B s`, and the server multiplies b by `B^-1 mod q`. So
-//! noise of fresh ciphertexts ends as it was. `sigma(ct)` decrypts under `sigma(s)`; digits of its second
+//! With `B = 2^k` parts the plaintext is `sum_c X^c x_c(X^B)`. Step j halves: with `g = N / 2^(j-1) + 1`,
+//! `sigma: X -> X^g` keeps `X^(2^j)` and negates `X^(2^(j-1))`, so that `m + sigma(m)` is twice the even part
+//! of a polynomial m in `X^(2^(j-1))`, and `m - sigma(m)`, shifted, twice its odd part. The factors of two
+//! are taken out beforehand: the client encrypts under `B s`, and the server multiplies b by `B^-1 mod q`.
+//! So noise of fresh ciphertexts ends as it was. `sigma(ct)` decrypts under `sigma(s)`; digits of its second
 //! half, base `2^14`, times a key bring it back under s.
 
 use super::cipher::Ciphertext;
-use super::context::{Context, DEGREE, FRESH};
+use super::context::{Context, DEGREE, DIGIT_BITS, DIGITS, FRESH};
 use crate::HeError;
 use crate::core::{SecretKey, put_polynomial, small, take_polynomial, uniform};
 use tacit_arith::ntt::Galois;
@@ -18,13 +18,6 @@ use tacit_arith::sample;
 use zeroize::Zeroizing;
 
 const WHAT: &str = "expansion key";
-
-/// Most steps: a ciphertext of up to 32 parts.
-pub const MAX_STEPS: u32 = 5;
-/// Bits of a digit.
-pub(super) const DIGIT_BITS: u32 = 14;
-/// Digits of a residue mod q.
-pub const DIGITS: usize = 5;
 
 /// What lets the server expand ciphertexts: a switching key for each step.
 pub struct ExpansionKeys(Vec<Step>);

@@ -18,8 +18,8 @@ mod params;
 mod reshare;
 
 pub use cipher::{Ciphertext, Encryptor, WeightPoly};
-pub use context::{Context, DEGREE, P1, P2};
-pub use expand::{DIGITS, ExpansionKeys, MAX_STEPS, expansion_key_bytes, expansion_key_memory, expansion_keys};
+pub use context::{Context, DEGREE, DIGITS, MAX_STEPS, P1, P2};
+pub use expand::{ExpansionKeys, expansion_key_bytes, expansion_key_memory, expansion_keys};
 pub use params::{FAILURE_LOG2, MAX_RING_BITS, Params, ParamsSpec};
 pub use reshare::{Opener, Sum};
 

@@ -1,8 +1,7 @@
 //! Parameter choice: how many low bits of ciphertexts may be dropped so that shares still sum to the value
 //! within a stated error. The derivation is `docs/notes/noise.md`; the constants below carry its names.
 
-use super::context::{DEGREE, P1, P2, polynomial_bytes};
-use super::expand::{DIGIT_BITS, DIGITS, MAX_STEPS};
+use super::context::{DEGREE, DIGIT_BITS, DIGITS, MAX_STEPS, P1, P2, polynomial_bytes};
 use crate::HeError;
 use tacit_arith::prg::PublicSeed;
 use tacit_arith::sample::ERROR_COINS;
@@ -30,8 +29,8 @@ pub struct ParamsSpec {
     /// Squared Euclidean norm of all weights that meet in one output polynomial (over all input polynomials),
     /// if it is one part: noise of every weight there reaches every output coefficient.
     pub norm_sq: f64,
-    /// Steps in which a fresh ciphertext is taken apart, at most [`MAX_STEPS`]. An output polynomial then has as
-    /// many parts, each with weights of its own of that norm.
+    /// Steps in which a fresh ciphertext is taken apart, at most [`MAX_STEPS`]. An output polynomial then has
+    /// as many parts, each with weights of its own of that norm.
     pub steps: u32,
     /// Largest error of `client_share + server_share` allowed, at least 1.
     pub max_error: u32,
@@ -50,8 +49,8 @@ pub struct Params {
     down_drop: u32,
 }
 
-/// Variance of what taking a ciphertext apart adds to its noise, on average over coefficients: a switch in each
-/// step, whose variance is doubled by each later one.
+/// Variance of what taking a ciphertext apart adds to its noise, on average over coefficients: a switch in
+/// each step, whose variance is doubled by each later one.
 fn expansion(steps: u32) -> f64 {
     let digit = 4f64.powi(DIGIT_BITS as i32) / 12.0;
     let switch = (DIGITS * DEGREE) as f64 * digit * ERROR_VARIANCE * NORM_MARGIN;

@@ -40,8 +40,8 @@ impl LinearCost {
         self.consumers.iter().map(|c| c.down_bytes).sum()
     }
 
-    /// NTTs at the server: two per ciphertext and weight polynomial, five per answer; for a halving two, and two
-    /// for each digit.
+    /// NTTs at the server: two per ciphertext and weight polynomial, five per answer; for a halving two, and
+    /// two for each digit.
     #[must_use]
     pub fn server_ntts(&self) -> u64 {
         let halvings = 2 * (1 + DIGITS as u64) * self.halvings;

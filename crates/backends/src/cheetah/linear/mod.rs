@@ -5,8 +5,8 @@
 //! obtain `c` and `s` with `c + s = W r + e mod 2^l`, `|e| <= ` [`LinearPlan::max_error`] (1 up to 39-bit
 //! rings) except with probability 2^-40 per output. The client sends RLWE(r) once per tensor and stride; all
 //! layers that read the tensor share its tiling. Where a tile is small, a ciphertext carries several parts,
-//! which the server takes apart, so that neither direction sends zeros. The server answers with one polynomial for each (block of
-//! output channels, tile); see `docs/notes/noise.md` for the bound.
+//! which the server takes apart, so that neither direction sends zeros. The server answers with one
+//! polynomial for each (block of output channels, tile); see `docs/notes/noise.md` for the bound.
 //!
 //! Bytes: `uploads * Params::up_bytes` up, `answers * Params::down_bytes + 16` per layer down, plus message
 //! headers: [`LinearPlan::cost`] states them exactly. One round per tensor. What is skipped, sent or

@@ -13,9 +13,9 @@
 //! channels land in other slots; what spills over a slot's end lands below the slot's first output, since a
 //! shift is at most `span`.
 //!
-//! Part p of a polynomial are its coefficients `k 2^steps + p`. An uploaded polynomial holds as many parts of the
-//! tensor, in order, and the server takes them apart, each in place of part 0. Weights of `2^steps` times `mt`
-//! output channels then make a polynomial, and so do as many outputs.
+//! Part p of a polynomial are its coefficients `k 2^steps + p`. An uploaded polynomial holds as many parts of
+//! the tensor, in order, and the server takes them apart, each in place of part 0. Weights of `2^steps` times
+//! `mt` output channels then make a polynomial, and so do as many outputs.
 
 use super::LinearError;
 use std::sync::Arc;
