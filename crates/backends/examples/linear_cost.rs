@@ -8,9 +8,9 @@ use std::error::Error;
 use std::sync::Arc;
 use tacit_arith::prg::{Prg, Seed};
 use tacit_backends::cheetah::linear::{
-    CheckedWeights, ClientKeys, Consumer, ConvSpec, LinearClient, LinearPlan, LinearServer,
+    CheckedWeights, ClientKeys, Consumer, ConvSpec, LinearClient, LinearPlan, LinearServer, ServerKeys,
 };
-use tacit_he::coeff::Context;
+use tacit_he::coeff::{Context, MAX_STEPS};
 
 fn square(in_ch: usize, out_ch: usize, side: usize, k: usize, s: usize, p: usize) -> ConvSpec {
     let base = ConvSpec::linear(in_ch, out_ch);
@@ -99,8 +99,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let max_error = arguments.next().map_or(Ok(1), |a| a.parse())?;
     let ctx = Arc::new(Context::new()?);
     let mut prg = Prg::from_seed(Seed([1; 16]));
-    let (keys, public) = ClientKeys::generate(&ctx, &mut prg);
-    let key = ctx.read_public_key(&public)?;
+    let (keys, bytes) = ClientKeys::generate(&ctx, MAX_STEPS, &mut prg)?;
+    let server_keys = ServerKeys::read(&ctx, MAX_STEPS, &bytes)?;
     println!(
         "tensor -> outputs: up MB + down MB | client s, server s | ciphertexts, answers, weight polys, products | MB held"
     );
@@ -119,7 +119,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         })?;
         let t1 = cpu()?;
         let server =
-            LinearServer::receive_from(&ctx, &key, &plan, &mut |_| Ok(frames.pop_front().unwrap_or_default()))?;
+            LinearServer::receive_from(&server_keys, &plan, &mut |_| Ok(frames.pop_front().unwrap_or_default()))?;
         let mut times = [t1 - t0, cpu()? - t1];
         for (k, conv) in convs.iter().enumerate() {
             let values: Vec<i32> = (0..conv.weight_len()).map(|_| (prg.next_u64() % 301) as i32 - 150).collect();

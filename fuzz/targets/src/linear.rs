@@ -6,7 +6,9 @@ use tacit_arith::prg::{Prg, Seed, SplitPrg};
 use tacit_arith::ring::ConvSpec;
 use tacit_backends::cheetah::linear::{ClientKeys, Consumer, LinearClient, LinearError, LinearPlan};
 use tacit_he::HeError;
-use tacit_he::coeff::{self, Ciphertext, Context, DEGREE, Encryptor, Params, ParamsSpec};
+use tacit_he::coeff::{
+    self, Ciphertext, Context, DEGREE, Encryptor, ExpansionKeys, Params, ParamsSpec, expansion_key_bytes,
+};
 
 /// Built once: the tables of the transform take longer than one input.
 static FIXTURE: LazyLock<Fixture> = LazyLock::new(Fixture::new);
@@ -25,10 +27,10 @@ fn prg() -> Prg {
 impl Fixture {
     fn new() -> Self {
         let ctx = Arc::new(Context::new().expect("fixed parameters"));
-        let spec = ParamsSpec { ring_bits: 32, max_error: 1, norm_sq: 1e6, up_per_down: 1.0 };
+        let spec = ParamsSpec { steps: 0, ring_bits: 32, max_error: 1, norm_sq: 1e6, up_per_down: 1.0 };
         let conv = ConvSpec { in_h: 6, in_w: 5, kernel: (3, 3), ..ConvSpec::linear(3, 4) };
         let plan = LinearPlan::new(&[Consumer { conv, ring_bits: 32, norm_log2: 8 }], 1).expect("a small layer");
-        let (keys, _) = ClientKeys::generate(&ctx, &mut prg());
+        let (keys, _) = ClientKeys::generate(&ctx, 0, &mut prg()).expect("fixed parameters");
         Self { ctx, params: Params::new(&spec).expect("fixed parameters"), plan, keys }
     }
 
@@ -46,15 +48,18 @@ impl Fixture {
     }
 }
 
-/// A client's public key.
+/// A client's public key, and its keys to take ciphertexts apart.
 pub(crate) fn public_key(data: &[u8]) {
     if let Ok(key) = FIXTURE.ctx.read_public_key(data) {
         assert_eq!(key.to_bytes(FIXTURE.ctx.ring()), data, "one encoding for each key");
     }
+    let accepted = ExpansionKeys::from_bytes(&FIXTURE.ctx, 1, data).is_ok();
+    assert!(!accepted || data.len() == expansion_key_bytes(1), "only the exact length is accepted");
 }
 
 pub(crate) fn public_key_seeds() -> Vec<Vec<u8>> {
-    vec![ClientKeys::generate(&FIXTURE.ctx, &mut prg()).1, vec![0; coeff::PUBLIC_KEY_BYTES]]
+    let (_, bytes) = ClientKeys::generate(&FIXTURE.ctx, 1, &mut prg()).expect("fixed parameters");
+    vec![bytes.public, vec![0; coeff::PUBLIC_KEY_BYTES], bytes.expansion]
 }
 
 /// A client's ciphertext.

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use tacit_he::coeff::{Ciphertext, Context, DEGREE, PUBLIC_KEY_BYTES};
-use tacit_he::core::PublicKey;
+use tacit_he::coeff::{Context, DEGREE, PUBLIC_KEY_BYTES, expansion_key_bytes, expansion_key_memory};
 use tacit_mpc::ot::PlannedOts;
 use tacit_mpc::{Ots, Session};
 use tacit_net::Talk;
@@ -18,24 +17,23 @@ use crate::{BackendError, PartyCost, seam};
 /// The back end.
 pub struct Cheetah;
 
-/// What the server keeps of a setup.
-pub struct ServerKeys {
-    context: Arc<Context>,
-    key: PublicKey,
+/// Steps in which ciphertexts of a model are taken apart, at most: what the setup's keys are for.
+fn steps(plans: &[&LinearPlan]) -> u32 {
+    plans.iter().map(|plan| plan.steps()).max().unwrap_or(0)
 }
 
 impl Lattice for Cheetah {
     const NAME: &'static str = "cheetah";
     const ABOUT: &'static str =
         "two parties: lattice-based linear layers, silent-OT comparisons; everything but the last bits ahead of time";
-    const VERSION: u32 = 6;
+    const VERSION: u32 = 7;
     const DOMAIN: &'static str = "tacit 2026-11 cheetah plan";
     const EXACT: bool = false;
 
     type Plan = LinearPlan;
-    type Choices = Vec<[u64; 6]>;
+    type Choices = Vec<[u64; 7]>;
     type ClientKeys = linear::ClientKeys;
-    type ServerKeys = ServerKeys;
+    type ServerKeys = linear::ServerKeys;
 
     fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
         options::parse(Self::NAME, text)
@@ -61,7 +59,7 @@ impl Lattice for Cheetah {
         plan.max_error(index)
     }
 
-    fn choices(plan: &LinearPlan) -> Vec<[u64; 6]> {
+    fn choices(plan: &LinearPlan) -> Vec<[u64; 7]> {
         plan.choices()
     }
 
@@ -69,12 +67,16 @@ impl Lattice for Cheetah {
         0
     }
 
-    fn setup_talk(_: &[&LinearPlan], talk: &mut Talk) {
+    fn setup_talk(plans: &[&LinearPlan], talk: &mut Talk) {
         talk.up(PUBLIC_KEY_BYTES);
+        if steps(plans) > 0 {
+            talk.up(expansion_key_bytes(steps(plans)));
+        }
     }
 
-    fn keys(_: &[&LinearPlan]) -> PartyCost {
-        PartyCost::default()
+    fn keys(plans: &[&LinearPlan]) -> PartyCost {
+        let bytes = expansion_key_memory(steps(plans)) as u64;
+        PartyCost { peak_memory_bytes: bytes, stored_bytes: bytes, ..PartyCost::default() }
     }
 
     fn talk(plan: &LinearPlan, _: &mut PlannedOts, talk: &mut Talk) {
@@ -88,19 +90,18 @@ impl Lattice for Cheetah {
         server.work.ntts = linear.server_ntts();
         // Each product multiplies both halves of a ciphertext modulo both primes.
         server.work.macs = 4 * DEGREE as u64 * linear.consumers.iter().map(|c| c.products).sum::<u64>();
-        server.peak_memory_bytes = linear.uploads * Ciphertext::MEMORY_BYTES as u64;
+        server.peak_memory_bytes = linear.memory_bytes;
         both
     }
 
-    fn client_setup(_: &[&LinearPlan], session: &mut Session<'_>) -> Result<linear::ClientKeys, BackendError> {
+    fn client_setup(plans: &[&LinearPlan], session: &mut Session<'_>) -> Result<linear::ClientKeys, BackendError> {
         let context = Arc::new(Context::new().map_err(LinearError::from)?);
-        Ok(linear::ClientKeys::setup(&context, session.prg, session.channel)?)
+        Ok(linear::ClientKeys::setup(&context, steps(plans), session.prg, session.channel)?)
     }
 
-    fn server_setup(_: &[&LinearPlan], session: &mut Session<'_>) -> Result<ServerKeys, BackendError> {
+    fn server_setup(plans: &[&LinearPlan], session: &mut Session<'_>) -> Result<linear::ServerKeys, BackendError> {
         let context = Arc::new(Context::new().map_err(LinearError::from)?);
-        let key = linear::receive_public_key(&context, session.channel)?;
-        Ok(ServerKeys { context, key })
+        Ok(linear::ServerKeys::receive(&context, steps(plans), session.channel)?)
     }
 
     fn client(
@@ -115,7 +116,7 @@ impl Lattice for Cheetah {
 
     fn server(
         plan: &LinearPlan,
-        keys: &ServerKeys,
+        keys: &linear::ServerKeys,
         weights: &[&[i32]],
         session: &mut Session<'_>,
         _: &mut Ots,
@@ -123,6 +124,6 @@ impl Lattice for Cheetah {
         let checked = weights.iter().enumerate().map(|(index, w)| CheckedWeights::new(plan, index, w));
         let checked: Vec<CheckedWeights<'_>> = checked.collect::<Result<_, _>>()?;
         let Session { channel, prg, .. } = session;
-        Ok(LinearServer::run(&keys.context, &keys.key, plan, &checked, prg, channel)?)
+        Ok(LinearServer::run(keys, plan, &checked, prg, channel)?)
     }
 }

@@ -53,11 +53,13 @@ impl<'a> Encryptor<'a> {
         let (x1, x2) = (product.residue(0), product.residue(1));
         let (m1, m2) = (basis.modulus(0), basis.modulus(1));
         let q = u128::from(P1) * u128::from(P2);
+        // What is taken apart is encrypted under as many times the secret.
+        let parts = 1 << params.steps();
         let (mask, half) = ((1 << params.ring_bits()) - 1, 1u128 << (params.ring_bits() - 1));
         let values = (0..DEGREE).map(|i| {
             let noise = error[i];
-            let b1 = m1.sub(m1.reduce_i64(noise), x1[i]);
-            let b2 = m2.sub(m2.reduce_i64(noise), x2[i]);
+            let b1 = m1.sub(m1.reduce_i64(noise), m1.mul(x1[i], parts));
+            let b2 = m2.sub(m2.reduce_i64(noise), m2.mul(x2[i], parts));
             // q * m / 2^l, rounded: at most q, so one conditional subtraction brings the sum below q.
             let scaled = (q * u128::from(message[i] & mask) + half) >> params.ring_bits();
             let b = reduce_once(reduce_once(self.ctx.lift.apply([b1, b2]) + scaled, q), q);
@@ -90,9 +92,9 @@ impl Ciphertext {
         let values = values.map_err(HeError::packed(WHAT))?;
         let a = uniform(ctx.ring(), FRESH, PublicSeed::from_bytes(seed));
         let mut words = Vec::with_capacity(FRESH * DEGREE);
-        for i in 0..FRESH {
+        for (i, inverse) in ctx.inverse_parts(params.steps()).into_iter().enumerate() {
             let m = ctx.basis().modulus(i);
-            let step = m.reduce(1 << params.up_drop());
+            let step = m.mul(m.reduce(1 << params.up_drop()), inverse);
             words.extend(values.iter().map(|&v| m.mul(m.reduce(v), step)));
         }
         let b = RnsPoly::<Coeff>::new(ctx.basis(), words).into_ntt(ctx.basis());

@@ -14,6 +14,13 @@ pub const P1: u64 = 1_125_899_906_826_241;
 /// The modulus dropped after the linear combination: `5 * 2^13 + 1`, the smallest prime that is 1 mod 2N.
 pub const P2: u64 = 40_961;
 
+/// Most steps in which a ciphertext is taken apart: up to 32 parts.
+pub const MAX_STEPS: u32 = 5;
+/// Digits that a residue mod q is cut into to switch keys.
+pub const DIGITS: usize = 5;
+/// Bits of a digit.
+pub(super) const DIGIT_BITS: u32 = 14;
+
 /// Level of fresh ciphertexts: mod P1 and P2.
 pub(super) const FRESH: usize = 2;
 /// Level of answers and of the public key: mod P1.
@@ -67,6 +74,16 @@ impl Context {
     /// [`HeError::Length`], [`HeError::Range`].
     pub fn read_public_key(&self, bytes: &[u8]) -> Result<PublicKey, HeError> {
         PublicKey::from_bytes(&self.ring, ANSWER, bytes)
+    }
+}
+
+impl Context {
+    /// `2^-steps` mod P1 and mod P2.
+    pub(super) fn inverse_parts(&self, steps: u32) -> [u64; FRESH] {
+        [0, 1].map(|i| {
+            let m = self.basis().modulus(i);
+            m.inv(m.reduce(1 << steps))
+        })
     }
 }
 

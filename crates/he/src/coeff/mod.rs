@@ -6,17 +6,20 @@
 //! `p1` splits the phase `p1 y / 2^l + E` into the server's part `R = c0 - c0'` and the client's
 //! `c0' + c1 s`; each party scales its part to `Z_{2^l}` and rounds. Since `R` is uniform exactly if
 //! `c0' = c0 - R` is, the parties draw `c0'` from a public seed instead, and **only `c1` travels**, without
-//! its low bits.
+//! its low bits. A fresh ciphertext may hold several polynomials, which the server takes apart first
+//! (`expand`).
 //!
 //! Bounds, failure probabilities and the security argument: `docs/notes/noise.md`.
 
 mod cipher;
 mod context;
+mod expand;
 mod params;
 mod reshare;
 
 pub use cipher::{Ciphertext, Encryptor, WeightPoly};
-pub use context::{Context, DEGREE, P1, P2};
+pub use context::{Context, DEGREE, DIGITS, MAX_STEPS, P1, P2};
+pub use expand::{ExpansionKeys, expansion_key_bytes, expansion_key_memory, expansion_keys};
 pub use params::{FAILURE_LOG2, MAX_RING_BITS, Params, ParamsSpec};
 pub use reshare::{Opener, Sum};
 

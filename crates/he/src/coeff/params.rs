@@ -1,7 +1,7 @@
 //! Parameter choice: how many low bits of ciphertexts may be dropped so that shares still sum to the value
 //! within a stated error. The derivation is `docs/notes/noise.md`; the constants below carry its names.
 
-use super::context::{DEGREE, P1, P2, polynomial_bytes};
+use super::context::{DEGREE, DIGIT_BITS, DIGITS, MAX_STEPS, P1, P2, polynomial_bytes};
 use crate::HeError;
 use tacit_arith::prg::PublicSeed;
 use tacit_arith::sample::ERROR_COINS;
@@ -26,9 +26,12 @@ const MIN_UP_DROP: u32 = 2;
 pub struct ParamsSpec {
     /// Width l of the plaintext ring `Z_{2^l}`.
     pub ring_bits: u32,
-    /// Squared Euclidean norm of all weights that meet in one output polynomial (over all input polynomials):
-    /// noise of every weight there reaches every output coefficient.
+    /// Squared Euclidean norm of all weights that meet in one output polynomial (over all input polynomials),
+    /// if it is one part: noise of every weight there reaches every output coefficient.
     pub norm_sq: f64,
+    /// Steps in which a fresh ciphertext is taken apart, at most [`MAX_STEPS`]. An output polynomial then has
+    /// as many parts, each with weights of its own of that norm.
+    pub steps: u32,
     /// Largest error of `client_share + server_share` allowed, at least 1.
     pub max_error: u32,
     /// Fresh ciphertexts per answer: decides which direction is rounded harder.
@@ -39,20 +42,31 @@ pub struct ParamsSpec {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Params {
     ring_bits: u32,
+    steps: u32,
     max_error: u32,
     norm_sq: f64,
     up_drop: u32,
     down_drop: u32,
 }
 
+/// Variance of what taking a ciphertext apart adds to its noise, on average over coefficients: a switch in
+/// each step, whose variance is doubled by each later one.
+fn expansion(steps: u32) -> f64 {
+    let digit = 4f64.powi(DIGIT_BITS as i32) / 12.0;
+    let switch = (DIGITS * DEGREE) as f64 * digit * ERROR_VARIANCE * NORM_MARGIN;
+    (2f64.powi(steps as i32) - 1.0) * switch
+}
+
 /// Deviation of the phase error E mod P1 for the given roundings.
-fn deviation(norm_sq: f64, up_drop: u32, down_drop: u32) -> f64 {
+fn deviation((norm_sq, steps): (f64, u32), up_drop: u32, down_drop: u32) -> f64 {
     let rounding = |drop: u32| 4f64.powi(drop as i32) / 12.0;
     let zero_encryption = 2.0 * ERROR_VARIANCE * TERNARY_NORM_SQ;
     let switch = (TERNARY_NORM_SQ + 1.0) / 12.0;
     let answer = if down_drop == 0 { 0.0 } else { rounding(down_drop) * TERNARY_NORM_SQ };
     let fresh = ERROR_VARIANCE + rounding(up_drop) + 1.0 / 12.0;
-    (zero_encryption + switch + answer + fresh * norm_sq / (P2 as f64).powi(2)).sqrt()
+    // Noise of fresh ciphertexts stays with its part; that of switching meets the weights of all parts.
+    let multiplied = fresh + expansion(steps) * 2f64.powi(steps as i32);
+    (zero_encryption + switch + answer + multiplied * norm_sq / (P2 as f64).powi(2)).sqrt()
 }
 
 impl Params {
@@ -63,9 +77,10 @@ impl Params {
     /// [`Params::smallest_error`]).
     pub fn new(spec: &ParamsSpec) -> Result<Self, HeError> {
         check_ring(spec.ring_bits)?;
+        let ParamsSpec { ring_bits, norm_sq, steps, max_error, .. } = *spec;
         let fits = |up: u32, down: u32| {
             let threshold = (f64::from(spec.max_error) - 1.0 / 4096.0) * P1 as f64 / 2f64.powi(spec.ring_bits as i32);
-            TAIL * deviation(spec.norm_sq, up, down) < threshold
+            TAIL * deviation((norm_sq, steps), up, down) < threshold
         };
         let choices = (0..30).filter_map(|down| {
             let up = (MIN_UP_DROP..=50).rev().find(|&up| fits(up, down))?;
@@ -73,24 +88,20 @@ impl Params {
         });
         let saved = |&(up, down): &(u32, u32)| f64::from(up) * spec.up_per_down + f64::from(down);
         let best = choices.max_by(|a, b| saved(a).total_cmp(&saved(b)));
-        let Some((up_drop, down_drop)) = best.filter(|_| spec.max_error > 0) else {
-            return Err(HeError::TooNoisy {
-                ring_bits: spec.ring_bits,
-                norm_log2: spec.norm_sq.log2() / 2.0,
-                max_error: spec.max_error,
-            });
+        let Some((up_drop, down_drop)) = best.filter(|_| max_error > 0 && steps <= MAX_STEPS) else {
+            return Err(HeError::TooNoisy { ring_bits, norm_log2: norm_sq.log2() / 2.0, max_error });
         };
-        Ok(Self { ring_bits: spec.ring_bits, max_error: spec.max_error, norm_sq: spec.norm_sq, up_drop, down_drop })
+        Ok(Self { ring_bits, steps, max_error, norm_sq, up_drop, down_drop })
     }
 
     /// The smallest error bound that can be promised: 1 up to 39-bit rings with moderate weights, growing as
-    /// `2^(l-39)` above.
+    /// `2^(l-39)` above. Ciphertexts are not taken apart.
     ///
     /// # Errors
     /// [`HeError::RingBits`]; [`HeError::TooNoisy`] if weights are so large that the bound would pass 2^20.
     pub fn smallest_error(ring_bits: u32, norm_sq: f64) -> Result<u32, HeError> {
         check_ring(ring_bits)?;
-        let needed = TAIL * deviation(norm_sq, MIN_UP_DROP, 0) * 2f64.powi(ring_bits as i32) / P1 as f64;
+        let needed = TAIL * deviation((norm_sq, 0), MIN_UP_DROP, 0) * 2f64.powi(ring_bits as i32) / P1 as f64;
         let error = (needed + 1.0 / 2048.0).ceil().max(1.0);
         if error > f64::from(1 << 20) || !error.is_finite() {
             return Err(HeError::TooNoisy { ring_bits, norm_log2: norm_sq.log2() / 2.0, max_error: 1 << 20 });
@@ -111,7 +122,13 @@ impl Params {
         self.max_error
     }
 
-    /// Largest squared norm of the weights in one output polynomial.
+    /// Steps in which fresh ciphertexts are taken apart.
+    #[must_use]
+    pub fn steps(&self) -> u32 {
+        self.steps
+    }
+
+    /// Largest squared norm of the weights in one part of an output polynomial.
     #[must_use]
     pub fn norm_sq(&self) -> f64 {
         self.norm_sq
@@ -120,7 +137,7 @@ impl Params {
     /// Bound on the phase error |E| mod P1 behind [`Params::max_error`].
     #[must_use]
     pub fn phase_error_bound(&self) -> f64 {
-        TAIL * deviation(self.norm_sq, self.up_drop, self.down_drop)
+        TAIL * deviation((self.norm_sq, self.steps), self.up_drop, self.down_drop)
     }
 
     /// Low bits of `b` dropped in a fresh ciphertext.

@@ -18,7 +18,8 @@ fn public(n: u8) -> PublicSeed {
 }
 
 fn spec(ring_bits: u32, norm_sq: f64) -> ParamsSpec {
-    ParamsSpec { ring_bits, norm_sq, max_error: Params::smallest_error(ring_bits, norm_sq).unwrap(), up_per_down: 1.0 }
+    let max_error = Params::smallest_error(ring_bits, norm_sq).unwrap();
+    ParamsSpec { ring_bits, norm_sq, steps: 0, max_error, up_per_down: 1.0 }
 }
 
 fn negacyclic(a: &[u64], w: &[i32]) -> Vec<u64> {
@@ -70,6 +71,55 @@ fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
         .collect()
 }
 
+/// Every part of a ciphertext that is taken apart multiplies like a ciphertext of its own, within the error
+/// that the parameters promise; what they allow for switching is neither passed nor far from it.
+#[test]
+fn parts_multiply_within_the_error() {
+    let ctx = Context::new().unwrap();
+    let key = ctx.secret_key(&mut prg(1));
+    let public_key = ctx.read_public_key(&ctx.public_key(&key, &mut split(2)).to_bytes(ctx.ring())).unwrap();
+    let bytes = expansion_keys(&ctx, &key, MAX_STEPS, &mut split(7)).unwrap();
+    assert_eq!(bytes.len(), expansion_key_bytes(MAX_STEPS));
+    let keys = ExpansionKeys::from_bytes(&ctx, MAX_STEPS, &bytes).unwrap();
+    assert_eq!(keys.steps(), MAX_STEPS);
+    for (l, steps, size, max_error) in
+        [(28, 1, 1 << 10, 1), (37, 2, 1 << 11, 1 << 11), (37, MAX_STEPS, 1 << 14, 1 << 17)]
+    {
+        let (parts, taps) = (1 << steps, 9);
+        let norm_sq = taps as f64 * f64::from(size).powi(2);
+        let params = Params::new(&ParamsSpec { steps, max_error, ..spec(l, norm_sq) }).unwrap();
+        let mut data = prg(3);
+        let message: Vec<u64> = (0..DEGREE).map(|_| data.next_u64() >> (64 - l)).collect();
+        let frame = Encryptor::new(&ctx, &key, params).encrypt(&message, &mut split(6));
+        let ciphers = keys.expand(&ctx, Ciphertext::from_bytes(&ctx, &params, &frame).unwrap(), steps);
+        assert_eq!(ciphers.len(), parts);
+        let mut worst = 0f64;
+        for (part, cipher) in ciphers.iter().enumerate() {
+            // Weights of every part of the answer.
+            let mut weights = vec![0i32; DEGREE];
+            for t in 0..taps * parts {
+                weights[t * 13 / parts * parts + t % parts] = if data.next_u64() & 1 == 0 { size } else { -size };
+            }
+            let entries: Vec<(usize, i32)> = weights.iter().copied().enumerate().collect();
+            let mut sum = Sum::new(&ctx);
+            sum.add_products(&ctx, &[(&WeightPoly::new(&ctx, &entries), cipher)]);
+            let positions: Vec<usize> = (0..DEGREE).collect();
+            let (mut answer, streams) = (vec![], (&mut prg(4), public(5)));
+            let server = sum.reshare(&ctx, &public_key, &params, streams, &positions, &mut answer);
+            let client = Opener::new(&ctx, &key, params).open(&answer, public(5), &positions).unwrap();
+            let mut x = vec![0; DEGREE];
+            (0..DEGREE / parts).for_each(|i| x[i * parts] = message[i * parts + part]);
+            for (i, y) in negacyclic(&x, &weights).into_iter().enumerate() {
+                let error = (server[i].wrapping_add(client[i]).wrapping_sub(y) << (64 - l)) as i64 >> (64 - l);
+                worst = worst.max(error.unsigned_abs() as f64);
+            }
+        }
+        let bound = f64::from(max_error);
+        assert!(worst <= bound, "{steps} steps: {worst} of {bound}, {params:?}");
+        assert!(worst > bound / 4.0, "{steps} steps: {worst} of {bound}, {params:?}");
+    }
+}
+
 /// Weights as large as the parameters allow, all in one polynomial or spread: the error bound holds at every
 /// coefficient.
 #[test]
@@ -119,7 +169,8 @@ fn parameters_for_common_rings() {
 
 #[test]
 fn impossible_parameters_are_named() {
-    let zero = ParamsSpec { ring_bits: 46, norm_sq: 1.0, max_error: 1, up_per_down: 1.0 };
+    let zero = ParamsSpec { max_error: 1, ..spec(45, 1.0) };
+    let zero = ParamsSpec { ring_bits: 46, ..zero };
     assert_eq!(Params::new(&zero), Err(HeError::RingBits { bits: 46, max: 45 }));
     let tight = ParamsSpec { ring_bits: 41, ..zero };
     assert!(matches!(Params::new(&tight), Err(HeError::TooNoisy { ring_bits: 41, max_error: 1, .. })));
@@ -141,6 +192,10 @@ fn foreign_bytes_are_checked() {
         assert!(matches!(ctx.read_public_key(&bytes), Err(HeError::Length { what: "public key", .. })));
         let opened = Opener::new(&ctx, &key, params).open(&bytes, public(1), &[]);
         assert!(matches!(opened, Err(HeError::Length { what: "answer", .. })));
+    }
+    let length = expansion_key_bytes(2);
+    for bytes in [vec![], vec![0; length - 1], vec![0; length + 1], vec![0xff; length]] {
+        assert!(ExpansionKeys::from_bytes(&ctx, 2, &bytes).is_err());
     }
     let full = Ciphertext::from_bytes(&ctx, &params, &vec![0xff; params.up_bytes()]);
     assert!(matches!(full, Err(HeError::Range { index: 0, .. })));

@@ -1,39 +1,11 @@
-//! The client's side: keys, encryption of masks, opening of answers.
+//! The client's side: encryption of masks, opening of answers.
 
-use super::{LinearError, LinearPlan, TAG_DOWN, TAG_KEY, TAG_SEED, TAG_UP, batch};
+use super::{ClientKeys, LinearError, LinearPlan, TAG_DOWN, TAG_SEED, TAG_UP, batch};
 use rayon::prelude::*;
-use std::sync::Arc;
 use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
 use tacit_he::HeError;
-use tacit_he::coeff::{Context, Encryptor, Opener};
-use tacit_he::core::SecretKey;
+use tacit_he::coeff::{Encryptor, Opener};
 use tacit_net::Channel;
-
-/// The client's lattice key for one session: one key serves every plan. Wiped on drop.
-pub struct ClientKeys {
-    ctx: Arc<Context>,
-    secret: SecretKey,
-}
-
-impl ClientKeys {
-    /// Draws a key pair and sends the public key (25,616 bytes and a header): the setup phase.
-    ///
-    /// # Errors
-    /// [`LinearError::Net`].
-    pub fn setup(ctx: &Arc<Context>, prg: &mut Prg, channel: &mut Channel) -> Result<Self, LinearError> {
-        let secret = ctx.secret_key(prg);
-        channel.send(TAG_KEY, &ctx.public_key(&secret, &mut SplitPrg::draw(prg)).to_bytes(ctx.ring()))?;
-        Ok(Self { ctx: ctx.clone(), secret })
-    }
-
-    /// A key pair and its serialized public key, for callers that move bytes themselves.
-    #[must_use]
-    pub fn generate(ctx: &Arc<Context>, prg: &mut Prg) -> (Self, Vec<u8>) {
-        let secret = ctx.secret_key(prg);
-        let public = ctx.public_key(&secret, &mut SplitPrg::draw(prg)).to_bytes(ctx.ring());
-        (Self { ctx: ctx.clone(), secret }, public)
-    }
-}
 
 /// The client of one plan.
 pub struct LinearClient<'a> {
@@ -66,14 +38,13 @@ impl<'a> LinearClient<'a> {
         for upload in &self.plan.uploads {
             let base = Prg::from_seed(prg.next_seed());
             let encryptor = Encryptor::new(&self.keys.ctx, &self.keys.secret, upload.params);
-            let (tiling, blocks) = (&upload.tiling, upload.tiling.in_blocks());
-            let (each, of_one) = (tiling.tiles() * blocks, expected / self.plan.batch);
+            let (tiling, of_one) = (&upload.tiling, expected / self.plan.batch);
+            let each = tiling.uploads();
             let count = self.plan.batch * each;
             for start in (0..count).step_by(batch()) {
                 let one = |i: usize| {
-                    let (mask, i_of_one) = (&mask[i / each * of_one..][..of_one], i % each);
-                    let message = tiling.encode(mask, i_of_one / blocks, i_of_one % blocks);
-                    let message = zeroize::Zeroizing::new(message);
+                    let mask = &mask[i / each * of_one..][..of_one];
+                    let message = zeroize::Zeroizing::new(tiling.encode(mask, i % each));
                     encryptor.encrypt(&message, &mut SplitPrg::new(base.fork(i as u64)))
                 };
                 let range = start..(start + batch()).min(count);

@@ -1,7 +1,8 @@
 //! Exact costs of a plan.
 
-use super::plan::LinearPlan;
+use super::plan::{LinearPlan, Upload};
 use tacit_arith::prg::PublicSeed;
+use tacit_he::coeff::{Ciphertext, DIGITS};
 use tacit_net::{HEADER_BYTES, Talk};
 
 /// Cost of one layer, beside its tensor's upload.
@@ -24,6 +25,10 @@ pub struct LinearCost {
     pub up_bytes: u64,
     /// Fresh ciphertexts.
     pub uploads: u64,
+    /// Halvings of parts of them.
+    pub halvings: u64,
+    /// Bytes that all parts take in memory at the server.
+    pub memory_bytes: u64,
     /// Per layer, in the plan's order.
     pub consumers: Vec<ConsumerCost>,
 }
@@ -35,10 +40,12 @@ impl LinearCost {
         self.consumers.iter().map(|c| c.down_bytes).sum()
     }
 
-    /// NTTs at the server: two per ciphertext and weight polynomial, five per answer.
+    /// NTTs at the server: two per ciphertext and weight polynomial, five per answer; for a halving two, and
+    /// two for each digit.
     #[must_use]
     pub fn server_ntts(&self) -> u64 {
-        2 * self.uploads + self.consumers.iter().map(|c| 2 * c.weight_polys + 5 * c.answers).sum::<u64>()
+        let halvings = 2 * (1 + DIGITS as u64) * self.halvings;
+        2 * self.uploads + halvings + self.consumers.iter().map(|c| 2 * c.weight_polys + 5 * c.answers).sum::<u64>()
     }
 
     /// NTTs at the client: two per ciphertext and per answer.
@@ -52,11 +59,14 @@ impl LinearPlan {
     /// What running this plan once costs; exact (tests hold it to the channel's counters).
     #[must_use]
     pub fn cost(&self) -> LinearCost {
-        let count = |u: &super::plan::Upload| (self.batch * u.tiling.tiles() * u.tiling.in_blocks()) as u64;
+        let count = |u: &Upload| (self.batch * u.tiling.uploads()) as u64;
+        let parts = |u: &Upload| (self.batch * u.tiling.parts()) as u64;
         let message = |bytes: usize| (bytes + HEADER_BYTES) as u64;
         LinearCost {
             up_bytes: self.uploads.iter().map(|u| count(u) * message(u.params.up_bytes())).sum(),
             uploads: self.uploads.iter().map(count).sum(),
+            halvings: self.uploads.iter().map(|u| count(u) * ((1 << u.tiling.steps) - 1)).sum(),
+            memory_bytes: self.uploads.iter().map(parts).sum::<u64>() * Ciphertext::MEMORY_BYTES as u64,
             consumers: (0..self.consumers().len()).map(|k| self.consumer_cost(k)).collect(),
         }
     }
@@ -64,7 +74,7 @@ impl LinearPlan {
     /// What running it says, message by message.
     pub fn talk(&self, talk: &mut Talk) {
         for upload in &self.uploads {
-            let count = self.batch * upload.tiling.tiles() * upload.tiling.in_blocks();
+            let count = self.batch * upload.tiling.uploads();
             talk.ups(count as u64, upload.params.up_bytes());
         }
         for k in 0..self.consumers().len() {

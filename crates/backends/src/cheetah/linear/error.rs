@@ -52,6 +52,14 @@ pub enum LinearError {
         /// The plan's bound.
         norm_log2: u32,
     },
+    /// The client has sent no keys to take ciphertexts of this plan apart.
+    #[error("ciphertexts are to be taken apart in {needed} steps, and there are keys for {have}")]
+    Steps {
+        /// Steps of the plan.
+        needed: u32,
+        /// Steps that the setup was for.
+        have: u32,
+    },
     /// No such layer in the plan, or weights of another layer.
     #[error("the plan has {have} layers, number {consumer} was used")]
     Consumer {

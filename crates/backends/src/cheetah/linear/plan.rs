@@ -2,13 +2,19 @@
 
 use super::LinearError;
 use super::tiling::{Consumer, Frame, Tap, Tiling, strides};
-use tacit_he::coeff::{DEGREE, Params, ParamsSpec};
+use std::sync::Arc;
+use tacit_he::HeError;
+use tacit_he::coeff::{DEGREE, MAX_STEPS, Params, ParamsSpec};
 
 /// What an upload, an answer, a weight polynomial and a product cost beside bytes, in bytes of equal worth:
 /// processor time at 100 Mbit/s (80 ns a byte; about 0.1 ms, 0.1 ms, 10 us and 2.5 us measured).
 const POLY_WORTH: usize = 1200;
 const WEIGHT_WORTH: usize = 120;
 const PRODUCT_WORTH: usize = 30;
+/// A halving of a part of an uploaded ciphertext (about 0.1 ms).
+const HALVING_WORTH: usize = 1200;
+/// Most parts of a tensor that is taken apart: 64 MiB at the server.
+const MOST_PARTS: usize = 512;
 
 /// The smallest `norm_log2` that holds for weights of `out_ch` output channels: publishing it tells the
 /// client this much about the weights; a model owner may publish a larger one.
@@ -114,14 +120,22 @@ impl LinearPlan {
         self.uploads.iter().map(|u| u.params.ring_bits()).max().expect("a plan has a layer")
     }
 
-    /// What planning chose for each upload: tile outputs (rows, columns), channels in and out of a
-    /// polynomial, bits of a coefficient up and down. Both parties must have chosen the same.
+    /// Steps in which the server takes the largest ciphertexts apart.
     #[must_use]
-    pub fn choices(&self) -> Vec<[u64; 6]> {
+    pub fn steps(&self) -> u32 {
+        self.uploads.iter().map(|u| u.params.steps()).max().expect("a plan has a layer")
+    }
+
+    /// What planning chose for each upload: steps in which it is taken apart, tile outputs (rows, columns),
+    /// channels in and out of a part, bits of a coefficient up and down. Both parties must have chosen the
+    /// same.
+    #[must_use]
+    pub fn choices(&self) -> Vec<[u64; 7]> {
         let one = |u: &Upload| {
             let (t, (rows, columns)) = (&u.tiling, u.tiling.tile_out);
             let sizes = [rows, columns, t.ct, t.mt].map(|size| size as u64);
-            [sizes[0], sizes[1], sizes[2], sizes[3], u.params.up_bits().into(), u.params.down_bits().into()]
+            let [steps, up, down] = [t.steps, u.params.up_bits(), u.params.down_bits()].map(u64::from);
+            [steps, sizes[0], sizes[1], sizes[2], sizes[3], up, down]
         };
         self.uploads.iter().map(one).collect()
     }
@@ -143,27 +157,50 @@ impl LinearPlan {
 
 impl Upload {
     fn new(members: &[Consumer], max_error: u32) -> Result<Self, LinearError> {
-        let frame = Frame::new(members);
-        let single = params(members, 1, max_error, 1.0)?;
-        let best = candidates(&frame).min_by_key(|t| score(t, members, &single));
-        let Some(tiling) = best else {
+        let frame = Arc::new(Frame::new(members));
+        // Without taking apart there always are parameters. With it there may be none for as small an error.
+        let whole = Self::in_steps(0, &frame, members, max_error)?;
+        let others = (1..=MAX_STEPS).filter_map(|steps| Self::in_steps(steps, &frame, members, max_error).ok()?);
+        let Some((_, best)) = whole.into_iter().chain(others).min_by_key(|(score, _)| *score) else {
             let (rows, columns) = (frame.span.0 + 1, frame.span.1 + 1);
             return Err(LinearError::Tile { consumer: 0, rows, columns, degree: DEGREE });
         };
+        Ok(best)
+    }
+
+    /// The best tiling for ciphertexts that are taken apart in `steps` steps, if any fits, with its score.
+    fn in_steps(
+        steps: u32,
+        frame: &Arc<Frame>,
+        members: &[Consumer],
+        max_error: u32,
+    ) -> Result<Option<(usize, Self)>, HeError> {
+        let single = params(members, (1, steps), max_error, 1.0)?;
+        // With many output channels in a part there may be no parameters any more.
+        let counts = (0..=DEGREE.ilog2()).map(|log2| 1 << log2);
+        let most = counts.take_while(|&mt| params(members, (mt, steps), max_error, 1.0).is_ok()).last();
+        let fitting = candidates(frame, steps).filter(|tiling| most.is_some_and(|most| tiling.mt <= most));
+        let scored = fitting.map(|tiling| (score(&tiling, members, &single), tiling));
+        let Some((score, tiling)) = scored.min_by_key(|(score, _)| *score) else { return Ok(None) };
         let down: usize = members.iter().map(|c| tiling.tiles_of(c).len() * tiling.out_blocks(c)).sum();
-        let ratio = (tiling.tiles() * tiling.in_blocks()) as f64 / down as f64;
-        let params = params(members, tiling.mt, max_error, ratio)?;
-        Ok(Self { tiling, params })
+        let params = params(members, (tiling.mt, steps), max_error, tiling.uploads() as f64 / down as f64)?;
+        Ok(Some((score, Self { tiling, params })))
     }
 }
 
-/// Parameters for layers with `mt` output channels in a polynomial.
-fn params(members: &[Consumer], mt: usize, max_error: u32, up_per_down: f64) -> Result<Params, LinearError> {
+/// Parameters for layers with `mt` output channels in a part, and ciphertexts that are taken apart in `steps`
+/// steps.
+fn params(
+    members: &[Consumer],
+    (mt, steps): (usize, u32),
+    max_error: u32,
+    up_per_down: f64,
+) -> Result<Params, HeError> {
     let ring_bits = members.iter().map(|c| c.ring_bits).max().expect("a group has a layer");
     let norm = |c: &Consumer| 4f64.powi(c.norm_log2.min(64) as i32) * mt.min(c.conv.out_ch) as f64;
     let norm_sq = members.iter().map(norm).fold(1.0, f64::max);
     let max_error = max_error.max(Params::smallest_error(ring_bits, norm_sq)?);
-    Ok(Params::new(&ParamsSpec { ring_bits, norm_sq, max_error, up_per_down })?)
+    Params::new(&ParamsSpec { ring_bits, norm_sq, steps, max_error, up_per_down })
 }
 
 /// Sizes that differ in the number of parts: the smallest size for each number of parts that `total` can be
@@ -172,19 +209,20 @@ fn sizes(total: usize, most: usize) -> impl Iterator<Item = usize> + Clone {
     (1..=total.min(most)).filter(move |&size| size == total.div_ceil(total.div_ceil(size)))
 }
 
-/// All sensible tilings that fit a polynomial.
-fn candidates(frame: &Frame) -> impl Iterator<Item = Tiling> {
-    let span = frame.span;
-    let rows = sizes(frame.out.0, DEGREE);
-    let pairs = rows.flat_map(move |h| sizes(frame.out.1, DEGREE).map(move |w| (h, w)));
+/// All sensible tilings that fit a part of a polynomial.
+fn candidates(frame: &Arc<Frame>, steps: u32) -> impl Iterator<Item = Tiling> {
+    let (span, n) = (frame.span, DEGREE >> steps);
+    let rows = sizes(frame.out.0, n);
+    let pairs = rows.flat_map(move |h| sizes(frame.out.1, n).map(move |w| (h, w)));
     let fitting = pairs.filter_map(move |(h, w)| {
-        let area = (h + span.0).checked_mul(w + span.1).filter(|&a| a <= DEGREE)?;
+        let area = (h + span.0).checked_mul(w + span.1).filter(|&a| a <= n)?;
         Some(((h, w), area))
     });
-    fitting.flat_map(move |(tile_out, area)| {
-        let make = move |ct| Tiling { frame: frame.clone(), tile_out, ct, mt: DEGREE / (ct * area) };
-        sizes(frame.virtual_channels(), DEGREE / area).map(make)
-    })
+    let all = fitting.flat_map(move |(tile_out, area)| {
+        let make = move |ct| Tiling { frame: Arc::clone(frame), tile_out, ct, mt: n / (ct * area), steps };
+        sizes(frame.virtual_channels(), n / area).map(make)
+    });
+    all.filter(move |tiling| steps == 0 || tiling.parts() <= MOST_PARTS)
 }
 
 /// Weighted cost in bytes. Counts of weight polynomials are estimated for grouped layers.
@@ -192,10 +230,11 @@ fn score(t: &Tiling, members: &[Consumer], single: &Params) -> usize {
     // Each doubling of `mt` costs half a bit of every uploaded coefficient.
     let spread = DEGREE / 16 * t.mt.ilog2() as usize;
     let phases = t.frame.phases.len();
-    let mut total = t.tiles() * t.in_blocks() * (single.up_bytes() + spread + POLY_WORTH);
+    let halvings = ((1 << t.steps) - 1) * HALVING_WORTH;
+    let mut total = t.uploads() * (single.up_bytes() + spread + POLY_WORTH + halvings);
     for c in members {
         let (h, w) = (c.conv.out_h().div_ceil(t.tile_out.0), c.conv.out_w().div_ceil(t.tile_out.1));
-        let groups = (t.mt.min(c.conv.out_ch) / c.conv.group_out() + 1).min(c.conv.groups);
+        let groups = (t.outputs_at_once().min(c.conv.out_ch) / c.conv.group_out() + 1).min(c.conv.groups);
         let inputs =
             ((groups * c.conv.group_in() * phases).div_ceil(t.ct) + usize::from(c.conv.groups > 1)).min(t.in_blocks());
         let weights = t.out_blocks(c) * inputs;

@@ -2,26 +2,16 @@
 
 use super::plan::norm_sq;
 use super::tiling::Tap;
-use super::{Consumer, LinearError, LinearPlan, TAG_DOWN, TAG_KEY, TAG_SEED, TAG_UP, batch};
+use super::{Consumer, LinearError, LinearPlan, ServerKeys, TAG_DOWN, TAG_SEED, TAG_UP, batch};
 use rayon::prelude::*;
-use std::sync::Arc;
 use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
-use tacit_he::coeff::{Ciphertext, Context, PUBLIC_KEY_BYTES, Sum, WeightPoly};
-use tacit_he::core::PublicKey;
+use tacit_he::coeff::{Ciphertext, Sum, WeightPoly};
 use tacit_net::Channel;
 
 /// Tiles that share one transformation of the weights: their sums take 256 KiB each.
 pub(super) const TILES_AT_ONCE: usize = 8;
 /// Input blocks multiplied in one pass over the sums.
 const INPUTS_AT_ONCE: usize = 4;
-
-/// Receives the client's public key: the setup phase.
-///
-/// # Errors
-/// [`LinearError::Net`], [`LinearError::He`] for a malformed key.
-pub fn receive_public_key(ctx: &Context, channel: &mut Channel) -> Result<PublicKey, LinearError> {
-    Ok(ctx.read_public_key(&channel.recv(TAG_KEY, PUBLIC_KEY_BYTES)?)?)
-}
 
 /// The weights of one layer, checked against the plan.
 pub struct CheckedWeights<'a> {
@@ -70,10 +60,9 @@ pub struct Evaluation {
 
 /// A tensor's mask as received by the server.
 pub struct LinearServer<'a> {
-    ctx: &'a Arc<Context>,
-    key: &'a PublicKey,
+    keys: &'a ServerKeys,
     plan: &'a LinearPlan,
-    /// Per upload, input by input, tile by tile.
+    /// Per upload, input by input, tile by tile, taken apart.
     received: Vec<Vec<Ciphertext>>,
 }
 
@@ -104,38 +93,43 @@ impl<'a> LinearServer<'a> {
     /// # Errors
     /// [`LinearError::He`] for malformed ciphertexts, or what `source` returns.
     pub fn receive_from(
-        ctx: &'a Arc<Context>,
-        key: &'a PublicKey,
+        keys: &'a ServerKeys,
         plan: &'a LinearPlan,
         source: &mut dyn FnMut(usize) -> Result<Vec<u8>, LinearError>,
     ) -> Result<Self, LinearError> {
         let mut received = vec![];
         for upload in &plan.uploads {
-            let count = plan.batch * upload.tiling.tiles() * upload.tiling.in_blocks();
+            let (each, parts, steps) = (upload.tiling.uploads(), upload.tiling.parts(), upload.params.steps());
+            if steps > keys.expansion.steps() {
+                return Err(LinearError::Steps { needed: steps, have: keys.expansion.steps() });
+            }
+            let count = plan.batch * each;
             let mut ciphertexts = vec![];
             for start in (0..count).step_by(batch()) {
                 let frames = (start..(start + batch()).min(count)).map(|_| source(upload.params.up_bytes()));
                 let frames: Vec<Vec<u8>> = frames.collect::<Result<_, _>>()?;
-                let parse = |f: &Vec<u8>| Ciphertext::from_bytes(ctx, &upload.params, f);
-                let parsed: Vec<Ciphertext> = frames.par_iter().map(parse).collect::<Result<_, _>>()?;
-                ciphertexts.extend(parsed);
+                let parse = |f: &Vec<u8>| {
+                    let whole = Ciphertext::from_bytes(&keys.ctx, &upload.params, f)?;
+                    Ok(keys.expansion.expand(&keys.ctx, whole, steps))
+                };
+                let parsed: Vec<Vec<Ciphertext>> = frames.par_iter().map(parse).collect::<Result<_, LinearError>>()?;
+                for (i, expanded) in (start..).zip(parsed) {
+                    // The last ciphertext of an input may have room for more parts than there are.
+                    let left = parts - (i % each << steps);
+                    ciphertexts.extend(expanded.into_iter().take(left));
+                }
             }
             received.push(ciphertexts);
         }
-        Ok(Self { ctx, key, plan, received })
+        Ok(Self { keys, plan, received })
     }
 
     /// Receives the client's encrypted mask.
     ///
     /// # Errors
     /// As [`LinearServer::receive_from`].
-    pub fn receive(
-        ctx: &'a Arc<Context>,
-        key: &'a PublicKey,
-        plan: &'a LinearPlan,
-        channel: &mut Channel,
-    ) -> Result<Self, LinearError> {
-        Self::receive_from(ctx, key, plan, &mut |len| Ok(channel.recv(TAG_UP, len)?))
+    pub fn receive(keys: &'a ServerKeys, plan: &'a LinearPlan, channel: &mut Channel) -> Result<Self, LinearError> {
+        Self::receive_from(keys, plan, &mut |len| Ok(channel.recv(TAG_UP, len)?))
     }
 
     /// Bytes of ciphertexts held.
@@ -189,9 +183,10 @@ impl<'a> LinearServer<'a> {
     fn unit(&self, job: &Job<'_>, output: usize, pass: usize) -> Unit {
         let upload = &self.plan.uploads[job.upload];
         let (tiling, ciphertexts) = (&upload.tiling, &self.received[job.upload]);
+        let (ctx, key) = (&*self.keys.ctx, &self.keys.public);
         let first = pass * TILES_AT_ONCE;
         let tiles = &job.tiles[first..(first + TILES_AT_ONCE).min(job.tiles.len())];
-        let mut sums: Vec<Sum> = tiles.iter().map(|_| Sum::new(self.ctx)).collect();
+        let mut sums: Vec<Sum> = tiles.iter().map(|_| Sum::new(ctx)).collect();
         let mut unit = Unit { answers: vec![], shares: vec![], weight_polys: 0, products: 0 };
         let mut buffer = vec![];
         for inputs in self.plan.joined(job.weights.consumer, output).chunks(INPUTS_AT_ONCE) {
@@ -199,14 +194,14 @@ impl<'a> LinearServer<'a> {
                 .iter()
                 .map(|&input| {
                     tiling.encode_weights(job.consumer, job.taps, job.weights.values, (output, input), &mut buffer);
-                    WeightPoly::new(self.ctx, &buffer)
+                    WeightPoly::new(ctx, &buffer)
                 })
                 .collect();
             unit.weight_polys += transformed.len() as u64;
             unit.products += (inputs.len() * tiles.len()) as u64;
             for (sum, &tile) in sums.iter_mut().zip(tiles) {
                 let ciphertexts = inputs.iter().map(|&input| &ciphertexts[tile * tiling.in_blocks() + input]);
-                sum.add_products(self.ctx, &transformed.iter().zip(ciphertexts).collect::<Vec<_>>());
+                sum.add_products(ctx, &transformed.iter().zip(ciphertexts).collect::<Vec<_>>());
             }
         }
         for (k, (sum, &tile)) in sums.iter_mut().zip(tiles).enumerate() {
@@ -215,7 +210,7 @@ impl<'a> LinearServer<'a> {
             let of_input = tile / tiling.tiles() * job.consumer.conv.out_len();
             let streams = (&mut job.secret.fork(number), job.public.fork(number));
             let mut answer = Vec::with_capacity(upload.params.down_bytes());
-            let shares = sum.reshare(self.ctx, self.key, &upload.params, streams, &positions, &mut answer);
+            let shares = sum.reshare(ctx, key, &upload.params, streams, &positions, &mut answer);
             unit.answers.push(answer);
             unit.shares.extend(indices.into_iter().map(|at| of_input + at).zip(shares));
         }
@@ -248,8 +243,7 @@ impl<'a> LinearServer<'a> {
     /// # Errors
     /// As [`LinearServer::receive`] and [`LinearServer::evaluate`].
     pub fn run(
-        ctx: &'a Arc<Context>,
-        key: &'a PublicKey,
+        keys: &'a ServerKeys,
         plan: &'a LinearPlan,
         weights: &[CheckedWeights<'_>],
         prg: &mut Prg,
@@ -259,7 +253,7 @@ impl<'a> LinearServer<'a> {
         if weights.len() != expected {
             return Err(LinearError::Length { what: "weights", got: weights.len(), expected });
         }
-        let server = Self::receive(ctx, key, plan, channel)?;
+        let server = Self::receive(keys, plan, channel)?;
         weights.iter().enumerate().map(|(k, w)| server.send_answer(k, w, prg, channel)).collect()
     }
 }

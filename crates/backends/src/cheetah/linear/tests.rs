@@ -17,22 +17,27 @@ fn prg(n: u8) -> Prg {
 /// Runs both parties over a channel; checks every output's error, the plan's bytes and work, and returns the
 /// plan.
 fn check(convs: &[(ConvSpec, u32)], size: i32) -> LinearPlan {
+    check_within(convs, size, 1)
+}
+
+/// The same with a larger error allowed.
+fn check_within(convs: &[(ConvSpec, u32)], size: i32, max_error: u32) -> LinearPlan {
     let mut data = prg(1);
     let values: Vec<Vec<i32>> = convs.iter().map(|(c, _)| weights(c, size, &mut data)).collect();
     let consumers = shapes::consumers(convs, &values);
-    let plan = LinearPlan::new(&consumers, 1).unwrap();
+    let plan = LinearPlan::new(&consumers, max_error).unwrap();
     let ctx = Arc::new(Context::new().unwrap());
     let mask: Vec<u64> = (0..plan.input_len()).map(|_| data.next_u64() >> (64 - plan.ring_bits())).collect();
     let (mut client, mut server) = mem_pair();
     let (client_shares, server_shares) = std::thread::scope(|scope| {
         let party = scope.spawn(|| {
-            let keys = ClientKeys::setup(&ctx, &mut prg(2), &mut client).unwrap();
+            let keys = ClientKeys::setup(&ctx, plan.steps(), &mut prg(2), &mut client).unwrap();
             client.set_phase(Phase::Offline);
             LinearClient::new(&keys, &plan).run(&mask, &mut prg(3), &mut client).unwrap()
         });
-        let key = receive_public_key(&ctx, &mut server).unwrap();
+        let keys = ServerKeys::receive(&ctx, plan.steps(), &mut server).unwrap();
         server.set_phase(Phase::Offline);
-        let received = LinearServer::receive(&ctx, &key, &plan, &mut server).unwrap();
+        let received = LinearServer::receive(&keys, &plan, &mut server).unwrap();
         let shares: Vec<Vec<u64>> = (0..convs.len())
             .map(|k| {
                 let w = CheckedWeights::new(&plan, k, &values[k]).unwrap();
@@ -77,6 +82,43 @@ fn consumers_share_an_upload() {
     assert_eq!(plan.uploads.len(), 2);
 }
 
+/// Small tiles of many channels: neither direction carries zeros for them, in any number of steps.
+#[test]
+fn small_tiles_are_taken_apart() {
+    let pad = |c| ConvSpec { pads: [1; 4], ..c };
+    let layers = [
+        vec![conv(24, 130, (13, 13), 1), pad(conv(24, 40, (13, 13), 3))],
+        vec![ConvSpec { stride: (2, 2), ..pad(conv(33, 90, (15, 15), 3)) }],
+        vec![ConvSpec { groups: 4, ..pad(conv(64, 96, (9, 9), 3)) }],
+        vec![pad(conv(5, 70, (28, 30), 3))],
+        vec![conv(150, 30, (4, 4), 1)],
+    ];
+    let mut steps = vec![];
+    for convs in layers {
+        let convs: Vec<(ConvSpec, u32)> = convs.into_iter().map(|c| (c, 30)).collect();
+        let plan = check_within(&convs, 1 << 8, 1 << 10);
+        assert_eq!(plan.max_error(0), 1 << 10);
+        steps.push(plan.steps());
+        let batched = plan.times(2);
+        assert_eq!((batched.steps(), batched.cost().uploads), (plan.steps(), 2 * plan.cost().uploads));
+    }
+    assert!(steps.iter().all(|&steps| steps > 0), "{steps:?}");
+    assert!(steps.iter().max() > steps.iter().min(), "{steps:?}");
+}
+
+/// Ciphertexts that are to be taken apart need keys: a server whose setup was for fewer steps says so.
+#[test]
+fn missing_expansion_keys_are_named() {
+    let layer = Consumer { conv: conv(24, 130, (13, 13), 1), ring_bits: 30, norm_log2: 10 };
+    let plan = LinearPlan::new(&[layer], 1 << 10).unwrap();
+    let ctx = Arc::new(Context::new().unwrap());
+    let (_, bytes) = ClientKeys::generate(&ctx, 0, &mut prg(2)).unwrap();
+    let keys = ServerKeys::read(&ctx, 0, &bytes).unwrap();
+    let received = LinearServer::receive_from(&keys, &plan, &mut |_| unreachable!("nothing is read"));
+    assert!(matches!(received, Err(LinearError::Steps { have: 0, needed }) if needed == plan.steps()));
+    assert!(ServerKeys::read(&ctx, 1, &bytes).is_err());
+}
+
 #[test]
 fn wide_and_narrow_rings() {
     let layer = ConvSpec { pads: [1; 4], ..conv(4, 4, (10, 10), 3) };
@@ -102,8 +144,8 @@ fn work_is_what_the_plan_says() {
     let values = weights(&spec, 500, &mut prg(1));
     let plan = LinearPlan::new(&[Consumer { conv: spec, ring_bits: 37, norm_log2: 13 }], 1).unwrap();
     let ctx = Arc::new(Context::new().unwrap());
-    let (keys, public) = ClientKeys::generate(&ctx, &mut prg(2));
-    let key = ctx.read_public_key(&public).unwrap();
+    let (keys, bytes) = ClientKeys::generate(&ctx, plan.steps(), &mut prg(2)).unwrap();
+    let server_keys = ServerKeys::read(&ctx, plan.steps(), &bytes).unwrap();
     let mut frames = std::collections::VecDeque::new();
     let mask = vec![3; plan.input_len()];
     let client = LinearClient::new(&keys, &plan);
@@ -113,7 +155,7 @@ fn work_is_what_the_plan_says() {
             Ok(())
         })
         .unwrap();
-    let server = LinearServer::receive_from(&ctx, &key, &plan, &mut |_| Ok(frames.pop_front().unwrap())).unwrap();
+    let server = LinearServer::receive_from(&server_keys, &plan, &mut |_| Ok(frames.pop_front().unwrap())).unwrap();
     let cost = plan.cost().consumers[0];
     let mut answers = 0;
     let weights = CheckedWeights::new(&plan, 0, &values).unwrap();
@@ -132,8 +174,8 @@ fn work_is_what_the_plan_says() {
 fn the_seed_of_an_answer_is_not_in_the_secret_stream() {
     let plan = LinearPlan::new(&[Consumer { conv: conv(2, 2, (4, 4), 3), ring_bits: 37, norm_log2: 6 }], 1).unwrap();
     let ctx = Arc::new(Context::new().unwrap());
-    let (keys, public) = ClientKeys::generate(&ctx, &mut prg(2));
-    let key = ctx.read_public_key(&public).unwrap();
+    let (keys, bytes) = ClientKeys::generate(&ctx, plan.steps(), &mut prg(2)).unwrap();
+    let server_keys = ServerKeys::read(&ctx, plan.steps(), &bytes).unwrap();
     let mut frames = std::collections::VecDeque::new();
     let client = LinearClient::new(&keys, &plan);
     let mut keep = |f: &[u8]| {
@@ -141,7 +183,7 @@ fn the_seed_of_an_answer_is_not_in_the_secret_stream() {
         Ok(())
     };
     client.encrypt(&vec![3; plan.input_len()], &mut prg(3), &mut keep).unwrap();
-    let server = LinearServer::receive_from(&ctx, &key, &plan, &mut |_| Ok(frames.pop_front().unwrap())).unwrap();
+    let server = LinearServer::receive_from(&server_keys, &plan, &mut |_| Ok(frames.pop_front().unwrap())).unwrap();
     let weights = CheckedWeights::new(&plan, 0, &[1; 36]).unwrap();
     let mut published = vec![];
     for _ in 0..2 {
@@ -186,11 +228,11 @@ fn wrong_input_is_named() {
 fn malformed_messages_are_errors() {
     let plan = LinearPlan::new(&[Consumer { conv: conv(2, 2, (4, 4), 3), ring_bits: 37, norm_log2: 6 }], 1).unwrap();
     let ctx = Arc::new(Context::new().unwrap());
-    let (keys, public) = ClientKeys::generate(&ctx, &mut prg(2));
-    let key = ctx.read_public_key(&public).unwrap();
+    let (keys, bytes) = ClientKeys::generate(&ctx, plan.steps(), &mut prg(2)).unwrap();
+    let server_keys = ServerKeys::read(&ctx, plan.steps(), &bytes).unwrap();
     let client = LinearClient::new(&keys, &plan);
     for make in [(|len| vec![0xff; len]) as fn(usize) -> Vec<u8>, |len| vec![0; len - 1], |_| vec![]] {
-        let received = LinearServer::receive_from(&ctx, &key, &plan, &mut |len| Ok(make(len)));
+        let received = LinearServer::receive_from(&server_keys, &plan, &mut |len| Ok(make(len)));
         assert!(matches!(received, Err(LinearError::He(_))));
         let opened = client.decrypt(0, &mut |len| Ok(make(len)));
         assert!(matches!(opened, Err(LinearError::He(_))));

@@ -4,16 +4,21 @@
 //! the top and left); the frame is split into `s.0 * s.1` phase planes, of which only those with a kernel tap
 //! are kept: a *virtual channel* is a pair (channel, phase). On phase planes every layer has stride 1. Output
 //! rows and columns are cut into tiles; an input tile has `A = rows * columns` elements with its halo. A
-//! polynomial holds `ct` virtual channels of one tile,
+//! part of a polynomial has `n = N / 2^steps` coefficients and holds `ct` virtual channels of one tile,
 //!
 //! `x[c A + i columns + j]`, and weights are
 //! `w[m ct A + (ct - 1 - c) A + (span - d).row * columns + (span - d).column]` for output channel `m < mt` of
-//! a block and tap shift `d`, with `mt * ct * A <= N`. Output `(m, i, j)` is coefficient
+//! a part of a block and tap shift `d`, with `mt * ct * A <= n`. Output `(m, i, j)` is coefficient
 //! `m ct A + (ct - 1) A + (i + span.row) columns + j + span.column` of the product. Products of other
 //! channels land in other slots; what spills over a slot's end lands below the slot's first output, since a
 //! shift is at most `span`.
+//!
+//! Part p of a polynomial are its coefficients `k 2^steps + p`. An uploaded polynomial holds as many parts of
+//! the tensor, in order, and the server takes them apart, each in place of part 0. Weights of `2^steps` times
+//! `mt` output channels then make a polynomial, and so do as many outputs.
 
 use super::LinearError;
+use std::sync::Arc;
 use tacit_arith::ring::ConvSpec;
 use tacit_he::coeff::DEGREE;
 
@@ -152,13 +157,15 @@ impl Frame {
 /// A frame cut into tiles and blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Tiling {
-    pub frame: Frame,
+    pub frame: Arc<Frame>,
     /// Output rows and columns of a full tile.
     pub tile_out: (usize, usize),
     /// Virtual channels in one input polynomial.
     pub ct: usize,
-    /// Output channels in one answer polynomial.
+    /// Output channels in one part of an answer polynomial.
     pub mt: usize,
+    /// log2 of the parts of a polynomial.
+    pub steps: u32,
 }
 
 impl Tiling {
@@ -176,7 +183,22 @@ impl Tiling {
     }
 
     pub fn out_blocks(&self, consumer: &Consumer) -> usize {
-        consumer.conv.out_ch.div_ceil(self.mt)
+        consumer.conv.out_ch.div_ceil(self.outputs_at_once())
+    }
+
+    /// Output channels in one answer polynomial.
+    pub fn outputs_at_once(&self) -> usize {
+        self.mt << self.steps
+    }
+
+    /// Parts of the tensor: input blocks of all tiles.
+    pub fn parts(&self) -> usize {
+        self.tiles() * self.in_blocks()
+    }
+
+    /// Polynomials that are uploaded for one tensor.
+    pub fn uploads(&self) -> usize {
+        self.parts().div_ceil(1 << self.steps)
     }
 
     fn rows(&self) -> usize {
@@ -213,10 +235,24 @@ impl Tiling {
         (0..self.tiles()).filter(used).collect()
     }
 
-    /// The N coefficients of input block `block` of `tile` for the tensor `[C, H, W]`.
-    pub fn encode(&self, tensor: &[u64], tile: usize, block: usize) -> Vec<u64> {
-        let f = &self.frame;
+    /// The N coefficients of uploaded polynomial number `upload` for the tensor `[C, H, W]`.
+    pub fn encode(&self, tensor: &[u64], upload: usize) -> Vec<u64> {
+        if self.steps == 0 {
+            return self.encode_part(tensor, upload);
+        }
         let mut out = vec![0; DEGREE];
+        for (place, part) in ((upload << self.steps)..self.parts()).take(1 << self.steps).enumerate() {
+            let values = self.encode_part(tensor, part);
+            out[place..].iter_mut().step_by(1 << self.steps).zip(values).for_each(|(to, v)| *to = v);
+        }
+        out
+    }
+
+    /// The coefficients of one part: of an input block of a tile.
+    fn encode_part(&self, tensor: &[u64], part: usize) -> Vec<u64> {
+        let (tile, block) = (part / self.in_blocks(), part % self.in_blocks());
+        let f = &self.frame;
+        let mut out = vec![0; DEGREE >> self.steps];
         let (ty, tx) = (tile / self.grid().1, tile % self.grid().1);
         let first = (ty * self.tile_out.0 + f.first.0, tx * self.tile_out.1 + f.first.1);
         for (slot, area) in out.chunks_exact_mut(self.area()).take(self.ct).enumerate() {
@@ -247,13 +283,15 @@ impl Tiling {
         let (ty, tx) = (tile / self.grid().1, tile % self.grid().1);
         let (out_h, out_w) = (consumer.conv.out_h(), consumer.conv.out_w());
         let (mut coefficients, mut indices) = (vec![], vec![]);
-        for m in 0..self.mt.min(consumer.conv.out_ch - block * self.mt) {
-            let slot = (m * self.ct + self.ct - 1) * self.area();
+        let first = block * self.outputs_at_once();
+        for m in 0..self.outputs_at_once().min(consumer.conv.out_ch - first) {
+            let (part, slot) = (m / self.mt, (m % self.mt * self.ct + self.ct - 1) * self.area());
             for y in rows.0..rows.1 {
                 for x in columns.0..columns.1 {
                     let (i, j) = (y - ty * self.tile_out.0, x - tx * self.tile_out.1);
-                    coefficients.push(slot + (i + self.frame.span.0) * self.columns() + j + self.frame.span.1);
-                    indices.push(((block * self.mt + m) * out_h + y) * out_w + x);
+                    let at = slot + (i + self.frame.span.0) * self.columns() + j + self.frame.span.1;
+                    coefficients.push((at << self.steps) + part);
+                    indices.push(((first + m) * out_h + y) * out_w + x);
                 }
             }
         }
@@ -262,7 +300,7 @@ impl Tiling {
 
     /// Output channels of a block: (first, end).
     fn out_channels(&self, consumer: &Consumer, block: usize) -> (usize, usize) {
-        Self::range(block, self.mt, consumer.conv.out_ch)
+        Self::range(block, self.outputs_at_once(), consumer.conv.out_ch)
     }
 
     /// Whether any weight joins input block `input` and output block `output` (by shape alone).
@@ -303,7 +341,8 @@ impl Tiling {
                 let within = (self.ct - 1 - slot) * self.area() + row * self.columns() + column;
                 for o in from..to {
                     let weight = weights[(o * conv.group_in() + inner) * kernel + tap.index];
-                    out.push(((o - first) * self.ct * self.area() + within, weight));
+                    let (part, slot) = ((o - first) / self.mt, (o - first) % self.mt * self.ct * self.area());
+                    out.push((((slot + within) << self.steps) + part, weight));
                 }
             }
         }

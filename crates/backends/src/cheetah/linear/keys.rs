@@ -1,0 +1,82 @@
+//! The keys of both parties: one set serves every plan of a session.
+
+use super::{LinearError, TAG_EXPANSION, TAG_KEY};
+use std::sync::Arc;
+use tacit_arith::prg::{Prg, SplitPrg};
+use tacit_he::coeff::{Context, ExpansionKeys, PUBLIC_KEY_BYTES, expansion_key_bytes, expansion_keys};
+use tacit_he::core::{PublicKey, SecretKey};
+use tacit_net::Channel;
+
+/// The client's lattice key for one session. Wiped on drop.
+pub struct ClientKeys {
+    pub(super) ctx: Arc<Context>,
+    pub(super) secret: SecretKey,
+}
+
+/// A client's keys as they are sent.
+pub struct KeyBytes {
+    /// The public key: 25,616 bytes.
+    pub public: Vec<u8>,
+    /// What the server takes ciphertexts apart with.
+    pub expansion: Vec<u8>,
+}
+
+impl ClientKeys {
+    /// Draws a secret key and sends the public key, and keys for so many steps if there are any: the setup
+    /// phase.
+    ///
+    /// # Errors
+    /// [`LinearError::Net`].
+    pub fn setup(ctx: &Arc<Context>, steps: u32, prg: &mut Prg, channel: &mut Channel) -> Result<Self, LinearError> {
+        let (keys, bytes) = Self::generate(ctx, steps, prg)?;
+        channel.send(TAG_KEY, &bytes.public)?;
+        if steps > 0 {
+            channel.send(TAG_EXPANSION, &bytes.expansion)?;
+        }
+        Ok(keys)
+    }
+
+    /// A secret key and what the server gets of it, for callers that move bytes themselves.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn generate(ctx: &Arc<Context>, steps: u32, prg: &mut Prg) -> Result<(Self, KeyBytes), LinearError> {
+        let secret = ctx.secret_key(prg);
+        let mut split = SplitPrg::draw(prg);
+        let public = ctx.public_key(&secret, &mut split).to_bytes(ctx.ring());
+        let expansion = expansion_keys(ctx, &secret, steps, &mut split)?;
+        Ok((Self { ctx: Arc::clone(ctx), secret }, KeyBytes { public, expansion }))
+    }
+}
+
+/// A client's keys at the server.
+pub struct ServerKeys {
+    pub(super) ctx: Arc<Context>,
+    pub(super) public: PublicKey,
+    pub(super) expansion: ExpansionKeys,
+}
+
+impl ServerKeys {
+    /// Receives them: the setup phase.
+    ///
+    /// # Errors
+    /// [`LinearError::Net`], [`LinearError::He`] for malformed keys.
+    pub fn receive(ctx: &Arc<Context>, steps: u32, channel: &mut Channel) -> Result<Self, LinearError> {
+        let public = channel.recv(TAG_KEY, PUBLIC_KEY_BYTES)?;
+        let expansion = match steps {
+            0 => Vec::new(),
+            steps => channel.recv(TAG_EXPANSION, expansion_key_bytes(steps))?,
+        };
+        Self::read(ctx, steps, &KeyBytes { public, expansion })
+    }
+
+    /// Reads a peer's keys for so many steps.
+    ///
+    /// # Errors
+    /// [`LinearError::He`].
+    pub fn read(ctx: &Arc<Context>, steps: u32, bytes: &KeyBytes) -> Result<Self, LinearError> {
+        let public = ctx.read_public_key(&bytes.public)?;
+        let expansion = ExpansionKeys::from_bytes(ctx, steps, &bytes.expansion)?;
+        Ok(Self { ctx: Arc::clone(ctx), public, expansion })
+    }
+}
