@@ -1,5 +1,5 @@
-//! The lane of one model: its queue, what waits, what runs, and who works on it. No clock decides here; whoever waits
-//! brings the time that it has.
+//! The lane of one model: its queue, what waits, what runs, and who works on it. No clock decides here;
+//! whoever waits brings the time that it has.
 use crate::ApiError;
 use crate::facts::Facts;
 use crate::stats::Stats;
