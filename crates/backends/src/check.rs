@@ -8,7 +8,7 @@ use serde::Serialize;
 use tacit_graph::{Model, OutputMode, Watch};
 
 use crate::classes::{class, interval, relative_error, spread};
-use crate::{BackendError, ServerModel, Strain};
+use crate::{BackendError, Rehearsal, ServerModel, Strain};
 
 /// From this share of a limit on, a tensor counts as near it.
 pub const NEAR: f64 = 0.5;
@@ -86,8 +86,8 @@ pub fn check(
         let taken_inputs: Vec<&[f32]> = taken.iter().map(|&k| &*some[k]).collect();
         let wanted: Vec<Vec<f64>> = taken_inputs.par_iter().map(|x| model.run(x)).collect::<Result<_, _>>()?;
         let got = lowered.rehearse(&taken_inputs)?;
-        for ((k, wanted), (got, strain)) in taken.iter().zip(wanted).zip(got) {
-            tally.add(model, [wanted, got], strain, labels.map(|l| l[i * TOGETHER + k]));
+        for ((k, wanted), Rehearsal { answer, strains }) in taken.iter().zip(wanted).zip(got) {
+            tally.add(model, [wanted, answer], strains, labels.map(|l| l[i * TOGETHER + k]));
         }
     }
     tally.finish(labels.is_some())

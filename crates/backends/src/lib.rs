@@ -36,7 +36,7 @@ pub use numerics::Numerics;
 pub use registry::{DEFAULT, Registry};
 pub use seam::{
     Aids, Backend, ClientModel, ClientSide, LoweringReport, Material, MaterialPart, Options, Plan, Preparation,
-    ServerModel, ServerSide, Setup, Strain, Trust,
+    Rehearsal, ServerModel, ServerSide, Setup, Strain, Trust,
 };
 
 /// Why a back end failed.

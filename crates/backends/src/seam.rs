@@ -226,8 +226,9 @@ pub trait ServerModel: Plan {
     ///
     /// # Errors
     /// An input does not fit the model.
-    fn rehearse(&self, inputs: &[&[f32]]) -> Result<Vec<(Vec<f64>, Vec<Strain>)>, BackendError> {
-        inputs.par_iter().map(|input| Ok((self.simulate(input)?, self.strain(input)?))).collect()
+    fn rehearse(&self, inputs: &[&[f32]]) -> Result<Vec<Rehearsal>, BackendError> {
+        let one = |input: &&[f32]| Ok(Rehearsal { answer: self.simulate(input)?, strains: self.strain(input)? });
+        inputs.par_iter().map(one).collect()
     }
 
     /// The same model with phases for `batch` inputs at once, 2 to [`Plan::max_batch`].
@@ -254,6 +255,15 @@ pub trait ServerModel: Plan {
     /// # Errors
     /// No randomness from the operating system.
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError>;
+}
+
+/// What [`ServerModel::rehearse`] finds for an input.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rehearsal {
+    /// An answer as a run may give it.
+    pub answer: Vec<f64>,
+    /// How near each tensor came to its limit.
+    pub strains: Vec<Strain>,
 }
 
 /// How near a tensor comes to the limit of what computes it.

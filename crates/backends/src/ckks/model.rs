@@ -12,8 +12,8 @@ use super::report::Report;
 use super::{client, server};
 use crate::seam::{self, Aids, digest};
 use crate::{
-    Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Numerics, Preparation, ServerModel,
-    ServerSide, Setup, Strain, Trust,
+    Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Numerics, Preparation, Rehearsal,
+    ServerModel, ServerSide, Setup, Strain, Trust,
 };
 
 /// The back end.
@@ -164,7 +164,7 @@ impl ServerModel for Server {
         Ok(self.plan().strain(input))
     }
 
-    fn rehearse(&self, inputs: &[&[f32]]) -> Result<Vec<(Vec<f64>, Vec<Strain>)>, BackendError> {
+    fn rehearse(&self, inputs: &[&[f32]]) -> Result<Vec<Rehearsal>, BackendError> {
         inputs.iter().try_for_each(|input| self.model.interface.check_input(input))?;
         Ok(self.plan().rehearse(inputs))
     }

@@ -330,10 +330,10 @@ fn rehearsals_are_simulations() {
     let inputs: Vec<Vec<f32>> = (0..11).map(|seed| input(&model, seed)).collect();
     let all = server.rehearse(&inputs.iter().map(|x| &**x).collect::<Vec<_>>()).unwrap();
     assert_eq!(all.len(), inputs.len());
-    for (x, (answer, strain)) in inputs.iter().zip(all) {
-        assert_eq!(answer, server.simulate(x).unwrap());
+    for (x, found) in inputs.iter().zip(all) {
+        assert_eq!(found.answer, server.simulate(x).unwrap());
         let alone = server.strain(x).unwrap();
-        assert!(strain.iter().zip(&alone).all(|(a, b)| a.node == b.node && (a.share - b.share).abs() < 1e-3));
+        assert!(found.strains.iter().zip(&alone).all(|(a, b)| a.node == b.node && (a.share - b.share).abs() < 1e-3));
     }
     assert!(server.rehearse(&[&inputs[0], &[0.0; 3]]).is_err());
 }

@@ -7,7 +7,7 @@ use tacit_graph::rng::SplitMix;
 use super::lanes::{LANES, alone, side_by_side};
 use super::noise;
 use super::plan::Plan;
-use crate::Strain;
+use crate::{Rehearsal, Strain};
 
 /// Largest slot that a bootstrap brings back: beyond, its sine leaves the line.
 const BOOTSTRAPPED: f64 = 4.0;
@@ -36,11 +36,11 @@ impl Plan {
 
     /// For each input an answer as [`Plan::simulate`] gives it, and how near each vector came to its limit on
     /// the way.
-    pub fn rehearse(&self, inputs: &[&[f32]]) -> Vec<(Vec<f64>, Vec<Strain>)> {
+    pub fn rehearse(&self, inputs: &[&[f32]]) -> Vec<Rehearsal> {
         inputs.chunks(LANES).flat_map(|some| self.rehearse_some(some)).collect()
     }
 
-    fn rehearse_some(&self, inputs: &[&[f32]]) -> Vec<(Vec<f64>, Vec<Strain>)> {
+    fn rehearse_some(&self, inputs: &[&[f32]]) -> Vec<Rehearsal> {
         let mut rngs: Vec<SplitMix> = inputs.iter().map(|input| seeded(input)).collect();
         let mut strains: Vec<Vec<Strain>> = vec![Vec::new(); inputs.len()];
         let result = self.program.run(side_by_side(inputs), |id, slots: &mut Vec<[f64; LANES]>| {
@@ -56,7 +56,7 @@ impl Plan {
             }
         });
         let answer = |lane: usize| self.rounded(result.iter().map(|v| v[lane]).collect());
-        strains.into_iter().enumerate().map(|(lane, strains)| (answer(lane), strains)).collect()
+        strains.into_iter().enumerate().map(|(lane, strains)| Rehearsal { answer: answer(lane), strains }).collect()
     }
 
     fn rounded(&self, result: Vec<f64>) -> Vec<f64> {

@@ -28,7 +28,7 @@ const FAILURE_LOG2: f64 = -121.7;
 const POWERS: f64 = 6.0;
 
 /// How SlotToCoeff is made, however the rest is: keys of its low levels are small.
-const DOWN: Method = Method::Hoisted;
+const DOWN: Method = Method::Flat;
 
 const WHAT: &str = "bootstrapping";
 
@@ -114,15 +114,17 @@ impl Bootstrapper {
             arcsine,
         };
         let [mut down, mut up] = [built.down(), built.up()];
+        // All distances of a part are multiples of one: there are no blocks.
+        let own = if spec.method == Method::Chained { Method::Chained } else { Method::Flat };
         let methods = |method, parts: &[Diagonals]| vec![method; parts.len()];
-        let methods = [methods(DOWN, &down), methods(spec.method, &up)].concat();
+        let methods = [methods(DOWN, &down), methods(own, &up)].concat();
         built.turn = settled(spec.slots, methods.into_iter().zip(down.iter_mut().chain(&mut up)))?;
         let (low, top) = (built.level_in(), parameters.levels());
         // Multiples of q_0 are large where they come in, so what is rounded there must be fine.
         let raised = built.raised_scale();
         let between = raised.times(Scale::power_of_two(1));
         built.to_coefficients = built.transforms(&encoder, DOWN, &down, low, (parameters.scale(low), None))?;
-        built.to_slots = built.transforms(&encoder, spec.method, &up, top, (raised, Some(between)))?;
+        built.to_slots = built.transforms(&encoder, own, &up, top, (raised, Some(between)))?;
         Ok(built)
     }
 

@@ -196,7 +196,7 @@ mod tests {
             let encode = || Diagonal::encode(&context, &values, scale).unwrap();
             let (compact, kept) = (encode(), encode().kept(&context, shape, &mut usize::MAX.clone()));
             assert_eq!(matches!(kept, Diagonal::Repeated(_)), log_period <= 7);
-            assert!(kept.memory_bytes() <= (8 * 3 * 512 >> (8 - log_period)).max(8 * 3 * 64));
+            assert!(kept.memory_bytes() <= ((8 * 3 * 512) >> (8 - log_period)).max(8 * 3 * 64));
             let Diagonal::Compact(coefficients) = &compact else { panic!("nothing is kept without a budget") };
             let mut spread = vec![0; 512];
             let places = spread.chunks_exact_mut(512 / coefficients.len()).zip(coefficients);

@@ -3,10 +3,10 @@
 //! Diagonals are grouped as baby and giant steps: `d = g (B j + i)` with B values of i from 0 or around it.
 //! Three ways to run: *flat* ([BMTH21]): every baby step comes from one raised ciphertext, products are
 //! summed at the primes of the key, and special primes are divided out once for a giant step and, together
-//! with the rescaling, once at the end. *Hoisted*: the same with blocks of C giant steps, `d = g (B (C k + j)
-//! + i)`: what the giant steps of a block give is summed before it goes as far as its block, so that all
-//! blocks use the same keys. *Chained*: baby steps follow one from another, giant steps are summed as in
-//! Horner's rule: three keys do.
+//! with the rescaling, once at the end. *Hoisted*: the same with blocks of C giant steps, of which
+//! `d = g (B (C k + j) + i)`: what the giant steps of a block give is summed before it goes as far as its
+//! block, so that all blocks use the same keys. *Chained*: baby steps follow one from another, giant steps
+//! are summed as in Horner's rule: three keys do.
 
 use super::super::cipher::{Ciphertext, same_slots};
 use super::super::context::Context;
@@ -146,7 +146,7 @@ impl TransformPlan {
     }
 
     /// Key switches, those of giant steps weighed double: they divide and raise again. Blocks are there to
-    /// save keys, of which each counts once more.
+    /// save keys, of which each counts as two more.
     fn cost(&self) -> i64 {
         let [babies, giants] = self.steps();
         match self.method {
@@ -156,7 +156,7 @@ impl TransformPlan {
                     self.splits().map(|Split { block, giant, .. }| [block, giant]).collect();
                 let blocks: BTreeSet<i64> = splits.iter().map(|[block, _]| *block).collect();
                 let switches = babies.len() + 2 * splits.len() + if blocks.len() > 1 { 2 * blocks.len() } else { 0 };
-                (switches + babies.len() + giants.len() + blocks.len()) as i64
+                (switches + 2 * (babies.len() + giants.len() + blocks.len())) as i64
             }
             Method::Chained => babies.last().map_or(0, |b| b + 1) + giants.last().map_or(0, |last| last - giants[0]),
         }
@@ -289,7 +289,7 @@ impl LinearTransform {
         let plan = TransformPlan::new(n, spec.level, spec.method, spec.diagonals.keys().copied())?;
         let special = if spec.method == Method::Chained { 0 } else { context.parameters().alpha(spec.level) };
         let shape = Shape { level: spec.level, special };
-        let mut by_giant: BTreeMap<(i64, i64), Vec<(i64, Vec<Complex>)>> = BTreeMap::new();
+        let mut by_giant: BTreeMap<(i64, i64), Vec<Term>> = BTreeMap::new();
         for (&offset, values) in spec.diagonals {
             let Split { block, giant, baby } = plan.split(plan.representative(offset));
             let mut moved = values.clone();
@@ -299,7 +299,7 @@ impl LinearTransform {
         let mut left = spec.cache_bytes;
         let mut giants = Vec::with_capacity(by_giant.len());
         for ((block, step), terms) in by_giant {
-            let encode = |(i, values): (i64, Vec<Complex>)| {
+            let encode = |(i, values): Term| {
                 Ok((i, Diagonal::encode(context, &values, spec.scale)?.kept(context, shape, &mut left)))
             };
             let terms = terms.into_iter().map(encode).collect::<Result<_, HeError>>()?;
@@ -355,6 +355,9 @@ impl LinearTransform {
         }
     }
 }
+
+/// A baby step, and the values that its result is multiplied with.
+type Term = (i64, Vec<Complex>);
 
 /// Both halves of a part of a sum, and how far it is to be rotated.
 type Turned = (i64, [Poly<Ntt>; 2]);
