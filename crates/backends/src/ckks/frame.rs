@@ -10,9 +10,10 @@ use super::emit::{self, Approximation};
 use super::layout::Layout;
 use super::levels::Levels;
 use super::noise::Place;
-use super::options::{Options, method};
+use super::options::{NAME, Options};
 use super::program::{Program, Step};
 use super::setting::{self, Setting};
+use super::ways::Way;
 use crate::BackendError;
 
 /// What is computed at which level.
@@ -51,10 +52,27 @@ pub(super) fn frame(model: &Model, options: &Options, watch: &Watch) -> Result<F
     let parameters = Parameters::new(&setting.parameters).map_err(he)?;
     let context = Arc::new(Context::new(&parameters).map_err(he)?);
     let places = places(&program, &levels, &setting, &parameters);
-    Ok(Frame { program, approximations, setting, context, layouts, places })
+    let frame = Frame { program, approximations, setting, context, layouts, places };
+    let count = frame.transforms(frame.program.vectors.len());
+    if let Some(stated) = options.rotations.len().filter(|stated| *stated != count) {
+        let what = format!("ways for {stated} transforms, the network has {count}");
+        return Err(BackendError::Option { backend: NAME, key: "rotations".into(), what });
+    }
+    Ok(frame)
 }
 
 impl Frame {
+    /// Number of linear transforms of the steps before that of vector `id`: parts of linear steps.
+    pub fn transforms(&self, id: usize) -> usize {
+        let parts = |step: &Step| if let Step::Linear { parts, .. } = step { parts.len() } else { 0 };
+        self.program.vectors[..id].iter().map(|vector| parts(&vector.step)).sum()
+    }
+
+    /// How part `index` of the linear step of vector `id` makes its rotations.
+    pub fn way(&self, options: &Options, id: usize, index: usize) -> Way {
+        options.rotations.of(self.transforms(id) + index).expect("as many ways as transforms have been checked")
+    }
+
     /// The tables of its bootstraps, if it has any.
     ///
     /// # Errors
@@ -87,15 +105,14 @@ fn places(program: &Program, levels: &Levels, setting: &Setting, parameters: &Pa
 ///
 /// # Errors
 /// None in practice.
-pub(super) fn part(
-    context: &Context,
-    options: &Options,
-    offsets: &BTreeSet<i64>,
-    level: usize,
-) -> Result<Part, BackendError> {
+pub(super) fn part(context: &Context, way: Way, offsets: &BTreeSet<i64>, level: usize) -> Result<Part, BackendError> {
     if offsets.iter().eq([&0]) {
         return Ok(Part::Slots);
     }
-    let (n, method) = (context.degree() / 2, method(options.hoisted));
-    Ok(Part::Transform(TransformPlan::new(n, level, method, offsets.iter().copied()).map_err(he)?))
+    let (n, method, offsets) = (context.degree() / 2, way.method(), offsets.iter().copied());
+    let plan = match way.log_babies {
+        None => TransformPlan::new(n, level, method, offsets),
+        Some(log) => TransformPlan::with_babies(n, level, method, offsets, log.into()),
+    };
+    Ok(Part::Transform(plan.map_err(he)?))
 }

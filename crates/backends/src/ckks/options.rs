@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use tacit_he::ckks::Method;
 
+use super::ways::{Way, Ways};
 use crate::BackendError;
 use crate::seam;
 
@@ -28,9 +28,9 @@ pub(super) enum Set {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Options {
     pub set: Set,
-    /// Whether every rotation has a key (fewest transforms), or few keys are chained (fewest bytes).
-    pub hoisted: bool,
-    /// The same for bootstraps.
+    /// How linear transforms make their rotations.
+    pub rotations: Ways,
+    /// Whether each rotation of bootstraps has a key, or few are chained.
     pub hoisted_bootstraps: bool,
     /// Room above the range that calibration saw, as a factor.
     pub margin: f64,
@@ -43,7 +43,14 @@ pub(super) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { set: Set::Auto, hoisted: true, hoisted_bootstraps: false, margin: 1.25, tolerance: 0.01, round: true }
+        Self {
+            set: Set::Auto,
+            rotations: Ways::All(Way::HOISTED),
+            hoisted_bootstraps: false,
+            margin: 1.25,
+            tolerance: 0.01,
+            round: true,
+        }
     }
 }
 
@@ -62,9 +69,9 @@ impl FromStr for Set {
 }
 
 /// `hoisted` or `chained`.
-struct Rotations(bool);
+struct Hoisted(bool);
 
-impl FromStr for Rotations {
+impl FromStr for Hoisted {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -74,10 +81,6 @@ impl FromStr for Rotations {
             _ => Err("`hoisted` or `chained`".into()),
         }
     }
-}
-
-pub(super) fn method(hoisted: bool) -> Method {
-    if hoisted { Method::Hoisted } else { Method::Chained }
 }
 
 impl Options {
@@ -90,8 +93,8 @@ impl Options {
         let own = Self::default();
         let options = Self {
             set: reader.get("set")?.unwrap_or(own.set),
-            hoisted: reader.get::<Rotations>("rotations")?.map_or(own.hoisted, |r| r.0),
-            hoisted_bootstraps: reader.get::<Rotations>("bootstraps")?.map_or(own.hoisted_bootstraps, |r| r.0),
+            rotations: reader.get("rotations")?.unwrap_or(own.rotations),
+            hoisted_bootstraps: reader.get::<Hoisted>("bootstraps")?.map_or(own.hoisted_bootstraps, |r| r.0),
             margin: reader.up_to("margin", 16.0)?.unwrap_or(own.margin),
             tolerance: reader.up_to("tolerance", 0.5)?.unwrap_or(own.tolerance),
             round: reader.get("round")?.unwrap_or(own.round),
@@ -114,8 +117,8 @@ mod tests {
         let read = |text: &str| Options::read(&text.parse().unwrap());
         let options = read("set=B,rotations=chained,bootstraps=hoisted,margin=2").unwrap();
         assert_eq!(
-            (options.set, options.hoisted, options.hoisted_bootstraps, options.margin),
-            (Set::B, false, true, 2.0)
+            (options.set, options.rotations, options.hoisted_bootstraps, options.margin),
+            (Set::B, Ways::All(Way::CHAINED), true, 2.0)
         );
         assert_eq!(read("").unwrap(), Options::default());
         for bad in ["set=Z", "rotations=fast", "margin=0.5", "margin=99", "tolerance=nan", "round=up", "depth=3"] {

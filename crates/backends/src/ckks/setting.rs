@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 use tacit_he::ckks::{BootstrapSpec, KeyGroup, NamedSet, ParametersSpec, Secret, Segment, max_modulus_bits};
 
 use super::levels::{Bootstraps, Levels, levels};
-use super::options::{NAME, Options, Set, method};
+use super::options::{NAME, Options, Set};
 use super::program::Program;
+use super::ways::method;
 use crate::BackendError;
 
 /// Bits of the lowest prime, of those above, and of special ones.
