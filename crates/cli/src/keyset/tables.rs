@@ -194,7 +194,7 @@ fn print_stages(stages: &[tacit_backends::ckks::keyset::StageKeys]) -> anyhow::R
     let distances = stages.iter().map(|row| row.distances).max().unwrap_or(0);
     print::line(&format!(
         "\nTable 5, our split of a bootstrap (3 + 3 transforms of 63 diagonals, {distances} distances) in the paper's bytes and with its budget, alpha \
-         of 1, 2, 4, 8, 16 by level: other distances than the paper's 38, and each with the alphas of its own levels only",
+         of 1, 2, 4, 8, 16 by level, each distance with the alphas of its own levels only; the paper has 38 keys",
     ))?;
     print::line(&format!("{:>5} {:>10} {:>12} {:>12} {:>12}", "depth", "dynamic", "paper", "level-aware", "paper"))?;
     for (row, paper) in stages.iter().zip(table_5()) {

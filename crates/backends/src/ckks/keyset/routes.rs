@@ -25,9 +25,13 @@ struct Layer {
 }
 
 struct Split {
-    plan: TransformPlan,
+    chained: bool,
+    /// With all keys.
     seconds: f64,
-    moves: [Vec<i64>; 2],
+    switches: u64,
+    ntts: u64,
+    /// Distances that have keys of their own, each with whether it is a baby step.
+    moves: Vec<(i64, bool)>,
 }
 
 /// Resident keys by distance, and the ways that they give at each level.
@@ -121,11 +125,22 @@ impl<'a> Router<'a> {
             };
             let plans = [of(Method::Hoisted).ok()?, of(Method::Chained).ok()?];
             let split = |plan: TransformPlan| {
-                let seconds = running.rates.transform(&plan.work(alpha), class.share);
-                Split { seconds, moves: plan.moves(), plan }
+                let (work, chained) = (plan.work(alpha), plan.method() == Method::Chained);
+                let seconds = running.rates.transform(&work, class.share);
+                let [babies, giants] = plan.moves();
+                // A chain's steps are its generators; each move of a hoisted one is its own.
+                let moves = match chained {
+                    true => plan.rotations().into_iter().map(|k| (k, false)).collect(),
+                    false => {
+                        babies.into_iter().map(|k| (k, true)).chain(giants.into_iter().map(|k| (k, false))).collect()
+                    }
+                };
+                Split { chained, seconds, switches: work.key_switches as u64, ntts: work.ntts as u64, moves }
             };
             let mut splits: Vec<Split> = plans.into_iter().flatten().map(split).collect();
-            splits.dedup_by(|a, b| a.plan.method() == b.plan.method() && a.moves == b.moves);
+            // Splits of many more moves than the best are never worth their keys.
+            let least = splits.iter().filter(|s| !s.chained).map(|s| s.moves.len()).min().unwrap_or(0);
+            splits.retain(|s| s.chained || s.moves.len() <= least + least / 2);
             Some(Layer { level: class.level, count: class.transforms.len() as f64, splits })
         };
         let classes = running.problem.classes.iter().filter(|class| !class.transforms.is_empty());
@@ -180,8 +195,8 @@ impl<'a> Router<'a> {
     /// What may be added: every distance of every split.
     fn candidates(&self, resident: &Resident) -> BTreeSet<(i64, usize)> {
         let of = |layer: &Layer| {
-            let hoisted = layer.splits.iter().filter(|split| split.plan.method() == Method::Hoisted);
-            let distances: Vec<i64> = hoisted.flat_map(|split| split.moves.iter().flatten().copied()).collect();
+            let hoisted = layer.splits.iter().filter(|split| !split.chained);
+            let distances: Vec<i64> = hoisted.flat_map(|split| split.moves.iter().map(|(k, _)| *k)).collect();
             distances.into_iter().map(|k| (k, layer.level)).collect::<Vec<_>>()
         };
         let there = |(k, level): &(i64, usize)| resident.keys.get(k).is_some_and(|own| own >= level);
@@ -196,19 +211,12 @@ impl<'a> Router<'a> {
         let product = (2 * raised * digits) as f64 * self.running.rates.product_s;
         let giant = product + ((digits + 1) * raised) as f64 * self.running.rates.ntt_s;
         let one = |split: &Split| {
-            let work = split.plan.work(alpha);
-            let (mut seconds, mut switches, mut ntts) = (split.seconds, work.key_switches as u64, work.ntts as u64);
-            let chained = split.plan.method() == Method::Chained;
-            // A chain's own steps are its generators; each move of a hoisted one has its own.
-            let steps = if chained { split.plan.rotations() } else { split.moves.concat() };
-            for k in steps {
-                let far = hops.of(k);
-                let is_baby = split.moves[0].contains(&k);
-                match far {
+            let Split { mut seconds, mut switches, mut ntts, chained, ref moves } = *split;
+            for &(k, is_baby) in moves {
+                match hops.of(k) {
                     1 => {}
-                    NEVER => return (f64::INFINITY, 0, 0),
-                    _ if chained => return (f64::INFINITY, 0, 0),
-                    _ => {
+                    far if far == NEVER || chained => return (f64::INFINITY, 0, 0),
+                    far => {
                         seconds += f64::from(far) * switch - if is_baby { product } else { giant };
                         switches += u64::from(far) - 1;
                         ntts += u64::from(far) * transforms(layer.level, alpha);
