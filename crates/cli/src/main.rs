@@ -20,6 +20,7 @@ mod model;
 mod notify;
 mod operator;
 mod owner;
+mod page;
 mod plan;
 mod prepare;
 mod print;

@@ -36,8 +36,8 @@ impl Circuit {
         let encoder = Encoder::new(&plan.context, plan.context.degree() / 2).map_err(he)?;
         let one = |id: usize| match &plan.program.vectors[id].step {
             Step::Linear { parts, .. } => {
-                let compile = |(of, _): &(VectorId, _)| Ok((*of, Compiled::new(plan, &encoder, *of, id)?));
-                parts.iter().map(compile).collect::<Result<Vec<_>, BackendError>>()
+                let compile = |(i, (of, _)): (usize, &(VectorId, _))| Ok((*of, Compiled::new(plan, &encoder, i, id)?));
+                parts.iter().enumerate().map(compile).collect::<Result<Vec<_>, BackendError>>()
             }
             _ => Ok(Vec::new()),
         };
@@ -95,9 +95,9 @@ impl Circuit {
 }
 
 impl Compiled {
-    fn new(plan: &Plan, encoder: &Encoder, of: VectorId, id: VectorId) -> Result<Self, BackendError> {
+    fn new(plan: &Plan, encoder: &Encoder, index: usize, id: VectorId) -> Result<Self, BackendError> {
         let Step::Linear { parts, .. } = &plan.program.vectors[id].step else { unreachable!("asked for linear steps") };
-        let (_, matrix) = parts.iter().find(|(from, _)| *from == of).expect("it is one of the step's parts");
+        let (of, ref matrix) = parts[index];
         let (n, level) = (encoder.slots(), plan.places[id].made + 1);
         let parameters = plan.context.parameters();
         // What brings the source's scale to the canonical one below.
@@ -106,12 +106,16 @@ impl Compiled {
         let (from, to) = (&plan.layouts[of], &plan.layouts[id]);
         let mut diagonals = layout::diagonals(matrix, from, to, n);
         let offsets = diagonals.keys().copied().collect();
-        match part(&plan.context, &plan.options, &offsets, level)? {
+        let way = plan.way(&plan.options, id, index);
+        match part(&plan.context, way, &offsets, level)? {
             Part::Slots => Ok(Self::Slots(diagonals.remove(&0).expect("its only one"), scale)),
-            Part::Transform(steps) => {
-                let method = steps.method();
-                let spec = TransformSpec { diagonals: &diagonals, level, scale, method, cache_bytes: 0 };
-                Ok(Self::Transform(LinearTransform::new(encoder, &spec).map_err(he)?))
+            Part::Transform(_) => {
+                let spec = TransformSpec { diagonals: &diagonals, level, scale, method: way.method(), cache_bytes: 0 };
+                let transform = match way.log_babies {
+                    None => LinearTransform::new(encoder, &spec),
+                    Some(log) => LinearTransform::with_babies(encoder, &spec, log.into()),
+                };
+                Ok(Self::Transform(transform.map_err(he)?))
             }
         }
     }

@@ -11,6 +11,7 @@ use super::layout::{self, Layout};
 use super::options::{NAME, Options};
 use super::program::{Step, VectorId};
 use super::public::{KeyRecord, Port, Public, StepRecord, VERSION, key_bytes};
+use super::ways::Way;
 use super::wire::{DIGEST, HELLO_BYTES, WELCOME_BYTES};
 use crate::{BackendError, Costs, PartyCost, PhaseCost, Work};
 
@@ -70,21 +71,17 @@ impl<'a> Draft<'a> {
         match &vector.step {
             Step::Input => {}
             Step::Linear { parts, .. } => {
-                for (of, matrix) in parts {
+                for (index, (of, matrix)) in parts.iter().enumerate() {
                     let [from, to] = [*of, id].map(|id| &self.frame.layouts[id]);
                     let offsets = layout::offsets(matrix, from, to);
-                    self.linear(&offsets, from.period.max(to.period), place.made + 1, &mut record)?;
+                    let way = self.frame.way(self.options, id, index);
+                    self.linear((&offsets, from.period.max(to.period)), place.made + 1, way, &mut record)?;
                 }
             }
-            Step::Square { .. } | Step::Quadratic { .. } | Step::Product { .. } => self.products(place.made + 1, 1),
-            Step::Polynomial { polynomial, .. } => {
-                let depth = polynomial.depth();
-                for level in place.made + 1..=place.made + depth {
-                    self.products(level, 0);
+            step => {
+                for (level, count) in Self::relinearisations(step, place.made) {
+                    self.products(level, count);
                 }
-                // Powers up to the root, and about as many products of them.
-                let count = 2.0 * (polynomial.degree() as f64).sqrt() + depth as f64;
-                self.products(place.made + depth, count as u64);
             }
         }
         if let (true, Some(boot)) = (place.boots, bootstrapper) {
@@ -97,12 +94,27 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    /// Products of ciphertexts of a step whose result is at level `made`: at which level, and how many.
+    pub fn relinearisations(step: &Step, made: usize) -> Vec<(usize, u64)> {
+        match step {
+            Step::Input | Step::Linear { .. } => vec![],
+            Step::Square { .. } | Step::Quadratic { .. } | Step::Product { .. } => vec![(made + 1, 1)],
+            Step::Polynomial { polynomial, .. } => {
+                let depth = polynomial.depth();
+                // Powers up to the root, and about as many products of them.
+                let count = 2.0 * (polynomial.degree() as f64).sqrt() + depth as f64;
+                let levels = (made + 1..=made + depth).map(|level| (level, 0));
+                levels.chain([(made + depth, count as u64)]).collect()
+            }
+        }
+    }
+
     /// A part of a linear step, whose diagonals repeat after `period` slots.
     fn linear(
         &mut self,
-        offsets: &BTreeSet<i64>,
-        period: usize,
+        (offsets, period): (&BTreeSet<i64>, usize),
         level: usize,
+        way: Way,
         record: &mut StepRecord,
     ) -> Result<(), BackendError> {
         record.diagonals += offsets.len();
@@ -112,7 +124,7 @@ impl<'a> Draft<'a> {
         // Those that repeat are transformed in a smaller ring.
         self.work.ntts += limbs * offsets.len() as u64 * (2 * period as u64).min(n) / n;
         self.work.macs += 2 * limbs * n * offsets.len() as u64;
-        if let Part::Transform(plan) = part(context, self.options, offsets, level)? {
+        if let Part::Transform(plan) = part(context, way, offsets, level)? {
             let rotations = plan.rotations();
             self.needs.extend(plan.keys(context));
             // As 64-bit coefficients in a subring.

@@ -4,16 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tacit_graph::{Model, Watch};
-use tacit_he::ckks::{Bootstrapper, Context, KeyId, KeyKind, Method, Parameters, Scale, SwitchKey, TransformPlan};
+use tacit_he::ckks::{Bootstrapper, Context, KeyId, KeyKind, Parameters, Scale, SwitchKey, TransformPlan};
 
 use super::emit;
 use super::fit::Approximation;
 use super::layout::Layout;
 use super::levels::Levels;
 use super::noise::Place;
-use super::options::Options;
+use super::options::{NAME, Options};
 use super::program::{Program, Step};
 use super::setting::{self, Setting};
+use super::ways::{Way, Ways};
 use crate::BackendError;
 
 /// What is computed at which level.
@@ -55,10 +56,42 @@ pub(super) fn frame(model: &Model, options: &Options, watch: &Watch) -> Result<F
     let parameters = Parameters::new(&setting.parameters).map_err(he)?;
     let context = Arc::new(Context::new(&parameters).map_err(he)?);
     let places = places(&program, &levels, &setting, &parameters);
-    Ok(Frame { program, approximations, setting, context, layouts, places })
+    let frame = Frame { program, approximations, setting, context, layouts, places };
+    let count = frame.transforms(frame.program.vectors.len());
+    if let Some(stated) = options.rotations.len().filter(|stated| *stated != count) {
+        let what = format!("ways for {stated} transforms, the network has {count}");
+        return Err(BackendError::Option { backend: NAME, key: "rotations".into(), what });
+    }
+    Ok(frame)
 }
 
 impl Frame {
+    /// Number of linear transforms of the steps before that of vector `id`: parts of linear steps.
+    pub fn transforms(&self, id: usize) -> usize {
+        let parts = |step: &Step| if let Step::Linear { parts, .. } = step { parts.len() } else { 0 };
+        self.program.vectors[..id].iter().map(|vector| parts(&vector.step)).sum()
+    }
+
+    /// How part `index` of the linear step of vector `id` makes its rotations.
+    pub fn way(&self, options: &Options, id: usize, index: usize) -> Way {
+        self.way_of(options, self.transforms(id) + index, self.places[id].made + 1)
+    }
+
+    /// That of the transform of this number, whose input has this level.
+    pub fn way_of(&self, options: &Options, transform: usize, level: usize) -> Way {
+        if options.rotations == Ways::All(Way::HOISTED) && self.dear(level) {
+            return Way::CHAINED;
+        }
+        options.rotations.of(transform).expect("as many ways as transforms have been checked")
+    }
+
+    /// Whether keys of a level are so large that a layer had better chain its steps. Few layers are that high
+    /// in a set with bootstraps: those that run on what the fresh ciphertext has.
+    fn dear(&self, level: usize) -> bool {
+        let key = SwitchKey::packed_bytes(&self.context, KeyId::at(&self.context, KeyKind::Relinearise, level));
+        self.context.parameters().spec().encapsulated && key > DEAR_KEY
+    }
+
     /// The tables of its bootstraps, if it has any.
     ///
     /// # Errors
@@ -91,18 +124,14 @@ fn places(program: &Program, levels: &Levels, setting: &Setting, parameters: &Pa
 ///
 /// # Errors
 /// None in practice.
-pub(super) fn part(
-    context: &Context,
-    options: &Options,
-    offsets: &BTreeSet<i64>,
-    level: usize,
-) -> Result<Part, BackendError> {
+pub(super) fn part(context: &Context, way: Way, offsets: &BTreeSet<i64>, level: usize) -> Result<Part, BackendError> {
     if offsets.iter().eq([&0]) {
         return Ok(Part::Slots);
     }
-    let key = SwitchKey::packed_bytes(context, KeyId::at(context, KeyKind::Relinearise, level));
-    // Few layers are that high in a set with bootstraps: those that run on what the fresh ciphertext has.
-    let dear = context.parameters().spec().encapsulated && key > DEAR_KEY;
-    let method = if dear && !options.flat { Method::Chained } else { options.method() };
-    Ok(Part::Transform(TransformPlan::new(context.degree() / 2, level, method, offsets.iter().copied()).map_err(he)?))
+    let (n, method, offsets) = (context.degree() / 2, way.method(), offsets.iter().copied());
+    let plan = match way.log_babies {
+        None => TransformPlan::new(n, level, method, offsets),
+        Some(log) => TransformPlan::with_babies(n, level, method, offsets, log.into()),
+    };
+    Ok(Part::Transform(plan.map_err(he)?))
 }

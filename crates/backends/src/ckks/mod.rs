@@ -35,6 +35,7 @@ mod sparse;
 #[cfg(test)]
 mod tests;
 mod twin;
+mod ways;
 mod wire;
 
 pub use model::Ckks;

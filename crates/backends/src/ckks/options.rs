@@ -5,6 +5,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use tacit_he::ckks::Method;
 
+use super::ways::{Way, Ways};
 use crate::BackendError;
 use crate::seam;
 
@@ -52,11 +53,9 @@ impl FromStr for ReluBy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Options {
     pub set: Set,
-    /// Whether the steps of a transform have keys, or few keys are chained (fewest bytes).
-    pub hoisted: bool,
-    /// Whether that is a key for every distance (fewest transforms), or blocks of distances share theirs.
-    pub flat: bool,
-    /// The same for bootstraps.
+    /// How linear transforms make their rotations.
+    pub rotations: Ways,
+    /// Whether the steps of bootstraps' transforms have keys, or few are chained.
     pub hoisted_bootstraps: bool,
     /// Room above the range that calibration saw, as a factor.
     pub margin: f64,
@@ -73,8 +72,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             set: Set::Auto,
-            hoisted: true,
-            flat: false,
+            rotations: Ways::All(Way::HOISTED),
             hoisted_bootstraps: false,
             margin: 1.25,
             tolerance: 0.01,
@@ -98,32 +96,22 @@ impl FromStr for Set {
     }
 }
 
-/// `hoisted`, `flat` or `chained`.
-struct Rotations(Method);
+/// `hoisted` or `chained`.
+struct Hoisted(bool);
 
-impl FromStr for Rotations {
+impl FromStr for Hoisted {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "hoisted" => Ok(Self(Method::Hoisted)),
-            "flat" => Ok(Self(Method::Flat)),
-            "chained" => Ok(Self(Method::Chained)),
-            _ => Err("`hoisted`, `flat` or `chained`".into()),
+            "hoisted" => Ok(Self(true)),
+            "chained" => Ok(Self(false)),
+            _ => Err("`hoisted` or `chained`".into()),
         }
     }
 }
 
 impl Options {
-    /// How rotations of layers are made.
-    pub fn method(&self) -> Method {
-        match (self.hoisted, self.flat) {
-            (false, _) => Method::Chained,
-            (true, true) => Method::Flat,
-            (true, false) => Method::Hoisted,
-        }
-    }
-
     /// How rotations of bootstraps are made.
     pub fn method_of_bootstraps(&self) -> Method {
         if self.hoisted_bootstraps { Method::Hoisted } else { Method::Chained }
@@ -136,12 +124,10 @@ impl Options {
     pub fn read(text: &seam::Options) -> Result<Self, BackendError> {
         let mut reader = text.reader(NAME);
         let own = Self::default();
-        let [rotations, bootstraps] = [reader.get::<Rotations>("rotations")?, reader.get::<Rotations>("bootstraps")?];
         let options = Self {
             set: reader.get("set")?.unwrap_or(own.set),
-            hoisted: rotations.as_ref().map_or(own.hoisted, |r| r.0 != Method::Chained),
-            flat: rotations.as_ref().map_or(own.flat, |r| r.0 == Method::Flat),
-            hoisted_bootstraps: bootstraps.as_ref().map_or(own.hoisted_bootstraps, |r| r.0 != Method::Chained),
+            rotations: reader.get("rotations")?.unwrap_or(own.rotations),
+            hoisted_bootstraps: reader.get::<Hoisted>("bootstraps")?.map_or(own.hoisted_bootstraps, |r| r.0),
             margin: reader.up_to("margin", 16.0)?.unwrap_or(own.margin),
             tolerance: reader.up_to("tolerance", 0.5)?.unwrap_or(own.tolerance),
             relu: reader.get("relu")?.unwrap_or(own.relu),
@@ -163,13 +149,16 @@ mod tests {
     #[test]
     fn options_are_read_and_nonsense_is_named() {
         let read = |text: &str| Options::read(&text.parse().unwrap());
-        let methods = |text: &str| (read(text).unwrap().method(), read(text).unwrap().method_of_bootstraps());
+        let methods = |text: &str| {
+            let options = read(text).unwrap();
+            (options.rotations.of(0).unwrap().method(), options.method_of_bootstraps())
+        };
         assert_eq!(methods(""), (Method::Hoisted, Method::Chained));
         assert_eq!(methods("rotations=flat,bootstraps=hoisted"), (Method::Flat, Method::Hoisted));
         let options = read("set=B,rotations=chained,bootstraps=hoisted,margin=2").unwrap();
         assert_eq!(
-            (options.set, options.hoisted, options.hoisted_bootstraps, options.margin),
-            (Set::B, false, true, 2.0)
+            (options.set, options.rotations, options.hoisted_bootstraps, options.margin),
+            (Set::B, Ways::All(Way::CHAINED), true, 2.0)
         );
         assert_eq!(read("").unwrap(), Options::default());
         for bad in

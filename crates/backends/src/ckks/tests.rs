@@ -13,7 +13,7 @@ use tacit_mpc::run_pair;
 use tacit_net::{Channel, HEADER_BYTES, NetError};
 
 use super::Ckks;
-use super::keyset::{Budget, Design, Goal, design};
+use super::keyset::{Budget, Design, Goal, PRESETS, Wish, design};
 use super::wire::{HELLO, Hello, INPUT, KEY, WELCOME, WELCOME_BYTES, Welcome};
 use crate::{Aids, Backend, BackendError, ClientModel, Material, Options, ServerModel};
 
@@ -230,25 +230,57 @@ fn inputs_that_leave_the_range_are_noticed() {
 #[test]
 fn key_sets_are_compared_and_the_best_within_a_budget_runs() {
     let model = residual();
-    let of = |upload, goal| {
-        let budget = Budget { memory: None, upload };
-        design(&model, &Options::default(), budget, goal, &Watch::default())
-    };
-    let fast = of(None, Goal::Latency).unwrap();
-    let small = of(None, Goal::Upload).unwrap();
+    let wish = |upload, goal| Wish { budget: Budget { memory: None, upload }, goal, ..Wish::default() };
+    let of = |wish: &Wish| design(&model, &Options::default(), wish, &Watch::default());
+    let fast = of(&wish(None, Goal::Latency)).unwrap();
+    let small = of(&wish(None, Goal::Upload)).unwrap();
     let chosen = |d: &Design| d.choices[d.chosen].clone();
-    assert!(chosen(&fast).transforms <= chosen(&small).transforms && chosen(&small).bytes < chosen(&fast).bytes);
-    // The options that are named give the keys that are stated.
-    let options = chosen(&small).options.unwrap();
-    let (server, _) = both(&model, &options);
-    assert_eq!(server.costs().setup.server.stored_bytes, chosen(&small).bytes);
-    assert!(fast.choices.iter().filter(|c| c.options.is_none()).all(|c| c.bytes > chosen(&small).bytes));
-    assert!(of(Some(1000), Goal::Balanced).unwrap_err().to_string().contains("the fewest"));
+    assert!(chosen(&fast).seconds < chosen(&small).seconds && chosen(&small).bytes < chosen(&fast).bytes);
+    // Nothing that runs is better than what was searched for, and strategies of the paper take more.
+    let runs = |d: &Design| d.choices.iter().filter(|c| c.options.is_some()).cloned().collect::<Vec<_>>();
+    assert!(runs(&fast).iter().all(|c| c.seconds >= chosen(&fast).seconds && c.bytes >= chosen(&small).bytes));
+    let preset = |name: &str| fast.choices.iter().find(|c| c.name == name).unwrap();
+    assert!(PRESETS.iter().all(|p| preset(p.name).bytes > chosen(&small).bytes));
+    assert!(preset("level-aware").plain_bytes < preset("alpha=1").plain_bytes);
+    assert!(preset("alpha=1").plain_bytes < preset("all-required").plain_bytes);
+    // The front falls, and ends where the goals' sets are.
+    assert!(fast.front.windows(2).all(|w| w[0].bytes < w[1].bytes && w[0].seconds > w[1].seconds));
+    assert_eq!(fast.front[0].bytes, chosen(&small).bytes);
+    assert!((fast.front[fast.front.len() - 1].seconds - chosen(&fast).seconds).abs() < 1e-9);
+    // In between the ways are mixed; the options that are named give the keys that are stated, and answers.
+    let half = chosen(&small).bytes.midpoint(chosen(&fast).bytes);
+    let between = of(&wish(Some(half), Goal::Latency)).unwrap();
+    assert!(chosen(&between).bytes <= half && chosen(&between).seconds < chosen(&small).seconds);
+    let options = chosen(&between).options.unwrap();
+    let (server, client) = both(&model, &options);
+    assert_eq!(server.costs().setup.server.stored_bytes, chosen(&between).bytes);
+    let inputs = [input(&model, 5)];
+    let (got, _) = answers(&server, &client, &inputs);
+    let wanted = server.reference(&inputs[0]).unwrap();
+    assert!(got[0].iter().zip(&wanted).all(|(g, w)| (g - w).abs() <= server.error_bound(&[])));
+    // Each key has its reason.
+    assert_eq!(between.keys.len(), chosen(&between).keys);
+    assert_eq!(between.keys.iter().map(|k| k.bytes).sum::<u64>(), chosen(&between).bytes);
+    assert!(between.keys.iter().all(|k| k.reason != "rotations"), "{:?}", between.keys);
+}
+
+#[test]
+fn budgets_that_nothing_fits_and_unknown_strategies_are_refused() {
+    let model = residual();
+    let refused = |wish: &Wish| design(&model, &Options::default(), wish, &Watch::default()).unwrap_err().to_string();
+    let with = |memory, upload| Wish { budget: Budget { memory, upload }, ..Wish::default() };
+    assert!(refused(&with(None, Some(1000))).contains("the fewest"));
     // Weights count as well as keys.
-    let budget = Budget { memory: Some(chosen(&small).bytes), upload: None };
-    let error = design(&model, &Options::default(), budget, Goal::Memory, &Watch::default()).unwrap_err().to_string();
+    let error = refused(&with(Some(4_000_000), None));
     assert!(error.contains("encoded weights") && error.contains("the least"), "{error}");
-    assert!(fast.choices.iter().all(|c| c.memory > c.bytes));
+    let error = refused(&Wish { strategy: "best".into(), ..Wish::default() });
+    assert!(error.contains("level-aware") && error.contains("strategy"), "{error}");
+    let one = Wish { strategy: "level-aware".into(), ..Wish::default() };
+    let found = design(&model, &Options::default(), &one, &Watch::default()).unwrap();
+    assert!(found.choices[found.chosen].name == "level-aware" && found.keys.is_empty());
+    let count = found.steps.iter().filter(|step| step.diagonals > 0).count();
+    let error = Ckks.lower(&model, &"rotations=2h".parse().unwrap()).err().unwrap().to_string();
+    assert!(count > 2 && error.contains("ways for 2 transforms"), "{error}");
 }
 
 /// A dense layer, an activation that `act` adds behind node 1, and a dense layer.

@@ -1,15 +1,14 @@
 //! `tacit keyset bench`
 
 use super::machine::{Machine, best};
+use super::measure::{Bench, boot_spec, values};
 use super::params::find;
 use crate::print;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::time::Instant;
-use tacit_arith::prg::{Prg, SplitPrg};
 use tacit_he::ckks::{
-    BootstrapSpec, Bootstrapper, Ciphertext, Complex, Context, Encoder, Evaluator, KeyForm, KeyGroup, KeyId, KeyKind,
-    KeySet, Method, Parameters, ParametersSpec, SecretKey, Segment,
+    Bootstrapper, Ciphertext, Encoder, Evaluator, KeyForm, KeyGroup, KeyId, KeyKind, KeySet, Method, ParametersSpec,
+    Segment,
 };
 
 /// Measure operations on ciphertexts: by level and special primes, and bootstrapping of a set
@@ -64,36 +63,10 @@ pub fn run(args: &BenchArgs, as_json: bool) -> anyhow::Result<()> {
     operations.iter().chain(&bootstraps).try_for_each(|row| print::line(&row.to_string()))
 }
 
-/// One client and its context.
-struct Client {
-    context: Arc<Context>,
-    secret: SecretKey,
-    prg: SplitPrg,
-}
-
-impl Client {
-    fn new(spec: &ParametersSpec) -> anyhow::Result<Self> {
-        let context = Arc::new(Context::new(&Parameters::new(spec)?)?);
-        let mut prg = SplitPrg::new(Prg::from_os()?);
-        let secret = SecretKey::generate(&context, prg.secret());
-        Ok(Self { context, secret, prg })
-    }
-
-    fn encrypt(&mut self, values: &[Complex], level: usize) -> anyhow::Result<Ciphertext> {
-        let encoder = Encoder::new(&self.context, values.len())?;
-        let plaintext = encoder.encode(values, level, self.context.parameters().scale(level))?;
-        Ok(self.secret.encrypt(&plaintext, &mut self.prg))
-    }
-}
-
-/// Values spread over [-1, 1].
-fn values(n: usize) -> Vec<Complex> {
-    (0..n).map(|i| Complex::from((i as f64 * 0.7).sin())).collect()
-}
-
-/// A rotation and a product with relinearisation and rescaling.
+/// A rotation and a product with relinearisation and rescaling; sums, products with a plaintext and
+/// rescaling, which need no key.
 fn at_level(machine: &Machine, level: usize, alpha: usize) -> anyhow::Result<Vec<Value>> {
-    let mut client = Client::new(&ParametersSpec {
+    let mut client = Bench::new(&ParametersSpec {
         log_degree: 16,
         base_bits: 50,
         segments: vec![Segment { count: level - 1, bits: 42 }],
@@ -106,6 +79,7 @@ fn at_level(machine: &Machine, level: usize, alpha: usize) -> anyhow::Result<Vec
     let needs = kinds.map(|kind| KeyId::at(&context, kind, level));
     let mut keys = KeySet::generate(&client.secret, &needs, &mut client.prg)?;
     let a = client.encrypt(&values(1 << 15), level)?;
+    let plain = Encoder::new(&context, 1 << 15)?.encode(&values(1 << 15), level, context.parameters().scale(level))?;
     let mut rows = Vec::new();
     for form in [KeyForm::Packed, KeyForm::Expanded] {
         keys.hold_as(&context, form)?;
@@ -119,10 +93,18 @@ fn at_level(machine: &Machine, level: usize, alpha: usize) -> anyhow::Result<Vec
             rows.push(json!({
                 "operation": what, "level": level, "special_primes": alpha, "keys": format!("{form:?}").to_lowercase(),
                 "ms": seconds * 1e3, "ntts": did.ntts, "key_bytes": did.key_bytes,
-                "times_transforms_and_key_reads": seconds / least,
+                "times_transforms_and_key_reads": (least > 0.0).then(|| seconds / least),
             }));
             Ok(())
         };
+        if form == KeyForm::Packed {
+            row("add", &|| e.add(&a, &a))?;
+            row("add a plaintext", &|| e.add_plain(&a, &plain))?;
+            row("multiply by a plaintext", &|| e.mul_plain(&a, &plain))?;
+            if level > 1 {
+                row("rescale", &|| e.rescale(&a))?;
+            }
+        }
         row("rotate", &|| e.rotate(&a, 1))?;
         if level > 1 {
             row("multiply, relinearise, rescale", &|| e.mul_rescale(&a, &a))?;
@@ -131,23 +113,12 @@ fn at_level(machine: &Machine, level: usize, alpha: usize) -> anyhow::Result<Vec
     Ok(rows)
 }
 
-/// How each set is bootstrapped.
-fn spec(name: &str, slots: usize, method: Method) -> anyhow::Result<BootstrapSpec> {
-    let (slot_to_coeff, message_ratio_bits, arcsine) = match name {
-        "A" => (3, 7, true),
-        "B" => (2, 10, false),
-        _ => anyhow::bail!("set {name} does not bootstrap: A and B do"),
-    };
-    let cache_bytes = 1 << 30;
-    Ok(BootstrapSpec { slots, slot_to_coeff, coeff_to_slot: 3, message_ratio_bits, arcsine, method, cache_bytes })
-}
-
 /// The second of two bootstraps with fresh keys, and the precision that it kept.
 fn bootstrap(name: &str, method: Method) -> anyhow::Result<Value> {
-    let mut client = Client::new(&find(name)?.spec())?;
+    let mut client = Bench::new(&find(name)?.spec())?;
     let context = client.context.clone();
     let slots = context.degree() / 2;
-    let boot = Bootstrapper::new(&context, &spec(name, slots, method)?)?;
+    let boot = Bootstrapper::new(&context, &boot_spec(name, slots, method)?)?;
     let start = Instant::now();
     let keys = KeySet::generate(&client.secret, &boot.keys(), &mut client.prg)?;
     let key_generation_s = start.elapsed().as_secs_f64();

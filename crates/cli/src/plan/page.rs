@@ -139,7 +139,7 @@ fn page() -> anyhow::Result<Told> {
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; base-uri 'none'; \
          form-action 'none'; frame-ancestors 'none'"
     );
-    let body = PAGE.replace("{{nonce}}", &nonce);
+    let body = crate::page::dressed(PAGE).replace("{{nonce}}", &nonce);
     Ok(Told { code: 200, kind: "text/html; charset=utf-8", body, policy: Some(policy) })
 }
 

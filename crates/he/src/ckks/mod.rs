@@ -27,7 +27,7 @@ pub use counters::{Counters, Counts};
 pub use encoder::{Complex, Encoder};
 pub use encrypt::SeededCiphertext;
 pub use eval::{
-    Basis, Evaluator, LinearTransform, Method, Polynomial, Powers, Raised, TransformPlan, TransformSpec,
+    Basis, Evaluator, LinearTransform, Method, Polynomial, Powers, Raised, TransformPlan, TransformSpec, TransformWork,
     relinearisation_needs,
 };
 pub use keys::{

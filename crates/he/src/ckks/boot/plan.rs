@@ -2,7 +2,9 @@
 
 use super::super::context::Context;
 use super::super::encoder::Encoder;
-use super::super::eval::{Basis, LinearTransform, Method, Polynomial, TransformSpec, relinearisation_needs};
+use super::super::eval::{
+    Basis, LinearTransform, Method, Polynomial, TransformPlan, TransformSpec, relinearisation_needs,
+};
 use super::super::keys::{KeyId, KeyKind};
 use super::super::noise::rounding_deviation;
 use super::super::scale::Scale;
@@ -237,6 +239,17 @@ impl Bootstrapper {
         keys.push(key(KeyKind::Galois(context.conjugation_element()), real));
         keys.extend(relinearisation_needs(context, real, self.level_out()));
         super::super::keys::merged(&keys)
+    }
+
+    /// Rotations of the trace to the subring.
+    #[must_use]
+    pub fn trace_len(&self) -> usize {
+        self.trace().len()
+    }
+
+    /// The transforms of one bootstrap, in order.
+    pub fn plans(&self) -> impl Iterator<Item = &TransformPlan> {
+        self.to_coefficients.iter().chain(&self.to_slots).map(LinearTransform::plan)
     }
 
     /// Bytes of its diagonals.

@@ -11,7 +11,6 @@
 use super::super::cipher::{Ciphertext, same_slots};
 use super::super::context::Context;
 use super::super::encoder::{Complex, Encoder};
-use super::super::keys::{KeyId, KeyKind};
 use super::super::limb::Limb;
 use super::super::noise::rounding_deviation;
 use super::super::poly::{Ntt, Poly};
@@ -19,22 +18,11 @@ use super::super::scale::Scale;
 use super::super::shape::Shape;
 use super::diagonal::{Diagonal, Words};
 use super::rotate::HoistedStep;
+use super::split::{Method, Split, TransformPlan};
 use super::{Evaluator, Raised};
 use crate::HeError;
 use rayon::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// How rotations are made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Method {
-    /// A key for every baby and every giant step: fewest transforms.
-    Flat,
-    /// A key for every baby step, every giant step of a block and every block: hardly more transforms, with
-    /// half of the keys where diagonals are those of convolutions.
-    Hoisted,
-    /// Three keys: one baby step, one giant step, and where the chain starts.
-    Chained,
-}
+use std::collections::BTreeMap;
 
 /// What to compile.
 pub struct TransformSpec<'a> {
@@ -50,32 +38,6 @@ pub struct TransformSpec<'a> {
     /// each use. Those that repeat after an eighth of the slots or less take an eighth of a polynomial or
     /// less.
     pub cache_bytes: usize,
-}
-
-/// The steps of a transform, known without its values.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TransformPlan {
-    slots: usize,
-    level: usize,
-    method: Method,
-    /// g
-    stride: i64,
-    /// B
-    babies: i64,
-    /// C, where giant steps come in blocks.
-    block: Option<i64>,
-    /// Whether i and j are around 0 instead of from 0 up.
-    centred: bool,
-    /// Offsets, ascending: between -n/2 and n/2, or all multiples of the stride below n.
-    offsets: Vec<i64>,
-}
-
-/// Where a diagonal is: block k, giant step j and baby step i.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Split {
-    block: i64,
-    giant: i64,
-    baby: i64,
 }
 
 /// The products that one giant step sums.
@@ -98,178 +60,6 @@ pub struct LinearTransform {
     gain: f64,
 }
 
-impl TransformPlan {
-    /// Chooses steps for diagonals at `offsets`.
-    ///
-    /// # Errors
-    /// [`HeError::Circuit`] without diagonals or below level 2.
-    pub fn new(
-        slots: usize,
-        level: usize,
-        method: Method,
-        offsets: impl Iterator<Item = i64>,
-    ) -> Result<Self, HeError> {
-        let n = slots as i64;
-        let centred = |d: i64| (d + n / 2 - 1).rem_euclid(n) - n / 2 + 1;
-        let mut offsets: Vec<i64> = offsets.map(centred).collect::<BTreeSet<_>>().into_iter().collect();
-        if offsets.is_empty() || level < 2 {
-            let why = format!("{} diagonals at level {level}: at least one and level 2 are needed", offsets.len());
-            return Err(HeError::Circuit { what: "linear transform", why });
-        }
-        let stride = offsets.iter().fold(n, |g, &d| gcd(g, d));
-        if offsets.len() as i64 == n / stride {
-            // All that there are: from 0 up, they begin with one that moves nothing.
-            offsets = (0..n / stride).map(|d| d * stride).collect();
-        }
-        let plan = |babies: i64, block: Option<i64>, centred: bool| Self {
-            slots,
-            level,
-            method,
-            stride,
-            babies,
-            block,
-            centred,
-            offsets: offsets.clone(),
-        };
-        let sizes = || (0..=n.trailing_zeros()).map(|b| 1i64 << b);
-        let flat = sizes().map(|b| plan(b, None, false));
-        let choices: Vec<Self> = match method {
-            Method::Chained => flat.collect(),
-            Method::Flat => flat.chain(sizes().map(|b| plan(b, None, true))).collect(),
-            Method::Hoisted => {
-                let blocks = |b: i64| sizes().skip(1).take_while(move |c| b * c < n).map(move |c| (b, Some(c)));
-                let shapes = || sizes().flat_map(|b| std::iter::once((b, None)).chain(blocks(b)));
-                shapes().flat_map(|(b, c)| [plan(b, c, false), plan(b, c, true)]).collect()
-            }
-        };
-        Ok(choices.into_iter().min_by_key(Self::cost).expect("there is a choice"))
-    }
-
-    /// Key switches, those of giant steps weighed double: they divide and raise again. Blocks are there to
-    /// save keys, of which each counts as two more.
-    fn cost(&self) -> i64 {
-        let [babies, giants] = self.steps();
-        match self.method {
-            Method::Flat => babies.len() as i64 + 2 * giants.len() as i64,
-            Method::Hoisted => {
-                let splits: BTreeSet<[i64; 2]> =
-                    self.splits().map(|Split { block, giant, .. }| [block, giant]).collect();
-                let blocks: BTreeSet<i64> = splits.iter().map(|[block, _]| *block).collect();
-                let switches = babies.len() + 2 * splits.len() + if blocks.len() > 1 { 2 * blocks.len() } else { 0 };
-                (switches + 2 * (babies.len() + giants.len() + blocks.len())) as i64
-            }
-            Method::Chained => babies.last().map_or(0, |b| b + 1) + giants.last().map_or(0, |last| last - giants[0]),
-        }
-    }
-
-    fn split(&self, offset: i64) -> Split {
-        let divided = |d: i64, size: i64| {
-            let least = if self.centred { -(size / 2) } else { 0 };
-            let rest = (d - least).rem_euclid(size) + least;
-            ((d - rest) / size, rest)
-        };
-        let (giant, baby) = divided(offset / self.stride, self.babies);
-        let (block, giant) = self.block.map_or((0, giant), |size| divided(giant, size));
-        Split { block, giant, baby }
-    }
-
-    fn splits(&self) -> impl Iterator<Item = Split> {
-        self.offsets.iter().map(|&d| self.split(d))
-    }
-
-    /// The representative of an offset that is among [`TransformPlan::offsets`].
-    fn representative(&self, offset: i64) -> i64 {
-        let n = self.slots as i64;
-        let first = self.offsets[0];
-        first + (offset - first).rem_euclid(n)
-    }
-
-    /// Baby steps i and giant steps j that occur, ascending.
-    fn steps(&self) -> [Vec<i64>; 2] {
-        let (mut babies, mut giants) = (BTreeSet::new(), BTreeSet::new());
-        for Split { giant, baby, .. } in self.splits() {
-            giants.insert(giant);
-            babies.insert(baby);
-        }
-        [babies, giants].map(|steps| steps.into_iter().collect())
-    }
-
-    /// Slots that giant step `j` moves.
-    fn giant(&self, j: i64) -> i64 {
-        self.stride * self.babies * j
-    }
-
-    /// Slots that block `k` moves.
-    fn block(&self, k: i64) -> i64 {
-        self.giant(self.block.unwrap_or(0) * k)
-    }
-
-    /// The first offset.
-    pub(in super::super) fn first(&self) -> i64 {
-        self.offsets[0]
-    }
-
-    /// Rotations that a key must be there for.
-    #[must_use]
-    pub fn rotations(&self) -> Vec<i64> {
-        let [babies, giants] = self.steps();
-        let first = self.giant(giants[0]);
-        let all: Vec<i64> = match self.method {
-            Method::Flat | Method::Hoisted => {
-                let blocks = self.splits().map(|split| self.block(split.block));
-                let giants = giants.iter().map(|&j| self.giant(j));
-                babies.iter().map(|i| self.stride * i).chain(giants).chain(blocks).collect()
-            }
-            Method::Chained => {
-                let baby = (babies.last() > Some(&0)).then_some(self.stride);
-                let giant = (giants.len() > 1).then(|| self.giant(1));
-                baby.into_iter().chain(giant).chain([first]).collect()
-            }
-        };
-        let n = self.slots as i64;
-        all.into_iter().map(|k| k.rem_euclid(n)).filter(|&k| k != 0).collect::<BTreeSet<_>>().into_iter().collect()
-    }
-
-    /// The keys it needs.
-    #[must_use]
-    pub fn keys(&self, context: &Context) -> Vec<KeyId> {
-        let key = |&k: &i64| KeyId::at(context, KeyKind::Galois(context.rotation_element(k)), self.level);
-        self.rotations().iter().map(key).collect()
-    }
-
-    /// Key switches of a run.
-    #[must_use]
-    pub fn switches(&self) -> usize {
-        let [babies, giants] = self.steps();
-        let moved = |steps: &[i64]| steps.iter().filter(|k| **k != 0).count();
-        match self.method {
-            Method::Chained => self.cost() as usize + usize::from(self.giant(giants[0]) != 0),
-            Method::Flat | Method::Hoisted => {
-                let parts: BTreeSet<[i64; 2]> = self.splits().map(|s| [s.block, s.giant]).collect();
-                let blocks: BTreeSet<i64> = parts.iter().map(|[block, _]| *block).collect();
-                let giants: Vec<i64> = parts.iter().map(|[_, giant]| *giant).collect();
-                moved(&babies) + moved(&giants) + moved(&blocks.into_iter().collect::<Vec<_>>())
-            }
-        }
-    }
-
-    /// How it runs.
-    #[must_use]
-    pub fn method(&self) -> Method {
-        self.method
-    }
-
-    /// Number of diagonals.
-    #[must_use]
-    pub fn diagonals(&self) -> usize {
-        self.offsets.len()
-    }
-}
-
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a.abs() } else { gcd(b, a % b) }
-}
-
 impl LinearTransform {
     /// Encodes the diagonals.
     ///
@@ -277,6 +67,20 @@ impl LinearTransform {
     /// [`HeError::Circuit`] for what [`TransformPlan::new`] refuses or a diagonal that has not n values;
     /// [`HeError::Level`] above the highest level; [`HeError::TooLarge`].
     pub fn new(encoder: &Encoder, spec: &TransformSpec<'_>) -> Result<Self, HeError> {
+        let (n, offsets) = (encoder.slots(), spec.diagonals.keys().copied());
+        Self::with_plan(encoder, spec, TransformPlan::new(n, spec.level, spec.method, offsets)?)
+    }
+
+    /// The same with baby steps below `2^log_babies`.
+    ///
+    /// # Errors
+    /// As [`LinearTransform::new`] and [`TransformPlan::with_babies`].
+    pub fn with_babies(encoder: &Encoder, spec: &TransformSpec<'_>, log_babies: u32) -> Result<Self, HeError> {
+        let (n, offsets) = (encoder.slots(), spec.diagonals.keys().copied());
+        Self::with_plan(encoder, spec, TransformPlan::with_babies(n, spec.level, spec.method, offsets, log_babies)?)
+    }
+
+    fn with_plan(encoder: &Encoder, spec: &TransformSpec<'_>, plan: TransformPlan) -> Result<Self, HeError> {
         let (context, n) = (encoder.context(), encoder.slots());
         let levels = context.parameters().levels();
         if spec.level > levels {
@@ -286,7 +90,6 @@ impl LinearTransform {
             let why = format!("diagonal {d} has {} values for {n} slots", values.len());
             return Err(HeError::Circuit { what: "linear transform", why });
         }
-        let plan = TransformPlan::new(n, spec.level, spec.method, spec.diagonals.keys().copied())?;
         let special = if spec.method == Method::Chained { 0 } else { context.parameters().alpha(spec.level) };
         let shape = Shape { level: spec.level, special };
         let mut by_giant: BTreeMap<(i64, i64), Vec<Term>> = BTreeMap::new();

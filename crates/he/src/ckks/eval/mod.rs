@@ -5,10 +5,12 @@ mod diagonal;
 mod linear;
 mod polynomial;
 mod rotate;
+mod split;
 mod switch;
 
-pub use linear::{LinearTransform, Method, TransformPlan, TransformSpec};
+pub use linear::{LinearTransform, TransformSpec};
 pub use polynomial::{Basis, Polynomial, Powers, relinearisation_needs};
+pub use split::{Method, TransformPlan, TransformWork};
 pub use switch::Raised;
 
 use super::context::Context;

@@ -38,14 +38,17 @@ fn transforms_are_as_the_plain_ones() {
         let x = bench.values(64);
         let want = plain_transform(&diagonals, &x);
         let a = bench.encrypt(&x, level);
-        for (method, cache_bytes) in
-            [(Method::Flat, 0), (Method::Flat, 1 << 20), (Method::Hoisted, 0), (Method::Chained, 1 << 16)]
-        {
+        let ways = [(Method::Flat, 0), (Method::Flat, 1 << 20), (Method::Hoisted, 0), (Method::Chained, 1 << 16)];
+        let ways = ways.map(|(method, cache_bytes)| (method, cache_bytes, None));
+        let split = [(Method::Flat, 0, Some(run as u32)), (Method::Chained, 0, Some(run as u32 + 1))];
+        for (method, cache_bytes, log_babies) in ways.into_iter().chain(split) {
             let parameters = context.parameters();
             let scale =
                 parameters.scale(level - 1).times_prime(parameters.primes()[level - 1]).over(parameters.scale(level));
             let spec = TransformSpec { diagonals: &diagonals, level, scale, method, cache_bytes };
-            let transform = LinearTransform::new(&encoder, &spec).unwrap();
+            let with = |log| LinearTransform::with_babies(&encoder, &spec, log);
+            let transform = log_babies.map_or_else(|| LinearTransform::new(&encoder, &spec), with).unwrap();
+            assert!(log_babies.is_none_or(|log| transform.plan().log_babies() == log));
             assert!(transform.memory_bytes() <= cache_bytes + 8 * 128 * offsets.len());
             let needs = transform.plan().keys(&context);
             assert!(method != Method::Chained || needs.len() <= 3);
@@ -54,7 +57,10 @@ fn transforms_are_as_the_plain_ones() {
             let before = context.counters().read();
             let result = e.transform(&a, &transform).unwrap();
             let did = context.counters().read() - before;
-            assert!(method == Method::Chained || did.key_switches >= needs.len() as u64);
+            let work = transform.plan().work(context.parameters().alpha(level));
+            assert_eq!(did.key_switches, work.key_switches as u64);
+            let whole = (work.ntts + work.diagonal_ntts) as u64;
+            assert!(did.ntts == whole || (cache_bytes > 0 && (work.ntts as u64..whole).contains(&did.ntts)));
             assert!(result.scale().agrees(parameters.scale(level - 1)) && result.level() == level - 1);
             let ratio = bench.ratio(&result, &want);
             squares.entry(Method2(method)).or_default().push(ratio * ratio);
@@ -138,6 +144,8 @@ fn transforms_that_cannot_be_are_refused() {
     assert!(matches!(compile(&good, 1), Some(HeError::Circuit { .. })));
     assert!(matches!(compile(&good, 9), Some(HeError::Level { need: 9, have: 8, .. })));
     assert!(compile(&good, 4).is_none());
+    let babies = |log| TransformPlan::with_babies(64, 4, Method::Hoisted, [1, 5].into_iter(), log);
+    assert!(babies(6).is_ok() && matches!(babies(7), Err(HeError::Circuit { .. })));
 }
 
 fn coefficients(degree: usize) -> Vec<f64> {

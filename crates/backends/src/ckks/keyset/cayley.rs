@@ -1,0 +1,100 @@
+//! Shortest ways through the slots: distances are the vertices of the Cayley graph of Z_n, whose generators
+//! are the rotations that have a key. At one level every edge is one key switch, so that fewest hops are
+//! least time.
+
+use std::collections::VecDeque;
+
+/// Hops of a distance that no generators reach.
+pub(super) const NEVER: u32 = u32::MAX;
+
+/// Fewest hops to each distance.
+#[derive(Clone)]
+pub(super) struct Hops {
+    of: Vec<u32>,
+    generators: Vec<i64>,
+}
+
+impl Hops {
+    /// From none to all `n` distances.
+    pub fn new(n: usize, generators: impl IntoIterator<Item = i64>) -> Self {
+        let mut hops = Self { of: vec![NEVER; n], generators: Vec::new() };
+        hops.of[0] = 0;
+        hops.generators = generators.into_iter().map(|k| k.rem_euclid(n as i64)).filter(|&k| k != 0).collect();
+        hops.spread(VecDeque::from([0]));
+        hops
+    }
+
+    /// With one generator more.
+    pub fn add(&mut self, generator: i64) {
+        let n = self.of.len();
+        let step = generator.rem_euclid(n as i64) as usize;
+        if step == 0 || self.generators.contains(&(step as i64)) {
+            return;
+        }
+        self.generators.push(step as i64);
+        // Those that it brings nearer, nearest first, and what follows from them.
+        let mut nearer: Vec<usize> = Vec::new();
+        for from in 0..n {
+            let to = (from + step) % n;
+            if self.of[from] != NEVER && self.of[from] + 1 < self.of[to] {
+                nearer.push(from);
+            }
+        }
+        nearer.sort_by_key(|&from| self.of[from]);
+        self.spread(nearer.into());
+    }
+
+    /// Goes on from `queue`. A vertex is looked at again whenever it has come nearer.
+    fn spread(&mut self, mut queue: VecDeque<usize>) {
+        let n = self.of.len();
+        while let Some(from) = queue.pop_front() {
+            for &generator in &self.generators {
+                let to = (from + generator as usize) % n;
+                if self.of[from] + 1 < self.of[to] {
+                    self.of[to] = self.of[from] + 1;
+                    queue.push_back(to);
+                }
+            }
+        }
+    }
+
+    /// Hops to `k`, or [`NEVER`].
+    pub fn of(&self, k: i64) -> u32 {
+        self.of[k.rem_euclid(self.of.len() as i64) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tacit_graph::rng::SplitMix;
+
+    /// Sums of `hops` generators, by trying all.
+    fn brute(n: i64, generators: &[i64], k: i64) -> u32 {
+        let mut reached = std::collections::BTreeSet::from([0]);
+        for hops in 0..n as u32 {
+            if reached.contains(&k.rem_euclid(n)) {
+                return hops;
+            }
+            reached = reached.iter().flat_map(|r| generators.iter().map(move |g| (r + g).rem_euclid(n))).collect();
+        }
+        NEVER
+    }
+
+    #[test]
+    fn hops_are_those_of_trying_all() {
+        let mut rng = SplitMix::new(4);
+        for n in [16usize, 24, 64] {
+            for count in 1..5 {
+                let generators: Vec<i64> = (0..count).map(|_| rng.range(1.0, n as f64) as i64).collect();
+                let hops = Hops::new(n, generators.iter().copied());
+                let mut grown = Hops::new(n, []);
+                generators.iter().for_each(|&g| grown.add(g));
+                for k in 0..n as i64 {
+                    assert_eq!(hops.of(k), brute(n as i64, &generators, k), "{generators:?} to {k} of {n}");
+                    assert_eq!(grown.of(k), hops.of(k));
+                }
+            }
+        }
+    }
+}

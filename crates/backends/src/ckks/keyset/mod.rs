@@ -1,0 +1,324 @@
+//! Key sets: what a network's rotations need under the ways there are to serve them ([KDS25]), and which of
+//! those that this back end runs fits a budget.
+
+mod cayley;
+mod derived;
+mod paper;
+mod presets;
+mod problem;
+mod rates;
+mod reasons;
+mod routes;
+mod running;
+mod search;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+use tacit_graph::{Model, Watch};
+
+pub use self::paper::{
+    Alphas, BootstrapKeys, PAPER_ALPHAS, PaperAlphas, StageKeys, allowed_alphas, dynamic_key_bytes, paper_key_bytes,
+    stage_keys, table_5,
+};
+pub use self::presets::PRESETS;
+pub use self::rates::Rates;
+pub use self::reasons::{Chain, KeyReason};
+use self::running::Running;
+use self::search::Selection;
+use super::frame::frame;
+use super::options::{NAME, Options};
+use super::public::StepRecord;
+use crate::BackendError;
+use crate::seam;
+
+/// What a chosen set is to be best at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// Least time.
+    Latency,
+    /// Fewest bytes to send.
+    Upload,
+    /// Fewest bytes at the server.
+    Memory,
+    /// Least product of time and bytes.
+    Balanced,
+}
+
+impl FromStr for Goal {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "latency" => Ok(Self::Latency),
+            "upload" => Ok(Self::Upload),
+            "memory" => Ok(Self::Memory),
+            "balanced" => Ok(Self::Balanced),
+            _ => Err("`latency`, `upload`, `memory` or `balanced`".into()),
+        }
+    }
+}
+
+impl Goal {
+    /// What is to be small: seconds, bytes to send, bytes at the server; the second figure where the first
+    /// is the same.
+    fn cost(self, seconds: f64, bytes: u64, memory: u64) -> (f64, f64) {
+        match self {
+            Self::Latency => (seconds, bytes as f64),
+            Self::Upload => (bytes as f64, seconds),
+            Self::Memory => (memory as f64, seconds),
+            Self::Balanced => (seconds * bytes as f64, seconds),
+        }
+    }
+}
+
+/// One way to serve a network's rotations.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KeySetChoice {
+    /// Its name.
+    pub name: String,
+    /// What it is, in a line.
+    pub about: String,
+    /// The back end's options that run it; none for what is computed only.
+    pub options: Option<String>,
+    /// Keys in all: rotations, relinearisation, bootstraps.
+    pub keys: usize,
+    /// Bytes to send, seeded and packed.
+    pub bytes: u64,
+    /// Of them those of rotations.
+    pub rotation_keys: usize,
+    /// Bytes of these.
+    pub rotation_bytes: u64,
+    /// The same with both halves and 8 bytes a residue, as the paper counts.
+    pub plain_bytes: u64,
+    /// Bytes at the server while it computes for one client: keys, encoded weights, what a step holds.
+    pub memory: u64,
+    /// Key switches of rotations in linear steps of one inference.
+    pub rotations: u64,
+    /// Number-theoretic transforms of linear steps, those of diagonals left out.
+    pub transforms: u64,
+    /// Estimated seconds of an inference by the rates, on one thread: linear steps, bootstraps, products.
+    pub seconds: f64,
+}
+
+/// A step's rotations: a row of the table of indices by level and layer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TableRow {
+    /// Nodes whose steps have these, in order; `bootstraps` for those.
+    pub nodes: Vec<String>,
+    /// Level at which they are made.
+    pub level: usize,
+    /// Special primes of keys there.
+    pub alpha: usize,
+    /// Diagonals.
+    pub diagonals: usize,
+    /// Distances of rotations where each has a key.
+    pub rotations: Vec<i64>,
+}
+
+/// A set that nothing that runs here beats in both figures.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FrontPoint {
+    /// Bytes of keys.
+    pub bytes: u64,
+    /// Estimated bytes at the server.
+    pub memory: u64,
+    /// Estimated seconds.
+    pub seconds: f64,
+    /// The options that run it.
+    pub options: String,
+}
+
+/// A network's rotations and the sets that serve them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Design {
+    /// Name of the network.
+    pub model: String,
+    /// Name of the parameters, and log2 of the ring degree.
+    pub parameters: (String, u32),
+    /// What seconds are computed from.
+    pub rates: Rates,
+    /// Steps with their rotations (distances in slots), hoisted.
+    pub steps: Vec<StepRecord>,
+    /// Rotations by level and layer.
+    pub table: Vec<TableRow>,
+    /// Ways to serve them, those that run first.
+    pub choices: Vec<KeySetChoice>,
+    /// What the search found between fewest bytes and least time.
+    pub front: Vec<FrontPoint>,
+    /// Index of the one that was chosen.
+    pub chosen: usize,
+    /// The keys of the chosen set, each with its reason. Of a set that is computed only: none.
+    pub keys: Vec<KeyReason>,
+    /// Transforms of the chosen set whose distances have no keys of their own.
+    pub chains: Vec<Chain>,
+    /// What the search chose from, for a solver.
+    pub problem: serde_json::Value,
+}
+
+/// Budgets in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// Keys, encoded weights and what a step holds, at the server.
+    pub memory: Option<u64>,
+    /// Keys to send.
+    pub upload: Option<u64>,
+}
+
+impl Budget {
+    fn holds(&self, bytes: u64, memory: u64) -> bool {
+        self.upload.is_none_or(|most| bytes <= most) && self.memory.is_none_or(|most| memory <= most)
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// What must hold.
+    pub budget: Budget,
+    /// What is best among what does.
+    pub goal: Goal,
+    /// A strategy by name: `auto`, or one of [`PRESETS`].
+    pub strategy: String,
+    /// What the machine does.
+    pub rates: Rates,
+}
+
+impl Default for Wish {
+    fn default() -> Self {
+        let (budget, rates) = (Budget::default(), Rates::default());
+        Self { budget, goal: Goal::Balanced, strategy: "auto".into(), rates }
+    }
+}
+
+/// The design of a model's key set.
+///
+/// # Errors
+/// What lowering fails with; [`BackendError::Data`] where nothing fits the budget: it says what would;
+/// [`BackendError::Option`] for a strategy that there is not.
+pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch) -> Result<Design, BackendError> {
+    let mut known = std::iter::once("auto").chain(PRESETS.iter().map(|preset| preset.name));
+    if !known.any(|name| name == wish.strategy) {
+        let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+        let what = format!("`{}`: there are auto, {}", wish.strategy, names.join(", "));
+        return Err(BackendError::Option { backend: NAME, key: "strategy".into(), what });
+    }
+    let base = Options::read(options)?;
+    let frame = frame(model, &base, watch)?;
+    let wish = &Wish { rates: wish.rates.at(frame.setting.parameters.log_degree), ..wish.clone() };
+    let running = Running::new(&frame, &base, wish.rates, watch)?;
+    watch.tell("searching for key sets", 0, None)?;
+    let front = search::front(&running.problem);
+    let picked = search::best(&running.problem, &front, wish.budget, wish.goal);
+    let mut runs = running.uniform()?;
+    if let Some(selection) = &picked {
+        runs.push(running.selected("auto", selection)?);
+    }
+    let (mut choices, ways): (Vec<KeySetChoice>, Vec<Options>) = runs.into_iter().unzip();
+    let smallest = front.first().expect("the search begins somewhere");
+    choices.extend(routes::routed(&running, smallest, wish));
+    choices.extend(derived::derived(&running, picked.as_ref().unwrap_or(smallest))?);
+    choices.extend(PRESETS.iter().map(|preset| preset.on(&running)).collect::<Result<Vec<_>, _>>()?);
+    let chosen = match wish.strategy.as_str() {
+        "auto" => choose(&choices[..ways.len()], &front, wish)?,
+        name => named(&choices, name, wish.budget)?,
+    };
+    let (keys, chains) = match ways.get(chosen) {
+        Some(options) => running.reasons(options)?,
+        None => (Vec::new(), Vec::new()),
+    };
+    Ok(Design {
+        model: model.interface.name.clone(),
+        parameters: (frame.setting.name.clone(), frame.setting.parameters.log_degree),
+        rates: wish.rates,
+        steps: running.hoisted_steps()?,
+        table: running.table()?,
+        choices,
+        front: front.iter().map(|selection| running.point(selection)).collect(),
+        chosen,
+        keys,
+        chains,
+        problem: serde_json::to_value(&running.problem).expect("numbers and strings have a JSON form"),
+    })
+}
+
+/// The best of those that run and fit.
+fn choose(choices: &[KeySetChoice], front: &[Selection], wish: &Wish) -> Result<usize, BackendError> {
+    let fitting = choices.iter().enumerate().filter(|(_, c)| wish.budget.holds(c.bytes, c.memory));
+    let cost = |c: &KeySetChoice| wish.goal.cost(c.seconds, c.bytes, c.memory);
+    let less = |a: (f64, f64), b: (f64, f64)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1));
+    fitting.min_by(|a, b| less(cost(a.1), cost(b.1))).map(|(i, _)| i).ok_or_else(|| {
+        let bytes = choices.iter().map(|c| c.bytes).chain(front.iter().map(|s| s.bytes)).min().unwrap_or(0);
+        let leanest = choices.iter().min_by_key(|c| c.memory).expect("there are choices");
+        let what = format!(
+            "no key set of this network is within the budgets: the fewest bytes to send are {bytes}; a server takes {} bytes of memory with \
+             `{}`, the least, of which {} are keys and the others encoded weights and what a step holds. A shallower network, or one with \
+             fewer channels, needs less",
+            leanest.memory, leanest.name, leanest.bytes
+        );
+        BackendError::Data { what }
+    })
+}
+
+/// The strategy of this name, if it fits.
+fn named(choices: &[KeySetChoice], name: &str, budget: Budget) -> Result<usize, BackendError> {
+    let found = choices.iter().position(|choice| choice.name == name).expect("every strategy is among the choices");
+    let KeySetChoice { bytes, memory, .. } = choices[found];
+    match budget.holds(bytes, memory) {
+        true => Ok(found),
+        false => Err(BackendError::Data {
+            what: format!("`{name}` takes {bytes} bytes to send and {memory} at the server: more than is allowed"),
+        }),
+    }
+}
+
+impl fmt::Display for KeySetChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gb = self.bytes as f64 / 1e9;
+        let (name, memory) = (&self.name, self.memory as f64 / 1e9);
+        let runs = if self.options.is_some() { "runs" } else { "computed" };
+        let Self { keys, rotations, transforms, seconds, .. } = self;
+        write!(
+            f,
+            "{name:<30} {runs:<8} {keys:>5} {gb:>9.3} {memory:>9.3} {rotations:>9} {transforms:>10} {seconds:>9.2}"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_that_nothing_fits_says_what_would() {
+        let choice = |name: &str, bytes, seconds| KeySetChoice {
+            name: name.into(),
+            about: String::new(),
+            options: None,
+            keys: 1,
+            bytes,
+            rotation_keys: 1,
+            rotation_bytes: bytes,
+            plain_bytes: bytes,
+            memory: bytes + 7,
+            rotations: 1,
+            transforms: 1,
+            seconds,
+        };
+        let all = [choice("fast", 100, 10.0), choice("small", 20, 90.0)];
+        let pick = |memory, upload, goal| {
+            choose(&all, &[], &Wish { budget: Budget { memory, upload }, goal, ..Wish::default() })
+        };
+        assert_eq!(pick(None, None, Goal::Latency).unwrap(), 0);
+        assert_eq!(pick(Some(100), None, Goal::Latency).unwrap(), 1);
+        assert_eq!(pick(None, Some(100), Goal::Latency).unwrap(), 0);
+        assert_eq!(pick(None, None, Goal::Upload).unwrap(), 1);
+        let error = pick(Some(10), None, Goal::Balanced).unwrap_err().to_string();
+        assert!(error.contains("small") && error.contains("27 bytes of memory"), "{error}");
+        assert!(
+            named(&all, "fast", Budget { memory: None, upload: Some(99) }).unwrap_err().to_string().contains("100")
+        );
+        assert_eq!(named(&all, "fast", Budget::default()).unwrap(), 0);
+    }
+}

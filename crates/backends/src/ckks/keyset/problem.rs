@@ -1,0 +1,243 @@
+//! The choice that is to be made: for each kind of transform one of several plans, and the keys that all of
+//! them need together.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde::Serialize;
+use tacit_he::ckks::{Bootstrapper, KeyId, KeyKind, Method, Parameters, TransformPlan};
+
+use super::super::draft::Draft;
+use super::super::frame::{Frame, he};
+use super::super::layout;
+use super::super::program::Step;
+use super::super::ways::{Way, Ways};
+use super::rates::{Rates, key_bytes};
+use crate::BackendError;
+
+/// A key that a plan needs: which of the problem's, and the level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct Need {
+    pub key: usize,
+    pub level: usize,
+}
+
+/// A key that may be had at any level, by its bytes at each.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Key {
+    /// For people.
+    pub name: String,
+    #[serde(skip)]
+    pub id: Option<(KeyKind, usize)>,
+    /// Bytes at level 0 (none), 1, 2, ..
+    pub bytes: Vec<u64>,
+}
+
+/// One way to run the transforms of a class.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Plan {
+    /// For people, and for the option.
+    pub name: String,
+    #[serde(skip)]
+    pub way: Way,
+    /// Of all its transforms, in one inference.
+    pub seconds: f64,
+    /// Bytes that one of them holds while it runs.
+    pub held: u64,
+    pub needs: Vec<Need>,
+}
+
+/// Transforms over the same distances at the same level; or all bootstraps.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Class {
+    /// Of the lowering, in order; none: the bootstraps.
+    pub transforms: Vec<usize>,
+    pub level: usize,
+    pub plans: Vec<Plan>,
+    #[serde(skip)]
+    pub offsets: BTreeSet<i64>,
+    /// What part of the slots a diagonal takes.
+    #[serde(skip)]
+    pub share: f64,
+}
+
+/// What there is to choose from.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Problem {
+    pub keys: Vec<Key>,
+    /// What is needed whatever is chosen.
+    pub fixed: Vec<Need>,
+    /// Of products and bootstraps, beside their rotations.
+    pub fixed_seconds: f64,
+    pub classes: Vec<Class>,
+    /// Bytes of encoded weights.
+    pub weights: u64,
+}
+
+/// Gives keys their numbers.
+struct Keys<'a> {
+    frame: &'a Frame,
+    numbers: HashMap<(KeyKind, usize), usize>,
+    list: Vec<Key>,
+}
+
+impl Keys<'_> {
+    fn need(&mut self, id: KeyId) -> Need {
+        let parameters = self.frame.context.parameters();
+        let key = *self.numbers.entry((id.kind, id.alpha)).or_insert_with(|| {
+            let bytes = |level| if level == 0 { 0 } else { key_bytes(parameters, level, id.alpha) };
+            self.list.push(Key {
+                name: id.kind.to_string(),
+                id: Some((id.kind, id.alpha)),
+                bytes: (0..=parameters.levels()).map(bytes).collect(),
+            });
+            self.list.len() - 1
+        });
+        Need { key, level: id.level }
+    }
+
+    fn needs(&mut self, ids: &[KeyId]) -> Vec<Need> {
+        let mut needs: Vec<Need> = ids.iter().map(|&id| self.need(id)).collect();
+        needs.sort();
+        needs
+    }
+}
+
+/// The problem of a network, whose bootstraps are made with one of `bootstrappers` (hoisted, chained; none
+/// where there are no bootstraps).
+pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rates) -> Result<Problem, BackendError> {
+    let mut keys = Keys { frame, numbers: HashMap::new(), list: Vec::new() };
+    let (mut fixed, mut fixed_seconds) = (Vec::new(), 0.0);
+    let context = &*frame.context;
+    for (vector, place) in frame.program.vectors.iter().zip(&frame.places) {
+        for (level, count) in Draft::relinearisations(&vector.step, place.made) {
+            let id = KeyId::at(context, KeyKind::Relinearise, level);
+            fixed.push(keys.need(id));
+            fixed_seconds += count as f64 * rates.switch(level, id.alpha);
+        }
+    }
+    let mut problem = Problem { weights: 0, ..Problem::default() };
+    for (offsets, transforms, level, share) in classes(frame, &mut problem.weights) {
+        let plans = plans(frame, &mut keys, (&offsets, level, share), transforms.len(), rates)?;
+        problem.classes.push(Class { transforms, level, plans, offsets, share });
+    }
+    let count = frame.places.iter().filter(|place| place.boots).count();
+    if let Some(boot) = bootstrappers.first() {
+        fixed_seconds += count as f64 * beside_transforms(context.parameters(), boot, rates);
+        let plans = bootstrappers.iter().map(|boot| bootstraps(&mut keys, boot, count, rates)).collect();
+        let level = context.parameters().levels();
+        problem.classes.push(Class { transforms: Vec::new(), level, plans, offsets: BTreeSet::new(), share: 1.0 });
+    }
+    fixed.sort();
+    fixed.dedup();
+    Ok(Problem { keys: keys.list, fixed, fixed_seconds, ..problem })
+}
+
+/// Distances, the transforms that have them, their level, and what part of the slots a diagonal takes.
+type Found = (BTreeSet<i64>, Vec<usize>, usize, f64);
+
+/// Transforms by distances and level, in order of the first of each; bytes of diagonals are added up.
+fn classes(frame: &Frame, weights: &mut u64) -> Vec<Found> {
+    let mut found: Vec<Found> = Vec::new();
+    let n = frame.context.degree() / 2;
+    for (id, vector) in frame.program.vectors.iter().enumerate() {
+        let Step::Linear { parts, .. } = &vector.step else { continue };
+        for (index, (of, matrix)) in parts.iter().enumerate() {
+            let [from, to] = [*of, id].map(|id| &frame.layouts[id]);
+            let offsets = layout::offsets(matrix, from, to);
+            if offsets.iter().eq([&0]) {
+                *weights += 16 * n as u64;
+                continue;
+            }
+            let (transform, level) = (frame.transforms(id) + index, frame.places[id].made + 1);
+            let period = from.period.max(to.period);
+            *weights += 16 * (period * offsets.len()) as u64;
+            let share = period as f64 / n as f64;
+            match found.iter_mut().find(|f| f.0 == offsets && (f.2, f.3) == (level, share)) {
+                Some(same) => same.1.push(transform),
+                None => found.push((offsets, vec![transform], level, share)),
+            }
+        }
+    }
+    found
+}
+
+/// Ways to run `count` transforms, those left out that another does better with keys that it needs as well.
+fn plans(
+    frame: &Frame,
+    keys: &mut Keys<'_>,
+    (offsets, level, share): (&BTreeSet<i64>, usize, f64),
+    count: usize,
+    rates: &Rates,
+) -> Result<Vec<Plan>, BackendError> {
+    let context = &*frame.context;
+    let (n, alpha) = (context.degree() / 2, context.parameters().alpha(level));
+    let mut plans: Vec<Plan> = Vec::new();
+    let mut add = |way: Way, plan: &TransformPlan| {
+        plans.push(Plan {
+            name: Ways::Each(vec![way]).to_string(),
+            way,
+            seconds: count as f64 * rates.transform(&plan.work(alpha), share),
+            held: 16 * ((level + alpha) * context.degree() * (plan.switches() + 4)) as u64,
+            needs: keys.needs(&plan.keys(context)),
+        });
+    };
+    for way in [Way::HOISTED, Way::FLAT, Way::CHAINED] {
+        let of = || offsets.iter().copied();
+        let usual = TransformPlan::new(n, level, way.method(), of()).map_err(he)?;
+        add(way, &usual);
+        if way == Way::HOISTED {
+            continue;
+        }
+        let all = TransformPlan::choices(n, level, way.method(), of()).map_err(he)?;
+        for plan in all.iter().filter(|plan| **plan != usual) {
+            add(Way { log_babies: Some(plan.log_babies() as u8), ..way }, plan);
+        }
+    }
+    Ok(undominated(plans))
+}
+
+fn undominated(plans: Vec<Plan>) -> Vec<Plan> {
+    let mut kept: Vec<Plan> = Vec::new();
+    for plan in plans {
+        let of: BTreeSet<&Need> = plan.needs.iter().collect();
+        let better = |other: &Plan| {
+            let (usual, held) = (other.way.log_babies.is_none(), other.held <= plan.held);
+            let no_more = other.needs.iter().all(|need| of.contains(need)) && held;
+            no_more && (other.seconds < plan.seconds || (other.seconds == plan.seconds && usual))
+        };
+        if !kept.iter().any(better) {
+            kept.retain(|other| {
+                let of: BTreeSet<&Need> = other.needs.iter().collect();
+                let no_more = plan.needs.iter().all(|need| of.contains(need)) && plan.held <= other.held;
+                !(no_more && plan.seconds <= other.seconds)
+            });
+            kept.push(plan);
+        }
+    }
+    kept
+}
+
+/// The transforms of all bootstraps with the tables `boot`.
+fn bootstraps(keys: &mut Keys<'_>, boot: &Bootstrapper, count: usize, rates: &Rates) -> Plan {
+    let parameters = keys.frame.context.parameters();
+    let seconds = |plan: &TransformPlan| rates.transform(&plan.work(parameters.alpha(plan.level())), 1.0);
+    let way = if boot.spec().method == Method::Chained { Way::CHAINED } else { Way::HOISTED };
+    Plan {
+        name: Ways::All(way).to_string(),
+        way,
+        seconds: count as f64 * boot.plans().map(seconds).sum::<f64>(),
+        held: 0,
+        needs: keys.needs(&boot.keys()),
+    }
+}
+
+/// What a bootstrap does beside its transforms: a turn, the way to the sparse secret and back, the trace, a
+/// conjugation; then the sine.
+fn beside_transforms(parameters: &Parameters, boot: &Bootstrapper, rates: &Rates) -> f64 {
+    let at = |level: usize| rates.switch(level, parameters.alpha(level));
+    let (top, real) = (parameters.levels(), parameters.levels() - boot.spec().coeff_to_slot);
+    let moves = at(boot.level_in()) + at(1) + at(top) * (1 + boot.trace_len()) as f64 + at(real);
+    // Degree 30 takes 11 products, each doubling one, the cubic correction two.
+    let sine: f64 = (boot.level_out() + 1..=real).map(|level| 2.0 * at(level)).sum();
+    moves + sine
+}

@@ -1,0 +1,129 @@
+//! What counted work takes on one machine.
+
+use serde::Serialize;
+use tacit_arith::prg::PublicSeed;
+use tacit_he::ckks::{SwitchKey, TransformWork};
+
+/// Seconds of the three things that everything else is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Rates {
+    /// log2 of the ring degree that they are for.
+    pub log_degree: u32,
+    /// A number-theoretic transform mod one prime.
+    pub ntt_s: f64,
+    /// A product of a digit with a limb of a key, and what comes with it: reading the key, the conversion
+    /// between primes, the permutation.
+    pub product_s: f64,
+    /// A product of a limb with one of a plaintext.
+    pub plain_product_s: f64,
+}
+
+impl Default for Rates {
+    /// Where nothing is measured a product with a key counts a third of a transform, one with a
+    /// plaintext a tenth; seconds are then those of no machine.
+    fn default() -> Self {
+        Self { log_degree: 16, ntt_s: 1e-4, product_s: 3e-5, plain_product_s: 1e-5 }
+    }
+}
+
+/// Transforms of one key switch at `level` with `alpha` special primes.
+pub(super) fn transforms(level: usize, alpha: usize) -> u64 {
+    ((level.div_ceil(alpha) + 2) * (level + alpha)) as u64
+}
+
+/// Products of one key switch.
+pub(super) fn products(level: usize, alpha: usize) -> u64 {
+    (2 * level.div_ceil(alpha) * (level + alpha)) as u64
+}
+
+impl Rates {
+    /// From the seconds of a transform, of a product with a plaintext, and of one rotation at a level with so
+    /// many special primes.
+    #[must_use]
+    pub fn measured(
+        log_degree: u32,
+        [ntt_s, plain_product_s]: [f64; 2],
+        rotation_s: f64,
+        (level, alpha): (usize, usize),
+    ) -> Self {
+        let left = rotation_s - transforms(level, alpha) as f64 * ntt_s;
+        // A transform among others is not slower than one alone; what is left is never nothing.
+        let least = 0.05 * rotation_s;
+        let product_s = left.max(least) / products(level, alpha) as f64;
+        Self { log_degree, ntt_s, product_s, plain_product_s }
+    }
+
+    /// The same in another ring: products take as many times longer as there are more words, transforms by
+    /// their logarithm more than that.
+    #[must_use]
+    pub fn at(self, log_degree: u32) -> Self {
+        let words = 2f64.powi(log_degree as i32 - self.log_degree as i32);
+        let butterflies = words * f64::from(log_degree) / f64::from(self.log_degree);
+        let [product_s, plain_product_s] = [self.product_s, self.plain_product_s].map(|s| s * words);
+        Self { log_degree, ntt_s: self.ntt_s * butterflies, product_s, plain_product_s }
+    }
+
+    /// A key switch.
+    #[must_use]
+    pub fn switch(&self, level: usize, alpha: usize) -> f64 {
+        transforms(level, alpha) as f64 * self.ntt_s + products(level, alpha) as f64 * self.product_s
+    }
+
+    /// A linear transform whose diagonals repeat after a `share` of the slots.
+    pub(super) fn transform(&self, work: &TransformWork, share: f64) -> f64 {
+        // Each limb of a diagonal is transformed once and multiplied with both halves.
+        let plain = 2 * work.diagonal_ntts;
+        (work.ntts as f64 + work.diagonal_ntts as f64 * share) * self.ntt_s
+            + (work.products - plain) as f64 * self.product_s
+            + plain as f64 * self.plain_product_s
+    }
+}
+
+/// Bytes of a seeded, packed key at `level` with `alpha` special primes, of which there may be more than the
+/// parameters have: what it would take.
+pub(super) fn key_bytes(parameters: &tacit_he::ckks::Parameters, level: usize, alpha: usize) -> u64 {
+    let width = |prime: &u64| u64::from(u64::BITS - prime.leading_zeros());
+    let special = u64::from(parameters.spec().special_bits);
+    let bits: u64 = parameters.primes()[..level].iter().map(width).sum::<u64>() + alpha as u64 * special;
+    let half = parameters.degree() as u64 / 8 * bits;
+    level.div_ceil(alpha) as u64 * (SEED_BYTES + half)
+}
+
+/// Bytes of the same with both halves and 8 bytes a residue.
+pub(super) fn plain_bytes(degree: usize, level: usize, alpha: usize) -> u64 {
+    (16 * degree * level.div_ceil(alpha) * (level + alpha)) as u64
+}
+
+/// Bytes of a seed.
+const SEED_BYTES: u64 = PublicSeed::BYTES as u64;
+
+/// Bytes of a key that the parameters have.
+pub(super) fn packed_bytes(context: &tacit_he::ckks::Context, id: tacit_he::ckks::KeyId) -> u64 {
+    SwitchKey::packed_bytes(context, id) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tacit_he::ckks::{Context, KeyId, KeyKind, NamedSet, Parameters};
+
+    #[test]
+    fn bytes_are_those_of_the_library() {
+        let parameters = Parameters::new(&NamedSet::find("B").unwrap().spec()).unwrap();
+        let context = Context::new(&parameters).unwrap();
+        for level in [3, 7, 12, 18] {
+            let id = KeyId::at(&context, KeyKind::Galois(5), level);
+            assert_eq!(key_bytes(&parameters, level, id.alpha), packed_bytes(&context, id), "level {level}");
+        }
+    }
+
+    #[test]
+    fn a_rotation_takes_what_was_measured() {
+        let rates = Rates::measured(16, [1e-4, 1e-5], 0.03, (15, 8));
+        assert!((rates.switch(15, 8) - 0.03).abs() < 1e-9 && rates.switch(15, 4) > rates.switch(8, 4));
+        let small = rates.at(14);
+        assert_eq!((small.at(16).log_degree, small.product_s), (16, rates.product_s / 4.0));
+        assert!((small.ntt_s - rates.ntt_s / 4.0 * 14.0 / 16.0).abs() < 1e-12);
+        assert!(Rates::measured(16, [1e-3, 1e-5], 0.03, (15, 8)).product_s > 0.0, "faster than its transforms alone");
+    }
+}

@@ -1,0 +1,274 @@
+//! Rotations by shortest ways: where a distance has no key, the keys that are there are chained as the Cayley
+//! graph says. From the fewest keys, always the one is added that saves the most seconds for its bytes. This
+//! is computed only: the back end runs transforms whose keys are all there, or one chain.
+
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use tacit_he::ckks::{KeyId, Method, TransformPlan, merged};
+
+use super::super::frame::he;
+use super::cayley::{Hops, NEVER};
+use super::problem::Class;
+use super::rates::{key_bytes, plain_bytes, transforms};
+use super::running::Running;
+use super::search::Selection;
+use super::{KeySetChoice, Wish};
+
+/// Keys that may be added.
+const MOST_ADDED: usize = 600;
+
+/// A class with its splits, each with what it takes with all keys.
+struct Layer {
+    level: usize,
+    count: f64,
+    splits: Vec<Split>,
+}
+
+struct Split {
+    chained: bool,
+    /// With all keys.
+    seconds: f64,
+    switches: u64,
+    ntts: u64,
+    /// Distances that have keys of their own, each with whether it is a baby step.
+    moves: Vec<(i64, bool)>,
+}
+
+/// Resident keys by distance, and the ways that they give at each level.
+#[derive(Clone)]
+struct Resident {
+    keys: BTreeMap<i64, usize>,
+    hops: BTreeMap<usize, Hops>,
+}
+
+struct Router<'a> {
+    running: &'a Running<'a>,
+    layers: Vec<Layer>,
+    n: i64,
+}
+
+/// How good a key was when it was last looked at; the best first.
+#[derive(PartialEq)]
+struct Candidate {
+    gain: f64,
+    key: (i64, usize),
+}
+
+impl Eq for Candidate {}
+
+impl Ord for Candidate {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.gain.total_cmp(&other.gain).then(self.key.cmp(&other.key))
+    }
+}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// What the search comes to, from the keys of `smallest` up, by the wish; nothing where none fits.
+pub(super) fn routed(running: &Running<'_>, smallest: &Selection, wish: &Wish) -> Option<KeySetChoice> {
+    let router = Router::new(running)?;
+    let (boots, mut resident, others) = router.start(smallest);
+    let fixed = running.problem.fixed_seconds + boots;
+    let (mut best, mut best_cost) = (None, (f64::INFINITY, f64::INFINITY));
+    let mut queue: BinaryHeap<Candidate> =
+        router.candidates(&resident).into_iter().map(|key| Candidate { gain: f64::INFINITY, key }).collect();
+    for _ in 0..MOST_ADDED {
+        let (bytes, seconds) = (router.bytes(&resident) + others.1, fixed + router.seconds(&resident));
+        let memory = bytes + running.beside_keys();
+        let cost = wish.goal.cost(seconds, bytes, memory);
+        if wish.budget.holds(bytes, memory) && cost < best_cost {
+            (best, best_cost) = (Some((resident.clone(), bytes, memory, seconds)), cost);
+        }
+        let Some(key) = router.next(&resident, &mut queue) else { break };
+        resident.add(key);
+    }
+    let (resident, bytes, memory, seconds) = best?;
+    let (rotations, transforms) = router.work(&resident);
+    Some(KeySetChoice {
+        name: "auto, any path".into(),
+        about: "as auto, and distances without a key go over shortest ways of those that have one".into(),
+        options: None,
+        keys: resident.keys.len() + others.0,
+        bytes,
+        rotation_keys: resident.keys.len(),
+        rotation_bytes: bytes - others.1,
+        plain_bytes: router.plain_bytes(&resident),
+        memory,
+        rotations,
+        transforms,
+        seconds,
+    })
+}
+
+impl Resident {
+    /// Adds a key for a distance up to a level.
+    fn add(&mut self, (distance, level): (i64, usize)) {
+        let highest = self.keys.entry(distance).or_default();
+        *highest = level.max(*highest);
+        self.hops.iter_mut().filter(|(at, _)| **at <= level).for_each(|(_, hops)| hops.add(distance));
+    }
+}
+
+impl<'a> Router<'a> {
+    /// `None` where nothing rotates.
+    fn new(running: &'a Running<'a>) -> Option<Self> {
+        let n = running.frame.context.degree() as i64 / 2;
+        let layer = |class: &Class| {
+            let alpha = running.frame.context.parameters().alpha(class.level);
+            let of = |method| {
+                let offsets = class.offsets.iter().copied();
+                TransformPlan::choices(n as usize, class.level, method, offsets).map_err(he)
+            };
+            let plans = [of(Method::Flat).ok()?, of(Method::Chained).ok()?];
+            let split = |plan: TransformPlan| {
+                let (work, chained) = (plan.work(alpha), plan.method() == Method::Chained);
+                let seconds = running.rates.transform(&work, class.share);
+                let [babies, giants] = plan.moves();
+                // A chain's steps are its generators; each move of a hoisted one is its own.
+                let moves = match chained {
+                    true => plan.rotations().into_iter().map(|k| (k, false)).collect(),
+                    false => {
+                        babies.into_iter().map(|k| (k, true)).chain(giants.into_iter().map(|k| (k, false))).collect()
+                    }
+                };
+                Split { chained, seconds, switches: work.key_switches as u64, ntts: work.ntts as u64, moves }
+            };
+            let mut splits: Vec<Split> = plans.into_iter().flatten().map(split).collect();
+            // Splits of many more moves than the best are never worth their keys.
+            let least = splits.iter().filter(|s| !s.chained).map(|s| s.moves.len()).min().unwrap_or(0);
+            splits.retain(|s| s.chained || s.moves.len() <= least + least / 2);
+            Some(Layer { level: class.level, count: class.transforms.len() as f64, splits })
+        };
+        let classes = running.problem.classes.iter().filter(|class| !class.transforms.is_empty());
+        let layers: Vec<Layer> = classes.map(layer).collect::<Option<_>>()?;
+        (!layers.is_empty()).then_some(Self { running, layers, n })
+    }
+
+    /// Seconds of bootstraps, the keys of the smallest selection's linear steps, and number and bytes of all
+    /// others: bootstraps keep theirs.
+    fn start(&self, smallest: &Selection) -> (f64, Resident, (usize, u64)) {
+        let problem = &self.running.problem;
+        let hops = self.layers.iter().map(|layer| (layer.level, Hops::new(self.n as usize, [])));
+        let mut resident = Resident { keys: BTreeMap::new(), hops: hops.collect() };
+        let (mut boots, mut others) = (0.0, problem.fixed.clone());
+        for (class, &picked) in problem.classes.iter().zip(&smallest.picked) {
+            let plan = &class.plans[picked];
+            if class.transforms.is_empty() {
+                boots += plan.seconds;
+                others.extend(&plan.needs);
+            } else if let Ok(plan) = self.running.plan(class, plan.way) {
+                plan.rotations().into_iter().for_each(|k| resident.add((k, class.level)));
+            }
+        }
+        let ids: Vec<KeyId> = others
+            .iter()
+            .filter_map(|need| problem.keys[need.key].id.map(|(kind, alpha)| KeyId { kind, level: need.level, alpha }))
+            .collect();
+        let ids = merged(&ids);
+        let parameters = self.running.frame.context.parameters();
+        let bytes = ids.iter().map(|id| key_bytes(parameters, id.level, id.alpha)).sum();
+        (boots, resident, (ids.len(), bytes))
+    }
+
+    fn alpha(&self, level: usize) -> usize {
+        self.running.frame.context.parameters().alpha(level)
+    }
+
+    fn key_bytes(&self, level: usize) -> u64 {
+        if level == 0 { 0 } else { key_bytes(self.running.frame.context.parameters(), level, self.alpha(level)) }
+    }
+
+    fn bytes(&self, resident: &Resident) -> u64 {
+        resident.keys.values().map(|&level| self.key_bytes(level)).sum()
+    }
+
+    /// The same with both halves and 8 bytes a residue.
+    fn plain_bytes(&self, resident: &Resident) -> u64 {
+        let degree = self.running.frame.context.degree();
+        resident.keys.values().map(|&level| plain_bytes(degree, level, self.alpha(level))).sum()
+    }
+
+    /// What may be added: every distance of every split.
+    fn candidates(&self, resident: &Resident) -> BTreeSet<(i64, usize)> {
+        let of = |layer: &Layer| {
+            let hoisted = layer.splits.iter().filter(|split| !split.chained);
+            let distances: Vec<i64> = hoisted.flat_map(|split| split.moves.iter().map(|(k, _)| *k)).collect();
+            distances.into_iter().map(|k| (k, layer.level)).collect::<Vec<_>>()
+        };
+        let there = |(k, level): &(i64, usize)| resident.keys.get(k).is_some_and(|own| own >= level);
+        self.layers.iter().flat_map(of).filter(|key| !there(key)).collect()
+    }
+
+    /// Seconds of a layer's transforms by its best split, and its key switches and transforms.
+    fn of_layer(&self, layer: &Layer, hops: &Hops) -> (f64, u64, u64) {
+        let alpha = self.alpha(layer.level);
+        let (raised, digits) = (layer.level + alpha, layer.level.div_ceil(alpha));
+        let switch = self.running.rates.switch(layer.level, alpha);
+        let product = (2 * raised * digits) as f64 * self.running.rates.product_s;
+        let giant = product + ((digits + 1) * raised) as f64 * self.running.rates.ntt_s;
+        let one = |split: &Split| {
+            let Split { mut seconds, mut switches, mut ntts, chained, ref moves } = *split;
+            for &(k, is_baby) in moves {
+                match hops.of(k) {
+                    1 => {}
+                    far if far == NEVER || chained => return (f64::INFINITY, 0, 0),
+                    far => {
+                        seconds += f64::from(far) * switch - if is_baby { product } else { giant };
+                        switches += u64::from(far) - 1;
+                        ntts += u64::from(far) * transforms(layer.level, alpha);
+                    }
+                }
+            }
+            (seconds, switches, ntts)
+        };
+        let best = layer.splits.iter().map(one).min_by(|a, b| a.0.total_cmp(&b.0));
+        best.unwrap_or((f64::INFINITY, 0, 0))
+    }
+
+    fn seconds(&self, resident: &Resident) -> f64 {
+        self.layers.iter().map(|layer| layer.count * self.of_layer(layer, &resident.hops[&layer.level]).0).sum()
+    }
+
+    fn work(&self, resident: &Resident) -> (u64, u64) {
+        let of = |layer: &Layer| {
+            let (_, switches, ntts) = self.of_layer(layer, &resident.hops[&layer.level]);
+            [switches, ntts].map(|count| count * layer.count as u64)
+        };
+        self.layers.iter().map(of).fold((0, 0), |sum, [switches, ntts]| (sum.0 + switches, sum.1 + ntts))
+    }
+
+    /// Seconds that a key saves for each byte more.
+    fn gain(&self, resident: &Resident, (distance, level): (i64, usize)) -> f64 {
+        let before = resident.keys.get(&distance).copied().unwrap_or(0);
+        let bytes = self.key_bytes(level).saturating_sub(self.key_bytes(before)).max(1);
+        let mut saved = 0.0;
+        for (at, hops) in resident.hops.iter().filter(|(at, hops)| **at <= level && hops.of(distance) != 1) {
+            let mut with = hops.clone();
+            with.add(distance);
+            let layers = self.layers.iter().filter(|layer| layer.level == *at);
+            saved += layers.map(|l| l.count * (self.of_layer(l, hops).0 - self.of_layer(l, &with).0)).sum::<f64>();
+        }
+        saved / bytes as f64
+    }
+
+    /// The key that is worth most. What a key is worth falls as others come, so that only those are looked at
+    /// anew that were worth the most before.
+    fn next(&self, resident: &Resident, queue: &mut BinaryHeap<Candidate>) -> Option<(i64, usize)> {
+        let mut fresh: BTreeSet<(i64, usize)> = BTreeSet::new();
+        while let Some(first) = queue.pop() {
+            if first.gain <= 0.0 {
+                return None;
+            }
+            if fresh.contains(&first.key) {
+                return Some(first.key);
+            }
+            fresh.insert(first.key);
+            queue.push(Candidate { gain: self.gain(resident, first.key), key: first.key });
+        }
+        None
+    }
+}

@@ -1,0 +1,247 @@
+//! The sets that this back end runs: the same way for all transforms, or what the search selects.
+
+use std::collections::BTreeMap;
+
+use tacit_graph::Watch;
+use tacit_he::ckks::{Bootstrapper, KeyId, KeyKind, TransformPlan, TransformWork};
+
+use super::super::draft::Draft;
+use super::super::frame::{Frame, he};
+use super::super::options::Options;
+use super::super::program::Step;
+use super::super::public::StepRecord;
+use super::super::ways::{Steps, Way, Ways};
+use super::problem::{Class, Need, Problem, problem};
+use super::rates::{Rates, packed_bytes, plain_bytes};
+use super::search::Selection;
+use super::{FrontPoint, KeySetChoice, TableRow};
+use crate::BackendError;
+
+/// A lowered network with what there is to choose.
+pub(super) struct Running<'a> {
+    pub frame: &'a Frame,
+    pub problem: Problem,
+    pub rates: Rates,
+    base: Options,
+    /// Hoisted and chained, where there are bootstraps.
+    pub bootstrappers: Vec<Bootstrapper>,
+    /// Node of each transform.
+    pub nodes: Vec<String>,
+}
+
+impl<'a> Running<'a> {
+    /// Makes tables of bootstraps and the problem.
+    ///
+    /// # Errors
+    /// Whoever waits has had enough.
+    pub fn new(frame: &'a Frame, base: &Options, rates: Rates, watch: &Watch) -> Result<Self, BackendError> {
+        let mut bootstrappers = Vec::new();
+        for hoisted_bootstraps in [true, false] {
+            watch.tell("making tables of bootstraps", 0, None)?;
+            bootstrappers.extend(frame.bootstrapper(&Options { hoisted_bootstraps, ..base.clone() })?);
+        }
+        let mut problem = problem(frame, &bootstrappers, &rates)?;
+        problem.weights += bootstrappers.iter().map(|boot| boot.memory_bytes() as u64).max().unwrap_or(0);
+        let parts = |step: &Step| if let Step::Linear { parts, .. } = step { parts.len() } else { 0 };
+        let of = frame.program.vectors.iter().map(|v| std::iter::repeat_n(v.name.clone(), parts(&v.step)));
+        Ok(Self { frame, problem, rates, base: base.clone(), bootstrappers, nodes: of.flatten().collect() })
+    }
+
+    /// The tables that go with the options.
+    fn bootstrapper(&self, options: &Options) -> Option<&Bootstrapper> {
+        self.bootstrappers.get(usize::from(!options.hoisted_bootstraps))
+    }
+
+    fn draft<'b>(&'b self, options: &'b Options) -> Result<Draft<'b>, BackendError> {
+        Draft::new(self.frame, options, self.bootstrapper(options))
+    }
+
+    /// The same way for all.
+    pub fn uniform(&self) -> Result<Vec<(KeySetChoice, Options)>, BackendError> {
+        let boots: &[bool] = if self.bootstrappers.is_empty() { &[true] } else { &[true, false] };
+        let mut all = Vec::new();
+        for &hoisted_bootstraps in boots {
+            for way in [Way::HOISTED, Way::FLAT, Way::CHAINED] {
+                let options = Options { rotations: Ways::All(way), hoisted_bootstraps, ..self.base.clone() };
+                let word = |hoisted| if hoisted { "hoisted" } else { "chained" };
+                let name = match self.bootstrappers.is_empty() {
+                    true => options.rotations.to_string(),
+                    false => format!("{}, bootstraps {}", options.rotations, word(hoisted_bootstraps)),
+                };
+                let about = match way.steps {
+                    Steps::Hoisted => "a key for every step and every block of them; chained where keys are dear",
+                    Steps::Flat => "a key for every baby and every giant step",
+                    Steps::Chained => "three keys for each transform, used one after another",
+                };
+                all.push((self.choice(&name, about, &options)?, options));
+            }
+        }
+        Ok(all)
+    }
+
+    /// What the search has selected.
+    pub fn selected(&self, name: &str, selection: &Selection) -> Result<(KeySetChoice, Options), BackendError> {
+        let options = self.options(selection);
+        let about = "hoisted, flat or chained, and how many baby steps, for each transform; found by search";
+        Ok((self.choice(name, about, &options)?, options))
+    }
+
+    /// The options that run a selection.
+    pub fn options(&self, selection: &Selection) -> Options {
+        let mut ways = vec![Way::HOISTED; self.nodes.len()];
+        let mut hoisted_bootstraps = self.base.hoisted_bootstraps;
+        for (class, &picked) in self.problem.classes.iter().zip(&selection.picked) {
+            let way = class.plans[picked].way;
+            class.transforms.iter().for_each(|&transform| ways[transform] = way);
+            if class.transforms.is_empty() {
+                hoisted_bootstraps = way.is_keyed();
+            }
+        }
+        Options { rotations: Ways::each(ways), hoisted_bootstraps, ..self.base.clone() }
+    }
+
+    /// As they are written.
+    fn text(&self, options: &Options) -> String {
+        let boots = if options.hoisted_bootstraps { "hoisted" } else { "chained" };
+        match self.bootstrappers.is_empty() {
+            true => format!("rotations={}", options.rotations),
+            false => format!("rotations={},bootstraps={boots}", options.rotations),
+        }
+    }
+
+    fn choice(&self, name: &str, about: &str, options: &Options) -> Result<KeySetChoice, BackendError> {
+        let (draft, context) = (self.draft(options)?, &self.frame.context);
+        let keys: Vec<KeyId> = draft.keys().into_iter().map(|k| k.id()).collect();
+        let bytes = keys.iter().map(|&id| packed_bytes(context, id)).sum();
+        let (mut seconds, mut rotations, mut transforms) = (self.problem.fixed_seconds, 0, 0);
+        for class in &self.problem.classes {
+            if class.transforms.is_empty() {
+                let plan = class.plans.iter().find(|plan| plan.way.is_keyed() == options.hoisted_bootstraps);
+                seconds += plan.expect("bootstraps have both ways").seconds;
+                continue;
+            }
+            let way = self.frame.way_of(options, class.transforms[0], class.level);
+            let (work, count) = (self.work(class, way)?, class.transforms.len() as u64);
+            rotations += count * work.key_switches as u64;
+            transforms += count * work.ntts as u64;
+            seconds += count as f64 * self.rates.transform(&work, class.share);
+        }
+        let (name, about, options) = (name.into(), about.into(), Some(self.text(options)));
+        let memory = draft.memory(bytes);
+        let moves: Vec<KeyId> = keys.iter().copied().filter(|id| matches!(id.kind, KeyKind::Galois(_))).collect();
+        let (rotation_keys, rotation_bytes) = (moves.len(), moves.iter().map(|&id| packed_bytes(context, id)).sum());
+        let plain_bytes = moves.iter().map(|id| plain_bytes(context.degree(), id.level, id.alpha)).sum();
+        Ok(KeySetChoice {
+            name,
+            about,
+            options,
+            keys: keys.len(),
+            bytes,
+            rotation_keys,
+            rotation_bytes,
+            plain_bytes,
+            memory,
+            rotations,
+            transforms,
+            seconds,
+        })
+    }
+
+    /// The keys that the options need, each once.
+    pub fn keys(&self, options: &Options) -> Result<Vec<KeyId>, BackendError> {
+        Ok(self.draft(options)?.keys().into_iter().map(|key| key.id()).collect())
+    }
+
+    /// Distances of linear steps by the Galois elements of their keys, for whichever plan.
+    pub fn distances(&self) -> BTreeMap<u32, i64> {
+        let n = self.frame.context.degree() as i64 / 2;
+        (1..n).map(|k| (self.frame.context.rotation_element(k), k)).collect()
+    }
+
+    /// Keys for anything but linear transforms, with those of bootstraps that rotate nothing.
+    pub fn other_needs(&self) -> Vec<KeyId> {
+        let conjugation = KeyKind::Galois(self.frame.context.conjugation_element());
+        let id = |need: &Need| {
+            let (kind, alpha) = self.problem.keys[need.key].id?;
+            Some(KeyId { kind, level: need.level, alpha })
+        };
+        let boots = self.bootstrappers.iter().flat_map(Bootstrapper::keys);
+        let boots = boots.filter(|id| !matches!(id.kind, KeyKind::Galois(_)) || id.kind == conjugation);
+        self.problem.fixed.iter().filter_map(id).chain(boots).collect()
+    }
+
+    /// Seconds of everything but rotations: products, what bootstraps do beside their transforms, diagonals.
+    pub fn seconds_beside_rotations(&self) -> f64 {
+        let mut seconds = self.problem.fixed_seconds;
+        let boots = self.frame.places.iter().filter(|place| place.boots).count();
+        let of = |count: usize, diagonals: usize, level: usize, share: f64| {
+            let limbs = (count * diagonals * level) as f64;
+            limbs * (2.0 * self.rates.plain_product_s + share * self.rates.ntt_s)
+        };
+        for class in &self.problem.classes {
+            seconds += of(class.transforms.len(), class.offsets.len(), class.level, class.share);
+        }
+        let stages = self.bootstrappers.first().into_iter().flat_map(Bootstrapper::plans);
+        seconds += stages.map(|plan| of(boots, plan.diagonals(), plan.level(), 1.0)).sum::<f64>();
+        seconds
+    }
+
+    /// Bytes at the server beside keys, hoisted.
+    pub fn beside_keys(&self) -> u64 {
+        let hoisted = |class: &Class| class.plans.iter().filter(|plan| plan.way.is_keyed()).map(|plan| plan.held).min();
+        let held = |class: &Class| hoisted(class).unwrap_or(0);
+        self.problem.weights + self.problem.classes.iter().map(held).max().unwrap_or(0)
+    }
+
+    /// The plan of a class's transforms.
+    pub fn plan(&self, class: &Class, way: Way) -> Result<TransformPlan, BackendError> {
+        let (n, offsets) = (self.frame.context.degree() / 2, class.offsets.iter().copied());
+        let plan = match way.log_babies {
+            None => TransformPlan::new(n, class.level, way.method(), offsets),
+            Some(log) => TransformPlan::with_babies(n, class.level, way.method(), offsets, log.into()),
+        };
+        plan.map_err(he)
+    }
+
+    fn work(&self, class: &Class, way: Way) -> Result<TransformWork, BackendError> {
+        Ok(self.plan(class, way)?.work(self.frame.context.parameters().alpha(class.level)))
+    }
+
+    /// What stands for a selection among others.
+    pub fn point(&self, selection: &Selection) -> FrontPoint {
+        let &Selection { bytes, memory, seconds, .. } = selection;
+        FrontPoint { bytes, memory, seconds, options: self.text(&self.options(selection)) }
+    }
+
+    /// Steps with every rotation that is hoisted.
+    pub fn hoisted_steps(&self) -> Result<Vec<StepRecord>, BackendError> {
+        let options = Options { rotations: Ways::All(Way::HOISTED), ..self.base.clone() };
+        Ok(self.draft(&options)?.steps)
+    }
+
+    /// Nodes of the transforms of a class, each once.
+    pub fn nodes(&self, class: &Class) -> Vec<String> {
+        let mut nodes: Vec<String> = class.transforms.iter().map(|&t| self.nodes[t].clone()).collect();
+        nodes.dedup();
+        if class.transforms.is_empty() { vec!["bootstraps".into()] } else { nodes }
+    }
+
+    /// Rotations by level and layer, those of bootstraps last.
+    pub fn table(&self) -> Result<Vec<TableRow>, BackendError> {
+        let alpha = |level| self.frame.context.parameters().alpha(level);
+        let row = |nodes, plan: &TransformPlan| TableRow {
+            nodes,
+            level: plan.level(),
+            alpha: alpha(plan.level()),
+            diagonals: plan.diagonals(),
+            rotations: plan.rotations(),
+        };
+        let mut rows = Vec::new();
+        for class in self.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {
+            rows.push(row(self.nodes(class), &self.plan(class, Way::HOISTED)?));
+        }
+        let boots = self.bootstrappers.first().into_iter().flat_map(Bootstrapper::plans);
+        rows.extend(boots.map(|plan| row(vec!["bootstraps".into()], plan)));
+        Ok(rows)
+    }
+}

@@ -1,0 +1,294 @@
+//! The search: from the fewest bytes up and from the fewest seconds down by the best exchange of one for the
+//! other, then pairs of changes, until nothing gains. [`super::problem`] says between what; an exact solver
+//! is beside it in `docs/scripts/keyset_exact.py`.
+
+use super::problem::{Class, Need, Plan, Problem};
+use super::{Budget, Goal};
+
+/// Selections of the front that pairs of changes begin from.
+const STARTS: usize = 6;
+
+/// A plan for each class, and what that comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Selection {
+    pub picked: Vec<usize>,
+    pub seconds: f64,
+    /// Of keys.
+    pub bytes: u64,
+    /// Keys, weights and what is held.
+    pub memory: u64,
+}
+
+/// A selection in the making: how often each key is needed at each level.
+struct Tally<'a> {
+    problem: &'a Problem,
+    picked: Vec<usize>,
+    uses: Vec<Vec<u32>>,
+    bytes: u64,
+}
+
+impl<'a> Tally<'a> {
+    fn new(problem: &'a Problem, picked: Vec<usize>) -> Self {
+        let uses = problem.keys.iter().map(|key| vec![0; key.bytes.len()]).collect();
+        let mut tally = Self { problem, picked, uses, bytes: 0 };
+        let picked = tally.picked.iter().zip(&problem.classes).flat_map(|(&p, class)| &class.plans[p].needs);
+        for need in problem.fixed.iter().chain(picked) {
+            tally.uses[need.key][need.level] += 1;
+        }
+        tally.bytes = (0..problem.keys.len()).map(|key| tally.of_key(key)).sum();
+        tally
+    }
+
+    /// Bytes of a key at the highest level that it is needed at.
+    fn of_key(&self, key: usize) -> u64 {
+        let level = self.uses[key].iter().rposition(|&count| count > 0).unwrap_or(0);
+        self.problem.keys[key].bytes[level]
+    }
+
+    /// Takes another plan for a class.
+    fn change(&mut self, class: usize, plan: usize) {
+        let plans = &self.problem.classes[class].plans;
+        let (old, new) = (&plans[self.picked[class]].needs, &plans[plan].needs);
+        for (needs, more) in [(new, true), (old, false)] {
+            for need in needs {
+                let before = self.of_key(need.key);
+                let count = &mut self.uses[need.key][need.level];
+                *count = if more { *count + 1 } else { *count - 1 };
+                self.bytes = self.bytes + self.of_key(need.key) - before;
+            }
+        }
+        self.picked[class] = plan;
+    }
+
+    fn seconds(&self) -> f64 {
+        let plans = self.picked.iter().zip(&self.problem.classes);
+        self.problem.fixed_seconds + plans.map(|(&p, class)| class.plans[p].seconds).sum::<f64>()
+    }
+
+    fn memory(&self) -> u64 {
+        let plans = self.picked.iter().zip(&self.problem.classes);
+        let held = plans.map(|(&p, class)| class.plans[p].held).max().unwrap_or(0);
+        self.bytes + self.problem.weights + held
+    }
+
+    fn selection(&self) -> Selection {
+        let (bytes, memory) = (self.bytes, self.memory());
+        Selection { picked: self.picked.clone(), seconds: self.seconds(), bytes, memory }
+    }
+
+    /// All changes of one class's plan.
+    fn moves(&self) -> Vec<(usize, usize)> {
+        let of = |(class, &picked): (usize, &usize)| {
+            let plans = self.problem.classes[class].plans.len();
+            (0..plans).filter(move |p| *p != picked).map(move |p| (class, p)).collect::<Vec<_>>()
+        };
+        self.picked.iter().enumerate().flat_map(of).collect()
+    }
+
+    /// What it would come to with another plan for a class.
+    fn with<T>(&mut self, (class, plan): (usize, usize), look: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.picked[class];
+        self.change(class, plan);
+        let found = look(self);
+        self.change(class, before);
+        found
+    }
+}
+
+/// Selections of which none is better than another in bytes and seconds at once, by bytes.
+pub(super) fn front(problem: &Problem) -> Vec<Selection> {
+    let least = |cost: &dyn Fn(&Plan) -> f64| -> Vec<usize> {
+        let best = |class: &Class| {
+            let plans = class.plans.iter().enumerate();
+            plans.min_by(|a, b| cost(a.1).total_cmp(&cost(b.1))).map_or(0, |(i, _)| i)
+        };
+        problem.classes.iter().map(best).collect()
+    };
+    let own = |plan: &Plan| {
+        let bytes = |need: &Need| problem.keys[need.key].bytes[need.level];
+        plan.needs.iter().map(bytes).sum::<u64>() as f64
+    };
+    let smallest = improved(problem, least(&own), &|s| (s.bytes as f64, s.seconds), true);
+    let fastest = least(&|plan| plan.seconds);
+    let mut found = Vec::new();
+    walk(problem, smallest.picked, &mut found, &|before, after| {
+        let gain = before.seconds - after.seconds;
+        (gain > 0.0).then(|| (after.bytes as f64 - before.bytes as f64) / gain)
+    });
+    walk(problem, fastest, &mut found, &|before, after| {
+        let saved = before.bytes as f64 - after.bytes as f64;
+        (saved > 0.0).then(|| (after.seconds - before.seconds) / saved)
+    });
+    undominated(found)
+}
+
+/// The best selection within the budget, from those of the front that cost least; `None` if none is.
+pub(super) fn best(problem: &Problem, front: &[Selection], budget: Budget, goal: Goal) -> Option<Selection> {
+    // What does not fit is worse the more it takes, so that the way back leads down.
+    let cost = |s: &Selection| match budget.holds(s.bytes, s.memory) {
+        true => goal.cost(s.seconds, s.bytes, s.memory),
+        false => (f64::MAX / 2.0, s.bytes as f64 + s.memory as f64),
+    };
+    let mut starts: Vec<&Selection> = front.iter().collect();
+    starts.sort_by(|a, b| cost(a).0.total_cmp(&cost(b).0).then(cost(a).1.total_cmp(&cost(b).1)));
+    let found = starts.into_iter().take(STARTS).map(|start| improved(problem, start.picked.clone(), &cost, true));
+    let best = found.min_by(|a, b| cost(a).0.total_cmp(&cost(b).0).then(cost(a).1.total_cmp(&cost(b).1)))?;
+    budget.holds(best.bytes, best.memory).then_some(best)
+}
+
+/// Makes the change of least price until none has one; every selection on the way is noted.
+fn walk(
+    problem: &Problem,
+    start: Vec<usize>,
+    found: &mut Vec<Selection>,
+    price: &dyn Fn(&Selection, &Selection) -> Option<f64>,
+) {
+    let mut tally = Tally::new(problem, start);
+    loop {
+        let here = tally.selection();
+        let mut best: Option<(f64, (usize, usize))> = None;
+        for change in tally.moves() {
+            let there = tally.with(change, |tally| tally.selection());
+            if let Some(price) = price(&here, &there).filter(|p| best.is_none_or(|(least, _)| *p < least)) {
+                best = Some((price, change));
+            }
+        }
+        found.push(here);
+        let Some((_, (class, plan))) = best else { return };
+        tally.change(class, plan);
+    }
+}
+
+fn undominated(mut all: Vec<Selection>) -> Vec<Selection> {
+    all.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(a.seconds.total_cmp(&b.seconds)));
+    let mut kept: Vec<Selection> = Vec::new();
+    for selection in all {
+        if kept.last().is_none_or(|last| selection.seconds < last.seconds) {
+            kept.push(selection);
+        }
+    }
+    kept
+}
+
+/// From `start` by single changes and, if `pairs`, by two at once, while `cost` falls: the first figure, then
+/// the second.
+pub(super) fn improved(
+    problem: &Problem,
+    start: Vec<usize>,
+    cost: &dyn Fn(&Selection) -> (f64, f64),
+    pairs: bool,
+) -> Selection {
+    let mut tally = Tally::new(problem, start);
+    let less = |a: (f64, f64), b: (f64, f64)| a.0 < b.0 || (a.0 == b.0 && a.1 < b.1);
+    loop {
+        let here = cost(&tally.selection());
+        let (mut best, mut changes) = (here, Vec::new());
+        for change in tally.moves() {
+            let there = tally.with(change, |tally| cost(&tally.selection()));
+            if less(there, best) {
+                (best, changes) = (there, vec![change]);
+            }
+        }
+        if changes.is_empty() && pairs {
+            for first in tally.moves() {
+                let found = tally.with(first, |tally| {
+                    let mut found = None;
+                    for second in tally.moves().into_iter().filter(|second| second.0 > first.0) {
+                        let there = tally.with(second, |tally| cost(&tally.selection()));
+                        if less(there, best) {
+                            (best, found) = (there, Some(second));
+                        }
+                    }
+                    found
+                });
+                if let Some(second) = found {
+                    changes = vec![first, second];
+                }
+            }
+        }
+        if changes.is_empty() {
+            return tally.selection();
+        }
+        changes.into_iter().for_each(|(class, plan)| tally.change(class, plan));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::ways::Way;
+    use super::super::problem::Key;
+    use super::*;
+    use tacit_graph::rng::SplitMix;
+
+    /// Layers that share some of their keys, with plans of few and of many.
+    fn random(rng: &mut SplitMix, classes: usize) -> Problem {
+        let mut some = |least: usize, most: usize| rng.range(least as f64, most as f64 + 1.0) as usize;
+        let key = |some: &mut dyn FnMut(usize, usize) -> usize| {
+            let unit = some(1, 4) as u64;
+            Key { name: String::new(), id: None, bytes: (0..6u64).map(|level| unit * level * (level + 1)).collect() }
+        };
+        let keys: Vec<Key> = (0..12).map(|_| key(&mut some)).collect();
+        let class = |level: usize, some: &mut dyn FnMut(usize, usize) -> usize| {
+            let plan = |count: usize| {
+                let mut needs: Vec<Need> = (0..count).map(|_| Need { key: some(0, 11), level }).collect();
+                needs.sort();
+                needs.dedup();
+                let seconds = 20.0 / count as f64 + some(0, 100) as f64 / 50.0;
+                Plan { name: String::new(), way: Way::HOISTED, seconds, held: count as u64, needs }
+            };
+            let plans = [1, 2, 3, 4, 6].map(plan).into();
+            Class { transforms: vec![0], level, plans, offsets: Default::default(), share: 1.0 }
+        };
+        let classes = (0..classes).map(|i| class(1 + i % 5, &mut some)).collect();
+        Problem { keys, fixed: vec![Need { key: 0, level: 1 }], fixed_seconds: 1.0, classes, weights: 7 }
+    }
+
+    fn all(problem: &Problem) -> Vec<Selection> {
+        let mut picks = vec![vec![]];
+        for class in &problem.classes {
+            let more = |pick: &Vec<usize>| (0..class.plans.len()).map(|p| [&pick[..], &[p]].concat()).collect();
+            picks = picks.iter().flat_map(|pick| -> Vec<Vec<usize>> { more(pick) }).collect();
+        }
+        picks.into_iter().map(|pick| Tally::new(problem, pick).selection()).collect()
+    }
+
+    #[test]
+    fn a_tally_is_what_adding_up_gives() {
+        let problem = random(&mut SplitMix::new(1), 4);
+        let mut tally = Tally::new(&problem, vec![0; 4]);
+        for (class, plan) in [(0, 3), (2, 4), (0, 1), (3, 2), (1, 1), (2, 0)] {
+            tally.change(class, plan);
+            let fresh = Tally::new(&problem, tally.picked.clone()).selection();
+            let needs = tally.picked.iter().zip(&problem.classes).flat_map(|(&p, c)| c.plans[p].needs.clone());
+            let mut highest = std::collections::BTreeMap::new();
+            for need in needs.chain(problem.fixed.clone()) {
+                let level = highest.entry(need.key).or_insert(0);
+                *level = need.level.max(*level);
+            }
+            let bytes: u64 = highest.iter().map(|(&key, &level)| problem.keys[key].bytes[level]).sum();
+            assert_eq!((tally.selection(), fresh.bytes), (fresh, bytes));
+        }
+    }
+
+    /// On average within 3 % of the best of all, for budgets that something fits.
+    #[test]
+    fn the_search_is_near_the_best_of_all() {
+        let (mut sum, mut count) = (0.0, 0.0);
+        for seed in 0..12 {
+            let problem = random(&mut SplitMix::new(seed), 4);
+            let front = front(&problem);
+            assert!(front.windows(2).all(|w| w[0].bytes < w[1].bytes && w[0].seconds > w[1].seconds));
+            let all = all(&problem);
+            let least = front[0].bytes;
+            for upload in [least, least * 5 / 4, least * 2, u64::MAX] {
+                let optimum = all.iter().filter(|s| s.bytes <= upload).map(|s| s.seconds).fold(f64::MAX, f64::min);
+                let budget = Budget { memory: None, upload: Some(upload) };
+                let found = best(&problem, &front, budget, Goal::Latency).unwrap();
+                assert!(found.bytes <= upload && found.seconds >= optimum - 1e-9);
+                sum += found.seconds / optimum;
+                count += 1.0;
+            }
+        }
+        assert!(sum / count < 1.03, "{}", sum / count);
+    }
+}

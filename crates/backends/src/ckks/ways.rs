@@ -1,0 +1,171 @@
+//! How each linear transform of a network makes its rotations, as it stands in an option: `hoisted`, `flat`,
+//! `chained`, or for each transform in the order of the lowering, such as `3h+2c+f5`: three hoisted, two
+//! chained, one flat with baby steps below 2^5.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use tacit_he::ckks::Method;
+
+/// Most transforms that an option may speak of.
+const MOST: usize = 4096;
+
+/// What steps have keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Steps {
+    /// Each, and blocks of them share theirs.
+    Hoisted,
+    /// Each for itself (fewest transforms).
+    Flat,
+    /// Few, which are chained (fewest bytes).
+    Chained,
+}
+
+/// One transform's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Way {
+    pub steps: Steps,
+    /// log2 of the bound of baby steps; none: the one that is cheapest for it alone. Those that are hoisted
+    /// have none.
+    pub log_babies: Option<u8>,
+}
+
+/// Those of all transforms.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Ways {
+    /// The same for all.
+    All(Way),
+    /// One for each.
+    Each(Vec<Way>),
+}
+
+impl Way {
+    pub const HOISTED: Self = Self { steps: Steps::Hoisted, log_babies: None };
+    pub const FLAT: Self = Self { steps: Steps::Flat, log_babies: None };
+    pub const CHAINED: Self = Self { steps: Steps::Chained, log_babies: None };
+
+    pub fn method(self) -> Method {
+        match self.steps {
+            Steps::Hoisted => Method::Hoisted,
+            Steps::Flat => Method::Flat,
+            Steps::Chained => Method::Chained,
+        }
+    }
+
+    /// Whether its steps are not chained.
+    pub fn is_keyed(self) -> bool {
+        self.steps != Steps::Chained
+    }
+}
+
+impl Ways {
+    /// The way of transform `index`, if there is one.
+    pub fn of(&self, index: usize) -> Option<Way> {
+        match self {
+            Self::All(way) => Some(*way),
+            Self::Each(ways) => ways.get(index).copied(),
+        }
+    }
+
+    /// Of how many transforms it speaks, where that is a number.
+    pub fn len(&self) -> Option<usize> {
+        match self {
+            Self::All(_) => None,
+            Self::Each(ways) => Some(ways.len()),
+        }
+    }
+
+    /// The shortest form of these.
+    pub fn each(ways: Vec<Way>) -> Self {
+        match ways.first() {
+            // What is hoisted altogether is chained where keys are dear; these are as they are told to be.
+            Some(first) if [Way::FLAT, Way::CHAINED].contains(first) && ways.iter().all(|way| way == first) => {
+                Self::All(*first)
+            }
+            None => Self::All(Way::HOISTED),
+            _ => Self::Each(ways),
+        }
+    }
+}
+
+impl FromStr for Ways {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "hoisted" => return Ok(Self::All(Way::HOISTED)),
+            "flat" => return Ok(Self::All(Way::FLAT)),
+            "chained" => return Ok(Self::All(Way::CHAINED)),
+            _ => {}
+        }
+        let wrong = || "`hoisted`, `flat`, `chained`, or a way for each transform such as `3h+2c+f5`".to_owned();
+        let mut ways = Vec::new();
+        for run in text.split('+') {
+            let cut = run.find(['h', 'f', 'c']).ok_or_else(wrong)?;
+            let (count, rest) = run.split_at(cut);
+            let count: usize = if count.is_empty() { 1 } else { count.parse().map_err(|_| wrong())? };
+            let (letter, babies) = rest.split_at(1);
+            let steps = match letter {
+                "h" => Steps::Hoisted,
+                "f" => Steps::Flat,
+                _ => Steps::Chained,
+            };
+            let log_babies = match babies {
+                "" => None,
+                _ if steps == Steps::Hoisted => return Err(wrong()),
+                _ => Some(babies.parse().ok().filter(|log: &u8| *log < 32).ok_or_else(wrong)?),
+            };
+            if count == 0 || ways.len() + count > MOST {
+                return Err(format!("1 to {MOST} transforms, not {}", ways.len().saturating_add(count)));
+            }
+            ways.extend(std::iter::repeat_n(Way { steps, log_babies }, count));
+        }
+        Ok(Self::Each(ways))
+    }
+}
+
+impl fmt::Display for Ways {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ways = match self {
+            Self::All(way) => {
+                return f.write_str(match way.steps {
+                    Steps::Hoisted => "hoisted",
+                    Steps::Flat => "flat",
+                    Steps::Chained => "chained",
+                });
+            }
+            Self::Each(ways) => ways,
+        };
+        for (i, run) in ways.chunk_by(|a, b| a == b).enumerate() {
+            let plus = if i > 0 { "+" } else { "" };
+            let count = if run.len() > 1 { run.len().to_string() } else { String::new() };
+            let letter = match run[0].steps {
+                Steps::Hoisted => 'h',
+                Steps::Flat => 'f',
+                Steps::Chained => 'c',
+            };
+            write!(f, "{plus}{count}{letter}{}", run[0].log_babies.map_or(String::new(), |log| log.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_are_read_as_they_are_written() {
+        for text in ["hoisted", "flat", "chained", "3h+2c+f5", "c0", "4096c", "h+f+c+h"] {
+            assert_eq!(text.parse::<Ways>().unwrap().to_string(), text);
+        }
+        let ways: Ways = "2h+c5".parse().unwrap();
+        assert_eq!((ways.len(), ways.of(0), ways.of(3)), (Some(3), Some(Way::HOISTED), None));
+        assert_eq!(ways.of(2), Some(Way { steps: Steps::Chained, log_babies: Some(5) }));
+        assert_eq!(Ways::each(vec![Way::CHAINED; 3]), Ways::All(Way::CHAINED));
+        for bad in ["", "fast", "0h", "4097h", "3h+", "h+-c", "f99", "h5", "hh", "99999999999999999999h", "2h2h"] {
+            assert!(bad.parse::<Ways>().is_err(), "{bad}");
+        }
+    }
+}

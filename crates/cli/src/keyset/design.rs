@@ -1,0 +1,241 @@
+//! `tacit keyset design`
+
+use super::machine::{best, ntt_s};
+use super::measure::{Bench, values};
+use crate::owner::SealArgs;
+use crate::{page, print};
+use anyhow::Context as _;
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::str::FromStr;
+use tacit_backends::Options;
+use tacit_backends::ckks::keyset::{Budget, Design, Goal, Rates, Wish, design};
+use tacit_he::ckks::{Encoder, Evaluator, KeyGroup, ParametersSpec, Segment};
+
+const PAGE: &str = include_str!("page.html");
+
+/// Choose the keys of a network for the back end `ckks`
+///
+/// Says which rotations its layers need, at which level, what key sets for them take by the strategies of
+/// [KDS25] and by those that this back end runs, and which of the latter fits a budget best, with the options
+/// that serve it and a reason for each key. Prints that, and writes it as NAME.keyset.json and as a page with
+/// plots, NAME.keyset.html, which needs nothing else.
+///
+/// Seconds are estimates: transforms and products are counted, and what one of each takes is measured before,
+/// in about a second on one thread of this machine, in the ring of the network.
+///
+/// Example: tacit keyset design net.tacit --upload 800MB --goal balanced
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct DesignArgs {
+    /// Model: a .tacit file, or an ONNX file that is imported with defaults
+    file: PathBuf,
+    /// Most bytes at the server while it computes for one client, encoded weights included, e.g. 6GB
+    #[arg(long, value_name = "BYTES")]
+    memory: Option<Bytes>,
+    /// Most bytes of keys that the client sends, e.g. 800MB
+    #[arg(long, value_name = "BYTES")]
+    upload: Option<Bytes>,
+    /// What the set is to be best at: latency, upload, memory or balanced
+    #[arg(long, default_value = "balanced")]
+    goal: Goal,
+    /// The set: auto (searched for), or to look at one of [KDS25]: power-of-two, all-required, alpha=1,
+    /// max-alpha, dynamic, level-aware
+    #[arg(long, default_value = "auto", value_name = "NAME")]
+    strategy: String,
+    /// What the two files are called, without .json and .html [default: NAME.keyset of the model's file]
+    #[arg(short, long, value_name = "PATH")]
+    out: Option<PathBuf>,
+    /// Measure nothing: count a transform as 100 us, a product with a key as 30 us, with a plaintext as 10 us
+    #[arg(long)]
+    fixed_rates: bool,
+    /// Option of the back end, e.g. set=B; may be repeated
+    #[arg(short = 'O', long = "option", value_name = "KEY=VALUE,...")]
+    options: Vec<String>,
+    #[command(flatten)]
+    seal: SealArgs,
+}
+
+/// A number of bytes with a unit: B, kB, MB, GB (powers of ten) or KiB, MiB, GiB.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Bytes(u64);
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let cut = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+        let (number, unit) = text.split_at(cut);
+        let factor = match unit {
+            "" | "B" => 1.0,
+            "kB" => 1e3,
+            "MB" => 1e6,
+            "GB" => 1e9,
+            "KiB" => 1024.0,
+            "MiB" => 1_048_576.0,
+            "GiB" => 1_073_741_824.0,
+            _ => return Err("a number with B, kB, MB, GB, KiB, MiB or GiB".into()),
+        };
+        let value: f64 = number.parse().map_err(|_| "no number".to_owned())?;
+        Ok(Self((value * factor) as u64))
+    }
+}
+
+pub fn run(args: &DesignArgs, as_json: bool) -> anyhow::Result<()> {
+    let model = crate::bench::load(&args.file, &args.seal)?;
+    let options: Options = args.options.join(",").parse()?;
+    let (rates, how) = if args.fixed_rates { (Rates::default(), FIXED.to_owned()) } else { measured()? };
+    let budget = Budget { memory: args.memory.map(|b| b.0), upload: args.upload.map(|b| b.0) };
+    let wish = Wish { budget, goal: args.goal, strategy: args.strategy.clone(), rates };
+    let (watch, shown) = print::watch();
+    let found = design(&model, &options, &wish, &watch)?;
+    shown.finish_and_clear();
+    let value = told(&found, &how)?;
+    let written = write(&files(args), &value)?;
+    if as_json {
+        return print::json(&value);
+    }
+    print::text(&text(&found, &how))?;
+    print::line(&format!("written: {}", written.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")))
+}
+
+const FIXED: &str = "Seconds are of no machine: a transform counts as 100 us, a product with a key as 30 us, with a plaintext as 10 us, at ring degree 2^16.";
+
+/// What a transform and a product take here.
+fn measured() -> anyhow::Result<(Rates, String)> {
+    const LOG: u32 = 15;
+    let (level, alpha) = (7, 4);
+    let spec = ParametersSpec {
+        log_degree: LOG,
+        base_bits: 46,
+        segments: vec![Segment { count: level - 1, bits: 36 }],
+        special_bits: 50,
+        groups: vec![KeyGroup { up_to_level: level, alpha }],
+        encapsulated: false,
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
+    pool.install(|| {
+        let ntt_s = ntt_s(1 << LOG)?;
+        let mut bench = Bench::new(&spec)?;
+        let (a, slots) = (bench.some(level)?, 1 << (LOG - 1));
+        let scale = bench.context.parameters().scale(level);
+        let plain = Encoder::new(&bench.context, slots)?.encode(&values(slots), level, scale)?;
+        let keys = bench.rotation_keys(&[1], level)?;
+        let evaluator = Evaluator::new(&bench.context, &keys);
+        evaluator.rotate(&a, 1)?;
+        let rotation_s = best(5, || drop(evaluator.rotate(&a, 1)));
+        let plain_s = best(5, || drop(evaluator.mul_plain(&a, &plain))) / (2 * level) as f64;
+        let rates = Rates::measured(LOG, [ntt_s, plain_s], rotation_s, (level, alpha));
+        let how = format!(
+            "Seconds are estimates for one thread: counted transforms and products, times what they take on this machine now, measured at ring \
+             degree 2^{LOG}: a transform {:.0} us, a rotation at level {level} with {alpha} special primes {:.1} ms, so that a product with \
+             a key and all that comes with it counts {:.0} us; a product with a plaintext {:.0} us; in other rings in proportion.",
+            ntt_s * 1e6,
+            rotation_s * 1e3,
+            rates.product_s * 1e6,
+            plain_s * 1e6
+        );
+        Ok((rates, how))
+    })
+}
+
+/// Where the two files go.
+fn files(args: &DesignArgs) -> [PathBuf; 2] {
+    let with = |base: &OsStr, text: &str| {
+        let mut name = base.to_owned();
+        name.push(text);
+        name
+    };
+    let base = match &args.out {
+        Some(out) => out.as_os_str().to_owned(),
+        None => with(args.file.file_stem().unwrap_or(args.file.as_os_str()), ".keyset"),
+    };
+    [".json", ".html"].map(|kind| with(&base, kind).into())
+}
+
+fn told(found: &Design, how: &str) -> anyhow::Result<Value> {
+    let mut value = serde_json::to_value(found)?;
+    value["how"] = how.into();
+    Ok(value)
+}
+
+fn write(files: &[PathBuf; 2], value: &Value) -> anyhow::Result<[PathBuf; 2]> {
+    let mut shown = value.clone();
+    // It is for a solver, and the largest part.
+    if let Some(all) = shown.as_object_mut() {
+        all.remove("problem");
+    }
+    let html = page::dressed(PAGE).replace("{{data}}", &page::embedded(&shown));
+    let json = serde_json::to_string_pretty(value)?;
+    for (file, text) in files.iter().zip([json, html]) {
+        std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;
+    }
+    Ok(files.clone())
+}
+
+fn text(found: &Design, how: &str) -> String {
+    let (set, log_degree) = &found.parameters;
+    let mut out = format!("{}: parameters {set}, ring degree 2^{log_degree}\n\n", found.model);
+    let mut line = |text: String| writeln!(out, "{text}").expect("a string takes all text");
+    line(format!("{:<32} {:<10} {:>5} {:>9} {:>9}  distances", "node", "step", "level", "diagonals", "rotations"));
+    for step in &found.steps {
+        let name: String = step.node.chars().take(32).collect();
+        let shown: Vec<String> = step.rotations.iter().take(6).map(ToString::to_string).collect();
+        let more = if step.rotations.len() > 6 { " .." } else { "" };
+        let boots = if step.bootstrapped { "  (bootstrapped)" } else { "" };
+        let (distances, count) = (shown.join(" "), step.rotations.len());
+        line(format!(
+            "{name:<32} {:<10} {:>5} {:>9} {count:>9}  {distances}{more}{boots}",
+            step.step, step.level, step.diagonals
+        ));
+    }
+    line(format!(
+        "\n{:<30} {:<8} {:>5} {:>9} {:>9} {:>9} {:>10} {:>9}",
+        "key set", "", "keys", "GB", "GB server", "rotations", "transforms", "seconds"
+    ));
+    for choice in &found.choices {
+        line(choice.to_string());
+    }
+    let chosen = &found.choices[found.chosen];
+    line(match &chosen.options {
+        Some(options) => format!("\nchosen: {}, served with `-O {options}`", chosen.name),
+        None => format!("\nlooked at: {}; it is computed only, the back end does not run it", chosen.name),
+    });
+    line(format!("{}.", chosen.about));
+    let mut states: Vec<(&str, usize, u64)> = Vec::new();
+    for key in &found.keys {
+        let kind = key.reason.split(" of ").next().unwrap_or(&key.reason);
+        match states.iter_mut().find(|(of, ..)| *of == kind) {
+            Some((_, count, bytes)) => (*count, *bytes) = (*count + 1, *bytes + key.bytes),
+            None => states.push((kind, 1, key.bytes)),
+        }
+    }
+    for (kind, count, bytes) in states {
+        line(format!("  {count:>4} keys, {:>9}, uploaded and resident: {kind}", print::bytes(bytes)));
+    }
+    for chain in &found.chains {
+        line(format!(
+            "  chained at level {}: {} distances by {:?}, {} key switches",
+            chain.level, chain.distances, chain.by, chain.switches
+        ));
+    }
+    line(format!("\nbetween fewest bytes and least time: {} sets that run (in the files)", found.front.len()));
+    line("Bytes are of seeded, packed keys; those at the server with encoded weights and what a step holds. Rotations and transforms are those of linear steps.".into());
+    line(how.into());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_units() {
+        for (text, wanted) in [("800MB", 800_000_000), ("1.5GB", 1_500_000_000), ("2KiB", 2048), ("7", 7)] {
+            assert_eq!(text.parse(), Ok(Bytes(wanted)));
+        }
+        assert!("8 GB".parse::<Bytes>().is_err() && "GB".parse::<Bytes>().is_err() && "3XB".parse::<Bytes>().is_err());
+    }
+}

@@ -1,0 +1,59 @@
+//! A client with keys, to measure operations on its ciphertexts.
+
+use std::sync::Arc;
+use tacit_arith::prg::{Prg, SplitPrg};
+use tacit_he::ckks::{
+    BootstrapSpec, Ciphertext, Complex, Context, Encoder, KeyId, KeyKind, KeySet, Method, Parameters, ParametersSpec,
+    SecretKey,
+};
+
+/// One client and its context.
+pub struct Bench {
+    pub context: Arc<Context>,
+    pub secret: SecretKey,
+    pub prg: SplitPrg,
+}
+
+impl Bench {
+    pub fn new(spec: &ParametersSpec) -> anyhow::Result<Self> {
+        let context = Arc::new(Context::new(&Parameters::new(spec)?)?);
+        let mut prg = SplitPrg::new(Prg::from_os()?);
+        let secret = SecretKey::generate(&context, prg.secret());
+        Ok(Self { context, secret, prg })
+    }
+
+    pub fn encrypt(&mut self, values: &[Complex], level: usize) -> anyhow::Result<Ciphertext> {
+        let encoder = Encoder::new(&self.context, values.len())?;
+        let plaintext = encoder.encode(values, level, self.context.parameters().scale(level))?;
+        Ok(self.secret.encrypt(&plaintext, &mut self.prg))
+    }
+
+    /// Some ciphertext with all slots.
+    pub fn some(&mut self, level: usize) -> anyhow::Result<Ciphertext> {
+        let slots = self.context.degree() / 2;
+        self.encrypt(&values(slots), level)
+    }
+
+    /// Keys for rotations at `level`.
+    pub fn rotation_keys(&mut self, distances: &[i64], level: usize) -> anyhow::Result<KeySet> {
+        let kind = |&k: &i64| KeyKind::Galois(self.context.rotation_element(k));
+        let needs: Vec<KeyId> = distances.iter().map(|k| KeyId::at(&self.context, kind(k), level)).collect();
+        Ok(KeySet::generate(&self.secret, &needs, &mut self.prg)?)
+    }
+}
+
+/// Values spread over [-1, 1].
+pub fn values(n: usize) -> Vec<Complex> {
+    (0..n).map(|i| Complex::from((i as f64 * 0.7).sin())).collect()
+}
+
+/// How each set is bootstrapped.
+pub fn boot_spec(name: &str, slots: usize, method: Method) -> anyhow::Result<BootstrapSpec> {
+    let (slot_to_coeff, message_ratio_bits, arcsine) = match name {
+        "A" => (3, 7, true),
+        "B" => (2, 10, false),
+        _ => anyhow::bail!("set {name} does not bootstrap: A and B do"),
+    };
+    let cache_bytes = 1 << 30;
+    Ok(BootstrapSpec { slots, slot_to_coeff, coeff_to_slot: 3, message_ratio_bits, arcsine, method, cache_bytes })
+}

@@ -1,0 +1,268 @@
+//! `tacit keyset tables`: [KDS25] by formula, on our lowering, and measured.
+
+use super::measured;
+use crate::owner::SealArgs;
+use crate::print;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use tacit_backends::Options;
+use tacit_backends::ckks::keyset::{
+    KeySetChoice, PAPER_ALPHAS, Wish, allowed_alphas, design, dynamic_key_bytes, paper_key_bytes, stage_keys, table_5,
+};
+
+/// The tables and figures of [KDS25] beside ours
+///
+/// By formula, at once: Table 5, Fig. 3 and what of Tables 6 and 7 a formula gives. For each network that is
+/// named: Tables 6 and 7 on our lowering of it (half a minute for ResNet-20). Measured, if asked for: Table 3
+/// (half a minute, 2 GB), Fig. 7 and 8 (five minutes and 5 GB).
+///
+/// Example: tacit keyset tables
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct TablesArgs {
+    /// Networks, .tacit or ONNX: ResNet-20, SqueezeNet, the GRU. What a file's name says is compared with
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Measure this on one thread: table3 (half a minute) or bootstraps (Fig. 7 and 8: five minutes, 5 GB)
+    #[arg(long, value_name = "WHAT")]
+    measure: Vec<measured::What>,
+    #[command(flatten)]
+    seal: SealArgs,
+}
+
+/// A network of the paper.
+struct Network {
+    name: &'static str,
+    /// Words of file names.
+    words: &'static [&'static str],
+    not: &'static [&'static str],
+    /// Its GB, in millions of bytes: `STRATEGIES` in order.
+    printed: [u64; 5],
+}
+
+/// Which of our strategies stand for the lines of the paper's Tables 6 and 7.
+const STRATEGIES: [&str; 5] = ["dynamic", "all-required", "power-of-two, dynamic", "power-of-two", "level-aware"];
+
+const SQUARES: [&str; 3] = ["aespa", "square", "herpn"];
+
+const NETWORKS: [Network; 5] = [
+    Network {
+        name: "GRU + MLP",
+        words: &["gru", "detector"],
+        not: &[],
+        printed: [553_648, 307_090, 83_752, 55_835, 52_026],
+    },
+    Network {
+        name: "SqueezeNet MPCNN",
+        words: &["squeezenet"],
+        not: &SQUARES,
+        printed: [490_968, 253_403, 108_179, 55_835, 45_353],
+    },
+    Network {
+        name: "SqueezeNet AESPA",
+        words: &["squeezenet"],
+        not: &[],
+        printed: [490_968, 253_403, 108_179, 55_835, 46_016],
+    },
+    Network {
+        name: "ResNet-20 MPCNN",
+        words: &["resnet20"],
+        not: &SQUARES,
+        printed: [534_656, 275_952, 108_179, 55_835, 47_320],
+    },
+    Network {
+        name: "ResNet-20 AESPA",
+        words: &["resnet20"],
+        not: &[],
+        printed: [534_656, 275_952, 108_179, 55_835, 53_511],
+    },
+];
+
+/// The network that a file is by its name.
+fn network(file: &Path) -> Option<&'static Network> {
+    let name = file.file_stem()?.to_string_lossy().to_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    NETWORKS.iter().find(|network| has(network.words) && !has(network.not))
+}
+
+#[derive(Serialize)]
+struct OnOurs {
+    network: String,
+    file: String,
+    parameters: String,
+    lines: Vec<Line>,
+}
+
+#[derive(Serialize)]
+struct Line {
+    strategy: String,
+    rotation_keys: usize,
+    /// Rotation keys with both halves and 8 bytes a residue, as the paper counts.
+    plain_bytes: u64,
+    /// The same keys seeded and packed.
+    packed_bytes: u64,
+    paper_bytes: Option<u64>,
+}
+
+pub fn run(args: &TablesArgs, as_json: bool) -> anyhow::Result<()> {
+    let mut ours = Vec::new();
+    for file in &args.files {
+        ours.push(on_ours(file, &args.seal)?);
+    }
+    let left: Vec<&str> = NETWORKS.iter().map(|n| n.name).filter(|n| ours.iter().all(|o| o.network != *n)).collect();
+    let measured = args.measure.iter().map(|what| measured::measure(*what)).collect::<anyhow::Result<Vec<Value>>>()?;
+    let stages = (1..=16).rev().map(stage_keys).collect::<Result<Vec<_>, _>>()?;
+    let alphas = allowed_alphas()?;
+    if as_json {
+        return print::json(&json!({
+            "table_5": table_5(), "table_5_our_bootstraps": stages, "figure_3": alphas, "key_bytes_depth_16": paper_key_bytes(16, 1),
+            "tables_6_and_7": formulas(), "our_lowering": ours, "not_given": left, "measured": measured,
+        }));
+    }
+    print_table_5()?;
+    print_stages(&stages)?;
+    print::line(
+        "\nTables 6 and 7 by formula, in GB: so many keys, each with these alphas at the highest level that has 128 bits",
+    )?;
+    for line in PAPER_ALPHAS {
+        let (what, keys, ours) = (line.what, line.keys, gb(line.keys * dynamic_key_bytes(line.alphas)));
+        print::line(&format!(
+            "{what:<40} {keys:>4} keys {ours:>9}   paper {:>9}  {:?}",
+            gb(line.printed * 1_000_000),
+            line.alphas
+        ))?;
+    }
+    print::line(
+        "\nFig. 3, most special primes with 128 bits at N = 2^16: level, set A's primes and special ones of 50 bits; those that divide it; the paper's",
+    )?;
+    for row in &alphas {
+        let paper = row.paper.map_or("-".into(), |alpha| alpha.to_string());
+        print::line(&format!("{:>5} {:>5} {paper:>5}  {:?}", row.level, row.largest, row.whole))?;
+    }
+    for network in &ours {
+        print_ours(network)?;
+    }
+    if !left.is_empty() {
+        print::line(&format!("\nTables 6 and 7 on our lowering: no file was given for {}", left.join(", ")))?;
+    }
+    measured.iter().try_for_each(|value| print::line(&format!("\n{}", serde_json::to_string_pretty(value)?)))
+}
+
+fn gb(bytes: u64) -> String {
+    format!("{:.3}", bytes as f64 / 1e9)
+}
+
+fn formulas() -> Vec<Value> {
+    let one = |line: &tacit_backends::ckks::keyset::PaperAlphas| {
+        json!({
+            "what": line.what, "keys": line.keys, "alphas": line.alphas,
+            "bytes": line.keys * dynamic_key_bytes(line.alphas), "paper_bytes": line.printed * 1_000_000,
+        })
+    };
+    PAPER_ALPHAS.iter().map(one).collect()
+}
+
+fn print_table_5() -> anyhow::Result<()> {
+    print::line(
+        "[KDS25] Table 5, rotation keys of a bootstrap in GB, by formula: 38 keys with alpha = 1, 45 with the largest alpha, 38 of each alpha \
+         where it is dynamic (the paper's figure beside it)",
+    )?;
+    print::line(&format!(
+        "{:>5} {:>10} {:>14} {:>6} {:>10} {:>10}  alphas",
+        "depth", "alpha = 1", "largest alpha", "alpha", "dynamic", "paper"
+    ))?;
+    for row in &table_5() {
+        let (alpha, bytes) =
+            row.largest.map_or(("-".into(), "-".into()), |(alpha, bytes)| (alpha.to_string(), gb(bytes)));
+        let paper = row.paper.map_or("-".into(), |[dynamic, _]| gb(dynamic * 1_000_000));
+        let (dynamic, alphas) = row
+            .dynamic
+            .as_ref()
+            .map_or(("-".into(), String::new()), |(alphas, bytes)| (gb(*bytes), format!("{alphas:?}")));
+        let line = format!(
+            "{:>5} {:>10} {bytes:>14} {alpha:>6} {dynamic:>10} {paper:>10}  {alphas}",
+            row.depth,
+            gb(row.single)
+        );
+        print::line(line.trim_end())?;
+    }
+    Ok(())
+}
+
+fn print_stages(stages: &[tacit_backends::ckks::keyset::StageKeys]) -> anyhow::Result<()> {
+    let distances = stages.iter().map(|row| row.distances).max().unwrap_or(0);
+    print::line(&format!(
+        "\nTable 5, our split of a bootstrap (3 + 3 transforms of 63 diagonals, {distances} distances) in the paper's bytes and with its budget, alpha \
+         of 1, 2, 4, 8, 16 by level, each distance with the alphas of its own levels only; the paper has 38 keys",
+    ))?;
+    print::line(&format!("{:>5} {:>10} {:>12} {:>12} {:>12}", "depth", "dynamic", "paper", "level-aware", "paper"))?;
+    for (row, paper) in stages.iter().zip(table_5()) {
+        let printed = |i: usize| paper.paper.map_or("-".into(), |both| gb(both[i] * 1_000_000));
+        print::line(&format!(
+            "{:>5} {:>10} {:>12} {:>12} {:>12}",
+            row.depth,
+            gb(row.dynamic),
+            printed(0),
+            gb(row.level_aware),
+            printed(1)
+        ))?;
+    }
+    Ok(())
+}
+
+/// What the strategies take on our lowering of a network.
+fn on_ours(file: &Path, seal: &SealArgs) -> anyhow::Result<OnOurs> {
+    let model = crate::bench::load(file, seal)?;
+    let (watch, shown) = print::watch();
+    let found = design(&model, &Options::default(), &Wish::default(), &watch)?;
+    shown.finish_and_clear();
+    let of = network(file);
+    let line = |choice: &KeySetChoice| {
+        let place = STRATEGIES.iter().position(|name| *name == choice.name);
+        Line {
+            strategy: choice.name.clone(),
+            rotation_keys: choice.rotation_keys,
+            plain_bytes: choice.plain_bytes,
+            packed_bytes: choice.rotation_bytes,
+            paper_bytes: place.and_then(|i| Some(of?.printed[i] * 1_000_000)),
+        }
+    };
+    Ok(OnOurs {
+        network: of.map_or_else(|| found.model.clone(), |network| network.name.to_owned()),
+        file: file.display().to_string(),
+        parameters: format!("{}, ring degree 2^{}", found.parameters.0, found.parameters.1),
+        lines: found.choices.iter().map(line).collect(),
+    })
+}
+
+fn print_ours(of: &OnOurs) -> anyhow::Result<()> {
+    print::line(&format!(
+        "\nTables 6 and 7 on our lowering: {} ({}), parameters {}; rotation keys in GB, with both halves and 8 bytes a residue as the paper \
+         counts, and seeded and packed",
+        of.network, of.file, of.parameters
+    ))?;
+    print::line(&format!("{:<36} {:>5} {:>10} {:>10} {:>10}", "key set", "keys", "GB", "packed", "paper"))?;
+    for Line { strategy, rotation_keys, plain_bytes, packed_bytes, paper_bytes } in &of.lines {
+        let paper = paper_bytes.map_or("-".into(), gb);
+        let (plain, packed) = (gb(*plain_bytes), gb(*packed_bytes));
+        print::line(&format!("{strategy:<36} {rotation_keys:>5} {plain:>10} {packed:>10} {paper:>10}"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_known_by_their_names() {
+        let name = |file: &str| network(Path::new(file)).map(|network| network.name);
+        assert_eq!(name("a/resnet20_aespa_cifar10.onnx"), Some("ResNet-20 AESPA"));
+        assert_eq!(name("resnet20_cifar10.onnx"), Some("ResNet-20 MPCNN"));
+        assert_eq!(name("squeezenet_square.onnx"), Some("SqueezeNet AESPA"));
+        assert_eq!(name("SqueezeNet.tacit"), Some("SqueezeNet MPCNN"));
+        assert_eq!(name("nsl_gru.onnx"), Some("GRU + MLP"));
+        assert_eq!(name("digits.onnx"), None);
+    }
+}

@@ -1,0 +1,308 @@
+//! How a linear transform groups its diagonals, known without their values.
+
+use super::super::context::Context;
+use super::super::keys::{KeyId, KeyKind};
+use crate::HeError;
+use std::collections::BTreeSet;
+
+/// How rotations are made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Method {
+    /// A key for every baby and every giant step: fewest transforms.
+    Flat,
+    /// A key for every baby step, every giant step of a block and every block: hardly more transforms, with
+    /// half of the keys where diagonals are those of convolutions.
+    Hoisted,
+    /// Three keys: one baby step, one giant step, and where the chain starts.
+    Chained,
+}
+
+/// The steps of a transform, known without its values.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TransformPlan {
+    pub(super) slots: usize,
+    pub(super) level: usize,
+    pub(super) method: Method,
+    /// g
+    pub(super) stride: i64,
+    /// B
+    babies: i64,
+    /// C, where giant steps come in blocks.
+    block: Option<i64>,
+    /// Whether i and j are around 0 instead of from 0 up.
+    centred: bool,
+    /// Offsets, ascending: between -n/2 and n/2, or all multiples of the stride below n.
+    pub(super) offsets: Vec<i64>,
+}
+
+/// Where a diagonal is: block k, giant step j and baby step i.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Split {
+    pub block: i64,
+    pub giant: i64,
+    pub baby: i64,
+}
+
+/// What a transform takes: counted, not timed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TransformWork {
+    /// Inner products of digits with a key.
+    pub key_switches: usize,
+    /// Number-theoretic transforms mod one prime, but for those of diagonals.
+    pub ntts: usize,
+    /// Those of diagonals, where none is kept transformed. One that repeats takes a part of a whole one.
+    pub diagonal_ntts: usize,
+    /// Products of N words: of digits with keys, of diagonals with both halves.
+    pub products: usize,
+}
+
+impl TransformPlan {
+    /// Chooses steps for diagonals at `offsets`.
+    ///
+    /// # Errors
+    /// [`HeError::Circuit`] without diagonals or below level 2.
+    pub fn new(
+        slots: usize,
+        level: usize,
+        method: Method,
+        offsets: impl Iterator<Item = i64>,
+    ) -> Result<Self, HeError> {
+        let plain = Self::plain(slots, level, method, offsets)?;
+        let sizes = || (0..=slots.trailing_zeros()).map(|b| 1i64 << b);
+        let plan = |babies: i64, block: Option<i64>, centred: bool| Self { babies, block, centred, ..plain.clone() };
+        let flat = sizes().map(|b| plan(b, None, false));
+        let choices: Vec<Self> = match method {
+            Method::Chained => flat.collect(),
+            Method::Flat => flat.chain(sizes().map(|b| plan(b, None, true))).collect(),
+            Method::Hoisted => {
+                let blocks =
+                    |b: i64| sizes().skip(1).take_while(move |c| b * c < slots as i64).map(move |c| (b, Some(c)));
+                let shapes = || sizes().flat_map(|b| std::iter::once((b, None)).chain(blocks(b)));
+                shapes().flat_map(|(b, c)| [plan(b, c, false), plan(b, c, true)]).collect()
+            }
+        };
+        Ok(choices.into_iter().min_by_key(Self::cost).expect("there is a choice"))
+    }
+
+    /// The same with baby steps from 0 up, below `2^log_babies`, and without blocks.
+    ///
+    /// # Errors
+    /// As [`TransformPlan::new`], and where that passes the slots.
+    pub fn with_babies(
+        slots: usize,
+        level: usize,
+        method: Method,
+        offsets: impl Iterator<Item = i64>,
+        log_babies: u32,
+    ) -> Result<Self, HeError> {
+        let mut choices = Self::choices(slots, level, method, offsets)?;
+        let why = || format!("2^{log_babies} baby steps among {slots} slots");
+        match choices.len() > log_babies as usize {
+            true => Ok(choices.swap_remove(log_babies as usize)),
+            false => Err(HeError::Circuit { what: "linear transform", why: why() }),
+        }
+    }
+
+    /// The plans of [`TransformPlan::with_babies`] by their number of baby steps: 1, 2, 4, .. , n.
+    ///
+    /// # Errors
+    /// As [`TransformPlan::new`].
+    pub fn choices(
+        slots: usize,
+        level: usize,
+        method: Method,
+        offsets: impl Iterator<Item = i64>,
+    ) -> Result<Vec<Self>, HeError> {
+        let plain = Self::plain(slots, level, method, offsets)?;
+        Ok((0..=slots.trailing_zeros()).map(|b| Self { babies: 1 << b, ..plain.clone() }).collect())
+    }
+
+    /// Giant steps alone.
+    fn plain(slots: usize, level: usize, method: Method, offsets: impl Iterator<Item = i64>) -> Result<Self, HeError> {
+        let n = slots as i64;
+        let centred = |d: i64| (d + n / 2 - 1).rem_euclid(n) - n / 2 + 1;
+        let mut offsets: Vec<i64> = offsets.map(centred).collect::<BTreeSet<_>>().into_iter().collect();
+        if offsets.is_empty() || level < 2 {
+            let why = format!("{} diagonals at level {level}: at least one and level 2 are needed", offsets.len());
+            return Err(HeError::Circuit { what: "linear transform", why });
+        }
+        let stride = offsets.iter().fold(n, |g, &d| gcd(g, d));
+        if offsets.len() as i64 == n / stride {
+            // All that there are: from 0 up, they begin with one that moves nothing.
+            offsets = (0..n / stride).map(|d| d * stride).collect();
+        }
+        Ok(Self { slots, level, method, stride, babies: 1, block: None, centred: false, offsets })
+    }
+
+    /// Key switches, those of giant steps weighed double: they divide and raise again. Blocks are there to
+    /// save keys, of which each counts as two more.
+    pub(super) fn cost(&self) -> i64 {
+        let [babies, giants] = self.steps();
+        match self.method {
+            Method::Flat => babies.len() as i64 + 2 * giants.len() as i64,
+            Method::Hoisted => {
+                let splits: BTreeSet<[i64; 2]> =
+                    self.splits().map(|Split { block, giant, .. }| [block, giant]).collect();
+                let blocks: BTreeSet<i64> = splits.iter().map(|[block, _]| *block).collect();
+                let switches = babies.len() + 2 * splits.len() + if blocks.len() > 1 { 2 * blocks.len() } else { 0 };
+                (switches + 2 * (babies.len() + giants.len() + blocks.len())) as i64
+            }
+            Method::Chained => babies.last().map_or(0, |b| b + 1) + giants.last().map_or(0, |last| last - giants[0]),
+        }
+    }
+
+    pub(super) fn split(&self, offset: i64) -> Split {
+        let divided = |d: i64, size: i64| {
+            let least = if self.centred { -(size / 2) } else { 0 };
+            let rest = (d - least).rem_euclid(size) + least;
+            ((d - rest) / size, rest)
+        };
+        let (giant, baby) = divided(offset / self.stride, self.babies);
+        let (block, giant) = self.block.map_or((0, giant), |size| divided(giant, size));
+        Split { block, giant, baby }
+    }
+
+    fn splits(&self) -> impl Iterator<Item = Split> {
+        self.offsets.iter().map(|&d| self.split(d))
+    }
+
+    /// The representative of an offset that is among [`TransformPlan::offsets`].
+    pub(super) fn representative(&self, offset: i64) -> i64 {
+        let n = self.slots as i64;
+        let first = self.offsets[0];
+        first + (offset - first).rem_euclid(n)
+    }
+
+    /// Baby steps i and giant steps j that occur, ascending.
+    pub(super) fn steps(&self) -> [Vec<i64>; 2] {
+        let (mut babies, mut giants) = (BTreeSet::new(), BTreeSet::new());
+        for Split { giant, baby, .. } in self.splits() {
+            giants.insert(giant);
+            babies.insert(baby);
+        }
+        [babies, giants].map(|steps| steps.into_iter().collect())
+    }
+
+    /// Slots that giant step `j` moves.
+    pub(super) fn giant(&self, j: i64) -> i64 {
+        self.stride * self.babies * j
+    }
+
+    /// Slots that block `k` moves.
+    pub(super) fn block(&self, k: i64) -> i64 {
+        self.giant(self.block.unwrap_or(0) * k)
+    }
+
+    /// The first offset.
+    pub(in super::super) fn first(&self) -> i64 {
+        self.offsets[0]
+    }
+
+    /// Rotations that a key must be there for.
+    #[must_use]
+    pub fn rotations(&self) -> Vec<i64> {
+        let [babies, giants] = self.steps();
+        let first = self.giant(giants[0]);
+        let all: Vec<i64> = match self.method {
+            Method::Flat | Method::Hoisted => {
+                let blocks = self.splits().map(|split| self.block(split.block));
+                let giants = giants.iter().map(|&j| self.giant(j));
+                babies.iter().map(|i| self.stride * i).chain(giants).chain(blocks).collect()
+            }
+            Method::Chained => {
+                let baby = (babies.last() > Some(&0)).then_some(self.stride);
+                let giant = (giants.len() > 1).then(|| self.giant(1));
+                baby.into_iter().chain(giant).chain([first]).collect()
+            }
+        };
+        let n = self.slots as i64;
+        all.into_iter().map(|k| k.rem_euclid(n)).filter(|&k| k != 0).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// The keys it needs.
+    #[must_use]
+    pub fn keys(&self, context: &Context) -> Vec<KeyId> {
+        let key = |&k: &i64| KeyId::at(context, KeyKind::Galois(context.rotation_element(k)), self.level);
+        self.rotations().iter().map(key).collect()
+    }
+
+    /// Number of diagonals.
+    #[must_use]
+    pub fn diagonals(&self) -> usize {
+        self.offsets.len()
+    }
+
+    /// Distances of baby steps, and of what is moved after them (giant steps in each block, blocks): one for
+    /// each time that something is moved, 0 left out.
+    #[must_use]
+    pub fn moves(&self) -> [Vec<i64>; 2] {
+        let n = self.slots as i64;
+        let moved = |k: i64| Some(k.rem_euclid(n)).filter(|&k| k != 0);
+        let parts: BTreeSet<[i64; 2]> = self.splits().map(|s| [s.block, s.giant]).collect();
+        let blocks: BTreeSet<i64> = parts.iter().map(|[block, _]| *block).collect();
+        let giants = parts.iter().map(|[_, giant]| self.giant(*giant));
+        let after = giants.chain(blocks.into_iter().map(|block| self.block(block)));
+        let [babies, _] = self.steps();
+        [babies.iter().filter_map(|i| moved(self.stride * i)).collect(), after.filter_map(moved).collect()]
+    }
+
+    /// Level of the input.
+    #[must_use]
+    pub fn level(&self) -> usize {
+        self.level
+    }
+
+    /// How rotations are made.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// log2 of the number of baby steps that there may be.
+    #[must_use]
+    pub fn log_babies(&self) -> u32 {
+        self.babies.trailing_zeros()
+    }
+
+    /// Key switches of a run.
+    #[must_use]
+    pub fn switches(&self) -> usize {
+        match self.method {
+            Method::Flat | Method::Hoisted => self.moves().iter().map(Vec::len).sum(),
+            Method::Chained => {
+                let [babies, giants] = self.steps();
+                let last = *babies.last().expect("there is a diagonal") as usize;
+                let span = (giants[giants.len() - 1] - giants[0]) as usize;
+                last + span + usize::from(self.giant(giants[0]).rem_euclid(self.slots as i64) != 0)
+            }
+        }
+    }
+
+    /// What it takes with keys of `alpha` special primes.
+    #[must_use]
+    pub fn work(&self, alpha: usize) -> TransformWork {
+        let (level, digits, key_switches) = (self.level, self.level.div_ceil(alpha), self.switches());
+        let raised = level + alpha;
+        match self.method {
+            Method::Flat | Method::Hoisted => {
+                let turned = self.moves()[1].len();
+                TransformWork {
+                    key_switches,
+                    ntts: (digits + turned * (digits + 1) + 2) * raised,
+                    diagonal_ntts: self.offsets.len() * raised,
+                    products: 2 * raised * (digits * key_switches + self.offsets.len()),
+                }
+            }
+            Method::Chained => TransformWork {
+                key_switches,
+                ntts: key_switches * (digits + 2) * raised + 2 * level,
+                diagonal_ntts: self.offsets.len() * level,
+                products: 2 * (digits * key_switches * raised + self.offsets.len() * level),
+            },
+        }
+    }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a.abs() } else { gcd(b, a % b) }
+}
