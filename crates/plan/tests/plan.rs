@@ -47,7 +47,7 @@ fn further(plain: &Observation) -> [Observation; 2] {
     (two.threads, far.link) = (2, Some(SeenLink { bits: RATE, rtt_s: 0.01 }));
     two.phases.values_mut().for_each(|seen| seen.wall_s *= 1.0 - PARALLEL + PARALLEL / 2.0);
     for (phase, seen) in &mut far.phases {
-        let cost = plain.costs.of(phase);
+        let cost = plain.costs.of(*phase);
         let bytes_s = 8.0 * cost.bytes() as f64 / RATE;
         let together = seen.wall_s.max(bytes_s) + (1.0 - HIDDEN) * seen.wall_s.min(bytes_s);
         seen.wall_s = together + 0.01 * cost.exchanges as f64;
