@@ -21,7 +21,14 @@ pub(super) struct Circuit {
 }
 
 /// A matrix, ready to be applied.
-enum Compiled {
+struct Compiled {
+    product: Product,
+    /// Distances over which its result is moved and added to itself.
+    folds: Vec<usize>,
+}
+
+/// What a matrix does to the slots.
+enum Product {
     /// All slots times these.
     Slots(Vec<Complex>, Scale),
     Transform(LinearTransform),
@@ -48,9 +55,9 @@ impl Circuit {
     /// Bytes of encoded weights.
     #[cfg(test)]
     pub fn memory_bytes(&self) -> usize {
-        let of = |(_, compiled): &(VectorId, Compiled)| match compiled {
-            Compiled::Slots(values, _) => 16 * values.len(),
-            Compiled::Transform(transform) => transform.memory_bytes(),
+        let of = |(_, compiled): &(VectorId, Compiled)| match &compiled.product {
+            Product::Slots(values, _) => 16 * values.len(),
+            Product::Transform(transform) => transform.memory_bytes(),
         };
         self.linear.iter().flatten().map(of).sum()
     }
@@ -104,20 +111,21 @@ impl Compiled {
         let goal = parameters.scale(level - 1).times_prime(parameters.primes()[level - 1]);
         let scale = goal.over(plan.places[of].scale);
         let (from, to) = (&plan.layouts[of], &plan.layouts[id]);
-        let mut diagonals = layout::diagonals(matrix, from, to, n);
-        let offsets = diagonals.keys().copied().collect();
+        let moves = layout::moves(matrix, from, to);
+        let mut diagonals = layout::diagonals(matrix, from, to, n, &moves);
         let way = plan.way(&plan.options, id, index);
-        match part(&plan.context, way, &offsets, level)? {
-            Part::Slots => Ok(Self::Slots(diagonals.remove(&0).expect("its only one"), scale)),
+        let product = match part(&plan.context, way, &moves.offsets, level)? {
+            Part::Slots => Product::Slots(diagonals.remove(&0).expect("its only one"), scale),
             Part::Transform(_) => {
                 let spec = TransformSpec { diagonals: &diagonals, level, scale, method: way.method(), cache_bytes: 0 };
                 let transform = match way.log_babies {
                     None => LinearTransform::new(encoder, &spec),
                     Some(log) => LinearTransform::with_babies(encoder, &spec, log.into()),
                 };
-                Ok(Self::Transform(transform.map_err(he)?))
+                Product::Transform(transform.map_err(he)?)
             }
-        }
+        };
+        Ok(Self { product, folds: moves.folds })
     }
 }
 
@@ -183,13 +191,16 @@ impl Run<'_> {
         let mut sum: Option<Ciphertext> = None;
         for (of, compiled) in &self.circuit.linear[self.id] {
             let source = self.source(*of, level)?;
-            let term = match compiled {
-                Compiled::Transform(transform) => self.evaluator.transform(&source, transform)?,
-                Compiled::Slots(values, scale) => {
+            let mut term = match &compiled.product {
+                Product::Transform(transform) => self.evaluator.transform(&source, transform)?,
+                Product::Slots(values, scale) => {
                     let plain = self.circuit.encoder.encode(values, level, *scale)?;
                     self.evaluator.rescale(&self.evaluator.mul_plain(&source, &plain)?)?
                 }
             };
+            for by in &compiled.folds {
+                term = self.evaluator.add(&term, &self.evaluator.rotate(&term, *by as i64)?)?;
+            }
             sum = Some(match sum {
                 Some(sum) => self.evaluator.add(&sum, &term)?,
                 None => term,

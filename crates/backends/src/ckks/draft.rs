@@ -73,9 +73,10 @@ impl<'a> Draft<'a> {
             Step::Linear { parts, .. } => {
                 for (index, (of, matrix)) in parts.iter().enumerate() {
                     let [from, to] = [*of, id].map(|id| &self.frame.layouts[id]);
-                    let offsets = layout::offsets(matrix, from, to);
+                    let moves = layout::moves(matrix, from, to);
                     let way = self.frame.way(self.options, id, index);
-                    self.linear((&offsets, from.period.max(to.period)), place.made + 1, way, &mut record)?;
+                    self.linear((&moves.offsets, from.period.max(to.period)), place.made + 1, way, &mut record)?;
+                    self.folds(&moves.folds, place.made, &mut record);
                 }
             }
             step => {
@@ -140,6 +141,16 @@ impl<'a> Draft<'a> {
             self.weights += 8 * n;
         }
         Ok(())
+    }
+
+    /// Rotations that add shares of a sum up.
+    fn folds(&mut self, folds: &[usize], level: usize, record: &mut StepRecord) {
+        let context = &self.frame.context;
+        let key = |by: &usize| KeyId::at(context, KeyKind::Galois(context.rotation_element(*by as i64)), level);
+        self.needs.extend(folds.iter().map(key));
+        record.rotations.extend(folds.iter().map(|by| *by as i64));
+        record.switches += folds.len();
+        self.switches(level, folds.len() as u64);
     }
 
     /// Bytes at the server beside keys of `stored` bytes while it computes for one client.

@@ -8,7 +8,7 @@ use tacit_he::ckks::{Bootstrapper, Context, KeyId, KeyKind, Parameters, Scale, S
 
 use super::emit;
 use super::fit::Approximation;
-use super::layout::Layout;
+use super::layout::{self, Layout};
 use super::levels::Levels;
 use super::noise::Place;
 use super::options::{NAME, Options};
@@ -70,6 +70,19 @@ impl Frame {
     pub fn transforms(&self, id: usize) -> usize {
         let parts = |step: &Step| if let Step::Linear { parts, .. } = step { parts.len() } else { 0 };
         self.program.vectors[..id].iter().map(|vector| parts(&vector.step)).sum()
+    }
+
+    /// Distances over which shares of sums are moved, and at which level.
+    pub fn folds(&self) -> Vec<(i64, usize)> {
+        let mut all = Vec::new();
+        for (id, (vector, place)) in self.program.vectors.iter().zip(&self.places).enumerate() {
+            let Step::Linear { parts, .. } = &vector.step else { continue };
+            for (of, matrix) in parts {
+                let folds = layout::moves(matrix, &self.layouts[*of], &self.layouts[id]).folds;
+                all.extend(folds.into_iter().map(|by| (by as i64, place.made)));
+            }
+        }
+        all
     }
 
     /// How part `index` of the linear step of vector `id` makes its rotations.

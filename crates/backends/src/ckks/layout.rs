@@ -77,38 +77,76 @@ impl Layout {
     }
 }
 
-/// Calls `visit(offset, slot, value)` for each entry of a matrix between layouts, over one period of both.
-fn entries(matrix: &Sparse, from: &Layout, to: &Layout, mut visit: impl FnMut(i64, usize, f64)) {
-    let (inner, mask) = (from.period as i64, from.period as i64 - 1);
-    for copy in 0..(from.period / to.period).max(1) {
-        for (row, &slot) in to.slots.iter().enumerate() {
-            let i = slot as usize + copy * to.period;
-            for (column, value) in matrix.row(row) {
-                let offset = (i64::from(from.slots[column]) - i as i64) & mask;
-                let centred = if 2 * offset > inner { offset - inner } else { offset };
-                visit(centred, i, value);
+/// How a matrix between layouts is computed.
+pub(super) struct Moves {
+    /// Distances over which slots are moved before they are multiplied.
+    pub offsets: BTreeSet<i64>,
+    /// Distances over which sums are moved and added to themselves, one after the other. Without any, the
+    /// result is there at once.
+    pub folds: Vec<usize>,
+}
+
+/// A fold costs a key switch and a key, a diagonal a product and its weights.
+const FOLD_COST: usize = 4;
+
+/// The way that takes least for a matrix: each sum in the slot of its result, or shares of it in all slots
+/// that equal that one modulo the result's period, which folds add up; then nothing is moved as far as that
+/// period ([GAZELLE], hybrid).
+pub(super) fn moves(matrix: &Sparse, from: &Layout, to: &Layout) -> Moves {
+    let (inner, outer) = (from.period, to.period);
+    let marked = |offsets: &mut dyn Iterator<Item = i64>| {
+        let mut seen = vec![false; inner];
+        offsets.for_each(|offset| seen[offset.rem_euclid(inner as i64) as usize] = true);
+        seen.iter().enumerate().filter(|(_, seen)| **seen).map(|(d, _)| d as i64).collect::<Vec<i64>>()
+    };
+    let of_row = |(row, &slot): (usize, &u32)| {
+        matrix.row(row).map(move |(column, _)| i64::from(from.slots[column]) - i64::from(slot))
+    };
+    let first = marked(&mut to.slots.iter().enumerate().flat_map(of_row));
+    let copies = (inner / outer).max(1) as i64;
+    let whole = marked(&mut first.iter().flat_map(|d| (0..copies).map(move |copy| d - copy * outer as i64)));
+    let shares = marked(&mut first.iter().map(|d| d & (outer as i64 - 1)));
+    let folds: Vec<usize> = (0..copies.ilog2()).map(|k| outer << k).collect();
+    if 2 * (shares.len() + FOLD_COST * folds.len()) <= whole.len() && !folds.is_empty() {
+        return Moves { offsets: shares.into_iter().collect(), folds };
+    }
+    Moves { offsets: whole.into_iter().map(|d| centred(d, inner)).collect(), folds: Vec::new() }
+}
+
+/// The representative of an offset that is nearest to 0.
+fn centred(offset: i64, period: usize) -> i64 {
+    if 2 * offset > period as i64 { offset - period as i64 } else { offset }
+}
+
+/// The diagonals of a matrix: `out[i] = sum_d D_d[i] v[i + d]` for `n` slots, before any folds.
+pub(super) fn diagonals(
+    matrix: &Sparse,
+    from: &Layout,
+    to: &Layout,
+    n: usize,
+    moves: &Moves,
+) -> BTreeMap<i64, Vec<Complex>> {
+    let mut made: BTreeMap<i64, Vec<Complex>> = BTreeMap::new();
+    let (mask, outer) = (from.period as i64 - 1, to.period as i64);
+    let mut put = |offset: i64, i: usize, value: f64| {
+        let diagonal = made.entry(offset).or_insert_with(|| vec![Complex::default(); n]);
+        diagonal[i] = diagonal[i] + Complex::from(value);
+    };
+    for (row, &slot) in to.slots.iter().enumerate() {
+        for (column, value) in matrix.row(row) {
+            let at = i64::from(from.slots[column]);
+            if !moves.folds.is_empty() {
+                let offset = (at - i64::from(slot)) & (outer - 1);
+                put(offset, ((at - offset) & mask) as usize, value);
+                continue;
+            }
+            for copy in 0..(from.period as i64 / outer).max(1) {
+                let i = i64::from(slot) + copy * outer;
+                put(centred((at - i) & mask, from.period), i as usize, value);
             }
         }
     }
-}
-
-/// Distances over which a matrix moves slots.
-pub(super) fn offsets(matrix: &Sparse, from: &Layout, to: &Layout) -> BTreeSet<i64> {
-    let mut seen = vec![false; from.period];
-    let half = from.period as i64;
-    entries(matrix, from, to, |offset, _, _| seen[(offset.rem_euclid(half)) as usize] = true);
-    let centre = |d: usize| if 2 * d as i64 > half { d as i64 - half } else { d as i64 };
-    seen.iter().enumerate().filter(|(_, s)| **s).map(|(d, _)| centre(d)).collect()
-}
-
-/// The diagonals of a matrix: `out[i] = sum_d D_d[i] v[i + d]` for `n` slots.
-pub(super) fn diagonals(matrix: &Sparse, from: &Layout, to: &Layout, n: usize) -> BTreeMap<i64, Vec<Complex>> {
-    let mut made: BTreeMap<i64, Vec<Complex>> = BTreeMap::new();
     let period = from.period.max(to.period);
-    entries(matrix, from, to, |offset, i, value| {
-        let diagonal = made.entry(offset).or_insert_with(|| vec![Complex::default(); n]);
-        diagonal[i] = diagonal[i] + Complex::from(value);
-    });
     for diagonal in made.values_mut() {
         let (first, rest) = diagonal.split_at_mut(period);
         rest.chunks_mut(period).for_each(|copy| copy.copy_from_slice(first));
@@ -154,18 +192,25 @@ mod tests {
         let matrices = [conv(&shapes[0], 8, 1), conv(&shapes[1], 6, 2), conv(&shapes[2], 7, 2), dense(5, 28, &mut rng)];
         let mut values: Vec<f64> = (0..192).map(|_| rng.range(-1.0, 1.0)).collect();
         let mut slots = layouts[0].spread(&values, n);
+        let mut folded = Vec::new();
         for (k, matrix) in matrices.iter().enumerate() {
-            let parts = diagonals(matrix, &layouts[k], &layouts[k + 1], n);
-            assert!(parts.keys().copied().eq(offsets(matrix, &layouts[k], &layouts[k + 1])));
+            let moves = moves(matrix, &layouts[k], &layouts[k + 1]);
+            let parts = diagonals(matrix, &layouts[k], &layouts[k + 1], n, &moves);
+            assert!(parts.keys().eq(&moves.offsets));
+            folded.push(moves.folds.len());
             let value = |i: usize| -> f64 {
                 let moved = |d: i64| slots[(i as i64 + d).rem_euclid(n as i64) as usize];
                 parts.iter().map(|(&d, p)| p[i].re * moved(d)).sum()
             };
             slots = (0..n).map(value).collect();
+            for by in &moves.folds {
+                slots = (0..n).map(|i| slots[i] + slots[(i + by) % n]).collect();
+            }
             values = matrix.apply(&values);
             let wanted = layouts[k + 1].spread(&values, n);
             assert!(slots.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < 1e-9), "layer {k}");
         }
+        assert_eq!(folded, [0, 0, 0, 3], "the last layer has few results of many elements");
     }
 
     #[test]
@@ -176,7 +221,7 @@ mod tests {
         let [first, second, third] = [layout(&[16, 32, 32]), layout(&[32, 16, 16]), layout(&[64, 8, 8])];
         assert_eq!([first.period, second.period, third.period], [1 << 14, 1 << 13, 1 << 12]);
         let count = |shape: &[usize], out: usize, stride: usize, to: &Layout| {
-            offsets(&conv(shape, out, stride), &layout(shape), to).len()
+            moves(&conv(shape, out, stride), &layout(shape), to).offsets.len()
         };
         assert_eq!(count(&[16, 32, 32], 16, 1, &first), 144);
         assert_eq!(count(&[32, 16, 16], 32, 1, &second), 392);

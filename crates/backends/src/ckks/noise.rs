@@ -7,6 +7,7 @@ use tacit_graph::rng::SplitMix;
 use tacit_he::ckks::{Bootstrapper, Context, Scale, digits_deviation, rounding_deviation};
 
 use super::lanes::alone;
+use super::layout::{Layout, moves};
 use super::program::{Program, Step};
 
 /// Calibration samples that errors are drawn on, and how often on each.
@@ -47,8 +48,8 @@ fn switch(context: &Context, level: usize) -> f64 {
 pub(super) fn of_steps(
     program: &Program,
     places: &[Place],
-    context: &Context,
-    bootstrapper: Option<&Bootstrapper>,
+    layouts: &[Layout],
+    (context, bootstrapper): (&Context, Option<&Bootstrapper>),
 ) -> Vec<f64> {
     let root = (context.degree() as f64).sqrt();
     let one = |id: usize| {
@@ -61,7 +62,13 @@ pub(super) fn of_steps(
                 let switched = in_slots(context, switch(context, place.made + 1), places[*of].scale.to_f64());
                 let size = program.vectors[*of].largest.max(1.0);
                 let rounded = (matrix.entries() as f64 / rows / 12.0).sqrt() * size * root * 2f64.powi(-DIAGONAL_BITS);
-                sum.hypot(switched * (matrix.squares() / rows).sqrt()).hypot(rounded)
+                let own = sum.hypot(switched * (matrix.squares() / rows).sqrt()).hypot(rounded);
+                if moves(matrix, &layouts[*of], &layouts[id]).folds.is_empty() {
+                    return own;
+                }
+                // Each fold switches once, and all add up that of so many slots.
+                let folded = rounding.hypot(in_slots(context, switch(context, place.made), place.scale.to_f64()));
+                own.hypot(folded * (layouts[*of].period as f64 / layouts[id].period as f64).sqrt())
             }),
             // Each power is rounded, and so is each product of powers.
             Step::Polynomial { polynomial, .. } => rounding * (1.0 + 2.0 * (polynomial.degree() as f64).sqrt()),

@@ -39,7 +39,8 @@ pub(super) fn plan(model: &Model, options: &Options, watch: &Watch) -> Result<Pl
     watch.tell("making tables of bootstraps", 0, None)?;
     let bootstrapper = frame.bootstrapper(options)?;
     watch.tell("estimating errors", 0, None)?;
-    let noise = noise::of_steps(&frame.program, &frame.places, &frame.context, bootstrapper.as_ref());
+    let library = (&*frame.context, bootstrapper.as_ref());
+    let noise = noise::of_steps(&frame.program, &frame.places, &frame.layouts, library);
     let deviation = noise::of_result(&frame.program, &noise, model);
     let public = Draft::new(&frame, options, bootstrapper.as_ref())?.public(model, deviation)?;
     Ok(Plan { public, options: options.clone(), bootstrapper, noise, frame })

@@ -108,6 +108,11 @@ pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rat
     let mut keys = Keys { frame, numbers: HashMap::new(), list: Vec::new() };
     let (mut fixed, mut fixed_seconds) = (Vec::new(), 0.0);
     let context = &*frame.context;
+    for (distance, level) in frame.folds() {
+        let id = KeyId::at(context, KeyKind::Galois(context.rotation_element(distance)), level);
+        fixed.push(keys.need(id));
+        fixed_seconds += rates.switch(level, id.alpha);
+    }
     for (vector, place) in frame.program.vectors.iter().zip(&frame.places) {
         for (level, count) in Draft::relinearisations(&vector.step, place.made) {
             let id = KeyId::at(context, KeyKind::Relinearise, level);
@@ -143,7 +148,7 @@ fn classes(frame: &Frame, weights: &mut u64) -> Vec<Found> {
         let Step::Linear { parts, .. } = &vector.step else { continue };
         for (index, (of, matrix)) in parts.iter().enumerate() {
             let [from, to] = [*of, id].map(|id| &frame.layouts[id]);
-            let offsets = layout::offsets(matrix, from, to);
+            let offsets = layout::moves(matrix, from, to).offsets;
             if offsets.iter().eq([&0]) {
                 *weights += 16 * n as u64;
                 continue;

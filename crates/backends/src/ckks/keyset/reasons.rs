@@ -93,6 +93,9 @@ impl Running<'_> {
                 chains.push(Chain { nodes, level: class.level, distances, by, switches });
             }
         }
+        for (distance, _) in self.frame.folds() {
+            roles.entry(distance).or_default().entry("adding up shares").or_default().push("sums".into());
+        }
         let boot = self.bootstrappers.get(usize::from(!options.hoisted_bootstraps));
         let mut of_boots = BTreeSet::new();
         if let Some(boot) = boot {
