@@ -115,7 +115,7 @@ impl<'a> LinearServer<'a> {
                 let parsed: Vec<Vec<Ciphertext>> = frames.par_iter().map(parse).collect::<Result<_, LinearError>>()?;
                 for (i, expanded) in (start..).zip(parsed) {
                     // The last ciphertext of an input may have room for more parts than there are.
-                    let left = parts - (i % each << steps);
+                    let left = parts - ((i % each) << steps);
                     ciphertexts.extend(expanded.into_iter().take(left));
                 }
             }
