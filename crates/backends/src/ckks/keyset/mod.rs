@@ -253,7 +253,7 @@ fn choose(choices: &[KeySetChoice], front: &[Selection], wish: &Wish) -> Result<
         let leanest = choices.iter().min_by_key(|c| c.memory).expect("there are choices");
         let what = format!(
             "no key set of this network is within the budgets: the fewest bytes to send are {bytes}; a server takes {} bytes of memory with \
-             `{}`, the least, of which {} are keys and the others encoded weights and what a step holds. A shallower network, or one with \
+             `{}`, of which {} are keys and the others encoded weights and what a step holds. A shallower network, or one with \
              fewer channels, needs less",
             leanest.memory, leanest.name, leanest.bytes
         );
