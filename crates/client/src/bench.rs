@@ -5,7 +5,7 @@ use crate::{ClientConfig, ClientError, Figures, Lobby, OpenedModels, PhaseReport
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
-use tacit_backends::{Registry, ServerModel};
+use tacit_backends::{BackendError, Registry, ServerModel};
 use tacit_graph::{OutputMode, Units};
 
 /// One party's figures for one phase, as printed.
@@ -147,9 +147,14 @@ pub fn client_runs(
 /// the model computes on.
 ///
 /// # Errors
-/// The input does not fit the model.
+/// The input does not fit the model, or takes it beyond all numbers.
 pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<Run, ClientError> {
     let reference = model.reference(input)?;
+    if run.values.iter().chain(&reference).any(|v| !v.is_finite()) {
+        let what = "the answer is no number: the input leaves the range of a polynomial; give an input of the data that the \
+                    model is for (`--input`)";
+        return Err(BackendError::Data { what: what.into() }.into());
+    }
     let top1 = model.interface().output_mode == OutputMode::Top1;
     let class = |v: &[f64]| if top1 { v.first().map_or(0, |&c| c as usize) } else { first_largest(v) };
     let (argmax, reference_argmax) = (class(&run.values), class(&reference));

@@ -1,4 +1,5 @@
 //! A toy model, and the toy back end.
+#![allow(dead_code)]
 
 use tacit_graph::float::{FloatGraph, FloatOp};
 use tacit_graph::{Calibration, InputSpec, Interface, Model, OutputMode};

@@ -1,4 +1,5 @@
 //! A sidecar of a server with toy models, and a client of it that says what it likes.
+#![allow(dead_code)]
 #[path = "../../../serve/tests/common/mod.rs"]
 pub mod served;
 
