@@ -272,7 +272,7 @@ fn budgets_that_nothing_fits_and_unknown_strategies_are_refused() {
     assert!(refused(&with(None, Some(1000))).contains("the fewest"));
     // Weights count as well as keys.
     let error = refused(&with(Some(4_000_000), None));
-    assert!(error.contains("encoded weights") && error.contains("the least"), "{error}");
+    assert!(error.contains("encoded weights") && error.contains("bytes of memory with"), "{error}");
     let error = refused(&Wish { strategy: "best".into(), ..Wish::default() });
     assert!(error.contains("level-aware") && error.contains("strategy"), "{error}");
     let one = Wish { strategy: "level-aware".into(), ..Wish::default() };
