@@ -66,7 +66,7 @@ def place(digits, tmp_path):
 def test_making_one_material_shows_more_than_its_begin_and_end(binary, place):
     with (
         serving(binary, place, "--material", "server-material") as address,
-        on_a_terminal(binary, place, "prepare", "--server", address, "--pace", "2mbit") as until,
+        on_a_terminal(binary, place, "prepare", "--server", address, "--pace", "1mbit") as until,
     ):
         assert all(0 <= int(share) <= 100 for share in until(r"(\d+) % of", 4))
 

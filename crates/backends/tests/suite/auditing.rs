@@ -479,7 +479,11 @@ fn a_half_that_does_not_come_as_it_should_ends_the_phase_at_both() {
                     Fault::Refused | Fault::Ends => {
                         assert!(matches!(ends[0], Err(BackendError::Dealer { .. })), "{case}");
                     }
-                    _ => assert!(matches!(ends[0], Err(BackendError::Material { .. })), "{case}"),
+                    // One in a hundred is dealt again, and found before it is used.
+                    _ => {
+                        let audited = options != "audit=0" && matches!(ends[0], Err(BackendError::Dealer { .. }));
+                        assert!(audited || matches!(ends[0], Err(BackendError::Material { .. })), "{case}");
+                    }
                 }
                 // This client waits for nothing that its server says in the phase.
                 let waits = (backend, options, party) != ("dealt", "audit=0", 1);
