@@ -116,13 +116,9 @@ impl Compiled {
         let way = plan.way(&plan.options, id, index);
         let product = match part(&plan.context, way, &moves.offsets, level)? {
             Part::Slots => Product::Slots(diagonals.remove(&0).expect("its only one"), scale),
-            Part::Transform(_) => {
+            Part::Transform(steps) => {
                 let spec = TransformSpec { diagonals: &diagonals, level, scale, method: way.method(), cache_bytes: 0 };
-                let transform = match way.log_babies {
-                    None => LinearTransform::new(encoder, &spec),
-                    Some(log) => LinearTransform::with_babies(encoder, &spec, log.into()),
-                };
-                Product::Transform(transform.map_err(he)?)
+                Product::Transform(LinearTransform::with_plan(encoder, &spec, steps).map_err(he)?)
             }
         };
         Ok(Self { product, folds: moves.folds })

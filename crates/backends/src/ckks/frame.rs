@@ -141,10 +141,5 @@ pub(super) fn part(context: &Context, way: Way, offsets: &BTreeSet<i64>, level: 
     if offsets.iter().eq([&0]) {
         return Ok(Part::Slots);
     }
-    let (n, method, offsets) = (context.degree() / 2, way.method(), offsets.iter().copied());
-    let plan = match way.log_babies {
-        None => TransformPlan::new(n, level, method, offsets),
-        Some(log) => TransformPlan::with_babies(n, level, method, offsets, log.into()),
-    };
-    Ok(Part::Transform(plan.map_err(he)?))
+    Ok(Part::Transform(way.plan(context.degree() / 2, level, offsets.iter().copied()).map_err(he)?))
 }

@@ -6,7 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use tacit_he::ckks::Method;
+use tacit_he::HeError;
+use tacit_he::ckks::{Method, TransformPlan};
 
 /// Most transforms that an option may speak of.
 const MOST: usize = 4096;
@@ -50,6 +51,22 @@ impl Way {
             Steps::Hoisted => Method::Hoisted,
             Steps::Flat => Method::Flat,
             Steps::Chained => Method::Chained,
+        }
+    }
+
+    /// The steps of a transform with diagonals at `offsets`.
+    ///
+    /// # Errors
+    /// As [`TransformPlan::new`] and [`TransformPlan::with_babies`].
+    pub fn plan(
+        self,
+        slots: usize,
+        level: usize,
+        offsets: impl Iterator<Item = i64>,
+    ) -> Result<TransformPlan, HeError> {
+        match self.log_babies {
+            None => TransformPlan::new(slots, level, self.method(), offsets),
+            Some(log) => TransformPlan::with_babies(slots, level, self.method(), offsets, log.into()),
         }
     }
 

@@ -195,12 +195,7 @@ impl<'a> Running<'a> {
 
     /// The plan of a class's transforms.
     pub fn plan(&self, class: &Class, way: Way) -> Result<TransformPlan, BackendError> {
-        let (n, offsets) = (self.frame.context.degree() / 2, class.offsets.iter().copied());
-        let plan = match way.log_babies {
-            None => TransformPlan::new(n, class.level, way.method(), offsets),
-            Some(log) => TransformPlan::with_babies(n, class.level, way.method(), offsets, log.into()),
-        };
-        plan.map_err(he)
+        way.plan(self.frame.context.degree() / 2, class.level, class.offsets.iter().copied()).map_err(he)
     }
 
     fn work(&self, class: &Class, way: Way) -> Result<TransformWork, BackendError> {

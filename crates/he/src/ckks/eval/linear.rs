@@ -71,16 +71,11 @@ impl LinearTransform {
         Self::with_plan(encoder, spec, TransformPlan::new(n, spec.level, spec.method, offsets)?)
     }
 
-    /// The same with baby steps below `2^log_babies`.
+    /// The same with steps that were chosen for these diagonals, level and method.
     ///
     /// # Errors
-    /// As [`LinearTransform::new`] and [`TransformPlan::with_babies`].
-    pub fn with_babies(encoder: &Encoder, spec: &TransformSpec<'_>, log_babies: u32) -> Result<Self, HeError> {
-        let (n, offsets) = (encoder.slots(), spec.diagonals.keys().copied());
-        Self::with_plan(encoder, spec, TransformPlan::with_babies(n, spec.level, spec.method, offsets, log_babies)?)
-    }
-
-    fn with_plan(encoder: &Encoder, spec: &TransformSpec<'_>, plan: TransformPlan) -> Result<Self, HeError> {
+    /// As [`LinearTransform::new`].
+    pub fn with_plan(encoder: &Encoder, spec: &TransformSpec<'_>, plan: TransformPlan) -> Result<Self, HeError> {
         let (context, n) = (encoder.context(), encoder.slots());
         let levels = context.parameters().levels();
         if spec.level > levels {

@@ -46,7 +46,10 @@ fn transforms_are_as_the_plain_ones() {
             let scale =
                 parameters.scale(level - 1).times_prime(parameters.primes()[level - 1]).over(parameters.scale(level));
             let spec = TransformSpec { diagonals: &diagonals, level, scale, method, cache_bytes };
-            let with = |log| LinearTransform::with_babies(&encoder, &spec, log);
+            let with = |log| {
+                let plan = TransformPlan::with_babies(64, level, method, offsets.iter().copied(), log).unwrap();
+                LinearTransform::with_plan(&encoder, &spec, plan)
+            };
             let transform = log_babies.map_or_else(|| LinearTransform::new(&encoder, &spec), with).unwrap();
             assert!(log_babies.is_none_or(|log| transform.plan().log_babies() == log));
             assert!(transform.memory_bytes() <= cache_bytes + 8 * 128 * offsets.len());
