@@ -19,6 +19,13 @@ fn worst(got: &[Complex], want: &[Complex]) -> f64 {
     got.iter().zip(want).map(|(a, b)| (*a - *b).abs()).fold(0.0, f64::max)
 }
 
+/// A transform with baby steps below `2^log`.
+fn with_babies(encoder: &Encoder, spec: &TransformSpec<'_>, log: u32) -> Result<LinearTransform, HeError> {
+    let offsets = spec.diagonals.keys().copied();
+    let plan = TransformPlan::with_babies(encoder.slots(), spec.level, spec.method, offsets, log)?;
+    LinearTransform::with_plan(encoder, spec, plan)
+}
+
 /// All methods, with and without a cache, with strides, negative offsets and repeating diagonals: the
 /// value, the deviation, and exactly the keys that were stated.
 #[test]
@@ -46,10 +53,7 @@ fn transforms_are_as_the_plain_ones() {
             let scale =
                 parameters.scale(level - 1).times_prime(parameters.primes()[level - 1]).over(parameters.scale(level));
             let spec = TransformSpec { diagonals: &diagonals, level, scale, method, cache_bytes };
-            let with = |log| {
-                let plan = TransformPlan::with_babies(64, level, method, offsets.iter().copied(), log).unwrap();
-                LinearTransform::with_plan(&encoder, &spec, plan)
-            };
+            let with = |log| with_babies(&encoder, &spec, log);
             let transform = log_babies.map_or_else(|| LinearTransform::new(&encoder, &spec), with).unwrap();
             assert!(log_babies.is_none_or(|log| transform.plan().log_babies() == log));
             assert!(transform.memory_bytes() <= cache_bytes + 8 * 128 * offsets.len());
