@@ -5,6 +5,7 @@
 //! seed mean the same on every machine. Kernels are chosen at run time; the portable one is the twin that
 //! every other is tested against, bit for bit.
 
+mod by_halves;
 mod fma;
 mod galois;
 #[cfg(target_arch = "x86_64")]
@@ -198,8 +199,8 @@ impl NttTable {
         self.pointwise.mul(x, y);
     }
 
-    /// For every pair `(a, b)` of reduced polynomials: adds the low 52 bits of `a[i] * b[i]` to `low[i]` and
-    /// the rest to `high[i]`. At most [`MAX_ACCUMULATED`] products between two calls of
+    /// For every pair `(a, b)` of reduced polynomials: adds `a[i] * b[i]` to `low[i] + 2^52 high[i]`, less
+    /// than 2^52 of it to `low[i]`. At most [`MAX_ACCUMULATED`] products between two calls of
     /// [`NttTable::reduce_acc`].
     ///
     /// # Panics
@@ -210,7 +211,8 @@ impl NttTable {
             self.check(&[a.len(), b.len()]);
         }
         match &self.kernel {
-            Kernel::Portable(_) | Kernel::Fma(_) => portable::mac(low, high, pairs),
+            Kernel::Portable(_) => portable::mac(low, high, pairs),
+            Kernel::Fma(_) => by_halves::mac(low, high, pairs),
             #[cfg(target_arch = "x86_64")]
             Kernel::Ifma(_) => ifma::mac(low, high, pairs),
         }

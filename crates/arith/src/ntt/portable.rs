@@ -64,6 +64,18 @@ pub(super) fn mac(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])])
     }
 }
 
+pub(super) fn mac_runs(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])], run: usize) {
+    let mut values = vec![0; run];
+    for (a, b) in pairs {
+        for ((low, high), (a, &b)) in
+            low.chunks_exact_mut(run).zip(high.chunks_exact_mut(run)).zip(a.chunks_exact(run).zip(*b))
+        {
+            values.fill(b);
+            mac(low, high, &[(a, &values)]);
+        }
+    }
+}
+
 pub(super) fn reduce_acc(ntt: &NttTable, low: &mut [u64], high: &mut [u64]) {
     let (m, radix) = (&ntt.modulus, ntt.pointwise.radix52()[0]);
     for (l, h) in low.iter_mut().zip(high) {

@@ -1,6 +1,6 @@
 //! Products with values that stay the same over runs of places: polynomials in a power of X.
 
-use super::{Kernel, NttTable};
+use super::{Kernel, NttTable, by_halves, portable};
 
 /// Places that a kernel works on at once: shortest run.
 pub const SHORTEST_RUN: usize = 32;
@@ -18,21 +18,10 @@ impl NttTable {
         let fits = runs.is_power_of_two() && runs * SHORTEST_RUN <= self.degree;
         assert!(fits && pairs.iter().all(|(a, b)| a.len() == self.degree && b.len() == runs), "{runs} runs");
         match &self.kernel {
-            Kernel::Portable(_) | Kernel::Fma(_) => portable(low, high, pairs, self.degree / runs),
+            Kernel::Portable(_) => portable::mac_runs(low, high, pairs, self.degree / runs),
+            Kernel::Fma(_) => by_halves::mac_runs(low, high, pairs, self.degree / runs),
             #[cfg(target_arch = "x86_64")]
             Kernel::Ifma(_) => ifma(low, high, pairs, self.degree / runs),
-        }
-    }
-}
-
-fn portable(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])], run: usize) {
-    let mut values = vec![0; run];
-    for (a, b) in pairs {
-        for ((low, high), (a, &b)) in
-            low.chunks_exact_mut(run).zip(high.chunks_exact_mut(run)).zip(a.chunks_exact(run).zip(*b))
-        {
-            values.fill(b);
-            super::portable::mac(low, high, &[(a, &values)]);
         }
     }
 }
