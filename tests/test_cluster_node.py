@@ -4,6 +4,7 @@ import http.client
 import json
 import socket
 import ssl
+import subprocess
 import sys
 import textwrap
 import threading
@@ -15,14 +16,14 @@ import pytest
 
 from conftest import MODELS
 from tacit import TacitError
-from tacit.cluster._book import Book, Refused
 from tacit.cluster._config import read
-from tacit.cluster._front import MOST_GREETINGS, MOST_OF_ONE, Desk, FrontServer
-from tacit.cluster._node import Node, Settings, access_rules, client_context, dealer_of, expected_wait, fingerprint
-from tacit.cluster._placement import rendezvous
+from tacit.cluster._front import Front, Refused, Report, client_context
+from tacit.cluster._node import Node, Settings, access_rules, dealer_of, expected_wait, fingerprint, rendezvous
 
 LEASE_S = 4.0
 PATIENCE_S = 60.0
+# As docs/scale.md states them.
+MOST_GREETINGS, MOST_OF_ONE = 128, 16
 
 
 @pytest.fixture(scope="module")
@@ -37,48 +38,53 @@ def place(tmp_path_factory, cli):
 
 
 @pytest.fixture
-def running(place, binary):
+def fronted(place, binary):
+    """Runs `tacit serve --front`; what comes is the operator's view of it, with its `port`."""
+
     @contextmanager
-    def run(place, desk, name):
-        with node_of(place, desk, name, binary) as node:
-            yield node
+    def run(*options, lease_s=LEASE_S):
+        command = [binary, "serve", "--front", "--keys", place / "keys", "--listen", "127.0.0.1:0", "--lease", lease_s, "--json", *options]
+        with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True) as process:
+            try:
+                address = json.loads(process.stdout.readline())["listening"]
+                front = reached(place, address)
+                front.port, front.address, front.process = int(address.rpartition(":")[2]), address, process
+                yield front
+                front.close()
+            finally:
+                process.terminate()
 
     return run
 
 
-@contextmanager
-def node_of(place, desk, name, binary):
-    settings = Settings(
-        name, "127.0.0.1", place / "keys", "ops", (place / "digits.tacit",), place / name, program=str(binary), lease_s=LEASE_S,
-        arguments=("--no-warm-up",),
-    )  # fmt: skip
-    node = Node(settings, desk)
-    thread = threading.Thread(target=node.run)
-    thread.start()
-    try:
-        yield node
-    finally:
-        node.kill()
-        thread.join()
+def reached(place, address, client="ops"):
+    return Front(address, client_context(place / "keys", client))
 
 
-@contextmanager
-def fronted(place, desk):
-    front = FrontServer(desk, place / "keys", ("127.0.0.1", 0))
-    thread = threading.Thread(target=front.serve_forever)
-    thread.start()
-    try:
-        yield front.server_address[1]
-    finally:
-        front.shutdown()
-        thread.join()
-        front.server_close()
+@pytest.fixture
+def running(place, binary):
+    @contextmanager
+    def run(front, name):
+        settings = Settings(
+            name, "127.0.0.1", place / "keys", "ops", (place / "digits.tacit",), place / name, program=str(binary), lease_s=LEASE_S,
+            arguments=("--no-warm-up",),
+        )  # fmt: skip
+        node = Node(settings, reached(place, front.address))
+        thread = threading.Thread(target=node.run)
+        thread.start()
+        try:
+            yield node
+        finally:
+            node.kill()
+            thread.join()
+
+    return run
 
 
 def asks(place, port, client, body=b'{"model": "digits"}', path="/v1/place"):
     connection = http.client.HTTPSConnection("localhost", port, timeout=PATIENCE_S, context=client_context(place / "keys", client))
     try:
-        connection.request("POST", path, body=body)
+        connection.request("POST", path, body=body, headers={"Content-Type": "application/json"})
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read()), answer.headers
     finally:
@@ -98,60 +104,103 @@ def until(what):
     return found
 
 
-def test_a_client_is_answered_by_its_node_alone_and_by_another_when_that_is_gone(place, cli, running):
-    desk = Desk(Book(lease_s=LEASE_S))
-    with fronted(place, desk) as port, running(place, desk, "one") as one, running(place, desk, "two") as two:
-        until(lambda: all(node["models"] for node in desk.shown()["nodes"]))
+def test_a_client_is_answered_by_its_node_alone_and_by_another_when_that_is_gone(place, cli, running, fronted):
+    with fronted() as front, running(front, "one") as one, running(front, "two") as two:
+        until(lambda: len(nodes := front.nodes()["nodes"]) == 2 and all(node["models"] for node in nodes))
         nodes = {"one": one, "two": two}
-        code, ticket, _ = asks(place, port, "alice")
+        code, ticket, _ = asks(place, front.port, "alice")
         assert (code, ticket["address"]) == (200, nodes[ticket["node"]].address)
         assert "class 5" in infers(cli, place, "alice", ticket["address"]).stdout
         other = next(name for name in nodes if name != ticket["node"])
         assert "revoked" in infers(cli, place, "alice", nodes[other].address, ok=False).stderr
         material = ["--server", ticket["address"], "--keys", "keys", "--client", "alice", "--material", "alice-material"]
         cli("prepare", *material, "--count", 2, cwd=place)
-        until(lambda: any(node["stock"] == 2 for node in desk.shown()["nodes"]))
-        assert asks(place, port, "alice")[1] == ticket, "who is somewhere stays"
+        until(lambda: any(node["stock"] == 2 for node in front.nodes()["nodes"]))
+        assert asks(place, front.port, "alice")[1] == ticket, "who is somewhere stays"
         # The node's process hangs: its watch ends the server with the lease, and the client is sent elsewhere after that.
         home = nodes[ticket["node"]]
         home._over.set()
         assert home._process.wait(timeout=PATIENCE_S) != 0
-        code, moved, _ = until(lambda: (a := asks(place, port, "alice"))[1].get("node") == other and a)
+        code, moved, _ = until(lambda: (a := asks(place, front.port, "alice"))[1].get("node") == other and a)
         assert (code, moved["address"]) == (200, nodes[other].address)
-        assert {"node": ticket["node"], "clients": 1, "stock": 2} in desk.shown()["lost"]
+        assert {"node": ticket["node"], "clients": 1, "stock": 2} in front.nodes()["lost"]
         assert "class 5" in infers(cli, place, "alice", moved["address"]).stdout
+        # One that is stopped takes nobody new, and ends.
+        nodes[other].stop()
+        assert nodes[other]._process.wait(timeout=PATIENCE_S) == 0
+        until(lambda: not front.nodes()["nodes"])
 
 
-def test_a_server_goes_with_its_watch(place, running):
-    desk = Desk(Book(lease_s=LEASE_S))
-    with running(place, desk, "three") as node:
+def test_a_server_goes_with_its_watch_and_with_its_front(place, running, fronted):
+    def refused(node):
+        host, _, port = node.address.rpartition(":")
+        with suppress(ConnectionRefusedError), socket.create_connection((host, int(port)), timeout=5):
+            return False
+        return True
+
+    with fronted() as front, running(front, "three") as node:
         node._over.set()
         node._process.kill()
-        host, _, port = node.address.rpartition(":")
+        until(lambda: refused(node))
+    with fronted() as front, running(front, "four") as node:
+        # Before its first lease a node has that for starting, and admits nobody.
+        until(lambda: [node for node in front.nodes()["nodes"] if node["models"]])
+        front.process.kill()
+        until(lambda: refused(node))
+        assert node._process.wait(timeout=PATIENCE_S) != 0
 
-        def refused():
-            with suppress(ConnectionRefusedError), socket.create_connection((host, int(port)), timeout=5):
-                return False
-            return True
 
-        until(refused)
-
-
-def test_what_the_front_refuses(place):
-    desk = Desk(Book(lease_s=LEASE_S), banned=[fingerprint(place / "keys" / "bob.pem")])
-    with fronted(place, desk) as port:
-        code, said, headers = asks(place, port, "alice")
+def test_what_the_front_refuses(place, fronted):
+    with fronted("--ban", fingerprint(place / "keys" / "bob.pem")) as front:
+        code, said, headers = until(lambda: (a := asks(place, front.port, "alice"))[1]["error"] != "the front has just been started" and a)
         assert (code, headers["Retry-After"]) == (503, "4") and "no node serves digits" in said["error"]
-        assert asks(place, port, "bob")[0] == 403
-        for body in (b"", b"[]", b"{}", b'{"model": 1}', b'{"model": ""}', b"{", b"\xff"):
-            assert asks(place, port, "alice", body)[0] == 400, body
-        assert asks(place, port, "alice", b"x" * 5000)[0] == 413
-        assert asks(place, port, "alice", path="/v1/status")[0] == 404
+        assert asks(place, front.port, "bob")[0] == 403
+        for body in (b"", b"[]", b"{}", b'{"model": 1}', b'{"model": ""}', b"{", b"\xff", b'{"model": "a", "more": 1}', b'{"model": "a\\nb"}'):
+            assert asks(place, front.port, "alice", body)[0] == 400, body
+        assert asks(place, front.port, "alice", b"x" * 5000)[0] == 413
+        assert asks(place, front.port, "alice", path="/v1/status")[0] == 404
+        # What nodes say, operators alone may say.
+        for what, body in (("join", b'{"address": "here:1"}'), ("leave", b'{"run": 1}'), ("end", b'{"run": 1}')):
+            code, said, _ = asks(place, front.port, "alice", body, f"/v1/nodes/one/{what}")
+            assert code == 403 and "operator" in said["error"]
+        assert asks(place, front.port, "ops", b'{"address": ""}', "/v1/nodes/one/join")[0] == 400
+        assert asks(place, front.port, "ops", b'{"run": 1, "report": {}}', "/v1/nodes/one/renew")[0] == 400
         stranger = ssl.create_default_context(cafile=str(place / "keys" / "ca.pem"))
-        with closing(http.client.HTTPSConnection("localhost", port, timeout=PATIENCE_S, context=stranger)) as connection:
+        with closing(http.client.HTTPSConnection("localhost", front.port, timeout=PATIENCE_S, context=stranger)) as connection:
             with pytest.raises((OSError, http.client.HTTPException)):
                 connection.request("POST", "/v1/place", body=b'{"model": "digits"}')
                 connection.getresponse()
+
+
+def test_leases_and_quotas_over_the_wire(place, fronted):
+    alice = fingerprint(place / "keys" / "alice.pem")
+    with fronted("--queries-per-day", 3, lease_s=2.0) as front:
+        run = front.join("one/two", "here:1")
+        with pytest.raises(Refused, match="still holds its lease") as refused:
+            front.join("one/two", "here:2")
+        assert 0 < refused.value.again_s <= 2.0
+        report = Report(models={"digits": ("cheetah",)}, dealer="there:2 pin")
+        assert front.renew("one/two", run, report) == (None, 0), "it goes by the empty list already"
+        with pytest.raises(Refused, match="no lease in this run") as refused:
+            front.renew("one/two", run + 1, report)
+        assert refused.value.again_s is None
+        admitted, told = 0, []
+        asking = threading.Thread(target=lambda: told.append(asks(place, front.port, "alice")[1]))
+        asking.start()
+        # The client's answer comes when the node goes by a list with it.
+        while asking.is_alive():
+            report.admitted = admitted
+            clients, admitted = front.renew("one/two", run, report)
+            assert clients in (None, [], [alice])
+            time.sleep(0.02)
+        [ticket] = told
+        assert ticket == {"node": "one/two", "run": str(run), "address": "here:1", "model": "digits", "dealer": "there:2", "dealer_pin": "pin"}
+        report.answered = {alice: 3}
+        front.renew("one/two", run, report)
+        code, said, _ = asks(place, front.port, "alice")
+        assert code == 403 and "used up" in said["error"]
+        front.ended("one/two", run)
+        assert front.nodes() == {"nodes": [], "lost": [{"node": "one/two", "clients": 1, "stock": 0}]}
 
 
 class Listening:
@@ -196,37 +245,20 @@ def test_the_expected_wait_is_the_work_over_the_cores():
     assert expected_wait(status | {"profile": [], "queues": {"pre": 0, "waiting": 0, "ready": 0}, "jobs": []}) == 0.0
 
 
-def test_a_place_is_not_waited_for_without_end(place):
-    book = Book(lease_s=LEASE_S)
-    now = [0.0]
-    desk = Desk(book, clock=lambda: now[0])
-    desk.join("silent", "nowhere:1")
-    book.nodes["silent"].report.models = {"digits": ("cheetah",)}
-    with pytest.raises(Refused, match="just been started"):
-        desk.place("alice", "digits", patience_s=0.1)
-    assert not book.homes, "nodes of an earlier front may still serve"
-    now[0] = LEASE_S
-    desk.join("silent", "nowhere:1")
-    book.nodes["silent"].report.models = {"digits": ("cheetah",)}
-    with pytest.raises(Refused, match="has not admitted"):
-        desk.place("alice", "digits", patience_s=0.1)
-
-
-def test_strangers_keep_no_client_out_and_no_client_another(place):
-    desk = Desk(Book(lease_s=0.1))
-    with fronted(place, desk) as port, ExitStack() as open_ones:
+def test_strangers_keep_no_client_out_and_no_client_another(place, fronted):
+    with fronted(lease_s=0.1) as front, ExitStack() as open_ones:
         for _ in range(MOST_GREETINGS + 20):
-            open_ones.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S))
-        assert asks(place, port, "alice")[0] == 503, "she has got through"
-        context = client_context(place / "keys", "alice")
-        for _ in range(MOST_OF_ONE):
-            connection = open_ones.enter_context(closing(http.client.HTTPSConnection("localhost", port, timeout=PATIENCE_S, context=context)))
-            connection.request("POST", "/v1/place", body=b'{"model": "digits"}')
-            assert connection.getresponse().read()
-        with pytest.raises((OSError, http.client.HTTPException)):
-            asks(place, port, "alice")
-        assert asks(place, port, "bob")[0] == 503, "he has got through"
-    until(lambda: threading.active_count() < MOST_OF_ONE)
+            open_ones.enter_context(socket.create_connection(("127.0.0.1", front.port), timeout=PATIENCE_S))
+        assert asks(place, front.port, "alice")[0] == 503, "she has got through"
+        kept = [open_ones.enter_context(closing(reached(place, front.address, "alice"))) for _ in range(MOST_OF_ONE)]
+        for connection in kept:
+            with pytest.raises(Refused, match="no node"):
+                connection.place("digits")
+        code, said, _ = asks(place, front.port, "alice")
+        assert code == 503 and "as many connections" in said["error"]
+        assert "no node" in asks(place, front.port, "bob")[1]["error"], "he has got through"
+        kept[0].close()
+        until(lambda: "no node" in asks(place, front.port, "alice")[1]["error"])
 
 
 NEEDED = 'keys = "k"\nmodels = ["m"]\nfolder = "f"\n'

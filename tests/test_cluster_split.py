@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -53,10 +52,25 @@ def networks():
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
 
+# A node as Ray's actors run it: NAME KEYS MODEL FOLDER HOST LEASE PROGRAM FRONT.
+NODE = """
+import json, sys
+from pathlib import Path
+from tacit.cluster._front import Front, client_context
+from tacit.cluster._node import Node, Settings
+
+name, keys, model, folder, host, lease, program, front = sys.argv[1:]
+settings = Settings(name, host, Path(keys), "ops", (Path(model),), Path(folder), program=program, lease_s=float(lease), arguments=("--no-warm-up",))
+node = Node(settings, Front(front, client_context(settings.keys, "ops"), patience_s=float(lease)))
+print(json.dumps({"address": node.address}), flush=True)
+node.run()
+"""
+
+
 @contextmanager
 def party(namespace, log, *arguments):
-    """A process of `cluster_split.py` there, and what it says first."""
-    command = ["ip", "netns", "exec", namespace, sys.executable, Path(__file__).with_name("cluster_split.py"), *arguments]
+    """A program there, and what it says first."""
+    command = ["ip", "netns", "exec", namespace, *arguments]
     with log.open("w") as errors, subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=errors, text=True) as process:
         try:
             line = process.stdout.readline()
@@ -103,18 +117,19 @@ def listens(address):
 
 
 def test_a_node_without_its_front_answers_nobody_who_is_answered_elsewhere(tmp_path, cli, binary, networks):
-    from tacit.cluster._node import client_context
+    from tacit.cluster._front import client_context
 
     outside = {name: OUTSIDE.format(number) for name, number in PARTIES.items()}
-    hosts = [word for name in ("front", "one", "two") for word in ("--host", outside[name])]
+    inside = INSIDE.format(PARTIES["front"])
+    hosts = [word for host in (inside, *(outside[name] for name in ("front", "one", "two"))) for word in ("--host", host)]
     cli("keys", "init", "keys", *hosts, "--client", "alice", cwd=tmp_path)
     cli("keys", "add-client", "keys", "ops", "--operator", cwd=tmp_path)
     cli("model", "import", MODELS / "digits.onnx", "--calibrate", MODELS / "digits_samples.npy", "-o", "digits.tacit", cwd=tmp_path)
     cli("model", "lower", "digits.tacit", cwd=tmp_path)
 
     def place():
-        connection = http.client.HTTPSConnection(outside["front"], ports["clients"], timeout=20, context=client_context(tmp_path / "keys", "alice"))
-        connection.request("POST", "/v1/place", body=json.dumps({"model": "digits"}))
+        connection = http.client.HTTPSConnection(outside["front"], port, timeout=20, context=client_context(tmp_path / "keys", "alice"))
+        connection.request("POST", "/v1/place", body=json.dumps({"model": "digits"}), headers={"Content-Type": "application/json"})
         answer = connection.getresponse()
         return [answer.status, json.loads(answer.read())]
 
@@ -133,12 +148,13 @@ def test_a_node_without_its_front_answers_nobody_who_is_answered_elsewhere(tmp_p
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
 
     with ExitStack() as stack:
-        ports = stack.enter_context(party(networks["front"], tmp_path / "front.log", "front", tmp_path / "keys", INSIDE.format(1), LEASE_S))
-        at = f"{INSIDE.format(1)}:{ports['nodes']}"
+        serve = [binary, "serve", "--front", "--keys", tmp_path / "keys", "--listen", "0.0.0.0:0", "--lease", LEASE_S, "--json"]
+        port = int(stack.enter_context(party(networks["front"], tmp_path / "front.log", *serve))["listening"].rpartition(":")[2])
         addresses = {}
         for name in ("one", "two"):
-            words = [name, tmp_path / "keys", tmp_path / "digits.tacit", tmp_path / name, outside[name], LEASE_S, binary, at]
-            addresses[name] = stack.enter_context(party(networks[name], tmp_path / f"{name}.log", "node", *words))["address"]
+            words = [name, tmp_path / "keys", tmp_path / "digits.tacit", tmp_path / name, outside[name], LEASE_S, binary, f"{inside}:{port}"]
+            node = party(networks[name], tmp_path / f"{name}.log", sys.executable, "-c", NODE, *words)
+            addresses[name] = stack.enter_context(node)["address"]
         home = placed()
         assert "class 5" in infers(home["address"]).stdout
         # The front is cut off from the node; clients reach both.

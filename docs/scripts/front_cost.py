@@ -1,47 +1,39 @@
 """What the front of a cluster costs for a request: its processor time, and requests a second.
 
-    tacit keys init keys --client alice
-    PYTHONPATH=.. python docs/scripts/front_cost.py --keys keys
+    tacit keys init keys --client alice && tacit keys add-client keys ops --operator
+    TACIT_BIN=target/release/tacit python docs/scripts/front_cost.py --keys keys
 
-The front with made-up nodes in a process of its own; this process is the clients, one after the other. On a connection that is kept, with
-a new connection for each request whose TLS session goes on from the last one, and with a new session for each.
+The front with made-up nodes; this process is the clients, one after the other. On a connection that is kept, with a new connection for
+each request whose TLS session goes on from the last one, and with a new session for each. What the nodes' leases cost meanwhile is told first.
 """
 
 import argparse
 import http.client
 import json
-import multiprocessing
 import os
 import socket
 import ssl
+import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
-from tacit.cluster._book import Book, Report
-from tacit.cluster._front import Desk, FrontServer
-from tacit.cluster._node import client_context
+from tacit.cluster._front import Front, Report, client_context
 
 BODY = json.dumps({"model": "digits"})
-HEAD = f"POST /v1/place HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY.encode()
+HEAD = f"POST /v1/place HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY.encode()
 
 
-def front(keys: Path, nodes: int, pipe) -> None:
-    desk = Desk(Book(lease_s=2.0))
-    epochs = {f"n{k}": desk.join(f"n{k}", f"127.0.0.1:{9000 + k}") for k in range(nodes)}
-
-    def beat() -> None:
-        versions = dict.fromkeys(epochs, 0)
-        while True:
-            for name, epoch in epochs.items():
-                _, versions[name] = desk.renew(name, epoch, Report(models={"digits": ("cheetah",)}, admitted=versions[name]))
-            time.sleep(0.05)
-
-    threading.Thread(target=beat, daemon=True).start()
-    server = FrontServer(desk, keys, ("127.0.0.1", 0))
-    pipe.send(server.server_address[1])
-    server.serve_forever()
+def beat(keys: Path, address: str, nodes: int) -> None:
+    """Nodes that admit whoever is sent to them, each asking for its lease once a second."""
+    front = Front(address, client_context(keys, "ops"))
+    runs = {f"n{k}": front.join(f"n{k}", f"127.0.0.1:{9000 + k}") for k in range(nodes)}
+    versions = dict.fromkeys(runs, 0)
+    while True:
+        for name, run in runs.items():
+            _, versions[name] = front.renew(name, run, Report(models={"digits": ("cheetah",)}, admitted=versions[name]))
+            time.sleep(1.0 / nodes)
 
 
 def cpu_s(pid: int) -> float:
@@ -66,16 +58,18 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--requests", type=int, default=1000)
     args = parser.parse_args()
-    here, there = multiprocessing.Pipe()
-    process = multiprocessing.Process(target=front, args=(args.keys, args.nodes, there), daemon=True)
-    process.start()
-    port = here.recv()
+    serve = [os.environ.get("TACIT_BIN", "tacit"), "serve", "--front", "--keys", str(args.keys), "--listen", "127.0.0.1:0", "--json"]
+    process = subprocess.Popen(serve, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None, "it was asked for"
+    address = json.loads(process.stdout.readline())["listening"]
+    port = int(address.rpartition(":")[2])
+    threading.Thread(target=beat, args=(args.keys, address, args.nodes), daemon=True).start()
     context = client_context(args.keys, args.client)
 
     def kept() -> int:
         connection = http.client.HTTPSConnection("localhost", port, context=context)
         for _ in range(args.requests):
-            connection.request("POST", "/v1/place", body=BODY)
+            connection.request("POST", "/v1/place", body=BODY, headers={"Content-Type": "application/json"})
             assert connection.getresponse().read()
         return 0
 
@@ -89,7 +83,11 @@ def main() -> int:
     def fresh() -> int:
         return sum(ask_once(context, port, None)[1] for _ in range(args.requests))
 
+    # The first is answered when a lease's time is over, and its node goes by a list with the client.
     ask_once(context, port, None)
+    cpu = cpu_s(process.pid)
+    time.sleep(5.0)
+    print(json.dumps({"nodes": args.nodes, "leases_cpu_ms_a_second": round(1e3 * (cpu_s(process.pid) - cpu) / 5.0, 3)}), flush=True)
     for name, run in (("kept connection", kept), ("resumed session", resumed), ("new session", fresh)):
         cpu, began = cpu_s(process.pid), time.perf_counter()
         count = run()

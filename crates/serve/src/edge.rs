@@ -4,6 +4,7 @@ use crate::control::{Control, Visitor};
 use crate::door::{Number, Ticket};
 use crate::event::{Decision, Event, TurnedAway};
 use crate::gate::WITHDRAWN;
+use crate::known::{WATCHING, authenticate, stalled};
 use crate::refusals::Kind;
 use crate::shared::Shared;
 use crate::worker::{self, Connection};
@@ -15,17 +16,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_client::wire::{MAX_REQUEST_BYTES, REPLY, REQUEST, Reply, Request, send};
 use tacit_ids::ClientId;
-use tacit_net::tls::{HTTP_1, HTTP_2, handshake_failed};
 use tacit_net::{
     Channel, Hello, MAX_HELLO_BYTES, NetError, PacedTransport, Phase, Tag, TcpTransport, TlsTransport, Transport,
 };
-use tacit_store::{Role, Serial, keys};
+use tacit_store::Serial;
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout_at};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 /// How long accepting pauses when the system has nothing left to accept with.
@@ -38,8 +37,6 @@ const STOPS: &str = "the server is being stopped; connect again when it runs";
 const LATE: Kind = "of clients that came too late";
 /// Last words to a client that said nothing for too long.
 const SILENT: &str = "nothing was asked for too long (see `tacit serve --idle`); connect again";
-/// What was attempted where the system refuses to watch a socket.
-const WATCHING: &str = "watching a connection";
 
 /// Accepts until the server stops.
 pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
@@ -165,29 +162,14 @@ enum Arrival {
     Visitor(Box<Visitor>),
 }
 
-/// TLS, and the opening hello of clients, all within the greeting timeout. Until the client has proved its
-/// certificate, it gets TLS's own messages and no other byte.
+/// TLS, and the opening hello of clients, all within the greeting timeout.
 async fn greet(shared: &Shared, stream: TcpStream, address: SocketAddr) -> Result<Arrival, ServeError> {
     let end = Instant::now() + shared.config.greeting_timeout;
-    // Whoever says nothing costs nothing else, and is told nothing. (That a socket is readable is not always
-    // true at its first look.)
-    let first = timeout_at(end.into(), stream.peek(&mut [0])).await.map_err(|_| stalled("the TLS handshake"))?;
-    first.map_err(ServeError::system(WATCHING))?;
-    stream.set_nodelay(true).map_err(ServeError::system(WATCHING))?;
-    let accepted = timeout_at(end.into(), TlsAcceptor::from(shared.tls()).accept(stream)).await;
-    let stream = accepted.map_err(|_| stalled("the TLS handshake"))?;
-    let stream = stream.map_err(|e| handshake_failed(&format!("tcp {address}"), &e))?;
-    let session = stream.get_ref().1;
-    let certificate = session.peer_certificates().and_then(|chain| chain.first());
-    let certificate = certificate.ok_or_else(|| NetError::Tls("the client has no certificate".into()))?;
-    let client = keys::fingerprint(certificate);
-    let who = client.zip(Serial::of(certificate));
-    let who = who.ok_or_else(|| NetError::Tls("the client's certificate cannot be read".into()))?;
-    let role = Role::of(certificate);
-    match session.alpn_protocol() {
-        Some(HTTP_1 | HTTP_2) => Ok(Arrival::Visitor(Visitor { stream, address, who, role }.into())),
-        _ => introduce(shared, stream, who, end).await.map(|greeted| Arrival::Client(greeted.into())),
+    let known = authenticate(shared.tls(), (stream, address), end).await?;
+    if known.speaks_http() {
+        return Ok(Arrival::Visitor(Visitor { known, address }.into()));
     }
+    introduce(shared, known.stream, known.who, end).await.map(|greeted| Arrival::Client(greeted.into()))
 }
 
 /// The opening hello.
@@ -247,11 +229,6 @@ fn look<T>(watched: &TcpStream, look: impl FnOnce() -> Result<Option<T>, NetErro
         }
     });
     seen
-}
-
-fn stalled(what: &str) -> ServeError {
-    let (doing, detail) = (format!("waiting for {what}"), "the time for it is over".to_owned());
-    NetError::Stalled { doing, detail }.into()
 }
 
 /// A message that is waited for without a thread.

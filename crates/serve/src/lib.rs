@@ -20,6 +20,7 @@
 //!   decides: which phase of which input starts when, on how many threads.
 //!
 //! [`DealerServer`] is another program: it makes material for servers and clients, and works with neither.
+//! [`Front`] is another: it tells the clients of several servers which of them answers.
 //!
 //! [`Server`] binds a [`Catalog`]; [`ServerHandle`] stops it. What one client does wrong ends its own
 //! connection only.
@@ -37,10 +38,12 @@ mod edge;
 mod error;
 mod estimates;
 mod event;
+mod front;
 mod gate;
 mod greetings;
 mod job;
 mod kept;
+mod known;
 mod memory;
 mod metrics;
 mod monitor;
@@ -69,6 +72,7 @@ pub use config::ServerConfig;
 pub use control::{MAX_BODY_BYTES, NoticeBody, read_notice, read_policy};
 pub use dealer::{DealerConfig, DealerHandle, DealerServer};
 pub use error::ServeError;
+pub use front::{Front, FrontConfig};
 pub use server::{Hangups, Server, ServerHandle};
 pub use source::{Reloaded, Source, Unusable};
 pub use traces::Collector;

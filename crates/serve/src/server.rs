@@ -74,7 +74,7 @@ fn greeting_places(clients: usize, single: usize, limit: Option<u64>) -> Result<
 /// clients' with them.
 const BACKLOG: u32 = 1024;
 
-fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+pub(crate) fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     let socket = if at.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // A server that was restarted need not wait until connections of the last one are forgotten.
     socket.set_reuseaddr(true)?;

@@ -49,21 +49,17 @@ def main() -> int:
 
 def placed(args: argparse.Namespace) -> dict[str, str]:
     """What the front says."""
-    from tacit.cluster._node import client_context
+    from tacit.cluster._front import Front, Refused, client_context
 
-    host, _, port = args.front.rpartition(":")
-    if not port.isdigit():
+    if not args.front.rpartition(":")[2].isdigit():
         raise TacitError(f"--front is HOST:PORT, not {args.front!r}")
-    connection = http.client.HTTPSConnection(host.strip("[]"), int(port), timeout=60, context=client_context(args.keys, args.client))
+    front = Front(args.front, client_context(args.keys, args.client), patience_s=60.0)
     try:
-        connection.request("POST", "/v1/place", body=json.dumps({"model": args.model}))
-        answer = connection.getresponse()
-        told: dict[str, str] = json.loads(answer.read())
+        return front.place(args.model)
+    except Refused as refused:
+        raise TacitError(f"the front: {refused}") from None
     finally:
-        connection.close()
-    if answer.status != http.HTTPStatus.OK:
-        raise TacitError(f"the front: {told.get('error', answer.status)}")
-    return told
+        front.close()
 
 
 def run_place(args: argparse.Namespace) -> int:
@@ -132,7 +128,7 @@ def run_up(args: argparse.Namespace) -> int:
     try:
         Cluster(config, say).run(over)
     except ray.exceptions.RayError as error:
-        raise TacitError(f"the front is gone, so the cluster ends: {type(error).__name__}") from error
+        raise TacitError(f"Ray has failed, so the cluster ends: {type(error).__name__}") from error
     finally:
         ray.shutdown()
     return 0

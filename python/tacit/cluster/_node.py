@@ -13,14 +13,13 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tacit import _tacit
 from tacit._tacit import TacitError
-from tacit.cluster._book import Refused, Report
-from tacit.cluster._placement import rendezvous
-
+from tacit.cluster._front import Front, Refused, Report, client_context, connected
 
 GUARD = 0.2
 """Share of a lease that a node leaves unused at its end: its watch may be woken late on a machine that is busy."""
@@ -55,39 +54,9 @@ class Settings:
     """Dealers, each "HOST:PORT PIN"."""
 
 
-class Front(Protocol):
-    """Whom a node asks for its lease."""
-
-    def join(self, name: str, address: str) -> int: ...
-    def renew(self, name: str, epoch: int, report: Report) -> tuple[list[str] | None, int]: ...
-    def ended(self, name: str, epoch: int) -> None: ...
-
-
 def fingerprint(pem: Path) -> str:
     """What servers know the client of a certificate by."""
     return _tacit.client_fingerprint(ssl.PEM_cert_to_DER_cert(pem.read_text()))
-
-
-def client_context(keys: Path, name: str) -> ssl.SSLContext:
-    """TLS as the client `name`, to what the CA has signed."""
-    context = ssl.create_default_context(cafile=str(keys / "ca.pem"))
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.load_cert_chain(keys / f"{name}.pem", keys / f"{name}.key")
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
-class _Connection(http.client.HTTPSConnection):
-    """To an address, of which the certificate has a name of its own."""
-
-    def __init__(self, address: str, context: ssl.SSLContext, name: str) -> None:
-        host, _, port = address.rpartition(":")
-        super().__init__(host.strip("[]"), int(port), timeout=10, context=context)
-        self._tls, self._name = context, name or host.strip("[]")
-
-    def connect(self) -> None:
-        plain = socket.create_connection((self.host, self.port), self.timeout)
-        self.sock = self._tls.wrap_socket(plain, server_hostname=self._name)
 
 
 def reachable(address: str, patience_s: float = 1.0) -> bool:
@@ -98,6 +67,16 @@ def reachable(address: str, patience_s: float = 1.0) -> bool:
         return True
     except OSError:
         return False
+
+
+def rendezvous(key: str, names: Sequence[str]) -> list[str]:
+    """`names`, the one that `key` belongs to first. One that comes or goes moves only the keys that are its own."""
+
+    def weight(name: str) -> bytes:
+        # The length keeps ("ab", "c") and ("a", "bc") apart.
+        return sha256(f"{len(key)}:{key}{name}".encode()).digest()
+
+    return sorted(names, key=weight, reverse=True)
 
 
 def dealer_of(node: str, dealers: Sequence[str]) -> str:
@@ -171,7 +150,7 @@ class Node:
         deadline = time.monotonic() + 3 * self._settings.lease_s
         while True:
             try:
-                self._epoch = self._front.join(self._settings.name, self.address)
+                self._run = self._front.join(self._settings.name, self.address)
                 return
             except Refused as refused:
                 if refused.again_s is None or time.monotonic() > deadline:
@@ -183,17 +162,24 @@ class Node:
         pause = self._settings.lease_s / 5 if beat_s is None else beat_s
         try:
             while not self._over.is_set() and self._process.poll() is None:
-                # A server or a front that cannot be reached now: the lease runs on.
-                with suppress(OSError, http.client.HTTPException, TimeoutError):
+                try:
                     self.beat()
+                except Refused as refused:
+                    if refused.again_s is None:
+                        # Its clients may be elsewhere by now.
+                        self._process.kill()
+                        break
+                except (OSError, http.client.HTTPException):
+                    # A server or a front that cannot be reached now: the lease runs on.
+                    pass
                 self._over.wait(pause)
-        except Refused:
-            # Its clients may be elsewhere by now.
-            self._process.kill()
         finally:
             self._process.wait()
             self._close()
-            self._front.ended(self._settings.name, self._epoch)
+            # Where the front is gone, the lease tells it.
+            with suppress(OSError, http.client.HTTPException, Refused):
+                self._front.ended(self._settings.name, self._run)
+            self._front.close()
 
     def beat(self) -> None:
         """Asks for a lease once, and admits whom the front has sent."""
@@ -201,7 +187,7 @@ class Node:
         self._report = self.report()
         # A machine that is suspended has no longer lease for that.
         asked = time.clock_gettime(time.CLOCK_BOOTTIME)
-        clients, version = self._front.renew(self._settings.name, self._epoch, self._report)
+        clients, version = self._front.renew(self._settings.name, self._run, self._report)
         self._say(f"until {asked + (1 - GUARD) * self._settings.lease_s}")
         if clients is not None:
             self._admit(clients)
@@ -224,7 +210,9 @@ class Node:
         return Report(expected_wait(status), models, self._stock(), answered, self._version, self._dealer)
 
     def stop(self) -> None:
-        """Ends the server as a signal does: jobs under way have its grace, or the rest of the lease."""
+        """Ends the server as a signal does: nobody new is sent here, jobs under way have its grace, or the rest of the lease."""
+        with suppress(OSError, http.client.HTTPException, Refused):
+            self._front.leave(self._settings.name, self._run)
         self._over.set()
         self._say("stop")
 
@@ -247,7 +235,7 @@ class Node:
         beside.replace(self._access)
 
     def _ask(self, method: str, path: str, body: str | None = None) -> Any:
-        connection = _Connection(self.address, self._context, self._settings.server_name)
+        connection = connected(self.address, self._context, self._settings.server_name)
         try:
             headers = {} if body is None else {"Content-Type": "application/json"}
             connection.request(method, path, body=body, headers=headers)

@@ -1,90 +1,67 @@
-"""Nodes and front as actors of Ray. What passes between them is names, addresses and counts, and paths of files that each reads itself."""
+"""Nodes as actors of Ray, and the front beside them. Through Ray go names, addresses and paths of files that each node reads itself."""
 
+import json
+import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError
+from ray.exceptions import GetTimeoutError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from tacit.cluster._book import Book, Refused, Report
+from tacit._tacit import TacitError
 from tacit.cluster._config import Config
-from tacit.cluster._front import Desk, FrontServer
+from tacit.cluster._front import Front, client_context
 from tacit.cluster._node import Node, Settings
+from tacit.cluster._watch import die_with_parent
 
 LOOK_S = 1.0
 AGAIN_S = 5.0
 """Between two attempts to start a node."""
+ANYWHERE = ("", "0.0.0.0", "::")
+"""Addresses to listen on that are nobody's."""
 
 
-class Front:
-    """The front, in a process of its own."""
+class FrontProgram:
+    """`tacit serve --front`, a process of this machine that ends with this one."""
 
     def __init__(self, config: Config) -> None:
-        book = Book(lease_s=config.lease_s, daily_quota=config.queries_per_day, key_copies=config.key_copies)
-        self._desk = Desk(book, banned=config.banned, server_name=config.server_name)
-        self._server = FrontServer(self._desk, Path(config.keys), config.front_address())
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        program = shutil.which(config.program)
+        if program is None:
+            raise TacitError(f"{config.program} is not a program of this machine")
+        host, port = config.front_address()
+        command = [program, "serve", "--front", "--keys", config.keys, "--listen", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
+        command += ["--lease", str(config.lease_s), "--key-copies", str(config.key_copies), "--json"]
+        if config.queries_per_day is not None:
+            command += ["--queries-per-day", str(config.queries_per_day)]
+        for client in config.banned:
+            command += ["--ban", client]
+        if config.server_name:
+            command += ["--server-name", config.server_name]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
+        assert self._process.stdout is not None, "it was asked for"
+        line = self._process.stdout.readline()
+        if not line:
+            raise TacitError("the front did not start")
+        self.listening = str(json.loads(line)["listening"])
 
-    def address(self) -> str:
-        host, port = self._server.server_address[:2]
-        return f"{host!s}:{port}"
+    def lives(self) -> bool:
+        return self._process.poll() is None
 
-    def join(self, name: str, address: str) -> int:
-        return self._desk.join(name, address)
-
-    def renew(self, name: str, epoch: int, report: Report) -> tuple[list[str] | None, int]:
-        return self._desk.renew(name, epoch, report)
-
-    def ended(self, name: str, epoch: int) -> None:
-        self._desk.ended(name, epoch)
-
-    def leave(self, name: str) -> None:
-        self._desk.leave(name)
-
-    def shown(self) -> dict[str, Any]:
-        return self._desk.shown()
-
-
-class FarFront:
-    """The front as a node reaches it. That it cannot be reached is an `OSError`: the node goes on while its lease lasts."""
-
-    def __init__(self, front: Any, patience_s: float) -> None:
-        self._front, self._patience_s = front, patience_s
-
-    def _asked(self, what: Any) -> Any:
-        try:
-            return ray.get(what, timeout=self._patience_s)
-        except Refused as refused:
-            # Ray raises one of a class of its own, with the front's inside.
-            told = getattr(refused, "cause", refused)
-            raise Refused(str(told), told.again_s) from None
-        except (GetTimeoutError, RayError) as error:
-            raise OSError(f"the front cannot be reached: {type(error).__name__}") from None
-
-    def join(self, name: str, address: str) -> int:
-        return int(self._asked(self._front.join.remote(name, address)))
-
-    def renew(self, name: str, epoch: int, report: Report) -> tuple[list[str] | None, int]:
-        clients, version = self._asked(self._front.renew.remote(name, epoch, report))
-        return (None if clients is None else list(clients)), int(version)
-
-    def ended(self, name: str, epoch: int) -> None:
-        # Where the front is gone, the lease tells it.
-        try:
-            self._asked(self._front.ended.remote(name, epoch))
-        except OSError:
-            return
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.wait()
 
 
 class Runner:
     """A node, in a process of its own on its machine."""
 
-    def __init__(self, settings: Settings, front: Any) -> None:
-        self._node = Node(settings, FarFront(front, settings.lease_s))
+    def __init__(self, settings: Settings, front: str) -> None:
+        context = client_context(settings.keys, settings.operator)
+        self._node = Node(settings, Front(front, context, settings.server_name, settings.lease_s))
         self._thread = threading.Thread(target=self._node.run, daemon=True)
         self._thread.start()
 
@@ -107,10 +84,11 @@ class Cluster:
         self._config, self._say = config, say
         self._runners: dict[str, Any] = {}
         self._tried: dict[str, float] = {}
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        make = ray.remote(Front).options(num_cpus=0, max_concurrency=64, scheduling_strategy=here)
-        self.front: Any = make.remote(config)
-        say({"front": ray.get(self.front.address.remote())})
+        self._front = FrontProgram(config)
+        host, port = config.front_address()[0], self._front.listening.rpartition(":")[2]
+        # As nodes reach it.
+        self._front_address = f"{ray.util.get_node_ip_address() if host in ANYWHERE else host}:{port}"
+        say({"front": self._front.listening})
 
     def step(self) -> None:
         """Starts runners on nodes that have none, and forgets those that are over. Fails if the front is gone."""
@@ -124,7 +102,8 @@ class Cluster:
             if name not in self._runners and time.monotonic() - self._tried.get(name, -AGAIN_S) >= AGAIN_S:
                 self._runners[name] = self._start(name, node)
                 self._tried[name] = time.monotonic()
-        ray.get(self.front.shown.remote(), timeout=60)
+        if not self._front.lives():
+            raise TacitError("the front has ended, so the cluster ends")
 
     def _fits(self, node: dict[str, Any]) -> bool:
         has: dict[str, float] = node["Resources"]
@@ -139,7 +118,7 @@ class Cluster:
             num_cpus=c.cores, memory=c.memory_mib << 20, resources=resources, max_concurrency=4, scheduling_strategy=there
         )
         self._say({"starting": name})
-        return make.remote(c.settings(name, node["NodeManagerAddress"]), self.front)
+        return make.remote(c.settings(name, node["NodeManagerAddress"]), self._front_address)
 
     def _is_over(self, runner: Any) -> bool:
         try:
@@ -153,8 +132,13 @@ class Cluster:
 
     def run(self, over: threading.Event) -> None:
         """Until `over`; then all servers are asked to end, and have the rest of a lease for it."""
-        while not over.wait(LOOK_S):
-            self.step()
+        try:
+            while not over.wait(LOOK_S):
+                self.step()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
         for runner in self._runners.values():
             runner.stop.remote()
         until = time.monotonic() + self._config.lease_s
@@ -163,3 +147,4 @@ class Cluster:
                 if self._is_over(runner):
                     del self._runners[name]
             time.sleep(0.1)
+        self._front.end()

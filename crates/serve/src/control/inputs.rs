@@ -129,7 +129,7 @@ fn shown(name: Name, standing: &Standing) -> serde_json::Value {
 
 /// Announces an input, or a batch of as many as are run as one.
 pub(super) async fn announce(state: Shares_, Extension(peer): By, headers: HeaderMap, body: Body) -> Answer {
-    let body = json_body(&state, &headers, body).await?;
+    let body = json_body(&headers, body, state.limits()).await?;
     let notice = read_notice(&body).map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error))?;
     let (shared, client) = (&state.shared, peer.client);
     let offered = shared.catalog().get(&notice.model, &notice.backend, |name| shared.allows(client, name));

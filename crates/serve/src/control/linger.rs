@@ -5,6 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use tacit_net::tls::HTTP_2;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
@@ -14,15 +15,20 @@ use tokio_rustls::server::TlsStream;
 const LINGER: Duration = Duration::from_secs(5);
 
 /// A stream whose end waits, for a while, until the peer has ended too; what still comes is not looked at.
-pub(super) struct Lingering {
+pub(crate) struct Lingering {
     stream: TlsStream<TcpStream>,
     /// Runs since our end was said.
     patience: Option<Pin<Box<Sleep>>>,
 }
 
 impl Lingering {
-    pub(super) fn new(stream: TlsStream<TcpStream>) -> Self {
+    pub(crate) fn new(stream: TlsStream<TcpStream>) -> Self {
         Self { stream, patience: None }
+    }
+
+    /// What was agreed on in the handshake.
+    pub(crate) fn is_http_2(&self) -> bool {
+        self.stream.get_ref().1.alpn_protocol() == Some(HTTP_2)
     }
 }
 

@@ -2,14 +2,14 @@
 //! (ALPN), for those who have proved a certificate. It holds no thread and no lock: what it shows it asks the
 //! driver for.
 
-mod answer;
-mod body;
+pub(crate) mod answer;
+pub(crate) mod body;
 mod events;
 mod inputs;
-mod linger;
+pub(crate) mod linger;
 pub(crate) mod places;
 mod policy;
-mod pulse;
+pub(crate) mod pulse;
 mod routes;
 mod state;
 
@@ -18,6 +18,7 @@ pub use policy::read_policy;
 
 use crate::door::Number;
 use crate::event::Event;
+use crate::known::Known;
 use crate::shared::Shared;
 use answer::Peer;
 use axum::body::Body;
@@ -31,14 +32,9 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tacit_ids::ClientId;
-use tacit_net::tls::HTTP_2;
-use tacit_store::{Role, Serial};
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
-use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 
 /// Largest head of a request, in bytes.
@@ -52,11 +48,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Somebody known who speaks HTTP.
 pub(crate) struct Visitor {
-    pub(crate) stream: TlsStream<TcpStream>,
+    pub(crate) known: Known,
     pub(crate) address: SocketAddr,
-    /// Whose key, and which certificate for it.
-    pub(crate) who: (ClientId, Serial),
-    pub(crate) role: Role,
 }
 
 /// What answers requests, for all connections.
@@ -75,19 +68,14 @@ impl Control {
 
     /// A connection until it closes, says nothing for too long, or the server stops.
     pub(crate) async fn serve(self, number: Number, visitor: Visitor) {
-        let Visitor { stream, address, who: (client, serial), role } = visitor;
-        let is_http_2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
+        let Visitor { known: Known { stream, who: (client, serial), role }, address } = visitor;
         let mut stream = Lingering::new(stream);
         let mut rules = self.shared.rules.clone();
         let revoked = rules.borrow().revokes(client, &serial);
         if let Some(reason) = revoked {
             let detail = format!("{role} {client} at {address}: {reason}");
             self.shared.refused("of the control interface, revoked", Some(address.ip()), detail);
-            if !is_http_2 {
-                // Somebody who is gone needs no words.
-                let _ = timeout(FAREWELL, turn_away(&mut stream, "403 Forbidden", reason)).await;
-            }
-            return;
+            return turn_away(&mut stream, "403 Forbidden", reason).await;
         }
         match self.shared.ask(|reply| Event::Visited { number, client, reply }).await {
             None => return,
@@ -95,59 +83,71 @@ impl Control {
             Some(Err(reason)) => {
                 let detail = format!("{role} {client} at {address}: {reason}");
                 self.shared.refused("of the control interface, without a place", Some(address.ip()), detail);
-                if !is_http_2 {
-                    // Somebody who is gone needs no words.
-                    let _ = timeout(FAREWELL, turn_away(&mut stream, "503 Service Unavailable", reason)).await;
-                }
-                return;
+                return turn_away(&mut stream, "503 Service Unavailable", reason).await;
             }
         }
         tracing::debug!(%address, %client, %role, "control connection");
-        let pulse = Arc::new(Pulse::new());
+        let until = Until { idle: self.shared.config.control_idle, stop: self.stop };
         tokio::select! {
-            () = self.exchange(stream, is_http_2, Peer { client, role }, &pulse) => {}
+            () = exchange(self.router, stream, Peer { client, role }, Arc::new(Pulse::new()), until) => {}
             // Nothing is said to it any more.
             _ = rules.wait_for(|rules| rules.revokes(client, &serial).is_some()) => {}
         }
     }
+}
 
-    async fn exchange(self, stream: Lingering, is_http_2: bool, peer: Peer, pulse: &Arc<Pulse>) {
-        let Self { shared, mut stop, router } = self;
-        let beating = pulse.clone();
-        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-            beating.beat();
-            request.extensions_mut().insert(peer);
-            request.extensions_mut().insert(beating.clone());
-            let (router, pulse) = (router.clone(), beating.clone());
-            async move {
-                let Ok(answer) = router.oneshot(request.map(Body::new)).await;
-                Ok::<_, Infallible>(answer.map(|body| Beating::new(body, pulse)))
-            }
-        });
-        let mut builder = Builder::new(TokioExecutor::new());
-        // A buffer that is not full is filled by as much again.
-        builder.http1().max_buf_size(MAX_HEAD_BYTES / 2);
-        builder.http2().max_concurrent_streams(MAX_STREAMS).max_header_list_size(MAX_HEAD_BYTES as u32);
-        let builder = if is_http_2 { builder.http2_only() } else { builder.http1_only() };
-        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
-        tokio::select! {
-            ended = connection.as_mut() => {
-                if let Err(e) = ended {
-                    tracing::debug!("control connection broke off: {e}");
-                }
-                return;
-            }
-            () = pulse.rests(shared.config.control_idle) => return,
-            _ = stop.wait_for(|stop| *stop) => {}
+/// How long a connection may be silent, and what ends it before.
+pub(crate) struct Until {
+    pub(crate) idle: Duration,
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+/// Requests of a connection and their answers, until it closes, says nothing for too long, or is to stop.
+pub(crate) async fn exchange(router: axum::Router, stream: Lingering, peer: Peer, pulse: Arc<Pulse>, until: Until) {
+    let Until { idle, mut stop } = until;
+    let is_http_2 = stream.is_http_2();
+    let beating = pulse.clone();
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        beating.beat();
+        request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(beating.clone());
+        let (router, pulse) = (router.clone(), beating.clone());
+        async move {
+            let Ok(answer) = router.oneshot(request.map(Body::new)).await;
+            Ok::<_, Infallible>(answer.map(|body| Beating::new(body, pulse)))
         }
-        connection.as_mut().graceful_shutdown();
-        // What is not said by then is not said.
-        let _ = timeout(FAREWELL, connection).await;
+    });
+    let mut builder = Builder::new(TokioExecutor::new());
+    // A buffer that is not full is filled by as much again.
+    builder.http1().max_buf_size(MAX_HEAD_BYTES / 2);
+    builder.http2().max_concurrent_streams(MAX_STREAMS).max_header_list_size(MAX_HEAD_BYTES as u32);
+    let builder = if is_http_2 { builder.http2_only() } else { builder.http1_only() };
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        ended = connection.as_mut() => {
+            if let Err(e) = ended {
+                tracing::debug!("control connection broke off: {e}");
+            }
+            return;
+        }
+        () = pulse.rests(idle) => return,
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    // What is not said by then is not said.
+    let _ = timeout(FAREWELL, connection).await;
+}
+
+/// Says why a connection is not served, where that can be said at once.
+pub(crate) async fn turn_away(stream: &mut Lingering, status: &str, reason: &str) {
+    if !stream.is_http_2() {
+        // Somebody who is gone needs no words.
+        let _ = timeout(FAREWELL, say(stream, status, reason)).await;
     }
 }
 
 /// Says why it is not served, in HTTP/1.1.
-async fn turn_away(stream: &mut Lingering, status: &str, reason: &str) -> std::io::Result<()> {
+async fn say(stream: &mut Lingering, status: &str, reason: &str) -> std::io::Result<()> {
     let body = serde_json::json!({ "error": reason }).to_string();
     let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close");
     stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await?;

@@ -10,23 +10,23 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-pub(super) struct Pulse {
+pub(crate) struct Pulse {
     start: Instant,
     /// Milliseconds from the start to the last beat.
     last: AtomicU64,
 }
 
 impl Pulse {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { start: Instant::now(), last: AtomicU64::new(0) }
     }
 
-    pub(super) fn beat(&self) {
+    pub(crate) fn beat(&self) {
         self.last.store(self.start.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
     /// Ends when there was no beat for so long.
-    pub(super) async fn rests(&self, idle: Duration) {
+    pub(crate) async fn rests(&self, idle: Duration) {
         loop {
             let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
             match (last + idle).checked_sub(self.start.elapsed()) {
@@ -38,13 +38,13 @@ impl Pulse {
 }
 
 /// An answer whose pieces are beats.
-pub(super) struct Beating {
+pub(crate) struct Beating {
     body: Body,
     pulse: Arc<Pulse>,
 }
 
 impl Beating {
-    pub(super) fn new(body: Body, pulse: Arc<Pulse>) -> Self {
+    pub(crate) fn new(body: Body, pulse: Arc<Pulse>) -> Self {
         pulse.beat();
         Self { body, pulse }
     }

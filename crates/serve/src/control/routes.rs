@@ -106,7 +106,7 @@ async fn policy(state: Shares_, Extension(peer): By) -> Answer {
 
 async fn set_policy(state: Shares_, Extension(peer): By, headers: HeaderMap, body: Body) -> Answer {
     peer.operator()?;
-    let body = json_body(&state, &headers, body).await?;
+    let body = json_body(&headers, body, state.limits()).await?;
     let policy = read_policy(&body).map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error))?;
     state.shared.ask(|reply| Event::SetPolicy { policy, reply }).await.ok_or_else(Refusal::stopping)?;
     state.forget().await;
@@ -122,7 +122,7 @@ async fn reload(
     body: Body,
 ) -> Answer {
     peer.operator()?;
-    let body = json_body(&state, &headers, body).await?;
+    let body = json_body(&headers, body, state.limits()).await?;
     if !matches!(serde_json::from_slice(&body), Ok(serde_json::Value::Object(nothing)) if nothing.is_empty()) {
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "the body must be {}"));
     }

@@ -1,4 +1,5 @@
 //! What handlers share: the way to the driver, and the last that it said.
+use super::MAX_BODY_BYTES;
 use super::answer::Refusal;
 use crate::event::Event;
 use crate::shared::Shared;
@@ -42,6 +43,11 @@ impl State {
 
     pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Refusal> {
         self.snapshot().await.ok_or_else(Refusal::stopping)
+    }
+
+    /// Bytes and time of a request's body.
+    pub(super) fn limits(&self) -> (usize, Duration) {
+        (MAX_BODY_BYTES, self.shared.config.greeting_timeout)
     }
 
     /// What is shown next is asked for anew.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod files;
+mod front;
 mod load;
 
 use anyhow::Context;
@@ -36,7 +37,11 @@ const GRACE: Duration = Duration::from_secs(30);
 ///
 /// Example: tacit serve digits.tacit squeezenet.tacit --keys keys --listen 0.0.0.0:7878
 #[derive(Parser)]
-#[command(version, name = "tacit serve")]
+#[command(
+    version,
+    name = "tacit serve",
+    after_help = "With --front as the first argument it is the front of a cluster: tacit serve --front --help"
+)]
 struct Args {
     /// Model files, or folders of them; their weights stay in this process. Looked at again on SIGHUP and by
     /// `tacit reload`, as keys and --access are
@@ -243,6 +248,15 @@ fn allow_files() {
 }
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    let name = words.next().into_iter();
+    if words.next().is_some_and(|first| first == "--front") {
+        let args = front::Args::parse_from(name.chain(words));
+        return tacit_log::run(|| {
+            allow_files();
+            front::run(args)
+        });
+    }
     let args = Args::parse();
     tacit_log::run(|| {
         allow_files();

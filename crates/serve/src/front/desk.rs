@@ -1,0 +1,141 @@
+//! A book with a clock and a lock, for nodes and for clients.
+use super::book::{Book, Granted, Refused, Ticket};
+use super::report::Report;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tacit_ids::ClientId;
+use tokio::sync::Notify;
+use tokio::time::timeout_at;
+
+const SECONDS_A_DAY: u64 = 86_400;
+
+pub(super) struct Desk {
+    book: Mutex<Book>,
+    banned: BTreeSet<ClientId>,
+    /// Until then a node of an earlier front may still serve clients by its lease.
+    opens: Instant,
+    /// A node has been heard of.
+    changed: Notify,
+}
+
+/// Days since 1970; a clock before that is no day's.
+fn today() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / SECONDS_A_DAY)
+}
+
+impl Desk {
+    /// Nobody is placed for a lease from now on.
+    pub(super) fn new(book: Book, banned: BTreeSet<ClientId>) -> Self {
+        Self { opens: Instant::now() + book.lease, book: Mutex::new(book), banned, changed: Notify::new() }
+    }
+
+    pub(super) fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn join(&self, name: &str, address: &str) -> Result<u64, Refused> {
+        self.book().join(name, address, Instant::now())
+    }
+
+    pub(super) fn renew(&self, name: &str, run: u64, report: Report) -> Result<Granted, Refused> {
+        let granted = self.book().renew(name, run, report, (Instant::now(), today()));
+        self.changed.notify_waiters();
+        granted
+    }
+
+    pub(super) fn leave(&self, name: &str, run: u64) {
+        self.book().leave(name, run, Instant::now());
+    }
+
+    pub(super) fn end(&self, name: &str, run: u64) {
+        self.book().end(name, run, Instant::now());
+        self.changed.notify_waiters();
+    }
+
+    /// A ticket whose node admits the client already; waited for as long as `patience`.
+    pub(super) async fn place(&self, client: ClientId, model: &str, patience: Duration) -> Result<Ticket, Refused> {
+        if self.banned.contains(&client) {
+            return Err(Refused { reason: "this client is not admitted".into(), again: None });
+        }
+        let end = Instant::now() + patience;
+        if self.opens > Instant::now() {
+            tokio::time::sleep_until(self.opens.min(end).into()).await;
+            let early = self.opens.saturating_duration_since(Instant::now());
+            if !early.is_zero() {
+                return Err(Refused::for_now("the front has just been started", early));
+            }
+        }
+        loop {
+            // What changes from here on is noticed.
+            let changed = self.changed.notified();
+            let (ticket, lease) = {
+                let mut book = self.book();
+                // Its node may have gone since the last look: then it is another.
+                let ticket = book.place(client, model, (Instant::now(), today()))?;
+                if book.is_admitted(&ticket) {
+                    return Ok(ticket);
+                }
+                (ticket, book.lease)
+            };
+            // A lease that ends is no news of anybody's.
+            let look = end.min(Instant::now() + Duration::from_secs(1));
+            if timeout_at(look.into(), changed).await.is_err() && Instant::now() >= end {
+                return Err(Refused::for_now(format!("{} has not admitted the client yet", ticket.node), lease));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    const ALICE: ClientId = ClientId([1; 32]);
+    const LEASE: Duration = Duration::from_millis(400);
+    const SHORT: Duration = Duration::from_millis(50);
+
+    fn report(admitted: u64) -> Report {
+        Report { models: BTreeMap::from([("net".into(), vec!["cheetah".into()])]), admitted, ..Report::default() }
+    }
+
+    fn in_time(test: impl Future<Output = ()>) {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(test);
+    }
+
+    #[test]
+    fn a_place_is_not_waited_for_without_end() {
+        in_time(async {
+            let desk = Desk::new(Book::new(LEASE, None, 2), BTreeSet::new());
+            let run = desk.join("silent", "nowhere:1").unwrap();
+            desk.renew("silent", run, report(0)).unwrap();
+            let refused = desk.place(ALICE, "net", SHORT).await.unwrap_err();
+            assert!(refused.reason.contains("just been started"), "{refused:?}");
+            // Nodes of an earlier front may still serve: nobody is anywhere yet.
+            assert!(desk.book().nodes["silent"].clients.is_empty());
+            tokio::time::sleep(LEASE).await;
+            let run = desk.join("silent", "nowhere:1").unwrap();
+            desk.renew("silent", run, report(0)).unwrap();
+            let refused = desk.place(ALICE, "net", SHORT).await.unwrap_err();
+            assert!(refused.reason.contains("has not admitted") && refused.again == Some(LEASE), "{refused:?}");
+            // Once it does, whoever waits is told.
+            let waits = desk.place(ALICE, "net", LEASE);
+            let admits = async {
+                let granted = desk.renew("silent", run, report(0)).unwrap();
+                desk.renew("silent", run, report(granted.version)).unwrap();
+            };
+            let (ticket, ()) = tokio::join!(waits, admits);
+            assert_eq!(ticket.unwrap().node, "silent");
+        });
+    }
+
+    #[test]
+    fn who_is_banned_is_placed_nowhere() {
+        in_time(async {
+            let desk = Desk::new(Book::new(Duration::ZERO, None, 2), BTreeSet::from([ALICE]));
+            let refused = desk.place(ALICE, "net", SHORT).await.unwrap_err();
+            assert!(refused.reason.contains("not admitted") && refused.again.is_none());
+        });
+    }
+}

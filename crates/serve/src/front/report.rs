@@ -1,0 +1,51 @@
+//! What nodes say of themselves. Names and numbers, no secrets.
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use tacit_ids::ClientId;
+
+/// Comes with each request for a lease.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Report {
+    /// Seconds that an input which came now would wait, by the node's own scheduler.
+    pub(super) waiting_s: f64,
+    /// Back ends of each model.
+    pub(super) models: BTreeMap<String, Vec<String>>,
+    /// Materials ready, by client.
+    #[serde(deserialize_with = "by_client")]
+    pub(super) stock: BTreeMap<ClientId, u64>,
+    /// Inputs of each client since this run of the node began.
+    #[serde(deserialize_with = "by_client")]
+    pub(super) answered: BTreeMap<ClientId, u64>,
+    /// Version of the list of clients that the node's server goes by.
+    pub(super) admitted: u64,
+    /// Address and pin of the dealer that its server works with, a space between; none: nothing is dealt
+    /// there.
+    pub(super) dealer: String,
+}
+
+/// Clients as `tacit keys fingerprint` prints them.
+fn by_client<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<ClientId, u64>, D::Error> {
+    let named = BTreeMap::<String, u64>::deserialize(from)?;
+    let known = named.into_iter().map(|(name, count)| Ok((ClientId::from_str(&name)?, count)));
+    known.collect::<Result<_, tacit_ids::NotAnId>>().map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_are_read_and_others_are_not() {
+        let client = ClientId::numbered(3);
+        let text = format!(
+            r#"{{"waiting_s": 1.5, "models": {{"net": ["cheetah"]}}, "stock": {{"{client}": 2}}, "answered": {{}}, "admitted": 4, "dealer": ""}}"#
+        );
+        let report: Report = serde_json::from_str(&text).unwrap();
+        assert_eq!((report.stock[&client], report.admitted, report.models["net"].len()), (2, 4, 1));
+        for wrong in [text.replace("waiting_s", "waits"), text.replace(&client.to_string(), "alice"), "{}".into()] {
+            assert!(serde_json::from_str::<Report>(&wrong).is_err(), "{wrong}");
+        }
+    }
+}

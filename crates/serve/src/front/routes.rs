@@ -1,0 +1,210 @@
+//! What a front can be asked, in JSON: clients ask `POST /v1/place`, nodes (operators' certificates) the
+//! rest.
+use super::book::{Granted, Refused, Ticket};
+use super::desk::Desk;
+use super::report::Report;
+use crate::control::answer::{Answer, Peer, Refusal, finish, json};
+use crate::control::body::json_body;
+use axum::body::Body;
+use axum::extract::{Extension, Path, State as Shares};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::middleware::map_response;
+use axum::routing::{get, post};
+use axum::{Router, response::Response};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json as object;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a client is kept until its node admits it, and a body is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Largest body of a client, in bytes.
+const MOST_ASKED: usize = 4096;
+/// Largest body of a node, in bytes: a report on 10,000 clients has one megabyte or two.
+const MOST_REPORTED: usize = 16 << 20;
+/// Most bytes of a name.
+const MOST_NAME: usize = 256;
+
+type By = Extension<Peer>;
+type Shared = Shares<Arc<State>>;
+
+pub(super) struct State {
+    desk: Desk,
+    server_name: Option<String>,
+}
+
+pub(super) fn router(desk: Desk, server_name: Option<String>) -> Router {
+    Router::new()
+        .route("/v1/place", post(place))
+        .route("/v1/nodes", get(nodes))
+        .route("/v1/nodes/{name}/join", post(join))
+        .route("/v1/nodes/{name}/renew", post(renew))
+        .route("/v1/nodes/{name}/leave", post(leave))
+        .route("/v1/nodes/{name}/end", post(end))
+        .fallback(nothing_there)
+        .method_not_allowed_fallback(not_so)
+        .layer(map_response(finish))
+        .with_state(Arc::new(State { desk, server_name }))
+}
+
+const THERE: &str =
+    "there is POST /v1/place, and for operators GET /v1/nodes and POST /v1/nodes/NAME/{join,renew,leave,end}";
+
+async fn nothing_there(uri: Uri) -> Refusal {
+    let path: String = uri.path().chars().take(80).collect();
+    Refusal::new(StatusCode::NOT_FOUND, format!("there is no `{path}`: {THERE}"))
+}
+
+async fn not_so() -> Refusal {
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, THERE)
+}
+
+impl From<Refused> for Refusal {
+    fn from(Refused { reason, again }: Refused) -> Self {
+        match again {
+            None => Self::new(StatusCode::FORBIDDEN, reason),
+            Some(after) => Self::new(StatusCode::SERVICE_UNAVAILABLE, reason).again(after),
+        }
+    }
+}
+
+/// A body of this shape, of at most so many bytes.
+async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body, most: usize) -> Result<T, Refusal> {
+    let bytes = json_body(headers, body, (most, PATIENCE)).await?;
+    serde_json::from_slice(&bytes).map_err(|e| Refusal::new(StatusCode::BAD_REQUEST, format!("the body: {e}")))
+}
+
+/// A name of a node or model, or an address.
+fn checked(name: &str) -> Result<(), Refusal> {
+    match name.len() {
+        1..=MOST_NAME if !name.contains(char::is_control) => Ok(()),
+        _ => {
+            let error = format!("a name and an address have 1 to {MOST_NAME} bytes, none of them a control character");
+            Err(Refusal::new(StatusCode::BAD_REQUEST, error))
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    model: String,
+}
+
+async fn place(Shares(state): Shared, Extension(peer): By, headers: HeaderMap, body: Body) -> Answer {
+    let Asked { model } = read(&headers, body, MOST_ASKED).await?;
+    checked(&model)?;
+    let ticket = state.desk.place(peer.client, &model, PATIENCE).await?;
+    let Ticket { node, address, run, dealer, .. } = ticket;
+    let mut told = object!({"node": node, "run": run.to_string(), "address": address, "model": model});
+    if let Some(name) = &state.server_name {
+        told["server_name"] = name.as_str().into();
+    }
+    if let Some((dealer, pin)) = dealer.split_once(' ') {
+        told["dealer"] = dealer.into();
+        told["dealer_pin"] = pin.into();
+    }
+    Ok(json(&told))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Joins {
+    address: String,
+}
+
+async fn join(
+    Shares(state): Shared,
+    Extension(peer): By,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    peer.operator()?;
+    let Joins { address } = read(&headers, body, MOST_ASKED).await?;
+    checked(&name)?;
+    checked(&address)?;
+    let run = state.desk.join(&name, &address)?;
+    tracing::info!("{name} at {address} has joined");
+    Ok(json(&object!({ "run": run })))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Renews {
+    run: u64,
+    report: Report,
+}
+
+async fn renew(
+    Shares(state): Shared,
+    Extension(peer): By,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    peer.operator()?;
+    let Renews { run, report } = read(&headers, body, MOST_REPORTED).await?;
+    let Granted { clients, version } = state.desk.renew(&name, run, report)?;
+    let clients: Option<Vec<String>> = clients.map(|list| list.iter().map(ToString::to_string).collect());
+    Ok(json(&object!({ "clients": clients, "version": version })))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Goes {
+    run: u64,
+}
+
+async fn leave(
+    Shares(state): Shared,
+    Extension(peer): By,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    peer.operator()?;
+    let Goes { run } = read(&headers, body, MOST_ASKED).await?;
+    state.desk.leave(&name, run);
+    Ok(json(&object!({})))
+}
+
+async fn end(
+    Shares(state): Shared,
+    Extension(peer): By,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    peer.operator()?;
+    let Goes { run } = read(&headers, body, MOST_ASKED).await?;
+    state.desk.end(&name, run);
+    tracing::info!("{name} has ended");
+    Ok(json(&object!({})))
+}
+
+/// What an administrator wants to see.
+async fn nodes(Shares(state): Shared, Extension(peer): By) -> Result<Response, Refusal> {
+    peer.operator()?;
+    let now = Instant::now();
+    let mut book = state.desk.book();
+    book.expire(now);
+    let nodes = book.nodes.iter().map(|(name, node)| {
+        let stock = node.report.stock.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
+        object!({
+            "name": name,
+            "address": node.address,
+            "lease_s": node.lease_until.saturating_duration_since(now).as_secs_f64(),
+            "leaving": node.leaving,
+            "waiting_s": node.report.waiting_s,
+            "models": node.report.models.keys().collect::<Vec<_>>(),
+            "clients": node.clients.len(),
+            "stock": stock,
+            "dealer": node.report.dealer.split(' ').next(),
+        })
+    });
+    let nodes: Vec<_> = nodes.collect();
+    let lost = book.losses.iter().map(|l| object!({"node": l.node, "clients": l.clients, "stock": l.stock}));
+    Ok(json(&object!({ "nodes": nodes, "lost": lost.collect::<Vec<_>>() })))
+}
