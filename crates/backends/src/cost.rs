@@ -40,6 +40,14 @@ pub struct PhaseCost {
     pub down_bytes: u64,
     /// Round trips that the client waits for, one after the other.
     pub exchanges: u64,
+    /// Bytes that the client waits for if both ways are as fast ([`Talk::waited_bytes`]).
+    pub waited_bytes: u64,
+    /// Bytes that are on their way to the server when the client is through ([`Talk::queued_bytes`]).
+    pub queued_bytes: u64,
+    /// The most bytes that the client sends without waiting for an answer.
+    pub up_burst: u64,
+    /// The most bytes that the server sends without waiting for an answer.
+    pub down_burst: u64,
     /// The client's part.
     pub client: PartyCost,
     /// The server's part.
@@ -89,8 +97,18 @@ pub struct DealingCost {
 impl From<Talk> for PhaseCost {
     /// What is said costs this, and the parties nothing yet.
     fn from(talk: Talk) -> Self {
-        let (up_bytes, down_bytes, exchanges) = (talk.up_bytes(), talk.down_bytes(), talk.exchanges());
-        Self { up_bytes, down_bytes, exchanges, ..Self::default() }
+        let [up_burst, down_burst] = talk.bursts();
+        Self {
+            up_bytes: talk.up_bytes(),
+            down_bytes: talk.down_bytes(),
+            exchanges: talk.exchanges(),
+            waited_bytes: talk.waited_bytes(),
+            queued_bytes: talk.queued_bytes(),
+            up_burst,
+            down_burst,
+            client: PartyCost::default(),
+            server: PartyCost::default(),
+        }
     }
 }
 

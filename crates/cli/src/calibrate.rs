@@ -16,6 +16,8 @@ use tacit_plan::{Observation, Observed};
 
 /// Networks that are measured: of different sizes, and different mixtures of linear layers and comparisons.
 const NETWORKS: &str = "tiny-cnn,minionn-mlp,lenet,hinet-mnist,m2,minionn-cifar,resnet32,squeezenet1.1";
+/// Of these, what a minute is enough for.
+const QUICK: &str = "tiny-cnn,minionn-mlp,lenet,minionn-cifar";
 /// Networks for back ends on encrypted numbers, which take no others without a bootstrap.
 const SQUARES: &str = "tiny-square,square-mlp,square-cnn";
 /// Numbers of threads of either party.
@@ -24,10 +26,11 @@ const THREADS: [usize; 2] = [1, 2];
 /// Measures what private inference takes on this machine, for `tacit plan`
 ///
 /// Networks of the zoo are answered privately on every back end, by two processes of one thread each; from
-/// their times follows what a transform, an oblivious transfer, a multiplication, a byte and an exchange take
-/// at each party, with the error of predicting each network from the others; and from runs with two threads
-/// what those save. What happens while bytes travel does not show on loopback: it is taken over from the
-/// calibration that is built in, or from runs over links (--with). Takes some minutes; keep the machine idle.
+/// their times follows what a transform, an oblivious transfer, a multiplication, a byte and an exchange
+/// take at each party, with the error of predicting each network from the others; and from runs with two
+/// threads what those save. What happens while bytes travel does not show on loopback: it is taken over from
+/// the calibration that is built in, or from runs over links (--with). Takes some minutes, with --quick
+/// about one; keep the machine idle.
 ///
 /// Example: tacit calibrate -o here.toml && tacit plan net.tacit --server this --server-calibration here.toml
 #[derive(clap::Args)]
@@ -51,6 +54,24 @@ pub struct Args {
     /// Runs of each
     #[arg(long, default_value_t = 3, value_parser = tacit_args::count(100))]
     runs: usize,
+    /// One run of each of a few small networks: plans are a little further off
+    #[arg(long, conflicts_with_all = ["networks", "runs", "no_measure"])]
+    quick: bool,
+}
+
+impl Args {
+    /// Networks for a back end where none are named.
+    fn usual(&self, backend: &str) -> &'static str {
+        match (backend, self.quick) {
+            ("ckks", _) => SQUARES,
+            (_, true) => QUICK,
+            (_, false) => NETWORKS,
+        }
+    }
+
+    fn runs(&self) -> usize {
+        if self.quick { 1 } else { self.runs }
+    }
 }
 
 /// Runs of back ends by name, and what the float networks took for a multiplication.
@@ -78,7 +99,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
         .get(seen.local_mac_s.len() / 2)
         .context("the float networks took no time that can be measured")?;
     let networks: BTreeSet<&str> = seen.runs.values().flatten().map(|run| run.network.as_str()).collect();
-    let made = format!("{} networks, {} runs each", networks.len(), args.runs);
+    let made = format!("{} networks, {} runs each", networks.len(), args.runs());
     let before = Calibration::built_in().backends;
     let backends = seen.runs.iter().map(|(name, runs)| (name.clone(), Calibration::of_backend(runs, before.get(name))));
     let backends = backends.collect();
@@ -123,7 +144,7 @@ fn measure(args: &Args, seen: &mut Seen) -> anyhow::Result<()> {
     for name in &names {
         registry.get(name)?;
         let own: Vec<String> = match args.networks.is_empty() {
-            true => (if name == "ckks" { SQUARES } else { NETWORKS }).split(',').map(str::to_owned).collect(),
+            true => args.usual(name).split(',').map(str::to_owned).collect(),
             false => args.networks.clone(),
         };
         for network in own {
@@ -136,7 +157,7 @@ fn measure(args: &Args, seen: &mut Seen) -> anyhow::Result<()> {
     let bar = print::bar(cells.len(), "measuring");
     for (name, network) in cells {
         bar.set_message(format!("{name}, {network}"));
-        match bench::measured(&files[&network], name, args.runs, &THREADS) {
+        match bench::measured(&files[&network], name, args.runs(), &THREADS) {
             Ok(measured) => {
                 seen.local_mac_s.push(local_mac_s(&measured));
                 seen.runs.entry(name.clone()).or_default().extend(observations(&network, &measured));

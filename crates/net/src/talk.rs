@@ -2,24 +2,58 @@
 
 use crate::{HEADER_BYTES, MAX_FRAME_BYTES};
 
-/// Messages of a phase in the order in which both parties come to them: their bytes, and how many round trips
-/// the client waits for.
+/// One party's part of a talk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Speaker {
+    /// Bytes that it sends, with the headers of frames.
+    sent: u64,
+    /// Halves of a round trip that it has waited, if computing and bytes take no time.
+    trips: i64,
+    /// Where it stands if nothing but bytes takes time, each way at one byte a tick.
+    at: u64,
+    /// When its way of the link is free again, in the same ticks.
+    free: u64,
+    /// Bytes that it has sent since it last waited, and the most that there were.
+    burst: [u64; 2],
+}
+
+impl Speaker {
+    /// Sends so many bytes; when the last of them arrives.
+    fn send(&mut self, bytes: u64) -> u64 {
+        self.sent += bytes;
+        self.free = self.free.max(self.at) + bytes;
+        self.burst[0] += bytes;
+        self.burst[1] = self.burst[1].max(self.burst[0]);
+        self.free
+    }
+
+    /// Takes what was sent after so many halves of a trip, and arrives then.
+    fn take(&mut self, trips: i64, at: u64) {
+        if trips + 1 > self.trips {
+            (self.trips, self.burst[0]) = (trips + 1, 0);
+        }
+        self.at = self.at.max(at);
+    }
+}
+
+/// Messages of a phase in the order in which both parties come to them: their bytes, how many round trips
+/// the client waits for, and how many of the bytes.
 ///
 /// It begins with the client told to go by the server, which goes on at once. Time is counted in halves of a
-/// round trip; computing and bytes take none. A party's clock moves on when it needs what the other one sent
-/// later.
+/// round trip, and apart from that in bytes; computing takes none. A party's clock moves on when it needs
+/// what the other one sent later. Sending is no waiting: what is sent last may still travel when the talk is
+/// over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Talk {
-    up: u64,
-    down: u64,
+    client: Speaker,
+    server: Speaker,
     payload: u64,
-    client: i64,
-    server: i64,
 }
 
 impl Default for Talk {
     fn default() -> Self {
-        Self { up: 0, down: 0, payload: 0, client: 0, server: -1 }
+        let (client, server) = (Speaker::default(), Speaker { trips: -1, ..Speaker::default() });
+        Self { client, server, payload: 0 }
     }
 }
 
@@ -37,41 +71,62 @@ impl Talk {
     /// `count` messages from client to server, each of so many bytes.
     pub fn ups(&mut self, count: u64, bytes: usize) {
         if count > 0 {
-            self.up += count * on_the_wire(bytes);
             self.payload += count * bytes as u64;
-            self.server = self.server.max(self.client + 1);
+            let at = self.client.send(count * on_the_wire(bytes));
+            self.server.take(self.client.trips, at);
         }
     }
 
     /// `count` messages from server to client, each of so many bytes.
     pub fn downs(&mut self, count: u64, bytes: usize) {
         if count > 0 {
-            self.down += count * on_the_wire(bytes);
             self.payload += count * bytes as u64;
-            self.client = self.client.max(self.server + 1);
+            let at = self.server.send(count * on_the_wire(bytes));
+            self.client.take(self.server.trips, at);
         }
     }
 
     /// Messages of so many bytes each way, which both send before they read.
     pub fn both(&mut self, messages: &[usize]) {
-        let (client, server) = (self.client, self.server);
-        for &bytes in messages {
-            self.up(bytes);
-            self.down(bytes);
+        let wire: u64 = messages.iter().map(|&bytes| on_the_wire(bytes)).sum();
+        self.payload += 2 * messages.iter().sum::<usize>() as u64;
+        let trips = [self.client.trips, self.server.trips];
+        let [to_server, to_client] = [self.client.send(wire), self.server.send(wire)];
+        if wire > 0 {
+            self.client.take(trips[1], to_client);
+            self.server.take(trips[0], to_server);
         }
-        (self.client, self.server) = (client.max(server + 1), server.max(client + 1));
     }
 
     /// Bytes from client to server, with the headers of frames.
     #[must_use]
     pub fn up_bytes(&self) -> u64 {
-        self.up
+        self.client.sent
     }
 
     /// Bytes from server to client, with the headers of frames.
     #[must_use]
     pub fn down_bytes(&self) -> u64 {
-        self.down
+        self.server.sent
+    }
+
+    /// Bytes that the client waits for if both ways are as fast: those of both ways, less what travels one
+    /// way while something travels the other, and what is on its way when the client is through.
+    #[must_use]
+    pub fn waited_bytes(&self) -> u64 {
+        self.client.at
+    }
+
+    /// Bytes to the server that are still on their way when the client is through, if both ways are as fast.
+    #[must_use]
+    pub fn queued_bytes(&self) -> u64 {
+        self.client.free.saturating_sub(self.client.at)
+    }
+
+    /// The most bytes that client and server send without waiting for an answer.
+    #[must_use]
+    pub fn bursts(&self) -> [u64; 2] {
+        [self.client.burst[1], self.server.burst[1]]
     }
 
     /// Bytes both ways without headers.
@@ -85,7 +140,7 @@ impl Talk {
     pub fn exchanges(&self) -> u64 {
         // The client's clock only ever stands where the server's would be one half trip later, and both began
         // like that.
-        (self.client / 2).unsigned_abs()
+        (self.client.trips / 2).unsigned_abs()
     }
 }
 
@@ -136,5 +191,36 @@ mod tests {
         // What the server says first comes with the word to go; only the answers to the client's take a trip.
         assert_eq!(counted(&[both]), 0);
         assert_eq!(counted(&[both, both, both]), 1);
+    }
+
+    #[test]
+    fn bytes_are_waited_for_that_nothing_else_travels_beside() {
+        let h = HEADER_BYTES as u64;
+        let told = |say: fn(&mut Talk)| {
+            let mut talk = Talk::default();
+            say(&mut talk);
+            (talk.waited_bytes(), talk.queued_bytes(), talk.bursts())
+        };
+        assert_eq!(told(|_| ()), (0, 0, [0, 0]));
+        let asked = |t: &mut Talk| {
+            t.up(100);
+            t.down(50);
+        };
+        assert_eq!(told(asked), (150 + 2 * h, 0, [100 + h, 50 + h]), "an answer behind its question");
+        assert_eq!(told(|t| t.both(&[100])), (100 + h, 0, [100 + h, 100 + h]), "side by side");
+        let last_word = |t: &mut Talk| {
+            t.down(50);
+            t.ups(3, 100);
+        };
+        assert_eq!(told(last_word), (50 + h, 3 * (100 + h), [3 * (100 + h), 50 + h]), "nobody waits for it");
+        // The server answers the first while the second travels.
+        let pipelined = |t: &mut Talk| {
+            t.up(100);
+            t.down(50);
+            t.up(100);
+            t.up(100);
+            t.down(50);
+        };
+        assert_eq!(told(pipelined).0, 300 + 100 + 5 * h, "who waits before it sends");
     }
 }

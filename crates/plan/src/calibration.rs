@@ -68,21 +68,28 @@ pub struct Rates {
 }
 
 impl Rates {
-    fn new(rows: &[(&Costed<'_>, &Observed)], party: usize) -> Self {
-        let row = |(at, (costed, seen)): (usize, &(&Costed<'_>, &Observed))| {
-            (at, counts(costed.cost, costed.party(party)), seen.cpu_s[party])
+    /// From runs, each of the network with this number.
+    fn new(rows: &[(usize, Costed<'_>, Observed)], party: usize) -> Self {
+        let row = |(at, costed, seen): &(usize, Costed<'_>, Observed)| {
+            (*at, counts(costed.cost, costed.party(party), costed.carried(party)), seen.cpu_s[party])
         };
-        let Fit { seconds, error } = fit(&rows.iter().enumerate().map(row).collect::<Vec<_>>());
+        let Fit { seconds, error } = fit(&rows.iter().map(row).collect::<Vec<_>>());
         let named = Primitive::ALL.into_iter().zip(seconds).filter(|(_, seconds)| *seconds > 0.0);
         // Two columns of the same solver.
-        let row = |(at, (costed, seen)): (usize, &(&Costed<'_>, &Observed))| {
+        let row = |(at, costed, seen): &(usize, Costed<'_>, Observed)| {
             let mut columns: Counts = [0.0; _];
             (columns[0], columns[1]) = (1.0, costed.party(party).peak_memory_bytes as f64);
-            (at, columns, seen.peak_bytes[party] as f64)
+            (*at, columns, seen.peak_bytes[party] as f64)
         };
-        let memory = fit(&rows.iter().enumerate().map(row).collect::<Vec<_>>()).seconds;
+        let memory = fit(&rows.iter().map(row).collect::<Vec<_>>()).seconds;
         // TOML has infinities, JSON has not.
         Self { seconds: named.collect(), error: error.min(f64::from(u16::MAX)), resident: [memory[0], memory[1]] }
+    }
+
+    /// Takes over what a byte costs over a link.
+    fn carry_as(&mut self, other: &Self) {
+        let carried = other.seconds.get(&Primitive::Carried);
+        self.seconds.extend(carried.map(|seconds| (Primitive::Carried, *seconds)));
     }
 
     /// Most resident bytes in a phase whose plan declares so many.
@@ -132,7 +139,7 @@ impl PhaseRates {
 fn dealing_counts(dealing: &DealingCost) -> Counts {
     let party = PartyCost { work: dealing.work, ..PartyCost::default() };
     let sent = PhaseCost { up_bytes: dealing.client_bytes, down_bytes: dealing.server_bytes, ..PhaseCost::default() };
-    counts(&sent, &party)
+    counts(&sent, &party, 0)
 }
 
 /// A back end.
@@ -163,8 +170,8 @@ pub struct Calibration {
 
 impl Calibration {
     /// Fits a back end's rates to what was measured; runs of one network are a group. What happens while
-    /// bytes travel, which is the protocol's and not the machine's, is as `before` where no run went over a
-    /// link.
+    /// bytes travel, which is the protocol's and not the machine's, and what a byte costs there beside what
+    /// it costs on loopback, are as `before` where no run went over a link.
     #[must_use]
     pub fn of_backend(runs: &[Observation], before: Option<&BackendRates>) -> BackendRates {
         let mut networks: Vec<String> = Vec::new();
@@ -175,16 +182,25 @@ impl Calibration {
         }
         let mut phases = BTreeMap::new();
         for phase in Phase::ALL {
-            let seen: Vec<(Costed<'_>, Observed)> =
-                networks.iter().filter_map(|network| median(runs, network, phase, Observation::is_plain)).collect();
-            if seen.is_empty() {
+            let mut rows = Vec::new();
+            for (at, network) in networks.iter().enumerate() {
+                for is_far in [false, true] {
+                    let wanted = |run: &Observation| run.threads == 1 && run.link.is_some() == is_far;
+                    let seen = median(runs, network, phase, wanted);
+                    rows.extend(seen.map(|(costed, seen)| (at, costed, seen)));
+                }
+            }
+            if rows.is_empty() {
                 continue;
             }
-            let rows: Vec<_> = seen.iter().map(|(costed, seen)| (costed, seen)).collect();
-            let [client, server] = [0, 1].map(|party| Rates::new(&rows, party));
+            let [mut client, mut server] = [0, 1].map(|party| Rates::new(&rows, party));
             let [apart, parallel] = shares(runs, &networks, phase);
-            let known = before.and_then(|rates| Some(rates.phases.get(&phase)?.hidden));
-            let hidden = hidden(runs, &networks, phase).or(known).unwrap_or(0.0);
+            let known = before.and_then(|rates| rates.phases.get(&phase));
+            if let Some(known) = known.filter(|_| !rows.iter().any(|(_, costed, _)| costed.is_far)) {
+                client.carry_as(&known.client);
+                server.carry_as(&known.server);
+            }
+            let hidden = hidden(runs, &networks, phase).or(known.map(|known| known.hidden)).unwrap_or(0.0);
             let dealer = if phase == Phase::Offline { dealer(runs, &networks, apart) } else { BTreeMap::new() };
             phases.insert(phase, PhaseRates { client, server, apart, parallel, hidden, dealer });
         }
@@ -249,9 +265,18 @@ impl Calibration {
 /// A phase's cost by party.
 struct Costed<'a> {
     cost: &'a PhaseCost,
+    /// Bytes that the dealer sent to the client over the same link as the server.
+    dealt: u64,
+    /// It ran over a link.
+    is_far: bool,
 }
 
 impl Costed<'_> {
+    /// Bytes that cross a link at a party.
+    fn carried(&self, party: usize) -> u64 {
+        if self.is_far { self.cost.bytes() + if party == 0 { self.dealt } else { 0 } } else { 0 }
+    }
+
     fn party(&self, party: usize) -> &PartyCost {
         [&self.cost.client, &self.cost.server][party]
     }
@@ -273,7 +298,8 @@ fn median<'a>(
     let fresh =
         |party: usize| seen.iter().map(|(_, seen)| seen.peak_bytes[party]).min().expect("there is one at least");
     let seen = Observed { peak_bytes: [fresh(0), fresh(1)], ..**middle };
-    Some((Costed { cost: run.costs.of(phase) }, seen))
+    let dealt = if phase == Phase::Offline { run.costs.dealing.client_bytes } else { 0 };
+    Some((Costed { cost: run.costs.of(phase), dealt, is_far: run.link.is_some() }, seen))
 }
 
 impl Observation {
@@ -282,11 +308,10 @@ impl Observation {
         self.threads == 1 && self.link.is_none()
     }
 
-    /// Seconds that the phase's bytes keep the link busy, one way after the other, and those of its round
-    /// trips.
+    /// Seconds that the phase's client waits for bytes, and those of its round trips.
     fn on_link_s(&self, phase: Phase) -> Option<[f64; 2]> {
         let (link, cost) = (self.link?, self.costs.of(phase));
-        Some([8.0 * cost.bytes() as f64 / link.bits, link.rtt_s * cost.exchanges as f64])
+        Some([8.0 * cost.waited_bytes as f64 / link.bits, link.rtt_s * cost.exchanges as f64])
     }
 }
 
@@ -351,13 +376,14 @@ fn hidden(runs: &[Observation], networks: &[String], phase: Phase) -> Option<f64
     middle(seen)
 }
 
-/// What a party's part takes on the machine that was calibrated, by primitive, seconds.
+/// What a party's part takes, which so many bytes cross a link for, on a machine that is slower than that
+/// which was calibrated, seconds.
 #[must_use]
-pub fn cpu_s(rates: &Rates, cost: &PhaseCost, client: bool, slower: &Counts) -> f64 {
+pub fn cpu_s(rates: &Rates, cost: &PhaseCost, (client, carried): (bool, u64), slower: &Counts) -> f64 {
     let party = if client { &cost.client } else { &cost.server };
     let mut seconds = rates.array();
     for (second, slower) in seconds.iter_mut().zip(slower) {
         *second *= slower;
     }
-    seconds_of(&seconds, &counts(cost, party))
+    seconds_of(&seconds, &counts(cost, party, carried))
 }

@@ -25,11 +25,13 @@ pub enum Primitive {
     Exchange,
     /// Once in a phase.
     Phase,
+    /// A byte that crosses a link between two machines, beside what [`Primitive::Byte`] takes on one.
+    Carried,
 }
 
 impl Primitive {
     /// All of them, in the order of [`Counts`].
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ntt,
         Self::Ot,
         Self::Aes,
@@ -39,15 +41,16 @@ impl Primitive {
         Self::Stored,
         Self::Exchange,
         Self::Phase,
+        Self::Carried,
     ];
 }
 
 /// How often each of [`Primitive::ALL`] happens.
 pub type Counts = [f64; Primitive::ALL.len()];
 
-/// The counts of one party in a phase.
+/// The counts of one party in a phase, of which so many bytes cross a link.
 #[must_use]
-pub fn counts(phase: &PhaseCost, party: &PartyCost) -> Counts {
+pub fn counts(phase: &PhaseCost, party: &PartyCost, carried: u64) -> Counts {
     let work = &party.work;
     let counts = [
         work.ntts,
@@ -59,6 +62,7 @@ pub fn counts(phase: &PhaseCost, party: &PartyCost) -> Counts {
         party.stored_bytes,
         phase.exchanges,
         1,
+        carried,
     ];
     counts.map(|count| count as f64)
 }

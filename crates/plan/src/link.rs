@@ -1,6 +1,7 @@
 //! A link, as far as times follow from it.
 
 use serde::Serialize;
+use tacit_backends::PhaseCost;
 
 /// Rates of the payload and the time that a message and its answer take.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -13,10 +14,16 @@ pub struct Link {
     pub down_bits: f64,
     /// Round trip of the idle link, seconds.
     pub rtt_s: f64,
+    /// Bytes that pass at once after a pause: what a token bucket holds back with. 0: every byte takes its
+    /// time.
+    pub bucket: f64,
     /// Processor seconds that a byte costs either end below the connection, on the machine that was
     /// calibrated: of a tunnel.
     pub tunnel_s: f64,
 }
+
+/// Bytes that a sender has under way before the first word that they arrived: ten segments (RFC 6928).
+pub const FIRST_WINDOW: f64 = 10.0 * 1448.0;
 
 /// What a WireGuard tunnel in user space leaves of a link's rate (its headers), and what a byte costs either
 /// end: docs/lab.md, "Measured transports", beside TCP alone.
@@ -40,6 +47,56 @@ impl Link {
     #[must_use]
     pub fn transfer_s(&self, up_bytes: u64, down_bytes: u64) -> f64 {
         8.0 * up_bytes as f64 / self.up_bits + 8.0 * down_bytes as f64 / self.down_bits
+    }
+
+    /// Seconds that a phase's client waits for bytes.
+    #[must_use]
+    pub fn waited_s(&self, cost: &PhaseCost) -> f64 {
+        // Of ways that are not as fast as each other, as much of both.
+        let share = cost.waited_bytes as f64 / cost.bytes().max(1) as f64;
+        let takes = share * self.transfer_s(cost.up_bytes, cost.down_bytes);
+        if self.bucket == 0.0 {
+            return takes;
+        }
+        // A bucket fills while the other way is busy: no way is spared more than what passes at once each
+        // time, nor can it carry more than its rate in all.
+        let of = |bytes: u64, bits: f64| 8.0 * (bytes as f64 - self.bucket).max(0.0) / bits;
+        let up = of(cost.up_bytes.saturating_sub(cost.queued_bytes), self.up_bits);
+        let least = up.max(of(cost.down_bytes, self.down_bits));
+        let spared = 8.0 * self.bucket * (1.0 / self.up_bits + 1.0 / self.down_bits);
+        takes.min(least.max(takes - (cost.exchanges + 1) as f64 * spared))
+    }
+
+    /// Seconds that the link is idle while so many bytes are sent at once from a window of so many: a sender
+    /// that has filled its window waits for word that it arrived, and has twice as many under way then (slow
+    /// start, RFC 5681), until they fill the link.
+    #[must_use]
+    pub fn climb_s(&self, bits: f64, mut window: f64, bytes: u64) -> f64 {
+        let (mut left, mut idle_s) = (bytes as f64 - window, 0.0);
+        while left > 0.0 {
+            let waits = self.rtt_s - 8.0 * window / bits;
+            if waits <= 0.0 {
+                break;
+            }
+            idle_s += waits;
+            window *= 2.0;
+            left -= window;
+        }
+        idle_s
+    }
+
+    /// Seconds that a phase's client waits until windows of so many bytes, up and down, carry the most that
+    /// is sent at once: of ways that are used at the same time, for the longer one.
+    #[must_use]
+    pub fn climbs_s(&self, cost: &PhaseCost, [up, down]: [f64; 2]) -> f64 {
+        // Nobody waits for what is queued.
+        let waited_up = cost.up_burst.saturating_sub(cost.queued_bytes);
+        let climbs = [self.climb_s(self.up_bits, up, waited_up), self.climb_s(self.down_bits, down, cost.down_burst)];
+        let ways = [cost.up_bytes.saturating_sub(cost.queued_bytes), cost.down_bytes];
+        let [shorter, longer] = [ways[0].min(ways[1]), ways[0].max(ways[1])];
+        // 0: at the same time; 1: one after the other.
+        let apart = cost.waited_bytes.saturating_sub(longer) as f64 / shorter.max(1) as f64;
+        climbs[0].max(climbs[1]) + apart.min(1.0) * climbs[0].min(climbs[1])
     }
 
     /// The same link in a WireGuard tunnel in user space.

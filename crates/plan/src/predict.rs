@@ -1,9 +1,11 @@
 //! Times, bytes, energy and memory of the phases, from costs, calibration, devices and link.
 //!
-//! A phase's processor time at a party is the sum of its counts times what the party's device takes for each.
-//! Its wall time is what both parties compute (side by side as far as the calibration saw it), what the link
-//! takes for the bytes of both ways, as far as that does not happen meanwhile (as seen, too), and a round
-//! trip for each exchange.
+//! A phase's processor time at a party is the sum of its counts times what the party's device takes for
+//! each. Its wall time is what both parties compute (side by side as far as the calibration saw it), what
+//! the link takes for the bytes that the client waits for, as far as that does not happen meanwhile (as
+//! seen, too), a round trip for each exchange, and what a young connection waits until its window fills the
+//! link. Phases are taken to follow each other on one connection. Bytes that are still on their way to the
+//! server when the client is through are told apart: what comes next waits behind them.
 
 use serde::Serialize;
 use tacit_backends::{Costs, DealingCost, PhaseCost};
@@ -11,10 +13,13 @@ use tacit_net::Phase;
 
 use crate::calibration::{PhaseRates, cpu_s};
 use crate::device::Device;
-use crate::link::Link;
+use crate::link::{FIRST_WINDOW, Link};
 
 /// Where bytes are among the primitives.
 const BYTE: usize = 5;
+/// Round trips between client and dealer for a material: TCP, TLS, both greetings, and the half that is asked
+/// for.
+const DEALER_TRIPS: u64 = 4;
 
 /// Who runs what, over which link.
 #[derive(Debug, Clone, Serialize)]
@@ -40,10 +45,13 @@ pub struct Predicted {
     pub error: f64,
     /// Both parties' computing, as far as it is not side by side, and what they wait for a dealer, seconds.
     pub compute_s: f64,
-    /// The link busy with bytes, seconds.
+    /// The link busy with bytes that the client waits for, seconds.
     pub transfer_s: f64,
-    /// The link's round trips, seconds.
+    /// The link's round trips, seconds, those of connections that fill it only by and by included.
     pub round_trips_s: f64,
+    /// The link busy with bytes of this phase when the client is through with it, seconds: what it asks for
+    /// at once behind it begins so much later.
+    pub queued_s: f64,
     /// Processor time of the client, seconds.
     pub client_cpu_s: f64,
     /// Processor time of the server, seconds.
@@ -79,13 +87,18 @@ impl Prediction {
     pub fn of(backend: &str, costs: &Costs, setting: &Setting) -> Option<Self> {
         let rates = [&setting.client, &setting.server].map(|device| device.calibration.backends.get(backend));
         let [Some(client), Some(server)] = rates else { return None };
+        // Of the client and of the server.
+        let mut windows = [FIRST_WINDOW; 2];
         let phase = |phase: Phase| match costs.of(phase) {
             // A phase that a back end does not have costs nothing.
             none if *none == PhaseCost::default() => Some(Predicted::default()),
             cost => {
                 let rates = [client.phases.get(&phase)?, server.phases.get(&phase)?];
                 let dealing = if phase == Phase::Offline { costs.dealing } else { DealingCost::default() };
-                Some(predict(rates, cost, &dealing, setting))
+                let predicted = predict(rates, cost, &dealing, (setting, windows));
+                // What has arrived has widened them.
+                windows = [windows[0] + cost.up_bytes as f64, windows[1] + cost.down_bytes as f64];
+                Some(predicted)
             }
         };
         let [setup, offline, online] = Phase::ALL.map(phase);
@@ -142,20 +155,24 @@ fn predict(
     [of_client, of_server]: [&PhaseRates; 2],
     cost: &PhaseCost,
     dealing: &DealingCost,
-    setting: &Setting,
+    (setting, [of_up, of_down]): (&Setting, [f64; 2]),
 ) -> Predicted {
     let (client, server, link) = (&setting.client, &setting.server, &setting.link);
     // A dealer's part comes over the client's link as well, beside what the parties send.
     let dealt = dealing.client_bytes;
     let below = |device: &Device, bytes: u64| link.tunnel_s * device.slower[BYTE] * bytes as f64;
-    let client_cpu_s = cpu_s(&of_client.client, cost, true, &client.slower) + below(client, cost.bytes() + dealt);
-    let server_cpu_s = cpu_s(&of_server.server, cost, false, &server.slower) + below(server, cost.bytes());
+    let carried = [cost.bytes() + dealt, cost.bytes()];
+    let client_cpu_s = cpu_s(&of_client.client, cost, (true, carried[0]), &client.slower) + below(client, carried[0]);
+    let server_cpu_s = cpu_s(&of_server.server, cost, (false, carried[1]), &server.slower) + below(server, carried[1]);
     let a = client_cpu_s * with_threads(of_client.parallel, setting.client_threads, client.cores);
     let b = server_cpu_s * with_threads(of_server.parallel, setting.server_threads, server.cores);
     // The dealer's machine is taken to be like the server's calibration.
     let compute_s = a.max(b) + of_server.apart * a.min(b) + of_server.dealer_s(dealing);
-    let transfer_s = link.transfer_s(cost.up_bytes, cost.down_bytes + dealt);
-    let round_trips_s = link.rtt_s * cost.exchanges as f64;
+    let transfer_s = link.waited_s(cost) + link.transfer_s(0, dealt);
+    let from_dealer = *dealing != DealingCost::default();
+    let trips = cost.exchanges + if from_dealer { DEALER_TRIPS } else { 0 };
+    let climbs_s = link.climbs_s(cost, [of_up, of_down]) + link.climb_s(link.down_bits, FIRST_WINDOW, dealt);
+    let round_trips_s = link.rtt_s * trips as f64 + climbs_s;
     let shares = [(&of_client.client, a), (&of_server.server, b)];
     let uncertain = shares.iter().map(|(rates, s)| (rates.error * s).powi(2)).sum::<f64>().sqrt();
     let together = compute_s.max(transfer_s) + (1.0 - of_server.hidden) * compute_s.min(transfer_s);
@@ -166,12 +183,13 @@ fn predict(
         compute_s,
         transfer_s,
         round_trips_s,
+        queued_s: link.transfer_s(cost.queued_bytes, 0),
         client_cpu_s,
         server_cpu_s,
         up_bytes: cost.up_bytes,
         down_bytes: cost.down_bytes + dealt,
-        client_j: client.net_j(client_cpu_s, cost.bytes() + dealt),
-        server_j: server.net_j(server_cpu_s, cost.bytes()),
+        client_j: client.net_j(client_cpu_s, carried[0]),
+        server_j: server.net_j(server_cpu_s, carried[1]),
         client_bytes: of_client.client.resident_bytes(cost.client.peak_memory_bytes),
         server_bytes: of_server.server.resident_bytes(cost.server.peak_memory_bytes),
     }

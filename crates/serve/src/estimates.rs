@@ -22,7 +22,7 @@ fn link(class: LinkClass) -> Link {
         LinkClass::Broadband => [40e6, 20e-3],
         LinkClass::Slow => [4e6, 40e-3],
     };
-    Link { name: String::new(), up_bits: bits, down_bits: bits, rtt_s, tunnel_s: 0.0 }
+    Link { name: String::new(), up_bits: bits, down_bits: bits, rtt_s, bucket: 0.0, tunnel_s: 0.0 }
 }
 
 /// What the planner says of a model over its back end for a client like that, with one thread here; none of a
@@ -42,7 +42,7 @@ const HERE_NAME: &str = "this";
 /// A phase of which so much is expected. Of a back end that nobody has calibrated, the link's part is known.
 fn phase(cost: &PhaseCost, expected: Option<f64>, device: Device) -> PhaseSpec {
     let link = link(device.link);
-    let on_link = || link.transfer_s(cost.up_bytes, cost.down_bytes) + cost.exchanges as f64 * link.rtt_s;
+    let on_link = || link.waited_s(cost) + cost.exchanges as f64 * link.rtt_s;
     let time = Span::from_secs(expected.unwrap_or_else(on_link));
     PhaseSpec { first: Sample { time, memory: cost.server.peak_memory_bytes }, speedup: Speedup::Amdahl(PARALLEL) }
 }
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn the_planner_knows_the_machine_and_slow_links_take_longer() {
         assert!(tacit_plan::Device::named(HERE_NAME).is_ok());
-        let cost = PhaseCost { up_bytes: 1 << 20, exchanges: 3, ..PhaseCost::default() };
+        let cost = PhaseCost { up_bytes: 1 << 20, waited_bytes: 1 << 20, exchanges: 3, ..PhaseCost::default() };
         let times = [LinkClass::Lan, LinkClass::Broadband, LinkClass::Slow]
             .map(|link| phase(&cost, None, Device { threads: 1, link, memory_mib: 0 }).first.time);
         assert!(times[0] < times[1] && times[1] < times[2] && times[2] > Span::from_secs(2.0), "{times:?}");

@@ -9,7 +9,8 @@ const SECONDS_A_DAY: f64 = 86_400.0;
 /// Where nothing limits the rate, bit/s.
 const UNLIMITED: f64 = 1e11;
 
-/// `20mbit/40ms`, `15mbit:30mbit/2ms`, or a preset.
+/// `20mbit/40ms`, `15mbit:30mbit/2ms`, with a third part the bytes of a token bucket (`4mbit/1ms/3000`), or a
+/// preset.
 #[derive(Clone)]
 pub struct Link(pub tacit_plan::Link);
 
@@ -20,7 +21,8 @@ impl FromStr for Link {
         let rate = |text: &str| text.parse::<Rate>().map_err(|e| e.to_string());
         let spec = match text.split_once('/') {
             None => LinkSpecText { preset: Some(text.into()), ..LinkSpecText::default() },
-            Some((rates, rtt)) => {
+            Some((rates, rest)) => {
+                let (rtt, _) = rest.split_once('/').unwrap_or((rest, ""));
                 let (up, down) = rates.split_once(':').unwrap_or((rates, rates));
                 LinkSpecText {
                     up: Some(rate(up)?),
@@ -31,12 +33,17 @@ impl FromStr for Link {
             }
         };
         let spec = LinkSpec::parse(&spec).map_err(|e| e.to_string())?;
+        let bucket = match text.splitn(3, '/').nth(2) {
+            None => 0,
+            Some(bytes) => bytes.parse::<u32>().map_err(|_| format!("`{bytes}` is no number of bytes"))?,
+        };
         let bits = |rate: Option<Rate>| rate.map_or(UNLIMITED, |rate| rate.bits_per_second() as f64);
         Ok(Self(tacit_plan::Link {
             name: spec.name().to_owned(),
             up_bits: bits(spec.up()),
             down_bits: bits(spec.down()),
             rtt_s: spec.rtt().as_secs_f64(),
+            bucket: f64::from(bucket),
             tunnel_s: 0.0,
         }))
     }

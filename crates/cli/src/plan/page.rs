@@ -182,7 +182,8 @@ mod tests {
         let network = tacit_graph::zoo::build("tiny-mlp", 1).unwrap();
         let model = import(&network, &ImportOptions::default()).unwrap().model;
         let (offers, refused) = super::super::offers::of(&model, &[]).unwrap();
-        let link = Link { name: "a link".into(), up_bits: 10e6, down_bits: 20e6, rtt_s: 0.04, tunnel_s: 0.0 };
+        let link =
+            Link { name: "a link".into(), up_bits: 10e6, down_bits: 20e6, rtt_s: 0.04, bucket: 0.0, tunnel_s: 0.0 };
         let (client, server) = (Device::named("pi4b").unwrap(), Device::named("16core").unwrap());
         let setting = Setting { client, server, client_threads: 1, server_threads: 1, link };
         let (limits, usage) = (Limits::default(), Usage::default());

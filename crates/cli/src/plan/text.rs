@@ -94,7 +94,7 @@ fn table(plan: &Plan) -> Vec<String> {
             format!("{}/{}", choice.client_threads, choice.server_threads),
             seconds(p.online.wall_s),
             seconds(p.offline.wall_s),
-            seconds(p.setup.wall_s),
+            seconds(p.setup.wall_s + p.setup.queued_s),
             print::bytes(p.bytes(inputs) as u64),
             figure(p.client_j(inputs)),
             figure(p.server_j(inputs)),

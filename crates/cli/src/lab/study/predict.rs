@@ -27,6 +27,7 @@ pub fn link(link: &Link) -> tacit_plan::Link {
         up_bits: bits(spec.and_then(|s| s.up())),
         down_bits: bits(spec.and_then(|s| s.down())),
         rtt_s: spec.map_or(0.0, |s| s.rtt().as_secs_f64()),
+        bucket: 0.0,
         tunnel_s: 0.0,
     }
 }
@@ -79,7 +80,14 @@ pub fn estimate(workload: &mut WorkloadSpec, endless: &Prediction, waiting: &Pre
 
 /// A link on which only round trips take time.
 pub fn endless(rtt_s: f64) -> tacit_plan::Link {
-    tacit_plan::Link { name: String::new(), up_bits: UNLIMITED, down_bits: UNLIMITED, rtt_s, tunnel_s: 0.0 }
+    tacit_plan::Link {
+        name: String::new(),
+        up_bits: UNLIMITED,
+        down_bits: UNLIMITED,
+        rtt_s,
+        bucket: 0.0,
+        tunnel_s: 0.0,
+    }
 }
 
 /// A prediction's phases, as they are written.
