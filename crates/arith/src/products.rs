@@ -103,12 +103,32 @@ impl Reduction {
     /// Any words, in `[0, p)`.
     #[inline(always)]
     pub(crate) unsafe fn reduce_words<V: Lanes>(&self, x: V::Words) -> V::Words {
-        // SAFETY: by the caller. The high half times `2^32 mod p` is at most 0.9 p, the low half below 2^32.
+        // SAFETY: by the caller.
         unsafe {
             let m = self.modulus::<V>();
+            to_words(m.canonical(self.halves(x, m)))
+        }
+    }
+
+    /// `low + 2^52 high` of any words, where `radix` is `2^52 mod p`: in `[0, p)`.
+    #[inline(always)]
+    pub(crate) unsafe fn join_words<V: Lanes>(&self, low: V::Words, high: V::Words, radix: f64) -> V::Words {
+        // SAFETY: by the caller. Reduced and times the radix, the high word is at most 0.7 p.
+        unsafe {
+            let m = self.modulus::<V>();
+            let high = m.mul(m.reduce(self.halves(high, m)), V::splat(radix));
+            to_words(m.canonical(self.halves(low, m).add(high)))
+        }
+    }
+
+    /// Any words modulo p, of which the low half stays as it is, below 2^32, and the high one becomes at most
+    /// `0.5 p + 0.375 * 2^32`.
+    #[inline(always)]
+    unsafe fn halves<V: Lanes>(&self, x: V::Words, m: RealModulus<V>) -> V {
+        // SAFETY: by the caller.
+        unsafe {
             let low: V = to_real(V::and_words(x, V::splat_words(u64::from(u32::MAX))));
-            let high = m.mul(to_real(V::shift_right::<32>(x)), V::splat(self.word));
-            to_words(m.canonical(low.add(high)))
+            low.add(m.mul(to_real(V::shift_right::<32>(x)), V::splat(self.word)))
         }
     }
 }

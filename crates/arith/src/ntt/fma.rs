@@ -15,6 +15,7 @@
 use super::NttTable;
 use crate::lanes::{Lanes, RealModulus, to_real, to_words};
 use crate::modulus::Modulus;
+use crate::products::Reduction;
 
 #[cfg(target_arch = "x86_64")]
 type Vector = std::arch::x86_64::__m256d;
@@ -52,6 +53,27 @@ pub(super) fn forward(ntt: &NttTable, t: &RealTwiddles, x: &mut [u64]) {
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_unsafe))]
     unsafe {
         run(ntt.modulus.value(), t, x);
+    }
+}
+
+pub(super) fn reduce_acc(ntt: &NttTable, low: &mut [u64], high: &mut [u64]) {
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
+    fn run(reduction: Reduction, radix: f64, low: &mut [u64], high: &mut [u64]) {
+        let vectors = low.chunks_exact_mut(Vector::LEN).zip(high.chunks_exact_mut(Vector::LEN));
+        for (low, high) in vectors {
+            // SAFETY: the instructions are enabled here; each part is a vector of words.
+            unsafe {
+                let (l, h) = (Vector::load_words(low.as_ptr()), Vector::load_words(high.as_ptr()));
+                Vector::store_words(reduction.join_words::<Vector>(l, h, radix), low.as_mut_ptr());
+            }
+            high.fill(0);
+        }
+    }
+    let (reduction, radix) = (ntt.pointwise.reduction(), ntt.pointwise.radix52()[0].value as f64);
+    // SAFETY: as in `forward`; N is a multiple of a vector's length.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_unsafe))]
+    unsafe {
+        run(reduction, radix, low, high);
     }
 }
 

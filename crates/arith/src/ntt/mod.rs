@@ -225,7 +225,8 @@ impl NttTable {
     pub fn reduce_acc(&self, low: &mut [u64], high: &mut [u64]) {
         self.check(&[low.len(), high.len()]);
         match &self.kernel {
-            Kernel::Portable(_) | Kernel::Fma(_) => portable::reduce_acc(self, low, high),
+            Kernel::Portable(_) => portable::reduce_acc(self, low, high),
+            Kernel::Fma(_) => fma::reduce_acc(self, low, high),
             #[cfg(target_arch = "x86_64")]
             Kernel::Ifma(_) => ifma::reduce_acc(self, low, high),
         }

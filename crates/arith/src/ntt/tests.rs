@@ -118,6 +118,29 @@ fn accumulates_up_to_the_stated_number_of_products() {
 }
 
 #[test]
+fn sums_of_any_words_are_reduced() {
+    for p in PRIMES {
+        let m = Modulus::new(p).unwrap();
+        let ends = [0, 1, u64::from(u32::MAX), (1 << 52) - 1, 1 << 63, u64::MAX];
+        let mut low: Vec<u64> = words(1, 64, p).iter().map(|w| w.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        let mut high: Vec<u64> = low.iter().map(|w| w.rotate_left(17) >> 1).collect();
+        low[..6].copy_from_slice(&ends);
+        high[3..9].copy_from_slice(&ends.map(|end| end >> 1));
+        let wanted: Vec<u64> = low
+            .iter()
+            .zip(&high)
+            .map(|(&l, &h)| ((u128::from(l) + (u128::from(h) << 52)) % u128::from(p)) as u64)
+            .collect();
+        for cpu in Cpu::available() {
+            let ntt = NttTable::with_cpu(cpu, 64, m).unwrap();
+            let (mut low, mut high) = (low.clone(), high.clone());
+            ntt.reduce_acc(&mut low, &mut high);
+            assert_eq!((&low, high), (&wanted, vec![0; 64]), "{} mod {p}", ntt.kernel_name());
+        }
+    }
+}
+
+#[test]
 fn bad_parameters_are_named() {
     let m = Modulus::new(40961).unwrap();
     assert!(matches!(NttTable::new(96, m), Err(LatticeError::Degree { degree: 96 })));

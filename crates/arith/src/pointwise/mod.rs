@@ -73,6 +73,11 @@ impl Pointwise {
         &self.modulus
     }
 
+    /// What sums in doubles are reduced with.
+    pub(crate) fn reduction(&self) -> Reduction {
+        self.reduction
+    }
+
     /// `2^52 mod p` and its square.
     pub(crate) fn radix52(&self) -> [Shoup; 2] {
         self.radix52
