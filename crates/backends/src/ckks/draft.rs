@@ -95,17 +95,15 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Products of ciphertexts of a step whose result is at level `made`: at which level, and how many.
+    /// Relinearisations of a step whose result is at level `made`: at which level, and how many.
     pub fn relinearisations(step: &Step, made: usize) -> Vec<(usize, u64)> {
         match step {
             Step::Input | Step::Linear { .. } => vec![],
             Step::Square { .. } | Step::Quadratic { .. } | Step::Product { .. } => vec![(made + 1, 1)],
             Step::Polynomial { polynomial, .. } => {
-                let depth = polynomial.depth();
-                // Powers up to the root, and about as many products of them.
-                let count = 2.0 * (polynomial.degree() as f64).sqrt() + depth as f64;
-                let levels = (made + 1..=made + depth).map(|level| (level, 0));
-                levels.chain([(made + depth, count as u64)]).collect()
+                let from = made + polynomial.depth();
+                let counts = polynomial.relinearisations().into_iter().enumerate();
+                counts.map(|(below, count)| (from - below, count as u64)).collect()
             }
         }
     }

@@ -242,7 +242,6 @@ fn beside_transforms(parameters: &Parameters, boot: &Bootstrapper, rates: &Rates
     let at = |level: usize| rates.switch(level, parameters.alpha(level));
     let (top, real) = (parameters.levels(), parameters.levels() - boot.spec().coeff_to_slot);
     let moves = at(boot.level_in()) + at(1) + at(top) * (1 + boot.trace_len()) as f64 + at(real);
-    // Degree 30 takes 11 products, each doubling one, the cubic correction two.
-    let sine: f64 = (boot.level_out() + 1..=real).map(|level| 2.0 * at(level)).sum();
+    let sine: f64 = boot.relinearisations().into_iter().map(|(level, count)| count as f64 * at(level)).sum();
     moves + sine
 }

@@ -241,6 +241,16 @@ impl Bootstrapper {
         super::super::keys::merged(&keys)
     }
 
+    /// Relinearisations of EvalMod: at which level, and how many.
+    #[must_use]
+    pub fn relinearisations(&self) -> Vec<(usize, usize)> {
+        let real = self.context.parameters().levels() - self.spec.coeff_to_slot;
+        let doublings = std::iter::repeat_n(1, self.doublings());
+        let arcsine = self.arcsine.iter().flat_map(Polynomial::relinearisations);
+        let counts = self.wave.relinearisations().into_iter().chain(doublings).chain(arcsine);
+        counts.enumerate().map(|(below, count)| (real - below, count)).collect()
+    }
+
     /// Rotations of the trace to the subring.
     #[must_use]
     pub fn trace_len(&self) -> usize {

@@ -119,14 +119,26 @@ impl Polynomial {
         }
     }
 
-    /// Powers up to here are computed whole; products lead beyond. Half of the digits of the degree.
-    fn babies(&self) -> usize {
-        1 << self.depth().div_ceil(2)
+    /// Relinearisations of an evaluation at the least depth, powers included: entry i counts those whose
+    /// result is `i + 1` levels below the argument. Products that are summed are relinearised once.
+    #[must_use]
+    pub fn relinearisations(&self) -> Vec<usize> {
+        self.node().relinearisations(self.basis, self.depth())
     }
 
+    /// The split with the fewest relinearisations, of those with the fewest products: powers up to some
+    /// power of two are computed whole, products lead beyond. Among equals the one with fewer powers, which
+    /// are the products at the highest levels.
     fn node(&self) -> Node {
-        let mut rest = self.coefficients.clone();
-        node(self.basis, &mut rest, self.depth(), self.babies())
+        let split = |log_babies: usize| {
+            let mut rest = self.coefficients.clone();
+            node(self.basis, &mut rest, self.depth(), 1 << log_babies)
+        };
+        let work = |node: &Node| {
+            let relinearisations = node.relinearisations(self.basis, self.depth()).into_iter().sum::<usize>();
+            (relinearisations, node.closed_powers(self.basis).len() + node.count_products())
+        };
+        (0..self.depth()).map(split).min_by_key(work).expect("the depth of what is no constant is at least 1")
     }
 }
 
@@ -166,6 +178,35 @@ impl Node {
             quotient.powers(into);
         }
     }
+
+    /// The powers that it needs, and what those are made of.
+    fn closed_powers(&self, basis: Basis) -> BTreeSet<usize> {
+        let (mut direct, mut all) = (BTreeSet::new(), BTreeSet::new());
+        self.powers(&mut direct);
+        direct.into_iter().for_each(|i| close(basis, i, &mut all));
+        all
+    }
+
+    /// As in [`Polynomial::relinearisations`], where the whole takes `depth` levels.
+    fn relinearisations(&self, basis: Basis, depth: usize) -> Vec<usize> {
+        let mut counts = vec![0; depth];
+        self.closed_powers(basis).into_iter().filter(|&i| i > 1).for_each(|i| counts[log2_ceil(i) - 1] += 1);
+        self.count_sums(&mut counts);
+        counts
+    }
+
+    /// Adds one for each sum with products at the levels of `counts`, the last of which is that of the whole.
+    fn count_sums(&self, counts: &mut [usize]) {
+        if let Some((own, above)) = counts.split_last_mut().filter(|_| !self.products.is_empty()) {
+            *own += 1;
+            self.products.iter().for_each(|(_, quotient)| quotient.count_sums(above));
+        }
+    }
+
+    /// Products of ciphertexts, without those that make powers.
+    fn count_products(&self) -> usize {
+        self.products.iter().map(|(_, quotient)| 1 + quotient.count_products()).sum()
+    }
 }
 
 /// What power `i` is the product of: the largest power of two below it, and the rest.
@@ -189,9 +230,7 @@ fn close(basis: Basis, i: usize, into: &mut BTreeSet<usize>) {
 
 /// The powers that polynomials need, and what those are made of.
 fn needed(basis: Basis, polynomials: &[&Polynomial]) -> BTreeSet<usize> {
-    let (mut direct, mut all) = (BTreeSet::new(), BTreeSet::new());
-    polynomials.iter().for_each(|p| p.node().powers(&mut direct));
-    direct.iter().for_each(|&i| close(basis, i, &mut all));
+    let mut all: BTreeSet<usize> = polynomials.iter().flat_map(|p| p.node().closed_powers(basis)).collect();
     all.insert(1);
     all
 }

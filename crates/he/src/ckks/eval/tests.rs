@@ -191,6 +191,44 @@ fn polynomials_are_as_the_plain_ones() {
     }
 }
 
+/// The relinearisations of every degree, with all coefficients or the odd ones alone: as few as stated, and
+/// as many as an evaluation makes.
+#[test]
+fn polynomials_relinearise_as_often_as_stated() {
+    const ALL: [usize; 31] =
+        [0, 1, 2, 3, 3, 3, 4, 5, 5, 5, 5, 5, 6, 6, 7, 7, 7, 7, 7, 7, 8, 8, 8, 8, 8, 8, 8, 8, 9, 9, 10];
+    const ODD: [usize; 16] = [0, 2, 3, 4, 5, 5, 6, 7, 7, 7, 8, 8, 8, 8, 9, 10];
+    let mut bench = Bench::new(&spec(8), 24);
+    let context = bench.context.clone();
+    let keys = bench.keys(&relinearisation_needs(&context, 8, 1));
+    let e = Evaluator::new(&context, &keys);
+    let x: Vec<Complex> = bench.values(128).iter().map(|v| Complex::from(v.re)).collect();
+    let a = bench.encrypt(&x, 8);
+    let some = |degree: usize, of: fn(usize) -> bool| -> Vec<f64> {
+        (0..=degree).map(|i| if of(i) { (i as f64 + 3.0).sqrt().recip() } else { 0.0 }).collect()
+    };
+    for basis in [Basis::Power, Basis::Chebyshev] {
+        let all = ALL.iter().zip(1..).map(|(&count, degree)| (count, some(degree, |_| true)));
+        let odd = ODD.iter().zip((1..).step_by(2)).map(|(&count, degree)| (count, some(degree, |i| i % 2 == 1)));
+        for (count, coefficients) in all.chain(odd) {
+            let p = Polynomial::new(basis, &coefficients).unwrap();
+            let by_level = p.relinearisations();
+            assert_eq!(
+                (by_level.len(), by_level.iter().sum::<usize>()),
+                (p.depth(), count),
+                "{basis:?} {coefficients:?}"
+            );
+            let before = context.counters().read();
+            let powers = e.powers(&a, &[&p]).unwrap();
+            e.polynomial_at(&powers, &p, 8 - p.depth(), context.parameters().scale(8 - p.depth())).unwrap();
+            assert_eq!((context.counters().read() - before).key_switches, count as u64);
+        }
+    }
+    // The wave of bootstraps: eleven with eight baby steps.
+    let wave = Polynomial::new(Basis::Chebyshev, &coefficients(30)).unwrap();
+    assert_eq!(wave.relinearisations(), [1, 2, 2, 3, 1]);
+}
+
 /// Shared powers: the second polynomial costs only its own products.
 #[test]
 fn powers_are_shared_and_products_counted() {
@@ -204,9 +242,9 @@ fn powers_are_shared_and_products_counted() {
     let before = context.counters().read();
     let powers = e.powers(&a, &[&polynomials[0], &polynomials[1]]).unwrap();
     let shared = context.counters().read();
-    // T_2 to T_8 and T_16.
-    assert_eq!((shared - before).key_switches, 8);
-    for (p, products) in polynomials.iter().zip([4, 3]) {
+    // T_2, T_3, T_4, T_8 and T_16.
+    assert_eq!((shared - before).key_switches, 5);
+    for (p, products) in polynomials.iter().zip([5, 3]) {
         let before = context.counters().read();
         let result = e.polynomial_at(&powers, p, 3, context.parameters().scale(3)).unwrap();
         assert_eq!((context.counters().read() - before).key_switches, products, "degree {}", p.degree());
