@@ -34,9 +34,10 @@ pub const SETS: [NamedSet; 3] = [
         failure_log2: Some(-105.7),
         // SlotToCoeff 3, network 15, EvalMod 10 with the cubic correction of the sine, CoeffToSlot 3.
         // Primes of digits are a bit smaller than special ones: six of them make P 2^6 larger than any
-        // digit, or errors of the digits would show.
+        // digit, or errors of the digits would show. Lower there is room for more special primes: fewer
+        // digits, so fewer transforms and smaller keys.
         segments: &[segment(18, 42), segment(10, 49), segment(3, 45)],
-        groups: &[group(8, 5), group(16, 8), group(32, 6)],
+        groups: &[group(8, 5), group(16, 8), group(27, 9), group(30, 8), group(31, 7), group(32, 6)],
         log_degree: 16,
         base_bits: 50,
     },
@@ -46,7 +47,7 @@ pub const SETS: [NamedSet; 3] = [
         failure_log2: Some(-106.7),
         // SlotToCoeff 2, network 4, EvalMod 8, CoeffToSlot 3.
         segments: &[segment(6, 36), segment(8, 47), segment(3, 43)],
-        groups: &[group(7, 4), group(18, 2)],
+        groups: &[group(7, 4), group(14, 5), group(16, 3), group(18, 2)],
         log_degree: 15,
         base_bits: 44,
     },
