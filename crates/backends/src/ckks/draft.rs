@@ -86,13 +86,24 @@ impl<'a> Draft<'a> {
             }
         }
         if let (true, Some(boot)) = (place.boots, bootstrapper) {
-            self.needs.extend(boot.keys());
-            let levels = self.frame.context.parameters().levels();
-            let switches = if self.options.hoisted_bootstraps { 110 } else { 260 };
-            self.switches(levels, switches);
+            self.bootstrap(boot);
         }
         self.steps.push(record);
         Ok(())
+    }
+
+    /// Diagonals of bootstraps are kept transformed.
+    fn bootstrap(&mut self, boot: &Bootstrapper) {
+        let parameters = self.frame.context.parameters();
+        self.needs.extend(boot.keys());
+        for plan in boot.plans() {
+            let alpha = parameters.alpha(plan.level());
+            let work = plan.work(alpha);
+            self.work.key_switches += work.key_switches as u64;
+            self.work.ntts += work.ntts as u64;
+            self.work.macs += (work.products * parameters.degree()) as u64;
+        }
+        boot.switches().into_iter().for_each(|(level, count)| self.switches(level, count as u64));
     }
 
     /// Relinearisations of a step whose result is at level `made`: at which level, and how many.

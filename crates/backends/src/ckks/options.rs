@@ -2,12 +2,10 @@
 
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-use tacit_he::ckks::Method;
-
-use super::ways::{Way, Ways};
+use super::ways::{Steps, Way, Ways};
 use crate::BackendError;
 use crate::seam;
+use serde::{Deserialize, Serialize};
 
 /// Name of the back end.
 pub(super) const NAME: &str = "ckks";
@@ -55,8 +53,8 @@ pub(super) struct Options {
     pub set: Set,
     /// How linear transforms make their rotations.
     pub rotations: Ways,
-    /// Whether the steps of bootstraps' transforms have keys, or few are chained.
-    pub hoisted_bootstraps: bool,
+    /// How bootstraps make them: one of [`BOOTSTRAPS`].
+    pub bootstraps: Steps,
     /// Room above the range that calibration saw, as a factor.
     pub margin: f64,
     /// Largest error of a polynomial in place of a function, as a share of its largest value.
@@ -73,7 +71,7 @@ impl Default for Options {
         Self {
             set: Set::Auto,
             rotations: Ways::All(Way::HOISTED),
-            hoisted_bootstraps: false,
+            bootstraps: Steps::Paired,
             margin: 1.25,
             tolerance: 0.01,
             relu: ReluBy::Auto,
@@ -96,27 +94,22 @@ impl FromStr for Set {
     }
 }
 
-/// `hoisted` or `chained`.
-struct Hoisted(bool);
+/// How bootstraps may make their rotations, from the most keys.
+pub(super) const BOOTSTRAPS: [Steps; 3] = [Steps::Hoisted, Steps::Paired, Steps::Chained];
 
-impl FromStr for Hoisted {
+/// One of [`BOOTSTRAPS`].
+struct OfBootstraps(Steps);
+
+impl FromStr for OfBootstraps {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "hoisted" => Ok(Self(true)),
-            "chained" => Ok(Self(false)),
-            _ => Err("`hoisted` or `chained`".into()),
-        }
+        let steps = text.parse::<Steps>().ok().filter(|steps| BOOTSTRAPS.contains(steps));
+        steps.map(Self).ok_or_else(|| format!("`{}`", BOOTSTRAPS.map(|steps| steps.to_string()).join("`, `")))
     }
 }
 
 impl Options {
-    /// How rotations of bootstraps are made.
-    pub fn method_of_bootstraps(&self) -> Method {
-        if self.hoisted_bootstraps { Method::Hoisted } else { Method::Chained }
-    }
-
     /// Reads them from text.
     ///
     /// # Errors
@@ -127,7 +120,7 @@ impl Options {
         let options = Self {
             set: reader.get("set")?.unwrap_or(own.set),
             rotations: reader.get("rotations")?.unwrap_or(own.rotations),
-            hoisted_bootstraps: reader.get::<Hoisted>("bootstraps")?.map_or(own.hoisted_bootstraps, |r| r.0),
+            bootstraps: reader.get::<OfBootstraps>("bootstraps")?.map_or(own.bootstraps, |r| r.0),
             margin: reader.up_to("margin", 16.0)?.unwrap_or(own.margin),
             tolerance: reader.up_to("tolerance", 0.5)?.unwrap_or(own.tolerance),
             relu: reader.get("relu")?.unwrap_or(own.relu),
@@ -151,19 +144,28 @@ mod tests {
         let read = |text: &str| Options::read(&text.parse().unwrap());
         let methods = |text: &str| {
             let options = read(text).unwrap();
-            (options.rotations.of(0).unwrap().method(), options.method_of_bootstraps())
+            (options.rotations.of(0).unwrap().steps, options.bootstraps)
         };
-        assert_eq!(methods(""), (Method::Hoisted, Method::Chained));
-        assert_eq!(methods("rotations=flat,bootstraps=hoisted"), (Method::Flat, Method::Hoisted));
+        assert_eq!(methods(""), (Steps::Hoisted, Steps::Paired));
+        assert_eq!(methods("rotations=flat,bootstraps=hoisted"), (Steps::Flat, Steps::Hoisted));
+        assert_eq!(methods("rotations=paired,bootstraps=chained"), (Steps::Paired, Steps::Chained));
         let options = read("set=B,rotations=chained,bootstraps=hoisted,margin=2").unwrap();
         assert_eq!(
-            (options.set, options.rotations, options.hoisted_bootstraps, options.margin),
-            (Set::B, Ways::All(Way::CHAINED), true, 2.0)
+            (options.set, options.rotations, options.bootstraps, options.margin),
+            (Set::B, Ways::All(Way::CHAINED), Steps::Hoisted, 2.0)
         );
         assert_eq!(read("").unwrap(), Options::default());
-        for bad in
-            ["set=Z", "rotations=fast", "margin=0.5", "margin=99", "tolerance=nan", "relu=exact", "round=up", "depth=3"]
-        {
+        for bad in [
+            "set=Z",
+            "rotations=fast",
+            "bootstraps=flat",
+            "margin=0.5",
+            "margin=99",
+            "tolerance=nan",
+            "relu=exact",
+            "round=up",
+            "depth=3",
+        ] {
             let key = bad.split('=').next().unwrap();
             let error = read(bad).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");

@@ -59,7 +59,7 @@ impl Bootstrapping {
             coeff_to_slot: self.coeff_to_slot,
             message_ratio_bits: self.message_ratio_bits,
             arcsine: self.arcsine,
-            method: options.method_of_bootstraps(),
+            method: options.bootstraps.method(),
             cache_bytes: KEPT_BYTES,
         }
     }

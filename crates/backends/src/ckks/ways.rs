@@ -1,6 +1,6 @@
 //! How each linear transform of a network makes its rotations, as it stands in an option: `hoisted`, `flat`,
-//! `chained`, or for each transform in the order of the lowering, such as `3h+2c+f5`: three hoisted, two
-//! chained, one flat with baby steps below 2^5.
+//! `paired`, `chained`, or for each transform in the order of the lowering, such as `3h+2c+f5`: three
+//! hoisted, two chained, one flat with baby steps below 2^5.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,8 +19,41 @@ pub(super) enum Steps {
     Hoisted,
     /// Each for itself (fewest transforms).
     Flat,
+    /// Few, which are chained, with a key more to take two baby steps at a time.
+    Paired,
     /// Few, which are chained (fewest bytes).
     Chained,
+}
+
+/// How each of them is called.
+const NAMES: [(Steps, &str); 4] =
+    [(Steps::Hoisted, "hoisted"), (Steps::Flat, "flat"), (Steps::Paired, "paired"), (Steps::Chained, "chained")];
+
+impl fmt::Display for Steps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = NAMES.iter().find(|(steps, _)| steps == self).map(|(_, name)| *name);
+        f.write_str(name.expect("each has a name"))
+    }
+}
+
+impl FromStr for Steps {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = NAMES.iter().find(|(_, name)| *name == text).map(|(steps, _)| *steps);
+        found.ok_or_else(|| format!("`{}`", NAMES.map(|(_, name)| name).join("`, `")))
+    }
+}
+
+impl Steps {
+    pub fn method(self) -> Method {
+        match self {
+            Self::Hoisted => Method::Hoisted,
+            Self::Flat => Method::Flat,
+            Self::Paired => Method::Paired,
+            Self::Chained => Method::Chained,
+        }
+    }
 }
 
 /// One transform's way.
@@ -44,14 +77,13 @@ pub(super) enum Ways {
 impl Way {
     pub const HOISTED: Self = Self { steps: Steps::Hoisted, log_babies: None };
     pub const FLAT: Self = Self { steps: Steps::Flat, log_babies: None };
+    pub const PAIRED: Self = Self { steps: Steps::Paired, log_babies: None };
     pub const CHAINED: Self = Self { steps: Steps::Chained, log_babies: None };
+    /// All of them, from the most keys.
+    pub const ALL: [Self; 4] = [Self::HOISTED, Self::FLAT, Self::PAIRED, Self::CHAINED];
 
     pub fn method(self) -> Method {
-        match self.steps {
-            Steps::Hoisted => Method::Hoisted,
-            Steps::Flat => Method::Flat,
-            Steps::Chained => Method::Chained,
-        }
+        self.steps.method()
     }
 
     /// The steps of a transform with diagonals at `offsets`.
@@ -72,7 +104,7 @@ impl Way {
 
     /// Whether its steps are not chained.
     pub fn is_keyed(self) -> bool {
-        self.steps != Steps::Chained
+        !self.method().is_chained()
     }
 }
 
@@ -97,9 +129,7 @@ impl Ways {
     pub fn each(ways: Vec<Way>) -> Self {
         match ways.first() {
             // What is hoisted altogether is chained where keys are dear; these are as they are told to be.
-            Some(first) if [Way::FLAT, Way::CHAINED].contains(first) && ways.iter().all(|way| way == first) => {
-                Self::All(*first)
-            }
+            Some(first) if Way::ALL[1..].contains(first) && ways.iter().all(|way| way == first) => Self::All(*first),
             None => Self::All(Way::HOISTED),
             _ => Self::Each(ways),
         }
@@ -110,22 +140,21 @@ impl FromStr for Ways {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "hoisted" => return Ok(Self::All(Way::HOISTED)),
-            "flat" => return Ok(Self::All(Way::FLAT)),
-            "chained" => return Ok(Self::All(Way::CHAINED)),
-            _ => {}
+        let wrong =
+            || "`hoisted`, `flat`, `paired`, `chained`, or a way for each transform such as `3h+2c+f5`".to_owned();
+        if let Ok(steps) = text.parse() {
+            return Ok(Self::All(Way { steps, log_babies: None }));
         }
-        let wrong = || "`hoisted`, `flat`, `chained`, or a way for each transform such as `3h+2c+f5`".to_owned();
         let mut ways = Vec::new();
         for run in text.split('+') {
-            let cut = run.find(['h', 'f', 'c']).ok_or_else(wrong)?;
+            let cut = run.find(['h', 'f', 'p', 'c']).ok_or_else(wrong)?;
             let (count, rest) = run.split_at(cut);
             let count: usize = if count.is_empty() { 1 } else { count.parse().map_err(|_| wrong())? };
             let (letter, babies) = rest.split_at(1);
             let steps = match letter {
                 "h" => Steps::Hoisted,
                 "f" => Steps::Flat,
+                "p" => Steps::Paired,
                 _ => Steps::Chained,
             };
             let log_babies = match babies {
@@ -145,13 +174,7 @@ impl FromStr for Ways {
 impl fmt::Display for Ways {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ways = match self {
-            Self::All(way) => {
-                return f.write_str(match way.steps {
-                    Steps::Hoisted => "hoisted",
-                    Steps::Flat => "flat",
-                    Steps::Chained => "chained",
-                });
-            }
+            Self::All(way) => return write!(f, "{}", way.steps),
             Self::Each(ways) => ways,
         };
         for (i, run) in ways.chunk_by(|a, b| a == b).enumerate() {
@@ -160,6 +183,7 @@ impl fmt::Display for Ways {
             let letter = match run[0].steps {
                 Steps::Hoisted => 'h',
                 Steps::Flat => 'f',
+                Steps::Paired => 'p',
                 Steps::Chained => 'c',
             };
             write!(f, "{plus}{count}{letter}{}", run[0].log_babies.map_or(String::new(), |log| log.to_string()))?;
@@ -174,7 +198,7 @@ mod tests {
 
     #[test]
     fn ways_are_read_as_they_are_written() {
-        for text in ["hoisted", "flat", "chained", "3h+2c+f5", "c0", "4096c", "h+f+c+h"] {
+        for text in ["hoisted", "flat", "paired", "chained", "3h+2c+f5", "c0", "4096c", "h+f+p3+c+h"] {
             assert_eq!(text.parse::<Ways>().unwrap().to_string(), text);
         }
         let ways: Ways = "2h+c5".parse().unwrap();

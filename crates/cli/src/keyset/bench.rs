@@ -48,7 +48,7 @@ pub fn run(args: &BenchArgs, as_json: bool) -> anyhow::Result<()> {
     }
     let mut bootstraps = Vec::new();
     for name in &args.bootstrap {
-        for method in [Method::Hoisted, Method::Chained] {
+        for method in [Method::Hoisted, Method::Paired, Method::Chained] {
             print::note(&format!("bootstrapping, set {name}, {method:?}"));
             bootstraps.push(pool.install(|| bootstrap(name, method))?);
         }

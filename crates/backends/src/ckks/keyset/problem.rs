@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
-use tacit_he::ckks::{Bootstrapper, KeyId, KeyKind, Method, Parameters, TransformPlan};
+use tacit_he::ckks::{Bootstrapper, KeyId, KeyKind, Parameters, TransformPlan};
 
 use super::super::draft::Draft;
 use super::super::frame::{Frame, he};
@@ -102,8 +102,8 @@ impl Keys<'_> {
     }
 }
 
-/// The problem of a network, whose bootstraps are made with one of `bootstrappers` (hoisted, chained; none
-/// where there are no bootstraps).
+/// The problem of a network, whose bootstraps are made with one of `bootstrappers` (none where there are no
+/// bootstraps).
 pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rates) -> Result<Problem, BackendError> {
     let mut keys = Keys { frame, numbers: HashMap::new(), list: Vec::new() };
     let (mut fixed, mut fixed_seconds) = (Vec::new(), 0.0);
@@ -186,7 +186,7 @@ fn plans(
             needs: keys.needs(&plan.keys(context)),
         });
     };
-    for way in [Way::HOISTED, Way::FLAT, Way::CHAINED] {
+    for way in Way::ALL {
         let of = || offsets.iter().copied();
         let usual = TransformPlan::new(n, level, way.method(), of()).map_err(he)?;
         add(way, &usual);
@@ -226,7 +226,7 @@ fn undominated(plans: Vec<Plan>) -> Vec<Plan> {
 fn bootstraps(keys: &mut Keys<'_>, boot: &Bootstrapper, count: usize, rates: &Rates) -> Plan {
     let parameters = keys.frame.context.parameters();
     let seconds = |plan: &TransformPlan| rates.transform(&plan.work(parameters.alpha(plan.level())), 1.0);
-    let way = if boot.spec().method == Method::Chained { Way::CHAINED } else { Way::HOISTED };
+    let way = Way::ALL.into_iter().find(|way| way.method() == boot.spec().method).expect("each method is one");
     Plan {
         name: Ways::All(way).to_string(),
         way,
@@ -236,12 +236,8 @@ fn bootstraps(keys: &mut Keys<'_>, boot: &Bootstrapper, count: usize, rates: &Ra
     }
 }
 
-/// What a bootstrap does beside its transforms: a turn, the way to the sparse secret and back, the trace, a
-/// conjugation; then the sine.
+/// What a bootstrap does beside its transforms.
 fn beside_transforms(parameters: &Parameters, boot: &Bootstrapper, rates: &Rates) -> f64 {
-    let at = |level: usize| rates.switch(level, parameters.alpha(level));
-    let (top, real) = (parameters.levels(), parameters.levels() - boot.spec().coeff_to_slot);
-    let moves = at(boot.level_in()) + at(1) + at(top) * (1 + boot.trace_len()) as f64 + at(real);
-    let sine: f64 = boot.relinearisations().into_iter().map(|(level, count)| count as f64 * at(level)).sum();
-    moves + sine
+    let at = |(level, count): (usize, usize)| count as f64 * rates.switch(level, parameters.alpha(level));
+    boot.switches().into_iter().map(at).sum()
 }

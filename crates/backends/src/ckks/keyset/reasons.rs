@@ -70,7 +70,7 @@ fn note(roles: &mut Roles, plan: &TransformPlan, nodes: &[String]) {
             babies.into_iter().for_each(|k| add(k, "baby step"));
             giants.into_iter().for_each(|k| add(k, "giant step or block"));
         }
-        Method::Chained => plan.rotations().into_iter().for_each(|k| add(k, "step of a chain")),
+        Method::Paired | Method::Chained => plan.rotations().into_iter().for_each(|k| add(k, "step of a chain")),
     }
 }
 
@@ -96,7 +96,7 @@ impl Running<'_> {
         for (distance, _) in self.frame.folds() {
             roles.entry(distance).or_default().entry("adding up shares").or_default().push("sums".into());
         }
-        let boot = self.bootstrappers.get(usize::from(!options.hoisted_bootstraps));
+        let boot = self.bootstrapper(options);
         let mut of_boots = BTreeSet::new();
         if let Some(boot) = boot {
             boot.plans().for_each(|plan| note(&mut roles, plan, &["bootstraps".into()]));

@@ -125,7 +125,7 @@ impl<'a> Router<'a> {
             };
             let plans = [of(Method::Flat).ok()?, of(Method::Chained).ok()?];
             let split = |plan: TransformPlan| {
-                let (work, chained) = (plan.work(alpha), plan.method() == Method::Chained);
+                let (work, chained) = (plan.work(alpha), plan.method().is_chained());
                 let seconds = running.rates.transform(&work, class.share);
                 let [babies, giants] = plan.moves();
                 // A chain's steps are its generators; each move of a hoisted one is its own.

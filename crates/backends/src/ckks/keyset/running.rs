@@ -7,7 +7,7 @@ use tacit_he::ckks::{Bootstrapper, KeyId, KeyKind, TransformPlan, TransformWork}
 
 use super::super::draft::Draft;
 use super::super::frame::{Frame, he};
-use super::super::options::Options;
+use super::super::options::{BOOTSTRAPS, Options};
 use super::super::program::Step;
 use super::super::public::StepRecord;
 use super::super::ways::{Steps, Way, Ways};
@@ -23,7 +23,7 @@ pub(super) struct Running<'a> {
     pub problem: Problem,
     pub rates: Rates,
     base: Options,
-    /// Hoisted and chained, where there are bootstraps.
+    /// With each way to make their rotations, where there are bootstraps.
     pub bootstrappers: Vec<Bootstrapper>,
     /// Node of each transform.
     pub nodes: Vec<String>,
@@ -36,9 +36,9 @@ impl<'a> Running<'a> {
     /// Whoever waits has had enough.
     pub fn new(frame: &'a Frame, base: &Options, rates: Rates, watch: &Watch) -> Result<Self, BackendError> {
         let mut bootstrappers = Vec::new();
-        for hoisted_bootstraps in [true, false] {
+        for bootstraps in BOOTSTRAPS {
             watch.tell("making tables of bootstraps", 0, None)?;
-            bootstrappers.extend(frame.bootstrapper(&Options { hoisted_bootstraps, ..base.clone() })?);
+            bootstrappers.extend(frame.bootstrapper(&Options { bootstraps, ..base.clone() })?);
         }
         let mut problem = problem(frame, &bootstrappers, &rates)?;
         problem.weights += bootstrappers.iter().map(|boot| boot.memory_bytes() as u64).max().unwrap_or(0);
@@ -48,8 +48,8 @@ impl<'a> Running<'a> {
     }
 
     /// The tables that go with the options.
-    fn bootstrapper(&self, options: &Options) -> Option<&Bootstrapper> {
-        self.bootstrappers.get(usize::from(!options.hoisted_bootstraps))
+    pub fn bootstrapper(&self, options: &Options) -> Option<&Bootstrapper> {
+        self.bootstrappers.iter().find(|boot| boot.spec().method == options.bootstraps.method())
     }
 
     fn draft<'b>(&'b self, options: &'b Options) -> Result<Draft<'b>, BackendError> {
@@ -58,19 +58,19 @@ impl<'a> Running<'a> {
 
     /// The same way for all.
     pub fn uniform(&self) -> Result<Vec<(KeySetChoice, Options)>, BackendError> {
-        let boots: &[bool] = if self.bootstrappers.is_empty() { &[true] } else { &[true, false] };
+        let boots = &BOOTSTRAPS[..if self.bootstrappers.is_empty() { 1 } else { BOOTSTRAPS.len() }];
         let mut all = Vec::new();
-        for &hoisted_bootstraps in boots {
-            for way in [Way::HOISTED, Way::FLAT, Way::CHAINED] {
-                let options = Options { rotations: Ways::All(way), hoisted_bootstraps, ..self.base.clone() };
-                let word = |hoisted| if hoisted { "hoisted" } else { "chained" };
+        for &bootstraps in boots {
+            for way in Way::ALL {
+                let options = Options { rotations: Ways::All(way), bootstraps, ..self.base.clone() };
                 let name = match self.bootstrappers.is_empty() {
                     true => options.rotations.to_string(),
-                    false => format!("{}, bootstraps {}", options.rotations, word(hoisted_bootstraps)),
+                    false => format!("{}, bootstraps {bootstraps}", options.rotations),
                 };
                 let about = match way.steps {
                     Steps::Hoisted => "a key for every step and every block of them; chained where keys are dear",
                     Steps::Flat => "a key for every baby and every giant step",
+                    Steps::Paired => "four keys for each transform, used one after another, two baby steps at a time",
                     Steps::Chained => "three keys for each transform, used one after another",
                 };
                 all.push((self.choice(&name, about, &options)?, options));
@@ -82,30 +82,29 @@ impl<'a> Running<'a> {
     /// What the search has selected.
     pub fn selected(&self, name: &str, selection: &Selection) -> Result<(KeySetChoice, Options), BackendError> {
         let options = self.options(selection);
-        let about = "hoisted, flat or chained, and how many baby steps, for each transform; found by search";
+        let about = "hoisted, flat, paired or chained, and how many baby steps, for each transform; found by search";
         Ok((self.choice(name, about, &options)?, options))
     }
 
     /// The options that run a selection.
     pub fn options(&self, selection: &Selection) -> Options {
         let mut ways = vec![Way::HOISTED; self.nodes.len()];
-        let mut hoisted_bootstraps = self.base.hoisted_bootstraps;
+        let mut bootstraps = self.base.bootstraps;
         for (class, &picked) in self.problem.classes.iter().zip(&selection.picked) {
             let way = class.plans[picked].way;
             class.transforms.iter().for_each(|&transform| ways[transform] = way);
             if class.transforms.is_empty() {
-                hoisted_bootstraps = way.is_keyed();
+                bootstraps = way.steps;
             }
         }
-        Options { rotations: Ways::each(ways), hoisted_bootstraps, ..self.base.clone() }
+        Options { rotations: Ways::each(ways), bootstraps, ..self.base.clone() }
     }
 
     /// As they are written.
     fn text(&self, options: &Options) -> String {
-        let boots = if options.hoisted_bootstraps { "hoisted" } else { "chained" };
         match self.bootstrappers.is_empty() {
             true => format!("rotations={}", options.rotations),
-            false => format!("rotations={},bootstraps={boots}", options.rotations),
+            false => format!("rotations={},bootstraps={}", options.rotations, options.bootstraps),
         }
     }
 
@@ -116,8 +115,8 @@ impl<'a> Running<'a> {
         let (mut seconds, mut rotations, mut transforms) = (self.problem.fixed_seconds, 0, 0);
         for class in &self.problem.classes {
             if class.transforms.is_empty() {
-                let plan = class.plans.iter().find(|plan| plan.way.is_keyed() == options.hoisted_bootstraps);
-                seconds += plan.expect("bootstraps have both ways").seconds;
+                let plan = class.plans.iter().find(|plan| plan.way.steps == options.bootstraps);
+                seconds += plan.expect("bootstraps have each way").seconds;
                 continue;
             }
             let way = self.frame.way_of(options, class.transforms[0], class.level);

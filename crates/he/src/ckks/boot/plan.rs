@@ -117,7 +117,7 @@ impl Bootstrapper {
         };
         let [mut down, mut up] = [built.down(), built.up()];
         // All distances of a part are multiples of one: there are no blocks.
-        let own = if spec.method == Method::Chained { Method::Chained } else { Method::Flat };
+        let own = if spec.method.is_chained() { spec.method } else { Method::Flat };
         let methods = |method, parts: &[Diagonals]| vec![method; parts.len()];
         let methods = [methods(DOWN, &down), methods(own, &up)].concat();
         built.turn = settled(spec.slots, methods.into_iter().zip(down.iter_mut().chain(&mut up)))?;
@@ -241,14 +241,18 @@ impl Bootstrapper {
         super::super::keys::merged(&keys)
     }
 
-    /// Relinearisations of EvalMod: at which level, and how many.
+    /// Key switches beside those of its transforms: at which level, and how many. A turn, the way to the
+    /// sparse secret and back, the trace, a conjugation; the products of EvalMod.
     #[must_use]
-    pub fn relinearisations(&self) -> Vec<(usize, usize)> {
-        let real = self.context.parameters().levels() - self.spec.coeff_to_slot;
+    pub fn switches(&self) -> Vec<(usize, usize)> {
+        let (top, turned) = (self.context.parameters().levels(), self.context.rotation_element(self.turn) != 1);
+        let real = top - self.spec.coeff_to_slot;
+        let moves = [(self.level_in(), usize::from(turned)), (1, 1), (top, 1 + self.trace_len()), (real, 1)];
         let doublings = std::iter::repeat_n(1, self.doublings());
         let arcsine = self.arcsine.iter().flat_map(Polynomial::relinearisations);
         let counts = self.wave.relinearisations().into_iter().chain(doublings).chain(arcsine);
-        counts.enumerate().map(|(below, count)| (real - below, count)).collect()
+        let products = counts.enumerate().map(|(below, count)| (real - below, count));
+        moves.into_iter().chain(products).collect()
     }
 
     /// Rotations of the trace to the subring.

@@ -84,7 +84,7 @@ pub(super) fn settled<'a>(
     let mut behind = 0;
     let (methods, mut parts): (Vec<Method>, Vec<&mut Diagonals>) = parts.unzip();
     let first = |(method, part): (&Method, &&mut Diagonals)| match method {
-        Method::Chained => Ok(TransformPlan::new(slots, 2, *method, part.keys().copied())?.first()),
+        Method::Paired | Method::Chained => Ok(TransformPlan::new(slots, 2, *method, part.keys().copied())?.first()),
         Method::Flat | Method::Hoisted => Ok(0),
     };
     let firsts: Vec<i64> = methods.iter().zip(&parts).map(first).collect::<Result<_, HeError>>()?;

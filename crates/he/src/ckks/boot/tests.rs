@@ -32,7 +32,12 @@ fn errors(bench: &mut Bench, boot: &Bootstrapper) -> [f64; 3] {
     let x: Vec<Complex> = bench.values(slots).iter().map(|v| Complex::from(v.re)).collect();
     let a = bench.encrypt(&x, boot.level_in());
     let context = bench.context.clone();
+    let before = context.counters().read();
     let fresh = boot.bootstrap(&Evaluator::new(&context, &keys), &a).unwrap();
+    let did = context.counters().read() - before;
+    let transforms = boot.plans().map(|plan| plan.switches()).sum::<usize>();
+    let others = boot.switches().into_iter().map(|(_, count)| count).sum::<usize>();
+    assert_eq!(did.key_switches, (transforms + others) as u64);
     assert_eq!(fresh.level(), boot.level_out());
     assert!(fresh.scale().agrees(context.parameters().scale(boot.level_out())));
     let got = bench.decrypt(&fresh);
@@ -47,6 +52,7 @@ fn slots_come_back_at_a_high_level() {
     for (slots, arcsine, method) in [
         (256, false, Method::Hoisted),
         (256, true, Method::Hoisted),
+        (256, true, Method::Paired),
         (256, true, Method::Chained),
         (32, true, Method::Hoisted),
     ] {
@@ -177,14 +183,17 @@ fn refusals_come_first() {
     assert!(matches!(refused, Some(HeError::Level { need: 3, have: 2, .. })));
 }
 
-/// Few keys at high levels for the chained variant.
+/// Few keys at high levels for the chained variants, of which one has a key and fewer transforms more a part.
 #[test]
 fn chained_bootstraps_need_few_keys() {
     let bench = Bench::new(&spec(9, false), 7);
     let high = |method| {
         let boot = Bootstrapper::new(&bench.context, &bootstrap_spec(256, false, method)).unwrap();
-        boot.keys().iter().filter(|key| key.level > boot.level_in()).count()
+        let alpha = |level| bench.context.parameters().alpha(level);
+        let ntts = boot.plans().map(|plan| plan.work(alpha(plan.level())).ntts).sum::<usize>();
+        (boot.keys().iter().filter(|key| key.level > boot.level_in()).count(), ntts)
     };
-    let (hoisted, chained) = (high(Method::Hoisted), high(Method::Chained));
-    assert!(chained <= 5 + 2 * 3 && hoisted > chained, "{hoisted} and {chained}");
+    let [hoisted, paired, chained] = [Method::Hoisted, Method::Paired, Method::Chained].map(high);
+    assert!(chained.0 <= 5 + 2 * 3 && hoisted.0 > paired.0, "{hoisted:?} and {chained:?}");
+    assert!(paired.0 <= chained.0 + 3 && hoisted.1 < paired.1 && paired.1 < chained.1, "{paired:?} and {chained:?}");
 }

@@ -6,7 +6,7 @@
 //! with the rescaling, once at the end. *Hoisted*: the same with blocks of C giant steps, of which
 //! `d = g (B (C k + j) + i)`: what the giant steps of a block give is summed before it goes as far as its
 //! block, so that all blocks use the same keys. *Chained*: baby steps follow one from another, giant steps
-//! are summed as in Horner's rule: three keys do.
+//! are summed as in Horner's rule: three keys do. *Paired*: the same with baby steps two at a time.
 
 use super::super::cipher::{Ciphertext, same_slots};
 use super::super::context::Context;
@@ -85,7 +85,7 @@ impl LinearTransform {
             let why = format!("diagonal {d} has {} values for {n} slots", values.len());
             return Err(HeError::Circuit { what: "linear transform", why });
         }
-        let special = if spec.method == Method::Chained { 0 } else { context.parameters().alpha(spec.level) };
+        let special = if spec.method.is_chained() { 0 } else { context.parameters().alpha(spec.level) };
         let shape = Shape { level: spec.level, special };
         let mut by_giant: BTreeMap<(i64, i64), Vec<Term>> = BTreeMap::new();
         for (&offset, values) in spec.diagonals {
@@ -189,7 +189,7 @@ impl Evaluator<'_> {
         let a = a.drop_to(level)?;
         let [c0, c1] = match transform.plan.method {
             Method::Flat | Method::Hoisted => self.hoisted(&a, transform)?,
-            Method::Chained => self.chained(&a, transform)?,
+            Method::Paired | Method::Chained => self.chained(&a, transform)?,
         };
         let prime = self.context.parameters().primes()[level - 1];
         let factor = transform.scale.to_f64() / prime as f64;
@@ -199,7 +199,9 @@ impl Evaluator<'_> {
         // the mean.
         let steps = match transform.plan.method {
             Method::Flat | Method::Hoisted => self.digits_error(level, alpha, of_keys),
-            Method::Chained => self.switch_error(level, alpha, of_keys) * (transform.plan.cost() as f64 / 2.0).sqrt(),
+            Method::Paired | Method::Chained => {
+                self.switch_error(level, alpha, of_keys) * (transform.plan.hops() as f64 / 2.0).sqrt()
+            }
         };
         let mut estimate = a.estimate;
         let switched = estimate.deviation.hypot(steps) * transform.gain.sqrt() * factor;
@@ -258,9 +260,14 @@ impl Evaluator<'_> {
         let (context, plan, shape) = (self.context, &transform.plan, transform.shape);
         let [steps, _] = plan.steps();
         let mut babies = vec![a.clone()];
-        for _ in 0..*steps.last().expect("there is a diagonal") {
-            let next = self.rotate(babies.last().expect("it begins with the input"), plan.stride)?;
-            babies.push(next);
+        let count = *steps.last().expect("there is a diagonal") as usize + 1;
+        while babies.len() < count {
+            let from = babies.last().expect("it begins with the input");
+            let next = match plan.method.at_once().min(count - babies.len()) {
+                1 => vec![self.rotate(from, plan.stride)?],
+                some => self.rotate_many(from, &(1..=some as i64).map(|i| plan.stride * i).collect::<Vec<_>>())?,
+            };
+            babies.extend(next);
         }
         let used: Vec<&Ciphertext> = steps.iter().map(|&i| &babies[i as usize]).collect();
         let mut inner = self.giants(transform);

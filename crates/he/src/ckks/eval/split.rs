@@ -13,8 +13,24 @@ pub enum Method {
     /// A key for every baby step, every giant step of a block and every block: hardly more transforms, with
     /// half of the keys where diagonals are those of convolutions.
     Hoisted,
+    /// Four keys: as chained, but baby steps come two at a time from one raised ciphertext, one step and two
+    /// steps from it, so that every other one need not be raised.
+    Paired,
     /// Three keys: one baby step, one giant step, and where the chain starts.
     Chained,
+}
+
+impl Method {
+    /// Whether steps follow one from another.
+    #[must_use]
+    pub fn is_chained(self) -> bool {
+        matches!(self, Self::Paired | Self::Chained)
+    }
+
+    /// Baby steps of a chain that come from one raised ciphertext.
+    pub(super) fn at_once(self) -> usize {
+        if self == Self::Paired { 2 } else { 1 }
+    }
 }
 
 /// The steps of a transform, known without its values.
@@ -72,7 +88,7 @@ impl TransformPlan {
         let plan = |babies: i64, block: Option<i64>, centred: bool| Self { babies, block, centred, ..plain.clone() };
         let flat = sizes().map(|b| plan(b, None, false));
         let choices: Vec<Self> = match method {
-            Method::Chained => flat.collect(),
+            Method::Paired | Method::Chained => flat.collect(),
             Method::Flat => flat.chain(sizes().map(|b| plan(b, None, true))).collect(),
             Method::Hoisted => {
                 let blocks =
@@ -147,7 +163,9 @@ impl TransformPlan {
                 let switches = babies.len() + 2 * splits.len() + if blocks.len() > 1 { 2 * blocks.len() } else { 0 };
                 (switches + 2 * (babies.len() + giants.len() + blocks.len())) as i64
             }
-            Method::Chained => babies.last().map_or(0, |b| b + 1) + giants.last().map_or(0, |last| last - giants[0]),
+            Method::Paired | Method::Chained => {
+                babies.last().map_or(0, |b| b + 1) + giants.last().map_or(0, |last| last - giants[0])
+            }
         }
     }
 
@@ -209,10 +227,11 @@ impl TransformPlan {
                 let giants = giants.iter().map(|&j| self.giant(j));
                 babies.iter().map(|i| self.stride * i).chain(giants).chain(blocks).collect()
             }
-            Method::Chained => {
-                let baby = (babies.last() > Some(&0)).then_some(self.stride);
+            Method::Paired | Method::Chained => {
+                let last = *babies.last().expect("there is a diagonal");
+                let babies = (1..=last.min(self.method.at_once() as i64)).map(|i| self.stride * i);
                 let giant = (giants.len() > 1).then(|| self.giant(1));
-                baby.into_iter().chain(giant).chain([first]).collect()
+                babies.chain(giant).chain([first]).collect()
             }
         };
         let n = self.slots as i64;
@@ -269,13 +288,30 @@ impl TransformPlan {
     pub fn switches(&self) -> usize {
         match self.method {
             Method::Flat | Method::Hoisted => self.moves().iter().map(Vec::len).sum(),
-            Method::Chained => {
-                let [babies, giants] = self.steps();
-                let last = *babies.last().expect("there is a diagonal") as usize;
-                let span = (giants[giants.len() - 1] - giants[0]) as usize;
-                last + span + usize::from(self.giant(giants[0]).rem_euclid(self.slots as i64) != 0)
+            Method::Paired | Method::Chained => {
+                let [babies, giants] = self.chain();
+                babies + giants
             }
         }
+    }
+
+    /// Steps of the chains that babies and giants make.
+    fn chain(&self) -> [usize; 2] {
+        let [babies, giants] = self.steps();
+        let span = (giants[giants.len() - 1] - giants[0]) as usize;
+        let start = usize::from(self.giant(giants[0]).rem_euclid(self.slots as i64) != 0);
+        [*babies.last().expect("there is a diagonal") as usize, span + start]
+    }
+
+    /// Ciphertexts that the chains raise.
+    fn raises(&self) -> usize {
+        let [babies, giants] = self.chain();
+        babies.div_ceil(self.method.at_once()) + giants
+    }
+
+    /// Switches one after another of the last step of a chain.
+    pub(super) fn hops(&self) -> usize {
+        self.raises() + 1
     }
 
     /// What it takes with keys of `alpha` special primes.
@@ -293,9 +329,9 @@ impl TransformPlan {
                     products: 2 * raised * (digits * key_switches + self.offsets.len()),
                 }
             }
-            Method::Chained => TransformWork {
+            Method::Paired | Method::Chained => TransformWork {
                 key_switches,
-                ntts: key_switches * (digits + 2) * raised + 2 * level,
+                ntts: (self.raises() * digits + 2 * key_switches) * raised + 2 * level,
                 diagonal_ntts: self.offsets.len() * level,
                 products: 2 * (digits * key_switches * raised + self.offsets.len() * level),
             },
