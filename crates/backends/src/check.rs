@@ -34,6 +34,8 @@ pub struct Checked {
     pub output_error: f64,
     /// Inputs for which some tensor overflowed: their answers are wrong.
     pub overflowed: usize,
+    /// What to do about it, if there are any.
+    pub advice: Option<String>,
     /// Tensors that came near their limits or went beyond, worst first.
     pub strained: Vec<Strained>,
 }
@@ -90,7 +92,7 @@ pub fn check(
             tally.add(model, [wanted, answer], strains, labels.map(|l| l[i * TOGETHER + k]));
         }
     }
-    tally.finish(labels.is_some())
+    tally.finish(labels.is_some(), &lowered.remedy())
 }
 
 #[derive(Default)]
@@ -133,7 +135,7 @@ impl Tally {
         known.overflowed += usize::from(share >= 1.0);
     }
 
-    fn finish(self, labelled: bool) -> Result<Checked, BackendError> {
+    fn finish(self, labelled: bool, remedy: &str) -> Result<Checked, BackendError> {
         if self.inputs == 0 {
             let what = format!("none of {} inputs lies in the range that the model accepts", self.refused);
             return Err(BackendError::Data { what });
@@ -150,6 +152,7 @@ impl Tally {
             accuracy: labelled.then_some(Accuracy { float, lowered: right }),
             output_error: self.error / self.inputs as f64,
             overflowed: self.overflowed,
+            advice: (self.overflowed > 0).then(|| format!("calibrate with inputs like these, or lower {remedy}")),
             strained,
         })
     }
@@ -208,9 +211,11 @@ mod tests {
         let lowered = Cheetah.lower(&model, &"frac_bits=8".parse().unwrap()).unwrap();
         let found = check(&model, &*lowered, &inputs(5), None, &Watch::default()).unwrap();
         assert!(found.overflowed > 0 && found.strained[0].share >= 1.0, "{found:?}");
+        assert!(found.advice.is_some_and(|advice| advice.contains("-O clamp=true")));
         assert!(found.strained.is_sorted_by(|a, b| a.share >= b.share));
         let clamped = Cheetah.lower(&model, &"frac_bits=8,clamp=true".parse().unwrap()).unwrap();
-        assert_eq!(check(&model, &*clamped, &inputs(5), None, &Watch::default()).unwrap().overflowed, 0);
+        let found = check(&model, &*clamped, &inputs(5), None, &Watch::default()).unwrap();
+        assert_eq!((found.overflowed, found.advice), (0, None));
     }
 
     #[test]

@@ -221,6 +221,12 @@ pub trait ServerModel: Plan {
         Ok(Vec::new())
     }
 
+    /// What its owner lowers with where tensors come beyond their limits: the part of a sentence that follows
+    /// "lower".
+    fn remedy(&self) -> String {
+        "with `-O clamp=true`".into()
+    }
+
     /// An answer as [`simulate`](Self::simulate) gives it and the [`strain`](Self::strain) on the way, for
     /// each of many inputs: quicker than one by one.
     ///

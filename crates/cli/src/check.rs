@@ -95,7 +95,8 @@ fn show(found: &Checked) -> anyhow::Result<()> {
         }
         (0, false) => print::line("overflow     none; tensors that came near their limit:")?,
         (count, _) => print::line(&format!(
-            "overflow     ON {count} INPUTS: their answers are wrong. Calibrate with inputs like these, or lower with `-O clamp=true`:"
+            "overflow     ON {count} INPUTS: their answers are wrong; {}:",
+            found.advice.as_deref().unwrap_or_default()
         ))?,
     }
     for s in found.strained.iter().take(LISTED) {

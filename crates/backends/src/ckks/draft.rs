@@ -80,9 +80,7 @@ impl<'a> Draft<'a> {
                 }
             }
             step => {
-                for (level, count) in Self::relinearisations(step, place.made) {
-                    self.products(level, count);
-                }
+                self.products(&Self::relinearisations(step, place.made));
             }
         }
         if let (true, Some(boot)) = (place.boots, bootstrapper) {
@@ -99,6 +97,7 @@ impl<'a> Draft<'a> {
         for plan in boot.plans() {
             let alpha = parameters.alpha(plan.level());
             let work = plan.work(alpha);
+            self.holds(plan.held(alpha));
             self.work.key_switches += work.key_switches as u64;
             self.work.ntts += work.ntts as u64;
             self.work.macs += (work.products * parameters.degree()) as u64;
@@ -142,8 +141,7 @@ impl<'a> Draft<'a> {
             let switches = plan.switches();
             record.switches += switches;
             self.switches(level, switches as u64);
-            // Rotated copies, both halves, at the primes of the key.
-            self.most_held = self.most_held.max(16 * limbs * n * (switches as u64 + 4));
+            self.holds(plan.held(context.parameters().alpha(level)));
             record.rotations.extend(rotations);
         } else {
             // Complex numbers.
@@ -167,12 +165,23 @@ impl<'a> Draft<'a> {
         stored + self.weights + self.most_held
     }
 
-    /// `count` products of ciphertexts at `level`.
-    fn products(&mut self, level: usize, count: u64) {
-        self.needs.push(KeyId::at(&self.frame.context, KeyKind::Relinearise, level));
-        self.switches(level, count);
-        let limbs = (level + self.frame.context.parameters().alpha(level)) as u64;
-        self.most_held = self.most_held.max(16 * limbs * self.frame.context.degree() as u64 * (count + 4));
+    /// Products of one step: at which level, and how many.
+    fn products(&mut self, counts: &[(usize, u64)]) {
+        for &(level, count) in counts {
+            self.needs.push(KeyId::at(&self.frame.context, KeyKind::Relinearise, level));
+            self.switches(level, count);
+        }
+        if let Some(level) = counts.iter().map(|(level, _)| *level).max() {
+            let alpha = self.frame.context.parameters().alpha(level);
+            // Each may be a power that is kept, and two more are multiplied, relinearised by one switch.
+            let kept = counts.iter().map(|(_, count)| *count as usize).sum::<usize>() + 2;
+            self.holds(2 * level * kept + (level.div_ceil(alpha) + 4) * (level + alpha));
+        }
+    }
+
+    /// So many limbs are held at once.
+    fn holds(&mut self, limbs: usize) {
+        self.most_held = self.most_held.max(8 * (limbs * self.frame.context.degree()) as u64);
     }
 
     fn switches(&mut self, level: usize, count: u64) {

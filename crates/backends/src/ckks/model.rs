@@ -164,6 +164,10 @@ impl ServerModel for Server {
         Ok(self.plan().strain(input))
     }
 
+    fn remedy(&self) -> String {
+        format!("with more room than `-O margin={}`, 16 at most", self.plan().options.margin)
+    }
+
     fn rehearse(&self, inputs: &[&[f32]]) -> Result<Vec<Rehearsal>, BackendError> {
         inputs.iter().try_for_each(|input| self.model.interface.check_input(input))?;
         Ok(self.plan().rehearse(inputs))

@@ -15,6 +15,7 @@ use tacit_net::{Channel, HEADER_BYTES, NetError};
 use super::Ckks;
 use super::keyset::{Budget, Design, Goal, PRESETS, Wish, design};
 use super::wire::{HELLO, Hello, INPUT, KEY, WELCOME, WELCOME_BYTES, Welcome};
+use crate::check::check;
 use crate::{Aids, Backend, BackendError, ClientModel, Material, Options, ServerModel};
 
 /// Two blocks of a residual network on 2 x 8 x 8 inputs, with squares in between.
@@ -225,6 +226,11 @@ fn inputs_that_leave_the_range_are_noticed() {
     let (server, _) = both(&wide, "");
     let largest = |x: &[f32]| server.strain(x).unwrap().iter().fold(0.0, |m: f64, s| m.max(s.share));
     assert!(largest(&vec![1e5; 128]) > 1.0 && largest(&input(&model, 4)) < 1.0);
+    // What is advised exists here.
+    let found = check(&wide, &*server, &[vec![1e5; 128]], None, &Watch::default()).unwrap();
+    let advice = found.advice.unwrap();
+    assert!(found.overflowed == 1 && advice.contains("-O margin=1.25"), "{advice}");
+    assert!(Ckks.lower(&model, &"margin=2.5".parse().unwrap()).is_ok());
 }
 
 #[test]

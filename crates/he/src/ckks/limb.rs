@@ -25,6 +25,12 @@ impl Spares {
         Arc::new(Self { free: Mutex::default(), degree })
     }
 
+    /// How many buffers lie there.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.free.lock().expect(WHOLE).len()
+    }
+
     /// N words that were anything before: whoever takes them writes all of them.
     pub(super) fn scratch(self: &Arc<Self>) -> Limb {
         let used = self.free.lock().expect(WHOLE).pop();

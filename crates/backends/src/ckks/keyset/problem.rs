@@ -182,7 +182,7 @@ fn plans(
             name: Ways::Each(vec![way]).to_string(),
             way,
             seconds: count as f64 * rates.transform(&plan.work(alpha), share),
-            held: 16 * ((level + alpha) * context.degree() * (plan.switches() + 4)) as u64,
+            held: 8 * (plan.held(alpha) * context.degree()) as u64,
             needs: keys.needs(&plan.keys(context)),
         });
     };
@@ -226,12 +226,13 @@ fn undominated(plans: Vec<Plan>) -> Vec<Plan> {
 fn bootstraps(keys: &mut Keys<'_>, boot: &Bootstrapper, count: usize, rates: &Rates) -> Plan {
     let parameters = keys.frame.context.parameters();
     let seconds = |plan: &TransformPlan| rates.transform(&plan.work(parameters.alpha(plan.level())), 1.0);
+    let held = |plan: &TransformPlan| 8 * (plan.held(parameters.alpha(plan.level())) * parameters.degree()) as u64;
     let way = Way::ALL.into_iter().find(|way| way.method() == boot.spec().method).expect("each method is one");
     Plan {
         name: Ways::All(way).to_string(),
         way,
         seconds: count as f64 * boot.plans().map(seconds).sum::<f64>(),
-        held: 0,
+        held: boot.plans().map(held).max().unwrap_or(0),
         needs: keys.needs(&boot.keys()),
     }
 }

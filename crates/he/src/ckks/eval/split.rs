@@ -5,6 +5,9 @@ use super::super::keys::{KeyId, KeyKind};
 use crate::HeError;
 use std::collections::BTreeSet;
 
+/// Threads whose room [`TransformPlan::held`] counts.
+const THREADS: usize = 4;
+
 /// How rotations are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
@@ -312,6 +315,27 @@ impl TransformPlan {
     /// Switches one after another of the last step of a chain.
     pub(super) fn hops(&self) -> usize {
         self.raises() + 1
+    }
+
+    /// Limbs (of N words) that a run holds at once at most, beside its input, keys and diagonals, with keys
+    /// of `alpha` special primes: ciphertexts of baby steps in a chain, sums of giant steps, and what one
+    /// switch takes. Where steps are not chained, each thread holds those of all baby steps mod one prime;
+    /// some threads are counted.
+    #[must_use]
+    pub fn held(&self, alpha: usize) -> usize {
+        let (level, raised) = (self.level, self.level + alpha);
+        let of_switch = (self.level.div_ceil(alpha) + 4) * raised;
+        let parts: BTreeSet<[i64; 2]> = self.splits().map(|split| [split.block, split.giant]).collect();
+        match self.method {
+            Method::Flat | Method::Hoisted => {
+                let [babies, _] = self.steps();
+                2 * raised * (parts.len() + 1) + of_switch.max(2 * THREADS * (babies.len() + 1))
+            }
+            Method::Paired | Method::Chained => {
+                let [babies, _] = self.chain();
+                2 * level * (babies + parts.len()).max(1) + of_switch
+            }
+        }
     }
 
     /// What it takes with keys of `alpha` special primes.

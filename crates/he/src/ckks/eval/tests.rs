@@ -129,6 +129,30 @@ fn blocks_share_their_keys() {
     assert!(3 * hoisted.0 <= 2 * flat.0 && hoisted.1 <= flat.1 + 16 && chained.0 <= 3, "{flat:?} {hoisted:?}");
 }
 
+/// Buffers that a run needs at once: no more than stated, and not much fewer.
+#[test]
+fn transforms_hold_what_is_stated() {
+    let level = 7;
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    for method in [Method::Flat, Method::Hoisted, Method::Paired, Method::Chained] {
+        let mut bench = Bench::new(&spec(13), 31);
+        let context = bench.context.clone();
+        let encoder = Encoder::new(&context, 128).unwrap();
+        let diagonals: BTreeMap<i64, Vec<Complex>> = (0..64).map(|d| (d, bench.values(128))).collect();
+        let spec =
+            TransformSpec { diagonals: &diagonals, level, scale: Scale::power_of_two(40), method, cache_bytes: 0 };
+        let transform = LinearTransform::new(&encoder, &spec).unwrap();
+        let x = bench.values(128);
+        let a = bench.encrypt(&x, level);
+        let keys = bench.keys(&transform.plan().keys(&context));
+        let before = context.spares().count();
+        drop(threads.install(|| Evaluator::new(&context, &keys).transform(&a, &transform).unwrap()));
+        // Buffers are made a page at a time.
+        let (held, stated) = (context.spares().count(), transform.plan().held(context.parameters().alpha(level)));
+        assert!(held > before && stated + 32 >= held && 2 * stated <= 3 * held, "{method:?}: {held}, {stated} stated");
+    }
+}
+
 /// [`Method`] with an order, for the map above.
 #[derive(PartialEq, Eq)]
 struct Method2(Method);
