@@ -16,6 +16,7 @@ mod batch;
 mod dealing;
 mod keeping;
 mod material;
+mod once;
 mod options;
 mod spool;
 mod stop;
@@ -40,6 +41,7 @@ pub use keeping::{NoRoom, Secrets, UploadName, Uploads};
 pub use material::{Material, MaterialPart};
 pub(crate) use material::{check_made_for, write as write_material};
 use material::{read_whole, write_whole};
+pub use once::MaterialSeed;
 pub use options::{Options, Reader, within};
 pub(crate) use spool::Chunks;
 pub use spool::{MaterialPlace, Spool, Spools};
@@ -402,6 +404,25 @@ pub trait ClientSide: Send {
         write_whole(&self.offline(channel)?, place)
     }
 
+    /// As [`offline`](Self::offline) for whose material `seed` is given: all that the client chooses of it
+    /// follows from the seed. The bytes are the material without that; [`with_seed`](Self::with_seed) puts
+    /// both together.
+    ///
+    /// # Errors
+    /// As there; [`BackendError::Misuse`]: this back end's material follows from no seed.
+    fn offline_from(&mut self, _: &mut Channel, _: MaterialSeed) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        Err(NO_SEED)
+    }
+
+    /// The material that a seed makes with what [`offline_from`](Self::offline_from) gave for it, here or
+    /// elsewhere.
+    ///
+    /// # Errors
+    /// [`BackendError::Material`]: the bytes do not fit the plan; [`BackendError::Misuse`] as there.
+    fn with_seed(&self, _: MaterialSeed, _rest: &[u8]) -> Result<Material, BackendError> {
+        Err(NO_SEED)
+    }
+
     /// The model's real-valued outputs for a real-valued input that `interface().check_input` accepts; in
     /// mode top-1 the class index. Inputs and outputs of a batch stand one behind the other.
     ///
@@ -424,6 +445,8 @@ pub trait ClientSide: Send {
         self.read_material(&read_whole(bytes, source)?)
     }
 }
+
+const NO_SEED: BackendError = BackendError::Misuse("the client's material of this back end follows from no seed");
 
 /// Randomness of the operating system, for one connection or model.
 ///

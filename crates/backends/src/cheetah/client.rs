@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use tacit_arith::prg::Prg;
+use tacit_arith::prg::{Prg, Seed};
 use tacit_graph::NodeId;
 use tacit_mpc::codec::Packed;
 use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, WrapSpec};
@@ -44,15 +44,16 @@ pub(super) fn setup<L: Lattice>(
     Ok(ClientKeys { lattice, ots })
 }
 
+/// The client's material, whose shares that it chooses itself follow from `seed`.
 pub(super) fn offline<L: Lattice>(
     plan: &Plan<L>,
     keys: &mut ClientKeys<L>,
+    seed: Seed,
     session: &mut Session<'_>,
     stop: &Stop,
 ) -> Result<ClientMaterial, BackendError> {
     let (client, server) = cost::rots(plan);
     keys.ots.reserve(Role::Client, client, server);
-    let seed = session.prg.next_seed();
     let phase = Offline {
         plan,
         keys,

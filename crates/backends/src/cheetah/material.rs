@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::BackendError;
 use crate::ring::{Node, Op};
+use crate::seam::MaterialSeed;
 
 /// Material of one non-linear step.
 pub(super) enum Piece<G, W> {
@@ -115,8 +116,19 @@ impl ClientMaterial {
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let mut out = Writer::default();
         out.bytes(&self.seed.0);
-        write(&mut out, &self.linear, &self.pieces, ClientGate::write, ClientWrap::write);
+        self.write_rest(&mut out);
         out.finish()
+    }
+
+    /// As bytes without the seed: what the server's messages and the OTs have made of it.
+    pub fn rest_to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        let mut out = Writer::default();
+        self.write_rest(&mut out);
+        out.finish()
+    }
+
+    fn write_rest(&self, out: &mut Writer) {
+        write(out, &self.linear, &self.pieces, ClientGate::write, ClientWrap::write);
     }
 
     /// Material that was stored.
@@ -127,6 +139,18 @@ impl ClientMaterial {
         let mut from = Reader::new(bytes);
         let mut seed = Seed([0; 16]);
         seed.0.copy_from_slice(from.bytes(16)?);
+        Self::read_rest(plan, seed, from)
+    }
+
+    /// The material of a seed, and of what [`rest_to_bytes`](Self::rest_to_bytes) wrote.
+    ///
+    /// # Errors
+    /// [`BackendError::Material`] if the bytes do not fit the plan.
+    pub fn from_seed<L: Lattice>(plan: &Plan<L>, seed: MaterialSeed, rest: &[u8]) -> Result<Self, BackendError> {
+        Self::read_rest(plan, seed.into_seed(), Reader::new(rest))
+    }
+
+    fn read_rest<L: Lattice>(plan: &Plan<L>, seed: Seed, from: Reader<'_>) -> Result<Self, BackendError> {
         let (linear, pieces) = read(plan, (from, &plan.unread), ClientGate::read, ClientWrap::read)?;
         Ok(Self { plan: plan.digest(), seed, linear, pieces })
     }

@@ -16,7 +16,7 @@ use super::options::Options;
 use super::plan::{self, Plan};
 use super::{ClientMaterial, ClientParty, ServerMaterial, ServerParty};
 use crate::ring::{self, RingGraph, Weights, public, reference};
-use crate::seam::{self, Aids};
+use crate::seam::{self, Aids, MaterialSeed};
 use crate::{
     Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, MaterialPart, ServerModel,
     ServerSide, Strain, Trust,
@@ -216,6 +216,14 @@ impl<L: Lattice> ClientSide for ClientParty<L> {
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
         Ok(Material::new(self.offline(channel)?))
+    }
+
+    fn offline_from(&mut self, channel: &mut Channel, seed: MaterialSeed) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        Ok(self.offline_from(channel, seed)?.rest_to_bytes())
+    }
+
+    fn with_seed(&self, seed: MaterialSeed, rest: &[u8]) -> Result<Material, BackendError> {
+        Ok(Material::new(ClientMaterial::from_seed(self.plan(), seed, rest)?))
     }
 
     fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tacit_arith::prg::Prg;
+use tacit_arith::prg::{Prg, Seed};
 use tacit_mpc::{Ots, Role, Session};
 use tacit_net::Channel;
 
@@ -17,7 +17,7 @@ use super::server::{self, ServerKeys};
 use crate::BackendError;
 use crate::ring::Weights;
 use crate::ring::share::Tap;
-use crate::seam::{self, Stop};
+use crate::seam::{self, MaterialSeed, Stop};
 
 const NO_SETUP: BackendError = BackendError::Misuse("the setup comes first");
 
@@ -108,8 +108,21 @@ impl<L: Lattice> ClientParty<L> {
     /// # Errors
     /// As [`setup`](Self::setup); [`BackendError::Misuse`] before it.
     pub fn offline(&mut self, channel: &mut Channel) -> Result<ClientMaterial, BackendError> {
+        let seed = self.prg.next_seed();
+        self.offline_with(channel, seed)
+    }
+
+    /// As [`offline`](Self::offline), with a seed that is used once.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn offline_from(&mut self, channel: &mut Channel, seed: MaterialSeed) -> Result<ClientMaterial, BackendError> {
+        self.offline_with(channel, seed.into_seed())
+    }
+
+    fn offline_with(&mut self, channel: &mut Channel, seed: Seed) -> Result<ClientMaterial, BackendError> {
         let keys = self.keys.as_mut().ok_or(NO_SETUP)?;
-        client::offline(&self.plan, keys, &mut session(Role::Client, channel, &mut self.prg), &self.stop)
+        client::offline(&self.plan, keys, seed, &mut session(Role::Client, channel, &mut self.prg), &self.stop)
     }
 
     /// The integers of the output node for those of the input node, of each input of the batch.

@@ -14,10 +14,12 @@ use tacit_backends::cheetah::{
 use tacit_backends::ring::fixed::to_signed;
 use tacit_backends::ring::reference::{self, Reference};
 use tacit_backends::ring::{Op, Weights};
+use tacit_backends::seam::MaterialSeed;
 use tacit_graph::Interpreter;
 use tacit_graph::geometry::Window;
 use tacit_mpc::ot::PlannedOts;
 use tacit_mpc::session::run_sessions;
+use tacit_mpc::{Ots, Session};
 use tacit_net::{HEADER_BYTES, Phase, Talk};
 
 type Shares = Vec<Vec<u64>>;
@@ -352,6 +354,36 @@ fn several_inputs_over_one_session_use_fresh_material() {
         let want = reference::run(model.0.graph(), &model.1, x).expect("reference");
         assert!(got.iter().zip(&want).all(|(g, w)| (g - w).abs() <= 2), "{got:?} {want:?}");
     }
+}
+
+/// With all other randomness alike: what a helper returns and the device's seed are, bit for bit, what the
+/// device makes alone from that seed.
+#[test]
+fn a_helpers_rest_and_the_devices_seed_are_the_devices_own_material() {
+    let mut net = Net::new(vec![2, 5, 5], 30, 9);
+    let c = net.conv(0, 4, [3, 3], [1, 1], [1, 1], [1; 4], 1, 30);
+    let t = net.truncate(c, 6);
+    let r = net.relu(t, 30);
+    let (graph, weights, _) = net.finish(r, 9);
+    let model = (Arc::new(compile(graph, Options::default()).expect("compiles")), Arc::new(weights));
+    let seed = || MaterialSeed::new(&mut [9; 16]);
+    let made = |seed: MaterialSeed| {
+        let client_side = |s: &mut Session<'_>, ots: Ots| {
+            let mut party = client(&model);
+            party.setup_with(s.channel, ots).expect("setup");
+            party.offline_from(s.channel, seed).expect("offline")
+        };
+        let server_side = |s: &mut Session<'_>, ots: Ots| {
+            let mut party = server(&model);
+            party.setup_with(s.channel, ots).expect("setup");
+            party.offline(s.channel).expect("offline");
+        };
+        run_sessions(5, client_side, server_side).0
+    };
+    let (alone, helped) = (made(seed()).to_bytes(), made(seed()).rest_to_bytes());
+    let joined = ClientMaterial::from_seed(&model.0, seed(), &helped).expect("it fits the plan");
+    assert!(*joined.to_bytes() == *alone);
+    assert!(*made(MaterialSeed::new(&mut [8; 16])).to_bytes() != *alone);
 }
 
 /// One input four times: neither party's shares show it, of any tensor that is shared anew.

@@ -8,6 +8,7 @@
 //! the test.
 
 mod batches;
+mod helped;
 pub mod models;
 
 use std::collections::BTreeSet;
