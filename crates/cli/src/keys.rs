@@ -83,6 +83,28 @@ enum Command {
         #[arg(long = "host", value_name = "HOST")]
         hosts: Vec<String>,
     },
+    /// Make a certificate for a client's helper: a second machine of its own that makes its material
+    ///
+    /// It may run setup and offline phases for the models that its owner may use, and nothing else. The
+    /// helper gets ca.pem, NAME.pem and NAME.key. Revoked (docs/serving.md), it is cut off, and what it has
+    /// made and its owner has not used is destroyed.
+    ///
+    /// Example: tacit keys add-helper keys gateway --of alice --host gateway.local --days 30
+    AddHelper {
+        /// Folder with the CA
+        dir: PathBuf,
+        /// Name of the helper
+        name: String,
+        /// Name of the client whose helper it is
+        #[arg(long, value_name = "NAME")]
+        of: String,
+        /// Name or address under which the client reaches it
+        #[arg(long = "host", value_name = "HOST", required = true)]
+        hosts: Vec<String>,
+        /// Days that the certificate is valid
+        #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = days())]
+        days: u32,
+    },
     /// Show the fingerprint by which the server knows a client
     ///
     /// Example: tacit keys fingerprint keys alice
@@ -114,6 +136,15 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
             let role = if operator { Role::Operator } else { Role::Client };
             keys::add(&dir, &name, role, days.map(Validity::days).transpose()?)?;
             print_one(&dir, &name, as_json)
+        }
+        Command::AddHelper { dir, name, of, hosts, days } => {
+            keys::add_helper(&dir, &name, &of, &hosts, Some(Validity::days(days)?))?;
+            let made = keys::load_helper(&dir, &name)?;
+            let (print, owner) = (made.0.fingerprint.to_string(), made.2.to_string());
+            match as_json {
+                true => print::json(&json!({"helper": name, "fingerprint": print, "owner": owner})),
+                false => print::line(&format!("helper {name}: {print}, of client {owner}")),
+            }
         }
         Command::AddDealer { dir, hosts } => {
             keys::add_dealer(&dir, &hosts)?;

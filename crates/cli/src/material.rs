@@ -118,11 +118,14 @@ impl Which {
                     bytes: e.bytes,
                     age: now.saturating_sub(e.created),
                     state: None,
-                    digests: vec![
+                    digests: [
                         ("model", hex(&e.binding.model)),
                         ("plan", hex(&e.binding.plan)),
                         ("client", e.binding.client.to_string()),
-                    ],
+                    ]
+                    .into_iter()
+                    .chain(e.maker.map(|maker| ("maker", maker.to_string())))
+                    .collect(),
                 })
                 .collect(),
             Place::Both(lobby) => {

@@ -18,7 +18,7 @@ use tacit_ids::MaterialId;
 use tacit_meter::usage::{HostReader, Roots};
 use tacit_net::{Channel, Hello, NetError, PacedTransport, Rate, TcpTransport, Transport, handshake, split_address};
 use tacit_store::keys::ClientIdentity;
-use tacit_store::{EXPIRE, Party, SealKey, Store};
+use tacit_store::{EXPIRE, Party, Role, SealKey, Store};
 
 /// How a client connects and works.
 #[derive(Clone)]
@@ -196,6 +196,10 @@ impl Lobby {
         tcp.set_deadline(Some(end));
         let closer = Arc::new(Closer { stream: tcp.closer()?, closed: AtomicBool::new(false), stop: Stop::default() });
         let tls = config.identity.tls.connect(tcp, config.server_name.as_deref().unwrap_or(host))?;
+        if matches!(tls.peer_certificate().map(Role::of), Some(Role::Helper { .. })) {
+            // It may listen, for its owner's orders.
+            return Err(NetError::Tls("there is a client's helper, and no server".into()).into());
+        }
         let transport: Box<dyn Transport> = match config.pace {
             Some(rate) => Box::new(PacedTransport::new(tls, rate)),
             None => Box::new(tls),

@@ -1,5 +1,6 @@
 //! Who may use what: the file that says so (`--access`), and what it means for one client.
 use crate::ServeError;
+use crate::who::Who;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,6 +22,9 @@ pub(crate) const REVOKED: &str = "this client's access was revoked; ask whoever 
 /// Why a certificate is of no use any more, though its client may be served with another.
 pub(crate) const CERTIFICATE_REVOKED: &str =
     "this certificate was revoked, by its serial number; ask whoever runs this server for another";
+
+/// Why a helper is not served that was one.
+const HELPER_REVOKED: &str = "this helper's access was revoked; ask whoever runs this server";
 
 /// The file as it is written.
 #[derive(Deserialize)]
@@ -161,6 +165,15 @@ impl Rules {
             () if self.of(client).revoked => Some(REVOKED),
             () if self.serials.contains(serial) => Some(CERTIFICATE_REVOKED),
             () => None,
+        }
+    }
+
+    /// Why who shows this certificate is not served, if that is so: a helper neither if it is revoked itself,
+    /// by its own fingerprint, nor if its owner is.
+    pub(crate) fn turns_away(&self, who: &Who) -> Option<&'static str> {
+        match who.helper {
+            Some(helper) if self.of(helper).revoked => Some(HELPER_REVOKED),
+            _ => self.revokes(who.client, &who.serial),
         }
     }
 

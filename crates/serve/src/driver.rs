@@ -22,6 +22,7 @@ use crate::queue::{Effect, JobEnd, Planned, Queue};
 use crate::record::Record;
 use crate::refusals::{Kind, Refusals};
 use crate::state::{Known, Row};
+use crate::who::Who;
 use crate::{ServeError, ServerConfig};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -30,7 +31,7 @@ use std::time::{Duration, Instant};
 use tacit_client::wire::Request;
 use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_sched::JobPhase;
-use tacit_store::{Serial, Store};
+use tacit_store::Store;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -39,9 +40,7 @@ use tokio::time::timeout_at;
 /// A connection whose client is known.
 struct Connection {
     closer: Closer,
-    client: ClientId,
-    /// Of the certificate that it was made with.
-    serial: Serial,
+    who: Who,
     /// The client's folder of material that it uses.
     folder: Option<FolderId>,
 }
@@ -253,12 +252,14 @@ impl Driver {
         }
         if let Some(connection) = self.connections.get(&number) {
             let binding = ask.open.as_ref().map(|open| open.binding);
-            self.record.asked(number, connection.client, &ask.request, binding);
+            let who = connection.who.clone();
+            self.record.asked(number, who.client, &ask.request, binding);
             let offered = ask.open.as_ref().map(|open| &open.whose.offered);
-            if let Some(reason) = self.gate.revokes(connection.client, &connection.serial) {
+            if let Some(reason) = self.gate.turns_away(&who) {
                 return self.refuse_job(number, ask, ServeError::NotGranted(reason.into()));
             }
-            if let Err(e) = self.gate.pass(connection.client, &ask.request, offered, Instant::now()) {
+            let pass = who.check(&ask.request, offered);
+            if let Err(e) = pass.and_then(|()| self.gate.pass(who.client, &ask.request, offered, Instant::now())) {
                 return self.refuse_job(number, ask, e);
             }
         }
@@ -356,7 +357,7 @@ impl Driver {
                 self.queue.cancel(open.binding.client, *name).map_err(refused)?;
             }
             (Request::Discard { ids, lost_by }, _) => {
-                if let Some(client) = self.connections.get(&number).map(|c| c.client) {
+                if let Some(client) = self.connections.get(&number).map(|c| c.who.client) {
                     if lost_by.is_some_and(|folder| self.others_use(number, client, folder)) {
                         ids.clear();
                     }
@@ -461,7 +462,7 @@ impl Driver {
     /// Whether another connection of a client uses its folder: it may have taken material out and not asked
     /// to use it yet.
     fn others_use(&self, number: Number, client: ClientId, folder: FolderId) -> bool {
-        let uses = |c: &Connection| c.client == client && c.folder == Some(folder);
+        let uses = |c: &Connection| c.who.client == client && c.folder == Some(folder);
         self.connections.iter().any(|(&other, connection)| other != number && uses(connection))
     }
 
@@ -480,10 +481,11 @@ impl Driver {
         self.controls.leave(number);
         self.end_job(number);
         self.queue.left(number);
-        let Some(Connection { client, .. }) = self.connections.remove(&number) else { return };
+        let Some(Connection { who: Who { client, helper, .. }, .. }) = self.connections.remove(&number) else { return };
         self.record.broke_off(number);
         self.record.disconnected(client);
-        if !self.connections.values().any(|c| c.client == client) {
+        helper.into_iter().for_each(|helper| self.helper_gone(helper));
+        if !self.connections.values().any(|c| c.who.client == client) {
             self.gone(client);
         }
     }

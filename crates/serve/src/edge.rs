@@ -7,6 +7,7 @@ use crate::gate::WITHDRAWN;
 use crate::known::{WATCHING, authenticate, stalled};
 use crate::refusals::Kind;
 use crate::shared::Shared;
+use crate::who::Who;
 use crate::worker::{self, Connection};
 use crate::{Catalog, ServeError};
 use std::future::pending;
@@ -96,14 +97,14 @@ async fn connection(gone: Gone, stranger: Stranger, control: Control, mut stop: 
         // It gave way; the driver has counted it.
         _ = ticket => return,
     };
-    let Greeted { channel, client, serial, watched, closer } = match greeted {
+    let Greeted { channel, who, watched, closer } = match greeted {
         Ok(Arrival::Client(greeted)) => *greeted,
         Ok(Arrival::Visitor(visitor)) => return control.serve(number, *visitor).await,
         Err(e) => return shared.refused(kind(&e), Some(address.ip()), format!("the connection from {address}: {e}")),
     };
-    let mut connection = Connection::new(client, channel);
+    let client = who.client;
+    let mut connection = Connection::new(&who, channel);
     let closer = connection.closer(closer);
-    let who = (client, serial);
     let taken = shared.ask(|reply| Event::Greeted { number, who, closer, reply }).await;
     // A driver that is gone has stopped.
     if let Err(TurnedAway { kind, reason }) = taken.unwrap_or(Err(TurnedAway { kind: LATE, reason: STOPS })) {
@@ -149,9 +150,7 @@ async fn end(mut connection: Connection, last: Option<Reply>) {
 /// A connection whose client is known.
 struct Greeted {
     channel: Channel,
-    client: ClientId,
-    /// Of its certificate.
-    serial: Serial,
+    who: Who,
     watched: TcpStream,
     closer: std::net::TcpStream,
 }
@@ -166,17 +165,17 @@ enum Arrival {
 async fn greet(shared: &Shared, stream: TcpStream, address: SocketAddr) -> Result<Arrival, ServeError> {
     let end = Instant::now() + shared.config.greeting_timeout;
     let known = authenticate(shared.tls(), (stream, address), end).await?;
-    if known.speaks_http() {
+    if known.speaks_http()? {
         return Ok(Arrival::Visitor(Visitor { known, address }.into()));
     }
-    introduce(shared, known.stream, known.who, end).await.map(|greeted| Arrival::Client(greeted.into()))
+    introduce(shared, known.stream, Who::of(known.who, known.role), end).await.map(|greeted| Arrival::Client(greeted.into()))
 }
 
 /// The opening hello.
 async fn introduce(
     shared: &Shared,
     stream: TlsStream<TcpStream>,
-    (client, serial): (ClientId, Serial),
+    who: Who,
     end: Instant,
 ) -> Result<Greeted, ServeError> {
     let (stream, session) = stream.into_inner();
@@ -196,7 +195,7 @@ async fn introduce(
     channel.flush()?;
     let whole = Waiting { tag: Tag::HELLO, max: MAX_HELLO_BYTES, end, end_of_begun: None };
     hello.check(&whole.message(&mut channel, &watched).await?)?;
-    Ok(Greeted { channel, client, serial, watched, closer })
+    Ok(Greeted { channel, who, watched, closer })
 }
 
 /// Watches the socket of a connection for what comes. It must not block meanwhile, at none of its handles.

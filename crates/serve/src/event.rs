@@ -12,6 +12,7 @@ use crate::record::Measured;
 use crate::refusals::Kind;
 use crate::snapshot::Snapshot;
 use crate::state::Learned;
+use crate::who::Who;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ use tacit_client::wire::{Announce, Name, Request};
 use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::JobId;
 use tacit_sched::policy::PolicySpec;
-use tacit_store::{Binding, Serial};
+use tacit_store::Binding;
 use tokio::sync::oneshot;
 
 /// What happened.
@@ -28,7 +29,7 @@ pub(crate) enum Event {
     /// Somebody connected; may it greet? The answer comes when it may, and never if the server stops.
     Accepted { number: Number, from: IpAddr, reply: oneshot::Sender<Option<Ticket>> },
     /// Its client is known, and the certificate; is it served, or else why not? `closer` ends it from here.
-    Greeted { number: Number, who: (ClientId, Serial), closer: Closer, reply: oneshot::Sender<Result<(), TurnedAway>> },
+    Greeted { number: Number, who: Who, closer: Closer, reply: oneshot::Sender<Result<(), TurnedAway>> },
     /// Somebody was not served, or not granted something: for the log.
     Refused { kind: Kind, from: Option<IpAddr>, detail: String },
     /// A client asks, with the model that it has open.

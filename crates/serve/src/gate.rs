@@ -2,6 +2,7 @@
 use crate::access::{REVOKED, Rules};
 use crate::catalog::Offered;
 use crate::quota::{Bucket, Charge, Quotas, unix_now};
+use crate::who::Who;
 use crate::{Catalog, ServeError};
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tacit_client::wire::Request;
 use tacit_ids::{ClientId, MaterialId};
-use tacit_store::{Binding, Ended, Serial, Store, StoreError};
+use tacit_store::{Ended, Entry, Store, StoreError};
 use tokio::sync::watch;
 
 /// Why a model is of no further use to a client that has it open.
@@ -53,9 +54,9 @@ impl Gate {
         self.rules.borrow().of(client).revoked
     }
 
-    /// Why who shows this certificate for this client's key is not served, if that is so.
-    pub(crate) fn revokes(&self, client: ClientId, serial: &Serial) -> Option<&'static str> {
-        self.rules.borrow().revokes(client, serial)
+    /// Why who shows a certificate is not served, if that is so.
+    pub(crate) fn turns_away(&self, who: &Who) -> Option<&'static str> {
+        self.rules.borrow().turns_away(who)
     }
 
     /// Whether a client's request may go on, of the model that it has open.
@@ -133,18 +134,19 @@ impl Gate {
     }
 }
 
-/// Destroys what is stored of clients that are revoked; how much material that was.
+/// Destroys what is stored of clients that are revoked, and what helpers have made that are; how much
+/// material that was.
 pub(crate) fn burn_revoked(store: &Store, is_revoked: impl Fn(ClientId) -> bool) -> Result<usize, StoreError> {
     let mut uploads = store.uploads()?;
     uploads.retain(|upload| is_revoked(upload.client));
     store.end_uploads(&uploads, Ended::Deleted)?;
-    burn_bound(store, |binding| is_revoked(binding.client))
+    burn_those(store, |entry| is_revoked(entry.binding.client) || entry.maker.is_some_and(&is_revoked))
 }
 
-/// Destroys stored material by what it is bound to; how much that was.
-pub(crate) fn burn_bound(store: &Store, is_burnt: impl Fn(&Binding) -> bool) -> Result<usize, StoreError> {
+/// Destroys stored material by what is known of it; how much that was.
+pub(crate) fn burn_those(store: &Store, is_burnt: impl Fn(&Entry) -> bool) -> Result<usize, StoreError> {
     let mut found = BTreeMap::<ClientId, Vec<MaterialId>>::new();
-    for entry in store.list(None)?.into_iter().filter(|entry| is_burnt(&entry.binding)) {
+    for entry in store.list(None)?.into_iter().filter(is_burnt) {
         found.entry(entry.binding.client).or_default().push(entry.id);
     }
     let mut burnt = 0;

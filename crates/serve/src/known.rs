@@ -24,8 +24,18 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    pub(crate) fn speaks_http(&self) -> bool {
-        matches!(self.stream.get_ref().1.alpn_protocol(), Some(HTTP_1 | HTTP_2))
+    /// Whether it speaks HTTP.
+    ///
+    /// # Errors
+    /// A helper, which has nothing to ask there, does.
+    pub(crate) fn speaks_http(&self) -> Result<bool, ServeError> {
+        match (self.stream.get_ref().1.alpn_protocol(), self.role) {
+            (Some(HTTP_1 | HTTP_2), Role::Helper { .. }) => {
+                let what = "a helper's certificate is good for making material, and not for HTTP";
+                Err(NetError::Tls(what.into()).into())
+            }
+            (protocol, _) => Ok(matches!(protocol, Some(HTTP_1 | HTTP_2))),
+        }
     }
 }
 

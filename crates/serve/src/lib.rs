@@ -65,6 +65,7 @@ mod stock;
 mod traces;
 mod uploads;
 mod warm;
+mod who;
 mod worker;
 
 pub use catalog::{Catalog, Changes};

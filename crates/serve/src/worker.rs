@@ -12,6 +12,7 @@ use crate::quota::Charge;
 use crate::record::Measured;
 use crate::refusals::{DEVIATED, Kind};
 use crate::shared::Shared;
+use crate::who::Who;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ use tacit_store::{Binding, Claimed, IN_MEMORY, Origin, Reserved, StoreError};
 /// One client's connection.
 pub(crate) struct Connection {
     client: ClientId,
+    /// Who asks in the client's place.
+    helper: Option<ClientId>,
     pub(crate) channel: Channel,
     open: Option<Opened>,
     /// What ends its phases.
@@ -49,8 +52,8 @@ pub(crate) struct Opened {
 
 impl Connection {
     /// A connection that has no model open.
-    pub(crate) fn new(client: ClientId, channel: Channel) -> Self {
-        Self { client, channel, open: None, stop: Stop::default(), measured: None }
+    pub(crate) fn new(who: &Who, channel: Channel) -> Self {
+        Self { client: who.client, helper: who.helper, channel, open: None, stop: Stop::default(), measured: None }
     }
 
     /// Ends it, and what runs on it; `stream` is its socket.
@@ -306,7 +309,8 @@ impl<'a> Job<'a> {
             return refuse("the setup comes first");
         }
         open.hand.hold(pooled);
-        let place = folder.map(|peer| self.reserve(id, binding, Origin { backend, peer })).transpose()?;
+        let maker = self.connection.helper;
+        let place = folder.map(|peer| self.reserve(id, binding, Origin { backend, peer, maker })).transpose()?;
         let (material, meter) = match place {
             Some(place) => (None, self.prepare_in(place, turn)?),
             None => {

@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::open(dir.path(), Party::Server, None)?;
     let opened = cpu_ms();
     let owner = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
-    let origin = Origin { backend: "toy", peer: FolderId([4; 16]) };
+    let origin = Origin { backend: "toy", peer: FolderId([4; 16]), maker: None };
     let ids = (0..CLAIMS).map(|_| MaterialId::random()).collect::<Result<Vec<_>, _>>()?;
     for id in &ids {
         store.put(*id, owner, origin, &[7; 64 << 10])?;

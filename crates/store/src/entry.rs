@@ -44,6 +44,21 @@ pub struct Origin<'a> {
     pub backend: &'a str,
     /// The folder that gets the other half.
     pub peer: FolderId,
+    /// Who makes it in its client's place: a helper.
+    pub maker: Option<ClientId>,
+}
+
+/// Material that a client has ordered from its helper and does not have yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ordered {
+    /// Its name.
+    pub id: MaterialId,
+    /// What it is bound to.
+    pub binding: Binding,
+    /// Fingerprint of the helper's key.
+    pub helper: ClientId,
+    /// When it was ordered, seconds since 1970.
+    pub created: u64,
 }
 
 /// Ready material, as listed.
@@ -57,6 +72,8 @@ pub struct Entry {
     pub peer: FolderId,
     /// The back end that made it.
     pub backend: String,
+    /// Who made it in its client's place: a helper.
+    pub maker: Option<ClientId>,
     /// When it was made, seconds since 1970.
     pub created: u64,
     /// When it was last known to be of use ([`Store::still_wanted`]), seconds since 1970.

@@ -9,7 +9,7 @@
 //! certificate for the same key ([`renew`]) changes nothing but the time.
 use crate::certificate;
 pub use crate::certificate::{Purpose, Shown, Standing, Validity, fingerprint};
-use crate::role::{CUSTOMER, OPERATOR, Role};
+use crate::role::{CUSTOMER, HELPER, OPERATOR, Role};
 use crate::seal::sync_folder;
 use crate::serial::Serial;
 use crate::{StoreError, private};
@@ -131,6 +131,47 @@ pub fn add(dir: &Path, name: &str, role: Role, validity: Option<Validity>) -> Re
     check_name(name)?;
     let dir = private::folder(dir)?;
     write_all(&dir, &pair(&issuer(&dir)?, name, vec![], Usage::Client(role), validity)?)
+}
+
+/// Makes a key and a certificate for a helper of the client `owner`, whose certificate is in the folder: it
+/// makes material in this client's place, and listens for it under `hosts`, one at least.
+///
+/// # Errors
+/// As [`add_client`]; a host is unusable or there is none; `owner` is no client.
+pub fn add_helper(
+    dir: &Path,
+    name: &str,
+    owner: &str,
+    hosts: &[String],
+    validity: Option<Validity>,
+) -> Result<(), StoreError> {
+    [name, owner].into_iter().try_for_each(check_name)?;
+    hosts.iter().try_for_each(|host| check_host(host))?;
+    let certificate = read_certificate(dir, owner)?;
+    let known = fingerprint(&certificate).ok_or_else(|| not_ours(dir, owner))?;
+    if hosts.is_empty() || !matches!(Role::of(&certificate), Role::Client | Role::Operator) {
+        let what = "a helper needs a client whom it helps, and a host under which that client reaches it";
+        return Err(unusable(dir, owner, NetError::Tls(what.into())));
+    }
+    let dir = private::folder(dir)?;
+    let usage = Usage::Client(Role::Helper { owner: known });
+    write_all(&dir, &pair(&issuer(&dir)?, name, hosts.to_vec(), usage, validity)?)
+}
+
+/// A helper's two TLS identities, of one certificate: as it is known to the server, and as it listens for its
+/// owner.
+///
+/// # Errors
+/// As [`load_client`]; it is no helper's certificate.
+pub fn load_helper(dir: &Path, name: &str) -> Result<(ClientIdentity, ServerTls, ClientId), StoreError> {
+    let identity = load_client(dir, name)?;
+    let Role::Helper { owner } = Role::of(identity.tls.certificate()) else {
+        let what = "this is no helper's certificate (`tacit keys add-helper` makes one)";
+        return Err(unusable(dir, name, NetError::Tls(what.into())));
+    };
+    let (cert, key, ca) = read_pair(dir, name)?;
+    let listening = ServerTls::from_pem(&cert, &key, &ca).map_err(|source| unusable(dir, name, source))?;
+    Ok((identity, listening, owner))
 }
 
 /// Makes a new certificate for the key of a client, or of `server`, in the place of the old one, expired or
@@ -335,14 +376,21 @@ fn certify(
     match usage {
         Usage::Client(Role::Operator) => params.distinguished_name.push(DnType::OrganizationalUnitName, OPERATOR),
         Usage::Client(Role::Server) => params.distinguished_name.push(DnType::OrganizationalUnitName, CUSTOMER),
+        Usage::Client(Role::Helper { owner }) => {
+            params.distinguished_name.push(DnType::OrganizationalUnitName, HELPER);
+            params.distinguished_name.push(DnType::OrganizationName, owner.to_string());
+        }
         Usage::Server | Usage::Client(Role::Client) => {}
     }
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![match usage {
-        Usage::Server => ExtendedKeyUsagePurpose::ServerAuth,
-        Usage::Client(_) => ExtendedKeyUsagePurpose::ClientAuth,
-    }];
+    let (serving, asking) = (ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth);
+    params.extended_key_usages = match usage {
+        Usage::Server => vec![serving],
+        // It asks the server, and serves its owner.
+        Usage::Client(Role::Helper { .. }) => vec![asking, serving],
+        Usage::Client(_) => vec![asking],
+    };
     // By itself it would follow from the key, and be that of every certificate for it.
     params.serial_number = Some(Serial::random()?.into());
     limit(&mut params, validity)?;

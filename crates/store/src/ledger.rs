@@ -7,6 +7,7 @@
 //!
 //! No statement reads the rows of used material but the one that it is about: each names the index that it
 //! goes by where SQLite might choose to look at all rows, and the tests count its steps.
+mod orders;
 mod schema;
 mod uploads;
 
@@ -134,12 +135,13 @@ impl Ledger {
                 }
             }
             tx.prepare_cached(
-                "INSERT INTO material (id, state, client, model, plan, peer, backend, created)
-                 VALUES (:id, :state, :client, :model, :plan, :peer, :backend, :created)",
+                "INSERT INTO material (id, state, client, model, plan, peer, backend, maker, created)
+                 VALUES (:id, :state, :client, :model, :plan, :peer, :backend, :maker, :created)",
             )?
             .execute(named_params! {
                 ":id": id.0, ":state": State::Generating, ":client": binding.client.0, ":model": binding.model,
-                ":plan": binding.plan, ":peer": origin.peer.0, ":backend": origin.backend, ":created": created,
+                ":plan": binding.plan, ":peer": origin.peer.0, ":backend": origin.backend, ":maker": origin.maker.map(|maker| maker.0),
+                ":created": created,
             })?;
             Ok(Ok(()))
         })
@@ -218,7 +220,7 @@ impl Ledger {
         self.write(|tx| {
             let mut burn = tx.prepare_cached(
                 "UPDATE material SET state = :burnt, used = coalesce(used, :used), client = NULL, model = NULL, plan = NULL,
-                     peer = NULL, backend = NULL, bytes = NULL, digest = NULL, wanted = NULL
+                     peer = NULL, backend = NULL, maker = NULL, bytes = NULL, digest = NULL, wanted = NULL
                  WHERE id = :id",
             )?;
             for id in ids {
@@ -230,7 +232,8 @@ impl Ledger {
 
     /// Ready material in the order in which it was stored: of a binding, a client, or all.
     pub(crate) fn list(&self, which: Which) -> Result<Vec<Entry>, StoreError> {
-        const COLUMNS: &str = "SELECT id, client, model, plan, peer, backend, bytes, created, wanted FROM material
+        const COLUMNS: &str =
+            "SELECT id, client, model, plan, peer, backend, maker, bytes, created, wanted FROM material
              INDEXED BY ready_material WHERE state = 'ready'";
         self.read(|db| match which {
             Which::All => db.prepare_cached(&format!("{COLUMNS} ORDER BY seq"))?.query_map([], entry_of)?.collect(),
@@ -405,6 +408,7 @@ fn entry_of(row: &Row<'_>) -> rusqlite::Result<Entry> {
         binding: binding_of(row)?,
         peer: FolderId(row.get("peer")?),
         backend: row.get("backend")?,
+        maker: row.get::<_, Option<[u8; 32]>>("maker")?.map(ClientId),
         created: unsigned(row, "created")?,
         wanted: unsigned(row, "wanted")?,
         bytes: unsigned(row, "bytes")?,

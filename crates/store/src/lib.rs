@@ -24,7 +24,7 @@ mod step;
 mod store;
 mod uploads;
 
-pub use entry::{Binding, Entry, Origin, Party};
+pub use entry::{Binding, Entry, Ordered, Origin, Party};
 pub use error::StoreError;
 pub use ledger::Counts;
 pub use private::{made_file, made_folder};

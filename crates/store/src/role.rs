@@ -1,15 +1,20 @@
 //! What the holder of a certificate may do at a server. The role is in the certificate's subject
-//! (organisational unit, 2.5.4.11), so the CA decides it; only certificates that TLS has found to be signed
-//! by our CA are asked.
+//! (organisational unit, 2.5.4.11; whom a helper helps as organisation, 2.5.4.10), so the CA decides it; only
+//! certificates that TLS has found to be signed by our CA are asked.
 use crate::der::{OBJECT, Parts, SEQUENCE, SET, TEXTS, element, elements};
 use std::fmt;
+use tacit_ids::ClientId;
 
 /// Organisational unit of operators.
 pub(crate) const OPERATOR: &str = "tacit-operator";
 /// Organisational unit of servers as a dealer's clients.
 pub(crate) const CUSTOMER: &str = "tacit-server";
+/// Organisational unit of clients' helpers.
+pub(crate) const HELPER: &str = "tacit-helper";
 /// Content of the object identifier of organisational units.
 const UNIT: &[u8] = &[0x55, 0x04, 0x0b];
+/// The same of organisations.
+const ORGANISATION: &[u8] = &[0x55, 0x04, 0x0a];
 
 /// What the holder of a certificate may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,17 +23,26 @@ pub enum Role {
     Client,
     /// Order material from a dealer, as a server.
     Server,
+    /// Make material in the place of a client, its owner, and nothing else.
+    Helper {
+        /// Whose material it makes.
+        owner: ClientId,
+    },
     /// What clients may; see everything of a server but inputs and results; change its policy.
     Operator,
 }
 
 impl Role {
     /// The role that a certificate (DER) gives. One that says nothing of it is a client's, and so is one that
-    /// cannot be read.
+    /// cannot be read, or a helper's of nobody.
     #[must_use]
     pub fn of(certificate: &[u8]) -> Self {
-        let units = units(certificate).unwrap_or_default();
+        let units = named(certificate, UNIT).unwrap_or_default();
         match units.as_slice() {
+            // First: whatever else it says, it may do the least.
+            units if units.contains(&HELPER.as_bytes()) => {
+                owner(certificate).map_or(Self::Client, |owner| Self::Helper { owner })
+            }
             units if units.contains(&OPERATOR.as_bytes()) => Self::Operator,
             units if units.contains(&CUSTOMER.as_bytes()) => Self::Server,
             _ => Self::Client,
@@ -36,18 +50,26 @@ impl Role {
     }
 }
 
+/// Whom a helper helps.
+fn owner(certificate: &[u8]) -> Option<ClientId> {
+    let named = named(certificate, ORGANISATION)?;
+    let [owner] = named.as_slice() else { return None };
+    str::from_utf8(owner).ok()?.parse().ok()
+}
+
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Client => "client",
-            Self::Server => "server",
-            Self::Operator => "operator",
-        })
+        match self {
+            Self::Client => f.write_str("client"),
+            Self::Server => f.write_str("server"),
+            Self::Helper { owner } => write!(f, "helper of {owner}"),
+            Self::Operator => f.write_str("operator"),
+        }
     }
 }
 
-/// The organisational units of a certificate's subject.
-fn units(certificate: &[u8]) -> Option<Vec<&[u8]>> {
+/// The texts of one kind in a certificate's subject.
+fn named<'a>(certificate: &'a [u8], wanted: &[u8]) -> Option<Vec<&'a [u8]>> {
     let mut found = Vec::new();
     for set in elements(Parts::of(certificate)?.subject)? {
         let (SET, set) = set else { return None };
@@ -55,7 +77,7 @@ fn units(certificate: &[u8]) -> Option<Vec<&[u8]>> {
             let (SEQUENCE, pair) = pair else { return None };
             let (OBJECT, name, value) = element(pair)? else { return None };
             let (kind, text, _) = element(value)?;
-            if name == UNIT && TEXTS.contains(&kind) {
+            if name == wanted && TEXTS.contains(&kind) {
                 found.push(text);
             }
         }
@@ -89,6 +111,20 @@ mod tests {
         let issuer = rcgen::CertifiedIssuer::self_signed(ca, KeyPair::generate().unwrap()).unwrap();
         let signed = CertificateParams::new(vec![]).unwrap().signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap();
         assert_eq!(Role::of(signed.der()), Role::Client);
+    }
+
+    #[test]
+    fn a_helper_has_one_owner_or_is_a_client() {
+        let owner = ClientId([0xab; 32]);
+        let of = |owner: Option<&str>| {
+            let mut params = CertificateParams::new(vec![]).unwrap();
+            params.distinguished_name.push(DnType::OrganizationalUnitName, HELPER);
+            owner.iter().for_each(|owner| params.distinguished_name.push(DnType::OrganizationName, *owner));
+            Role::of(params.self_signed(&KeyPair::generate().unwrap()).unwrap().der())
+        };
+        assert_eq!(of(Some(&owner.to_string())), Role::Helper { owner });
+        assert_eq!([None, Some("alice"), Some("")].map(of), [Role::Client; 3]);
+        assert_eq!(Role::Helper { owner }.to_string(), format!("helper of {owner}"));
     }
 
     #[test]

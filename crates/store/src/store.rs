@@ -30,7 +30,7 @@
 mod pick;
 mod put;
 
-use crate::entry::{Binding, Entry, Origin, Party};
+use crate::entry::{Binding, Entry, Ordered, Origin, Party};
 use crate::ledger::{Counts, Ledger, State, Stored, Which, now};
 use crate::reserve::Reserve;
 use crate::seal::{Kind, Reader, SealFault, SealKey, read_sealed, sealed_bytes, sync_folder};
@@ -138,7 +138,9 @@ impl Store {
         self.ledger.folder()
     }
 
-    pub(crate) fn dir(&self) -> &Path {
+    /// Where it is.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
         &self.dir
     }
 
@@ -254,13 +256,39 @@ impl Store {
         self.ledger.counts()
     }
 
-    /// Ids whose material is ready or being made.
+    /// Ids whose material is ready, being made, or ordered from a helper.
     ///
     /// # Errors
     /// [`StoreError::Ledger`].
     pub fn unused_ids(&self) -> Result<BTreeSet<MaterialId>, StoreError> {
+        // Ordered ones first: those that are stored meanwhile are among the others then.
+        let ordered = self.ledger.ordered()?.into_iter().map(|order| order.id);
         let unused = |(id, state)| matches!(state, State::Ready | State::Generating).then_some(id);
-        Ok(self.ledger.live()?.into_iter().filter_map(unused).collect())
+        Ok(ordered.chain(self.ledger.live()?.into_iter().filter_map(unused)).collect())
+    }
+
+    /// Notes that material of these ids, which are new, is ordered from a helper: durably when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError::Ledger`]; none is noted then.
+    pub fn order(&self, ids: &[MaterialId], binding: Binding, helper: ClientId) -> Result<(), StoreError> {
+        self.ledger.order(ids, binding, helper)
+    }
+
+    /// What is ordered and has neither come nor been given up, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Ledger`].
+    pub fn ordered(&self) -> Result<Vec<Ordered>, StoreError> {
+        self.ledger.ordered()
+    }
+
+    /// Notes that what was ordered under these ids has come, or never will.
+    ///
+    /// # Errors
+    /// [`StoreError::Ledger`].
+    pub fn end_orders(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
+        self.ledger.end_orders(ids)
     }
 
     /// Destroys what is ready of these, of one client or any, and leaves the rest alone; the ids that are
@@ -285,13 +313,20 @@ impl Store {
         if ids.is_empty() { Ok(()) } else { self.ledger.still_wanted(ids) }
     }
 
-    /// Destroys material that was last of use so long ago, or earlier; how much that was.
+    /// Destroys material that was last of use so long ago, or earlier; how much that was. Orders of that age
+    /// are given up.
     ///
     /// # Errors
     /// As [`discard`](Self::discard).
     pub fn expire(&self, age: Duration) -> Result<usize, StoreError> {
         let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
-        let old = self.ledger.unwanted_since(now()?.saturating_sub(age))?;
+        let then = now()?.saturating_sub(age);
+        let is_old = |order: &Ordered| i64::try_from(order.created).is_ok_and(|created| created <= then);
+        let orders: Vec<MaterialId> = self.ordered()?.into_iter().filter(is_old).map(|order| order.id).collect();
+        if !orders.is_empty() {
+            self.end_orders(&orders)?;
+        }
+        let old = self.ledger.unwanted_since(then)?;
         Ok(self.discard(&old, None)?.len())
     }
 

@@ -1,13 +1,16 @@
 //! Making material: kept on disk at both parties, or in hand for an input that is asked for. What a back end
 //! takes as it comes is written as it comes, where there is a folder and much of it.
 use crate::answer::Prepared;
+use crate::measure::PhaseReport;
 use crate::wire::{Name, Request};
 use crate::{Client, ClientError};
 use std::sync::Arc;
+use tacit_backends::seam::MaterialSeed;
 use tacit_backends::{ClientSide, Material};
-use tacit_ids::MaterialId;
+use tacit_ids::{FolderId, MaterialId};
 use tacit_net::{Channel, Phase};
 use tacit_store::{IN_MEMORY, Origin};
+use zeroize::Zeroizing;
 
 impl Client {
     /// Makes material for one input and stores it at both parties.
@@ -44,7 +47,27 @@ impl Client {
         self.make_kept(Some([held, most]))
     }
 
-    fn check_stores(&self) -> Result<(), ClientError> {
+    /// Makes material of which the client whose helper this is keeps the other half, in its `folder`: what
+    /// comes beside its seed. It is for one input. The seed is gone, whatever comes of it.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    pub fn make_for_owner(
+        &mut self,
+        id: MaterialId,
+        folder: FolderId,
+        seed: MaterialSeed,
+    ) -> Result<(Zeroizing<Vec<u8>>, PhaseReport), ClientError> {
+        self.check_prepares()?;
+        self.set_batch(1)?;
+        self.setup_before(Phase::Offline)?;
+        let request = Request::Prepare { id, folder: Some(folder), of: None };
+        let work = |side: &mut dyn ClientSide, channel: &mut Channel| Ok(side.offline_from(channel, seed)?);
+        let (rest, offline, _) = self.phase(Phase::Offline, None, &request, work)?;
+        Ok((rest, offline))
+    }
+
+    pub(super) fn check_stores(&self) -> Result<(), ClientError> {
         match &self.stock {
             None => Err(ClientError::Usage("storing material needs a folder for it".into())),
             Some(stock) if stock.peer().is_none() => {
@@ -72,7 +95,7 @@ impl Client {
         let stock = self.stock.as_ref().expect("whoever keeps material has checked that there is a folder");
         let (store, peer) = (Arc::clone(stock.store()), stock.peer().expect("and one at the server"));
         // Taken here before the server begins: what is at the server only is then known to be lost here.
-        let reserved = store.reserve(id, self.binding, Origin { backend: &self.names[1], peer }, None)?;
+        let reserved = store.reserve(id, self.binding, Origin { backend: &self.names[1], peer, maker: None }, None)?;
         let folder = store.folder();
         let request = match refill {
             Some([held, most]) => Request::Refill { id, folder, held, most },

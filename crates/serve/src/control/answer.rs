@@ -23,7 +23,7 @@ impl Peer {
     pub(crate) fn operator(self) -> Result<(), Refusal> {
         match self.role {
             Role::Operator => Ok(()),
-            Role::Client | Role::Server => Err(Refusal::new(
+            Role::Client | Role::Server | Role::Helper { .. } => Err(Refusal::new(
                 StatusCode::FORBIDDEN,
                 "this needs a certificate of the role operator (made by `tacit keys add-client DIR NAME --operator`)",
             )),

@@ -3,10 +3,11 @@ use super::Driver;
 use crate::ServeError;
 use crate::catalog::{Catalog, Changes, Offered, Succession};
 use crate::door::Number;
-use crate::gate::{WITHDRAWN, burn_bound};
+use crate::gate::{WITHDRAWN, burn_those};
 use crate::state::{Learned, Row};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tacit_store::Entry;
 use tokio::task::spawn_blocking;
 
 impl Driver {
@@ -51,7 +52,8 @@ impl Driver {
             .flat_map(|o| o.identities())
             .collect();
         if let Some(store) = self.store.clone().filter(|_| !replaced.is_empty()) {
-            spawn_blocking(move || match burn_bound(&store, |b| replaced.contains(&(b.model, b.plan))) {
+            let is_of_one = move |entry: &Entry| replaced.contains(&(entry.binding.model, entry.binding.plan));
+            spawn_blocking(move || match burn_those(&store, is_of_one) {
                 Ok(burnt) => tracing::info!("{burnt} stored materials of models that were replaced are destroyed"),
                 Err(e) => tracing::error!("material of models that were replaced cannot be destroyed: {e}"),
             });

@@ -4,51 +4,54 @@ use crate::access::Rules;
 use crate::closer::Closer;
 use crate::event::TurnedAway;
 use crate::gate::burn_revoked;
+use crate::who::Who;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tacit_ids::ClientId;
-use tacit_store::Serial;
 use tokio::task::spawn_blocking;
 
 impl Driver {
     /// Takes in who shows this certificate for this client's key, or says why not.
-    pub(super) fn greet(
-        &mut self,
-        number: u64,
-        (client, serial): (ClientId, Serial),
-        closer: Closer,
-    ) -> Result<(), TurnedAway> {
-        if let Some(reason) = self.gate.revokes(client, &serial) {
+    pub(super) fn greet(&mut self, number: u64, who: Who, closer: Closer) -> Result<(), TurnedAway> {
+        if let Some(reason) = self.gate.turns_away(&who) {
             return Err(TurnedAway { kind: "of clients that were revoked", reason });
         }
         if self.connections.len() >= self.max_connections {
             let reason = "all places are taken; try again later";
             return Err(TurnedAway { kind: "of clients that found no place", reason });
         }
-        self.connections.insert(number, Connection { closer, client, serial, folder: None });
-        self.record.connected(client);
+        self.record.connected(who.client);
+        self.connections.insert(number, Connection { closer, who, folder: None });
         Ok(())
     }
 
     /// These rules hold from now on. Clients that they revoke are cut off, with all that they have here;
-    /// connections that were made with a revoked certificate are cut, and what its client has here stays for
-    /// another certificate of the same key.
+    /// helpers, with all that they have made for their owners and that is not used yet; connections that were
+    /// made with a revoked certificate are cut, and what its client has here stays for another certificate of
+    /// the same key.
     pub(super) fn set_rules(&mut self, rules: Arc<Rules>) {
         tracing::info!("the rules of access have changed");
         self.gate.set(Arc::clone(&rules));
-        let connected = self.connections.values().map(|c| c.client);
+        let connected = self.connections.values().map(|c| c.who.client);
         let known: BTreeSet<ClientId> = connected.chain(self.queue.clients()).collect();
         for client in known.into_iter().filter(|client| rules.of(*client).revoked) {
             tracing::warn!(%client, "client revoked: its connections are cut, and its material is destroyed");
             self.queue.revoked(client);
             self.memory.forget(client);
         }
-        for connection in self.connections.values().filter(|c| rules.revokes(c.client, &c.serial).is_some()) {
-            let Connection { client, serial, closer, .. } = connection;
-            tracing::warn!(%client, "a connection of a client is cut: it, or its certificate {serial}, was revoked");
+        for connection in self.connections.values().filter(|c| rules.turns_away(&c.who).is_some()) {
+            let Connection { who: Who { client, serial, .. }, closer, .. } = connection;
+            tracing::warn!(%client, "a connection of a client is cut: it, its helper, or the certificate {serial}, was revoked");
             closer.close();
         }
         self.destroy_revoked(None);
+    }
+
+    /// The last connection of a helper has ended.
+    pub(super) fn helper_gone(&self, helper: ClientId) {
+        if self.gate.is_revoked(helper) {
+            self.destroy_revoked(Some(helper));
+        }
     }
 
     /// The last connection of a client has ended.

@@ -204,7 +204,7 @@ async fn connection(
     };
     locked(&shared.greetings).leave(number);
     let known = known?;
-    if !known.speaks_http() {
+    if !known.speaks_http()? {
         return Err(NetError::Tls("a front is spoken to in HTTP".into()).into());
     }
     let peer = Peer { client: known.who.0, role: known.role };

@@ -12,6 +12,7 @@ mod cheating;
 mod control;
 mod control_abuse;
 mod dealing;
+mod helping;
 mod material;
 mod metrics;
 mod misbehaviour;

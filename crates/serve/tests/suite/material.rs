@@ -423,7 +423,7 @@ fn more_orphans_than_one_message_holds_are_all_found() {
     let peer = alices_store(dir.path()).folder();
     let store = Store::open_existing(&at_server(dir.path()), None).unwrap();
     let first = MaterialId::random().unwrap();
-    store.put(first, binding, Origin { backend: "toy", peer }, b"x").unwrap();
+    store.put(first, binding, Origin { backend: "toy", peer, maker: None }, b"x").unwrap();
     let many = 2 * MAX_IDS + 5;
     let copies = format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {})

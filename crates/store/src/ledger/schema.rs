@@ -63,6 +63,18 @@ const MIGRATIONS: &[&str] = &[
     DROP INDEX kept_upload;
     CREATE UNIQUE INDEX kept_upload ON upload (client, plan, name) WHERE state IN ('partial', 'whole');
 ",
+    "
+    ALTER TABLE material ADD COLUMN maker BLOB CHECK (length(maker) = 32); -- who made it in its client's place
+    -- What a client has ordered from a helper of its own and does not have yet.
+    CREATE TABLE ordered (
+        id BLOB NOT NULL PRIMARY KEY CHECK (length(id) = 16),
+        helper BLOB NOT NULL CHECK (length(helper) = 32),
+        client BLOB NOT NULL CHECK (length(client) = 32),
+        model BLOB NOT NULL CHECK (length(model) = 32),
+        plan BLOB NOT NULL CHECK (length(plan) = 32),
+        created INTEGER NOT NULL                         -- seconds since 1970
+    ) STRICT;
+",
 ];
 
 impl Party {

@@ -9,7 +9,7 @@ use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_store::{Binding, Origin, Party, Store, StoreError};
 
 const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
-const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]) };
+const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]), maker: None };
 
 fn open(dir: &Path) -> Store {
     Store::open(dir, Party::Server, None).unwrap()

@@ -88,3 +88,23 @@ fn what_cannot_be_renewed_stays_as_it_is() {
     assert!(renew("bob").to_string().contains("ca.key"));
     assert_eq!(fs::read(dir.path().join("alice.pem")).unwrap(), alice);
 }
+
+#[test]
+fn a_helper_has_one_certificate_for_both_its_sides_and_an_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    keys::init(dir.path(), &[], &["alice".into()]).unwrap();
+    let (days, hosts) = (Some(Validity::days(30).unwrap()), ["gateway.local".to_owned()]);
+    keys::add_helper(dir.path(), "gateway", "alice", &hosts, days).unwrap();
+    let owner = one(dir.path(), "alice").fingerprint;
+    let shown = one(dir.path(), "gateway");
+    assert_eq!((shown.purpose, shown.hosts.len()), (Purpose::Client(Role::Helper { owner }), 1));
+    keys::renew(dir.path(), "gateway", None).unwrap();
+    let (identity, _, helped) = keys::load_helper(dir.path(), "gateway").unwrap();
+    assert_eq!((identity.fingerprint, helped), (shown.fingerprint, owner));
+    assert_eq!(one(dir.path(), "gateway").purpose, shown.purpose, "it stays a helper's");
+    // Nobody helps a helper, or a server; and who is reached nowhere is no help.
+    for (of, hosts) in [("gateway", &hosts[..]), ("server", &hosts[..]), ("bob", &hosts[..]), ("alice", &[])] {
+        assert!(keys::add_helper(dir.path(), "second", of, hosts, days).is_err(), "{of} {hosts:?}");
+    }
+    assert!(keys::load_helper(dir.path(), "alice").err().unwrap().to_string().contains("no helper's certificate"));
+}

@@ -11,7 +11,7 @@ use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_store::{Binding, Origin, Party, SealKey, Store, StoreError, keys};
 
 const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
-const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]) };
+const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]), maker: None };
 const TASK: &str = "TACIT_STORE_TEST_TASK";
 const FOLDER: &str = "TACIT_STORE_TEST_FOLDER";
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_store::{Binding, Origin, Party, SealKey, Store, StoreError};
 
-const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]) };
+const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]), maker: None };
 
 #[derive(Clone, Debug)]
 enum Do {

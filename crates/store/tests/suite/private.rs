@@ -9,7 +9,7 @@ use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_store::{Binding, Origin, Party, Role, Store, StoreError, keys, seal};
 
 const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
-const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]) };
+const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]), maker: None };
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777

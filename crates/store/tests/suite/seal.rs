@@ -12,7 +12,7 @@ const HEADER: usize = 101;
 const CHUNK: usize = 64 << 10;
 const TAG: usize = 16;
 const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
-const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]) };
+const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]), maker: None };
 
 fn key() -> SealKey {
     SealKey::from_bytes(b"sixteen bytes or").unwrap()

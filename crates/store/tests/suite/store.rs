@@ -4,11 +4,12 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_store::{Binding, Claimed, Origin, Party, SealKey, Step, Store, StoreError};
 
 const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
-const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]) };
+const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]), maker: None };
 
 fn open(dir: &Path) -> Store {
     Store::open(dir, Party::Client, None).unwrap()
@@ -257,7 +258,8 @@ fn foreign_and_newer_ledgers_are_refused() {
     let error = Store::open(dir.path(), Party::Client, None).err().unwrap();
     assert!(matches!(error, StoreError::ForeignLedger { .. }) && error.to_string().contains("version 99"), "{error}");
     // One of the first version is brought to this one.
-    rusqlite::Connection::open(&ledger).unwrap().execute_batch("DROP TABLE upload").unwrap();
+    const OLD: &str = "DROP TABLE upload; DROP TABLE ordered; ALTER TABLE material DROP COLUMN maker";
+    rusqlite::Connection::open(&ledger).unwrap().execute_batch(OLD).unwrap();
     pragma("user_version", 1);
     assert!(Store::open(dir.path(), Party::Client, None).unwrap().uploads().unwrap().is_empty());
     pragma("application_id", 1);
@@ -407,4 +409,26 @@ fn large_material_in_hand_is_read_as_it_is_used() {
         assert!(matches!(store.pick_within(id, OWNER, 1000), Err(StoreError::Damaged { .. })));
         assert!(matches!(store.pick_within(id, OWNER, 1000), Err(StoreError::Burnt(_))));
     }
+}
+
+#[test]
+fn what_is_ordered_is_no_stock_and_is_not_lost_until_it_is_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, helper) = (open(dir.path()), ClientId([9; 32]));
+    let ids = [1, 2].map(|n| MaterialId([n; 16]));
+    store.order(&ids, OWNER, helper).unwrap();
+    assert!(store.order(&[MaterialId([3; 16]), ids[0]], OWNER, helper).is_err());
+    assert!(store.list(None).unwrap().is_empty());
+    drop(store);
+    // No process needs to live for it.
+    let store = open(dir.path());
+    let ordered: Vec<_> = store.ordered().unwrap().iter().map(|o| (o.id, o.binding, o.helper)).collect();
+    assert_eq!(ordered, ids.map(|id| (id, OWNER, helper)));
+    assert_eq!(store.unused_ids().unwrap(), ids.into());
+    store.put(ids[0], OWNER, Origin { maker: Some(helper), ..TOY }, b"x").unwrap();
+    store.end_orders(&ids[..1]).unwrap();
+    assert_eq!(store.list(None).unwrap()[0].maker, Some(helper));
+    assert_eq!(store.unused_ids().unwrap(), ids.into());
+    store.expire(Duration::ZERO).unwrap();
+    assert!(store.ordered().unwrap().is_empty() && store.unused_ids().unwrap().is_empty(), "both were old");
 }

@@ -1,0 +1,48 @@
+//! Who is at the other end of a connection, and what a client's helper may ask in its place.
+use crate::ServeError;
+use crate::catalog::Offered;
+use std::sync::Arc;
+use tacit_backends::Preparation;
+use tacit_client::wire::Request;
+use tacit_ids::ClientId;
+use tacit_store::{Role, Serial};
+
+/// Why a helper is refused what clients may.
+const MATERIAL_ALONE: &str = "this certificate is a helper's: it makes stored material in its owner's place, with back ends whose \
+                              material two parties make, and nothing else";
+
+/// Who shows which certificate.
+#[derive(Clone)]
+pub(crate) struct Who {
+    /// The client whose rights, quotas and material a connection is about: of a helper, its owner.
+    pub(crate) client: ClientId,
+    /// Of the certificate.
+    pub(crate) serial: Serial,
+    /// The helper, by its own key, where it is one that shows the certificate.
+    pub(crate) helper: Option<ClientId>,
+}
+
+impl Who {
+    /// Whose connection it is that shows a certificate for this key.
+    pub(crate) fn of((key, serial): (ClientId, Serial), role: Role) -> Self {
+        match role {
+            Role::Helper { owner } => Self { client: owner, serial, helper: Some(key) },
+            Role::Client | Role::Server | Role::Operator => Self { client: key, serial, helper: None },
+        }
+    }
+
+    /// Refuses a helper everything but opening a model that its owner may use, the setup, and material that
+    /// both parties store.
+    pub(crate) fn check(&self, request: &Request, offered: Option<&Arc<Offered>>) -> Result<(), ServeError> {
+        let is_two_party = || offered.is_none_or(|offered| offered.model.preparation() == Preparation::TwoParty);
+        let is_granted = match request {
+            Request::Open { .. } | Request::Bye => true,
+            Request::Setup | Request::Prepare { folder: Some(_), of: None, .. } => is_two_party(),
+            _ => false,
+        };
+        match self.helper {
+            Some(_) if !is_granted => Err(ServeError::NotGranted(MATERIAL_ALONE.into())),
+            _ => Ok(()),
+        }
+    }
+}

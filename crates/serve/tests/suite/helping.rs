@@ -1,0 +1,116 @@
+//! What a client's helper may do at a server: offline phases in its owner's place, within its owner's limits.
+use crate::common::*;
+use std::io::{Read, Write};
+use std::path::Path;
+use tacit_backends::seam::MaterialSeed;
+use tacit_client::wire::{Announce, Ask, Name, Reply, Request, Terms};
+use tacit_client::{Client, ClientConfig, ClientError, Lobby};
+use tacit_ids::{ClientId, FolderId, MaterialId};
+use tacit_store::{Party, Store, keys};
+
+const FOLDER: FolderId = FolderId([5; 16]);
+
+/// Keys, `gateway` among them, a helper of alice's; its fingerprint and hers.
+fn helped(dir: &Path) -> [ClientId; 2] {
+    let folder = make_keys(dir);
+    keys::add_helper(&folder, "gateway", "alice", &["localhost".into()], None).unwrap();
+    ["gateway", "alice"].map(|name| keys::load_client(&folder, name).unwrap().fingerprint)
+}
+
+fn helper(server: &Running, dir: &Path) -> Result<Client, ClientError> {
+    let config = ClientConfig { store: None, ..server.config(dir, "gateway") };
+    Lobby::connect(batching(), config)?.open("net", Some("cheetah"))
+}
+
+fn make(helper: &mut Client) -> Result<MaterialId, ClientError> {
+    let id = MaterialId::random().unwrap();
+    helper.make_for_owner(id, FOLDER, MaterialSeed::new(&mut [3; 16])).map(|_| id)
+}
+
+fn refusal<T>(result: Result<T, ClientError>) -> String {
+    result.err().expect("it is refused").to_string()
+}
+
+#[test]
+fn a_helper_is_refused_whatever_makes_no_stored_material() {
+    let dir = tempfile::tempdir().unwrap();
+    helped(dir.path());
+    let server = serving_batches(dir.path(), |_| {});
+    let (id, name) = (MaterialId([1; 16]), Name(1));
+    let mut channel = server.opened(dir.path(), "gateway", "one");
+    for request in [
+        Request::List,
+        Request::Ask(Ask { name, notice: None, material: None, terms: Terms::default() }),
+        Request::Announce(Announce { name, expected_ms: None, ttl_ms: None }),
+        Request::Cancel { name },
+        Request::Prepare { id, folder: None, of: None },
+        Request::Prepare { id, folder: Some(FOLDER), of: Some(name) },
+        Request::Refill { id, folder: FOLDER, held: 0, most: 1 },
+        Request::Infer { id: Some(id), of: None },
+        Request::Infer { id: None, of: None },
+        Request::Stored,
+        Request::Reconcile { folder: FOLDER, after: None },
+        Request::Halves { after: None },
+        Request::Discard { ids: vec![id], lost_by: None },
+        Request::Batch { inputs: 2 },
+        Request::Call { inputs: 1 },
+        Request::Uploads,
+        Request::DeleteUpload { name: [1; 32] },
+    ] {
+        let Reply::Refused { reason, .. } = ask(&mut channel, &request) else { panic!("granted: {request:?}") };
+        assert!(reason.contains("a helper's"), "{request:?}: {reason}");
+    }
+    // Nor does it get a word over HTTP.
+    let mut http = server.http(dir.path(), "gateway");
+    let _ = http.write_all(b"GET /v1/status HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let mut said = Vec::new();
+    let _ = http.read_to_end(&mut said);
+    assert!(said.is_empty(), "{}", String::from_utf8_lossy(&said));
+}
+
+#[test]
+fn what_a_helper_makes_is_its_owners_within_its_owners_limits() {
+    let dir = tempfile::tempdir().unwrap();
+    let [print, alice] = helped(dir.path());
+    let access = rules(dir.path(), "", "");
+    let server = serving_batches(dir.path(), |config| {
+        config.access = Some(access.clone());
+        config.stored_per_client = 2;
+    });
+    let mut first = helper(&server, dir.path()).unwrap();
+    make(&mut first).unwrap();
+    make(&mut first).unwrap();
+    assert!(refusal(make(&mut first)).contains("2"), "its owner's room is used up");
+    // Not even with what it made itself.
+    assert!(refusal(first.infer(&vec![0.0; first.interface().input_len()])).contains("a helper's"));
+    let store = Store::open(&dir.path().join("server-material"), Party::Server, None).unwrap();
+    let held = || store.list(None).unwrap();
+    assert!(held().iter().all(|e| (e.binding.client, e.maker, e.peer) == (alice, Some(print), FOLDER)));
+    assert_eq!(held().len(), 2);
+    // What its owner may not use, it may not open.
+    rules(dir.path(), "", "models = ['one']");
+    server.handle.reload_access().unwrap();
+    assert!(refusal(make(&mut first)).contains("no longer offered"));
+    assert!(refusal(helper(&server, dir.path())).contains("no model `net`"));
+    rules(dir.path(), "", "");
+    server.handle.reload_access().unwrap();
+    let mut cut = helper(&server, dir.path()).unwrap();
+    // Revoked by its own key: cut off, and what it made is burnt; its owner is none the worse.
+    std::fs::write(&access, format!("[client.{print}]\nrevoked = true\n")).unwrap();
+    server.handle.reload_access().unwrap();
+    wait_until("its material is burnt", || held().is_empty());
+    assert!(make(&mut cut).is_err());
+    assert!(refusal(helper(&server, dir.path())).contains("this helper's access was revoked"));
+    let mut owner = Lobby::connect(batching(), server.config(dir.path(), "alice")).unwrap().open("net", None).unwrap();
+    owner.prepare().unwrap();
+    assert_eq!(held().iter().map(|e| e.maker).collect::<Vec<_>>(), [None]);
+}
+
+#[test]
+fn a_revoked_owner_takes_the_helper_along() {
+    let dir = tempfile::tempdir().unwrap();
+    helped(dir.path());
+    let access = rules(dir.path(), "", "revoked = true");
+    let server = serving_batches(dir.path(), |config| config.access = Some(access));
+    assert!(refusal(helper(&server, dir.path())).contains("revoked"));
+}
