@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_args::{DealerArgs, DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
-use tacit_client::{Client, ClientConfig, Lobby, MAX_THREADS, Reconciled, SecretsFolder, process_cpu_s};
+use tacit_client::{Client, ClientConfig, HelperLine, Lobby, MAX_THREADS, Reconciled, SecretsFolder, process_cpu_s};
 use tacit_net::Rate;
 use tacit_store::{EXPIRE, SealKey};
 
@@ -96,6 +96,12 @@ impl Connect {
             ));
         }
         Ok(lobby)
+    }
+
+    /// A connection to this client's helper.
+    pub fn helper(&self, address: &str) -> anyhow::Result<HelperLine> {
+        let timeouts = [self.connect_timeout, self.stall].map(Duration::from_secs);
+        Ok(HelperLine::connect(address, &self.server.identity()?, timeouts)?)
     }
 
     /// Whether a dealer was named, and so is trusted.

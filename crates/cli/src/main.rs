@@ -10,6 +10,7 @@ mod cluster;
 mod connect;
 mod dealer;
 mod health;
+mod helper;
 mod infer;
 mod keys;
 mod keyset;
@@ -72,6 +73,7 @@ enum Command {
     Top(top::Args),
     Reload(reload::Args),
     Health(health::Args),
+    Helper(helper::Args),
     Sidecar(sidecar::Args),
     Cluster(cluster::Args),
     Infer(infer::Args),
@@ -157,6 +159,7 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
         Command::Top(args) => top::run(&args, json),
         Command::Reload(args) => reload::run(&args, json),
         Command::Health(args) => health::run(&args, json),
+        Command::Helper(args) => helper::run(args, json),
         Command::Sidecar(args) => sidecar::run(args, json),
         Command::Cluster(args) => cluster::run(args, json),
         Command::Infer(args) => infer::run(args, json),

@@ -2,14 +2,20 @@
 use crate::connect::{Connect, Startup};
 use crate::print;
 use serde_json::json;
-use tacit_client::Client;
+use std::thread;
+use std::time::Duration;
 use tacit_client::bench::printed;
+use tacit_client::{Client, process_cpu_s};
 
 /// Makes material for later inputs: the offline phase, ahead of time. Each material serves one input of one
 /// model, or one batch of them. `tacit material` lists and destroys it.
 ///
+/// With --helper, a second machine of this client's own makes it (`tacit helper`), and what is fetched from
+/// there needs none of the offline phase here. Helper and server together would learn the inputs.
+///
 /// Examples: tacit prepare --model digits --count 10
 ///           tacit prepare --model digits --batch 8
+///           tacit prepare --model digits --count 10 --helper gateway.local:7880
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
@@ -22,12 +28,81 @@ pub struct Args {
     /// fewer come the rest of it is burnt
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = tacit_args::count(32))]
     batch: usize,
+    /// Have this client's helper make it, host:port, wait until it is made, and fetch it, with what was
+    /// ordered there before
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "batch")]
+    helper: Option<String>,
+    /// Order from the helper and fetch what it has now, without waiting for the rest
+    #[arg(long, requires = "helper")]
+    later: bool,
+    /// Fetch what the helper has now, and order nothing
+    #[arg(long, requires = "helper", conflicts_with_all = ["count", "later"])]
+    fetch: bool,
 }
 
 pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let (mut client, startup) = args.connect.open(true)?;
+    if let Some(helper) = &args.helper {
+        have_made(&mut client, &startup, (&args, helper), as_json)?;
+        // While the helper worked the server may have closed a connection on which nothing was asked.
+        let _ = client.close();
+        return Ok(());
+    }
     make(&mut client, &startup, (args.count, args.batch), as_json)?;
     Ok(client.close()?)
+}
+
+/// How long the helper is left alone between two questions.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn have_made(
+    client: &mut Client,
+    startup: &Startup,
+    (args, helper): (&Args, &str),
+    as_json: bool,
+) -> anyhow::Result<()> {
+    let mut line = args.connect.helper(helper)?;
+    let ordered = if args.fetch { vec![] } else { client.order(&mut line, args.count)? };
+    let mut lost = 0;
+    let waiting = loop {
+        let collected = client.collect(&mut line)?;
+        for got in &collected.got {
+            let id = got.id.to_string();
+            print::line(&match as_json {
+                true => json!({"id": id, "bytes": got.bytes, "sealed_bytes": got.sealed}).to_string(),
+                false => {
+                    format!("{id}  {} here, {} from the helper", print::bytes(got.bytes), print::bytes(got.sealed))
+                }
+            })?;
+        }
+        for (id, why) in &collected.lost {
+            print::note(&format!("material {id} was not made: {why}"));
+        }
+        lost += collected.lost.len();
+        match collected.waiting {
+            0 => break 0,
+            waiting if args.later || args.fetch => break waiting,
+            _ => thread::sleep(PATIENCE),
+        }
+    };
+    let ([up, down], cpu_s) = (line.moved(), process_cpu_s());
+    match as_json {
+        true => print::line(
+            &json!({"startup": startup, "ordered": ordered.len(), "waiting": waiting, "lost": lost, "cpu_s": cpu_s,
+                "helper_bytes_up": up, "helper_bytes_down": down})
+            .to_string(),
+        )?,
+        false => {
+            print::note(&startup.to_string());
+            let [up, down] = [up, down].map(print::bytes);
+            print::line(&format!(
+                "{} ordered, {waiting} still to be made, CPU {cpu_s:.3} s in all; to and from the helper {up} and {down}",
+                ordered.len()
+            ))?;
+        }
+    }
+    anyhow::ensure!(lost == 0, "{lost} materials were not made: order them anew");
+    Ok(())
 }
 
 fn make(client: &mut Client, startup: &Startup, (count, batch): (usize, usize), as_json: bool) -> anyhow::Result<()> {

@@ -1,8 +1,10 @@
 //! A client with an open model.
 mod batch;
+mod helped;
 mod make;
 mod progress;
 
+pub use helped::{Collected, Got};
 pub use progress::{Progress, Step};
 
 use crate::answer::{Answer, made_for, only};

@@ -122,6 +122,14 @@ pub enum ClientError {
         /// Its back ends, and why each is not chosen.
         offered: String,
     },
+    /// This client's helper did not do what was asked.
+    #[error("the helper at {address}: {what}")]
+    Helper {
+        /// Its address.
+        address: String,
+        /// Why, and what to do.
+        what: String,
+    },
     /// The back end's material comes from a dealer.
     #[error(
         "the back end {backend} takes its material from a dealer, and none was named: give its address and the fingerprint of its \

@@ -39,6 +39,8 @@
 //! * [`Client::model`]: plan, costs, numerics; [`Client::interface`]: shapes, ranges, what is revealed.
 //! * [`SecretsFolder`]: secrets of keys that a server keeps; [`Lobby::uploads`], [`Lobby::delete_uploads`]:
 //!   these keys.
+//! * [`Client::order`], [`Client::collect`] over a [`HelperLine`]: material that a second machine of the
+//!   client's makes, its helper, which runs a [`Home`].
 //! * [`RemoteDealer`], [`KeepFolder`]: what back ends with a dealer need beside the server
 //!   ([`ClientConfig::aids`]).
 //! * [`input`]: images and arrays; [`bench`]: what both parties' figures look like; [`measure`]: taking them;
@@ -56,6 +58,7 @@ mod client;
 mod control;
 pub mod dealer;
 mod error;
+pub mod helper;
 mod in_hand;
 pub mod input;
 pub mod jpeg;
@@ -74,10 +77,11 @@ pub const MAX_THREADS: usize = 1024;
 
 pub use announced::Announced;
 pub use answer::{Answer, Prepared};
-pub use client::{Client, Progress, Step};
+pub use client::{Client, Collected, Got, Progress, Step};
 pub use control::Control;
 pub use dealer::{DealerConfig, RemoteDealer, aids};
 pub use error::ClientError;
+pub use helper::{HelperLine, Home, HomeConfig};
 pub use keep::KeepFolder;
 pub use lobby::{ClientConfig, Closer, Lobby};
 pub use measure::{Figures, PhaseReport, process_cpu_s};

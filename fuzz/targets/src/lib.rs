@@ -45,6 +45,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "lowered_parts", run: lowered::parts, seeds: lowered::parts_seeds },
     Target { name: "dealer_model", run: lowered::registered, seeds: lowered::registered_seeds },
     Target { name: "dealer_request", run: lowered::dealer_request, seeds: lowered::dealer_request_seeds },
+    Target { name: "helper_request", run: lowered::helper_request, seeds: lowered::helper_request_seeds },
     Target { name: "lowered_file", run: lowered::file, seeds: lowered::file_seeds },
     Target { name: "onnx", run: import::onnx, seeds: import::onnx_seeds },
     Target { name: "npy", run: import::npy, seeds: import::npy_seeds },

@@ -13,8 +13,10 @@ use tacit_backends::ring::{
 use tacit_backends::seam::Claim;
 use tacit_backends::{Backend, BackendError, Options, Plan, Registry, ServerModel};
 use tacit_client::dealer::wire::Ask;
+use tacit_client::helper::wire as helper;
 use tacit_graph::geometry::{ConvGeometry, Window};
 use tacit_graph::{ImportOptions, InputSpec, Interface, OutputMode, SortedGraph, import, zoo};
+use tacit_ids::{FolderId, MaterialId};
 
 /// Models that a mutation made larger than this are accepted, but not computed.
 const MAX_WORK: usize = 1 << 16;
@@ -127,6 +129,33 @@ pub(crate) fn dealer_request_seeds() -> Vec<Vec<u8>> {
         Ask::Taken { ticket: [9; 32] },
         Ask::Ahead { digest: [7; 32], batch: 2 },
         Ask::Bind { ticket: [9; 32], seal: [8; 32] },
+    ];
+    asks.iter().map(|ask| postcard::to_stdvec(ask).expect("plain data can be written")).collect()
+}
+
+/// What a device asks its helper. It holds secrets, which compare as bytes only.
+pub(crate) fn helper_request(data: &[u8]) {
+    if let Ok(request) = helper::Ask::from_bytes(data) {
+        let bytes = |ask: &helper::Ask| postcard::to_stdvec(ask).expect("plain data can be written");
+        let again = helper::Ask::from_bytes(&bytes(&request)).expect("what was written can be read");
+        assert_eq!(bytes(&again), bytes(&request));
+    }
+}
+
+pub(crate) fn helper_request_seeds() -> Vec<Vec<u8>> {
+    let id = MaterialId([3; 16]);
+    let what = helper::What {
+        model: "digits".into(),
+        backend: "cheetah".into(),
+        public: [1; 32],
+        plan: [2; 32],
+        folder: FolderId([4; 16]),
+    };
+    let asks = [
+        helper::Ask::Make { what, jobs: vec![helper::Job { id, seed: [5; 16], seal: [6; 32] }] },
+        helper::Ask::Stand { ids: vec![id; 3] },
+        helper::Ask::Fetch { id, from: 1 << 20 },
+        helper::Ask::Taken { ids: vec![id] },
     ];
     asks.iter().map(|ask| postcard::to_stdvec(ask).expect("plain data can be written")).collect()
 }

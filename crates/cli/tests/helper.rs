@@ -1,0 +1,222 @@
+//! A device, its helper and a server as three programs over loopback.
+mod server;
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
+
+fn tacit(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tacit")).current_dir(dir).args(args).output().unwrap()
+}
+
+fn good(dir: &Path, args: &[&str]) -> String {
+    let output = tacit(dir, args);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "tacit {args:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What is said where something fails: both outputs.
+fn bad(dir: &Path, args: &[&str]) -> [String; 2] {
+    let output = tacit(dir, args);
+    let [said, error] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(!output.status.success() && !error.contains("panicked"), "tacit {args:?}: {said} {error}");
+    [said, error]
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A program that listens, and where.
+struct Program(Child, String);
+
+impl Program {
+    fn start(dir: &Path, args: &[&str]) -> Self {
+        server::ensure();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
+        let listening = ["--listen", "127.0.0.1:0", "--json"];
+        let mut child = command.current_dir(dir).args(args).args(listening).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let line: Value = serde_json::from_str(&line).unwrap();
+        Self(child, line["listening"].as_str().unwrap().to_owned())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder with keys, a model and its server; `gateway` is the helper of `client`.
+struct Home {
+    dir: TempDir,
+    server: Program,
+    /// Fingerprint of the helper.
+    print: String,
+}
+
+impl Home {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (onnx, samples) = (format!("{MODELS}/digits.onnx"), format!("{MODELS}/digits_samples.npy"));
+        good(dir.path(), &["model", "import", &onnx, "--calibrate", &samples, "-o", "digits.tacit"]);
+        good(dir.path(), &["keys", "init", "keys"]);
+        let add = ["keys", "add-helper", "keys", "gateway", "--of", "client", "--host", "127.0.0.1", "--json"];
+        let made: Value = serde_json::from_str(&good(dir.path(), &add)).unwrap();
+        let all = tacit_graph::npy::read(&fs::read(&samples).unwrap()).unwrap();
+        fs::write(dir.path().join("two.npy"), tacit_graph::npy::write(&[2, 1, 8, 8], &all.data[..128])).unwrap();
+        fs::write(dir.path().join("access.toml"), "").unwrap();
+        let serve = ["serve", "digits.tacit", "--material", "srv", "--access", "access.toml", "--no-warm-up"];
+        let server = Program::start(dir.path(), &serve);
+        Self { dir, server, print: made["fingerprint"].as_str().unwrap().to_owned() }
+    }
+
+    fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A command that talks to the server.
+    fn at<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
+        [args, &["--server", &self.server.1, "--json"]].concat()
+    }
+
+    fn helper(&self) -> Program {
+        let args = ["helper", "--server", &self.server.1, "--client", "gateway", "--folder", "home"];
+        Program::start(self.dir(), &args)
+    }
+
+    /// Orders from a helper, and fetches.
+    fn prepare(&self, helper: &Program, more: &[&str]) -> Vec<Value> {
+        let args = [&["prepare", "--helper", &helper.1], more].concat();
+        lines(&good(self.dir(), &self.at(&args)))
+    }
+
+    /// Sealed material at the helper.
+    fn sealed(&self) -> Vec<PathBuf> {
+        let files = fs::read_dir(self.dir().join("home")).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "sealed")).collect()
+    }
+
+    /// The server's halves, as its operator lists them.
+    fn at_server(&self) -> Vec<Value> {
+        lines(&good(self.dir(), &["material", "list", "--offline", "--material", "srv", "--json"]))
+    }
+
+    /// Answers with what stands in stock, or with new material; the classes, and how many took an offline
+    /// phase.
+    fn infer(&self) -> (Vec<u64>, usize) {
+        let answers = lines(&good(self.dir(), &self.at(&["infer", "two.npy", "--batch", "1"])));
+        let classes = answers.iter().map(|answer| answer["class"].as_u64().unwrap()).collect();
+        (classes, answers.iter().filter(|answer| answer["phases"].get("offline").is_some()).count())
+    }
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..1200 {
+        if holds() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    panic!("never: {what}");
+}
+
+#[test]
+fn a_helper_makes_the_material_and_may_do_nothing_else() {
+    let home = Home::new();
+    let (alone, offline) = home.infer();
+    assert_eq!(offline, 2, "nothing is stored yet");
+    let helper = home.helper();
+    let said = home.prepare(&helper, &["--count", "2"]);
+    let got: Vec<&Value> = said.iter().filter(|line| line.get("sealed_bytes").is_some()).collect();
+    assert_eq!((got.len(), home.sealed().len()), (2, 0), "what was delivered is deleted: {said:?}");
+    assert!(got.iter().all(|got| got["sealed_bytes"].as_u64() > got["bytes"].as_u64()), "{said:?}");
+    // The server's ledger says whose it is and who made it.
+    let halves = home.at_server();
+    assert!(halves.len() == 2 && halves.iter().all(|half| half["maker"] == home.print.as_str()), "{halves:?}");
+    assert!(halves.iter().all(|half| half["client"] != home.print.as_str()), "{halves:?}");
+    assert_eq!(home.infer(), (alone, 0), "the same answers, without an offline phase");
+    for refused in [&["infer", "two.npy"][..], &["material", "list"], &["prepare"]] {
+        let [_, error] =
+            bad(home.dir(), &home.at(&[refused, &["--client", "gateway", "--material", "other"]].concat()));
+        assert!(error.contains("helper"), "{refused:?}: {error}");
+    }
+    good(home.dir(), &["keys", "add-client", "keys", "bob"]);
+    let order = ["prepare", "--helper", &helper.1, "--client", "bob", "--material", "bobs"];
+    let [_, error] = bad(home.dir(), &home.at(&order));
+    assert!(error.contains("not of a helper of this client"), "{error}");
+    // A helper is no server, whatever it listens on.
+    let [_, error] = bad(home.dir(), &["infer", "two.npy", "--server", &helper.1]);
+    assert!(error.contains("helper"), "{error}");
+}
+
+#[test]
+fn what_is_changed_on_the_way_is_refused_and_what_dies_is_ordered_anew() {
+    let home = Home::new();
+    let helper = home.helper();
+    let said = home.prepare(&helper, &["--later"]);
+    assert_eq!(said.last().unwrap()["ordered"], 1, "{said:?}");
+    wait_until("it is made", || home.sealed().len() == 1);
+    let path = home.sealed().remove(0);
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let fetch = ["prepare", "--helper", &helper.1, "--fetch"];
+    let [said, error] = bad(home.dir(), &home.at(&fetch));
+    assert!(
+        error.contains("not what this helper was ordered to make") && said.contains("\"lost\":1"),
+        "{said} {error}"
+    );
+    assert!(home.sealed().is_empty());
+    // Its other half goes when the device connects next, and nothing of it is used.
+    assert_eq!(home.infer().1, 2);
+    assert!(home.at_server().is_empty());
+
+    let said = home.prepare(&helper, &["--later", "--count", "40"]);
+    assert_eq!(said.last().unwrap()["ordered"], 40);
+    let had = said.iter().filter(|line| line.get("sealed_bytes").is_some()).count();
+    drop(helper);
+    let helper = home.helper();
+    let fetch = ["prepare", "--helper", &helper.1, "--fetch"];
+    let [said, _] = bad(home.dir(), &home.at(&fetch));
+    let said = lines(&said);
+    let (got, lost) = (said.len() - 1, said.last().unwrap()["lost"].as_u64().unwrap() as usize);
+    assert!(lost > 0 && had + got + lost == 40, "{had} {got} {lost}");
+    home.prepare(&helper, &["--count", "2"]);
+    assert_eq!(home.infer().1, 0);
+    let listed = lines(&good(home.dir(), &home.at(&["material", "list"])));
+    assert_eq!(listed.len(), had + got, "what came before it died is there, and no half without its other");
+    assert!(listed.iter().all(|held| held["state"] == "ready"), "{listed:?}");
+}
+
+#[test]
+fn a_revoked_helper_is_cut_off_and_what_it_made_is_burnt() {
+    let home = Home::new();
+    let helper = home.helper();
+    home.prepare(&helper, &["--count", "2"]);
+    let own = lines(&good(home.dir(), &home.at(&["prepare"])));
+    assert_eq!((home.at_server().len(), own.iter().filter(|line| line.get("id").is_some()).count()), (3, 1));
+    fs::write(home.dir().join("access.toml"), format!("[client.{}]\nrevoked = true\n", home.print)).unwrap();
+    let hang_up = Command::new("kill").args(["-HUP", &home.server.0.id().to_string()]).status().unwrap();
+    assert!(hang_up.success());
+    wait_until("its material is burnt", || home.at_server().len() == 1);
+    // The helper may find a connection cut that it still had, before it makes another.
+    let order = ["prepare", "--helper", &helper.1];
+    let told = [0; 2].map(|_| bad(home.dir(), &home.at(&order))[1].contains("revoked"));
+    assert!(told[1], "the owner is told why");
+    let listed = lines(&good(home.dir(), &home.at(&["material", "list"])));
+    assert!(listed.len() == 1 && listed[0]["state"] == "ready", "the owner's own stays: {listed:?}");
+    assert_eq!(home.infer().1, 1, "and the owner is served as before");
+}

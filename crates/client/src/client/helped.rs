@@ -1,0 +1,255 @@
+//! Material that this client's helper makes: ordering it, fetching it, and putting it together.
+use crate::helper::HelperLine;
+use crate::helper::wire::{Answer, Ask, Job, MAX_JOBS, Standing, What};
+use crate::{Client, ClientError};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tacit_backends::Preparation;
+use tacit_backends::seam::{MaterialSeed, digest, fresh_seed};
+use tacit_ids::{ClientId, MaterialId};
+use tacit_store::seal::{Kind, read_own_file};
+use tacit_store::{Binding, MAX_MATERIAL_BYTES, Origin, SealKey, Store, StoreError, made_file};
+use zeroize::Zeroizing;
+
+/// Folder of what is being fetched, in that of material.
+const FETCHED: &str = "fetched";
+
+/// What a seal adds at most to a material, beside a tag of 16 bytes for each 64 KiB.
+const MOST_AROUND: u64 = 1 << 10;
+
+/// What has come from a helper.
+#[derive(Debug, Default)]
+pub struct Collected {
+    /// Material that is ready now.
+    pub got: Vec<Got>,
+    /// What was ordered and will not come, and why. It can be ordered anew, under other ids.
+    pub lost: Vec<(MaterialId, String)>,
+    /// How many materials of this model the helper is still to make.
+    pub waiting: usize,
+}
+
+/// Material that has come.
+#[derive(Debug, Clone, Copy)]
+pub struct Got {
+    /// Its name.
+    pub id: MaterialId,
+    /// Bytes of the material.
+    pub bytes: u64,
+    /// Bytes that came from the helper for it, sealed.
+    pub sealed: u64,
+}
+
+/// What seeds and seals follow from that are given to a helper; it stays here.
+struct Master(Zeroizing<[u8; 32]>);
+
+/// Names a material among all of a master key, whatever it is derived for.
+fn parts<'a>(id: &'a MaterialId, binding: &'a Binding) -> [&'a [u8]; 4] {
+    [&id.0, &binding.client.0, &binding.model, &binding.plan]
+}
+
+impl Master {
+    fn seed(&self, id: MaterialId, binding: &Binding) -> MaterialSeed {
+        MaterialSeed::derived(&self.0, &parts(&id, binding))
+    }
+
+    fn seal(&self, id: MaterialId, binding: &Binding) -> Zeroizing<[u8; 32]> {
+        let [id, client, model, plan] = parts(&id, binding);
+        let parts = [&self.0[..], id, client, model, plan];
+        Zeroizing::new(digest("tacit 2026-11 seal of what a helper returns", &parts))
+    }
+}
+
+impl Client {
+    /// Orders material for `count` inputs from this client's helper; its names. What the helper learns is in
+    /// `docs/threat-model.md`.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`] without a store, or with a back end whose material two parties do not make;
+    /// [`ClientError::Helper`]; of the store or the connection to the helper. What may have been ordered
+    /// all the same is in [`collect`](Self::collect).
+    pub fn order(&mut self, line: &mut HelperLine, count: usize) -> Result<Vec<MaterialId>, ClientError> {
+        self.check_stores()?;
+        if self.model.preparation() != Preparation::TwoParty {
+            let text =
+                format!("a helper makes nothing for the back end {}: its material is not two parties'", self.names[1]);
+            return Err(ClientError::Usage(text));
+        }
+        self.set_batch(1)?;
+        let master = self.master(line.helper())?;
+        let store = self.folder();
+        let what = What {
+            model: self.names[0].clone(),
+            backend: self.names[1].clone(),
+            public: self.binding.model,
+            plan: self.binding.plan,
+            folder: store.folder(),
+        };
+        let mut ordered = Vec::new();
+        while ordered.len() < count {
+            let ids = (0..MAX_JOBS.min(count - ordered.len())).map(|_| MaterialId::random());
+            let ids: Vec<MaterialId> = ids.collect::<Result<_, _>>()?;
+            // Before the helper knows of them, so that the server's halves are not taken for lost.
+            store.order(&ids, self.binding, line.helper())?;
+            let job = |id: &MaterialId| Job {
+                id: *id,
+                seed: master.seed(*id, &self.binding).into_seed().0,
+                seal: *master.seal(*id, &self.binding),
+            };
+            let jobs = ids.iter().map(job).collect();
+            match line.ask(&Ask::Make { what: what.clone(), jobs }) {
+                Ok(Answer::Done) => ordered.extend(ids),
+                Ok(other) => return Err(line.misplaced(&other)),
+                Err(e) => {
+                    if let ClientError::Helper { .. } = e {
+                        store.end_orders(&ids)?;
+                    }
+                    return Err(e);
+                }
+            }
+        }
+        Ok(ordered)
+    }
+
+    /// Fetches what the helper has made of this model since it was ordered, stores it, and has the helper
+    /// delete it. What breaks off goes on where it was the next time.
+    ///
+    /// # Errors
+    /// As [`order`](Self::order).
+    pub fn collect(&mut self, line: &mut HelperLine) -> Result<Collected, ClientError> {
+        self.check_stores()?;
+        self.set_batch(1)?;
+        let (store, helper) = (self.folder(), line.helper());
+        let master = self.master(helper)?;
+        let mine = |ordered: &&tacit_store::Ordered| ordered.helper == helper && ordered.binding == self.binding;
+        let ids: Vec<MaterialId> = store.ordered()?.iter().filter(mine).map(|ordered| ordered.id).collect();
+        let mut collected = Collected::default();
+        for part in ids.chunks(MAX_JOBS) {
+            let standings = match line.ask(&Ask::Stand { ids: part.to_vec() })? {
+                Answer::Standings(standings) if standings.len() == part.len() => standings,
+                other => return Err(line.misplaced(&other)),
+            };
+            for (&id, standing) in part.iter().zip(standings) {
+                let came = match standing {
+                    Standing::Waits => {
+                        collected.waiting += 1;
+                        continue;
+                    }
+                    Standing::Made { bytes } => self.fetched(line, (&master, id), bytes)?,
+                    Standing::Failed { why } => Err(why),
+                    Standing::Unknown => Err("the helper does not know of it any more: it was started anew".into()),
+                };
+                store.end_orders(&[id])?;
+                remove(&fetched_path(&store, id))?;
+                match came {
+                    Ok(got) => collected.got.push(got),
+                    Err(why) => collected.lost.push((id, why)),
+                }
+                match line.ask(&Ask::Taken { ids: vec![id] })? {
+                    Answer::Done => {}
+                    other => return Err(line.misplaced(&other)),
+                }
+            }
+        }
+        Ok(collected)
+    }
+
+    /// Fetches one material and stores it; or why what came is none.
+    fn fetched(
+        &self,
+        line: &mut HelperLine,
+        (master, id): (&Master, MaterialId),
+        sealed: u64,
+    ) -> Result<Result<Got, String>, ClientError> {
+        let most = self.material_bytes + (self.material_bytes >> 10) + MOST_AROUND;
+        if sealed > most {
+            return Ok(Err(format!("the helper has {sealed} bytes for it, and {most} are the most that it may have")));
+        }
+        let store = self.folder();
+        let path = fetched_path(&store, id);
+        fetch(line, id, &path, sealed)?;
+        let key = SealKey::from_bytes(&*master.seal(id, &self.binding))?;
+        let rest = match read_own_file(&path, Kind::Material(id), Some(&key), MAX_MATERIAL_BYTES) {
+            Ok(rest) => rest,
+            Err(e @ StoreError::File { .. }) => return Err(e.into()),
+            Err(e) => return Ok(Err(format!("what came is not what this helper was ordered to make: {e}"))),
+        };
+        let material = match self.side.with_seed(master.seed(id, &self.binding), &rest) {
+            Ok(material) => material.to_bytes()?,
+            Err(e) => return Ok(Err(format!("what came does not fit the model: {e}"))),
+        };
+        let peer = self.stock.as_ref().and_then(crate::stock::Stock::peer).expect("it was checked that there is one");
+        let origin = Origin { backend: &self.names[1], peer, maker: Some(line.helper()) };
+        match store.put(id, self.binding, origin, &material) {
+            // It came before, and this process or one before it ended before the order did.
+            Ok(()) | Err(StoreError::Burnt(_) | StoreError::Exists(_)) => {}
+            Err(e) => return Err(e.into()),
+        }
+        Ok(Ok(Got { id, bytes: material.len() as u64, sealed }))
+    }
+
+    fn folder(&self) -> Arc<Store> {
+        Arc::clone(self.stock.as_ref().expect("it was checked that there is a folder").store())
+    }
+
+    /// The master key for a helper, drawn where there is none.
+    fn master(&self, helper: ClientId) -> Result<Master, ClientError> {
+        let secrets = self.config.aids.secrets.as_ref();
+        let secrets = secrets.ok_or_else(|| ClientError::Usage("a helper's master key needs a folder".into()))?;
+        let mut fresh = Zeroizing::new(Vec::with_capacity(32));
+        for _ in 0..2 {
+            fresh.extend_from_slice(&fresh_seed()?.0);
+        }
+        let name = digest("tacit 2026-11 master key for a helper", &[&self.binding.client.0, &helper.0]);
+        let (kept, _) = secrets.secret(&name, fresh)?;
+        let mut master = Zeroizing::new([0; 32]);
+        if kept.len() != master.len() {
+            return Err(ClientError::Usage(format!(
+                "the master key for a helper has {} bytes, and not 32",
+                kept.len()
+            )));
+        }
+        master.copy_from_slice(&kept);
+        Ok(Master(master))
+    }
+}
+
+/// Where a sealed material lies until all of it is there.
+fn fetched_path(store: &Store, id: MaterialId) -> PathBuf {
+    store.dir().join(FETCHED).join(format!("{id}.sealed"))
+}
+
+fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::File { doing, path, source }
+}
+
+fn remove(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(failed("removing", path)(e)),
+        _ => Ok(()),
+    }
+}
+
+/// Fetches what is still missing of a sealed material.
+fn fetch(line: &mut HelperLine, id: MaterialId, path: &Path, bytes: u64) -> Result<(), ClientError> {
+    tacit_store::made_folder(path.parent().expect("a file in a folder"))?;
+    let mut file = made_file(path)?;
+    let mut from = file.metadata().map_err(failed("reading", path))?.len();
+    if from > bytes {
+        // Of another making.
+        file.set_len(0).map_err(failed("writing", path))?;
+        from = 0;
+    }
+    io::Seek::seek(&mut file, io::SeekFrom::Start(from)).map_err(failed("writing", path))?;
+    let mut out = BufWriter::new(file);
+    let all = line.fetch(id, from, &mut out)?;
+    out.flush().map_err(failed("writing", path))?;
+    let found = File::open(path).and_then(|file| file.metadata()).map_err(failed("reading", path))?.len();
+    if all != bytes || found != bytes {
+        remove(path)?;
+        return Err(line.wrong(format!("{found} of {all} bytes came of material {id}, which was to have {bytes}")));
+    }
+    Ok(())
+}

@@ -1,0 +1,378 @@
+//! The helper's program: it takes its owner's orders, makes material with the server, and hands it over.
+//!
+//! One thread makes, one for each connection answers. Orders are in memory, with their seeds and keys; what
+//! is made lies sealed in a folder, `ID.sealed`, until its owner has it or it is as old as stored material
+//! may get. So a helper that dies has lost what it was ordered and had not made, and says so when it is asked
+//! again.
+use super::wire::{ANSWER, ASK, Answer, Ask, BYTES, Job, MAX_JOBS, PIECE, Standing, What, reason, recv, send};
+use crate::wire::WireError;
+use crate::{Client, ClientConfig, ClientError, Lobby};
+use std::collections::{HashMap, VecDeque};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+use tacit_backends::Registry;
+use tacit_backends::seam::MaterialSeed;
+use tacit_ids::{ClientId, MaterialId};
+use tacit_net::{Channel, Hello, NetError, ServerTls, TcpTransport, Transport, handshake};
+use tacit_store::seal::{Kind, sync_folder, write_file};
+use tacit_store::{SealKey, StoreError, keys, made_folder};
+
+/// Connections at a time.
+const MOST_CONNECTIONS: usize = 8;
+/// How long somebody has to say who it is.
+const GREETING: Duration = Duration::from_secs(10);
+/// How long a connection may ask nothing, or take nothing.
+const IDLE: Duration = Duration::from_secs(300);
+/// How long the connection to the server is kept with nothing to make.
+const LINGER: Duration = Duration::from_secs(5);
+/// How often a server is tried that cannot be reached, and the pause before the next time.
+const TRIES: usize = 3;
+const PAUSE: Duration = Duration::from_secs(2);
+/// Materials that are ordered or made and not taken, at most.
+const MOST_MATERIALS: usize = 4096;
+const SEALED: &str = "sealed";
+
+/// What a helper works with.
+pub struct HomeConfig {
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Its identity there.
+    pub tls: ServerTls,
+    /// Whose helper it is: nobody else is answered.
+    pub owner: ClientId,
+    /// Folder for sealed material.
+    pub folder: PathBuf,
+    /// The server, and the helper's identity there.
+    pub server: ClientConfig,
+    /// How long sealed material is kept that its owner does not fetch.
+    pub expire: Duration,
+}
+
+/// A material that is to be made.
+struct Order {
+    what: Arc<What>,
+    job: Job,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Order>,
+    standings: HashMap<MaterialId, Standing>,
+}
+
+struct Shared {
+    config: HomeConfig,
+    registry: Registry,
+    state: Mutex<State>,
+    /// Told of each order.
+    ordered: Condvar,
+    connections: AtomicUsize,
+}
+
+/// A connection's place, given back when it ends.
+struct Place(Arc<Shared>);
+
+impl Place {
+    fn take(shared: &Arc<Shared>) -> Self {
+        shared.connections.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(shared))
+    }
+
+    /// Whether there was none left.
+    fn is_last(&self) -> bool {
+        self.0.connections.load(Ordering::Acquire) > MOST_CONNECTIONS
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A helper that listens.
+pub struct Home {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+impl Home {
+    /// Opens the folder, which holds what was made before, and listens.
+    ///
+    /// # Errors
+    /// The folder is not this user's alone or cannot be read; the address cannot be listened on.
+    pub fn bind(registry: Registry, mut config: HomeConfig) -> Result<Self, ClientError> {
+        config.folder = made_folder(&config.folder)?;
+        config.server.store = None;
+        let made = swept(&config.folder, config.expire)?;
+        let standings = made.into_iter().map(|(id, bytes)| (id, Standing::Made { bytes })).collect();
+        let doing = format!("listening on {}", config.listen);
+        let listener = TcpListener::bind(config.listen).map_err(|e| NetError::from_io(doing, &e))?;
+        let shared = Shared {
+            config,
+            registry,
+            state: Mutex::new(State { queue: VecDeque::new(), standings }),
+            ordered: Condvar::new(),
+            connections: AtomicUsize::new(0),
+        };
+        Ok(Self { listener, shared: Arc::new(shared) })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn address(&self) -> Result<SocketAddr, ClientError> {
+        Ok(self.listener.local_addr().map_err(|e| NetError::from_io("looking where it listens", &e))?)
+    }
+
+    /// Works until the process ends.
+    ///
+    /// # Errors
+    /// A thread cannot be started, or nobody can be let in any more.
+    pub fn run(self) -> Result<(), ClientError> {
+        let start = |e: io::Error| ClientError::Usage(format!("starting a thread: {e}"));
+        let own = Arc::clone(&self.shared);
+        thread::Builder::new().name("tacit-making".into()).spawn(move || make_all(&own)).map_err(start)?;
+        loop {
+            let (stream, from) = match self.listener.accept() {
+                Ok(accepted) => accepted,
+                Err(e) => {
+                    tracing::error!("accepting a connection: {e}");
+                    thread::sleep(PAUSE);
+                    continue;
+                }
+            };
+            let place = Place::take(&self.shared);
+            if place.is_last() {
+                tracing::warn!("{from}: all places are taken");
+                continue;
+            }
+            let serving = thread::Builder::new().name("tacit-owner".into()).spawn(move || {
+                if let Err(e) = serve(&place.0, stream) {
+                    tracing::warn!("{from}: {e}");
+                }
+            });
+            serving.map_err(start)?;
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change of it is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn path(&self, id: MaterialId) -> PathBuf {
+        self.config.folder.join(format!("{id}.{SEALED}"))
+    }
+}
+
+fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::File { doing, path, source }
+}
+
+/// The materials of a folder, without those that are too old and what a crash has left of others.
+fn swept(folder: &Path, expire: Duration) -> Result<Vec<(MaterialId, u64)>, StoreError> {
+    let mut made = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed("listing", folder))? {
+        let path = entry.map_err(failed("listing", folder))?.path();
+        let meta = path.symlink_metadata().map_err(failed("reading", &path))?;
+        let id = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
+        let is_sealed = path.extension().is_some_and(|extension| extension == SEALED);
+        // One from the future is of now.
+        let age = meta.modified().map(|then| SystemTime::now().duration_since(then).unwrap_or_default());
+        match id {
+            Some(id) if is_sealed && age.map_err(failed("reading", &path))? < expire => made.push((id, meta.len())),
+            _ if meta.is_file() => fs::remove_file(&path).map_err(failed("removing", &path))?,
+            _ => {}
+        }
+    }
+    Ok(made)
+}
+
+fn serve(shared: &Shared, stream: TcpStream) -> Result<(), WireError> {
+    let mut tcp = TcpTransport::new(stream)?;
+    tcp.set_stall_timeout(IDLE).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
+    tcp.set_deadline(Some(Instant::now() + GREETING));
+    let tls = shared.config.tls.accept(tcp)?;
+    if tls.peer_certificate().and_then(keys::fingerprint) != Some(shared.config.owner) {
+        return Err(NetError::Tls("somebody else than the owner of this helper".into()).into());
+    }
+    let mut channel = Channel::new(Box::new(tls));
+    handshake(&mut channel, &Hello::opening())?;
+    channel.set_deadline(None);
+    loop {
+        let ask = match recv(&mut channel, ASK) {
+            Err(WireError::Net(e)) if e.is_gone() => return Ok(()),
+            other => other?,
+        };
+        let answer = match ask {
+            Ask::Make { what, jobs } => shared.order(what, jobs),
+            Ask::Stand { ids } => shared.standings(&ids),
+            Ask::Taken { ids } => shared.forget(&ids),
+            Ask::Fetch { id, from } => match shared.hand_over(&mut channel, id, from)? {
+                None => continue,
+                Some(refusal) => refusal,
+            },
+        };
+        send(&mut channel, ANSWER, &answer)?;
+    }
+}
+
+fn refused(why: &str) -> Answer {
+    Answer::Refused { reason: reason(why) }
+}
+
+impl Shared {
+    fn order(&self, what: What, jobs: Vec<Job>) -> Answer {
+        let what = Arc::new(what);
+        let mut state = self.state();
+        if jobs.len() > MAX_JOBS || state.standings.len() + jobs.len() > MOST_MATERIALS {
+            return refused("so much material is ordered already that this helper takes no more: fetch it first");
+        }
+        if jobs.iter().any(|job| state.standings.contains_key(&job.id)) {
+            return refused("material of such an id was ordered before");
+        }
+        for job in jobs {
+            state.standings.insert(job.id, Standing::Waits);
+            state.queue.push_back(Order { what: Arc::clone(&what), job });
+        }
+        self.ordered.notify_all();
+        Answer::Done
+    }
+
+    fn standings(&self, ids: &[MaterialId]) -> Answer {
+        if ids.len() > MAX_JOBS {
+            return refused("too many at once");
+        }
+        let state = self.state();
+        Answer::Standings(ids.iter().map(|id| state.standings.get(id).cloned().unwrap_or(Standing::Unknown)).collect())
+    }
+
+    /// Its owner has these, or wants them no more.
+    fn forget(&self, ids: &[MaterialId]) -> Answer {
+        let mut state = self.state();
+        state.queue.retain(|order| !ids.contains(&order.job.id));
+        for id in ids {
+            // What is being made right now goes when it is made.
+            state.standings.remove(id);
+            self.remove(*id);
+        }
+        if let Err(e) = sync_folder(&self.config.folder) {
+            tracing::error!("{e}");
+        }
+        Answer::Done
+    }
+
+    fn remove(&self, id: MaterialId) {
+        let path = self.path(id);
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => tracing::error!("removing {}: {e}", path.display()),
+            _ => {}
+        }
+    }
+
+    /// Sends a sealed material from a byte on; or the answer, where there is none to send.
+    fn hand_over(&self, channel: &mut Channel, id: MaterialId, from: u64) -> Result<Option<Answer>, NetError> {
+        let Some(Standing::Made { bytes }) = self.state().standings.get(&id).cloned() else {
+            return Ok(Some(refused("this material is not there")));
+        };
+        let opened = File::open(self.path(id)).and_then(|mut file| file.seek(SeekFrom::Start(from)).map(|_| file));
+        let mut file = match opened {
+            Ok(file) if from <= bytes => file,
+            Ok(_) => return Ok(Some(refused("it has fewer bytes than that"))),
+            Err(e) => return Ok(Some(refused(&format!("its file cannot be read: {e}")))),
+        };
+        send(channel, ANSWER, &Answer::Bytes { bytes })?;
+        let (mut piece, mut left) = (vec![0; PIECE], bytes - from);
+        while left > 0 {
+            let piece = &mut piece[..PIECE.min(left as usize)];
+            // Cut short, the connection ends: the owner has what came, and asks for the rest.
+            file.read_exact(piece).map_err(|e| NetError::from_io("reading sealed material", &e))?;
+            channel.send(BYTES, piece)?;
+            left -= piece.len() as u64;
+        }
+        channel.flush()?;
+        Ok(None)
+    }
+
+    /// The next order; `None` if there is none for a while.
+    fn next(&self) -> Option<Order> {
+        let wait = self.ordered.wait_timeout_while(self.state(), LINGER, |state| state.queue.is_empty());
+        wait.unwrap_or_else(PoisonError::into_inner).0.queue.pop_front()
+    }
+}
+
+/// Makes what is ordered, until the process ends.
+fn make_all(shared: &Shared) {
+    let mut open: Option<(Arc<What>, Client)> = None;
+    loop {
+        let Some(order) = shared.next() else {
+            // A server that is gone needs no goodbye.
+            drop(open.take().map(|(_, client)| client.close()));
+            continue;
+        };
+        let id = order.job.id;
+        let standing = match make(shared, &mut open, order) {
+            Ok(bytes) => {
+                tracing::info!(material = %id, "made, {bytes} bytes sealed");
+                Standing::Made { bytes }
+            }
+            Err(e) => {
+                open = None;
+                tracing::warn!(material = %id, "not made: {e}");
+                Standing::Failed { why: reason(&e.to_string()) }
+            }
+        };
+        match shared.state().standings.get_mut(&id) {
+            Some(known) => *known = standing,
+            // Its owner does not want it any more.
+            None => shared.remove(id),
+        }
+    }
+}
+
+/// Makes one material and seals it; bytes of the sealed file. Whatever comes of it, its seed is used.
+fn make(shared: &Shared, open: &mut Option<(Arc<What>, Client)>, mut order: Order) -> Result<u64, ClientError> {
+    let client = match open.take() {
+        Some((what, client)) if what == order.what => client,
+        _ => connected(shared, &order.what)?,
+    };
+    let (_, client) = open.insert((Arc::clone(&order.what), client));
+    let (id, key) = (order.job.id, SealKey::from_bytes(&order.job.seal)?);
+    let seed = MaterialSeed::new(&mut order.job.seed);
+    let (rest, _) = client.make_for_owner(id, order.what.folder, seed)?;
+    let path = shared.path(id);
+    write_file(&path, Kind::Material(id), Some(&key), &rest)?;
+    let meta = path.symlink_metadata().map_err(failed("reading", &path))?;
+    Ok(meta.len())
+}
+
+/// A connection to the server with the model open that was ordered for, and no other.
+fn connected(shared: &Shared, what: &What) -> Result<Client, ClientError> {
+    let connect = || Lobby::connect(shared.registry.clone(), shared.config.server.clone());
+    let mut lobby = connect();
+    for _ in 1..TRIES {
+        if !matches!(lobby, Err(ClientError::Unreachable { .. })) {
+            break;
+        }
+        thread::sleep(PAUSE);
+        lobby = connect();
+    }
+    let client = lobby?.open(&what.model, Some(&what.backend))?;
+    let found = client.binding();
+    if (found.model, found.plan) != (what.public, what.plan) {
+        let what = format!("the server offers another `{}` to the helper than it was ordered for", what.model);
+        return Err(ClientError::Usage(what));
+    }
+    Ok(client)
+}

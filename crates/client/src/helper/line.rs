@@ -1,0 +1,99 @@
+//! A device's connection to its helper.
+use super::wire::{ANSWER, ASK, Answer, Ask, BYTES, PIECE, recv, send};
+use crate::ClientError;
+use std::io::Write;
+use std::time::{Duration, Instant};
+use tacit_ids::{ClientId, MaterialId};
+use tacit_net::{Channel, Hello, NetError, TcpTransport, Transport, handshake, split_address};
+use tacit_store::keys::{self, ClientIdentity};
+use tacit_store::{MAX_MATERIAL_BYTES, Role};
+
+/// What a seal adds to a material at most: a tag for each 64 KiB, and a header.
+const MOST_SEALED: u64 = MAX_MATERIAL_BYTES + (MAX_MATERIAL_BYTES >> 10);
+
+/// A connection to this client's helper: TLS 1.3 with both certificates, that of the helper made for this
+/// client.
+pub struct HelperLine {
+    address: String,
+    channel: Channel,
+    helper: ClientId,
+}
+
+impl HelperLine {
+    /// Connects to the helper at `address` (`host:port`).
+    ///
+    /// # Errors
+    /// It cannot be reached, or is not this client's helper.
+    pub fn connect(
+        address: &str,
+        identity: &ClientIdentity,
+        [connect, stall]: [Duration; 2],
+    ) -> Result<Self, ClientError> {
+        let end = Instant::now() + connect;
+        let (host, _) = split_address(address)?;
+        let mut tcp = TcpTransport::connect(address, connect)?;
+        tcp.set_stall_timeout(stall).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
+        tcp.set_deadline(Some(end));
+        let tls = identity.tls.connect(tcp, host)?;
+        let wrong = |what: String| ClientError::Helper { address: address.to_owned(), what };
+        let certificate = tls.peer_certificate().unwrap_or_default();
+        match Role::of(certificate) {
+            Role::Helper { owner } if owner == identity.fingerprint => {}
+            role => {
+                return Err(wrong(format!("its certificate is that of a {role}, and not of a helper of this client")));
+            }
+        }
+        let helper = keys::fingerprint(certificate).ok_or_else(|| wrong("its certificate cannot be read".into()))?;
+        let mut channel = Channel::new(Box::new(tls));
+        channel.set_deadline(Some(end));
+        handshake(&mut channel, &Hello::opening())?;
+        channel.set_deadline(None);
+        Ok(Self { address: address.to_owned(), channel, helper })
+    }
+
+    /// Fingerprint of the helper's key.
+    #[must_use]
+    pub fn helper(&self) -> ClientId {
+        self.helper
+    }
+
+    /// Bytes that were sent and received, TLS apart.
+    #[must_use]
+    pub fn moved(&self) -> [u64; 2] {
+        let traffic = self.channel.total_traffic();
+        [traffic.sent, traffic.received]
+    }
+
+    pub(crate) fn wrong(&self, what: impl Into<String>) -> ClientError {
+        ClientError::Helper { address: self.address.clone(), what: what.into() }
+    }
+
+    pub(crate) fn ask(&mut self, ask: &Ask) -> Result<Answer, ClientError> {
+        send(&mut self.channel, ASK, ask)?;
+        match recv(&mut self.channel, ANSWER)? {
+            Answer::Refused { reason } => Err(self.wrong(reason)),
+            other => Ok(other),
+        }
+    }
+
+    /// An answer that does not belong here.
+    pub(crate) fn misplaced(&self, answer: &Answer) -> ClientError {
+        let answer: String = format!("{answer:?}").chars().take(200).collect();
+        self.wrong(format!("it answered {answer}"))
+    }
+
+    /// The bytes of a sealed material behind the first `from`, as they come; how many all of it has.
+    pub(crate) fn fetch(&mut self, id: MaterialId, from: u64, out: &mut impl Write) -> Result<u64, ClientError> {
+        let bytes = match self.ask(&Ask::Fetch { id, from })? {
+            Answer::Bytes { bytes } if bytes <= MOST_SEALED && from <= bytes => bytes,
+            other => return Err(self.misplaced(&other)),
+        };
+        let mut left = bytes - from;
+        while left > 0 {
+            let piece = self.channel.recv(BYTES, PIECE.min(left as usize))?;
+            out.write_all(&piece).map_err(|e| ClientError::Usage(format!("writing sealed material: {e}")))?;
+            left -= piece.len() as u64;
+        }
+        Ok(bytes)
+    }
+}
