@@ -168,7 +168,9 @@ async fn greet(shared: &Shared, stream: TcpStream, address: SocketAddr) -> Resul
     if known.speaks_http()? {
         return Ok(Arrival::Visitor(Visitor { known, address }.into()));
     }
-    introduce(shared, known.stream, Who::of(known.who, known.role), end).await.map(|greeted| Arrival::Client(greeted.into()))
+    introduce(shared, known.stream, Who::of(known.who, known.role), end)
+        .await
+        .map(|greeted| Arrival::Client(greeted.into()))
 }
 
 /// The opening hello.
