@@ -3,7 +3,7 @@
 //! The first measured job replaces it.
 use crate::catalog::Offered;
 use crate::state::{DEALING, Known, POOL};
-use tacit_backends::{PhaseCost, Preparation};
+use tacit_backends::{PhaseCost, Preparation, ServerModel};
 use tacit_client::wire::{Device, LinkClass};
 use tacit_plan::{Link, Prediction, Setting};
 use tacit_sched::profile::{Sample, Speedup};
@@ -82,6 +82,12 @@ pub(crate) fn phase_name(phase: JobPhase) -> &'static str {
     }
 }
 
+/// Whether a T_pre takes no core, since a dealer makes all of the material: not where some of it comes from
+/// lattices.
+pub(crate) fn only_waits(model: &dyn ServerModel) -> bool {
+    model.preparation() == Preparation::Dealt && model.costs().offline.server.work.ntts == 0
+}
+
 /// A model over its back end, for a class of devices, with jobs of so many threads. What a job was measured
 /// to hold counts up to `most` bytes, all that jobs may take: it has run, so it is not turned away.
 pub(crate) fn spec(offered: &Offered, device: Device, known: &Known, threads: u32, most: u64) -> ModelSpec {
@@ -107,7 +113,7 @@ pub(crate) fn spec(offered: &Offered, device: Device, known: &Known, threads: u3
         },
         binding: BoundTo::Client,
         material_bytes: offered.material_bytes,
-        dealt: offered.model.preparation() == Preparation::Dealt,
+        dealt: only_waits(&*offered.model),
         pre: needs_material.then(|| phase(JobPhase::Pre, &costs.offline)),
         on: phase(JobPhase::On, &costs.online),
     }

@@ -35,5 +35,6 @@ pub use material::{ClientMaterial, ServerMaterial};
 pub use options::Options;
 pub(crate) use options::read_gates;
 pub use party::{ClientParty, ServerParty};
+pub(crate) use plan::{Group, make_group};
 pub use plan::{Plan, batched, compile};
 pub use tacit_mpc::gate::Leaves;

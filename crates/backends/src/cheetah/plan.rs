@@ -33,11 +33,18 @@ impl Batch for GateSpec {
 pub(super) type Step = share::Step<Parts>;
 
 /// Linear layers that read one tensor: its mask is encrypted once for all of them.
-pub(super) struct Group<L: Lattice> {
+pub(crate) struct Group<L: Lattice> {
     /// The layers, in node order.
     pub nodes: Vec<NodeId>,
     /// Tiling and parameters.
     pub plan: L::Plan,
+}
+
+impl<L: Lattice> Group<L> {
+    /// The same layers for `batch` inputs at once.
+    pub(crate) fn times(&self, batch: usize) -> Self {
+        Self { nodes: self.nodes.clone(), plan: L::times(&self.plan, batch) }
+    }
 }
 
 /// A compiled model.
@@ -169,11 +176,10 @@ fn rounded(graph: &RingGraph, errors: &[u32]) -> Vec<u32> {
 #[must_use]
 pub fn batched<L: Lattice>(one: &Plan<L>, batch: usize) -> Plan<L> {
     assert_eq!(one.batch, 1, "plans of batches are made from the plan for one input");
-    let of_group = |group: &Group<L>| Group { nodes: group.nodes.clone(), plan: L::times(&group.plan, batch) };
     Plan {
         graph: Arc::clone(&one.graph),
         steps: one.steps.iter().map(|step| step.times(batch)).collect(),
-        groups: one.groups.iter().map(of_group).collect(),
+        groups: one.groups.iter().map(|group| group.times(batch)).collect(),
         unread: one.unread.clone(),
         rounded: one.rounded.clone(),
         batch,
@@ -247,7 +253,11 @@ impl Compile<Parts> for Maker<'_> {
     }
 }
 
-fn make_group<L: Lattice>(
+/// Plans the layers `nodes`, which all read `tensor`; `errors` are the units that each node may be off by.
+///
+/// # Errors
+/// `Unsupported` names the first of them if they cannot be planned.
+pub(crate) fn make_group<L: Lattice>(
     graph: &RingGraph,
     options: &Options,
     errors: &[u32],

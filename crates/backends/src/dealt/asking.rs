@@ -9,8 +9,10 @@ use zeroize::Zeroizing;
 use super::audit::Sink;
 use super::compiled::Client;
 use super::dealer::{self, SEED_BYTES};
+use super::lattice;
 use super::setup::Expected;
 use super::statics::{self, Statics};
+use crate::cheetah::linear::ClientKeys;
 use crate::ring::reference;
 use crate::seam::{Aids, Chunks, check_made_for, write_material};
 use crate::{BackendError, ClientSide, Material, MaterialPart};
@@ -20,6 +22,8 @@ pub(super) struct Asking {
     model: Arc<Client>,
     aids: Aids,
     prg: Prg,
+    /// For layers that are not dealt, from the setup.
+    keys: Option<ClientKeys>,
 }
 
 /// The client's half.
@@ -36,7 +40,7 @@ impl MaterialPart for ClientMaterial {
 
 impl Asking {
     pub(super) fn new(model: Arc<Client>, aids: Aids, prg: Prg) -> Self {
-        Self { model, aids, prg }
+        Self { model, aids, prg, keys: None }
     }
 
     fn statics(&self) -> Result<&Arc<Statics>, BackendError> {
@@ -56,9 +60,11 @@ impl ClientSide for Asking {
         Ok(())
     }
 
-    /// Gets `E`, unless this process or its folder has it.
+    /// Sends keys, if there are layers that are not dealt; gets `E`, unless this process or its folder has
+    /// it.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let Client { compiled, statics } = &*self.model;
+        self.keys = compiled.plan.lattice.client_setup((&mut *channel, &mut self.prg))?;
         let expected = Expected { plan: &*compiled.plan, digest: compiled.statics, hasher: statics::hasher };
         expected.take(statics, &self.aids, channel)
     }
@@ -75,7 +81,9 @@ impl ClientSide for Asking {
             }
         };
         let material = self.read(&half)?;
-        super::client::offline(&self.model.compiled.plan, &statics, &material.seed, channel, &self.aids.stop)?;
+        let plan = &self.model.compiled.plan;
+        let lattice = lattice::Client::new(&plan.lattice, self.keys.as_ref(), &mut self.prg);
+        super::client::offline(plan, (&statics, lattice), &material.seed, channel, &self.aids.stop)?;
         Ok(Material::new(material))
     }
 

@@ -1,5 +1,5 @@
-//! The client's phases. Offline it computes `E r` and sends what moves its shares; online it needs its seed
-//! alone.
+//! The client's phases. Offline it computes `E r` (for layers that are not dealt it asks the server for its
+//! share of `W r`) and sends what moves its shares; online it needs its seed alone.
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::ring::ConvSpec;
@@ -12,6 +12,7 @@ use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
 
 use super::dealer::{GATE, mask, moved};
+use super::lattice;
 use super::plan::{Parts, Plan};
 use super::statics::Statics;
 use crate::BackendError;
@@ -27,16 +28,16 @@ pub(super) const RESULT: Tag = Tag::new(0x0421, "share of the result");
 /// Message, offline: by how much the client's share of a tensor moves.
 pub(super) const MOVE: Tag = Tag::new(0x0422, "moved share");
 
-/// The offline phase with the half `seed`.
+/// The offline phase with the half `seed`; `lattice` has the part of the layers that are not dealt.
 pub(super) fn offline(
     plan: &Plan,
-    statics: &Statics,
+    (statics, lattice): (&Statics, lattice::Client<'_>),
     seed: &Seed,
     channel: &mut Channel,
     stop: &Stop,
 ) -> Result<(), BackendError> {
     let [walked, own] = [seed.clone(), seed.clone()].map(Prg::from_seed);
-    let phase = Offline { plan, statics, next: 0, seed: own, channel };
+    let phase = Offline { plan, statics, lattice, next: 0, seed: own, channel };
     let mut tap = |_: NodeId, _: &[u64]| {};
     let Plan { graph, steps, batch, .. } = plan;
     let mut shares = ClientWalk { graph, steps, batch: *batch, seed: walked, phase, tap: &mut tap };
@@ -69,7 +70,8 @@ pub(super) fn online(
 struct Offline<'a> {
     plan: &'a Plan,
     statics: &'a Statics,
-    /// The next linear layer.
+    lattice: lattice::Client<'a>,
+    /// The next linear layer that is dealt.
     next: usize,
     seed: Prg,
     channel: &'a mut Channel,
@@ -82,6 +84,9 @@ impl ClientPhase<Parts> for Offline<'_> {
 
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
         let width = self.plan.graph.nodes()[id].fixed.width;
+        if let Some(place) = self.plan.lattice.place(id) {
+            return self.lattice.share(place, r, self.channel);
+        }
         let mut share = self.statics.layer(self.next).apply(conv, r)?;
         self.next += 1;
         let masks = Zeroizing::new(mask(&self.seed, id, share.len(), width));

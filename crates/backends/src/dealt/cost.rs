@@ -1,5 +1,6 @@
 //! What one input or a batch costs, from the plan alone. Traffic is exact, memory an estimate.
 
+use tacit_arith::ring::ConvSpec;
 use tacit_mpc::codec::Packed;
 use tacit_mpc::dealt::widen_talk;
 use tacit_net::Talk;
@@ -9,7 +10,7 @@ use super::options::Options;
 use super::plan::{self, Plan, Step};
 use super::{audit, server, setup, statics};
 use crate::ring::{Node, RingGraph};
-use crate::{BackendError, Costs, DealingCost, Work};
+use crate::{BackendError, Costs, DealingCost, PartyCost, Work};
 
 /// What of a server's material counts beside bytes between the parties when scales are searched: it comes
 /// over a link that is some ten times faster.
@@ -49,12 +50,29 @@ fn online_talk(graph: &RingGraph, steps: &[Step], batch: usize) -> Talk {
     talk
 }
 
-/// What the offline phase says: the order, and what moves shares.
+/// What the setup says: keys for layers that are not dealt, and `E` of the others.
+fn setup_talk(plan: &Plan) -> Talk {
+    let mut talk = setup::talk(statics::bytes(plan));
+    plan.lattice.setup_talk(&mut talk);
+    talk
+}
+
+/// Multiplications of the linear layers that are dealt.
+fn dealt_macs(plan: &Plan) -> u64 {
+    let of = |conv: &ConvSpec| (conv.weight_len() / conv.out_ch * conv.out_len()) as u64;
+    plan.batch as u64 * statics::layers(plan).map(|(_, conv, _)| of(conv)).sum::<u64>()
+}
+
+/// What the offline phase says: the order, layers that are not dealt, and what moves shares.
 fn offline_talk(plan: &Plan, half: u64) -> Talk {
     let mut talk = Talk::default();
     audit::talk(plan.options().audit, [SEED_BYTES as u64, half], &mut talk);
-    let moved = plan.graph.nodes().iter().enumerate().filter(|(id, _)| plan.moves(*id));
-    moved.for_each(|(_, node)| talk.up(packed(node, plan.batch)));
+    for (id, node) in plan.graph.nodes().iter().enumerate() {
+        plan.lattice.talk(id, &mut talk);
+        if plan.moves(id) {
+            talk.up(packed(node, plan.batch));
+        }
+    }
     talk
 }
 
@@ -67,10 +85,9 @@ fn aes(step: &Step) -> [u64; 2] {
 
 /// Costs of a plan's inputs, of the setup, and of dealing.
 pub(super) fn costs(plan: &Plan) -> Costs {
-    let macs = plan.batch as u64 * plan.graph.macs();
-    let (half, moved) = (server::half_bytes(plan) as u64, server::moved_bytes(plan) as u64);
+    let half = server::half_bytes(plan) as u64;
     let mut costs = Costs {
-        setup: setup::talk(statics::bytes(plan)).into(),
+        setup: setup_talk(plan).into(),
         offline: offline_talk(plan, half).into(),
         online: online_talk(&plan.graph, &plan.steps, plan.batch).into(),
         ..Costs::default()
@@ -81,23 +98,18 @@ pub(super) fn costs(plan: &Plan) -> Costs {
         costs.online.server.work.aes_blocks += server;
         costs.comparisons += step.gates().map(|g| g.n() as u64).sum::<u64>();
     }
-    costs.online.server.work.macs = macs;
+    costs.online.server.work.macs = plan.batch as u64 * plan.graph.macs();
+    let macs = dealt_macs(plan);
+    costs.offline.client.work = Work { macs, ..Work::default() };
+    costs.offline.client.stored_bytes = SEED_BYTES as u64;
+    costs.offline.server.stored_bytes = server::material_bytes(plan) as u64;
+    let [client, server] = plan.lattice.work();
+    costs.offline.add_work(client, server);
     let largest = plan.graph.nodes().iter().map(|n| 8 * plan.elements(n) as u64).max().expect("a graph has nodes");
     // A matrix entry is kept as 4 bytes, or 8 in rings beyond 32 bits.
     let matrices: u64 =
         statics::layers(plan).map(|(_, c, width)| c.weight_len() as u64 * if width > 32 { 8 } else { 4 }).sum();
-    costs.setup.client.stored_bytes = matrices;
-    // Taken as it comes.
-    costs.setup.client.peak_memory_bytes = matrices + (64 << 20);
-    costs.setup.server.peak_memory_bytes = 64 << 20;
-    costs.offline.client.work = Work { macs, ..Work::default() };
-    costs.offline.client.stored_bytes = SEED_BYTES as u64;
-    costs.offline.server.stored_bytes = half + moved;
-    costs.offline.client.peak_memory_bytes = matrices + 4 * largest;
-    // A server with a folder for material holds little of it in memory.
-    costs.offline.server.peak_memory_bytes = half + moved + 2 * largest;
-    costs.online.client.peak_memory_bytes = 6 * largest;
-    costs.online.server.peak_memory_bytes = half + moved + 6 * largest;
+    memory(plan, &mut costs, [matrices, largest]);
     let gates = costs.online.client.work.aes_blocks + costs.online.server.work.aes_blocks;
     let layer = statics::layers(plan).map(|(_, c, _)| 4 * c.weight_len() as u64).max().unwrap_or(0);
     costs.dealing = DealingCost {
@@ -107,4 +119,20 @@ pub(super) fn costs(plan: &Plan) -> Costs {
         peak_memory_bytes: 2 * layer.min(statics::AT_ONCE_BYTES) + 8 * largest,
     };
     costs
+}
+
+/// What the phases hold at their peaks, beside what is there already: ciphertexts of layers that are not
+/// dealt. `matrices` are the bytes of `E` in memory, `largest` those of the largest tensor.
+fn memory(plan: &Plan, costs: &mut Costs, [matrices, largest]: [u64; 2]) {
+    costs.setup.client.stored_bytes = matrices;
+    // Taken as it comes.
+    costs.setup.client.peak_memory_bytes = matrices + (64 << 20);
+    costs.setup.server.peak_memory_bytes = 64 << 20;
+    costs.setup.add_work(PartyCost::default(), plan.lattice.keys());
+    let kept = costs.offline.server.stored_bytes;
+    costs.offline.client.peak_memory_bytes += matrices + 4 * largest;
+    // A server with a folder for material holds little of it in memory.
+    costs.offline.server.peak_memory_bytes += kept + 2 * largest;
+    costs.online.client.peak_memory_bytes = 6 * largest;
+    costs.online.server.peak_memory_bytes = kept + 6 * largest;
 }

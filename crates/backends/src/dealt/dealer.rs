@@ -41,7 +41,7 @@ pub(super) fn mask(seed: &Prg, id: NodeId, elements: usize, width: u32) -> Vec<u
     chosen(seed, At { node: id, level: 0 }, LINEAR, elements, width)
 }
 
-/// A dealer's keys of the linear layers, in node order.
+/// A dealer's keys of the linear layers that are dealt, in node order.
 pub(super) struct Keys(pub(super) Vec<Seed>);
 
 /// Gives the server's half in pieces, in the order of the walk.
@@ -74,10 +74,13 @@ impl ClientPhase<Parts> for Dealing<'_> {
         Ok(())
     }
 
-    /// The server gets `A r - t`.
+    /// The server gets `A r - t`, but for layers that are not dealt.
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
+        if self.plan.lattice.place(id).is_some() {
+            return Ok(vec![0; self.plan.batch * conv.out_len()]);
+        }
         let width = self.plan.graph.nodes()[id].fixed.width;
-        let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
+        let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer that is dealt"))?;
         let mut known = Zeroizing::new(statics::apply_random(key, conv, r, width)?);
         let masks = Zeroizing::new(mask(&self.client, id, known.len(), width));
         known.iter_mut().zip(masks.iter()).for_each(|(k, t)| *k = k.wrapping_sub(*t) & ring_mask(width));

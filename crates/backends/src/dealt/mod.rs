@@ -13,6 +13,9 @@
 //!   for a `t` from the client's seed, the client's share is `E r + t`. The dealer never knows `W`, the
 //!   client never `A`.
 //!
+//! Layers whose `E` would be too much for the client can be made with lattices, as `cheetah` makes them, and
+//! without the dealer (`lattice`); the client moves its shares of them as of the others.
+//!
 //! Who must not work together, and what each pair would learn: `docs/threat-model.md`. `plan` the
 //! compilation, `statics` A and E, `dealer` what the dealer does, `client` and `server` the parties' phases,
 //! `model` the seam, over `compiled`; `asking` and `serving` a connection at either party.
@@ -23,6 +26,7 @@ mod client;
 pub(crate) mod compiled;
 mod cost;
 mod dealer;
+mod lattice;
 mod model;
 mod options;
 mod plan;
@@ -33,5 +37,5 @@ pub(crate) mod source;
 pub(crate) mod statics;
 
 pub use model::Dealt;
-pub use options::{Choice, Options};
+pub use options::{Choice, Linear, Options};
 pub use plan::{Plan, compile};

@@ -1,13 +1,13 @@
 //! Public choices of the back end.
 
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use super::audit;
-use crate::BackendError;
 use crate::ring::RingOptions;
-use crate::seam;
+use crate::{BackendError, cheetah, seam};
 
 /// Name of the back end.
 pub(super) const NAME: &str = "dealt";
@@ -36,6 +36,55 @@ impl FromStr for Choice {
     }
 }
 
+/// Where the shares of linear layers come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Linear {
+    /// From the dealer: the client gets the masked weights `E` once.
+    Dealt,
+    /// From lattices, without a dealer: there is no `E`.
+    He,
+    /// From lattices for the layers with most of `E`, as many as it takes until the client gets no more of it
+    /// than the limit; from the dealer for all others.
+    Auto {
+        /// Most bytes of `E`.
+        limit: u64,
+    },
+}
+
+/// Most bytes of `E` if nothing else is said, and how many may be asked for: no model has more.
+const LIMIT: u64 = 64 * MB;
+const LIMITS: RangeInclusive<u64> = 0..=4096 * MB;
+const MB: u64 = 1_000_000;
+
+impl FromStr for Linear {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "dealt" => Ok(Self::Dealt),
+            "he" => Ok(Self::He),
+            "auto" => Ok(Self::Auto { limit: LIMIT }),
+            _ => Err("`dealt`, `he` or `auto`".into()),
+        }
+    }
+}
+
+impl Linear {
+    /// Reads where they come from, and the limit.
+    fn read(reader: &mut seam::Reader<'_>) -> Result<Self, BackendError> {
+        let given = reader.get("linear")?.unwrap_or(Options::default().linear);
+        match (given, reader.up_to(E_LIMIT, (LIMITS.end() / MB) as f64)?) {
+            (Self::Auto { .. }, Some(limit)) => Ok(Self::Auto { limit: (limit * MB as f64) as u64 }),
+            (other, None) => Ok(other),
+            (_, Some(_)) => Err(BackendError::Option {
+                backend: NAME,
+                key: E_LIMIT.into(),
+                what: "it belongs to `linear=auto`, which chooses by it".into(),
+            }),
+        }
+    }
+}
+
 /// Public choices of the protocol; both parties and the dealer must use the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
@@ -49,17 +98,28 @@ pub struct Options {
     pub dealer_mbit: u32,
     /// Materials of a thousand that the parties have opened and deal again.
     pub audit: u32,
+    /// Where the shares of linear layers come from.
+    pub linear: Linear,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { relu_drop: 0, exchanges: Choice::Auto, rtt_ms: 20, dealer_mbit: 10_000, audit: audit::DEFAULT }
+        Self {
+            relu_drop: 0,
+            exchanges: Choice::Auto,
+            rtt_ms: 20,
+            dealer_mbit: 10_000,
+            audit: audit::DEFAULT,
+            linear: Linear::Dealt,
+        }
     }
 }
 
 /// Largest values of the numbers among the options, and smallest.
-const RANGES: [(&str, std::ops::RangeInclusive<u32>); 4] =
+const RANGES: [(&str, RangeInclusive<u32>); 4] =
     [("relu_drop", 0..=30), ("rtt_ms", 0..=60_000), ("dealer_mbit", 1..=1_000_000), ("audit", audit::RATES)];
+/// Most of `E`, in MB (10^6 bytes).
+const E_LIMIT: &str = "e_limit";
 
 impl Options {
     /// Checks options that came from elsewhere.
@@ -70,7 +130,13 @@ impl Options {
         for ((key, allowed), value) in RANGES.iter().zip([self.relu_drop, self.rtt_ms, self.dealer_mbit, self.audit]) {
             seam::within(NAME, key, value, allowed)?;
         }
-        Ok(())
+        match self.linear {
+            Linear::Auto { limit } if !LIMITS.contains(&limit) => {
+                let what = format!("{limit} bytes: up to {} are allowed", LIMITS.end());
+                Err(BackendError::Option { backend: NAME, key: E_LIMIT.into(), what })
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -89,9 +155,11 @@ pub(super) fn parse(text: &seam::Options) -> Result<(Options, RingOptions), Back
         rtt_ms: reader.in_range(rtt.0, rtt.1)?.unwrap_or(default.rtt_ms),
         dealer_mbit: reader.in_range(mbit.0, mbit.1)?.unwrap_or(default.dealer_mbit),
         audit: reader.in_range(audit.0, audit.1)?.unwrap_or(default.audit),
+        linear: Linear::read(&mut reader)?,
     };
-    // Linear layers are exact.
-    let ring = RingOptions { linear_error: 0, relu_drop: drops, ..RingOptions::read(&mut reader)? };
+    // Dealt linear layers are exact.
+    let linear_error = if options.linear == Linear::Dealt { 0 } else { cheetah::Options::default().linear_error };
+    let ring = RingOptions { linear_error, relu_drop: drops, ..RingOptions::read(&mut reader)? };
     reader.end()?;
     Ok((options, ring))
 }
@@ -105,11 +173,24 @@ mod tests {
         let (options, ring) = parse(&"exchanges=2,relu_drop=2,frac_bits=12".parse().unwrap()).unwrap();
         assert_eq!((options.exchanges, options.relu_drop, ring.frac_bits), (Choice::Two, 2, Some(12)));
         assert_eq!(parse(&seam::Options::default()).unwrap().0, Options::default());
-        for bad in ["relu_drop=99", "audit=1000", "exchanges=3", "dealer_mbit=0", "rtt_ms=-1", "leaves=masked"] {
+        let linear =
+            |text: &str| parse(&text.parse().unwrap()).map(|(options, ring)| (options.linear, ring.linear_error));
+        assert_eq!(linear("").unwrap(), (Linear::Dealt, 0));
+        assert_eq!(linear("linear=he").unwrap(), (Linear::He, 1 << 12));
+        assert_eq!(linear("linear=auto").unwrap().0, Linear::Auto { limit: LIMIT });
+        assert_eq!(linear("linear=auto,e_limit=0.5").unwrap().0, Linear::Auto { limit: 500_000 });
+        for alone in ["e_limit=7", "linear=he,e_limit=7", "linear=auto,e_limit=5000", "linear=auto,e_limit=-1"] {
+            let error = linear(alone).unwrap_err().to_string();
+            assert!(error.contains("e_limit") && error.contains(NAME), "{alone}: {error}");
+        }
+        for bad in
+            ["relu_drop=99", "audit=1000", "exchanges=3", "dealer_mbit=0", "rtt_ms=-1", "leaves=masked", "linear=ckks"]
+        {
             let key = bad.split('=').next().unwrap();
             let error = parse(&bad.parse().unwrap()).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");
         }
         assert!(Options { rtt_ms: 99_999, ..Options::default() }.check().is_err());
+        assert!(Options { linear: Linear::Auto { limit: 5000 * MB }, ..Options::default() }.check().is_err());
     }
 }

@@ -9,8 +9,9 @@ use tacit_mpc::dealt::{DealtGate, Exchanges, LookUp, Value, widen_bytes};
 use tacit_mpc::gate::WrapSpec;
 
 use super::Options;
+use super::lattice::Layers;
 use super::options::Choice;
-use super::statics::Masked;
+use super::statics::{Masked, bytes_of};
 use crate::ring::share::{self, Added, Batch, Compile, Kind, Times, conv_spec};
 use crate::ring::{Node, RingGraph, Table};
 use crate::{BackendError, Numerics, seam};
@@ -47,6 +48,8 @@ pub struct Plan {
     pub(super) batch: usize,
     /// For each node, whether the client moves its share of the tensor.
     moves: Vec<bool>,
+    /// The linear layers that the dealer has no part in.
+    pub(super) lattice: Layers,
     options: Options,
     digest: [u8; 32],
 }
@@ -87,10 +90,18 @@ impl Plan {
         self.moves[node]
     }
 
-    /// How results relate to the reference: truncations of both shares are off by one unit at most.
+    /// Bytes that the dealer gives the server for a node.
+    pub(super) fn dealt_bytes(&self, node: NodeId) -> usize {
+        let step = &self.steps[node];
+        if self.lattice.place(node).is_some() { 0 } else { dealt_bytes(step, &self.graph.nodes()[node], self.batch) }
+    }
+
+    /// How results relate to the reference: truncations of both shares are off by one unit at most, linear
+    /// layers only where they are not dealt.
     #[must_use]
     pub fn numerics(&self) -> Numerics {
-        Numerics::UlpPerTruncation { below: 1, above: 1, linear: 0, relu_drop: self.options.relu_drop }
+        let (linear, relu_drop) = (self.lattice.max_error(), self.options.relu_drop);
+        Numerics::UlpPerTruncation { below: 1, above: 1, linear, relu_drop }
     }
 }
 
@@ -104,6 +115,10 @@ impl Masked for Plan {
     fn steps(&self) -> &[Step] {
         &self.steps
     }
+
+    fn masks(&self, node: NodeId) -> bool {
+        self.lattice.place(node).is_none()
+    }
 }
 
 /// Compiles a graph.
@@ -115,8 +130,9 @@ pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError>
     let added = |step: &Step, node: &Node| Added { material: dealt_bytes(step, node, 1) as u128, macs: 0 };
     share::check_sizes(&graph, &steps, added)?;
     let moves = moves(&graph, &steps);
-    let digest = digest(&graph, &options, &steps);
-    Ok(Plan { graph: Arc::new(graph), steps, batch: 1, moves, options, digest })
+    let lattice = Layers::new(&graph, &masked_bytes(&graph, &steps), options.linear)?;
+    let digest = digest(&graph, &options, (&steps, &lattice));
+    Ok(Plan { graph: Arc::new(graph), steps, batch: 1, moves, lattice, options, digest })
 }
 
 /// The plan for `batch` inputs at once that follows from a plan for one, with the same exchanges.
@@ -127,11 +143,21 @@ pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError>
 pub fn batched(one: &Plan, batch: usize) -> Plan {
     assert_eq!(one.batch, 1, "plans of batches are made from the plan for one input");
     let steps = one.steps.iter().map(|step| step.times(batch)).collect();
-    let (moves, options, digest) = (one.moves.clone(), one.options, one.digest);
-    Plan { graph: Arc::clone(&one.graph), steps, batch, moves, options, digest }
+    let (moves, lattice) = (one.moves.clone(), one.lattice.times(batch));
+    Plan { graph: Arc::clone(&one.graph), steps, batch, moves, lattice, options: one.options, digest: one.digest }
 }
 
-/// Bytes that the dealer gives the server for a step of `batch` inputs.
+/// The linear layers of a graph, with the bytes of `E` that each has if it is dealt.
+fn masked_bytes(graph: &RingGraph, steps: &[Step]) -> Vec<(NodeId, u64)> {
+    let nodes = steps.iter().zip(graph.nodes()).enumerate();
+    let bytes = nodes.filter_map(|(id, (step, node))| match step {
+        Step::Linear(conv) => Some((id, bytes_of(conv.weight_len(), node.fixed.width))),
+        _ => None,
+    });
+    bytes.collect()
+}
+
+/// Bytes that the dealer gives the server for a step of `batch` inputs, if he has a part in it.
 pub(super) fn dealt_bytes(step: &Step, node: &Node, batch: usize) -> usize {
     match step {
         Step::Linear(_) => Packed::len_bytes(batch * node.elements(), node.fixed.width),
@@ -171,13 +197,13 @@ pub(super) fn moves(graph: &RingGraph, steps: &[Step]) -> Vec<bool> {
     moves
 }
 
-fn digest(graph: &RingGraph, options: &Options, steps: &[Step]) -> [u8; 32] {
+fn digest(graph: &RingGraph, options: &Options, (steps, lattice): (&[Step], &Layers)) -> [u8; 32] {
     let gate = |gate: &DealtGate| {
         let cost = gate.cost();
         (gate.n(), cost.up, cost.down, cost.material)
     };
     let steps: Vec<_> = steps.iter().map(|s| (s.number(), s.gates().map(gate).collect::<Vec<_>>())).collect();
-    let canonical = postcard::to_stdvec(&(graph.spec(), options, steps));
+    let canonical = postcard::to_stdvec(&(graph.spec(), options, steps, lattice.choices()));
     let canonical = canonical.expect("plain data in memory can be encoded");
     seam::digest("tacit 2026-11 dealt plan", &[&canonical])
 }

@@ -1,5 +1,6 @@
-//! The server's phases. Offline it puts what moves the client's shares, which comes from the client, into its
-//! half; online it walks over its shares, piece by piece through both.
+//! The server's phases. Offline it puts its shares of linear layers that are not dealt, and what moves the
+//! client's shares, which comes from the client, into its half; online it walks over its shares, piece by
+//! piece through all of it.
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::ring::ConvSpec;
@@ -15,7 +16,8 @@ use zeroize::Zeroizing;
 use super::audit::Sink;
 use super::client::{INPUT, MOVE, RESULT};
 use super::dealer::{GATE, SEED_BYTES};
-use super::plan::{Parts, Plan, dealt_bytes};
+use super::lattice;
+use super::plan::{Parts, Plan};
 use super::source::Source;
 use crate::BackendError;
 use crate::ring::fixed::ring_mask;
@@ -23,8 +25,8 @@ use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, linear_
 use crate::ring::{Node, Weights};
 use crate::seam::Stop;
 
-/// The server's material for one input or a batch: what the dealer gave, and what the client moved its shares
-/// by, in the order in which the online phase reads it.
+/// The server's material for one input or a batch: what the dealer gave, its shares of linear layers that are
+/// not dealt, and what the client moved its shares by, in the order in which the online phase reads it.
 pub(super) struct ServerMaterial {
     /// Digest of the plan that it was read for.
     pub(super) plan: [u8; 32],
@@ -33,38 +35,51 @@ pub(super) struct ServerMaterial {
 
 /// Bytes of the server's half.
 pub(super) fn half_bytes(plan: &Plan) -> usize {
-    let steps = plan.steps.iter().zip(plan.graph.nodes());
-    SEED_BYTES + steps.map(|(step, node)| dealt_bytes(step, node, plan.batch)).sum::<usize>()
+    SEED_BYTES + (0..plan.steps.len()).map(|id| plan.dealt_bytes(id)).sum::<usize>()
+}
+
+/// Bytes of its shares of linear layers that are not dealt.
+fn made_bytes(plan: &Plan) -> usize {
+    let nodes = plan.graph.nodes().iter().enumerate().filter(|(id, _)| plan.lattice.place(*id).is_some());
+    nodes.map(|(_, node)| Packed::len_bytes(plan.elements(node), node.fixed.width)).sum()
 }
 
 /// Bytes of what the client moves its shares by.
-pub(super) fn moved_bytes(plan: &Plan) -> usize {
+fn moved_bytes(plan: &Plan) -> usize {
     let nodes = plan.graph.nodes().iter().enumerate().filter(|(id, _)| plan.moves(*id));
     nodes.map(|(_, node)| Packed::len_bytes(plan.elements(node), node.fixed.width)).sum()
 }
 
 /// Bytes of all that the server keeps.
 pub(super) fn material_bytes(plan: &Plan) -> usize {
-    half_bytes(plan) + moved_bytes(plan)
+    half_bytes(plan) + made_bytes(plan) + moved_bytes(plan)
 }
 
-/// The offline phase: gives `sink` the half, and what the client moves its shares by where it is needed.
+/// Gives `sink` elements of a node's tensor.
+fn put(values: &[u64], node: &Node, sink: &mut Sink<'_>) -> Result<(), BackendError> {
+    let mut out = Writer::default();
+    out.packed(&Packed::new(values, node.fixed.width));
+    sink(&out.finish())
+}
+
+/// The offline phase: gives `sink` the half, and where they are needed its shares of layers that are not
+/// dealt, which `lattice` makes, and what the client moves its shares by.
 pub(super) fn offline(
     plan: &Plan,
-    mut half: Source<'_>,
+    (mut half, mut lattice): (Source<'_>, lattice::Server<'_>),
     channel: &mut Channel,
     sink: &mut Sink<'_>,
     stop: &Stop,
 ) -> Result<(), BackendError> {
     half.pass(SEED_BYTES, sink)?;
-    for (id, (step, node)) in plan.steps.iter().zip(plan.graph.nodes()).enumerate() {
+    for (id, node) in plan.graph.nodes().iter().enumerate() {
         stop.begin()?;
-        half.pass(dealt_bytes(step, node, plan.batch), sink)?;
+        half.pass(plan.dealt_bytes(id), sink)?;
+        if let Some(place) = plan.lattice.place(id) {
+            put(&Zeroizing::new(lattice.share(place, channel)?), node, sink)?;
+        }
         if plan.moves(id) {
-            let values = channel.recv_packed(MOVE, plan.elements(node), node.fixed.width)?;
-            let mut out = Writer::default();
-            out.packed(&Packed::new(&values, node.fixed.width));
-            sink(&out.finish())?;
+            put(&channel.recv_packed(MOVE, plan.elements(node), node.fixed.width)?, node, sink)?;
         }
     }
     Ok(())

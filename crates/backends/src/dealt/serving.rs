@@ -10,9 +10,11 @@ use zeroize::Zeroizing;
 use super::audit::Sink;
 use super::compiled::Server;
 use super::dealer::{self, Keys};
+use super::lattice;
 use super::server::{self, ServerMaterial};
 use super::setup;
 use super::source::{Source, SpooledMaterial};
+use crate::cheetah::linear::ServerKeys;
 use crate::seam::{Aids, Chunks, MaterialPlace, check_made_for, write_material};
 use crate::{BackendError, Material, MaterialPart, ServerModel, ServerSide};
 use tacit_mpc::codec::Reader;
@@ -22,18 +24,20 @@ pub(super) struct Serving {
     model: Arc<Server>,
     aids: Aids,
     prg: Prg,
+    /// The client's, for layers that are not dealt, from the setup.
+    keys: Option<ServerKeys>,
 }
 
 impl Serving {
     pub(super) fn new(model: Arc<Server>, aids: Aids, prg: Prg) -> Self {
-        Self { model, aids, prg }
+        Self { model, aids, prg, keys: None }
     }
 
     /// Orders material, puts the half of it away, and gives `sink` what the offline phase makes of it.
     fn make(&mut self, channel: &mut Channel, sink: &mut Sink<'_>) -> Result<(), BackendError> {
-        let Self { model, aids, prg } = self;
+        let Self { model, aids, prg, keys: of_client } = self;
         let order = model.order().expect("a dealt model can be ordered");
-        let Server { compiled, keys, .. } = &**model;
+        let Server { compiled, weights, keys, .. } = &**model;
         let (ordering, keys) = (compiled.ordering(aids), Keys(keys.to_vec()));
         let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::server_half(&compiled.plan, &keys, seed, sink);
         let half = loop {
@@ -43,7 +47,8 @@ impl Serving {
                 break Source::Spooled(spool.contents()?);
             }
         };
-        server::offline(&compiled.plan, half, channel, sink, &aids.stop)
+        let lattice = lattice::Server::new(&compiled.plan.lattice, of_client.as_ref(), weights, prg);
+        server::offline(&compiled.plan, (half, lattice), channel, sink, &aids.stop)
     }
 }
 
@@ -59,9 +64,11 @@ impl ServerSide for Serving {
         Ok(())
     }
 
-    /// Sends `E`, if the client has not kept it.
+    /// Takes the client's keys, if there are layers that are not dealt; sends `E`, if the client has not kept
+    /// it.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let Server { compiled, weights, keys, .. } = &*self.model;
+        self.keys = compiled.plan.lattice.server_setup((&mut *channel, &mut self.prg))?;
         setup::give(&*compiled.plan, weights, keys, channel)
     }
 

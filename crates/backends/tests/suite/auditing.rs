@@ -169,7 +169,8 @@ fn run_with(
     [a, b]
 }
 
-const VARIANTS: [(&str, &str); 3] = [("dealt", "audit=500"), ("fss", "audit=500"), ("fss", "level=l2,audit=500")];
+const VARIANTS: [(&str, &str); 4] =
+    [("dealt", "audit=500"), ("dealt", "linear=he,audit=500"), ("fss", "audit=500"), ("fss", "level=l2,audit=500")];
 
 #[test]
 fn an_honest_dealer_passes_and_what_was_not_opened_is_used() {

@@ -13,7 +13,7 @@ use proptest::test_runner::TestRunner;
 use tacit_arith::prg::Prg;
 use tacit_backends::dealer::{Dealings, Nearby};
 use tacit_backends::seam::Stop;
-use tacit_backends::{Aids, Backend, BackendError, Material, Options, Registry, ServerModel};
+use tacit_backends::{Aids, Backend, BackendError, Material, Registry, ServerModel};
 use tacit_net::{Channel, MemTransport, Phase, Transport};
 
 /// No layer.
@@ -131,10 +131,12 @@ fn after_the_flag_no_layer_begins() {
     let (_, model) = tree.current().into_iter().max_by_key(|(_, model)| model.graph.nodes.len()).unwrap();
     let input = vec![0.1; model.interface.input_len()];
     let mut stopped = Vec::new();
-    for id in ["cheetah", "sci-he", "dealt", "fss"] {
+    let variants = [("cheetah", ""), ("sci-he", ""), ("dealt", ""), ("dealt", "linear=he"), ("fss", "")];
+    for (id, options) in variants {
         let registry = Registry::standard();
         let backend = registry.get(id).unwrap();
-        let server = backend.lower(&model, &Options::default()).unwrap();
+        let server = backend.lower(&model, &options.parse().unwrap()).unwrap();
+        let id = format!("{id} {options}").trim_end().to_owned();
         let whole = run(&**backend, &server, &input, &[Trip::new(NEVER), Trip::new(NEVER)]);
         for (party, name) in ["client", "server"].into_iter().enumerate() {
             let layers = &whole[party].begun;
@@ -168,6 +170,8 @@ fn after_the_flag_no_layer_begins() {
         "sci-he, client, phase 1",
         "sci-he, server, phase 2",
         "dealt, server, phase 1",
+        "dealt linear=he, server, phase 1",
+        "dealt linear=he, client, phase 1",
         "fss, server, phase 1",
     ] {
         assert!(stopped.iter().any(|done| done == case), "{case} was not stopped: {stopped:?}");

@@ -129,7 +129,7 @@ struct Kind {
     /// Inputs at once.
     batch: u32,
     device: Device,
-    /// A dealer makes its material.
+    /// A dealer makes its material, all of it.
     dealt: bool,
 }
 

@@ -24,7 +24,7 @@ impl Queue {
         // Not the model itself: one that is gone is not to stay in memory.
         let (name, backend) = (whose.offered.name.as_str().into(), whose.offered.backend);
         let (plan, of_one, batch) = (whose.offered.plan, whose.offered.of_one().plan, whose.offered.batch());
-        let dealt = whose.offered.model.preparation() == Preparation::Dealt;
+        let dealt = estimates::only_waits(&*whose.offered.model);
         self.kinds.push(Kind { name, backend, plan, of_one, batch, device, dealt });
         self.make_room(self.memory_of(model));
         self.open_pool(&whose.offered);

@@ -70,13 +70,19 @@ fn registry() -> Registry {
     registry
 }
 
+/// With which `dealt` has no more than 300 bytes of masked weights, and lattices for the layers with most.
+const SPLIT: &str = "linear=auto,e_limit=0.0003";
+
 /// The options that a back end is tried with.
 fn variants(backend: &dyn Backend) -> Vec<Options> {
-    match backend.id() {
+    let texts: &[&str] = match backend.id() {
         // Lines in place of tables at one of the levels.
-        "fss" => vec![Options::default(), "level=l2,table_bits=6".parse().expect("options")],
-        _ => vec![Options::default()],
-    }
+        "fss" => &["", "level=l2,table_bits=6"],
+        // Linear layers with lattices, and some of them.
+        "dealt" => &["", "linear=he", SPLIT],
+        _ => &[""],
+    };
+    texts.iter().map(|text| text.parse().expect("options")).collect()
 }
 
 /// One party's traffic by phase, and the size of its material.
@@ -372,6 +378,29 @@ fn damaged_material_neither_panics_nor_hangs() {
             }
         }
     }
+}
+
+/// The limit leaves some layers of a network with the dealer and some not.
+#[test]
+fn linear_layers_are_split_between_dealer_and_lattices() {
+    let tree = cases().new_tree(&mut TestRunner::deterministic()).expect("a strategy without filters");
+    let (_, model) = tree.current().into_iter().find(|(name, _)| *name == "network").expect("there is one");
+    let registry = registry();
+    let backend = registry.get("dealt").expect("it is registered");
+    let lowered = |text: &str| backend.lower(&model, &text.parse().expect("options")).expect("it is supported");
+    let all = ["", "linear=he", SPLIT].map(lowered);
+    let [dealt, he, split] = all.each_ref().map(|server| {
+        let costs = server.costs();
+        let keys = server.order().expect("it is dealt").part.len() / 16;
+        (keys, costs.setup.down_bytes, costs.offline.server.work.ntts, costs.dealing.work.macs)
+    });
+    assert!(dealt.0 > 2 && dealt.2 == 0 && dealt.1 > 300, "{dealt:?}");
+    assert_eq!((he.0, he.1, he.3), (0, 0, 0));
+    assert!(0 < split.0 && split.0 < dealt.0 && 0 < split.2 && split.2 < he.2, "{split:?}");
+    // A header beside the bytes.
+    assert!(0 < split.1 && split.1 < 320 && 0 < split.3 && split.3 < dealt.3, "{split:?}");
+    let digests = all.each_ref().map(|server| server.digest());
+    assert!(digests[0] != digests[1] && digests[1] != digests[2] && digests[0] != digests[2]);
 }
 
 fn first_case() -> Case {

@@ -1,0 +1,266 @@
+//! Linear layers that the dealer has no part in, for models whose `E` is too large for a client: their
+//! offline part is that of `cheetah`. The client encrypts its share r of the layer's input, the server
+//! answers with its encrypted share of `W r`. What the client gets so takes the place of `E r + t`, and is
+//! moved to a share from its seed as that would be; what the server keeps takes the place of `A r - t`.
+//! Everything else, so the whole online phase, is as with a dealt layer.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+use tacit_arith::prg::Prg;
+use tacit_graph::NodeId;
+use tacit_mpc::{Role, Session};
+use tacit_net::{Channel, Talk};
+
+use super::options::Linear;
+use crate::cheetah::linear::{CheckedWeights, ClientKeys, LinearClient, LinearPlan, LinearServer, ServerKeys};
+use crate::cheetah::{self, Cheetah, Group, Lattice, make_group};
+use crate::ring::share::exact_truncations;
+use crate::ring::{RingGraph, Weights, slack};
+use crate::{BackendError, PartyCost};
+
+/// Where a layer stands: its group, and which of that it is.
+pub(super) type Place = (usize, usize);
+
+/// The layers of a plan that are made so.
+pub(super) struct Layers {
+    /// Those that read one tensor, which is encrypted once for all of them.
+    groups: Vec<Group<Cheetah>>,
+    /// Of each node.
+    places: Vec<Option<Place>>,
+}
+
+/// Those of `layers` (nodes in order, and what a client would get of `E` for each) that `linear` chooses.
+fn chosen(layers: &[(NodeId, u64)], linear: Linear) -> Vec<NodeId> {
+    let limit = match linear {
+        Linear::Dealt => return Vec::new(),
+        Linear::He => return layers.iter().map(|(id, _)| *id).collect(),
+        Linear::Auto { limit } => limit,
+    };
+    let mut largest = layers.to_vec();
+    // The sort is stable: of equal ones the first in the graph comes first.
+    largest.sort_by_key(|(_, bytes)| Reverse(*bytes));
+    let mut left: u64 = layers.iter().map(|(_, bytes)| bytes).sum();
+    let mut chosen = Vec::new();
+    for (id, bytes) in largest.into_iter().filter(|(_, bytes)| *bytes > 0) {
+        if left <= limit {
+            break;
+        }
+        left -= bytes;
+        chosen.push(id);
+    }
+    chosen.sort_unstable();
+    chosen
+}
+
+impl Layers {
+    /// Chooses among a graph's linear layers (nodes in order, bytes of `E`), and plans them.
+    ///
+    /// # Errors
+    /// `Unsupported` names the first that cannot be planned.
+    pub(super) fn new(graph: &RingGraph, layers: &[(NodeId, u64)], linear: Linear) -> Result<Self, BackendError> {
+        let mut members: Vec<(NodeId, Vec<NodeId>)> = Vec::new();
+        let mut places = vec![None; graph.nodes().len()];
+        for id in chosen(layers, linear) {
+            let tensor = graph.nodes()[id].inputs[0];
+            let group = members.iter().position(|(read, _)| *read == tensor).unwrap_or_else(|| {
+                members.push((tensor, Vec::new()));
+                members.len() - 1
+            });
+            places[id] = Some((group, members[group].1.len()));
+            members[group].1.push(id);
+        }
+        let options = cheetah::Options::default();
+        let errors = slack::errors(graph, &exact_truncations(graph), options.linear_error);
+        let groups = members.into_iter().map(|group| make_group(graph, &options, &errors, group));
+        Ok(Self { groups: groups.collect::<Result<_, _>>()?, places })
+    }
+
+    /// The same for `batch` inputs at once.
+    pub(super) fn times(&self, batch: usize) -> Self {
+        Self { groups: self.groups.iter().map(|group| group.times(batch)).collect(), places: self.places.clone() }
+    }
+
+    /// Whether a node is one of them, and which.
+    pub(super) fn place(&self, node: NodeId) -> Option<Place> {
+        self.places[node]
+    }
+
+    /// What planning chose, and both parties must have alike: nodes, sizes of tiles, bits of ciphertexts.
+    pub(super) fn choices(&self) -> Vec<(&[NodeId], Vec<[u64; 7]>)> {
+        self.groups.iter().map(|group| (&*group.nodes, group.plan.choices())).collect()
+    }
+
+    /// Units that a result may be off by.
+    pub(super) fn max_error(&self) -> u32 {
+        let of = |group: &Group<Cheetah>| (0..group.nodes.len()).map(|k| group.plan.max_error(k)).max();
+        self.groups.iter().filter_map(of).max().unwrap_or(0)
+    }
+
+    fn plans(&self) -> Vec<&LinearPlan> {
+        self.groups.iter().map(|group| &group.plan).collect()
+    }
+
+    /// What the setup says for them: the client's keys.
+    pub(super) fn setup_talk(&self, talk: &mut Talk) {
+        if !self.groups.is_empty() {
+            Cheetah::setup_talk(&self.plans(), talk);
+        }
+    }
+
+    /// What the server keeps of a setup.
+    pub(super) fn keys(&self) -> PartyCost {
+        if self.groups.is_empty() { PartyCost::default() } else { Cheetah::keys(&self.plans()) }
+    }
+
+    /// What the offline phase says at a node.
+    pub(super) fn talk(&self, node: NodeId, talk: &mut Talk) {
+        if let Some((group, 0)) = self.place(node) {
+            self.groups[group].plan.talk(talk);
+        }
+    }
+
+    /// Work of client and server, and memory of the group that takes most.
+    pub(super) fn work(&self) -> [PartyCost; 2] {
+        let mut both = [PartyCost::default(); 2];
+        for group in &self.groups {
+            both.iter_mut().zip(Cheetah::work(&group.plan)).for_each(|(sum, one)| *sum += one);
+        }
+        both
+    }
+
+    /// The client's part of the setup: keys, if there are such layers.
+    ///
+    /// # Errors
+    /// Of the channel.
+    pub(super) fn client_setup(
+        &self,
+        (channel, prg): (&mut Channel, &mut Prg),
+    ) -> Result<Option<ClientKeys>, BackendError> {
+        if self.groups.is_empty() {
+            return Ok(None);
+        }
+        Cheetah::client_setup(&self.plans(), &mut Session { role: Role::Client, channel, prg }).map(Some)
+    }
+
+    /// The server's part.
+    ///
+    /// # Errors
+    /// Of the channel; malformed keys.
+    pub(super) fn server_setup(
+        &self,
+        (channel, prg): (&mut Channel, &mut Prg),
+    ) -> Result<Option<ServerKeys>, BackendError> {
+        if self.groups.is_empty() {
+            return Ok(None);
+        }
+        Cheetah::server_setup(&self.plans(), &mut Session { role: Role::Server, channel, prg }).map(Some)
+    }
+}
+
+/// What a party has of layers whose group was run with an earlier one.
+struct Later(Vec<VecDeque<Vec<u64>>>);
+
+impl Later {
+    fn of(layers: &Layers) -> Self {
+        Self(vec![VecDeque::new(); layers.groups.len()])
+    }
+
+    /// The share at a place; `run` makes those of the whole group.
+    fn share(
+        &mut self,
+        (group, index): Place,
+        run: impl FnOnce() -> Result<Vec<Vec<u64>>, BackendError>,
+    ) -> Result<Vec<u64>, BackendError> {
+        if index == 0 {
+            self.0[group] = run()?.into();
+        }
+        self.0[group].pop_front().ok_or(BackendError::Misuse("a walk comes to each layer of a group once, in order"))
+    }
+}
+
+const NO_KEYS: BackendError = BackendError::Misuse("the setup comes first");
+const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
+
+/// The client's part of an offline phase.
+pub(super) struct Client<'a> {
+    layers: &'a Layers,
+    keys: Option<&'a ClientKeys>,
+    prg: &'a mut Prg,
+    later: Later,
+}
+
+impl<'a> Client<'a> {
+    /// With the keys of the connection's setup, and randomness for ciphertexts.
+    pub(super) fn new(layers: &'a Layers, keys: Option<&'a ClientKeys>, prg: &'a mut Prg) -> Self {
+        Self { layers, keys, prg, later: Later::of(layers) }
+    }
+
+    /// Its share of a layer's `W r`, for its share `r` of what the layer reads.
+    ///
+    /// # Errors
+    /// Of the protocol or the channel.
+    pub(super) fn share(&mut self, place: Place, r: &[u64], channel: &mut Channel) -> Result<Vec<u64>, BackendError> {
+        let Self { layers, keys, prg, later } = self;
+        later.share(place, || {
+            let client = LinearClient::new(keys.ok_or(NO_KEYS)?, &layers.groups[place.0].plan);
+            Ok(client.run(r, prg, channel)?)
+        })
+    }
+}
+
+/// The server's part of an offline phase.
+pub(super) struct Server<'a> {
+    layers: &'a Layers,
+    keys: Option<&'a ServerKeys>,
+    weights: &'a Weights,
+    prg: &'a mut Prg,
+    later: Later,
+}
+
+impl<'a> Server<'a> {
+    /// With the keys of the connection's setup, and randomness for its shares.
+    pub(super) fn new(
+        layers: &'a Layers,
+        keys: Option<&'a ServerKeys>,
+        weights: &'a Weights,
+        prg: &'a mut Prg,
+    ) -> Self {
+        Self { layers, keys, weights, prg, later: Later::of(layers) }
+    }
+
+    /// Its share of a layer's `W r`.
+    ///
+    /// # Errors
+    /// Of the protocol or the channel.
+    pub(super) fn share(&mut self, place: Place, channel: &mut Channel) -> Result<Vec<u64>, BackendError> {
+        let Self { layers, keys, weights, prg, later } = self;
+        later.share(place, || {
+            let Group { nodes, plan } = &layers.groups[place.0];
+            let checked = nodes.iter().enumerate().map(|(index, &id)| {
+                let layer = weights.get(id).ok_or(NO_WEIGHTS)?;
+                Ok(CheckedWeights::new(plan, index, &layer.weights)?)
+            });
+            let checked: Vec<CheckedWeights<'_>> = checked.collect::<Result<_, BackendError>>()?;
+            Ok(LinearServer::run(keys.ok_or(NO_KEYS)?, plan, &checked, prg, channel)?)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layers_with_most_of_the_masked_weights_go_first() {
+        let layers = [(1, 3), (4, 9), (6, 9), (8, 1)];
+        let of = |limit| chosen(&layers, Linear::Auto { limit });
+        assert!(of(22).is_empty() && chosen(&layers, Linear::Dealt).is_empty());
+        assert_eq!(of(21), [4]);
+        assert_eq!(of(13), [4]);
+        assert_eq!(of(12), [4, 6]);
+        assert_eq!(of(3), [1, 4, 6]);
+        assert_eq!(of(0), [1, 4, 6, 8]);
+        assert_eq!(chosen(&layers, Linear::He), [1, 4, 6, 8]);
+    }
+}
