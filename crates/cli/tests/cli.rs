@@ -1,23 +1,12 @@
 //! The binary as a stranger uses it: keys, import, serve, prepare, infer, bench, and what it says when
 //! something is wrong.
+mod common;
 mod server;
 
+use common::{MODELS, good, tacit};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-
-const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
-
-fn tacit(dir: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tacit")).current_dir(dir).args(args).output().unwrap()
-}
-
-fn good(dir: &Path, args: &[&str]) -> String {
-    let output = tacit(dir, args);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "tacit {args:?}: {error}");
-    String::from_utf8(output.stdout).unwrap()
-}
+use std::process::{Child, Command, Stdio};
 
 fn bad(dir: &Path, args: &[&str]) -> String {
     let output = tacit(dir, args);

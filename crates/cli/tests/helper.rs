@@ -1,27 +1,16 @@
 //! A device, its helper and a server as three programs over loopback.
+mod common;
 mod server;
 
+use common::{MODELS, good, tacit};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
-
-const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
-
-fn tacit(dir: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tacit")).current_dir(dir).args(args).output().unwrap()
-}
-
-fn good(dir: &Path, args: &[&str]) -> String {
-    let output = tacit(dir, args);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "tacit {args:?}: {error}");
-    String::from_utf8(output.stdout).unwrap()
-}
 
 /// What is said where something fails: both outputs.
 fn bad(dir: &Path, args: &[&str]) -> [String; 2] {

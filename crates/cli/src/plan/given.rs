@@ -19,21 +19,21 @@ impl FromStr for Link {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let rate = |text: &str| text.parse::<Rate>().map_err(|e| e.to_string());
-        let spec = match text.split_once('/') {
+        let parts: Vec<&str> = text.splitn(3, '/').collect();
+        let spec = match parts.get(1) {
             None => LinkSpecText { preset: Some(text.into()), ..LinkSpecText::default() },
-            Some((rates, rest)) => {
-                let (rtt, _) = rest.split_once('/').unwrap_or((rest, ""));
-                let (up, down) = rates.split_once(':').unwrap_or((rates, rates));
+            Some(rtt) => {
+                let (up, down) = parts[0].split_once(':').unwrap_or((parts[0], parts[0]));
                 LinkSpecText {
                     up: Some(rate(up)?),
                     down: Some(rate(down)?),
-                    rtt: Some(rtt.into()),
+                    rtt: Some((*rtt).into()),
                     ..LinkSpecText::default()
                 }
             }
         };
         let spec = LinkSpec::parse(&spec).map_err(|e| e.to_string())?;
-        let bucket = match text.splitn(3, '/').nth(2) {
+        let bucket = match parts.get(2) {
             None => 0,
             Some(bytes) => bytes.parse::<u32>().map_err(|_| format!("`{bytes}` is no number of bytes"))?,
         };

@@ -38,13 +38,13 @@ impl Refused {
 /// Answers of a client that count against its day.
 struct Quotas {
     per_day: Option<u64>,
-    day: u64,
+    day: i64,
     used: BTreeMap<ClientId, u64>,
 }
 
 impl Quotas {
     /// A clock that goes back gives nobody a new quota.
-    fn turn(&mut self, day: u64) {
+    fn turn(&mut self, day: i64) {
         if day > self.day {
             self.day = day;
             self.used.clear();
@@ -52,7 +52,7 @@ impl Quotas {
     }
 
     /// Answers that the client has left, over all nodes; refused where there are none.
-    fn left(&mut self, client: ClientId, day: u64) -> Result<Option<u64>, Refused> {
+    fn left(&mut self, client: ClientId, day: i64) -> Result<Option<u64>, Refused> {
         self.turn(day);
         let Some(per_day) = self.per_day else { return Ok(None) };
         match per_day.saturating_sub(self.used.get(&client).copied().unwrap_or(0)) {
@@ -61,7 +61,7 @@ impl Quotas {
         }
     }
 
-    fn count(&mut self, before: &Report, after: &Report, day: u64) {
+    fn count(&mut self, before: &Report, after: &Report, day: i64) {
         self.turn(day);
         for (client, answered) in &after.answered {
             let new = answered.saturating_sub(before.answered.get(client).copied().unwrap_or(0));
@@ -173,7 +173,7 @@ impl Book {
         name: &str,
         run: u64,
         report: Report,
-        (now, day): (Instant, u64),
+        (now, day): (Instant, i64),
     ) -> Result<Granted, Refused> {
         self.expire(now);
         let lease = self.lease;
@@ -216,7 +216,7 @@ impl Book {
             if self.losses.len() == MOST_LOSSES {
                 self.losses.pop_front();
             }
-            let stock = node.report.stock.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
+            let stock = node.report.stock_in_all();
             self.losses.push_back(Loss { node: name, clients: node.clients.len(), stock });
         }
     }
@@ -230,7 +230,7 @@ impl Book {
         &mut self,
         client: ClientId,
         model: &str,
-        (now, day): (Instant, u64),
+        (now, day): (Instant, i64),
     ) -> Result<Ticket, Refused> {
         self.expire(now);
         self.quotas.left(client, day)?;

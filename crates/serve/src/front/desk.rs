@@ -1,14 +1,13 @@
 //! A book with a clock and a lock, for nodes and for clients.
 use super::book::{Book, Granted, Refused, Ticket};
 use super::report::Report;
+use crate::quota::{day_of, unix_now};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tacit_ids::ClientId;
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
-
-const SECONDS_A_DAY: u64 = 86_400;
 
 pub(super) struct Desk {
     book: Mutex<Book>,
@@ -19,9 +18,8 @@ pub(super) struct Desk {
     changed: Notify,
 }
 
-/// Days since 1970; a clock before that is no day's.
-fn today() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / SECONDS_A_DAY)
+fn today() -> i64 {
+    day_of(unix_now())
 }
 
 impl Desk {

@@ -25,6 +25,13 @@ pub(super) struct Report {
     pub(super) dealer: String,
 }
 
+impl Report {
+    /// Materials ready, of all clients.
+    pub(super) fn stock_in_all(&self) -> u64 {
+        self.stock.values().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+}
+
 /// Clients as `tacit keys fingerprint` prints them.
 fn by_client<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<ClientId, u64>, D::Error> {
     let named = BTreeMap::<String, u64>::deserialize(from)?;

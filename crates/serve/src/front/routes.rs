@@ -6,7 +6,7 @@ use super::report::Report;
 use crate::control::answer::{Answer, Peer, Refusal, finish, json};
 use crate::control::body::json_body;
 use axum::body::Body;
-use axum::extract::{Extension, Path, State as Shares};
+use axum::extract::{Extension, FromRequest, Path, Request, State as Shares};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::map_response;
 use axum::routing::{get, post};
@@ -75,6 +75,19 @@ async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body, most: usize)
     serde_json::from_slice(&bytes).map_err(|e| Refusal::new(StatusCode::BAD_REQUEST, format!("the body: {e}")))
 }
 
+/// What an operator sends, in at most so many bytes; nobody else is listened to.
+struct Told<T, const MOST: usize = MOST_ASKED>(T);
+
+impl<T: DeserializeOwned, const MOST: usize> FromRequest<Arc<State>> for Told<T, MOST> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, _: &Arc<State>) -> Result<Self, Refusal> {
+        let (parts, body) = request.into_parts();
+        parts.extensions.get::<Peer>().expect("each connection says who asks").operator()?;
+        read(&parts.headers, body, MOST).await.map(Self)
+    }
+}
+
 /// A name of a node or model, or an address.
 fn checked(name: &str) -> Result<(), Refusal> {
     match name.len() {
@@ -114,15 +127,7 @@ struct Joins {
     address: String,
 }
 
-async fn join(
-    Shares(state): Shared,
-    Extension(peer): By,
-    Path(name): Path<String>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answer {
-    peer.operator()?;
-    let Joins { address } = read(&headers, body, MOST_ASKED).await?;
+async fn join(Shares(state): Shared, Path(name): Path<String>, Told(Joins { address }): Told<Joins>) -> Answer {
     checked(&name)?;
     checked(&address)?;
     let run = state.desk.join(&name, &address)?;
@@ -139,13 +144,9 @@ struct Renews {
 
 async fn renew(
     Shares(state): Shared,
-    Extension(peer): By,
     Path(name): Path<String>,
-    headers: HeaderMap,
-    body: Body,
+    Told(Renews { run, report }): Told<Renews, MOST_REPORTED>,
 ) -> Answer {
-    peer.operator()?;
-    let Renews { run, report } = read(&headers, body, MOST_REPORTED).await?;
     let Granted { clients, version } = state.desk.renew(&name, run, report)?;
     let clients: Option<Vec<String>> = clients.map(|list| list.iter().map(ToString::to_string).collect());
     Ok(json(&object!({ "clients": clients, "version": version })))
@@ -157,28 +158,12 @@ struct Goes {
     run: u64,
 }
 
-async fn leave(
-    Shares(state): Shared,
-    Extension(peer): By,
-    Path(name): Path<String>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answer {
-    peer.operator()?;
-    let Goes { run } = read(&headers, body, MOST_ASKED).await?;
+async fn leave(Shares(state): Shared, Path(name): Path<String>, Told(Goes { run }): Told<Goes>) -> Answer {
     state.desk.leave(&name, run);
     Ok(json(&object!({})))
 }
 
-async fn end(
-    Shares(state): Shared,
-    Extension(peer): By,
-    Path(name): Path<String>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answer {
-    peer.operator()?;
-    let Goes { run } = read(&headers, body, MOST_ASKED).await?;
+async fn end(Shares(state): Shared, Path(name): Path<String>, Told(Goes { run }): Told<Goes>) -> Answer {
     state.desk.end(&name, run);
     tracing::info!("{name} has ended");
     Ok(json(&object!({})))
@@ -191,7 +176,6 @@ async fn nodes(Shares(state): Shared, Extension(peer): By) -> Result<Response, R
     let mut book = state.desk.book();
     book.expire(now);
     let nodes = book.nodes.iter().map(|(name, node)| {
-        let stock = node.report.stock.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
         object!({
             "name": name,
             "address": node.address,
@@ -200,7 +184,7 @@ async fn nodes(Shares(state): Shared, Extension(peer): By) -> Result<Response, R
             "waiting_s": node.report.waiting_s,
             "models": node.report.models.keys().collect::<Vec<_>>(),
             "clients": node.clients.len(),
-            "stock": stock,
+            "stock": node.report.stock_in_all(),
             "dealer": node.report.dealer.split(' ').next(),
         })
     });
