@@ -34,8 +34,6 @@ LINKS = {
     "lan": ("941mbit", "0.6ms"),
 }
 ALL = "slow mid fast wan lan"
-BUCKET = 3000
-"""Bytes that an emulated link carries at once: two packets (crates/lab/src/link/setup.rs)."""
 # Model, back end, threads of each party, links.
 CELLS = [
     ("digits", "cheetah", 1, ALL),
@@ -75,6 +73,8 @@ CELLS = [
 ]
 # For what happens while bytes travel: networks that a calibration has seen.
 CALIBRATING = [
+    *((model, backend, 1, "lan") for model in ("tiny-cnn", "minionn-mlp", "lenet") for backend in ("cheetah", "dealt", "fss", "sci-he", "clear")),
+    *(("hinet-mnist", backend, 1, "lan") for backend in ("cheetah", "dealt", "fss", "clear")),
     ("m2", "cheetah", 1, "fast"),
     ("m2", "dealt", 1, "fast"),
     ("m2", "fss", 1, "fast"),
@@ -85,8 +85,10 @@ CALIBRATING = [
     ("resnet32", "sci-he", 1, "fast"),
     ("minionn-cifar", "cheetah", 1, "fast wan"),
     ("minionn-cifar", "dealt", 1, "fast"),
+    ("minionn-cifar", "fss", 1, "fast"),
     ("minionn-cifar", "sci-he", 1, "fast"),
-    ("square-mlp", "ckks", 1, "fast"),
+    *((model, "ckks", 1, "lan") for model in ("tiny-square", "square-cnn")),
+    ("square-mlp", "ckks", 1, "lan fast"),
 ]
 FILES = {"digits": "digits", "digits_square": "digits_square"}
 PHASES = ("setup", "offline", "online")
@@ -159,6 +161,8 @@ def servers(folder: Path, group: list[dict]) -> str:
             more = "--allow-clear"
         elif backend in ("dealt", "fss"):
             more = f"--dealer $TACIT_LINK_SERVER:{DEALER_PORT} --dealer-pin {pin}"
+        # As `tacit plan --apply` has it, which is what memory is planned for.
+        more += f" --material {folder / 'server-material' / cell['model']}-{cell['port']}"
         lines.append(
             f"{tool} serve {folder / cell['model']}.tacit --keys {keys} --listen $TACIT_LINK_SERVER:{cell['port']} --backend {backend} {more}"
             f" --threads {cell['threads']} --no-warm-up >&2 &"
@@ -215,6 +219,7 @@ def run(folder: Path, kinds: list[tuple[str, str, int, str]], budget_s: float, r
         if len(known[model, backend, threads, link]) < repetitions:
             group = groups[link, model]
             group.append({"model": model, "backend": backend, "threads": threads, "link": link, "port": FIRST_PORT + len(group)})
+    (folder / "server-material").mkdir(exist_ok=True)
     for (link, model), group in groups.items():
         if time.monotonic() > until:
             print(f"{len(groups)} groups were to be measured, some are left: call this again")
@@ -237,12 +242,17 @@ def run(folder: Path, kinds: list[tuple[str, str, int, str]], budget_s: float, r
     print("all cells are measured")
 
 
+def bucket(link: dict) -> int:
+    """Bytes that an emulated link carries at once: 2 ms, and two packets at least (crates/lab/src/link/setup.rs)."""
+    return max(3000, round(min(link["up_bps"], link["down_bps"]) / 8 / 500))
+
+
 def planned(folder: Path, calibration: list[str]) -> dict[tuple, dict]:
     """Predictions of the measured cells, both parties on this machine, over the links as they were measured."""
     figures, plans = json.loads((folder / "links.json").read_text()), {}
 
     def written(link: dict) -> str:
-        return f"{round(link['up_bps'] / 1e3)}kbit:{round(link['down_bps'] / 1e3)}kbit/{1e6 * link['rtt_s']:.0f}us/{BUCKET}"
+        return f"{round(link['up_bps'] / 1e3)}kbit:{round(link['down_bps'] / 1e3)}kbit/{1e6 * link['rtt_s']:.0f}us/{bucket(link)}"
 
     names = list(figures)
     links = [written(figures[name]) for name in names]
@@ -291,7 +301,7 @@ def as_runs(folder: Path) -> dict:
     """Measured cells as runs for `tacit calibrate --with`."""
     links, plans, runs = json.loads((folder / "links.json").read_text()), planned(folder, []), defaultdict(list)
     for (model, backend, threads, link), seen in measured(folder).items():
-        over = {"bits": (links[link]["up_bps"] + links[link]["down_bps"]) / 2, "rtt_s": links[link]["rtt_s"]}
+        over = {"bits": (links[link]["up_bps"] + links[link]["down_bps"]) / 2, "rtt_s": links[link]["rtt_s"], "bucket": bucket(links[link])}
         for phases in seen:
             of_phase = {
                 phase: {"wall_s": one["wall_s"], "cpu_s": [one[p]["cpu_s"] for p in PARTIES], "peak_bytes": [one[p]["peak_rss_bytes"] for p in PARTIES]}

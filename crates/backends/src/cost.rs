@@ -65,6 +65,9 @@ pub struct Costs {
     pub online: PhaseCost,
     /// Sign tests of one input.
     pub comparisons: u64,
+    /// Numbers in the weights of linear layers, which a server holds in every phase; 0 where the phases' own
+    /// memory has them.
+    pub weights: u64,
     /// What a dealer has to do for one input; nothing where nobody deals.
     pub dealing: DealingCost,
 }
@@ -78,6 +81,12 @@ impl Costs {
             Phase::Offline => &self.offline,
             Phase::Online => &self.online,
         }
+    }
+
+    /// Bytes that a dealer sends to the client in a phase.
+    #[must_use]
+    pub fn dealt_bytes(&self, phase: Phase) -> u64 {
+        if phase == Phase::Offline { self.dealing.client_bytes } else { 0 }
     }
 }
 

@@ -1,7 +1,8 @@
 //! What a party's part of a phase is made of, in numbers.
 
 use serde::{Deserialize, Serialize};
-use tacit_backends::{PartyCost, PhaseCost};
+use tacit_backends::{Costs, PartyCost, PhaseCost};
+use tacit_net::Phase;
 
 /// A kind of work that takes time in proportion to its count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -19,7 +20,7 @@ pub enum Primitive {
     KeySwitch,
     /// A byte that is sent or received: packed, encrypted, copied.
     Byte,
-    /// A byte of keys or material that is written or read.
+    /// A byte of keys or material that is written, or read to be used up.
     Stored,
     /// A message exchange: waking up, system calls.
     Exchange,
@@ -27,11 +28,13 @@ pub enum Primitive {
     Phase,
     /// A byte that crosses a link between two machines, beside what [`Primitive::Byte`] takes on one.
     Carried,
+    /// A sign test of an input, online.
+    Comparison,
 }
 
 impl Primitive {
     /// All of them, in the order of [`Counts`].
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Ntt,
         Self::Ot,
         Self::Aes,
@@ -42,27 +45,56 @@ impl Primitive {
         Self::Exchange,
         Self::Phase,
         Self::Carried,
+        Self::Comparison,
     ];
 }
 
 /// How often each of [`Primitive::ALL`] happens.
 pub type Counts = [f64; Primitive::ALL.len()];
 
-/// The counts of one party in a phase, of which so many bytes cross a link.
+/// The counts of a party (0: the client, 1: the server) in a phase, of which so many bytes cross a link.
 #[must_use]
-pub fn counts(phase: &PhaseCost, party: &PartyCost, carried: u64) -> Counts {
-    let work = &party.work;
+pub fn counts(costs: &Costs, phase: Phase, party: usize, carried: u64) -> Counts {
+    let of = |cost: &PhaseCost| -> PartyCost { [cost.client, cost.server][party] };
+    let (cost, own) = (costs.of(phase), of(costs.of(phase)));
+    // An input uses up material.
+    let (used, tests) = match phase {
+        Phase::Online => (of(&costs.offline).stored_bytes, costs.comparisons),
+        Phase::Setup | Phase::Offline => (0, 0),
+    };
+    let work = &own.work;
     let counts = [
         work.ntts,
         work.ots,
         work.aes_blocks,
         work.macs,
         work.key_switches,
-        phase.bytes(),
-        party.stored_bytes,
-        phase.exchanges,
+        cost.bytes(),
+        own.stored_bytes + used,
+        cost.exchanges,
         1,
         carried,
+        tests,
     ];
     counts.map(|count| count as f64)
+}
+
+/// Bytes from which on servers with a folder for material keep what was dealt in it, and not in memory.
+pub const SPOOLED: u64 = 64 << 20;
+
+/// What the memory of a party (0: the client, 1: the server) in a phase goes by: the process itself, bytes
+/// that the plan declares, and numbers in the model's weights.
+#[must_use]
+pub fn memory(costs: &Costs, phase: Phase, party: usize) -> [f64; 3] {
+    let cost = costs.of(phase);
+    let dealt = match phase {
+        Phase::Setup => 0,
+        // Written as it comes, and read as it is used.
+        Phase::Offline => costs.dealing.server_bytes,
+        Phase::Online if costs.dealing.server_bytes > 0 => costs.offline.server.stored_bytes,
+        Phase::Online => 0,
+    };
+    let spooled = if party == 1 && dealt > SPOOLED { dealt } else { 0 };
+    let declared = [cost.client, cost.server][party].peak_memory_bytes.saturating_sub(spooled);
+    [1.0, declared as f64, costs.weights as f64]
 }

@@ -1,7 +1,8 @@
 //! A link, as far as times follow from it.
 
 use serde::Serialize;
-use tacit_backends::PhaseCost;
+use tacit_backends::{Costs, DealingCost, PhaseCost};
+use tacit_net::Phase;
 
 /// Rates of the payload and the time that a message and its answer take.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -14,16 +15,30 @@ pub struct Link {
     pub down_bits: f64,
     /// Round trip of the idle link, seconds.
     pub rtt_s: f64,
-    /// Bytes that pass at once after a pause: what a token bucket holds back with. 0: every byte takes its
-    /// time.
+    /// Bytes that pass at once after a pause, each way: a token bucket's. 0: every byte takes its time.
     pub bucket: f64,
     /// Processor seconds that a byte costs either end below the connection, on the machine that was
     /// calibrated: of a tunnel.
     pub tunnel_s: f64,
 }
 
+/// Round trips between client and dealer for a material: TCP, TLS, both greetings, and the half that is asked
+/// for.
+const DEALER_TRIPS: u64 = 4;
+
+/// What a phase takes of a link.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OnLink {
+    /// Seconds that the client waits for bytes.
+    pub transfer_s: f64,
+    /// Seconds of round trips, those of connections that fill the link only by and by included.
+    pub round_trips_s: f64,
+    /// Seconds that bytes take at least, whatever else happens.
+    pub least_s: f64,
+}
+
 /// Bytes that a sender has under way before the first word that they arrived: ten segments (RFC 6928).
-pub const FIRST_WINDOW: f64 = 10.0 * 1448.0;
+const FIRST_WINDOW: f64 = 10.0 * 1448.0;
 
 /// What a WireGuard tunnel in user space leaves of a link's rate (its headers), and what a byte costs either
 /// end: docs/lab.md, "Measured transports", beside TCP alone.
@@ -49,22 +64,44 @@ impl Link {
         8.0 * up_bytes as f64 / self.up_bits + 8.0 * down_bytes as f64 / self.down_bits
     }
 
+    /// What a phase takes of this link, on one connection since the setup.
+    #[must_use]
+    pub fn takes(&self, costs: &Costs, phase: Phase) -> OnLink {
+        let cost = costs.of(phase);
+        // A dealer's part comes over the client's link as well, beside what the parties send.
+        let dealt = costs.dealt_bytes(phase);
+        let from_dealer = phase == Phase::Offline && costs.dealing != DealingCost::default();
+        let trips = cost.exchanges + if from_dealer { DEALER_TRIPS } else { 0 };
+        // What has arrived has widened the connection's windows.
+        let before = Phase::ALL.into_iter().take_while(|earlier| *earlier != phase).map(|earlier| costs.of(earlier));
+        let windows = before
+            .fold([FIRST_WINDOW; 2], |[up, down], cost| [up + cost.up_bytes as f64, down + cost.down_bytes as f64]);
+        let climbs_s = self.climbs_s(cost, windows) + self.climb_s(self.down_bits, FIRST_WINDOW, dealt);
+        OnLink {
+            transfer_s: self.waited_s(cost) + self.transfer_s(0, dealt),
+            round_trips_s: self.rtt_s * trips as f64 + climbs_s,
+            least_s: self.least_s(cost, dealt),
+        }
+    }
+
     /// Seconds that a phase's client waits for bytes.
     #[must_use]
     pub fn waited_s(&self, cost: &PhaseCost) -> f64 {
         // Of ways that are not as fast as each other, as much of both.
         let share = cost.waited_bytes as f64 / cost.bytes().max(1) as f64;
         let takes = share * self.transfer_s(cost.up_bytes, cost.down_bytes);
-        if self.bucket == 0.0 {
-            return takes;
-        }
-        // A bucket fills while the other way is busy: no way is spared more than what passes at once each
-        // time, nor can it carry more than its rate in all.
+        // A bucket fills while nothing is sent: each way is spared what passes at once, each time.
+        let spared = 8.0 * self.bucket * (1.0 / self.up_bits + 1.0 / self.down_bits);
+        (takes - (cost.exchanges + 1) as f64 * spared).max(0.0)
+    }
+
+    /// Seconds that a phase takes at least whose client is also sent so many bytes from elsewhere: no bucket
+    /// carries more than its rate in all.
+    #[must_use]
+    fn least_s(&self, cost: &PhaseCost, elsewhere: u64) -> f64 {
         let of = |bytes: u64, bits: f64| 8.0 * (bytes as f64 - self.bucket).max(0.0) / bits;
         let up = of(cost.up_bytes.saturating_sub(cost.queued_bytes), self.up_bits);
-        let least = up.max(of(cost.down_bytes, self.down_bits));
-        let spared = 8.0 * self.bucket * (1.0 / self.up_bits + 1.0 / self.down_bits);
-        takes.min(least.max(takes - (cost.exchanges + 1) as f64 * spared))
+        up.max(of(cost.down_bytes + elsewhere, self.down_bits))
     }
 
     /// Seconds that the link is idle while so many bytes are sent at once from a window of so many: a sender

@@ -8,18 +8,16 @@
 //! server when the client is through are told apart: what comes next waits behind them.
 
 use serde::Serialize;
-use tacit_backends::{Costs, DealingCost, PhaseCost};
+use tacit_backends::{Costs, PhaseCost};
 use tacit_net::Phase;
 
-use crate::calibration::{PhaseRates, cpu_s};
+use crate::calibration::{PhaseRates, Rates};
+use crate::counts::{counts, memory};
 use crate::device::Device;
-use crate::link::{FIRST_WINDOW, Link};
+use crate::link::{Link, OnLink};
 
 /// Where bytes are among the primitives.
 const BYTE: usize = 5;
-/// Round trips between client and dealer for a material: TCP, TLS, both greetings, and the half that is asked
-/// for.
-const DEALER_TRIPS: u64 = 4;
 
 /// Who runs what, over which link.
 #[derive(Debug, Clone, Serialize)]
@@ -87,19 +85,10 @@ impl Prediction {
     pub fn of(backend: &str, costs: &Costs, setting: &Setting) -> Option<Self> {
         let rates = [&setting.client, &setting.server].map(|device| device.calibration.backends.get(backend));
         let [Some(client), Some(server)] = rates else { return None };
-        // Of the client and of the server.
-        let mut windows = [FIRST_WINDOW; 2];
         let phase = |phase: Phase| match costs.of(phase) {
             // A phase that a back end does not have costs nothing.
             none if *none == PhaseCost::default() => Some(Predicted::default()),
-            cost => {
-                let rates = [client.phases.get(&phase)?, server.phases.get(&phase)?];
-                let dealing = if phase == Phase::Offline { costs.dealing } else { DealingCost::default() };
-                let predicted = predict(rates, cost, &dealing, (setting, windows));
-                // What has arrived has widened them.
-                windows = [windows[0] + cost.up_bytes as f64, windows[1] + cost.down_bytes as f64];
-                Some(predicted)
-            }
+            _ => Some(predict([client.phases.get(&phase)?, server.phases.get(&phase)?], costs, phase, setting)),
         };
         let [setup, offline, online] = Phase::ALL.map(phase);
         Some(Self { setup: setup?, offline: offline?, online: online? })
@@ -151,32 +140,25 @@ pub fn with_threads(parallel: f64, threads: u32, cores: u32) -> f64 {
     1.0 - parallel + parallel / threads
 }
 
-fn predict(
-    [of_client, of_server]: [&PhaseRates; 2],
-    cost: &PhaseCost,
-    dealing: &DealingCost,
-    (setting, [of_up, of_down]): (&Setting, [f64; 2]),
-) -> Predicted {
-    let (client, server, link) = (&setting.client, &setting.server, &setting.link);
-    // A dealer's part comes over the client's link as well, beside what the parties send.
-    let dealt = dealing.client_bytes;
+fn predict([of_client, of_server]: [&PhaseRates; 2], costs: &Costs, phase: Phase, setting: &Setting) -> Predicted {
+    let (client, server, link, cost) = (&setting.client, &setting.server, &setting.link, costs.of(phase));
+    let dealt = costs.dealt_bytes(phase);
     let below = |device: &Device, bytes: u64| link.tunnel_s * device.slower[BYTE] * bytes as f64;
     let carried = [cost.bytes() + dealt, cost.bytes()];
-    let client_cpu_s = cpu_s(&of_client.client, cost, (true, carried[0]), &client.slower) + below(client, carried[0]);
-    let server_cpu_s = cpu_s(&of_server.server, cost, (false, carried[1]), &server.slower) + below(server, carried[1]);
+    let cpu_s = |rates: &Rates, party: usize, device: &Device| {
+        rates.cpu_s(&counts(costs, phase, party, carried[party]), &device.slower) + below(device, carried[party])
+    };
+    let (client_cpu_s, server_cpu_s) = (cpu_s(&of_client.client, 0, client), cpu_s(&of_server.server, 1, server));
     let a = client_cpu_s * with_threads(of_client.parallel, setting.client_threads, client.cores);
     let b = server_cpu_s * with_threads(of_server.parallel, setting.server_threads, server.cores);
     // The dealer's machine is taken to be like the server's calibration.
-    let compute_s = a.max(b) + of_server.apart * a.min(b) + of_server.dealer_s(dealing);
-    let transfer_s = link.waited_s(cost) + link.transfer_s(0, dealt);
-    let from_dealer = *dealing != DealingCost::default();
-    let trips = cost.exchanges + if from_dealer { DEALER_TRIPS } else { 0 };
-    let climbs_s = link.climbs_s(cost, [of_up, of_down]) + link.climb_s(link.down_bits, FIRST_WINDOW, dealt);
-    let round_trips_s = link.rtt_s * trips as f64 + climbs_s;
+    let dealer_s = if phase == Phase::Offline { of_server.dealer_s(&costs.dealing) } else { 0.0 };
+    let compute_s = a.max(b) + of_server.apart * a.min(b) + dealer_s;
+    let OnLink { transfer_s, round_trips_s, least_s } = link.takes(costs, phase);
     let shares = [(&of_client.client, a), (&of_server.server, b)];
     let uncertain = shares.iter().map(|(rates, s)| (rates.error * s).powi(2)).sum::<f64>().sqrt();
     let together = compute_s.max(transfer_s) + (1.0 - of_server.hidden) * compute_s.min(transfer_s);
-    let wall_s = together + round_trips_s;
+    let wall_s = (together + round_trips_s).max(least_s);
     Predicted {
         wall_s,
         error: if wall_s > 0.0 { uncertain / wall_s } else { 0.0 },
@@ -190,7 +172,7 @@ fn predict(
         down_bytes: cost.down_bytes + dealt,
         client_j: client.net_j(client_cpu_s, carried[0]),
         server_j: server.net_j(server_cpu_s, carried[1]),
-        client_bytes: of_client.client.resident_bytes(cost.client.peak_memory_bytes),
-        server_bytes: of_server.server.resident_bytes(cost.server.peak_memory_bytes),
+        client_bytes: of_client.client.resident_bytes(&memory(costs, phase, 0)),
+        server_bytes: of_server.server.resident_bytes(&memory(costs, phase, 1)),
     }
 }

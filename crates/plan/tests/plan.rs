@@ -8,6 +8,7 @@ use tacit_backends::{Costs, DealingCost, PartyCost, PhaseCost, Trust, Work};
 use tacit_net::Phase;
 use tacit_plan::calibration::{BackendRates, VERSION};
 use tacit_plan::change::{self, Knob};
+use tacit_plan::counts::{SPOOLED, memory};
 use tacit_plan::{
     Calibration, Choice, ClientWork, Device, Goal, Limits, Link, Observation, Observed, Offer, Prediction, Prices,
     Primitive, Question, SeenLink, Setting, Usage,
@@ -47,7 +48,7 @@ fn run(network: &str, costs: Costs) -> Observation {
 /// shorter one of computing and transferring are seen.
 fn further(plain: &Observation) -> [Observation; 2] {
     let (mut two, mut far) = (plain.clone(), plain.clone());
-    (two.threads, far.link) = (2, Some(SeenLink { bits: RATE, rtt_s: 0.01 }));
+    (two.threads, far.link) = (2, Some(SeenLink { bits: RATE, rtt_s: 0.01, bucket: 0.0 }));
     two.phases.values_mut().for_each(|seen| seen.wall_s *= 1.0 - PARALLEL + PARALLEL / 2.0);
     for (phase, seen) in &mut far.phases {
         let cost = plain.costs.of(*phase);
@@ -123,7 +124,7 @@ fn a_machine_is_found_again_from_its_runs() {
         assert!((phase.apart - 1.0).abs() < 1e-9, "one after the other");
         assert!((phase.parallel - PARALLEL).abs() < 1e-9 && (phase.hidden - HIDDEN).abs() < 1e-9, "{phase:?}");
     }
-    let resident = rates.phases[&Phase::Online].server.resident_bytes(1 << 20);
+    let resident = rates.phases[&Phase::Online].server.resident_bytes(&[1.0, f64::from(1 << 20), 0.0]);
     assert!((resident as f64 / f64::from(62 << 20) - 1.0).abs() < 1e-3, "{resident}");
     assert_eq!(rates.networks.len(), 5);
     assert!(!rates.phases.contains_key(&Phase::Setup), "nobody ran one");
@@ -147,7 +148,7 @@ fn calibrations_come_back_from_their_files_and_wrong_ones_are_refused() {
     assert!(!Calibration::built_in().backends.is_empty(), "what comes with the program");
     let text = made.to_toml();
     for (from, to, what) in [
-        ("version = 2", "version = 9", "make it again"),
+        ("version = 3", "version = 9", "make it again"),
         ("apart = 1.0", "apart = 1.5", "apart"),
         ("hidden = 0.", "hidden = 1.", "hidden"),
         ("local_mac_s = 0.000000001", "local_mac_s = -1.0", "no time"),
@@ -159,6 +160,25 @@ fn calibrations_come_back_from_their_files_and_wrong_ones_are_refused() {
         let error = Calibration::parse(&wrong).unwrap_err();
         assert!(error.contains(what), "{error}");
     }
+}
+
+#[test]
+fn memory_goes_by_what_is_declared_and_by_weights_but_not_by_halves_on_disk() {
+    let mut costs = costs(1, 1_000, 1);
+    (costs.weights, costs.dealing.server_bytes) = (1_000, SPOOLED);
+    costs.offline.server.peak_memory_bytes = SPOOLED + 5_000;
+    costs.offline.server.stored_bytes = SPOOLED;
+    costs.online.server.peak_memory_bytes = SPOOLED + 2_000;
+    let of = |costs: &Costs, phase, party| memory(costs, phase, party);
+    assert_eq!(of(&costs, Phase::Offline, 1), [1.0, (SPOOLED + 5_000) as f64, 1_000.0]);
+    costs.dealing.server_bytes += 1;
+    costs.offline.server.stored_bytes += 1;
+    assert_eq!(of(&costs, Phase::Offline, 1)[1], 4_999.0);
+    assert_eq!(of(&costs, Phase::Online, 1)[1], 1_999.0);
+    // Nothing of that is the client's, and material that nobody deals is not spooled.
+    assert_eq!(of(&costs, Phase::Offline, 0)[1], costs.offline.client.peak_memory_bytes as f64);
+    costs.dealing = DealingCost::default();
+    assert_eq!(of(&costs, Phase::Online, 1)[1], (SPOOLED + 2_000) as f64);
 }
 
 #[test]
@@ -198,15 +218,23 @@ fn a_bucket_carries_small_messages_at_once() {
     let far = |costs: &Costs, bucket: f64| {
         let mut setting = setting(8e6, 0.001);
         setting.link.bucket = bucket;
-        Prediction::of("chatty", costs, &setting).unwrap().online.transfer_s
+        setting.link.rtt_s = 0.0;
+        Prediction::of("chatty", costs, &setting).unwrap().online
     };
     let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} and {b}");
-    close(far(&costs, 0.0), 0.02);
-    // Of 5 and 15 kB the longer way, less what it carries at once.
-    close(far(&costs, 1_000.0), 0.014);
-    close(far(&costs, 100_000.0), 0.0);
+    close(far(&costs, 0.0).transfer_s, 0.02);
+    // 0.2 ms less each of eleven times.
+    close(far(&costs, 100.0).transfer_s, 0.0178);
+    close(far(&costs, 100_000.0).transfer_s, 0.0);
     costs.online.exchanges = 0;
-    close(far(&costs, 1_000.0), 0.018);
+    close(far(&costs, 1_000.0).transfer_s, 0.018);
+    // Of 5 and 15 kB the longer way, less what it carries at once, takes its time in all.
+    let mut quick = self::costs(1, 20_000, 30);
+    quick.online.client.work.ntts = 0;
+    let there = far(&quick, 1_000.0);
+    close(there.transfer_s, 0.0);
+    assert!(there.compute_s < 0.01, "{there:?}");
+    close(there.wall_s, 0.014);
 }
 
 #[test]

@@ -158,6 +158,11 @@ mod tests {
     }
 
     #[test]
+    fn what_is_dealt_goes_to_disk_where_the_planner_takes_it_to() {
+        assert_eq!(tacit_plan::counts::SPOOLED, tacit_store::IN_MEMORY);
+    }
+
+    #[test]
     fn devices_of_a_class_share_their_estimates() {
         let name = |threads, memory_mib| class_name(class(Device { threads, link: LinkClass::Slow, memory_mib }));
         assert_eq!(name(0, 0), "slow, 1 threads");

@@ -28,6 +28,7 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
         offline: offline_talk(plan).into(),
         online: online_talk(&plan.graph, &plan.steps, plan.batch).into(),
         comparisons: plan.comparisons(),
+        weights: plan.graph.weights(),
         ..Costs::default()
     };
     // The seed belongs to no node.

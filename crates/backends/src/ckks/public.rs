@@ -10,7 +10,7 @@ use crate::seam::version;
 use crate::{BackendError, Costs, Numerics};
 
 /// Version of the public part and of the protocol that follows from it.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 /// Most keys that a network may ask for.
 const MOST_KEYS: usize = 4096;
 /// Most bytes of keys: a client makes and sends them.

@@ -90,6 +90,7 @@ pub(super) fn costs(plan: &Plan) -> Costs {
         setup: setup_talk(plan).into(),
         offline: offline_talk(plan, half).into(),
         online: online_talk(&plan.graph, &plan.steps, plan.batch).into(),
+        weights: plan.graph.weights(),
         ..Costs::default()
     };
     for step in &plan.steps {

@@ -145,6 +145,7 @@ pub(super) fn costs(plan: &Plan) -> Costs {
         setup: setup::talk(statics::bytes(plan)).into(),
         offline: offline_talk(plan).into(),
         online: online_talk(plan).into(),
+        weights: plan.graph.weights(),
         ..Costs::default()
     };
     costs.comparisons = plan.steps.iter().flat_map(|step| step.gates()).map(|gate| gate.n() as u64).sum();

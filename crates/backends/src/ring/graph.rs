@@ -142,6 +142,13 @@ impl RingGraph {
         self.linear_nodes().map(of_node).fold(0, u64::saturating_add)
     }
 
+    /// Numbers in the weights of linear layers.
+    pub fn weights(&self) -> u64 {
+        self.linear_nodes()
+            .map(|(_, (rows, row))| (rows as u64).saturating_mul(row as u64))
+            .fold(0, u64::saturating_add)
+    }
+
     /// The nodes for people and scripts.
     pub fn describe(&self) -> Vec<serde_json::Value> {
         let node = |node: &Node| {

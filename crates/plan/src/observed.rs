@@ -1,0 +1,184 @@
+//! Measured runs, and what they say of how parties, threads and links work side by side.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tacit_backends::{Costs, DealingCost, PartyCost, PhaseCost};
+use tacit_net::Phase;
+
+use crate::counts::{Counts, Primitive, counts};
+use crate::fit::fit;
+use crate::link::{Link, OnLink};
+
+/// One measured phase, both parties on the machine that is calibrated, over loopback.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Observed {
+    /// The client's wall time, seconds.
+    pub wall_s: f64,
+    /// Processor time of client and server, seconds.
+    pub cpu_s: [f64; 2],
+    /// Largest resident sets of client and server, bytes.
+    pub peak_bytes: [u64; 2],
+}
+
+/// A link that a run went over.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SeenLink {
+    /// Rate each way, bit/s.
+    pub bits: f64,
+    /// Round trip, seconds.
+    pub rtt_s: f64,
+    /// Bytes that pass at once after a pause.
+    pub bucket: f64,
+}
+
+/// One measured run of a network.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    /// The network's name.
+    pub network: String,
+    /// Threads of each party.
+    pub threads: u32,
+    /// What was between them; `None`: loopback.
+    pub link: Option<SeenLink>,
+    /// What its lowering declares.
+    pub costs: Costs,
+    /// The phases that were run.
+    pub phases: BTreeMap<Phase, Observed>,
+}
+
+/// A network's run in the middle of those of its kind: one that something else disturbed is not it.
+pub(crate) struct Seen<'a> {
+    /// Which network it is of.
+    pub network: usize,
+    /// The run.
+    pub run: &'a Observation,
+    /// What its phase took.
+    pub took: Observed,
+}
+
+impl<'a> Seen<'a> {
+    /// Of each network with one thread a party the one on loopback, and the one over links.
+    pub fn of(runs: &'a [Observation], networks: &[String], phase: Phase) -> Vec<Self> {
+        let mut all = Vec::new();
+        for (at, network) in networks.iter().enumerate() {
+            for is_far in [false, true] {
+                let wanted = |run: &Observation| run.threads == 1 && run.link.is_some() == is_far;
+                let seen = median(runs, network, phase, wanted);
+                all.extend(seen.map(|(run, took)| Self { network: at, run, took }));
+            }
+        }
+        all
+    }
+
+    /// It ran over a link.
+    pub fn is_far(&self) -> bool {
+        self.run.link.is_some()
+    }
+
+    /// The counts of a party (0: the client, 1: the server).
+    pub fn counts(&self, phase: Phase, party: usize) -> Counts {
+        let costs = &self.run.costs;
+        let dealt = if party == 0 { costs.dealt_bytes(phase) } else { 0 };
+        counts(costs, phase, party, if self.is_far() { costs.of(phase).bytes() + dealt } else { 0 })
+    }
+}
+
+fn median<'a>(
+    runs: &'a [Observation],
+    network: &str,
+    phase: Phase,
+    wanted: impl Fn(&Observation) -> bool,
+) -> Option<(&'a Observation, Observed)> {
+    let of_network = runs.iter().filter(|run| run.network == network && wanted(run));
+    let mut seen: Vec<(&Observation, &Observed)> =
+        of_network.filter_map(|run| Some((run, run.phases.get(&phase)?))).collect();
+    seen.sort_by(|(_, a), (_, b)| a.wall_s.total_cmp(&b.wall_s));
+    let (run, middle) = *seen.get(seen.len() / 2)?;
+    // A process that has answered before holds more: the peak of one is that of its first answer.
+    let fresh =
+        |party: usize| seen.iter().map(|(_, seen)| seen.peak_bytes[party]).min().expect("there is one at least");
+    Some((run, Observed { peak_bytes: [fresh(0), fresh(1)], ..*middle }))
+}
+
+impl Observation {
+    /// One thread, and nothing slowed down: what primitives are fitted to.
+    fn is_plain(&self) -> bool {
+        self.threads == 1 && self.link.is_none()
+    }
+
+    /// What the phase takes of the link that it ran over.
+    fn on_link(&self, phase: Phase) -> Option<OnLink> {
+        let SeenLink { bits, rtt_s, bucket } = self.link?;
+        let link = Link { name: String::new(), up_bits: bits, down_bits: bits, rtt_s, bucket, tunnel_s: 0.0 };
+        Some(link.takes(&self.costs, phase))
+    }
+}
+
+/// What of dealing takes time, in numbers.
+pub(crate) fn dealing_counts(dealing: &DealingCost) -> Counts {
+    let client = PartyCost { work: dealing.work, ..PartyCost::default() };
+    let (up_bytes, down_bytes) = (dealing.client_bytes, dealing.server_bytes);
+    let offline = PhaseCost { up_bytes, down_bytes, client, ..PhaseCost::default() };
+    counts(&Costs { offline, ..Costs::default() }, Phase::Offline, 0, 0)
+}
+
+/// Phases that take less tell nothing of shares.
+const TELLING_S: f64 = 5e-3;
+
+/// The middle of shares that were seen.
+fn middle(mut shares: Vec<f64>) -> Option<f64> {
+    shares.sort_by(f64::total_cmp);
+    shares.get(shares.len() / 2).map(|share| share.clamp(0.0, 1.0))
+}
+
+/// What of the shorter party's time comes on top, and what threads share: medians over the networks that take
+/// long enough to tell.
+pub(crate) fn shares(runs: &[Observation], networks: &[String], phase: Phase) -> [f64; 2] {
+    let (mut apart, mut parallel) = (Vec::new(), Vec::new());
+    for network in networks {
+        let Some((_, plain)) = median(runs, network, phase, Observation::is_plain) else { continue };
+        let [a, b] = plain.cpu_s;
+        if a.min(b) > TELLING_S {
+            apart.push((plain.wall_s - a.max(b)) / a.min(b));
+        }
+        if let Some((_, two)) = median(runs, network, phase, |run| run.threads == 2 && run.link.is_none())
+            && plain.wall_s > 4.0 * TELLING_S
+        {
+            parallel.push(2.0 * (1.0 - two.wall_s / plain.wall_s));
+        }
+    }
+    // Where nobody works long enough to tell: one after the other, and alone.
+    [middle(apart).unwrap_or(1.0), middle(parallel).unwrap_or(0.0)]
+}
+
+/// What the offline phases take beyond the parties' own computing, fitted to what is dealt for them.
+pub(crate) fn dealer(runs: &[Observation], networks: &[String], apart: f64) -> BTreeMap<Primitive, f64> {
+    let one = |(at, network): (usize, &String)| {
+        let run = runs.iter().find(|run| run.network == *network)?;
+        let (_, seen) = median(runs, network, Phase::Offline, Observation::is_plain)?;
+        let [a, b] = seen.cpu_s;
+        let waited = (seen.wall_s - a.max(b) - apart * a.min(b)).max(0.0);
+        (run.costs.dealing != DealingCost::default()).then(|| (at, dealing_counts(&run.costs.dealing), waited))
+    };
+    let rows: Vec<(usize, Counts, f64)> = networks.iter().enumerate().filter_map(one).collect();
+    let seconds = if rows.is_empty() { [0.0; _] } else { fit(&rows).seconds };
+    Primitive::ALL.into_iter().zip(seconds).filter(|(_, seconds)| *seconds > 0.0).collect()
+}
+
+/// What of the shorter one of computing and transferring happens during the longer one, in runs over links.
+pub(crate) fn hidden(runs: &[Observation], networks: &[String], phase: Phase) -> Option<f64> {
+    let mut seen = Vec::new();
+    for network in networks {
+        let Some((_, plain)) = median(runs, network, phase, Observation::is_plain) else { continue };
+        for run in runs.iter().filter(|run| run.network == *network && run.threads == 1) {
+            let (Some(on_link), Some(took)) = (run.on_link(phase), run.phases.get(&phase)) else { continue };
+            let OnLink { transfer_s, round_trips_s, .. } = on_link;
+            let [short, long] = [plain.wall_s.min(transfer_s), plain.wall_s.max(transfer_s)];
+            if short > 4.0 * TELLING_S {
+                seen.push(1.0 - (took.wall_s - round_trips_s - long) / short);
+            }
+        }
+    }
+    middle(seen)
+}
