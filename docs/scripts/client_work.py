@@ -54,7 +54,9 @@ def start(programs: ExitStack, *arguments: str) -> str:
 def dealt_bytes(model: str) -> dict[str, int]:
     """What a dealer sends to the client for an input, by back end: no party counts it."""
     link = "1gbit/1ms"
-    cells = json.loads(tacit("plan", model, "--device", "this", "--server", "this", "--link", link, "--cells", link, "--json"))["cells"]
+    cells = json.loads(
+        tacit("plan", model, "--device", "this", "--server", "this", "--link", link, "--cells", link, "--json")
+    )["cells"]
     return {cell["backend"]: cell["costs"]["dealing"]["client_bytes"] for cell in cells if not cell["options"]}
 
 
@@ -113,7 +115,9 @@ def draw(rows: list[dict], path: Path) -> None:
 
     names = {"as the server offers": "cheetah", "--backend sci-he": "sci-he"}
     # What `--client-work` chose is one of the others.
-    rows = [row | {"setting": names.get(row["setting"], row["setting"])} for row in rows if "--client-work" not in row["setting"]]
+    rows = [
+        row | {"setting": names.get(row["setting"], row["setting"])} for row in rows if "--client-work" not in row["setting"]
+    ]
     plt.rcParams["svg.hashsalt"] = "tacit"
     figure, axes = plt.subplots(figsize=(9, 5.5), layout="constrained")
     for number, kind in enumerate(("two parties", "a helper of the client's", "a dealer")):
@@ -124,8 +128,17 @@ def draw(rows: list[dict], path: Path) -> None:
         axes.plot(*zip(*places.values()), "o", color=f"C{number}", fillstyle="none", label=kind)
         axes.plot(*zip(*best), "o", color=f"C{number}")
         for at, (name, place) in enumerate(sorted(places.items(), key=lambda entry: entry[1][1])):
-            axes.annotate(name, place, xytext=(8, -3) if at % 2 else (-8, -3), textcoords="offset points", fontsize=8, ha="left" if at % 2 else "right")
-    axes.set(xscale="log", yscale="log", xlabel="client, joules above idle (modelled)", ylabel="bytes of the client's links, MB")
+            axes.annotate(
+                name,
+                place,
+                xytext=(8, -3) if at % 2 else (-8, -3),
+                textcoords="offset points",
+                fontsize=8,
+                ha="left" if at % 2 else "right",
+            )
+    axes.set(
+        xscale="log", yscale="log", xlabel="client, joules above idle (modelled)", ylabel="bytes of the client's links, MB"
+    )
     axes.set_title("Work left to the client; filled: on the Pareto front of its kind of trust")
     axes.margins(x=0.25, y=0.1)
     axes.legend(loc="upper left")
@@ -136,8 +149,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", help="the owner's model: .tacit")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder for keys and results")
-    parser.add_argument("--draw", type=Path, metavar="SVG", help="measure nothing: draw what a run before has in this folder")
-    parser.add_argument("--core-w", type=float, default=5.0, help="joules of a processor second (docs/lab.md: generic-x86-server)")
+    parser.add_argument(
+        "--draw", type=Path, metavar="SVG", help="measure nothing: draw what a run before has in this folder"
+    )
+    parser.add_argument(
+        "--core-w", type=float, default=5.0, help="joules of a processor second (docs/lab.md: generic-x86-server)"
+    )
     parser.add_argument("--byte-j", type=float, default=1e-8, help="joules of a byte")
     parser.add_argument("options", nargs="*", help="options of the server, such as -O frac_bits=12")
     args = parser.parse_args()
@@ -185,8 +202,15 @@ def main() -> None:
         for number, (backend, option) in enumerate(ALONE):
             with ExitStack() as one:
                 dealer = named if backend in ("dealt", "fss") else []
-                material = ["--material", str(folder / f"server-{number}"), "--no-warm-up", *(["-O", option] if option else [])]
-                serving = start(one, "serve", args.model, "--keys", keys, *material, "--backend", backend, *dealer, *args.options)
+                material = [
+                    "--material",
+                    str(folder / f"server-{number}"),
+                    "--no-warm-up",
+                    *(["-O", option] if option else []),
+                ]
+                serving = start(
+                    one, "serve", args.model, "--keys", keys, *material, "--backend", backend, *dealer, *args.options
+                )
                 answer = json.loads(tacit(*ask(serving, f"client-{number}"), "--backend", backend, *dealer).splitlines()[0])
                 note(row(" ".join((backend, option)).strip(), answer, joules, dealt[backend]))
     for backend in ("cheetah", "sci-he"):

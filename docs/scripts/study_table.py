@@ -3,7 +3,8 @@
     python docs/scripts/study_table.py study -o docs/data/pm24-study.jsonl        # condenses a folder of `tacit lab run pm24-study`
     python docs/scripts/study_table.py docs/data/pm24-study.jsonl                 # prints the tables
 
-Cells that did not run because they would have taken longer than `--at-most` are the planner's predictions, and are marked *modelled*.
+Cells that did not run because they would have taken longer than `--at-most` are the planner's predictions, and are marked *modelled*, as on the
+study's page, which has beside them how far predictions of their neighbours were off.
 """
 
 import argparse
@@ -30,7 +31,10 @@ def condensed(folder: Path) -> list[dict]:
             line = {"kind": "pace" if name == "pacing" else "run", "net": net, "approach": approach, "link": cell["link"]}
             if "pace" in cell:
                 line["pace"] = cell["pace"]
-            line |= {"latency_s": results["latency_s"], "online_s": results["phases.online.wall_s"] if approach != "local" else 0.0}
+            line |= {
+                "latency_s": results["latency_s"],
+                "online_s": results["phases.online.wall_s"] if approach != "local" else 0.0,
+            }
             line["bytes"] = int(results.get("client_wire_bytes", 0))
             for party in PARTIES:
                 if party in run["parties"]:
@@ -42,8 +46,8 @@ def condensed(folder: Path) -> list[dict]:
         if (cell["net"], cell["approach"], cell["link"]) in ran or "phases" not in cell:
             continue
         phases = cell["phases"].values()
-        line = {"kind": "modelled", "net": cell["net"], "approach": cell["approach"], "link": cell["link"], "latency_s": cell["length_s"]}
-        line["online_s"] = cell["phases"]["online"]["wall_s"]
+        line = {"kind": "modelled", "net": cell["net"], "approach": cell["approach"], "link": cell["link"]}
+        line |= {"latency_s": sum(phase["wall_s"] for phase in phases), "online_s": cell["phases"]["online"]["wall_s"]}
         line["bytes"] = sum(phase["up_bytes"] + phase["down_bytes"] for phase in phases)
         for party in PARTIES:
             cpu, joules = (sum(phase[f"{party}_{what}"] for phase in phases) for what in ("cpu_s", "j"))
@@ -60,7 +64,13 @@ def cells(lines: list[dict]) -> list[tuple[tuple, list[dict]]]:
 
     def place(entry: tuple[tuple, list[dict]]) -> tuple:
         (net, link, pace, approach), _ = entry
-        return net != "squeezenet", pace is not None, LINKS.index(link), APPROACHES.index(approach), -float((pace or "0").removesuffix("mbit").replace("none", "1e9"))
+        return (
+            net != "squeezenet",
+            pace is not None,
+            LINKS.index(link),
+            APPROACHES.index(approach),
+            -float((pace or "0").removesuffix("mbit").replace("none", "1e9")),
+        )
 
     return sorted(by.items(), key=place)
 
@@ -87,7 +97,11 @@ def main() -> None:
     parser.add_argument("source", type=Path, help="folder of a study, or its lines")
     parser.add_argument("-o", "--output", type=Path, help="write the lines here and print nothing")
     args = parser.parse_args()
-    lines = condensed(args.source) if args.source.is_dir() else [json.loads(text) for text in args.source.read_text().splitlines()]
+    lines = (
+        condensed(args.source)
+        if args.source.is_dir()
+        else [json.loads(text) for text in args.source.read_text().splitlines()]
+    )
     if args.output:
         args.output.parent.mkdir(exist_ok=True)
         args.output.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -97,7 +111,10 @@ def main() -> None:
         if (net, pace is None) != last:
             last = net, pace is None
             print(f"\n{net}{'' if pace is None else ', both senders held to a pace'}\n")
-            print("| link | approach | latency | runs | client: CPU, above idle, mean | server: CPU, above idle | MB | online |\n|" + " --- |" * 8)
+            print(
+                "| link | approach | latency | runs | client: CPU, above idle, mean | server: CPU, above idle | MB | online |\n|"
+                + " --- |" * 8
+            )
         name = f"`{approach}`" + (f", {pace}" if pace else "")
         print(f"| {link} | {name} | {row(runs)}")
 
