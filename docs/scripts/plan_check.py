@@ -71,7 +71,7 @@ CELLS = [
     ("digits_square", "ckks", 1, "fast lan"),
     ("cryptonets", "ckks", 1, "lan"),
 ]
-# For what happens while bytes travel: networks that a calibration has seen.
+# For memory, and for what happens while bytes travel: networks that a calibration has seen.
 CALIBRATING = [
     *((model, backend, 1, "lan") for model in ("tiny-cnn", "minionn-mlp", "lenet") for backend in ("cheetah", "dealt", "fss", "sci-he", "clear")),
     *(("hinet-mnist", backend, 1, "lan") for backend in ("cheetah", "dealt", "fss", "clear")),

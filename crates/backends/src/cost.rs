@@ -88,6 +88,14 @@ impl Costs {
     pub fn dealt_bytes(&self, phase: Phase) -> u64 {
         if phase == Phase::Offline { self.dealing.client_bytes } else { 0 }
     }
+
+    /// Bytes that cross the links of client and server in a phase: a dealer's go to the client beside the
+    /// parties' own.
+    #[must_use]
+    pub fn carried(&self, phase: Phase) -> [u64; 2] {
+        let bytes = self.of(phase).bytes();
+        [bytes + self.dealt_bytes(phase), bytes]
+    }
 }
 
 /// What dealing material for one input costs.

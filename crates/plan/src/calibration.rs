@@ -43,14 +43,14 @@ impl Rates {
         let Fit { seconds, error } = fit(&seen.iter().map(row).collect::<Vec<_>>());
         let named = Primitive::ALL.into_iter().zip(seconds).filter(|(_, seconds)| *seconds > 0.0);
         // The programs as they are used, where there are enough such runs: `tacit bench` keeps more on disk.
-        let is_far = seen.iter().filter(|one| one.is_far()).count() > MEMORY_COLUMNS;
+        let enough = seen.iter().filter(|one| one.is_far()).count() > MEMORY_COLUMNS;
         // Three columns of the same solver.
         let row = |one: &Seen<'_>| {
             let mut columns: Counts = [0.0; _];
             columns[..MEMORY_COLUMNS].copy_from_slice(&memory(&one.run.costs, phase, party));
             (one.network, columns, one.took.peak_bytes[party] as f64)
         };
-        let rows: Vec<_> = seen.iter().filter(|one| one.is_far() || !is_far).map(row).collect();
+        let rows: Vec<_> = seen.iter().filter(|one| one.is_far() || !enough).map(row).collect();
         let [process, by_declared, by_weights, ..] = fit(&rows).seconds;
         // TOML has infinities, JSON has not.
         let error = error.min(f64::from(u16::MAX));

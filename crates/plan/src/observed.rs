@@ -79,8 +79,7 @@ impl<'a> Seen<'a> {
     /// The counts of a party (0: the client, 1: the server).
     pub fn counts(&self, phase: Phase, party: usize) -> Counts {
         let costs = &self.run.costs;
-        let dealt = if party == 0 { costs.dealt_bytes(phase) } else { 0 };
-        counts(costs, phase, party, if self.is_far() { costs.of(phase).bytes() + dealt } else { 0 })
+        counts(costs, phase, party, if self.is_far() { costs.carried(phase)[party] } else { 0 })
     }
 }
 

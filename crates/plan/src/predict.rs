@@ -144,7 +144,7 @@ fn predict([of_client, of_server]: [&PhaseRates; 2], costs: &Costs, phase: Phase
     let (client, server, link, cost) = (&setting.client, &setting.server, &setting.link, costs.of(phase));
     let dealt = costs.dealt_bytes(phase);
     let below = |device: &Device, bytes: u64| link.tunnel_s * device.slower[BYTE] * bytes as f64;
-    let carried = [cost.bytes() + dealt, cost.bytes()];
+    let carried = costs.carried(phase);
     let cpu_s = |rates: &Rates, party: usize, device: &Device| {
         rates.cpu_s(&counts(costs, phase, party, carried[party]), &device.slower) + below(device, carried[party])
     };
