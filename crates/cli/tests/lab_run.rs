@@ -101,6 +101,13 @@ fn a_campaign_over_loopback_needs_no_root() {
     let error = bad(dir, &["lab", "run", &file, "-o", "a", "--repetitions", "3"]);
     assert!(error.contains("another experiment") && error.contains("`repetitions` is 2 there and 3 here"), "{error}");
 
+    // In another folder the runs are taken over, and only the third is measured.
+    let more = good(dir, &["lab", "run", &file, "-o", "b", "--repetitions", "3", "--from", "a", "--json"]);
+    assert_eq!(more.lines().count(), 2, "{more}");
+    assert_eq!(lines(&dir.join("b/runs.jsonl"))[..2], runs[..]);
+    let error = bad(dir, &["lab", "run", &file, "-o", "c", "--from", "a", "--interval", "0.5"]);
+    assert!(error.contains("cannot be taken over") && error.contains("interval_s"), "{error}");
+
     let table = good(dir, &["lab", "compare", "a", "a", "--all"]);
     assert!(table.contains("none, plain, ping-pong") && table.contains("no difference seen"), "{table}");
     let json: Value = serde_json::from_str(&good(dir, &["lab", "compare", "a", "a", "--all", "--json"])).unwrap();
@@ -350,6 +357,15 @@ fn the_study_runs_its_cells_and_leaves_long_ones_to_predictions() {
     assert_eq!(lines(&dir.join("s/runs.jsonl")).len(), runs.len());
     let other = bad(dir, &["lab", "run", "pm24-study", "--quick", "--approaches", "cheetah", "-o", "s"]);
     assert!(other.contains("other networks or approaches"), "{other}");
+    // A part of another study, of which this one has everything.
+    let part = ["lab", "run", "pm24-study", "--quick", "--approaches", "clear,local", "--links", "none", "-o", "part"];
+    let told = good(dir, &[&part[..], &["--from", "s", "--json"]].concat());
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert_eq!(lines(&dir.join("part/runs.jsonl")).len(), 2);
+    let model = dir.join("part/inputs/digits.npy");
+    std::fs::write(&model, "another").unwrap();
+    let other = bad(dir, &[&part[..], &["--from", "s"]].concat());
+    assert!(other.contains("another network or input"), "{other}");
 }
 
 #[test]
@@ -358,6 +374,8 @@ fn the_study_holds_the_sender_to_a_pace() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path();
     let only = ["lab", "run", "pm24-study", "--quick", "--approaches", "cheetah", "--links", "pm24-95.6", "-o", "p"];
+    let planned = |more: &[&str]| good(dir, &[&only[..8], &["--dry-run"], more].concat());
+    assert!(planned(&[]).contains("4mbit") && !planned(&["--no-pacing"]).contains("4mbit"));
     let output = tacit(dir, &only);
     let told = text(&output.stderr);
     if told.contains("is not possible here") {

@@ -211,6 +211,14 @@ pub fn own_folder(path: &Path) -> Result<(), LabError> {
     Err(LabError::Spec { what: path.display().to_string(), detail })
 }
 
+/// Opens a file of a campaign for reading. A link is refused.
+///
+/// # Errors
+/// What the system says.
+pub fn open(path: &Path) -> std::io::Result<File> {
+    own_file().read(true).open(path)
+}
+
 /// Makes a file of a campaign anew. What was there is removed and not written to: it may be a link.
 ///
 /// # Errors

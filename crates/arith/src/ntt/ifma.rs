@@ -1,5 +1,6 @@
 //! AVX-512 IFMA kernels: dispatch, and sums of products. The transforms are in `transform`.
 
+mod columns;
 mod factors;
 mod transform;
 mod vectors;
@@ -9,17 +10,36 @@ pub(super) use factors::Factors;
 use super::NttTable;
 use transform::{EACH, PAIRS, SMALL};
 
+/// Which bounds hold forwards.
+fn kind(ntt: &NttTable) -> u8 {
+    if ntt.is_small() {
+        SMALL
+    } else if 6 * ntt.modulus.value() < 1 << 52 {
+        PAIRS
+    } else {
+        EACH
+    }
+}
+
 pub(super) fn forward(ntt: &NttTable, t: &Factors, x: &mut [u64]) {
-    let p = ntt.modulus.value();
     // SAFETY: an `NttTable` with this kernel exists only where AVX-512 F, DQ and IFMA were detected;
     // `NttTable::forward` checked the length.
     unsafe {
-        if ntt.is_small() {
-            transform::forward::<SMALL>(ntt, t, x);
-        } else if 6 * p < 1 << 52 {
-            transform::forward::<PAIRS>(ntt, t, x);
-        } else {
-            transform::forward::<EACH>(ntt, t, x);
+        match kind(ntt) {
+            SMALL => transform::forward::<SMALL>(ntt, t, x),
+            PAIRS => transform::forward::<PAIRS>(ntt, t, x),
+            _ => transform::forward::<EACH>(ntt, t, x),
+        }
+    }
+}
+
+pub(super) fn forward_columns(ntt: &NttTable, t: &Factors, columns: (&mut [u64], usize), out: &mut [u64]) {
+    // SAFETY: as in `forward`; `NttTable::forward_columns` checked the lengths.
+    unsafe {
+        match kind(ntt) {
+            SMALL => columns::forward::<SMALL>(ntt, t, columns, out),
+            // Every stage is reduced: what pairs of stages would save is copied anyway.
+            _ => columns::forward::<EACH>(ntt, t, columns, out),
         }
     }
 }
@@ -39,7 +59,7 @@ pub(super) fn inverse(ntt: &NttTable, t: &Factors, x: &mut [u64]) {
 }
 
 pub(super) fn mac(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])]) {
-    // SAFETY: as in `forward`; `NttTable::mac` checked that all buffers have N elements.
+    // SAFETY: as in `forward`; `NttTable::mac` checked the lengths.
     unsafe { x86::mac(low, high, pairs) }
 }
 

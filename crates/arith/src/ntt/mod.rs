@@ -10,10 +10,12 @@ mod fma;
 mod galois;
 #[cfg(target_arch = "x86_64")]
 mod ifma;
+mod matrix;
 mod portable;
 mod runs;
 
 pub use galois::Galois;
+pub use matrix::MAX_NARROW;
 pub use runs::SHORTEST_RUN;
 
 use crate::LatticeError;
@@ -176,6 +178,30 @@ impl NttTable {
         }
     }
 
+    /// The transform of the polynomial whose coefficients are zero but for the first `width` after each
+    /// multiple of R: the k-th row of `columns`, of `width` words in `[0, p)`, has those from `k R` on, and
+    /// there are N / R rows. What is in `columns` afterwards is not specified.
+    ///
+    /// # Panics
+    /// If `width` is not 8, 16, 32 or 64, there is not a power of two of rows, or more than N words; if `out`
+    /// does not have N elements.
+    pub fn forward_columns(&self, columns: &mut [u64], width: usize, out: &mut [u64]) {
+        self.check(&[out.len()]);
+        let (len, n) = (columns.len(), self.degree);
+        let fits = len.is_power_of_two() && (width..=n).contains(&len);
+        assert!(fits && [8, 16, 32, 64].contains(&width), "{len} words in rows of {width}, degree {n}");
+        match &self.kernel {
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Ifma(both) => ifma::forward_columns(self, &both[0], (columns, width), out),
+            _ => {
+                out.fill(0);
+                let rows = out.chunks_exact_mut(n / (len / width)).zip(columns.chunks_exact(width));
+                rows.for_each(|(to, row)| to[..width].copy_from_slice(row));
+                self.forward(out);
+            }
+        }
+    }
+
     /// NTT values in `[0, p)` to coefficients in `[0, p)`, in place.
     ///
     /// # Panics
@@ -199,17 +225,16 @@ impl NttTable {
         self.pointwise.mul(x, y);
     }
 
-    /// For every pair `(a, b)` of reduced polynomials: adds `a[i] * b[i]` to `low[i] + 2^52 high[i]`, less
-    /// than 2^52 of it to `low[i]`. At most [`MAX_ACCUMULATED`] products between two calls of
-    /// [`NttTable::reduce_acc`].
+    /// For every pair `(a, b)` of reduced words, N or those of some whole blocks of 64: adds `a[i] * b[i]` to
+    /// `low[i] + 2^52 high[i]`, less than 2^52 of it to `low[i]`. At most [`MAX_ACCUMULATED`] products between
+    /// two calls of [`NttTable::reduce_acc`].
     ///
     /// # Panics
-    /// If a buffer does not have N elements.
+    /// If buffers differ in length, or do not have a multiple of 64 elements.
     pub fn mac(&self, low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])]) {
-        self.check(&[low.len(), high.len()]);
-        for (a, b) in pairs {
-            self.check(&[a.len(), b.len()]);
-        }
+        let len = low.len();
+        let fits = len.is_multiple_of(64) && high.len() == len;
+        assert!(fits && pairs.iter().all(|(a, b)| a.len() == len && b.len() == len), "buffers of length {len}");
         match &self.kernel {
             Kernel::Portable(_) => portable::mac(low, high, pairs),
             Kernel::Fma(_) => by_halves::mac(low, high, pairs),
@@ -221,9 +246,9 @@ impl NttTable {
     /// `low[i] = low[i] + 2^52 * high[i] mod p`, in `[0, p)`; `high` becomes zero.
     ///
     /// # Panics
-    /// If a buffer does not have N elements.
+    /// If the buffers differ in length, or do not have a multiple of 64 elements.
     pub fn reduce_acc(&self, low: &mut [u64], high: &mut [u64]) {
-        self.check(&[low.len(), high.len()]);
+        assert!(low.len() == high.len() && low.len().is_multiple_of(64), "{} and {} words", low.len(), high.len());
         match &self.kernel {
             Kernel::Portable(_) => portable::reduce_acc(self, low, high),
             Kernel::Fma(_) => fma::reduce_acc(self, low, high),

@@ -166,6 +166,65 @@ proptest! {
     }
 }
 
+/// All shapes of few columns, against the transform of what they stand for.
+#[test]
+fn columns_are_transformed_as_the_whole_polynomial() {
+    let moduli = [Modulus::new(40_961).unwrap(), largest(36), largest(46), largest(48), largest(49), largest(50)];
+    for (n, m) in [64, 128, 4096].into_iter().flat_map(|n| moduli.map(|m| (n, m))) {
+        let p = m.value();
+        let twin = NttTable::with_cpu(Cpu::portable(), n, m).unwrap();
+        for (width, rows) in [8, 16, 32, 64].into_iter().flat_map(|w| (0..=12).map(move |log| (w, 1 << log))) {
+            if width * rows > n {
+                continue;
+            }
+            for columns in [words(8, width * rows, p), vec![p - 1; width * rows]] {
+                let mut whole = vec![0; n];
+                let to = whole.chunks_exact_mut(n / rows).zip(columns.chunks_exact(width));
+                to.for_each(|(to, row)| to[..width].copy_from_slice(row));
+                twin.forward(&mut whole);
+                for cpu in Cpu::available() {
+                    let ntt = NttTable::with_cpu(cpu, n, m).unwrap();
+                    let mut out = vec![1; n];
+                    ntt.forward_columns(&mut columns.clone(), width, &mut out);
+                    assert!(out == whole, "p {p} n {n} width {width} rows {rows} {cpu:?}");
+                }
+            }
+        }
+    }
+}
+
+/// All shapes of sums, against one product after the other.
+#[test]
+fn matrix_products_are_their_products() {
+    let (wide, narrow) = (Modulus::new(PRIMES[2]).unwrap(), Modulus::new(PRIMES[0]).unwrap());
+    let sixteen = |words: Vec<u64>| words.into_iter().map(|w| w as u16).collect::<Vec<u16>>();
+    for (len, count) in [(64, 1), (64, 3), (192, 2)] {
+        for (height, width) in (1..8).flat_map(|o| (1..5).map(move |t| (o, t))) {
+            let factors = |m: &Modulus, seed: u64, n: usize| words(seed, n * count * len, m.value());
+            let (a, b) = (factors(&wide, 1, height), factors(&wide, 2, width));
+            let (x, y) = (sixteen(factors(&narrow, 3, height)), sixteen(factors(&narrow, 4, width)));
+            let (a, b): (Vec<&[u64]>, Vec<&[u64]>) = (a.chunks(len).collect(), b.chunks(len).collect());
+            let (x, y): (Vec<&[u16]>, Vec<&[u16]>) = (x.chunks(len).collect(), y.chunks(len).collect());
+            let [mut low, mut high, mut sums] = [5, 6, 7].map(|v| vec![v; height * width * len]);
+            let at = |o: usize, t: usize| (o * width + t) * len..(o * width + t + 1) * len;
+            for (o, t, k) in (0..height).flat_map(|o| (0..width).flat_map(move |t| (0..count).map(move |k| (o, t, k))))
+            {
+                let (i, j) = (o * count + k, t * count + k);
+                portable::mac(&mut low[at(o, t)], &mut high[at(o, t)], &[(a[i], b[j])]);
+                let products = x[i].iter().zip(y[j]).map(|(&x, &y)| u64::from(x) * u64::from(y));
+                sums[at(o, t)].iter_mut().zip(products).for_each(|(s, p): (&mut u64, u64)| *s += p);
+            }
+            for cpu in Cpu::available() {
+                let [wide, narrow] = [wide, narrow].map(|m| NttTable::with_cpu(cpu, 4096, m).unwrap());
+                let [mut l, mut h, mut s] = [5, 6, 7].map(|v| vec![v; height * width * len]);
+                wide.mac_matrix((&mut l, &mut h), (&a, &b), count);
+                narrow.mac_matrix_narrow(&mut s, (&x, &y), count);
+                assert!(l == low && h == high && s == sums, "{height} x {width} of {count} products, {cpu:?}");
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     /// Values that stay the same over runs, against those values written out.

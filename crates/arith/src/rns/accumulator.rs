@@ -20,6 +20,19 @@ impl Accumulator {
         Self { low: vec![0; len], high: vec![0; len], degree, count: 0 }
     }
 
+    /// A sum of `count` products that was made elsewhere: the words of its residues as
+    /// [`NttTable::mac`](crate::ntt::NttTable::mac) leaves them, prime after prime.
+    ///
+    /// # Panics
+    /// If the words are not as many or not those of a level, or the products are too many.
+    #[must_use]
+    pub fn of(basis: &RnsBasis, (low, high): (Vec<u64>, Vec<u64>), count: usize) -> Self {
+        let degree = basis.degree();
+        let fits = low.len() == high.len() && low.len().is_multiple_of(degree) && low.len() / degree <= basis.levels();
+        assert!(fits && count <= MAX_ACCUMULATED, "{} words, {count} products", low.len());
+        Self { low, high, degree, count }
+    }
+
     /// Adds `sum a_k * b_k` to the residues mod the first `level` primes. Below the level of the sum this
     /// adds the element that is 0 mod the other primes: a multiple of their product.
     ///

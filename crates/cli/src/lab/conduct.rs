@@ -4,7 +4,7 @@ use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -24,13 +24,20 @@ pub fn stopping() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Runs what is left of an experiment in `dir`, with progress on standard error; an error if something is
-/// left then.
-pub fn carry_out(experiment: &Experiment, dir: &Path, as_json: bool, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+/// Runs what is left of an experiment in `dir` once runs of the campaigns `from` are taken over, with
+/// progress on standard error; an error if something is left then.
+pub fn carry_out(
+    experiment: &Experiment,
+    dir: &Path,
+    from: &[PathBuf],
+    as_json: bool,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<()> {
     let settings = Settings {
         dir: dir.to_owned(),
         program: std::env::current_exe().context("finding this program")?,
         versions: BTreeMap::from([("tacit".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
+        from: from.to_owned(),
     };
     let mut printer = Printer::new(as_json, stop.clone());
     let outcome = tacit_lab::experiment::run(experiment, &settings, stop, &mut |event| printer.tell(event))?;

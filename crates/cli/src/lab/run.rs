@@ -62,6 +62,10 @@ pub struct Args {
     /// Decides the order of the runs
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Take over the runs of this folder's campaign whose cells are the same, measured on such a machine; may
+    /// be given several times
+    #[arg(long, value_name = "DIR")]
+    from: Vec<PathBuf>,
     /// Model for private inference: .tacit or ONNX; with pm24-bandwidth, inference takes the place of its
     /// workloads
     #[arg(long, value_name = "FILE")]
@@ -113,7 +117,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if experiment.spec().values.contains_key("model") {
         inputs::prepare(dir, args.model.as_deref(), args.input.as_deref())?;
     }
-    carry_out(&experiment, dir, args.json, &stopping()?)
+    carry_out(&experiment, dir, &args.from, args.json, &stopping()?)
 }
 
 fn list(as_json: bool) -> anyhow::Result<()> {

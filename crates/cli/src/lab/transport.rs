@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return show_plan(&experiment, &plan::remaining(&experiment, &[]), args.json);
     }
     let dir = args.output.as_deref().context("give the campaign's folder with -o DIR")?;
-    carry_out(&experiment, dir, args.json, &stopping()?)?;
+    carry_out(&experiment, dir, &[], args.json, &stopping()?)?;
     let rows = vpn24::rows(&campaign::load(dir)?.runs);
     if args.json {
         let paper = paper.map(|paper| json!({"source": paper.source, "values": paper.values.len()}));

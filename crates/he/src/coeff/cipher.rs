@@ -1,4 +1,4 @@
-//! Fresh ciphertexts (client to server) and the server's weight polynomials.
+//! Fresh ciphertexts, from client to server.
 
 use super::context::{Context, DEGREE, FRESH, P1, P2};
 use super::params::Params;
@@ -24,9 +24,6 @@ pub struct Ciphertext {
     pub(super) b: RnsPoly<Ntt>,
     pub(super) a: RnsPoly<Ntt>,
 }
-
-/// An integer polynomial with small coefficients in the NTT domain, mod P1 and mod P2.
-pub struct WeightPoly(pub(super) RnsPoly<Ntt>);
 
 impl<'a> Encryptor<'a> {
     /// Encrypts under `key` with the roundings of `params`.
@@ -99,25 +96,5 @@ impl Ciphertext {
         }
         let b = RnsPoly::<Coeff>::new(ctx.basis(), words).into_ntt(ctx.basis());
         Ok(Self { b, a })
-    }
-
-    /// Bytes a ciphertext occupies in memory.
-    pub const MEMORY_BYTES: usize = 2 * FRESH * DEGREE * 8;
-}
-
-impl WeightPoly {
-    /// Transforms the polynomial with the given (index, coefficient) pairs and zeros elsewhere. Indices are
-    /// public; nothing branches on coefficients.
-    ///
-    /// # Panics
-    /// If an index is not below N.
-    #[must_use]
-    pub fn new(ctx: &Context, entries: &[(usize, i32)]) -> Self {
-        let mut words = vec![0; FRESH * DEGREE];
-        for (i, residue) in words.chunks_exact_mut(DEGREE).enumerate() {
-            let m = ctx.basis().modulus(i);
-            entries.iter().for_each(|&(at, w)| residue[at] = m.reduce_i64(i64::from(w)));
-        }
-        Self(RnsPoly::<Coeff>::new(ctx.basis(), words).into_ntt(ctx.basis()))
     }
 }

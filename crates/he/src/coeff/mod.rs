@@ -15,12 +15,14 @@ mod cipher;
 mod context;
 mod expand;
 mod params;
+mod products;
 mod reshare;
 
-pub use cipher::{Ciphertext, Encryptor, WeightPoly};
+pub use cipher::{Ciphertext, Encryptor};
 pub use context::{Context, DEGREE, DIGITS, MAX_STEPS, P1, P2};
 pub use expand::{ExpansionKeys, expansion_key_bytes, expansion_key_memory, expansion_keys};
 pub use params::{FAILURE_LOG2, MAX_RING_BITS, Params, ParamsSpec};
+pub use products::{Ciphertexts, Sums, Weights};
 pub use reshare::{Opener, Sum};
 
 /// Bytes of a serialized public key: a 16-byte seed and N coefficients of 50 bits.

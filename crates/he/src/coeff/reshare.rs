@@ -1,14 +1,13 @@
 //! Linear combinations and one-bit approximate resharing ([Chee22] sec. 4, with the public half of the answer
 //! from a seed).
 
-use super::cipher::{Ciphertext, WeightPoly};
-use super::context::{ANSWER, Context, DEGREE, FRESH, P1, P2};
+use super::context::{ANSWER, Context, DEGREE, P1, P2};
 use super::params::Params;
 use crate::HeError;
 use crate::core::{PublicKey, SecretKey, small};
 use tacit_arith::pack;
 use tacit_arith::prg::{Prg, PublicSeed};
-use tacit_arith::rns::{Accumulator, Coeff, Ntt, RnsPoly};
+use tacit_arith::rns::{Accumulator, Coeff, RnsPoly};
 use tacit_arith::sample;
 use zeroize::Zeroizing;
 
@@ -35,26 +34,11 @@ impl ToRing {
 
 /// A sum of products of weight polynomials and ciphertexts.
 pub struct Sum {
-    b: Accumulator,
-    a: Accumulator,
+    pub(super) b: Accumulator,
+    pub(super) a: Accumulator,
 }
 
 impl Sum {
-    /// Zero.
-    #[must_use]
-    pub fn new(ctx: &Context) -> Self {
-        let zero = || Accumulator::new(ctx.basis(), FRESH);
-        Self { b: zero(), a: zero() }
-    }
-
-    /// Adds `sum w_i * c_i`.
-    pub fn add_products(&mut self, ctx: &Context, terms: &[(&WeightPoly, &Ciphertext)]) {
-        let mut pairs: Vec<(&RnsPoly<Ntt>, &RnsPoly<Ntt>)> = terms.iter().map(|(w, c)| (&w.0, &c.b)).collect();
-        self.b.add_products(ctx.basis(), FRESH, &pairs);
-        pairs.iter_mut().zip(terms).for_each(|(pair, (_, c))| pair.1 = &c.a);
-        self.a.add_products(ctx.basis(), FRESH, &pairs);
-    }
-
     /// Ends the sum (which becomes zero): appends the answer ([`Params::down_bytes`] bytes) to `out` and
     /// returns the server's shares, mod `2^l`, of the coefficients at `positions`. `secret` hides the sum;
     /// from the stream of `public`, which both parties know, `c0'` is drawn at `positions`, in their order.

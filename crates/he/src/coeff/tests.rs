@@ -43,7 +43,8 @@ fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
     let bytes = ctx.public_key(&key, &mut split(2)).to_bytes(ctx.ring());
     let public_key = ctx.read_public_key(&bytes).unwrap();
     let encryptor = Encryptor::new(&ctx, &key, *params);
-    let (mut data, mut sum, mut expected) = (prg(3), Sum::new(&ctx), vec![0u64; DEGREE]);
+    let (mut data, mut sums, mut expected) = (prg(3), Sums::default(), vec![0u64; DEGREE]);
+    sums.reset(1, 1);
     let mut random = split(6);
     for _ in 0..inputs {
         let message: Vec<u64> = (0..DEGREE).map(|_| data.next_u64() >> (64 - params.ring_bits())).collect();
@@ -55,13 +56,13 @@ fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
         assert_eq!(frame.len(), params.up_bytes());
         let cipher = Ciphertext::from_bytes(&ctx, params, &frame).unwrap();
         let entries: Vec<(usize, i32)> = weights.iter().copied().enumerate().collect();
-        sum.add_products(&ctx, &[(&WeightPoly::new(&ctx, &entries), &cipher)]);
+        add(&ctx, &mut sums, &entries, &cipher);
         for (e, v) in expected.iter_mut().zip(negacyclic(&message, &weights)) {
             *e = e.wrapping_add(v);
         }
     }
     let positions: Vec<usize> = (0..DEGREE).collect();
-    let mut answer = vec![];
+    let (mut sum, mut answer) = (sums.sum(&ctx, (0, 0)), vec![]);
     let server = sum.reshare(&ctx, &public_key, params, (&mut prg(4), public(5)), &positions, &mut answer);
     assert_eq!(answer.len(), params.down_bytes());
     let client = Opener::new(&ctx, &key, *params).open(&answer, public(5), &positions).unwrap();
@@ -69,6 +70,15 @@ fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
     (0..DEGREE)
         .map(|i| (server[i].wrapping_add(client[i]).wrapping_sub(expected[i]) << shift) as i64 >> shift)
         .collect()
+}
+
+/// Adds a product to the only sum.
+fn add(ctx: &Context, sums: &mut Sums, entries: &[(usize, i32)], cipher: &Ciphertext) {
+    let (mut weights, mut ciphertexts) = (Weights::default(), Ciphertexts::new(1));
+    weights.resize(1, 1);
+    weights.put(ctx, (0, 0), entries);
+    ciphertexts.put(0, cipher);
+    sums.add(ctx, &weights, &ciphertexts, &[vec![0]]);
 }
 
 /// Every part of a ciphertext that is taken apart multiplies like a ciphertext of its own, within the error
@@ -101,8 +111,10 @@ fn parts_multiply_within_the_error() {
                 weights[t * 13 / parts * parts + t % parts] = if data.next_u64() & 1 == 0 { size } else { -size };
             }
             let entries: Vec<(usize, i32)> = weights.iter().copied().enumerate().collect();
-            let mut sum = Sum::new(&ctx);
-            sum.add_products(&ctx, &[(&WeightPoly::new(&ctx, &entries), cipher)]);
+            let mut sum = Sums::default();
+            sum.reset(1, 1);
+            add(&ctx, &mut sum, &entries, cipher);
+            let mut sum = sum.sum(&ctx, (0, 0));
             let positions: Vec<usize> = (0..DEGREE).collect();
             let (mut answer, streams) = (vec![], (&mut prg(4), public(5)));
             let server = sum.reshare(&ctx, &public_key, &params, streams, &positions, &mut answer);

@@ -13,6 +13,7 @@ mod program;
 mod runner;
 mod scratch;
 mod spec;
+mod taken;
 
 pub use builtin::{BUILT_IN, BuiltIn};
 pub use checked::{Experiment, Link, Workload};

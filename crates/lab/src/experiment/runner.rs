@@ -6,6 +6,7 @@ use super::meter::Meter;
 use super::plan::{self, Clock, Job};
 use super::program::pause;
 use super::spec::ExperimentSpec;
+use super::taken::take_over;
 use crate::LabError;
 use crate::campaign::{self, Campaign, Folder, Idle, Run};
 use std::collections::BTreeMap;
@@ -76,6 +77,9 @@ pub struct Settings {
     pub program: PathBuf,
     /// Versions to record with the machine's facts.
     pub versions: BTreeMap<String, String>,
+    /// Folders of campaigns whose runs of the same cells, on such a machine, are taken over before anything
+    /// runs.
+    pub from: Vec<PathBuf>,
 }
 
 /// Runs an experiment, or what is left of it. Setting `stop` ends it soon: the programs are ended, the link
@@ -93,19 +97,22 @@ pub fn run(
 ) -> Result<Outcome, LabError> {
     check_programs(experiment)?;
     let mut folder = Folder::open(&settings.dir)?;
-    let (experiment, done) = resume(experiment, &settings.dir)?;
-    let jobs = plan::remaining(&experiment, &done);
+    let (experiment, mut done) = resume(experiment, &settings.dir)?;
     let dir = settings.dir.canonicalize().map_err(LabError::io(&settings.dir))?;
     let machine = tacit_meter::machine::facts(&tacit_meter::usage::Roots::default(), &settings.versions);
+    for from in &settings.from {
+        begin(&mut folder, &dir, &experiment, &machine)?;
+        let taken = take_over(&experiment, &machine, (&mut folder, &mut done), from)?;
+        tell(Event::Note(format!("{taken} runs taken over from {}", from.display())));
+    }
+    let jobs = plan::remaining(&experiment, &done);
     let finished = done.iter().filter(|r| r.failure.is_none()).count();
     tell(Event::Begin { runs: jobs.len(), done: finished, estimate: plan::total(&experiment, &jobs) });
     if jobs.is_empty() {
         return Ok(Outcome { done: finished, ..Outcome::default() });
     }
     let meter = Meter::open(experiment.spec(), machine.clone(), &mut |note| tell(Event::Note(note)))?;
-    if !campaign::is_there(&dir) {
-        folder.begin(&header(&experiment, machine)?)?;
-    }
+    begin(&mut folder, &dir, &experiment, &machine)?;
     tell(Event::Note(meter.describe()));
     let mut bench = Bench { experiment: &experiment, dir: &dir, program: &settings.program, meter, stop };
     let mut conduct = |what: Step<'_>| match what {
@@ -242,6 +249,16 @@ fn resume(experiment: &Experiment, dir: &Path) -> Result<(Experiment, Vec<Run>),
         return Err(LabError::Spec { what, detail });
     }
     Ok((here, loaded.runs))
+}
+
+/// Writes what the campaign is, if it is not there.
+fn begin(
+    folder: &mut Folder,
+    dir: &Path,
+    experiment: &Experiment,
+    machine: &BTreeMap<String, String>,
+) -> Result<(), LabError> {
+    if campaign::is_there(dir) { Ok(()) } else { folder.begin(&header(experiment, machine.clone())?) }
 }
 
 fn header(experiment: &Experiment, machine: BTreeMap<String, String>) -> Result<Campaign, LabError> {

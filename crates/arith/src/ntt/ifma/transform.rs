@@ -24,25 +24,25 @@ pub(super) const PAIRS: u8 = 1;
 pub(super) const SMALL: u8 = 2;
 
 /// Coefficients in a block, eight vectors.
-const BLOCK: usize = 64;
+pub(super) const BLOCK: usize = 64;
 /// Longest node that fits a first cache.
 const CACHED: usize = 4096;
 
 /// One prime's constants and factors.
 #[derive(Clone, Copy)]
-struct Tables<'a> {
-    m: Modulus52,
+pub(super) struct Tables<'a> {
+    pub(super) m: Modulus52,
     t: &'a Factors,
     four_p: V,
     eight_p: V,
     corners: [Factor; 3],
     /// Number of blocks: block b is node `blocks + b`.
-    blocks: usize,
+    pub(super) blocks: usize,
 }
 
 impl<'a> Tables<'a> {
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    fn new(ntt: &NttTable, t: &'a Factors) -> Self {
+    pub(super) fn new(ntt: &NttTable, t: &'a Factors) -> Self {
         let m = Modulus52::new(&ntt.modulus);
         let four_p = _mm512_add_epi64(m.two_p, m.two_p);
         let [a, b, c] = t.corners;
@@ -56,7 +56,7 @@ impl<'a> Tables<'a> {
     /// `node` is below N / 8, the number of factors.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    unsafe fn factor(self, node: usize) -> Factor {
+    pub(super) unsafe fn factor(self, node: usize) -> Factor {
         // SAFETY: both tables have N / 8 entries.
         unsafe {
             Factor {
@@ -72,7 +72,7 @@ impl<'a> Tables<'a> {
     /// `4 k + 3` is below N / 8.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    unsafe fn three_stages(self, k: usize) -> [Factor; 7] {
+    pub(super) unsafe fn three_stages(self, k: usize) -> [Factor; 7] {
         // SAFETY: by the caller.
         unsafe {
             [
@@ -112,7 +112,7 @@ impl<'a> Tables<'a> {
 /// `(a, b) -> (a + w b, a - w b)`, a reduced before if `REDUCE`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-fn split<const REDUCE: bool>(a: &mut V, b: &mut V, w: Factor, m: Modulus52) {
+pub(super) fn split<const REDUCE: bool>(a: &mut V, b: &mut V, w: Factor, m: Modulus52) {
     let (s, t) = (if REDUCE { m.reduce_loose(*a) } else { *a }, m.mul_loose(*b, w));
     *a = _mm512_add_epi64(s, t);
     *b = _mm512_sub_epi64(_mm512_add_epi64(s, m.two_p), t);
@@ -128,7 +128,7 @@ fn cross(a: &mut V, b: &mut V, bound: V) {
 /// Two stages, from 6p to 6p in pairs.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-fn split_four<const KIND: u8>([a, b, d, e]: [&mut V; 4], [wide, left, right]: [Factor; 3], m: Modulus52) {
+pub(super) fn split_four<const KIND: u8>([a, b, d, e]: [&mut V; 4], [wide, left, right]: [Factor; 3], m: Modulus52) {
     if KIND == SMALL {
         split::<false>(a, d, wide, m);
         split::<false>(b, e, wide, m);
@@ -163,10 +163,10 @@ fn split_eight<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], w: [Factor; 7], 
     }
 }
 
-/// Three stages with 8th roots of 1 as factors, from 2p.
+/// Three stages with 8th roots of 1 as factors, from 2p; `PLACE` as in [`split_eight`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-fn split_corners<const KIND: u8>(r: &mut [V; 8], tables: Tables<'_>) {
+fn split_corners<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], tables: Tables<'_>) {
     let (m, [i, j, ij]) = (tables.m, tables.corners);
     let [r0, r1, r2, r3, r4, r5, r6, r7] = r;
     for (a, b) in [(&mut *r0, &mut *r4), (&mut *r1, &mut *r5), (&mut *r2, &mut *r6), (&mut *r3, &mut *r7)] {
@@ -295,6 +295,20 @@ fn three_at_once(len: usize) -> bool {
     len >= 8 * BLOCK && (len > CACHED || !(len / BLOCK).trailing_zeros().is_multiple_of(2))
 }
 
+/// The last three stages of a block, to `[0, p)`; `PLACE` as in [`split_eight`].
+///
+/// # Safety
+/// `node` is that of a block.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+pub(super) unsafe fn finish_block<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], node: usize, tables: Tables<'_>) {
+    transpose(r);
+    // SAFETY: by the caller.
+    unsafe { tables.twist(r, node) };
+    split_corners::<KIND, PLACE>(r, tables);
+    r.iter_mut().for_each(|v| *v = tables.m.reduce(*v));
+}
+
 /// All stages of the `len` words of `node` at `x`, to `[0, p)`.
 ///
 /// # Safety
@@ -308,10 +322,8 @@ unsafe fn descend<const KIND: u8>(x: *mut u64, len: usize, node: usize, tables: 
         if len == BLOCK {
             let mut r = load_all::<8>(x, 8);
             split_eight::<KIND, 0>(&mut r, tables.three_stages(node), m);
-            transpose(&mut r);
-            tables.twist(&mut r, node);
-            split_corners::<KIND>(&mut r, tables);
-            store_all(x, 8, r.map(|v| m.reduce(v)));
+            finish_block::<KIND, 0>(&mut r, node, tables);
+            store_all(x, 8, r);
             return;
         }
         let parts = if len == 2 * BLOCK {

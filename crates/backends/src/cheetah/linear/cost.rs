@@ -2,7 +2,7 @@
 
 use super::plan::{LinearPlan, Upload};
 use tacit_arith::prg::PublicSeed;
-use tacit_he::coeff::{Ciphertext, DIGITS};
+use tacit_he::coeff::{Ciphertexts, DIGITS};
 use tacit_net::{HEADER_BYTES, Talk};
 
 /// Cost of one layer, beside its tensor's upload.
@@ -66,7 +66,7 @@ impl LinearPlan {
             up_bytes: self.uploads.iter().map(|u| count(u) * message(u.params.up_bytes())).sum(),
             uploads: self.uploads.iter().map(count).sum(),
             halvings: self.uploads.iter().map(|u| count(u) * ((1 << u.tiling.steps) - 1)).sum(),
-            memory_bytes: self.uploads.iter().map(parts).sum::<u64>() * Ciphertext::MEMORY_BYTES as u64,
+            memory_bytes: self.uploads.iter().map(parts).sum::<u64>() * Ciphertexts::MEMORY_BYTES as u64,
             consumers: (0..self.consumers().len()).map(|k| self.consumer_cost(k)).collect(),
         }
     }

@@ -4,14 +4,21 @@ use super::plan::norm_sq;
 use super::tiling::Tap;
 use super::{Consumer, LinearError, LinearPlan, ServerKeys, TAG_DOWN, TAG_SEED, TAG_UP, batch};
 use rayon::prelude::*;
+use std::ops::Range;
+use std::sync::Mutex;
 use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
-use tacit_he::coeff::{Ciphertext, Sum, WeightPoly};
+use tacit_he::coeff::{Ciphertext, Ciphertexts, Sums, Weights};
 use tacit_net::Channel;
 
-/// Tiles that share one transformation of the weights: their sums take 256 KiB each.
+/// Tiles that share one transformation of the weights.
 pub(super) const TILES_AT_ONCE: usize = 8;
-/// Input blocks multiplied in one pass over the sums.
-const INPUTS_AT_ONCE: usize = 4;
+/// Sums that are worked on together, each 192 KiB: those of several output blocks, which share the reads of
+/// the ciphertexts.
+const SUMS_AT_ONCE: usize = 16;
+/// Most output blocks among them.
+const OUTPUTS_AT_ONCE: usize = 8;
+/// Weight polynomials that are held for a pass over the sums, each 40 KiB.
+const WEIGHTS_AT_ONCE: usize = 64;
 
 /// The weights of one layer, checked against the plan.
 pub struct CheckedWeights<'a> {
@@ -63,10 +70,16 @@ pub struct LinearServer<'a> {
     keys: &'a ServerKeys,
     plan: &'a LinearPlan,
     /// Per upload, input by input, tile by tile, taken apart.
-    received: Vec<Vec<Ciphertext>>,
+    received: Vec<Ciphertexts>,
 }
 
-/// Answers and shares of one output block for up to [`TILES_AT_ONCE`] tiles.
+/// Output blocks that read the same input blocks, and up to [`TILES_AT_ONCE`] tiles.
+struct Part {
+    outputs: Range<usize>,
+    tiles: Range<usize>,
+}
+
+/// Answers and shares of a part, output block by output block.
 struct Unit {
     answers: Vec<Vec<u8>>,
     /// (index into the output, share)
@@ -85,7 +98,24 @@ struct Job<'a> {
     tiles: Vec<usize>,
     secret: Prg,
     public: PublicSeed,
+    buffers: Buffers,
 }
+
+/// Room for sums and weight polynomials that one part after the other uses.
+#[derive(Default)]
+struct Buffers(Mutex<Vec<(Sums, Weights)>>);
+
+impl Buffers {
+    fn take(&self) -> (Sums, Weights) {
+        self.0.lock().expect(NO_PANIC).pop().unwrap_or_default()
+    }
+
+    fn give_back(&self, used: (Sums, Weights)) {
+        self.0.lock().expect(NO_PANIC).push(used);
+    }
+}
+
+const NO_PANIC: &str = "nothing panics while it holds the lock";
 
 impl<'a> LinearServer<'a> {
     /// Reads the client's ciphertexts; `source(n)` returns the next message, which must have n bytes.
@@ -104,7 +134,8 @@ impl<'a> LinearServer<'a> {
                 return Err(LinearError::Steps { needed: steps, have: keys.expansion.steps() });
             }
             let count = plan.batch * each;
-            let mut ciphertexts = vec![];
+            let mut ciphertexts = Ciphertexts::new(plan.batch * parts);
+            let mut there = 0;
             for start in (0..count).step_by(batch()) {
                 let frames = (start..(start + batch()).min(count)).map(|_| source(upload.params.up_bytes()));
                 let frames: Vec<Vec<u8>> = frames.collect::<Result<_, _>>()?;
@@ -116,7 +147,10 @@ impl<'a> LinearServer<'a> {
                 for (i, expanded) in (start..).zip(parsed) {
                     // The last ciphertext of an input may have room for more parts than there are.
                     let left = parts - ((i % each) << steps);
-                    ciphertexts.extend(expanded.into_iter().take(left));
+                    for ciphertext in expanded.into_iter().take(left) {
+                        ciphertexts.put(there, &ciphertext);
+                        there += 1;
+                    }
                 }
             }
             received.push(ciphertexts);
@@ -135,7 +169,7 @@ impl<'a> LinearServer<'a> {
     /// Bytes of ciphertexts held.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.received.iter().map(|c| c.len() * Ciphertext::MEMORY_BYTES).sum()
+        self.received.iter().map(|c| c.count() * Ciphertexts::MEMORY_BYTES).sum()
     }
 
     /// Evaluates one layer on the mask and hands the answer's messages to `sink`, in order: a 16-byte seed,
@@ -161,15 +195,13 @@ impl<'a> LinearServer<'a> {
         let of_one = tiling.tiles_of(c);
         let of_input = |input: usize| of_one.iter().map(move |tile| input * tiling.tiles() + tile);
         let tiles = (0..self.plan.batch).flat_map(of_input).collect();
-        let job = Job { consumer: c, taps, weights, upload, tiles, secret, public };
-        let passes = job.tiles.len().div_ceil(TILES_AT_ONCE);
-        let units = tiling.out_blocks(c) * passes;
+        let job = Job { consumer: c, taps, weights, upload, tiles, secret, public, buffers: Buffers::default() };
+        let parts = self.parts(&job, tiling.out_blocks(c));
         let mut result =
             Evaluation { share: vec![0; self.plan.batch * c.conv.out_len()], weight_polys: 0, products: 0 };
         let mask = (1 << c.ring_bits) - 1;
-        for start in (0..units).step_by(batch()) {
-            let range = start..(start + batch()).min(units);
-            let done: Vec<Unit> = range.into_par_iter().map(|u| self.unit(&job, u / passes, u % passes)).collect();
+        for parts in parts.chunks(batch()) {
+            let done: Vec<Unit> = parts.par_iter().map(|part| self.unit(&job, part)).collect();
             for unit in done {
                 unit.answers.iter().try_for_each(|a| sink(a))?;
                 unit.shares.iter().for_each(|&(at, v)| result.share[at] = v & mask);
@@ -180,40 +212,60 @@ impl<'a> LinearServer<'a> {
         Ok(result)
     }
 
-    fn unit(&self, job: &Job<'_>, output: usize, pass: usize) -> Unit {
+    /// All parts in the order of their answers: output block by output block, tile by tile.
+    fn parts(&self, job: &Job<'_>, blocks: usize) -> Vec<Part> {
+        let (tiles, threads) = (job.tiles.len(), rayon::current_num_threads());
+        let most = if tiles > TILES_AT_ONCE { 1 } else { (SUMS_AT_ONCE / tiles.max(1)).min(OUTPUTS_AT_ONCE) };
+        let most = most.min(blocks.div_ceil(threads));
+        let joined: Vec<Vec<usize>> =
+            (0..blocks).map(|output| self.plan.joined(job.weights.consumer, output)).collect();
+        let (mut parts, mut first) = (vec![], 0);
+        while first < blocks {
+            let alike = joined[first..].iter().take(most).take_while(|inputs| **inputs == joined[first]).count();
+            let outputs = first..first + alike;
+            let of = |from| Part { outputs: outputs.clone(), tiles: from..(from + TILES_AT_ONCE).min(tiles) };
+            parts.extend((0..tiles).step_by(TILES_AT_ONCE).map(of));
+            first += alike;
+        }
+        parts
+    }
+
+    fn unit(&self, job: &Job<'_>, part: &Part) -> Unit {
         let upload = &self.plan.uploads[job.upload];
         let (tiling, ciphertexts) = (&upload.tiling, &self.received[job.upload]);
         let (ctx, key) = (&*self.keys.ctx, &self.keys.public);
-        let first = pass * TILES_AT_ONCE;
-        let tiles = &job.tiles[first..(first + TILES_AT_ONCE).min(job.tiles.len())];
-        let mut sums: Vec<Sum> = tiles.iter().map(|_| Sum::new(ctx)).collect();
+        let (outputs, tiles) = (part.outputs.clone(), &job.tiles[part.tiles.clone()]);
+        let (mut sums, mut weights) = job.buffers.take();
+        sums.reset(outputs.len(), tiles.len());
         let mut unit = Unit { answers: vec![], shares: vec![], weight_polys: 0, products: 0 };
         let mut buffer = vec![];
-        for inputs in self.plan.joined(job.weights.consumer, output).chunks(INPUTS_AT_ONCE) {
-            let transformed: Vec<WeightPoly> = inputs
-                .iter()
-                .map(|&input| {
+        let inputs = self.plan.joined(job.weights.consumer, outputs.start);
+        for inputs in inputs.chunks(WEIGHTS_AT_ONCE / outputs.len()) {
+            weights.resize(outputs.len(), inputs.len());
+            for (row, output) in outputs.clone().enumerate() {
+                for (k, &input) in inputs.iter().enumerate() {
                     tiling.encode_weights(job.consumer, job.taps, job.weights.values, (output, input), &mut buffer);
-                    WeightPoly::new(ctx, &buffer)
-                })
-                .collect();
-            unit.weight_polys += transformed.len() as u64;
-            unit.products += (inputs.len() * tiles.len()) as u64;
-            for (sum, &tile) in sums.iter_mut().zip(tiles) {
-                let ciphertexts = inputs.iter().map(|&input| &ciphertexts[tile * tiling.in_blocks() + input]);
-                sum.add_products(ctx, &transformed.iter().zip(ciphertexts).collect::<Vec<_>>());
+                    weights.put(ctx, (row, k), &buffer);
+                }
             }
+            let of_tile = |&tile: &usize| inputs.iter().map(|input| tile * tiling.in_blocks() + input).collect();
+            sums.add(ctx, &weights, ciphertexts, &tiles.iter().map(of_tile).collect::<Vec<_>>());
+            unit.weight_polys += (outputs.len() * inputs.len()) as u64;
+            unit.products += (outputs.len() * inputs.len() * tiles.len()) as u64;
         }
-        for (k, (sum, &tile)) in sums.iter_mut().zip(tiles).enumerate() {
-            let number = (output * job.tiles.len() + first + k) as u64;
+        for (row, column) in (0..outputs.len()).flat_map(|row| (0..tiles.len()).map(move |column| (row, column))) {
+            let (output, tile) = (outputs.start + row, tiles[column]);
+            let number = (output * job.tiles.len() + part.tiles.start + column) as u64;
             let (positions, indices) = tiling.positions(job.consumer, tile % tiling.tiles(), output);
             let of_input = tile / tiling.tiles() * job.consumer.conv.out_len();
             let streams = (&mut job.secret.fork(number), job.public.fork(number));
             let mut answer = Vec::with_capacity(upload.params.down_bytes());
+            let mut sum = sums.sum(ctx, (row, column));
             let shares = sum.reshare(ctx, key, &upload.params, streams, &positions, &mut answer);
             unit.answers.push(answer);
             unit.shares.extend(indices.into_iter().map(|at| of_input + at).zip(shares));
         }
+        job.buffers.give_back((sums, weights));
         unit
     }
 

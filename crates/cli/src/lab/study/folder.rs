@@ -3,6 +3,7 @@ use super::approach::{Approach, LOCAL};
 use crate::lab::inputs::seeded;
 use crate::lab::nets::Net;
 use crate::lowering::Lowering;
+use crate::owner::SealArgs;
 use crate::print;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,34 @@ pub fn offers(dir: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyh
     // Last: without it, all are made again.
     write(&path, &json!({"of": source, "offers": offers}))?;
     Ok(offers)
+}
+
+/// Compares the networks and inputs of two studies, as far as both have them: runs with others cannot be
+/// taken over. The identity that every import draws may differ.
+pub fn same_inputs(dir: &Path, from: &Path) -> anyhow::Result<()> {
+    let [ours, theirs] = [dir, from].map(|folder| folder.join("inputs"));
+    let reading = |path: &Path| format!("reading {}", path.display());
+    for entry in fs::read_dir(&theirs).with_context(|| reading(&theirs))? {
+        let their = entry.with_context(|| reading(&theirs))?.path();
+        let Some(our) = their.file_name().map(|name| ours.join(name)).filter(|our| our.exists()) else { continue };
+        let same = match their.extension().and_then(|e| e.to_str()) {
+            Some("tacit") => {
+                let seal = SealArgs::default();
+                let (a, b) = (seal.read_model(&our)?, seal.read_model(&their)?);
+                Model { model_id: a.model_id, ..b } == a
+            }
+            Some("npy") => {
+                let read = |path: &Path| fs::read(path).with_context(|| reading(path));
+                read(&our)? == read(&their)?
+            }
+            _ => true,
+        };
+        if !same {
+            let (our, their) = (our.display(), their.display());
+            bail!("{our} and {their} differ: the runs there are of another network or input and cannot be taken over");
+        }
+    }
+    Ok(())
 }
 
 /// Writes a file of the study anew: all of it is there, or what was there before.

@@ -43,10 +43,13 @@ const LONG_S: [(f64, u32); 2] = [(60.0, 3), (1200.0, 1)];
 /// A cell that takes less than a minute runs ten times, three times above, once above twenty minutes; what
 /// would take longer than --at-most is left to the planner's prediction, which the report marks as modelled
 /// and checks against the cells that ran. Links need root. The same command goes on where it was
-/// interrupted; `tacit lab report DIR` makes the page.
+/// interrupted; `tacit lab report DIR` makes the page. Parts of the study (--nets, --approaches, --links) may
+/// be measured in other folders and sessions, and then taken over with --from.
 ///
 /// Examples: tacit lab run pm24-study --dry-run
 ///           sudo tacit lab run pm24-study --nets squeezenet -o study
+///           sudo tacit lab run pm24-study --nets resnet50 --links pm24-3.89 --no-pacing -o slow
+///           sudo tacit lab run pm24-study --from slow --from study -o whole
 ///           sudo tacit lab run pm24-study --quick -o try
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -78,6 +81,13 @@ pub struct Args {
     /// Decides the order of the runs
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Take over the runs of this folder's study whose cells are the same, measured on such a machine with
+    /// the same networks and inputs; may be given several times
+    #[arg(long, value_name = "DIR")]
+    from: Vec<PathBuf>,
+    /// Leave out the experiment with the sender held to a pace
+    #[arg(long)]
+    no_pacing: bool,
     /// See whether everything works: digits, two links, one repetition
     #[arg(long)]
     quick: bool,
@@ -107,7 +117,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let offered = folder::offers(dir, &nets, &approaches)?;
     let nets = nets.into_iter().map(|net| net.name).collect();
     let study = Study { args, nets, approaches, offered };
-    let (main, pacing) = (Experiment::new(study.main()?)?, study.pacing()?.map(Experiment::new).transpose()?);
+    let pacing = if args.no_pacing { None } else { study.pacing()?.map(Experiment::new).transpose()? };
+    let main = Experiment::new(study.main()?)?;
     let Some(dir) = dir else {
         for experiment in std::iter::once(&main).chain(&pacing) {
             show_plan(experiment, &plan::remaining(experiment, &[]), args.json)?;
@@ -115,15 +126,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         study.left_out().iter().for_each(|text| print::note(text));
         return Ok(());
     };
+    args.from.iter().try_for_each(|from| folder::same_inputs(dir, from))?;
     folder::write(&dir.join("study.json"), &study.json(&main)?)?;
     study.left_out().iter().for_each(|text| print::note(text));
     let stop = stopping()?;
-    carry_out(&main, dir, args.json, &stop)?;
+    carry_out(&main, dir, &args.from, args.json, &stop)?;
     let Some(pacing) = pacing else { return Ok(()) };
     print::note("the sender is held to a pace on the fastest link");
     let folder = dir.join(PACING);
     campaign::own_folder(&folder)?;
-    carry_out(&pacing, &folder, args.json, &stop)
+    let paced = args.from.iter().map(|from| from.join(PACING)).filter(|from| campaign::is_there(from));
+    carry_out(&pacing, &folder, &paced.collect::<Vec<_>>(), args.json, &stop)
 }
 
 fn nets(args: &Args) -> anyhow::Result<Vec<Net>> {

@@ -1,0 +1,101 @@
+//! The forward transform of polynomials with few columns of coefficients.
+//!
+//! Their first stages join rows of columns, and the next ones have a zero beside every word, which is copied:
+//! what is left is the last stages of every block. Bounds are those of `transform`.
+
+use super::super::NttTable;
+use super::factors::Factors;
+use super::transform::{BLOCK, SMALL, Tables, finish_block, split, split_four};
+use super::vectors::{load_all, store_all};
+use crate::words52::{Factor, V, load};
+
+/// # Safety
+/// AVX-512F, DQ and IFMA present; `out` has N elements, `columns` a power of two of words up to N, which is
+/// rows of `width` words: 8, 16, 32 or 64; `KIND` allows the modulus.
+#[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+pub(super) unsafe fn forward<const KIND: u8>(
+    ntt: &NttTable,
+    t: &Factors,
+    (columns, width): (&mut [u64], usize),
+    out: &mut [u64],
+) {
+    let tables = Tables::new(ntt, t);
+    let (x, rows) = (columns.as_mut_ptr(), columns.len() / width);
+    let period = out.len() / rows;
+    // SAFETY: all rows are inside `columns`, and groups of rows are nodes with a factor as long as there are
+    // less than N / 8, since a row has at least 8 words; vector `i` of block `b` is in row `(64 b + 8 i) /
+    // period`, below `rows`.
+    unsafe {
+        let mut groups = 1;
+        if rows.trailing_zeros() % 2 == 1 {
+            let (half, w) = (columns.len() / 2, tables.factor(1));
+            for k in (0..half).step_by(8) {
+                let [mut a, mut b] = load_all::<2>(x.add(k), half);
+                join::<KIND>(&mut a, &mut b, tables, w);
+                store_all(x.add(k), half, [a, b]);
+            }
+            groups = 2;
+        }
+        // Two stages at a time.
+        while groups < rows {
+            let quarter = columns.len() / (4 * groups);
+            for group in 0..groups {
+                let (node, from) = (groups + group, x.add(4 * group * quarter));
+                let w = [tables.factor(node), tables.factor(2 * node), tables.factor(2 * node + 1)];
+                for k in (0..quarter).step_by(8) {
+                    let mut r = load_all::<4>(from.add(k), quarter);
+                    split_four::<KIND>(r.each_mut(), w, tables.m);
+                    store_all(from.add(k), quarter, r);
+                }
+            }
+            groups *= 4;
+        }
+        for block in 0..tables.blocks {
+            let node = tables.blocks + block;
+            let word = |i: usize| (BLOCK * block + 8 * i) / period * width + 8 * i % width;
+            let mut r: [V; 8] = std::array::from_fn(|i| load(x.add(word(i))));
+            let w = tables.three_stages(node);
+            last_stages::<KIND>(&mut r, width, w, tables);
+            finish_block::<KIND, 1>(&mut r, node, tables);
+            store_all(out.as_mut_ptr().add(BLOCK * block), 8, r);
+        }
+    }
+}
+
+/// Those of the three stages on vectors that join columns.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+fn last_stages<const KIND: u8>(r: &mut [V; 8], width: usize, w: [Factor; 7], tables: Tables<'_>) {
+    let [r0, r1, r2, r3, r4, r5, r6, r7] = r;
+    if width == BLOCK {
+        for (a, b) in [(&mut *r0, &mut *r4), (&mut *r1, &mut *r5), (&mut *r2, &mut *r6), (&mut *r3, &mut *r7)] {
+            join::<KIND>(a, b, tables, w[0]);
+        }
+    }
+    if width >= BLOCK / 2 {
+        for (a, b, w) in [
+            (&mut *r0, &mut *r2, w[1]),
+            (&mut *r1, &mut *r3, w[1]),
+            (&mut *r4, &mut *r6, w[2]),
+            (&mut *r5, &mut *r7, w[2]),
+        ] {
+            join::<KIND>(a, b, tables, w);
+        }
+    }
+    if width >= BLOCK / 4 {
+        for ((a, b), w) in [(r0, r1), (r2, r3), (r4, r5), (r6, r7)].into_iter().zip(&w[3..]) {
+            join::<KIND>(a, b, tables, *w);
+        }
+    }
+}
+
+/// A stage.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+fn join<const KIND: u8>(a: &mut V, b: &mut V, tables: Tables<'_>, w: Factor) {
+    if KIND == SMALL {
+        split::<false>(a, b, w, tables.m);
+    } else {
+        split::<true>(a, b, w, tables.m);
+    }
+}

@@ -1,0 +1,260 @@
+//! Products of matrices of polynomials, place by place: every factor that was read is used for several sums.
+
+use super::{Kernel, NttTable};
+
+/// Largest modulus whose residues [`NttTable::mac_matrix_narrow`] takes, as words of 16 bits.
+pub const MAX_NARROW: u64 = 1 << 16;
+
+/// A matrix product of words: sum `(o, t)`, one after the other by rows, gets the products of `rows[o K + k]`
+/// and `columns[t K + k]` for K = `count`.
+struct Product<'a, W> {
+    rows: &'a [&'a [W]],
+    columns: &'a [&'a [W]],
+    count: usize,
+    /// Words of a factor.
+    len: usize,
+}
+
+impl<'a, W> Product<'a, W> {
+    fn new((rows, columns): (&'a [&'a [W]], &'a [&'a [W]]), count: usize, sums: &[usize]) -> Self {
+        let len = columns.first().map_or(0, |c| c.len());
+        let whole = |factors: &[&[W]]| {
+            factors.len().is_multiple_of(count.max(1)) && factors.iter().all(|factor| factor.len() == len)
+        };
+        assert!(len.is_multiple_of(64) && whole(rows) && whole(columns), "factors of length {len}, {count} in a row");
+        let this = Self { rows, columns, count, len };
+        let (height, width) = this.size();
+        assert!(sums.iter().all(|&l| l == height * width * len), "{sums:?} words for {height} x {width} sums of {len}");
+        this
+    }
+
+    /// Rows and columns of sums.
+    fn size(&self) -> (usize, usize) {
+        (self.rows.len() / self.count.max(1), self.columns.len() / self.count.max(1))
+    }
+}
+
+impl NttTable {
+    /// Adds a matrix product to sums, each as in [`NttTable::mac`]: sum `(o, t)` of O x T, by rows, gets the
+    /// products of `rows[o K + k]` and `columns[t K + k]` for k below K = `count`.
+    ///
+    /// # Panics
+    /// If factors differ in length, or do not have a multiple of 64 words; if there are not whole rows of
+    /// them, or as many sums as rows times columns.
+    pub fn mac_matrix(
+        &self,
+        (low, high): (&mut [u64], &mut [u64]),
+        (rows, columns): (&[&[u64]], &[&[u64]]),
+        count: usize,
+    ) {
+        let product = Product::new((rows, columns), count, &[low.len(), high.len()]);
+        match &self.kernel {
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Ifma(_) => ifma::wide(low, high, &product),
+            _ => each(&product, |sum, a, b| {
+                self.mac(&mut low[sum.clone()], &mut high[sum], &[(a, b)]);
+            }),
+        }
+    }
+
+    /// As [`NttTable::mac_matrix`] for a modulus up to [`MAX_NARROW`]: `sums[i]` is all of a sum.
+    ///
+    /// # Panics
+    /// As there, or if the modulus is larger.
+    pub fn mac_matrix_narrow(&self, sums: &mut [u64], (rows, columns): (&[&[u16]], &[&[u16]]), count: usize) {
+        assert!(self.modulus.value() <= MAX_NARROW, "residues mod {} in 16 bits", self.modulus.value());
+        let product = Product::new((rows, columns), count, &[sums.len()]);
+        match &self.kernel {
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Ifma(_) => ifma::narrow(sums, &product),
+            _ => each(&product, |sum, a, b| {
+                let products = a.iter().zip(b).map(|(&a, &b)| u64::from(a) * u64::from(b));
+                sums[sum].iter_mut().zip(products).for_each(|(sum, product)| *sum += product);
+            }),
+        }
+    }
+}
+
+/// Every product of two factors, with the words of its sum.
+fn each<W>(product: &Product<'_, W>, mut add: impl FnMut(std::ops::Range<usize>, &[W], &[W])) {
+    let ((height, width), count, len) = (product.size(), product.count, product.len);
+    for (o, t) in (0..height).flat_map(|o| (0..width).map(move |t| (o, t))) {
+        let from = (o * width + t) * len;
+        for k in 0..count {
+            add(from..from + len, product.rows[o * count + k], product.columns[t * count + k]);
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod ifma {
+    use super::Product;
+    use crate::words52::{V, load, store};
+    use std::arch::x86_64::*;
+
+    pub(super) fn wide(low: &mut [u64], high: &mut [u64], product: &Product<'_, u64>) {
+        // SAFETY: an `NttTable` with this kernel exists only where AVX-512 F, DQ and IFMA were detected;
+        // `Product::new` checked the lengths.
+        blocks(product.size(), |o, t, shape| unsafe {
+            match shape {
+                (4, 1) => wide_block::<4, 1, 2>(low, high, product, (o, t)),
+                (2, 2) => wide_block::<2, 2, 2>(low, high, product, (o, t)),
+                (2, 1) => wide_block::<2, 1, 4>(low, high, product, (o, t)),
+                (1, 2) => wide_block::<1, 2, 4>(low, high, product, (o, t)),
+                _ => wide_block::<1, 1, 8>(low, high, product, (o, t)),
+            }
+        });
+    }
+
+    pub(super) fn narrow(sums: &mut [u64], product: &Product<'_, u16>) {
+        // SAFETY: as in `wide`.
+        blocks(product.size(), |o, t, shape| unsafe {
+            match shape {
+                (4, 1) => narrow_block::<4, 1, 4>(sums, product, (o, t)),
+                (2, 2) => narrow_block::<2, 2, 4>(sums, product, (o, t)),
+                (2, 1) => narrow_block::<2, 1, 8>(sums, product, (o, t)),
+                (1, 2) => narrow_block::<1, 2, 8>(sums, product, (o, t)),
+                _ => narrow_block::<1, 1, 8>(sums, product, (o, t)),
+            }
+        });
+    }
+
+    /// Cuts sums into blocks: 2 x 2 where there are two columns, else 4 x 1, and what is left over.
+    fn blocks((height, width): (usize, usize), mut work: impl FnMut(usize, usize, (usize, usize))) {
+        let mut t = 0;
+        while t < width {
+            let across = (width - t).min(2);
+            let mut o = 0;
+            while o < height {
+                let down = match height - o {
+                    4.. if across == 1 => 4,
+                    2.. => 2,
+                    _ => 1,
+                };
+                work(o, t, (down, across));
+                o += down;
+            }
+            t += across;
+        }
+    }
+
+    /// `O` x `T` sums from `(o, t)` on, `VECTORS` vectors at a time.
+    ///
+    /// # Safety
+    /// AVX-512F and IFMA present; the product has these sums; its length is a multiple of `8 VECTORS`.
+    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+    unsafe fn wide_block<const O: usize, const T: usize, const VECTORS: usize>(
+        low: &mut [u64],
+        high: &mut [u64],
+        product: &Product<'_, u64>,
+        (o, t): (usize, usize),
+    ) {
+        let (count, len, width) = (product.count, product.len, product.size().1);
+        // SAFETY: by the caller; factors have `len` words each.
+        unsafe {
+            for at in (0..len).step_by(8 * VECTORS) {
+                let sum = |i: usize, j: usize, v: usize| ((o + i) * width + t + j) * len + at + 8 * v;
+                let mut l = [[[_mm512_setzero_si512(); VECTORS]; T]; O];
+                let mut h = l;
+                for i in 0..O {
+                    for j in 0..T {
+                        for v in 0..VECTORS {
+                            l[i][j][v] = load(low.as_ptr().add(sum(i, j, v)));
+                            h[i][j][v] = load(high.as_ptr().add(sum(i, j, v)));
+                        }
+                    }
+                }
+                for k in 0..count {
+                    let mut x = [[_mm512_setzero_si512(); VECTORS]; T];
+                    for (j, x) in x.iter_mut().enumerate() {
+                        let from = product.columns.get_unchecked((t + j) * count + k).as_ptr().add(at);
+                        for (v, x) in x.iter_mut().enumerate() {
+                            *x = load(from.add(8 * v));
+                        }
+                    }
+                    for i in 0..O {
+                        let from = product.rows.get_unchecked((o + i) * count + k).as_ptr().add(at);
+                        for v in 0..VECTORS {
+                            let y = load(from.add(8 * v));
+                            for j in 0..T {
+                                l[i][j][v] = _mm512_madd52lo_epu64(l[i][j][v], x[j][v], y);
+                                h[i][j][v] = _mm512_madd52hi_epu64(h[i][j][v], x[j][v], y);
+                            }
+                        }
+                    }
+                }
+                for i in 0..O {
+                    for j in 0..T {
+                        for v in 0..VECTORS {
+                            store(low.as_mut_ptr().add(sum(i, j, v)), l[i][j][v]);
+                            store(high.as_mut_ptr().add(sum(i, j, v)), h[i][j][v]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// As [`wide_block`].
+    ///
+    /// # Safety
+    /// As there.
+    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+    unsafe fn narrow_block<const O: usize, const T: usize, const VECTORS: usize>(
+        sums: &mut [u64],
+        product: &Product<'_, u16>,
+        (o, t): (usize, usize),
+    ) {
+        let (count, len, width) = (product.count, product.len, product.size().1);
+        // SAFETY: as in `wide_block`.
+        unsafe {
+            for at in (0..len).step_by(8 * VECTORS) {
+                let sum = |i: usize, j: usize, v: usize| ((o + i) * width + t + j) * len + at + 8 * v;
+                let mut l = [[[_mm512_setzero_si512(); VECTORS]; T]; O];
+                for i in 0..O {
+                    for j in 0..T {
+                        for v in 0..VECTORS {
+                            l[i][j][v] = load(sums.as_ptr().add(sum(i, j, v)));
+                        }
+                    }
+                }
+                for k in 0..count {
+                    let mut x = [[_mm512_setzero_si512(); VECTORS]; T];
+                    for (j, x) in x.iter_mut().enumerate() {
+                        let from = product.columns.get_unchecked((t + j) * count + k).as_ptr().add(at);
+                        for (v, x) in x.iter_mut().enumerate() {
+                            *x = widened(from.add(8 * v));
+                        }
+                    }
+                    for i in 0..O {
+                        let from = product.rows.get_unchecked((o + i) * count + k).as_ptr().add(at);
+                        for v in 0..VECTORS {
+                            let y = widened(from.add(8 * v));
+                            for j in 0..T {
+                                l[i][j][v] = _mm512_madd52lo_epu64(l[i][j][v], x[j][v], y);
+                            }
+                        }
+                    }
+                }
+                for i in 0..O {
+                    for j in 0..T {
+                        for v in 0..VECTORS {
+                            store(sums.as_mut_ptr().add(sum(i, j, v)), l[i][j][v]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Eight words.
+    ///
+    /// # Safety
+    /// `at` points to 8 readable words.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+    unsafe fn widened(at: *const u16) -> V {
+        // SAFETY: by the caller.
+        unsafe { _mm512_cvtepu16_epi64(_mm_loadu_si128(at.cast())) }
+    }
+}

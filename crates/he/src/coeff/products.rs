@@ -1,0 +1,294 @@
+//! Products of weight polynomials and ciphertexts, as products of matrices at every place of the transform.
+//!
+//! A layer multiplies every output block's weights with every tile's ciphertexts: megabytes that are read
+//! more often than anything else here. So all products take the first [`PART`] words of their factors, which
+//! stay near the processor until every sum has used them, then the next ones; and residues mod P2 are kept in
+//! 16 bits.
+
+use super::cipher::Ciphertext;
+use super::context::{Context, DEGREE, FRESH, P2};
+use super::reshare::Sum;
+use tacit_arith::ntt::{MAX_ACCUMULATED, MAX_NARROW};
+use tacit_arith::rns::Accumulator;
+
+const _: () = assert!(P2 <= MAX_NARROW, "its residues are kept in 16 bits");
+
+/// Words of a polynomial in a part.
+const PART: usize = 512;
+const PARTS: usize = DEGREE / PART;
+
+/// Received ciphertexts, or parts of them, in the order in which products read them.
+pub struct Ciphertexts {
+    /// The same part of one half, b or a, of all of them: first the parts of b, then those of a.
+    parts: Vec<Part>,
+    count: usize,
+}
+
+/// `[count, PART]` residues mod P1 and mod P2.
+struct Part {
+    wide: Vec<u64>,
+    narrow: Vec<u16>,
+}
+
+impl Ciphertexts {
+    /// Room for `count` of them, all zero.
+    #[must_use]
+    pub fn new(count: usize) -> Self {
+        let part = || Part { wide: vec![0; count * PART], narrow: vec![0; count * PART] };
+        Self { parts: (0..2 * PARTS).map(|_| part()).collect(), count }
+    }
+
+    /// Puts one in its place.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub fn put(&mut self, index: usize, ciphertext: &Ciphertext) {
+        assert!(index < self.count, "ciphertext {index} of {}", self.count);
+        let to = index * PART..(index + 1) * PART;
+        let words = [&ciphertext.b, &ciphertext.a]
+            .into_iter()
+            .flat_map(|half| half.residue(0).chunks_exact(PART).zip(half.residue(1).chunks_exact(PART)));
+        for (part, (wide, narrow)) in self.parts.iter_mut().zip(words) {
+            part.wide[to.clone()].copy_from_slice(wide);
+            narrowed(&mut part.narrow[to.clone()], narrow);
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes that one occupies in memory.
+    pub const MEMORY_BYTES: usize = 2 * DEGREE * (8 + 2);
+}
+
+/// Words from one weight polynomial to the next: not a power of two, or the same parts of all of them would
+/// compete for the same places of a cache.
+const STRIDE: usize = DEGREE + 64;
+
+/// Integer polynomials with small coefficients in the NTT domain: rows of as many each, one for every output
+/// block. Made once and used again: memory is only ever added.
+#[derive(Default)]
+pub struct Weights {
+    /// Mod P1 and mod P2, each `[rows, count, STRIDE]`.
+    wide: Vec<u64>,
+    narrow: Vec<u16>,
+    rows: usize,
+    count: usize,
+    /// For one transform mod P2.
+    residue: Vec<u64>,
+    columns: Vec<u64>,
+}
+
+impl Weights {
+    /// Makes room for `rows` rows of `count` polynomials; what they are is not specified until they are put.
+    pub fn resize(&mut self, rows: usize, count: usize) {
+        (self.rows, self.count) = (rows, count);
+        let words = (rows * count * STRIDE).max(self.wide.len());
+        self.wide.resize(words, 0);
+        self.narrow.resize(words, 0);
+        self.residue.resize(DEGREE, 0);
+    }
+
+    /// Transforms the polynomial with the given (index, coefficient) pairs and zeros elsewhere, and puts it
+    /// in its place. Indices are public; nothing branches on coefficients.
+    ///
+    /// # Panics
+    /// If an index is not below N, or there is no such place.
+    pub fn put(&mut self, ctx: &Context, (row, k): (usize, usize), entries: &[(usize, i32)]) {
+        assert!(row < self.rows && k < self.count, "polynomial {k} of row {row}: {} x {}", self.rows, self.count);
+        let at = (row * self.count + k) * STRIDE..(row * self.count + k) * STRIDE + DEGREE;
+        let (width, period) = shape(entries);
+        for (i, residue) in [&mut self.wide[at.clone()], &mut self.residue].into_iter().enumerate() {
+            let (table, m) = (ctx.basis().table(i), ctx.basis().modulus(i));
+            if width == period {
+                residue.fill(0);
+                entries.iter().for_each(|&(at, w)| residue[at] = m.reduce_i64(i64::from(w)));
+                table.forward(residue);
+            } else {
+                self.columns.clear();
+                self.columns.resize(DEGREE / period * width, 0);
+                for &(at, w) in entries {
+                    self.columns[at / period * width + at % period] = m.reduce_i64(i64::from(w));
+                }
+                table.forward_columns(&mut self.columns, width, residue);
+            }
+        }
+        narrowed(&mut self.narrow[at], &self.residue);
+    }
+
+    /// The same part of all polynomials: mod P1, mod P2.
+    fn part(&self, part: usize) -> (Vec<&[u64]>, Vec<&[u16]>) {
+        let places = (0..self.rows * self.count).map(|at| at * STRIDE + part * PART..at * STRIDE + (part + 1) * PART);
+        (places.clone().map(|at| &self.wide[at]).collect(), places.map(|at| &self.narrow[at]).collect())
+    }
+}
+
+/// Residues mod P2 as words of 16 bits.
+fn narrowed(to: &mut [u16], from: &[u64]) {
+    // All are below P2, which fits.
+    to.iter_mut().zip(from).for_each(|(to, &word)| *to = word as u16);
+}
+
+/// Width and period of the rows in which entries lie, by their indices alone: a transform of as few words as
+/// possible. Where entries lie anywhere, both are the same.
+fn shape(entries: &[(usize, i32)]) -> (usize, usize) {
+    let used = entries.iter().fold(0, |used, (at, _)| used | at);
+    let period = |width: usize| match used / width {
+        0 => DEGREE,
+        above => width << above.trailing_zeros(),
+    };
+    let shapes = [8, 16, 32, 64].map(|width| (width, period(width)));
+    shapes.into_iter().min_by_key(|(width, period)| (DEGREE / period * width, *width)).expect("there are four shapes")
+}
+
+/// Sums of products: one for every row of weights and every row of ciphertexts. Made once and used again.
+#[derive(Default)]
+pub struct Sums {
+    /// Mod P1 as low and high words, and mod P2, each `[2, PARTS, rows, columns, PART]`.
+    low: Vec<u64>,
+    high: Vec<u64>,
+    narrow: Vec<u64>,
+    rows: usize,
+    columns: usize,
+    /// Products in each since it was reduced.
+    products: usize,
+}
+
+impl Sums {
+    /// Makes them zeros, for `rows` rows of weights and `columns` rows of ciphertexts.
+    pub fn reset(&mut self, rows: usize, columns: usize) {
+        (self.rows, self.columns, self.products) = (rows, columns, 0);
+        for words in [&mut self.low, &mut self.high, &mut self.narrow] {
+            words.clear();
+            words.resize(2 * DEGREE * rows * columns, 0);
+        }
+    }
+
+    /// Adds to sum (o, t) the products of the weights of row o and the ciphertexts whose numbers are
+    /// `chosen[t]`.
+    ///
+    /// # Panics
+    /// If there are not as many rows of both as the sums are for, or not as many ciphertexts in each as
+    /// weights; if there is no such ciphertext.
+    pub fn add(&mut self, ctx: &Context, weights: &Weights, ciphertexts: &Ciphertexts, chosen: &[Vec<usize>]) {
+        let (rows, columns, count) = (self.rows, self.columns, weights.count);
+        let fits = weights.rows == rows && chosen.len() == columns && chosen.iter().all(|c| c.len() == count);
+        assert!(fits && count < MAX_ACCUMULATED, "{} x {count} weights for {rows} x {columns} sums", weights.rows);
+        let [first, second] = [0, 1].map(|i| ctx.basis().table(i));
+        if self.products + count > MAX_ACCUMULATED {
+            first.reduce_acc(&mut self.low, &mut self.high);
+            self.products = 1;
+        }
+        self.products += count;
+        for part in 0..PARTS {
+            let (wide, narrow) = weights.part(part);
+            for half in 0..2 {
+                let of = &ciphertexts.parts[half * PARTS + part];
+                let places = chosen.iter().flatten().map(|&c| c * PART..(c + 1) * PART);
+                let of_wide: Vec<&[u64]> = places.clone().map(|at| &of.wide[at]).collect();
+                let of_narrow: Vec<&[u16]> = places.map(|at| &of.narrow[at]).collect();
+                let words = rows * columns * PART;
+                let sums = (half * PARTS + part) * words..(half * PARTS + part + 1) * words;
+                let both = (&mut self.low[sums.clone()], &mut self.high[sums.clone()]);
+                first.mac_matrix(both, (&wide, &of_wide), count);
+                second.mac_matrix_narrow(&mut self.narrow[sums], (&narrow, &of_narrow), count);
+            }
+        }
+    }
+
+    /// Sum (o, t), to be reshared.
+    ///
+    /// # Panics
+    /// If there is no such sum.
+    #[must_use]
+    pub fn sum(&self, ctx: &Context, (o, t): (usize, usize)) -> Sum {
+        assert!(o < self.rows && t < self.columns, "sum ({o}, {t}) of {} x {}", self.rows, self.columns);
+        let half = |half: usize| {
+            let places = (0..PARTS).map(|part| {
+                let from = (((half * PARTS + part) * self.rows + o) * self.columns + t) * PART;
+                from..from + PART
+            });
+            let gather = |words: &[u64]| places.clone().flat_map(|at| &words[at]).copied().collect::<Vec<u64>>();
+            let (mut low, mut high) = (gather(&self.low), gather(&self.high));
+            low.extend(gather(&self.narrow));
+            high.resize(FRESH * DEGREE, 0);
+            Accumulator::of(ctx.basis(), (low, high), self.products)
+        };
+        Sum { b: half(0), a: half(1) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tacit_arith::prg::{Prg, Seed};
+    use tacit_arith::rns::{Ntt, RnsPoly};
+
+    #[test]
+    fn rows_are_as_few_words_as_entries_allow() {
+        let of = |places: &[usize]| shape(&places.iter().map(|&at| (at, 1)).collect::<Vec<_>>());
+        assert_eq!(of(&[0]), (8, DEGREE));
+        assert_eq!(of(&[0, 3136]), (8, 64));
+        // Outputs of 28 x 28 in four parts, and of 14 x 14.
+        assert_eq!(of(&[0, 1, 2, 3]), (8, DEGREE));
+        assert_eq!(of(&[0, 3, 784 * 4]), (8, 64));
+        assert_eq!(of(&[15, 196 << 4]), (16, 64));
+        assert_eq!(of(&[31, 98 << 5]), (32, 64));
+        let (width, period) = of(&(0..80).map(|k| ((49 * k) << 3) % DEGREE + k % 8).collect::<Vec<_>>());
+        assert_eq!(width, period);
+        let everywhere = of(&(0..DEGREE).collect::<Vec<_>>());
+        assert_eq!(everywhere.0, everywhere.1);
+    }
+
+    fn uniform(ctx: &Context, prg: &mut Prg) -> RnsPoly<Ntt> {
+        let words = (0..FRESH).flat_map(|i| (0..DEGREE).map(move |_| i));
+        RnsPoly::new(ctx.basis(), words.map(|i| prg.next_u64() % ctx.basis().modulus(i).value()).collect())
+    }
+
+    /// Sums of any size, in several calls, against one product after the other.
+    #[test]
+    fn sums_are_those_of_the_products() {
+        let (ctx, mut prg) = (Context::new().expect("the ring is fixed"), Prg::from_seed(Seed([3; 16])));
+        let basis = ctx.basis();
+        let polys: Vec<Ciphertext> =
+            (0..7).map(|_| Ciphertext { b: uniform(&ctx, &mut prg), a: uniform(&ctx, &mut prg) }).collect();
+        let mut ciphertexts = Ciphertexts::new(polys.len());
+        polys.iter().enumerate().for_each(|(i, c)| ciphertexts.put(i, c));
+        let shapes = [vec![0], vec![5, 784 * 4, 784 * 4 + 3], vec![0, 3136], vec![31, 98 << 5, 4095]];
+        for (rows, columns) in [(1, 1), (5, 1), (2, 2), (3, 3), (7, 2)] {
+            let mut sums = Sums::default();
+            sums.reset(rows, columns);
+            let mut wanted: Vec<[Accumulator; 2]> =
+                (0..rows * columns).map(|_| [0; 2].map(|_| Accumulator::new(basis, FRESH))).collect();
+            let mut weights = Weights::default();
+            for count in [3, 1] {
+                weights.resize(rows, count);
+                let chosen: Vec<Vec<usize>> =
+                    (0..columns).map(|t| (0..count).map(|k| (3 * t + k) % polys.len()).collect()).collect();
+                for (o, k) in (0..rows).flat_map(|o| (0..count).map(move |k| (o, k))) {
+                    let places = &shapes[(o + k) % shapes.len()];
+                    let entries: Vec<(usize, i32)> =
+                        places.iter().map(|&at| (at, prg.next_u64() as i16 as i32)).collect();
+                    weights.put(&ctx, (o, k), &entries);
+                    let mut all = vec![0i64; DEGREE];
+                    entries.iter().for_each(|&(at, w)| all[at] = w.into());
+                    let weight = RnsPoly::from_signed(basis, FRESH, &all).into_ntt(basis);
+                    for (t, chosen) in chosen.iter().enumerate() {
+                        let [b, a] = &mut wanted[o * columns + t];
+                        let c = &polys[chosen[k]];
+                        b.add_products(basis, FRESH, &[(&weight, &c.b)]);
+                        a.add_products(basis, FRESH, &[(&weight, &c.a)]);
+                    }
+                }
+                sums.add(&ctx, &weights, &ciphertexts, &chosen);
+            }
+            for (at, [b, a]) in wanted.iter_mut().enumerate() {
+                let mut sum = sums.sum(&ctx, (at / columns, at % columns));
+                assert!(sum.b.take(basis) == b.take(basis) && sum.a.take(basis) == a.take(basis), "{rows} x {columns}");
+            }
+        }
+    }
+}
