@@ -6,6 +6,7 @@
 
 use crate::aes::Aes128;
 use crate::block::Block;
+use zeroize::Zeroize;
 
 /// Entries per output.
 pub const WEIGHT: usize = 10;
@@ -14,6 +15,17 @@ pub const GROUP: usize = 64;
 
 /// Blocks of AES output that hold the `GROUP * WEIGHT` 32-bit indices of a group.
 const INDEX_BLOCKS: usize = GROUP * WEIGHT / 4;
+
+/// An entry of each of two vectors. Both are on one line of a cache.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C, align(32))]
+pub struct Pair(pub [Block; 2]);
+
+impl Zeroize for Pair {
+    fn zeroize(&mut self) {
+        self.0.zeroize();
+    }
+}
 
 /// The matrix, as the seed it is expanded from.
 pub struct LocalCode {
@@ -31,15 +43,35 @@ impl LocalCode {
     /// and `out.len()` a multiple of [`GROUP`].
     pub fn add_rows(&self, x: &[Block], first_group: u64, out: &mut [Block]) {
         assert!(x.len().is_power_of_two() && x.len() < 1 << 28, "length {} of the vector", x.len());
-        let (groups, rest) = out.as_chunks_mut::<GROUP>();
-        assert!(rest.is_empty(), "{} outputs beyond whole groups", rest.len());
         let mut indices = [Block::ZERO; INDEX_BLOCKS];
-        for (g, out) in groups.iter_mut().enumerate() {
-            let counter = first_group.wrapping_add(g as u64).wrapping_mul(INDEX_BLOCKS as u64);
-            self.aes.counter(0, counter, &mut indices);
+        for (g, out) in whole_groups(out).iter_mut().enumerate() {
+            self.indices(first_group.wrapping_add(g as u64), &mut indices);
             add_group(x, &indices, out);
         }
     }
+
+    /// [`LocalCode::add_rows`] for two vectors at once, with the same rows of the matrix: what is random in
+    /// memory is read once for both. Panics as there, or if both do not have as many outputs.
+    pub fn add_row_pairs(&self, x: &[Pair], first_group: u64, [left, right]: [&mut [Block]; 2]) {
+        assert!(x.len().is_power_of_two() && x.len() < 1 << 28, "length {} of the vectors", x.len());
+        assert_eq!(left.len(), right.len(), "both vectors have as many outputs");
+        let mut indices = [Block::ZERO; INDEX_BLOCKS];
+        for (g, out) in whole_groups(left).iter_mut().zip(whole_groups(right)).enumerate() {
+            self.indices(first_group.wrapping_add(g as u64), &mut indices);
+            add_group_pair(x, &indices, [out.0, out.1]);
+        }
+    }
+
+    /// The positions of a group's rows, 32 bits each.
+    fn indices(&self, group: u64, indices: &mut [Block; INDEX_BLOCKS]) {
+        self.aes.counter(0, group.wrapping_mul(INDEX_BLOCKS as u64), indices);
+    }
+}
+
+fn whole_groups(out: &mut [Block]) -> &mut [[Block; GROUP]] {
+    let (groups, rest) = out.as_chunks_mut::<GROUP>();
+    assert!(rest.is_empty(), "{} outputs beyond whole groups", rest.len());
+    groups
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -64,19 +96,47 @@ fn add_group(x: &[Block], indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GRO
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+fn add_group_pair(x: &[Pair], indices: &[Block; INDEX_BLOCKS], [left, right]: [&mut [Block; GROUP]; 2]) {
+    use std::arch::x86_64::*;
+    let mask = x.len() - 1;
+    let base = x.as_ptr().cast::<__m128i>();
+    let indices = indices.as_ptr().cast::<u32>();
+    for (i, (left, right)) in left.iter_mut().zip(right).enumerate() {
+        let both = [left, right].map(|o| std::ptr::from_mut(o).cast::<__m128i>());
+        // SAFETY: as in `add_group`; an entry of `x` is two blocks.
+        unsafe {
+            let mut acc = [_mm_loadu_si128(both[0]), _mm_loadu_si128(both[1])];
+            for d in 0..WEIGHT {
+                let at = 2 * (*indices.add(i * WEIGHT + d) as usize & mask);
+                acc[0] = _mm_xor_si128(acc[0], _mm_load_si128(base.add(at)));
+                acc[1] = _mm_xor_si128(acc[1], _mm_load_si128(base.add(at + 1)));
+            }
+            _mm_storeu_si128(both[0], acc[0]);
+            _mm_storeu_si128(both[1], acc[1]);
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn add_group_pair(x: &[Pair], indices: &[Block; INDEX_BLOCKS], out: [&mut [Block; GROUP]; 2]) {
+    for (lane, out) in out.into_iter().enumerate() {
+        portable(|at| x[at].0[lane], x.len() - 1, indices, out);
+    }
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 fn add_group(x: &[Block], indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GROUP]) {
-    portable(x, indices, out)
+    portable(|at| x[at], x.len() - 1, indices, out)
 }
 
 #[cfg(any(test, not(target_arch = "x86_64")))]
-fn portable(x: &[Block], indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GROUP]) {
-    let mask = x.len() - 1;
+fn portable(x: impl Fn(usize) -> Block, mask: usize, indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GROUP]) {
     for (i, o) in out.iter_mut().enumerate() {
         for d in 0..WEIGHT {
             let at = i * WEIGHT + d;
             let index = (indices[at / 4].0 >> (32 * (at % 4))) as usize;
-            *o ^= x[index & mask];
+            *o ^= x(index & mask);
         }
     }
 }
@@ -104,8 +164,27 @@ mod tests {
             let mut indices = [Block::ZERO; INDEX_BLOCKS];
             code.aes.counter(0, (3 + g as u64) * INDEX_BLOCKS as u64, &mut indices);
             let out = start[g * GROUP..].first_chunk_mut::<GROUP>().unwrap();
-            portable(&x, &indices, out);
+            portable(|at| x[at], x.len() - 1, &indices, out);
         }
         assert_eq!(start, whole);
+    }
+
+    #[test]
+    fn pairs_are_two_vectors_with_the_same_rows() {
+        let mut prg = Prg::from_seed(Seed([2; 16]));
+        let code = LocalCode::new(Block(7));
+        let mut draw = |n: usize| {
+            let mut blocks = vec![Block::ZERO; n];
+            prg.fill_blocks(&mut blocks);
+            blocks
+        };
+        let vectors = [draw(1 << 8), draw(1 << 8)];
+        let pairs: Vec<Pair> = vectors[0].iter().zip(&vectors[1]).map(|(a, b)| Pair([*a, *b])).collect();
+        let start = [draw(3 * GROUP), draw(3 * GROUP)];
+        let (mut both, mut each) = (start.clone(), start);
+        let [left, right] = &mut both;
+        code.add_row_pairs(&pairs, 11, [left, right]);
+        vectors.iter().zip(&mut each).for_each(|(x, out)| code.add_rows(x, 11, out));
+        assert!(both == each);
     }
 }

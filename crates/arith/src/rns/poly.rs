@@ -137,8 +137,7 @@ impl RnsPoly<Ntt> {
     /// If `other` has a lower level, or `basis` fewer primes.
     pub fn sub_assign(&mut self, other: &Self, basis: &RnsBasis) {
         for (i, part) in self.words.chunks_exact_mut(self.degree).enumerate() {
-            let m = basis.modulus(i);
-            part.iter_mut().zip(other.residue(i)).for_each(|(x, &y)| *x = m.sub(*x, y));
+            basis.table(i).pointwise().sub(part, other.residue(i));
         }
     }
 }

@@ -132,7 +132,7 @@ fn extension((client_receives, server_receives): (usize, usize)) -> [PartyCost; 
 
 /// Base OTs, OT bootstrap and the keys of the lattice half.
 fn setup<L: Lattice>(plan: &Plan<L>) -> PhaseCost {
-    let stored = 2 * 16 * (1u64 << params::SMALL.log_secret);
+    let stored = 2 * 16 * params::SMALL.secret() as u64;
     let party = PartyCost {
         peak_memory_bytes: 2 * ot::SETUP_BYTES as u64 + stored,
         stored_bytes: stored,
@@ -150,7 +150,7 @@ fn setup<L: Lattice>(plan: &Plan<L>) -> PhaseCost {
 /// tensors in 64-bit words.
 fn memory<L: Lattice>(plan: &Plan<L>, costs: &mut Costs) {
     let (client_rots, server_rots) = rots(plan);
-    let set = |n: usize| 16u64 << params::set_for(n).log_secret;
+    let set = |n: usize| 16 * params::set_for(n).secret() as u64;
     let largest =
         plan.graph.nodes().iter().map(|n| 8 * (plan.batch * n.elements()) as u64).max().expect("a graph has nodes");
     let common = set(client_rots) + set(server_rots) + 2 * largest;

@@ -28,7 +28,7 @@ impl Lattice for SciHe {
     const NAME: &'static str = "sci-he";
     const ABOUT: &'static str =
         "two parties: slot-packed BFV linear layers, silent-OT comparisons, exact answers; little work for the client";
-    const VERSION: u32 = 4;
+    const VERSION: u32 = 5;
     const DOMAIN: &'static str = "tacit 2026-11 sci-he plan";
     const EXACT: bool = true;
 

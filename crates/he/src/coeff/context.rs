@@ -5,7 +5,7 @@ use crate::HeError;
 use crate::core::{PublicKey, Ring, SecretKey};
 use tacit_arith::pack::packed_len;
 use tacit_arith::prg::{Prg, SplitPrg};
-use tacit_arith::rns::{Lift, Rescale, RnsBasis};
+use tacit_arith::rns::{Digits, Lift, Rescale, RnsBasis};
 
 /// Ring degree N.
 pub const DEGREE: usize = 4096;
@@ -33,6 +33,8 @@ pub struct Context {
     pub(super) lift: Lift<FRESH>,
     /// `round(x / P2) mod P1`.
     pub(super) rescale: Rescale,
+    /// Digits of a residue mod q, in `[-2^13, 2^13)` and the highest in `[0, 2^10)`.
+    pub(super) digits: Digits,
 }
 
 impl Context {
@@ -43,7 +45,8 @@ impl Context {
     pub fn new() -> Result<Self, HeError> {
         let ring = Ring::new(DEGREE, &[P1, P2])?;
         let (lift, rescale) = (ring.basis().lift(), ring.basis().rescale(FRESH, 0));
-        Ok(Self { ring, lift, rescale })
+        let digits = Digits::new(ring.basis(), DIGIT_BITS, DIGITS);
+        Ok(Self { ring, lift, rescale, digits })
     }
 
     /// The ring.

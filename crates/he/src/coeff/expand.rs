@@ -13,7 +13,7 @@ use crate::HeError;
 use crate::core::{SecretKey, put_polynomial, small, take_polynomial, uniform};
 use tacit_arith::ntt::Galois;
 use tacit_arith::prg::{PublicSeed, SplitPrg};
-use tacit_arith::rns::{Accumulator, Coeff, Ntt, RnsPoly};
+use tacit_arith::rns::{Ntt, RnsPoly};
 use tacit_arith::sample;
 use zeroize::Zeroizing;
 
@@ -115,19 +115,29 @@ impl ExpansionKeys {
     /// If there are no keys for them.
     #[must_use]
     pub fn expand(&self, ctx: &Context, ciphertext: Ciphertext, steps: u32) -> Vec<Ciphertext> {
-        let mut parts = vec![ciphertext];
+        let (mut parts, mut room) = (vec![ciphertext], Room::new());
         for step in &self.0[..steps as usize] {
-            let (mut even, mut odd) = (Vec::with_capacity(2 * parts.len()), Vec::with_capacity(parts.len()));
-            for part in parts {
-                let [e, o] = step.halves(ctx, part);
-                even.push(e);
-                odd.push(o);
-            }
             // Bit j - 1 of a part's number is that of step j.
-            even.append(&mut odd);
-            parts = even;
+            let odd: Vec<Ciphertext> = parts.iter_mut().map(|part| step.halve(ctx, part, &mut room)).collect();
+            parts.extend(odd);
         }
         parts
+    }
+}
+
+/// What a halving needs beside its results: made once for all of them.
+struct Room {
+    /// `sigma(a)`, then its digits: `[DIGITS, FRESH, N]`.
+    turned: Vec<u64>,
+    digits: Vec<u64>,
+    /// `sigma(ct)` under s: halves b and a, `[2, FRESH, N]`.
+    switched: Vec<u64>,
+}
+
+impl Room {
+    fn new() -> Self {
+        let words = FRESH * DEGREE;
+        Self { turned: vec![0; words], digits: vec![0; DIGITS * words], switched: vec![0; 2 * words] }
     }
 }
 
@@ -150,50 +160,50 @@ impl Step {
         })
     }
 
-    /// Twice the even and twice the odd part, the latter shifted.
-    fn halves(&self, ctx: &Context, mut c: Ciphertext) -> [Ciphertext; 2] {
+    /// Leaves twice the even part in `c`, and returns twice the odd part, shifted.
+    fn halve(&self, ctx: &Context, c: &mut Ciphertext, room: &mut Room) -> Ciphertext {
         let basis = ctx.basis();
-        let [mut b, a] = self.switched(ctx, &permuted(ctx, &c.a, &self.galois));
-        b.add_assign(&permuted(ctx, &c.b, &self.galois), basis);
-        let mut odd = Ciphertext { b: c.b.clone(), a: c.a.clone() };
-        for (odd, turned) in [(&mut odd.b, &b), (&mut odd.a, &a)] {
-            odd.sub_assign(turned, basis);
-            odd.mul_assign(&self.shift, basis);
-        }
-        c.b.add_assign(&b, basis);
-        c.a.add_assign(&a, basis);
-        [c, odd]
+        self.switch(ctx, c, room);
+        let (b, a) = room.switched.split_at(FRESH * DEGREE);
+        let halves = [(&mut c.b, b), (&mut c.a, a)].map(|(half, turned)| {
+            let mut odd = Vec::with_capacity(FRESH * DEGREE);
+            let mut even = Vec::with_capacity(FRESH * DEGREE);
+            for (i, turned) in turned.chunks_exact(DEGREE).enumerate() {
+                let (words, from) = (basis.table(i).pointwise(), i * DEGREE);
+                odd.extend_from_slice(half.residue(i));
+                words.sub(&mut odd[from..], turned);
+                words.mul(&mut odd[from..], self.shift.residue(i));
+                even.extend_from_slice(half.residue(i));
+                words.add(&mut even[from..], turned);
+            }
+            *half = RnsPoly::new(basis, even);
+            RnsPoly::new(basis, odd)
+        });
+        let [b, a] = halves;
+        Ciphertext { b, a }
     }
 
-    /// What `(0, a)` is under s, for an `a` under `sigma(s)`.
-    fn switched(&self, ctx: &Context, a: &RnsPoly<Ntt>) -> [RnsPoly<Ntt>; 2] {
-        let digits = digits(ctx, a.clone().into_coeff(ctx.basis()));
-        [0, 1].map(|half| {
-            let mut sum = Accumulator::new(ctx.basis(), FRESH);
-            let pairs: Vec<_> = digits.iter().zip(&self.digits).map(|(digit, key)| (digit, &key[half])).collect();
-            sum.add_products(ctx.basis(), FRESH, &pairs);
-            sum.take(ctx.basis())
-        })
-    }
-}
-
-/// Digits of all coefficients in `[0, q)`, in `[-2^13, 2^13)` and the highest in `[0, 2^10)`: public numbers.
-fn digits(ctx: &Context, a: RnsPoly<Coeff>) -> Vec<RnsPoly<Ntt>> {
-    let basis = ctx.basis();
-    let half = 1 << (DIGIT_BITS - 1);
-    let halves = (0..DIGITS - 1).map(|i| (half as u128) << (DIGIT_BITS as usize * i)).sum::<u128>();
-    let mut words = vec![vec![0u64; FRESH * DEGREE]; DIGITS];
-    let (m1, m2) = (basis.modulus(0).value(), basis.modulus(1).value());
-    for at in 0..DEGREE {
-        let value = ctx.lift.apply([a.residue(0)[at], a.residue(1)[at]]) + halves;
-        for (i, words) in words.iter_mut().enumerate() {
-            let digit = (value >> (DIGIT_BITS as usize * i)) as u64;
-            let (digit, less) = if i + 1 < DIGITS { (digit & (2 * half - 1), half) } else { (digit, 0) };
-            // Both primes are larger than a digit.
-            let borrow = (digit < less) as u64;
-            words[at] = (digit + borrow * m1) - less;
-            words[DEGREE + at] = (digit + borrow * m2) - less;
+    /// `sigma(c)` under s.
+    fn switch(&self, ctx: &Context, c: &Ciphertext, room: &mut Room) {
+        let (basis, words) = (ctx.basis(), FRESH * DEGREE);
+        let (b, a) = room.switched.split_at_mut(words);
+        a.fill(0);
+        for i in 0..FRESH {
+            let at = i * DEGREE..(i + 1) * DEGREE;
+            self.galois.apply(c.b.residue(i), &mut b[at.clone()]);
+            self.galois.apply(c.a.residue(i), &mut room.turned[at.clone()]);
+            basis.table(i).inverse(&mut room.turned[at]);
+        }
+        let (first, second) = room.turned.split_at(DEGREE);
+        ctx.digits.of(basis, [first, second], &mut room.digits);
+        for i in 0..FRESH {
+            let at = i * DEGREE..(i + 1) * DEGREE;
+            for digit in room.digits.chunks_exact_mut(words) {
+                basis.table(i).forward(&mut digit[at.clone()]);
+            }
+            let digits: Vec<&[u64]> = room.digits.chunks_exact(words).map(|digit| &digit[at.clone()]).collect();
+            let keys: Vec<[&[u64]; 2]> = self.digits.iter().map(|key| [key[0].residue(i), key[1].residue(i)]).collect();
+            basis.table(i).pointwise().dot_pair(&digits, &keys, [&mut b[at.clone()], &mut a[at]]);
         }
     }
-    words.into_iter().map(|words| RnsPoly::<Coeff>::new(basis, words).into_ntt(basis)).collect()
 }

@@ -2,6 +2,8 @@
 //! section "LPN"; `docs/scripts/lpn_estimate.py` recomputes them.
 
 /// A parameter set: secret of `2^log_secret` bits, `trees` blocks of `2^depth` positions with one error each.
+/// Several instances of LPN with secrets and errors of their own may be side by side: they share the matrix,
+/// whose rows are then read once for all of them, and a tree of each belongs to one of the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LpnParams {
     /// Name for reports.
@@ -10,24 +12,28 @@ pub struct LpnParams {
     pub log_secret: u32,
     /// log2 of the block length (beta): the depth of a tree.
     pub depth: u32,
-    /// Number of blocks (t).
+    /// Number of blocks (t) of each instance.
     pub trees: usize,
+    /// Instances side by side: 1 or 2.
+    pub lanes: usize,
     /// A demand of this many OTs makes it worth moving to the next larger set.
     pub upgrade_at: usize,
 }
 
 /// For thousands of OTs: 2^17.6 COTs an extension. Estimated work of the best attack 2^143.
-pub const SMALL: LpnParams = LpnParams { name: "small", log_secret: 14, depth: 7, trees: 1536, upgrade_at: 160_000 };
+pub const SMALL: LpnParams =
+    LpnParams { name: "small", log_secret: 14, depth: 7, trees: 1536, lanes: 1, upgrade_at: 160_000 };
 /// A step between the two others: 2^20 COTs. 2^148.
 pub const MEDIUM: LpnParams =
-    LpnParams { name: "medium", log_secret: 16, depth: 9, trees: 2048, upgrade_at: 1_500_000 };
+    LpnParams { name: "medium", log_secret: 16, depth: 9, trees: 2048, lanes: 1, upgrade_at: 1_500_000 };
 /// For millions of OTs: 2^21.1 COTs an extension. 2^150. Its vector of 2 MB stays near the processor, also
 /// beside others.
 pub const LARGE: LpnParams =
-    LpnParams { name: "large", log_secret: 17, depth: 10, trees: 2176, upgrade_at: 10_000_000 };
-/// For tens of millions: 2^22.1 COTs an extension. 2^152. Its vector of 4 MB takes some nanoseconds more for
-/// an OT and saves almost half of the bytes. One of 8 MB would save half of the rest for twice the time.
-pub const HUGE: LpnParams = LpnParams { name: "huge", log_secret: 18, depth: 11, trees: 2176, upgrade_at: usize::MAX };
+    LpnParams { name: "large", log_secret: 17, depth: 10, trees: 2176, lanes: 1, upgrade_at: 10_000_000 };
+/// For tens of millions: twice 2^22.1 COTs an extension. 2^152. Two vectors of 4 MB, side by side, take no
+/// longer for an OT than one of 2 MB, and save almost half of the bytes.
+pub const HUGE: LpnParams =
+    LpnParams { name: "huge", log_secret: 18, depth: 11, trees: 2176, lanes: 2, upgrade_at: usize::MAX };
 
 /// COTs that one `delta` may serve; then its direction bootstraps anew. Chosen so that what follows from a
 /// `delta` that became known ends within about 30 large inferences, while the bootstrap's 0.44 MB are lost in
@@ -35,24 +41,29 @@ pub const HUGE: LpnParams = LpnParams { name: "huge", log_secret: 18, depth: 11,
 pub const COTS_PER_DELTA: u64 = 1 << 32;
 
 impl LpnParams {
-    /// Positions of a block, outputs of a tree (beta).
+    /// Outputs of a tree of each instance (beta of each).
     pub const fn leaves(&self) -> usize {
-        1 << self.depth
+        self.lanes << self.depth
     }
 
-    /// COTs of one extension (n), those included that the next extension uses up.
+    /// COTs of one extension (n of each instance), those included that the next extension uses up.
     pub const fn outputs(&self) -> usize {
         self.trees * self.leaves()
     }
 
-    /// COTs that an extension uses up: the LPN secret, and one per level of every tree.
+    /// COTs that an extension uses up: the LPN secrets, and one per level of every tree.
     pub const fn base(&self) -> usize {
-        (1 << self.log_secret) + self.trees * self.depth as usize
+        self.secret() + self.lanes * self.trees * self.depth as usize
     }
 
-    /// Blocks that the sender sends per tree; the first level needs none.
+    /// Blocks of the secrets of all instances.
+    pub const fn secret(&self) -> usize {
+        self.lanes << self.log_secret
+    }
+
+    /// Blocks that the sender sends for a tree of each instance; the first level needs none.
     pub const fn corrections(&self) -> usize {
-        self.depth as usize - 1
+        self.lanes * (self.depth as usize - 1)
     }
 
     /// The set to use after this one when `demand` more OTs are expected.

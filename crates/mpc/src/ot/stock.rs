@@ -11,7 +11,7 @@
 use rayon::prelude::*;
 use tacit_arith::aes::CcrHash;
 use tacit_arith::block::Block;
-use tacit_arith::block_code::LocalCode;
+use tacit_arith::block_code::{LocalCode, Pair};
 use tacit_net::Channel;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -40,20 +40,33 @@ struct Extension {
     code: LocalCode,
     /// Its number since the bootstrap: names its hash keys.
     number: u32,
-    secret: Vec<Block>,
+    secret: Secret,
     cots: Vec<Block>,
+}
+
+/// The secrets of the instances side by side.
+enum Secret {
+    One(Vec<Block>),
+    Two(Vec<Pair>),
 }
 
 impl Extension {
     fn new(params: LpnParams, number: u32, seed: Block, mut base: Vec<Block>) -> Self {
-        let cots = base[1 << params.log_secret..].to_vec();
-        base[1 << params.log_secret..].zeroize();
-        base.truncate(1 << params.log_secret);
+        let cots = base[params.secret()..].to_vec();
+        base[params.secret()..].zeroize();
+        base.truncate(params.secret());
+        let secret = if params.lanes == 1 {
+            Secret::One(base)
+        } else {
+            let pairs = base.as_chunks().0.iter().map(|&pair| Pair(pair)).collect();
+            base.zeroize();
+            Secret::Two(pairs)
+        };
         let code = LocalCode::new(seed ^ Block(params.log_secret as u128));
-        Self { params, code, number, secret: base, cots }
+        Self { params, code, number, secret, cots }
     }
 
-    /// The outputs of tree `index`.
+    /// The outputs of tree `index` of each instance, one after the other.
     fn outputs(
         &self,
         party: &impl Party,
@@ -62,16 +75,28 @@ impl Extension {
         corrections: &mut [Block],
         leaves: &mut [Block],
     ) {
-        let depth = self.params.depth as usize;
-        let hash = CcrHash::new(keys.tree(self.number, index));
-        party.tree(&hash, &self.cots[index * depth..][..depth], corrections, leaves);
-        self.code.add_rows(&self.secret, (index * leaves.len() / GROUP) as u64, leaves);
+        let LpnParams { depth, lanes, .. } = self.params;
+        let (depth, each) = (depth as usize, 1 << depth);
+        let parts = corrections.chunks_exact_mut(depth - 1).zip(leaves.chunks_exact_mut(each));
+        for (lane, (corrections, leaves)) in parts.enumerate() {
+            let tree = index * lanes + lane;
+            let hash = CcrHash::new(keys.tree(self.number, tree));
+            party.tree(&hash, &self.cots[tree * depth..][..depth], corrections, leaves);
+        }
+        let row = (index * each / GROUP) as u64;
+        match &self.secret {
+            Secret::One(secret) => self.code.add_rows(secret, row, leaves),
+            Secret::Two(pairs) => self.code.add_row_pairs(pairs, row, leaves.split_at_mut(each).into()),
+        }
     }
 }
 
 impl Drop for Extension {
     fn drop(&mut self) {
-        self.secret.zeroize();
+        match &mut self.secret {
+            Secret::One(secret) => secret.zeroize(),
+            Secret::Two(pairs) => pairs.zeroize(),
+        }
         self.cots.zeroize();
     }
 }

@@ -4,10 +4,11 @@
 //! what is left is the last stages of every block. Bounds are those of `transform`.
 
 use super::super::NttTable;
-use super::factors::Factors;
-use super::transform::{BLOCK, SMALL, Tables, finish_block, split, split_four};
+use super::factors::{BLOCK_FACTORS, Factors};
+use super::transform::{BLOCK, SMALL, Tables, finish_block, split, split_corners, split_four};
 use super::vectors::{load_all, store_all};
 use crate::words52::{Factor, V, load};
+use std::arch::x86_64::*;
 
 /// # Safety
 /// AVX-512F, DQ and IFMA present; `out` has N elements, `columns` a power of two of words up to N, which is
@@ -51,13 +52,18 @@ pub(super) unsafe fn forward<const KIND: u8>(
             groups *= 4;
         }
         for block in 0..tables.blocks {
-            let node = tables.blocks + block;
+            let (node, to) = (tables.blocks + block, out.as_mut_ptr().add(BLOCK * block));
+            if width == 8 && period >= BLOCK {
+                let v = load(x.add(BLOCK * block / period * width));
+                store_all(to, 8, spread_block::<KIND>(v, node, tables));
+                continue;
+            }
             let word = |i: usize| (BLOCK * block + 8 * i) / period * width + 8 * i % width;
             let mut r: [V; 8] = std::array::from_fn(|i| load(x.add(word(i))));
             let w = tables.three_stages(node);
             last_stages::<KIND>(&mut r, width, w, tables);
             finish_block::<KIND, 1>(&mut r, node, tables);
-            store_all(out.as_mut_ptr().add(BLOCK * block), 8, r);
+            store_all(to, 8, r);
         }
     }
 }
@@ -86,6 +92,50 @@ fn last_stages<const KIND: u8>(r: &mut [V; 8], width: usize, w: [Factor; 7], tab
         for ((a, b), w) in [(r0, r1), (r2, r3), (r4, r5), (r6, r7)].into_iter().zip(&w[3..]) {
             join::<KIND>(a, b, tables, *w);
         }
+    }
+}
+
+/// The last three stages of a block whose every eight words are `v`, to `[0, p)`.
+///
+/// # Safety
+/// `node` is that of a block.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+unsafe fn spread_block<const KIND: u8>(v: V, node: usize, tables: Tables<'_>) -> [V; 8] {
+    // SAFETY: by the caller.
+    let mut r = unsafe { spread(v, node, tables) };
+    split_corners::<KIND, 2>(&mut r, tables);
+    r.map(|v| tables.m.reduce(v))
+}
+
+/// Vector l with word l of `v` in every lane, times `u^l` in the block of `node` (see `factors`), below 2p.
+///
+/// # Safety
+/// As [`spread_block`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+unsafe fn spread(v: V, node: usize, tables: Tables<'_>) -> [V; 8] {
+    // Of the pairs of a factor and its quotient; the word of lane 0 has none.
+    let values = _mm512_setr_epi64(0, 0, 2, 4, 6, 8, 10, 12);
+    let quotients = _mm512_setr_epi64(1, 1, 3, 5, 7, 9, 11, 13);
+    let m = tables.m;
+    // SAFETY: the tables have `BLOCK_FACTORS` words for each block, and 16 for each of seven powers.
+    unsafe {
+        let of_block = tables.t.block.as_ptr().add(BLOCK_FACTORS * (node - tables.blocks));
+        let (low, high) = (load(of_block), load(of_block.add(8)));
+        let value = _mm512_permutex2var_epi64(low, values, high);
+        let quotient = _mm512_permutex2var_epi64(low, quotients, high);
+        let (first, others) = (m.reduce_loose(v), m.mul_loose(v, Factor { value, quotient }));
+        let of_lane = tables.t.lane.as_ptr();
+        std::array::from_fn(|l| {
+            let place = _mm512_set1_epi64(l as i64);
+            if l == 0 {
+                return _mm512_permutexvar_epi64(place, first);
+            }
+            let at = of_lane.add(16 * (l - 1));
+            let lane = Factor { value: load(at), quotient: load(at.add(8)) };
+            m.mul_loose(_mm512_permutexvar_epi64(place, others), lane)
+        })
     }
 }
 

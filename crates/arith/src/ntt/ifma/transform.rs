@@ -32,7 +32,7 @@ const CACHED: usize = 4096;
 #[derive(Clone, Copy)]
 pub(super) struct Tables<'a> {
     pub(super) m: Modulus52,
-    t: &'a Factors,
+    pub(super) t: &'a Factors,
     four_p: V,
     eight_p: V,
     corners: [Factor; 3],
@@ -166,7 +166,7 @@ fn split_eight<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], w: [Factor; 7], 
 /// Three stages with 8th roots of 1 as factors, from 2p; `PLACE` as in [`split_eight`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-fn split_corners<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], tables: Tables<'_>) {
+pub(super) fn split_corners<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], tables: Tables<'_>) {
     let (m, [i, j, ij]) = (tables.m, tables.corners);
     let [r0, r1, r2, r3, r4, r5, r6, r7] = r;
     for (a, b) in [(&mut *r0, &mut *r4), (&mut *r1, &mut *r5), (&mut *r2, &mut *r6), (&mut *r3, &mut *r7)] {

@@ -73,9 +73,10 @@ pub struct LinearServer<'a> {
     received: Vec<Ciphertexts>,
 }
 
-/// Output blocks that read the same input blocks, and up to [`TILES_AT_ONCE`] tiles.
+/// Output blocks, the input blocks that they all read, and up to [`TILES_AT_ONCE`] tiles.
 struct Part {
     outputs: Range<usize>,
+    inputs: Vec<usize>,
     tiles: Range<usize>,
 }
 
@@ -222,9 +223,9 @@ impl<'a> LinearServer<'a> {
         let (mut parts, mut first) = (vec![], 0);
         while first < blocks {
             let alike = joined[first..].iter().take(most).take_while(|inputs| **inputs == joined[first]).count();
-            let outputs = first..first + alike;
-            let of = |from| Part { outputs: outputs.clone(), tiles: from..(from + TILES_AT_ONCE).min(tiles) };
-            parts.extend((0..tiles).step_by(TILES_AT_ONCE).map(of));
+            let (outputs, inputs) = (first..first + alike, &joined[first]);
+            let tiles = (0..tiles).step_by(TILES_AT_ONCE).map(|from| from..(from + TILES_AT_ONCE).min(tiles));
+            parts.extend(tiles.map(|tiles| Part { outputs: outputs.clone(), inputs: inputs.clone(), tiles }));
             first += alike;
         }
         parts
@@ -239,8 +240,7 @@ impl<'a> LinearServer<'a> {
         sums.reset(outputs.len(), tiles.len());
         let mut unit = Unit { answers: vec![], shares: vec![], weight_polys: 0, products: 0 };
         let mut buffer = vec![];
-        let inputs = self.plan.joined(job.weights.consumer, outputs.start);
-        for inputs in inputs.chunks(WEIGHTS_AT_ONCE / outputs.len()) {
+        for inputs in part.inputs.chunks(WEIGHTS_AT_ONCE / outputs.len()) {
             weights.resize(outputs.len(), inputs.len());
             for (row, output) in outputs.clone().enumerate() {
                 for (k, &input) in inputs.iter().enumerate() {

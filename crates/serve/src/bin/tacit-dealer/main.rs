@@ -41,6 +41,10 @@ struct Args {
     /// Connections at the same time
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     max_connections: u64,
+    /// Longest time that a request may take, seconds: a client on a slow link fetches gigabytes in hours
+    #[arg(long, value_name = "SECONDS", default_value_t = DealerConfig::REQUEST_TIMEOUT.as_secs(),
+        value_parser = clap::value_parser!(u64).range(1..=7 * 86_400))]
+    request: u64,
     /// Print the line that tells the address as JSON
     #[arg(long)]
     json: bool,
@@ -49,6 +53,7 @@ struct Args {
 fn run(args: &Args) -> anyhow::Result<()> {
     let config = DealerConfig {
         max_connections: args.max_connections as usize,
+        request_timeout: Duration::from_secs(args.request),
         ..DealerConfig::new(args.listen, keys::load_dealer(&args.keys)?, args.numbers.clone())
     };
     let threads = rayon::ThreadPoolBuilder::new().num_threads(args.threads as usize).build_global();
