@@ -41,7 +41,7 @@ struct Extension {
     /// Its number since the bootstrap: names its hash keys.
     number: u32,
     secret: Secret,
-    cots: Vec<Block>,
+    cots: Zeroizing<Vec<Block>>,
 }
 
 /// The secrets of the instances side by side.
@@ -50,20 +50,63 @@ enum Secret {
     Two(Vec<Pair>),
 }
 
-impl Extension {
-    fn new(params: LpnParams, number: u32, seed: Block, mut base: Vec<Block>) -> Self {
-        let cots = base[params.secret()..].to_vec();
-        base[params.secret()..].zeroize();
-        base.truncate(params.secret());
-        let secret = if params.lanes == 1 {
-            Secret::One(base)
-        } else {
-            let pairs = base.as_chunks().0.iter().map(|&pair| Pair(pair)).collect();
-            base.zeroize();
-            Secret::Two(pairs)
+impl Drop for Secret {
+    fn drop(&mut self) {
+        match self {
+            Self::One(secret) => secret.zeroize(),
+            Self::Two(pairs) => pairs.zeroize(),
+        }
+    }
+}
+
+/// What an extension is made of, as it comes.
+struct Base {
+    params: LpnParams,
+    secret: Secret,
+    cots: Zeroizing<Vec<Block>>,
+}
+
+impl Base {
+    fn new(params: LpnParams) -> Self {
+        let entries = 1 << params.log_secret;
+        let secret = match params.lanes {
+            1 => Secret::One(Vec::with_capacity(entries)),
+            _ => Secret::Two(Vec::with_capacity(entries)),
         };
+        Self { params, secret, cots: Zeroizing::new(Vec::with_capacity(params.base() - params.secret())) }
+    }
+
+    /// Takes what is still needed: first for the secrets, then for the trees.
+    fn take(&mut self, blocks: &[Block]) {
+        let there = match &self.secret {
+            Secret::One(secret) => secret.len(),
+            Secret::Two(pairs) => 2 * pairs.len(),
+        };
+        let (first, rest) = blocks.split_at((self.params.secret() - there).min(blocks.len()));
+        match &mut self.secret {
+            Secret::One(secret) => secret.extend_from_slice(first),
+            Secret::Two(pairs) => {
+                let (whole, half) = first.as_chunks();
+                assert!(half.is_empty(), "trees have an even number of outputs, and so have secrets");
+                pairs.extend(whole.iter().map(|&pair| Pair(pair)));
+            }
+        }
+        let needed = self.params.base() - self.params.secret() - self.cots.len();
+        self.cots.extend_from_slice(&rest[..rest.len().min(needed)]);
+    }
+}
+
+impl Extension {
+    fn new(number: u32, seed: Block, Base { params, secret, cots }: Base) -> Self {
         let code = LocalCode::new(seed ^ Block(params.log_secret as u128));
         Self { params, code, number, secret, cots }
+    }
+
+    /// From a bootstrap.
+    fn first(seed: Block, blocks: Vec<Block>) -> Self {
+        let mut base = Base::new(SMALL);
+        base.take(&Zeroizing::new(blocks));
+        Self::new(0, seed, base)
     }
 
     /// The outputs of tree `index` of each instance, one after the other.
@@ -91,16 +134,6 @@ impl Extension {
     }
 }
 
-impl Drop for Extension {
-    fn drop(&mut self) {
-        match &mut self.secret {
-            Secret::One(secret) => secret.zeroize(),
-            Secret::Two(pairs) => pairs.zeroize(),
-        }
-        self.cots.zeroize();
-    }
-}
-
 /// A party's supply of COTs.
 pub(super) struct Stock<P> {
     pub(super) party: P,
@@ -117,7 +150,7 @@ impl<P: Party> Stock<P> {
     /// From a public seed and [`BOOTSTRAP`](super::schedule::BOOTSTRAP) COTs. `bound` is on the COTs of one
     /// `delta`; an extension of each set must fit it.
     pub(super) fn new(party: P, (seed, base): (Block, Vec<Block>), bound: u64) -> Self {
-        let (keys, extension) = (HashKeys::new(seed), Extension::new(SMALL, 0, seed, base));
+        let (keys, extension) = (HashKeys::new(seed), Extension::first(seed, base));
         Self { party, seed, keys, extension, schedule: Schedule::new(bound), newest: 0, ready: Vec::new() }
     }
 
@@ -219,12 +252,12 @@ impl<P: Party> Stock<P> {
 
     /// Starts an extension with set `next`, fed from the trees that are left.
     fn extend(&mut self, ch: &mut Channel, next: LpnParams) -> Result<(), MpcError> {
-        let (mut base, mut out) = (Vec::new(), Zeroizing::new(Vec::new()));
+        let (mut base, mut out) = (Base::new(next), Zeroizing::new(Vec::new()));
         for (first, trees) in self.schedule.feed(next) {
             self.batch(ch, (first, trees, false), &Raw, &mut out)?;
-            base.extend_from_slice(&out);
+            base.take(&out);
         }
-        self.extension = Extension::new(next, self.extension.number + 1, self.seed, base);
+        self.extension = Extension::new(self.extension.number + 1, self.seed, base);
         self.schedule.extended(next);
         Ok(())
     }
@@ -232,7 +265,7 @@ impl<P: Party> Stock<P> {
     /// Goes on with a new `delta`. What is left of the old extension is dropped.
     fn refresh(&mut self, ch: &mut Channel) -> Result<(), MpcError> {
         let (seed, base) = self.party.bootstrap(ch)?;
-        (self.seed, self.keys, self.extension) = (seed, HashKeys::new(seed), Extension::new(SMALL, 0, seed, base));
+        (self.seed, self.keys, self.extension) = (seed, HashKeys::new(seed), Extension::first(seed, base));
         self.schedule.refreshed();
         Ok(())
     }
