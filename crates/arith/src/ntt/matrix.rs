@@ -91,6 +91,7 @@ mod ifma {
     use super::Product;
     use crate::words52::{V, load, store};
     use std::arch::x86_64::*;
+    use std::array::from_fn;
 
     pub(super) fn wide(low: &mut [u64], high: &mut [u64], product: &Product<'_, u64>) {
         // SAFETY: an `NttTable` with this kernel exists only where AVX-512 F, DQ and IFMA were detected;
@@ -154,16 +155,10 @@ mod ifma {
         unsafe {
             for at in (0..len).step_by(8 * VECTORS) {
                 let sum = |i: usize, j: usize, v: usize| ((o + i) * width + t + j) * len + at + 8 * v;
-                let mut l = [[[_mm512_setzero_si512(); VECTORS]; T]; O];
-                let mut h = l;
-                for i in 0..O {
-                    for j in 0..T {
-                        for v in 0..VECTORS {
-                            l[i][j][v] = load(low.as_ptr().add(sum(i, j, v)));
-                            h[i][j][v] = load(high.as_ptr().add(sum(i, j, v)));
-                        }
-                    }
-                }
+                let all = |words: &[u64]| -> [[[V; VECTORS]; T]; O] {
+                    from_fn(|i| from_fn(|j| from_fn(|v| load(words.as_ptr().add(sum(i, j, v))))))
+                };
+                let (mut l, mut h) = (all(low), all(high));
                 for k in 0..count {
                     let mut x = [[_mm512_setzero_si512(); VECTORS]; T];
                     for (j, x) in x.iter_mut().enumerate() {
@@ -172,22 +167,21 @@ mod ifma {
                             *x = load(from.add(8 * v));
                         }
                     }
-                    for i in 0..O {
+                    for (i, (l, h)) in l.iter_mut().zip(&mut h).enumerate() {
                         let from = product.rows.get_unchecked((o + i) * count + k).as_ptr().add(at);
                         for v in 0..VECTORS {
                             let y = load(from.add(8 * v));
-                            for j in 0..T {
-                                l[i][j][v] = _mm512_madd52lo_epu64(l[i][j][v], x[j][v], y);
-                                h[i][j][v] = _mm512_madd52hi_epu64(h[i][j][v], x[j][v], y);
+                            for ((l, h), x) in l.iter_mut().zip(h.iter_mut()).zip(&x) {
+                                l[v] = _mm512_madd52lo_epu64(l[v], x[v], y);
+                                h[v] = _mm512_madd52hi_epu64(h[v], x[v], y);
                             }
                         }
                     }
                 }
-                for i in 0..O {
-                    for j in 0..T {
-                        for v in 0..VECTORS {
-                            store(low.as_mut_ptr().add(sum(i, j, v)), l[i][j][v]);
-                            store(high.as_mut_ptr().add(sum(i, j, v)), h[i][j][v]);
+                for (words, sums) in [(&mut *low, l), (&mut *high, h)] {
+                    for (i, of_row) in sums.into_iter().enumerate() {
+                        for (j, vectors) in of_row.into_iter().enumerate() {
+                            store_all(words.as_mut_ptr().add(sum(i, j, 0)), vectors);
                         }
                     }
                 }
@@ -210,14 +204,8 @@ mod ifma {
         unsafe {
             for at in (0..len).step_by(8 * VECTORS) {
                 let sum = |i: usize, j: usize, v: usize| ((o + i) * width + t + j) * len + at + 8 * v;
-                let mut l = [[[_mm512_setzero_si512(); VECTORS]; T]; O];
-                for i in 0..O {
-                    for j in 0..T {
-                        for v in 0..VECTORS {
-                            l[i][j][v] = load(sums.as_ptr().add(sum(i, j, v)));
-                        }
-                    }
-                }
+                let mut l: [[[V; VECTORS]; T]; O] =
+                    from_fn(|i| from_fn(|j| from_fn(|v| load(sums.as_ptr().add(sum(i, j, v))))));
                 for k in 0..count {
                     let mut x = [[_mm512_setzero_si512(); VECTORS]; T];
                     for (j, x) in x.iter_mut().enumerate() {
@@ -226,24 +214,33 @@ mod ifma {
                             *x = widened(from.add(8 * v));
                         }
                     }
-                    for i in 0..O {
+                    for (i, l) in l.iter_mut().enumerate() {
                         let from = product.rows.get_unchecked((o + i) * count + k).as_ptr().add(at);
                         for v in 0..VECTORS {
                             let y = widened(from.add(8 * v));
-                            for j in 0..T {
-                                l[i][j][v] = _mm512_madd52lo_epu64(l[i][j][v], x[j][v], y);
+                            for (l, x) in l.iter_mut().zip(&x) {
+                                l[v] = _mm512_madd52lo_epu64(l[v], x[v], y);
                             }
                         }
                     }
                 }
-                for i in 0..O {
-                    for j in 0..T {
-                        for v in 0..VECTORS {
-                            store(sums.as_mut_ptr().add(sum(i, j, v)), l[i][j][v]);
-                        }
+                for (i, of_row) in l.into_iter().enumerate() {
+                    for (j, vectors) in of_row.into_iter().enumerate() {
+                        store_all(sums.as_mut_ptr().add(sum(i, j, 0)), vectors);
                     }
                 }
             }
+        }
+    }
+
+    /// # Safety
+    /// `at` points to 8 writable words for each vector.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+    unsafe fn store_all<const VECTORS: usize>(at: *mut u64, vectors: [V; VECTORS]) {
+        for (v, vector) in vectors.into_iter().enumerate() {
+            // SAFETY: by the caller.
+            unsafe { store(at.add(8 * v), vector) };
         }
     }
 

@@ -128,6 +128,7 @@ mod tests {
     use super::*;
     use crate::campaign::{Campaign, VERSION};
     use std::fs;
+    use std::slice::from_ref;
 
     const TEXT: &str = r#"
 name = "parts"
@@ -188,7 +189,7 @@ client = "tacit b"
         drop(folder(from.path(), &text, &[kept, failed, run("a", 2, 2.0)]));
         fs::write(from.path().join("records/c000-r00.jsonl"), "{}\n").unwrap();
         let own = run("a", 0, 0.5);
-        let (mut into, mut done) = (folder(to.path(), TEXT, &[own.clone()]), vec![own.clone()]);
+        let (mut into, mut done) = (folder(to.path(), TEXT, from_ref(&own)), vec![own.clone()]);
         let mut take =
             |into: &mut Folder| take_over(&experiment(TEXT), &machine("x"), (into, &mut done), from.path()).unwrap();
         assert_eq!((take(&mut into), take(&mut into)), (2, 0));

@@ -13,7 +13,7 @@ const WEIGHT_WORTH: usize = 120;
 const PRODUCT_WORTH: usize = 30;
 /// A halving of a part of an uploaded ciphertext (about 0.1 ms).
 const HALVING_WORTH: usize = 1200;
-/// Most parts of a tensor that is taken apart: 64 MiB at the server.
+/// Most parts of a tensor that is taken apart: 40 MiB at the server.
 const MOST_PARTS: usize = 512;
 
 /// The smallest `norm_log2` that holds for weights of `out_ch` output channels: publishing it tells the
