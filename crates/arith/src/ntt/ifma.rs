@@ -3,7 +3,7 @@
 mod columns;
 mod factors;
 mod transform;
-mod vectors;
+pub(super) mod vectors;
 
 pub(super) use factors::Factors;
 

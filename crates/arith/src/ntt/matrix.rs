@@ -88,8 +88,9 @@ fn each<W>(product: &Product<'_, W>, mut add: impl FnMut(std::ops::Range<usize>,
 
 #[cfg(target_arch = "x86_64")]
 mod ifma {
+    use super::super::ifma::vectors::{load_all, store_all};
     use super::Product;
-    use crate::words52::{V, load, store};
+    use crate::words52::{V, load};
     use std::arch::x86_64::*;
     use std::array::from_fn;
 
@@ -154,19 +155,14 @@ mod ifma {
         // SAFETY: by the caller; factors have `len` words each.
         unsafe {
             for at in (0..len).step_by(8 * VECTORS) {
-                let sum = |i: usize, j: usize, v: usize| ((o + i) * width + t + j) * len + at + 8 * v;
+                let sum = |i: usize, j: usize| ((o + i) * width + t + j) * len + at;
                 let all = |words: &[u64]| -> [[[V; VECTORS]; T]; O] {
-                    from_fn(|i| from_fn(|j| from_fn(|v| load(words.as_ptr().add(sum(i, j, v))))))
+                    from_fn(|i| from_fn(|j| load_all(words.as_ptr().add(sum(i, j)), 8)))
                 };
                 let (mut l, mut h) = (all(low), all(high));
                 for k in 0..count {
-                    let mut x = [[_mm512_setzero_si512(); VECTORS]; T];
-                    for (j, x) in x.iter_mut().enumerate() {
-                        let from = product.columns.get_unchecked((t + j) * count + k).as_ptr().add(at);
-                        for (v, x) in x.iter_mut().enumerate() {
-                            *x = load(from.add(8 * v));
-                        }
-                    }
+                    let column = |j: usize| product.columns.get_unchecked((t + j) * count + k).as_ptr().add(at);
+                    let x: [[V; VECTORS]; T] = from_fn(|j| load_all(column(j), 8));
                     for (i, (l, h)) in l.iter_mut().zip(&mut h).enumerate() {
                         let from = product.rows.get_unchecked((o + i) * count + k).as_ptr().add(at);
                         for v in 0..VECTORS {
@@ -181,7 +177,7 @@ mod ifma {
                 for (words, sums) in [(&mut *low, l), (&mut *high, h)] {
                     for (i, of_row) in sums.into_iter().enumerate() {
                         for (j, vectors) in of_row.into_iter().enumerate() {
-                            store_all(words.as_mut_ptr().add(sum(i, j, 0)), vectors);
+                            store_all(words.as_mut_ptr().add(sum(i, j)), 8, vectors);
                         }
                     }
                 }
@@ -203,9 +199,8 @@ mod ifma {
         // SAFETY: as in `wide_block`.
         unsafe {
             for at in (0..len).step_by(8 * VECTORS) {
-                let sum = |i: usize, j: usize, v: usize| ((o + i) * width + t + j) * len + at + 8 * v;
-                let mut l: [[[V; VECTORS]; T]; O] =
-                    from_fn(|i| from_fn(|j| from_fn(|v| load(sums.as_ptr().add(sum(i, j, v))))));
+                let sum = |i: usize, j: usize| ((o + i) * width + t + j) * len + at;
+                let mut l: [[[V; VECTORS]; T]; O] = from_fn(|i| from_fn(|j| load_all(sums.as_ptr().add(sum(i, j)), 8)));
                 for k in 0..count {
                     let mut x = [[_mm512_setzero_si512(); VECTORS]; T];
                     for (j, x) in x.iter_mut().enumerate() {
@@ -226,21 +221,10 @@ mod ifma {
                 }
                 for (i, of_row) in l.into_iter().enumerate() {
                     for (j, vectors) in of_row.into_iter().enumerate() {
-                        store_all(sums.as_mut_ptr().add(sum(i, j, 0)), vectors);
+                        store_all(sums.as_mut_ptr().add(sum(i, j)), 8, vectors);
                     }
                 }
             }
-        }
-    }
-
-    /// # Safety
-    /// `at` points to 8 writable words for each vector.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    unsafe fn store_all<const VECTORS: usize>(at: *mut u64, vectors: [V; VECTORS]) {
-        for (v, vector) in vectors.into_iter().enumerate() {
-            // SAFETY: by the caller.
-            unsafe { store(at.add(8 * v), vector) };
         }
     }
 

@@ -100,8 +100,10 @@ pub fn run(
     let (experiment, mut done) = resume(experiment, &settings.dir)?;
     let dir = settings.dir.canonicalize().map_err(LabError::io(&settings.dir))?;
     let machine = tacit_meter::machine::facts(&tacit_meter::usage::Roots::default(), &settings.versions);
-    for from in &settings.from {
+    if !settings.from.is_empty() {
         begin(&mut folder, &dir, &experiment, &machine)?;
+    }
+    for from in &settings.from {
         let taken = take_over(&experiment, &machine, (&mut folder, &mut done), from)?;
         tell(Event::Note(format!("{taken} runs taken over from {}", from.display())));
     }

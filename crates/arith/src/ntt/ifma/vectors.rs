@@ -33,7 +33,7 @@ pub(super) fn transpose(r: &mut [V; 8]) {
 /// `x` points to `COUNT` times `stride` words, and `stride` is at least 8.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-pub(super) unsafe fn load_all<const COUNT: usize>(x: *const u64, stride: usize) -> [V; COUNT] {
+pub(in super::super) unsafe fn load_all<const COUNT: usize>(x: *const u64, stride: usize) -> [V; COUNT] {
     // SAFETY: by the caller.
     std::array::from_fn(|i| unsafe { load(x.add(i * stride)) })
 }
@@ -42,7 +42,7 @@ pub(super) unsafe fn load_all<const COUNT: usize>(x: *const u64, stride: usize) 
 /// As [`load_all`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-pub(super) unsafe fn store_all<const COUNT: usize>(x: *mut u64, stride: usize, values: [V; COUNT]) {
+pub(in super::super) unsafe fn store_all<const COUNT: usize>(x: *mut u64, stride: usize, values: [V; COUNT]) {
     for (i, v) in values.into_iter().enumerate() {
         // SAFETY: by the caller.
         unsafe { store(x.add(i * stride), v) };
