@@ -5,7 +5,6 @@ use crate::dealers;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use tacit_backends::dealer::{Dealings, Nearby};
@@ -14,21 +13,6 @@ use tacit_client::ClientError;
 use tacit_client::wire::{Reply, Request};
 
 const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
-
-/// The answer to a scrape, with its head.
-fn scraped(server: &Running, dir: &Path) -> String {
-    let mut stream = server.http(dir, "ops");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    text
-}
-
-/// The value of a figure.
-fn value(metrics: &str, name: &str) -> u64 {
-    let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {name} in {metrics}")).parse().unwrap()
-}
 
 #[test]
 fn a_scrape_tells_what_the_ledger_the_links_and_the_quotas_have_seen() {

@@ -162,6 +162,12 @@ fn one_in_stock_and_the_core_taken(server: &Running, dir: &Path) -> (Client, Mat
     (alice, id, bob)
 }
 
+/// Whether one input with its material waits for the core. The server is asked and not the folder: whoever
+/// picks material to see whether somebody has it in hand has it in hand, and the client takes other material.
+fn one_waits(server: &Running, dir: &Path) -> bool {
+    value(&scraped(server, dir), "tacit_jobs{name=\"ready\"}") == 1
+}
+
 #[test]
 fn an_input_whose_time_is_over_costs_no_stock() {
     let dir = tempfile::tempdir().unwrap();
@@ -178,10 +184,9 @@ fn an_input_whose_time_is_over_costs_no_stock() {
     assert_eq!(alice.stored().unwrap().iter().map(|entry| entry.id).collect::<Vec<_>>(), [id]);
     // Nor does one whose client goes while it waits.
     assert_eq!(turn_of(&mut bob, &prepare(2, None)), Reply::Go);
-    let (closer, binding) = (alice.closer(), alice.binding());
+    let closer = alice.closer();
     let waiting = thread::spawn(move || alice.infer(&X).unwrap_err());
-    let store = Store::open_existing(&dir.path().join("alice-material"), None).unwrap();
-    wait_until("she waits", || store.pick(id, binding).unwrap().is_none());
+    wait_until("she waits", || one_waits(&server, dir.path()));
     closer.close();
     waiting.join().unwrap();
     wait_until("she is gone", || server.handle.connections() == 1);
@@ -195,10 +200,9 @@ fn stock_that_goes_while_its_input_waits_ends_the_input_and_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), one_core("fcfs"));
     let (mut alice, id, mut bob) = one_in_stock_and_the_core_taken(&server, dir.path());
-    let binding = alice.binding();
     let waiting = thread::spawn(move || alice.infer(&X).unwrap_err());
+    wait_until("she waits", || one_waits(&server, dir.path()));
     let store = Store::open_existing(&dir.path().join("alice-material"), None).unwrap();
-    wait_until("she waits", || store.pick(id, binding).unwrap().is_none());
     store.discard(&[id], None).unwrap();
     finish_offline(&mut bob);
     let error = waiting.join().unwrap();
