@@ -38,7 +38,7 @@ fn key(id: KeyId) -> Key {
         KeyKind::Galois(element) => (GALOIS, element),
         KeyKind::ToSparse => (TO_SPARSE, 0),
         KeyKind::FromSparse => (FROM_SPARSE, 0),
-        KeyKind::Master(_) => unreachable!("no circuit of this module needs a master"),
+        KeyKind::Master(_) | KeyKind::Zero => unreachable!("no circuit of this module needs one"),
     };
     (kind.to_owned(), element, id.level, id.alpha)
 }

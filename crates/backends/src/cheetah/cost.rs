@@ -18,15 +18,22 @@ use crate::{BackendError, Costs, PartyCost, PhaseCost, Work};
 /// `Unsupported` names the first node that cannot be compiled.
 pub fn online_bytes<L: Lattice>(graph: &RingGraph, options: &Options) -> Result<u64, BackendError> {
     let (steps, _) = plan::steps::<L>(graph, options)?;
-    Ok(online_talk(graph, &steps, 1).payload())
+    let mut talk = Talk::default();
+    say_online(graph, (&steps, 1), &mut talk);
+    Ok(talk.payload())
 }
 
 /// Costs of a plan's inputs, the first of a connection, and of the setup.
 pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
+    let said = |says: fn(&Plan<L>, &mut Talk)| {
+        let mut talk = Talk::default();
+        says(plan, &mut talk);
+        PhaseCost::from(talk)
+    };
     let mut costs = Costs {
-        setup: setup::<L>(plan),
-        offline: offline_talk(plan).into(),
-        online: online_talk(&plan.graph, &plan.steps, plan.batch).into(),
+        setup: setup(plan, said(Says::setup)),
+        offline: said(Says::offline),
+        online: said(Says::online),
         comparisons: plan.comparisons(),
         weights: plan.graph.weights(),
         ..Costs::default()
@@ -49,44 +56,57 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
     costs
 }
 
+/// What the phases of a plan say, behind what was said before.
+pub(crate) struct Says;
+
+impl Says {
+    /// Base OTs, OT bootstrap and the keys of the lattice half.
+    pub(crate) fn setup<L: Lattice>(plan: &Plan<L>, talk: &mut Talk) {
+        ot::setup_talk(talk);
+        L::setup_talk(&plan.lattice(), talk);
+    }
+
+    /// The offline phase of a connection's first input. Later ones differ by what earlier ones have left over
+    /// of the OT extension.
+    pub(crate) fn offline<L: Lattice>(plan: &Plan<L>, talk: &mut Talk) {
+        let (client, server) = rots(plan);
+        let mut ots = PlannedOts::reserved(client, server);
+        for step in &plan.steps {
+            match step {
+                Step::Linear((group, 0)) => L::talk(&plan.groups[*group].plan, &mut ots, talk),
+                Step::Widen(wrap) => wrap.talk_offline(&mut ots, talk),
+                Step::Linear(_) | Step::Input | Step::Local | Step::LookUp(_) => {}
+                Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
+                    step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.talk_offline(&mut ots, talk));
+                }
+            }
+        }
+    }
+
+    /// The online phase.
+    pub(crate) fn online<L: Lattice>(plan: &Plan<L>, talk: &mut Talk) {
+        say_online(&plan.graph, (&plan.steps, plan.batch), talk);
+    }
+}
+
 /// What the online phase says.
-fn online_talk(graph: &RingGraph, steps: &[Step], batch: usize) -> Talk {
-    let mut talk = Talk::default();
+fn say_online(graph: &RingGraph, (steps, batch): (&[Step], usize), talk: &mut Talk) {
     let packed = |node: &Node| Packed::len_bytes(batch * node.elements(), node.fixed.width);
     for (step, node) in steps.iter().zip(graph.nodes()) {
         match step {
             Step::Input => talk.up(packed(node)),
             Step::Widen(wrap) => {
-                wrap.talk_online(&mut talk);
+                wrap.talk_online(talk);
                 talk.up(Packed::len_bytes(wrap.n, wrap.extra));
             }
             // No plan of this back end has look-ups.
             Step::Linear(_) | Step::Local | Step::LookUp(_) => {}
             Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
-                step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.talk_online(&mut talk));
+                step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.talk_online(talk));
             }
         }
     }
     talk.down(packed(graph.output()));
-    talk
-}
-
-/// What the offline phase of a connection's first input says. Later ones differ by what earlier ones have
-/// left over of the OT extension.
-fn offline_talk<L: Lattice>(plan: &Plan<L>) -> Talk {
-    let (client, server) = rots(plan);
-    let (mut ots, mut talk) = (PlannedOts::reserved(client, server), Talk::default());
-    for step in &plan.steps {
-        match step {
-            Step::Linear((group, 0)) => L::talk(&plan.groups[*group].plan, &mut ots, &mut talk),
-            Step::Widen(wrap) => wrap.talk_offline(&mut ots, &mut talk),
-            Step::Linear(_) | Step::Input | Step::Local | Step::LookUp(_) => {}
-            Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
-                step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.talk_offline(&mut ots, &mut talk));
-            }
-        }
-    }
-    talk
 }
 
 /// Random OTs of a plan's inputs, with the client and with the server as receiver.
@@ -130,18 +150,15 @@ fn extension((client_receives, server_receives): (usize, usize)) -> [PartyCost; 
     [party(received, sent), party(sent, received)]
 }
 
-/// Base OTs, OT bootstrap and the keys of the lattice half.
-fn setup<L: Lattice>(plan: &Plan<L>) -> PhaseCost {
+/// The setup, of which `said` is what is said.
+fn setup<L: Lattice>(plan: &Plan<L>, said: PhaseCost) -> PhaseCost {
     let stored = 2 * 16 * params::SMALL.secret() as u64;
     let party = PartyCost {
         peak_memory_bytes: 2 * ot::SETUP_BYTES as u64 + stored,
         stored_bytes: stored,
         ..PartyCost::default()
     };
-    let mut talk = Talk::default();
-    ot::setup_talk(&mut talk);
-    L::setup_talk(&plan.lattice(), &mut talk);
-    let mut setup = PhaseCost { client: party, server: party, ..talk.into() };
+    let mut setup = PhaseCost { client: party, server: party, ..said };
     setup.add_work(PartyCost::default(), L::keys(&plan.lattice()));
     setup
 }

@@ -29,6 +29,7 @@ mod server;
 
 pub use crate::ring::share::Tap;
 pub use coeff::Cheetah;
+pub(crate) use cost::Says;
 pub use cost::{costs, online_bytes};
 pub use lattice::Lattice;
 pub use material::{ClientMaterial, ServerMaterial};

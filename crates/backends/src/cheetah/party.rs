@@ -209,6 +209,25 @@ impl<L: Lattice> ServerParty<L> {
         tap: &mut Tap<'_>,
     ) -> Result<(), BackendError> {
         let session = &mut session(Role::Server, channel, &mut self.prg);
-        server::online_traced(&self.plan, material, &self.weights, session, tap, &self.stop)
+        server::online_traced(&self.plan, material, (&self.weights, None), session, tap, &self.stop)
+    }
+
+    /// As [`online`](Self::online), where the input is shared already: `own` is the server's share, `[B,
+    /// elements]` in the ring of the input node, and the client's is what it gives as its input.
+    ///
+    /// # Errors
+    /// As there; [`BackendError::Misuse`]: the share has another length.
+    pub fn online_on_shares(
+        &mut self,
+        channel: &mut Channel,
+        material: ServerMaterial,
+        own: &[u64],
+    ) -> Result<(), BackendError> {
+        if own.len() != self.plan.batch() * self.plan.graph().input().elements() {
+            return Err(BackendError::Misuse("the share is not one of the input"));
+        }
+        let session = &mut session(Role::Server, channel, &mut self.prg);
+        let (given, tap) = ((&*self.weights, Some(own)), &mut |_: usize, _: &[u64]| {});
+        server::online_traced(&self.plan, material, given, session, tap, &self.stop)
     }
 }

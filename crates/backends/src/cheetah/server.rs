@@ -79,14 +79,15 @@ pub(super) fn offline<L: Lattice>(
 }
 
 /// The online phase; `tap` is shown the server's share of every node's tensor (`[B, elements]`, in the node's
-/// ring).
+/// ring). Of the input the server may have a share of its own, `own`, that nobody masks: the input is that and
+/// what the client gives.
 ///
 /// # Errors
 /// `Misuse` if weights or material are of another model; channel and protocol errors.
 pub fn online_traced<L: Lattice>(
     plan: &Plan<L>,
     material: ServerMaterial,
-    weights: &Weights,
+    (weights, own): (&Weights, Option<&[u64]>),
     session: &mut Session<'_>,
     tap: &mut Tap<'_>,
     stop: &Stop,
@@ -94,7 +95,7 @@ pub fn online_traced<L: Lattice>(
     let ServerMaterial { plan: made_for, linear, pieces } = material;
     check_made_for(&made_for, &plan.digest())?;
     let (linear, pieces) = (linear.into_iter(), pieces.into_iter());
-    let phase = Online { plan, weights, session: &mut *session, linear, pieces };
+    let phase = Online { plan, weights, own, session: &mut *session, linear, pieces };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let Plan { graph, steps, batch, .. } = plan;
     let mut shares = ServerWalk { graph, steps, batch: *batch, phase, tap: &mut tap };
@@ -107,6 +108,7 @@ pub fn online_traced<L: Lattice>(
 struct Online<'a, 's, L: Lattice> {
     plan: &'a Plan<L>,
     weights: &'a Weights,
+    own: Option<&'a [u64]>,
     session: &'a mut Session<'s>,
     linear: std::vec::IntoIter<Packed>,
     pieces: std::vec::IntoIter<Piece<ServerGate, ServerWrap>>,
@@ -114,7 +116,11 @@ struct Online<'a, 's, L: Lattice> {
 
 impl<L: Lattice> ServerPhase<Parts> for Online<'_, '_, L> {
     fn input(&mut self, node: &Node) -> Result<Vec<u64>, BackendError> {
-        Ok(self.session.channel.recv_packed(INPUT, self.plan.batch * node.elements(), node.fixed.width)?)
+        let mut share = self.session.channel.recv_packed(INPUT, self.plan.batch * node.elements(), node.fixed.width)?;
+        if let Some(own) = self.own {
+            share.iter_mut().zip(own).for_each(|(x, s)| *x = x.wrapping_add(*s) & ring_mask(node.fixed.width));
+        }
+        Ok(share)
     }
 
     fn linear(

@@ -9,11 +9,13 @@ use tacit_he::ckks::{Ciphertext, Context, Encoder, Estimate, KeyMaker, Parameter
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
+use super::best::Best;
 use super::frame::he;
 use super::public::{Public, key_bytes};
 use super::wire::{
     CONFIRMED, DIGEST, HELLO, Hello, INPUT, KEY, OUTPUT, WELCOME, WELCOME_BYTES, Welcome, key_digest, set_digest,
 };
+use crate::cheetah::ClientParty;
 use crate::seam::{Aids, Secrets, Stop, UploadName};
 use crate::{BackendError, ClientSide, Material};
 
@@ -31,6 +33,8 @@ pub(super) struct Shared {
     /// Digest of the public part.
     pub digest: [u8; 32],
     pub context: Arc<Context>,
+    /// Where the best class is told alone.
+    best: Option<Best>,
     /// The secret of the set that the server has, or has a part of or nothing yet, with its name.
     keys: Mutex<Option<Keys>>,
 }
@@ -75,7 +79,8 @@ impl Shared {
         if key_bytes(&context, &public.keys, 0)? != public.costs.setup.server.stored_bytes {
             return Err(BackendError::Public { what: "its keys are not as large as it says".into() });
         }
-        Ok(Self { public, digest, context, keys: Mutex::default() })
+        let best = public.compared.map(|n| Best::new(n as usize, &parameters)).transpose()?;
+        Ok(Self { public, digest, context, best, keys: Mutex::default() })
     }
 
     /// The keys, as soon as no other connection sets up: that takes minutes on a slow link, and whoever waits
@@ -100,12 +105,17 @@ pub(super) struct Asking {
     spared: Arc<AtomicU64>,
     prg: SplitPrg,
     secret: Option<Arc<SecretKey>>,
+    /// For the arg max, where the best class is told alone.
+    arg_max: Option<ClientParty>,
 }
 
 impl Asking {
-    pub fn new(shared: Arc<Shared>, aids: &Aids, prg: Prg) -> Self {
+    pub fn new(shared: Arc<Shared>, aids: &Aids, mut prg: Prg) -> Self {
         let Aids { secrets, spared, stop, .. } = aids.clone();
-        Self { shared, stop, secrets, spared, prg: SplitPrg::new(prg), secret: None }
+        let party =
+            |best: &Best| ClientParty::new(best.plan.clone(), Prg::from_seed(prg.next_seed())).stopped_by(&stop);
+        let arg_max = shared.best.as_ref().map(party);
+        Self { shared, stop, secrets, spared, prg: SplitPrg::new(prg), secret: None, arg_max }
     }
 
     /// Keys that no connection of this process has used yet.
@@ -216,7 +226,10 @@ impl ClientSide for Asking {
             other => return Err(self.refused(other)),
         }
         self.secret = Some(keys.secret);
-        Ok(())
+        match &mut self.arg_max {
+            Some(party) => party.setup(channel),
+            None => Ok(()),
+        }
     }
 
     fn offline(&mut self, _: &mut Channel) -> Result<Material, BackendError> {
@@ -224,7 +237,7 @@ impl ClientSide for Asking {
     }
 
     fn online(&mut self, channel: &mut Channel, _: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {
-        let Shared { public, context, .. } = &*self.shared.clone();
+        let Shared { public, context, best, .. } = &*self.shared.clone();
         public.interface.check_input(input)?;
         let secret = self.secret.clone().ok_or(super::NO_SETUP)?;
         let n = context.degree() / 2;
@@ -237,8 +250,16 @@ impl ClientSide for Asking {
         let plain = encoder.encode_real(&slots, public.input.level).map_err(he)?;
         channel.send(INPUT, &secret.encrypt_seeded(&plain, &mut self.prg).to_bytes(context))?;
         channel.flush()?;
+        // What the arg max needs is made before the server computes.
+        let material = self.arg_max.as_mut().map(|party| party.offline(channel)).transpose()?;
         let len = Ciphertext::bytes_len(context, public.output.level);
         let answer = channel.recv_with(OUTPUT, len, |bytes| self.read_answer(bytes))?;
+        if let (Some(best), Some(party), Some(material)) = (best, &mut self.arg_max, material) {
+            let coefficients = secret.share(&answer, best.width()).map_err(he)?;
+            let share: Vec<i64> = best.shares(&coefficients).iter().map(|&s| s as i64).collect();
+            let class = party.online(channel, material, &share, &mut |_, _| {})?;
+            return Ok(class.iter().map(|&index| index as f64).collect());
+        }
         let slots = encoder.decode(&secret.decrypt(&answer)).map_err(he)?;
         let value = |&slot: &u32| public.rounded(slots[slot as usize].re * public.output.unit);
         Ok(public.output.slots.iter().map(value).collect())

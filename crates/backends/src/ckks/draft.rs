@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use tacit_graph::Model;
+use tacit_graph::{Model, OutputMode};
 use tacit_he::ckks::{Bootstrapper, Ciphertext, KeyId, KeyKind, SeededCiphertext, merged};
 use tacit_net::Talk;
 
+use super::best::Best;
 use super::frame::{Frame, Part, part};
 use super::layout::{self, Layout};
 use super::options::{NAME, Options};
@@ -13,6 +14,7 @@ use super::program::{Step, VectorId};
 use super::public::{KeyRecord, Port, Public, StepRecord, VERSION, key_bytes};
 use super::ways::Way;
 use super::wire::{DIGEST, HELLO_BYTES, WELCOME_BYTES};
+use crate::cheetah::{self, Says};
 use crate::{BackendError, Costs, PartyCost, PhaseCost, Work};
 
 /// Decrypted outputs are taken to be within so many estimated deviations of the reference. Were the errors
@@ -48,6 +50,7 @@ impl<'a> Draft<'a> {
         for id in 0..frame.program.vectors.len() {
             draft.step(id, bootstrapper)?;
         }
+        draft.needs.push(frame.anew());
         Ok(draft)
     }
 
@@ -204,7 +207,13 @@ impl<'a> Draft<'a> {
         let relative = if self.options.round { 2.0 * before_rounding } else { before_rounding };
         let keys = self.keys();
         let input = self.port(0);
-        let costs = self.costs(&keys, [input.level, output.level])?;
+        let compared = match model.interface.output_mode {
+            OutputMode::Logits => None,
+            OutputMode::Top1 => Some(model.graph.nodes[model.graph.output].elements() as u32),
+        };
+        let parameters = self.frame.context.parameters();
+        let best = compared.map(|n| Best::new(n as usize, parameters)).transpose()?;
+        let costs = self.costs(&keys, [input.level, output.level], best.as_ref())?;
         Ok(Public {
             backend: NAME.into(),
             version: VERSION,
@@ -212,6 +221,7 @@ impl<'a> Draft<'a> {
             options: self.options.clone(),
             set: self.frame.setting.name.clone(),
             parameters: self.frame.setting.parameters.clone(),
+            compared,
             error: relative * output.unit,
             relative,
             input,
@@ -222,7 +232,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    fn costs(&self, keys: &[KeyRecord], [level, last]: [usize; 2]) -> Result<Costs, BackendError> {
+    fn costs(&self, keys: &[KeyRecord], [level, last]: [usize; 2], best: Option<&Best>) -> Result<Costs, BackendError> {
         let context = &self.frame.context;
         let stored = key_bytes(context, keys, 0)?;
         let largest = keys
@@ -238,7 +248,9 @@ impl<'a> Draft<'a> {
             talk.up(key_bytes(context, std::slice::from_ref(key), DIGEST)? as usize);
         }
         talk.down(DIGEST);
-        let setup = PhaseCost {
+        let of_best = best.map(|best| cheetah::costs(&best.plan)).unwrap_or_default();
+        best.iter().for_each(|best| Says::setup(&best.plan, &mut talk));
+        let mut setup = PhaseCost {
             client: PartyCost {
                 peak_memory_bytes: 4 * largest + 3 * secret,
                 stored_bytes: secret,
@@ -253,8 +265,10 @@ impl<'a> Draft<'a> {
         };
         let mut talk = Talk::default();
         talk.up(SeededCiphertext::bytes_len(context, level));
+        best.iter().for_each(|best| Says::offline(&best.plan, &mut talk));
         talk.down(Ciphertext::bytes_len(context, last));
-        let online = PhaseCost {
+        best.iter().for_each(|best| Says::online(&best.plan, &mut talk));
+        let mut online = PhaseCost {
             client: PartyCost {
                 work: Work { ntts: 2 * level as u64 + 4, ..Work::default() },
                 peak_memory_bytes: 32 * (context.degree() * (level + 2)) as u64,
@@ -263,6 +277,12 @@ impl<'a> Draft<'a> {
             server: PartyCost { work: self.work, peak_memory_bytes: self.memory(stored), stored_bytes: 0 },
             ..talk.into()
         };
-        Ok(Costs { setup, online, ..Costs::default() })
+        // What is stored at the server is keys.
+        let unkept = |party: PartyCost| PartyCost { stored_bytes: 0, ..party };
+        setup.add_work(of_best.setup.client, unkept(of_best.setup.server));
+        for phase in [of_best.offline, of_best.online] {
+            online.add_work(unkept(phase.client), unkept(phase.server));
+        }
+        Ok(Costs { setup, online, comparisons: of_best.comparisons, ..Costs::default() })
     }
 }

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use tacit_graph::float::{FloatNode, FloatOp};
 use tacit_graph::{FloatGraph, Model, NodeId, OutputMode, Watch};
 
+use super::best;
 use super::expr::{Elementwise, Expr};
 use super::fit::{self, Approximation};
 use super::maps;
@@ -68,13 +69,6 @@ pub(super) fn emit(
     watch: &Watch,
 ) -> Result<(Program, Vec<Approximation>), BackendError> {
     let graph = &model.graph;
-    if model.interface.output_mode == OutputMode::Top1 {
-        return Err(refused(
-            graph,
-            graph.output,
-            "the best class alone needs comparisons, which `dealt` has; import the model with all outputs",
-        ));
-    }
     let count = graph.runs_within(SAMPLE_WORK).clamp(1, SAMPLES).min(model.calibration.samples.len());
     let mut e = Emitter {
         graph,
@@ -93,7 +87,7 @@ pub(super) fn emit(
         let wire = e.node(id, node)?;
         e.wires.push(wire);
     }
-    e.output()?;
+    e.output(model.interface.output_mode)?;
     Ok((Program { vectors: e.vectors }, e.approximations))
 }
 
@@ -344,14 +338,19 @@ impl Emitter<'_> {
         Ok(self.push(id, shape, vec![range; n], 0.0, Step::Polynomial { of, polynomial: fit.polynomial }))
     }
 
-    /// The result as the last vector: one scale for all elements, a power of two, nothing in other slots.
-    fn output(&mut self) -> Result<(), BackendError> {
+    /// The result as the last vector: one scale for all elements, a power of two, nothing in other slots. For
+    /// an arg max they go into coefficients.
+    fn output(&mut self, mode: OutputMode) -> Result<(), BackendError> {
         let id = self.graph.output;
         let expr = self.expr(id)?;
         let seen = largest(self.slots.iter().flat_map(|slots| expr.values(slots)));
         let range = (usable(seen) * self.options.margin).log2().ceil().exp2();
         let n = self.graph.nodes[id].elements();
-        self.computed(id, vec![n], &expr, Some([range, 0.0]));
+        let (shape, expr) = match mode {
+            OutputMode::Logits => (n, expr),
+            OutputMode::Top1 => (best::period(n), expr.mapped(&(best::matrix(n), vec![0.0; best::period(n)]))),
+        };
+        self.computed(id, vec![shape], &expr, Some([range, 0.0]));
         Ok(())
     }
 }

@@ -85,6 +85,12 @@ impl Frame {
         all
     }
 
+    /// The key that answers are encrypted anew with.
+    pub fn anew(&self) -> KeyId {
+        let last = self.places.last().expect("a program has a result");
+        KeyId::at(&self.context, KeyKind::Zero, last.level)
+    }
+
     /// How part `index` of the linear step of vector `id` makes its rotations.
     pub fn way(&self, options: &Options, id: usize, index: usize) -> Way {
         self.way_of(options, self.transforms(id) + index, self.places[id].made + 1)

@@ -4,9 +4,10 @@
 //! (RNS-CKKS, [`tacit_he::ckks`]): convolutions are single linear transforms of multiplexed images,
 //! activations are polynomials, bootstraps come where levels run out. The setup is the upload of switching
 //! keys, once for a model; nothing is prepared for an input. Answers are off by a share of their range that
-//! the model states.
+//! the model states. In mode top-1 an arg max on shares follows ([`best`]), and the class alone is revealed.
 
 mod activations;
+mod best;
 mod circuit;
 mod client;
 mod draft;

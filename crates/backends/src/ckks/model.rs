@@ -38,7 +38,7 @@ impl Server {
     fn new(model: &Model, options: &Options, watch: &Watch) -> Result<Self, BackendError> {
         let plan = plan(model, options, watch)?;
         let bytes = plan.public.to_bytes()?;
-        let shared = Arc::new(server::Shared::new(plan, digest_of(&bytes)));
+        let shared = Arc::new(server::Shared::new(plan, digest_of(&bytes))?);
         Ok(Self { bytes, model: model.clone(), shared, report: None })
     }
 
@@ -111,7 +111,7 @@ macro_rules! plan_of {
             }
 
             fn error_bound(&$self, _: &[f64]) -> f64 {
-                $public.error
+                $public.error_bound()
             }
 
             fn preparation(&self) -> Preparation {
@@ -174,13 +174,14 @@ impl ServerModel for Server {
     }
 
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
-        Ok(Box::new(server::Serving::new(self.shared.clone(), aids)))
+        Ok(Box::new(server::Serving::new(self.shared.clone(), aids, seam::randomness()?)))
     }
 }
 
 impl ClientModel for Client {
     fn waives(&self) -> Option<(&'static str, &'static str)> {
-        (!self.shared.public.options.round).then_some(("round", "false"))
+        let Public { options, compared, .. } = &self.shared.public;
+        (!options.round && compared.is_none()).then_some(("round", "false"))
     }
 
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {

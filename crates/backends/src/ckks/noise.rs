@@ -4,7 +4,7 @@
 
 use tacit_graph::Model;
 use tacit_graph::rng::SplitMix;
-use tacit_he::ckks::{Bootstrapper, Context, Scale, digits_deviation, rounding_deviation};
+use tacit_he::ckks::{Bootstrapper, Context, Scale, digits_deviation, public_deviation, rounding_deviation};
 
 use super::lanes::alone;
 use super::layout::{Layout, moves};
@@ -75,6 +75,9 @@ pub(super) fn of_steps(
             Step::Square { .. } | Step::Product { .. } => rounding,
             Step::Quadratic { .. } => 2.0 * rounding,
         };
+        // The answer is encrypted anew.
+        let anew = if id + 1 == places.len() { public_deviation(context.degree()) } else { 0.0 };
+        let own = own.hypot(in_slots(context, anew, place.scale.to_f64()));
         match bootstrapper.filter(|_| place.boots) {
             Some(boot) => own.hypot(boot.noise()).hypot(boot.approximation() / 3.0),
             None => own,

@@ -2,15 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tacit_graph::Interface;
+use tacit_graph::{Interface, OutputMode};
 use tacit_he::ckks::{KeyId, KeyKind, Parameters, ParametersSpec, SwitchKey};
 
+use super::best;
 use super::options::{NAME, Options};
 use crate::seam::version;
 use crate::{BackendError, Costs, Numerics};
 
 /// Version of the public part and of the protocol that follows from it.
-pub(super) const VERSION: u32 = 5;
+pub(super) const VERSION: u32 = 6;
 /// Most keys that a network may ask for.
 const MOST_KEYS: usize = 4096;
 /// Most bytes of keys: a client makes and sends them.
@@ -29,6 +30,8 @@ pub(super) struct Public {
     pub input: Port,
     pub output: Port,
     pub keys: Vec<KeyRecord>,
+    /// Outputs of which the best is told alone; none where all are.
+    pub compared: Option<u32>,
     /// Largest error of an output that is expected, in real units, rounding included.
     pub error: f64,
     /// The same as a share of the outputs' range.
@@ -83,6 +86,7 @@ enum Kind {
     Galois(u32),
     ToSparse,
     FromSparse,
+    Zero,
 }
 
 impl KeyRecord {
@@ -92,6 +96,7 @@ impl KeyRecord {
             KeyKind::Galois(element) => Kind::Galois(element),
             KeyKind::ToSparse => Kind::ToSparse,
             KeyKind::FromSparse => Kind::FromSparse,
+            KeyKind::Zero => Kind::Zero,
             KeyKind::Master(_) => unreachable!("this back end plans no derivation"),
         };
         Self { kind, level: id.level as u32, alpha: id.alpha as u32 }
@@ -103,6 +108,7 @@ impl KeyRecord {
             Kind::Galois(element) => KeyKind::Galois(element),
             Kind::ToSparse => KeyKind::ToSparse,
             Kind::FromSparse => KeyKind::FromSparse,
+            Kind::Zero => KeyKind::Zero,
         };
         KeyId { kind, level: self.level as usize, alpha: self.alpha as usize }
     }
@@ -138,8 +144,12 @@ impl Public {
     /// [`BackendError::Public`].
     pub fn check(&self, parameters: &Parameters) -> Result<(), BackendError> {
         let (n, levels) = (parameters.degree() / 2, parameters.levels());
-        for (what, port, len) in
-            [("input", &self.input, self.interface.input_len()), ("output", &self.output, self.interface.output_len())]
+        let is_best = self.interface.output_mode == OutputMode::Top1;
+        if is_best != self.compared.is_some() {
+            return wrong("an arg max is of outputs that are compared".into());
+        }
+        let outputs = self.compared.map_or(self.interface.output_len(), |n| best::period(n as usize));
+        for (what, port, len) in [("input", &self.input, self.interface.input_len()), ("output", &self.output, outputs)]
         {
             let period = port.period;
             let fits = period.is_power_of_two() && (2..=n).contains(&period) && port.slots.len() == len;
@@ -148,6 +158,11 @@ impl Public {
             if !(fits && inside && usual) {
                 return wrong(format!("the {what} does not fit its ciphertext"));
             }
+        }
+        let last = &self.output;
+        let repeats = last.period == outputs && last.slots.iter().enumerate().all(|(i, &slot)| i == slot as usize);
+        if is_best && !(repeats && last.level == 1) {
+            return wrong("its outputs are no coefficients".into());
         }
         if self.keys.len() > MOST_KEYS {
             return wrong(format!("{} keys, at most {MOST_KEYS} are made", self.keys.len()));
@@ -163,7 +178,7 @@ impl Public {
                     element % 2 == 1 && (3..2 * parameters.degree()).contains(&(element as usize))
                 }
                 KeyKind::ToSparse | KeyKind::FromSparse => parameters.spec().encapsulated,
-                KeyKind::Relinearise => true,
+                KeyKind::Relinearise | KeyKind::Zero => true,
                 KeyKind::Master(_) => false,
             };
             if !known || !(1..=levels).contains(&key.level) || !(1..=special).contains(&key.alpha) {
@@ -180,7 +195,16 @@ impl Public {
     /// rounding.
     pub fn rounded(&self, value: f64) -> f64 {
         // A sum with 0 has no sign of its own.
-        if self.options.round && self.error > 0.0 { (value / self.error).round() * self.error + 0.0 } else { value }
+        if self.options.round && self.error > 0.0 && self.compared.is_none() {
+            (value / self.error).round() * self.error + 0.0
+        } else {
+            value
+        }
+    }
+
+    /// Largest error of an answer that is expected. That of a class says nothing.
+    pub fn error_bound(&self) -> f64 {
+        if self.compared.is_some() { f64::INFINITY } else { self.error }
     }
 
     pub fn numerics(&self) -> Numerics {

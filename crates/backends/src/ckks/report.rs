@@ -42,7 +42,11 @@ impl Report {
         let costs = &public.costs;
         let samples = &model.calibration.samples;
         let count = model.graph.runs_within(1 << 31).clamp(1, samples.len());
-        let same = |i: &usize| class(&plan.simulate(&samples[*i])) == class(&model.calibration.wanted[*i]);
+        let wanted = |i: usize| class(&model.calibration.wanted[i]);
+        let same = |i: &usize| match (public.compared, &plan.simulate(&samples[*i])[..]) {
+            (Some(_), &[told]) => told == wanted(*i) as f64,
+            (_, outputs) => class(outputs) == wanted(*i),
+        };
         let same_class = [(0..count).filter(same).count(), count];
         let mut warnings = Vec::new();
         if model.calibration.guessed {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use tacit_arith::prg::{Prg, SplitPrg};
 use tacit_graph::Watch;
 use tacit_he::ckks::{
     Ciphertext, Context, Estimate, Evaluator, FileState, KeyFile, KeyId, KeySet, PartFile, Received, SeededCiphertext,
@@ -10,13 +11,17 @@ use tacit_he::ckks::{
 };
 use tacit_net::Channel;
 
+use super::best::Best;
 use super::circuit::Circuit;
+use super::frame::he;
 use super::plan::Plan;
 use super::public::KeyRecord;
 use super::sets::KeySets;
 use super::wire::{
     CONFIRMED, DIGEST, HELLO, HELLO_BYTES, Hello, INPUT, KEY, OUTPUT, WELCOME, Welcome, key_digest, set_digest,
 };
+use crate::cheetah::ServerParty;
+use crate::ring::Weights;
 use crate::seam::{Aids, NoRoom, Stop, UploadName, Uploads, digest};
 use crate::{BackendError, Material, ServerSide};
 
@@ -26,12 +31,19 @@ pub(super) struct Shared {
     /// Digest of the public part.
     pub digest: [u8; 32],
     pub keys: KeySets,
+    /// Where the best class is told alone.
+    best: Option<Best>,
     circuit: Mutex<Option<Arc<Circuit>>>,
 }
 
 impl Shared {
-    pub fn new(plan: Plan, digest: [u8; 32]) -> Self {
-        Self { plan, digest, keys: KeySets::default(), circuit: Mutex::default() }
+    /// For a plan and the digest of its public part.
+    ///
+    /// # Errors
+    /// None in practice: the plan has been made with the same.
+    pub fn new(plan: Plan, digest: [u8; 32]) -> Result<Self, BackendError> {
+        let best = plan.public.compared.map(|n| Best::new(n as usize, plan.context.parameters())).transpose()?;
+        Ok(Self { plan, digest, keys: KeySets::default(), best, circuit: Mutex::default() })
     }
 
     /// The encoded weights: made when they are needed first.
@@ -56,6 +68,9 @@ pub(super) struct Serving {
     keys: Option<Arc<KeySet>>,
     /// What they are read from.
     file: Option<FileState>,
+    prg: SplitPrg,
+    /// For the arg max, where the best class is told alone.
+    arg_max: Option<ServerParty>,
 }
 
 /// Reads a key and checks its digest.
@@ -84,9 +99,14 @@ fn keeping(error: tacit_he::HeError) -> BackendError {
 }
 
 impl Serving {
-    pub fn new(shared: Arc<Shared>, aids: &Aids) -> Self {
+    pub fn new(shared: Arc<Shared>, aids: &Aids, mut prg: Prg) -> Self {
         let Aids { uploads, stop, watch, .. } = aids.clone();
-        Self { shared, uploads, stop, watch, keys: None, file: None }
+        let party = |best: &Best| {
+            let prg = Prg::from_seed(prg.next_seed());
+            ServerParty::new(best.plan.clone(), Arc::new(Weights::default()), prg).stopped_by(&stop)
+        };
+        let arg_max = shared.best.as_ref().map(party);
+        Self { shared, uploads, stop, watch, keys: None, file: None, prg: SplitPrg::new(prg), arg_max }
     }
 
     fn welcome(channel: &mut Channel, answer: Welcome) -> Result<(), BackendError> {
@@ -227,7 +247,10 @@ impl ServerSide for Serving {
             Some(uploads) => self.kept(channel, hello, bytes, &*uploads)?,
             None => self.in_memory(channel, &hello.name, bytes)?,
         });
-        Ok(())
+        match &mut self.arg_max {
+            Some(party) => party.setup(channel),
+            None => Ok(()),
+        }
     }
 
     fn offline(&mut self, _: &mut Channel) -> Result<Material, BackendError> {
@@ -236,15 +259,25 @@ impl ServerSide for Serving {
 
     fn online(&mut self, channel: &mut Channel, _: Material) -> Result<(), BackendError> {
         let keys = self.keys.clone().ok_or(super::NO_SETUP)?;
-        let (context, public) = (&self.shared.plan.context, &self.shared.plan.public);
+        let shared = self.shared.clone();
+        let (context, public) = (&shared.plan.context, &shared.plan.public);
         let len = SeededCiphertext::bytes_len(context, public.input.level);
         let input = channel.recv_with(INPUT, len, |bytes| self.read_input(bytes))?;
-        let circuit = self.shared.circuit()?;
-        let output = circuit.run(&self.shared.plan, &Evaluator::new(context, &keys), input, (&self.stop, &self.watch));
+        let material = self.arg_max.as_mut().map(|party| party.offline(channel)).transpose()?;
+        let circuit = shared.circuit()?;
+        let evaluator = Evaluator::new(context, &keys);
+        let output = circuit.run(&shared.plan, &evaluator, input, (&self.stop, &self.watch));
+        let output = output.and_then(|output| evaluator.encrypt_anew(&output, &mut self.prg).map_err(he));
         // A key may have been damaged since they were checked.
-        let output = output.inspect_err(|_| self.file.iter().for_each(|file| self.shared.keys.doubt(file)))?;
-        channel.send(OUTPUT, &output.to_bytes(context))?;
-        Ok(channel.flush()?)
+        let output = output.inspect_err(|_| self.file.iter().for_each(|file| shared.keys.doubt(file)))?;
+        let (Some(best), Some(party), Some(material)) = (&shared.best, &mut self.arg_max, material) else {
+            channel.send(OUTPUT, &output.to_bytes(context))?;
+            return Ok(channel.flush()?);
+        };
+        let (hidden, coefficients) = evaluator.share(&output, best.width(), self.prg.secret()).map_err(he)?;
+        channel.send(OUTPUT, &hidden.to_bytes(context))?;
+        channel.flush()?;
+        party.online_on_shares(channel, material, &best.shares(&coefficients))
     }
 
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {

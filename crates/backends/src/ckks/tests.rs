@@ -10,10 +10,11 @@ use tacit_graph::onnx::Network;
 use tacit_graph::rng::SplitMix;
 use tacit_graph::{Function, Model, OutputMode, Watch};
 use tacit_mpc::run_pair;
-use tacit_net::{Channel, HEADER_BYTES, NetError};
+use tacit_net::{Channel, HEADER_BYTES, NetError, Phase};
 
 use super::Ckks;
 use super::keyset::{Budget, Design, Goal, PRESETS, Wish, design};
+use super::public::{Port, Public};
 use super::wire::{HELLO, Hello, INPUT, KEY, WELCOME, WELCOME_BYTES, Welcome};
 use crate::check::check;
 use crate::{Aids, Backend, BackendError, ClientModel, Material, Options, ServerModel};
@@ -376,11 +377,80 @@ fn rehearsals_are_simulations() {
     assert!(server.rehearse(&[&inputs[0], &[0.0; 3]]).is_err());
 }
 
-#[test]
-fn the_best_class_alone_is_refused() {
+/// A network that tells its best class alone.
+fn best_alone() -> Model {
     let mut model = residual();
     model.interface.output_mode = OutputMode::Top1;
     model.interface.output_shape = vec![1];
-    let error = Ckks.lower(&model, &Options::default()).err().unwrap();
-    assert!(matches!(error, BackendError::Unsupported { .. }) && error.to_string().contains("best class"));
+    model
+}
+
+/// As many bytes and exchanges as are stated, and what is sent in place of the outputs tells nothing of them.
+#[test]
+fn the_best_class_alone_is_told() {
+    let model = best_alone();
+    let (server, client) = both(&model, "rotations=chained");
+    let inputs: Vec<Vec<f32>> = (0..6).map(|seed| input(&model, seed)).collect();
+    let (got, _) = answers(&server, &client, &inputs);
+    let wanted: Vec<Vec<f64>> = inputs.iter().map(|x| server.reference(x).unwrap()).collect();
+    assert_eq!(got, wanted);
+    for (x, wanted) in inputs.iter().zip(&wanted) {
+        assert_eq!(*wanted, model.run(x).unwrap());
+        assert_eq!(*wanted, server.simulate(x).unwrap());
+    }
+    assert!(wanted.iter().any(|class| *class != wanted[0]), "more than one class is told: {wanted:?}");
+    assert!(server.error_bound(&[]).is_infinite(), "of a class no distance is stated");
+    let report = server.report().unwrap().json();
+    assert_eq!(report["same_class"][0], report["same_class"][1]);
+}
+
+#[test]
+fn the_best_class_costs_what_is_stated() {
+    let (server, client) = both(&best_alone(), "rotations=chained");
+    let x = input(&best_alone(), 3);
+    let ask = |channel: &mut Channel| {
+        let mut side = client.clone().connect(&Aids::default())?;
+        side.setup(channel)?;
+        channel.set_phase(Phase::Online);
+        side.online(channel, Material::nothing(), &x)?;
+        Ok::<_, BackendError>([Phase::Setup, Phase::Online].map(|phase| channel.traffic(phase)))
+    };
+    let serve = |channel: &mut Channel| {
+        let mut side = server.clone().connect(&Aids::default())?;
+        side.setup(channel)?;
+        channel.flush()?;
+        channel.set_phase(Phase::Online);
+        side.online(channel, Material::nothing())
+    };
+    let (asked, served) = run_pair(ask, serve);
+    served.unwrap();
+    let [setup, online] = asked.unwrap();
+    let costs = server.costs();
+    for (what, cost, seen) in [("setup", costs.setup, setup), ("online", costs.online, online)] {
+        assert_eq!((seen.sent, seen.received), (cost.up_bytes, cost.down_bytes), "{what}");
+    }
+    assert!(costs.comparisons == 4 && costs.online.exchanges > 1, "{costs:?}");
+}
+
+/// A public part whose outputs lie elsewhere, or which says of one kind of answer that it is the other.
+#[test]
+fn public_parts_that_disagree_about_the_answer_are_refused() {
+    let of = |model: &Model| Public::read(both(model, "").0.public_bytes()).unwrap();
+    let (all, best) = (of(&residual()), of(&best_alone()));
+    let refused = |public: Public| Ckks.open(&public.to_bytes().unwrap()).err().map(|e| e.to_string());
+    assert!(refused(best.clone()).is_none() && refused(all.clone()).is_none());
+    for (change, public) in [
+        ("none are compared", Public { compared: None, ..best.clone() }),
+        ("some are", Public { compared: Some(5), ..all }),
+        ("more than there are", Public { compared: Some(9), ..best.clone() }),
+        ("one alone", Public { compared: Some(0), ..best.clone() }),
+        ("too many", Public { compared: Some(u32::MAX), ..best.clone() }),
+        ("they do not repeat", Public { output: Port { period: 64, ..best.output.clone() }, ..best.clone() }),
+        (
+            "another order",
+            Public { output: Port { slots: vec![1, 0, 2, 3, 4, 5, 6, 7], ..best.output.clone() }, ..best },
+        ),
+    ] {
+        assert!(refused(public).is_some(), "{change}");
+    }
 }

@@ -4,6 +4,7 @@
 use rayon::prelude::*;
 use tacit_graph::rng::SplitMix;
 
+use super::best;
 use super::lanes::{LANES, alone, side_by_side};
 use super::noise;
 use super::plan::Plan;
@@ -66,7 +67,8 @@ impl Plan {
     /// The answer for the program's result.
     fn answer(&self, result: Vec<f64>) -> Vec<f64> {
         let multiplier = self.multiplier();
-        result.into_iter().map(|v| v * multiplier).collect()
+        let values: Vec<f64> = result.into_iter().map(|v| v * multiplier).collect();
+        self.public.compared.map_or(values.clone(), |n| best::class(&best::outputs(&values, n as usize)))
     }
 
     /// The largest `|slot|` of a vector that is computed rightly.

@@ -3,7 +3,7 @@
 use super::cipher::{Ciphertext, Plaintext};
 use super::context::Context;
 use super::keys::{PublicKey, SecretKey};
-use super::noise::{ERROR_VARIANCE, Estimate};
+use super::noise::{ERROR_VARIANCE, Estimate, public_deviation};
 use super::poly::Poly;
 use super::shape::Shape;
 use tacit_arith::prg::{PublicSeed, SplitPrg};
@@ -89,9 +89,7 @@ impl PublicKey {
         c0.add_assign(&error(), context);
         c0.add_assign(&plaintext.poly, context);
         c1.add_assign(&error(), context);
-        // e u + e0 + e1 s, with u and s ternary.
-        let deviation = (ERROR_VARIANCE * (1.0 + 4.0 / 3.0 * context.degree() as f64)).sqrt();
-        let estimate = plaintext.estimate.with_error(deviation);
+        let estimate = plaintext.estimate.with_error(public_deviation(context.degree()));
         Ciphertext { c0, c1, scale: plaintext.scale, slots: plaintext.slots, estimate }
     }
 }

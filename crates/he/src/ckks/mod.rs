@@ -34,7 +34,7 @@ pub use keys::{
     Derivation, FileState, KeyFile, KeyForm, KeyId, KeyKind, KeyMaker, KeySet, Origin, PartFile, PublicKey, SecretKey,
     SwitchKey, derived_deviation, merged,
 };
-pub use noise::{Estimate, digits_deviation, fresh_deviation, rounding_deviation};
+pub use noise::{Estimate, digits_deviation, fresh_deviation, public_deviation, rounding_deviation};
 pub use params::{
     KeyGroup, NamedSet, Parameters, ParametersSpec, SETS, SPARSE_WEIGHT, Secret, SecurityCheck, Segment,
     max_modulus_bits,

@@ -44,6 +44,12 @@ pub fn fresh_deviation() -> f64 {
     ERROR_VARIANCE.sqrt()
 }
 
+/// Deviation of a coefficient of what is encrypted under a public key: `e u + e0 + e1 s`, u and s ternary.
+#[must_use]
+pub fn public_deviation(degree: usize) -> f64 {
+    (ERROR_VARIANCE * (1.0 + 4.0 / 3.0 * degree as f64)).sqrt()
+}
+
 impl Estimate {
     /// Deviation of the error of a slot (of its real or imaginary part: less by `sqrt 2`).
     #[must_use]

@@ -4,7 +4,7 @@
 use super::context::{ANSWER, Context, DEGREE, P1, P2};
 use super::params::Params;
 use crate::HeError;
-use crate::core::{PublicKey, SecretKey, small};
+use crate::core::{PublicKey, SecretKey, ToRing, small};
 use tacit_arith::pack;
 use tacit_arith::prg::{Prg, PublicSeed};
 use tacit_arith::rns::{Accumulator, Coeff, RnsPoly};
@@ -12,25 +12,6 @@ use tacit_arith::sample;
 use zeroize::Zeroizing;
 
 const WHAT: &str = "answer";
-
-/// `round(2^l x / P1) mod 2^l` for x in `[0, P1)`, off by at most 2^-14 before rounding.
-struct ToRing {
-    factor: u64,
-    mask: u64,
-}
-
-impl ToRing {
-    fn new(ring_bits: u32) -> Self {
-        // 2^(l + 63) / P1 < 2^59 for l <= 45; x times its error stays below 2^50, 2^-13 of 2^63.
-        let factor = ((1u128 << (ring_bits + 63)) + u128::from(P1 / 2)) / u128::from(P1);
-        Self { factor: factor as u64, mask: (1 << ring_bits) - 1 }
-    }
-
-    #[inline(always)]
-    fn apply(&self, x: u64) -> u64 {
-        ((u128::from(x) * u128::from(self.factor) + (1 << 62)) >> 63) as u64 & self.mask
-    }
-}
 
 /// A sum of products of weight polynomials and ciphertexts.
 pub struct Sum {
@@ -71,7 +52,7 @@ impl Sum {
         pack::pack(c1, params.down_bits(), out);
         let mut mask = vec![0; positions.len()];
         sample::uniform(&mut public.stream(), m, &mut mask);
-        let ring = ToRing::new(params.ring_bits());
+        let ring = ToRing::new(P1, params.ring_bits());
         // Only the coefficients in use are divided.
         let (b1, b2) = (b.residue(0), b.residue(1));
         let share = |(&j, &c): (&usize, &u64)| ring.apply(m.sub(ctx.rescale.apply(b1[j], b2[j]), c));
@@ -112,7 +93,7 @@ impl<'a> Opener<'a> {
         let phase = Zeroizing::new(product.into_coeff(basis));
         let mut mask = vec![0; positions.len()];
         sample::uniform(&mut public.stream(), m, &mut mask);
-        let ring = ToRing::new(params.ring_bits());
+        let ring = ToRing::new(P1, params.ring_bits());
         Ok(positions.iter().zip(&mask).map(|(&j, &c)| ring.apply(m.add(phase.residue(0)[j], c))).collect())
     }
 }

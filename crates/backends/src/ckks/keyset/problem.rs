@@ -106,7 +106,7 @@ impl Keys<'_> {
 /// bootstraps).
 pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rates) -> Result<Problem, BackendError> {
     let mut keys = Keys { frame, numbers: HashMap::new(), list: Vec::new() };
-    let (mut fixed, mut fixed_seconds) = (Vec::new(), 0.0);
+    let (mut fixed, mut fixed_seconds) = (vec![keys.need(frame.anew())], 0.0);
     let context = &*frame.context;
     for (distance, level) in frame.folds() {
         let id = KeyId::at(context, KeyKind::Galois(context.rotation_element(distance)), level);

@@ -116,6 +116,7 @@ impl Running<'_> {
             let reason = match (id.kind, known) {
                 (_, Some((_, text))) => text.clone(),
                 (KeyKind::Relinearise, _) => "products of ciphertexts".to_owned(),
+                (KeyKind::Zero, _) => "answers are encrypted anew".to_owned(),
                 (KeyKind::Galois(element), _) if element == context.conjugation_element() => {
                     "bootstraps keep the real part".to_owned()
                 }

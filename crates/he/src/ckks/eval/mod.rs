@@ -4,6 +4,7 @@ mod basic;
 mod diagonal;
 mod linear;
 mod polynomial;
+mod reveal;
 mod rotate;
 mod split;
 mod switch;

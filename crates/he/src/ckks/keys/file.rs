@@ -80,6 +80,7 @@ fn entry_bytes(id: &KeyId) -> [u8; ENTRY] {
         KeyKind::ToSparse => (2, 0),
         KeyKind::FromSparse => (3, 0),
         KeyKind::Master(element) => (4, element),
+        KeyKind::Zero => (5, 0),
     };
     let [l0, l1] = (id.level as u16).to_le_bytes();
     let [e0, e1, e2, e3] = element.to_le_bytes();
@@ -97,6 +98,7 @@ fn read_entry(context: &Context, bytes: [u8; ENTRY]) -> Result<KeyId, HeError> {
         (4, e) if is_galois(e) => KeyKind::Master(e),
         (2, 0) => KeyKind::ToSparse,
         (3, 0) => KeyKind::FromSparse,
+        (5, 0) => KeyKind::Zero,
         _ => return refuse(format!("no key is of kind {kind} with element {element}")),
     };
     let (levels, special) = (context.parameters().levels(), context.parameters().special_primes().len());

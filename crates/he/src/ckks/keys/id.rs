@@ -18,6 +18,8 @@ pub enum KeyKind {
     FromSparse,
     /// Derives keys: from that of an automorphism to that of it and `X -> X^element`.
     Master(u32),
+    /// From nothing to `s`, an encryption of zero: with it anybody encrypts a ciphertext anew.
+    Zero,
 }
 
 impl std::fmt::Display for KeyKind {
@@ -28,6 +30,7 @@ impl std::fmt::Display for KeyKind {
             Self::ToSparse => f.write_str("switching to the sparse secret"),
             Self::FromSparse => f.write_str("switching from the sparse secret"),
             Self::Master(element) => write!(f, "derivation by Galois element {element}"),
+            Self::Zero => f.write_str("encrypting anew"),
         }
     }
 }
@@ -47,8 +50,12 @@ impl KeyId {
     /// The key for `kind` at `level`, with the special primes that the parameters give to that level.
     #[must_use]
     pub fn at(context: &Context, kind: KeyKind, level: usize) -> Self {
-        // The key under the sparse secret has one, whatever its level: its modulus must stay small.
-        let alpha = if kind == KeyKind::ToSparse { 1 } else { context.parameters().alpha(level) };
+        let alpha = match kind {
+            // The key under the sparse secret has one, whatever its level: its modulus must stay small. What
+            // switches nothing needs none, and every key has one.
+            KeyKind::ToSparse | KeyKind::Zero => 1,
+            _ => context.parameters().alpha(level),
+        };
         Self { kind, level, alpha }
     }
 

@@ -71,6 +71,7 @@ impl<'a> KeyMaker<'a> {
             }
             KeyKind::ToSparse => between(s, sparse),
             KeyKind::FromSparse => between(sparse, s),
+            KeyKind::Zero => between(&Poly::zero(context, s.shape()), s),
         })
     }
 }

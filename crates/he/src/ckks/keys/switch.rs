@@ -10,7 +10,7 @@ use super::super::poly::{Ntt, Poly};
 use super::super::shape::Shape;
 use super::gadget::Gadget;
 use super::id::KeyId;
-use super::secret::{uniform, uniform_parts, zero_under};
+use super::secret::{PublicKey, uniform, uniform_parts, zero_under};
 use crate::HeError;
 use std::ops::Range;
 use tacit_arith::modulus::Modulus;
@@ -303,6 +303,18 @@ impl SwitchKey {
             }
             Digit::Expanded { b, a, .. } => [b.clone(), a.clone()],
         })
+    }
+
+    /// The first pair at `level`, as a public key: what it is where the key switches nothing.
+    ///
+    /// # Errors
+    /// [`HeError::Range`] for packed bytes that are no residues.
+    ///
+    /// # Panics
+    /// If `level` is above the key's.
+    pub(in super::super) fn public(&self, context: &Context, level: usize) -> Result<PublicKey, HeError> {
+        let [b, a] = self.pair(context, 0)?.map(|half| half.restricted(Shape::level(level)));
+        Ok(PublicKey { b, a })
     }
 
     /// `(sum digit_j b_j, sum digit_j a_j)` for the digits, as [`raised`] makes them, of `c`, which is at or
