@@ -42,6 +42,18 @@ def test_a_client_that_names_none_keeps_its_input(digits, server):
         only.client()
 
 
+def test_what_is_required_must_be_what_it_was_lowered_with(digits, digit_images):
+    model = digits.lower("cheetah", relu_drop=0)
+    with tacit.serve(model) as server:
+        with server.client(require={"relu_drop": 0, "public": None}) as client:
+            digest = client.public_digest
+        with server.client(require={"public": digest}) as client:
+            assert client.infer(digit_images[0]).shape == (10,)
+        for required in ({"relu_drop": 3}, {"public": "0" * 64}, {"no_such": True}):
+            with pytest.raises(tacit.TacitError, match=next(iter(required))):
+                server.client(require=required)
+
+
 def test_clear_is_served_only_where_that_is_allowed(digits):
     for backend in ("clear", ["cheetah", "clear"]):
         with pytest.raises(tacit.TacitError, match="clear"):

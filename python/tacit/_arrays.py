@@ -13,12 +13,13 @@ from tacit._tacit import normalise as normalise_flat
 T = TypeVar("T", bound=np.generic)
 
 Options = Mapping[str, object]
-"""Options of a back end by name; values are numbers or texts."""
+"""Options of a back end by name; values are numbers, truth values or texts."""
 
 
 def options_text(options: Options) -> dict[str, str]:
     """Options as the native module takes them; `None` stands for an option that is not given."""
-    return {key: str(value) for key, value in options.items() if value is not None}
+    text = {key: str(value) for key, value in options.items() if value is not None}
+    return {key: value.lower() if isinstance(options[key], bool) else value for key, value in text.items()}
 
 
 def as_float32(values: ArrayLike, what: str) -> NDArray[np.float32]:

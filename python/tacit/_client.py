@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit import _tacit
-from tacit._arrays import as_rows, integer_unit, is_batch, to_integers
+from tacit._arrays import Options, as_rows, integer_unit, is_batch, options_text, to_integers
 from tacit._dealer import Dealer, pinned
 from tacit._errors import one_error
 from tacit._plan import Planned
@@ -127,6 +127,7 @@ class Client(Planned):
         threads: int = 1,
         memory_mib: int | None = None,
         timeout_s: float = 300.0,
+        require: Options | None = None,
     ) -> None:
         """Connects to `address` (`host:port`).
 
@@ -137,14 +138,28 @@ class Client(Planned):
         key (a file, `env:VARIABLE` or `cmd:COMMAND`), or without a folder until the client is closed. `dealer` is whom this client trusts
         to make material where a back end takes it from a third party ("dealt"): address and fingerprint of its key, or one of
         this process. `memory_mib` is what the server is told of this device's memory, for its estimates and the size of batches (all that
-        the machine has, if it is left out). `timeout_s` bounds how long the server may make no progress.
+        the machine has, if it is left out). `timeout_s` bounds how long the server may make no progress. `require` is what the model must
+        have been lowered with, such as `{"level": "l2"}` of "fss", or `{"public": DIGEST}` for the digest of what clients get of it:
+        another one is not opened, and nothing is sent.
         """
         check_threads(threads)
         check_memory(memory_mib)
         folder, self._scratch = _store(store)
         try:
             self._native = _tacit.Client.connect(
-                address, fspath(keys), identity, server_name, model, backend, folder, seal, pinned(dealer), threads, memory_mib, timeout_s
+                address,
+                fspath(keys),
+                identity,
+                server_name,
+                model,
+                backend,
+                folder,
+                seal,
+                pinned(dealer),
+                threads,
+                memory_mib,
+                timeout_s,
+                options_text(require or {}),
             )
         except BaseException:
             self._clean()

@@ -1,5 +1,6 @@
 //! The class `tacit._tacit.Client`: a connection with an open model.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use numpy::{PyArray2, PyReadonlyArray2};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use tacit_backends::Registry;
+use tacit_backends::{Options, Registry};
 use tacit_client::wire::{Deadline, Name, Terms};
 use tacit_client::{
     Announced, Answer, ClientConfig, ClientError, Closer, GONE, Lobby, Notices, PhaseReport, Prepared, Progress,
@@ -107,9 +108,10 @@ fn ends_connection(error: &ClientError) -> bool {
 #[pymethods]
 impl Client {
     /// Connects and opens a model, the only one on offer if `model` is none; with a back end that keeps the
-    /// input private if `backend` is none. Material is sealed with the key that `seal` names.
+    /// input private if `backend` is none. Material is sealed with the key that `seal` names. A model that was
+    /// lowered with anything else than what is required is not opened.
     #[staticmethod]
-    #[pyo3(signature = (address, keys, identity, server_name, model, backend, store, seal, dealer, threads, memory_mib, timeout_s))]
+    #[pyo3(signature = (address, keys, identity, server_name, model, backend, store, seal, dealer, threads, memory_mib, timeout_s, require))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
     fn connect(
         py: Python<'_>,
@@ -125,8 +127,11 @@ impl Client {
         threads: usize,
         memory_mib: Option<u32>,
         timeout_s: f64,
+        require: BTreeMap<String, String>,
     ) -> PyResult<Self> {
         let identity = keys::load_client(&keys, identity).map_err(to_python)?;
+        let mut required = Options::default();
+        require.iter().for_each(|(key, value)| required.set(key, value));
         let stall_timeout = Duration::try_from_secs_f64(timeout_s).map_err(to_python)?;
         let stop = Stop::default();
         let stopped = stop.clone();
@@ -143,6 +148,7 @@ impl Client {
                     threads,
                     memory: memory_mib.map(|mib| u64::from(mib) << 20),
                     stall_timeout,
+                    require: required,
                     ..ClientConfig::new(&address, identity)
                 };
                 let mut lobby = Lobby::connect(Registry::standard(), config.clone()).map_err(to_python)?;

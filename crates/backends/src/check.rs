@@ -1,12 +1,15 @@
 //! A lowered model against its float network on a data set, in the clear: what its owner should know before
 //! serving it.
 
+mod private;
+
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 use serde::Serialize;
 use tacit_graph::{Model, OutputMode, Watch};
 
+pub use self::private::{Ran, Took, run as run_privately};
 use crate::classes::{class, interval, relative_error, spread};
 use crate::{BackendError, Rehearsal, ServerModel, Strain};
 

@@ -3,7 +3,7 @@ use crate::lowering::Lowering;
 use crate::print;
 use anyhow::{Context, ensure};
 use std::path::{Path, PathBuf};
-use tacit_backends::check::{Checked, NEAR, check};
+use tacit_backends::check::{Checked, NEAR, Ran, Took, check, run_privately};
 use tacit_backends::{Registry, lowered};
 use tacit_client::input::{self, Fit};
 use tacit_graph::Units;
@@ -20,7 +20,8 @@ const LISTED: usize = 12;
 ///
 /// Takes the lowering kept beside the model, if there is one for these options, else lowers it now.
 ///
-/// Example: tacit model check net.tacit --data test.npy --labels classes.npy
+/// Examples: tacit model check net.tacit --data test.npy --labels classes.npy
+///           tacit model check net.tacit --data test.npy --backend ckks --run 10
 #[derive(clap::Args)]
 pub struct Args {
     /// Model file
@@ -35,6 +36,9 @@ pub struct Args {
     /// Only the first so many inputs
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
+    /// Also run the first so many inputs as a client and a server would, both in this process
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    run: usize,
     #[command(flatten)]
     lowering: Lowering,
 }
@@ -62,11 +66,34 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     }
     let (watch, shown) = print::watch();
     let found = check(&model, &*obtained.model, &inputs, labels.as_deref(), &watch)?;
+    let some = &inputs[..inputs.len().min(args.run)];
+    let ran = match some {
+        [] => None,
+        some => Some(run_privately(&model, (&**backend, &obtained.model), some, &watch)?),
+    };
     shown.finish_and_clear();
-    match as_json {
-        true => print::json(&serde_json::to_value(&found)?),
-        false => show(&found),
+    if as_json {
+        let mut told = serde_json::to_value(&found)?;
+        told["run"] = serde_json::to_value(&ran)?;
+        return print::json(&told);
     }
+    show(&found)?;
+    ran.iter().try_for_each(show_run)
+}
+
+fn show_run(ran: &Ran) -> anyhow::Result<()> {
+    let Ran { inputs, same_class, as_reference, off, stated, setup, offline, online } = ran;
+    let stated = stated.map_or_else(|| "no bound is stated".into(), |bound| format!("{bound:.2e} stated"));
+    print::line(&format!(
+        "both parties {same_class} of {inputs} same class as float, {as_reference} as in the clear; off by {off:.2e} at most, {stated}"
+    ))?;
+    let took = |name: &str, took: &Took| {
+        let [up, down] = [took.up_bytes, took.down_bytes].map(|bytes| bytes as f64 / 1e6);
+        print::line(&format!("  {name:<10} {:.2} s, {up:.2} MB up, {down:.2} MB down", took.seconds))
+    };
+    took("setup", setup)?;
+    took("offline", offline)?;
+    took("online", online)
 }
 
 fn labels(path: &Path) -> anyhow::Result<Vec<usize>> {

@@ -15,7 +15,7 @@ use super::public::{Public, key_bytes};
 use super::wire::{
     CONFIRMED, DIGEST, HELLO, Hello, INPUT, KEY, OUTPUT, WELCOME, WELCOME_BYTES, Welcome, key_digest, set_digest,
 };
-use crate::cheetah::ClientParty;
+use crate::cheetah::{self, ClientParty};
 use crate::seam::{Aids, Secrets, Stop, UploadName};
 use crate::{BackendError, ClientSide, Material};
 
@@ -216,7 +216,10 @@ impl ClientSide for Asking {
                 return Err(BackendError::Data { what: "the server claims to have keys that were never made".into() });
             }
             Welcome::Known => {
-                self.spared.fetch_add(shared.public.costs.setup.up_bytes, Ordering::Relaxed);
+                // What the arg max sets up is new each time.
+                let of_best = shared.best.as_ref().map_or(0, |best| cheetah::costs(&best.plan).setup.up_bytes);
+                let keys = shared.public.costs.setup.up_bytes.saturating_sub(of_best);
+                self.spared.fetch_add(keys, Ordering::Relaxed);
             }
             Welcome::Send { there } => {
                 keys.may_be_there = true;

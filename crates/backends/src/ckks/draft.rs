@@ -7,6 +7,7 @@ use tacit_he::ckks::{Bootstrapper, Ciphertext, KeyId, KeyKind, SeededCiphertext,
 use tacit_net::Talk;
 
 use super::best::Best;
+use super::derive::Sent;
 use super::frame::{Frame, Part, part};
 use super::layout::{self, Layout};
 use super::options::{NAME, Options};
@@ -54,9 +55,13 @@ impl<'a> Draft<'a> {
         Ok(draft)
     }
 
-    /// The keys, each once.
-    pub fn keys(&self) -> Vec<KeyRecord> {
-        merged(&self.needs).into_iter().map(KeyRecord::of).collect()
+    /// The keys that are sent, each once, and what the server makes of them.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn sent(&self) -> Result<Sent, BackendError> {
+        let keys = merged(&self.needs);
+        if self.options.derive { Sent::derived(&self.frame.context, keys) } else { Ok(Sent::whole(keys)) }
     }
 
     /// Keys, costs and a record of one step.
@@ -198,14 +203,18 @@ impl<'a> Draft<'a> {
         Port { level: self.frame.places[id].level, unit: self.frame.program.vectors[id].scale[0], slots, period }
     }
 
-    pub fn public(self, model: &Model, deviation: f64) -> Result<Public, BackendError> {
+    /// The public part, where `sent` is what is sent.
+    ///
+    /// # Errors
+    /// More keys than anyone would send, outputs that cannot be compared.
+    pub fn public(self, model: &Model, deviation: f64, sent: &Sent) -> Result<Public, BackendError> {
         let last = self.frame.program.vectors.len() - 1;
         let mut output = self.port(last);
         output.unit *= model.output_multiplier;
         // Rounded up to a power of two: the estimate depends on the weights, and little of it is published.
         let before_rounding = (DEVIATIONS * deviation).log2().ceil().exp2();
         let relative = if self.options.round { 2.0 * before_rounding } else { before_rounding };
-        let keys = self.keys();
+        let keys: Vec<KeyRecord> = sent.keys.iter().copied().map(KeyRecord::of).collect();
         let input = self.port(0);
         let compared = match model.interface.output_mode {
             OutputMode::Logits => None,
@@ -213,7 +222,7 @@ impl<'a> Draft<'a> {
         };
         let parameters = self.frame.context.parameters();
         let best = compared.map(|n| Best::new(n as usize, parameters)).transpose()?;
-        let costs = self.costs(&keys, [input.level, output.level], best.as_ref())?;
+        let costs = self.costs((&keys, sent), [input.level, output.level], best.as_ref())?;
         Ok(Public {
             backend: NAME.into(),
             version: VERSION,
@@ -232,7 +241,12 @@ impl<'a> Draft<'a> {
         })
     }
 
-    fn costs(&self, keys: &[KeyRecord], [level, last]: [usize; 2], best: Option<&Best>) -> Result<Costs, BackendError> {
+    fn costs(
+        &self,
+        (keys, sent): (&[KeyRecord], &Sent),
+        [level, last]: [usize; 2],
+        best: Option<&Best>,
+    ) -> Result<Costs, BackendError> {
         let context = &self.frame.context;
         let stored = key_bytes(context, keys, 0)?;
         let largest = keys
@@ -257,9 +271,9 @@ impl<'a> Draft<'a> {
                 ..PartyCost::default()
             },
             server: PartyCost {
-                peak_memory_bytes: stored + 4 * largest + self.weights,
+                work: Work { ntts: sent.transforms(context), ..Work::default() },
+                peak_memory_bytes: stored + sent.derived_bytes(context) + 4 * largest + self.weights,
                 stored_bytes: stored,
-                ..PartyCost::default()
             },
             ..talk.into()
         };
@@ -268,13 +282,14 @@ impl<'a> Draft<'a> {
         best.iter().for_each(|best| Says::offline(&best.plan, &mut talk));
         talk.down(Ciphertext::bytes_len(context, last));
         best.iter().for_each(|best| Says::online(&best.plan, &mut talk));
+        let resident = sent.resident_bytes(context);
         let mut online = PhaseCost {
             client: PartyCost {
                 work: Work { ntts: 2 * level as u64 + 4, ..Work::default() },
                 peak_memory_bytes: 32 * (context.degree() * (level + 2)) as u64,
                 stored_bytes: 0,
             },
-            server: PartyCost { work: self.work, peak_memory_bytes: self.memory(stored), stored_bytes: 0 },
+            server: PartyCost { work: self.work, peak_memory_bytes: self.memory(resident), stored_bytes: 0 },
             ..talk.into()
         };
         // What is stored at the server is keys.

@@ -12,14 +12,22 @@ use super::layout::{self, Layout};
 use super::levels::Levels;
 use super::noise::Place;
 use super::options::{NAME, Options};
-use super::program::{Program, Step};
+use super::program::{Program, Step, Vector};
 use super::setting::{self, Setting};
 use super::ways::{Way, Ways};
 use crate::BackendError;
 
+/// A network as a program, at no levels yet.
+pub(super) struct Emitted {
+    program: Arc<Program>,
+    approximations: Vec<Approximation>,
+    /// Shape of the input.
+    input: Vec<usize>,
+}
+
 /// What is computed at which level.
 pub(super) struct Frame {
-    pub program: Program,
+    pub program: Arc<Program>,
     pub approximations: Vec<Approximation>,
     pub setting: Setting,
     pub context: Arc<Context>,
@@ -48,24 +56,51 @@ pub(super) enum Part {
 /// # Errors
 /// A node that cannot be lowered; a network that no secure parameters hold.
 pub(super) fn frame(model: &Model, options: &Options, watch: &Watch) -> Result<Frame, BackendError> {
-    let (program, approximations) = emit::emit(model, options, watch)?;
-    let input = model.interface.input_shape.clone();
-    let laid = |n: usize| program.vectors.iter().map(|v| Layout::new(&v.shape, &input, n)).collect::<Option<Vec<_>>>();
-    let (setting, levels) = setting::choose(&program, options, |n| laid(n).is_some())?;
-    let layouts = laid(setting.slots()).expect("the setting was chosen so that all tensors fit");
-    let parameters = Parameters::new(&setting.parameters).map_err(he)?;
-    let context = Arc::new(Context::new(&parameters).map_err(he)?);
-    let places = places(&program, &levels, &setting, &parameters);
-    let frame = Frame { program, approximations, setting, context, layouts, places };
-    let count = frame.transforms(frame.program.vectors.len());
-    if let Some(stated) = options.rotations.len().filter(|stated| *stated != count) {
-        let what = format!("ways for {stated} transforms, the network has {count}");
-        return Err(BackendError::Option { backend: NAME, key: "rotations".into(), what });
+    Emitted::new(model, options, watch)?.frame(options, None)
+}
+
+impl Emitted {
+    /// Lowers a model.
+    ///
+    /// # Errors
+    /// A node that cannot be lowered.
+    pub fn new(model: &Model, options: &Options, watch: &Watch) -> Result<Self, BackendError> {
+        let (program, approximations) = emit::emit(model, options, watch)?;
+        Ok(Self { program: Arc::new(program), approximations, input: model.interface.input_shape.clone() })
     }
-    Ok(frame)
+
+    /// With parameters and levels; those of the frame `like` are used again where they are the same.
+    ///
+    /// # Errors
+    /// A network that no secure parameters hold; ways for another number of transforms.
+    pub fn frame(&self, options: &Options, like: Option<&Frame>) -> Result<Frame, BackendError> {
+        let Self { program, approximations, input } = self;
+        let layout = |n: usize| move |v: &Vector| Layout::new(&v.shape, input, n);
+        let laid = |n: usize| program.vectors.iter().map(layout(n)).collect::<Option<Vec<_>>>();
+        let (setting, levels) = setting::choose(program, options, |n| laid(n).is_some())?;
+        let layouts = laid(setting.slots()).expect("the setting was chosen so that all tensors fit");
+        let context = match like.filter(|like| like.setting == setting) {
+            Some(like) => like.context.clone(),
+            None => Arc::new(Context::new(&Parameters::new(&setting.parameters).map_err(he)?).map_err(he)?),
+        };
+        let places = places(program, &levels, &setting, context.parameters());
+        let (program, approximations) = (program.clone(), approximations.clone());
+        let frame = Frame { program, approximations, setting, context, layouts, places };
+        let count = frame.transforms(frame.program.vectors.len());
+        if let Some(stated) = options.rotations.len().filter(|stated| *stated != count) {
+            let what = format!("ways for {stated} transforms, the network has {count}");
+            return Err(BackendError::Option { backend: NAME, key: "rotations".into(), what });
+        }
+        Ok(frame)
+    }
 }
 
 impl Frame {
+    /// Bootstraps of an inference.
+    pub fn bootstraps(&self) -> usize {
+        self.places.iter().filter(|place| place.boots).count()
+    }
+
     /// Number of linear transforms of the steps before that of vector `id`: parts of linear steps.
     pub fn transforms(&self, id: usize) -> usize {
         let parts = |step: &Step| if let Step::Linear { parts, .. } = step { parts.len() } else { 0 };

@@ -24,16 +24,22 @@ pub(super) struct Levels {
     pub boots: Vec<bool>,
 }
 
-/// Levels of a program whose input may have `most` levels; `None` if that cannot be.
-pub(super) fn levels(program: &Program, bootstraps: Option<Bootstraps>, most: usize) -> Option<Levels> {
+/// Levels of a program whose input may have `most` levels, with `free` ones between the last bootstrap and the
+/// result that are not used; `None` if that cannot be.
+pub(super) fn levels(program: &Program, bootstraps: Option<Bootstraps>, most: usize, free: usize) -> Option<Levels> {
     // What is bootstrapped inside of an activation is bootstrapped beside its argument: that may save some
     // bootstraps or cost some.
-    let ways = [false, true].into_iter().filter_map(|inside| levels_with(program, bootstraps, most, inside));
+    let ways = [false, true].into_iter().filter_map(|inside| levels_with(program, bootstraps, (most, free), inside));
     ways.min_by_key(Levels::bootstraps)
 }
 
 /// With bootstraps behind linear steps, and behind polynomials if they may be `inside` of activations.
-fn levels_with(program: &Program, bootstraps: Option<Bootstraps>, most: usize, inside: bool) -> Option<Levels> {
+fn levels_with(
+    program: &Program,
+    bootstraps: Option<Bootstraps>,
+    (most, free): (usize, usize),
+    inside: bool,
+) -> Option<Levels> {
     let vectors = &program.vectors;
     let may = |step: &Step| matches!(step, Step::Linear { .. }) || inside && matches!(step, Step::Polynomial { .. });
     // Levels from a vector back to the nearest ones that may be bootstrapped, and to the input.
@@ -55,6 +61,8 @@ fn levels_with(program: &Program, bootstraps: Option<Bootstraps>, most: usize, i
         let mut raw = found.level[id];
         if let Some(Bootstraps { from, to }) = bootstraps.filter(|_| may(&vectors[id].step)) {
             let [ranged, input] = back[id];
+            // From the result back, the first bootstrap is the last one.
+            let to = if found.boots.contains(&true) { to } else { to.saturating_sub(free) };
             if ranged.is_some_and(|d| raw + d > to) || input.is_some_and(|d| raw + d > most) {
                 found.boots[id] = true;
                 raw = from;
@@ -148,28 +156,46 @@ mod tests {
     #[test]
     fn a_composite_takes_one_bootstrap() {
         let (program, bootstraps) = (rectified(19), |to| Some(Bootstraps { from: 4, to }));
-        let found = levels(&program, bootstraps(19), 20).unwrap();
+        let found = levels(&program, bootstraps(19), 20, 0).unwrap();
         let linear = |id: usize| matches!(program.vectors[id].step, Step::Linear { .. });
         assert_eq!(found.bootstraps(), 18);
         assert!((0..program.vectors.len()).all(|id| !found.boots[id] || linear(id)));
-        let found = levels(&program, bootstraps(12), 13).unwrap();
+        let found = levels(&program, bootstraps(12), 13, 0).unwrap();
         assert!((0..program.vectors.len()).any(|id| found.boots[id] && !linear(id)));
         assert!(found.level.iter().all(|level| *level <= 13));
-        assert_eq!(levels(&program, bootstraps(8), 9), None);
+        assert_eq!(levels(&program, bootstraps(8), 9, 0), None);
+    }
+
+    /// Levels that are left free at the end move bootstraps, and may cost some.
+    #[test]
+    fn bootstraps_come_later_where_levels_are_left_free() {
+        let bootstraps = Some(Bootstraps { from: 3, to: 9 });
+        let program = residual(9);
+        let of = |free| levels(&program, bootstraps, 10, free).unwrap();
+        let last = |found: &Levels| found.boots.iter().rposition(|boots| *boots).unwrap();
+        let (usual, two, five) = (of(0), of(2), of(5));
+        assert!(last(&usual) < last(&two) && last(&two) < last(&five), "{usual:?} {two:?} {five:?}");
+        assert!(usual.bootstraps() <= two.bootstraps() && two.bootstraps() <= five.bootstraps());
+        for found in [usual, two, five] {
+            for (id, vector) in program.vectors.iter().enumerate() {
+                let own = found.made(id, bootstraps) + vector.step.depth();
+                assert!(vector.step.inputs().iter().all(|&of| found.level[of] >= own));
+            }
+        }
     }
 
     #[test]
     fn without_bootstraps_levels_are_depths() {
-        let found = levels(&residual(1), None, 10).unwrap();
+        let found = levels(&residual(1), None, 10, 0).unwrap();
         assert_eq!((found.level, found.boots.contains(&true)), (vec![8, 7, 6, 5, 4, 3, 2, 1], false));
-        assert!(levels(&residual(1), None, 7).is_none());
+        assert!(levels(&residual(1), None, 7, 0).is_none());
     }
 
     #[test]
     fn bootstraps_are_few_and_every_level_holds() {
         let bootstraps = Some(Bootstraps { from: 3, to: 7 });
         let program = residual(9);
-        let found = levels(&program, bootstraps, 8).unwrap();
+        let found = levels(&program, bootstraps, 8, 0).unwrap();
         let count = |found: &Levels| found.bootstraps();
         assert_eq!(count(&found), 8);
         for (id, vector) in program.vectors.iter().enumerate() {
@@ -178,8 +204,8 @@ mod tests {
             }
         }
         // Nothing to gain.
-        assert_eq!(count(&levels(&residual(1), bootstraps, 8).unwrap()), 0);
+        assert_eq!(count(&levels(&residual(1), bootstraps, 8, 0).unwrap()), 0);
         // A step that is deeper than what is between two bootstraps.
-        assert!(levels(&residual(1), Some(Bootstraps { from: 3, to: 4 }), 8).is_none());
+        assert!(levels(&residual(1), Some(Bootstraps { from: 3, to: 4 }), 8, 0).is_none());
     }
 }

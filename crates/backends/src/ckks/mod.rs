@@ -10,6 +10,7 @@ mod activations;
 mod best;
 mod circuit;
 mod client;
+mod derive;
 mod draft;
 mod emit;
 mod expr;

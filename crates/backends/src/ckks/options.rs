@@ -1,5 +1,6 @@
 //! Public choices of the back end.
 
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use super::ways::{Steps, Way, Ways};
@@ -55,6 +56,11 @@ pub(super) struct Options {
     pub rotations: Ways,
     /// How bootstraps make them: one of [`BOOTSTRAPS`].
     pub bootstraps: Steps,
+    /// Where bootstraps are: levels between the last of them and the result that are left free. Each that is
+    /// moves all bootstraps a level nearer to the result.
+    pub placement: u32,
+    /// Whether the server derives rotation keys from masters, where that is fewer bytes to send.
+    pub derive: bool,
     /// Room above the range that calibration saw, as a factor.
     pub margin: f64,
     /// Largest error of a polynomial in place of a function, as a share of its largest value.
@@ -72,6 +78,8 @@ impl Default for Options {
             set: Set::Auto,
             rotations: Ways::All(Way::HOISTED),
             bootstraps: Steps::Paired,
+            placement: 0,
+            derive: false,
             margin: 1.25,
             tolerance: 0.01,
             relu: ReluBy::Auto,
@@ -93,6 +101,9 @@ impl FromStr for Set {
         }
     }
 }
+
+/// Levels that may be left free.
+const PLACEMENT: RangeInclusive<u32> = 0..=30;
 
 /// How bootstraps may make their rotations, from the most keys.
 pub(super) const BOOTSTRAPS: [Steps; 3] = [Steps::Hoisted, Steps::Paired, Steps::Chained];
@@ -121,6 +132,8 @@ impl Options {
             set: reader.get("set")?.unwrap_or(own.set),
             rotations: reader.get("rotations")?.unwrap_or(own.rotations),
             bootstraps: reader.get::<OfBootstraps>("bootstraps")?.map_or(own.bootstraps, |r| r.0),
+            placement: reader.in_range("placement", PLACEMENT)?.unwrap_or(own.placement),
+            derive: reader.get("derive")?.unwrap_or(own.derive),
             margin: reader.up_to("margin", 16.0)?.unwrap_or(own.margin),
             tolerance: reader.up_to("tolerance", 0.5)?.unwrap_or(own.tolerance),
             relu: reader.get("relu")?.unwrap_or(own.relu),
@@ -159,6 +172,9 @@ mod tests {
             "set=Z",
             "rotations=fast",
             "bootstraps=flat",
+            "placement=31",
+            "placement=-1",
+            "derive=some",
             "margin=0.5",
             "margin=99",
             "tolerance=nan",

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use tacit_graph::{Model, Watch};
 use tacit_he::ckks::Bootstrapper;
 
+use super::derive::Sent;
 use super::draft::Draft;
 use super::frame::{Frame, frame};
 use super::noise;
@@ -19,6 +20,8 @@ pub(super) struct Plan {
     pub bootstrapper: Option<Bootstrapper>,
     /// Deviation that each vector's own step adds.
     pub noise: Vec<f64>,
+    /// What the client sends, and what follows from it.
+    pub sent: Sent,
     frame: Frame,
 }
 
@@ -42,6 +45,8 @@ pub(super) fn plan(model: &Model, options: &Options, watch: &Watch) -> Result<Pl
     let library = (&*frame.context, bootstrapper.as_ref());
     let noise = noise::of_steps(&frame.program, &frame.places, &frame.layouts, library);
     let deviation = noise::of_result(&frame.program, &noise, model);
-    let public = Draft::new(&frame, options, bootstrapper.as_ref())?.public(model, deviation)?;
-    Ok(Plan { public, options: options.clone(), bootstrapper, noise, frame })
+    let draft = Draft::new(&frame, options, bootstrapper.as_ref())?;
+    let sent = draft.sent()?;
+    let public = draft.public(model, deviation, &sent)?;
+    Ok(Plan { public, options: options.clone(), bootstrapper, noise, sent, frame })
 }

@@ -87,6 +87,7 @@ enum Kind {
     ToSparse,
     FromSparse,
     Zero,
+    Master(u32),
 }
 
 impl KeyRecord {
@@ -97,7 +98,7 @@ impl KeyRecord {
             KeyKind::ToSparse => Kind::ToSparse,
             KeyKind::FromSparse => Kind::FromSparse,
             KeyKind::Zero => Kind::Zero,
-            KeyKind::Master(_) => unreachable!("this back end plans no derivation"),
+            KeyKind::Master(element) => Kind::Master(element),
         };
         Self { kind, level: id.level as u32, alpha: id.alpha as u32 }
     }
@@ -109,6 +110,7 @@ impl KeyRecord {
             Kind::ToSparse => KeyKind::ToSparse,
             Kind::FromSparse => KeyKind::FromSparse,
             Kind::Zero => KeyKind::Zero,
+            Kind::Master(element) => KeyKind::Master(element),
         };
         KeyId { kind, level: self.level as usize, alpha: self.alpha as usize }
     }
@@ -174,16 +176,16 @@ impl Public {
         let special = parameters.special_primes().len();
         for key in self.keys.iter().map(|key| key.id()) {
             let known = match key.kind {
-                KeyKind::Galois(element) => {
+                KeyKind::Galois(element) | KeyKind::Master(element) => {
                     element % 2 == 1 && (3..2 * parameters.degree()).contains(&(element as usize))
                 }
                 KeyKind::ToSparse | KeyKind::FromSparse => parameters.spec().encapsulated,
                 KeyKind::Relinearise | KeyKind::Zero => true,
-                KeyKind::Master(_) => false,
             };
             if !known || !(1..=levels).contains(&key.level) || !(1..=special).contains(&key.alpha) {
                 return wrong(format!("no key of its parameters is for {} at level {}", key.kind, key.level));
             }
+            key.admit(parameters).or_else(|e| wrong(e.to_string()))?;
         }
         if !(self.error.is_finite() && self.error >= 0.0 && self.relative.is_finite() && self.relative >= 0.0) {
             return wrong("its error is no number".into());

@@ -188,6 +188,7 @@ impl Serving {
             return Err(BackendError::Data { what: "another connection sends these keys".into() });
         };
         sets.note_checked(part.state().map_err(keeping)?);
+        sets.forget(&name);
         uploads.set_whole((digest, &name), false)?;
         let there = part.there();
         Self::welcome(channel, Welcome::Send { there: there as u64 })?;
@@ -213,6 +214,16 @@ impl Serving {
         }
         self.file = Some(state);
         Ok(keys.open(state, bytes, |budget| KeySet::paged(&plan.context, file, budget)))
+    }
+
+    /// The keys that were sent with those that follow from them.
+    fn completed(&self, name: &UploadName, sent: Arc<KeySet>) -> Result<Arc<KeySet>, BackendError> {
+        let Shared { plan, keys, .. } = &*self.shared;
+        if plan.sent.derivations.is_empty() {
+            return Ok(sent);
+        }
+        let bytes = plan.sent.derived_bytes(&plan.context);
+        keys.completed(name, bytes, || plan.sent.completed(&plan.context, &sent))
     }
 
     fn read_input(&self, bytes: &[u8]) -> Result<Ciphertext, String> {
@@ -243,10 +254,11 @@ impl ServerSide for Serving {
         self.shared.circuit()?;
         let hello = channel.recv_with(HELLO, HELLO_BYTES, Hello::from_bytes)?;
         let bytes = self.shared.plan.public.costs.setup.server.stored_bytes;
-        self.keys = Some(match self.uploads.clone() {
+        let sent = match self.uploads.clone() {
             Some(uploads) => self.kept(channel, hello, bytes, &*uploads)?,
             None => self.in_memory(channel, &hello.name, bytes)?,
-        });
+        };
+        self.keys = Some(self.completed(&hello.name, sent)?);
         match &mut self.arg_max {
             Some(party) => party.setup(channel),
             None => Ok(()),

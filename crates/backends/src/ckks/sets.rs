@@ -6,10 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use tacit_he::ckks::{FileState, KeySet};
 
 use super::public::MOST_KEY_BYTES;
+use crate::BackendError;
 use crate::seam::UploadName;
 
 /// Most files that are known to have been checked. Behind that all are checked again.
 const MOST_CHECKED: usize = 1 << 12;
+
+/// Most bytes of derived keys that are kept for sets that nobody uses now.
+const MOST_DERIVED_BYTES: u64 = 4 << 30;
 
 /// Key sets: [`MOST_KEY_BYTES`] at most in memory, those under way included. Of those that are in memory
 /// alone, sets that no connection uses go first, those unused for longest before others.
@@ -27,6 +31,8 @@ struct Held {
     open: HashMap<FileState, (Weak<KeySet>, u64)>,
     /// Files that need not be read through again.
     checked: HashSet<FileState>,
+    /// Sets with all that follows from them, the last used last.
+    derived: Vec<(UploadName, Entry)>,
 }
 
 impl Held {
@@ -95,6 +101,47 @@ impl KeySets {
         let set = Arc::new(open(budget as usize));
         held.open.insert(file, (Arc::downgrade(&set), budget));
         set
+    }
+
+    /// The set of this name with all that follows from it, as `make` makes it: so many bytes more. It is kept
+    /// for the next connection; of those that nobody uses the oldest go for it.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn completed(
+        &self,
+        name: &UploadName,
+        bytes: u64,
+        make: impl FnOnce() -> Result<KeySet, BackendError>,
+    ) -> Result<Arc<KeySet>, BackendError> {
+        let known = |held: &mut Held| {
+            let found = held.derived.iter().position(|(of, _)| of == name)?;
+            let known = held.derived.remove(found);
+            let keys = known.1.keys.clone();
+            held.derived.push(known);
+            Some(keys)
+        };
+        if let Some(keys) = known(&mut self.held()) {
+            return Ok(keys);
+        }
+        // It takes seconds, in which others go on. Of two that make it, the first one's stays.
+        let keys = Arc::new(make()?);
+        let mut held = self.held();
+        if let Some(keys) = known(&mut held) {
+            return Ok(keys);
+        }
+        let of = |held: &Held| held.derived.iter().map(|(_, entry)| entry.bytes).sum::<u64>();
+        while of(&held) + bytes > MOST_DERIVED_BYTES {
+            let Some(idle) = held.derived.iter().position(|(_, entry)| entry.is_idle()) else { return Ok(keys) };
+            held.derived.remove(idle);
+        }
+        held.derived.push((*name, Entry { keys: keys.clone(), bytes, used: 0 }));
+        Ok(keys)
+    }
+
+    /// The set of this name is there no more: nor is what followed from it.
+    pub fn forget(&self, name: &UploadName) {
+        self.held().derived.retain(|(of, _)| of != name);
     }
 
     /// Whether the keys of a file have been checked.
@@ -228,6 +275,24 @@ mod tests {
         assert!(sets.room(1).is_none());
         drop(all);
         drop(open(0, HALF, HALF));
+    }
+
+    #[test]
+    fn what_is_derived_stays_while_there_is_room() {
+        let sets = KeySets::default();
+        let made = |name: u8, bytes: u64| sets.completed(&[name; 32], bytes, || Ok(KeySet::default())).unwrap();
+        let none = |name: u8, bytes: u64| sets.completed(&[name; 32], bytes, || Err(BackendError::Stopped));
+        let used = made(1, MOST_DERIVED_BYTES / 2);
+        assert!(Arc::ptr_eq(&used, &none(1, MOST_DERIVED_BYTES / 2).unwrap()));
+        assert!(none(2, 1).is_err());
+        drop(made(2, MOST_DERIVED_BYTES / 2));
+        // The idle one goes for another; what is too large is not kept, and drives nobody's out that is used.
+        drop(made(3, MOST_DERIVED_BYTES / 2));
+        assert!(none(2, 1).is_err() && none(3, 1).is_ok() && none(1, 1).is_ok());
+        drop(made(4, MOST_DERIVED_BYTES));
+        assert!(none(4, 1).is_err() && none(1, 1).is_ok());
+        sets.forget(&[1; 32]);
+        assert!(none(1, 1).is_err());
     }
 
     #[test]

@@ -138,11 +138,11 @@ pub(super) fn choose(
     options: &Options,
     holds: impl Fn(usize) -> bool,
 ) -> Result<(Setting, Levels), BackendError> {
-    let depth = levels(program, None, usize::MAX).map_or(usize::MAX, |found| found.level[0]);
+    let depth = levels(program, None, usize::MAX, 0).map_or(usize::MAX, |found| found.level[0]);
     let leveled = |largest: u32| {
         let degrees = LOG_DEGREES.into_iter().filter(move |log| *log <= largest);
         let mut settings = degrees.filter_map(|log| Setting::leveled(log, depth)).filter(|s| holds(s.slots()));
-        settings.next().and_then(|s| Some((s, levels(program, None, depth)?)))
+        settings.next().and_then(|s| Some((s, levels(program, None, depth, 0)?)))
     };
     let named = |set: Set| {
         let setting = Setting::named(set);
@@ -150,7 +150,7 @@ pub(super) fn choose(
         // The client may encrypt a level above what bootstraps give; lower, where inputs would be too large.
         let top = bootstraps.to + 1;
         let small = (1..=top).rev().find(|&level| setting.input_bytes(level) <= INPUT_BYTES).unwrap_or(top);
-        let found = |most| levels(program, Some(bootstraps), most);
+        let found = |most| levels(program, Some(bootstraps), most, options.placement as usize);
         let found = found(small).or_else(|| found(top)).filter(|_| holds(setting.slots()))?;
         Some((setting, found))
     };

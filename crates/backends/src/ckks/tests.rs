@@ -17,7 +17,7 @@ use super::keyset::{Budget, Design, Goal, PRESETS, Wish, design};
 use super::public::{Port, Public};
 use super::wire::{HELLO, Hello, INPUT, KEY, WELCOME, WELCOME_BYTES, Welcome};
 use crate::check::check;
-use crate::{Aids, Backend, BackendError, ClientModel, Material, Options, ServerModel};
+use crate::{Aids, Backend, BackendError, ClientModel, Costs, Material, Options, ServerModel};
 
 /// Two blocks of a residual network on 2 x 8 x 8 inputs, with squares in between.
 pub(super) fn residual() -> Model {
@@ -101,7 +101,7 @@ fn answers(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, inputs:
 #[test]
 fn a_residual_network_with_squares_is_answered_within_its_bound() {
     let model = residual();
-    for options in ["", "rotations=chained"] {
+    for options in ["", "rotations=chained", "rotations=powers"] {
         let (server, client) = both(&model, options);
         let inputs = [input(&model, 1), input(&model, 2)];
         let (got, first) = answers(&server, &client, &inputs);
@@ -375,6 +375,38 @@ fn rehearsals_are_simulations() {
         assert!(found.strains.iter().zip(&alone).all(|(a, b)| a.node == b.node && (a.share - b.share).abs() < 1e-3));
     }
     assert!(server.rehearse(&[&inputs[0], &[0.0; 3]]).is_err());
+}
+
+/// A layer whose steps go over many distances.
+fn wide() -> Model {
+    let mut rng = SplitMix::new(5);
+    let mut some = |n: usize| (0..n).map(|_| (rng.normal() / 16.0) as f32).collect::<Vec<f32>>();
+    let mut graph = FloatGraph::new("x", vec![256]).unwrap();
+    let made = graph.push("wide", FloatOp::Dense { weights: some(1 << 16), bias: some(256) }, &[0], &[]).unwrap();
+    let made = graph.push("square", FloatOp::Mul, &[made, made], &[]).unwrap();
+    graph.output = graph.push("out", FloatOp::Dense { weights: some(3 << 8), bias: some(3) }, &[made], &[]).unwrap();
+    let data = (0..64 * 256).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+    let calibration = Some(Npy { shape: vec![64, 256], data, is_bytes: false });
+    let options = ImportOptions { calibration, range: Some([-1.0, 1.0]), ..ImportOptions::default() };
+    import_network(Network::new("wide", graph), &options).unwrap().model
+}
+
+/// A few masters go up, rotation keys are made of them; answers are as near as with keys that were sent.
+#[test]
+fn derived_keys_answer_as_those_that_are_sent() {
+    let model = wide();
+    let x = [input(&model, 8)];
+    let [sent, derived] = [false, true].map(|derive| {
+        let (server, client) = both(&model, &format!("set=B,rotations=2f7,derive={derive}"));
+        let (got, _) = answers(&server, &client, &x);
+        let off = server.reference(&x[0]).unwrap().iter().zip(&got[0]).fold(0.0, |m: f64, (w, g)| m.max((w - g).abs()));
+        assert!(off <= server.error_bound(&[]), "off by {off}, {} is stated", server.error_bound(&[]));
+        server.costs()
+    });
+    let stored = |costs: &Costs| costs.setup.server.stored_bytes;
+    assert!(stored(&derived) < stored(&sent), "{} for {}", stored(&derived), stored(&sent));
+    assert!(derived.setup.server.work.ntts > 0 && derived.setup.up_bytes < sent.setup.up_bytes);
+    assert!(derived.online.server.peak_memory_bytes > sent.online.server.peak_memory_bytes);
 }
 
 /// A network that tells its best class alone.

@@ -1,5 +1,5 @@
 //! How each linear transform of a network makes its rotations, as it stands in an option: `hoisted`, `flat`,
-//! `paired`, `chained`, or for each transform in the order of the lowering, such as `3h+2c+f5`: three
+//! `paired`, `chained`, `powers`, or for each transform in the order of the lowering, such as `3h+2c+f5`: three
 //! hoisted, two chained, one flat with baby steps below 2^5.
 
 use std::fmt;
@@ -23,11 +23,22 @@ pub(super) enum Steps {
     Paired,
     /// Few, which are chained (fewest bytes).
     Chained,
+    /// Powers of two, for all transforms.
+    Powers,
 }
 
 /// How each of them is called.
-const NAMES: [(Steps, &str); 4] =
-    [(Steps::Hoisted, "hoisted"), (Steps::Flat, "flat"), (Steps::Paired, "paired"), (Steps::Chained, "chained")];
+const NAMES: [(Steps, &str); 5] = [
+    (Steps::Hoisted, "hoisted"),
+    (Steps::Flat, "flat"),
+    (Steps::Paired, "paired"),
+    (Steps::Chained, "chained"),
+    (Steps::Powers, "powers"),
+];
+
+/// By which letter they stand in a list.
+const LETTERS: [(Steps, char); 5] =
+    [(Steps::Hoisted, 'h'), (Steps::Flat, 'f'), (Steps::Paired, 'p'), (Steps::Chained, 'c'), (Steps::Powers, 'w')];
 
 impl fmt::Display for Steps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,6 +63,7 @@ impl Steps {
             Self::Flat => Method::Flat,
             Self::Paired => Method::Paired,
             Self::Chained => Method::Chained,
+            Self::Powers => Method::Powers,
         }
     }
 }
@@ -79,8 +91,9 @@ impl Way {
     pub const FLAT: Self = Self { steps: Steps::Flat, log_babies: None };
     pub const PAIRED: Self = Self { steps: Steps::Paired, log_babies: None };
     pub const CHAINED: Self = Self { steps: Steps::Chained, log_babies: None };
-    /// All of them, from the most keys.
-    pub const ALL: [Self; 4] = [Self::HOISTED, Self::FLAT, Self::PAIRED, Self::CHAINED];
+    pub const POWERS: Self = Self { steps: Steps::Powers, log_babies: None };
+    /// All of them: from the most keys, and what others do.
+    pub const ALL: [Self; 5] = [Self::HOISTED, Self::FLAT, Self::PAIRED, Self::CHAINED, Self::POWERS];
 
     pub fn method(self) -> Method {
         self.steps.method()
@@ -140,23 +153,18 @@ impl FromStr for Ways {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || "`hoisted`, `flat`, `paired`, `chained`, or a way for each transform such as `3h+2c+f5`".to_owned();
+        let wrong = || {
+            "`hoisted`, `flat`, `paired`, `chained`, `powers`, or a way for each transform such as `3h+2c+f5`"
+                .to_owned()
+        };
         if let Ok(steps) = text.parse() {
             return Ok(Self::All(Way { steps, log_babies: None }));
         }
         let mut ways = Vec::new();
         for run in text.split('+') {
-            let cut = run.find(['h', 'f', 'p', 'c']).ok_or_else(wrong)?;
-            let (count, rest) = run.split_at(cut);
+            let (steps, letter) = *LETTERS.iter().find(|(_, letter)| run.contains(*letter)).ok_or_else(wrong)?;
+            let (count, babies) = run.split_once(letter).expect("it has just been found");
             let count: usize = if count.is_empty() { 1 } else { count.parse().map_err(|_| wrong())? };
-            let (letter, babies) = rest.split_at(1);
-            let steps = match letter {
-                "h" => Steps::Hoisted,
-                "f" => Steps::Flat,
-                "p" => Steps::Paired,
-                _ => Steps::Chained,
-            };
             let log_babies = match babies {
                 "" => None,
                 _ if steps == Steps::Hoisted => return Err(wrong()),
@@ -180,12 +188,7 @@ impl fmt::Display for Ways {
         for (i, run) in ways.chunk_by(|a, b| a == b).enumerate() {
             let plus = if i > 0 { "+" } else { "" };
             let count = if run.len() > 1 { run.len().to_string() } else { String::new() };
-            let letter = match run[0].steps {
-                Steps::Hoisted => 'h',
-                Steps::Flat => 'f',
-                Steps::Paired => 'p',
-                Steps::Chained => 'c',
-            };
+            let (_, letter) = LETTERS.iter().find(|(steps, _)| *steps == run[0].steps).expect("each has a letter");
             write!(f, "{plus}{count}{letter}{}", run[0].log_babies.map_or(String::new(), |log| log.to_string()))?;
         }
         Ok(())
@@ -198,7 +201,7 @@ mod tests {
 
     #[test]
     fn ways_are_read_as_they_are_written() {
-        for text in ["hoisted", "flat", "paired", "chained", "3h+2c+f5", "c0", "4096c", "h+f+p3+c+h"] {
+        for text in ["hoisted", "flat", "paired", "chained", "powers", "3h+2c+f5", "c0", "4096c", "h+f+p3+c+2w4+h"] {
             assert_eq!(text.parse::<Ways>().unwrap().to_string(), text);
         }
         let ways: Ways = "2h+c5".parse().unwrap();

@@ -2,7 +2,6 @@
 //! those that this back end runs fits a budget.
 
 mod cayley;
-mod derived;
 mod paper;
 mod presets;
 mod problem;
@@ -18,6 +17,7 @@ use std::str::FromStr;
 use serde::Serialize;
 use tacit_graph::{Model, Watch};
 
+pub(super) use self::cayley::Hops;
 pub use self::paper::{
     Alphas, BootstrapKeys, PAPER_ALPHAS, PaperAlphas, StageKeys, allowed_alphas, dynamic_key_bytes, paper_key_bytes,
     stage_keys, table_5,
@@ -25,9 +25,10 @@ pub use self::paper::{
 pub use self::presets::PRESETS;
 pub use self::rates::Rates;
 pub use self::reasons::{Chain, KeyReason};
-use self::running::Running;
+use self::running::{Running, bootstrappers};
 use self::search::Selection;
-use super::frame::frame;
+use super::frame::{Emitted, Frame};
+use super::levels::Bootstraps;
 use super::options::{NAME, Options};
 use super::public::StepRecord;
 use crate::BackendError;
@@ -205,20 +206,35 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
         return Err(BackendError::Option { backend: NAME, key: "strategy".into(), what });
     }
     let base = Options::read(options)?;
-    let frame = frame(model, &base, watch)?;
-    let wish = &Wish { rates: wish.rates.at(frame.setting.parameters.log_degree), ..wish.clone() };
-    let running = Running::new(&frame, &base, wish.rates, watch)?;
-    watch.tell("searching for key sets", 0, None)?;
-    let front = search::front(&running.problem);
-    let picked = search::best(&running.problem, &front, wish.budget, wish.goal);
+    let frames = placements(&Emitted::new(model, &base, watch)?, &base)?;
+    let (_, first) = &frames[0];
+    let wish = &Wish { rates: wish.rates.at(first.setting.parameters.log_degree), ..wish.clone() };
+    let bootstrappers = bootstrappers(first, &base, watch)?;
+    let mut points = Vec::new();
+    let mut searched = Vec::new();
+    for (done, (options, frame)) in frames.iter().enumerate() {
+        watch.tell("searching for key sets", done, Some(frames.len()))?;
+        let running = Running::new(frame, options, wish.rates, &bootstrappers)?;
+        let front = search::front(&running.problem);
+        let picked = search::best(&running.problem, &front, wish.budget, wish.goal);
+        points.extend(front.iter().map(|selection| running.point(selection)));
+        searched.push((running, front, picked));
+    }
+    let cost = |picked: &Option<Selection>| {
+        let cost = |s: &Selection| wish.goal.cost(s.seconds, s.bytes, s.memory);
+        picked.as_ref().map_or((f64::INFINITY, f64::INFINITY), cost)
+    };
+    let best = searched.into_iter().min_by(|a, b| less(cost(&a.2), cost(&b.2)));
+    let (running, front, picked) = best.expect("there is a placement");
+    let frame = running.frame;
     let mut runs = running.uniform()?;
+    let smallest = front.first().expect("the search begins somewhere");
     if let Some(selection) = &picked {
         runs.push(running.selected("auto", selection)?);
     }
+    runs.extend(running.derived(picked.as_ref().unwrap_or(smallest))?);
     let (mut choices, ways): (Vec<KeySetChoice>, Vec<Options>) = runs.into_iter().unzip();
-    let smallest = front.first().expect("the search begins somewhere");
     choices.extend(routes::routed(&running, smallest, wish));
-    choices.extend(derived::derived(&running, picked.as_ref().unwrap_or(smallest))?);
     choices.extend(PRESETS.iter().map(|preset| preset.on(&running)).collect::<Result<Vec<_>, _>>()?);
     let chosen = match wish.strategy.as_str() {
         "auto" => choose(&choices[..ways.len()], &front, wish)?,
@@ -235,7 +251,7 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
         steps: running.hoisted_steps()?,
         table: running.table()?,
         choices,
-        front: front.iter().map(|selection| running.point(selection)).collect(),
+        front: undominated(points),
         chosen,
         keys,
         chains,
@@ -243,11 +259,48 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
     })
 }
 
+/// Where bootstraps may be: as few as there can be, at different places. The options that place them, and what
+/// comes of it; with a placement that is asked for, that alone.
+fn placements(emitted: &Emitted, base: &Options) -> Result<Vec<(Options, Frame)>, BackendError> {
+    let usual = emitted.frame(base, None)?;
+    let boots = usual.setting.bootstraps().filter(|_| usual.bootstraps() > 0 && base.placement == 0);
+    let mut found = vec![(base.clone(), usual)];
+    for placement in boots.into_iter().flat_map(|Bootstraps { from, to }| 1..to - from) {
+        let options = Options { placement: placement as u32, ..base.clone() };
+        // Too many may leave no way at all.
+        let Ok(frame) = emitted.frame(&options, Some(&found[0].1)) else { continue };
+        let (_, usual) = &found[0];
+        let levels = |frame: &Frame| frame.places.iter().map(|place| (place.level, place.boots)).collect::<Vec<_>>();
+        let is_new = found.iter().all(|(_, other)| levels(other) != levels(&frame));
+        if frame.setting == usual.setting && frame.bootstraps() <= usual.bootstraps() && is_new {
+            found.push((options, frame));
+        }
+    }
+    let fewest = found.iter().map(|(_, frame)| frame.bootstraps()).min();
+    found.retain(|(_, frame)| Some(frame.bootstraps()) == fewest);
+    Ok(found)
+}
+
+/// Points that no other one beats in bytes and time, by bytes.
+fn undominated(mut points: Vec<FrontPoint>) -> Vec<FrontPoint> {
+    points.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(a.seconds.total_cmp(&b.seconds)));
+    let mut least = f64::INFINITY;
+    points.retain(|point| {
+        let is_faster = point.seconds < least;
+        least = least.min(point.seconds);
+        is_faster
+    });
+    points
+}
+
+fn less(a: (f64, f64), b: (f64, f64)) -> std::cmp::Ordering {
+    a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
+}
+
 /// The best of those that run and fit.
 fn choose(choices: &[KeySetChoice], front: &[Selection], wish: &Wish) -> Result<usize, BackendError> {
     let fitting = choices.iter().enumerate().filter(|(_, c)| wish.budget.holds(c.bytes, c.memory));
     let cost = |c: &KeySetChoice| wish.goal.cost(c.seconds, c.bytes, c.memory);
-    let less = |a: (f64, f64), b: (f64, f64)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1));
     fitting.min_by(|a, b| less(cost(a.1), cost(b.1))).map(|(i, _)| i).ok_or_else(|| {
         let bytes = choices.iter().map(|c| c.bytes).chain(front.iter().map(|s| s.bytes)).min().unwrap_or(0);
         let leanest = choices.iter().min_by_key(|c| c.memory).expect("there are choices");

@@ -106,7 +106,7 @@ fn moves(running: &Running<'_>) -> Result<Vec<Move>, BackendError> {
     for class in running.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {
         add(&running.plan(class, Way::FLAT)?, class.transforms.len() as u64, true);
     }
-    let boots = running.frame.places.iter().filter(|place| place.boots).count() as u64;
+    let boots = running.frame.bootstraps() as u64;
     let stages = running.bootstrappers.first().into_iter().flat_map(|boot| boot.plans());
     stages.for_each(|plan| add(plan, boots, false));
     Ok(all)

@@ -125,7 +125,7 @@ pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rat
         let plans = plans(frame, &mut keys, (&offsets, level, share), transforms.len(), rates)?;
         problem.classes.push(Class { transforms, level, plans, offsets, share });
     }
-    let count = frame.places.iter().filter(|place| place.boots).count();
+    let count = frame.bootstraps();
     if let Some(boot) = bootstrappers.first() {
         fixed_seconds += count as f64 * beside_transforms(context.parameters(), boot, rates);
         let plans = bootstrappers.iter().map(|boot| bootstraps(&mut keys, boot, count, rates)).collect();

@@ -71,6 +71,7 @@ fn note(roles: &mut Roles, plan: &TransformPlan, nodes: &[String]) {
             giants.into_iter().for_each(|k| add(k, "giant step or block"));
         }
         Method::Paired | Method::Chained => plan.rotations().into_iter().for_each(|k| add(k, "step of a chain")),
+        Method::Powers => plan.rotations().into_iter().for_each(|k| add(k, "power of two")),
     }
 }
 
@@ -117,6 +118,7 @@ impl Running<'_> {
                 (_, Some((_, text))) => text.clone(),
                 (KeyKind::Relinearise, _) => "products of ciphertexts".to_owned(),
                 (KeyKind::Zero, _) => "answers are encrypted anew".to_owned(),
+                (KeyKind::Master(_), _) => "rotation keys are derived from it and its like".to_owned(),
                 (KeyKind::Galois(element), _) if element == context.conjugation_element() => {
                     "bootstraps keep the real part".to_owned()
                 }
@@ -132,7 +134,7 @@ impl Running<'_> {
                 level: id.level,
                 alpha: id.alpha,
                 bytes: packed_bytes(context, *id),
-                state: "uploaded, resident",
+                state: if matches!(id.kind, KeyKind::Master(_)) { "uploaded" } else { "uploaded, resident" },
                 reason,
             }
         };

@@ -1,7 +1,5 @@
 //! The sets that this back end runs: the same way for all transforms, or what the search selects.
 
-use std::collections::BTreeMap;
-
 use tacit_graph::Watch;
 use tacit_he::ckks::{Bootstrapper, KeyId, KeyKind, TransformPlan, TransformWork};
 
@@ -24,23 +22,36 @@ pub(super) struct Running<'a> {
     pub rates: Rates,
     base: Options,
     /// With each way to make their rotations, where there are bootstraps.
-    pub bootstrappers: Vec<Bootstrapper>,
+    pub bootstrappers: &'a [Bootstrapper],
     /// Node of each transform.
     pub nodes: Vec<String>,
 }
 
+/// Tables of bootstraps, with each way to make their rotations; none where there are no bootstraps.
+///
+/// # Errors
+/// Whoever waits has had enough.
+pub(super) fn bootstrappers(frame: &Frame, base: &Options, watch: &Watch) -> Result<Vec<Bootstrapper>, BackendError> {
+    let mut made = Vec::new();
+    for bootstraps in BOOTSTRAPS {
+        watch.tell("making tables of bootstraps", 0, None)?;
+        made.extend(frame.bootstrapper(&Options { bootstraps, ..base.clone() })?);
+    }
+    Ok(made)
+}
+
 impl<'a> Running<'a> {
-    /// Makes tables of bootstraps and the problem.
+    /// Makes the problem.
     ///
     /// # Errors
-    /// Whoever waits has had enough.
-    pub fn new(frame: &'a Frame, base: &Options, rates: Rates, watch: &Watch) -> Result<Self, BackendError> {
-        let mut bootstrappers = Vec::new();
-        for bootstraps in BOOTSTRAPS {
-            watch.tell("making tables of bootstraps", 0, None)?;
-            bootstrappers.extend(frame.bootstrapper(&Options { bootstraps, ..base.clone() })?);
-        }
-        let mut problem = problem(frame, &bootstrappers, &rates)?;
+    /// None in practice.
+    pub fn new(
+        frame: &'a Frame,
+        base: &Options,
+        rates: Rates,
+        bootstrappers: &'a [Bootstrapper],
+    ) -> Result<Self, BackendError> {
+        let mut problem = problem(frame, bootstrappers, &rates)?;
         problem.weights += bootstrappers.iter().map(|boot| boot.memory_bytes() as u64).max().unwrap_or(0);
         let parts = |step: &Step| if let Step::Linear { parts, .. } = step { parts.len() } else { 0 };
         let of = frame.program.vectors.iter().map(|v| std::iter::repeat_n(v.name.clone(), parts(&v.step)));
@@ -72,6 +83,9 @@ impl<'a> Running<'a> {
                     Steps::Flat => "a key for every baby and every giant step",
                     Steps::Paired => "four keys for each transform, used one after another, two baby steps at a time",
                     Steps::Chained => "three keys for each transform, used one after another",
+                    Steps::Powers => {
+                        "keys for powers of two, for all transforms; each distance over as few as it takes"
+                    }
                 };
                 all.push((self.choice(&name, about, &options)?, options));
             }
@@ -84,6 +98,21 @@ impl<'a> Running<'a> {
         let options = self.options(selection);
         let about = "hoisted, flat, paired or chained, and how many baby steps, for each transform; found by search";
         Ok((self.choice(name, about, &options)?, options))
+    }
+
+    /// What the search has selected, with the rotation keys that masters can give derived at the server; nothing
+    /// where there are none.
+    pub fn derived(&self, selection: &Selection) -> Result<Option<(KeySetChoice, Options)>, BackendError> {
+        let options = Options { derive: true, ..self.options(selection) };
+        let sent = self.draft(&options)?.sent()?;
+        let masters = sent.keys.iter().filter(|id| matches!(id.kind, KeyKind::Master(_))).count();
+        if masters == 0 {
+            return Ok(None);
+        }
+        let once = sent.transforms(&self.frame.context) as f64 * self.rates.ntt_s;
+        let about =
+            format!("as auto, rotation keys made at the server from {masters} masters, once for a set, in {once:.1} s");
+        Ok(Some((self.choice("auto, derived", &about, &options)?, options)))
     }
 
     /// The options that run a selection.
@@ -102,16 +131,24 @@ impl<'a> Running<'a> {
 
     /// As they are written.
     fn text(&self, options: &Options) -> String {
-        match self.bootstrappers.is_empty() {
-            true => format!("rotations={}", options.rotations),
-            false => format!("rotations={},bootstraps={}", options.rotations, options.bootstraps),
+        let Options { rotations, bootstraps, placement, derive, .. } = options;
+        let mut text = format!("rotations={rotations}");
+        if !self.bootstrappers.is_empty() {
+            text += &format!(",bootstraps={bootstraps}");
         }
+        if *placement > 0 {
+            text += &format!(",placement={placement}");
+        }
+        if *derive {
+            text += ",derive=true";
+        }
+        text
     }
 
     fn choice(&self, name: &str, about: &str, options: &Options) -> Result<KeySetChoice, BackendError> {
         let (draft, context) = (self.draft(options)?, &self.frame.context);
-        let keys: Vec<KeyId> = draft.keys().into_iter().map(|k| k.id()).collect();
-        let bytes = keys.iter().map(|&id| packed_bytes(context, id)).sum();
+        let sent = draft.sent()?;
+        let bytes = sent.keys.iter().map(|&id| packed_bytes(context, id)).sum();
         let (mut seconds, mut rotations, mut transforms) = (self.problem.fixed_seconds, 0, 0);
         for class in &self.problem.classes {
             if class.transforms.is_empty() {
@@ -126,15 +163,16 @@ impl<'a> Running<'a> {
             seconds += count as f64 * self.rates.transform(&work, class.share);
         }
         let (name, about, options) = (name.into(), about.into(), Some(self.text(options)));
-        let memory = draft.memory(bytes);
-        let moves: Vec<KeyId> = keys.iter().copied().filter(|id| matches!(id.kind, KeyKind::Galois(_))).collect();
+        let memory = draft.memory(sent.resident_bytes(context));
+        let is_of_rotations = |id: &KeyId| matches!(id.kind, KeyKind::Galois(_) | KeyKind::Master(_));
+        let moves: Vec<KeyId> = sent.keys.iter().copied().filter(is_of_rotations).collect();
         let (rotation_keys, rotation_bytes) = (moves.len(), moves.iter().map(|&id| packed_bytes(context, id)).sum());
         let plain_bytes = moves.iter().map(|id| plain_bytes(context.degree(), id.level, id.alpha)).sum();
         Ok(KeySetChoice {
             name,
             about,
             options,
-            keys: keys.len(),
+            keys: sent.keys.len(),
             bytes,
             rotation_keys,
             rotation_bytes,
@@ -146,15 +184,9 @@ impl<'a> Running<'a> {
         })
     }
 
-    /// The keys that the options need, each once.
+    /// The keys that are sent with these options, each once.
     pub fn keys(&self, options: &Options) -> Result<Vec<KeyId>, BackendError> {
-        Ok(self.draft(options)?.keys().into_iter().map(|key| key.id()).collect())
-    }
-
-    /// Distances of linear steps by the Galois elements of their keys, for whichever plan.
-    pub fn distances(&self) -> BTreeMap<u32, i64> {
-        let n = self.frame.context.degree() as i64 / 2;
-        (1..n).map(|k| (self.frame.context.rotation_element(k), k)).collect()
+        Ok(self.draft(options)?.sent()?.keys)
     }
 
     /// Keys for anything but linear transforms, with those of bootstraps that rotate nothing.
@@ -172,7 +204,7 @@ impl<'a> Running<'a> {
     /// Seconds of everything but rotations: products, what bootstraps do beside their transforms, diagonals.
     pub fn seconds_beside_rotations(&self) -> f64 {
         let mut seconds = self.problem.fixed_seconds;
-        let boots = self.frame.places.iter().filter(|place| place.boots).count();
+        let boots = self.frame.bootstraps();
         let of = |count: usize, diagonals: usize, level: usize, share: f64| {
             let limbs = (count * diagonals * level) as f64;
             limbs * (2.0 * self.rates.plain_product_s + share * self.rates.ntt_s)

@@ -85,7 +85,7 @@ pub(super) fn settled<'a>(
     let (methods, mut parts): (Vec<Method>, Vec<&mut Diagonals>) = parts.unzip();
     let first = |(method, part): (&Method, &&mut Diagonals)| match method {
         Method::Paired | Method::Chained => Ok(TransformPlan::new(slots, 2, *method, part.keys().copied())?.first()),
-        Method::Flat | Method::Hoisted => Ok(0),
+        Method::Flat | Method::Hoisted | Method::Powers => Ok(0),
     };
     let firsts: Vec<i64> = methods.iter().zip(&parts).map(first).collect::<Result<_, HeError>>()?;
     let turn = firsts.iter().sum::<i64>();

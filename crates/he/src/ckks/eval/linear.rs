@@ -6,7 +6,8 @@
 //! with the rescaling, once at the end. *Hoisted*: the same with blocks of C giant steps, of which
 //! `d = g (B (C k + j) + i)`: what the giant steps of a block give is summed before it goes as far as its
 //! block, so that all blocks use the same keys. *Chained*: baby steps follow one from another, giant steps
-//! are summed as in Horner's rule: three keys do. *Paired*: the same with baby steps two at a time.
+//! are summed as in Horner's rule: three keys do. *Paired*: the same with baby steps two at a time. *Powers*:
+//! each step over powers of two, as it is done where nothing is known of the network.
 
 use super::super::cipher::{Ciphertext, same_slots};
 use super::super::context::Context;
@@ -18,7 +19,7 @@ use super::super::scale::Scale;
 use super::super::shape::Shape;
 use super::diagonal::{Diagonal, Words};
 use super::rotate::HoistedStep;
-use super::split::{Method, Split, TransformPlan};
+use super::split::{Method, Split, TransformPlan, powers};
 use super::{Evaluator, Raised};
 use crate::HeError;
 use rayon::prelude::*;
@@ -190,6 +191,7 @@ impl Evaluator<'_> {
         let [c0, c1] = match transform.plan.method {
             Method::Flat | Method::Hoisted => self.hoisted(&a, transform)?,
             Method::Paired | Method::Chained => self.chained(&a, transform)?,
+            Method::Powers => self.by_powers(&a, transform)?,
         };
         let prime = self.context.parameters().primes()[level - 1];
         let factor = transform.scale.to_f64() / prime as f64;
@@ -199,7 +201,7 @@ impl Evaluator<'_> {
         // the mean.
         let steps = match transform.plan.method {
             Method::Flat | Method::Hoisted => self.digits_error(level, alpha, of_keys),
-            Method::Paired | Method::Chained => {
+            Method::Paired | Method::Chained | Method::Powers => {
                 self.switch_error(level, alpha, of_keys) * (transform.plan.hops() as f64 / 2.0).sqrt()
             }
         };
@@ -256,8 +258,39 @@ impl Evaluator<'_> {
         transform.giants.iter().map(room).collect()
     }
 
+    /// What giant steps sum, of baby steps that are ciphertexts.
+    fn products(&self, transform: &LinearTransform, babies: &[&Ciphertext]) -> Vec<[Poly<Ntt>; 2]> {
+        let mut inner = self.giants(transform);
+        limbs_of(&mut inner, transform.shape.limbs()).into_par_iter().enumerate().for_each(|(k, sums)| {
+            let babies: Vec<[&[u64]; 2]> = babies.iter().map(|b| [b.c0.limb(k), b.c1.limb(k)]).collect();
+            transform.limb_sums(self.context, k, &babies, sums);
+        });
+        inner
+    }
+
+    fn by_powers(&self, a: &Ciphertext, transform: &LinearTransform) -> Result<[Poly<Ntt>; 2], HeError> {
+        let (context, plan) = (self.context, &transform.plan);
+        let moved =
+            |a: Ciphertext, k: i64| powers(k, plan.slots).into_iter().try_fold(a, |a, hop| self.rotate(&a, hop));
+        let [steps, _] = plan.steps();
+        let babies = steps.iter().map(|i| moved(a.clone(), plan.stride * i));
+        let babies = babies.collect::<Result<Vec<_>, HeError>>()?;
+        let inner = self.products(transform, &babies.iter().collect::<Vec<_>>());
+        drop(babies);
+        let mut sum: Option<Ciphertext> = None;
+        for ([c0, c1], giant) in inner.into_iter().zip(&transform.giants) {
+            let part = moved(Ciphertext { c0, c1, ..*a }, plan.giant(giant.step))?;
+            sum = Some(match sum {
+                Some(sum) => self.add(&sum, &part)?,
+                None => part,
+            });
+        }
+        let sum = sum.expect("there is a giant step");
+        Ok([context.rescaled(&sum.c0), context.rescaled(&sum.c1)])
+    }
+
     fn chained(&self, a: &Ciphertext, transform: &LinearTransform) -> Result<[Poly<Ntt>; 2], HeError> {
-        let (context, plan, shape) = (self.context, &transform.plan, transform.shape);
+        let (context, plan) = (self.context, &transform.plan);
         let [steps, _] = plan.steps();
         let mut babies = vec![a.clone()];
         let count = *steps.last().expect("there is a diagonal") as usize + 1;
@@ -270,11 +303,7 @@ impl Evaluator<'_> {
             babies.extend(next);
         }
         let used: Vec<&Ciphertext> = steps.iter().map(|&i| &babies[i as usize]).collect();
-        let mut inner = self.giants(transform);
-        limbs_of(&mut inner, shape.limbs()).into_par_iter().enumerate().for_each(|(k, sums)| {
-            let babies: Vec<[&[u64]; 2]> = used.iter().map(|b| [b.c0.limb(k), b.c1.limb(k)]).collect();
-            transform.limb_sums(context, k, &babies, sums);
-        });
+        let inner = self.products(transform, &used);
         drop(babies);
         let first = transform.giants[0].step;
         let mut sum: Option<(i64, Ciphertext)> = None;

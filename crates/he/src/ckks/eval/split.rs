@@ -21,13 +21,16 @@ pub enum Method {
     Paired,
     /// Three keys: one baby step, one giant step, and where the chain starts.
     Chained,
+    /// Keys for powers of two, either way, and no others: what libraries have without being told. Each step
+    /// goes over as few of them as its distance takes.
+    Powers,
 }
 
 impl Method {
     /// Whether steps follow one from another.
     #[must_use]
     pub fn is_chained(self) -> bool {
-        matches!(self, Self::Paired | Self::Chained)
+        matches!(self, Self::Paired | Self::Chained | Self::Powers)
     }
 
     /// Baby steps of a chain that come from one raised ciphertext.
@@ -91,7 +94,7 @@ impl TransformPlan {
         let plan = |babies: i64, block: Option<i64>, centred: bool| Self { babies, block, centred, ..plain.clone() };
         let flat = sizes().map(|b| plan(b, None, false));
         let choices: Vec<Self> = match method {
-            Method::Paired | Method::Chained => flat.collect(),
+            Method::Paired | Method::Chained | Method::Powers => flat.collect(),
             Method::Flat => flat.chain(sizes().map(|b| plan(b, None, true))).collect(),
             Method::Hoisted => {
                 let blocks =
@@ -169,7 +172,13 @@ impl TransformPlan {
             Method::Paired | Method::Chained => {
                 babies.last().map_or(0, |b| b + 1) + giants.last().map_or(0, |last| last - giants[0])
             }
+            Method::Powers => self.all_hops().len() as i64,
         }
+    }
+
+    /// The hops of all steps, one behind the other.
+    fn all_hops(&self) -> Vec<i64> {
+        self.moves().iter().flatten().flat_map(|&k| powers(k, self.slots)).collect()
     }
 
     pub(super) fn split(&self, offset: i64) -> Split {
@@ -236,6 +245,7 @@ impl TransformPlan {
                 let giant = (giants.len() > 1).then(|| self.giant(1));
                 babies.chain(giant).chain([first]).collect()
             }
+            Method::Powers => self.all_hops(),
         };
         let n = self.slots as i64;
         all.into_iter().map(|k| k.rem_euclid(n)).filter(|&k| k != 0).collect::<BTreeSet<_>>().into_iter().collect()
@@ -295,6 +305,7 @@ impl TransformPlan {
                 let [babies, giants] = self.chain();
                 babies + giants
             }
+            Method::Powers => self.all_hops().len(),
         }
     }
 
@@ -308,12 +319,19 @@ impl TransformPlan {
 
     /// Ciphertexts that the chains raise.
     fn raises(&self) -> usize {
+        if self.method == Method::Powers {
+            return self.switches();
+        }
         let [babies, giants] = self.chain();
         babies.div_ceil(self.method.at_once()) + giants
     }
 
     /// Switches one after another of the last step of a chain.
     pub(super) fn hops(&self) -> usize {
+        if self.method == Method::Powers {
+            let most = |moves: &Vec<i64>| moves.iter().map(|&k| powers(k, self.slots).len()).max().unwrap_or(0);
+            return self.moves().iter().map(most).sum::<usize>() + 1;
+        }
         self.raises() + 1
     }
 
@@ -335,6 +353,10 @@ impl TransformPlan {
                 let [babies, _] = self.chain();
                 2 * level * (babies + parts.len()).max(1) + of_switch
             }
+            Method::Powers => {
+                let [babies, _] = self.steps();
+                2 * level * (babies.len() + parts.len()) + of_switch
+            }
         }
     }
 
@@ -353,7 +375,7 @@ impl TransformPlan {
                     products: 2 * raised * (digits * key_switches + self.offsets.len()),
                 }
             }
-            Method::Paired | Method::Chained => TransformWork {
+            Method::Paired | Method::Chained | Method::Powers => TransformWork {
                 key_switches,
                 ntts: (self.raises() * digits + 2 * key_switches) * raised + 2 * level,
                 diagonal_ntts: self.offsets.len() * level,
@@ -363,6 +385,53 @@ impl TransformPlan {
     }
 }
 
+/// Powers of two, either way, that add up to `k` among `n` slots: as few as there can be (its non-adjacent
+/// form).
+pub(super) fn powers(k: i64, n: usize) -> Vec<i64> {
+    let n = n as i64;
+    let mut rest = (k + n / 2).rem_euclid(n) - n / 2;
+    let (mut all, mut power) = (Vec::new(), 1);
+    while rest != 0 {
+        if rest % 2 != 0 {
+            // The sign that leaves a multiple of four.
+            let digit = 2 - (rest & 3);
+            all.push(digit * power);
+            rest -= digit;
+        }
+        (rest, power) = (rest / 2, 2 * power);
+    }
+    all
+}
+
 fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a.abs() } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_are_few_powers_of_two() {
+        let n = 1 << 9;
+        // By breadth: one hop more reaches what is a power of two away from what is reached.
+        let generators: Vec<i64> = (0..9).flat_map(|b| [1i64 << b, -(1i64 << b)]).collect();
+        let (mut fewest, mut reached) = (vec![None; n], vec![0i64]);
+        fewest[0] = Some(0);
+        for hops in 1.. {
+            let next: BTreeSet<i64> = reached.iter().flat_map(|k| generators.iter().map(move |g| k + g)).collect();
+            reached =
+                next.into_iter().map(|k| k.rem_euclid(n as i64)).filter(|&k| fewest[k as usize].is_none()).collect();
+            reached.iter().for_each(|&k| fewest[k as usize] = Some(hops));
+            if reached.is_empty() {
+                break;
+            }
+        }
+        for k in -600..600i64 {
+            let all = powers(k, n);
+            assert!(all.iter().all(|p| generators.contains(p)), "{k}: {all:?}");
+            assert_eq!(all.iter().sum::<i64>().rem_euclid(n as i64), k.rem_euclid(n as i64));
+            assert_eq!(Some(all.len()), fewest[k.rem_euclid(n as i64) as usize], "{k}: {all:?}");
+        }
+    }
 }

@@ -34,8 +34,9 @@ fn ways(log: u32) -> impl Iterator<Item = (Method, usize, Option<u32>)> {
         (Method::Hoisted, 0),
         (Method::Paired, 0),
         (Method::Chained, 1 << 16),
+        (Method::Powers, 0),
     ];
-    let split = [(Method::Flat, log), (Method::Paired, log + 1), (Method::Chained, log + 1)];
+    let split = [(Method::Flat, log), (Method::Paired, log + 1), (Method::Chained, log + 1), (Method::Powers, log)];
     let usual = usual.into_iter().map(|(method, cache_bytes)| (method, cache_bytes, None));
     usual.chain(split.into_iter().map(|(method, log)| (method, 0, Some(log))))
 }
@@ -69,7 +70,13 @@ fn transforms_are_as_the_plain_ones() {
             assert!(log_babies.is_none_or(|log| transform.plan().log_babies() == log));
             assert!(transform.memory_bytes() <= cache_bytes + 8 * 128 * offsets.len());
             let needs = transform.plan().keys(&context);
-            assert!(!method.is_chained() || needs.len() <= if method == Method::Paired { 4 } else { 3 });
+            let most = match method {
+                Method::Chained => 3,
+                Method::Paired => 4,
+                Method::Powers => 11,
+                Method::Flat | Method::Hoisted => 2 * offsets.len(),
+            };
+            assert!(needs.len() <= most, "{method:?}: {needs:?}");
             let keys = bench.keys(&needs);
             let e = Evaluator::new(&context, &keys);
             let before = context.counters().read();

@@ -23,11 +23,11 @@ struct Paged {
     loaded: Mutex<VecDeque<(usize, Arc<SwitchKey>)>>,
 }
 
-/// Keys by what they do, of one client: in memory, or in a file and paged by use.
-#[derive(Default)]
+/// Keys by what they do, of one client: in memory, or in a file and paged by use. Copies share them.
+#[derive(Clone, Default)]
 pub struct KeySet {
     keys: BTreeMap<KeyId, Arc<SwitchKey>>,
-    paged: Option<Paged>,
+    paged: Option<Arc<Paged>>,
 }
 
 /// Makes keys of one client, one at a time.
@@ -96,7 +96,8 @@ impl KeySet {
     pub fn paged(context: &Arc<Context>, file: KeyFile, budget: usize) -> Self {
         let places = file.ids().enumerate().map(|(place, id)| (id, place)).collect();
         let loaded = Mutex::default();
-        Self { keys: BTreeMap::new(), paged: Some(Paged { context: context.clone(), file, places, budget, loaded }) }
+        let paged = Paged { context: context.clone(), file, places, budget, loaded };
+        Self { keys: BTreeMap::new(), paged: Some(Arc::new(paged)) }
     }
 
     /// Adds a key.
@@ -151,7 +152,7 @@ impl KeySet {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let resident: usize = self.keys.values().map(|key| key.memory_bytes()).sum();
-        resident + self.paged.as_ref().map_or(0, Paged::memory_bytes)
+        resident + self.paged.as_ref().map_or(0, |paged| paged.memory_bytes())
     }
 
     /// Holds every key in memory in `form` from now on (an expanded key stays so).

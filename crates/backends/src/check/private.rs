@@ -1,0 +1,199 @@
+//! Inputs as a client and a server compute them, both in this process.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::Serialize;
+use tacit_graph::{Model, OutputMode, Watch};
+use tacit_mpc::run_pair;
+use tacit_net::{Channel, Traffic};
+
+use crate::classes::class;
+use crate::{Aids, Backend, BackendError, Material, Preparation, ServerModel, Setup, Trust};
+
+/// What runs of both parties gave.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Ran {
+    /// Inputs that were answered.
+    pub inputs: usize,
+    /// Of them those with the float network's class.
+    pub same_class: usize,
+    /// Those with the class of the model's own arithmetic in the clear.
+    pub as_reference: usize,
+    /// Largest distance of an output from what that gives, in real units; 0 in mode top-1.
+    pub off: f64,
+    /// Largest that the model states; none where it states none.
+    pub stated: Option<f64>,
+    /// Keys and whatever else comes before the first input.
+    pub setup: Took,
+    /// For an input, on average, before it is there.
+    pub offline: Took,
+    /// For an input, on average, when it is there.
+    pub online: Took,
+}
+
+/// What a phase took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Took {
+    /// Seconds.
+    pub seconds: f64,
+    /// Bytes from client to server, with the headers of frames.
+    pub up_bytes: u64,
+    /// Bytes from server to client.
+    pub down_bytes: u64,
+}
+
+/// Measures what a phase at the client takes and adds it.
+fn timed<T>(
+    total: &mut Took,
+    channel: &mut Channel,
+    phase: impl FnOnce(&mut Channel) -> Result<T, BackendError>,
+) -> Result<T, BackendError> {
+    let (started, before): (Instant, Traffic) = (Instant::now(), channel.total_traffic());
+    let made = phase(channel)?;
+    let after = channel.total_traffic();
+    total.seconds += started.elapsed().as_secs_f64();
+    total.up_bytes += after.sent - before.sent;
+    total.down_bytes += after.received - before.received;
+    Ok(made)
+}
+
+impl Took {
+    /// The mean over so many.
+    fn over(self, count: usize) -> Self {
+        let mean = |bytes: u64| bytes / count.max(1) as u64;
+        let seconds = self.seconds / count.max(1) as f64;
+        Self { seconds, up_bytes: mean(self.up_bytes), down_bytes: mean(self.down_bytes) }
+    }
+}
+
+/// Runs `inputs` (what the model computes on) through the protocol of `backend`, one after the other on one
+/// connection, and compares the answers with the float network and with the model's own arithmetic.
+///
+/// # Errors
+/// No input that the model accepts, a back end that needs a dealer, what its phases fail with, or `watch` wants
+/// it to end.
+pub fn run(
+    model: &Model,
+    (backend, lowered): (&dyn Backend, &Arc<dyn ServerModel>),
+    inputs: &[Vec<f32>],
+    watch: &Watch,
+) -> Result<Ran, BackendError> {
+    let refuse = |what: String| Err(BackendError::Data { what });
+    if backend.trust() == Trust::Dealer {
+        return refuse(format!(
+            "`{}` takes material from a dealer, which does not run here: `tacit bench` has one",
+            backend.id()
+        ));
+    }
+    let inputs: Vec<&Vec<f32>> = inputs.iter().filter(|x| lowered.interface().check_input(x).is_ok()).collect();
+    if inputs.is_empty() {
+        return refuse("none of these inputs lies in the range that the model accepts".into());
+    }
+    let (sets_up, prepares) = (lowered.setup() != Setup::Nothing, lowered.preparation() != Preparation::Nothing);
+    let mut took = [Took::default(); 3];
+    let ask = |channel: &mut Channel| {
+        let [setup, offline, online] = &mut took;
+        let mut side = backend.open(lowered.public_bytes())?.connect(&Aids::default())?;
+        if sets_up {
+            timed(setup, channel, |channel| side.setup(channel))?;
+        }
+        let mut answers = Vec::with_capacity(inputs.len());
+        for (done, input) in inputs.iter().enumerate() {
+            watch.tell("running both parties", done, Some(inputs.len()))?;
+            let material = match prepares {
+                true => timed(offline, channel, |channel| side.offline(channel))?,
+                false => Material::nothing(),
+            };
+            answers.push(timed(online, channel, |channel| side.online(channel, material, input))?);
+        }
+        Ok::<_, BackendError>(answers)
+    };
+    let serve = |channel: &mut Channel| {
+        let mut side = lowered.clone().connect(&Aids::default())?;
+        if sets_up {
+            side.setup(channel)?;
+            channel.flush()?;
+        }
+        for _ in &inputs {
+            let material = if prepares { side.offline(channel)? } else { Material::nothing() };
+            side.online(channel, material)?;
+        }
+        Ok::<_, BackendError>(())
+    };
+    let answers = match run_pair(ask, serve) {
+        (Ok(answers), Ok(())) => answers,
+        // What ended first broke the connection of the other.
+        (Err(BackendError::Net(_)), Err(first)) | (Err(first), _) | (Ok(_), Err(first)) => return Err(first),
+    };
+    let stated = |reference: &[f64]| Some(lowered.error_bound(reference)).filter(|bound| bound.is_finite());
+    let [setup, offline, online] = [took[0], took[1].over(inputs.len()), took[2].over(inputs.len())];
+    let (count, none) = (inputs.len(), Some(0.0));
+    let mut ran = Ran { inputs: count, same_class: 0, as_reference: 0, off: 0.0, stated: none, setup, offline, online };
+    for (input, answer) in inputs.into_iter().zip(answers) {
+        let (float, reference) = (model.run(input)?, lowered.reference(input)?);
+        let tells = |outputs: &[f64]| match model.interface.output_mode {
+            OutputMode::Top1 => outputs[0] as usize,
+            OutputMode::Logits => class(outputs),
+        };
+        ran.same_class += usize::from(tells(&answer) == tells(&float));
+        ran.as_reference += usize::from(tells(&answer) == tells(&reference));
+        if model.interface.output_mode == OutputMode::Logits {
+            let distances = answer.iter().zip(&reference).map(|(a, b)| (a - b).abs());
+            ran.off = distances.fold(ran.off, f64::max);
+        }
+        ran.stated = ran.stated.zip(stated(&reference)).map(|(a, b)| a.max(b));
+    }
+    Ok(ran)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::cheetah::Cheetah;
+    use crate::ckks::Ckks;
+    use crate::dealt::Dealt;
+    use tacit_graph::rng::SplitMix;
+    use tacit_graph::{ImportOptions, import, zoo};
+
+    fn lower(backend: &dyn Backend, output_mode: OutputMode) -> (Model, Arc<dyn ServerModel>) {
+        let options = ImportOptions { output_mode, ..ImportOptions::default() };
+        let model = import(&zoo::build("tiny-cnn", 2).unwrap(), &options).unwrap().model;
+        let lowered = backend.lower(&model, &Options::default()).unwrap();
+        (model, lowered)
+    }
+
+    fn inputs() -> Vec<Vec<f32>> {
+        let mut rng = SplitMix::new(3);
+        let mut all: Vec<Vec<f32>> = (0..3).map(|_| (0..64).map(|_| rng.range(-1.0, 1.0) as f32).collect()).collect();
+        all.push(vec![100.0; 64]);
+        all
+    }
+
+    #[test]
+    fn both_parties_answer_as_the_model_says() {
+        for mode in [OutputMode::Logits, OutputMode::Top1] {
+            let (model, lowered) = lower(&Cheetah, mode);
+            let ran = run(&model, (&Cheetah, &lowered), &inputs(), &Watch::default()).unwrap();
+            assert_eq!((ran.inputs, ran.as_reference), (3, 3), "{ran:?}");
+            assert!(ran.stated.is_none_or(|bound| ran.off <= bound), "{ran:?}");
+            let costs = lowered.costs();
+            assert_eq!((ran.setup.up_bytes, ran.online.up_bytes), (costs.setup.up_bytes, costs.online.up_bytes));
+            assert!(ran.offline.down_bytes > 0 && ran.online.seconds > 0.0);
+        }
+    }
+
+    #[test]
+    fn what_cannot_run_says_why() {
+        let (model, lowered) = lower(&Dealt, OutputMode::Logits);
+        let refused = |inputs: &[Vec<f32>], backend: &dyn Backend, lowered: &Arc<dyn ServerModel>| {
+            run(&model, (backend, lowered), inputs, &Watch::default()).unwrap_err().to_string()
+        };
+        assert!(refused(&inputs(), &Dealt, &lowered).contains("dealer"));
+        let lowered = lower(&Cheetah, OutputMode::Logits).1;
+        assert!(refused(&inputs()[3..], &Cheetah, &lowered).contains("range"));
+        // The other party's public part.
+        assert!(refused(&inputs(), &Ckks, &lowered).contains("cheetah"));
+    }
+}
