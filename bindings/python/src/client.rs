@@ -8,7 +8,7 @@ use std::time::Duration;
 use numpy::{PyArray2, PyReadonlyArray2};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use tacit_backends::{Options, Registry};
+use tacit_backends::Registry;
 use tacit_client::wire::{Deadline, Name, Terms};
 use tacit_client::{
     Announced, Answer, ClientConfig, ClientError, Closer, GONE, Lobby, Notices, PhaseReport, Prepared, Progress,
@@ -108,8 +108,8 @@ fn ends_connection(error: &ClientError) -> bool {
 #[pymethods]
 impl Client {
     /// Connects and opens a model, the only one on offer if `model` is none; with a back end that keeps the
-    /// input private if `backend` is none. Material is sealed with the key that `seal` names. A model that was
-    /// lowered with anything else than what is required is not opened.
+    /// input private if `backend` is none. Material is sealed with the key that `seal` names. What was not
+    /// lowered with what is required is not opened.
     #[staticmethod]
     #[pyo3(signature = (address, keys, identity, server_name, model, backend, store, seal, dealer, threads, memory_mib, timeout_s, require))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
@@ -130,8 +130,6 @@ impl Client {
         require: BTreeMap<String, String>,
     ) -> PyResult<Self> {
         let identity = keys::load_client(&keys, identity).map_err(to_python)?;
-        let mut required = Options::default();
-        require.iter().for_each(|(key, value)| required.set(key, value));
         let stall_timeout = Duration::try_from_secs_f64(timeout_s).map_err(to_python)?;
         let stop = Stop::default();
         let stopped = stop.clone();
@@ -148,7 +146,7 @@ impl Client {
                     threads,
                     memory: memory_mib.map(|mib| u64::from(mib) << 20),
                     stall_timeout,
-                    require: required,
+                    require: lowered::given(&require),
                     ..ClientConfig::new(&address, identity)
                 };
                 let mut lobby = Lobby::connect(Registry::standard(), config.clone()).map_err(to_python)?;

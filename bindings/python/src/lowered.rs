@@ -1,5 +1,6 @@
 //! The class `tacit._tacit.Lowered`: a model lowered for one back end; and the list of back ends.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use pyo3::prelude::*;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tacit_backends::lowered::{self, Origin};
-use tacit_backends::{Backend, Costs, Numerics, Plan, Preparation, Registry, ServerModel, Setup, Trust};
+use tacit_backends::{Backend, Costs, Numerics, Options, Plan, Preparation, Registry, ServerModel, Setup, Trust};
 use tacit_client::wire;
 use tacit_graph::Interface;
 use tacit_store::seal::Kind;
@@ -168,4 +169,11 @@ impl Lowered {
     fn error_bound(&self, reference: PyReadonlyArray1<'_, f64>) -> PyResult<f64> {
         Ok(self.model.error_bound(reference.as_slice()?))
     }
+}
+
+/// Options as the back ends take them.
+pub fn given(options: &BTreeMap<String, String>) -> Options {
+    let mut given = Options::default();
+    options.iter().for_each(|(key, value)| given.set(key, value));
+    given
 }

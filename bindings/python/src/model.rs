@@ -8,8 +8,8 @@ use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde_json::json;
+use tacit_backends::Registry;
 use tacit_backends::lowered::Origin;
-use tacit_backends::{Options, Registry};
 use tacit_graph::import::{ImportOptions, import};
 use tacit_graph::npy::Npy;
 use tacit_graph::{Interface, OutputMode, Units, file};
@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 use crate::error::to_python;
 use crate::interrupt::{Stop, brief, interruptible};
-use crate::lowered::Lowered;
+use crate::lowered::{Lowered, given};
 use crate::{files, hex};
 
 /// A model as its owner holds it: network, weights and calibration in real numbers.
@@ -142,8 +142,7 @@ impl Model {
 
     /// Lowers it for a back end.
     fn lower(&self, py: Python<'_>, backend: &str, options: BTreeMap<String, String>) -> PyResult<Lowered> {
-        let mut given = Options::default();
-        options.iter().for_each(|(key, value)| given.set(key, value));
+        let given = given(&options);
         let (stop, model, backend) = (Stop::default(), Arc::clone(&self.model), backend.to_owned());
         let watch = stop.watch();
         interruptible(

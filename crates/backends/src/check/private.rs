@@ -71,8 +71,8 @@ impl Took {
 /// connection, and compares the answers with the float network and with the model's own arithmetic.
 ///
 /// # Errors
-/// No input that the model accepts, a back end that needs a dealer, what its phases fail with, or `watch` wants
-/// it to end.
+/// No input that the model accepts, a back end that needs a dealer, what its phases fail with, or `watch`
+/// wants it to end.
 pub fn run(
     model: &Model,
     (backend, lowered): (&dyn Backend, &Arc<dyn ServerModel>),
@@ -81,15 +81,42 @@ pub fn run(
 ) -> Result<Ran, BackendError> {
     let refuse = |what: String| Err(BackendError::Data { what });
     if backend.trust() == Trust::Dealer {
-        return refuse(format!(
-            "`{}` takes material from a dealer, which does not run here: `tacit bench` has one",
-            backend.id()
-        ));
+        let id = backend.id();
+        return refuse(format!("`{id}` takes material from a dealer, which does not run here: `tacit bench` has one"));
     }
     let inputs: Vec<&Vec<f32>> = inputs.iter().filter(|x| lowered.interface().check_input(x).is_ok()).collect();
     if inputs.is_empty() {
         return refuse("none of these inputs lies in the range that the model accepts".into());
     }
+    let (answers, [setup, offline, online]) = both(backend, lowered, &inputs, watch)?;
+    let [offline, online] = [offline, online].map(|took| took.over(inputs.len()));
+    let (count, stated) = (inputs.len(), Some(0.0));
+    let mut ran = Ran { inputs: count, same_class: 0, as_reference: 0, off: 0.0, stated, setup, offline, online };
+    for (input, answer) in inputs.into_iter().zip(answers) {
+        let (float, reference) = (model.run(input)?, lowered.reference(input)?);
+        let tells = |outputs: &[f64]| match model.interface.output_mode {
+            OutputMode::Top1 => outputs[0] as usize,
+            OutputMode::Logits => class(outputs),
+        };
+        ran.same_class += usize::from(tells(&answer) == tells(&float));
+        ran.as_reference += usize::from(tells(&answer) == tells(&reference));
+        if model.interface.output_mode == OutputMode::Logits {
+            let distances = answer.iter().zip(&reference).map(|(a, b)| (a - b).abs());
+            ran.off = distances.fold(ran.off, f64::max);
+        }
+        let stated = Some(lowered.error_bound(&reference)).filter(|bound| bound.is_finite());
+        ran.stated = ran.stated.zip(stated).map(|(a, b)| a.max(b));
+    }
+    Ok(ran)
+}
+
+/// The answers to the inputs, and what all setups, offline and online phases took.
+fn both(
+    backend: &dyn Backend,
+    lowered: &Arc<dyn ServerModel>,
+    inputs: &[&Vec<f32>],
+    watch: &Watch,
+) -> Result<(Vec<Vec<f64>>, [Took; 3]), BackendError> {
     let (sets_up, prepares) = (lowered.setup() != Setup::Nothing, lowered.preparation() != Preparation::Nothing);
     let mut took = [Took::default(); 3];
     let ask = |channel: &mut Channel| {
@@ -115,36 +142,17 @@ pub fn run(
             side.setup(channel)?;
             channel.flush()?;
         }
-        for _ in &inputs {
+        for _ in inputs {
             let material = if prepares { side.offline(channel)? } else { Material::nothing() };
             side.online(channel, material)?;
         }
         Ok::<_, BackendError>(())
     };
-    let answers = match run_pair(ask, serve) {
-        (Ok(answers), Ok(())) => answers,
+    match run_pair(ask, serve) {
+        (Ok(answers), Ok(())) => Ok((answers, took)),
         // What ended first broke the connection of the other.
-        (Err(BackendError::Net(_)), Err(first)) | (Err(first), _) | (Ok(_), Err(first)) => return Err(first),
-    };
-    let stated = |reference: &[f64]| Some(lowered.error_bound(reference)).filter(|bound| bound.is_finite());
-    let [setup, offline, online] = [took[0], took[1].over(inputs.len()), took[2].over(inputs.len())];
-    let (count, none) = (inputs.len(), Some(0.0));
-    let mut ran = Ran { inputs: count, same_class: 0, as_reference: 0, off: 0.0, stated: none, setup, offline, online };
-    for (input, answer) in inputs.into_iter().zip(answers) {
-        let (float, reference) = (model.run(input)?, lowered.reference(input)?);
-        let tells = |outputs: &[f64]| match model.interface.output_mode {
-            OutputMode::Top1 => outputs[0] as usize,
-            OutputMode::Logits => class(outputs),
-        };
-        ran.same_class += usize::from(tells(&answer) == tells(&float));
-        ran.as_reference += usize::from(tells(&answer) == tells(&reference));
-        if model.interface.output_mode == OutputMode::Logits {
-            let distances = answer.iter().zip(&reference).map(|(a, b)| (a - b).abs());
-            ran.off = distances.fold(ran.off, f64::max);
-        }
-        ran.stated = ran.stated.zip(stated(&reference)).map(|(a, b)| a.max(b));
+        (Err(BackendError::Net(_)), Err(first)) | (Err(first), _) | (Ok(_), Err(first)) => Err(first),
     }
-    Ok(ran)
 }
 
 #[cfg(test)]

@@ -79,8 +79,8 @@ pub(super) fn offline<L: Lattice>(
 }
 
 /// The online phase; `tap` is shown the server's share of every node's tensor (`[B, elements]`, in the node's
-/// ring). Of the input the server may have a share of its own, `own`, that nobody masks: the input is that and
-/// what the client gives.
+/// ring). Of the input the server may have a share of its own, `own`: the input is that and what the client
+/// gives.
 ///
 /// # Errors
 /// `Misuse` if weights or material are of another model; channel and protocol errors.

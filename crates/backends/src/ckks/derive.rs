@@ -62,8 +62,8 @@ impl Sent {
         Ok(sent)
     }
 
-    /// Bytes of the keys that the server computes with: those that were sent, but for masters, and both halves
-    /// of those that it has made.
+    /// Bytes of the keys that the server computes with: those that were sent, but for masters, and both
+    /// halves of those that it has made.
     pub fn resident_bytes(&self, context: &Context) -> u64 {
         let used = self.keys.iter().filter(|id| !matches!(id.kind, KeyKind::Master(_)));
         let used: usize = used.map(|&id| SwitchKey::packed_bytes(context, id)).sum();

@@ -24,8 +24,8 @@ pub(super) struct Levels {
     pub boots: Vec<bool>,
 }
 
-/// Levels of a program whose input may have `most` levels, with `free` ones between the last bootstrap and the
-/// result that are not used; `None` if that cannot be.
+/// Levels of a program whose input may have `most` levels, with `free` ones between the last bootstrap and
+/// the result that are not used; `None` if that cannot be.
 pub(super) fn levels(program: &Program, bootstraps: Option<Bootstraps>, most: usize, free: usize) -> Option<Levels> {
     // What is bootstrapped inside of an activation is bootstrapped beside its argument: that may save some
     // bootstraps or cost some.

@@ -259,8 +259,8 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
     })
 }
 
-/// Where bootstraps may be: as few as there can be, at different places. The options that place them, and what
-/// comes of it; with a placement that is asked for, that alone.
+/// Where bootstraps may be: as few as there can be, at different places. The options that place them, and
+/// what comes of it; with a placement that is asked for, that alone.
 fn placements(emitted: &Emitted, base: &Options) -> Result<Vec<(Options, Frame)>, BackendError> {
     let usual = emitted.frame(base, None)?;
     let boots = usual.setting.bootstraps().filter(|_| usual.bootstraps() > 0 && base.placement == 0);

@@ -100,8 +100,8 @@ impl<'a> Running<'a> {
         Ok((self.choice(name, about, &options)?, options))
     }
 
-    /// What the search has selected, with the rotation keys that masters can give derived at the server; nothing
-    /// where there are none.
+    /// What the search has selected, with the rotation keys that masters can give derived at the server;
+    /// nothing where there are none.
     pub fn derived(&self, selection: &Selection) -> Result<Option<(KeySetChoice, Options)>, BackendError> {
         let options = Options { derive: true, ..self.options(selection) };
         let sent = self.draft(&options)?.sent()?;

@@ -41,6 +41,16 @@ fn ways(log: u32) -> impl Iterator<Item = (Method, usize, Option<u32>)> {
     usual.chain(split.into_iter().map(|(method, log)| (method, 0, Some(log))))
 }
 
+/// Most keys of a transform of 64 slots.
+fn most_keys(method: Method, diagonals: usize) -> usize {
+    match method {
+        Method::Chained => 3,
+        Method::Paired => 4,
+        Method::Powers => 11,
+        Method::Flat | Method::Hoisted => 2 * diagonals,
+    }
+}
+
 /// All methods, with and without a cache, with strides, negative offsets and repeating diagonals: the
 /// value, the deviation, and exactly the keys that were stated.
 #[test]
@@ -70,13 +80,7 @@ fn transforms_are_as_the_plain_ones() {
             assert!(log_babies.is_none_or(|log| transform.plan().log_babies() == log));
             assert!(transform.memory_bytes() <= cache_bytes + 8 * 128 * offsets.len());
             let needs = transform.plan().keys(&context);
-            let most = match method {
-                Method::Chained => 3,
-                Method::Paired => 4,
-                Method::Powers => 11,
-                Method::Flat | Method::Hoisted => 2 * offsets.len(),
-            };
-            assert!(needs.len() <= most, "{method:?}: {needs:?}");
+            assert!(needs.len() <= most_keys(method, offsets.len()), "{method:?}: {needs:?}");
             let keys = bench.keys(&needs);
             let e = Evaluator::new(&context, &keys);
             let before = context.counters().read();
