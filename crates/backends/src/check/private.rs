@@ -168,7 +168,8 @@ mod tests {
     fn lower(backend: &dyn Backend, output_mode: OutputMode) -> (Model, Arc<dyn ServerModel>) {
         let options = ImportOptions { output_mode, ..ImportOptions::default() };
         let model = import(&zoo::build("tiny-cnn", 2).unwrap(), &options).unwrap().model;
-        let lowered = backend.lower(&model, &Options::default()).unwrap();
+        // So fine that no error of a unit changes a class.
+        let lowered = backend.lower(&model, &"frac_bits=12".parse::<Options>().unwrap()).unwrap();
         (model, lowered)
     }
 

@@ -96,7 +96,7 @@ impl<'a> Running<'a> {
     /// What the search has selected.
     pub fn selected(&self, name: &str, selection: &Selection) -> Result<(KeySetChoice, Options), BackendError> {
         let options = self.options(selection);
-        let about = "hoisted, flat, paired or chained, and how many baby steps, for each transform; found by search";
+        let about = "a way and a number of baby steps for each transform, and where bootstraps come; found by search";
         Ok((self.choice(name, about, &options)?, options))
     }
 
