@@ -10,7 +10,7 @@ use serde::Serialize;
 use tacit_graph::{Model, OutputMode, Watch};
 
 pub use self::private::{Ran, Took, run as run_privately};
-use crate::classes::{class, interval, relative_error, spread};
+use crate::classes::{interval, relative_error, spread, told};
 use crate::{BackendError, Rehearsal, ServerModel, Strain};
 
 /// From this share of a limit on, a tensor counts as near it.
@@ -112,11 +112,7 @@ struct Tally {
 
 impl Tally {
     fn add(&mut self, model: &Model, [wanted, got]: [Vec<f64>; 2], strain: Vec<Strain>, label: Option<usize>) {
-        let class = |outputs: &[f64]| match model.interface.output_mode {
-            OutputMode::Top1 => outputs[0] as usize,
-            OutputMode::Logits => class(outputs),
-        };
-        let classes = [class(&wanted), class(&got)];
+        let classes = [&wanted, &got].map(|answer| told(model.interface.output_mode, answer));
         self.inputs += 1;
         self.same += usize::from(classes[0] == classes[1]);
         for (right, class) in self.right.iter_mut().zip(classes) {
@@ -165,6 +161,7 @@ impl Tally {
 mod tests {
     use super::*;
     use crate::cheetah::Cheetah;
+    use crate::classes::class;
     use crate::{Backend, Options};
     use tacit_graph::rng::SplitMix;
     use tacit_graph::{ImportOptions, import, zoo};

@@ -4,7 +4,7 @@
 use std::f64::consts::SQRT_2;
 
 use libm::erfc;
-use tacit_graph::kernel;
+use tacit_graph::{OutputMode, kernel};
 
 /// Normal quantile of two-sided 95 % intervals.
 const Z95: f64 = 1.96;
@@ -14,6 +14,14 @@ pub(crate) fn class<T: Copy + Default + PartialOrd>(outputs: &[T]) -> usize {
     match outputs {
         [one] => usize::from(*one > T::default()),
         several => kernel::arg_max(several),
+    }
+}
+
+/// The class that an answer tells: in mode top-1 it is the index.
+pub(crate) fn told(mode: OutputMode, answer: &[f64]) -> usize {
+    match mode {
+        OutputMode::Top1 => answer[0] as usize,
+        OutputMode::Logits => class(answer),
     }
 }
 

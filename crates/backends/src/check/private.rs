@@ -8,7 +8,7 @@ use tacit_graph::{Model, OutputMode, Watch};
 use tacit_mpc::run_pair;
 use tacit_net::{Channel, Traffic};
 
-use crate::classes::class;
+use crate::classes::told;
 use crate::{Aids, Backend, BackendError, Material, Preparation, ServerModel, Setup, Trust};
 
 /// What runs of both parties gave.
@@ -94,12 +94,10 @@ pub fn run(
     let mut ran = Ran { inputs: count, same_class: 0, as_reference: 0, off: 0.0, stated, setup, offline, online };
     for (input, answer) in inputs.into_iter().zip(answers) {
         let (float, reference) = (model.run(input)?, lowered.reference(input)?);
-        let tells = |outputs: &[f64]| match model.interface.output_mode {
-            OutputMode::Top1 => outputs[0] as usize,
-            OutputMode::Logits => class(outputs),
-        };
-        ran.same_class += usize::from(tells(&answer) == tells(&float));
-        ran.as_reference += usize::from(tells(&answer) == tells(&reference));
+        let [class, of_float, of_reference] =
+            [&answer, &float, &reference].map(|outputs| told(model.interface.output_mode, outputs));
+        ran.same_class += usize::from(class == of_float);
+        ran.as_reference += usize::from(class == of_reference);
         if model.interface.output_mode == OutputMode::Logits {
             let distances = answer.iter().zip(&reference).map(|(a, b)| (a - b).abs());
             ran.off = distances.fold(ran.off, f64::max);

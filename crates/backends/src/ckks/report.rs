@@ -7,7 +7,7 @@ use tacit_graph::Model;
 
 use super::fit::Approximation;
 use super::plan::Plan;
-use crate::classes::class;
+use crate::classes::{class, told};
 use crate::{BackendError, LoweringReport};
 
 /// The report.
@@ -42,11 +42,8 @@ impl Report {
         let costs = &public.costs;
         let samples = &model.calibration.samples;
         let count = model.graph.runs_within(1 << 31).clamp(1, samples.len());
-        let wanted = |i: usize| class(&model.calibration.wanted[i]);
-        let same = |i: &usize| match (public.compared, &plan.simulate(&samples[*i])[..]) {
-            (Some(_), &[told]) => told == wanted(*i) as f64,
-            (_, outputs) => class(outputs) == wanted(*i),
-        };
+        let mode = model.interface.output_mode;
+        let same = |i: &usize| told(mode, &plan.simulate(&samples[*i])) == class(&model.calibration.wanted[*i]);
         let same_class = [(0..count).filter(same).count(), count];
         let mut warnings = Vec::new();
         if model.calibration.guessed {

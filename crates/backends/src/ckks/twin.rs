@@ -68,7 +68,10 @@ impl Plan {
     fn answer(&self, result: Vec<f64>) -> Vec<f64> {
         let multiplier = self.multiplier();
         let values: Vec<f64> = result.into_iter().map(|v| v * multiplier).collect();
-        self.public.compared.map_or(values.clone(), |n| best::class(&best::outputs(&values, n as usize)))
+        match self.public.compared {
+            Some(n) => best::class(&best::outputs(&values, n as usize)),
+            None => values,
+        }
     }
 
     /// The largest `|slot|` of a vector that is computed rightly.
