@@ -156,3 +156,21 @@ def test_the_rate_cap_is_judged(tmp_path):
     assert cap.startswith("Verdict: squeezenet+cheetah: less power, more energy. "), cap
     assert "power 0.800× with idle, 0.400× above idle; energy 1.60× with idle" in cap
     assert "Against pace" in found
+
+
+def test_a_setup_is_shared_by_the_inputs_behind_it(tmp_path):
+    folder = study(tmp_path)
+    runs = [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
+    for run in runs:
+        if run["cell"]["workload"] == "squeezenet+cheetah":
+            setup = {"wall_s": 20.0, "client.cpu_s": 2.0, "server.cpu_s": 0.0, "client.sent_bytes": 40e6}
+            run["results"] |= {f"phases.setup.{name}": value for name, value in setup.items()}
+    (folder / "runs.jsonl").write_text("".join(json.dumps(run) + "\n" for run in runs))
+    _, _, found = sections(folder)
+    shared = next(item.tables[0] for item in found["squeezenet"].items if item.title == "With the setup shared")
+    assert {row[1] for row in shared.rows} == {"cheetah"} and len(shared.rows) == len(LINKS)
+    row = next(row for row in shared.rows if row[0] == "pm24-941")
+    # 10 W for 20 s and 5 W for two of processor; an input takes 6.42 s and four of processor beside it.
+    assert row[3:6] == ("20.0", "40.0", "210"), row
+    assert row[6:10] == ("26.4", "8.42", "6.62", "6.44"), row
+    assert row[10:] == ("294", "105", "86.3", "84.4"), row

@@ -4,16 +4,14 @@
 #[path = "../../graph/tests/data/mod.rs"]
 mod data;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
-use tacit_backends::check::check;
+use tacit_backends::check::{check, run_privately};
 use tacit_backends::ckks::Ckks;
-use tacit_backends::{Aids, Backend, ClientModel, Material, Options, ServerModel};
+use tacit_backends::{Backend, Options, ServerModel};
 use tacit_graph::npy::Npy;
 use tacit_graph::{ImportOptions, Model, Watch, import};
-use tacit_mpc::run_pair;
 
 /// Images `from ..` of a file of CIFAR-10, with their labels.
 fn cifar(name: &str, from: usize, count: usize) -> Option<(Npy, Vec<usize>)> {
@@ -67,86 +65,6 @@ fn inputs(options: &ImportOptions, npy: &Npy) -> Vec<Vec<f32>> {
     options.prepare(&[3, 32, 32], npy, usize::MAX).unwrap()
 }
 
-/// Processor seconds of this process, both parties' threads (0 where the system does not tell).
-fn cpu_s() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let ticks = stat
-        .rsplit(')')
-        .next()
-        .map(|rest| rest.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<f64>().ok()));
-    ticks.map_or(0.0, |ticks| ticks.sum::<f64>() / 100.0)
-}
-
-/// Seconds that went into each kind of step.
-struct Split {
-    last: Instant,
-    seconds: BTreeMap<&'static str, f64>,
-}
-
-impl Split {
-    fn new() -> Self {
-        Self { last: Instant::now(), seconds: BTreeMap::new() }
-    }
-
-    fn note(&mut self, what: &'static str) -> bool {
-        let now = Instant::now();
-        *self.seconds.entry(what).or_default() += (now - self.last).as_secs_f64();
-        self.last = now;
-        true
-    }
-}
-
-/// Setup and answers of two parties, with what they took.
-fn encrypted(server: &Arc<dyn ServerModel>, inputs: &[Vec<f32>]) -> Vec<Vec<f64>> {
-    let client: Arc<dyn ClientModel> = Ckks.open(server.public_bytes()).unwrap();
-    let split = Arc::new(Mutex::new(Split::new()));
-    let (asked, ()) = run_pair(
-        |channel| {
-            let mut side = client.clone().connect(&Aids::default()).unwrap();
-            let (started, cpu) = (Instant::now(), cpu_s());
-            side.setup(channel).unwrap();
-            let (sent, took, cpu) = (channel.total_traffic().sent, started.elapsed().as_secs_f64(), cpu_s() - cpu);
-            eprintln!("setup: {took:.1} s, {cpu:.1} s of processors, {:.1} MB up", sent as f64 / 1e6);
-            let answer = |x: &Vec<f32>| {
-                let (started, cpu) = (Instant::now(), cpu_s());
-                let answer = side.online(channel, Material::nothing(), x).unwrap();
-                let (took, cpu) = (started.elapsed().as_secs_f64(), cpu_s() - cpu);
-                eprintln!("an input: {took:.1} s, {cpu:.1} s of processors");
-                answer
-            };
-            inputs.iter().map(answer).collect::<Vec<_>>()
-        },
-        |channel| {
-            let watch = Watch::new({
-                let split = split.clone();
-                move |step| split.lock().unwrap().note(step.what)
-            });
-            let mut side = server.clone().connect(&Aids { watch, ..Aids::default() }).unwrap();
-            side.setup(channel).unwrap();
-            channel.flush().unwrap();
-            for i in 0..inputs.len() {
-                *split.lock().unwrap() = Split::new();
-                let threads = threads(i);
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                pool.install(|| side.online(channel, Material::nothing())).unwrap();
-                eprintln!("server, {threads} threads (0: all): {:.2?} s; {}", split.lock().unwrap().seconds, memory());
-            }
-        },
-    );
-    asked
-}
-
-fn class(values: &[f64]) -> usize {
-    (0..values.len()).max_by(|a, b| values[*a].total_cmp(&values[*b])).unwrap()
-}
-
-/// Threads for input `i`: `TACIT_THREADS=1,2` takes turns.
-fn threads(i: usize) -> usize {
-    let list = std::env::var("TACIT_THREADS").unwrap_or_default();
-    let all: Vec<usize> = list.split(',').filter_map(|n| n.parse().ok()).collect();
-    if all.is_empty() { 0 } else { all[i % all.len()] }
-}
-
 /// Inputs that the environment asks for.
 fn images(default: usize) -> usize {
     std::env::var("TACIT_IMAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
@@ -167,17 +85,10 @@ fn is_answered_from_one_ciphertext(file: &str, options: &str) {
     let Some((model, import)) = skipped(network(file)) else { return };
     let server = lowered(&model, options);
     let (images, _) = cifar("test_batch", 0, images(1)).unwrap();
-    let images = inputs(&import, &images);
-    for (x, got) in images.iter().zip(encrypted(&server, &images)) {
-        let (twin, float) = (server.reference(x).unwrap(), model.run(x).unwrap());
-        let off = twin.iter().zip(&got).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        let bound = server.error_bound(&twin);
-        eprintln!(
-            "encrypted {got:.3?}\ntwin      {twin:.3?}\nfloat     {float:.3?}\noff by {off:.2e}, {bound:.2e} is stated"
-        );
-        assert!(off <= bound && class(&got) == class(&float));
-    }
-    eprintln!("{}", memory());
+    let ran = run_privately(&model, (&Ckks, &server), &inputs(&import, &images), &Watch::default()).unwrap();
+    eprintln!("{ran:#?}\n{}", memory());
+    let stated = ran.stated.expect("a bound is stated");
+    assert!(ran.inputs > 0 && ran.same_class == ran.inputs && ran.off <= stated, "{ran:?}");
 }
 
 /// What the system says of this process's memory.

@@ -82,7 +82,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
 }
 
 fn show_run(ran: &Ran) -> anyhow::Result<()> {
-    let Ran { inputs, same_class, as_reference, off, stated, setup, offline, online } = ran;
+    let Ran { inputs, same_class, as_reference, off, stated, setup, offline, online, steps } = ran;
     let stated = stated.map_or_else(|| "no bound is stated".into(), |bound| format!("{bound:.2e} stated"));
     print::line(&format!(
         "both parties {same_class} of {inputs} same class as float, {as_reference} as in the clear; off by {off:.2e} at most, {stated}"
@@ -93,7 +93,12 @@ fn show_run(ran: &Ran) -> anyhow::Result<()> {
     };
     took("setup", setup)?;
     took("offline", offline)?;
-    took("online", online)
+    took("online", online)?;
+    if !steps.is_empty() {
+        let each = steps.iter().map(|(what, seconds)| format!("{what} {seconds:.2} s")).collect::<Vec<_>>();
+        print::line(&format!("    server   {}", each.join(", ")))?;
+    }
+    Ok(())
 }
 
 fn labels(path: &Path) -> anyhow::Result<Vec<usize>> {

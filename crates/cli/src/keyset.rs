@@ -5,6 +5,7 @@ mod kept;
 mod machine;
 mod measure;
 mod measured;
+mod networks;
 mod params;
 mod tables;
 

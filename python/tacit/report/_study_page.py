@@ -16,6 +16,8 @@ from tacit.report._study_verdicts import study_joules, table_2, verdicts, winner
 from tacit.report._sweep import sweep
 
 PACING = "pacing"
+# So many inputs share a setup.
+SHARED = (1, 10, 100, 1000)
 # Power over time is drawn for these, over the fastest link.
 DRAWN = ("cheetah", "sci-he", "clear")
 
@@ -71,6 +73,7 @@ def _net(study: Study, net: str) -> Section:
     items = [_cells(study, net, cells)]
     items += _sweep(study, net)
     items.append(_phases(study, net, cells))
+    items.append(_shared(study, net, cells))
     if boards := _boards(study, net):
         items.append(boards)
     return Section(net, PROVENANCE_NOTE, tuple(items))
@@ -173,6 +176,27 @@ def _phases(study: Study, net: str, cells: list[Cell]) -> Item:
     note = "Joules of phases are modelled by the campaign's device profile, idle included, whatever the source of whole runs is."
     table = Table(columns, tuple(rows), note=note)
     return Item("By phase", f"phases-{slug(net)}", "", (table,), group=f"{net}, by phase")
+
+
+def _shared(study: Study, net: str, cells: list[Cell]) -> Item:
+    """What an input costs when many of them come after one setup (keys are sent once)."""
+    rows = []
+    for cell in cells:
+        setup = cell.phases.get("setup")
+        if setup is None or setup.wall_s <= 0:
+            continue
+        later = [name for name in cell.phases if name != "setup"]
+        once_j = study_joules(study, cell, "setup", "client")
+        each_s = sum(cell.phases[name].wall_s for name in later)
+        each_j = sum(study_joules(study, cell, name, "client") for name in later)
+        seconds = [setup.wall_s / n + each_s for n in SHARED]
+        energy = [once_j / n + each_j for n in SHARED]
+        figures_of = (setup.wall_s, setup.bytes / 1e6, once_j, *seconds, *energy)
+        rows.append((cell.link, cell.approach, "" if cell.n else "modelled", *(plain(x) for x in figures_of)))
+    each = [f"{what} of {n}" for what in ("s an input", "client J an input") for n in SHARED]
+    table = Table(("link", "approach", "", "setup (s)", "setup (MB)", "setup, client (J)", *each), tuple(rows))
+    caption = "A setup comes once for a client and model: what each of so many inputs takes, with its part of it. Joules as by phase."
+    return Item("With the setup shared", f"shared-{slug(net)}", caption, (table,), group=f"{net}, by phase")
 
 
 def _boards(study: Study, net: str) -> Item | None:

@@ -1,6 +1,7 @@
 //! Inputs as a client and a server compute them, both in this process.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use serde::Serialize;
@@ -30,6 +31,30 @@ pub struct Ran {
     pub offline: Took,
     /// For an input, on average, when it is there.
     pub online: Took,
+    /// Seconds of the server in that, by kinds of steps, where it tells of them.
+    pub steps: BTreeMap<&'static str, f64>,
+}
+
+/// Seconds between the steps that are told, by their kinds.
+struct Split {
+    last: Instant,
+    seconds: BTreeMap<&'static str, f64>,
+}
+
+impl Split {
+    fn new() -> Self {
+        Self { last: Instant::now(), seconds: BTreeMap::new() }
+    }
+
+    /// What comes next begins now.
+    fn begin(&mut self) {
+        self.last = Instant::now();
+    }
+
+    fn note(&mut self, what: &'static str) {
+        *self.seconds.entry(what).or_default() += self.last.elapsed().as_secs_f64();
+        self.begin();
+    }
 }
 
 /// What a phase took.
@@ -88,10 +113,13 @@ pub fn run(
     if inputs.is_empty() {
         return refuse("none of these inputs lies in the range that the model accepts".into());
     }
-    let (answers, [setup, offline, online]) = both(backend, lowered, &inputs, watch)?;
+    let split = Arc::new(Mutex::new(Split::new()));
+    let (answers, [setup, offline, online]) = both(backend, lowered, &inputs, (watch, &split))?;
     let [offline, online] = [offline, online].map(|took| took.over(inputs.len()));
     let (count, stated) = (inputs.len(), Some(0.0));
-    let mut ran = Ran { inputs: count, same_class: 0, as_reference: 0, off: 0.0, stated, setup, offline, online };
+    let steps = locked(&split).seconds.iter().map(|(what, seconds)| (*what, seconds / count as f64)).collect();
+    let mut ran =
+        Ran { inputs: count, same_class: 0, as_reference: 0, off: 0.0, stated, setup, offline, online, steps };
     for (input, answer) in inputs.into_iter().zip(answers) {
         let (float, reference) = (model.run(input)?, lowered.reference(input)?);
         let [class, of_float, of_reference] =
@@ -108,12 +136,17 @@ pub fn run(
     Ok(ran)
 }
 
-/// The answers to the inputs, and what all setups, offline and online phases took.
+fn locked(split: &Mutex<Split>) -> std::sync::MutexGuard<'_, Split> {
+    split.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The answers to the inputs, and what all setups, offline and online phases took; the server's online
+/// phases go into `split`.
 fn both(
     backend: &dyn Backend,
     lowered: &Arc<dyn ServerModel>,
     inputs: &[&Vec<f32>],
-    watch: &Watch,
+    (watch, split): (&Watch, &Arc<Mutex<Split>>),
 ) -> Result<(Vec<Vec<f64>>, [Took; 3]), BackendError> {
     let (sets_up, prepares) = (lowered.setup() != Setup::Nothing, lowered.preparation() != Preparation::Nothing);
     let mut took = [Took::default(); 3];
@@ -135,13 +168,20 @@ fn both(
         Ok::<_, BackendError>(answers)
     };
     let serve = |channel: &mut Channel| {
-        let mut side = lowered.clone().connect(&Aids::default())?;
+        let told = split.clone();
+        let watch = Watch::new(move |step| {
+            locked(&told).note(step.what);
+            true
+        });
+        let mut side = lowered.clone().connect(&Aids { watch, ..Aids::default() })?;
         if sets_up {
             side.setup(channel)?;
             channel.flush()?;
         }
+        locked(split).seconds.clear();
         for _ in inputs {
             let material = if prepares { side.offline(channel)? } else { Material::nothing() };
+            locked(split).begin();
             side.online(channel, material)?;
         }
         Ok::<_, BackendError>(())
@@ -187,8 +227,20 @@ mod tests {
             assert!(ran.stated.is_none_or(|bound| ran.off <= bound), "{ran:?}");
             let costs = lowered.costs();
             assert_eq!((ran.setup.up_bytes, ran.online.up_bytes), (costs.setup.up_bytes, costs.online.up_bytes));
-            assert!(ran.offline.down_bytes > 0 && ran.online.seconds > 0.0);
+            assert!(ran.offline.down_bytes > 0 && ran.online.seconds > 0.0 && ran.steps.is_empty());
         }
+    }
+
+    #[test]
+    fn the_server_of_ckks_tells_where_its_time_goes() {
+        let bytes = include_bytes!("../../../../models/digits_square.onnx");
+        let model = import(bytes, &ImportOptions::default()).unwrap().model;
+        let lowered = Ckks.lower(&model, &Options::default()).unwrap();
+        let input = model.calibration.samples[0].clone();
+        let ran = run(&model, (&Ckks, &lowered), &[input], &Watch::default()).unwrap();
+        let [kinds, seconds] = [ran.steps.len() as f64, ran.steps.values().sum::<f64>()];
+        assert!(kinds >= 2.0 && ran.steps.contains_key("linear"), "{:?}", ran.steps);
+        assert!(seconds > 0.0 && seconds <= ran.online.seconds, "{seconds} of {}", ran.online.seconds);
     }
 
     #[test]

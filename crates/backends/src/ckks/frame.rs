@@ -6,7 +6,6 @@ use std::sync::Arc;
 use tacit_graph::{Model, Watch};
 use tacit_he::ckks::{Bootstrapper, Context, KeyId, KeyKind, Parameters, Scale, SwitchKey, TransformPlan};
 
-use super::emit;
 use super::fit::Approximation;
 use super::layout::{self, Layout};
 use super::levels::Levels;
@@ -15,6 +14,7 @@ use super::options::{NAME, Options};
 use super::program::{Program, Step, Vector};
 use super::setting::{self, Setting};
 use super::ways::{Way, Ways};
+use super::{beyond, emit};
 use crate::BackendError;
 
 /// A network as a program, at no levels yet.
@@ -56,7 +56,8 @@ pub(super) enum Part {
 /// # Errors
 /// A node that cannot be lowered; a network that no secure parameters hold.
 pub(super) fn frame(model: &Model, options: &Options, watch: &Watch) -> Result<Frame, BackendError> {
-    Emitted::new(model, options, watch)?.frame(options, None)
+    let made = Emitted::new(model, options, watch).and_then(|emitted| emitted.frame(options, None));
+    made.map_err(|error| beyond::priced(error, &model.graph))
 }
 
 impl Emitted {

@@ -8,6 +8,7 @@
 
 mod activations;
 mod best;
+mod beyond;
 mod circuit;
 mod client;
 mod derive;

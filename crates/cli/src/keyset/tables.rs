@@ -1,12 +1,13 @@
 //! `tacit keyset tables`: [KDS25] by formula, on our lowering, and measured.
 
-use super::measured;
+use super::measured::{self, What};
+use super::networks::{self, Table4};
 use crate::owner::SealArgs;
 use crate::print;
+use anyhow::ensure;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use tacit_backends::Options;
 use tacit_backends::ckks::keyset::{
     KeySetChoice, PAPER_ALPHAS, Wish, allowed_alphas, design, dynamic_key_bytes, paper_key_bytes, stage_keys, table_5,
 };
@@ -15,18 +16,26 @@ use tacit_backends::ckks::keyset::{
 ///
 /// By formula, at once: Table 5, Fig. 3 and what of Tables 6 and 7 a formula gives. For each network that is
 /// named: Tables 6 and 7 on our lowering of it (half a minute for ResNet-20). Measured, if asked for: Table 3
-/// (half a minute, 2 GB), Fig. 7 and 8 (five minutes and 5 GB).
+/// (half a minute, 2 GB), Fig. 7 and 8 (five minutes and 5 GB), and Table 4 with Fig. 10 and 11: each network
+/// that is named answers two of its calibration samples with each of five key sets, both parties in this
+/// process (ResNet-20 with squares: five minutes and 5 GB).
 ///
-/// Example: tacit keyset tables
+/// Examples: tacit keyset tables
+///           tacit keyset tables resnet20_aespa.tacit --measure networks
+///           tacit keyset tables resnet20.tacit -O tolerance=0.002,margin=2 --measure networks
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct TablesArgs {
     /// Networks, .tacit or ONNX: ResNet-20, SqueezeNet, the GRU. What a file's name says is compared with
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Measure this on one thread: table3 (half a minute) or bootstraps (Fig. 7 and 8: five minutes, 5 GB)
+    /// Measure this: on one thread table3 (half a minute) or bootstraps (Fig. 7, 8: five minutes, 5 GB); on
+    /// all of them networks (Table 4, Fig. 10 and 11)
     #[arg(long, value_name = "WHAT")]
     measure: Vec<measured::What>,
+    /// Option of the back end for the networks, e.g. tolerance=0.002; may be repeated
+    #[arg(short = 'O', long = "option", value_name = "KEY=VALUE,...")]
+    options: Vec<String>,
     #[command(flatten)]
     seal: SealArgs,
 }
@@ -39,6 +48,8 @@ struct Network {
     not: &'static [&'static str],
     /// Its GB, in millions of bytes: `STRATEGIES` in order.
     printed: [u64; 5],
+    /// What it took end to end.
+    table_4: Option<Table4>,
 }
 
 /// Which of our strategies stand for the lines of the paper's Tables 6 and 7.
@@ -52,30 +63,35 @@ const NETWORKS: [Network; 5] = [
         words: &["gru", "detector"],
         not: &[],
         printed: [553_648, 307_090, 83_752, 55_835, 52_026],
+        table_4: None,
     },
     Network {
         name: "SqueezeNet MPCNN",
         words: &["squeezenet"],
         not: &SQUARES,
         printed: [490_968, 253_403, 108_179, 55_835, 45_353],
+        table_4: None,
     },
     Network {
         name: "SqueezeNet AESPA",
         words: &["squeezenet"],
         not: &[],
         printed: [490_968, 253_403, 108_179, 55_835, 46_016],
+        table_4: None,
     },
     Network {
         name: "ResNet-20 MPCNN",
         words: &["resnet20"],
         not: &SQUARES,
         printed: [534_656, 275_952, 108_179, 55_835, 47_320],
+        table_4: Some([[25.264, 66.082, 10.823], [12.919, 66.082, 10.823]]),
     },
     Network {
         name: "ResNet-20 AESPA",
         words: &["resnet20"],
         not: &[],
         printed: [534_656, 275_952, 108_179, 55_835, 53_511],
+        table_4: Some([[47.507, 27.824, 4.210], [24.637, 27.824, 6.210]]),
     },
 ];
 
@@ -91,6 +107,8 @@ struct OnOurs {
     network: String,
     file: String,
     parameters: String,
+    /// Options of the key set that `design` chooses.
+    chosen: Option<String>,
     lines: Vec<Line>,
 }
 
@@ -106,18 +124,26 @@ struct Line {
 }
 
 pub fn run(args: &TablesArgs, as_json: bool) -> anyhow::Result<()> {
+    ensure!(
+        !args.files.is_empty() || !args.measure.contains(&What::Networks),
+        "--measure networks runs the networks that are named: name at least one"
+    );
+    let options = args.options.join(",");
     let mut ours = Vec::new();
     for file in &args.files {
-        ours.push(on_ours(file, &args.seal)?);
+        ours.push(on_ours(file, (&options, &args.seal))?);
     }
     let left: Vec<&str> = NETWORKS.iter().map(|n| n.name).filter(|n| ours.iter().all(|o| o.network != *n)).collect();
-    let measured = args.measure.iter().map(|what| measured::measure(*what)).collect::<anyhow::Result<Vec<Value>>>()?;
+    let one = |what: &What| measured::measure(*what).transpose();
+    let measured = args.measure.iter().filter_map(one).collect::<anyhow::Result<Vec<Value>>>()?;
+    let run_by_sets = if args.measure.contains(&What::Networks) { by_sets(args, &ours, &options)? } else { Vec::new() };
     let stages = (1..=16).rev().map(stage_keys).collect::<Result<Vec<_>, _>>()?;
     let alphas = allowed_alphas()?;
     if as_json {
         return print::json(&json!({
             "table_5": table_5(), "table_5_our_bootstraps": stages, "figure_3": alphas, "key_bytes_depth_16": paper_key_bytes(16, 1),
             "tables_6_and_7": formulas(), "our_lowering": ours, "not_given": left, "measured": measured,
+            "table_4": run_by_sets,
         }));
     }
     print_table_5()?;
@@ -146,7 +172,22 @@ pub fn run(args: &TablesArgs, as_json: bool) -> anyhow::Result<()> {
     if !left.is_empty() {
         print::line(&format!("\nTables 6 and 7 on our lowering: no file was given for {}", left.join(", ")))?;
     }
-    measured.iter().try_for_each(|value| print::line(&format!("\n{}", serde_json::to_string_pretty(value)?)))
+    measured.iter().try_for_each(|value| print::line(&format!("\n{}", serde_json::to_string_pretty(value)?)))?;
+    run_by_sets.iter().try_for_each(networks::show)
+}
+
+/// The networks end to end, by key set.
+fn by_sets(args: &TablesArgs, ours: &[OnOurs], options: &str) -> anyhow::Result<Vec<networks::Measured>> {
+    let one = |(file, of): (&PathBuf, &OnOurs)| {
+        let asked = networks::Asked {
+            name: &of.network,
+            paper: network(file).and_then(|network| network.table_4),
+            options,
+            chosen: of.chosen.as_deref(),
+        };
+        networks::measure(file, &asked, &args.seal)
+    };
+    args.files.iter().zip(ours).map(one).collect()
 }
 
 fn gb(bytes: u64) -> String {
@@ -212,10 +253,10 @@ fn print_stages(stages: &[tacit_backends::ckks::keyset::StageKeys]) -> anyhow::R
 }
 
 /// What the strategies take on our lowering of a network.
-fn on_ours(file: &Path, seal: &SealArgs) -> anyhow::Result<OnOurs> {
+fn on_ours(file: &Path, (options, seal): (&str, &SealArgs)) -> anyhow::Result<OnOurs> {
     let model = crate::bench::load(file, seal)?;
     let (watch, shown) = print::watch();
-    let found = design(&model, &Options::default(), &Wish::default(), &watch)?;
+    let found = design(&model, &options.parse()?, &Wish::default(), &watch)?;
     shown.finish_and_clear();
     let of = network(file);
     let line = |choice: &KeySetChoice| {
@@ -232,6 +273,7 @@ fn on_ours(file: &Path, seal: &SealArgs) -> anyhow::Result<OnOurs> {
         network: of.map_or_else(|| found.model.clone(), |network| network.name.to_owned()),
         file: file.display().to_string(),
         parameters: format!("{}, ring degree 2^{}", found.parameters.0, found.parameters.1),
+        chosen: found.choices[found.chosen].options.clone(),
         lines: found.choices.iter().map(line).collect(),
     })
 }
