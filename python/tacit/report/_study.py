@@ -45,7 +45,8 @@ class Energy:
 
 @dataclass(frozen=True)
 class Cell:
-    """A network answered by an approach over a link. `n` is 0 for what was predicted and not run."""
+    """A network answered by an approach over a link. `n` is 0 for what was predicted and not run. `bytes` is what all phases moved at the
+    client, both ways and a dealer's included: counted on the wire where it was, else in the protocol."""
 
     net: str
     approach: str
@@ -56,11 +57,7 @@ class Cell:
     cpu_s: Mapping[str, float]
     energy: Mapping[str, Energy]
     phases: Mapping[str, Phase]
-
-    @property
-    def bytes(self) -> float:
-        """Both ways, all phases."""
-        return sum(phase.bytes for phase in self.phases.values())
+    bytes: float
 
     def net_w(self, party: str) -> float:
         """Mean power above idle."""
@@ -211,7 +208,8 @@ def _predicted(source: f.Object, coefficients: Mapping[str, float]) -> Cell:
         return Energy(gross, net, gross / latency if latency > 0 else 0.0, "modelled")
 
     return Cell(
-        f.text(source, "net"), approach, f.text(source, "link"), 0, latency, 0.0, cpu, {p: energy(p) for p in parties}, phases
+        f.text(source, "net"), approach, f.text(source, "link"), 0, latency, 0.0, cpu, {p: energy(p) for p in parties}, phases,
+        moved,
     )  # fmt: skip
 
 
@@ -253,9 +251,10 @@ def _measured(group: Group) -> Cell | None:
 
     found = {party: a for party in PARTIES if (a := account(group, party))}
     energy = {party: _energy(a) for party, a in found.items()}
+    phases = {name: phase(name) for name in PHASES}
     return Cell(
         net, approach, group.value("link"), len(group.runs), latency.mean, latency.sd or 0.0, {p: cpu(p) for p in PARTIES},
-        energy, {name: phase(name) for name in PHASES},
+        energy, phases, result("client_wire_bytes") or sum(p.bytes for p in phases.values()),
     )  # fmt: skip
 
 

@@ -97,10 +97,10 @@ def _cells(study: Study, net: str, cells: list[Cell]) -> Item:
         kinds = " and ".join(dict.fromkeys(e.provenance for e in cell.energy.values())) or NONE
         rows.append((cell.link, cell.approach, _runs(study, cell), latency, *parties, kinds, plain(cell.bytes / 1e6)))
     each = [f"{party} {what}" for party in PARTIES for what in ("CPU (s)", "mean (W)", "gross (J)", "net (J)")]
-    table = Table(("link", "approach", "runs", "latency (s)", *each, "joules are", "MB"), tuple(rows))
+    table = Table(("link", "approach", "runs", "latency (s)", *each, "joules are", "MB at the client"), tuple(rows))
     caption = (
         "Setup, offline and online phase of a new client. Modelled in place of runs: predicted, in brackets the latency that was predicted "
-        "over that which was measured in neighbouring cells (none: no neighbour ran)."
+        "over that which was measured in neighbouring cells (none: no neighbour ran). MB with what a dealer sends."
     )
     return Item("Cells", f"cells-{slug(net)}", caption, (table,))
 
@@ -141,7 +141,8 @@ def _by_link(study: Study, net: str, label: str, of: Callable[[Cell], float]) ->
         return plain(of(cell)) if cell else NONE
 
     columns = (label, *(f"{plain(k.mbps)} Mbit/s" for k in study.lan()))
-    return Table(columns, tuple((a, *(shown(a, k.name) for k in study.lan())) for a in study.approaches))
+    approaches = [a for a in study.approaches if any(study.find(net, a, k.name) for k in study.lan())]
+    return Table(columns, tuple((a, *(shown(a, k.name) for k in study.lan())) for a in approaches))
 
 
 def _line(study: Study, net: str, approach: str, colour: int, of: Callable[[Cell], float]) -> Line | None:
