@@ -285,6 +285,11 @@ fn budgets_that_nothing_fits_and_unknown_strategies_are_refused() {
     let one = Wish { strategy: "level-aware".into(), ..Wish::default() };
     let found = design(&model, &Options::default(), &one, &Watch::default()).unwrap();
     assert!(found.choices[found.chosen].name == "level-aware" && found.keys.is_empty());
+    // What is served is what was designed for.
+    let found = design(&model, &"margin=3,derive=true".parse().unwrap(), &Wish::default(), &Watch::default()).unwrap();
+    let runs: Vec<&String> = found.choices.iter().filter_map(|choice| choice.options.as_ref()).collect();
+    assert!(runs.iter().all(|options| options.starts_with("margin=3,rotations=")), "{runs:?}");
+    assert!(found.front.iter().all(|point| point.options.starts_with("margin=3,rotations=")));
     let count = found.steps.iter().filter(|step| step.diagonals > 0).count();
     let error = Ckks.lower(&model, &"rotations=2h".parse().unwrap()).err().unwrap().to_string();
     assert!(count > 2 && error.contains("ways for 2 transforms"), "{error}");

@@ -126,5 +126,6 @@ pub fn show(measured: &Measured) -> anyhow::Result<()> {
             "{set:<20} {keys:>10.1} {layers_s:>8.2} {bootstraps_s:>10.2} {rest_s:>8.2} {online_s:>8.2}  {paper}"
         ))?;
     }
-    Ok(())
+    let mut with = sets.iter().filter(|of| !of.options.is_empty());
+    with.try_for_each(|of| print::line(&format!("{:<20} -O {}", of.set, of.options)))
 }

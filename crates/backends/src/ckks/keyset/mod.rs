@@ -81,7 +81,7 @@ pub struct KeySetChoice {
     pub name: String,
     /// What it is, in a line.
     pub about: String,
-    /// The back end's options that run it; none for what is computed only.
+    /// All of the back end's options that run it; none for what is computed only.
     pub options: Option<String>,
     /// Keys in all: rotations, relinearisation, bootstraps.
     pub keys: usize,
@@ -226,7 +226,6 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
     };
     let best = searched.into_iter().min_by(|a, b| less(cost(&a.2), cost(&b.2)));
     let (running, front, picked) = best.expect("there is a placement");
-    let frame = running.frame;
     let mut runs = running.uniform()?;
     let smallest = front.first().expect("the search begins somewhere");
     if let Some(selection) = &picked {
@@ -244,9 +243,9 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
         Some(options) => running.reasons(options)?,
         None => (Vec::new(), Vec::new()),
     };
-    Ok(Design {
+    let found = Design {
         model: model.interface.name.clone(),
-        parameters: (frame.setting.name.clone(), frame.setting.parameters.log_degree),
+        parameters: (running.frame.setting.name.clone(), running.frame.setting.parameters.log_degree),
         rates: wish.rates,
         steps: running.hoisted_steps()?,
         table: running.table()?,
@@ -256,7 +255,20 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
         keys,
         chains,
         problem: serde_json::to_value(&running.problem).expect("numbers and strings have a JSON form"),
-    })
+    };
+    Ok(with_given(found, options))
+}
+
+/// The same with whatever else was asked of the lowering among the options of what runs.
+fn with_given(mut found: Design, options: &seam::Options) -> Design {
+    let searched = ["rotations", "bootstraps", "placement", "derive"];
+    let others = options.iter().filter(|(key, _)| !searched.contains(key));
+    let given = others.map(|(key, value)| format!("{key}={value},")).collect::<String>();
+    let of_choices = found.choices.iter_mut().filter_map(|choice| choice.options.as_mut());
+    for text in of_choices.chain(found.front.iter_mut().map(|point| &mut point.options)) {
+        text.insert_str(0, &given);
+    }
+    found
 }
 
 /// Where bootstraps may be: as few as there can be, at different places. The options that place them, and
