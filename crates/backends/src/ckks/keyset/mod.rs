@@ -212,9 +212,9 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
     let bootstrappers = bootstrappers(first, &base, watch)?;
     let mut points = Vec::new();
     let mut searched = Vec::new();
-    for (done, (options, frame)) in frames.iter().enumerate() {
+    for (done, (placed, frame)) in frames.iter().enumerate() {
         watch.tell("searching for key sets", done, Some(frames.len()))?;
-        let running = Running::new(frame, options, wish.rates, &bootstrappers)?;
+        let running = Running::new(frame, (placed, options), wish.rates, &bootstrappers)?;
         let front = search::front(&running.problem);
         let picked = search::best(&running.problem, &front, wish.budget, wish.goal);
         points.extend(front.iter().map(|selection| running.point(selection)));
@@ -243,7 +243,7 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
         Some(options) => running.reasons(options)?,
         None => (Vec::new(), Vec::new()),
     };
-    let found = Design {
+    Ok(Design {
         model: model.interface.name.clone(),
         parameters: (running.frame.setting.name.clone(), running.frame.setting.parameters.log_degree),
         rates: wish.rates,
@@ -255,20 +255,7 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
         keys,
         chains,
         problem: serde_json::to_value(&running.problem).expect("numbers and strings have a JSON form"),
-    };
-    Ok(with_given(found, options))
-}
-
-/// The same with whatever else was asked of the lowering among the options of what runs.
-fn with_given(mut found: Design, options: &seam::Options) -> Design {
-    let searched = ["rotations", "bootstraps", "placement", "derive"];
-    let others = options.iter().filter(|(key, _)| !searched.contains(key));
-    let given = others.map(|(key, value)| format!("{key}={value},")).collect::<String>();
-    let of_choices = found.choices.iter_mut().filter_map(|choice| choice.options.as_mut());
-    for text in of_choices.chain(found.front.iter_mut().map(|point| &mut point.options)) {
-        text.insert_str(0, &given);
-    }
-    found
+    })
 }
 
 /// Where bootstraps may be: as few as there can be, at different places. The options that place them, and

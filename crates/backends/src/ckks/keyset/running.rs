@@ -13,7 +13,10 @@ use super::problem::{Class, Need, Problem, problem};
 use super::rates::{Rates, packed_bytes, plain_bytes};
 use super::search::Selection;
 use super::{FrontPoint, KeySetChoice, TableRow};
-use crate::BackendError;
+use crate::{BackendError, seam};
+
+/// Options that [`Running::text`] writes from what was chosen.
+const WRITTEN: [&str; 4] = ["rotations", "bootstraps", "placement", "derive"];
 
 /// A lowered network with what there is to choose.
 pub(super) struct Running<'a> {
@@ -21,6 +24,8 @@ pub(super) struct Running<'a> {
     pub problem: Problem,
     pub rates: Rates,
     base: Options,
+    /// What else was asked of the lowering, as it is written.
+    given: String,
     /// With each way to make their rotations, where there are bootstraps.
     pub bootstrappers: &'a [Bootstrapper],
     /// Node of each transform.
@@ -47,7 +52,7 @@ impl<'a> Running<'a> {
     /// None in practice.
     pub fn new(
         frame: &'a Frame,
-        base: &Options,
+        (base, given): (&Options, &seam::Options),
         rates: Rates,
         bootstrappers: &'a [Bootstrapper],
     ) -> Result<Self, BackendError> {
@@ -55,7 +60,9 @@ impl<'a> Running<'a> {
         problem.weights += bootstrappers.iter().map(|boot| boot.memory_bytes() as u64).max().unwrap_or(0);
         let parts = |step: &Step| if let Step::Linear { parts, .. } = step { parts.len() } else { 0 };
         let of = frame.program.vectors.iter().map(|v| std::iter::repeat_n(v.name.clone(), parts(&v.step)));
-        Ok(Self { frame, problem, rates, base: base.clone(), bootstrappers, nodes: of.flatten().collect() })
+        let others = given.iter().filter(|(key, _)| !WRITTEN.contains(key));
+        let given = others.map(|(key, value)| format!("{key}={value},")).collect();
+        Ok(Self { frame, problem, rates, base: base.clone(), given, bootstrappers, nodes: of.flatten().collect() })
     }
 
     /// The tables that go with the options.
@@ -129,10 +136,10 @@ impl<'a> Running<'a> {
         Options { rotations: Ways::each(ways), bootstraps, ..self.base.clone() }
     }
 
-    /// As they are written.
+    /// As they are written, with all that serves them.
     fn text(&self, options: &Options) -> String {
         let Options { rotations, bootstraps, placement, derive, .. } = options;
-        let mut text = format!("rotations={rotations}");
+        let mut text = format!("{}rotations={rotations}", self.given);
         if !self.bootstrappers.is_empty() {
             text += &format!(",bootstraps={bootstraps}");
         }
