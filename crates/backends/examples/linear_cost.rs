@@ -113,7 +113,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mask: Vec<u64> = (0..plan.input_len()).map(|_| prg.next_u64()).collect();
         let (client, mut frames) = (LinearClient::new(&keys, &plan), VecDeque::new());
         let t0 = cpu()?;
-        client.encrypt(&mask, &mut prg, &mut |f| {
+        client.encrypt(&mask, &prg, &mut |f| {
             frames.push_back(f.to_vec());
             Ok(())
         })?;

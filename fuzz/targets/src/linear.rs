@@ -62,16 +62,25 @@ pub(crate) fn public_key_seeds() -> Vec<Vec<u8>> {
     vec![bytes.public, vec![0; coeff::PUBLIC_KEY_BYTES], bytes.expansion]
 }
 
-/// A client's ciphertext.
+/// Of a ciphertext's coefficients those whose masks the encryption chooses: none, or two of three.
+fn chosen() -> [Vec<bool>; 2] {
+    [vec![false; DEGREE], (0..DEGREE).map(|at| at % 3 > 0).collect()]
+}
+
+/// A client's ciphertext, with and without masks that the encryption chose.
 pub(crate) fn ciphertext(data: &[u8]) {
-    let accepted = Ciphertext::from_bytes(&FIXTURE.ctx, &FIXTURE.params, data).is_ok();
-    assert!(!accepted || data.len() == FIXTURE.params.up_bytes(), "only the exact length is accepted");
+    for chosen in chosen() {
+        let accepted = Ciphertext::from_bytes(&FIXTURE.ctx, &FIXTURE.params, data, &chosen).is_ok();
+        let expected = FIXTURE.params.up_bytes(chosen.iter().filter(|&&c| c).count());
+        assert!(!accepted || data.len() == expected, "only the exact length is accepted");
+    }
 }
 
 pub(crate) fn ciphertext_seeds() -> Vec<Vec<u8>> {
     let key = FIXTURE.ctx.secret_key(&mut prg());
     let message: Vec<u64> = (0..DEGREE as u64).collect();
-    vec![Encryptor::new(&FIXTURE.ctx, &key, FIXTURE.params).encrypt(&message, &mut SplitPrg::new(prg()))]
+    let blank = Encryptor::new(&FIXTURE.ctx, &key, FIXTURE.params).blank(&mut SplitPrg::new(prg()));
+    chosen().map(|chosen| blank.encrypt(&message, &chosen)).to_vec()
 }
 
 /// A server's answer for one layer.

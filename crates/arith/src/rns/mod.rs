@@ -10,13 +10,11 @@
 mod accumulator;
 mod basis;
 mod conversion;
-mod digits;
 mod poly;
 
 pub use accumulator::Accumulator;
 pub use basis::{Lift, Rescale, RnsBasis};
 pub use conversion::{Conversion, MAX_SOURCES};
-pub use digits::Digits;
 pub use poly::{Coeff, Ntt, RnsPoly};
 
 #[cfg(test)]

@@ -54,16 +54,18 @@ pub(super) fn offline<L: Lattice>(
 ) -> Result<ClientMaterial, BackendError> {
     let (client, server) = cost::rots(plan);
     keys.ots.reserve(Role::Client, client, server);
+    let seeded = Prg::from_seed(seed.clone());
+    L::send_public(&plan.lattice(), &seeded, session)?;
     let phase = Offline {
         plan,
         keys,
+        masks: Masks::new(plan, &seeded)?,
         answers: vec![VecDeque::new(); plan.groups.len()],
         linear: Vec::new(),
         pieces: Vec::new(),
         session,
     };
     let mut tap = |_: NodeId, _: &[u64]| {};
-    let seeded = Prg::from_seed(seed.clone());
     let Plan { graph, steps, batch, .. } = plan;
     let mut shares = ClientWalk { graph, steps, batch: *batch, seed: seeded, phase, tap: &mut tap };
     stop.walk(&**graph, &mut shares)?;
@@ -87,24 +89,53 @@ pub fn online_traced<L: Lattice>(
     check_input(&plan.graph, plan.batch, input)?;
     let ClientMaterial { plan: made_for, seed, linear, pieces } = material;
     check_made_for(&made_for, &plan.digest())?;
+    let seed = Prg::from_seed(seed);
     let phase = Online {
         input,
+        masks: Masks::new(plan, &seed)?,
         unread: &plan.unread,
         linear: linear.into_iter(),
         pieces: pieces.into_iter(),
         session: &mut *session,
     };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
-    let seed = Prg::from_seed(seed);
     let Plan { graph, steps, batch, .. } = plan;
     let mut shares = ClientWalk { graph, steps, batch: *batch, seed, phase, tap: &mut tap };
     let mine = stop.walk(&**graph, &mut shares)?;
     revealed(&plan.graph, &mine, RESULT, session.channel)
 }
 
+/// The client's shares of tensors that are encrypted, as far as it is free to choose them.
+struct Masks<'a, L: Lattice> {
+    plan: &'a Plan<L>,
+    secret: L::Secret,
+    /// The material's generator, of which each tensor has a child.
+    seed: Prg,
+}
+
+/// Set in the numbers of the children of tensors: shares that the walk chooses have lower ones.
+const OF_TENSOR: u64 = 1 << 63;
+
+impl<'a, L: Lattice> Masks<'a, L> {
+    fn new(plan: &'a Plan<L>, seed: &Prg) -> Result<Self, BackendError> {
+        Ok(Self { plan, secret: L::secret(seed)?, seed: Prg::from_seed(seed.seed().clone()) })
+    }
+
+    /// What the tensor of a node is encrypted with.
+    fn random(&self, tensor: NodeId) -> Prg {
+        self.seed.fork(OF_TENSOR | tensor as u64)
+    }
+
+    fn choose(&self, id: NodeId, share: &mut [u64]) -> Result<(), BackendError> {
+        let Some(group) = self.plan.free[id] else { return Ok(()) };
+        L::choose(&self.plan.groups[group].plan, &self.secret, &self.random(id), share)
+    }
+}
+
 struct Offline<'a, 's, L: Lattice> {
     plan: &'a Plan<L>,
     keys: &'a mut ClientKeys<L>,
+    masks: Masks<'a, L>,
     /// Per group, shares of members that come later in the walk.
     answers: Vec<VecDeque<Vec<u64>>>,
     linear: Vec<Packed>,
@@ -113,6 +144,10 @@ struct Offline<'a, 's, L: Lattice> {
 }
 
 impl<L: Lattice> ClientPhase<Parts> for Offline<'_, '_, L> {
+    fn choose(&mut self, id: NodeId, share: &mut [u64]) -> Result<(), BackendError> {
+        self.masks.choose(id, share)
+    }
+
     fn input(&mut self, _: &[u64], _: u32) -> Result<(), BackendError> {
         Ok(())
     }
@@ -121,7 +156,8 @@ impl<L: Lattice> ClientPhase<Parts> for Offline<'_, '_, L> {
         let members = &self.plan.groups[group];
         if index == 0 {
             let ClientKeys { lattice, ots } = &mut *self.keys;
-            self.answers[group] = L::client(&members.plan, lattice, x, self.session, ots)?.into();
+            let (keys, random) = ((&*lattice, &self.masks.secret), self.masks.random(members.tensor));
+            self.answers[group] = L::client(&members.plan, keys, (x, &random), self.session, ots)?.into();
         }
         let id = members.nodes[index];
         let (width, unread) = (self.plan.graph.nodes()[id].fixed.width, self.plan.unread[id]);
@@ -148,15 +184,20 @@ impl<L: Lattice> ClientPhase<Parts> for Offline<'_, '_, L> {
     }
 }
 
-struct Online<'a, 's> {
+struct Online<'a, 's, L: Lattice> {
     input: &'a [i64],
+    masks: Masks<'a, L>,
     unread: &'a [u32],
     linear: std::vec::IntoIter<Packed>,
     pieces: std::vec::IntoIter<Piece<ClientGate, ClientWrap>>,
     session: &'a mut Session<'s>,
 }
 
-impl ClientPhase<Parts> for Online<'_, '_> {
+impl<L: Lattice> ClientPhase<Parts> for Online<'_, '_, L> {
+    fn choose(&mut self, id: NodeId, share: &mut [u64]) -> Result<(), BackendError> {
+        self.masks.choose(id, share)
+    }
+
     fn input(&mut self, share: &[u64], width: u32) -> Result<(), BackendError> {
         let masked: Vec<u64> = self.input.iter().zip(share).map(|(&x, r)| (x as u64).wrapping_sub(*r)).collect();
         Ok(self.session.channel.send_packed(INPUT, &masked, width)?)

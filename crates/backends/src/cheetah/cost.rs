@@ -47,8 +47,12 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
     }
     for group in &plan.groups {
         let [client, server] = L::work(&group.plan);
+        let choosing = L::choosing(&group.plan);
         costs.offline.add_work(client, server);
+        costs.offline.add_work(choosing, PartyCost::default());
+        costs.online.add_work(choosing, PartyCost::default());
     }
+    costs.offline.add_work(PartyCost::default(), L::public(&plan.lattice()));
     costs.online.server.work.macs = plan.batch as u64 * plan.graph.macs();
     let [client, server] = extension(rots(plan));
     costs.offline.add_work(client, server);
@@ -60,7 +64,7 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
 pub(crate) struct Says;
 
 impl Says {
-    /// Base OTs, OT bootstrap and the keys of the lattice half.
+    /// Base OTs, OT bootstrap and what the lattice half keeps for a connection.
     pub(crate) fn setup<L: Lattice>(plan: &Plan<L>, talk: &mut Talk) {
         ot::setup_talk(talk);
         L::setup_talk(&plan.lattice(), talk);
@@ -69,6 +73,7 @@ impl Says {
     /// The offline phase of a connection's first input. Later ones differ by what earlier ones have left over
     /// of the OT extension.
     pub(crate) fn offline<L: Lattice>(plan: &Plan<L>, talk: &mut Talk) {
+        L::public_talk(&plan.lattice(), talk);
         let (client, server) = rots(plan);
         let mut ots = PlannedOts::reserved(client, server);
         for step in &plan.steps {

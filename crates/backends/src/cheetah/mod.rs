@@ -29,6 +29,7 @@ mod server;
 
 pub use crate::ring::share::Tap;
 pub use coeff::Cheetah;
+pub(crate) use coeff::Keys;
 pub(crate) use cost::Says;
 pub use cost::{costs, online_bytes};
 pub use lattice::Lattice;
@@ -36,6 +37,6 @@ pub use material::{ClientMaterial, ServerMaterial};
 pub use options::Options;
 pub(crate) use options::read_gates;
 pub use party::{ClientParty, ServerParty};
-pub(crate) use plan::{Group, make_group};
+pub(crate) use plan::{Group, draft};
 pub use plan::{Plan, batched, compile};
 pub use tacit_mpc::gate::Leaves;

@@ -34,6 +34,8 @@ pub(super) type Step = share::Step<Parts>;
 
 /// Linear layers that read one tensor: its mask is encrypted once for all of them.
 pub(crate) struct Group<L: Lattice> {
+    /// The tensor.
+    pub tensor: NodeId,
     /// The layers, in node order.
     pub nodes: Vec<NodeId>,
     /// Tiling and parameters.
@@ -43,7 +45,7 @@ pub(crate) struct Group<L: Lattice> {
 impl<L: Lattice> Group<L> {
     /// The same layers for `batch` inputs at once.
     pub(crate) fn times(&self, batch: usize) -> Self {
-        Self { nodes: self.nodes.clone(), plan: L::times(&self.plan, batch) }
+        Self { tensor: self.tensor, nodes: self.nodes.clone(), plan: L::times(&self.plan, batch) }
     }
 }
 
@@ -53,6 +55,8 @@ pub struct Plan<L: Lattice = Cheetah> {
     /// Of all inputs of the batch.
     pub(super) steps: Vec<Step>,
     pub(super) groups: Vec<Group<L>>,
+    /// For each node, the group that reads its tensor, if the client is free to choose its share of that.
+    pub(super) free: Vec<Option<usize>>,
     /// For each node, low bits of the client's share of a linear layer's result that nothing reads.
     pub(super) unread: Vec<u32>,
     /// For each node, low bits that the server's share of a linear layer's result is rounded by.
@@ -154,12 +158,21 @@ pub fn compile<L: Lattice>(graph: RingGraph, options: Options) -> Result<Plan<L>
     let (steps, members) = steps::<L>(&graph, &options)?;
     let exact: Vec<bool> = steps.iter().map(|step| matches!(step, Step::TruncateExact { .. })).collect();
     let errors = slack::errors(&graph, &exact, options.linear_error);
-    let groups = members.into_iter().map(|(tensor, nodes)| make_group(&graph, &options, &errors, (tensor, nodes)));
-    let groups: Vec<Group<L>> = groups.collect::<Result<_, _>>()?;
+    let free = |tensor: NodeId| matches!(steps[tensor], Step::Input | Step::Relu(_));
+    let drafts = members
+        .iter()
+        .map(|(tensor, nodes)| Ok((draft::<L>(&graph, &options, &errors, (*tensor, nodes))?, free(*tensor))));
+    let plans = L::plans(drafts.collect::<Result<_, BackendError>>()?);
+    let group = |((tensor, nodes), plan): ((NodeId, Vec<NodeId>), L::Plan)| Group { tensor, nodes, plan };
+    let groups: Vec<Group<L>> = members.into_iter().zip(plans).map(group).collect();
+    let mut of_tensor = vec![None; steps.len()];
+    let read = groups.iter().enumerate().filter(|(_, group)| free(group.tensor));
+    read.for_each(|(index, group)| of_tensor[group.tensor] = Some(index));
     let digest = digest(&graph, &options, (&steps, &groups));
     let rounded: Vec<u32> = rounded(&graph, &errors);
     let unread = slack::unread(&graph, &exact);
-    Ok(Plan { unread, rounded, graph: Arc::new(graph), options, steps, groups, batch: 1, digest })
+    let graph = Arc::new(graph);
+    Ok(Plan { free: of_tensor, unread, rounded, graph, options, steps, groups, batch: 1, digest })
 }
 
 /// By how many low bits the server's share of each node is rounded.
@@ -180,6 +193,7 @@ pub fn batched<L: Lattice>(one: &Plan<L>, batch: usize) -> Plan<L> {
         graph: Arc::clone(&one.graph),
         steps: one.steps.iter().map(|step| step.times(batch)).collect(),
         groups: one.groups.iter().map(|group| group.times(batch)).collect(),
+        free: one.free.clone(),
         unread: one.unread.clone(),
         rounded: one.rounded.clone(),
         batch,
@@ -253,24 +267,24 @@ impl Compile<Parts> for Maker<'_> {
     }
 }
 
-/// Plans the layers `nodes`, which all read `tensor`; `errors` are the units that each node may be off by.
+/// Drafts a plan of the layers `nodes`, which all read `tensor`; `errors` are the units that each node may be
+/// off by.
 ///
 /// # Errors
 /// `Unsupported` names the first of them if they cannot be planned.
-pub(crate) fn make_group<L: Lattice>(
+pub(crate) fn draft<L: Lattice>(
     graph: &RingGraph,
     options: &Options,
     errors: &[u32],
-    (tensor, nodes): (NodeId, Vec<NodeId>),
-) -> Result<Group<L>, BackendError> {
+    (tensor, nodes): (NodeId, &[NodeId]),
+) -> Result<L::Draft, BackendError> {
     let layers: Vec<Consumer> = nodes.iter().map(|&id| consumer(graph, tensor, id)).collect();
     let linear_error = nodes.iter().map(|&id| errors[id]).min().expect("a group has a layer");
-    let plan = L::plan(&layers, &Options { linear_error, ..*options }).map_err(|error| {
+    L::draft(&layers, &Options { linear_error, ..*options }).map_err(|error| {
         let node = &graph.nodes()[nodes[0]];
         let what = format!("it, or another layer that reads the same tensor: {error}");
         BackendError::Unsupported { node: nodes[0], name: node.name.clone(), op: node.op.name(), what }
-    })?;
-    Ok(Group { plan, nodes })
+    })
 }
 
 /// What the lattice part needs to know of a linear node.

@@ -44,6 +44,7 @@ pub(super) fn offline<L: Lattice>(
 ) -> Result<ServerMaterial, BackendError> {
     let (client, server) = cost::rots(plan);
     keys.ots.reserve(Role::Server, client, server);
+    let public = L::receive_public(&plan.lattice(), session)?;
     let (mut linear, mut pieces) = (vec![None; plan.graph.nodes().len()], Vec::new());
     for step in &plan.steps {
         stop.begin()?;
@@ -53,7 +54,7 @@ pub(super) fn offline<L: Lattice>(
                 let layers = group.nodes.iter().map(|&id| Ok(&*weights.get(id).ok_or(NO_WEIGHTS)?.weights));
                 let layers: Vec<&[i32]> = layers.collect::<Result<_, BackendError>>()?;
                 let ServerKeys { lattice, ots } = &mut *keys;
-                let shares = L::server(&group.plan, lattice, &layers, session, ots)?;
+                let shares = L::server(&group.plan, (&*lattice, &public), &layers, session, ots)?;
                 for (&id, share) in group.nodes.iter().zip(&shares) {
                     let (width, bits) = (plan.graph.nodes()[id].fixed.width, plan.rounded(id));
                     let half = u64::from(rounding_error(bits));

@@ -9,12 +9,12 @@ use std::collections::VecDeque;
 
 use tacit_arith::prg::Prg;
 use tacit_graph::NodeId;
-use tacit_mpc::{Role, Session};
+use tacit_he::coeff::MAX_STEPS;
 use tacit_net::{Channel, Talk};
 
 use super::options::Linear;
 use crate::cheetah::linear::{CheckedWeights, ClientKeys, LinearClient, LinearPlan, LinearServer, ServerKeys};
-use crate::cheetah::{self, Cheetah, Group, Lattice, make_group};
+use crate::cheetah::{self, Cheetah, Group, Keys, Lattice, draft};
 use crate::ring::share::exact_truncations;
 use crate::ring::{RingGraph, Weights, slack};
 use crate::{BackendError, PartyCost};
@@ -72,7 +72,11 @@ impl Layers {
         }
         let options = cheetah::Options::default();
         let errors = slack::errors(graph, &exact_truncations(graph), options.linear_error);
-        let groups = members.into_iter().map(|group| make_group(graph, &options, &errors, group));
+        let group = |(tensor, nodes): (NodeId, Vec<NodeId>)| {
+            let draft = draft::<Cheetah>(graph, &options, &errors, (tensor, &nodes))?;
+            Ok::<_, BackendError>(Group { tensor, nodes, plan: draft.plan(MAX_STEPS) })
+        };
+        let groups = members.into_iter().map(group);
         Ok(Self { groups: groups.collect::<Result<_, _>>()?, places })
     }
 
@@ -104,13 +108,14 @@ impl Layers {
     /// What the setup says for them: the client's keys.
     pub(super) fn setup_talk(&self, talk: &mut Talk) {
         if !self.groups.is_empty() {
-            Cheetah::setup_talk(&self.plans(), talk);
+            Keys::talk(&self.plans(), talk);
         }
     }
 
     /// What the server keeps of a setup.
     pub(super) fn keys(&self) -> PartyCost {
-        if self.groups.is_empty() { PartyCost::default() } else { Cheetah::keys(&self.plans()) }
+        let bytes = if self.groups.is_empty() { 0 } else { Keys::memory(&self.plans()) };
+        PartyCost { peak_memory_bytes: bytes, stored_bytes: bytes, ..PartyCost::default() }
     }
 
     /// What the offline phase says at a node.
@@ -140,21 +145,18 @@ impl Layers {
         if self.groups.is_empty() {
             return Ok(None);
         }
-        Cheetah::client_setup(&self.plans(), &mut Session { role: Role::Client, channel, prg }).map(Some)
+        Ok(Some(Keys::send(&self.plans(), prg, channel)?))
     }
 
     /// The server's part.
     ///
     /// # Errors
     /// Of the channel; malformed keys.
-    pub(super) fn server_setup(
-        &self,
-        (channel, prg): (&mut Channel, &mut Prg),
-    ) -> Result<Option<ServerKeys>, BackendError> {
+    pub(super) fn server_setup(&self, channel: &mut Channel) -> Result<Option<ServerKeys>, BackendError> {
         if self.groups.is_empty() {
             return Ok(None);
         }
-        Cheetah::server_setup(&self.plans(), &mut Session { role: Role::Server, channel, prg }).map(Some)
+        Ok(Some(Keys::receive(&self.plans(), channel)?))
     }
 }
 
@@ -204,7 +206,7 @@ impl<'a> Client<'a> {
         let Self { layers, keys, prg, later } = self;
         later.share(place, || {
             let client = LinearClient::new(keys.ok_or(NO_KEYS)?, &layers.groups[place.0].plan);
-            Ok(client.run(r, prg, channel)?)
+            Ok(client.run(r, &Prg::from_seed(prg.next_seed()), channel)?)
         })
     }
 }
@@ -236,7 +238,7 @@ impl<'a> Server<'a> {
     pub(super) fn share(&mut self, place: Place, channel: &mut Channel) -> Result<Vec<u64>, BackendError> {
         let Self { layers, keys, weights, prg, later } = self;
         later.share(place, || {
-            let Group { nodes, plan } = &layers.groups[place.0];
+            let Group { nodes, plan, .. } = &layers.groups[place.0];
             let checked = nodes.iter().enumerate().map(|(index, &id)| {
                 let layer = weights.get(id).ok_or(NO_WEIGHTS)?;
                 Ok(CheckedWeights::new(plan, index, &layer.weights)?)

@@ -68,7 +68,7 @@ impl ServerSide for Serving {
     /// it.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let Server { compiled, weights, keys, .. } = &*self.model;
-        self.keys = compiled.plan.lattice.server_setup((&mut *channel, &mut self.prg))?;
+        self.keys = compiled.plan.lattice.server_setup(channel)?;
         setup::give(&*compiled.plan, weights, keys, channel)
     }
 

@@ -1,5 +1,6 @@
 //! The back end as the protocol's engine sees it.
 
+use tacit_arith::prg::Prg;
 use tacit_mpc::gate::LiftSpec;
 use tacit_mpc::ot::PlannedOts;
 use tacit_mpc::{Ots, Session};
@@ -28,14 +29,17 @@ impl Lattice for SciHe {
     const NAME: &'static str = "sci-he";
     const ABOUT: &'static str =
         "two parties: slot-packed BFV linear layers, silent-OT comparisons, exact answers; little work for the client";
-    const VERSION: u32 = 5;
-    const DOMAIN: &'static str = "tacit 2026-11 sci-he plan";
+    const VERSION: u32 = 6;
+    const DOMAIN: &'static str = "tacit 2026-11 sci-he plan, folded constants";
     const EXACT: bool = true;
 
+    type Draft = SlotPlan;
     type Plan = SlotPlan;
     type Choices = Vec<u64>;
     type ClientKeys = ClientKeys;
     type ServerKeys = ServerKeys;
+    type Secret = ();
+    type Public = ();
 
     fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
         let mut reader = text.reader(Self::NAME);
@@ -54,8 +58,12 @@ impl Lattice for SciHe {
         Options { linear_error: 1, ..*options }.check(Self::NAME)
     }
 
-    fn plan(layers: &[Consumer], _: &Options) -> Result<SlotPlan, LinearError> {
+    fn draft(layers: &[Consumer], _: &Options) -> Result<SlotPlan, LinearError> {
         SlotPlan::new(layers)
+    }
+
+    fn plans(drafts: Vec<(SlotPlan, bool)>) -> Vec<SlotPlan> {
+        drafts.into_iter().map(|(plan, _)| plan).collect()
     }
 
     fn times(plan: &SlotPlan, batch: usize) -> SlotPlan {
@@ -86,12 +94,22 @@ impl Lattice for SciHe {
         cost::keys_kept(plans)
     }
 
+    fn public_talk(_: &[&SlotPlan], _: &mut Talk) {}
+
+    fn public(_: &[&SlotPlan]) -> PartyCost {
+        PartyCost::default()
+    }
+
     fn talk(plan: &SlotPlan, ots: &mut PlannedOts, talk: &mut Talk) {
         cost::talk(plan, ots, talk);
     }
 
     fn work(plan: &SlotPlan) -> [PartyCost; 2] {
         cost::work(plan)
+    }
+
+    fn choosing(_: &SlotPlan) -> PartyCost {
+        PartyCost::default()
     }
 
     fn client_setup(plans: &[&SlotPlan], session: &mut Session<'_>) -> Result<ClientKeys, BackendError> {
@@ -102,10 +120,26 @@ impl Lattice for SciHe {
         ServerKeys::setup(plans, session)
     }
 
+    fn secret(_: &Prg) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn send_public(_: &[&SlotPlan], _: &Prg, _: &mut Session<'_>) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn receive_public(_: &[&SlotPlan], _: &mut Session<'_>) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn choose(_: &SlotPlan, (): &(), _: &Prg, _: &mut [u64]) -> Result<(), BackendError> {
+        Ok(())
+    }
+
     fn client(
         plan: &SlotPlan,
-        keys: &ClientKeys,
-        mask: &[u64],
+        (keys, ()): (&ClientKeys, &()),
+        (mask, _): (&[u64], &Prg),
         session: &mut Session<'_>,
         ots: &mut Ots,
     ) -> Result<Vec<Vec<u64>>, BackendError> {
@@ -114,7 +148,7 @@ impl Lattice for SciHe {
 
     fn server(
         plan: &SlotPlan,
-        keys: &ServerKeys,
+        (keys, ()): (&ServerKeys, &()),
         weights: &[&[i32]],
         session: &mut Session<'_>,
         ots: &mut Ots,

@@ -2,11 +2,11 @@
 //! set of keys serves a whole network.
 
 use crate::HeError;
-use crate::core::{PublicKey, Ring, SecretKey};
+use crate::core::{PublicKey, Ring, SecretKey, Switching};
 use tacit_arith::modulus::Modulus;
 use tacit_arith::ntt::NttTable;
 use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
-use tacit_arith::rns::{Conversion, RnsBasis};
+use tacit_arith::rns::RnsBasis;
 
 /// Ring degree N.
 pub const DEGREE: usize = 8192;
@@ -39,10 +39,7 @@ pub struct Context {
     ring: Ring,
     /// For slot `row * ROW + i`: its place among the values of a transform.
     pub(super) places: Vec<u32>,
-    /// For each prime of a fresh ciphertext: its digit to the other primes of a key, in order.
-    pub(super) digits: Vec<Conversion>,
-    /// From the special prime to those of a fresh ciphertext.
-    pub(super) special: Conversion,
+    pub(super) switching: Switching,
     /// Transforms of weights modulo each prime of a fresh ciphertext, at degrees 64 and 128.
     pub(super) small: [Small; 2],
 }
@@ -65,15 +62,9 @@ impl Context {
     pub fn new() -> Result<Self, HeError> {
         let ring = Ring::new(DEGREE, &PRIMES)?;
         let moduli: Vec<Modulus> = (0..FULL).map(|k| *ring.basis().modulus(k)).collect();
-        let digit = |j: usize| {
-            let others: Vec<Modulus> = (0..FULL).filter(|&k| k != j).map(|k| moduli[k]).collect();
-            Conversion::new(&moduli[j..=j], &others)
-        };
-        let digits = (0..FRESH).map(digit).collect::<Result<_, _>>()?;
-        let special = Conversion::new(&moduli[FRESH..], &moduli[..FRESH])?;
         let exponents = exponents(ring.basis().table(0))?;
         let small = [Small::new(&moduli, SMALLEST, &exponents)?, Small::new(&moduli, 2 * SMALLEST, &exponents)?];
-        Ok(Self { places: places(&exponents), ring, digits, special, small })
+        Ok(Self { places: places(&exponents), switching: Switching::new(&ring)?, ring, small })
     }
 
     /// The ring.

@@ -25,6 +25,27 @@ pub struct Ciphertext {
     pub(super) a: RnsPoly<Ntt>,
 }
 
+/// What secret, seed and error make of a ciphertext before a message is in it: `t = e - B a s mod q`.
+pub struct Blank<'a> {
+    ctx: &'a Context,
+    params: Params,
+    seed: PublicSeed,
+    /// t mod P1 and mod P2.
+    residues: [Zeroizing<Vec<u64>>; FRESH],
+    /// `t / q` in units of 2^-64, up to six of them less.
+    fractions: Zeroizing<Vec<u64>>,
+}
+
+const Q: u128 = P1 as u128 * P2 as u128;
+/// `2^(63 + b) / p` for each prime p of b bits: 64 bits.
+const RECIPROCALS: [u64; FRESH] = [((1u128 << 113) / P1 as u128) as u64, ((1u128 << 79) / P2 as u128) as u64];
+
+/// `2^64 y / p` for `y < p`, the first or second prime; up to two less.
+#[inline(always)]
+fn fraction(y: u64, prime: usize) -> u64 {
+    ((u128::from(y) * u128::from(RECIPROCALS[prime])) >> [49, 15][prime]) as u64
+}
+
 impl<'a> Encryptor<'a> {
     /// Encrypts under `key` with the roundings of `params`.
     #[must_use]
@@ -32,39 +53,90 @@ impl<'a> Encryptor<'a> {
         Self { ctx, key, params }
     }
 
-    /// Encrypts N values mod `2^l` (higher bits are ignored): seed and packed `b`, [`Params::up_bytes`]
-    /// bytes.
+    /// Draws a ciphertext's seed and error. The same generator draws the same.
+    #[must_use]
+    pub fn blank(&self, prg: &mut SplitPrg) -> Blank<'a> {
+        let params = self.params;
+        let seed = prg.public_seed();
+        let error = Zeroizing::new(sample::error(prg.secret(), DEGREE));
+        let basis = self.ctx.basis();
+        let mut product = uniform(self.ctx.ring(), FRESH, seed);
+        product.mul_assign(self.key.s(), basis);
+        let product = Zeroizing::new(product.into_coeff(basis));
+        // What is taken apart is encrypted under as many times the secret.
+        let residue = |i: usize| {
+            let (m, words) = (basis.modulus(i), basis.table(i).pointwise());
+            let mut scaled = Zeroizing::new(product.residue(i).to_vec());
+            words.scale(&mut scaled, m.shoup(m.neg(1 << params.steps())));
+            let mut noise = Zeroizing::new(vec![0; DEGREE]);
+            words.reduce_signed(&error, &mut noise);
+            words.add(&mut scaled, &noise);
+            scaled
+        };
+        let residues = [residue(0), residue(1)];
+        // With `y_i = t (q / p_i)^-1 mod p_i`, `t / q` is `y_1 / p_1 + y_2 / p_2`, but for whole ones.
+        let scaled = |i: usize| {
+            let (m, other) = (basis.modulus(i), [P2, P1][i]);
+            let mut y = Zeroizing::new(residues[i].to_vec());
+            basis.table(i).pointwise().scale(&mut y, m.shoup(m.inv(m.reduce(other))));
+            y
+        };
+        let sums = scaled(0)
+            .iter()
+            .zip(scaled(1).iter())
+            .map(|(&y1, &y2)| fraction(y1, 0).wrapping_add(fraction(y2, 1)))
+            .collect();
+        Blank { ctx: self.ctx, params, seed, residues, fractions: Zeroizing::new(sums) }
+    }
+
+    /// Encrypts N values mod `2^l` (higher bits are ignored): seed and packed `b`,
+    /// [`Params::up_bytes`]`(0)` bytes.
     ///
     /// # Panics
     /// If there are not N values.
     #[must_use]
     pub fn encrypt(&self, message: &[u64], prg: &mut SplitPrg) -> Vec<u8> {
-        assert_eq!(message.len(), DEGREE, "one value per coefficient");
+        self.blank(prg).encrypt(message, &[false; DEGREE])
+    }
+}
+
+impl Blank<'_> {
+    /// The value mod `2^l` that, encrypted at coefficient `at`, brings `b` below about `q / 2^l`: `-t 2^l /
+    /// q`. As pseudorandom as the high bits of an RLWE sample.
+    ///
+    /// # Panics
+    /// If there is no such coefficient.
+    #[must_use]
+    pub fn mask(&self, at: usize) -> u64 {
+        let l = self.params.ring_bits();
+        (self.fractions[at] >> (u64::BITS - l)).wrapping_neg() & ((1 << l) - 1)
+    }
+
+    /// Encrypts N values mod `2^l` (higher bits are ignored), or where `chosen` the mask of that coefficient:
+    /// [`Params::up_bytes`] of as many.
+    ///
+    /// # Panics
+    /// If there are not N of both.
+    #[must_use]
+    pub fn encrypt(&self, message: &[u64], chosen: &[bool]) -> Vec<u8> {
+        assert!(message.len() == DEGREE && chosen.len() == DEGREE, "one value per coefficient");
         let params = &self.params;
-        let seed = prg.public_seed();
-        let error = sample::error(prg.secret(), DEGREE);
-        let basis = self.ctx.basis();
-        let mut product = uniform(self.ctx.ring(), FRESH, seed);
-        product.mul_assign(self.key.s(), basis);
-        let product = Zeroizing::new(product.into_coeff(basis));
-        let (x1, x2) = (product.residue(0), product.residue(1));
-        let (m1, m2) = (basis.modulus(0), basis.modulus(1));
-        let q = u128::from(P1) * u128::from(P2);
-        // What is taken apart is encrypted under as many times the secret.
-        let parts = 1 << params.steps();
         let (mask, half) = ((1 << params.ring_bits()) - 1, 1u128 << (params.ring_bits() - 1));
-        let values = (0..DEGREE).map(|i| {
-            let noise = error[i];
-            let b1 = m1.sub(m1.reduce_i64(noise), m1.mul(x1[i], parts));
-            let b2 = m2.sub(m2.reduce_i64(noise), m2.mul(x2[i], parts));
+        let packed = |at: usize, value: u64| {
             // q * m / 2^l, rounded: at most q, so one conditional subtraction brings the sum below q.
-            let scaled = (q * u128::from(message[i] & mask) + half) >> params.ring_bits();
-            let b = reduce_once(reduce_once(self.ctx.lift.apply([b1, b2]) + scaled, q), q);
+            let scaled = (Q * u128::from(value & mask) + half) >> params.ring_bits();
+            let t = self.ctx.lift.apply([self.residues[0][at], self.residues[1][at]]);
+            let b = reduce_once(reduce_once(t + scaled, Q), Q);
             ((b + (1 << (params.up_drop() - 1))) >> params.up_drop()) as u64
-        });
-        let mut out = Vec::with_capacity(params.up_bytes());
-        out.extend_from_slice(&seed.to_bytes());
-        pack::pack(values, params.up_bits(), &mut out);
+        };
+        // Which coefficients are chosen is public.
+        let places = |of: bool| (0..DEGREE).filter(move |&at| chosen[at] == of);
+        let given: Vec<u64> = places(false).map(|at| packed(at, message[at])).collect();
+        let drawn: Vec<u64> = places(true).map(|at| packed(at, self.mask(at))).collect();
+        let mut out = Vec::with_capacity(params.up_bytes(drawn.len()));
+        out.extend_from_slice(&self.seed.to_bytes());
+        pack::pack(given.into_iter(), params.up_bits(), &mut out);
+        pack::pack(drawn.into_iter(), params.chosen_bits(), &mut out);
         out
     }
 }
@@ -76,17 +148,28 @@ fn reduce_once(x: u128, q: u128) -> u128 {
 }
 
 impl Ciphertext {
-    /// Reads a peer's ciphertext.
+    /// Reads a peer's ciphertext, which chose the masks of the coefficients in `chosen`.
     ///
     /// # Errors
     /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`].
-    pub fn from_bytes(ctx: &Context, params: &Params, bytes: &[u8]) -> Result<Self, HeError> {
-        let expected = params.up_bytes();
+    ///
+    /// # Panics
+    /// If `chosen` is not of N coefficients.
+    pub fn from_bytes(ctx: &Context, params: &Params, bytes: &[u8], chosen: &[bool]) -> Result<Self, HeError> {
+        assert_eq!(chosen.len(), DEGREE, "one place per coefficient");
+        let drawn = chosen.iter().filter(|&&c| c).count();
+        let expected = params.up_bytes(drawn);
         let Some((&seed, packed)) = bytes.split_first_chunk().filter(|_| bytes.len() == expected) else {
             return Err(HeError::Length { what: WHAT, got: bytes.len(), expected });
         };
-        let values = pack::unpack(packed, DEGREE, params.up_bits(), params.up_max());
-        let values = values.map_err(HeError::packed(WHAT))?;
+        let given = pack::packed_len(DEGREE - drawn, params.up_bits()).expect("a coefficient fits one word");
+        let (given, short) = packed.split_at(given);
+        let given = pack::unpack(given, DEGREE - drawn, params.up_bits(), params.up_max());
+        let short = pack::unpack(short, drawn, params.chosen_bits(), params.chosen_max());
+        let [given, short] = [given, short].map(|values| values.map_err(HeError::packed(WHAT)));
+        let (mut given, mut short) = (given?.into_iter(), short?.into_iter());
+        let next = |&chosen: &bool| if chosen { short.next() } else { given.next() };
+        let values: Vec<u64> = chosen.iter().map(next).map(|v| v.expect("as many as were counted")).collect();
         let a = uniform(ctx.ring(), FRESH, PublicSeed::from_bytes(seed));
         let mut words = Vec::with_capacity(FRESH * DEGREE);
         for (i, inverse) in ctx.inverse_parts(params.steps()).into_iter().enumerate() {

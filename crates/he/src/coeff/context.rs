@@ -2,10 +2,10 @@
 //! whole network.
 
 use crate::HeError;
-use crate::core::{PublicKey, Ring, SecretKey};
+use crate::core::{PublicKey, Ring, SecretKey, Switching};
 use tacit_arith::pack::packed_len;
 use tacit_arith::prg::{Prg, SplitPrg};
-use tacit_arith::rns::{Digits, Lift, Rescale, RnsBasis};
+use tacit_arith::rns::{Lift, Rescale, RnsBasis};
 
 /// Ring degree N.
 pub const DEGREE: usize = 4096;
@@ -14,27 +14,28 @@ pub const P1: u64 = 1_125_899_906_826_241;
 /// The modulus dropped after the linear combination: `5 * 2^13 + 1`, the smallest prime that is 1 mod 2N.
 pub const P2: u64 = 40_961;
 
+/// The special modulus of key switching: the largest prime below `2^43` that is 1 mod `2^14`. `P1 P2 P3` has
+/// 108.3 bits, of 109 that the degree allows.
+pub const P3: u64 = 8_796_092_858_369;
+
 /// Most steps in which a ciphertext is taken apart: up to 32 parts.
 pub const MAX_STEPS: u32 = 5;
-/// Digits that a residue mod q is cut into to switch keys.
-pub const DIGITS: usize = 5;
-/// Bits of a digit.
-pub(super) const DIGIT_BITS: u32 = 14;
-
 /// Level of fresh ciphertexts: mod P1 and P2.
 pub(super) const FRESH: usize = 2;
+/// Level of switching keys: mod P1, P2 and P3.
+pub(super) const FULL: usize = 3;
 /// Level of answers and of the public key: mod P1.
 pub(super) const ANSWER: usize = 1;
 
-/// Transforms and constants for `q = P1 * P2` (65.3 bits). Immutable; share it in an `Arc`.
+/// Transforms and constants for `q = P1 * P2` (65.3 bits), and P3 for switching keys. Immutable; share it in
+/// an `Arc`.
 pub struct Context {
     ring: Ring,
     /// From residues mod P1 and P2 to the integer in `[0, q)`.
     pub(super) lift: Lift<FRESH>,
     /// `round(x / P2) mod P1`.
     pub(super) rescale: Rescale,
-    /// Digits of a residue mod q, in `[-2^13, 2^13)` and the highest in `[0, 2^10)`.
-    pub(super) digits: Digits,
+    pub(super) switching: Switching,
 }
 
 impl Context {
@@ -43,10 +44,9 @@ impl Context {
     /// # Errors
     /// None in practice; the moduli are checked again rather than trusted.
     pub fn new() -> Result<Self, HeError> {
-        let ring = Ring::new(DEGREE, &[P1, P2])?;
+        let ring = Ring::new(DEGREE, &[P1, P2, P3])?;
         let (lift, rescale) = (ring.basis().lift(), ring.basis().rescale(FRESH, 0));
-        let digits = Digits::new(ring.basis(), DIGIT_BITS, DIGITS);
-        Ok(Self { ring, lift, rescale, digits })
+        Ok(Self { switching: Switching::new(&ring)?, ring, lift, rescale })
     }
 
     /// The ring.

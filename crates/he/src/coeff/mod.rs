@@ -18,9 +18,9 @@ mod params;
 mod products;
 mod reshare;
 
-pub use cipher::{Ciphertext, Encryptor};
-pub use context::{Context, DEGREE, DIGITS, MAX_STEPS, P1, P2};
-pub use expand::{ExpansionKeys, expansion_key_bytes, expansion_key_memory, expansion_keys};
+pub use cipher::{Blank, Ciphertext, Encryptor};
+pub use context::{Context, DEGREE, MAX_STEPS, P1, P2, P3};
+pub use expand::{ExpansionKeys, HALVING_NTTS, expansion_key_bytes, expansion_key_memory, expansion_keys};
 pub use params::{FAILURE_LOG2, MAX_RING_BITS, Params, ParamsSpec};
 pub use products::{Ciphertexts, Sums, Weights};
 pub use reshare::{Opener, Sum};

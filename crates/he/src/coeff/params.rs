@@ -1,8 +1,9 @@
 //! Parameter choice: how many low bits of ciphertexts may be dropped so that shares still sum to the value
 //! within a stated error. The derivation is `docs/notes/noise.md`; the constants below carry its names.
 
-use super::context::{DEGREE, DIGIT_BITS, DIGITS, MAX_STEPS, P1, P2, polynomial_bytes};
+use super::context::{DEGREE, MAX_STEPS, P1, P2, P3, polynomial_bytes};
 use crate::HeError;
+use tacit_arith::pack::packed_len;
 use tacit_arith::prg::PublicSeed;
 use tacit_arith::sample::ERROR_COINS;
 
@@ -52,8 +53,9 @@ pub struct Params {
 /// Variance of what taking a ciphertext apart adds to its noise, on average over coefficients: a switch in
 /// each step, whose variance is doubled by each later one.
 fn expansion(steps: u32) -> f64 {
-    let digit = 4f64.powi(DIGIT_BITS as i32) / 12.0;
-    let switch = (DIGITS * DEGREE) as f64 * digit * ERROR_VARIANCE * NORM_MARGIN;
+    let digits = [P1, P2].map(|p| (p as f64 / P3 as f64).powi(2) / 12.0).iter().sum::<f64>();
+    let rounding = (TERNARY_NORM_SQ + 1.0) / 12.0;
+    let switch = DEGREE as f64 * ERROR_VARIANCE * NORM_MARGIN * digits + rounding;
     (2f64.powi(steps as i32) - 1.0) * switch
 }
 
@@ -175,10 +177,29 @@ impl Params {
         64 - self.down_max().leading_zeros()
     }
 
-    /// Bytes of a fresh ciphertext: a 16-byte seed and N packed coefficients.
+    /// Largest packed coefficient of a fresh ciphertext where the encryption chose the mask.
+    pub(super) fn chosen_max(&self) -> u64 {
+        let q = u128::from(P1) * u128::from(P2);
+        // `Blank::mask` misses by up to 6 * 2^(l - 64), less than 2^-16 of `q / 2^l`, and roundings by one.
+        let most = (q >> self.ring_bits) + (q >> (self.ring_bits + 16)) + 2;
+        ((most + (1 << (self.up_drop - 1))) >> self.up_drop) as u64
+    }
+
+    /// Bits of a packed coefficient of a fresh ciphertext where the encryption chose the mask: l bits fewer.
     #[must_use]
-    pub fn up_bytes(&self) -> usize {
-        PublicSeed::BYTES + polynomial_bytes(self.up_bits())
+    pub fn chosen_bits(&self) -> u32 {
+        (64 - self.chosen_max().leading_zeros()).max(1)
+    }
+
+    /// Bytes of a fresh ciphertext, of which the encryption chose the masks of `chosen` coefficients: a
+    /// 16-byte seed, the other coefficients packed, and these.
+    ///
+    /// # Panics
+    /// If there are more than N.
+    #[must_use]
+    pub fn up_bytes(&self, chosen: usize) -> usize {
+        let bytes = |count, bits| packed_len(count, bits).expect("a coefficient fits one word");
+        PublicSeed::BYTES + bytes(DEGREE - chosen, self.up_bits()) + bytes(chosen, self.chosen_bits())
     }
 
     /// Bytes of an answer: N packed coefficients.

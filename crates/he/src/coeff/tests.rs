@@ -5,6 +5,9 @@ use crate::HeError;
 use tacit_arith::block::Block;
 use tacit_arith::prg::{Prg, PublicSeed, Seed, SplitPrg};
 
+/// No coefficient of which the encryption chooses the mask.
+const NONE: &[bool] = &[false; DEGREE];
+
 fn prg(n: u8) -> Prg {
     Prg::from_seed(Seed([n; 16]))
 }
@@ -53,8 +56,8 @@ fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
             weights[(t * 37) % DEGREE] = if data.next_u64() & 1 == 0 { size } else { -size };
         }
         let frame = encryptor.encrypt(&message, &mut random);
-        assert_eq!(frame.len(), params.up_bytes());
-        let cipher = Ciphertext::from_bytes(&ctx, params, &frame).unwrap();
+        assert_eq!(frame.len(), params.up_bytes(0));
+        let cipher = Ciphertext::from_bytes(&ctx, params, &frame, NONE).unwrap();
         let entries: Vec<(usize, i32)> = weights.iter().copied().enumerate().collect();
         add(&ctx, &mut sums, &entries, &cipher);
         for (e, v) in expected.iter_mut().zip(negacyclic(&message, &weights)) {
@@ -101,7 +104,7 @@ fn parts_multiply_within_the_error() {
         let mut data = prg(3);
         let message: Vec<u64> = (0..DEGREE).map(|_| data.next_u64() >> (64 - l)).collect();
         let frame = Encryptor::new(&ctx, &key, params).encrypt(&message, &mut split(6));
-        let ciphers = keys.expand(&ctx, Ciphertext::from_bytes(&ctx, &params, &frame).unwrap(), steps);
+        let ciphers = keys.expand(&ctx, Ciphertext::from_bytes(&ctx, &params, &frame, NONE).unwrap(), steps);
         assert_eq!(ciphers.len(), parts);
         let mut worst = 0f64;
         for (part, cipher) in ciphers.iter().enumerate() {
@@ -129,6 +132,45 @@ fn parts_multiply_within_the_error() {
         let bound = f64::from(max_error);
         assert!(worst <= bound, "{steps} steps: {worst} of {bound}, {params:?}");
         assert!(worst > bound / 4.0, "{steps} steps: {worst} of {bound}, {params:?}");
+    }
+}
+
+/// Masks that the encryption chooses decrypt to themselves, beside given values, in all rings; their
+/// coefficients are l bits shorter.
+#[test]
+fn chosen_masks_cost_no_ring_bits() {
+    let ctx = Context::new().unwrap();
+    let key = ctx.secret_key(&mut prg(1));
+    let public_key = ctx.read_public_key(&ctx.public_key(&key, &mut split(2)).to_bytes(ctx.ring())).unwrap();
+    let chosen: Vec<bool> = (0..DEGREE).map(|at| at % 5 != 2).collect();
+    let count = chosen.iter().filter(|&&c| c).count();
+    for l in [1, 2, 17, 28, 37, MAX_RING_BITS] {
+        let max_error = Params::smallest_error(l, 1.0).unwrap();
+        let params = Params::new(&ParamsSpec { max_error, ..spec(l, 1.0) }).unwrap();
+        assert!(params.chosen_bits() + l <= params.up_bits() + 1, "{params:?}");
+        let encryptor = Encryptor::new(&ctx, &key, params);
+        let blank = encryptor.blank(&mut split(6));
+        let given: Vec<u64> = (0..DEGREE as u64).map(|at| (at * 0x9e37_79b9) & ((1 << l) - 1)).collect();
+        let frame = blank.encrypt(&given, &chosen);
+        assert_eq!(frame.len(), params.up_bytes(count));
+        let again = encryptor.blank(&mut split(6));
+        let of = |at: usize| if chosen[at] { again.mask(at) } else { given[at] };
+        let expected: Vec<u64> = (0..DEGREE).map(of).collect();
+        let different = expected.iter().collect::<std::collections::HashSet<_>>().len();
+        assert!(different as f64 > 0.9 * (DEGREE as f64).min(2f64.powi(l as i32)), "{different} values of {l} bits");
+        let cipher = Ciphertext::from_bytes(&ctx, &params, &frame, &chosen).unwrap();
+        let mut sums = Sums::default();
+        sums.reset(1, 1);
+        add(&ctx, &mut sums, &[(0, 1)], &cipher);
+        let mut sum = sums.sum(&ctx, (0, 0));
+        let positions: Vec<usize> = (0..DEGREE).collect();
+        let mut answer = vec![];
+        let server = sum.reshare(&ctx, &public_key, &params, (&mut prg(4), public(5)), &positions, &mut answer);
+        let client = Opener::new(&ctx, &key, params).open(&answer, public(5), &positions).unwrap();
+        for at in 0..DEGREE {
+            let error = (server[at].wrapping_add(client[at]).wrapping_sub(expected[at]) << (64 - l)) as i64 >> (64 - l);
+            assert!(error.unsigned_abs() <= u64::from(max_error), "{l} bits, coefficient {at}: {error}");
+        }
     }
 }
 
@@ -196,9 +238,9 @@ fn foreign_bytes_are_checked() {
     let ctx = Context::new().unwrap();
     let params = Params::new(&spec(37, 1e8)).unwrap();
     let key = ctx.secret_key(&mut prg(1));
-    for bytes in [vec![], vec![0; 15], vec![0; params.up_bytes() + 1]] {
+    for bytes in [vec![], vec![0; 15], vec![0; params.up_bytes(0) + 1]] {
         assert!(matches!(
-            Ciphertext::from_bytes(&ctx, &params, &bytes),
+            Ciphertext::from_bytes(&ctx, &params, &bytes, NONE),
             Err(HeError::Length { what: "ciphertext", .. })
         ));
         assert!(matches!(ctx.read_public_key(&bytes), Err(HeError::Length { what: "public key", .. })));
@@ -209,7 +251,7 @@ fn foreign_bytes_are_checked() {
     for bytes in [vec![], vec![0; length - 1], vec![0; length + 1], vec![0xff; length]] {
         assert!(ExpansionKeys::from_bytes(&ctx, 2, &bytes).is_err());
     }
-    let full = Ciphertext::from_bytes(&ctx, &params, &vec![0xff; params.up_bytes()]);
+    let full = Ciphertext::from_bytes(&ctx, &params, &vec![0xff; params.up_bytes(0)], NONE);
     assert!(matches!(full, Err(HeError::Range { index: 0, .. })));
     assert!(ctx.read_public_key(&[0xff; PUBLIC_KEY_BYTES]).is_err());
     let opened = Opener::new(&ctx, &key, params).open(&vec![0xff; params.down_bytes()], public(1), &[]);

@@ -12,6 +12,7 @@
 use tacit_arith::bits::{Bits, transpose};
 use tacit_net::{Tag, Talk};
 
+use super::masked::LeafMaterial;
 use super::node::Leaf;
 use super::spec::CompareSpec;
 use super::{direct, masked};
@@ -85,6 +86,17 @@ struct Material {
 }
 
 impl Material {
+    /// That of the leaves, with the tree's.
+    fn new(
+        spec: &CompareSpec,
+        mut leaves: LeafMaterial,
+        session: &mut Session<'_>,
+        ots: &mut Ots,
+    ) -> Result<Self, MpcError> {
+        let tree = spec.tree().offline(&mut leaves.constants, session, ots)?;
+        Ok(Self { leaves: leaves.planes(), tree })
+    }
+
     fn write(&self, out: &mut Writer) {
         out.planes(&self.leaves);
         out.planes(&self.tree);
@@ -109,10 +121,10 @@ impl ClientCompare {
     pub fn offline(spec: &CompareSpec, c: &[u64], session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         let numbers = client_numbers(spec, c);
         let leaves = match spec.is_direct() {
-            true => direct::client_offline(spec, &numbers, session, ots)?,
+            true => LeafMaterial::whole(direct::client_offline(spec, &numbers, session, ots)?, spec.digits().count()),
             false => masked::client_offline(spec, &numbers, session, ots)?,
         };
-        Ok(Self(Material { leaves, tree: spec.tree().offline(session, ots)? }))
+        Ok(Self(Material::new(spec, leaves, session, ots)?))
     }
 
     /// Online: the client's share of `[y >= 0]`. `c` is the share given to `offline`.
@@ -168,10 +180,10 @@ impl ServerCompare {
     /// Channel and OT errors.
     pub fn offline(spec: &CompareSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         let leaves = match spec.is_direct() {
-            true => direct::server_offline(spec, session, ots)?,
+            true => LeafMaterial::whole(direct::server_offline(spec, session, ots)?, spec.digits().count()),
             false => masked::server_offline(spec, session, ots)?,
         };
-        Ok(Self(Material { leaves, tree: spec.tree().offline(session, ots)? }))
+        Ok(Self(Material::new(spec, leaves, session, ots)?))
     }
 
     /// Online, first message: leaves for the server's share `s` (`[n]`, in `[0, 2^width)`). Follow with

@@ -47,9 +47,10 @@ pub(super) fn corrections(digit: Digit) -> usize {
     program(digit).corrections()
 }
 
-/// Planes of the client's material: its shares of coefficients that it does not know from its number.
+/// Planes of the client's material: its shares of coefficients that it does not know from its number, but
+/// for the constant of `lt` where that is folded into a node's.
 pub(super) fn client_planes(digit: Digit) -> usize {
-    program(digit).kept().len()
+    program(digit).kept().len() - usize::from(digit.folded)
 }
 
 /// Planes of the server's material: the same, and its masks.
@@ -83,10 +84,18 @@ impl<'a> Shares<'a> {
         program.kept().iter().map(move |&i| sums[i].take().expect("every sum was made")).collect::<Vec<_>>().into_iter()
     }
 
-    /// From what was kept.
-    fn restored(program: &'a Program, known: Known<'a>, planes: &[Bits]) -> Self {
+    /// From what was kept. Without the constant of `lt` that comes out as if it was zero.
+    fn restored(program: &'a Program, known: Known<'a>, (planes, folded): (&[Bits], bool)) -> Self {
         let mut shares = Self::new(program, known);
-        for (&i, plane) in program.kept().iter().zip(planes) {
+        let mut kept = program.kept().iter();
+        if folded {
+            let n = match shares.known {
+                Known::Client(bits) | Known::Server(bits) => bits[0].len(),
+            };
+            let &constant = kept.next().expect("`lt` has a constant");
+            shares.sums[constant] = Some(Bits::zeros(n));
+        }
+        for (&i, plane) in kept.zip(planes) {
             shares.sums[i] = Some(plane.clone());
         }
         shares
@@ -153,13 +162,49 @@ fn complements(digit: Digit, numbers: &[Bits]) -> Vec<Bits> {
     digit.of(numbers).iter().map(Bits::not).collect()
 }
 
+/// What leaves leave as material.
+#[derive(Default)]
+pub(super) struct LeafMaterial {
+    /// Of each digit: the constant of `lt`, if a node may take it.
+    pub(super) constants: Vec<Option<Bits>>,
+    /// Of each digit, what else there is, as it is kept.
+    planes: Vec<Vec<Bits>>,
+}
+
+impl LeafMaterial {
+    /// The next digit's shares as they are kept, and masks.
+    fn push(&mut self, kept: Vec<Bits>, masks: Vec<Bits>) {
+        let mut kept = kept.into_iter();
+        self.constants.push(kept.next());
+        self.planes.push(kept.chain(masks).collect());
+    }
+
+    /// Leaves without constants that a node could take.
+    pub(super) fn whole(planes: Vec<Bits>, digits: usize) -> Self {
+        let (mut of, constants) = (vec![Vec::new(); digits], vec![None; digits]);
+        if let Some(first) = of.first_mut() {
+            *first = planes;
+        }
+        Self { constants, planes: of }
+    }
+
+    /// All planes, digit by digit: the constant first where no node took it.
+    pub(super) fn planes(self) -> Vec<Bits> {
+        self.constants
+            .into_iter()
+            .zip(self.planes)
+            .flat_map(|(constant, rest)| constant.into_iter().chain(rest))
+            .collect()
+    }
+}
+
 pub(super) fn client_offline(
     spec: &CompareSpec,
     numbers: &[Bits],
     session: &mut Session<'_>,
     ots: &mut Ots,
-) -> Result<Vec<Bits>, MpcError> {
-    let (mut fixes, mut out) = (Vec::new(), Vec::new());
+) -> Result<LeafMaterial, MpcError> {
+    let (mut fixes, mut out) = (Vec::new(), LeafMaterial::default());
     for digit in spec.digits() {
         let (program, x) = (program(digit), complements(digit, numbers));
         let mut shares = Shares::new(&program, Known::Client(&x));
@@ -175,7 +220,7 @@ pub(super) fn client_offline(
                 shares.sums[i] = Some(share.unwrap_or_else(|| Bits::zeros(spec.n())));
             }
         }
-        out.extend(shares.kept());
+        out.push(shares.kept().collect(), Vec::new());
     }
     planes::send(session.channel, STRINGS, &fixes)?;
     Ok(out)
@@ -185,7 +230,7 @@ pub(super) fn server_offline(
     spec: &CompareSpec,
     session: &mut Session<'_>,
     ots: &mut Ots,
-) -> Result<Vec<Bits>, MpcError> {
+) -> Result<LeafMaterial, MpcError> {
     let mut received = Vec::new();
     for digit in spec.digits() {
         for factors in program(digit).strings().iter().rev() {
@@ -195,7 +240,7 @@ pub(super) fn server_offline(
     let count = spec.digits().map(corrections).sum();
     let mut fixes = planes::recv(session.channel, STRINGS, count, spec.n())?.into_iter();
     let mut received = received.into_iter();
-    let mut out = Vec::new();
+    let mut out = LeafMaterial::default();
     for digit in spec.digits() {
         let program = program(digit);
         let (mut masks, mut strings): (Vec<Bits>, Vec<_>) =
@@ -217,8 +262,8 @@ pub(super) fn server_offline(
                 shares.sums[i] = Some(xor(shares.of(sum.base), product));
             }
         }
-        out.extend(shares.kept());
-        out.extend(masks);
+        let kept: Vec<Bits> = shares.kept().collect();
+        out.push(kept, masks);
     }
     Ok(out)
 }
@@ -226,7 +271,7 @@ pub(super) fn server_offline(
 /// The client's leaf, from its material and the opened bits.
 pub(super) fn client_leaf(digit: Digit, numbers: &[Bits], planes: &[Bits], d: &[Bits]) -> Leaf {
     let (program, x) = (program(digit), complements(digit, numbers));
-    Shares::restored(&program, Known::Client(&x), planes).leaf(d)
+    Shares::restored(&program, Known::Client(&x), (planes, digit.folded)).leaf(d)
 }
 
 /// The server's leaf and the masked bits it opens.
@@ -234,5 +279,5 @@ pub(super) fn server_leaf(digit: Digit, numbers: &[Bits], planes: &[Bits]) -> (L
     let (planes, v) = planes.split_at(client_planes(digit));
     let d: Vec<Bits> = digit.of(numbers).iter().zip(v).map(|(b, v)| b.xor(v)).collect();
     let program = program(digit);
-    (Shares::restored(&program, Known::Server(v), planes).leaf(&d), d)
+    (Shares::restored(&program, Known::Server(v), (planes, digit.folded)).leaf(&d), d)
 }

@@ -41,13 +41,17 @@ pub(super) struct Node {
     pub(super) groups: usize,
     /// Its `eq` is needed.
     pub(super) with_eq: bool,
+    /// It is the highest group of a node above, which only adds its `lt`: the constant of that is with the
+    /// constant of that node.
+    pub(super) folded: bool,
 }
 
 /// A party's masks and products in the order of the material, by operand. The lower operands are `lt_0` and,
 /// where needed, `eq_0`.
 ///
-/// Two groups: `a` of `eq_1`, then `m, a m` for each lower operand. Three: `a` of `eq_2`; `b, a b` of `lt_1`;
-/// `c, a c` of `eq_1`; then `m, a m, c m, a c m` for each lower operand.
+/// Two groups: `a` of `eq_1`, `m` of `lt_0`, and `m, a m` of `eq_0`. Three: `a` of `eq_2`, `b` of `lt_1`,
+/// `c, a c` of `eq_1`, `m, a m, c m` of `lt_0`, and `m, a m, c m, a c m` of `eq_0`. Last, unless it is folded, the
+/// constant of `lt`: what is added to it whatever is opened, here and in the highest groups below.
 impl Node {
     /// Lower operands.
     fn lower(self) -> usize {
@@ -70,7 +74,8 @@ impl Node {
 
     /// Planes of a party's material.
     pub(super) fn planes(self) -> usize {
-        if self.is_three() { 5 + 4 * self.lower() } else { 1 + 2 * self.lower() }
+        let (own, of_eq) = if self.is_three() { (7, 4) } else { (2, 2) };
+        own + of_eq * usize::from(self.with_eq) + usize::from(!self.folded)
     }
 
     /// Bits that each party sends per element, offline.
@@ -80,7 +85,7 @@ impl Node {
 
     /// Where the masks of the lower operands are among the planes.
     fn lower_masks(self) -> impl Iterator<Item = usize> {
-        let (first, step) = if self.is_three() { (5, 4) } else { (1, 2) };
+        let (first, step) = if self.is_three() { (4, 3) } else { (1, 1) };
         (0..self.lower()).map(move |i| first + step * i)
     }
 
@@ -89,7 +94,7 @@ impl Node {
         let eq = |i: usize| below[i].eq.as_ref().expect("only the lowest group has no `eq`, and nothing multiplies it");
         let mut operands = vec![(eq(self.groups - 1), &planes[0])];
         if self.is_three() {
-            operands.extend([(&below[1].lt, &planes[1]), (eq(1), &planes[3])]);
+            operands.extend([(&below[1].lt, &planes[1]), (eq(1), &planes[2])]);
         }
         let lowest = [Some(&below[0].lt), self.with_eq.then(|| eq(0))];
         operands.extend(lowest.into_iter().flatten().zip(self.lower_masks().map(|at| &planes[at])));
@@ -99,24 +104,32 @@ impl Node {
     /// The party's shares of the node's `lt` and `eq`, from those of the highest group and what was opened.
     pub(super) fn join(self, role: Role, highest: Leaf, opened: &[Bits], planes: &[Bits]) -> Leaf {
         let mut lt = highest.lt;
+        if !self.folded {
+            lt.xor_assign(planes.last().expect("a node has planes"));
+        }
         let first = if self.is_three() { 3 } else { 1 };
+        if self.is_three() {
+            lt.xor_assign(&product(role, [&opened[0], &opened[1]], [&planes[0], &planes[1]]));
+        }
         let mut products = self.lower_masks().zip(&opened[first..]).map(|(at, x)| match self.is_three() {
             true => product_of_three(role, [&opened[0], &opened[2], x], planes, at),
-            false => product(role, [&opened[0], x], [&planes[0], &planes[at], &planes[at + 1]]),
+            false => product(role, [&opened[0], x], [&planes[0], &planes[at]]),
         });
         lt.xor_assign(&products.next().expect("a node has an `lt`"));
-        if self.is_three() {
-            lt.xor_assign(&product(role, [&opened[0], &opened[1]], [&planes[0], &planes[1], &planes[2]]));
+        let mut eq = products.next();
+        if let Some(eq) = &mut eq {
+            // Behind the mask of `eq_0` and its products with one mask.
+            let constant = self.lower_masks().last().expect("`eq_0` has a mask") + if self.is_three() { 3 } else { 1 };
+            eq.xor_assign(&planes[constant]);
         }
-        Leaf { lt, eq: products.next() }
+        Leaf { lt, eq }
     }
 }
 
-/// Share of `(x ^ a)(y ^ b)` from the openings `x`, `y` and shares of `a`, `b`, `ab`. The server adds the
+/// Share of `(x ^ a)(y ^ b) ^ a b` from the openings `x`, `y` and shares of `a`, `b`. The server adds the
 /// public term.
-fn product(role: Role, [x, y]: [&Bits; 2], [a, b, ab]: [&Bits; 3]) -> Bits {
-    let mut out = ab.clone();
-    xor_and(&mut out, x, b);
+fn product(role: Role, [x, y]: [&Bits; 2], [a, b]: [&Bits; 2]) -> Bits {
+    let mut out = x.and(b);
     xor_and(&mut out, y, a);
     if role == Role::Server {
         xor_and(&mut out, x, y);
@@ -124,16 +137,18 @@ fn product(role: Role, [x, y]: [&Bits; 2], [a, b, ab]: [&Bits; 3]) -> Bits {
     out
 }
 
-/// Share of `(x ^ a)(y ^ c)(z ^ m)`, with the masks of a node of three and of the lower operand at `at`.
+/// Share of `(x ^ a)(y ^ c)(z ^ m) ^ a c m`, with the masks of a node of three and of the lower operand at
+/// `at`.
 fn product_of_three(role: Role, [x, y, z]: [&Bits; 3], planes: &[Bits], at: usize) -> Bits {
-    let [a, c, ac] = [0, 3, 4].map(|i| &planes[i]);
-    let [m, am, cm, acm] = [0, 1, 2, 3].map(|i| &planes[at + i]);
-    // (x ^ a)(y ^ c) m + z (x ^ a)(y ^ c)
-    let mut out = acm.clone();
-    xor_and(&mut out, x, cm);
+    let [a, c, ac] = [0, 2, 3].map(|i| &planes[i]);
+    let [m, am, cm] = [0, 1, 2].map(|i| &planes[at + i]);
+    // (x ^ a)(y ^ c) m + z (x ^ a)(y ^ c), without the constant.
+    let mut out = x.and(cm);
     xor_and(&mut out, y, am);
     xor_and(&mut out, &x.and(y), m);
-    xor_and(&mut out, &product(role, [x, y], [a, c, ac]), z);
+    let mut highest = product(role, [x, y], [a, c]);
+    highest.xor_assign(ac);
+    xor_and(&mut out, &highest, z);
     out
 }
 
@@ -165,11 +180,52 @@ fn both(
     })
 }
 
+/// A party's masks and all their products.
+struct Products {
+    node: Node,
+    /// Of the highest `eq`.
+    a: Bits,
+    /// Of all other operands, each with its product with `a`, in the order in which they are opened.
+    others: Vec<[Bits; 2]>,
+    /// Of a node of three, for each lower operand `c m, a c m`.
+    with_c: Vec<[Bits; 2]>,
+}
+
+impl Products {
+    /// As material, the constant last, as if nothing was folded.
+    fn planes(self) -> Vec<Bits> {
+        let Self { node, a, others, with_c } = self;
+        let mut others = others.into_iter();
+        let mut next = || others.next().expect("as many operands as the node has");
+        let mut out = vec![a];
+        let mut constant: Option<Bits> = None;
+        if node.is_three() {
+            let ([b, ab], [c, ac]) = (next(), next());
+            out.extend([b, c, ac]);
+            constant = Some(ab);
+        }
+        let mut with_c = with_c.into_iter();
+        for lower in 0..node.lower() {
+            let [m, am] = next();
+            let mut planes = vec![m, am];
+            planes.extend(with_c.next().into_iter().flatten());
+            let whole = planes.pop().expect("there are two and more");
+            out.append(&mut planes);
+            match (lower, &mut constant) {
+                (0, Some(sum)) => sum.xor_assign(&whole),
+                (0, none) => *none = Some(whole),
+                _ => out.push(whole),
+            }
+        }
+        out.extend(constant);
+        out
+    }
+}
+
 /// A node of three whose second OTs wait for the peer's corrections.
 struct Waiting {
-    /// Where its planes start.
-    at: usize,
-    node: Node,
+    /// Which it is.
+    index: usize,
     received: ReceiverPlanes,
     sent: SenderPlanes,
 }
@@ -190,56 +246,51 @@ pub(super) fn talk_offline(nodes: &[Node], n: usize, ots: &mut PlannedOts, talk:
     }
 }
 
-/// The material of nodes, one after the other; `n` elements.
+/// The material of each node, the constant last, as if nothing was folded; `n` elements.
 pub(super) fn offline(
     nodes: &[Node],
     n: usize,
     session: &mut Session<'_>,
     ots: &mut Ots,
-) -> Result<Vec<Bits>, MpcError> {
-    let (mut out, mut waiting, mut mine) = (Vec::new(), Vec::new(), Vec::new());
-    for &node in nodes {
-        let at = out.len();
-        let others = node.opened() - 1;
-        let (received, sent) = both(session, ots, n, others)?;
+) -> Result<Vec<Vec<Bits>>, MpcError> {
+    let (mut made, mut waiting, mut mine) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, &node) in nodes.iter().enumerate() {
+        let (received, sent) = both(session, ots, n, node.opened() - 1)?;
         let a = received.choice;
-        out.push(a.clone());
-        for i in 0..others {
+        let other = |i: usize| {
             let mask = sent.m0[i].xor(&sent.m1[i]);
             let with_a = cross(&a, &mask, &received.m[i], &sent.m0[i]);
-            out.extend([mask, with_a]);
-            if node.is_three() && i >= 2 {
-                // For the products with `c`, which come last.
-                out.extend([Bits::zeros(n), Bits::zeros(n)]);
-            }
-        }
+            [mask, with_a]
+        };
+        let others: Vec<[Bits; 2]> = (0..node.opened() - 1).map(other).collect();
         if node.is_three() {
             let (received, sent) = both(session, ots, n, 2 * node.lower())?;
-            mine.push(received.choice.xor(&out[at + 3]));
-            let strings = node.lower_masks().flat_map(|m| [m, m + 1]);
-            for (i, string) in strings.enumerate() {
-                mine.push(sent.m0[i].xor(&sent.m1[i]).xor(&out[at + string]));
+            mine.push(received.choice.xor(&others[1][0]));
+            for (i, string) in others[2..].iter().flatten().enumerate() {
+                mine.push(sent.m0[i].xor(&sent.m1[i]).xor(string));
             }
-            waiting.push(Waiting { at, node, received, sent });
+            waiting.push(Waiting { index, received, sent });
+        }
+        made.push(Products { node, a, others, with_c: Vec::new() });
+    }
+    if !waiting.is_empty() {
+        let mut theirs = exchange(session, &mine, n)?.into_iter();
+        for Waiting { index, received, mut sent } in waiting {
+            let mut next = || theirs.next().expect("both parties send as many corrections");
+            let flip = next();
+            let of = &mut made[index];
+            let c = &of.others[1][0];
+            let string = |(i, string): (usize, &Bits)| {
+                conditional_swap(&mut sent.m0[i], &mut sent.m1[i], &flip);
+                let mut share = received.m[i].clone();
+                xor_and(&mut share, c, &next());
+                cross(c, string, &share, &sent.m0[i])
+            };
+            let products: Vec<Bits> = of.others[2..].iter().flatten().enumerate().map(string).collect();
+            of.with_c = products.chunks_exact(2).map(|pair| [pair[0].clone(), pair[1].clone()]).collect();
         }
     }
-    if waiting.is_empty() {
-        return Ok(out);
-    }
-    let mut theirs = exchange(session, &mine, n)?.into_iter();
-    for Waiting { at, node, received, mut sent } in waiting {
-        let mut next = || theirs.next().expect("both parties send as many corrections");
-        let flip = next();
-        let c = out[at + 3].clone();
-        let strings = node.lower_masks().flat_map(|m| [m, m + 1]);
-        for (i, string) in strings.enumerate() {
-            conditional_swap(&mut sent.m0[i], &mut sent.m1[i], &flip);
-            let mut share = received.m[i].clone();
-            xor_and(&mut share, &c, &next());
-            out[at + string + 2] = cross(&c, &out[at + string], &share, &sent.m0[i]);
-        }
-    }
-    Ok(out)
+    Ok(made.into_iter().map(Products::planes).collect())
 }
 
 /// Sends planes and receives as many; the server speaks first.

@@ -131,7 +131,7 @@ impl Program {
         &self.eq
     }
 
-    /// The sums whose shares are material.
+    /// The sums whose shares are material: first the constant of `lt`, which nothing else depends on.
     pub(super) fn kept(&self) -> &[usize] {
         &self.kept
     }
@@ -170,6 +170,19 @@ mod tests {
                     assert_eq!(of(&program.eq), (!x & all) == b, "{bits} bits, x = {x}, b = {b}, v = {v}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_constant_of_lt_is_kept_first_and_for_nothing_else() {
+        for (bits, with_eq) in (1..=4).flat_map(|bits| [(bits, false), (bits, true)]) {
+            let program = Program::new(bits, with_eq);
+            let constant = Value::Sum(program.kept[0]);
+            assert_eq!(program.lt[0], constant);
+            assert!(!program.lt[1..].contains(&constant) && !program.eq.contains(&constant));
+            // Sums that follow from others when material is read.
+            let derived = program.sums.iter().filter(|sum| sum.factor == Value::One);
+            assert!(derived.into_iter().all(|sum| sum.base != constant));
         }
     }
 

@@ -4,7 +4,7 @@ use tacit_arith::bits::Bits;
 
 use super::node::Node;
 use super::program::Program;
-use super::tree::{Joins, Tree};
+use super::tree::{Group, Joins, Tree, highest};
 
 /// How the digits of a comparison are evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -30,7 +30,9 @@ pub struct CompareSpec {
     pub(super) n: usize,
     pub(super) width: u32,
     pub(super) leaves: Leaves,
-    digits: Vec<u32>,
+    /// Bits of each digit, and whether it is the highest of a node: the constant of its `lt` is with that
+    /// node's, then, where leaves have one.
+    digits: Vec<(u32, bool)>,
     /// The nodes of the tree that joins them, by level.
     joins: Vec<Vec<Node>>,
 }
@@ -41,6 +43,7 @@ pub(super) struct Digit {
     from: u32,
     pub(super) bits: u32,
     pub(super) with_eq: bool,
+    pub(super) folded: bool,
 }
 
 impl Digit {
@@ -69,7 +72,11 @@ impl CompareSpec {
                 counts.min_by_key(cost).expect("digits of three bits are quick enough")
             }
         };
-        Self { n, width: bits + 1, leaves, digits: cut(bits, count), joins: joins.shape(count) }
+        let joins = joins.shape(count);
+        let folded: Vec<Group> = highest(&joins, count).into_iter().map(|(_, group)| group).collect();
+        let digits = cut(bits, count).into_iter().enumerate();
+        let digits = digits.map(|(i, bits)| (bits, folded.contains(&Group::Digit(i)))).collect();
+        Self { n, width: bits + 1, leaves, digits, joins }
     }
 
     /// Number of elements.
@@ -88,9 +95,9 @@ impl CompareSpec {
 
     pub(super) fn digits(&self) -> impl Iterator<Item = Digit> + '_ {
         let mut from = 0;
-        self.digits.iter().enumerate().map(move |(i, &bits)| {
+        self.digits.iter().enumerate().map(move |(i, &(bits, folded))| {
             from += bits;
-            Digit { from: from - bits, bits, with_eq: i > 0 }
+            Digit { from: from - bits, bits, with_eq: i > 0, folded }
         })
     }
 

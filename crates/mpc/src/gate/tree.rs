@@ -73,9 +73,25 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Offline: the masks and products of all nodes.
-    pub(super) fn offline(&self, session: &mut Session<'_>, ots: &mut Ots) -> Result<Vec<Bits>, MpcError> {
-        node::offline(&self.nodes().collect::<Vec<_>>(), self.n, session, ots)
+    /// Offline: the masks and products of all nodes. `constants` are those of the leaves' `lt`, where they
+    /// may be taken: what goes into a node's constant is taken.
+    pub(super) fn offline(
+        &self,
+        constants: &mut [Option<Bits>],
+        session: &mut Session<'_>,
+        ots: &mut Ots,
+    ) -> Result<Vec<Bits>, MpcError> {
+        let mut made = node::offline(&self.nodes().collect::<Vec<_>>(), self.n, session, ots)?;
+        for (at, highest) in highest(self.levels, constants.len()) {
+            let constant = match highest {
+                Group::Digit(digit) => constants[digit].take(),
+                Group::Node(node) => made[node].pop(),
+            };
+            if let Some(constant) = constant {
+                made[at].last_mut().expect("a node has a constant").xor_assign(&constant);
+            }
+        }
+        Ok(made.into_iter().flatten().collect())
     }
 
     /// Online: the party's share of `lt` over all digits. `leaves` are lowest first.
@@ -129,6 +145,31 @@ impl<'a> Tree<'a> {
         out.extend(leaves);
         Ok(out)
     }
+}
+
+/// A group of digits: one digit, or what a node joined. Nodes are counted over all levels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Group {
+    Digit(usize),
+    Node(usize),
+}
+
+/// For each node, in order, the highest group that it joins: its `lt` is only added to the node's.
+pub(super) fn highest(levels: &[Vec<Node>], digits: usize) -> Vec<(usize, Group)> {
+    let mut groups: Vec<Group> = (0..digits).map(Group::Digit).collect();
+    let mut out = Vec::new();
+    for level in levels {
+        let mut below = groups.into_iter();
+        let mut joined = Vec::new();
+        for node in level {
+            let highest = below.by_ref().take(node.groups).last().expect("a node has groups below it");
+            joined.push(Group::Node(out.len()));
+            out.push((out.len(), highest));
+        }
+        groups = joined;
+        groups.extend(below);
+    }
+    out
 }
 
 /// Bits of OT extension that an OT takes, in eighths: what the largest set of `ot::params` sends.
@@ -195,8 +236,8 @@ impl Joins {
     }
 
     /// The nodes of each level, lowest first.
-    pub(super) fn shape(&self, mut digits: usize) -> Vec<Vec<Node>> {
-        let mut shape = Vec::new();
+    pub(super) fn shape(&self, all: usize) -> Vec<Vec<Node>> {
+        let (mut shape, mut digits) = (Vec::new(), all);
         for levels in (1..=Self::levels(digits)).rev() {
             let (_, [threes, twos]) = self.at(levels, digits);
             digits -= 2 * threes + twos;
@@ -204,14 +245,19 @@ impl Joins {
         }
         // Where there is nothing left to join, a level sends nothing.
         shape.retain(|level| !level.is_empty());
+        let folded: Vec<Group> = highest(&shape, all).into_iter().map(|(_, group)| group).collect();
+        for (index, node) in shape.iter_mut().flatten().enumerate() {
+            node.folded = folded.contains(&Group::Node(index));
+        }
         shape
     }
 }
 
-/// The nodes of a level, the larger ones lowest; what is above them is passed on.
+/// The nodes of a level, the larger ones lowest; what is above them is passed on. Which are folded is not
+/// known yet.
 fn nodes([threes, twos]: [usize; 2]) -> impl Iterator<Item = Node> {
     let groups = move |i: usize| if i < threes { 3 } else { 2 };
-    (0..threes + twos).map(move |i| Node { groups: groups(i), with_eq: i > 0 })
+    (0..threes + twos).map(move |i| Node { groups: groups(i), with_eq: i > 0, folded: false })
 }
 
 #[cfg(test)]
@@ -240,5 +286,11 @@ mod tests {
         assert_eq!(groups(2, 4), [vec![2, 2], vec![2]]);
         assert_eq!(groups(6, 4), [vec![2], vec![3]]);
         assert_eq!(groups(6, 8), [vec![3, 3, 2], vec![3]]);
+        // Of eight digits the third, the sixth and the last are highest in their nodes, and the third of
+        // these.
+        let shape = Joins::new(8, 6).shape(8);
+        let of = [Group::Digit(2), Group::Digit(5), Group::Digit(7), Group::Node(2)];
+        assert_eq!(highest(&shape, 8), [0, 1, 2, 3].map(|node| (node, of[node])));
+        assert_eq!(shape.concat().iter().map(|node| node.folded).collect::<Vec<_>>(), [false, false, true, false]);
     }
 }

@@ -1,5 +1,6 @@
 //! The client's side: encryption of masks, opening of answers.
 
+use super::tiling::Place;
 use super::{ClientKeys, LinearError, LinearPlan, TAG_DOWN, TAG_SEED, TAG_UP, batch};
 use rayon::prelude::*;
 use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
@@ -20,32 +21,70 @@ impl<'a> LinearClient<'a> {
         Self { keys, plan }
     }
 
+    /// For each element `[B, C, H, W]` of which the encryption with `random` chooses the mask (see
+    /// [`LinearPlan::choosing`]), puts that in place of the low bits of `mask`, as many as the ring has.
+    ///
+    /// # Errors
+    /// [`LinearError::Length`].
+    pub fn choose(&self, mask: &mut [u64], random: &Prg) -> Result<(), LinearError> {
+        self.check(mask)?;
+        let Some(upload) = self.plan.uploads.first().filter(|upload| upload.chosen.is_some()) else { return Ok(()) };
+        let base = random.fork(0);
+        let encryptor = Encryptor::new(&self.keys.ctx, &self.keys.secret, upload.params);
+        let low = (1 << upload.params.ring_bits()) - 1;
+        let (each, of_one) = (upload.tiling.uploads(), mask.len() / self.plan.batch);
+        for (input, mask) in mask.chunks_exact_mut(of_one).enumerate() {
+            for start in (0..each).step_by(batch()) {
+                let one = |i: usize| {
+                    let blank = encryptor.blank(&mut SplitPrg::new(base.fork((input * each + i) as u64)));
+                    let new = |(at, place): (usize, Place)| match place {
+                        Place::Element { at: element, new: true } => Some((element as usize, blank.mask(at))),
+                        _ => None,
+                    };
+                    upload.tiling.places(i).into_iter().enumerate().filter_map(new).collect::<Vec<_>>()
+                };
+                let range = start..(start + batch()).min(each);
+                let found: Vec<Vec<(usize, u64)>> = range.into_par_iter().map(one).collect();
+                found.into_iter().flatten().for_each(|(at, chosen)| mask[at] = mask[at] & !low | chosen);
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, mask: &[u64]) -> Result<(), LinearError> {
+        let expected = self.plan.input_len();
+        if mask.len() == expected {
+            return Ok(());
+        }
+        Err(LinearError::Length { what: "mask", got: mask.len(), expected })
+    }
+
     /// Encrypts the mask `[B, C, H, W]`, of as many inputs as the plan is for (bits above its ring are
-    /// ignored), and hands each ciphertext to `sink`, in order.
+    /// ignored), with `random`, which nothing else is encrypted with, and hands each ciphertext to `sink`, in
+    /// order. What the encryption chooses must be in it ([`choose`](Self::choose)).
     ///
     /// # Errors
     /// [`LinearError::Length`], or what `sink` returns.
     pub fn encrypt(
         &self,
         mask: &[u64],
-        prg: &mut Prg,
+        random: &Prg,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), LinearError>,
     ) -> Result<(), LinearError> {
-        let expected = self.plan.input_len();
-        if mask.len() != expected {
-            return Err(LinearError::Length { what: "mask", got: mask.len(), expected });
-        }
-        for upload in &self.plan.uploads {
-            let base = Prg::from_seed(prg.next_seed());
+        self.check(mask)?;
+        for (index, upload) in self.plan.uploads.iter().enumerate() {
+            let base = random.fork(index as u64);
             let encryptor = Encryptor::new(&self.keys.ctx, &self.keys.secret, upload.params);
-            let (tiling, of_one) = (&upload.tiling, expected / self.plan.batch);
+            let (tiling, of_one) = (&upload.tiling, mask.len() / self.plan.batch);
             let each = tiling.uploads();
             let count = self.plan.batch * each;
             for start in (0..count).step_by(batch()) {
                 let one = |i: usize| {
                     let mask = &mask[i / each * of_one..][..of_one];
-                    let message = zeroize::Zeroizing::new(tiling.encode(mask, i % each));
-                    encryptor.encrypt(&message, &mut SplitPrg::new(base.fork(i as u64)))
+                    let places = tiling.places(i % each);
+                    let message: Vec<u64> = places.iter().map(|place| place.value(mask)).collect();
+                    let blank = encryptor.blank(&mut SplitPrg::new(base.fork(i as u64)));
+                    blank.encrypt(&zeroize::Zeroizing::new(message), &upload.free(&places))
                 };
                 let range = start..(start + batch()).min(count);
                 let frames: Vec<Vec<u8>> = range.into_par_iter().map(one).collect();
@@ -99,8 +138,8 @@ impl<'a> LinearClient<'a> {
     ///
     /// # Errors
     /// As [`LinearClient::encrypt`].
-    pub fn send_mask(&self, mask: &[u64], prg: &mut Prg, channel: &mut Channel) -> Result<(), LinearError> {
-        self.encrypt(mask, prg, &mut |frame| Ok(channel.send(TAG_UP, frame)?))?;
+    pub fn send_mask(&self, mask: &[u64], random: &Prg, channel: &mut Channel) -> Result<(), LinearError> {
+        self.encrypt(mask, random, &mut |frame| Ok(channel.send(TAG_UP, frame)?))?;
         Ok(channel.flush()?)
     }
 
@@ -121,8 +160,8 @@ impl<'a> LinearClient<'a> {
     ///
     /// # Errors
     /// As [`LinearClient::encrypt`] and [`LinearClient::decrypt`].
-    pub fn run(&self, mask: &[u64], prg: &mut Prg, channel: &mut Channel) -> Result<Vec<Vec<u64>>, LinearError> {
-        self.send_mask(mask, prg, channel)?;
+    pub fn run(&self, mask: &[u64], random: &Prg, channel: &mut Channel) -> Result<Vec<Vec<u64>>, LinearError> {
+        self.send_mask(mask, random, channel)?;
         (0..self.plan.consumers().len()).map(|k| self.receive_share(k, channel)).collect()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::plan::{LinearPlan, Upload};
 use tacit_arith::prg::PublicSeed;
-use tacit_he::coeff::{Ciphertexts, DIGITS};
+use tacit_he::coeff::{Ciphertexts, HALVING_NTTS};
 use tacit_net::{HEADER_BYTES, Talk};
 
 /// Cost of one layer, beside its tensor's upload.
@@ -25,6 +25,8 @@ pub struct LinearCost {
     pub up_bytes: u64,
     /// Fresh ciphertexts.
     pub uploads: u64,
+    /// Those of them that choose masks.
+    pub chosen: u64,
     /// Halvings of parts of them.
     pub halvings: u64,
     /// Bytes that all parts take in memory at the server.
@@ -40,19 +42,29 @@ impl LinearCost {
         self.consumers.iter().map(|c| c.down_bytes).sum()
     }
 
-    /// NTTs at the server: two per ciphertext and weight polynomial, five per answer; for a halving two, and
-    /// two for each digit.
+    /// NTTs at the server: two per ciphertext and weight polynomial, five per answer, and those of halvings.
     #[must_use]
     pub fn server_ntts(&self) -> u64 {
-        let halvings = 2 * (1 + DIGITS as u64) * self.halvings;
+        let halvings = HALVING_NTTS * self.halvings;
         2 * self.uploads + halvings + self.consumers.iter().map(|c| 2 * c.weight_polys + 5 * c.answers).sum::<u64>()
     }
 
-    /// NTTs at the client: two per ciphertext and per answer.
+    /// NTTs at the client of the masks that encryptions choose, once in each phase: two per ciphertext.
+    #[must_use]
+    pub fn choosing_ntts(&self) -> u64 {
+        2 * self.chosen
+    }
+
+    /// NTTs at the client beside these: two per ciphertext and per answer.
     #[must_use]
     pub fn client_ntts(&self) -> u64 {
         2 * self.uploads + self.consumers.iter().map(|c| 2 * c.answers).sum::<u64>()
     }
+}
+
+/// Bytes of each polynomial of one tensor.
+fn frames(upload: &Upload) -> impl Iterator<Item = usize> + '_ {
+    (0..upload.tiling.uploads()).map(|i| upload.up_bytes(i))
 }
 
 impl LinearPlan {
@@ -62,9 +74,11 @@ impl LinearPlan {
         let count = |u: &Upload| (self.batch * u.tiling.uploads()) as u64;
         let parts = |u: &Upload| (self.batch * u.tiling.parts()) as u64;
         let message = |bytes: usize| (bytes + HEADER_BYTES) as u64;
+        let chosen = |u: &&Upload| u.chosen.is_some();
         LinearCost {
-            up_bytes: self.uploads.iter().map(|u| count(u) * message(u.params.up_bytes())).sum(),
+            up_bytes: self.batch as u64 * self.uploads.iter().flat_map(frames).map(message).sum::<u64>(),
             uploads: self.uploads.iter().map(count).sum(),
+            chosen: self.uploads.iter().filter(chosen).map(count).sum(),
             halvings: self.uploads.iter().map(|u| count(u) * ((1 << u.tiling.steps) - 1)).sum(),
             memory_bytes: self.uploads.iter().map(parts).sum::<u64>() * Ciphertexts::MEMORY_BYTES as u64,
             consumers: (0..self.consumers().len()).map(|k| self.consumer_cost(k)).collect(),
@@ -74,8 +88,7 @@ impl LinearPlan {
     /// What running it says, message by message.
     pub fn talk(&self, talk: &mut Talk) {
         for upload in &self.uploads {
-            let count = self.batch * upload.tiling.uploads();
-            talk.ups(count as u64, upload.params.up_bytes());
+            (0..self.batch).for_each(|_| frames(upload).for_each(|bytes| talk.up(bytes)));
         }
         for k in 0..self.consumers().len() {
             let (_, upload, _) = self.consumer(k).expect("these are the plan's own layers");

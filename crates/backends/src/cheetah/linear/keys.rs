@@ -1,4 +1,4 @@
-//! The keys of both parties: one set serves every plan of a session.
+//! The keys of both parties: one set serves every plan of a model.
 
 use super::{LinearError, TAG_EXPANSION, TAG_KEY};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tacit_he::coeff::{Context, ExpansionKeys, PUBLIC_KEY_BYTES, expansion_key_by
 use tacit_he::core::{PublicKey, SecretKey};
 use tacit_net::Channel;
 
-/// The client's lattice key for one session. Wiped on drop.
+/// The client's lattice key. Wiped on drop.
 pub struct ClientKeys {
     pub(super) ctx: Arc<Context>,
     pub(super) secret: SecretKey,
@@ -41,11 +41,18 @@ impl ClientKeys {
     /// # Errors
     /// None in practice.
     pub fn generate(ctx: &Arc<Context>, steps: u32, prg: &mut Prg) -> Result<(Self, KeyBytes), LinearError> {
-        let secret = ctx.secret_key(prg);
+        let keys = Self::draw(ctx, prg);
         let mut split = SplitPrg::draw(prg);
-        let public = ctx.public_key(&secret, &mut split).to_bytes(ctx.ring());
-        let expansion = expansion_keys(ctx, &secret, steps, &mut split)?;
-        Ok((Self { ctx: Arc::clone(ctx), secret }, KeyBytes { public, expansion }))
+        let public = ctx.public_key(&keys.secret, &mut split).to_bytes(ctx.ring());
+        let expansion = expansion_keys(ctx, &keys.secret, steps, &mut split)?;
+        Ok((keys, KeyBytes { public, expansion }))
+    }
+
+    /// The secret key alone: that of [`generate`](Self::generate) and [`setup`](Self::setup) with the same
+    /// generator.
+    #[must_use]
+    pub fn draw(ctx: &Arc<Context>, prg: &mut Prg) -> Self {
+        Self { ctx: Arc::clone(ctx), secret: ctx.secret_key(prg) }
     }
 }
 

@@ -24,7 +24,7 @@ pub use client::LinearClient;
 pub use cost::{ConsumerCost, LinearCost};
 pub use error::LinearError;
 pub use keys::{ClientKeys, KeyBytes, ServerKeys};
-pub use plan::{LinearPlan, weight_norm_log2};
+pub use plan::{LinearDraft, LinearPlan, weight_norm_log2};
 pub(crate) use server::check_weights;
 pub use server::{CheckedWeights, Evaluation, LinearServer};
 pub use tacit_arith::ring::ConvSpec;

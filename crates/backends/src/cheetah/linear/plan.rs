@@ -1,7 +1,7 @@
 //! Planning: which layers share an upload, and how tensors are cut.
 
 use super::LinearError;
-use super::tiling::{Consumer, Frame, Tap, Tiling, strides};
+use super::tiling::{Consumer, Frame, Place, Tap, Tiling, strides};
 use std::sync::Arc;
 use tacit_he::HeError;
 use tacit_he::coeff::{DEGREE, MAX_STEPS, Params, ParamsSpec};
@@ -35,6 +35,17 @@ pub(super) fn norm_sq(weights: &[i32]) -> u128 {
 pub(super) struct Upload {
     pub tiling: Tiling,
     pub params: Params,
+    /// For each polynomial of a tensor, how many masks the encryption chooses, if it does.
+    pub chosen: Option<Vec<usize>>,
+}
+
+/// A plan that is still to be told in how many steps ciphertexts may be taken apart.
+pub struct LinearDraft {
+    consumers: Vec<Consumer>,
+    strides: Vec<(usize, usize)>,
+    /// For each stride and each number of steps the best upload that takes so many, if any fits, and its
+    /// weighted cost in bytes.
+    uploads: Vec<Vec<Option<(usize, Upload)>>>,
 }
 
 /// Plan for all linear layers that read one tensor. Both parties derive the same plan from public data.
@@ -58,20 +69,19 @@ impl LinearPlan {
     /// [`LinearError::Shape`], [`LinearError::Group`], [`LinearError::Tile`] or, for rings and norms that no
     /// parameters fit, [`LinearError::He`].
     pub fn new(consumers: &[Consumer], max_error: u32) -> Result<Self, LinearError> {
-        let strides = strides(consumers)?;
-        let (uploads, upload_of, taps) = (vec![], vec![], vec![]);
-        let mut plan = Self { consumers: consumers.to_vec(), uploads, upload_of, taps, batch: 1 };
-        for &stride in &strides {
-            let members: Vec<Consumer> = consumers.iter().filter(|c| c.conv.stride == stride).copied().collect();
-            plan.uploads.push(Upload::new(&members, max_error).map_err(|e| plan.locate(stride, e))?);
+        Ok(LinearDraft::new(consumers, max_error)?.plan(MAX_STEPS))
+    }
+
+    /// The same where masks are free to be chosen: the encryption chooses those of elements that it meets for
+    /// the first time ([`LinearClient::choose`](super::LinearClient::choose)), and l bits of their
+    /// coefficients need not be sent.
+    #[must_use]
+    pub fn choosing(mut self) -> Self {
+        if let Some(first) = self.uploads.first_mut() {
+            let free = |i: usize| first.tiling.places(i).into_iter().filter(|place| place.is_free()).count();
+            first.chosen = Some((0..first.tiling.uploads()).map(free).collect());
         }
-        for c in consumers {
-            let upload = strides.iter().position(|&s| s == c.conv.stride);
-            let upload = upload.expect("the strides of all layers were gathered above");
-            plan.upload_of.push(upload);
-            plan.taps.push(plan.uploads[upload].tiling.frame.taps(c));
-        }
-        Ok(plan)
+        self
     }
 
     /// The same for `batch` tensors at once, of as many inputs: their masks and shares stand one behind the
@@ -79,18 +89,6 @@ impl LinearPlan {
     #[must_use]
     pub fn times(&self, batch: usize) -> Self {
         Self { batch, ..self.clone() }
-    }
-
-    /// Names the first layer of the group that failed.
-    fn locate(&self, stride: (usize, usize), error: LinearError) -> LinearError {
-        let first = self.consumers.iter().position(|c| c.conv.stride == stride);
-        let first = first.expect("the stride is that of a layer");
-        match error {
-            LinearError::Tile { rows, columns, degree, .. } => {
-                LinearError::Tile { consumer: first, rows, columns, degree }
-            }
-            other => other,
-        }
     }
 
     /// The layers, in the order given.
@@ -155,17 +153,82 @@ impl LinearPlan {
     }
 }
 
+impl LinearDraft {
+    /// See [`LinearPlan::new`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn new(consumers: &[Consumer], max_error: u32) -> Result<Self, LinearError> {
+        let strides = strides(consumers)?;
+        let draft = Self { consumers: consumers.to_vec(), strides, uploads: Vec::new() };
+        let of = |&stride: &(usize, usize)| {
+            let members: Vec<Consumer> = consumers.iter().filter(|c| c.conv.stride == stride).copied().collect();
+            Upload::all(&members, max_error).map_err(|e| draft.locate(stride, e))
+        };
+        let uploads = draft.strides.iter().map(of).collect::<Result<_, _>>()?;
+        Ok(Self { uploads, ..draft })
+    }
+
+    /// Names the first layer of the group that failed.
+    fn locate(&self, stride: (usize, usize), error: LinearError) -> LinearError {
+        let first = self.consumers.iter().position(|c| c.conv.stride == stride);
+        let first = first.expect("the stride is that of a layer");
+        match error {
+            LinearError::Tile { rows, columns, degree, .. } => {
+                LinearError::Tile { consumer: first, rows, columns, degree }
+            }
+            other => other,
+        }
+    }
+
+    /// The cheapest of an upload's in up to so many steps.
+    fn best(of: &[Option<(usize, Upload)>], most_steps: u32) -> &(usize, Upload) {
+        let within = of.iter().take(most_steps as usize + 1).flatten();
+        within.min_by_key(|(score, _)| *score).expect("an upload that is not taken apart, or nothing else, was checked")
+    }
+
+    /// Weighted cost in bytes if ciphertexts are taken apart in up to so many steps.
+    #[must_use]
+    pub fn score(&self, most_steps: u32) -> usize {
+        self.uploads.iter().map(|of| Self::best(of, most_steps).0).sum()
+    }
+
+    /// The plan that takes ciphertexts apart in up to so many steps.
+    #[must_use]
+    pub fn plan(&self, most_steps: u32) -> LinearPlan {
+        let uploads: Vec<Upload> = self.uploads.iter().map(|of| Self::best(of, most_steps).1.clone()).collect();
+        let upload = |c: &Consumer| {
+            let upload = self.strides.iter().position(|&s| s == c.conv.stride);
+            upload.expect("the strides of all layers were gathered")
+        };
+        let upload_of: Vec<usize> = self.consumers.iter().map(upload).collect();
+        let taps = self.consumers.iter().zip(&upload_of).map(|(c, &upload)| uploads[upload].tiling.frame.taps(c));
+        LinearPlan { taps: taps.collect(), consumers: self.consumers.clone(), uploads, upload_of, batch: 1 }
+    }
+}
+
 impl Upload {
-    fn new(members: &[Consumer], max_error: u32) -> Result<Self, LinearError> {
+    /// The best for each number of steps, if any fits. There is one that is not taken apart.
+    fn all(members: &[Consumer], max_error: u32) -> Result<Vec<Option<(usize, Self)>>, LinearError> {
         let frame = Arc::new(Frame::new(members));
         // Without taking apart there always are parameters. With it there may be none for as small an error.
         let whole = Self::in_steps(0, &frame, members, max_error)?;
-        let others = (1..=MAX_STEPS).filter_map(|steps| Self::in_steps(steps, &frame, members, max_error).ok()?);
-        let Some((_, best)) = whole.into_iter().chain(others).min_by_key(|(score, _)| *score) else {
+        if whole.is_none() {
             let (rows, columns) = (frame.span.0 + 1, frame.span.1 + 1);
             return Err(LinearError::Tile { consumer: 0, rows, columns, degree: DEGREE });
-        };
-        Ok(best)
+        }
+        let others = (1..=MAX_STEPS).map(|steps| Self::in_steps(steps, &frame, members, max_error).ok().flatten());
+        Ok(std::iter::once(whole).chain(others).collect())
+    }
+
+    /// Bytes of polynomial `i` of a tensor.
+    pub fn up_bytes(&self, i: usize) -> usize {
+        self.params.up_bytes(self.chosen.as_ref().map_or(0, |chosen| chosen[i]))
+    }
+
+    /// The coefficients in `places` of which the encryption chooses the masks.
+    pub fn free(&self, places: &[Place]) -> Vec<bool> {
+        places.iter().map(|place| self.chosen.is_some() && place.is_free()).collect()
     }
 
     /// The best tiling for ciphertexts that are taken apart in `steps` steps, if any fits, with its score.
@@ -184,7 +247,7 @@ impl Upload {
         let Some((score, tiling)) = scored.min_by_key(|(score, _)| *score) else { return Ok(None) };
         let down: usize = members.iter().map(|c| tiling.tiles_of(c).len() * tiling.out_blocks(c)).sum();
         let params = params(members, (tiling.mt, steps), max_error, tiling.uploads() as f64 / down as f64)?;
-        Ok(Some((score, Self { tiling, params })))
+        Ok(Some((score, Self { tiling, params, chosen: None })))
     }
 }
 
@@ -231,7 +294,7 @@ fn score(t: &Tiling, members: &[Consumer], single: &Params) -> usize {
     let spread = DEGREE / 16 * t.mt.ilog2() as usize;
     let phases = t.frame.phases.len();
     let halvings = ((1 << t.steps) - 1) * HALVING_WORTH;
-    let mut total = t.uploads() * (single.up_bytes() + spread + POLY_WORTH + halvings);
+    let mut total = t.uploads() * (single.up_bytes(0) + spread + POLY_WORTH + halvings);
     for c in members {
         let (h, w) = (c.conv.out_h().div_ceil(t.tile_out.0), c.conv.out_w().div_ceil(t.tile_out.1));
         let groups = (t.outputs_at_once().min(c.conv.out_ch) / c.conv.group_out() + 1).min(c.conv.groups);

@@ -138,10 +138,11 @@ impl<'a> LinearServer<'a> {
             let mut ciphertexts = Ciphertexts::new(plan.batch * parts);
             let mut there = 0;
             for start in (0..count).step_by(batch()) {
-                let frames = (start..(start + batch()).min(count)).map(|_| source(upload.params.up_bytes()));
-                let frames: Vec<Vec<u8>> = frames.collect::<Result<_, _>>()?;
-                let parse = |f: &Vec<u8>| {
-                    let whole = Ciphertext::from_bytes(&keys.ctx, &upload.params, f)?;
+                let frames = (start..(start + batch()).min(count)).map(|i| Ok((i, source(upload.up_bytes(i % each))?)));
+                let frames: Vec<(usize, Vec<u8>)> = frames.collect::<Result<_, LinearError>>()?;
+                let parse = |(i, frame): &(usize, Vec<u8>)| {
+                    let free = upload.free(&upload.tiling.places(i % each));
+                    let whole = Ciphertext::from_bytes(&keys.ctx, &upload.params, frame, &free)?;
                     Ok(keys.expansion.expand(&keys.ctx, whole, steps))
                 };
                 let parsed: Vec<Vec<Ciphertext>> = frames.par_iter().map(parse).collect::<Result<_, LinearError>>()?;

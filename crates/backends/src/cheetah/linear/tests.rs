@@ -1,6 +1,7 @@
 //! Conformance over shape classes, byte counts, malformed messages.
 
 use super::shapes::{self, conv, weights};
+use super::tiling::Place;
 use super::*;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ fn prg(n: u8) -> Prg {
     Prg::from_seed(Seed([n; 16]))
 }
 
-/// Runs both parties over a channel; checks every output's error, the plan's bytes and work, and returns the
-/// plan.
+/// Runs both parties over a channel, with a given mask and with one that the encryption chooses; checks every
+/// output's error, the plan's bytes and work, and returns the plan for the given mask.
 fn check(convs: &[(ConvSpec, u32)], size: i32) -> LinearPlan {
     check_within(convs, size, 1)
 }
@@ -26,28 +27,47 @@ fn check_within(convs: &[(ConvSpec, u32)], size: i32, max_error: u32) -> LinearP
     let values: Vec<Vec<i32>> = convs.iter().map(|(c, _)| weights(c, size, &mut data)).collect();
     let consumers = shapes::consumers(convs, &values);
     let plan = LinearPlan::new(&consumers, max_error).unwrap();
+    let mask: Vec<u64> = (0..plan.input_len()).map(|_| data.next_u64()).collect();
+    check_plan(&plan, convs, &values, &mask);
+    let choosing = plan.clone().choosing();
     let ctx = Arc::new(Context::new().unwrap());
-    let mask: Vec<u64> = (0..plan.input_len()).map(|_| data.next_u64() >> (64 - plan.ring_bits())).collect();
+    let mut chosen = mask.clone();
+    LinearClient::new(&ClientKeys::draw(&ctx, &mut prg(2)), &choosing).choose(&mut chosen, &prg(3)).unwrap();
+    // An element of which the encryption chooses the mask saves as many bits as the ring has, nearly.
+    let same = |(given, chosen): &(&u64, &u64)| given == chosen;
+    let changed = mask.iter().zip(&chosen).filter(|pair| !same(pair)).count() as u64;
+    assert!(mask.iter().zip(&chosen).all(|(given, chosen)| (given ^ chosen) >> plan.ring_bits() == 0));
+    let [given, less] = [&plan, &choosing].map(|plan| plan.cost().up_bytes);
+    assert!(less + changed * u64::from(plan.uploads[0].params.ring_bits() - 1) / 8 <= given + 2, "{less} of {given}");
+    let has_elements = (0..plan.uploads[0].tiling.uploads())
+        .any(|i| plan.uploads[0].tiling.places(i).iter().any(|place| matches!(place, Place::Element { .. })));
+    assert_eq!(changed > 0, has_elements, "a layer may read nothing but what is beside the image");
+    check_plan(&choosing, convs, &values, &chosen);
+    plan
+}
+
+fn check_plan(plan: &LinearPlan, convs: &[(ConvSpec, u32)], values: &[Vec<i32>], mask: &[u64]) {
+    let ctx = Arc::new(Context::new().unwrap());
     let (mut client, mut server) = mem_pair();
     let (client_shares, server_shares) = std::thread::scope(|scope| {
         let party = scope.spawn(|| {
             let keys = ClientKeys::setup(&ctx, plan.steps(), &mut prg(2), &mut client).unwrap();
             client.set_phase(Phase::Offline);
-            LinearClient::new(&keys, &plan).run(&mask, &mut prg(3), &mut client).unwrap()
+            LinearClient::new(&keys, plan).run(mask, &prg(3), &mut client).unwrap()
         });
         let keys = ServerKeys::receive(&ctx, plan.steps(), &mut server).unwrap();
         server.set_phase(Phase::Offline);
-        let received = LinearServer::receive(&keys, &plan, &mut server).unwrap();
+        let received = LinearServer::receive(&keys, plan, &mut server).unwrap();
         let shares: Vec<Vec<u64>> = (0..convs.len())
             .map(|k| {
-                let w = CheckedWeights::new(&plan, k, &values[k]).unwrap();
+                let w = CheckedWeights::new(plan, k, &values[k]).unwrap();
                 received.send_answer(k, &w, &mut prg(4), &mut server).unwrap()
             })
             .collect();
         (party.join().unwrap(), shares)
     });
     for (k, (conv, ring_bits)) in convs.iter().enumerate() {
-        let expected = conv2d(conv, &values[k], &mask, *ring_bits).unwrap();
+        let expected = conv2d(conv, &values[k], mask, *ring_bits).unwrap();
         for i in 0..expected.len() {
             let sum = client_shares[k][i].wrapping_add(server_shares[k][i]);
             let error = (sum.wrapping_sub(expected[i]) << (64 - ring_bits)) as i64 >> (64 - ring_bits);
@@ -58,7 +78,6 @@ fn check_within(convs: &[(ConvSpec, u32)], size: i32, max_error: u32) -> LinearP
     let cost = plan.cost();
     assert_eq!(client.traffic(Phase::Offline).sent, cost.up_bytes);
     assert_eq!(client.traffic(Phase::Offline).received, cost.down_bytes());
-    plan
 }
 
 #[test]
@@ -150,7 +169,7 @@ fn work_is_what_the_plan_says() {
     let mask = vec![3; plan.input_len()];
     let client = LinearClient::new(&keys, &plan);
     client
-        .encrypt(&mask, &mut prg(3), &mut |f| {
+        .encrypt(&mask, &prg(3), &mut |f| {
             frames.push_back(f.to_vec());
             Ok(())
         })
@@ -182,7 +201,7 @@ fn the_seed_of_an_answer_is_not_in_the_secret_stream() {
         frames.push_back(f.to_vec());
         Ok(())
     };
-    client.encrypt(&vec![3; plan.input_len()], &mut prg(3), &mut keep).unwrap();
+    client.encrypt(&vec![3; plan.input_len()], &prg(3), &mut keep).unwrap();
     let server = LinearServer::receive_from(&server_keys, &plan, &mut |_| Ok(frames.pop_front().unwrap())).unwrap();
     let weights = CheckedWeights::new(&plan, 0, &[1; 36]).unwrap();
     let mut published = vec![];
@@ -237,5 +256,5 @@ fn malformed_messages_are_errors() {
         let opened = client.decrypt(0, &mut |len| Ok(make(len)));
         assert!(matches!(opened, Err(LinearError::He(_))));
     }
-    assert!(matches!(client.encrypt(&[0; 31], &mut prg(1), &mut |_| Ok(())), Err(LinearError::Length { got: 31, .. })));
+    assert!(matches!(client.encrypt(&[0; 31], &prg(1), &mut |_| Ok(())), Err(LinearError::Length { got: 31, .. })));
 }

@@ -154,6 +154,29 @@ impl Frame {
     }
 }
 
+/// What a coefficient of an upload holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// Whatever is here, no output depends on it.
+    Unread,
+    /// A zero.
+    Zero,
+    /// Element `at` of the tensor `[C, H, W]`; `new`: it is in no earlier tile.
+    Element { at: u32, new: bool },
+}
+
+impl Place {
+    /// The encryption may choose what is here.
+    pub fn is_free(self) -> bool {
+        matches!(self, Self::Unread | Self::Element { new: true, .. })
+    }
+
+    /// The value here.
+    pub fn value(self, tensor: &[u64]) -> u64 {
+        if let Self::Element { at, .. } = self { tensor[at as usize] } else { 0 }
+    }
+}
+
 /// A frame cut into tiles and blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Tiling {
@@ -235,46 +258,51 @@ impl Tiling {
         (0..self.tiles()).filter(used).collect()
     }
 
-    /// The N coefficients of uploaded polynomial number `upload` for the tensor `[C, H, W]`.
-    pub fn encode(&self, tensor: &[u64], upload: usize) -> Vec<u64> {
-        if self.steps == 0 {
-            return self.encode_part(tensor, upload);
-        }
-        let mut out = vec![0; DEGREE];
+    /// What each of the N coefficients of uploaded polynomial number `upload` holds.
+    pub fn places(&self, upload: usize) -> Vec<Place> {
+        // Parts beyond those of the tensor are thrown away.
+        let mut out = vec![Place::Unread; DEGREE];
         for (place, part) in ((upload << self.steps)..self.parts()).take(1 << self.steps).enumerate() {
-            let values = self.encode_part(tensor, part);
-            out[place..].iter_mut().step_by(1 << self.steps).zip(values).for_each(|(to, v)| *to = v);
+            self.part(part, out[place..].iter_mut().step_by(1 << self.steps));
         }
         out
     }
 
-    /// The coefficients of one part: of an input block of a tile.
-    fn encode_part(&self, tensor: &[u64], part: usize) -> Vec<u64> {
+    /// The places of one part: of an input block of a tile.
+    fn part<'a>(&self, part: usize, mut out: impl Iterator<Item = &'a mut Place>) {
         let (tile, block) = (part / self.in_blocks(), part % self.in_blocks());
         let f = &self.frame;
-        let mut out = vec![0; DEGREE >> self.steps];
         let (ty, tx) = (tile / self.grid().1, tile % self.grid().1);
         let first = (ty * self.tile_out.0 + f.first.0, tx * self.tile_out.1 + f.first.1);
-        for (slot, area) in out.chunks_exact_mut(self.area()).take(self.ct).enumerate() {
-            let v = block * self.ct + slot;
+        let mut put = |place| *out.next().expect("channels fit a part") = place;
+        for v in (block * self.ct..).take(self.ct) {
             if v >= f.virtual_channels() {
-                break;
+                // No weights: what is here reaches no output.
+                (0..self.area()).for_each(|_| put(Place::Unread));
+                continue;
             }
             let (channel, phase) = (v / f.phases.len(), f.phases[v % f.phases.len()]);
-            for (i, line) in area.chunks_exact_mut(self.columns()).enumerate() {
+            for i in 0..self.rows() {
                 let y = ((first.0 + i) * f.stride.0 + phase.0).wrapping_sub(f.origin.0);
                 if y >= f.in_h {
+                    // Beside the image there are zeros.
+                    (0..self.columns()).for_each(|_| put(Place::Zero));
                     continue;
                 }
-                let row = &tensor[(channel * f.in_h + y) * f.in_w..][..f.in_w];
-                for (j, x) in line.iter_mut().enumerate() {
-                    let column = ((first.1 + j) * f.stride.1 + phase.1).wrapping_sub(f.origin.1);
-                    // Beside the image there are zeros.
-                    *x = row.get(column).copied().unwrap_or(0);
+                let row = (channel * f.in_h + y) * f.in_w;
+                for j in 0..self.columns() {
+                    let x = ((first.1 + j) * f.stride.1 + phase.1).wrapping_sub(f.origin.1);
+                    // Tiles share as many rows and columns as a halo has.
+                    let new = (ty == 0 || i >= f.span.0) && (tx == 0 || j >= f.span.1);
+                    let at = || u32::try_from(row + x).expect("a tensor of fewer than 2^32 elements");
+                    put(if x < f.in_w { Place::Element { at: at(), new } } else { Place::Zero });
                 }
             }
         }
-        out
+        // What is behind the channels meets the weights of further outputs, if there are any in a part; else
+        // it stays clear of the last slot, of which the outputs are.
+        let rest = if self.mt == 1 { Place::Unread } else { Place::Zero };
+        out.for_each(|place| *place = rest);
     }
 
     /// For output block `block` of `tile`: (coefficient, index into `[O, OH, OW]`) of every output.

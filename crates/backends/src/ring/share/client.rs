@@ -40,6 +40,11 @@ pub(super) const NO_TABLES: BackendError = BackendError::Misuse("this back end p
 
 /// What a phase does where the client does not simply compute.
 pub(crate) trait ClientPhase<K: Kind> {
+    /// The client is about to choose `share`, which is random, as its share of a node's tensor: another may
+    /// take its place, the same in all phases.
+    fn choose(&mut self, _id: NodeId, _share: &mut [u64]) -> Result<(), BackendError> {
+        Ok(())
+    }
     /// The input is masked with `share`.
     fn input(&mut self, share: &[u64], width: u32) -> Result<(), BackendError>;
     /// The client's share of a linear layer's result; `x` is its share of the tensor that the layer reads.
@@ -122,13 +127,15 @@ impl<K: Kind, P: ClientPhase<K>> Interpreter for ClientWalk<'_, K, P> {
         let share = match &self.steps[id] {
             Step::Input => {
                 let width = node.fixed.width;
-                let share = chosen(&self.seed, elements, width);
+                let mut share = chosen(&self.seed, elements, width);
+                self.phase.choose(id, &mut share)?;
                 self.phase.input(&share, width)?;
                 share
             }
             Step::Linear(layer) => self.phase.linear(layer, id, inputs[0])?,
             Step::Relu(gate) => {
-                let target = chosen(&self.seed, elements, node.fixed.width);
+                let mut target = chosen(&self.seed, elements, node.fixed.width);
+                self.phase.choose(id, &mut target)?;
                 let shares = GateShares { tested: inputs[0], values: &[inputs[0]], bases: &[], targets: &[&target] };
                 self.phase.gate(at, gate, &shares)?;
                 target
