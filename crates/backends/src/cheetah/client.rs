@@ -118,7 +118,7 @@ const OF_TENSOR: u64 = 1 << 63;
 
 impl<'a, L: Lattice> Masks<'a, L> {
     fn new(plan: &'a Plan<L>, seed: &Prg) -> Result<Self, BackendError> {
-        Ok(Self { plan, secret: L::secret(seed)?, seed: Prg::from_seed(seed.seed().clone()) })
+        Ok(Self { plan, secret: L::secret(&plan.lattice(), seed)?, seed: Prg::from_seed(seed.seed().clone()) })
     }
 
     /// What the tensor of a node is encrypted with.

@@ -33,8 +33,8 @@ fn context() -> Result<Arc<Context>, LinearError> {
     Ok(Arc::clone(CONTEXT.get_or_init(|| made)))
 }
 
-/// The client's keys for such plans, and what the server keeps of them. They are drawn anew for each material
-/// here, and for a connection by `dealt`, where the client does not choose its masks.
+/// The client's keys for such plans, and what the server keeps of them. They are a material's own where the
+/// encryption chooses masks, which follow from them; else, and with `dealt`, a connection's.
 pub(crate) struct Keys;
 
 impl Keys {
@@ -72,8 +72,20 @@ impl Keys {
     }
 }
 
+/// Whether each material has keys of its own, and no connection any.
+fn by_material(plans: &[&LinearPlan]) -> bool {
+    plans.iter().any(|plan| plan.chooses())
+}
+
+/// Whether a connection has keys.
+fn by_connection(plans: &[&LinearPlan]) -> bool {
+    !plans.is_empty() && !by_material(plans)
+}
+
 /// The generator of a material's keys among those of its seed: no node has this number.
 const KEYS: u64 = u64::MAX;
+
+const HAS_KEYS: &str = "a model with a linear layer has keys, of a material or a connection";
 
 impl Lattice for Cheetah {
     const NAME: &'static str = "cheetah";
@@ -86,9 +98,9 @@ impl Lattice for Cheetah {
     type Draft = LinearDraft;
     type Plan = LinearPlan;
     type Choices = Vec<[u64; 7]>;
-    type ClientKeys = ();
-    type ServerKeys = ();
-    type Secret = linear::ClientKeys;
+    type ClientKeys = Option<linear::ClientKeys>;
+    type ServerKeys = Option<linear::ServerKeys>;
+    type Secret = Option<linear::ClientKeys>;
     type Public = Option<linear::ServerKeys>;
 
     fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
@@ -103,16 +115,19 @@ impl Lattice for Cheetah {
         LinearDraft::new(layers, options.linear_error)
     }
 
-    /// With as many steps of taking ciphertexts apart as their keys are worth.
+    /// Encryptions choose masks where that saves more than the keys of a material cost; these are for as many
+    /// steps of taking ciphertexts apart as they are worth. Keys of a connection are free.
     fn plans(drafts: Vec<(LinearDraft, bool)>) -> Vec<LinearPlan> {
-        let score =
-            |&most: &u32| drafts.iter().map(|(draft, _)| draft.score(most)).sum::<usize>() + expansion_key_bytes(most);
-        let most = (0..=MAX_STEPS).min_by_key(score).expect("there is a number of steps");
-        let plan = |(draft, free): (LinearDraft, bool)| {
-            let plan = draft.plan(most);
-            if free { plan.choosing() } else { plan }
-        };
-        drafts.into_iter().map(plan).collect()
+        let score = |most: u32| drafts.iter().map(|(draft, _)| draft.score(most)).sum::<usize>();
+        let with_keys = |&most: &u32| score(most) + expansion_key_bytes(most);
+        let most = (0..=MAX_STEPS).min_by_key(with_keys).expect("there is a number of steps");
+        let given = |most: u32| drafts.iter().map(move |(draft, _)| draft.plan(most));
+        let choosing: Vec<LinearPlan> =
+            given(most).zip(&drafts).map(|(plan, (_, free))| if *free { plan.choosing() } else { plan }).collect();
+        let up = |plans: &mut dyn Iterator<Item = LinearPlan>| plans.map(|plan| plan.cost().up_bytes).sum::<u64>();
+        let saved = up(&mut given(most)) - up(&mut choosing.iter().cloned());
+        let worth = score(MAX_STEPS) + saved as usize > with_keys(&most) + PUBLIC_KEY_BYTES;
+        if worth { choosing } else { given(MAX_STEPS).collect() }
     }
 
     fn times(plan: &LinearPlan, batch: usize) -> LinearPlan {
@@ -135,20 +150,26 @@ impl Lattice for Cheetah {
         0
     }
 
-    fn setup_talk(_: &[&LinearPlan], _: &mut Talk) {}
+    fn setup_talk(plans: &[&LinearPlan], talk: &mut Talk) {
+        if by_connection(plans) {
+            Keys::talk(plans, talk);
+        }
+    }
 
-    fn keys(_: &[&LinearPlan]) -> PartyCost {
-        PartyCost::default()
+    fn keys(plans: &[&LinearPlan]) -> PartyCost {
+        let bytes = if by_connection(plans) { Keys::memory(plans) } else { 0 };
+        PartyCost { peak_memory_bytes: bytes, stored_bytes: bytes, ..PartyCost::default() }
     }
 
     fn public_talk(plans: &[&LinearPlan], talk: &mut Talk) {
-        if !plans.is_empty() {
+        if by_material(plans) {
             Keys::talk(plans, talk);
         }
     }
 
     fn public(plans: &[&LinearPlan]) -> PartyCost {
-        PartyCost { peak_memory_bytes: Keys::memory(plans), ..PartyCost::default() }
+        let bytes = if by_material(plans) { Keys::memory(plans) } else { 0 };
+        PartyCost { peak_memory_bytes: bytes, ..PartyCost::default() }
     }
 
     fn talk(plan: &LinearPlan, _: &mut PlannedOts, talk: &mut Talk) {
@@ -172,20 +193,28 @@ impl Lattice for Cheetah {
         cost
     }
 
-    fn client_setup(_: &[&LinearPlan], _: &mut Session<'_>) -> Result<(), BackendError> {
-        Ok(())
+    fn client_setup(
+        plans: &[&LinearPlan],
+        session: &mut Session<'_>,
+    ) -> Result<Option<linear::ClientKeys>, BackendError> {
+        let send = || Keys::send(plans, session.prg, session.channel);
+        Ok(by_connection(plans).then(send).transpose()?)
     }
 
-    fn server_setup(_: &[&LinearPlan], _: &mut Session<'_>) -> Result<(), BackendError> {
-        Ok(())
+    fn server_setup(
+        plans: &[&LinearPlan],
+        session: &mut Session<'_>,
+    ) -> Result<Option<linear::ServerKeys>, BackendError> {
+        Ok(by_connection(plans).then(|| Keys::receive(plans, session.channel)).transpose()?)
     }
 
-    fn secret(seed: &Prg) -> Result<linear::ClientKeys, BackendError> {
-        Ok(linear::ClientKeys::draw(&context()?, &mut seed.fork(KEYS)))
+    fn secret(plans: &[&LinearPlan], seed: &Prg) -> Result<Option<linear::ClientKeys>, BackendError> {
+        let draw = || Ok::<_, LinearError>(linear::ClientKeys::draw(&context()?, &mut seed.fork(KEYS)));
+        Ok(by_material(plans).then(draw).transpose()?)
     }
 
     fn send_public(plans: &[&LinearPlan], seed: &Prg, session: &mut Session<'_>) -> Result<(), BackendError> {
-        if !plans.is_empty() {
+        if by_material(plans) {
             Keys::send(plans, &mut seed.fork(KEYS), session.channel)?;
         }
         Ok(())
@@ -195,42 +224,43 @@ impl Lattice for Cheetah {
         plans: &[&LinearPlan],
         session: &mut Session<'_>,
     ) -> Result<Option<linear::ServerKeys>, BackendError> {
-        if plans.is_empty() {
-            return Ok(None);
-        }
-        Ok(Some(Keys::receive(plans, session.channel)?))
+        Ok(by_material(plans).then(|| Keys::receive(plans, session.channel)).transpose()?)
     }
 
     fn choose(
         plan: &LinearPlan,
-        secret: &linear::ClientKeys,
+        secret: &Option<linear::ClientKeys>,
         random: &Prg,
         mask: &mut [u64],
     ) -> Result<(), BackendError> {
-        Ok(LinearClient::new(secret, plan).choose(mask, random)?)
+        match secret {
+            Some(secret) => Ok(LinearClient::new(secret, plan).choose(mask, random)?),
+            None => Ok(()),
+        }
     }
 
     fn client(
         plan: &LinearPlan,
-        (_, secret): (&(), &linear::ClientKeys),
+        (keys, secret): (&Option<linear::ClientKeys>, &Option<linear::ClientKeys>),
         (mask, random): (&[u64], &Prg),
         session: &mut Session<'_>,
         _: &mut Ots,
     ) -> Result<Vec<Vec<u64>>, BackendError> {
-        Ok(LinearClient::new(secret, plan).run(mask, random, session.channel)?)
+        let keys = secret.as_ref().or(keys.as_ref()).expect(HAS_KEYS);
+        Ok(LinearClient::new(keys, plan).run(mask, random, session.channel)?)
     }
 
     fn server(
         plan: &LinearPlan,
-        (_, public): (&(), &Option<linear::ServerKeys>),
+        (keys, public): (&Option<linear::ServerKeys>, &Option<linear::ServerKeys>),
         weights: &[&[i32]],
         session: &mut Session<'_>,
         _: &mut Ots,
     ) -> Result<Vec<Vec<u64>>, BackendError> {
-        let public = public.as_ref().expect("a model with a linear layer has keys");
+        let keys = public.as_ref().or(keys.as_ref()).expect(HAS_KEYS);
         let checked = weights.iter().enumerate().map(|(index, w)| CheckedWeights::new(plan, index, w));
         let checked: Vec<CheckedWeights<'_>> = checked.collect::<Result<_, _>>()?;
         let Session { channel, prg, .. } = session;
-        Ok(LinearServer::run(public, plan, &checked, prg, channel)?)
+        Ok(LinearServer::run(keys, plan, &checked, prg, channel)?)
     }
 }

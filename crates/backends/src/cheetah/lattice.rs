@@ -116,7 +116,7 @@ pub trait Lattice: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// None in practice.
-    fn secret(seed: &Prg) -> Result<Self::Secret, BackendError>;
+    fn secret(plans: &[&Self::Plan], seed: &Prg) -> Result<Self::Secret, BackendError>;
 
     /// Sends what the server needs of it: first in an offline phase.
     ///

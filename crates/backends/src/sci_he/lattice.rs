@@ -120,7 +120,7 @@ impl Lattice for SciHe {
         ServerKeys::setup(plans, session)
     }
 
-    fn secret(_: &Prg) -> Result<(), BackendError> {
+    fn secret(_: &[&SlotPlan], _: &Prg) -> Result<(), BackendError> {
         Ok(())
     }
 

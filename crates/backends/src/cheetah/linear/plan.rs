@@ -84,6 +84,12 @@ impl LinearPlan {
         self
     }
 
+    /// Whether the encryption chooses masks.
+    #[must_use]
+    pub fn chooses(&self) -> bool {
+        self.uploads.iter().any(|upload| upload.chosen.is_some())
+    }
+
     /// The same for `batch` tensors at once, of as many inputs: their masks and shares stand one behind the
     /// other, and the weights are transformed for several of them at a time.
     #[must_use]

@@ -295,6 +295,31 @@ fn a_whole_network() {
     }
 }
 
+/// Tensors that are large enough for keys of each material's own: the encryption chooses the masks of the
+/// input and of what is behind a ReLU, here for layers of two strides, and not of a sum.
+#[test]
+fn masks_that_the_encryption_chooses() {
+    let mut net = Net::new(vec![4, 72, 70], 33, 1);
+    let c = net.conv(0, 8, [3, 3], [1, 1], [1, 1], [1; 4], 1, 33);
+    let t = net.truncate(c, 6);
+    let r = net.relu(t, 33);
+    let near = net.conv(r, 4, [3, 3], [1, 1], [1, 1], [1; 4], 1, 33);
+    let far = net.conv(r, 4, [1, 1], [2, 2], [1, 1], [0; 4], 1, 32);
+    let (near, far) = (net.truncate(near, 6), net.truncate(far, 6));
+    let sum = net.add(near, near);
+    let last = net.conv(sum, 2, [1, 1], [2, 2], [1, 1], [0; 4], 1, 27);
+    let last = net.truncate(last, 6);
+    let out = net.concat(vec![last, far]);
+    let flat = net.flatten(out);
+    let logits = net.linear(flat, 3, 21);
+    let cut = net.truncate(logits, 6);
+    let (graph, ..) = net.clone().finish(cut, 1);
+    let costs = costs(&compile::<Cheetah>(graph, Options::default()).expect("compiles"));
+    assert!(costs.setup.up_bytes < 435_000 + 25_616, "the setup has no lattice keys: {}", costs.setup.up_bytes);
+    assert!(costs.online.client.work.ntts > 0);
+    conform(net, cut, Options::default(), 1);
+}
+
 /// Clip to [0, 6] as a difference of two ReLUs, a leaky ReLU, and an average with a divisor for each
 /// position.
 #[test]

@@ -8,6 +8,7 @@ use tacit_graph::geometry::{ConvGeometry, Slice};
 use tacit_graph::{InputSpec, Interface, OutputMode};
 
 /// A model under construction. Inputs are below 2^6, weights below 2^4 in magnitude.
+#[derive(Clone)]
 pub struct Net {
     nodes: Vec<Node>,
     weights: Weights,
