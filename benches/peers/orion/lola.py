@@ -1,5 +1,5 @@
-"""LoLA (a convolution, two fully connected layers, squares; 28 x 28) on encrypted slots by Orion, with random weights, and the same network as ONNX for
-`tacit`. Prints seconds of each step and how far the encrypted answer is from the clear one.
+"""LoLA (a convolution, two fully connected layers, squares; 28 x 28) on encrypted slots by Orion, with random weights, and
+the same network as ONNX for `tacit`. Prints seconds of each step and how far the encrypted answer is from the clear one.
 
     python -m venv venv && venv/bin/pip install orion-fhe==1.0.2 onnx     # PyTorch with it: some gigabytes
     GOMAXPROCS=1 venv/bin/python lola.py out                              # writes out/lola.onnx, out/samples.npy, out/input.npy
@@ -19,8 +19,22 @@ from onnx import TensorProto, helper, numpy_helper
 
 # Those of Orion's own LoLA: 2^13, conjugate-invariant ring, five levels of 26 bits.
 PARAMETERS = {
-    "ckks_params": {"LogN": 13, "LogQ": [29, 26, 26, 26, 26, 26], "LogP": [29, 29], "LogScale": 26, "H": 8192, "RingType": "ConjugateInvariant"},
-    "orion": {"margin": 2, "embedding_method": "hybrid", "backend": "lattigo", "fuse_modules": True, "debug": False, "io_mode": "none"},
+    "ckks_params": {
+        "LogN": 13,
+        "LogQ": [29, 26, 26, 26, 26, 26],
+        "LogP": [29, 29],
+        "LogScale": 26,
+        "H": 8192,
+        "RingType": "ConjugateInvariant",
+    },
+    "orion": {
+        "margin": 2,
+        "embedding_method": "hybrid",
+        "backend": "lattigo",
+        "fuse_modules": True,
+        "debug": False,
+        "io_mode": "none",
+    },
 }
 
 
