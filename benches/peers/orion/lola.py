@@ -1,8 +1,8 @@
 """LoLA (a convolution, two fully connected layers, squares; 28 x 28) on encrypted slots by Orion, with random weights, and
 the same network as ONNX for `tacit`. Prints seconds of each step and how far the encrypted answer is from the clear one.
 
-    python -m venv venv && venv/bin/pip install orion-fhe==1.0.2 onnx     # PyTorch with it: some gigabytes
-    GOMAXPROCS=1 venv/bin/python lola.py out                              # writes out/lola.onnx, out/samples.npy, out/input.npy
+    python -m venv venv && venv/bin/pip install orion-fhe==1.0.2 onnx     # PyTorch comes with it
+    GOMAXPROCS=1 venv/bin/python lola.py out     # writes lola.onnx, samples.npy and input.npy there
 """
 
 import json
