@@ -27,9 +27,9 @@ pub const SMALL: LpnParams =
 pub const MEDIUM: LpnParams =
     LpnParams { name: "medium", log_secret: 16, depth: 9, trees: 2048, lanes: 1, upgrade_at: 1_500_000 };
 /// For millions of OTs: 2^21.1 COTs an extension. 2^150. Its vector of 2 MB stays near the processor, also
-/// beside others.
+/// beside others, the other direction's among them.
 pub const LARGE: LpnParams =
-    LpnParams { name: "large", log_secret: 17, depth: 10, trees: 2176, lanes: 1, upgrade_at: 10_000_000 };
+    LpnParams { name: "large", log_secret: 17, depth: 10, trees: 2176, lanes: 1, upgrade_at: 20_000_000 };
 /// For tens of millions: twice 2^22.1 COTs an extension. 2^152. Two vectors of 4 MB, side by side, take no
 /// longer for an OT than one of 2 MB, and save almost half of the bytes.
 pub const HUGE: LpnParams =
