@@ -121,13 +121,17 @@ impl Lattice for Cheetah {
         let score = |most: u32| drafts.iter().map(|(draft, _)| draft.score(most)).sum::<usize>();
         let with_keys = |&most: &u32| score(most) + expansion_key_bytes(most);
         let most = (0..=MAX_STEPS).min_by_key(with_keys).expect("there is a number of steps");
-        let given = |most: u32| drafts.iter().map(move |(draft, _)| draft.plan(most));
-        let choosing: Vec<LinearPlan> =
-            given(most).zip(&drafts).map(|(plan, (_, free))| if *free { plan.choosing() } else { plan }).collect();
-        let up = |plans: &mut dyn Iterator<Item = LinearPlan>| plans.map(|plan| plan.cost().up_bytes).sum::<u64>();
-        let saved = up(&mut given(most)) - up(&mut choosing.iter().cloned());
+        let mut saved = 0;
+        let choose = |(draft, free): &(LinearDraft, bool)| {
+            let given = draft.plan(most);
+            let before = given.up_bytes();
+            let plan = if *free { given.choosing() } else { given };
+            saved += before - plan.up_bytes();
+            plan
+        };
+        let choosing: Vec<LinearPlan> = drafts.iter().map(choose).collect();
         let worth = score(MAX_STEPS) + saved as usize > with_keys(&most) + PUBLIC_KEY_BYTES;
-        if worth { choosing } else { given(MAX_STEPS).collect() }
+        if worth { choosing } else { drafts.iter().map(|(draft, _)| draft.plan(MAX_STEPS)).collect() }
     }
 
     fn times(plan: &LinearPlan, batch: usize) -> LinearPlan {
@@ -189,7 +193,7 @@ impl Lattice for Cheetah {
 
     fn choosing(plan: &LinearPlan) -> PartyCost {
         let mut cost = PartyCost::default();
-        cost.work.ntts = plan.cost().choosing_ntts();
+        cost.work.ntts = plan.choosing_ntts();
         cost
     }
 

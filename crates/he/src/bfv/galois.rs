@@ -7,7 +7,7 @@
 use super::cipher::Ciphertext;
 use super::context::{Context, DEGREE, FRESH, FULL, ROW};
 use crate::HeError;
-use crate::core::{Raised, Room, SecretKey, SwitchingKey};
+use crate::core::{Raised, Room, SecretKey, SwitchingKey, permuted};
 use tacit_arith::ntt::Galois;
 use tacit_arith::prg::{PublicSeed, SplitPrg};
 use tacit_arith::rns::{Ntt, RnsPoly};
@@ -59,7 +59,7 @@ pub struct GaloisKey {
 pub fn galois_key(ctx: &Context, secret: &SecretKey, turn: Turn, prg: &mut SplitPrg) -> Result<Vec<u8>, HeError> {
     let inverse = Galois::new(DEGREE, turn.inverse())?;
     let mut out = Vec::with_capacity(GALOIS_KEY_BYTES);
-    let turned = Zeroizing::new(permuted(ctx, secret.s(), &inverse));
+    let turned = Zeroizing::new(permuted(ctx.basis(), secret.s(), &inverse));
     ctx.switching.put_key(ctx.ring(), [secret.s(), &turned], prg, &mut out);
     Ok(out)
 }
@@ -76,12 +76,6 @@ impl GaloisKey {
 
     /// Bytes a key occupies in memory.
     pub const MEMORY_BYTES: usize = FRESH * 2 * FULL * DEGREE * 8;
-}
-
-fn permuted(ctx: &Context, poly: &RnsPoly<Ntt>, galois: &Galois) -> RnsPoly<Ntt> {
-    let mut words = vec![0; poly.level() * DEGREE];
-    words.chunks_exact_mut(DEGREE).enumerate().for_each(|(i, to)| galois.apply(poly.residue(i), to));
-    RnsPoly::new(ctx.basis(), words)
 }
 
 /// A polynomial's residues, one behind the other.
@@ -102,6 +96,6 @@ pub fn raise(ctx: &Context, c: &Ciphertext) -> Raised {
 pub fn turned(ctx: &Context, c: &Ciphertext, raised: &Raised, key: &GaloisKey) -> Ciphertext {
     let (mut b, mut a) = (residues(&c.b), vec![0; FRESH * DEGREE]);
     ctx.switching.add(ctx.basis(), (raised, &key.key), [&mut b, &mut a], &mut Room::default());
-    let [b, a] = [b, a].map(|half| permuted(ctx, &RnsPoly::new(ctx.basis(), half), &key.galois));
+    let [b, a] = [b, a].map(|half| permuted(ctx.basis(), &RnsPoly::new(ctx.basis(), half), &key.galois));
     Ciphertext { b, a }
 }

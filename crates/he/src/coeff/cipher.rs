@@ -1,6 +1,6 @@
 //! Fresh ciphertexts, from client to server.
 
-use super::context::{Context, DEGREE, FRESH, P1, P2};
+use super::context::{Context, DEGREE, FRESH, P1, P2, Q};
 use super::params::Params;
 use crate::HeError;
 use crate::core::{SecretKey, uniform};
@@ -36,7 +36,6 @@ pub struct Blank<'a> {
     fractions: Zeroizing<Vec<u64>>,
 }
 
-const Q: u128 = P1 as u128 * P2 as u128;
 /// `2^(63 + b) / p` for each prime p of b bits: 64 bits.
 const RECIPROCALS: [u64; FRESH] = [((1u128 << 113) / P1 as u128) as u64, ((1u128 << 79) / P2 as u128) as u64];
 

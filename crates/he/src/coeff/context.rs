@@ -14,6 +14,8 @@ pub const P1: u64 = 1_125_899_906_826_241;
 /// The modulus dropped after the linear combination: `5 * 2^13 + 1`, the smallest prime that is 1 mod 2N.
 pub const P2: u64 = 40_961;
 
+/// The modulus q of fresh ciphertexts.
+pub(super) const Q: u128 = P1 as u128 * P2 as u128;
 /// The special modulus of key switching: the largest prime below `2^43` that is 1 mod `2^14`. `P1 P2 P3` has
 /// 108.3 bits, of 109 that the degree allows.
 pub const P3: u64 = 8_796_092_858_369;

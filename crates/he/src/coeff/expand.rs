@@ -10,7 +10,7 @@
 use super::cipher::Ciphertext;
 use super::context::{Context, DEGREE, FRESH, FULL};
 use crate::HeError;
-use crate::core::{Raised, Room, SecretKey, SwitchingKey, small};
+use crate::core::{Raised, Room, SecretKey, SwitchingKey, permuted, small};
 use tacit_arith::ntt::Galois;
 use tacit_arith::prg::{PublicSeed, SplitPrg};
 use tacit_arith::rns::{Ntt, RnsPoly};
@@ -31,12 +31,6 @@ struct Step {
 /// The automorphism of step `index`, counted from 0.
 fn galois(index: usize) -> Result<Galois, HeError> {
     Ok(Galois::new(DEGREE, (DEGREE >> index) as u64 + 1)?)
-}
-
-fn permuted(ctx: &Context, poly: &RnsPoly<Ntt>, galois: &Galois) -> RnsPoly<Ntt> {
-    let mut words = vec![0; poly.level() * DEGREE];
-    words.chunks_exact_mut(DEGREE).enumerate().for_each(|(i, to)| galois.apply(poly.residue(i), to));
-    RnsPoly::new(ctx.basis(), words)
 }
 
 /// Transforms of a halving: of the half that is switched, of its two digits at the other primes, and to
@@ -63,7 +57,7 @@ pub const fn expansion_key_memory(steps: u32) -> usize {
 pub fn expansion_keys(ctx: &Context, secret: &SecretKey, steps: u32, prg: &mut SplitPrg) -> Result<Vec<u8>, HeError> {
     let mut out = Vec::with_capacity(expansion_key_bytes(steps));
     for index in 0..steps as usize {
-        let turned = Zeroizing::new(permuted(ctx, secret.s(), &galois(index)?));
+        let turned = Zeroizing::new(permuted(ctx.basis(), secret.s(), &galois(index)?));
         ctx.switching.put_key(ctx.ring(), [&turned, secret.s()], prg, &mut out);
     }
     Ok(out)

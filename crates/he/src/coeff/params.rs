@@ -1,7 +1,7 @@
 //! Parameter choice: how many low bits of ciphertexts may be dropped so that shares still sum to the value
 //! within a stated error. The derivation is `docs/notes/noise.md`; the constants below carry its names.
 
-use super::context::{DEGREE, MAX_STEPS, P1, P2, P3, polynomial_bytes};
+use super::context::{DEGREE, MAX_STEPS, P1, P2, P3, Q, polynomial_bytes};
 use crate::HeError;
 use tacit_arith::pack::packed_len;
 use tacit_arith::prg::PublicSeed;
@@ -156,8 +156,7 @@ impl Params {
 
     /// Largest packed coefficient of a fresh ciphertext.
     pub(super) fn up_max(&self) -> u64 {
-        let q = u128::from(P1) * u128::from(P2);
-        ((q - 1 + (1 << (self.up_drop - 1))) >> self.up_drop) as u64
+        ((Q - 1 + (1 << (self.up_drop - 1))) >> self.up_drop) as u64
     }
 
     /// Largest packed coefficient of an answer.
@@ -179,9 +178,8 @@ impl Params {
 
     /// Largest packed coefficient of a fresh ciphertext where the encryption chose the mask.
     pub(super) fn chosen_max(&self) -> u64 {
-        let q = u128::from(P1) * u128::from(P2);
         // `Blank::mask` misses by up to 6 * 2^(l - 64), less than 2^-16 of `q / 2^l`, and roundings by one.
-        let most = (q >> self.ring_bits) + (q >> (self.ring_bits + 16)) + 2;
+        let most = (Q >> self.ring_bits) + (Q >> (self.ring_bits + 16)) + 2;
         ((most + (1 << (self.up_drop - 1))) >> self.up_drop) as u64
     }
 

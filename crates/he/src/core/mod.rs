@@ -21,7 +21,7 @@ pub use bytes::{polynomial_bytes, put_polynomial, take_polynomial};
 pub use keys::{PublicKey, SecretKey};
 pub use ring::{Ring, SECURITY_BITS};
 pub use sample::{small, uniform};
-pub use switch::{Raised, Room, Switching, SwitchingKey};
+pub use switch::{Raised, Room, Switching, SwitchingKey, permuted};
 pub use to_ring::ToRing;
 
 #[cfg(test)]

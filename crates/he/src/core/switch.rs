@@ -7,10 +7,20 @@
 use super::{Ring, put_polynomial, small, take_polynomial, uniform};
 use crate::HeError;
 use tacit_arith::modulus::{Modulus, Shoup};
+use tacit_arith::ntt::Galois;
 use tacit_arith::prg::{PublicSeed, SplitPrg};
 use tacit_arith::rns::{Conversion, Ntt, RnsBasis, RnsPoly};
 use tacit_arith::sample;
 use zeroize::Zeroizing;
+
+/// The image of a polynomial under an automorphism.
+#[must_use]
+pub fn permuted(basis: &RnsBasis, poly: &RnsPoly<Ntt>, galois: &Galois) -> RnsPoly<Ntt> {
+    let n = basis.degree();
+    let mut words = vec![0; poly.level() * n];
+    words.chunks_exact_mut(n).enumerate().for_each(|(i, to)| galois.apply(poly.residue(i), to));
+    RnsPoly::new(basis, words)
+}
 
 /// What switches keys in a ring.
 pub struct Switching {
@@ -27,9 +37,14 @@ pub struct Switching {
 /// A key: for each digit `(b, a)` at the highest level.
 pub struct SwitchingKey(Vec<[RnsPoly<Ntt>; 2]>);
 
-/// The digits of a polynomial at all primes, `[digits, primes, N]`: once for all keys that it meets.
+/// The digits of a polynomial at all primes: once for all keys that it meets.
 #[derive(Default)]
-pub struct Raised(Vec<u64>);
+pub struct Raised {
+    /// `[digits, primes, N]`
+    digits: Vec<u64>,
+    /// Its coefficients, which the digits are made of.
+    coefficients: Vec<u64>,
+}
 
 /// What a switch needs beside its results: made once for all of them.
 #[derive(Default)]
@@ -103,10 +118,12 @@ impl Switching {
     /// The digits of a polynomial, given by its residues mod all primes but the special one (`[primes, N]`).
     pub fn raise(&self, basis: &RnsBasis, residues: &[u64], raised: &mut Raised) {
         let (n, full) = (basis.degree(), self.fresh + 1);
-        let mut coefficients = residues.to_vec();
+        let Raised { digits, coefficients } = raised;
+        coefficients.clear();
+        coefficients.extend_from_slice(residues);
         coefficients.chunks_exact_mut(n).enumerate().for_each(|(j, part)| basis.table(j).inverse(part));
-        raised.0.resize(self.fresh * full * n, 0);
-        for (j, digit) in raised.0.chunks_exact_mut(full * n).enumerate() {
+        digits.resize(self.fresh * full * n, 0);
+        for (j, digit) in digits.chunks_exact_mut(full * n).enumerate() {
             let mut others: Vec<&mut [u64]> = digit.chunks_exact_mut(n).collect();
             // The digit's own residues are what they were.
             others.remove(j).copy_from_slice(&residues[j * n..][..n]);
@@ -133,7 +150,7 @@ impl Switching {
         let (b, a) = sums.split_at_mut(full * n);
         for k in 0..full {
             let at = k * n..(k + 1) * n;
-            let digits: Vec<&[u64]> = raised.0.chunks_exact(full * n).map(|digit| &digit[at.clone()]).collect();
+            let digits: Vec<&[u64]> = raised.digits.chunks_exact(full * n).map(|digit| &digit[at.clone()]).collect();
             let keys: Vec<[&[u64]; 2]> = key.0.iter().map(|half| [half[0].residue(k), half[1].residue(k)]).collect();
             basis.table(k).pointwise().dot_pair(&digits, &keys, [&mut b[at.clone()], &mut a[at]]);
         }

@@ -73,7 +73,7 @@ impl CompareSpec {
             }
         };
         let joins = joins.shape(count);
-        let folded: Vec<Group> = highest(&joins, count).into_iter().map(|(_, group)| group).collect();
+        let folded = highest(&joins, count);
         let digits = cut(bits, count).into_iter().enumerate();
         let digits = digits.map(|(i, bits)| (bits, folded.contains(&Group::Digit(i)))).collect();
         Self { n, width: bits + 1, leaves, digits, joins }

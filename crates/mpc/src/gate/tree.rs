@@ -82,7 +82,7 @@ impl<'a> Tree<'a> {
         ots: &mut Ots,
     ) -> Result<Vec<Bits>, MpcError> {
         let mut made = node::offline(&self.nodes().collect::<Vec<_>>(), self.n, session, ots)?;
-        for (at, highest) in highest(self.levels, constants.len()) {
+        for (at, highest) in highest(self.levels, constants.len()).into_iter().enumerate() {
             let constant = match highest {
                 Group::Digit(digit) => constants[digit].take(),
                 Group::Node(node) => made[node].pop(),
@@ -155,7 +155,7 @@ pub(super) enum Group {
 }
 
 /// For each node, in order, the highest group that it joins: its `lt` is only added to the node's.
-pub(super) fn highest(levels: &[Vec<Node>], digits: usize) -> Vec<(usize, Group)> {
+pub(super) fn highest(levels: &[Vec<Node>], digits: usize) -> Vec<Group> {
     let mut groups: Vec<Group> = (0..digits).map(Group::Digit).collect();
     let mut out = Vec::new();
     for level in levels {
@@ -164,7 +164,7 @@ pub(super) fn highest(levels: &[Vec<Node>], digits: usize) -> Vec<(usize, Group)
         for node in level {
             let highest = below.by_ref().take(node.groups).last().expect("a node has groups below it");
             joined.push(Group::Node(out.len()));
-            out.push((out.len(), highest));
+            out.push(highest);
         }
         groups = joined;
         groups.extend(below);
@@ -245,7 +245,7 @@ impl Joins {
         }
         // Where there is nothing left to join, a level sends nothing.
         shape.retain(|level| !level.is_empty());
-        let folded: Vec<Group> = highest(&shape, all).into_iter().map(|(_, group)| group).collect();
+        let folded = highest(&shape, all);
         for (index, node) in shape.iter_mut().flatten().enumerate() {
             node.folded = folded.contains(&Group::Node(index));
         }
@@ -290,7 +290,7 @@ mod tests {
         // these.
         let shape = Joins::new(8, 6).shape(8);
         let of = [Group::Digit(2), Group::Digit(5), Group::Digit(7), Group::Node(2)];
-        assert_eq!(highest(&shape, 8), [0, 1, 2, 3].map(|node| (node, of[node])));
+        assert_eq!(highest(&shape, 8), of);
         assert_eq!(shape.concat().iter().map(|node| node.folded).collect::<Vec<_>>(), [false, false, true, false]);
     }
 }

@@ -25,8 +25,6 @@ pub struct LinearCost {
     pub up_bytes: u64,
     /// Fresh ciphertexts.
     pub uploads: u64,
-    /// Those of them that choose masks.
-    pub chosen: u64,
     /// Halvings of parts of them.
     pub halvings: u64,
     /// Bytes that all parts take in memory at the server.
@@ -49,13 +47,7 @@ impl LinearCost {
         2 * self.uploads + halvings + self.consumers.iter().map(|c| 2 * c.weight_polys + 5 * c.answers).sum::<u64>()
     }
 
-    /// NTTs at the client of the masks that encryptions choose, once in each phase: two per ciphertext.
-    #[must_use]
-    pub fn choosing_ntts(&self) -> u64 {
-        2 * self.chosen
-    }
-
-    /// NTTs at the client beside these: two per ciphertext and per answer.
+    /// NTTs at the client beside [`LinearPlan::choosing_ntts`]: two per ciphertext and per answer.
     #[must_use]
     pub fn client_ntts(&self) -> u64 {
         2 * self.uploads + self.consumers.iter().map(|c| 2 * c.answers).sum::<u64>()
@@ -73,16 +65,27 @@ impl LinearPlan {
     pub fn cost(&self) -> LinearCost {
         let count = |u: &Upload| (self.batch * u.tiling.uploads()) as u64;
         let parts = |u: &Upload| (self.batch * u.tiling.parts()) as u64;
-        let message = |bytes: usize| (bytes + HEADER_BYTES) as u64;
-        let chosen = |u: &&Upload| u.chosen.is_some();
         LinearCost {
-            up_bytes: self.batch as u64 * self.uploads.iter().flat_map(frames).map(message).sum::<u64>(),
+            up_bytes: self.up_bytes(),
             uploads: self.uploads.iter().map(count).sum(),
-            chosen: self.uploads.iter().filter(chosen).map(count).sum(),
             halvings: self.uploads.iter().map(|u| count(u) * ((1 << u.tiling.steps) - 1)).sum(),
             memory_bytes: self.uploads.iter().map(parts).sum::<u64>() * Ciphertexts::MEMORY_BYTES as u64,
             consumers: (0..self.consumers().len()).map(|k| self.consumer_cost(k)).collect(),
         }
+    }
+
+    /// Bytes from client to server, message headers included.
+    #[must_use]
+    pub fn up_bytes(&self) -> u64 {
+        let message = |bytes: usize| (bytes + HEADER_BYTES) as u64;
+        self.batch as u64 * self.uploads.iter().flat_map(frames).map(message).sum::<u64>()
+    }
+
+    /// NTTs at the client of the masks that encryptions choose, once in each phase: two per ciphertext.
+    #[must_use]
+    pub fn choosing_ntts(&self) -> u64 {
+        let chosen = self.uploads.iter().filter(|u| u.chosen.is_some());
+        2 * chosen.map(|u| (self.batch * u.tiling.uploads()) as u64).sum::<u64>()
     }
 
     /// What running it says, message by message.
