@@ -12,6 +12,7 @@ mod certificate;
 mod der;
 mod entry;
 mod error;
+mod held;
 pub mod keys;
 mod ledger;
 mod private;

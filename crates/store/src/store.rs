@@ -31,6 +31,7 @@ mod pick;
 mod put;
 
 use crate::entry::{Binding, Entry, Ordered, Origin, Party};
+use crate::held::Held;
 use crate::ledger::{Counts, Ledger, State, Stored, Which, now};
 use crate::reserve::Reserve;
 use crate::seal::{Kind, Reader, SealFault, SealKey, read_sealed, sealed_bytes, sync_folder};
@@ -38,7 +39,7 @@ use crate::spool::{self, Claimed, Digesting, Spool};
 use crate::step::{Step, Steps};
 use crate::{StoreError, private};
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,7 @@ pub struct Store {
     reserve: Reserve,
     steps: Steps,
     /// Held for the store's life: recovery runs only when no other process uses the folder.
-    _lock: File,
+    _lock: Held,
 }
 
 impl Store {
@@ -107,16 +108,12 @@ impl Store {
 
     fn open_with(dir: PathBuf, party: Option<Party>, key: Option<SealKey>, steps: Steps) -> Result<Self, StoreError> {
         let path = dir.join("lock");
-        let lock = private::made_file(&path)?;
-        let alone = match lock.try_lock() {
-            Ok(()) => true,
-            Err(TryLockError::WouldBlock) => false,
-            Err(TryLockError::Error(e)) => return Err(StoreError::file("locking", &path)(e)),
-        };
-        if !alone {
+        let locking = |e| StoreError::file("locking", &path)(e);
+        let (lock, alone) = match Held::alone(private::made_file(&path)?).map_err(locking)? {
+            Some(lock) => (lock, true),
             // Waits for a process that recovers.
-            lock.lock_shared().map_err(StoreError::file("locking", &path))?;
-        }
+            None => (Held::shared(private::made_file(&path)?).map_err(locking)?, false),
+        };
         let ledger = Ledger::open(&dir, party, key.as_ref())?;
         let reserve = Reserve::of(&dir);
         let store = Self { dir, key, ledger, reserve, steps, _lock: lock };
@@ -126,8 +123,7 @@ impl Store {
         store.reserve.close_to_others()?;
         if alone {
             store.roomy(|| store.recover())?;
-            store._lock.unlock().map_err(StoreError::file("unlocking", &path))?;
-            store._lock.lock_shared().map_err(StoreError::file("locking", &path))?;
+            store._lock.share().map_err(locking)?;
         }
         Ok(store)
     }

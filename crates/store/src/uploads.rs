@@ -2,11 +2,12 @@
 //! that grow as bytes come, and rows of the ledger, which stay when the files go.
 //!
 //! What is in a file is its writer's to check: nothing here is secret, or used once.
+use crate::held::Held;
 use crate::ledger::now;
 use crate::seal::sync_folder;
 use crate::{Store, StoreError, private};
 use std::collections::BTreeSet;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::slice;
@@ -159,8 +160,7 @@ impl Store {
     /// Whether nobody has it open, and so locked.
     fn is_idle(&self, upload: &Upload) -> bool {
         let path = self.dir().join(FOLDER).join(file_name(upload.client, &upload.plan, &upload.name));
-        let is_open =
-            |path: &Path| File::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
+        let is_open = |path: &Path| File::open(path).and_then(Held::alone).is_ok_and(|held| held.is_none());
         !is_open(&path) && !is_open(&path.with_extension(UNFINISHED))
     }
 

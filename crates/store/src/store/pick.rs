@@ -3,9 +3,10 @@
 use super::Store;
 use crate::StoreError;
 use crate::entry::Binding;
+use crate::held::Held;
 use crate::ledger::Stored;
 use crate::spool::Claimed;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use tacit_ids::MaterialId;
 use zeroize::Zeroizing;
 
@@ -13,8 +14,7 @@ use zeroize::Zeroizing;
 pub struct Picked {
     id: MaterialId,
     binding: Binding,
-    /// Locked.
-    _file: File,
+    _file: Held,
 }
 
 /// Material in hand, and its content.
@@ -55,14 +55,12 @@ impl Store {
     ) -> Result<Option<InHand<T>>, StoreError> {
         let found = self.ledger.ready(id, binding)?;
         let picked = self.claimed_file(id, &found).and_then(|file| {
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Ok(None),
-                Err(TryLockError::Error(e)) => return Err(StoreError::file("locking", &self.path(id))(e)),
-            }
+            let Some(file) = Held::alone(file).map_err(StoreError::file("locking", &self.path(id)))? else {
+                return Ok(None);
+            };
             // Whoever had it in hand may have used it up.
             let stored = self.ledger.ready(id, binding)?;
-            let content = read(&file, &stored)?;
+            let content = read(file.file(), &stored)?;
             Ok(Some((Picked { id, binding, _file: file }, content)))
         });
         if let Err(StoreError::Damaged { .. }) = &picked {

@@ -1,0 +1,63 @@
+//! Locks on files.
+use std::fs::{File, TryLockError};
+use std::io;
+
+/// A lock on an open file, which ends with this: closing the file alone would not end it while a process that
+/// is being started still has a copy of it.
+pub(crate) struct Held(File);
+
+impl Held {
+    /// `None` if somebody else has it.
+    pub fn alone(file: File) -> io::Result<Option<Self>> {
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+
+    /// Waits for whoever has it alone.
+    pub fn shared(file: File) -> io::Result<Self> {
+        file.lock_shared()?;
+        Ok(Self(file))
+    }
+
+    /// Lets others in.
+    pub fn share(&self) -> io::Result<()> {
+        self.0.unlock()?;
+        self.0.lock_shared()
+    }
+
+    pub fn file(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Err(e) = self.0.unlock() {
+            tracing::warn!("unlocking a file: {e}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_though_a_copy_of_its_file_lives_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let open = || File::options().create(true).truncate(false).write(true).open(&path).unwrap();
+        let held = Held::alone(open()).unwrap().expect("nobody has it");
+        let copy = held.file().try_clone().unwrap();
+        assert!(Held::alone(open()).unwrap().is_none());
+        held.share().unwrap();
+        let other = Held::shared(open()).unwrap();
+        assert!(Held::alone(open()).unwrap().is_none());
+        drop((held, other));
+        assert!(Held::alone(open()).unwrap().is_some());
+        drop(copy);
+    }
+}
