@@ -1,7 +1,9 @@
-//! Long buffers of words in large pages. A buffer of 2^16 words spans 128 small pages, and kernels that read
-//! several of them side by side look up addresses as long as they compute. Here because nothing else may hold
-//! `unsafe` code.
+//! Long buffers in large pages. A buffer of 2^16 words spans 128 small pages, and kernels that read several of
+//! them side by side, or at random places, look up addresses as long as they compute. Here because nothing
+//! else may hold `unsafe` code.
 
+use crate::block::Block;
+use crate::block_code::Pair;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -12,15 +14,28 @@ const LARGE: usize = 2 << 20;
 /// Bytes of buffers that are worth one.
 const LONG: usize = 64 << 10;
 
-/// Words that belong to one page with others. The page is freed with the last of them.
-pub struct Words {
-    start: NonNull<u64>,
+/// What zero bytes are a value of.
+///
+/// # Safety
+/// All bits zero are a value, which needs no more alignment than a large page has.
+pub unsafe trait Zeros: Copy + Send + Sync {}
+
+// SAFETY: any bits are a number.
+unsafe impl Zeros for u64 {}
+// SAFETY: a block is a number, and a pair two blocks.
+unsafe impl Zeros for Block {}
+// SAFETY: as above.
+unsafe impl Zeros for Pair {}
+
+/// A buffer that belongs to one page with others. The page is freed with the last of them.
+pub struct Long<T> {
+    start: NonNull<T>,
     len: usize,
-    /// Held until its last words go; none for no words.
+    /// Held until its last buffer goes; none for an empty one.
     _page: Option<Arc<Page>>,
 }
 
-/// Memory that [`Words`] are parts of.
+/// Memory that [`Long`] buffers are parts of.
 struct Page {
     start: NonNull<u8>,
     layout: Layout,
@@ -30,28 +45,38 @@ struct Page {
 unsafe impl Send for Page {}
 // SAFETY: nothing is read or written through it.
 unsafe impl Sync for Page {}
-// SAFETY: no two of them overlap, so that it owns its words as a vector does.
-unsafe impl Send for Words {}
+// SAFETY: no two of them overlap, so that it owns its entries as a vector does.
+unsafe impl<T: Send> Send for Long<T> {}
 // SAFETY: as above.
-unsafe impl Sync for Words {}
+unsafe impl<T: Sync> Sync for Long<T> {}
 
-impl Default for Words {
+impl<T> Default for Long<T> {
     fn default() -> Self {
         Self { start: NonNull::dangling(), len: 0, _page: None }
     }
 }
 
-impl Words {
+impl<T: Zeros> Long<T> {
+    /// A buffer of `len` zeros.
+    #[must_use]
+    pub fn zeros(len: usize) -> Self {
+        Self::in_page(len, 1).pop().expect("one buffer was asked for")
+    }
+
     /// Buffers of `len` zeros: as many as fill a large page if they are long, else one.
     #[must_use]
     pub fn page_of(len: usize) -> Vec<Self> {
-        let bytes = len * size_of::<u64>();
+        let bytes = len * size_of::<T>();
+        Self::in_page(len, if bytes >= LONG { LARGE / bytes } else { 1 }.max(1))
+    }
+
+    fn in_page(len: usize, count: usize) -> Vec<Self> {
+        let bytes = len * size_of::<T>();
         if bytes == 0 {
             return vec![Self::default()];
         }
         let is_long = bytes >= LONG;
-        let count = if is_long { (LARGE / bytes).max(1) } else { 1 };
-        let align = if is_long { LARGE } else { align_of::<u64>() };
+        let align = if is_long { LARGE } else { align_of::<T>() };
         let layout =
             Layout::from_size_align(count * bytes, align).expect("buffers are far below half of all addresses");
         // SAFETY: the layout has bytes.
@@ -63,8 +88,8 @@ impl Words {
         unsafe { start.write_bytes(0, layout.size()) };
         let page = Arc::new(Page { start, layout });
         let part = |i| {
-            // SAFETY: the page has `count` times `len` words, and alignment of words or more.
-            let start = unsafe { start.cast::<u64>().add(i * len) };
+            // SAFETY: the page has `count` times `len` entries, and their alignment or more.
+            let start = unsafe { start.cast::<T>().add(i * len) };
             Self { start, len, _page: Some(page.clone()) }
         };
         (0..count).map(part).collect()
@@ -99,16 +124,16 @@ impl Drop for Page {
     }
 }
 
-impl Deref for Words {
-    type Target = [u64];
-    fn deref(&self) -> &[u64] {
-        // SAFETY: these words are its own, and initialised.
+impl<T> Deref for Long<T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        // SAFETY: these entries are its own, and zero bytes are one.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
-impl DerefMut for Words {
-    fn deref_mut(&mut self) -> &mut [u64] {
+impl<T> DerefMut for Long<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as above, and borrowed alone.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
@@ -123,7 +148,7 @@ mod tests {
         for (len, count) in
             [(0, 1), (1, 1), (64, 1), (1 << 13, 32), (1 << 16, 4), (3 << 16, 1), (1 << 18, 1), (1 << 19, 1)]
         {
-            let mut all = Words::page_of(len);
+            let mut all = Long::<u64>::page_of(len);
             assert_eq!(all.len(), count, "{len} words");
             assert!(all.iter().all(|words| words.len() == len && words.iter().all(|&w| w == 0)));
             for (i, words) in all.iter_mut().enumerate() {
@@ -137,6 +162,11 @@ mod tests {
             let sum = std::thread::spawn(move || last.iter().sum::<u64>()).join().unwrap();
             assert_eq!(sum, (len * count) as u64);
         }
-        assert!(Words::default().is_empty());
+        assert!(Long::<u64>::default().is_empty());
+        let mut pairs = Long::<Pair>::zeros(5000);
+        assert_eq!((pairs.len(), pairs.page_bytes()), (5000, 160_000));
+        assert!(pairs.iter().all(|pair| *pair == Pair::default()));
+        pairs[4999].0[1] = Block(7);
+        assert!(pairs.to_vec().pop() == Some(Pair([Block::ZERO, Block(7)])));
     }
 }

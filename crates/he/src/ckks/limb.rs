@@ -3,20 +3,20 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
-use tacit_arith::pages::Words;
+use tacit_arith::pages::Long;
 
 /// Bytes that are kept for later at most.
 const MOST_BYTES: usize = 1 << 30;
 
 /// Buffers of one length that nobody uses.
 pub(super) struct Spares {
-    free: Mutex<Vec<Words>>,
+    free: Mutex<Vec<Long<u64>>>,
     degree: usize,
 }
 
 /// N words of the spares, which get back there.
 pub(super) struct Limb {
-    words: Words,
+    words: Long<u64>,
     spares: Arc<Spares>,
 }
 
@@ -35,7 +35,7 @@ impl Spares {
     pub(super) fn scratch(self: &Arc<Self>) -> Limb {
         let used = self.free.lock().expect(WHOLE).pop();
         let words = used.unwrap_or_else(|| {
-            let mut fresh = Words::page_of(self.degree);
+            let mut fresh = Long::page_of(self.degree);
             let words = fresh.pop().expect("a page has a buffer");
             self.free.lock().expect(WHOLE).append(&mut fresh);
             words

@@ -18,6 +18,7 @@
 //! `sum(widths)` bits server to client and 1 bit each way for `D`. Of a constant: 1 ROT (client receives),
 //! its width server to client offline, and 1 bit each way online.
 
+use rayon::prelude::*;
 use tacit_arith::bits::Bits;
 use tacit_net::Tag;
 
@@ -67,10 +68,32 @@ impl MuxSpec {
     }
 }
 
-/// Bits `shift ..` of each word, for strings of the given widths laid one behind the other.
-fn field(words: &[u64], widths: &[u32], index: usize) -> Vec<u64> {
-    let shift: u32 = widths[..index].iter().sum();
-    words.iter().map(|w| (w >> shift) & low_mask(widths[index])).collect()
+/// Elements that a thread computes at a time: their words stay in its cache.
+const PART: usize = 4096;
+
+/// Where a string is in words that hold strings of the given widths, one behind the other.
+#[derive(Clone, Copy)]
+struct Field {
+    shift: u32,
+    mask: u64,
+}
+
+impl Field {
+    fn of(widths: &[u32], index: usize) -> Self {
+        Self { shift: widths[..index].iter().sum(), mask: low_mask(widths[index]) }
+    }
+
+    fn get(self, word: u64) -> u64 {
+        word >> self.shift & self.mask
+    }
+}
+
+/// Two numbers for each element: `f` gives those of some elements in a row, from the number of the first.
+fn numbers(n: usize, f: impl Fn(usize, &mut [u64], &mut [u64]) + Sync) -> [Vec<u64>; 2] {
+    let (mut first, mut second) = (vec![0; n], vec![0; n]);
+    let parts = first.par_chunks_mut(PART).zip(second.par_chunks_mut(PART)).enumerate();
+    parts.for_each(|(part, (first, second))| f(part * PART, first, second));
+    [first, second]
 }
 
 /// `value` or, where the mask is all ones, its negative.
@@ -117,16 +140,18 @@ impl ClientMux {
         let flips = lambda.masks();
         let mut own = Vec::with_capacity(widths.len());
         for (index, (&width, x)) in widths.iter().zip(values).enumerate() {
-            let (a, b) = (field(&q0, &widths, index), field(&q1, &widths, index));
-            let (mut message, mut share) = (Vec::with_capacity(spec.n), Vec::with_capacity(spec.n));
-            for (((x, flip), a), b) in x.iter().zip(&flips).zip(&a).zip(&b) {
-                message.push(negate_if(*x, *flip).wrapping_add(*a).wrapping_sub(*b));
-                share.push((x & flip).wrapping_sub(*a));
-            }
+            let field = Field::of(&widths, index);
+            let padded = u64::from(index < spec.widths.len()).wrapping_neg();
+            let [message, share] = numbers(spec.n, |from, message, share| {
+                let strings = q0[from..].iter().zip(&q1[from..]).zip(&pads[from..]);
+                let known = x[from..].iter().zip(&flips[from..]).zip(strings);
+                for ((message, share), ((x, flip), ((a, b), pad))) in message.iter_mut().zip(share).zip(known) {
+                    let a = field.get(*a);
+                    *message = negate_if(*x, *flip).wrapping_add(a).wrapping_sub(field.get(*b));
+                    *share = (x & flip).wrapping_sub(a).wrapping_add(pad >> field.shift & padded);
+                }
+            });
             session.channel.send_packed(CLIENT_PART, &message, width)?;
-            if index < spec.widths.len() {
-                share.iter_mut().zip(field(&pads, &widths, index)).for_each(|(s, p)| *s = s.wrapping_add(p));
-            }
             own.push(Packed::new(&share, width));
         }
         Ok(Self { lambda, own })
@@ -228,15 +253,19 @@ impl ServerMux {
         let (mut own, mut steps) = (Vec::with_capacity(widths.len()), Vec::with_capacity(spec.widths.len()));
         for (index, &width) in widths.iter().enumerate() {
             let message = session.channel.recv_packed(CLIENT_PART, spec.n, width)?;
-            let mut share = field(&words, &widths, index);
-            for ((q, e), chosen) in share.iter_mut().zip(&message).zip(&chosen) {
-                *q = q.wrapping_add(e & chosen);
-            }
+            let field = Field::of(&widths, index);
+            let padded = u64::from(index < spec.widths.len()).wrapping_neg();
+            let [share, step] = numbers(spec.n, |from, share, step| {
+                let pads = p0[from..].iter().zip(&p1[from..]);
+                let known = words[from..].iter().zip(&message[from..]).zip(&chosen[from..]).zip(pads);
+                for ((share, step), (((q, e), chosen), (a, b))) in share.iter_mut().zip(step).zip(known) {
+                    let a = field.get(*a) & padded;
+                    *share = field.get(*q).wrapping_add(e & chosen).wrapping_sub(a);
+                    *step = a.wrapping_sub(field.get(*b));
+                }
+            });
             if index < spec.widths.len() {
-                let (mut a, b) = (field(&p0, &widths, index), field(&p1, &widths, index));
-                share.iter_mut().zip(&a).for_each(|(q, a)| *q = q.wrapping_sub(*a));
-                a.iter_mut().zip(&b).for_each(|(a, b)| *a = a.wrapping_sub(*b));
-                steps.push(Packed::new(&a, width));
+                steps.push(Packed::new(&step, width));
             }
             own.push(Packed::new(&share, width));
         }

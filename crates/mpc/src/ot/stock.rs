@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use tacit_arith::aes::CcrHash;
 use tacit_arith::block::Block;
 use tacit_arith::block_code::{LocalCode, Pair};
+use tacit_arith::pages::Long;
 use tacit_net::Channel;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -46,16 +47,32 @@ struct Extension {
 
 /// The secrets of the instances side by side.
 enum Secret {
-    One(Vec<Block>),
-    Two(Vec<Pair>),
+    One(Long<Block>),
+    Two(Long<Pair>),
+}
+
+impl Secret {
+    fn wipe(&mut self) {
+        match self {
+            Self::One(secret) => secret.as_mut().zeroize(),
+            Self::Two(pairs) => pairs.as_mut().zeroize(),
+        }
+    }
+
+    /// Room for the secrets of such an extension: in what one of the same set left, if there is any.
+    fn room(params: LpnParams, spare: Option<(LpnParams, Self)>) -> Self {
+        let entries = 1 << params.log_secret;
+        match (spare, params.lanes) {
+            (Some((of, secret)), _) if of == params => secret,
+            (_, 1) => Self::One(Long::zeros(entries)),
+            _ => Self::Two(Long::zeros(entries)),
+        }
+    }
 }
 
 impl Drop for Secret {
     fn drop(&mut self) {
-        match self {
-            Self::One(secret) => secret.zeroize(),
-            Self::Two(pairs) => pairs.zeroize(),
-        }
+        self.wipe();
     }
 }
 
@@ -63,48 +80,43 @@ impl Drop for Secret {
 struct Base {
     params: LpnParams,
     secret: Secret,
+    /// Blocks of the secrets that are there.
+    there: usize,
     cots: Zeroizing<Vec<Block>>,
 }
 
 impl Base {
-    fn new(params: LpnParams) -> Self {
-        let entries = 1 << params.log_secret;
-        let secret = match params.lanes {
-            1 => Secret::One(Vec::with_capacity(entries)),
-            _ => Secret::Two(Vec::with_capacity(entries)),
-        };
-        Self { params, secret, cots: Zeroizing::new(Vec::with_capacity(params.base() - params.secret())) }
+    fn new(params: LpnParams, spare: Option<(LpnParams, Secret)>) -> Self {
+        let secret = Secret::room(params, spare);
+        Self { params, secret, there: 0, cots: Zeroizing::new(Vec::with_capacity(params.base() - params.secret())) }
     }
 
     /// Takes what is still needed: first for the secrets, then for the trees.
     fn take(&mut self, blocks: &[Block]) {
-        let there = match &self.secret {
-            Secret::One(secret) => secret.len(),
-            Secret::Two(pairs) => 2 * pairs.len(),
-        };
-        let (first, rest) = blocks.split_at((self.params.secret() - there).min(blocks.len()));
+        let (first, rest) = blocks.split_at((self.params.secret() - self.there).min(blocks.len()));
         match &mut self.secret {
-            Secret::One(secret) => secret.extend_from_slice(first),
+            Secret::One(secret) => secret[self.there..][..first.len()].copy_from_slice(first),
             Secret::Two(pairs) => {
                 let (whole, half) = first.as_chunks();
                 assert!(half.is_empty(), "trees have an even number of outputs, and so have secrets");
-                pairs.extend(whole.iter().map(|&pair| Pair(pair)));
+                pairs[self.there / 2..].iter_mut().zip(whole).for_each(|(pair, blocks)| *pair = Pair(*blocks));
             }
         }
+        self.there += first.len();
         let needed = self.params.base() - self.params.secret() - self.cots.len();
         self.cots.extend_from_slice(&rest[..rest.len().min(needed)]);
     }
 }
 
 impl Extension {
-    fn new(number: u32, seed: Block, Base { params, secret, cots }: Base) -> Self {
+    fn new(number: u32, seed: Block, Base { params, secret, cots, .. }: Base) -> Self {
         let code = LocalCode::new(seed ^ Block(params.log_secret as u128));
         Self { params, code, number, secret, cots }
     }
 
     /// From a bootstrap.
     fn first(seed: Block, blocks: Vec<Block>) -> Self {
-        let mut base = Base::new(SMALL);
+        let mut base = Base::new(SMALL, None);
         base.take(&Zeroizing::new(blocks));
         Self::new(0, seed, base)
     }
@@ -144,6 +156,8 @@ pub(super) struct Stock<P> {
     /// The newest tree, which has this number, and its outputs.
     newest: usize,
     ready: Vec<Block>,
+    /// Where the secrets of the extension before were, wiped: the system would clear new memory page by page.
+    spare: Option<(LpnParams, Secret)>,
 }
 
 impl<P: Party> Stock<P> {
@@ -151,7 +165,8 @@ impl<P: Party> Stock<P> {
     /// `delta`; an extension of each set must fit it.
     pub(super) fn new(party: P, (seed, base): (Block, Vec<Block>), bound: u64) -> Self {
         let (keys, extension) = (HashKeys::new(seed), Extension::first(seed, base));
-        Self { party, seed, keys, extension, schedule: Schedule::new(bound), newest: 0, ready: Vec::new() }
+        let (schedule, ready) = (Schedule::new(bound), Vec::new());
+        Self { party, seed, keys, extension, schedule, newest: 0, ready, spare: None }
     }
 
     pub(super) fn reserve(&mut self, n: usize) {
@@ -252,12 +267,15 @@ impl<P: Party> Stock<P> {
 
     /// Starts an extension with set `next`, fed from the trees that are left.
     fn extend(&mut self, ch: &mut Channel, next: LpnParams) -> Result<(), MpcError> {
-        let (mut base, mut out) = (Base::new(next), Zeroizing::new(Vec::new()));
+        let (mut base, mut out) = (Base::new(next, self.spare.take()), Zeroizing::new(Vec::new()));
         for (first, trees) in self.schedule.feed(next) {
             self.batch(ch, (first, trees, false), &Raw, &mut out)?;
             base.take(&out);
         }
-        self.extension = Extension::new(self.extension.number + 1, self.seed, base);
+        let new = Extension::new(self.extension.number + 1, self.seed, base);
+        let mut old = std::mem::replace(&mut self.extension, new);
+        old.secret.wipe();
+        self.spare = Some((old.params, old.secret));
         self.schedule.extended(next);
         Ok(())
     }

@@ -12,12 +12,18 @@ use crate::ring::{Node, Op};
 /// inputs to the model one behind the other. Inputs may be in wider rings than the result. Public constants
 /// are added by the server.
 pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[usize]], batch: usize) -> Vec<u64> {
-    let mut out = Vec::with_capacity(batch * node.elements());
-    for one in 0..batch {
+    joined(batch, |one| {
         let inputs: Vec<&[u64]> = inputs.iter().map(|tensor| part(tensor, one, batch)).collect();
-        out.extend(apply_one(role, node, &inputs, shapes));
-    }
-    out
+        apply_one(role, node, &inputs, shapes)
+    })
+}
+
+/// What `f` gives for each input of a batch, one behind the other. The first is not copied: most batches have
+/// no other.
+fn joined(batch: usize, mut f: impl FnMut(usize) -> Vec<u64>) -> Vec<u64> {
+    let mut all = f(0);
+    (1..batch).for_each(|one| all.extend(f(one)));
+    all
 }
 
 /// The part of input `one` of a tensor that a batch has.
@@ -28,7 +34,7 @@ fn part(tensor: &[u64], one: usize, batch: usize) -> &[u64] {
 
 /// What `f` makes of the part that each input of a batch has in a tensor.
 pub(super) fn each(tensor: &[u64], batch: usize, mut f: impl FnMut(&[u64]) -> Vec<u64>) -> Vec<u64> {
-    (0..batch).flat_map(|one| f(part(tensor, one, batch))).collect()
+    joined(batch, |one| f(part(tensor, one, batch)))
 }
 
 fn apply_one(role: Role, node: &Node, inputs: &[&[u64]], shapes: &[&[usize]]) -> Vec<u64> {
