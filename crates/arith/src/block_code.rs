@@ -7,7 +7,6 @@
 use crate::aes::Aes128;
 use crate::block::Block;
 use crate::cpu::Cpu;
-use zeroize::DefaultIsZeroes;
 
 /// Entries per output.
 pub const WEIGHT: usize = 10;
@@ -16,13 +15,6 @@ pub const GROUP: usize = 64;
 
 /// Blocks of AES output that hold the `GROUP * WEIGHT` 32-bit indices of a group.
 const INDEX_BLOCKS: usize = GROUP * WEIGHT / 4;
-
-/// An entry of each of two vectors. Both are on one line of a cache.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-#[repr(C, align(32))]
-pub struct Pair(pub [Block; 2]);
-
-impl DefaultIsZeroes for Pair {}
 
 /// The matrix, as the seed it is expanded from.
 pub struct LocalCode {
@@ -48,9 +40,10 @@ impl LocalCode {
     }
 
     /// [`LocalCode::add_rows`] for two vectors at once, with the same rows of the matrix: what is random in
-    /// memory is read once for both. Panics as there, or if both do not have as many outputs.
-    pub fn add_row_pairs(&self, x: &[Pair], first_group: u64, [left, right]: [&mut [Block]; 2]) {
-        assert!(x.len().is_power_of_two() && x.len() < 1 << 28, "length {} of the vectors", x.len());
+    /// memory is read once for both. `x` has the entries of both by turns, and is best aligned to two blocks.
+    /// Panics as there, or if both do not have as many outputs.
+    pub fn add_row_pairs(&self, x: &[Block], first_group: u64, [left, right]: [&mut [Block]; 2]) {
+        assert!(x.len().is_power_of_two() && (2..1 << 29).contains(&x.len()), "length {} of the vectors", x.len());
         assert_eq!(left.len(), right.len(), "both vectors have as many outputs");
         let mut indices = [Block::ZERO; INDEX_BLOCKS];
         for (g, out) in whole_groups(left).iter_mut().zip(whole_groups(right)).enumerate() {
@@ -94,7 +87,7 @@ fn add_group(x: &[Block], indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GRO
 }
 
 #[cfg(target_arch = "x86_64")]
-fn add_group_pair(cpu: Cpu, x: &[Pair], indices: &[Block; INDEX_BLOCKS], out: [&mut [Block; GROUP]; 2]) {
+fn add_group_pair(cpu: Cpu, x: &[Block], indices: &[Block; INDEX_BLOCKS], out: [&mut [Block; GROUP]; 2]) {
     if cpu.has_fma() {
         // SAFETY: AVX2 was detected.
         unsafe { add_group_whole_pair(x, indices, out) }
@@ -106,19 +99,19 @@ fn add_group_pair(cpu: Cpu, x: &[Pair], indices: &[Block; INDEX_BLOCKS], out: [&
 /// A pair is one vector: half of the instructions, so that the processor sees twice as far ahead.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn add_group_whole_pair(x: &[Pair], indices: &[Block; INDEX_BLOCKS], [left, right]: [&mut [Block; GROUP]; 2]) {
+fn add_group_whole_pair(x: &[Block], indices: &[Block; INDEX_BLOCKS], [left, right]: [&mut [Block; GROUP]; 2]) {
     use std::arch::x86_64::*;
-    let mask = x.len() - 1;
+    let mask = x.len() / 2 - 1;
     let base = x.as_ptr().cast::<__m256i>();
     let indices = indices.as_ptr().cast::<u32>();
     for (i, (left, right)) in left.iter_mut().zip(right).enumerate() {
         let [left, right] = [left, right].map(|o| std::ptr::from_mut(o).cast::<__m128i>());
-        // SAFETY: as in `add_group`; an entry of `x` is one vector, aligned to its length.
+        // SAFETY: as in `add_group`; an entry of `x` is two blocks, one vector.
         unsafe {
             let mut acc = _mm256_set_m128i(_mm_loadu_si128(right), _mm_loadu_si128(left));
             for d in 0..WEIGHT {
                 let at = *indices.add(i * WEIGHT + d) as usize & mask;
-                acc = _mm256_xor_si256(acc, _mm256_load_si256(base.add(at)));
+                acc = _mm256_xor_si256(acc, _mm256_loadu_si256(base.add(at)));
             }
             _mm_storeu_si128(left, _mm256_castsi256_si128(acc));
             _mm_storeu_si128(right, _mm256_extracti128_si256::<1>(acc));
@@ -127,9 +120,9 @@ fn add_group_whole_pair(x: &[Pair], indices: &[Block; INDEX_BLOCKS], [left, righ
 }
 
 #[cfg(target_arch = "x86_64")]
-fn add_group_half_pairs(x: &[Pair], indices: &[Block; INDEX_BLOCKS], [left, right]: [&mut [Block; GROUP]; 2]) {
+fn add_group_half_pairs(x: &[Block], indices: &[Block; INDEX_BLOCKS], [left, right]: [&mut [Block; GROUP]; 2]) {
     use std::arch::x86_64::*;
-    let mask = x.len() - 1;
+    let mask = x.len() / 2 - 1;
     let base = x.as_ptr().cast::<__m128i>();
     let indices = indices.as_ptr().cast::<u32>();
     for (i, (left, right)) in left.iter_mut().zip(right).enumerate() {
@@ -139,8 +132,8 @@ fn add_group_half_pairs(x: &[Pair], indices: &[Block; INDEX_BLOCKS], [left, righ
             let mut acc = [_mm_loadu_si128(both[0]), _mm_loadu_si128(both[1])];
             for d in 0..WEIGHT {
                 let at = 2 * (*indices.add(i * WEIGHT + d) as usize & mask);
-                acc[0] = _mm_xor_si128(acc[0], _mm_load_si128(base.add(at)));
-                acc[1] = _mm_xor_si128(acc[1], _mm_load_si128(base.add(at + 1)));
+                acc[0] = _mm_xor_si128(acc[0], _mm_loadu_si128(base.add(at)));
+                acc[1] = _mm_xor_si128(acc[1], _mm_loadu_si128(base.add(at + 1)));
             }
             _mm_storeu_si128(both[0], acc[0]);
             _mm_storeu_si128(both[1], acc[1]);
@@ -149,9 +142,9 @@ fn add_group_half_pairs(x: &[Pair], indices: &[Block; INDEX_BLOCKS], [left, righ
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn add_group_pair(_: Cpu, x: &[Pair], indices: &[Block; INDEX_BLOCKS], out: [&mut [Block; GROUP]; 2]) {
+fn add_group_pair(_: Cpu, x: &[Block], indices: &[Block; INDEX_BLOCKS], out: [&mut [Block; GROUP]; 2]) {
     for (lane, out) in out.into_iter().enumerate() {
-        portable(|at| x[at].0[lane], x.len() - 1, indices, out);
+        portable(|at| x[2 * at + lane], x.len() / 2 - 1, indices, out);
     }
 }
 
@@ -209,7 +202,7 @@ mod tests {
             blocks
         };
         let vectors = [draw(1 << 8), draw(1 << 8)];
-        let pairs: Vec<Pair> = vectors[0].iter().zip(&vectors[1]).map(|(a, b)| Pair([*a, *b])).collect();
+        let pairs: Vec<Block> = vectors[0].iter().zip(&vectors[1]).flat_map(|(a, b)| [*a, *b]).collect();
         let start = [draw(3 * GROUP), draw(3 * GROUP)];
         let mut each = start.clone();
         vectors.iter().zip(&mut each).for_each(|(x, out)| code.add_rows(x, 11, out));

@@ -3,7 +3,6 @@
 //! else may hold `unsafe` code.
 
 use crate::block::Block;
-use crate::block_code::Pair;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -22,10 +21,8 @@ pub unsafe trait Zeros: Copy + Send + Sync {}
 
 // SAFETY: any bits are a number.
 unsafe impl Zeros for u64 {}
-// SAFETY: a block is a number, and a pair two blocks.
+// SAFETY: a block is a number.
 unsafe impl Zeros for Block {}
-// SAFETY: as above.
-unsafe impl Zeros for Pair {}
 
 /// A buffer that belongs to one page with others. The page is freed with the last of them.
 pub struct Long<T> {
@@ -163,10 +160,10 @@ mod tests {
             assert_eq!(sum, (len * count) as u64);
         }
         assert!(Long::<u64>::default().is_empty());
-        let mut pairs = Long::<Pair>::zeros(5000);
-        assert_eq!((pairs.len(), pairs.page_bytes()), (5000, 160_000));
-        assert!(pairs.iter().all(|pair| *pair == Pair::default()));
-        pairs[4999].0[1] = Block(7);
-        assert!(pairs.to_vec().pop() == Some(Pair([Block::ZERO, Block(7)])));
+        let mut blocks = Long::<Block>::zeros(10_000);
+        assert_eq!((blocks.len(), blocks.page_bytes()), (10_000, 160_000));
+        assert!(blocks.iter().all(|block| *block == Block::ZERO));
+        blocks[9999] = Block(7);
+        assert!(blocks.to_vec().pop() == Some(Block(7)));
     }
 }

@@ -23,9 +23,20 @@ impl Packed {
     pub fn new(values: &[u64], width: u32) -> Self {
         let mut bytes = Vec::new();
         if width > 0 {
-            pack::pack(values.iter().copied(), width, &mut bytes);
+            pack::pack_slice(values, width, &mut bytes);
         }
         Self { bytes, count: values.len(), width }
+    }
+
+    /// Two numbers for each of `n` elements, as [`pack::pack_pairs`] does it.
+    pub(crate) fn pairs(n: usize, widths: [u32; 2], f: impl Fn(usize, [&mut [u64]; 2]) + Sync) -> [Self; 2] {
+        let [first, second] = pack::pack_pairs(n, widths, f);
+        [(first, widths[0]), (second, widths[1])].map(|(bytes, width)| Self { bytes, count: n, width })
+    }
+
+    /// The values as a message: what [`send_packed`](crate::wire::PackedMessages::send_packed) sends of them.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// The values, each below 2^width.

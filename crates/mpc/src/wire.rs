@@ -38,7 +38,7 @@ pub trait PackedMessages {
 impl PackedMessages for Channel {
     fn send_packed(&mut self, tag: Tag, values: &[u64], width: u32) -> Result<(), NetError> {
         packed_len(tag, values.len(), width)?;
-        self.send_with(tag, |bytes| pack::pack(values.iter().copied(), width, bytes))
+        self.send_with(tag, |bytes| pack::pack_slice(values, width, bytes))
     }
 
     fn recv_packed(&mut self, tag: Tag, count: usize, width: u32) -> Result<Vec<u64>, NetError> {

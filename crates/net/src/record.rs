@@ -79,6 +79,8 @@ pub struct ReplayTransport {
     received: EntryReader,
     sent: Option<EntryReader>,
     written: u64,
+    /// Room for a part of what was sent.
+    recorded: Vec<u8>,
 }
 
 impl ReplayTransport {
@@ -92,6 +94,7 @@ impl ReplayTransport {
             received: EntryReader::open(path, b'R')?,
             sent: if compare_sent { Some(EntryReader::open(path, b'S')?) } else { None },
             written: 0,
+            recorded: Vec::new(),
         })
     }
 }
@@ -107,10 +110,11 @@ impl Write for ReplayTransport {
         let Some(sent) = &mut self.sent else {
             return Ok(buf.len());
         };
-        let mut recorded = vec![0u8; buf.len().min(64 << 10)];
-        let n = sent.read(&mut recorded)?;
-        let same = recorded[..n].iter().zip(buf).take_while(|(a, b)| a == b).count();
-        if same < n || n == 0 && !buf.is_empty() {
+        self.recorded.resize(buf.len().min(64 << 10), 0);
+        let n = sent.read(&mut self.recorded)?;
+        let recorded = &self.recorded[..n];
+        if recorded != &buf[..n] || n == 0 && !buf.is_empty() {
+            let same = recorded.iter().zip(buf).take_while(|(a, b)| a == b).count();
             let at = self.written + same as u64;
             return Err(invalid(format!("the party sends something else than was recorded, from byte {at} on")));
         }

@@ -7,6 +7,12 @@ mod avx2;
 mod avx512;
 
 use crate::cpu::Cpu;
+use rayon::prelude::*;
+
+/// Values that a thread handles at a time. They take whole words, whatever their width.
+const PART: usize = 1 << 13;
+/// Parts that are worth another thread: it takes some 20 us to wake one.
+const WORTH: usize = 8;
 
 /// What is wrong with packed bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -74,19 +80,65 @@ pub fn pack(values: impl ExactSizeIterator<Item = u64>, width: u32, out: &mut Ve
     out.truncate(start + len);
 }
 
-/// Writes the low `width` bits of every value to `out`: as [`pack`], into a buffer that is there already.
+/// Appends the low `width` bits of every value to `out`: as [`pack`], many of them on all threads.
+///
+/// # Panics
+/// If [`packed_len`] is `None`.
+pub fn pack_slice(values: &[u64], width: u32, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + checked_len(values.len(), width), 0);
+    pack_into(values, width, &mut out[start..]);
+}
+
+/// Writes the low `width` bits of every value to `out`: as [`pack_slice`], into a buffer that is there
+/// already.
 ///
 /// # Panics
 /// If [`packed_len`] is `None` or not the length of `out`.
 pub fn pack_into(values: &[u64], width: u32, out: &mut [u8]) {
     assert_eq!(out.len(), checked_len(values.len(), width), "bytes of the packed values");
-    // 64 values take a whole number of words.
-    let parts = out.chunks_mut(8 * width as usize);
-    let mut packed = Vec::with_capacity(8 * width as usize);
-    for (part, values) in parts.zip(values.chunks(64)) {
-        packed.clear();
-        pack(values.iter().copied(), width, &mut packed);
-        part.copy_from_slice(&packed);
+    let parts = out.par_chunks_mut(PART / 8 * width as usize).zip(values.par_chunks(PART));
+    parts.with_min_len(WORTH).for_each(|(out, values)| pack_part(values, width, out));
+}
+
+/// Two numbers for each of `n` elements, packed apart and each in its own width: `f` gives those of some
+/// elements in a row, from the number of the first. Only so many lie in memory unpacked at a time.
+///
+/// # Panics
+/// If [`packed_len`] is `None`.
+#[must_use]
+pub fn pack_pairs(n: usize, widths: [u32; 2], f: impl Fn(usize, [&mut [u64]; 2]) + Sync) -> [Vec<u8>; 2] {
+    let mut packed = widths.map(|width| vec![0; checked_len(n, width)]);
+    let [first, second] = &mut packed;
+    let size = |width| PART / 8 * width as usize;
+    let parts = first.par_chunks_mut(size(widths[0])).zip(second.par_chunks_mut(size(widths[1])));
+    let room = || widths.map(|_| vec![0; PART]);
+    parts.enumerate().with_min_len(WORTH / 4).for_each_init(room, |[a, b], (part, (first, second))| {
+        let len = PART.min(n - part * PART);
+        let (a, b) = (&mut a[..len], &mut b[..len]);
+        f(part * PART, [&mut *a, &mut *b]);
+        pack_part(a, widths[0], first);
+        pack_part(b, widths[1], second);
+    });
+    packed
+}
+
+fn pack_part(values: &[u64], width: u32, out: &mut [u8]) {
+    let (words, tail) = out.as_chunks_mut::<8>();
+    let (mut words, mask) = (words.iter_mut(), u64::MAX >> (64 - width));
+    let (mut held, mut filled) = (0u128, 0);
+    for value in values {
+        held |= u128::from(value & mask) << filled;
+        filled += width;
+        if filled >= 64 {
+            *words.next().expect("the buffer has a word for every 64 bits") = (held as u64).to_le_bytes();
+            (held, filled) = (held >> 64, filled - 64);
+        }
+    }
+    let rest = (held as u64).to_le_bytes();
+    match words.next() {
+        Some(last) => *last = rest,
+        None => tail.copy_from_slice(&rest[..tail.len()]),
     }
 }
 
@@ -114,7 +166,16 @@ pub fn unpack(bytes: &[u8], count: usize, width: u32, max: u64) -> Result<Vec<u6
 /// # Panics
 /// If [`packed_len`] is `None`.
 pub fn unpack_into(bytes: &[u8], width: u32, max: u64, out: &mut [u64]) -> Result<(), PackError> {
-    unpack_with(Cpu::best(), bytes, width, max, out)
+    check_len(bytes, out.len(), width)?;
+    let cpu = Cpu::best();
+    let parts = bytes.par_chunks(PART / 8 * width as usize).zip(out.par_chunks_mut(PART)).enumerate();
+    let failed = parts.with_min_len(WORTH).find_map_first(|(part, (bytes, out))| {
+        match unpack_with(cpu, bytes, width, max, out) {
+            Err(PackError::Range { index }) => Some(PackError::Range { index: part * PART + index }),
+            other => other.err(),
+        }
+    });
+    failed.map_or(Ok(()), Err)
 }
 
 fn unpack_with(cpu: Cpu, bytes: &[u8], width: u32, max: u64, out: &mut [u64]) -> Result<(), PackError> {
@@ -223,6 +284,15 @@ mod tests {
             let (mut again, mut there) = (vec![0xab; packed.len()], vec![7; values.len()]);
             pack_into(&values, width, &mut again);
             prop_assert_eq!(&again, packed);
+            let pairs = pack_pairs(values.len(), [width, 64], |from, [a, b]| {
+                a.copy_from_slice(&values[from..][..a.len()]);
+                b.copy_from_slice(a);
+            });
+            prop_assert_eq!(&pairs[0], packed);
+            prop_assert_eq!(&pairs[1], &values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>());
+            let mut appended = vec![0xab];
+            pack_slice(&values, width, &mut appended);
+            prop_assert_eq!(&appended, &bytes);
             for cpu in Cpu::available() {
                 there.fill(7);
                 prop_assert_eq!(unpack_with(cpu, packed, width, u64::MAX, &mut there), Ok(()));

@@ -116,7 +116,7 @@ impl<W: Lane> Writer<W> {
         self.difference.clear();
         let shares = self.share.iter().enumerate();
         self.difference.extend(shares.map(|(i, share)| value(i).wrapping_sub(share.wide()) & ring));
-        pack::pack(self.difference.iter().copied(), width, &mut self.out);
+        pack::pack_slice(&self.difference, width, &mut self.out);
     }
 
     /// The columns of one term, which is -1, 0 or 1.

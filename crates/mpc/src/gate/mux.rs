@@ -18,7 +18,6 @@
 //! `sum(widths)` bits server to client and 1 bit each way for `D`. Of a constant: 1 ROT (client receives),
 //! its width server to client offline, and 1 bit each way online.
 
-use rayon::prelude::*;
 use tacit_arith::bits::Bits;
 use tacit_net::Tag;
 
@@ -68,9 +67,6 @@ impl MuxSpec {
     }
 }
 
-/// Elements that a thread computes at a time: their words stay in its cache.
-const PART: usize = 4096;
-
 /// Where a string is in words that hold strings of the given widths, one behind the other.
 #[derive(Clone, Copy)]
 struct Field {
@@ -86,14 +82,6 @@ impl Field {
     fn get(self, word: u64) -> u64 {
         word >> self.shift & self.mask
     }
-}
-
-/// Two numbers for each element: `f` gives those of some elements in a row, from the number of the first.
-fn numbers(n: usize, f: impl Fn(usize, &mut [u64], &mut [u64]) + Sync) -> [Vec<u64>; 2] {
-    let (mut first, mut second) = (vec![0; n], vec![0; n]);
-    let parts = first.par_chunks_mut(PART).zip(second.par_chunks_mut(PART)).enumerate();
-    parts.for_each(|(part, (first, second))| f(part * PART, first, second));
-    [first, second]
 }
 
 /// `value` or, where the mask is all ones, its negative.
@@ -142,7 +130,7 @@ impl ClientMux {
         for (index, (&width, x)) in widths.iter().zip(values).enumerate() {
             let field = Field::of(&widths, index);
             let padded = u64::from(index < spec.widths.len()).wrapping_neg();
-            let [message, share] = numbers(spec.n, |from, message, share| {
+            let [message, share] = Packed::pairs(spec.n, [width; 2], |from, [message, share]| {
                 let strings = q0[from..].iter().zip(&q1[from..]).zip(&pads[from..]);
                 let known = x[from..].iter().zip(&flips[from..]).zip(strings);
                 for ((message, share), ((x, flip), ((a, b), pad))) in message.iter_mut().zip(share).zip(known) {
@@ -151,8 +139,8 @@ impl ClientMux {
                     *share = (x & flip).wrapping_sub(a).wrapping_add(pad >> field.shift & padded);
                 }
             });
-            session.channel.send_packed(CLIENT_PART, &message, width)?;
-            own.push(Packed::new(&share, width));
+            session.channel.send(CLIENT_PART, message.bytes())?;
+            own.push(share);
         }
         Ok(Self { lambda, own })
     }
@@ -255,7 +243,7 @@ impl ServerMux {
             let message = session.channel.recv_packed(CLIENT_PART, spec.n, width)?;
             let field = Field::of(&widths, index);
             let padded = u64::from(index < spec.widths.len()).wrapping_neg();
-            let [share, step] = numbers(spec.n, |from, share, step| {
+            let [share, step] = Packed::pairs(spec.n, [width; 2], |from, [share, step]| {
                 let pads = p0[from..].iter().zip(&p1[from..]);
                 let known = words[from..].iter().zip(&message[from..]).zip(&chosen[from..]).zip(pads);
                 for ((share, step), (((q, e), chosen), (a, b))) in share.iter_mut().zip(step).zip(known) {
@@ -265,9 +253,9 @@ impl ServerMux {
                 }
             });
             if index < spec.widths.len() {
-                steps.push(Packed::new(&step, width));
+                steps.push(step);
             }
-            own.push(Packed::new(&share, width));
+            own.push(share);
         }
         Ok(Self { lambda, own, steps })
     }

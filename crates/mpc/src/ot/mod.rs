@@ -15,6 +15,7 @@ mod schedule;
 mod silent;
 mod stock;
 mod tree;
+mod workers;
 
 pub use schedule::PlannedOts;
 pub use silent::{RotReceiver, RotSender, SETUP_BYTES, setup, setup_talk};

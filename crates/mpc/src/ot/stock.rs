@@ -8,10 +8,12 @@
 //! set, by demand), they do; but when the next extension would take the COTs of one `delta` beyond a bound,
 //! both parties bootstrap anew instead, with a new `delta`, seed and secret.
 
+use std::sync::Mutex;
+
 use rayon::prelude::*;
 use tacit_arith::aes::CcrHash;
 use tacit_arith::block::Block;
-use tacit_arith::block_code::{LocalCode, Pair};
+use tacit_arith::block_code::LocalCode;
 use tacit_arith::pages::Long;
 use tacit_net::Channel;
 use zeroize::{Zeroize, Zeroizing};
@@ -20,6 +22,7 @@ use super::keys::{HashKeys, PART};
 use super::output::{Emit, GROUP, Raw};
 use super::params::{LpnParams, SMALL};
 use super::schedule::{Schedule, Step};
+use super::workers::{self, Scratch};
 use crate::MpcError;
 
 /// What differs between sender and receiver.
@@ -41,84 +44,40 @@ struct Extension {
     code: LocalCode,
     /// Its number since the bootstrap: names its hash keys.
     number: u32,
-    secret: Secret,
-    cots: Zeroizing<Vec<Block>>,
+    base: Base,
 }
 
-/// The secrets of the instances side by side.
-enum Secret {
-    One(Long<Block>),
-    Two(Long<Pair>),
-}
+/// What an extension is made of: the secret (of two instances side by side both, by turns), the COTs of its
+/// trees, and what the last tree of the extension before had more. Wiped when it goes.
+struct Base(Long<Block>);
 
-impl Secret {
-    fn wipe(&mut self) {
-        match self {
-            Self::One(secret) => secret.as_mut().zeroize(),
-            Self::Two(pairs) => pairs.as_mut().zeroize(),
-        }
-    }
-
-    /// Room for the secrets of such an extension: in what one of the same set left, if there is any.
-    fn room(params: LpnParams, spare: Option<(LpnParams, Self)>) -> Self {
-        let entries = 1 << params.log_secret;
-        match (spare, params.lanes) {
-            (Some((of, secret)), _) if of == params => secret,
-            (_, 1) => Self::One(Long::zeros(entries)),
-            _ => Self::Two(Long::zeros(entries)),
-        }
-    }
-}
-
-impl Drop for Secret {
+impl Drop for Base {
     fn drop(&mut self) {
         self.wipe();
     }
 }
 
-/// What an extension is made of, as it comes.
-struct Base {
-    params: LpnParams,
-    secret: Secret,
-    /// Blocks of the secrets that are there.
-    there: usize,
-    cots: Zeroizing<Vec<Block>>,
-}
-
 impl Base {
-    fn new(params: LpnParams, spare: Option<(LpnParams, Secret)>) -> Self {
-        let secret = Secret::room(params, spare);
-        Self { params, secret, there: 0, cots: Zeroizing::new(Vec::with_capacity(params.base() - params.secret())) }
-    }
-
-    /// Takes what is still needed: first for the secrets, then for the trees.
-    fn take(&mut self, blocks: &[Block]) {
-        let (first, rest) = blocks.split_at((self.params.secret() - self.there).min(blocks.len()));
-        match &mut self.secret {
-            Secret::One(secret) => secret[self.there..][..first.len()].copy_from_slice(first),
-            Secret::Two(pairs) => {
-                let (whole, half) = first.as_chunks();
-                assert!(half.is_empty(), "trees have an even number of outputs, and so have secrets");
-                pairs[self.there / 2..].iter_mut().zip(whole).for_each(|(pair, blocks)| *pair = Pair(*blocks));
-            }
-        }
-        self.there += first.len();
-        let needed = self.params.base() - self.params.secret() - self.cots.len();
-        self.cots.extend_from_slice(&rest[..rest.len().min(needed)]);
+    fn wipe(&mut self) {
+        self.0.par_chunks_mut(WIPED).for_each(Zeroize::zeroize);
     }
 }
+
+/// Blocks that a thread wipes at a time.
+const WIPED: usize = 1 << 14;
 
 impl Extension {
-    fn new(number: u32, seed: Block, Base { params, secret, cots, .. }: Base) -> Self {
+    fn new(params: LpnParams, number: u32, seed: Block, base: Base) -> Self {
         let code = LocalCode::new(seed ^ Block(params.log_secret as u128));
-        Self { params, code, number, secret, cots }
+        Self { params, code, number, base }
     }
 
     /// From a bootstrap.
     fn first(seed: Block, blocks: Vec<Block>) -> Self {
-        let mut base = Base::new(SMALL, None);
-        base.take(&Zeroizing::new(blocks));
-        Self::new(0, seed, base)
+        let blocks = Zeroizing::new(blocks);
+        let mut base = Long::zeros(blocks.len());
+        base.copy_from_slice(&blocks);
+        Self::new(SMALL, 0, seed, Base(base))
     }
 
     /// The outputs of tree `index` of each instance, one after the other.
@@ -132,16 +91,17 @@ impl Extension {
     ) {
         let LpnParams { depth, lanes, .. } = self.params;
         let (depth, each) = (depth as usize, 1 << depth);
+        let (secret, cots) = self.base.0.split_at(self.params.secret());
         let parts = corrections.chunks_exact_mut(depth - 1).zip(leaves.chunks_exact_mut(each));
         for (lane, (corrections, leaves)) in parts.enumerate() {
             let tree = index * lanes + lane;
             let hash = CcrHash::new(keys.tree(self.number, tree));
-            party.tree(&hash, &self.cots[tree * depth..][..depth], corrections, leaves);
+            party.tree(&hash, &cots[tree * depth..][..depth], corrections, leaves);
         }
         let row = (index * each / GROUP) as u64;
-        match &self.secret {
-            Secret::One(secret) => self.code.add_rows(secret, row, leaves),
-            Secret::Two(pairs) => self.code.add_row_pairs(pairs, row, leaves.split_at_mut(each).into()),
+        match lanes {
+            1 => self.code.add_rows(secret, row, leaves),
+            _ => self.code.add_row_pairs(secret, row, leaves.split_at_mut(each).into()),
         }
     }
 }
@@ -156,8 +116,8 @@ pub(super) struct Stock<P> {
     /// The newest tree, which has this number, and its outputs.
     newest: usize,
     ready: Vec<Block>,
-    /// Where the secrets of the extension before were, wiped: the system would clear new memory page by page.
-    spare: Option<(LpnParams, Secret)>,
+    /// Where the extension before was, wiped: the system would clear new memory page by page.
+    spare: Option<Base>,
 }
 
 impl<P: Party> Stock<P> {
@@ -198,8 +158,10 @@ impl<P: Party> Stock<P> {
                     consume(&out);
                 }
                 Step::Batch { first, whole, extra } => {
+                    let per_tree = self.params().leaves() / GROUP;
+                    out.resize(whole * per_tree * emit.stride(), E::Item::default());
                     self.batch(ch, (first, whole, extra), emit, &mut out)?;
-                    groups -= whole * (self.params().leaves() / GROUP);
+                    groups -= whole * per_tree;
                     consume(&out);
                 }
                 Step::Extend(next) => self.extend(ch, next)?,
@@ -228,37 +190,42 @@ impl<P: Party> Stock<P> {
         }
     }
 
-    /// Outputs of `whole` trees from `first` on into `out`, and of one more into `ready` if `extra`.
+    /// Outputs of `whole` trees from `first` on into `out`, which has room for them, and of one more into
+    /// `ready` if `extra`.
     fn batch<E: Emit<P>>(
         &mut self,
         ch: &mut Channel,
         (first, whole, extra): (usize, usize, bool),
         emit: &E,
-        out: &mut Vec<E::Item>,
+        out: &mut [E::Item],
     ) -> Result<(), MpcError> {
         let params = self.params();
         let (leaves, per_tree) = (params.leaves(), params.corrections());
         let items = leaves / GROUP * emit.stride();
         let mut corrections = self.party.before(ch, (whole + extra as usize) * per_tree)?;
-        out.resize(whole * items, E::Item::default());
         let mut ready = std::mem::take(&mut self.ready);
-        let one = |scratch: &mut Vec<Block>, i: usize, corrections: &mut [Block], out: &mut [E::Item]| {
-            scratch.resize(leaves, Block::ZERO);
-            let tree = first + i;
-            self.extension.outputs(&self.party, &self.keys, tree, corrections, scratch);
-            self.emit(emit, tree, 0, scratch.as_chunks().0, out);
-        };
-        if whole > 1 && rayon::current_num_threads() > 1 {
-            let trees = out.par_chunks_mut(items).zip(corrections.par_chunks_mut(per_tree)).enumerate();
-            trees.for_each_init(Scratch::default, |scratch, (i, (out, c))| one(&mut scratch.0, i, c, out));
-        } else {
-            let trees = out.chunks_mut(items).zip(corrections.chunks_mut(per_tree)).enumerate();
-            trees.for_each(|(i, (out, c))| one(&mut ready, i, c, out));
-        }
         if extra {
             ready.resize(leaves, Block::ZERO);
-            let c = &mut corrections[whole * per_tree..];
-            self.extension.outputs(&self.party, &self.keys, first + whole, c, &mut ready);
+        }
+        // The one that is kept comes last.
+        let outs = out.chunks_mut(items).map(Some).chain([None]);
+        let trees = corrections.chunks_mut(per_tree).zip(outs).enumerate();
+        let kept = Mutex::new(&mut ready);
+        workers::for_each(trees, |Scratch(scratch), (i, (corrections, out))| {
+            let tree = first + i;
+            match out {
+                Some(out) => {
+                    scratch.resize(leaves, Block::ZERO);
+                    self.extension.outputs(&self.party, &self.keys, tree, corrections, scratch);
+                    self.emit(emit, tree, 0, scratch.as_chunks().0, out);
+                }
+                None => {
+                    let mut ready = kept.lock().expect("one tree is kept");
+                    self.extension.outputs(&self.party, &self.keys, tree, corrections, &mut ready);
+                }
+            }
+        });
+        if extra {
             self.newest = first + whole;
         }
         self.ready = ready;
@@ -267,15 +234,22 @@ impl<P: Party> Stock<P> {
 
     /// Starts an extension with set `next`, fed from the trees that are left.
     fn extend(&mut self, ch: &mut Channel, next: LpnParams) -> Result<(), MpcError> {
-        let (mut base, mut out) = (Base::new(next, self.spare.take()), Zeroizing::new(Vec::new()));
-        for (first, trees) in self.schedule.feed(next) {
-            self.batch(ch, (first, trees, false), &Raw, &mut out)?;
-            base.take(&out);
+        let (leaves, feed) = (self.params().leaves(), self.schedule.feed(next));
+        let blocks = leaves * feed.iter().map(|(_, trees)| trees).sum::<usize>();
+        let mut base = match self.spare.take() {
+            Some(spare) if spare.0.len() == blocks => spare,
+            _ => Base(Long::zeros(blocks)),
+        };
+        let mut room = &mut base.0[..];
+        for (first, trees) in feed {
+            let (now, rest) = room.split_at_mut(trees * leaves);
+            self.batch(ch, (first, trees, false), &Raw, now)?;
+            room = rest;
         }
-        let new = Extension::new(self.extension.number + 1, self.seed, base);
-        let mut old = std::mem::replace(&mut self.extension, new);
-        old.secret.wipe();
-        self.spare = Some((old.params, old.secret));
+        let new = Extension::new(next, self.extension.number + 1, self.seed, base);
+        let mut old = std::mem::replace(&mut self.extension, new).base;
+        old.wipe();
+        self.spare = Some(old);
         self.schedule.extended(next);
         Ok(())
     }
@@ -292,15 +266,5 @@ impl<P: Party> Stock<P> {
 impl<P> Drop for Stock<P> {
     fn drop(&mut self) {
         self.ready.zeroize();
-    }
-}
-
-/// A worker's tree, wiped when the worker is done with a batch.
-#[derive(Default)]
-struct Scratch(Vec<Block>);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        self.0.zeroize();
     }
 }

@@ -40,7 +40,7 @@ const TAG_DOWN: Tag = Tag::new(0x0403, "linear answer");
 
 /// Polynomials worked on before their bytes are handed on: keeps all threads busy and memory bounded.
 pub(crate) fn batch() -> usize {
-    2 * rayon::current_num_threads()
+    8 * rayon::current_num_threads()
 }
 
 #[cfg(test)]

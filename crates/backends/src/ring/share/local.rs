@@ -1,12 +1,16 @@
 //! Operations that each party does on its own share, without the other: they are linear over the ring (or,
 //! for `Truncate`, one unit in the last place away from it).
 
+use rayon::prelude::*;
 use tacit_graph::geometry::{Slice, Window};
 use tacit_graph::kernel::transpose_index;
 use tacit_mpc::Role;
 
 use crate::ring::fixed::ring_mask;
 use crate::ring::{Node, Op};
+
+/// Elements that a thread computes at least: fewer are not worth waking it.
+pub(super) const PART: usize = 1 << 15;
 
 /// The share of the tensor of a `node` that is planned as local, from the shares of its inputs, of a batch of
 /// inputs to the model one behind the other. Inputs may be in wider rings than the result. Public constants
@@ -20,7 +24,7 @@ pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[u
 
 /// What `f` gives for each input of a batch, one behind the other. The first is not copied: most batches have
 /// no other.
-fn joined(batch: usize, mut f: impl FnMut(usize) -> Vec<u64>) -> Vec<u64> {
+pub(super) fn joined(batch: usize, mut f: impl FnMut(usize) -> Vec<u64>) -> Vec<u64> {
     let mut all = f(0);
     (1..batch).for_each(|one| all.extend(f(one)));
     all
@@ -40,7 +44,7 @@ pub(super) fn each(tensor: &[u64], batch: usize, mut f: impl FnMut(&[u64]) -> Ve
 fn apply_one(role: Role, node: &Node, inputs: &[&[u64]], shapes: &[&[usize]]) -> Vec<u64> {
     let mask = ring_mask(node.fixed.width);
     let (first, shape): (&[u64], &[usize]) = (inputs[0], shapes[0]);
-    let map = |f: &dyn Fn(u64) -> u64| first.iter().map(|&v| f(v) & mask).collect();
+    let map = |f: &(dyn Fn(u64) -> u64 + Sync)| first.par_iter().with_min_len(PART).map(|&v| f(v) & mask).collect();
     match &node.op {
         Op::Add => zip(inputs[0], inputs[1], mask, u64::wrapping_add),
         Op::Sub => zip(inputs[0], inputs[1], mask, u64::wrapping_sub),
@@ -59,7 +63,7 @@ fn apply_one(role: Role, node: &Node, inputs: &[&[u64]], shapes: &[&[usize]]) ->
             map(&|v| (v.wrapping_add(half) & ring_mask(node.fixed.width + bits)) >> bits)
         }
         Op::ShiftLeft { bits } => map(&|v| v << bits),
-        Op::Concat => inputs.iter().flat_map(|v| v.iter().map(|v| v & mask)).collect(),
+        Op::Concat => inputs.concat().into_iter().map(|v| v & mask).collect(),
         Op::Slice(s) => gather(first, &slice_index(s, shape), mask),
         Op::Transpose { perm } => transpose_index(perm, shape).into_iter().map(|i| first[i] & mask).collect(),
         Op::Pad { before, .. } => pad(first, shape, before, &node.shape, mask),
@@ -71,12 +75,12 @@ fn apply_one(role: Role, node: &Node, inputs: &[&[u64]], shapes: &[&[usize]]) ->
 }
 
 fn zip(a: &[u64], b: &[u64], mask: u64, f: fn(u64, u64) -> u64) -> Vec<u64> {
-    a.iter().zip(b).map(|(&x, &y)| f(x, y) & mask).collect()
+    a.par_iter().zip(b).with_min_len(PART).map(|(&x, &y)| f(x, y) & mask).collect()
 }
 
 /// `values[index]` for every index.
 pub(super) fn gather(values: &[u64], index: &[u32], mask: u64) -> Vec<u64> {
-    index.iter().map(|&i| values[i as usize] & mask).collect()
+    index.par_iter().with_min_len(PART).map(|&i| values[i as usize] & mask).collect()
 }
 
 /// Row-major positions that a slice keeps.

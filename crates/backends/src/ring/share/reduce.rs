@@ -3,9 +3,10 @@
 //! A k x k maximum is a maximum over rows, then over columns of the row maxima, so overlapping windows share
 //! the first half: for a 3 x 3 window with stride 2 that is about 6 comparisons an output instead of 8.
 
+use rayon::prelude::*;
 use tacit_graph::geometry::Window;
 
-use super::local::{each, gather, window_range};
+use super::local::{PART, each, gather, joined, window_range};
 use crate::ring::fixed::ring_mask;
 
 /// One round of comparisons on the current list of values.
@@ -23,21 +24,20 @@ impl Level {
     /// The next list from the results and the old list, each of `batch` inputs, one behind the other.
     pub(super) fn advance(&self, results: &[u64], old: &[u64], batch: usize) -> Vec<u64> {
         let (pairs, len) = (self.left.len(), old.len() / batch);
-        let mut next = Vec::with_capacity(batch * self.next.len());
-        for input in 0..batch {
+        joined(batch, |input| {
             let (results, old) = (&results[input * pairs..], &old[input * len..]);
-            next.extend(self.next.iter().map(|&i| match (i as usize).checked_sub(pairs) {
+            let taken = self.next.par_iter().with_min_len(PART).map(|&i| match (i as usize).checked_sub(pairs) {
                 None => results[i as usize],
                 Some(j) => old[j],
-            }));
-        }
-        next
+            });
+            taken.collect()
+        })
     }
 
     /// `left - right` of the pairs of each of `batch` inputs.
     pub(super) fn difference(&self, list: &[u64], width: u32, batch: usize) -> Vec<u64> {
         let pairs = |list: &[u64]| -> Vec<u64> {
-            let pairs = self.left.iter().zip(&self.right);
+            let pairs = self.left.par_iter().zip(&self.right).with_min_len(PART);
             pairs.map(|(&a, &b)| list[a as usize].wrapping_sub(list[b as usize]) & ring_mask(width)).collect()
         };
         each(list, batch, pairs)

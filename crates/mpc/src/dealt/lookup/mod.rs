@@ -161,7 +161,7 @@ fn dealt(
         let mut column = draw(&mut own, len, 64);
         let of = masks.iter().zip(secrets.iter()).map(|(mask, secret)| spec.word(word, *mask, *secret));
         column.iter_mut().zip(of).for_each(|(a, of)| *a = of.wrapping_sub(*a));
-        pack::pack(column.iter().copied(), spec.word_bits(word), &mut out);
+        pack::pack_slice(&column, spec.word_bits(word), &mut out);
     }
     out
 }

@@ -1,0 +1,92 @@
+//! Work in pieces of some ten microseconds, many times a millisecond: too little to sleep in between.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use zeroize::Zeroize;
+
+/// Memory of a thread for what it works on, wiped when it is done.
+#[derive(Default)]
+pub(super) struct Scratch<T: Zeroize>(pub(super) Vec<T>);
+
+impl<T: Zeroize> Drop for Scratch<T> {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+/// Counts a piece that is being worked on, as long as it lives: a panic ends it, too.
+struct Busy<'a>(&'a AtomicUsize);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Does `work` with all `pieces` on the threads of the current pool, as far as they are free. Whoever finds
+/// none left waits for the last one to be done without sleeping, as waking up takes as long as a piece.
+pub(super) fn for_each<P: Send, T: Zeroize + Default>(
+    pieces: impl Iterator<Item = P> + Send,
+    work: impl Fn(&mut Scratch<T>, P) + Sync,
+) {
+    let (pieces, busy) = (Mutex::new(pieces), AtomicUsize::new(0));
+    let next = || {
+        let mut pieces = pieces.lock().expect("nothing panics while it takes a piece");
+        let piece = pieces.next()?;
+        busy.fetch_add(1, Ordering::Relaxed);
+        Some((piece, Busy(&busy)))
+    };
+    let one = || {
+        let mut scratch = Scratch::default();
+        while let Some((piece, _busy)) = next() {
+            work(&mut scratch, piece);
+        }
+        while busy.load(Ordering::Acquire) > 0 {
+            std::hint::spin_loop();
+        }
+    };
+    on_threads(rayon::current_num_threads(), &one);
+}
+
+fn on_threads(count: usize, work: &(impl Fn() + Sync)) {
+    match count / 2 {
+        0 => work(),
+        half => {
+            rayon::join(|| on_threads(count - half, work), || on_threads(half, work));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(threads: usize, run: impl FnOnce() + Send) {
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(run);
+    }
+
+    #[test]
+    fn every_piece_is_done_once() {
+        for threads in [1, 2, 3, 5] {
+            for pieces in [0, 1, 2, 100] {
+                let mut done = vec![0; pieces];
+                on(threads, || {
+                    for_each(done.iter_mut(), |scratch: &mut Scratch<u8>, piece| {
+                        scratch.0.push(1);
+                        *piece += 1;
+                    });
+                });
+                assert!(done.iter().all(|&times| times == 1), "{pieces} pieces, {threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_is_handed_on() {
+        on(2, || {
+            let run = || for_each(0..10, |_: &mut Scratch<u8>, piece| assert!(piece != 3, "the third piece"));
+            assert!(std::panic::catch_unwind(run).is_err());
+        });
+    }
+}
