@@ -1,5 +1,5 @@
-//! Long buffers in large pages. A buffer of 2^16 words spans 128 small pages, and kernels that read several of
-//! them side by side, or at random places, look up addresses as long as they compute. Here because nothing
+//! Long buffers in large pages. A buffer of 2^16 words spans 128 small pages, and kernels that read several
+//! of them side by side, or at random places, look up addresses as long as they compute. Here because nothing
 //! else may hold `unsafe` code.
 
 use crate::block::Block;

@@ -168,11 +168,11 @@ fn setup<L: Lattice>(plan: &Plan<L>, said: PhaseCost) -> PhaseCost {
     setup
 }
 
-/// Peaks: material, the secrets of the OT extension, ciphertexts of the largest group, and the two largest
-/// tensors in 64-bit words.
+/// Peaks: material, the secrets of an OT extension and of the next, ciphertexts of the largest group, and the
+/// two largest tensors in 64-bit words.
 fn memory<L: Lattice>(plan: &Plan<L>, costs: &mut Costs) {
     let (client_rots, server_rots) = rots(plan);
-    let set = |n: usize| 16 * params::set_for(n).secret() as u64;
+    let set = |n: usize| 2 * 16 * params::set_for(n).secret() as u64;
     let largest =
         plan.graph.nodes().iter().map(|n| 8 * (plan.batch * n.elements()) as u64).max().expect("a graph has nodes");
     let common = set(client_rots) + set(server_rots) + 2 * largest;
