@@ -63,12 +63,16 @@ impl<T: Zeros> Long<T> {
     /// Buffers of `len` zeros: as many as fill a large page if they are long, else one.
     #[must_use]
     pub fn page_of(len: usize) -> Vec<Self> {
-        let bytes = len * size_of::<T>();
+        let bytes = Self::bytes(len);
         Self::in_page(len, if bytes >= LONG { LARGE / bytes } else { 1 }.max(1))
     }
 
+    fn bytes(len: usize) -> usize {
+        len.checked_mul(size_of::<T>()).expect("buffers are far below half of all addresses")
+    }
+
     fn in_page(len: usize, count: usize) -> Vec<Self> {
-        let bytes = len * size_of::<T>();
+        let bytes = Self::bytes(len);
         if bytes == 0 {
             return vec![Self::default()];
         }

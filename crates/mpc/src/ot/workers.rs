@@ -24,6 +24,9 @@ impl Drop for Busy<'_> {
     }
 }
 
+/// How often a thread looks whether the last piece is done before it lets others run: some ten microseconds.
+const PATIENCE: u32 = 256;
+
 /// Does `work` with all `pieces` on the threads of the current pool, as far as they are free. Whoever finds
 /// none left waits for the last one to be done without sleeping, as waking up takes as long as a piece.
 pub(super) fn for_each<P: Send, T: Zeroize + Default>(
@@ -42,8 +45,16 @@ pub(super) fn for_each<P: Send, T: Zeroize + Default>(
         while let Some((piece, _busy)) = next() {
             work(&mut scratch, piece);
         }
-        while busy.load(Ordering::Acquire) > 0 {
+        let all_done = || busy.load(Ordering::Acquire) == 0;
+        let soon = || {
             std::hint::spin_loop();
+            all_done()
+        };
+        if !(0..PATIENCE).any(|_| soon()) {
+            // There may be more threads than processors.
+            while !all_done() {
+                std::thread::yield_now();
+            }
         }
     };
     on_threads(rayon::current_num_threads(), &one);
