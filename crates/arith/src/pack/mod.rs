@@ -53,31 +53,9 @@ fn checked_len(count: usize, width: u32) -> usize {
 /// # Panics
 /// If [`packed_len`] is `None`.
 pub fn pack(values: impl ExactSizeIterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
-    let (start, len) = (out.len(), checked_len(values.len(), width));
-    // Whole words are written; what the last one has too much is cut off again.
-    out.resize(start + len.next_multiple_of(8), 0);
-    let mut words = out[start..].as_chunks_mut::<8>().0.iter_mut();
-    let mut put = |word: u64| *words.next().expect("the buffer has a word for every 64 bits") = word.to_le_bytes();
-    if width == 64 {
-        return values.for_each(put);
-    }
-    let mask = (1 << width) - 1;
-    let (mut held, mut filled) = (0u64, 0);
-    for value in values {
-        let value = value & mask;
-        held |= value << filled;
-        filled += width;
-        if filled >= 64 {
-            put(held);
-            filled -= 64;
-            // `width - filled` bits of the value are written: fewer than 64, since width < 64.
-            held = value >> (width - filled);
-        }
-    }
-    if filled > 0 {
-        put(held);
-    }
-    out.truncate(start + len);
+    let start = out.len();
+    out.resize(start + checked_len(values.len(), width), 0);
+    pack_part(values, width, &mut out[start..]);
 }
 
 /// Appends the low `width` bits of every value to `out`: as [`pack`], many of them on all threads.
@@ -98,7 +76,7 @@ pub fn pack_slice(values: &[u64], width: u32, out: &mut Vec<u8>) {
 pub fn pack_into(values: &[u64], width: u32, out: &mut [u8]) {
     assert_eq!(out.len(), checked_len(values.len(), width), "bytes of the packed values");
     let parts = out.par_chunks_mut(PART / 8 * width as usize).zip(values.par_chunks(PART));
-    parts.with_min_len(WORTH).for_each(|(out, values)| pack_part(values, width, out));
+    parts.with_min_len(WORTH).for_each(|(out, values)| pack_part(values.iter().copied(), width, out));
 }
 
 /// Two numbers for each of `n` elements, packed apart and each in its own width: `f` gives those of some
@@ -112,18 +90,18 @@ pub fn pack_pairs(n: usize, widths: [u32; 2], f: impl Fn(usize, [&mut [u64]; 2])
     let [first, second] = &mut packed;
     let size = |width| PART / 8 * width as usize;
     let parts = first.par_chunks_mut(size(widths[0])).zip(second.par_chunks_mut(size(widths[1])));
-    let room = || widths.map(|_| vec![0; PART]);
+    let room = || widths.map(|_| vec![0; PART.min(n)]);
     parts.enumerate().with_min_len(WORTH / 4).for_each_init(room, |[a, b], (part, (first, second))| {
         let len = PART.min(n - part * PART);
         let (a, b) = (&mut a[..len], &mut b[..len]);
         f(part * PART, [&mut *a, &mut *b]);
-        pack_part(a, widths[0], first);
-        pack_part(b, widths[1], second);
+        pack_part(a.iter().copied(), widths[0], first);
+        pack_part(b.iter().copied(), widths[1], second);
     });
     packed
 }
 
-fn pack_part(values: &[u64], width: u32, out: &mut [u8]) {
+fn pack_part(values: impl Iterator<Item = u64>, width: u32, out: &mut [u8]) {
     let (words, tail) = out.as_chunks_mut::<8>();
     let (mut words, mask) = (words.iter_mut(), u64::MAX >> (64 - width));
     let (mut held, mut filled) = (0u128, 0);

@@ -8,8 +8,6 @@
 //! set, by demand), they do; but when the next extension would take the COTs of one `delta` beyond a bound,
 //! both parties bootstrap anew instead, with a new `delta`, seed and secret.
 
-use std::sync::Mutex;
-
 use rayon::prelude::*;
 use tacit_arith::aes::CcrHash;
 use tacit_arith::block::Block;
@@ -22,7 +20,7 @@ use super::keys::{HashKeys, PART};
 use super::output::{Emit, GROUP, Raw};
 use super::params::{LpnParams, SMALL};
 use super::schedule::{Schedule, Step};
-use super::workers::{self, Scratch};
+use super::workers;
 use crate::MpcError;
 
 /// What differs between sender and receiver.
@@ -104,6 +102,13 @@ impl Extension {
             _ => self.code.add_row_pairs(secret, row, leaves.split_at_mut(each).into()),
         }
     }
+}
+
+/// Where the outputs of a tree go.
+enum Outputs<'a, I> {
+    Emitted(&'a mut [I]),
+    /// As they are, for the next draw.
+    Kept(&'a mut [Block]),
 }
 
 /// A party's supply of COTs.
@@ -208,21 +213,17 @@ impl<P: Party> Stock<P> {
             ready.resize(leaves, Block::ZERO);
         }
         // The one that is kept comes last.
-        let outs = out.chunks_mut(items).map(Some).chain([None]);
-        let trees = corrections.chunks_mut(per_tree).zip(outs).enumerate();
-        let kept = Mutex::new(&mut ready);
-        workers::for_each(trees, |Scratch(scratch), (i, (corrections, out))| {
+        let outputs = out.chunks_mut(items).map(Outputs::Emitted).chain([Outputs::Kept(&mut ready)]);
+        let trees = corrections.chunks_mut(per_tree).zip(outputs).enumerate();
+        workers::for_each(trees, |scratch, (i, (corrections, outputs))| {
             let tree = first + i;
-            match out {
-                Some(out) => {
+            match outputs {
+                Outputs::Emitted(out) => {
                     scratch.resize(leaves, Block::ZERO);
                     self.extension.outputs(&self.party, &self.keys, tree, corrections, scratch);
                     self.emit(emit, tree, 0, scratch.as_chunks().0, out);
                 }
-                None => {
-                    let mut ready = kept.lock().expect("one tree is kept");
-                    self.extension.outputs(&self.party, &self.keys, tree, corrections, &mut ready);
-                }
+                Outputs::Kept(ready) => self.extension.outputs(&self.party, &self.keys, tree, corrections, ready),
             }
         });
         if extra {

@@ -3,17 +3,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use zeroize::Zeroize;
-
-/// Memory of a thread for what it works on, wiped when it is done.
-#[derive(Default)]
-pub(super) struct Scratch<T: Zeroize>(pub(super) Vec<T>);
-
-impl<T: Zeroize> Drop for Scratch<T> {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
-}
+use tacit_arith::block::Block;
+use zeroize::Zeroizing;
 
 /// Counts a piece that is being worked on, as long as it lives: a panic ends it, too.
 struct Busy<'a>(&'a AtomicUsize);
@@ -28,11 +19,9 @@ impl Drop for Busy<'_> {
 const PATIENCE: u32 = 256;
 
 /// Does `work` with all `pieces` on the threads of the current pool, as far as they are free. Whoever finds
-/// none left waits for the last one to be done without sleeping, as waking up takes as long as a piece.
-pub(super) fn for_each<P: Send, T: Zeroize + Default>(
-    pieces: impl Iterator<Item = P> + Send,
-    work: impl Fn(&mut Scratch<T>, P) + Sync,
-) {
+/// none left waits for the last one to be done without sleeping, as waking up takes as long as a piece. Each
+/// thread has memory of its own for what it works on, wiped when it is done.
+pub(super) fn for_each<P: Send>(pieces: impl Iterator<Item = P> + Send, work: impl Fn(&mut Vec<Block>, P) + Sync) {
     let (pieces, busy) = (Mutex::new(pieces), AtomicUsize::new(0));
     let next = || {
         let mut pieces = pieces.lock().expect("nothing panics while it takes a piece");
@@ -41,7 +30,7 @@ pub(super) fn for_each<P: Send, T: Zeroize + Default>(
         Some((piece, Busy(&busy)))
     };
     let one = || {
-        let mut scratch = Scratch::default();
+        let mut scratch = Zeroizing::new(Vec::new());
         while let Some((piece, _busy)) = next() {
             work(&mut scratch, piece);
         }
@@ -83,8 +72,8 @@ mod tests {
             for pieces in [0, 1, 2, 100] {
                 let mut done = vec![0; pieces];
                 on(threads, || {
-                    for_each(done.iter_mut(), |scratch: &mut Scratch<u8>, piece| {
-                        scratch.0.push(1);
+                    for_each(done.iter_mut(), |scratch, piece| {
+                        scratch.push(Block::ZERO);
                         *piece += 1;
                     });
                 });
@@ -96,7 +85,7 @@ mod tests {
     #[test]
     fn a_panic_is_handed_on() {
         on(2, || {
-            let run = || for_each(0..10, |_: &mut Scratch<u8>, piece| assert!(piece != 3, "the third piece"));
+            let run = || for_each(0..10, |_, piece| assert!(piece != 3, "the third piece"));
             assert!(std::panic::catch_unwind(run).is_err());
         });
     }
