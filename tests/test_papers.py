@@ -1,7 +1,14 @@
 """`tacit lab papers`: the list, and its quick commands, whose output must hold what the list says."""
 
 import json
+import re
+import tomllib
 from collections import Counter
+from pathlib import Path
+
+from tacit.report._study_verdicts import TABLE_2
+
+CLAIMS = Path(__file__).resolve().parent.parent / "crates" / "lab" / "papers.toml"
 
 
 def test_the_list_names_command_and_verdict(cli, tmp_path):
@@ -26,3 +33,21 @@ def test_what_lacks_its_data_is_skipped(cli, tmp_path):
     assert "skipped: nowhere/profiles/shark-1thread.json is not there" in ran
     assert "holds: [SS26] networks" in ran
     assert "none of these commands is quick" in cli("lab", "papers", "vpn24", "--run", cwd=tmp_path).stdout
+
+
+def numbers(text):
+    return [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*(?:\.\d+)?", text)]
+
+
+def test_energies_of_pm24_are_those_of_its_table(data):
+    """Table 2 of the paper as its digest has it, in the list of claims and in the study's page."""
+    rows = [line.split("|")[1:-1] for line in (data / "papers" / "pm24.md").read_text().splitlines() if line.startswith("|")]
+    paper = {
+        (net.strip().lower().replace("-", ""), way.strip().lower()): [x for cell in cells for x in numbers(cell)]
+        for net, way, *cells in rows[2:]
+    }
+    assert {(net, way): list(figures) for net, way, *figures in TABLE_2} == paper
+    known = {x for figures in paper.values() for x in figures}
+    claims = [c for c in tomllib.loads(CLAIMS.read_text())["claims"] if c["paper"] == "PM24" and c["place"] == "results on one link"]
+    stated = [x for claim in claims for x in numbers(claim["theirs"])]
+    assert len(stated) > 10 and set(stated) <= known

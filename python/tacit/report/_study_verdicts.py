@@ -11,8 +11,8 @@ from tacit.report._study import Cell, Link, Study, ratio
 PAIRS = (("cheetah-12", "sci-he-12"), ("cheetah", "sci-he"))
 # [PM24] Table 2: network, approach, latency (s), client W and J, server W and J; net of idle.
 TABLE_2 = (
-    ("squeezenet", "cheetah", 25.5, 29.77, 772.17, 27.91, 725.77),
-    ("squeezenet", "sci-he", 79.9, 9.96, 796.97, 25.33, 2026.57),
+    ("squeezenet", "cheetah", 25.5, 29.7, 772.1, 27.91, 725.7),
+    ("squeezenet", "sci-he", 79.9, 9.96, 796.9, 25.33, 2026.57),
     ("resnet50", "cheetah", 107.9, 25.53, 2757.61, 42.31, 4569.9),
     ("resnet50", "sci-he", 371.0, 8.83, 3276.33, 45.12, 16741.35),
 )
