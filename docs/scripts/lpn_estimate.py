@@ -12,21 +12,22 @@ SETS = {"small": (14, 7, 1536), "medium": (16, 9, 2048), "large": (17, 10, 2176)
 FERRET = (589760, 8192, 1319)  # the one-time set of eprint 2020/924, to compare with
 
 
-def isd(k, beta, t):
+def isd(unknowns, samples, beta, t):
     """log2 of the work of information-set decoding on regular noise: (Prange, a bound with enumeration).
 
-    The information set takes k - t positions (every block's parity is known), spread evenly over the blocks, so that a
-    block's error avoids it with probability 1 - v. Prange: one linear solution per guess, counted as k^2 only (changing
-    one position at a time), without errors inside. Bound: p errors inside, found at the square root of their number and
-    with every false collision free; no algorithm is known to be that good (Esser-Santini, eprint 2023/1568).
+    The information set has so many samples, spread evenly over the blocks: a dense matrix takes k - t (every block's parity is
+    known), so that a block's error avoids it with probability 1 - v. Prange: one linear solution per guess, counted as the
+    square of the unknowns only (changing one position at a time), without errors inside. Bound: p errors inside, found at the
+    square root of their number and with every false collision free; no algorithm is known to be that good (Esser-Santini,
+    eprint 2023/1568).
     """
-    v = (k - t) / (t * beta)
-    prange = -t * log2(1 - v) + 2 * log2(k)
+    v = samples / (t * beta)
+    prange = -t * log2(1 - v) + 2 * log2(unknowns)
     bound = prange
-    for p in range(2, 41, 2):
+    for p in range(2, 61, 2):
         hit = log2(comb(t, p)) + p * log2(v) + (t - p) * log2(1 - v)
-        half = (log2(comb(t, p)) + p * log2((k - t) / t)) / 2
-        bound = min(bound, -hit + max(2 * log2(k), half))
+        half = (log2(comb(t, p)) + p * log2(samples / t)) / 2
+        bound = min(bound, -hit + max(2 * log2(unknowns), half))
     return prange, bound
 
 
@@ -64,7 +65,7 @@ def peeled(ratio, k=2000, seed=1):
     return smallest / k
 
 
-def sparse(k, beta, t):
+def sparse(k, beta, t, share):
     """log2 of the work of an attack on the sparse rows: (with random sets of unknowns, with peeled ones).
 
     All rows that touch nothing but a set of s unknowns, s of them, are guessed to be free of errors and solved (counted as
@@ -72,8 +73,27 @@ def sparse(k, beta, t):
     rows. Peeled sets are smaller but much alike, so that guesses are not independent: the second figure favours the attacker.
     """
     n = t * beta
-    shares = ((k / n) ** (1 / (WEIGHT - 1)), peeled(round(n / k)))
+    shares = ((k / n) ** (1 / (WEIGHT - 1)), share)
     return tuple(-t * log2(1 - c * k / n) + 2 * log2(c * k) for c in shares)
+
+
+def stern(k, beta, t, share):
+    """log2 of the bit operations of Stern's algorithm on the rows that touch a share of the unknowns: (work, p, l).
+
+    The s = share * k samples of such rows are the information set, s / t places in each block. An iteration solves for them
+    (s^2, one place changed at a time, as above), lists the sums of p / 2 errors in either half of the blocks on l further
+    samples (l operations for an entry), and tests each pair that agrees there (2 p: most fail on the first words looked at).
+    It succeeds with p errors inside and none among the l; nothing is charged for errors that fall unevenly on the halves.
+    """
+    s, best = share * k, (inf, 0, 0)
+    inside = s / (t * beta)
+    for p in range(2, 41, 2):
+        hit = log2(comb(t, p)) + p * log2(inside) + (t - p) * log2(1 - inside)
+        entries = log2(comb(t // 2, p // 2)) + p / 2 * log2(s / t)
+        for l in range(1, 129):
+            step = log2(s**2 + 2 * l * 2**entries + 2 * p * 2 ** (2 * entries - l))
+            best = min(best, (step - hit - l * log2(1 - 1 / beta), p, l))
+    return best
 
 
 def hilbert(t, beta, checks, degree):
@@ -108,12 +128,17 @@ def algebraic(k, beta, t):
 
 
 def report(name, k, beta, t):
-    prange, bound = isd(k, beta, t)
+    prange, bound = isd(k, k - t, beta, t)
     work, degree, guesses = algebraic(k, beta, t)
-    on_random, on_peeled = sparse(k, beta, t)
-    print(f"{name}: k={k} beta={beta} t={t} n={t * beta} | Prange {prange:.0f}, ISD bound {bound:.0f} | "
-          f"sparse {on_random:.0f}, peeled {on_peeled:.0f} | algebraic {work:.0f} (degree {degree}, {guesses:.0f} bits guessed)")
-    return min(bound, on_peeled, work)
+    share = peeled(round(t * beta / k))
+    on_random, on_peeled = sparse(k, beta, t, share)
+    by_stern, p, l = stern(k, beta, t, share)
+    _, joined = isd(share * k, share * k, beta, t)
+    print(
+        f"{name}: k={k} beta={beta} t={t} n={t * beta} | Prange {prange:.0f}, ISD bound {bound:.0f} | sparse {on_random:.0f}, peeled {on_peeled:.0f} "
+        f"(the bound on it {joined:.1f}), Stern {by_stern:.1f} (p={p}, l={l}) | algebraic {work:.0f} (degree {degree}, {guesses:.0f} bits guessed)"
+    )
+    return min(bound, on_peeled, by_stern, work)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ pub const P2: u64 = 40_961;
 /// The modulus q of fresh ciphertexts.
 pub(super) const Q: u128 = P1 as u128 * P2 as u128;
 /// The special modulus of key switching: the largest prime below `2^43` that is 1 mod `2^14`. `P1 P2 P3` has
-/// 108.3 bits, of 109 that the degree allows.
+/// 108.3 bits, of 109 that the standard of 2018 allows at this degree: by the estimates of 2024 (106 bits)
+/// these keys have 124 to 125 bits of security (`docs/parameters.md`).
 pub const P3: u64 = 8_796_092_858_369;
 
 /// Most steps in which a ciphertext is taken apart: up to 32 parts.

@@ -4,7 +4,8 @@ use crate::HeError;
 use tacit_arith::rns::RnsBasis;
 
 /// Classical security of every [`Ring`] with a uniform ternary secret and errors of
-/// [`tacit_arith::sample::error`].
+/// [`tacit_arith::sample::error`], by the standard of 2018. Estimates of 2024 have up to four bits less at a
+/// full modulus (`docs/parameters.md`).
 pub const SECURITY_BITS: u32 = 128;
 
 /// Degree and most bits of the modulus for [`SECURITY_BITS`], uniform ternary secret, error of deviation 3.2:

@@ -20,17 +20,17 @@ pub struct LpnParams {
     pub upgrade_at: usize,
 }
 
-/// For thousands of OTs: 2^17.6 COTs an extension. Estimated work of the best attack 2^143.
+/// For thousands of OTs: 2^17.6 COTs an extension. Estimated work of the best attack 2^131.7.
 pub const SMALL: LpnParams =
     LpnParams { name: "small", log_secret: 14, depth: 7, trees: 1536, lanes: 1, upgrade_at: 160_000 };
-/// A step between the two others: 2^20 COTs. 2^148.
+/// A step between the two others: 2^20 COTs. 2^130.4.
 pub const MEDIUM: LpnParams =
     LpnParams { name: "medium", log_secret: 16, depth: 9, trees: 2048, lanes: 1, upgrade_at: 1_500_000 };
-/// For millions of OTs: 2^21.1 COTs an extension. 2^150. Its vector of 2 MB stays near the processor, also
+/// For millions of OTs: 2^21.1 COTs an extension. 2^131.9. Its vector of 2 MB stays near the processor, also
 /// beside others, the other direction's among them.
 pub const LARGE: LpnParams =
     LpnParams { name: "large", log_secret: 17, depth: 10, trees: 2176, lanes: 1, upgrade_at: 20_000_000 };
-/// For tens of millions: twice 2^22.1 COTs an extension. 2^152. Two vectors of 4 MB, side by side, take no
+/// For tens of millions: twice 2^22.1 COTs an extension. 2^134.0. Two vectors of 4 MB, side by side, take no
 /// longer for an OT than one of 2 MB, and save almost half of the bytes.
 pub const HUGE: LpnParams =
     LpnParams { name: "huge", log_secret: 18, depth: 11, trees: 2176, lanes: 2, upgrade_at: usize::MAX };
