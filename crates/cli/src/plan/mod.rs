@@ -38,7 +38,7 @@ use tacit_plan::{Calibration, Checked, Choice, Device, Goal, Limits, Offer, Pred
 pub struct Args {
     /// Model: a .tacit file, or an ONNX file that is imported with defaults
     model: PathBuf,
-    /// The client's device: a name of `tacit plan --devices`
+    /// The client's device; a name that is none lists those there are
     #[arg(long, default_value = "pi4b")]
     device: String,
     /// The server's
@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long, default_value = "latency")]
     goal: Goal,
     /// What must hold: memory=400MB (of the client), online=1s, upload=50MB, bytes=20MB, agreement=0.99,
-    /// rate=10mbit (what may be used of the link each way: --pace of the commands), trust=two-party|dealer
+    /// rate=10mbit (what may be used of the link each way: --pace of `tacit infer`), trust=two-party|dealer
     #[arg(long = "limit", value_name = "KEY=VALUE", value_delimiter = ',')]
     limits: Vec<Limit>,
     #[command(flatten)]
