@@ -19,6 +19,8 @@ from tacit import TacitError
 from tacit.cluster._config import read
 from tacit.cluster._front import Front, Refused, Report, client_context
 from tacit.cluster._node import Node, Settings, access_rules, dealer_of, expected_wait, fingerprint, rendezvous
+from tacit.cluster._place import Trusted
+from tacit.cluster._place import place as told_place
 
 LEASE_S = 4.0
 PATIENCE_S = 60.0
@@ -201,6 +203,104 @@ def test_leases_and_quotas_over_the_wire(place, fronted):
         assert code == 403 and "used up" in said["error"]
         front.ended("one/two", run)
         assert front.nodes() == {"nodes": [], "lost": [{"node": "one/two", "clients": 1, "stock": 0}]}
+
+
+RECORDS = """\
+#!{python}
+import json, pathlib, sys
+pathlib.Path({file!r}).write_text(json.dumps(sys.argv[1:]))
+"""
+
+
+def words(command, option):
+    return [word.partition("=")[2] for word in command if word.startswith(f"{option}=")]
+
+
+@pytest.fixture
+def asked(place, cli, fronted, tmp_path, monkeypatch):
+    """Runs `tacit cluster infer` at a front whose only node says this of its dealer; the arguments that `tacit infer` gets, and what was said."""
+    monkeypatch.setenv("TACIT_PYTHON", sys.executable)
+    program, file = tmp_path / "program", tmp_path / "arguments"
+    program.write_text(RECORDS.format(python=sys.executable, file=str(file)))
+    program.chmod(0o755)
+
+    def run(dealer, *options, serve=(), ok=True, before=()):
+        file.unlink(missing_ok=True)
+        # A lease of a front before this one, which places nobody, is over soon.
+        with fronted(*serve, lease_s=1.0) as front:
+            over = threading.Event()
+            node = threading.Thread(target=stays, args=(front, dealer, over))
+            node.start()
+            try:
+                call = [*before, "cluster", "infer", "digits", MODELS / "digit.npy", "--front", front.address, "--keys", "keys", "--client", "alice"]
+                done = cli(*call, "--program", program, *options, cwd=place, ok=ok)
+            finally:
+                over.set()
+                node.join()
+        return json.loads(file.read_text()) if file.exists() else None, done.stderr
+
+    return run
+
+
+def stays(front, dealer, over):
+    """A node that keeps its lease and admits everybody."""
+    run, report = until(lambda: joined(front)), Report(models={"digits": ("cheetah", "dealt")}, dealer=dealer)
+    while not over.wait(0.02):
+        _, report.admitted = front.renew("one", run, report)
+
+
+def joined(front):
+    with suppress(Refused):
+        return front.join("one", "127.0.0.1:1")
+
+
+def test_the_front_chooses_among_the_dealers_of_the_client_and_adds_none(asked):
+    trusted, other = "ab" * 32, "cd" * 32
+    for pins in ([], ["--dealer-pin", trusted], ["--dealer-pin", trusted, "--dealer-pin", "ef" * 32]):
+        command, said = asked(f"there:2 {other}", *pins, "--", "--client-work", "min")
+        assert not [word for word in command if word.startswith("--dealer")], "a front's own dealer would read every input"
+        assert "there:2" in said and other in said and "--dealer-pin" in said and "none is used" in said
+    command, said = asked(f"there:2 {other}", "--dealer-pin", trusted, "--dealer-pin", other.upper(), "--dealer-keys", "mine")
+    assert (words(command, "--dealer"), words(command, "--dealer-pin"), words(command, "--dealer-keys")) == (["there:2"], [other], ["mine"])
+    assert "note" not in said
+    command, said = asked("", "--dealer-pin", trusted)
+    assert not [word for word in command if word.startswith("--dealer")] and "note" not in said
+
+
+def test_a_server_name_is_the_clients_to_give(asked):
+    command, said = asked("", serve=("--server-name", "elsewhere"), ok=False)
+    assert command is None and "--server-name elsewhere" in said
+    command, said = asked("", "--server-name", "localhost", serve=("--server-name", "localhost"))
+    assert words(command, "--server-name") == ["localhost"]
+
+
+def test_more_arguments_follow_two_dashes(asked, cli, place):
+    more = ["--backend", "cheetah", "--phases"]
+    command, _ = asked("", "--", *more)
+    assert command[-3:] == more and str(MODELS / "digit.npy") in command and "--json" not in command
+    command, _ = asked("", "--", *more, before=["--json"])
+    assert command[-3:] == more and command.count("--json") == 1
+    call = ["cluster", "infer", "digits", "x.npy", "--front", "localhost:1", "--keys", "keys"]
+    for word in ("--dealer", "--dealer-pin=ab", "--server", "--dealer-keys"):
+        assert "cannot follow --" in cli(*call, "--", word, "x", cwd=place, ok=False).stderr
+    assert "64 hexadecimal digits" in cli(*call, "--dealer-pin", "ab", cwd=place, ok=False).stderr
+    assert "--dealer-pin" in cli(*call, "--dealer-keys", "k", cwd=place, ok=False).stderr
+
+
+TOLD = {"node": "one", "run": "1", "address": "here:1", "model": "m"}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        [], TOLD | {"address": 1}, TOLD | {"address": "--seal:1"}, TOLD | {"address": "here"}, TOLD | {"address": "a b:1"}, TOLD | {"node": "a\x1b[2J"},
+        TOLD | {"run": None}, TOLD | {"node": "x" * 2000}, TOLD | {"dealer": "there:2"}, TOLD | {"dealer": "--there:2", "dealer_pin": "ab" * 32},
+        TOLD | {"dealer": {}, "dealer_pin": "ab" * 32}, TOLD | {"dealer": "there:2", "dealer_pin": ["ab" * 32]}, TOLD | {"server_name": 1},
+    ],
+)  # fmt: skip
+def test_a_fronts_nonsense_is_refused(told):
+    with pytest.raises(TacitError, match="the front"):
+        told_place(told, Trusted(frozenset({"ab" * 32}), "1"))
 
 
 class Listening:

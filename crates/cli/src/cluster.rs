@@ -4,13 +4,14 @@ use anyhow::Context;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 
-/// Runs servers on several machines, placed on Ray (`pip install 'tacit[ray]'`): `up` a front and a server on
-/// each node, `place` asks the front which server answers a client
+/// Runs servers on several machines, placed on Ray (in a clone: `pip install '.[ray]'`): `up` a front and a
+/// server on each node, `place` asks the front which server answers a client, `infer` asks it and then there
 ///
 /// `tacit cluster --help` shows the options. What it does and what is not built is in docs/scale.md.
 ///
 /// Examples: tacit cluster up cluster.toml --address auto
 ///           tacit cluster place digits --front front.example:7900 --keys keys --client alice
+///           tacit cluster infer digits photo.png --front one:7900 --keys keys --client alice -- --phases
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment, disable_help_flag = true, disable_version_flag = true)]
 pub struct Args {
@@ -20,10 +21,12 @@ pub struct Args {
 
 pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let Args { mut arguments } = args;
-    if as_json && !arguments.iter().any(|a| a == "--json") {
-        arguments.push("--json".into());
+    // What follows -- is for another program.
+    let own = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
+    if as_json && !arguments[..own].iter().any(|a| a == "--json") {
+        arguments.insert(own, "--json".into());
     }
-    let python = python::find(&["tacit"], "tacit[ray]")?;
+    let python = python::find(&["tacit"], ".[ray]")?;
     let error = python::isolated(&python).args(["-m", "tacit.cluster"]).args(arguments).exec();
     Err(error).with_context(|| format!("starting {}", python.display()))
 }

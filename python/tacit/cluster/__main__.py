@@ -1,4 +1,4 @@
-"""`python -m tacit.cluster up CONFIG`, `place`: what `tacit cluster` runs."""
+"""`python -m tacit.cluster up CONFIG`, `place`, `infer`: what `tacit cluster` runs."""
 
 import argparse
 import http.client
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit._tacit import TacitError
+from tacit.cluster._place import Place, Trusted, pins, shown
+from tacit.cluster._place import place as checked
 
 PATIENCE_S = 60.0
 """For a place instead of a lost one: many leases."""
@@ -20,8 +22,13 @@ Not built: a second front that takes over (without its front a cluster ends with
 admitted and a daily quota, clients in Rust or Python that ask the front by themselves (`place` tells the address, `infer` asks with it)."""
 
 
-def main() -> int:
-    """0, or 1 with a message."""
+DEALERS = """\
+Dealers (back ends dealt and fss): which one a node works with the front says, but it chooses only among those that --dealer-pin names; \
+without one, no dealer is used."""
+
+
+def arguments() -> argparse.Namespace:
+    """The command line. What follows the first -- is for `tacit infer`."""
     parser = argparse.ArgumentParser(prog="tacit cluster", description="Servers on several machines, placed on Ray.", epilog=NOT_BUILT)
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser("up", help="run a front here and a server on every node of a Ray cluster, until a signal")
@@ -29,43 +36,87 @@ def main() -> int:
     up.add_argument("--address", help="of a Ray cluster; without it, one is made on this machine")
     place = commands.add_parser("place", help="ask the front which server answers this client")
     place.add_argument("model")
-    infer = commands.add_parser("infer", help="ask the front, and then privately at the node that it tells; again elsewhere, where a node is lost")
+    infer = commands.add_parser(
+        "infer",
+        usage="%(prog)s MODEL INPUT.. --front HOST:PORT --keys KEYS [options] [-- arguments of `tacit infer`]",
+        help="ask the front, and then privately at the node that it tells; again elsewhere, where a node is lost",
+        epilog=DEALERS,
+    )
     infer.add_argument("model")
     infer.add_argument("inputs", nargs="+", help="and after -- more arguments of `tacit infer`")
+    infer.add_argument("--dealer-keys", type=Path, metavar="DIR", help="ca.pem and the client's certificate for the dealers [default: --keys]")
     infer.add_argument("--program", default="tacit", help=argparse.SUPPRESS)
     for command in (place, infer):
         command.add_argument("--front", required=True, metavar="HOST:PORT")
         command.add_argument("--keys", type=Path, required=True)
         command.add_argument("--client", default="client")
+        command.add_argument(
+            "--dealer-pin", action="append", default=[], metavar="PIN", help="fingerprint of the key of a dealer that is trusted; may be repeated"
+        )
+        command.add_argument("--server-name", metavar="NAME", help="in the certificate of front and nodes, if it is not that of their addresses")
     for command in (up, place, infer):
         command.add_argument("--json", action="store_true", help="print JSON, a line each")
-    args = parser.parse_args()
+    given = sys.argv[1:]
+    cut = given.index("--") if "--" in given else len(given)
+    args = parser.parse_args(given[:cut])
+    args.more = given[cut + 1 :]
+    if args.more and args.command != "infer":
+        parser.error(f"nothing follows -- for `{args.command}`")
+    if args.command == "infer":
+        if args.dealer_keys and not args.dealer_pin:
+            infer.error("--dealer-keys is for dealers that --dealer-pin names")
+        settled = [option for option in SETTLED if any(word.partition("=")[0] == option for word in args.more)]
+        if settled:
+            infer.error(f"{settled[0]} cannot follow --: {SETTLED[settled[0]]}")
+    return args
+
+
+SETTLED = {
+    "--server": "the front tells it",
+    "--model": "it is the first argument",
+    "--dealer": "the front chooses among those that --dealer-pin names",
+} | dict.fromkeys(("--keys", "--client", "--server-name", "--dealer-pin", "--dealer-keys"), "it goes before that")
+"""Options of `tacit infer` that this command settles, and why."""
+
+
+def main() -> int:
+    """0, or 1 with a message."""
+    args = arguments()
     try:
         return {"up": run_up, "place": run_place, "infer": run_infer}[args.command](args)
     except (TacitError, OSError, http.client.HTTPException) as error:
-        print(json.dumps({"error": str(error)}) if args.json else f"error: {error}", file=sys.stderr)
+        # The front's words may be in it.
+        text = shown(str(error))
+        print(json.dumps({"error": text}) if args.json else f"error: {text}", file=sys.stderr)
         return 1
 
 
-def placed(args: argparse.Namespace) -> dict[str, str]:
-    """What the front says."""
+def placed(args: argparse.Namespace) -> Place:
+    """What the front says, as far as this client takes it from a front."""
     from tacit.cluster._front import Front, Refused, client_context
 
     if not args.front.rpartition(":")[2].isdigit():
         raise TacitError(f"--front is HOST:PORT, not {args.front!r}")
-    front = Front(args.front, client_context(args.keys, args.client), patience_s=60.0)
+    trusted = Trusted(pins(args.dealer_pin), args.server_name)
+    front = Front(args.front, client_context(args.keys, args.client), args.server_name or "", patience_s=60.0)
     try:
-        return front.place(args.model)
+        return checked(front.place(args.model), trusted)
     except Refused as refused:
         raise TacitError(f"the front: {refused}") from None
     finally:
         front.close()
 
 
+def say_note(told: Place) -> None:
+    if told.note:
+        print(f"note: {told.note}", file=sys.stderr)
+
+
 def run_place(args: argparse.Namespace) -> int:
     """Prints the address."""
     told = placed(args)
-    print(json.dumps(told) if args.json else told["address"])
+    say_note(told)
+    print(json.dumps(told.as_json(args.model)) if args.json else told.address)
     return 0
 
 
@@ -75,28 +126,35 @@ def run_infer(args: argparse.Namespace) -> int:
 
     told = placed(args)
     while True:
-        command = [args.program, "infer", *args.inputs, "--server", told["address"], "--keys", str(args.keys), "--client", args.client]
-        command += ["--model", args.model] + (["--json"] if args.json else [])
-        if "server_name" in told:
-            command += ["--server-name", told["server_name"]]
-        if "dealer" in told:
-            command += ["--dealer", told["dealer"], "--dealer-pin", told["dealer_pin"]]
-        done = subprocess.run(command)
-        if done.returncode == 0 or reachable(told["address"]):
+        say_note(told)
+        done = subprocess.run(infer_command(args, told))
+        if done.returncode == 0 or reachable(told.address):
             return done.returncode
-        print(f"{told['node']} is lost: asking the front again", file=sys.stderr)
+        print(f"{told.node} is lost: asking the front again", file=sys.stderr)
         told = elsewhere(args, told)
 
 
-def elsewhere(args: argparse.Namespace, lost: dict[str, str]) -> dict[str, str]:
+def infer_command(args: argparse.Namespace, told: Place) -> list[str]:
+    """`tacit infer` at a node. Of the front's words there are the address, and a dealer whose pin this client has given."""
+    command = [args.program, "infer", f"--server={told.address}", f"--keys={args.keys}", f"--client={args.client}", f"--model={args.model}"]
+    command += ["--json"] if args.json else []
+    command += [f"--server-name={args.server_name}"] if args.server_name else []
+    if told.dealer:
+        address, pin = told.dealer
+        command += [f"--dealer={address}", f"--dealer-pin={pin}"]
+        command += [f"--dealer-keys={args.dealer_keys}"] if args.dealer_keys else []
+    return [*command, *args.inputs, *args.more]
+
+
+def elsewhere(args: argparse.Namespace, lost: Place) -> Place:
     """The next place, once the lost run of a node is written off."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
             told = placed(args)
-            if (told["node"], told["run"]) != (lost["node"], lost["run"]):
+            if (told.node, told.run) != (lost.node, lost.run):
                 return told
-            why = f"{lost['node']} is still held for one that lives"
+            why = f"{lost.node} is still held for one that lives"
         except TacitError as error:
             # No node may have the model for a moment.
             why = str(error)
@@ -113,7 +171,7 @@ def run_up(args: argparse.Namespace) -> int:
     try:
         import ray
     except ImportError as error:
-        raise TacitError("placement needs Ray: pip install 'tacit[ray]'") from error
+        raise TacitError("placement needs Ray: pip install '.[ray]' in a clone of the repository") from error
     from tacit.cluster._ray import Cluster
 
     def say(what: dict[str, Any]) -> None:

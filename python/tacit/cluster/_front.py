@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+MOST_ANSWER = 64 << 20
+"""Bytes of an answer: a list of some 100,000 clients, with room."""
+
 
 class Refused(Exception):
     """A request that is not taken, and whether asking again may help after some seconds."""
@@ -66,6 +69,16 @@ def connected(address: str, context: ssl.SSLContext, name: str = "", patience_s:
     return _Connection(address, context, name, patience_s)
 
 
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        told = None
+    if len(text) > MOST_ANSWER or not isinstance(told, dict):
+        raise http.client.HTTPException("the front's answer is no JSON object, or a very large one")
+    return told
+
+
 def _path(node: str, what: str) -> str:
     return f"/v1/nodes/{quote(node, safe='')}/{what}"
 
@@ -77,10 +90,10 @@ class Front:
         self._connection = connected(address, context, server_name, patience_s)
         self._lock = threading.Lock()
 
-    def place(self, model: str) -> dict[str, str]:
-        """Where this client's inputs of the model are answered: `node`, `run` of it, `address`, and perhaps `server_name`, `dealer`, `dealer_pin`."""
-        told: dict[str, str] = self._ask("POST", "/v1/place", {"model": model})
-        return told
+    def place(self, model: str) -> dict[str, Any]:
+        """Where this client's inputs of the model are answered: `node`, `run` of it, `address`, and perhaps `server_name`, `dealer`, `dealer_pin`. Not
+        checked; `_place.place` does that."""
+        return self._ask("POST", "/v1/place", {"model": model})
 
     def join(self, name: str, address: str) -> int:
         """A node that has begun to run: the number of its run. Refused while an earlier one may hold its lease."""
@@ -101,24 +114,24 @@ class Front:
 
     def nodes(self) -> dict[str, Any]:
         """`nodes` and what was `lost` with others, for an operator."""
-        told: dict[str, Any] = self._ask("GET", "/v1/nodes", None)
-        return told
+        return self._ask("GET", "/v1/nodes", None)
 
     def close(self) -> None:
         self._connection.close()
 
-    def _ask(self, method: str, path: str, body: Any) -> Any:
+    def _ask(self, method: str, path: str, body: Any) -> dict[str, Any]:
         headers = {} if body is None else {"Content-Type": "application/json"}
         with self._lock:
             try:
                 self._connection.request(method, path, body=None if body is None else json.dumps(body), headers=headers)
                 answer = self._connection.getresponse()
-                status, told = answer.status, json.loads(answer.read())
+                status, told = answer.status, _object(answer.read(MOST_ANSWER + 1))
             except BaseException:
                 self._connection.close()
                 raise
         if status in (http.HTTPStatus.FORBIDDEN, http.HTTPStatus.SERVICE_UNAVAILABLE):
-            raise Refused(told["error"], told.get("again_s", None if status == http.HTTPStatus.FORBIDDEN else 1.0))
+            again_s = told.get("again_s", None if status == http.HTTPStatus.FORBIDDEN else 1.0)
+            raise Refused(str(told.get("error")), float(again_s) if isinstance(again_s, int | float) else None)
         if status != http.HTTPStatus.OK:
             raise http.client.HTTPException(f"{method} {path}: {status} {told.get('error')}")
         return told
