@@ -1,6 +1,6 @@
 """`tacit cluster up` on several nodes of Ray, as processes of this machine: a node dies, one joins, and no secret is in Ray's hands.
 
-Skipped where Ray is not installed (`pip install 'tacit[ray]'`): it is not in the project's own environment.
+Skipped where Ray is not installed (`pip install '.[ray]'`): it is not in the project's own environment.
 """
 
 import base64
@@ -17,7 +17,7 @@ import pytest
 
 from conftest import MODELS
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'tacit[ray]'")
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install '.[ray]'")
 PATIENCE_S = 200.0
 
 

@@ -3,6 +3,7 @@
 import ast
 import importlib.metadata
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,3 +50,24 @@ def test_the_package_passes_a_strict_type_check():
     """`[tool.mypy]` in pyproject.toml: strict, over all of python/tacit."""
     done = subprocess.run([sys.executable, "-m", "mypy", "--no-error-summary"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+# Built up, so that this file does not hold what it looks for.
+FROM_AN_INDEX = re.compile(r"(?:pip3?|pipx|uv|uv pip) (?:install|add)\b[^`\n;&|]*?[\s'\"](" + "tacit" + r")(?:\[|['\"`\s=<>~;)]|$)")
+
+
+def test_no_text_installs_a_package_that_is_somebody_elses():
+    """There is no release: what an index has under this name is not ours."""
+    name = "tacit"
+    for wrong in (f"pip install {name}", f"pip install '{name}[report]'", f"pip install -U {name}\n", f"uv add {name}", f"(`pip3 install {name}`)"):
+        assert FROM_AN_INDEX.search(wrong), wrong
+    for right in ("pip install '.[report]'", "pip install .", f"pip install ./{name}", "pip install numpy; tacit serve"):
+        assert not FROM_AN_INDEX.search(right), right
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    found, read = [], 0
+    for file in filter(None, tracked):
+        path = ROOT / file
+        if path.is_file() and path.stat().st_size < 4 << 20:
+            read += 1
+            found += [f"{file}: {hit.group()}" for hit in FROM_AN_INDEX.finditer(path.read_text(errors="replace"))]
+    assert read > 500 and not found, found

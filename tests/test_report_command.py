@@ -24,7 +24,7 @@ def test_the_package_does_without_matplotlib(tmp_path):
     made.write_campaign(tmp_path)
     code = "import sys; sys.modules['matplotlib'] = None; import tacit, tacit.report as r; r.write_report(sys.argv[1])"
     done = python("-c", code, str(tmp_path))
-    assert "TacitError: a report needs matplotlib" in done.stderr and "pip install 'tacit[report]'" in done.stderr
+    assert "TacitError: a report needs matplotlib" in done.stderr and "pip install '.[report]'" in done.stderr
 
 
 def test_lab_report_through_the_binary(cli, tmp_path, monkeypatch):
@@ -46,4 +46,4 @@ def test_lab_report_says_what_is_missing(cli, tmp_path, monkeypatch):
     bare.chmod(0o755)
     monkeypatch.setenv("TACIT_PYTHON", str(bare))
     said = cli("lab", "report", "c", cwd=tmp_path, ok=False).stderr
-    assert "matplotlib cannot be imported" in said and "make python" in said and "pip install 'tacit[report]'" in said
+    assert "matplotlib cannot be imported" in said and "make python" in said and "pip install '.[report]'" in said

@@ -26,7 +26,7 @@ pub fn isolated(python: &Path) -> Command {
     command
 }
 
-/// The first interpreter that has these modules, which come with the package's `extra`; the error says what
+/// The first interpreter that has these modules, which come with `extra` of a clone; the error says what
 /// each one lacks.
 pub fn find(modules: &[&str], extra: &str) -> anyhow::Result<PathBuf> {
     let exe = std::env::current_exe().ok();
@@ -40,7 +40,7 @@ pub fn find(modules: &[&str], extra: &str) -> anyhow::Result<PathBuf> {
     }
     bail!(
         "this needs Python 3.11 or newer with {}; tried:{lacking}\n\
-         In the repository: make python. Elsewhere: pip install '{extra}'. TACIT_PYTHON chooses the interpreter.",
+         In a clone of the repository: make python, or pip install '{extra}' into a Python of yours. TACIT_PYTHON chooses the interpreter.",
         modules.join(" and ")
     );
 }

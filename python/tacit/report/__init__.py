@@ -3,7 +3,7 @@
     python -m tacit.report DIR -o report.html       # what `tacit lab report` calls
     python -m tacit.report FILE -o page.html        # what `tacit simulate report` and `tacit plan --page` call
 
-Needs matplotlib: `pip install 'tacit[report]'`; the rest of the package does without.
+Needs matplotlib: `pip install '.[report]'` in a clone of the repository; the rest of the package does without.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ def write_report(source: str | Path, output: str | Path | None = None) -> Path:
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise TacitError(f"a report needs matplotlib ({error}): pip install 'tacit[report]'") from None
+        raise TacitError(f"a report needs matplotlib ({error}): pip install '.[report]' in a clone of the repository") from None
     from tacit.report import _build, _planning, _simulation
 
     source = Path(source)

@@ -29,7 +29,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// # Errors
 /// No Python with the package, or a report that it could not make.
 pub fn page(source: &Path, output: Option<&Path>) -> anyhow::Result<()> {
-    let python = python::find(&["tacit", "matplotlib"], "tacit[report]")?;
+    let python = python::find(&["tacit", "matplotlib"], ".[report]")?;
     let mut command = python::isolated(&python);
     command.args(["-m", "tacit.report"]).arg(source);
     if let Some(output) = output {
