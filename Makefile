@@ -2,7 +2,7 @@
 # Needs: cargo, Python with venv, a C compiler. scripts/preflight.sh says what is missing and how to get it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-heavy accuracy abuse abuse-test bench lint style clippy abuse-and-clippy fuzz rust-test unit-test integration-test py-test test-programs preflight
+.PHONY: help demo test test-heavy papers-heavy accuracy abuse abuse-test bench lint style clippy abuse-and-clippy fuzz rust-test unit-test integration-test py-test test-programs preflight
 .PHONY: demo-programs binary python lock clean
 
 VENV := .venv
@@ -17,6 +17,7 @@ help:
 	@echo "make demo       ten handwritten digits, classified privately by two processes on this machine"
 	@echo "make test       everything the project tests: Rust, fuzz smoke, Python"
 	@echo "make test-heavy bootstrapping with real parameter sets, encrypted networks (many minutes, 8 GB)"
+	@echo "make papers-heavy  figures of the documents (bytes, keys, rounds) beside what their commands print (minutes; ../shared/data)"
 	@echo "make accuracy   private runs on SqueezeNet, MNIST and CIFAR-10 (needs ../shared/data; takes long)"
 	@echo "make abuse      kills, floods, full disks, restored folders and damaged files against the programs (9 minutes)"
 	@echo "make bench      time, bytes and memory of one private SqueezeNet inference, as JSON"
@@ -55,6 +56,10 @@ test-heavy: preflight python
 	cargo test --locked --release -p tacit-he --quiet -- --ignored
 	cargo test --locked --release -p tacit-backends --test ckks_networks --quiet -- --ignored
 	$(PY) examples/ckks_tour.py
+
+# Figures of the documents that follow from no clock beside what their commands print; UPDATE=--update writes them anew.
+papers-heavy: binary
+	$(TACIT_BIN) lab papers --run --heavy $(UPDATE) --data $(or $(TACIT_DATA),../shared/data)
 
 # Pytest runs the programs and the Python module that `cargo test` has made, with the back end of the tests in them.
 py-test: export TACIT_BIN := $(abspath $(TARGET))/debug/tacit

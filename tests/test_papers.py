@@ -2,13 +2,15 @@
 
 import json
 import re
+import shutil
 import tomllib
 from collections import Counter
 from pathlib import Path
 
 from tacit.report._study_verdicts import TABLE_2
 
-CLAIMS = Path(__file__).resolve().parent.parent / "crates" / "lab" / "papers.toml"
+ROOT = Path(__file__).resolve().parent.parent
+CLAIMS = ROOT / "crates" / "lab" / "papers.toml"
 
 
 def test_the_list_names_command_and_verdict(cli, tmp_path):
@@ -22,10 +24,34 @@ def test_the_list_names_command_and_verdict(cli, tmp_path):
 
 
 def test_quick_commands_hold(cli, data, tmp_path):
-    ran = json.loads(cli("lab", "papers", "--run", "--data", data, "--json", cwd=tmp_path).stdout)["commands"]
+    said = json.loads(cli("lab", "papers", "--run", "--data", data, "--clone", ROOT, "--json", cwd=tmp_path).stdout)
+    ran, figures = said["commands"], said["figures"]
+    assert len(figures) > 10 and all(figure["old"] and figure["old"] == figure["new"] for figure in figures)
     assert not [command for command in ran if "skipped" in command]
     assert not [claim for command in ran for claim in command["claims"] if not claim["holds"]]
     assert sum(len(command["claims"]) for command in ran) > 20
+
+
+def test_a_figure_that_drifts_is_shown_as_it_is_and_as_it_was(cli, tmp_path):
+    """A clone whose documents say something else, and what its commands say."""
+    clone = tmp_path / "clone"
+    shutil.copytree(ROOT / "docs", clone / "docs")
+    (clone / "models").symlink_to(ROOT / "models")
+    document = clone / "docs" / "keysets.md"
+    right = document.read_text()
+    wrong = right.replace("| 16 | 30.870 |", "| 16 | 31.870 |")
+    assert wrong != right
+    document.write_text(wrong)
+    run = ("lab", "papers", "--run", "--clone", clone, "--json")
+    refused = cli(*run, cwd=tmp_path, ok=False)
+    (drifted,) = [figure for figure in json.loads(refused.stdout)["figures"] if figure["old"] != figure["new"]]
+    assert drifted["old"].startswith("| 16 | 31.870 |") and drifted["new"].startswith("| 16 | 30.870 |")
+    assert "1 figures of the documents are not what their commands say" in refused.stderr
+    cli(*run, "--update", cwd=tmp_path)
+    assert document.read_text() == right
+    document.write_text(right.replace("| 16 | 30.870 |", "| sixteen | 30.870 |"))
+    (lost,) = [figure for figure in json.loads(cli(*run, cwd=tmp_path, ok=False).stdout)["figures"] if figure["problem"]]
+    assert lost["problem"].startswith("0 texts are like")
 
 
 def test_what_lacks_its_data_is_skipped(cli, tmp_path):

@@ -7,7 +7,8 @@
 //! * [`link`]: two network namespaces joined by a link with a rate, a delay and faults.
 //! * [`transport`]: plain TCP, TLS, WireGuard and TLS in WireGuard; [`tunnel`]: the WireGuard tunnels;
 //!   [`workload`]: bulk transfer and ping-pong over any of them; [`vpn24`]: what they cost.
-//! * [`papers`]: what the papers say beside what came out here.
+//! * [`papers`]: what the papers say beside what came out here; [`figures`]: which command makes which figure
+//!   of the documents.
 //!
 //! Sources: [PM24] sections 3 to 5, [VPN24] section III.
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@ pub mod campaign;
 pub mod compare;
 mod error;
 pub mod experiment;
+pub mod figures;
 pub mod link;
 pub mod papers;
 pub mod stats;

@@ -105,7 +105,7 @@ pub struct Quick {
 pub fn quick(claims: &[Claim], data: &str) -> Result<Vec<Quick>, LabError> {
     let mut found: Vec<Quick> = Vec::new();
     for (number, claim) in claims.iter().enumerate().filter(|(_, claim)| !claim.holds.is_empty()) {
-        let words = words(&claim.command, data)?;
+        let words = words(&claim.command, &[("{data}", data)])?;
         let check = (number, claim.holds.clone());
         match found.iter_mut().find(|q| q.words == words) {
             Some(known) => known.checks.push(check),
@@ -115,12 +115,18 @@ pub fn quick(claims: &[Claim], data: &str) -> Result<Vec<Quick>, LabError> {
     Ok(found)
 }
 
-/// The words of a command of `tacit` behind its name.
-fn words(command: &str, data: &str) -> Result<Vec<String>, LabError> {
+/// The words of a command of `tacit` behind its name, each name of `filled` in them replaced by its text.
+///
+/// # Errors
+/// [`LabError::Spec`] if it is no command of `tacit`.
+pub fn words(command: &str, filled: &[(&str, &str)]) -> Result<Vec<String>, LabError> {
     let refuse = |detail: &str| LabError::Spec { what: command.into(), detail: detail.into() };
     let words = shlex::split(command).ok_or_else(|| refuse("its quotes do not end"))?;
     match words.split_first() {
-        Some((first, rest)) if first == "tacit" => Ok(rest.iter().map(|word| word.replace("{data}", data)).collect()),
+        Some((first, rest)) if first == "tacit" => {
+            let fill = |word: &String| filled.iter().fold(word.clone(), |word, (name, text)| word.replace(name, text));
+            Ok(rest.iter().map(fill).collect())
+        }
         _ => Err(refuse("it is no command of tacit")),
     }
 }
@@ -142,9 +148,10 @@ pub fn told(counts: &BTreeMap<Verdict, usize>) -> String {
 
 const HEAD: &str = "# What the papers say, and what came out here
 
-Written by `crates/lab/tests/papers.rs` from `crates/lab/papers.toml` (`UPDATE_DOCS=1 cargo test -p tacit-lab --test papers`). Every table, figure and numbered claim of the four papers that this
-project stands on ([references.md](references.md)), as far as their figures are known to us. `tacit lab papers` prints the same, `--json` for programs, and
-`tacit lab papers --run` runs those marked *quick* and looks whether their output still holds what stands here.
+Written by `crates/lab/tests/papers.rs` from `crates/lab/papers.toml` (`UPDATE_DOCS=1 cargo test -p tacit-lab --test papers`). Tables, figures and numbered claims of the four papers that this
+project stands on ([references.md](references.md)): those whose figures are known to us and that were tried, not all. `tacit lab papers` prints the same, `--json` for programs, and
+`tacit lab papers --run` runs those marked *quick* and looks whether their output still holds what stands here. Bytes and keys of the others are compared with their commands by `--run --heavy`
+(`crates/lab/figures.toml`); times are of the day and machine that stand beside them in the documents below.
 
 Our figures are those of [performance.md](performance.md), [lab.md](lab.md), [keysets.md](keysets.md), [serving.md](serving.md), [notes/ckks.md](notes/ckks.md) and [notes/scheduler.md](notes/scheduler.md), where machine,
 day and load stand beside them; \"not measured\" where there is none. **The papers' machines are others than ours, and no machine here has a power sensor**, so a ratio to a paper's time or energy is given only where it means

@@ -2,8 +2,10 @@
 //! `UPDATE_DOCS=1 cargo test -p tacit-lab --test papers` writes the document.
 
 use std::collections::BTreeSet;
-use tacit_lab::papers::{Verdict, claims, counts, page, quick};
+use tacit_lab::figures::{Template, figures};
+use tacit_lab::papers::{Verdict, claims, counts, page, quick, words};
 
+const CLONE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reproduction.md");
 
 #[test]
@@ -51,4 +53,21 @@ fn quick_commands_run_once() {
     let mut wrong = claims[0].clone();
     (wrong.command, wrong.holds) = ("cargo test".into(), vec!["ok".into()]);
     assert!(quick(&[wrong], "there").unwrap_err().to_string().contains("no command of tacit"));
+}
+
+#[test]
+fn every_figure_has_one_place_and_commands_of_ours() {
+    let all = figures();
+    assert!(all.iter().any(|bound| !bound.heavy) && all.iter().map(|bound| bound.texts.len()).sum::<usize>() > 40);
+    for bound in &all {
+        let document = std::fs::read_to_string(format!("{CLONE}/{}", bound.document)).unwrap();
+        for text in &bound.texts {
+            let found = Template::parse(text).unwrap().places(&document).len();
+            assert_eq!(found, 1, "{}: {text}", bound.document);
+        }
+        for command in bound.commands.iter().chain(&bound.after) {
+            words(command, &[]).unwrap();
+        }
+        assert!(bound.commands.iter().all(|command| command.contains("--json")), "{:?}", bound.commands);
+    }
 }

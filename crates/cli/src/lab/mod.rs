@@ -2,6 +2,7 @@
 mod calibrate;
 mod compare;
 mod conduct;
+mod figures;
 mod inputs;
 mod link;
 mod live;

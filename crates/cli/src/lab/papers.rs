@@ -1,4 +1,5 @@
 //! `tacit lab papers`
+use super::figures::{self, Asked};
 use crate::print;
 use anyhow::{Context, bail};
 use serde_json::json;
@@ -6,15 +7,19 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tacit_lab::papers::{Claim, DATA, Quick, claims, counts, quick, told};
 
-/// Lists every table, figure and numbered claim of the papers that tacit stands on, the figure that came out
+/// Lists tables, figures and numbered claims of the papers that tacit stands on, the figure that came out
 /// here, and the command that reproduces it; docs/reproduction.md is the same list.
 ///
 /// With --run, the quick ones (seconds, without root) are run, and their output is compared with what the
-/// list says.
+/// list says. Without a paper named, so are figures of the documents of a clone (README.md, docs/) that
+/// follow from no clock: bytes, keys, rounds, counts. A figure that has drifted is shown with what the
+/// document says and what its command says; --heavy runs those that take minutes, too, --update writes them
+/// anew.
 ///
 /// Examples: tacit lab papers
 ///           tacit lab papers KDS25 --json
 ///           tacit lab papers --run --data ../shared/data
+///           tacit lab papers --run --heavy --update
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
@@ -26,6 +31,15 @@ pub struct Args {
     /// Folder of the shared data, which some commands read
     #[arg(long, value_name = "DIR", default_value = DATA)]
     data: PathBuf,
+    /// The clone whose documents are looked at
+    #[arg(long, value_name = "DIR", default_value = ".", requires = "run")]
+    clone: PathBuf,
+    /// Figures of the documents that take minutes, too
+    #[arg(long, requires = "run", conflicts_with = "paper")]
+    heavy: bool,
+    /// Write what the commands say into the documents
+    #[arg(long, requires = "run", conflicts_with = "paper")]
+    update: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -83,15 +97,32 @@ fn check(args: &Args, claims: &[Claim]) -> anyhow::Result<()> {
             tell(&command, &outcome, claims)?;
         }
     }
+    let figures = if args.paper.is_none() { figures::check(&asked(args))? } else { Vec::new() };
     if args.json {
-        print::json(&json!({ "commands": shown }))?;
+        print::json(&json!({ "commands": shown, "figures": figures }))?;
     } else if claims.iter().all(|claim| claim.holds.is_empty()) {
         print::line("none of these commands is quick")?;
+    } else if !figures.is_empty() {
+        print::line("figures of the documents")?;
+        figures.iter().try_for_each(|figure| print::line(&figure.told()))?;
     }
+    let drifted = figures.iter().filter(|figure| figure.differs()).count();
+    let mut wrong = Vec::new();
     if failed > 0 {
-        bail!("{failed} commands say something else than the list");
+        wrong.push(format!("{failed} commands say something else than the list"));
+    }
+    if drifted > 0 {
+        let remedy = "--update writes them anew";
+        wrong.push(format!("{drifted} figures of the documents are not what their commands say ({remedy})"));
+    }
+    if !wrong.is_empty() {
+        bail!("{}", wrong.join("; "));
     }
     Ok(())
+}
+
+fn asked(args: &Args) -> Asked<'_> {
+    Asked { data: &args.data, clone: &args.clone, heavy: args.heavy, update: args.update }
 }
 
 fn carry_out(command: &Quick, args: &Args) -> anyhow::Result<Outcome> {
