@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from abuse_admission import admission
 from abuse_kills import kills
 from abused import BACKENDS, MODELS, PATIENCE_S, RANK, TACIT, Broken, Place, Server, Skipped, check, holds, run
 
@@ -243,7 +244,7 @@ def damaged(place: Place, end: float, dice: random.Random) -> str:
     return f"{count} damaged files of {len(files) + len(inputs)} kinds, {refusals} refused, the rest harmless"
 
 
-SCENARIOS = {"kills": kills, "floods": floods, "full-disks": full_disks, "restored": restored, "damaged": damaged}
+SCENARIOS = {"admission": admission, "kills": kills, "floods": floods, "full-disks": full_disks, "restored": restored, "damaged": damaged}
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import sqlite3
 import struct
 import subprocess
@@ -82,12 +83,13 @@ class Program:
                 stderr=log if stderr is None else stderr,
             )
         line = self.process.stdout.readline().decode()
-        if not line.startswith("listening on "):
+        told = re.search(r"listen(?:ing|s) on (?:http://)?(\S+)", line)
+        if not told:
             code = self.process.wait(PATIENCE_S)
             self.process.stdout.close()
             check([name], code, self.errors())
             raise Broken(f"the {name} did not start: {self.errors()[-2000:]}")
-        self.address = line.split()[2]
+        self.address = told[1]
         host, port = self.address.rsplit(":", 1)
         self.peer = (host, int(port))
 

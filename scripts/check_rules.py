@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # The law (docs/architecture.md): what each crate builds on. A crate may use these and whatever they build on.
 # "any" marks the outermost shell: it may use everything, and nothing here may use it.
 LAYERS = {
+    "tacit-admission": [],
     "tacit-arith": [],
     "tacit-graph": [],
     "tacit-ids": [],
@@ -32,13 +33,13 @@ LAYERS = {
     "tacit-backends": ["tacit-he", "tacit-mpc", "tacit-graph"],
     "tacit-meter": [],
     "tacit-store": ["tacit-ids", "tacit-net"],
-    "tacit-client": ["tacit-backends", "tacit-store", "tacit-net", "tacit-ids", "tacit-graph", "tacit-meter"],
+    "tacit-client": ["tacit-admission", "tacit-backends", "tacit-store", "tacit-net", "tacit-ids", "tacit-graph", "tacit-meter"],
     "tacit-args": ["tacit-client"],
     "tacit-serve": [
-        "tacit-args", "tacit-client", "tacit-backends", "tacit-sched", "tacit-store", "tacit-ids", "tacit-log", "tacit-meter",
+        "tacit-admission", "tacit-args", "tacit-client", "tacit-backends", "tacit-sched", "tacit-store", "tacit-ids", "tacit-log", "tacit-meter",
         "tacit-net", "tacit-plan",
     ],
-    "tacit-sidecar": ["tacit-args", "tacit-client", "tacit-log"],
+    "tacit-sidecar": ["tacit-admission", "tacit-args", "tacit-client", "tacit-log"],
     "tacit-lab": ["tacit-meter", "tacit-net", "tacit-store"],
     "tacit-plan": ["tacit-backends", "tacit-meter"],
     "tacit-cli": "any",

@@ -35,6 +35,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
+    tacit_admission::raise_open_files();
     let (identity, tls, owner) = keys::load_helper(&args.server.keys, &args.server.client)?;
     let mut server = ClientConfig::new(&args.server.server, identity);
     server.server_name.clone_from(&args.server.server_name);

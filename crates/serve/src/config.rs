@@ -66,7 +66,10 @@ pub struct ServerConfig {
     pub notice_ttl: Duration,
     /// Clients connected at the same time.
     pub max_connections: usize,
-    /// Connections of the control interface (HTTP) at the same time; with 0 there is no such interface.
+    /// How many of these one client may have, by its certificate's key; `None`: three quarters.
+    pub connections_per_client: Option<NonZero<usize>>,
+    /// Connections of the control interface (HTTP) at the same time, and as many of operators; with 0 there
+    /// is no such interface.
     pub max_control: usize,
     /// How many of these one client may have.
     pub control_per_client: usize,
@@ -98,11 +101,11 @@ pub struct ServerConfig {
 
 impl ServerConfig {
     /// Defaults for an address: no store, no rules of access, one thread a job on all cores, 4 dealings,
-    /// pools of 1 GiB in all for an hour, no limit of memory, the policy `adaptive`, 64 connections, 64 of
-    /// control (8 of one client, idle for 1 min), 10 s to introduce, 2 min stall, 10 min idle; for each
-    /// client 1024 inputs under way, 8 of them run as one at most, notices that hold for 10 min, 4 materials
-    /// in memory (4 min for a place) and 256 on disk, 4 GiB of keys; 30 days until material expires, 90 of
-    /// records.
+    /// pools of 1 GiB in all for an hour, no limit of memory, the policy `adaptive`; 64 connections (48 of
+    /// one client), 64 of control (8 of one client, idle for 1 min) and as many of operators; 10 s to
+    /// introduce, 2 min stall, 10 min idle; for each client 1024 inputs under way, 8 of them run as one at
+    /// most, notices that hold for 10 min, 4 materials in memory (4 min for a place) and 256 on disk, 4 GiB
+    /// of keys; 30 days until material expires, 90 of records.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
         Self {
@@ -128,6 +131,7 @@ impl ServerConfig {
             max_batch: 8,
             notice_ttl: Duration::from_secs(600),
             max_connections: 64,
+            connections_per_client: None,
             max_control: 64,
             control_per_client: 8,
             control_idle: Duration::from_secs(60),
@@ -142,6 +146,12 @@ impl ServerConfig {
             uploads_per_client: 4 << 30,
             expire: EXPIRE,
         }
+    }
+
+    /// Connections that one client may have: some are left for others.
+    pub(crate) fn of_one_client(&self) -> usize {
+        let most = self.max_connections - self.max_connections / 4;
+        self.connections_per_client.map_or(most, NonZero::get)
     }
 
     /// Whether material is dealt ahead of time.

@@ -9,8 +9,6 @@ mod seen;
 mod stop;
 
 use crate::closer::Closer;
-use crate::control::places::Places;
-use crate::door::{Door, Newcomer, Number};
 use crate::event::{Decision, Event, Grant, Turn};
 use crate::gate::Gate;
 use crate::job::{Admitted, Asked, Held, Job};
@@ -20,14 +18,13 @@ use crate::pooled::Pooled;
 use crate::published::Published;
 use crate::queue::{Effect, JobEnd, Planned, Queue};
 use crate::record::Record;
-use crate::refusals::{Kind, Refusals};
 use crate::state::{Known, Row};
 use crate::who::Who;
 use crate::{ServeError, ServerConfig};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tacit_admission::{Admission, ConnectionId as Number};
 use tacit_client::wire::Request;
 use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_sched::JobPhase;
@@ -46,15 +43,13 @@ struct Connection {
 }
 
 pub(crate) struct Driver {
-    max_connections: usize,
+    admission: Admission,
     threads: usize,
     store: Option<Arc<Store>>,
     queue: Queue,
     limits: Limits,
     /// Threads that jobs had when the machine's load was last told.
     busy_threads: u32,
-    door: Door,
-    controls: Places,
     gate: Gate,
     record: Record,
     memory_wait: Duration,
@@ -68,7 +63,6 @@ pub(crate) struct Driver {
     pools: pools::Pools,
     /// Who waits for an input's turn.
     watchers: Vec<inputs::Watcher>,
-    refusals: Refusals,
     served: u64,
     stopping: Option<stop::Stopping>,
     given_up: bool,
@@ -77,12 +71,12 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Nobody is connected. `places` may greet at a time; `known` is what an earlier run has learned; `stop`
+    /// Nobody is connected; `admission` says who may be, `known` is what an earlier run has learned; `stop`
     /// becomes true when the server stops.
     pub(crate) fn new(
         config: &ServerConfig,
         store: Option<Arc<Store>>,
-        places: usize,
+        admission: Admission,
         gate: Gate,
         (record, known): (Record, Known),
         published: Arc<Published>,
@@ -91,14 +85,12 @@ impl Driver {
         let (policy, ttl) = (config.policy.clone(), config.pool_ttl);
         let queue = Queue::new(config.scheduling(), policy, known, config.on_the_way, ttl);
         Ok(Self {
-            max_connections: config.max_connections,
+            admission,
             threads: config.threads,
             store,
             queue: queue.map_err(|e| ServeError::Usage(e.to_string()))?,
             limits: config.limits(),
             busy_threads: 0,
-            door: Door::new(places),
-            controls: Places::new(config.max_control, config.control_per_client),
             gate,
             record,
             memory_wait: config.memory_wait,
@@ -109,7 +101,6 @@ impl Driver {
             memory: InMemory::new(config.memory_per_client),
             pools: pools::Pools::new(&config.aids, events),
             watchers: Vec::new(),
-            refusals: Refusals::default(),
             served: 0,
             stopping: None,
             given_up: false,
@@ -138,12 +129,9 @@ impl Driver {
             };
             let Some(event) = event else { break };
             self.handle(event);
-            self.let_in(Instant::now());
             self.publish(false);
         }
-        if let Some(line) = self.refusals.told() {
-            tracing::warn!("{line}");
-        }
+        self.admission.close();
         self.record.close();
         self.publish(true);
     }
@@ -151,54 +139,28 @@ impl Driver {
     /// When something is to be done though nothing happens.
     fn alarm(&self) -> Option<Instant> {
         let waited = self.waiting.iter().filter_map(|number| self.jobs.get(number)?.waits_until()).min();
-        [self.stopping_alarm(), self.door.alarm(), self.refusals.alarm(), self.queue.alarm(), waited]
-            .into_iter()
-            .flatten()
-            .min()
+        [self.stopping_alarm(), self.admission.alarm(), self.queue.alarm(), waited].into_iter().flatten().min()
     }
 
     /// The time of an alarm has come.
     fn ring(&mut self, now: Instant) {
-        if let Some(line) = self.refusals.sum_up(now) {
-            tracing::warn!("{line}");
-        }
-        self.let_in(now);
+        self.admission.sum_up();
         self.go_on();
         self.cut_when_due(now);
-    }
-
-    /// Lets in who waits at the door, if there is room for it or somebody gives way.
-    fn let_in(&mut self, now: Instant) {
-        if let Some(from) = self.door.let_in(now) {
-            let detail =
-                format!("a connection from {from} had to give way to a newer one before it had said who it is");
-            self.refuse(now, "that gave way to newer ones", Some(from), detail);
-        }
-    }
-
-    fn refuse(&mut self, now: Instant, kind: Kind, from: Option<IpAddr>, detail: String) {
-        tracing::debug!("refused: {detail}");
-        self.record.refused(kind);
-        if let Some(line) = self.refusals.count(now, kind, from, detail) {
-            tracing::warn!("{line}");
-        }
     }
 
     /// Replies go to tasks; one that is gone has ended, and says so with an event of its own.
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Accepted { number, from, reply } => {
-                self.door.knock(Newcomer { number, from, reply });
-                if self.stopping.is_some() {
-                    self.door.close();
-                }
-            }
+            // What is shown of it is published after each event.
+            Event::Accepted | Event::Visited => {}
             Event::Greeted { number, who, closer, reply } => {
-                self.door.leave(number);
                 let _ = reply.send(self.greet(number, who, closer));
             }
-            Event::Refused { kind, from, detail } => self.refuse(Instant::now(), kind, from, detail),
-            Event::Requested { number, request, open, reply } => self.request(number, Asked { request, open, reply }),
+            Event::Refused { kind } => self.record.refused(kind),
+            Event::Requested { number, request, open, reply } => {
+                self.request(number, Asked { request, open, reply })
+            }
             Event::Load(load) => {
                 let running = self.queue.used().cores;
                 let cores = self.limits.cores(&load, running.min(self.busy_threads));
@@ -218,10 +180,6 @@ impl Driver {
             Event::Finished { number, measured } => {
                 self.record.finished(number, measured.as_ref());
                 self.end_job(number);
-            }
-            Event::Visited { number, client, reply } => {
-                self.door.leave(number);
-                let _ = reply.send(self.controls.enter(number, client));
             }
             Event::Snapshot { reply } => drop(reply.send(self.snapshot())),
             Event::Announced { whose, announce, reply } => drop(reply.send(self.announced(&whose, announce))),
@@ -477,8 +435,6 @@ impl Driver {
     }
 
     fn leave(&mut self, number: Number) {
-        self.door.leave(number);
-        self.controls.leave(number);
         self.end_job(number);
         self.queue.left(number);
         let Some(Connection { who: Who { client, helper, .. }, .. }) = self.connections.remove(&number) else { return };

@@ -1,11 +1,10 @@
 //! Sockets without threads: accepting, TLS, greeting, and waiting for requests.
 use crate::catalog::Offered;
 use crate::control::{Control, Visitor};
-use crate::door::{Number, Ticket};
 use crate::event::{Decision, Event, TurnedAway};
 use crate::gate::WITHDRAWN;
+use crate::kinds::{BROKEN, LATE, NO_HANDSHAKE, STRANGE};
 use crate::known::{WATCHING, authenticate, stalled};
-use crate::refusals::Kind;
 use crate::shared::Shared;
 use crate::who::Who;
 use crate::worker::{self, Connection};
@@ -15,6 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tacit_admission::{ConnectionId as Number, ConnectionSlot, Kind};
 use tacit_client::wire::{MAX_REQUEST_BYTES, REPLY, REQUEST, Reply, Request, send};
 use tacit_net::{
     Channel, Hello, MAX_HELLO_BYTES, NetError, PacedTransport, Phase, Tag, TcpTransport, TlsTransport, Transport,
@@ -23,7 +23,7 @@ use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout_at};
+use tokio::time::{sleep, sleep_until, timeout_at};
 use tokio_rustls::server::TlsStream;
 
 /// How long accepting pauses when the system has nothing left to accept with.
@@ -33,14 +33,17 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Last words to a client whose server stops.
 const STOPS: &str = "the server is being stopped; connect again when it runs";
 /// Clients that came while the server stopped.
-const LATE: Kind = "of clients that came too late";
+const TOO_LATE: Kind = "of clients that came too late";
+/// Last words to a client whose idle connection gave way.
+const GAVE_WAY: &str =
+    "all places are taken, and an idle connection of yours gave way to another client's; connect again";
 /// Last words to a client that said nothing for too long.
 const SILENT: &str = "nothing was asked for too long (see `tacit serve --idle`); connect again";
 
 /// Accepts until the server stops.
 pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
     let control = Control::new(shared.clone(), stop.clone());
-    for number in 0.. {
+    loop {
         let accepted = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => return,
@@ -55,49 +58,69 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop:
                 continue;
             }
         };
-        // A stranger waits here until somebody else is done greeting, or gives way; all others wait in the
-        // system's queue.
-        let ticket = shared.ask(|reply| Event::Accepted { number, from: address.ip(), reply }).await.flatten();
-        let Some(ticket) = ticket else { return };
-        let (gone, stop) = (Gone { shared: shared.clone(), number }, stop.clone());
-        tokio::spawn(connection(gone, Stranger { stream, address, ticket }, control.clone(), stop));
+        let Some(slot) = admitted(&shared, address, &mut stop).await else { return };
+        // A driver that is gone needs no news.
+        let _ = shared.events.send(Event::Accepted);
+        let (gone, stop) = (Gone { shared: shared.clone(), number: slot.id(), slot: Some(slot) }, stop.clone());
+        tokio::spawn(connection(gone, (stream, address), control.clone(), stop));
     }
 }
 
-/// A connection of nobody knows whom.
-struct Stranger {
-    stream: TcpStream,
-    address: SocketAddr,
-    ticket: Ticket,
+/// A handshake slot, as soon as there is one; `None` if the server stops. All others wait in the system's
+/// queue meanwhile.
+async fn admitted(shared: &Shared, address: SocketAddr, stop: &mut watch::Receiver<bool>) -> Option<ConnectionSlot> {
+    loop {
+        let at = match shared.admission.admit(address.ip()) {
+            Ok(slot) => return Some(slot),
+            Err(at) => at,
+        };
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return None,
+            () = sleep_until(at.into()) => {}
+        }
+    }
 }
 
 /// Tells the driver of a connection's end, however it comes.
 struct Gone {
     shared: Arc<Shared>,
     number: Number,
+    /// `None` when it is dropped.
+    slot: Option<ConnectionSlot>,
+}
+
+impl Gone {
+    fn slot(&self) -> &ConnectionSlot {
+        self.slot.as_ref().expect("it is given back when this is dropped, and not before")
+    }
 }
 
 impl Drop for Gone {
     fn drop(&mut self) {
+        drop(self.slot.take());
         // A driver that is gone has no list to strike it from.
         let _ = self.shared.events.send(Event::Gone { number: self.number });
     }
 }
 
 /// A connection from its first byte to its end.
-async fn connection(gone: Gone, stranger: Stranger, control: Control, mut stop: watch::Receiver<bool>) {
+async fn connection(
+    gone: Gone,
+    (stream, address): (TcpStream, SocketAddr),
+    control: Control,
+    mut stop: watch::Receiver<bool>,
+) {
     let (shared, number) = (&gone.shared, gone.number);
-    let Stranger { stream, address, ticket } = stranger;
     let greeted = tokio::select! {
         biased;
         _ = stop.wait_for(|stop| *stop) => return,
-        greeted = greet(shared, stream, address) => greeted,
-        // It gave way; the driver has counted it.
-        _ = ticket => return,
+        greeted = greet(shared, (stream, address), gone.slot().deadline()) => greeted,
+        // It gave way, and is counted.
+        () = gone.slot().evicted() => return,
     };
     let Greeted { channel, who, watched, closer } = match greeted {
         Ok(Arrival::Client(greeted)) => *greeted,
-        Ok(Arrival::Visitor(visitor)) => return control.serve(number, *visitor).await,
+        Ok(Arrival::Visitor(visitor)) => return control.serve(gone.slot(), *visitor).await,
         Err(e) => return shared.refused(kind(&e), Some(address.ip()), format!("the connection from {address}: {e}")),
     };
     let client = who.client;
@@ -105,7 +128,7 @@ async fn connection(gone: Gone, stranger: Stranger, control: Control, mut stop: 
     let closer = connection.closer(closer);
     let taken = shared.ask(|reply| Event::Greeted { number, who, closer, reply }).await;
     // A driver that is gone has stopped.
-    if let Err(TurnedAway { kind, reason }) = taken.unwrap_or(Err(TurnedAway { kind: LATE, reason: STOPS })) {
+    if let Err(TurnedAway { kind, reason }) = taken.unwrap_or(Err(TurnedAway { kind: TOO_LATE, reason: STOPS })) {
         shared.refused(kind, Some(address.ip()), format!("client {client} at {address}: {reason}"));
         end(connection, Some(Reply::Refused { reason: reason.into(), again_s: None })).await;
         return;
@@ -118,16 +141,19 @@ async fn connection(gone: Gone, stranger: Stranger, control: Control, mut stop: 
     match result {
         Ok(()) => tracing::info!(%address, %client, "client done"),
         Err(e @ ServeError::Panicked) => tracing::error!(%address, %client, "{e}"),
-        Err(e) => tracing::warn!(%address, %client, "connection ended: {e}"),
+        Err(e) => {
+            tracing::info!(%address, %client, "connection ended: {e}");
+            shared.refused(BROKEN, Some(address.ip()), format!("the connection of client {client} at {address}: {e}"));
+        }
     }
 }
 
 /// What became of a stranger, for the log.
 fn kind(error: &ServeError) -> Kind {
     match error {
-        ServeError::Net(NetError::Stalled { .. }) => "that did not say in time who they are",
-        ServeError::Net(NetError::Tls(_)) => "whose TLS handshake failed",
-        _ => "that broke off or said something else",
+        ServeError::Net(NetError::Stalled { .. }) => LATE,
+        ServeError::Net(NetError::Tls(_)) => NO_HANDSHAKE,
+        _ => STRANGE,
     }
 }
 
@@ -160,9 +186,9 @@ enum Arrival {
 }
 
 /// TLS, and the opening hello of clients, all within the greeting timeout.
-async fn greet(shared: &Shared, stream: TcpStream, address: SocketAddr) -> Result<Arrival, ServeError> {
-    let end = Instant::now() + shared.config.greeting_timeout;
-    let known = authenticate(shared.tls(), (stream, address), end).await?;
+async fn greet(shared: &Shared, peer: (TcpStream, SocketAddr), end: Instant) -> Result<Arrival, ServeError> {
+    let address = peer.1;
+    let known = authenticate(shared.tls(), peer, end).await?;
     if known.speaks_http()? {
         return Ok(Arrival::Visitor(Visitor { known, address }.into()));
     }
@@ -274,6 +300,7 @@ async fn serve(
             biased;
             _ = stop.wait_for(|stop| *stop) => break (goodbye(STOPS), Ok(())),
             () = withdrawn(&mut catalog, offered) => break (goodbye(WITHDRAWN), Ok(())),
+            () = gone.slot().evicted() => break (goodbye(GAVE_WAY), Ok(())),
             request = next_request(shared, &mut connection.channel, &watched) => request,
         };
         let request = match request {
@@ -282,6 +309,7 @@ async fn serve(
             Err(e @ ServeError::Net(NetError::Stalled { .. })) => break (goodbye(SILENT), Err(e)),
             Err(e) => break (None, Err(e)),
         };
+        let _busy = gone.slot().busy();
         // Nothing is asked behind a phase before that is over; behind the rest, clients need not wait.
         let is_phase = request.is_phase();
         let (reply, decision) = oneshot::channel();

@@ -1,5 +1,5 @@
 //! Everything that can go wrong in a server, by name.
-use crate::refusals::{OVER_QUOTA, OVER_RATE};
+use crate::kinds::{OVER_QUOTA, OVER_RATE};
 use std::path::PathBuf;
 use tacit_backends::BackendError;
 use tacit_client::wire::WireError;

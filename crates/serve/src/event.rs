@@ -3,19 +3,17 @@ use crate::ServeError;
 use crate::access::Rules;
 use crate::catalog::{Catalog, Changes, Offered};
 use crate::closer::Closer;
-use crate::door::{Number, Ticket};
 use crate::monitor::Load;
 use crate::pooled::Pooled;
 use crate::queue::{JobEnd, Standing, Whose};
 use crate::quota::Charge;
 use crate::record::Measured;
-use crate::refusals::Kind;
 use crate::snapshot::Snapshot;
 use crate::state::Learned;
 use crate::who::Who;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tacit_admission::{ConnectionId as Number, Kind};
 use tacit_backends::Material;
 use tacit_client::wire::{Announce, Name, Request};
 use tacit_ids::{ClientId, MaterialId};
@@ -26,12 +24,12 @@ use tokio::sync::oneshot;
 
 /// What happened.
 pub(crate) enum Event {
-    /// Somebody connected; may it greet? The answer comes when it may, and never if the server stops.
-    Accepted { number: Number, from: IpAddr, reply: oneshot::Sender<Option<Ticket>> },
+    /// Somebody connected.
+    Accepted,
     /// Its client is known, and the certificate; is it served, or else why not? `closer` ends it from here.
     Greeted { number: Number, who: Who, closer: Closer, reply: oneshot::Sender<Result<(), TurnedAway>> },
-    /// Somebody was not served, or not granted something: for the log.
-    Refused { kind: Kind, from: Option<IpAddr>, detail: String },
+    /// Somebody was not served, or not granted something: it is logged already.
+    Refused { kind: Kind },
     /// A client asks, with the model that it has open.
     Requested { number: Number, request: Request, open: Option<Open>, reply: oneshot::Sender<Decision> },
     /// What the machine was like a moment ago.
@@ -50,8 +48,8 @@ pub(crate) enum Event {
     Deviated { number: Number, fault: &'static str },
     /// A connection has no job any more; `measured` is the phase that the last one has run.
     Finished { number: Number, measured: Option<Measured> },
-    /// Somebody known speaks HTTP; is there a place?
-    Visited { number: Number, client: ClientId, reply: oneshot::Sender<Result<(), &'static str>> },
+    /// Somebody known speaks HTTP, and has a place.
+    Visited,
     /// What is there to be seen?
     Snapshot { reply: oneshot::Sender<Snapshot> },
     /// An input will come; this is said without a connection that comes for its phases.

@@ -1,7 +1,6 @@
 //! What the driver notes down to be looked at: jobs, clients and models since the start. All of it is
 //! bounded, however many requests come.
 use crate::Catalog;
-use crate::door::Number;
 use crate::estimates::phase_name;
 use crate::metrics::{Metrics, Of};
 use crate::queue::Planned;
@@ -13,6 +12,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Instant;
+use tacit_admission::ConnectionId as Number;
 use tacit_client::measure::Figures;
 use tacit_client::wire::{Name, Request};
 use tacit_ids::ClientId;

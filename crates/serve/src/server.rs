@@ -1,7 +1,6 @@
 //! Starting and stopping a server.
 use crate::access::Rules;
 use crate::config::MOST_POOLED;
-use crate::door::MOST_PLACES;
 use crate::driver::Driver;
 use crate::edge;
 use crate::event::Event;
@@ -11,7 +10,7 @@ use crate::monitor;
 use crate::published::Published;
 use crate::record::Record;
 use crate::reload;
-use crate::shared::{Handshakes, Shared};
+use crate::shared::{self, Handshakes, Shared};
 use crate::signals::Ends;
 use crate::source::{AskReload, Reloaded, Source};
 use crate::spools::Spools;
@@ -24,6 +23,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use tacit_admission::Admission;
 use tacit_client::MAX_THREADS;
 use tacit_client::measure::Marks;
 use tacit_net::NetError;
@@ -43,6 +43,9 @@ const KEEP_WORKER: Duration = Duration::from_secs(2);
 /// How long a stopped server may take beyond its grace.
 const BEYOND_GRACE: Duration = Duration::from_secs(10);
 
+/// Most handshake slots. Each takes a file descriptor and, once something was sent, a second one and the
+/// state of a handshake.
+const MOST_PLACES: usize = 1024;
 /// File descriptors of a greeting, and of a client with a job.
 const FILES: [u64; 2] = [2, 3];
 /// File descriptors for all else.
@@ -141,7 +144,8 @@ impl Server {
                 config.threads
             )));
         }
-        let single = config.max_control + if config.has_pools() { MOST_POOLED } else { 0 };
+        // Control connections are clients' and operators'.
+        let single = 2 * config.max_control + if config.has_pools() { MOST_POOLED } else { 0 };
         let places = greeting_places(config.max_connections, single, getrlimit(Resource::Nofile).current)?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(EDGE_THREADS)
@@ -176,12 +180,18 @@ impl Server {
         let (catalog_sender, catalog) = watch::channel(Arc::new(catalog));
         let gate = Gate::new(rules_sender, catalog_sender, quotas);
         let (sent, stops) = (published.clone(), (sender.clone(), stopper));
-        let driver = Driver::new(&config, store.clone(), places, gate, record, sent, stops)?;
+        let observer = sender.clone();
+        let admission = Admission::observed(shared::limits(&config, places), move |kind| {
+            // A driver that is gone counts nothing more.
+            let _ = observer.send(Event::Refused { kind });
+        });
+        let driver = Driver::new(&config, store.clone(), admission.clone(), gate, record, sent, stops)?;
         let tls = watch::Sender::new(Handshakes::new(&config.tls, config.max_control));
         let marks = Marks::from_env("server");
         let (reloads, asked) = channel(reload::WAITING);
         let shared =
-            Arc::new(Shared { config, catalog, store, marks, rules, usage, tls, reloads, metrics, events: sender });
+            Shared { config, catalog, store, marks, rules, usage, tls, admission, reloads, metrics, events: sender };
+        let shared = Arc::new(shared);
         Ok(Self { runtime, listener, address, shared, driver, events, source: None, asked, stop, published })
     }
 

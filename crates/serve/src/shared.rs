@@ -2,13 +2,13 @@
 use crate::access::Rules;
 use crate::event::Event;
 use crate::metrics::Metrics;
-use crate::refusals::Kind;
 use crate::snapshot::CertificateRow;
 use crate::source::AskReload;
 use crate::state::Usage;
 use crate::{Catalog, ServerConfig};
 use std::net::IpAddr;
 use std::sync::Arc;
+use tacit_admission::{Admission, Kind, Limits, PoolLimits, Turned};
 use tacit_client::measure::Marks;
 use tacit_ids::ClientId;
 use tacit_net::ServerTls;
@@ -17,6 +17,20 @@ use tacit_store::keys::Validity;
 use tokio::sync::mpsc::{Sender, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 use tokio_rustls::rustls;
+
+/// Pools of authenticated connections: of the protocol, of the control interface, and of operators there,
+/// whom clients keep out of nothing.
+pub(crate) const CLIENTS: usize = 0;
+pub(crate) const CONTROL: usize = 1;
+pub(crate) const OPERATORS: usize = 2;
+
+/// What may be connected, with so many handshake slots.
+pub(crate) fn limits(config: &ServerConfig, handshakes: usize) -> Limits {
+    let clients = PoolLimits { connections: config.max_connections, per_peer: config.of_one_client() };
+    let control = PoolLimits { connections: config.max_control, per_peer: config.control_per_client };
+    let handshake_timeout = config.greeting_timeout;
+    Limits { handshakes, handshake_timeout, pools: vec![clients, control, control] }
+}
 
 /// What new connections are greeted with.
 pub(crate) struct Handshakes {
@@ -59,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) usage: Option<Usage>,
     /// What is offered in TLS handshakes; only a reload changes it.
     pub(crate) tls: watch::Sender<Handshakes>,
+    /// Who is connected, and what is logged of those who are not served.
+    pub(crate) admission: Admission,
     /// To whoever looks at files again.
     pub(crate) reloads: Sender<AskReload>,
     pub(crate) metrics: Arc<Metrics>,
@@ -102,7 +118,6 @@ impl Shared {
 
     /// Has a refusal counted for the log.
     pub(crate) fn refused(&self, kind: Kind, from: Option<IpAddr>, detail: String) {
-        // A driver that is gone logs nothing more.
-        let _ = self.events.send(Event::Refused { kind, from, detail });
+        self.admission.refused(Turned { kind, from, detail });
     }
 }

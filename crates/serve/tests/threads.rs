@@ -4,6 +4,7 @@ mod common;
 use common::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{Read, Write};
+use std::num::NonZero;
 use std::thread;
 use tacit_client::wire::{Reply, Request};
 use tacit_net::{Channel, TlsTransport};
@@ -44,6 +45,7 @@ fn a_thousand_idle_clients_and_slow_ones_hold_no_thread_while_fifty_are_served()
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |c| {
         c.max_connections = IDLE + SLOW + ACTIVE + 8;
+        c.connections_per_client = NonZero::new(c.max_connections);
         c.memory_per_client = ACTIVE;
     });
     let mut client = server.client(dir.path(), "alice", "one");

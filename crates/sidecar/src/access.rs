@@ -101,6 +101,11 @@ impl Access {
         Self { token: None, hosts: None }
     }
 
+    /// Whether a request shows the token, where there is one.
+    pub(crate) fn is_proved(&self, headers: &HeaderMap) -> bool {
+        self.token.as_ref().is_none_or(|token| token.is_in(headers))
+    }
+
     /// Whether a request may go on.
     ///
     /// # Errors

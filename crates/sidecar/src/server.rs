@@ -1,7 +1,7 @@
 //! Listening: connections with limits on all that a peer may take, until the sidecar is stopped.
 use crate::access::Access;
 use crate::fleet::Fleet;
-use crate::{grpc, page, rest};
+use crate::{ApiError, grpc, page, rest};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -10,24 +10,40 @@ use axum::http::{HeaderValue, Response};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::IntoResponse;
 use axum::routing::any;
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use std::convert::Infallible;
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tacit_admission::{Admission, ConnectionSlot, Full, Limits, PoolLimits, Turned, handshake_slots};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, watch};
-use tonic::codegen::Service;
+use tokio::sync::watch;
+use tokio::time::{sleep, sleep_until};
+use tonic::codegen::Service as _;
 
-/// Connections at a time on one listener.
+/// Connections at a time on one listener that have shown that they may ask.
 const CONNECTIONS: usize = 256;
+/// Connections at a time that have not, as far as open files allow. When they are taken, the oldest of the
+/// address that holds most is evicted.
+const MOST_HANDSHAKES: usize = 1024;
+/// How long a connection has to show that it may ask, from when it is accepted.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Open files that are kept for those who may ask, and all else.
+const OTHER_FILES: u64 = 512;
+/// How often it is looked whether the log is due.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long accepting pauses when the system has nothing left to accept with.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Requests at a time on one connection (HTTP/2).
 const STREAMS: u32 = 64;
 /// How long the headers of a request may take, counted from the end of the one before: clients keep
@@ -123,6 +139,45 @@ async fn call(State(fleet): State<Arc<Fleet>>, request: Request) -> Response<Bod
     response.map(Body::new)
 }
 
+/// What may be connected to one listener: its one user, and strangers until they are found out.
+fn limits() -> Limits {
+    Limits {
+        handshakes: handshake_slots(MOST_HANDSHAKES, 1, OTHER_FILES),
+        handshake_timeout: HANDSHAKE,
+        pools: vec![PoolLimits { connections: CONNECTIONS, per_peer: CONNECTIONS }],
+    }
+}
+
+/// Who is at the other end of a connection: the one user, or nobody knows who.
+struct Peer {
+    slot: ConnectionSlot,
+    /// Since its first request that shows the token, or needs none: whether it has a place.
+    place: OnceLock<Result<(), Full>>,
+}
+
+impl Peer {
+    fn new(slot: ConnectionSlot) -> Self {
+        Self { slot, place: OnceLock::new() }
+    }
+
+    /// It has shown that it may ask.
+    fn authenticate(&self) -> Result<(), Full> {
+        *self.place.get_or_init(|| self.slot.authenticate(0, [0; 32]))
+    }
+
+    fn is_authenticated(&self) -> bool {
+        matches!(self.place.get(), Some(Ok(())))
+    }
+
+    /// Ends when its time is over and it has not shown that it may ask.
+    async fn late(&self) {
+        sleep_until(self.slot.deadline().into()).await;
+        if self.is_authenticated() {
+            std::future::pending().await
+        }
+    }
+}
+
 fn guarded(router: Router, access: Access) -> Router {
     router.layer(from_fn_with_state(Arc::new(access), guard))
 }
@@ -130,7 +185,12 @@ fn guarded(router: Router, access: Access) -> Router {
 /// Checks whoever asks, before anything of a body is read.
 async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response<Body> {
     let grpc = request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-    let mut response = match access.check(request.uri(), request.headers()) {
+    let checked = access.check(request.uri(), request.headers()).and_then(|()| {
+        let peer = request.extensions().get::<Arc<Peer>>().filter(|_| access.is_proved(request.headers()));
+        let full = "as many connections are open as the sidecar serves: close some";
+        peer.map_or(Ok(()), |peer| peer.authenticate().map_err(|_| ApiError::Unavailable(full.into())))
+    });
+    let mut response = match checked {
         Ok(()) => next.run(request).await,
         Err(error) if grpc => tonic::Status::from(error).into_http::<Body>(),
         Err(error) => error.into_response(),
@@ -144,39 +204,93 @@ async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) 
 /// Serves until `stop` is true or its sender is gone; running requests then have a little time.
 pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver<bool>) {
     let graceful = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let admission = Admission::new(limits());
     loop {
-        // Whoever finds no place waits in the system's own queue.
-        let place = places.clone().acquire_owned().await.expect("it is never closed");
         let stopped = async {
             let _ = stop.wait_for(|stop| *stop).await;
         };
         let accepted = tokio::select! {
-            accepted = accept(&listener) => accepted,
+            biased;
             () = stopped => break,
+            () = due(&admission) => {
+                admission.sum_up();
+                continue;
+            }
+            accepted = accept(&listener) => accepted,
         };
-        let stream = match accepted {
-            Ok(stream) => stream,
+        let (stream, from) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!("a connection could not be taken: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                let detail = format!("accepting a connection: {error}");
+                admission.refused(Turned { kind: "that could not be accepted", from: None, detail });
+                sleep(PAUSE).await;
                 continue;
             }
         };
+        let peer = Arc::new(Peer::new(admitted(&admission, from).await));
         let mut builder = Builder::new(TokioExecutor::new());
         limit(&mut builder);
-        let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
-        let connection = graceful.watch(connection.into_owned());
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!("a connection ended: {error}");
-            }
-            drop(place);
-        });
+        let served = builder.serve_connection(TokioIo::new(stream), told(router.clone(), &peer));
+        tokio::spawn(connection(graceful.watch(served.into_owned()), peer, from));
     }
     drop(listener);
+    admission.close();
     // What takes longer ends with the runtime.
     let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
+}
+
+/// A service whose requests say which connection they come from.
+fn told(
+    router: Router,
+    peer: &Arc<Peer>,
+) -> impl Service<hyper::Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send + 'static>
++ Clone
++ Send
++ 'static {
+    let (service, peer) = (TowerToHyperService::new(router), Arc::clone(peer));
+    service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(Arc::clone(&peer));
+        service.call(request)
+    })
+}
+
+/// A connection until it ends, gives way, or has not shown in time that it may ask.
+async fn connection<E: std::fmt::Display>(served: impl Future<Output = Result<(), E>>, peer: Arc<Peer>, from: IpAddr) {
+    let (kind, detail) = tokio::select! {
+        ended = served => match ended {
+            Err(error) if !peer.is_authenticated() => {
+                ("that broke off or said something else", format!("a connection from {from}: {error}"))
+            }
+            Err(error) => return tracing::debug!("a connection ended: {error}"),
+            Ok(()) => return,
+        },
+        // It is counted already.
+        () = peer.slot.evicted() => return,
+        () = peer.late() => {
+            ("that did not show in time that they may ask", format!("a connection from {from} made no request in time"))
+        }
+    };
+    peer.slot.admission().refused(Turned { kind, from: Some(from), detail });
+}
+
+/// Waits until the log is due.
+async fn due(admission: &Admission) {
+    loop {
+        match admission.alarm() {
+            Some(at) => return sleep_until(at.into()).await,
+            None => sleep(LOOK).await,
+        }
+    }
+}
+
+/// A handshake slot, as soon as there is one; all others wait in the system's queue meanwhile.
+async fn admitted(admission: &Admission, from: IpAddr) -> ConnectionSlot {
+    loop {
+        match admission.admit(from) {
+            Ok(slot) => return slot,
+            Err(at) => sleep_until(at.into()).await,
+        }
+    }
 }
 
 fn limit(builder: &mut Builder<TokioExecutor>) {
@@ -191,15 +305,15 @@ fn limit(builder: &mut Builder<TokioExecutor>) {
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-async fn accept(listener: &Listener) -> io::Result<Box<dyn Stream>> {
+async fn accept(listener: &Listener) -> io::Result<(Box<dyn Stream>, IpAddr)> {
     match listener {
         Listener::Tcp(listener) => {
-            let (stream, _) = listener.accept().await?;
+            let (stream, from) = listener.accept().await?;
             // Answers are small, and waited for.
             stream.set_nodelay(true)?;
-            Ok(Box::new(stream))
+            Ok((Box::new(stream), from.ip()))
         }
-        Listener::Unix(listener, _) => Ok(Box::new(listener.accept().await?.0)),
+        Listener::Unix(listener, _) => Ok((Box::new(listener.accept().await?.0), Ipv4Addr::LOCALHOST.into())),
     }
 }
 

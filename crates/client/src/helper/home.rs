@@ -10,12 +10,15 @@ use crate::{Client, ClientConfig, ClientError, Lobby};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
+use tacit_admission::{
+    Accepting, Admission, ConnectionSlot, Incoming, Kind as Turn, Limits, PoolLimits, ThreadedListener, Turned,
+    handshake_slots,
+};
 use tacit_backends::Registry;
 use tacit_backends::seam::MaterialSeed;
 use tacit_ids::{ClientId, MaterialId};
@@ -23,10 +26,20 @@ use tacit_net::{Channel, Hello, NetError, ServerTls, TcpTransport, Transport, ha
 use tacit_store::seal::{Kind, sync_folder, write_file};
 use tacit_store::{SealKey, StoreError, keys, made_folder};
 
-/// Connections at a time.
+/// Connections of its owner at a time.
 const MOST_CONNECTIONS: usize = 8;
-/// How long somebody has to say who it is.
-const GREETING: Duration = Duration::from_secs(10);
+/// The pool of the owner's connections.
+const OWNER: usize = 0;
+/// Connections at a time that have not said whose they are, as far as open files allow. When they are taken,
+/// the oldest of the address that holds most is evicted.
+const MOST_HANDSHAKES: usize = 512;
+/// Open files of a connection, and for all else.
+const FILES: u64 = 2;
+const OTHER_FILES: u64 = 64;
+/// How often it is looked at what is due.
+const LOOK: Duration = Duration::from_secs(3600);
+/// How long somebody has to say who it is, from when its connection is accepted.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long a connection may ask nothing, or take nothing.
 const IDLE: Duration = Duration::from_secs(300);
 /// How long the connection to the server is kept with nothing to make.
@@ -72,33 +85,11 @@ struct Shared {
     state: Mutex<State>,
     /// Told of each order.
     ordered: Condvar,
-    connections: AtomicUsize,
-}
-
-/// A connection's place, given back when it ends.
-struct Place(Arc<Shared>);
-
-impl Place {
-    fn take(shared: &Arc<Shared>) -> Self {
-        shared.connections.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(shared))
-    }
-
-    /// Whether there was none left.
-    fn is_last(&self) -> bool {
-        self.0.connections.load(Ordering::Acquire) > MOST_CONNECTIONS
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 /// A helper that listens.
 pub struct Home {
-    listener: TcpListener,
+    listener: ThreadedListener,
     shared: Arc<Shared>,
 }
 
@@ -113,13 +104,19 @@ impl Home {
         let made = swept(&config.folder, config.expire)?;
         let standings = made.into_iter().map(|(id, bytes)| (id, Standing::Made { bytes })).collect();
         let doing = format!("listening on {}", config.listen);
-        let listener = TcpListener::bind(config.listen).map_err(|e| NetError::from_io(doing, &e))?;
+        let pool = PoolLimits { connections: MOST_CONNECTIONS, per_peer: MOST_CONNECTIONS };
+        let admission = Admission::new(Limits {
+            handshakes: handshake_slots(MOST_HANDSHAKES, FILES, OTHER_FILES),
+            handshake_timeout: HANDSHAKE,
+            pools: vec![pool],
+        });
+        let listener = ThreadedListener::bind(config.listen, admission, "tacit-owner");
+        let listener = listener.map_err(|e| NetError::from_io(doing, &e))?;
         let shared = Shared {
             config,
             registry,
             state: Mutex::new(State { queue: VecDeque::new(), standings }),
             ordered: Condvar::new(),
-            connections: AtomicUsize::new(0),
         };
         Ok(Self { listener, shared: Arc::new(shared) })
     }
@@ -129,38 +126,20 @@ impl Home {
     /// # Errors
     /// The system does not tell.
     pub fn address(&self) -> Result<SocketAddr, ClientError> {
-        Ok(self.listener.local_addr().map_err(|e| NetError::from_io("looking where it listens", &e))?)
+        Ok(self.listener.address().map_err(|e| NetError::from_io("looking where it listens", &e))?)
     }
 
     /// Works until the process ends.
     ///
     /// # Errors
-    /// A thread cannot be started, or nobody can be let in any more.
+    /// A thread cannot be started.
     pub fn run(self) -> Result<(), ClientError> {
         let start = |e: io::Error| ClientError::Usage(format!("starting a thread: {e}"));
         let own = Arc::clone(&self.shared);
         thread::Builder::new().name("tacit-making".into()).spawn(move || make_all(&own)).map_err(start)?;
-        loop {
-            let (stream, from) = match self.listener.accept() {
-                Ok(accepted) => accepted,
-                Err(e) => {
-                    tracing::error!("accepting a connection: {e}");
-                    thread::sleep(PAUSE);
-                    continue;
-                }
-            };
-            let place = Place::take(&self.shared);
-            if place.is_last() {
-                tracing::warn!("{from}: all places are taken");
-                continue;
-            }
-            let serving = thread::Builder::new().name("tacit-owner".into()).spawn(move || {
-                if let Err(e) = serve(&place.0, stream) {
-                    tracing::warn!("{from}: {e}");
-                }
-            });
-            serving.map_err(start)?;
-        }
+        let shared = self.shared;
+        self.listener.run(|| Accepting::GoOn(LOOK), move |incoming| connection(&shared, incoming));
+        Ok(())
     }
 }
 
@@ -199,22 +178,61 @@ fn swept(folder: &Path, expire: Duration) -> Result<Vec<(MaterialId, u64)>, Stor
     Ok(made)
 }
 
-fn serve(shared: &Shared, stream: TcpStream) -> Result<(), WireError> {
+/// A connection from its first byte to its end.
+fn connection(shared: &Shared, incoming: Incoming) {
+    let Incoming { stream, from, slot } = incoming;
+    let refused = |kind, error: &WireError| {
+        slot.admission().refused(Turned { kind, from: Some(from.ip()), detail: format!("{from}: {error}") });
+    };
+    match authenticate(shared, stream, &slot) {
+        // It is counted already.
+        Err(_) if slot.is_evicted() => {}
+        Err(error) => refused(kind(&error), &error),
+        Ok(channel) => {
+            if let Err(error) = serve(shared, channel, &slot) {
+                refused("of the owner that broke off", &error);
+            }
+        }
+    }
+}
+
+/// What became of a stranger, for the log.
+fn kind(error: &WireError) -> Turn {
+    match error {
+        WireError::Net(NetError::Stalled { .. }) => "that did not say in time who they are",
+        WireError::Net(NetError::Tls(_)) => "of somebody else than the owner",
+        _ => "that broke off or said something else",
+    }
+}
+
+/// TLS, a place and the opening hello, all before the slot's deadline.
+fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Result<Channel, WireError> {
     let mut tcp = TcpTransport::new(stream)?;
     tcp.set_stall_timeout(IDLE).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
-    tcp.set_deadline(Some(Instant::now() + GREETING));
+    tcp.set_deadline(Some(slot.deadline()));
     let tls = shared.config.tls.accept(tcp)?;
-    if tls.peer_certificate().and_then(keys::fingerprint) != Some(shared.config.owner) {
+    let owner = shared.config.owner;
+    if tls.peer_certificate().and_then(keys::fingerprint) != Some(owner) {
         return Err(NetError::Tls("somebody else than the owner of this helper".into()).into());
+    }
+    if slot.authenticate(OWNER, owner.0).is_err() {
+        let detail = format!("the owner has {MOST_CONNECTIONS} connections already");
+        return Err(WireError::Unexpected { what: "connection", detail });
     }
     let mut channel = Channel::new(Box::new(tls));
     handshake(&mut channel, &Hello::opening())?;
     channel.set_deadline(None);
+    Ok(channel)
+}
+
+/// Answers, until the owner is done.
+fn serve(shared: &Shared, mut channel: Channel, slot: &ConnectionSlot) -> Result<(), WireError> {
     loop {
         let ask = match recv(&mut channel, ASK) {
             Err(WireError::Net(e)) if e.is_gone() => return Ok(()),
             other => other?,
         };
+        let _busy = slot.busy();
         let answer = match ask {
             Ask::Make { what, jobs } => shared.order(what, jobs),
             Ask::Stand { ids } => shared.standings(&ids),

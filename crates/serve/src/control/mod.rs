@@ -7,7 +7,6 @@ pub(crate) mod body;
 mod events;
 mod inputs;
 pub(crate) mod linger;
-pub(crate) mod places;
 mod policy;
 pub(crate) mod pulse;
 mod routes;
@@ -16,10 +15,9 @@ mod state;
 pub use inputs::{NoticeBody, read_notice};
 pub use policy::read_policy;
 
-use crate::door::Number;
 use crate::event::Event;
 use crate::known::Known;
-use crate::shared::Shared;
+use crate::shared::{CONTROL, OPERATORS, Shared};
 use answer::Peer;
 use axum::body::Body;
 use hyper::body::Incoming;
@@ -32,6 +30,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tacit_admission::{ConnectionSlot, Full};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -67,7 +66,7 @@ impl Control {
     }
 
     /// A connection until it closes, says nothing for too long, or the server stops.
-    pub(crate) async fn serve(self, number: Number, visitor: Visitor) {
+    pub(crate) async fn serve(self, slot: &ConnectionSlot, visitor: Visitor) {
         let Visitor { known: Known { stream, who: (client, serial), role }, address } = visitor;
         let mut stream = Lingering::new(stream);
         let mut rules = self.shared.rules.clone();
@@ -77,44 +76,57 @@ impl Control {
             self.shared.refused("of the control interface, revoked", Some(address.ip()), detail);
             return turn_away(&mut stream, "403 Forbidden", reason).await;
         }
-        match self.shared.ask(|reply| Event::Visited { number, client, reply }).await {
-            None => return,
-            Some(Ok(())) => {}
-            Some(Err(reason)) => {
-                let detail = format!("{role} {client} at {address}: {reason}");
-                self.shared.refused("of the control interface, without a place", Some(address.ip()), detail);
-                return turn_away(&mut stream, "503 Service Unavailable", reason).await;
-            }
+        let peer = Peer { client, role };
+        if let Err(full) = slot.authenticate(if peer.is_operator() { OPERATORS } else { CONTROL }, client.0) {
+            let reason = no_room(full);
+            let detail = format!("{role} {client} at {address}: {reason}");
+            self.shared.refused("of the control interface, without a place", Some(address.ip()), detail);
+            return turn_away(&mut stream, "503 Service Unavailable", reason).await;
         }
+        // A driver that is gone needs no news.
+        let _ = self.shared.events.send(Event::Visited);
         tracing::debug!(%address, %client, %role, "control connection");
-        let until = Until { idle: self.shared.config.control_idle, stop: self.stop };
+        let until = Until { idle: self.shared.config.control_idle, stop: self.stop, slot };
         tokio::select! {
-            () = exchange(self.router, stream, Peer { client, role }, Arc::new(Pulse::new()), until) => {}
+            () = exchange(self.router, stream, peer, Arc::new(Pulse::new()), until) => {}
             // Nothing is said to it any more.
             _ = rules.wait_for(|rules| rules.revokes(client, &serial).is_some()) => {}
         }
     }
 }
 
+/// What somebody known is told that finds no place.
+pub(crate) fn no_room(full: Full) -> &'static str {
+    match full {
+        Full::Pool => "all places of the control interface are taken; try again later",
+        Full::Peer => "you have as many connections of the control interface as one client may; close some",
+        Full::Evicted => "this connection gave way to newer ones; connect again",
+    }
+}
+
 /// How long a connection may be silent, and what ends it before.
-pub(crate) struct Until {
+pub(crate) struct Until<'a> {
     pub(crate) idle: Duration,
     pub(crate) stop: watch::Receiver<bool>,
+    /// Evicted, it ends.
+    pub(crate) slot: &'a ConnectionSlot,
 }
 
 /// Requests of a connection and their answers, until it closes, says nothing for too long, or is to stop.
-pub(crate) async fn exchange(router: axum::Router, stream: Lingering, peer: Peer, pulse: Arc<Pulse>, until: Until) {
-    let Until { idle, mut stop } = until;
+pub(crate) async fn exchange(router: axum::Router, stream: Lingering, peer: Peer, pulse: Arc<Pulse>, until: Until<'_>) {
+    let Until { idle, mut stop, slot } = until;
     let is_http_2 = stream.is_http_2();
     let beating = pulse.clone();
+    let (admission, id) = (slot.admission().clone(), slot.id());
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         beating.beat();
+        let busy = admission.busy(id);
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(beating.clone());
         let (router, pulse) = (router.clone(), beating.clone());
         async move {
             let Ok(answer) = router.oneshot(request.map(Body::new)).await;
-            Ok::<_, Infallible>(answer.map(|body| Beating::new(body, pulse)))
+            Ok::<_, Infallible>(answer.map(|body| Beating::new(body, pulse, busy)))
         }
     });
     let mut builder = Builder::new(TokioExecutor::new());
@@ -132,6 +144,7 @@ pub(crate) async fn exchange(router: axum::Router, stream: Lingering, peer: Peer
         }
         () = pulse.rests(idle) => return,
         _ = stop.wait_for(|stop| *stop) => {}
+        () = slot.evicted() => {}
     }
     connection.as_mut().graceful_shutdown();
     // What is not said by then is not said.

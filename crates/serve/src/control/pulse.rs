@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tacit_admission::Busy;
 use tokio::time::sleep;
 
 pub(crate) struct Pulse {
@@ -41,12 +42,14 @@ impl Pulse {
 pub(crate) struct Beating {
     body: Body,
     pulse: Arc<Pulse>,
+    /// Its request is in work until all of it is sent.
+    _busy: Busy,
 }
 
 impl Beating {
-    pub(crate) fn new(body: Body, pulse: Arc<Pulse>) -> Self {
+    pub(crate) fn new(body: Body, pulse: Arc<Pulse>, busy: Busy) -> Self {
         pulse.beat();
-        Self { body, pulse }
+        Self { body, pulse, _busy: busy }
     }
 }
 

@@ -8,19 +8,20 @@ mod numbers;
 mod sending;
 
 use crate::ServeError;
-use crate::greetings::{Greetings, Number};
+use crate::kinds::{BROKEN, LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
 use crate::signals::Ends;
 use ending::Ending;
 use numbers::Numbers;
 use sending::in_pieces;
-use std::collections::HashMap;
-use std::io::ErrorKind;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
+use tacit_admission::{
+    Accepting, Admission, ConnectionSlot, Full, Incoming, Kind, Limits, PoolLimits, ThreadedListener, Turned,
+    handshake_slots,
+};
 use tacit_backends::dealer::{Dealings, Party};
 use tacit_backends::seam::Seal;
 use tacit_backends::{BackendError, Registry};
@@ -38,11 +39,11 @@ pub struct DealerConfig {
     pub tls: ServerTls,
     /// File of the numbers.
     pub numbers: PathBuf,
-    /// Connections at a time of those who may ask.
+    /// Connections at a time of clients, and as many of servers.
     pub max_connections: usize,
-    /// Connections at a time that have not said who they are, at least 1. When they are taken, the oldest of
-    /// the address that holds most gives way.
-    pub max_greetings: usize,
+    /// Connections at a time whose peer is not authenticated, at least 1, as far as open files allow. When
+    /// they are taken, the oldest of the address that holds most is evicted.
+    pub max_handshakes: usize,
     /// Connections at a time of one certificate.
     pub max_per_party: usize,
     /// How long one request may take.
@@ -57,19 +58,19 @@ impl DealerConfig {
     /// How long one request may take unless said otherwise: 4 hours, in which 4 Mbit/s carry 7 GB.
     pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 
-    /// 256 connections, 64 of one party, 128 strangers, [`DealerConfig::REQUEST_TIMEOUT`], 2 minutes stall,
+    /// 256 connections, 64 of one party, 512 handshakes, [`DealerConfig::REQUEST_TIMEOUT`], 2 minutes stall,
     /// 10 minutes idle.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls, numbers: PathBuf) -> Self {
         let (stall_timeout, idle_timeout) = (Duration::from_secs(120), Duration::from_secs(600));
-        let (max_connections, max_per_party, max_greetings) = (256, 64, 128);
+        let (max_connections, max_per_party, max_handshakes) = (256, 64, 512);
         let request_timeout = Self::REQUEST_TIMEOUT;
         Self {
             listen,
             tls,
             numbers,
             max_connections,
-            max_greetings,
+            max_handshakes,
             max_per_party,
             request_timeout,
             stall_timeout,
@@ -80,7 +81,7 @@ impl DealerConfig {
 
 /// A dealer that listens.
 pub struct DealerServer {
-    listener: TcpListener,
+    listener: ThreadedListener,
     address: SocketAddr,
     shared: Arc<Shared>,
 }
@@ -89,82 +90,8 @@ struct Shared {
     config: DealerConfig,
     dealings: Dealings,
     numbers: Numbers,
-    /// Strangers, and their sockets.
-    greetings: Mutex<Greetings<TcpStream>>,
-    /// Connections of those who are known.
-    connections: AtomicUsize,
-    /// Connections of each party that has any.
-    parties: Mutex<HashMap<Party, usize>>,
+    admission: Admission,
     ending: Ending,
-}
-
-impl Shared {
-    fn greetings(&self) -> MutexGuard<'_, Greetings<TcpStream>> {
-        self.greetings.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A place among those who greet.
-struct Greeting<'a> {
-    shared: &'a Shared,
-    number: Number,
-}
-
-impl Drop for Greeting<'_> {
-    fn drop(&mut self) {
-        self.shared.greetings().leave(self.number);
-    }
-}
-
-/// A place among the connections.
-struct Place<'a>(&'a Shared);
-
-impl<'a> Place<'a> {
-    fn take(shared: &'a Shared) -> Result<Self, ServeError> {
-        let others = shared.connections.fetch_add(1, Ordering::AcqRel);
-        let place = Self(shared);
-        if others >= shared.config.max_connections {
-            let reason = format!("{others} parties' connections are there already (--max-connections)");
-            return Err(ServeError::NotGranted(reason));
-        }
-        Ok(place)
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// A place among a party's connections.
-struct Seat<'a> {
-    shared: &'a Shared,
-    party: Party,
-}
-
-impl<'a> Seat<'a> {
-    fn take(shared: &'a Shared, party: Party) -> Result<Self, ServeError> {
-        let mut parties = shared.parties.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = parties.entry(party).or_default();
-        if *taken >= shared.config.max_per_party {
-            return Err(ServeError::NotGranted(format!("this party has {taken} connections already")));
-        }
-        *taken += 1;
-        Ok(Self { shared, party })
-    }
-}
-
-impl Drop for Seat<'_> {
-    fn drop(&mut self) {
-        let mut parties = self.shared.parties.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(taken) = parties.get_mut(&self.party) {
-            *taken -= 1;
-            if *taken == 0 {
-                parties.remove(&self.party);
-            }
-        }
-    }
 }
 
 /// Stops a dealer.
@@ -181,14 +108,31 @@ impl DealerHandle {
         let Some(shared) = self.shared.upgrade() else { return };
         shared.ending.stop(grace);
         // It waits for a connection. One that cannot be made finds nobody waiting.
-        let _ = TcpStream::connect_timeout(&self.address, GREETING);
+        let _ = TcpStream::connect_timeout(&self.address, HANDSHAKE);
     }
 }
 
 /// How often a dealer that stops looks whether it may.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long a peer may take to introduce itself.
-const GREETING: Duration = Duration::from_secs(10);
+/// How often one looks that does not stop.
+const FOREVER: Duration = Duration::from_secs(3600);
+/// How long a peer may take to introduce itself, from when its connection is accepted.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Pools of connections: clients', and servers', whom clients keep out of nothing.
+const CLIENTS: usize = 0;
+const SERVERS: usize = 1;
+/// Open files of a connection.
+const FILES: u64 = 2;
+/// Open files for all else.
+const OTHER_FILES: u64 = 64;
+
+/// What may be connected. Files are kept free for half of those who are known.
+fn limits(config: &DealerConfig) -> Limits {
+    let pool = PoolLimits { connections: config.max_connections, per_peer: config.max_per_party };
+    let others = FILES * config.max_connections as u64 + OTHER_FILES;
+    let handshakes = handshake_slots(config.max_handshakes, FILES, others);
+    Limits { handshakes, handshake_timeout: HANDSHAKE, pools: vec![pool; 2] }
+}
 
 impl DealerServer {
     /// Listens, with a secret that no earlier dealer had.
@@ -202,17 +146,10 @@ impl DealerServer {
         let unreadable = |e: rusqlite::Error| ServeError::State { path: config.numbers.clone(), what: e.to_string() };
         dealings.remember(hidden.map_err(unreadable)?);
         let failed = |e: std::io::Error| NetError::from_io(format!("listening on {}", config.listen), &e);
-        let listener = TcpListener::bind(config.listen).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let shared = Shared {
-            greetings: Mutex::new(Greetings::new(config.max_greetings.max(1))),
-            config,
-            dealings,
-            numbers,
-            connections: AtomicUsize::new(0),
-            parties: Mutex::default(),
-            ending: Ending::default(),
-        };
+        let admission = Admission::new(limits(&config));
+        let listener = ThreadedListener::bind(config.listen, admission.clone(), "tacit-dealer").map_err(failed)?;
+        let address = listener.address().map_err(failed)?;
+        let shared = Shared { admission, config, dealings, numbers, ending: Ending::default() };
         Ok(Self { listener, address, shared: Arc::new(shared) })
     }
 
@@ -248,80 +185,80 @@ impl DealerServer {
 
     /// Serves until it is stopped.
     pub fn run(self) {
-        for number in 0.. {
-            if self.shared.ending.is_over(Instant::now()) {
-                return;
-            }
-            if self.shared.ending.is_stopping()
-                && let Err(error) = self.listener.set_nonblocking(true)
-            {
-                return tracing::error!("looking for the end: {error}");
-            }
-            match self.listener.accept() {
-                Ok((stream, from)) => take(&self.shared, number, stream, from),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(LOOK),
-                Err(error) => {
-                    tracing::error!("accepting a connection: {error}");
-                    thread::sleep(Duration::from_millis(100));
-                }
-            }
-        }
-    }
-}
-
-/// Lets a connection in, as soon as there is a place for a stranger.
-fn take(shared: &Arc<Shared>, number: Number, stream: TcpStream, from: SocketAddr) {
-    let end = match stream.try_clone() {
-        Ok(end) => end,
-        Err(error) => return tracing::error!("{from}: duplicating its connection: {error}"),
-    };
-    loop {
-        let now = Instant::now();
-        let mut greetings = shared.greetings();
-        let at = match greetings.make_room(now) {
-            Ok(gave_way) => {
-                if let Some((other, end)) = gave_way {
-                    tracing::warn!("a connection from {other} had to give way before it had said who it is");
-                    // Closed already is as good.
-                    let _ = end.shutdown(Shutdown::Both);
-                }
-                greetings.enter(number, from.ip(), now, end);
-                break;
-            }
-            Err(at) => at,
+        let (shared, looking) = (Arc::clone(&self.shared), Arc::clone(&self.shared));
+        let accepting = || match (looking.ending.is_over(Instant::now()), looking.ending.is_stopping()) {
+            (true, _) => Accepting::Over,
+            (false, true) => Accepting::GoOn(LOOK),
+            // Who stops it connects.
+            (false, false) => Accepting::GoOn(FOREVER),
         };
-        drop(greetings);
-        thread::sleep(at.saturating_duration_since(now));
-    }
-    let own = Arc::clone(shared);
-    let serving = thread::Builder::new().name("tacit-dealer".into()).spawn(move || {
-        match serve(&own, number, stream) {
-            // Whoever leaves between two requests is done.
-            Ok(()) => {}
-            Err(error) => tracing::info!("{from}: {error}"),
-        }
-    });
-    if let Err(error) = serving {
-        shared.greetings().leave(number);
-        tracing::error!("starting a thread: {error}");
+        self.listener.run(accepting, move |incoming| serve(&shared, incoming));
     }
 }
 
-fn serve(shared: &Shared, number: Number, stream: TcpStream) -> Result<(), ServeError> {
-    let greeting = Greeting { shared, number };
+/// A connection from its first byte to its end.
+fn serve(shared: &Shared, incoming: Incoming) {
+    let Incoming { stream, from, slot } = incoming;
+    let refused = |kind, error: &ServeError| {
+        shared.admission.refused(Turned { kind, from: Some(from.ip()), detail: format!("{from}: {error}") });
+    };
+    let known = match authenticate(shared, stream, &slot) {
+        Ok(known) => known,
+        // It is counted already.
+        Err(_) if slot.is_evicted() => return,
+        Err(error) => return refused(kind(&error), &error),
+    };
+    match requests(shared, known, &slot) {
+        Err(error) if !slot.is_evicted() => refused(BROKEN, &error),
+        // Whoever leaves between two requests is done.
+        _ => {}
+    }
+}
+
+/// What became of a connection whose peer has no place, for the log.
+fn kind(error: &ServeError) -> Kind {
+    match error {
+        ServeError::Net(NetError::Stalled { .. }) => LATE,
+        ServeError::Net(NetError::Tls(_)) => NO_HANDSHAKE,
+        ServeError::NotGranted(_) => NO_ROOM,
+        _ => STRANGE,
+    }
+}
+
+/// A peer that has shown its certificate and has a place.
+struct Known {
+    channel: Channel,
+    party: Party,
+    role: Role,
+}
+
+/// TLS, a place, and the opening hello, all before the slot's deadline.
+fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Result<Known, ServeError> {
     let mut tcp = TcpTransport::new(stream)?;
-    tcp.set_stall_timeout(GREETING).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
-    tcp.set_deadline(Some(Instant::now() + GREETING));
+    tcp.set_stall_timeout(HANDSHAKE).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
+    tcp.set_deadline(Some(slot.deadline()));
     let tls = shared.config.tls.accept(tcp)?;
     let certificate = tls.peer_certificate().ok_or(NetError::Tls("a peer without a certificate".into()))?;
     let unreadable = || NetError::Tls("a certificate that cannot be read".into());
     let (party, role) = (fingerprint(certificate).ok_or_else(unreadable)?.0, Role::of(certificate));
-    let _seat = Seat::take(shared, party)?;
+    let pool = if role == Role::Server { SERVERS } else { CLIENTS };
+    slot.authenticate(pool, party).map_err(|full| {
+        let most = &shared.config;
+        ServeError::NotGranted(match full {
+            Full::Pool => format!("{} connections are there already (--max-connections)", most.max_connections),
+            Full::Peer => format!("this party has {} connections already", most.max_per_party),
+            Full::Evicted => "it gave way to newer connections".into(),
+        })
+    })?;
     let mut channel = Channel::new(Box::new(tls));
     handshake(&mut channel, &Hello::opening())?;
-    drop(greeting);
-    let _place = Place::take(shared)?;
     channel.set_deadline(None);
+    Ok(Known { channel, party, role })
+}
+
+/// Requests, until the peer or the dealer is done.
+fn requests(shared: &Shared, known: Known, slot: &ConnectionSlot) -> Result<(), ServeError> {
+    let Known { mut channel, party, role } = known;
     loop {
         channel.set_stall_timeout(shared.config.idle_timeout)?;
         let request = match channel.recv_max(ASK, MAX_BYTES) {
@@ -331,7 +268,7 @@ fn serve(shared: &Shared, number: Number, stream: TcpStream) -> Result<(), Serve
         if shared.ending.is_over(Instant::now()) {
             return Ok(());
         }
-        let _running = shared.ending.begin();
+        let (_running, _busy) = (shared.ending.begin(), slot.busy());
         channel.set_stall_timeout(shared.config.stall_timeout)?;
         channel.set_deadline(Some(Instant::now() + shared.config.request_timeout));
         answered(shared, &mut channel, (party, role), request)?;

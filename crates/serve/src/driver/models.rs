@@ -2,11 +2,11 @@
 use super::Driver;
 use crate::ServeError;
 use crate::catalog::{Catalog, Changes, Offered, Succession};
-use crate::door::Number;
 use crate::gate::{WITHDRAWN, burn_those};
 use crate::state::{Learned, Row};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tacit_admission::ConnectionId as Number;
 use tacit_store::Entry;
 use tokio::task::spawn_blocking;
 

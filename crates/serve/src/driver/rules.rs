@@ -4,11 +4,25 @@ use crate::access::Rules;
 use crate::closer::Closer;
 use crate::event::TurnedAway;
 use crate::gate::burn_revoked;
+use crate::kinds::NO_ROOM;
+use crate::shared::CLIENTS;
 use crate::who::Who;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tacit_admission::Full;
 use tacit_ids::ClientId;
 use tokio::task::spawn_blocking;
+
+/// What a client is told that finds no place.
+fn no_room(full: Full) -> &'static str {
+    match full {
+        Full::Pool => "all places are taken; try again later",
+        Full::Peer => {
+            "you have as many connections as one client may (see `tacit serve --connections-per-client`); close some"
+        }
+        Full::Evicted => "this connection gave way to newer ones; connect again",
+    }
+}
 
 impl Driver {
     /// Takes in who shows this certificate for this client's key, or says why not.
@@ -16,9 +30,9 @@ impl Driver {
         if let Some(reason) = self.gate.turns_away(&who) {
             return Err(TurnedAway { kind: "of clients that were revoked", reason });
         }
-        if self.connections.len() >= self.max_connections {
-            let reason = "all places are taken; try again later";
-            return Err(TurnedAway { kind: "of clients that found no place", reason });
+        let certificate = who.helper.unwrap_or(who.client);
+        if let Err(full) = self.admission.authenticate(number, CLIENTS, certificate.0) {
+            return Err(TurnedAway { kind: NO_ROOM, reason: no_room(full) });
         }
         self.record.connected(who.client);
         self.connections.insert(number, Connection { closer, who, folder: None });

@@ -1,15 +1,23 @@
 //! What is seen of the driver from outside.
 use super::Driver;
 use crate::published::Status;
+use crate::shared::{CONTROL, OPERATORS};
 use crate::snapshot::Snapshot;
 
 impl Driver {
     pub(super) fn publish(&self, ended: bool) {
-        let connections = self.door.len() + self.connections.len() + self.controls.len();
+        let connections = self.connected();
         self.published.set(Status { connections, served: self.served, ended });
     }
 
+    /// Connections of everybody.
+    pub(super) fn connected(&self) -> usize {
+        let counts = self.admission.counts();
+        counts.handshakes + counts.pools.iter().sum::<usize>()
+    }
+
     pub(super) fn snapshot(&self) -> Snapshot {
+        let counts = self.admission.counts();
         Snapshot {
             stopping: self.stopping.is_some(),
             policy: self.queue.policy(),
@@ -19,9 +27,9 @@ impl Driver {
             pools: self.queue.pool_rows(),
             profile: self.queue.profile(),
             connections: self.connections.len(),
-            control_connections: self.controls.len(),
-            greetings: self.door.len(),
-            greeting_places: self.door.places(),
+            control_connections: counts.pools[CONTROL] + counts.pools[OPERATORS],
+            greetings: counts.handshakes,
+            greeting_places: counts.handshake_slots,
             ..self.record.snapshot()
         }
     }

@@ -1,9 +1,9 @@
 //! Stopping: what is let go on for a while, and what is cut then.
 use super::Driver;
-use crate::door::Number;
 use crate::event::Decision;
 use crate::job::Job;
 use std::time::{Duration, Instant};
+use tacit_admission::ConnectionId as Number;
 
 /// How long connections that were cut have to end.
 const AFTER_CUT: Duration = Duration::from_secs(5);
@@ -17,7 +17,7 @@ pub(super) struct Stopping {
 
 impl Driver {
     pub(super) fn has_ended(&self) -> bool {
-        let all_gone = self.connections.is_empty() && self.door.len() == 0 && self.controls.len() == 0;
+        let all_gone = self.connections.is_empty() && self.connected() == 0;
         self.given_up || (self.stopping.is_some() && all_gone)
     }
 
@@ -44,7 +44,6 @@ impl Driver {
         if self.stopping.is_none_or(|s| !s.is_cut && cut_at < s.cut_at) {
             self.stopping = Some(Stopping { cut_at, is_cut: false });
         }
-        self.door.close();
         self.pools.close();
         self.stop.send_replace(true);
         // What waits begins no more.

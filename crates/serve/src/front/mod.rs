@@ -15,10 +15,9 @@ mod routes;
 use crate::ServeError;
 use crate::control::answer::Peer;
 use crate::control::linger::Lingering;
-use crate::control::places::Places;
 use crate::control::pulse::Pulse;
-use crate::control::{Until, exchange, turn_away};
-use crate::greetings::{Greetings, Number};
+use crate::control::{Until, exchange, no_room, turn_away};
+use crate::kinds::{LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
 use crate::known::authenticate;
 use crate::server::listen;
 use crate::signals::Ends;
@@ -26,27 +25,34 @@ use book::Book;
 use desk::Desk;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
+use tacit_admission::{Admission, ConnectionSlot, Kind, Limits, PoolLimits, Turned, handshake_slots};
 use tacit_ids::ClientId;
 use tacit_net::{NetError, ServerTls};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until};
 use tokio_rustls::rustls;
 
-/// Connections of those who are known.
-const MOST_CONNECTIONS: usize = 4096;
-/// Of one of them.
-const MOST_OF_ONE: usize = 16;
-/// Connections of one operator: its nodes'.
-const MOST_OF_OPERATOR: usize = 2048;
-/// Handshakes under way; beyond that the oldest gives way, so that strangers keep nobody out.
-const MOST_GREETINGS: usize = 128;
-const GREETING: Duration = Duration::from_secs(5);
+/// Pools of connections: clients', and operators', whom clients keep out of nothing.
+const CLIENTS: usize = 0;
+const OPERATORS: usize = 1;
+/// Connections of those who are known, by pool: an operator's are its nodes'.
+const POOLS: [PoolLimits; 2] =
+    [PoolLimits { connections: 4096, per_peer: 16 }, PoolLimits { connections: 4096, per_peer: 2048 }];
+/// Handshakes under way; beyond that the oldest of the address that has most is evicted, so that strangers
+/// keep nobody out.
+const MOST_HANDSHAKES: usize = 1024;
+/// How long a handshake may take, from when its connection is accepted.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Open files for known peers that must be left beside handshakes, and for all else.
+const OTHER_FILES: u64 = 512;
 /// How long a connection may be silent.
 const IDLE: Duration = Duration::from_secs(120);
+/// How often it is looked whether the log is due.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long accepting pauses when the system has nothing left to accept with.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -72,9 +78,7 @@ pub struct FrontConfig {
 /// What all connections use.
 struct Shared {
     tls: Arc<rustls::ServerConfig>,
-    greetings: Mutex<Greetings<oneshot::Sender<()>>>,
-    clients: Mutex<Places>,
-    operators: Mutex<Places>,
+    admission: Admission,
     router: axum::Router,
     stop: watch::Receiver<bool>,
 }
@@ -86,10 +90,6 @@ pub struct Front {
     address: SocketAddr,
     shared: Arc<Shared>,
     stopper: watch::Sender<bool>,
-}
-
-fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Front {
@@ -108,9 +108,11 @@ impl Front {
         let (stopper, stop) = watch::channel(false);
         let shared = Shared {
             tls: config.tls.with_http(),
-            greetings: Mutex::new(Greetings::new(MOST_GREETINGS)),
-            clients: Mutex::new(Places::new(MOST_CONNECTIONS, MOST_OF_ONE)),
-            operators: Mutex::new(Places::new(MOST_CONNECTIONS, MOST_OF_OPERATOR)),
+            admission: Admission::new(Limits {
+                handshakes: handshake_slots(MOST_HANDSHAKES, 1, OTHER_FILES),
+                handshake_timeout: HANDSHAKE,
+                pools: POOLS.to_vec(),
+            }),
             router: routes::router(desk, config.server_name),
             stop,
         };
@@ -147,88 +149,91 @@ impl Front {
 
 async fn accept(shared: Arc<Shared>, listener: TcpListener) {
     let mut stop = shared.stop.clone();
-    for number in 0.. {
+    loop {
         let accepted = tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => return,
+            _ = stop.wait_for(|stop| *stop) => break,
+            () = due(&shared.admission) => {
+                shared.admission.sum_up();
+                continue;
+            }
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, address)) => {
-                let ticket = enter(&shared, number, address).await;
+                let slot = admitted(&shared.admission, address).await;
                 let shared = shared.clone();
                 tokio::spawn(async move {
-                    if let Err(e) = connection(&shared, number, (stream, address), ticket).await {
-                        tracing::debug!("the connection from {address}: {e}");
+                    if let Err(e) = connection(&shared, &slot, (stream, address)).await {
+                        let detail = format!("the connection from {address}: {e}");
+                        shared.admission.refused(Turned { kind: kind(&e), from: Some(address.ip()), detail });
                     }
                 });
             }
             Err(e) => {
                 // Connections that close make room.
-                tracing::error!("accepting a connection: {e}");
+                let detail = format!("accepting a connection: {e}");
+                shared.admission.refused(Turned { kind: "that could not be accepted", from: None, detail });
                 sleep(PAUSE).await;
             }
         }
     }
+    shared.admission.close();
 }
 
-/// Waits for a place among those who greet. What comes back ends with an error when the greeting has to give
-/// way.
-async fn enter(shared: &Shared, number: Number, from: SocketAddr) -> oneshot::Receiver<()> {
+/// Waits until the log is due. What is counted meanwhile is looked at when the next connection comes, or in
+/// a second.
+async fn due(admission: &Admission) {
     loop {
-        let now = Instant::now();
-        let room = locked(&shared.greetings).make_room(now);
-        match room {
-            // Whoever gave way is gone with what ended it.
-            Ok(_) => {
-                let (end, ticket) = oneshot::channel();
-                locked(&shared.greetings).enter(number, from.ip(), now, end);
-                return ticket;
-            }
+        match admission.alarm() {
+            Some(at) => return sleep_until(at.into()).await,
+            None => sleep(LOOK).await,
+        }
+    }
+}
+
+/// A handshake slot, as soon as there is one.
+async fn admitted(admission: &Admission, from: SocketAddr) -> ConnectionSlot {
+    loop {
+        match admission.admit(from.ip()) {
+            Ok(slot) => return slot,
             Err(at) => sleep_until(at.into()).await,
         }
+    }
+}
+
+/// What became of a connection, for the log.
+fn kind(error: &ServeError) -> Kind {
+    match error {
+        ServeError::Net(NetError::Stalled { .. }) => LATE,
+        ServeError::Net(NetError::Tls(_)) => NO_HANDSHAKE,
+        ServeError::NotGranted(_) => NO_ROOM,
+        _ => STRANGE,
     }
 }
 
 /// A connection from its first byte to its end.
 async fn connection(
     shared: &Shared,
-    number: Number,
+    slot: &ConnectionSlot,
     (stream, address): (TcpStream, SocketAddr),
-    ticket: oneshot::Receiver<()>,
 ) -> Result<(), ServeError> {
     let known = tokio::select! {
         biased;
-        known = authenticate(shared.tls.clone(), (stream, address), Instant::now() + GREETING) => known,
-        _ = ticket => return Ok(()),
+        known = authenticate(shared.tls.clone(), (stream, address), slot.deadline()) => known?,
+        () = slot.evicted() => return Ok(()),
     };
-    locked(&shared.greetings).leave(number);
-    let known = known?;
     if !known.speaks_http()? {
         return Err(NetError::Tls("a front is spoken to in HTTP".into()).into());
     }
     let peer = Peer { client: known.who.0, role: known.role };
     let mut stream = Lingering::new(known.stream);
-    let places = if peer.is_operator() { &shared.operators } else { &shared.clients };
-    let entered = locked(places).enter(number, peer.client);
-    if let Err(reason) = entered {
+    if let Err(full) = slot.authenticate(if peer.is_operator() { OPERATORS } else { CLIENTS }, peer.client.0) {
+        let reason = no_room(full);
         turn_away(&mut stream, "503 Service Unavailable", reason).await;
-        return Ok(());
+        return Err(ServeError::NotGranted(format!("{} {}: {reason}", peer.role, peer.client)));
     }
-    let _left = Left { places, number };
-    let until = Until { idle: IDLE, stop: shared.stop.clone() };
+    let until = Until { idle: IDLE, stop: shared.stop.clone(), slot };
     exchange(shared.router.clone(), stream, peer, Arc::new(Pulse::new()), until).await;
     Ok(())
-}
-
-/// Gives a place back.
-struct Left<'a> {
-    places: &'a Mutex<Places>,
-    number: Number,
-}
-
-impl Drop for Left<'_> {
-    fn drop(&mut self) {
-        locked(self.places).leave(self.number);
-    }
 }

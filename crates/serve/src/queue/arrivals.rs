@@ -1,6 +1,6 @@
 //! Requests and notices on their way in.
 use super::{Owned, Queue, Refused, Standing, Whose};
-use crate::door::Number;
+use tacit_admission::ConnectionId as Number;
 use tacit_client::wire::{Announce, Ask, Deadline, Name, Terms};
 use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::{AdvanceNotice, DeadlineClass, Event, JobPhase, ModelId, NoticeId, Owner, RequestId, Span};

@@ -3,8 +3,8 @@
 //! core would go to another job, and a short online phase would wait for a long offline phase. So the lane
 //! stays for a moment; if the input's turn comes before its client does, the core stays idle, not for long.
 use super::{Owner, Queue, Refused, Whose};
-use crate::door::Number;
 use std::time::Instant;
+use tacit_admission::ConnectionId as Number;
 use tacit_sched::{Event, JobId, Start};
 
 /// A client on its way to its online phase.

@@ -10,7 +10,6 @@ mod refill;
 mod said;
 mod settings;
 
-use crate::door::Number;
 use crate::state::Known;
 use pools::Pools;
 use refill::Offers;
@@ -18,6 +17,7 @@ pub(crate) use said::{Effect, JobEnd, Planned, Standing, Whose};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tacit_admission::ConnectionId as Number;
 use tacit_client::wire::{Device, Name, Terms};
 use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::demand::Demand;

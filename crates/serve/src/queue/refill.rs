@@ -3,9 +3,9 @@
 //! client says that it holds is not believed below what was lately made for it, and who has had few turns
 //! lately comes first: nobody gains by saying that its stock is empty.
 use super::{Live, Queue, Refused, Whose};
-use crate::door::Number;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
+use tacit_admission::ConnectionId as Number;
 use tacit_ids::ClientId;
 use tacit_sched::{Event, JobPhase, ModelId, Owner, Span, Time};
 

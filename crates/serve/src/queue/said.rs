@@ -1,9 +1,9 @@
 //! What the driver and the queue say to each other.
 use crate::catalog::Offered;
-use crate::door::Number;
 use crate::state::Learned;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tacit_admission::ConnectionId as Number;
 use tacit_client::wire::Device;
 use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::{JobId, JobPhase, Span};

@@ -233,9 +233,9 @@ fn one_party_takes_its_own_places_only() {
 }
 
 #[test]
-fn strangers_take_no_place_of_those_who_are_known() {
+fn strangers_and_clients_take_no_place_of_servers() {
     let dir = tempfile::tempdir().unwrap();
-    let address = dealer_with(dir.path(), |config| (config.max_connections, config.max_greetings) = (1, 4));
+    let address = dealer_with(dir.path(), |config| (config.max_connections, config.max_handshakes) = (1, 4));
     let model = lowered(3);
     let order = model.order().unwrap();
     let orders = reached(dir.path(), address, keys::ORDERS);
@@ -246,9 +246,14 @@ fn strangers_take_no_place_of_those_who_are_known() {
         gone.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         assert!(matches!(gone.read(&mut [0]), Ok(0) | Err(_)));
     }
-    // The one place of those who are known is taken.
-    assert!(reached(dir.path(), address, "alice").fetch(&[0; 32], &Claim { nonce: [0; 32], digest: [0; 32] }).is_err());
-    orders.deal(&order, &[0; 32]).unwrap();
+    // The one place of clients is taken, whose client keeps its connection.
+    let claim = Claim { nonce: [1; 32], digest: order.digest };
+    let (first, _) = orders.deal(&order, &claim.seal()).unwrap();
+    let alice = reached(dir.path(), address, "alice");
+    assert!(alice.fetch(&first, &claim).is_ok());
+    let (second, _) = orders.deal(&order, &claim.seal()).expect("a server's place is none of clients");
+    assert!(reached(dir.path(), address, "bob").fetch(&second, &claim).is_err(), "there is no place");
+    assert!(alice.fetch(&second, &claim).is_ok());
 }
 
 /// The program `tacit-dealer`; killed with the test.

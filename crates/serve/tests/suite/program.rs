@@ -414,7 +414,8 @@ fn resident(child: &Child) -> u64 {
 fn an_idle_client_takes_little_memory() {
     const CLIENTS: u64 = 300;
     let dir = tempfile::tempdir().unwrap();
-    let program = Program::silent(dir.path(), &["--max-connections", "400", "--max-control", "0"]);
+    let most = ["--max-connections", "400", "--connections-per-client", "400", "--max-control", "0"];
+    let program = Program::silent(dir.path(), &most);
     let identity = keys::load_client(&dir.path().join("keys"), "alice").unwrap();
     let open = |_| {
         let tcp = TcpTransport::connect(&program.address, Duration::from_secs(60)).unwrap();

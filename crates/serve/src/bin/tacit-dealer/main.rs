@@ -38,7 +38,7 @@ struct Args {
     /// Threads that dealing takes
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MAX_THREADS as u64))]
     threads: u64,
-    /// Connections at the same time
+    /// Connections of clients at the same time, and as many of servers
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     max_connections: u64,
     /// Longest time that a request may take, seconds: a client on a slow link fetches gigabytes in hours
@@ -51,6 +51,7 @@ struct Args {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
+    tacit_admission::raise_open_files();
     let config = DealerConfig {
         max_connections: args.max_connections as usize,
         request_timeout: Duration::from_secs(args.request),

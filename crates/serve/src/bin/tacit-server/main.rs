@@ -8,9 +8,9 @@ mod load;
 use anyhow::Context;
 use clap::Parser;
 use files::Files;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -129,8 +129,11 @@ struct Args {
     /// Clients connected at the same time
     #[arg(long, default_value_t = 64, value_parser = count(100_000))]
     max_connections: usize,
-    /// Connections of the control interface (HTTP: status, metrics, dashboard) at the same time; 0 switches
-    /// it off
+    /// Of these, those of one client, by its certificate's key [default: three quarters]
+    #[arg(long, value_name = "COUNT", value_parser = count(100_000))]
+    connections_per_client: Option<usize>,
+    /// Connections of the control interface (HTTP: status, metrics, dashboard) at the same time, and as many
+    /// of operators; 0 switches it off
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u64).range(0..=4096))]
     max_control: u64,
     /// Seconds that a client may make no progress inside a phase
@@ -195,6 +198,7 @@ impl Args {
         config.queued_per_client = self.queued;
         config.notice_ttl = Duration::from_secs(self.notice_ttl);
         config.max_connections = self.max_connections;
+        config.connections_per_client = self.connections_per_client.and_then(NonZero::new);
         config.max_control = self.max_control as usize;
         config.stall_timeout = Duration::from_secs(self.stall);
         config.idle_timeout = Duration::from_secs(self.idle);
@@ -240,26 +244,19 @@ fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Allows this process as many open files as the system lets it have: a connection is one.
-fn allow_files() {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // A server that may not is one for fewer strangers at a time.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-}
-
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
     let name = words.next().into_iter();
     if words.next().is_some_and(|first| first == "--front") {
         let args = front::Args::parse_from(name.chain(words));
         return tacit_log::run(|| {
-            allow_files();
+            tacit_admission::raise_open_files();
             front::run(args)
         });
     }
     let args = Args::parse();
     tacit_log::run(|| {
-        allow_files();
+        tacit_admission::raise_open_files();
         run(&args)
     })
 }

@@ -207,6 +207,7 @@ fn announce(args: &Args, http: Option<SocketAddr>, grpc: Option<SocketAddr>) -> 
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    tacit_admission::raise_open_files();
     tacit_log::run(|| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.context("starting the runtime")?;

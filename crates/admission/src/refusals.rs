@@ -1,5 +1,5 @@
-//! Refusals in the log: whoever likes can cause them, so the first is told at once, and what follows within a
-//! minute in one line.
+//! Refusals and broken connections in the log: whoever likes can cause them, so the first is told at once,
+//! and what follows within a minute in one line. Its memory is bounded.
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -9,18 +9,14 @@ const EVERY: Duration = Duration::from_secs(60);
 /// Addresses that are counted one by one.
 const MOST_ADDRESSES: usize = 1024;
 
-/// A kind of refusal, in the plural.
-pub(crate) type Kind = &'static str;
-/// Requests beyond what a client may ask in a day.
-pub(crate) const OVER_QUOTA: Kind = "requests over a daily quota";
-/// Requests beyond what a client may ask in a minute.
-pub(crate) const OVER_RATE: Kind = "requests over a rate";
-/// Phases in which a client has sent what nobody sends who follows the protocol.
-pub(crate) const DEVIATED: Kind = "phases that deviated from the protocol";
+/// Most characters of one refusal in words: peers have a say in them.
+const MOST_DETAIL: usize = 500;
 
+/// A kind of refusal, in the plural.
+pub type Kind = &'static str;
 /// What was not told yet.
 #[derive(Default)]
-pub(crate) struct Refusals {
+pub struct RefusalSummary {
     /// When the next line may come.
     quiet_until: Option<Instant>,
     kinds: BTreeMap<Kind, u64>,
@@ -28,9 +24,12 @@ pub(crate) struct Refusals {
     last: String,
 }
 
-impl Refusals {
+impl RefusalSummary {
     /// Counts one; the line to log now, if there is one.
-    pub(crate) fn count(&mut self, now: Instant, kind: Kind, from: Option<IpAddr>, detail: String) -> Option<String> {
+    pub fn count(&mut self, now: Instant, kind: Kind, from: Option<IpAddr>, mut detail: String) -> Option<String> {
+        if let Some((end, _)) = detail.char_indices().nth(MOST_DETAIL) {
+            detail.truncate(end);
+        }
         if self.quiet_until.is_none() {
             self.quiet_until = Some(now + EVERY);
             return Some(format!(
@@ -52,12 +51,13 @@ impl Refusals {
     }
 
     /// When [`sum_up`](Self::sum_up) is due.
-    pub(crate) fn alarm(&self) -> Option<Instant> {
+    #[must_use]
+    pub fn alarm(&self) -> Option<Instant> {
         self.quiet_until
     }
 
     /// The line for what was counted, if it is time and there is something.
-    pub(crate) fn sum_up(&mut self, now: Instant) -> Option<String> {
+    pub fn sum_up(&mut self, now: Instant) -> Option<String> {
         self.quiet_until.filter(|until| *until <= now)?;
         let told = self.told();
         self.quiet_until = told.is_some().then(|| now + EVERY);
@@ -65,7 +65,7 @@ impl Refusals {
     }
 
     /// The line for what was counted, if there is something.
-    pub(crate) fn told(&mut self) -> Option<String> {
+    pub fn told(&mut self) -> Option<String> {
         let Self { kinds, addresses, last, .. } = std::mem::take(self);
         if kinds.is_empty() {
             return None;
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn a_flood_is_one_line_a_minute() {
         let (start, mut lines) = (Instant::now(), Vec::new());
-        let mut refusals = Refusals::default();
+        let mut refusals = RefusalSummary::default();
         assert!(refusals.alarm().is_none());
         // A thousand a second for three minutes, from more addresses than are counted one by one.
         for i in 0..180_000u32 {

@@ -1,0 +1,347 @@
+//! The whole under one lock, for threads and tasks alike.
+use crate::ConnectionId;
+use crate::eviction::{Evicted, Eviction};
+use crate::handshakes::HandshakeSlots;
+use crate::pools::{ConnectionPool, Full, Peer, PoolLimits};
+use crate::refusals::{Kind, RefusalSummary};
+use std::collections::HashMap;
+use std::net::{IpAddr, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Connections that were evicted from a handshake slot.
+const GAVE_WAY: Kind = "that gave way to newer ones before they had said who they are";
+/// Connections that were evicted from a pool.
+const IDLE_GAVE_WAY: Kind = "of known peers that were idle and gave way to others";
+
+/// What a program lets in.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections whose peer is not authenticated.
+    pub handshakes: usize,
+    /// How long one may be that, from when it is accepted.
+    pub handshake_timeout: Duration,
+    /// Connections of authenticated peers, by kind.
+    pub pools: Vec<PoolLimits>,
+}
+
+/// Told of each refusal, for counters.
+type Observer = Box<dyn Fn(Kind) + Send + Sync>;
+
+struct State {
+    next: ConnectionId,
+    handshakes: HandshakeSlots,
+    pools: Vec<ConnectionPool>,
+    evictions: HashMap<ConnectionId, Arc<Eviction>>,
+    refusals: RefusalSummary,
+}
+
+struct Shared {
+    handshake_timeout: Duration,
+    observer: Option<Observer>,
+    state: Mutex<State>,
+}
+
+/// Who is connected to a program, and what is logged of those who are not.
+#[derive(Clone)]
+pub struct Admission(Arc<Shared>);
+
+/// Connections now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Whose peer is not authenticated.
+    pub handshakes: usize,
+    /// How many of these there may be.
+    pub handshake_slots: usize,
+    /// Of authenticated peers, by pool.
+    pub pools: Vec<usize>,
+}
+
+/// A refusal to be counted.
+#[derive(Clone, Debug)]
+pub struct Turned {
+    /// In the plural, for sums.
+    pub kind: Kind,
+    /// Whom it came from, where that is known.
+    pub from: Option<IpAddr>,
+    /// One of them in words.
+    pub detail: String,
+}
+
+impl Admission {
+    /// Nobody is connected.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self::build(limits, None)
+    }
+
+    /// As [`new`](Self::new); `observer` is told of each refusal.
+    #[must_use]
+    pub fn observed(limits: Limits, observer: impl Fn(Kind) + Send + Sync + 'static) -> Self {
+        Self::build(limits, Some(Box::new(observer)))
+    }
+
+    fn build(limits: Limits, observer: Option<Observer>) -> Self {
+        let Limits { handshakes, handshake_timeout, pools } = limits;
+        let state = State {
+            next: 0,
+            handshakes: HandshakeSlots::new(handshakes),
+            pools: pools.into_iter().map(ConnectionPool::new).collect(),
+            evictions: HashMap::new(),
+            refusals: RefusalSummary::default(),
+        };
+        Self(Arc::new(Shared { handshake_timeout, observer, state: Mutex::new(state) }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change of it is whole.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a handshake slot for a connection that was accepted.
+    ///
+    /// # Errors
+    /// When to try again; meanwhile others wait in the system's queue.
+    pub fn admit(&self, from: IpAddr) -> Result<ConnectionSlot, Instant> {
+        let (now, mut state) = (Instant::now(), self.state());
+        let id = state.next;
+        let evicted = state.handshakes.enter(id, from, now)?;
+        state.next += 1;
+        let eviction = Arc::new(Eviction::default());
+        state.evictions.insert(id, Arc::clone(&eviction));
+        if let Some((gone, _)) = evicted {
+            state.evict(gone);
+        }
+        drop(state);
+        if let Some((_, other)) = evicted {
+            let detail = format!("a connection from {other} gave way to a newer one before it had said who it is");
+            self.refused(Turned { kind: GAVE_WAY, from: Some(other), detail });
+        }
+        Ok(ConnectionSlot { admission: self.clone(), id, deadline: now + self.0.handshake_timeout, eviction })
+    }
+
+    /// As [`ConnectionSlot::authenticate`], of the connection of this name.
+    ///
+    /// # Errors
+    /// [`Full`]; it has no slot any more.
+    pub fn authenticate(&self, id: ConnectionId, pool: usize, peer: Peer) -> Result<(), Full> {
+        let mut state = self.state();
+        if !state.handshakes.leave(id) {
+            return Err(Full::Evicted);
+        }
+        let Some(gone) = state.pools[pool].enter(id, peer, Instant::now())? else { return Ok(()) };
+        state.evict(gone);
+        drop(state);
+        let detail = "an idle connection of the peer that has most gave way to another peer's".into();
+        self.refused(Turned { kind: IDLE_GAVE_WAY, from: None, detail });
+        Ok(())
+    }
+
+    /// As [`ConnectionSlot::busy`], of the connection of this name.
+    #[must_use]
+    pub fn busy(&self, id: ConnectionId) -> Busy {
+        self.state().pools.iter_mut().for_each(|pool| pool.begin(id));
+        Busy { admission: self.clone(), id }
+    }
+
+    /// Counts a refusal or a broken connection: the first after a quiet minute is logged at once, others
+    /// within a minute in one line.
+    pub fn refused(&self, turned: Turned) {
+        let Turned { kind, from, detail } = turned;
+        tracing::debug!("refused: {detail}");
+        let line = self.state().refusals.count(Instant::now(), kind, from, detail);
+        log(line);
+        if let Some(observer) = &self.0.observer {
+            observer(kind);
+        }
+    }
+
+    /// When [`sum_up`](Self::sum_up) is due.
+    #[must_use]
+    pub fn alarm(&self) -> Option<Instant> {
+        self.state().refusals.alarm()
+    }
+
+    /// Logs what was counted, if it is time.
+    pub fn sum_up(&self) {
+        let line = self.state().refusals.sum_up(Instant::now());
+        log(line);
+    }
+
+    /// Logs what was counted and not told: the program ends.
+    pub fn close(&self) {
+        let line = self.state().refusals.told();
+        log(line);
+    }
+
+    /// Who is there.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let state = self.state();
+        Counts {
+            handshakes: state.handshakes.taken(),
+            handshake_slots: state.handshakes.slots(),
+            pools: state.pools.iter().map(ConnectionPool::taken).collect(),
+        }
+    }
+}
+
+fn log(line: Option<String>) {
+    if let Some(line) = line {
+        tracing::warn!("{line}");
+    }
+}
+
+impl State {
+    fn evict(&mut self, id: ConnectionId) {
+        if let Some(eviction) = self.evictions.get(&id) {
+            eviction.evict();
+        }
+    }
+
+    fn leave(&mut self, id: ConnectionId) {
+        self.handshakes.leave(id);
+        for pool in &mut self.pools {
+            pool.leave(id);
+        }
+        if let Some(eviction) = self.evictions.remove(&id) {
+            eviction.forget();
+        }
+    }
+}
+
+/// A connection's slot, from when it is accepted until this is dropped.
+pub struct ConnectionSlot {
+    admission: Admission,
+    id: ConnectionId,
+    deadline: Instant,
+    eviction: Arc<Eviction>,
+}
+
+impl ConnectionSlot {
+    /// Names the connection.
+    #[must_use]
+    pub fn id(&self) -> ConnectionId {
+        self.id
+    }
+
+    /// Until when its peer must be authenticated.
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Whose connections it is among.
+    #[must_use]
+    pub fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    /// Its peer is authenticated: it leaves its handshake slot for a pool.
+    ///
+    /// # Errors
+    /// [`Full`]; it has no slot any more.
+    pub fn authenticate(&self, pool: usize, peer: Peer) -> Result<(), Full> {
+        self.admission.authenticate(self.id, pool, peer)
+    }
+
+    /// Ends when the slot was given to another: the connection is to end.
+    #[must_use]
+    pub fn evicted(&self) -> Evicted {
+        Evicted(Arc::clone(&self.eviction))
+    }
+
+    /// Whether the slot was given to another.
+    #[must_use]
+    pub fn is_evicted(&self) -> bool {
+        self.eviction.is_evicted()
+    }
+
+    /// An eviction closes this socket, as long as the slot is there.
+    pub fn closes(&self, socket: TcpStream) {
+        self.eviction.closes(socket);
+    }
+
+    /// A request is in work until what this gives is dropped: the connection is not evicted meanwhile.
+    #[must_use]
+    pub fn busy(&self) -> Busy {
+        self.admission.busy(self.id)
+    }
+}
+
+impl Drop for ConnectionSlot {
+    fn drop(&mut self) {
+        self.admission.state().leave(self.id);
+    }
+}
+
+/// A request that is in work.
+pub struct Busy {
+    admission: Admission,
+    id: ConnectionId,
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        self.admission.state().pools.iter_mut().for_each(|pool| pool.end(self.id, now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Waker};
+
+    fn limits(handshakes: usize, connections: usize) -> Limits {
+        let pool = PoolLimits { connections, per_peer: connections };
+        Limits { handshakes, handshake_timeout: Duration::from_secs(10), pools: vec![pool; 2] }
+    }
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    #[test]
+    fn a_slot_goes_from_handshake_to_pool_and_is_given_back() {
+        let counted = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&counted);
+        let admission = Admission::observed(limits(2, 1), move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+        });
+        let first = admission.admit(address(1)).unwrap();
+        assert!(first.deadline() > Instant::now());
+        first.authenticate(0, [1; 32]).unwrap();
+        let second = admission.admit(address(1)).unwrap();
+        assert_eq!(second.authenticate(0, [2; 32]), Err(Full::Pool));
+        let third = admission.admit(address(1)).unwrap();
+        third.authenticate(1, [2; 32]).expect("another kind of peer has a pool of its own");
+        assert_eq!(admission.counts(), Counts { handshakes: 0, handshake_slots: 2, pools: vec![1, 1] });
+        drop((first, second, third));
+        assert_eq!(admission.counts().pools, [0, 0]);
+        assert!(admission.state().evictions.is_empty());
+        admission.refused(Turned { kind: "of a test", from: None, detail: "one".into() });
+        assert_eq!(counted.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn an_eviction_wakes_its_task_and_closes_its_socket() {
+        let admission = Admission::new(limits(1, 1));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let old = admission.admit(address(1)).unwrap();
+        old.closes(listener.accept().unwrap().0);
+        let mut evicted = pin!(old.evicted());
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(evicted.as_mut().poll(&mut context), Poll::Pending);
+        // It holds all slots, so it hoards.
+        let new = admission.admit(address(2)).unwrap();
+        assert!(old.is_evicted() && !new.is_evicted());
+        assert_eq!(evicted.as_mut().poll(&mut context), Poll::Ready(()));
+        assert_eq!(std::io::Read::read(&mut peer, &mut [0]).unwrap(), 0);
+        assert_eq!(old.authenticate(0, [1; 32]), Err(Full::Evicted));
+        assert_eq!(admission.counts().handshakes, 1);
+    }
+}

@@ -1,0 +1,39 @@
+//! Who may be connected: one component for all programs that listen.
+//!
+//! ```text
+//!   accept --> handshake slot --> connection pool of its kind --> closed
+//!                  |   |              |
+//!                  |   evicted        evicted, where it is idle and its peer holds most
+//!                  out of time
+//! ```
+//!
+//! * [`HandshakeSlots`]: connections whose peer is not authenticated. When all are taken, the oldest of the
+//!   address that holds most is evicted.
+//! * [`ConnectionPool`]: connections of authenticated peers, limited in all and for each peer. Peers of
+//!   another kind (servers, operators) have a pool of their own.
+//! * [`RefusalSummary`]: what is logged of refusals and broken connections, at most a line a minute.
+//! * [`Admission`] holds them under one lock. [`ThreadedListener`] accepts for programs with a thread for
+//!   each connection; programs with an async runtime wait for [`ConnectionSlot::evicted`] beside their work.
+//!
+//! The first three decide with the time passed in, and touch neither clock nor socket. This crate uses no
+//! other crate of the project.
+#![forbid(unsafe_code)]
+
+mod admission;
+mod eviction;
+mod files;
+mod handshakes;
+mod pools;
+mod refusals;
+mod threaded;
+
+pub use admission::{Admission, Busy, ConnectionSlot, Counts, Limits, Turned};
+pub use eviction::Evicted;
+pub use files::{handshake_slots, raise_open_files};
+pub use handshakes::{HandshakeSlots, LEAST_TIME};
+pub use pools::{ConnectionPool, Full, LEAST_IDLE, Peer, PoolLimits};
+pub use refusals::{Kind, RefusalSummary};
+pub use threaded::{Accepting, Incoming, ThreadedListener, listen};
+
+/// Names a connection of a process; they grow.
+pub type ConnectionId = u64;

@@ -1,0 +1,194 @@
+//! Connections of authenticated peers: limited in all and for each peer. A full pool makes room for a peer
+//! that holds little: the connection is evicted that was idle longest, of the peer that holds most.
+use crate::ConnectionId;
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+/// What no authenticated connection is denied: a pause between two requests.
+pub const LEAST_IDLE: Duration = Duration::from_secs(5);
+
+/// Fingerprint of what a peer has proved: its key.
+pub type Peer = [u8; 32];
+
+/// How many connections a pool has.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolLimits {
+    /// In all.
+    pub connections: usize,
+    /// Of one peer.
+    pub per_peer: usize,
+}
+
+/// Why a peer is not connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// All connections of the pool are taken.
+    Pool,
+    /// The peer has as many as one may.
+    Peer,
+    /// The connection was evicted before.
+    Evicted,
+}
+
+struct Entry {
+    peer: Peer,
+    /// Requests in work.
+    busy: u32,
+    /// Since when there is none.
+    idle_since: Instant,
+}
+
+/// Connections of authenticated peers of one kind.
+pub struct ConnectionPool {
+    limits: PoolLimits,
+    entries: BTreeMap<ConnectionId, Entry>,
+    by_peer: HashMap<Peer, usize>,
+}
+
+impl ConnectionPool {
+    /// Nobody is connected.
+    #[must_use]
+    pub fn new(limits: PoolLimits) -> Self {
+        Self { limits, entries: BTreeMap::new(), by_peer: HashMap::new() }
+    }
+
+    /// Connections now.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Takes a connection in; what was evicted for it.
+    ///
+    /// # Errors
+    /// [`Full`]: there is no room for it, and it is nobody's turn to make some.
+    pub fn enter(&mut self, id: ConnectionId, peer: Peer, now: Instant) -> Result<Option<ConnectionId>, Full> {
+        let own = self.by_peer.get(&peer).copied().unwrap_or(0);
+        if own >= self.limits.per_peer {
+            return Err(Full::Peer);
+        }
+        let evicted = match self.entries.len() < self.limits.connections {
+            true => None,
+            false => Some(self.next_to_go(own, now).ok_or(Full::Pool)?),
+        };
+        evicted.map(|id| self.leave(id));
+        *self.by_peer.entry(peer).or_default() += 1;
+        self.entries.insert(id, Entry { peer, busy: 0, idle_since: now });
+        Ok(evicted)
+    }
+
+    /// Whether this connection was in the pool, and is no more.
+    pub fn leave(&mut self, id: ConnectionId) -> bool {
+        let Some(Entry { peer, .. }) = self.entries.remove(&id) else { return false };
+        let count = self.by_peer.get_mut(&peer).expect("who is connected is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.by_peer.remove(&peer);
+        }
+        true
+    }
+
+    /// A request begins: the connection is not idle.
+    pub fn begin(&mut self, id: ConnectionId) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.busy += 1;
+        }
+    }
+
+    /// A request has ended.
+    pub fn end(&mut self, id: ConnectionId, now: Instant) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.busy = entry.busy.saturating_sub(1);
+            entry.idle_since = now;
+        }
+    }
+
+    /// The connection that makes room for a peer which holds `own`: its peer still holds as many afterwards
+    /// as the newcomer's.
+    fn next_to_go(&self, own: usize, now: Instant) -> Option<ConnectionId> {
+        let is_idle = |entry: &Entry| entry.busy == 0 && now >= entry.idle_since + LEAST_IDLE;
+        let candidates = self.entries.iter().filter(|(_, e)| is_idle(e) && self.by_peer[&e.peer] >= own + 2);
+        let oldest_of_most = |(_, e): &(&ConnectionId, &Entry)| (self.by_peer[&e.peer], now - e.idle_since);
+        candidates.max_by_key(oldest_of_most).map(|(&id, _)| id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const A: Peer = [1; 32];
+    const B: Peer = [2; 32];
+
+    fn pool(connections: usize, per_peer: usize) -> ConnectionPool {
+        ConnectionPool::new(PoolLimits { connections, per_peer })
+    }
+
+    #[test]
+    fn connections_are_counted_in_all_and_for_each_peer() {
+        let (mut pool, now) = (pool(3, 2), Instant::now());
+        assert!(pool.enter(1, A, now).is_ok() && pool.enter(2, A, now).is_ok());
+        assert_eq!(pool.enter(3, A, now), Err(Full::Peer));
+        assert_eq!(pool.enter(4, B, now), Ok(None));
+        assert_eq!(pool.enter(5, [3; 32], now), Err(Full::Pool), "nobody is idle for long enough");
+        assert!(pool.leave(2) && !pool.leave(2));
+        assert!(pool.taken() == 2 && pool.enter(6, A, now).is_ok());
+    }
+
+    #[test]
+    fn who_hoards_idle_connections_makes_room_for_who_has_none() {
+        let (mut pool, start) = (pool(4, 4), Instant::now());
+        for (id, at) in [(1, 3), (2, 1), (3, 2), (4, 0)] {
+            pool.enter(id, A, start + Duration::from_secs(at)).unwrap();
+        }
+        let later = start + Duration::from_secs(60);
+        // The longest idle one is at work.
+        pool.begin(4);
+        assert_eq!(pool.enter(5, B, start + LEAST_IDLE), Err(Full::Pool));
+        assert_eq!(pool.enter(5, B, later), Ok(Some(2)));
+        assert_eq!(pool.enter(6, B, later), Ok(Some(3)), "two against two are fair");
+        assert_eq!(pool.enter(7, B, later), Err(Full::Pool));
+        pool.end(4, later);
+        assert_eq!(pool.enter(7, [3; 32], later), Ok(Some(1)), "who has just ended is not idle");
+    }
+
+    proptest! {
+        /// Limits hold whatever comes, and nobody is evicted for a peer that would then have more.
+        #[test]
+        fn pools_hold_whatever_comes(
+            (connections, per_peer) in (1usize..12, 1usize..8),
+            steps in prop::collection::vec((0u8..5, 0u8..4, 0u64..4000), 1..200),
+        ) {
+            let (mut pool, mut now) = (pool(connections, per_peer), Instant::now());
+            let mut held: Vec<(ConnectionId, Peer, u32)> = Vec::new();
+            for (id, (peer, what, ms)) in (0..).zip(steps) {
+                now += Duration::from_millis(ms);
+                let at = ms as usize % held.len().max(1);
+                match (what, held.get_mut(at)) {
+                    (1, Some(one)) => { one.2 += 1; pool.begin(one.0); }
+                    (2, Some(one)) => { one.2 = one.2.saturating_sub(1); pool.end(one.0, now); }
+                    (3, Some(_)) => prop_assert!(pool.leave(held.remove(at).0)),
+                    _ => {
+                        let peer = [peer; 32];
+                        let count = |held: &[(ConnectionId, Peer, u32)], p| held.iter().filter(|h| h.1 == p).count();
+                        match pool.enter(id, peer, now) {
+                            Ok(evicted) => {
+                                if let Some(gone) = evicted {
+                                    let (_, whose, busy) = held.remove(held.iter().position(|h| h.0 == gone).unwrap());
+                                    prop_assert!(busy == 0 && count(&held, whose) > count(&held, peer));
+                                }
+                                held.push((id, peer, 0));
+                            }
+                            Err(Full::Peer) => prop_assert_eq!(count(&held, peer), per_peer),
+                            Err(_) => prop_assert_eq!(held.len(), connections),
+                        }
+                        prop_assert!(count(&held, peer) <= per_peer);
+                    }
+                }
+                prop_assert_eq!(pool.taken(), held.len());
+                prop_assert!(held.len() <= connections);
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Accepting for programs with a thread for each connection.
+use crate::admission::{Admission, ConnectionSlot, Turned};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Connections that the system keeps until they are accepted. With fewer it loses some of a flood's, and
+/// honest ones with them.
+const BACKLOG: i32 = 1024;
+/// How long accepting pauses when the system has nothing left to accept with.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Stack of a connection's thread, as the system gives it out page by page.
+const STACK: usize = 2 << 20;
+
+/// Listens, with room for a crowd.
+///
+/// # Errors
+/// The address cannot be listened on.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    rustix::net::listen(&listener, BACKLOG)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Whether a program goes on accepting.
+pub enum Accepting {
+    /// It does, and is asked again within this time.
+    GoOn(Duration),
+    /// It has ended.
+    Over,
+}
+
+/// A connection whose peer is not authenticated.
+pub struct Incoming {
+    /// Its socket, which an eviction closes.
+    pub stream: TcpStream,
+    /// Its peer's address.
+    pub from: SocketAddr,
+    /// Its slot.
+    pub slot: ConnectionSlot,
+}
+
+/// A listener with a thread for each connection.
+pub struct ThreadedListener {
+    listener: TcpListener,
+    admission: Admission,
+    thread: &'static str,
+}
+
+impl ThreadedListener {
+    /// Listens; connections' threads have this name.
+    ///
+    /// # Errors
+    /// The address cannot be listened on.
+    pub fn bind(address: SocketAddr, admission: Admission, thread: &'static str) -> io::Result<Self> {
+        Ok(Self { listener: listen(address)?, admission, thread })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Accepts until it is over; `serve` has each connection from its first byte on.
+    pub fn run(&self, accepting: impl Fn() -> Accepting, serve: impl Fn(Incoming) + Send + Sync + 'static) {
+        let serve = Arc::new(serve);
+        while let Accepting::GoOn(within) = accepting() {
+            self.admission.sum_up();
+            match self.listener.accept() {
+                Ok((stream, from)) => self.take(stream, from, &serve),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => self.wait(within),
+                Err(e) => {
+                    // Connections go on, and those that close make room.
+                    self.refused(format!("accepting a connection: {e}"));
+                    thread::sleep(PAUSE);
+                }
+            }
+        }
+        self.admission.close();
+    }
+
+    /// Waits for a connection, or until the log is due.
+    fn wait(&self, within: Duration) {
+        let alarm = self.admission.alarm().map(|at| at.saturating_duration_since(Instant::now()));
+        let wait = alarm.map_or(within, |alarm| within.min(alarm)).max(Duration::from_millis(1));
+        let wait = Timespec { tv_sec: wait.as_secs().min(3600) as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+        // What interrupts it is as good as its end: the listener is looked at.
+        let _ = poll(&mut [PollFd::new(&self.listener, PollFlags::IN)], Some(&wait));
+    }
+
+    fn refused(&self, detail: String) {
+        self.admission.refused(Turned { kind: "that could not be accepted", from: None, detail });
+    }
+
+    fn take(&self, stream: TcpStream, from: SocketAddr, serve: &Arc<impl Fn(Incoming) + Send + Sync + 'static>) {
+        let end = match stream.set_nonblocking(false).and_then(|()| stream.try_clone()) {
+            Ok(end) => end,
+            Err(e) => return self.refused(format!("{from}: duplicating its connection: {e}")),
+        };
+        let slot = loop {
+            match self.admission.admit(from.ip()) {
+                Ok(slot) => break slot,
+                Err(at) => thread::sleep(at.saturating_duration_since(Instant::now())),
+            }
+        };
+        slot.closes(end);
+        let (own, incoming) = (Arc::clone(serve), Incoming { stream, from, slot });
+        let named = thread::Builder::new().name(self.thread.into()).stack_size(STACK);
+        if let Err(e) = named.spawn(move || own(incoming)) {
+            self.refused(format!("starting a thread: {e}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, PoolLimits};
+    use std::io::{Read, Write};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn silent_connections_make_room_and_nobody_waits_for_them() {
+        let pools = vec![PoolLimits { connections: 1, per_peer: 1 }];
+        let admission = Admission::new(Limits { handshakes: 4, handshake_timeout: Duration::from_secs(60), pools });
+        let listener = ThreadedListener::bind("127.0.0.1:0".parse().unwrap(), admission.clone(), "test").unwrap();
+        let (address, over) = (listener.address().unwrap(), Arc::new(AtomicBool::new(false)));
+        let is_over = Arc::clone(&over);
+        let running = thread::spawn(move || {
+            let accepting = || match is_over.load(Ordering::Relaxed) {
+                true => Accepting::Over,
+                false => Accepting::GoOn(Duration::from_millis(5)),
+            };
+            listener.run(accepting, |mut incoming| {
+                let mut byte = [0];
+                if incoming.stream.read_exact(&mut byte).is_ok() && incoming.slot.authenticate(0, [1; 32]).is_ok() {
+                    incoming.stream.write_all(&byte).unwrap();
+                }
+            });
+        });
+        let silent: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let mut honest = TcpStream::connect(address).unwrap();
+        honest.write_all(&[7]).unwrap();
+        let mut answer = [0];
+        honest.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, [7]);
+        assert!(admission.counts().handshakes <= 4);
+        over.store(true, Ordering::Relaxed);
+        running.join().unwrap();
+        drop(silent);
+    }
+}
