@@ -77,12 +77,19 @@ pub fn announce(line: String) -> io::Result<()> {
     announcing.map(drop)
 }
 
+/// A library whose warnings peers can cause, one for each frame: it is heard where it is named.
+const LOUD: &str = "h2";
+
 /// Which lines are wanted: `LEVEL` or `TARGET=LEVEL`, with commas between.
 fn wanted(text: Option<&OsStr>) -> io::Result<Targets> {
     let Some(text) = text.filter(|text| !text.is_empty()) else {
-        return Ok(Targets::new().with_default(LevelFilter::WARN));
+        return Ok(Targets::new().with_default(LevelFilter::WARN).with_target(LOUD, LevelFilter::OFF));
     };
-    text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
+    let quiet = |targets: Targets| match targets.iter().any(|(target, _)| target.starts_with(LOUD)) {
+        true => targets,
+        false => targets.with_target(LOUD, LevelFilter::OFF),
+    };
+    text.to_str().and_then(|text| text.parse().ok()).map(quiet).ok_or_else(|| {
         let text = text.display();
         io::Error::other(format!("TACIT_LOG={text}: levels such as `info` or `tacit_client=debug,warn` are wanted"))
     })
@@ -241,6 +248,10 @@ mod tests {
         assert!(
             enabled(&two, "tacit_client::wire", LevelFilter::DEBUG) && !enabled(&two, "tacit_net", LevelFilter::DEBUG)
         );
+        // What peers can cause a line of each is heard where it is named.
+        for (text, is_heard) in [("", false), ("info", false), ("h2=warn,info", true), ("h2::proto=warn", true)] {
+            assert_eq!(enabled(&read(text).unwrap(), "h2::proto::ping_pong", LevelFilter::WARN), is_heard, "{text}");
+        }
         let error = read("tacit_client=loud").unwrap_err().to_string();
         assert!(error.starts_with("TACIT_LOG=tacit_client=loud: levels such as"), "{error}");
     }
