@@ -7,6 +7,7 @@ mod pools;
 mod rules;
 mod seen;
 mod stop;
+mod tokens;
 
 use crate::closer::Closer;
 use crate::event::{Decision, Event, Grant, Turn};
@@ -159,7 +160,7 @@ impl Driver {
             }
             Event::Refused { kind } => self.record.refused(kind),
             Event::Requested { number, request, open, reply } => {
-                self.request(number, Asked { request, open, reply })
+                self.request(number, Asked { request, open, tokens: 0, reply })
             }
             Event::Load(load) => {
                 let running = self.queue.used().cores;
@@ -203,7 +204,7 @@ impl Driver {
         self.go_on();
     }
 
-    fn request(&mut self, number: Number, ask: Asked) {
+    fn request(&mut self, number: Number, mut ask: Asked) {
         if self.stopping.is_some() {
             let _ = ask.reply.send(Decision::Close);
             return;
@@ -217,8 +218,10 @@ impl Driver {
                 return self.refuse_job(number, ask, ServeError::NotGranted(reason.into()));
             }
             let pass = who.check(&ask.request, offered);
-            if let Err(e) = pass.and_then(|()| self.gate.pass(who.client, &ask.request, offered, Instant::now())) {
-                return self.refuse_job(number, ask, e);
+            let pass = pass.and_then(|()| self.gate.pass(who.client, &ask.request, offered));
+            match pass.and_then(|()| self.take_tokens(who.client, &ask)) {
+                Ok(tokens) => ask.tokens = tokens,
+                Err(e) => return self.refuse_job(number, ask, e),
             }
         }
         let until = Instant::now() + self.memory_wait;
@@ -260,7 +263,9 @@ impl Driver {
         }
         self.waiting.remove(&number);
         let Some(Job::Waits { mut ask, .. }) = self.jobs.remove(&number) else { return };
-        match self.place(number, &mut ask) {
+        let placed = self.place(number, &mut ask);
+        self.settle_tokens(number, &ask, placed.is_ok());
+        match placed {
             Ok(Admitted::Queued(held)) => drop(self.jobs.insert(number, Job::Queued { ask, held })),
             Ok(Admitted::Now { destroyed, notice_ignored }) => {
                 self.jobs.insert(number, Job::Runs { place: None });

@@ -1,11 +1,10 @@
 //! The rules of access at work: what the driver asks before a request goes on.
 use crate::access::{REVOKED, Rules};
 use crate::catalog::Offered;
-use crate::quota::{Bucket, Charge, Quotas, unix_now};
+use crate::quota::{Bucket, Charge, PaidStock, Quotas, unix_now};
 use crate::who::Who;
 use crate::{Catalog, ServeError};
 use std::collections::{BTreeMap, HashMap};
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Instant;
 use tacit_client::wire::Request;
@@ -25,12 +24,13 @@ pub(crate) struct Gate {
     /// What there is to be used, in the same way.
     catalog: watch::Sender<Arc<Catalog>>,
     buckets: HashMap<ClientId, Bucket>,
+    stock: PaidStock,
     quotas: Quotas,
 }
 
 impl Gate {
     pub(crate) fn new(rules: watch::Sender<Arc<Rules>>, catalog: watch::Sender<Arc<Catalog>>, quotas: Quotas) -> Self {
-        Self { rules, catalog, buckets: HashMap::new(), quotas }
+        Self { rules, catalog, buckets: HashMap::new(), stock: PaidStock::default(), quotas }
     }
 
     pub(crate) fn set(&mut self, rules: Arc<Rules>) {
@@ -65,17 +65,13 @@ impl Gate {
         client: ClientId,
         request: &Request,
         offered: Option<&Arc<Offered>>,
-        now: Instant,
     ) -> Result<(), ServeError> {
         let rule = self.rules.borrow().of(client).clone();
         if rule.revoked {
             return Err(ServeError::NotGranted(REVOKED.into()));
         }
-        let is_paced = matches!(request, Request::Ask(_)) || request.is_phase();
-        if is_paced && let Some(per_minute) = rule.per_minute {
-            self.pace(client, per_minute, offered.map_or(1, |offered| offered.batch()), now)?;
-        }
-        let is_of_model = is_paced || matches!(request, Request::Setup | Request::Announce(_) | Request::Call { .. });
+        let is_of_model = request.is_phase()
+            || matches!(request, Request::Ask(_) | Request::Setup | Request::Announce(_) | Request::Call { .. });
         let Some(offered) = offered.filter(|_| is_of_model) else { return Ok(()) };
         if !self.catalog.borrow().is_offered(offered) {
             return Err(ServeError::NotGranted(WITHDRAWN.into()));
@@ -96,7 +92,9 @@ impl Gate {
         Ok(())
     }
 
-    fn pace(&mut self, client: ClientId, per_minute: NonZeroU32, inputs: u32, now: Instant) -> Result<(), ServeError> {
+    /// Takes a token for each of so many inputs, where their client has a rate; how many these were.
+    pub(crate) fn pace(&mut self, client: ClientId, inputs: u32, now: Instant) -> Result<u32, ServeError> {
+        let Some(per_minute) = self.rules.borrow().of(client).per_minute else { return Ok(0) };
         if self.buckets.len() >= MOST_BUCKETS && !self.buckets.contains_key(&client) {
             let rules = self.rules.borrow().clone();
             let is_used = |client: &ClientId, bucket: &mut Bucket| {
@@ -105,13 +103,35 @@ impl Gate {
             self.buckets.retain(is_used);
         }
         let bucket = self.buckets.entry(client).or_insert_with(|| Bucket::full(now, per_minute));
-        bucket.take(now, per_minute, inputs).map_err(|wait| {
+        bucket.take(now, per_minute, inputs).map(|()| inputs).map_err(|wait| {
             let seconds = wait.as_secs() + 1;
             let reason = format!(
                 "more than {per_minute} requests within a minute, which is your rate; ask again in {seconds} s"
             );
             ServeError::over_rate(reason, seconds)
         })
+    }
+
+    /// Gives tokens back that were taken for nothing.
+    pub(crate) fn give_tokens_back(&mut self, client: ClientId, tokens: u32) {
+        if let Some(bucket) = self.buckets.get_mut(&client) {
+            bucket.give_back(tokens);
+        }
+    }
+
+    /// Whether a request uses stock that has cost its client's rate when it was made.
+    pub(crate) fn is_paid(&self, client: ClientId, request: &Request) -> bool {
+        stock_of(request).is_some_and(|id| self.stock.holds(client, id))
+    }
+
+    /// A request has its place: what it makes for stock has paid, and what it uses of it pays for nothing
+    /// else.
+    pub(crate) fn paid(&mut self, client: ClientId, request: &Request) {
+        if let Request::Prepare { id, of: None, .. } | Request::Refill { id, .. } = request {
+            self.stock.insert(client, *id);
+        } else if let Some(id) = stock_of(request) {
+            self.stock.remove(client, id);
+        }
     }
 
     /// Sets a day's answers to the inputs of a batch aside, where they are counted.
@@ -131,6 +151,15 @@ impl Gate {
     /// An answer that was set aside is not given.
     pub(crate) fn give_back(&mut self, charge: Option<Charge>) {
         charge.iter().for_each(|charge| self.quotas.give_back(charge));
+    }
+}
+
+/// The stock that a request is the first to use.
+fn stock_of(request: &Request) -> Option<MaterialId> {
+    match request {
+        Request::Ask(ask) => ask.material,
+        Request::Infer { id, of: None } => *id,
+        _ => None,
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Held {
 pub(crate) struct Asked {
     pub(crate) request: Request,
     pub(crate) open: Option<Open>,
+    /// Tokens of its client's rate that it has taken.
+    pub(crate) tokens: u32,
     pub(crate) reply: oneshot::Sender<Decision>,
 }
 

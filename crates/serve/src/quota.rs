@@ -1,9 +1,9 @@
 //! How often and how fast a client may ask: answers in a day, and requests in a minute.
 use crate::ServeError;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tacit_ids::ClientId;
+use tacit_ids::{ClientId, MaterialId};
 
 const DAY_S: i64 = 24 * 3600;
 
@@ -142,10 +142,48 @@ impl Bucket {
         Err(Duration::from_secs_f64((wanted - self.tokens) * 60.0 / f64::from(per_minute.get())))
     }
 
+    /// Takes back what was not used.
+    pub(crate) fn give_back(&mut self, tokens: u32) {
+        // More than it holds is lost when it is filled next.
+        self.tokens += f64::from(tokens);
+    }
+
     /// Whether it is as if it had never been used.
     pub(crate) fn is_full(&mut self, now: Instant, per_minute: NonZeroU32) -> bool {
         self.fill(now, per_minute);
         self.tokens >= f64::from(per_minute.get())
+    }
+}
+
+/// Materials for stock that are remembered to have cost their client's rate; others cost it again.
+const MOST_STOCK: usize = 1 << 16;
+
+/// Stock that has cost its client's rate when it was made, and costs nothing when it is used.
+#[derive(Default)]
+pub(crate) struct PaidStock {
+    held: HashSet<(ClientId, MaterialId)>,
+    /// In the order in which it was made; some may be used by now.
+    order: VecDeque<(ClientId, MaterialId)>,
+}
+
+impl PaidStock {
+    pub(crate) fn holds(&self, client: ClientId, id: MaterialId) -> bool {
+        self.held.contains(&(client, id))
+    }
+
+    pub(crate) fn insert(&mut self, client: ClientId, id: MaterialId) {
+        if self.held.insert((client, id)) {
+            self.order.push_back((client, id));
+        }
+        while self.order.len() > MOST_STOCK {
+            if let Some(oldest) = self.order.pop_front() {
+                self.held.remove(&oldest);
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, client: ClientId, id: MaterialId) {
+        self.held.remove(&(client, id));
     }
 }
 
@@ -199,6 +237,28 @@ mod tests {
         assert!(quotas.take(NOON + DAY_S, ALICE, ("m", 1), 1).is_ok());
         quotas.give_back(&again);
         assert!(quotas.take(NOON + DAY_S, ALICE, ("m", 1), 1).is_err());
+    }
+
+    #[test]
+    fn stock_is_paid_for_once_and_remembered_within_limits() {
+        let (mut stock, id) = (PaidStock::default(), |n: usize| MaterialId::numbered(n as u64));
+        stock.insert(ALICE, id(1));
+        assert!(stock.holds(ALICE, id(1)) && !stock.holds(ClientId([2; 32]), id(1)));
+        stock.remove(ALICE, id(1));
+        assert!(!stock.holds(ALICE, id(1)));
+        (0..MOST_STOCK + 10).for_each(|n| stock.insert(ALICE, id(n)));
+        assert!(!stock.holds(ALICE, id(2)) && stock.holds(ALICE, id(MOST_STOCK)));
+        assert!(stock.held.len() <= MOST_STOCK && stock.order.len() <= MOST_STOCK);
+    }
+
+    #[test]
+    fn a_token_that_is_given_back_is_there_again() {
+        let (start, rate) = (Instant::now(), NonZeroU32::new(1).unwrap());
+        let mut bucket = Bucket::full(start, rate);
+        assert!(bucket.take(start, rate, 1).is_ok() && bucket.take(start, rate, 1).is_err());
+        bucket.give_back(1);
+        bucket.give_back(1);
+        assert!(bucket.take(start, rate, 1).is_ok() && bucket.take(start, rate, 1).is_err(), "no more than it holds");
     }
 
     #[test]

@@ -88,12 +88,12 @@ impl Shared {
         self.rules.borrow().of(client).allows(model, self.catalog().reveals_class_alone(model))
     }
 
-    /// How many inputs a client may have run as one: each counts as a request against its rate, and an input
-    /// is three of them; a day's quota must do for it.
+    /// How many inputs a client may have run as one: each counts as a request against its rate, and a day's
+    /// quota must do for it.
     pub(crate) fn most_inputs(&self, client: ClientId) -> usize {
         let rules = self.rules.borrow();
         let rule = rules.of(client);
-        let by_rate = rule.per_minute.map_or(u32::MAX, |rate| rate.get() / 3);
+        let by_rate = rule.per_minute.map_or(u32::MAX, |rate| rate.get());
         let by_quota = rule.per_day.unwrap_or(u32::MAX);
         self.config.max_batch.min(by_rate.min(by_quota) as usize).max(1)
     }

@@ -2,7 +2,6 @@
 use super::Driver;
 use crate::ServeError;
 use crate::queue::{Standing, Whose};
-use std::time::Instant;
 use tacit_client::wire::{Announce, Name, Request};
 use tacit_ids::ClientId;
 use tokio::sync::oneshot;
@@ -38,7 +37,7 @@ impl Driver {
         }
         let (client, name) = (whose.client, announce.name);
         let request = Request::Announce(announce);
-        self.gate.pass(client, &request, Some(&whose.offered), Instant::now())?;
+        self.gate.pass(client, &request, Some(&whose.offered))?;
         let Request::Announce(announce) = request else { unreachable!("it was made so") };
         self.queue.announce_alone(whose, &announce).map_err(refused)?;
         let standing = self.queue.standing(client, name);

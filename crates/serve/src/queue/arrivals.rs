@@ -53,6 +53,12 @@ impl Queue {
             material.into_iter().for_each(|material| self.forget(material));
             return Err(e.to_string());
         }
+        if let Some(Ok(announced)) = &announced
+            && let Some(notice) = self.live.get_mut(announced).filter(|_| matches!(announced, Owner::Notice(_)))
+        {
+            // What the notice has paid, it has paid for this request and no other.
+            notice.paid = false;
+        }
         if material.is_some() {
             self.offers.used(whose.client, model);
         }

@@ -5,6 +5,7 @@ mod arrivals;
 mod ends;
 mod handover;
 mod models;
+mod paid;
 mod pools;
 mod refill;
 mod said;
@@ -48,6 +49,8 @@ struct Live {
     lasts: bool,
     /// Its material is there.
     made: bool,
+    /// Its token of its client's rate is taken: all of its phases together cost one.
+    paid: bool,
     /// What it announced does not help.
     ignored: Option<String>,
 }
@@ -213,6 +216,7 @@ impl Queue {
             keep: false,
             lasts: false,
             made: false,
+            paid: false,
             ignored: None,
         };
         self.live.insert(owner, live);

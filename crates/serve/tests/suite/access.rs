@@ -240,25 +240,6 @@ fn a_clock_that_went_back_resets_no_quota() {
 }
 
 #[test]
-fn a_rate_is_each_clients_own() {
-    let dir = tempfile::tempdir().unwrap();
-    let access = rules(dir.path(), "", "rate_per_minute = 2");
-    let server = start(dir.path(), &access);
-    let infer = Request::Infer { id: Some(MaterialId::numbered(1)), of: None };
-    let reasons = |name: &str| {
-        let mut channel = server.opened(dir.path(), name, "one");
-        set_up(&mut channel);
-        (0..3).map(|_| format!("{:?}", ask(&mut channel, &infer))).collect::<Vec<_>>()
-    };
-    let is_slowed = |reason: &String| reason.contains("more than 2 requests within a minute");
-    assert_eq!(reasons("alice").iter().map(is_slowed).collect::<Vec<_>>(), [false, false, true]);
-    assert!(is_slowed(&reasons("alice")[0]), "another connection helps nothing");
-    assert!(!reasons("bob").iter().any(is_slowed));
-    let mut channel = server.greeted(dir.path(), "alice");
-    assert!(matches!(ask(&mut channel, &Request::List), Reply::Models(_)), "what costs nothing has no rate");
-}
-
-#[test]
 fn revocation_ends_all_that_a_client_has_while_a_job_runs() {
     let dir = tempfile::tempdir().unwrap();
     let access = rules(dir.path(), "", "");

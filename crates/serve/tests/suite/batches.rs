@@ -302,7 +302,7 @@ fn every_input_of_a_batch_counts_against_quota_and_rate() {
     assert!(matches!(client.infer(&inputs(1)[0]), Err(ClientError::Refused { .. })), "four are answered");
     drop(server);
     let dir = tempfile::tempdir().unwrap();
-    let access = rules(dir.path(), "", "rate_per_minute = 10");
+    let access = rules(dir.path(), "", "rate_per_minute = 3");
     let server = serving_batches(dir.path(), |c| c.access = Some(access));
     let mut client = opened(server.config(dir.path(), "alice"));
     assert_eq!(many(&mut client, &inputs(3))[0].part, [0, 3], "as many as a minute brings");

@@ -19,6 +19,7 @@ mod misbehaviour;
 mod notices;
 mod pools;
 mod program;
+mod rates;
 mod reload;
 mod scheduling;
 mod serving;
