@@ -153,12 +153,12 @@ pub fn advice(op: &str) -> &'static str {
             "its statistics depend on the secret input, which it divides by; use BatchNormalization"
         }
         "Pow" | "Log" | "ReduceSumSquare" | "ReduceLogSumExp" | "ReduceProd" => {
-            "products, roots and quotients of secret values are not supported; use layers with constant weights and BatchNormalization"
+            "it takes products, roots or quotients of secret values; use layers with constant weights and BatchNormalization"
         }
         "LSTM" | "RNN" => {
-            "it is not supported; a GRU is (for `ckks`), and a convolution over time is for every back end"
+            "its gates multiply secret values in an order that no back end has; a GRU is read (for `ckks`), and a convolution over time for every back end"
         }
-        "Loop" | "If" | "Scan" => "control flow is not supported; export the network traced or unrolled",
+        "Loop" | "If" | "Scan" => "it is control flow; export the network traced or unrolled",
         "QLinearConv" | "QLinearMatMul" | "QLinearAdd" | "ConvInteger" | "MatMulInteger" | "DynamicQuantizeLinear" => {
             "export the float32 model (tacit quantises it itself), or one with QuantizeLinear and DequantizeLinear around float operators"
         }
@@ -167,15 +167,28 @@ pub fn advice(op: &str) -> &'static str {
             "its result depends on how secret values compare; cut it off and apply it to the network's answer"
         }
         "Where" | "Equal" | "Greater" | "Less" | "GreaterOrEqual" | "LessOrEqual" | "Not" | "And" | "Or" => {
-            "a choice by secret values is not supported; Relu, Max, Min and Clip are"
+            "it compares secret values, or chooses by them; Relu, Max, Min and Clip are read"
         }
         "ScatterND" | "ScatterElements" | "GatherND" | "GatherElements" | "GridSample" | "RoiAlign" | "CumSum"
         | "OneHot" => {
-            "it is not supported on secret tensors; Slice, Gather with constant indices and Concat are, and onnxsim may turn it into these"
+            "it moves secret elements by single places; Slice, Gather with constant indices and Concat are read, and onnxsim may turn it into these"
         }
-        "Einsum" => "it is not supported; write it as Transpose, Reshape and MatMul",
+        "Einsum" => "write it as Transpose, Reshape and MatMul",
         _ => {
             "docs/operators.md lists the operators that are supported; onnxsim may remove helper operators in front of the export"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_says_more_than_that_it_is_not_supported() {
+        for name in REFUSED.iter().chain(&["Unknown", "Einsum", "OneHot", "ReduceProd", "LpPool", "QLinearMatMul"]) {
+            let said = advice(name);
+            assert!(!said.contains("not supported"), "ONNX node {name} is not supported: {said}");
         }
     }
 }

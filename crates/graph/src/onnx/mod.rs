@@ -281,6 +281,7 @@ impl Reader<'_> {
             "Softmax" | "LogSoftmax" => return self.softmax(n),
             "Sigmoid" | "Tanh" => return self.final_activation(n),
             "ArgMax" => self.arg_max(n)?,
+            "Where" if self.is_constant(n, 0) => return Err(unsupported(n, select::CONSTANT_MASK.into())),
             op => return Err(unsupported(n, help::advice(op).into())),
         };
         Ok(Value::Wire(made))
@@ -319,6 +320,9 @@ impl Reader<'_> {
         self.compute_activated(n, k)?;
         match n.input.get(k).and_then(|name| self.values.get(name)) {
             Some(Value::Wire(x)) => Ok(x.clone()),
+            Some(Value::Activated(_, left)) if n.op_type == "QuantizeLinear" => {
+                Err(unsupported(n, quantised::quantises_the_end(left.name())))
+            }
             Some(Value::Activated(_, left)) => Err(unsupported(
                 n,
                 format!(
@@ -406,12 +410,8 @@ impl Reader<'_> {
                 Some(Value::Unusable(why)) => {
                     return Err(file(format!("the output `{}` cannot be had: {why}; export it without", output.name)));
                 }
-                Some(Value::Norm(..) | Value::Quantised(..)) => {
-                    return Err(file(format!(
-                        "the output `{}` is a norm, or quantised: export the real numbers that it is made of",
-                        output.name
-                    )));
-                }
+                Some(Value::Norm(..)) => return Err(norm::as_output(&output.name)),
+                Some(Value::Quantised(..)) => return Err(quantised::as_output(&output.name)),
                 Some(Value::Constant(_)) => {
                     return Err(file(format!("the output `{}` does not depend on the input", output.name)));
                 }

@@ -3,7 +3,7 @@
 
 use super::proto::NodeProto;
 use super::view::Tensor;
-use super::{Reader, Value, axis, fail, float, int, unsupported};
+use super::{Reader, Value, axis, fail, file, float, int, unsupported};
 use crate::{FinalActivation, GraphError};
 
 /// What is said where a norm is anything else.
@@ -12,6 +12,11 @@ pub(super) const ADVICE: &str = "roots and quotients of secret values are not su
 
 /// Largest constant that is taken for a guard against a division by zero.
 const GUARD: f32 = 1e-5;
+
+/// The refusal of a norm as an output.
+pub(super) fn as_output(name: &str) -> GraphError {
+    file(format!("the output `{name}` is a norm: export the numbers that it is made of"))
+}
 
 impl Reader<'_> {
     /// Whether input `k` is a norm.

@@ -8,12 +8,32 @@ use std::rc::Rc;
 
 use super::proto::{GraphProto, NodeProto};
 use super::tensor::{Constant, Data};
-use super::{Reader, Value, attribute, axis, fail, int, unsupported};
+use super::{Reader, Value, attribute, axis, fail, file, int, unsupported};
 use crate::GraphError;
 
 /// What is said where quantised numbers are read by anything else.
-pub(super) const ADVICE: &str = "it computes with quantised numbers: export the float32 model (tacit quantises it itself), or one with \
-                                 QuantizeLinear and DequantizeLinear around float operators";
+pub(super) const ADVICE: &str = "it reads the integers of a QuantizeLinear, which only a DequantizeLinear of the same scale and zero \
+                                 point may do: put one in front of it, or take the float32 model that this file was quantised from \
+                                 (tacit quantises it itself)";
+
+/// The refusal of an output of integers.
+pub(super) fn as_output(name: &str) -> GraphError {
+    file(format!(
+        "the output `{name}` is made of integers by a QuantizeLinear: remove that node, so that the network ends in front of it"
+    ))
+}
+
+/// What is said where a DequantizeLinear reads what is not quantised.
+const NOT_QUANTISED: &str = "it reads no constant, and nothing that a QuantizeLinear made: take the float32 model that this file was \
+                             quantised from (tacit quantises it itself)";
+
+/// What is said where a network quantises what its client applies last.
+pub(super) fn quantises_the_end(activation: &str) -> String {
+    format!(
+        "it quantises the {activation} that the network ends with: remove this node (and the DequantizeLinear behind it, if there is one), \
+         so that the network ends with the {activation}, which the client applies"
+    )
+}
 
 /// Said once of a network with such nodes.
 const NOTE: &str = "read in real numbers: the rounding of QuantizeLinear is left out, and so is its clamping but for activations; the \
@@ -89,7 +109,17 @@ impl Reader<'_> {
         let steps = self.steps(n)?;
         match n.input.first().and_then(|i| self.values.get(i)) {
             Some(Value::Quantised(x, made)) if **made == steps => Ok(Value::Wire(x.clone())),
-            _ => Err(unsupported(n, ADVICE.into())),
+            Some(Value::Quantised(..)) => {
+                let what = "its scale or zero point is not that of the QuantizeLinear that it reads: take the float32 model that this file \
+                            was quantised from (tacit quantises it itself)";
+                Err(unsupported(n, what.into()))
+            }
+            Some(Value::Wire(x)) if x.integer => {
+                let what = "the network takes integers, which this node turns into real numbers: remove it, so that the network begins \
+                            behind it (bytes become those numbers by the options pixel scale, mean and std), or take the float32 model";
+                Err(unsupported(n, what.into()))
+            }
+            _ => Err(unsupported(n, NOT_QUANTISED.into())),
         }
     }
 

@@ -7,6 +7,10 @@ use super::{Batch, Reader, attribute, axis, fail, float, int, ints, unsupported}
 use crate::GraphError;
 use crate::float::FloatOp;
 
+/// What is said of a Where whose condition is constant.
+pub(super) const CONSTANT_MASK: &str = "a choice by a constant mask is not read as Where; write it as `x * mask + value * (1 - mask)`, \
+                                        which costs nothing (masked_fill becomes such a Where), or as Slice and Concat";
+
 impl Reader<'_> {
     pub(super) fn concat(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         if (0..n.input.len()).any(|k| self.is_constant(n, k)) {

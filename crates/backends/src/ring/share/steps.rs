@@ -168,14 +168,34 @@ pub(crate) fn steps<K: Kind>(graph: &RingGraph, make: &mut impl Compile<K>) -> R
                 node: id,
                 name: node.name.clone(),
                 op: node.op.name(),
-                what,
+                what: if only_ends(graph, id) { format!("{CUT}; or: {what}") } else { what },
             }),
         })
         .collect()
 }
 
-/// `whole`: which small values a test of fewer bits loses would show in the result, beside what it says, or would
-/// miss a table.
+/// What helps where a network ends with a function.
+const CUT: &str = "only sums and copies follow this function: cut the network in front of it, at the logit (`onnx.utils.extract_model`, \
+                   with the tensor that it reads as the output), and apply it and what follows to the answer";
+
+/// Whether node `id` is a function of each element with nothing behind it but what costs nothing: as the
+/// sigmoid of a classifier of two classes, whose probabilities are joined from it.
+fn only_ends(graph: &RingGraph, id: NodeId) -> bool {
+    let nodes = graph.nodes();
+    let mut behind = vec![false; nodes.len()];
+    behind[id] = matches!(nodes[id].op, Op::LookUp(_));
+    for (at, node) in nodes.iter().enumerate().skip(id + 1) {
+        behind[at] = node.inputs.iter().any(|&input| behind[input]);
+        let costs = matches!(node.op, Op::Conv2d(_) | Op::Linear(_) | Op::Relu | Op::MaxPool(_) | Op::LookUp(_));
+        if behind[at] && costs {
+            return false;
+        }
+    }
+    behind[id]
+}
+
+/// `whole`: which small values a test of fewer bits loses would show in the result, beside what it says,
+/// or would miss a table.
 fn nonlinear<K: Kind>(
     graph: &RingGraph,
     (node, whole): (&Node, bool),
@@ -229,5 +249,41 @@ pub(crate) fn conv_spec(graph: &RingGraph, tensor: NodeId, id: NodeId) -> ConvSp
         }
         Op::Linear(_) => ConvSpec::linear(input.elements(), node.elements()),
         other => unreachable!("{} is no linear layer", other.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tacit_graph::float::{FloatGraph, FloatOp};
+    use tacit_graph::onnx::Network;
+    use tacit_graph::{Function, ImportOptions, import_network};
+
+    use crate::cheetah::Cheetah;
+    use crate::{Backend, Options};
+
+    /// What `cheetah` says of a sigmoid that is joined with `1 - sigmoid`, and a layer behind them perhaps.
+    fn refusal(layer: bool) -> String {
+        let mut graph = FloatGraph::new("x", vec![3]).unwrap();
+        let dense = |outputs: usize, inputs: usize| FloatOp::Dense {
+            weights: vec![0.5; outputs * inputs],
+            bias: vec![0.25; outputs],
+        };
+        let logit = graph.push("logit", dense(1, 3), &[0], &[]).unwrap();
+        let sigmoid = graph.push("sigmoid", FloatOp::Function(Function::Sigmoid), &[logit], &[]).unwrap();
+        let affine = FloatOp::Affine { scale: vec![-1.0], shift: vec![1.0] };
+        let other = graph.push("other", affine, &[sigmoid], &[]).unwrap();
+        graph.output = graph.push("both", FloatOp::Concat, &[other, sigmoid], &[]).unwrap();
+        if layer {
+            graph.output = graph.push("y", dense(2, 2), &[graph.output], &[]).unwrap();
+        }
+        let model = import_network(Network::new("n", graph), &ImportOptions::default()).unwrap().model;
+        Cheetah.lower(&model, &Options::default()).map(drop).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_classifier_of_two_classes_is_cut_at_its_logit() {
+        let (end, middle) = (refusal(false), refusal(true));
+        assert!(end.contains("sigmoid") && end.contains("cut the network in front of it, at the logit"), "{end}");
+        assert!(middle.contains("no look-up tables") && !middle.contains("logit"), "{middle}");
     }
 }
