@@ -113,7 +113,7 @@ def run(task: Task, data: Path, count: int, backend: str) -> Result:
             answer = client.infer(image)
             agree += int(answer.argmax() == wanted.argmax())
             right += int(labels is not None and answer.argmax() == labels[number - 1])
-            max_error = max(max_error, float(np.abs(answer - lowered.reference(image)).max() / np.ptp(wanted)))
+            max_error = float(np.maximum(max_error, np.abs(answer - lowered.reference(image)).max() / np.ptp(wanted)))
             elapsed = time.monotonic() - start
             print(f"\r{task.name}, {backend}: {number}/{len(images)} agree {agree}, {elapsed:.0f} s", end="", flush=True)
         online = [cost.client.wall_s for cost in client.costs if cost.phase == "online"]

@@ -22,16 +22,17 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = {
     "tacit-admission": [],
     "tacit-arith": [],
-    "tacit-graph": [],
+    "tacit-floats": [],
+    "tacit-graph": ["tacit-floats"],
     "tacit-ids": [],
     "tacit-log": [],
     "tacit-net": [],
-    "tacit-sched": ["tacit-ids"],
+    "tacit-sched": ["tacit-floats", "tacit-ids"],
     "tacit-sim": ["tacit-sched"],
-    "tacit-he": ["tacit-arith"],
+    "tacit-he": ["tacit-arith", "tacit-floats"],
     "tacit-mpc": ["tacit-arith", "tacit-net"],
     "tacit-backends": ["tacit-he", "tacit-mpc", "tacit-graph"],
-    "tacit-meter": [],
+    "tacit-meter": ["tacit-floats"],
     "tacit-store": ["tacit-ids", "tacit-net"],
     "tacit-client": ["tacit-admission", "tacit-backends", "tacit-store", "tacit-net", "tacit-ids", "tacit-graph", "tacit-meter"],
     "tacit-args": ["tacit-client"],
@@ -60,6 +61,8 @@ ELSEWHERE = re.compile(r"\b(issue \d+|the issue|DESIGN section|DESIGN\.md)\b|^Ow
 KEY = re.compile(r"\[([A-Z][A-Za-z0-9-]*\d\d|ABY2|Ferret|HalfTree)\]")
 FENCE = re.compile(r"^ *//[/!] ```(.*)$", re.MULTILINE)
 LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX)\b|\b(todo|unimplemented|dbg)!\(")
+# What drops a NaN, or leaves it to chance: `tacit_floats` decides. A comparison that is false of NaN says so (`is_some_and`).
+FLOATS = re.compile(r"\bf(?:32|64)::(?:max|min|total_cmp|partial_cmp)\b|\.(?:total_cmp|partial_cmp)\((?!.*is_some_and)")
 COMMENT_OR_TEXT = re.compile(r'//[^\n]*|"(?:[^"\\]|\\.)*"')
 TESTS = re.compile(r"#\[cfg\(test\)\]\s*(?:#\[path[^\n]*\s*)?mod tests")
 USE = re.compile(r"^ *(?:pub(?:\([a-z: ]+\))? )?use ([^;]+);", re.M)
@@ -224,6 +227,17 @@ def check_source(path):
                 yield f"{name}:{number}: fn {function[9]} has {length} lines, at most {MAX_FUNCTION_LINES}"
 
 
+def check_floats(src):
+    """Floats are compared and reduced by `tacit_floats` alone, tests apart."""
+    for path in sorted(src.rglob("*.rs")):
+        if path.stem.endswith("tests") or src.parent.name == "floats":
+            continue
+        code = TESTS.split(path.read_text())[0]
+        for number, line in enumerate(code.splitlines(), 1):
+            if FLOATS.search(COMMENT_OR_TEXT.sub("", line)):
+                yield f"{path.relative_to(ROOT)}:{number}: `tacit_floats` decides about NaN, not {line.strip()}"
+
+
 def check_examples(packages):
     """Examples in comments are run, and no crate without any takes the time to look for them."""
     for package in packages:
@@ -273,7 +287,7 @@ def main():
     offences += check_suites()
     for package in packages:
         src = Path(package["manifest_path"]).parent / "src"
-        offences += check_circles(src) if src.is_dir() else []
+        offences += [*check_circles(src), *check_floats(src)] if src.is_dir() else []
     for folder in ("crates", "bindings", "fuzz"):
         for path in sorted((ROOT / folder).rglob("*.rs")):
             if "target" not in path.parts:

@@ -93,5 +93,7 @@ def integer_unit(unit: float | None, backend: str) -> float:
 
 
 def to_integers(values: NDArray[np.float64], unit: float) -> NDArray[np.int64]:
-    """The integers that real answers stand for, in units of the output's last place."""
+    """The integers that real answers stand for, in units of the output's last place; a NaN is refused, since no integer is one."""
+    if not np.isfinite(values).all():
+        raise TacitError("the answer is no number: the input takes the model beyond the numbers that it computes with")
     return np.rint(values / unit).astype(np.int64)

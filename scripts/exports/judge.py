@@ -168,4 +168,4 @@ def same_class(values: np.ndarray, wanted: np.ndarray) -> float:
     """Share of rows with the same largest output, or the same sign of a single one."""
     if wanted.shape[1] == 1:
         return float(np.mean(np.sign(values) == np.sign(wanted)))
-    return float(np.mean(values.argmax(1) == wanted.argmax(1)))
+    return float(np.mean((values.argmax(1) == wanted.argmax(1)) & ~np.isnan(values).any(1)))

@@ -18,7 +18,7 @@ use tacit_graph::Units;
 use tacit_store::keys;
 
 use crate::dealer::{Pinned, pin};
-use crate::error::{TacitError, to_python};
+use crate::error::{TacitError, to_python, warn_of_faint};
 use crate::interrupt::{Stop, brief, interruptible, watched};
 use crate::{files, hex, lowered};
 
@@ -291,6 +291,7 @@ impl Client {
             maker.map_or(Ok(()), Inner::close)?;
             Ok(answers)
         })?;
+        warn_of_faint(py, &got)?;
         let [values, revealed] = [|a: &Answer| a.values.clone(), |a: &Answer| a.revealed.clone()]
             .map(|of| PyArray2::from_vec2(py, &got.iter().map(of).collect::<Vec<_>>()).map_err(to_python));
         // What a run cost stands in each of its answers.

@@ -1,9 +1,12 @@
-//! Every error of the Rust side becomes `tacit.TacitError` with its message and the messages of its causes.
+//! Every error of the Rust side becomes `tacit.TacitError` with its message and the messages of its causes;
+//! what is no error, and should be known, a warning.
 
 use std::error::Error;
+use std::ffi::CString;
 
-use pyo3::PyErr;
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyUserWarning};
+use pyo3::prelude::*;
+use tacit_client::Answer;
 
 pyo3::create_exception!(tacit, TacitError, PyException, "What went wrong inside tacit, and where.");
 
@@ -19,4 +22,13 @@ pub fn to_python(error: impl Error) -> PyErr {
         cause = error.source();
     }
     TacitError::new_err(message)
+}
+
+/// Warns of each input that was too small for the model's steps.
+pub fn warn_of_faint(py: Python<'_>, answers: &[Answer]) -> PyResult<()> {
+    for faint in answers.iter().filter_map(|answer| answer.faint) {
+        let text = CString::new(faint.to_string()).expect("it is a sentence and numbers");
+        PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)?;
+    }
+    Ok(())
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use tacit_graph::{Model, OutputMode, Watch};
 
 pub use self::private::{Ran, Took, run as run_privately};
-use crate::classes::{interval, relative_error, spread, told};
+use crate::classes::{agrees, interval, relative_error, spread_of, told};
 use crate::{BackendError, Rehearsal, ServerModel, Strain};
 
 /// From this share of a limit on, a tensor counts as near it.
@@ -26,15 +26,21 @@ pub struct Checked {
     pub inputs: usize,
     /// Inputs outside the range that the model accepts: a client refuses them, so they were not compared.
     pub refused: usize,
-    /// Share of inputs with the float network's class (the sign, of a single output).
+    /// Share of inputs with the float network's class (the sign, of a single output; any of those that are
+    /// tied for the best).
     pub agreement: f64,
     /// Its 95 % interval, for other inputs like these.
     pub interval: [f64; 2],
     /// Shares of inputs with the right class, where labels were given.
     pub accuracy: Option<Accuracy>,
-    /// Mean over inputs of the root mean square error of the outputs, as a share of their range; 0 in mode
-    /// top-1.
+    /// Mean over inputs of the root mean square error of the outputs, as a share of their range (of a single
+    /// output, and where all are the same: the range over all inputs); 0 in mode top-1. NaN where an output
+    /// is.
     pub output_error: f64,
+    /// Inputs whose answer, or the float network's, holds a value that is no number: they count as wrong.
+    pub no_number: usize,
+    /// Inputs for which the float network's best classes are tied: which of them is answered is chance.
+    pub tied: usize,
     /// Inputs for which some tensor overflowed: their answers are wrong.
     pub overflowed: usize,
     /// What to do about it, if there are any.
@@ -89,7 +95,7 @@ pub fn check(
         let taken: Vec<usize> = (0..some.len()).filter(fits).collect();
         tally.refused += some.len() - taken.len();
         let taken_inputs: Vec<&[f32]> = taken.iter().map(|&k| &*some[k]).collect();
-        let wanted: Vec<Vec<f64>> = taken_inputs.par_iter().map(|x| model.run(x)).collect::<Result<_, _>>()?;
+        let wanted: Vec<Vec<f64>> = taken_inputs.par_iter().map(|x| model.outputs(x)).collect::<Result<_, _>>()?;
         let got = lowered.rehearse(&taken_inputs)?;
         for ((k, wanted), Rehearsal { answer, strains }) in taken.iter().zip(wanted).zip(got) {
             tally.add(model, [wanted, answer], strains, labels.map(|l| l[i * TOGETHER + k]));
@@ -103,35 +109,60 @@ struct Tally {
     inputs: usize,
     refused: usize,
     same: usize,
+    no_number: usize,
+    tied: usize,
     /// By the float network, and by the lowered model.
     right: [usize; 2],
-    error: f64,
+    /// What outputs are off by: where they have a range, as a share of it.
+    errors: f64,
+    /// The same where all outputs of an input are one number.
+    errors_without_range: f64,
+    /// All wanted outputs.
+    range: Option<[f64; 2]>,
     overflowed: usize,
     strained: BTreeMap<String, Strained>,
 }
 
 impl Tally {
+    /// Adds an input with the float network's outputs and the answer.
     fn add(&mut self, model: &Model, [wanted, got]: [Vec<f64>; 2], strain: Vec<Strain>, label: Option<usize>) {
-        let classes = [&wanted, &got].map(|answer| told(model.interface.output_mode, answer));
+        let mode = model.interface.output_mode;
+        let classes = [told(mode, &model.told(&wanted)), told(mode, &got)];
         self.inputs += 1;
-        self.same += usize::from(classes[0] == classes[1]);
+        self.same += usize::from(agrees(mode, &got, &wanted));
+        self.no_number += usize::from(wanted.iter().chain(&got).any(|v| v.is_nan()));
+        self.tied += usize::from(tacit_floats::tied_for_largest(&wanted) > 1);
         for (right, class) in self.right.iter_mut().zip(classes) {
-            *right += usize::from(Some(class) == label);
+            *right += usize::from(class.is_some() && class == label);
         }
-        if model.interface.output_mode == OutputMode::Logits {
-            let spread = spread(std::slice::from_ref(&wanted));
-            self.error += relative_error(&got, &wanted, spread);
+        if mode == OutputMode::Logits {
+            let [low, high] = tacit_floats::range(wanted.iter().copied());
+            match low == high {
+                true => self.errors_without_range += relative_error(&got, &wanted, 1.0),
+                false => self.errors += relative_error(&got, &wanted, 1.0),
+            }
+            let [least, most] = self.range.unwrap_or([low, high]);
+            self.range = Some([tacit_floats::smaller(least, low), tacit_floats::larger(most, high)]);
         }
-        self.overflowed += usize::from(strain.iter().any(|s| s.share >= 1.0));
-        strain.into_iter().filter(|s| s.share >= NEAR).for_each(|s| self.strain(s));
+        // Several vectors of a node bear its name.
+        let mut by_node: BTreeMap<String, f64> = BTreeMap::new();
+        for Strain { node, share } in strain {
+            let most = by_node.entry(node).or_default();
+            *most = tacit_floats::larger(*most, share);
+        }
+        self.overflowed += usize::from(by_node.values().any(|share| reaches(*share, 1.0)));
+        by_node
+            .into_iter()
+            .filter(|(_, share)| reaches(*share, NEAR))
+            .for_each(|(node, share)| self.strain(node, share));
     }
 
-    fn strain(&mut self, Strain { node, share }: Strain) {
+    fn strain(&mut self, node: String, share: f64) {
         let fresh = Strained { node: node.clone(), share: 0.0, overflowed: 0, near: 0 };
         let known = self.strained.entry(node).or_insert(fresh);
-        known.share = known.share.max(share);
+        known.share = tacit_floats::larger(known.share, share);
         known.near += 1;
-        known.overflowed += usize::from(share >= 1.0);
+        known.overflowed += usize::from(reaches(share, 1.0));
     }
 
     fn finish(self, labelled: bool, remedy: &str) -> Result<Checked, BackendError> {
@@ -141,20 +172,28 @@ impl Tally {
         }
         let share = |count: usize| count as f64 / self.inputs as f64;
         let [float, right] = self.right.map(share);
+        let spread = self.range.map_or(1.0, spread_of);
         let mut strained: Vec<Strained> = self.strained.into_values().collect();
-        strained.sort_by(|a, b| b.share.total_cmp(&a.share));
+        strained.sort_by(|a, b| tacit_floats::falling(&a.share, &b.share));
         Ok(Checked {
             inputs: self.inputs,
             refused: self.refused,
             agreement: share(self.same),
             interval: interval(share(self.same), self.inputs),
             accuracy: labelled.then_some(Accuracy { float, lowered: right }),
-            output_error: self.error / self.inputs as f64,
+            output_error: (self.errors + self.errors_without_range / spread) / self.inputs as f64,
+            no_number: self.no_number,
+            tied: self.tied,
             overflowed: self.overflowed,
             advice: (self.overflowed > 0).then(|| format!("calibrate with inputs like these, or lower {remedy}")),
             strained,
         })
     }
+}
+
+/// Whether a share of a limit reaches this one: what is no number does.
+fn reaches(share: f64, limit: f64) -> bool {
+    share >= limit || share.is_nan()
 }
 
 #[cfg(test)]
@@ -185,7 +224,7 @@ mod tests {
             let mut data = inputs(20);
             let class = |x: &Vec<f32>| match mode {
                 OutputMode::Top1 => model.run(x).unwrap()[0] as usize,
-                OutputMode::Logits => class(&model.run(x).unwrap()),
+                OutputMode::Logits => class(&model.run(x).unwrap()).unwrap(),
             };
             // Half of the labels are right, and one input is refused.
             let mut labels: Vec<usize> = data.iter().enumerate().map(|(i, x)| class(x) + i % 2).collect();
@@ -216,6 +255,43 @@ mod tests {
         let clamped = Cheetah.lower(&model, &"frac_bits=8,clamp=true".parse().unwrap()).unwrap();
         let found = check(&model, &*clamped, &inputs(5), None, &Watch::default()).unwrap();
         assert_eq!((found.overflowed, found.advice), (0, None));
+    }
+
+    #[test]
+    fn what_is_no_number_counts_as_wrong() {
+        let model = tiny(OutputMode::Logits);
+        let mut tally = Tally::default();
+        let wanted: Vec<f64> = (0..10).map(f64::from).collect();
+        let strained = |share| vec![Strain { node: "a".into(), share }, Strain { node: "a".into(), share }];
+        tally.add(&model, [wanted.clone(), wanted.clone()], strained(0.1), Some(9));
+        let mut broken = wanted.clone();
+        broken[3] = f64::NAN;
+        tally.add(&model, [wanted.clone(), broken.clone()], strained(f64::NAN), Some(9));
+        tally.add(&model, [broken.clone(), broken], strained(2.0), Some(0));
+        let found = tally.finish(true, "").unwrap();
+        assert_eq!((found.inputs, found.agreement, found.no_number, found.overflowed), (3, 1.0 / 3.0, 2, 2));
+        assert!(found.output_error.is_nan());
+        assert_eq!(found.accuracy, Some(Accuracy { float: 2.0 / 3.0, lowered: 1.0 / 3.0 }));
+        // Two vectors of one node: an input overflows it once.
+        let [Strained { overflowed: 2, near: 2, .. }] = found.strained[..] else { panic!("{found:?}") };
+        assert!(found.strained[0].share.is_nan());
+    }
+
+    #[test]
+    fn the_error_of_a_single_output_is_measured_in_the_range_of_all() {
+        let model = tiny(OutputMode::Logits);
+        let mut tally = Tally::default();
+        for wanted in [-4.0, 0.25, 4.0] {
+            tally.add(&model, [vec![wanted], vec![wanted + 0.08]], vec![], None);
+        }
+        let found = tally.finish(false, "").unwrap();
+        assert!((found.output_error - 0.01).abs() < 1e-12, "{found:?}");
+        // And so it is where all outputs of an input are alike.
+        let mut tally = Tally::default();
+        tally.add(&model, [vec![1.0, 1.0], vec![1.1, 1.1]], vec![], None);
+        tally.add(&model, [vec![1.0, 3.0], vec![1.0, 3.0]], vec![], None);
+        let found = tally.finish(false, "").unwrap();
+        assert!((found.output_error - 0.025).abs() < 1e-12 && found.tied == 1 && found.agreement == 1.0, "{found:?}");
     }
 
     #[test]

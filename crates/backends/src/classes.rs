@@ -4,31 +4,52 @@
 use std::f64::consts::SQRT_2;
 
 use libm::erfc;
-use tacit_graph::{OutputMode, kernel};
+use tacit_floats::range;
+use tacit_graph::OutputMode;
 
 /// Normal quantile of two-sided 95 % intervals.
 const Z95: f64 = 1.96;
 
-/// The class that outputs stand for: the largest of several, the sign of a single one.
-pub(crate) fn class<T: Copy + Default + PartialOrd>(outputs: &[T]) -> usize {
-    match outputs {
-        [one] => usize::from(*one > T::default()),
-        several => kernel::arg_max(several),
+/// The class that outputs stand for: the first of the largest of several, the sign of a single one. None if
+/// any is NaN.
+pub(crate) fn class<T: Copy + Default + PartialOrd>(outputs: &[T]) -> Option<usize> {
+    let best = tacit_floats::first_largest(outputs)?;
+    Some(if outputs.len() == 1 { usize::from(outputs[0] > T::default()) } else { best })
+}
+
+/// The class that an answer tells: in mode top-1 it is the index. None if it is no number.
+pub(crate) fn told(mode: OutputMode, answer: &[f64]) -> Option<usize> {
+    match (mode, answer) {
+        // The cast saturates.
+        (OutputMode::Top1, [index]) => (!index.is_nan()).then_some(*index as usize),
+        _ => class(answer),
     }
 }
 
-/// The class that an answer tells: in mode top-1 it is the index.
-pub(crate) fn told(mode: OutputMode, answer: &[f64]) -> usize {
-    match mode {
-        OutputMode::Top1 => answer[0] as usize,
-        OutputMode::Logits => class(answer),
+/// Whether `class` is that of the outputs `wanted`: any of those that are tied for the largest, since errors
+/// decide between them. Never where outputs are no numbers, or no class was told.
+pub(crate) fn is_class_of<T: Copy + Default + PartialOrd>(class: Option<usize>, wanted: &[T]) -> bool {
+    let (Some(told), Some(best)) = (class, self::class(wanted)) else { return false };
+    told == best || wanted.len() > 1 && wanted.get(told).is_some_and(|v| *v == wanted[best])
+}
+
+/// Whether an answer tells the class of the network's outputs `wanted`, as [`is_class_of`] says.
+pub(crate) fn agrees(mode: OutputMode, answer: &[f64], wanted: &[f64]) -> bool {
+    match (mode, wanted) {
+        // Where there is one, its index is 0.
+        (OutputMode::Top1, [one]) => !one.is_nan() && told(mode, answer) == Some(0),
+        _ => is_class_of(told(mode, answer), wanted),
     }
 }
 
 /// How far the wanted values of all samples spread: what errors are measured in where those of one sample are
 /// all the same.
 pub(crate) fn spread<T: Copy + Into<f64>>(wanted: &[Vec<T>]) -> f64 {
-    let [low, high] = range(wanted.iter().flatten());
+    spread_of(range(wanted.iter().flatten().copied()))
+}
+
+/// The same for values within these bounds: how far they are apart, or how large the only one is.
+pub(crate) fn spread_of([low, high]: [f64; 2]) -> f64 {
     match (high > low, high.abs()) {
         (true, _) => high - low,
         (false, size) if size > 0.0 => size,
@@ -36,20 +57,23 @@ pub(crate) fn spread<T: Copy + Into<f64>>(wanted: &[Vec<T>]) -> f64 {
     }
 }
 
-fn range<'a, T: Copy + Into<f64> + 'a>(values: impl Iterator<Item = &'a T>) -> [f64; 2] {
-    values.fold([f64::INFINITY, f64::NEG_INFINITY], |[l, h], &v| [l.min(v.into()), h.max(v.into())])
+/// Root mean square error as a share of the range of the wanted values (of `spread`, where they have none);
+/// NaN where any value is.
+pub(crate) fn relative_error<T: Copy + Into<f64>>(got: &[f64], wanted: &[T], spread: f64) -> f64 {
+    let [low, high] = range(wanted.iter().copied());
+    root_mean_square(got, wanted) / if high > low { high - low } else { spread }
 }
 
-/// Root mean square error as a share of the range of the wanted values (of `spread`, where they have none).
-pub(crate) fn relative_error<T: Copy + Into<f64>>(got: &[f64], wanted: &[T], spread: f64) -> f64 {
-    let [low, high] = range(wanted.iter());
+/// Root mean square of the differences; NaN where any value is.
+pub(crate) fn root_mean_square<T: Copy + Into<f64>>(got: &[f64], wanted: &[T]) -> f64 {
     let squares: f64 = got.iter().zip(wanted).map(|(g, &w)| (g - w.into()).powi(2)).sum();
-    (squares / wanted.len().max(1) as f64).sqrt() / if high > low { high - low } else { spread }
+    (squares / wanted.len().max(1) as f64).sqrt()
 }
 
 /// How likely an answer has another class than the float network's `wanted`, if each output is off by an
 /// independent normal error of the size seen in `got` (what all outputs have in common changes no class). Of
-/// a single output the sign is the class.
+/// a single output the sign is the class. Classes that are tied in the float network are one here, and an
+/// answer that is no number is none of them.
 ///
 /// A count of changed classes cannot tell 1 % from 0.1 % on a dozen samples; how far the best two outputs are
 /// apart can.
@@ -61,14 +85,17 @@ pub(crate) fn flip_probability(wanted: &[f32], got: &[f64]) -> f64 {
     if size == 0.0 {
         return 0.0;
     }
+    if !size.is_finite() {
+        return 1.0;
+    }
     let tail = |distance: f64| 0.5 * erfc(distance / SQRT_2);
     if let [one] = wanted {
         return tail(f64::from(one.abs()) / size);
     }
-    let top = kernel::arg_max(wanted);
-    let rivals = wanted.iter().enumerate().filter(|(i, _)| *i != top);
+    let Some(top) = tacit_floats::first_largest(wanted) else { return 1.0 };
+    let rivals = wanted.iter().filter(|w| **w != wanted[top]);
     let kept = |w: f32| 1.0 - tail(f64::from(wanted[top] - w) / (SQRT_2 * size));
-    1.0 - rivals.map(|(_, w)| kept(*w)).product::<f64>()
+    1.0 - rivals.map(|w| kept(*w)).product::<f64>()
 }
 
 /// The 95 % interval of Wilson for a share seen in `count` samples.
@@ -92,10 +119,38 @@ mod tests {
         // An error that all share changes nothing, nor does none.
         assert_eq!(flip_probability(&[1.0, 0.0], &[6.0, 5.0]), 0.0);
         assert_eq!(flip_probability(&[1.0, 0.0], &[1.0, 0.0]), 0.0);
-        // A tie goes either way; two rivals at a tie leave a quarter.
-        assert!(near(flip_probability(&[1.0, 1.0], &[1.1, 0.9]), 0.5));
-        assert!(near(flip_probability(&[1.0, 1.0, 1.0], &[1.1, 0.9, 1.0]), 0.75));
+        // A near tie goes either way; two rivals at one leave a quarter. Of an exact one any class is right.
+        let close = 1.0 - f32::EPSILON;
+        assert!(near(flip_probability(&[1.0, close], &[1.1, 0.9]), 0.5));
+        assert!(near(flip_probability(&[1.0, close, close], &[1.1, 0.9, 1.0]), 0.75));
+        assert_eq!(flip_probability(&[1.0, 1.0, -9.0], &[0.9, 1.1, -9.0]), 0.0);
         assert!(near(flip_probability(&[1.0], &[2.0]), 0.1587));
+    }
+
+    #[test]
+    fn what_is_no_number_has_no_class_and_flips() {
+        let nan = f64::NAN;
+        for outputs in [vec![nan], vec![nan, 1.0], vec![1.0, nan], vec![]] {
+            assert_eq!(class(&outputs), None, "{outputs:?}");
+            assert!(!is_class_of(class(&outputs), &outputs) && !is_class_of(Some(0), &outputs));
+        }
+        assert_eq!((told(OutputMode::Top1, &[nan]), told(OutputMode::Top1, &[3.0])), (None, Some(3)));
+        assert_eq!(
+            (flip_probability(&[1.0, 0.0], &[nan, 0.0]), flip_probability(&[1.0], &[f64::INFINITY])),
+            (1.0, 1.0)
+        );
+        assert!(relative_error(&[nan, 0.0], &[1.0, 0.0], 1.0).is_nan());
+    }
+
+    #[test]
+    fn any_of_tied_classes_is_right() {
+        let wanted = [1.0, 4.0, 4.0];
+        assert_eq!(
+            [Some(0), Some(1), Some(2), Some(3), None].map(|c| is_class_of(c, &wanted)),
+            [false, true, true, false, false]
+        );
+        // Of a single output the class is the sign.
+        assert!(is_class_of(Some(1), &[2.0]) && !is_class_of(Some(0), &[2.0]) && is_class_of(Some(0), &[0.0]));
     }
 
     #[test]

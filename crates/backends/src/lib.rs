@@ -24,6 +24,7 @@ pub mod fss;
 pub mod lowered;
 mod numerics;
 mod registry;
+mod resolution;
 pub mod ring;
 pub mod sci_he;
 pub mod seam;
@@ -34,6 +35,7 @@ pub mod toy;
 pub use cost::{Costs, DealingCost, PartyCost, PhaseCost, Work};
 pub use numerics::Numerics;
 pub use registry::{DEFAULT, Registry};
+pub use resolution::Faint;
 pub use seam::{
     Aids, Backend, ClientModel, ClientSide, LoweringReport, Material, MaterialPart, Options, Plan, Preparation,
     Rehearsal, ServerModel, ServerSide, Setup, Strain, Trust,

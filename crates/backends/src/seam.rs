@@ -180,6 +180,12 @@ pub trait Plan: Send + Sync {
     /// integers.
     fn output_unit(&self) -> Option<f64>;
 
+    /// The real number that one step of an input stands for, after the client's normalisation; `None` where
+    /// inputs are not rounded to steps.
+    fn input_unit(&self) -> Option<f64> {
+        None
+    }
+
     /// The public part for people and scripts: `model inspect`.
     fn describe(&self) -> serde_json::Value;
 }

@@ -93,7 +93,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     if seen.runs.is_empty() {
         bail!("nothing could be measured:\n  {}", seen.skipped.join("\n  "));
     }
-    seen.local_mac_s.sort_by(f64::total_cmp);
+    seen.local_mac_s.sort_by(tacit_floats::rising);
     let local_mac_s = *seen
         .local_mac_s
         .get(seen.local_mac_s.len() / 2)

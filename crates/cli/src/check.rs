@@ -82,11 +82,15 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
 }
 
 fn show_run(ran: &Ran) -> anyhow::Result<()> {
-    let Ran { inputs, same_class, as_reference, off, stated, setup, offline, online, steps } = ran;
+    let Ran { inputs, same_class, as_reference, no_number, off, stated, setup, offline, online, steps } = ran;
     let stated = stated.map_or_else(|| "no bound is stated".into(), |bound| format!("{bound:.2e} stated"));
+    let off = if off.is_nan() { "an answer is NO NUMBER".into() } else { format!("off by {off:.2e} at most") };
     print::line(&format!(
-        "both parties {same_class} of {inputs} same class as float, {as_reference} as in the clear; off by {off:.2e} at most, {stated}"
+        "both parties {same_class} of {inputs} same class as float, {as_reference} as in the clear; {off}, {stated}"
     ))?;
+    if *no_number > 0 {
+        print::line(&format!("no number    ON {no_number} INPUTS: their answers are wrong"))?;
+    }
     let took = |name: &str, took: &Took| {
         let [up, down] = [took.up_bytes, took.down_bytes].map(|bytes| bytes as f64 / 1e6);
         print::line(&format!("  {name:<10} {:.2} s, {up:.2} MB up, {down:.2} MB down", took.seconds))
@@ -112,11 +116,23 @@ fn show(found: &Checked) -> anyhow::Result<()> {
     let percent = |share: f64| format!("{:.2} %", 100.0 * share);
     print::line(&format!("inputs       {} compared, {} refused as out of range", found.inputs, found.refused))?;
     let [low, high] = found.interval.map(percent);
+    let error = match found.output_error.is_finite() {
+        true => format!("output error {:.3} % of the range", 100.0 * found.output_error),
+        false => "the output error is NO NUMBER".into(),
+    };
     print::line(&format!(
-        "agreement    {} same class as float (95 %: {low} to {high}), output error {:.3} % of the range",
-        percent(found.agreement),
-        100.0 * found.output_error
+        "agreement    {} same class as float (95 %: {low} to {high}), {error}",
+        percent(found.agreement)
     ))?;
+    if found.no_number > 0 {
+        print::line(&format!("no number    ON {} INPUTS: they count as wrong", found.no_number))?;
+    }
+    if found.tied > 0 {
+        print::line(&format!(
+            "ties         the best classes of {} inputs are exactly tied: any of them is answered, and counts as the same",
+            found.tied
+        ))?;
+    }
     if let Some(accuracy) = found.accuracy {
         let [float, lowered] = [accuracy.float, accuracy.lowered].map(percent);
         print::line(&format!("accuracy     {lowered} lowered, {float} float"))?;

@@ -239,11 +239,14 @@ impl Printer<'_> {
             return vec![(answer.class, None)];
         }
         let mut order: Vec<usize> = (0..answer.values.len()).collect();
-        order.sort_by(|&a, &b| answer.values[b].total_cmp(&answer.values[a]).then(a.cmp(&b)));
+        order.sort_by(|&a, &b| tacit_floats::falling(&answer.values[a], &answer.values[b]).then(a.cmp(&b)));
         order.into_iter().take(self.args.top).map(|c| (c, Some(answer.values[c]))).collect()
     }
 
     fn print(&self, index: usize, answer: &Answer) -> anyhow::Result<()> {
+        if let Some(faint) = answer.faint {
+            print::note(&format!("warning: {}: {faint}", self.names[index]));
+        }
         let ranking = self.ranking(answer);
         if self.json {
             let top: Vec<_> = ranking
@@ -254,7 +257,8 @@ impl Printer<'_> {
                 self.phases(answer).into_iter().map(|(n, r)| (n.to_owned(), json!(printed(r)))).collect();
             let mut answer = json!({"input": self.names[index], "id": answer.name.to_string(), "class": answer.class,
                 "label": self.labels.get(answer.class), "top": top, "values": answer.values,
-                "request_to_answer_s": answer.request_to_answer_s, "batch": answer.part, "phases": phases});
+                "request_to_answer_s": answer.request_to_answer_s, "batch": answer.part, "faint": answer.faint,
+                "phases": phases});
             if index == 0 {
                 answer["startup"] = json!(self.startup);
                 if let Some(chosen) = &self.chosen {

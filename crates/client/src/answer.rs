@@ -1,6 +1,7 @@
 //! What comes of an input, and of the material that is made for it.
 use crate::measure::PhaseReport;
 use crate::wire::Name;
+use tacit_backends::Faint;
 use tacit_ids::MaterialId;
 
 /// Material that was made, and what that cost.
@@ -26,6 +27,9 @@ pub struct Answer {
     pub revealed: Vec<f64>,
     /// The class with the largest output (the lowest of equals).
     pub class: usize,
+    /// That the input was too small for the steps that the model computes in, if it was: the answer is
+    /// that of an empty one.
+    pub faint: Option<Faint>,
     /// Cost of the online phase, of all inputs that were answered as one.
     pub online: PhaseReport,
     /// This input's place among those, from 0, and how many there were.

@@ -1,6 +1,5 @@
 //! What `tacit bench` reports: figures of both parties by phase, and the answer's distance from the back
 //! end's reference.
-use crate::client::first_largest;
 use crate::{ClientConfig, ClientError, Figures, Lobby, OpenedModels, PhaseReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -143,23 +142,37 @@ pub fn client_runs(
     (0..runs).map(|_| one()).collect()
 }
 
+/// An answer that is wrong, though its back end computes as it should.
+fn unusable(what: &str) -> ClientError {
+    let what = format!(
+        "{what}: the input takes the model beyond what it computes rightly (with `ckks`: it leaves the range of a polynomial); give an \
+         input of the data that the model is for (`--input`)"
+    );
+    BackendError::Data { what }.into()
+}
+
 /// Compares a client's run with the back end's reference and brings it into the printed form. `input` is what
 /// the model computes on.
 ///
 /// # Errors
-/// The input does not fit the model, or takes it beyond all numbers.
+/// The input does not fit the model or takes it beyond all numbers, or the answer is off by more than the
+/// model states.
 pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<Run, ClientError> {
     let reference = model.reference(input)?;
     if run.values.iter().chain(&reference).any(|v| !v.is_finite()) {
-        let what = "the answer is no number: the input leaves the range of a polynomial; give an input of the data that the \
-                    model is for (`--input`)";
-        return Err(BackendError::Data { what: what.into() }.into());
+        return Err(unusable("the answer is no number"));
     }
     let top1 = model.interface().output_mode == OutputMode::Top1;
-    let class = |v: &[f64]| if top1 { v.first().map_or(0, |&c| c as usize) } else { first_largest(v) };
-    let (argmax, reference_argmax) = (class(&run.values), class(&reference));
-    let max_error = run.values.iter().zip(&reference).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-    let error_bound = useful(model.error_bound(&reference), &reference).filter(|_| !top1);
+    let class = |v: &[f64]| if top1 { v.first().map(|&c| c as usize) } else { tacit_floats::first_largest(v) };
+    let (Some(argmax), Some(reference_argmax)) = (class(&run.values), class(&reference)) else {
+        return Err(unusable("the answer holds no value"));
+    };
+    let max_error = tacit_floats::largest_distance(&run.values, &reference);
+    let bound = model.error_bound(&reference);
+    if !(top1 || max_error <= bound) {
+        return Err(unusable(&format!("the answer is off by {max_error:.3e}, where at most {bound:.3e} is stated")));
+    }
+    let error_bound = useful(bound, &reference).filter(|_| !top1);
     let unit = model.output_unit();
     let output = OutputFigures {
         argmax,
@@ -185,8 +198,7 @@ pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<
 
 /// A bound that tells outputs apart: below their range, or below the magnitude of a single one.
 fn useful(bound: f64, outputs: &[f64]) -> Option<f64> {
-    let low = outputs.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = outputs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let [low, high] = tacit_floats::range(outputs.iter().copied());
     let range = if high > low { high - low } else { high.abs() };
     (!outputs.is_empty() && bound <= range).then_some(bound)
 }

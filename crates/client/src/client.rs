@@ -15,11 +15,10 @@ use crate::stock::{self, Stock};
 use crate::wire::{Ask, Name, REQUEST, Reply, Request, Terms, misplaced, send};
 use crate::{ClientConfig, ClientError, Closer, Lobby};
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
-use tacit_backends::{BackendError, ClientModel, ClientSide, Material, Preparation, Registry, Setup};
+use tacit_backends::{BackendError, ClientModel, ClientSide, Faint, Material, Preparation, Registry, Setup};
 use tacit_graph::{Interface, OutputMode, Units};
 use tacit_ids::MaterialId;
 use tacit_net::{Channel, Phase};
@@ -307,22 +306,16 @@ impl Client {
         let request_to_answer_s = began.elapsed().as_secs_f64();
         let interface = self.interface();
         let inputs = self.model.batch();
-        let answers = revealed.chunks(interface.output_len()).enumerate().map(|(place, revealed)| Answer {
-            name,
-            values: interface.finish(revealed),
-            class: match interface.output_mode {
-                // The cast saturates.
-                OutputMode::Top1 => revealed.first().map_or(0, |&class| class as usize),
-                OutputMode::Logits => first_largest(revealed),
-            },
-            revealed: revealed.to_vec(),
-            online,
-            part: [place, inputs],
-            setup,
-            request_to_answer_s,
-            prepared: None,
-        });
-        Ok(answers.collect())
+        let unit = self.model.input_unit();
+        let given = input.chunks(interface.input_len());
+        let answer = |((place, revealed), input): ((usize, &[f64]), &[f32])| {
+            let class = class_told(interface, revealed)?;
+            let (values, revealed) = (interface.finish(revealed), revealed.to_vec());
+            let faint = unit.and_then(|unit| Faint::of(input, unit));
+            let (part, prepared) = ([place, inputs], None);
+            Ok(Answer { name, values, class, revealed, faint, online, part, setup, request_to_answer_s, prepared })
+        };
+        revealed.chunks(interface.output_len()).enumerate().zip(given).map(answer).collect()
     }
 
     /// Tells the server that nothing more comes.
@@ -396,9 +389,40 @@ impl Client {
     }
 }
 
-pub(crate) fn first_largest(values: &[f64]) -> usize {
-    // `max_by` keeps the last of equals, so equals are ordered by falling index. An empty output has no
-    // class; 0 stands for it.
-    let order = |&i: &usize, &j: &usize| values[i].total_cmp(&values[j]).then(Reverse(i).cmp(&Reverse(j)));
-    (0..values.len()).max_by(order).unwrap_or(0)
+/// The class that an answer tells, the first of equal outputs.
+fn class_told(interface: &Interface, revealed: &[f64]) -> Result<usize, ClientError> {
+    let best = tacit_floats::first_largest(revealed);
+    let best = best.ok_or_else(|| ClientError::NoNumber { model: interface.name.clone() })?;
+    Ok(match interface.output_mode {
+        // The cast saturates.
+        OutputMode::Top1 => revealed[best] as usize,
+        OutputMode::Logits => best,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tacit_graph::InputSpec;
+
+    #[test]
+    fn an_answer_that_is_no_number_is_an_error() {
+        let input = InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, moved: None, range: [-1.0, 1.0] };
+        let mut interface = Interface {
+            name: "m".into(),
+            input_shape: vec![1],
+            input,
+            output_shape: vec![3],
+            output_mode: OutputMode::Logits,
+            outputs: vec![],
+            final_activation: None,
+        };
+        assert_eq!(class_told(&interface, &[1.0, 2.0, 2.0]).unwrap(), 1);
+        for revealed in [[f64::NAN, 1.0, 2.0], [1.0, 2.0, -f64::NAN]] {
+            assert!(class_told(&interface, &revealed).unwrap_err().to_string().contains("model `m`"));
+        }
+        interface.output_mode = OutputMode::Top1;
+        assert_eq!(class_told(&interface, &[7.0]).unwrap(), 7);
+        assert!(class_told(&interface, &[f64::NAN]).is_err());
+    }
 }

@@ -114,6 +114,15 @@ pub enum ClientError {
         /// Its value.
         value: &'static str,
     },
+    /// The answer is none: a value of it is NaN.
+    #[error(
+        "the answer is no number: an input like this takes model `{model}` beyond the numbers that it computes with. Ask with inputs like \
+         those that it was made for, or ask its owner to calibrate it with inputs like this one"
+    )]
+    NoNumber {
+        /// The model.
+        model: String,
+    },
     /// None of the back ends that a model is offered with may be chosen unasked.
     #[error("model `{model}` is offered with {offered}, and none of these is chosen unasked: name one")]
     NoBackend {

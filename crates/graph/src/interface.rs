@@ -96,7 +96,7 @@ impl FinalActivation {
     /// The activated values.
     #[must_use]
     pub fn apply(self, values: &[f64]) -> Vec<f64> {
-        let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let largest = tacit_floats::range(values.iter().copied())[1];
         let log_sum = largest + values.iter().map(|v| (v - largest).exp()).sum::<f64>().ln();
         let sigmoid = |v: &f64| 1.0 / (1.0 + (-v).exp());
         let over = |values: &[f64], norm: f64| values.iter().map(|v| if norm == 0.0 { *v } else { v / norm }).collect();

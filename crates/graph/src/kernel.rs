@@ -28,7 +28,7 @@ impl Scalar for i64 {
         let largest = |values: &[Self]| values.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0) as f64;
         let row = weights.len() / plan.conv.out_channels;
         let sum = |row: &[i32]| row.iter().map(|w| f64::from(w.unsigned_abs())).sum::<f64>();
-        let heaviest = weights.par_chunks(row.max(1)).map(sum).reduce(|| 0.0, f64::max);
+        let heaviest = weights.par_chunks(row.max(1)).map(sum).reduce(|| 0.0, tacit_floats::larger);
         if largest(input) * heaviest + largest(bias) >= EXACT {
             return None;
         }
@@ -192,11 +192,6 @@ pub fn pool<S: Scalar>(
     out
 }
 
-/// The larger of two values.
-pub fn larger<S: PartialOrd>(a: S, b: S) -> S {
-    if b > a { b } else { a }
-}
-
 /// Strided slice of a row-major tensor.
 pub fn slice<S: Copy>(s: &Slice, input: &[S], in_shape: &[usize]) -> Vec<S> {
     let mut out = Vec::with_capacity(s.len.iter().product());
@@ -243,17 +238,6 @@ pub fn pad<S: Copy + Default>(before: &[usize], input: &[S], in_shape: &[usize],
 /// Multiplies by one factor, or by one per spatial position.
 pub fn scale_positions<S: Scalar, F: Copy + Sync>(input: &[S], factors: &[F], mul: impl Fn(S, F) -> S) -> Vec<S> {
     input.iter().enumerate().map(|(i, &x)| mul(x, factors[i % factors.len()])).collect()
-}
-
-/// Index of the largest element; the lowest index wins ties.
-pub fn arg_max<S: PartialOrd + Copy>(values: &[S]) -> usize {
-    let mut best = 0;
-    for (i, v) in values.iter().enumerate() {
-        if *v > values[best] {
-            best = i;
-        }
-    }
-    best
 }
 
 fn row_major(shape: &[usize]) -> Vec<usize> {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::float::run::run;
 use crate::float::{FloatGraph, FloatOp};
-use crate::{GraphError, Interface, OutputMode, file, kernel};
+use crate::{GraphError, Interface, OutputMode, file};
 
 /// Largest magnitude of a tensor's element that calibration accepts: beyond it floats overflow soon.
 pub(crate) const MAX_MAGNITUDE: f64 = 1e30;
@@ -83,16 +83,31 @@ impl Model {
     }
 
     /// The float truth for one input after the client's normalisation: the output multiplier is applied; in
-    /// mode top-1 the result is the class index.
+    /// mode top-1 the result is the class index, the first of classes that are tied. It is NaN where the
+    /// network is.
     ///
     /// # Errors
     /// The input's length is wrong.
     pub fn run(&self, input: &[f32]) -> Result<Vec<f64>, GraphError> {
+        Ok(self.told(&self.outputs(input)?))
+    }
+
+    /// What the network gives for one input after the client's normalisation, in both modes: the outputs that
+    /// a class is chosen from.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn outputs(&self, input: &[f32]) -> Result<Vec<f64>, GraphError> {
         let result = run(&self.graph, input)?;
-        Ok(match self.interface.output_mode {
-            OutputMode::Logits => result.iter().map(|&v| f64::from(v) * self.output_multiplier).collect(),
-            OutputMode::Top1 => vec![kernel::arg_max(&result) as f64],
-        })
+        Ok(result.iter().map(|&v| f64::from(v) * self.output_multiplier).collect())
+    }
+
+    /// The answer for what [`outputs`](Self::outputs) gave.
+    pub fn told(&self, outputs: &[f64]) -> Vec<f64> {
+        match self.interface.output_mode {
+            OutputMode::Logits => outputs.to_vec(),
+            OutputMode::Top1 => vec![tacit_floats::first_largest(outputs).map_or(f64::NAN, |class| class as f64)],
+        }
     }
 
     /// The digest that [`file::digest_of_header`] reads from the model's file: it covers everything.

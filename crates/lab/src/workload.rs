@@ -154,7 +154,7 @@ impl Latency {
     /// Of a list of round-trip times; `None` for an empty one.
     #[must_use]
     pub fn of(times: &mut [f64]) -> Option<Self> {
-        times.sort_by(f64::total_cmp);
+        times.sort_by(tacit_floats::rising);
         let rank = |p: f64| times.get(((times.len() as f64 * p).ceil() as usize).max(1) - 1).copied();
         let mean_s = times.iter().sum::<f64>() / times.len() as f64;
         Some(Self { mean_s, min_s: *times.first()?, p50_s: rank(0.5)?, p95_s: rank(0.95)?, max_s: *times.last()? })

@@ -128,7 +128,7 @@ struct Phases<'a> {
 impl<'a> Phases<'a> {
     fn of(record: &'a Record, party: &str) -> Self {
         let mut marks: Vec<&Mark> = record.marks.iter().filter(|m| m.party == party).collect();
-        marks.sort_by(|a, b| a.t.total_cmp(&b.t));
+        marks.sort_by(|a, b| tacit_floats::rising(&a.t, &b.t));
         Self { marks: marks.into_iter().peekable(), open: Vec::new() }
     }
 

@@ -119,9 +119,9 @@ fn correlation_time(deviations: &[f64]) -> f64 {
 /// Smallest difference between two readings of a rail that differ by more than rounding, watts; 0 if none do.
 fn smallest_step(samples: &[Sample], name: &str, rail: usize) -> f64 {
     let mut watts: Vec<f64> = samples.iter().filter_map(|s| s.power.get(name)?.get(rail)?.w).collect();
-    watts.sort_by(f64::total_cmp);
+    watts.sort_by(tacit_floats::rising);
     let rounding = watts.last().map_or(0.0, |most| most.abs() * 1e-9);
-    watts.windows(2).map(|w| w[1] - w[0]).filter(|step| *step > rounding).reduce(f64::min).unwrap_or(0.0)
+    watts.windows(2).map(|w| w[1] - w[0]).filter(|step| *step > rounding).reduce(tacit_floats::smaller).unwrap_or(0.0)
 }
 
 /// (time, joules since the start) over the counted rails of a source, from the samples in which the source

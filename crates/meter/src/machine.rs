@@ -95,7 +95,7 @@ fn memory_bytes(proc: &Path) -> Option<u64> {
 fn hottest(thermal: &Path) -> Option<f64> {
     let zones = fs::read_dir(thermal).ok()?.flatten();
     let degrees = zones.filter_map(|z| line(&z.path().join("temp"))?.parse::<f64>().ok().map(|milli| milli / 1e3));
-    degrees.filter(|t| (-50.0..200.0).contains(t)).reduce(f64::max)
+    degrees.filter(|t| (-50.0..200.0).contains(t)).reduce(tacit_floats::larger)
 }
 
 #[cfg(test)]

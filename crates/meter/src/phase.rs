@@ -32,7 +32,7 @@ pub struct PhaseCost {
 #[must_use]
 pub fn phase_costs(samples: &[Sample], marks: &[Mark], curve: &[(f64, f64)]) -> Vec<PhaseCost> {
     let mut marks: Vec<&Mark> = marks.iter().collect();
-    marks.sort_by(|a, b| a.t.total_cmp(&b.t));
+    marks.sort_by(|a, b| tacit_floats::rising(&a.t, &b.t));
     let mut costs: Vec<PhaseCost> = Vec::new();
     // By phase: its place in `costs`, and begins without an end.
     let mut open: BTreeMap<(&str, &str), (usize, Vec<f64>)> = BTreeMap::new();

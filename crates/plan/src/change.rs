@@ -32,7 +32,7 @@ impl Knob {
             Self::Client | Self::Server => [1.0 / 32.0, 32.0],
         };
         let at = at.max(1e-3);
-        [f64::min(low, at / 4.0), f64::max(high, 4.0 * at)]
+        [tacit_floats::smaller(low, at / 4.0), tacit_floats::larger(high, 4.0 * at)]
     }
 
     /// Where it stands.
@@ -93,7 +93,7 @@ pub fn vary(question: &Question<'_>, setting: &Setting) -> Result<Vec<Varied>, P
         [Some(a), Some(b)] if a > 0.0 && b > 0.0 => (a / b).ln().abs(),
         _ => f64::INFINITY,
     };
-    all.sort_by(|a, b| moved(b).total_cmp(&moved(a)));
+    all.sort_by(|a, b| tacit_floats::falling(&moved(a), &moved(b)));
     Ok(all)
 }
 

@@ -92,7 +92,7 @@ fn median<'a>(
     let of_network = runs.iter().filter(|run| run.network == network && wanted(run));
     let mut seen: Vec<(&Observation, &Observed)> =
         of_network.filter_map(|run| Some((run, run.phases.get(&phase)?))).collect();
-    seen.sort_by(|(_, a), (_, b)| a.wall_s.total_cmp(&b.wall_s));
+    seen.sort_by(|(_, a), (_, b)| tacit_floats::rising(&a.wall_s, &b.wall_s));
     let (run, middle) = *seen.get(seen.len() / 2)?;
     // A process that has answered before holds more: the peak of one is that of its first answer.
     let fresh =
@@ -127,7 +127,7 @@ const TELLING_S: f64 = 5e-3;
 
 /// The middle of shares that were seen.
 fn middle(mut shares: Vec<f64>) -> Option<f64> {
-    shares.sort_by(f64::total_cmp);
+    shares.sort_by(tacit_floats::rising);
     shares.get(shares.len() / 2).map(|share| share.clamp(0.0, 1.0))
 }
 

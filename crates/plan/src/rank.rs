@@ -199,7 +199,7 @@ impl Question<'_> {
         let mut choices: Vec<Choice> = (0..self.offers.len()).filter_map(|at| self.choice(at, setting)).collect();
         self.mark(&mut choices);
         let key = |c: &Choice| (!self.offers[c.offer].is_private(), !c.objections.is_empty());
-        choices.sort_by(|a, b| key(a).cmp(&key(b)).then(a.score.total_cmp(&b.score)));
+        choices.sort_by(|a, b| key(a).cmp(&key(b)).then(tacit_floats::rising(&a.score, &b.score)));
         Ok(choices)
     }
 

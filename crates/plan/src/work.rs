@@ -42,7 +42,7 @@ impl ClientWork {
                 let least = Question { goal: Goal::ClientEnergy, ..*question }.best(setting)?;
                 let most = least.map(|choice| BALANCED * choice.score);
                 // A budget that is smaller stays.
-                let client_j = [limits.client_j, most].into_iter().flatten().reduce(f64::min);
+                let client_j = [limits.client_j, most].into_iter().flatten().reduce(tacit_floats::smaller);
                 (goal, Limits { client_j, ..limits })
             }
         })

@@ -234,7 +234,7 @@ impl ProfileTable {
     pub fn error(&self, model: ModelId, phase: JobPhase) -> Option<ErrorReport> {
         let jobs = &self.models.get(model.0 as usize)?[at(phase)].compared;
         let mut sorted: Vec<f64> = jobs.iter().map(|job| job.error()).collect();
-        sorted.sort_unstable_by(f64::total_cmp);
+        sorted.sort_unstable_by(tacit_floats::rising);
         let last = sorted.len().checked_sub(1)?;
         let mean = |of: fn(&Compared) -> Span| {
             Span::from_secs(jobs.iter().map(|job| of(job).secs()).sum::<f64>() / jobs.len() as f64)

@@ -221,7 +221,7 @@ impl Facts {
 /// The largest values with their places, the first of equals first.
 pub(crate) fn largest(values: &[f64], count: usize) -> Vec<(usize, f64)> {
     let mut order: Vec<(usize, f64)> = values.iter().copied().enumerate().collect();
-    order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    order.sort_by(|a, b| tacit_floats::falling(&a.1, &b.1).then(a.0.cmp(&b.0)));
     order.truncate(count);
     order
 }

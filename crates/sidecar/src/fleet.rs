@@ -264,6 +264,9 @@ pub(crate) async fn answers(
             let lost = |_| Err(ApiError::Unavailable("the sidecar is stopping, or its worker has failed".into()));
             let Done { answer, queued, worked } = answer.await.unwrap_or_else(lost)?;
             answered.queued = answered.queued.max(queued);
+            if let Some(faint) = answer.faint {
+                tracing::warn!("{faint}");
+            }
             if let [0, inputs] = answer.part {
                 answered.runs.push((inputs, worked));
             }

@@ -157,7 +157,7 @@ impl Cluster<'_> {
     /// The front's events in their order: requests, nodes that die, and clients that ask again.
     fn play(mut self, arrivals: Vec<Arrival>) -> ClusterSummary {
         let mut deaths = self.spec.deaths.clone();
-        deaths.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+        deaths.sort_by(|a, b| tacit_floats::rising(&a.at_s, &b.at_s));
         let mut deaths = deaths.into_iter().peekable();
         let mut again: Vec<(Time, Arrival, Time)> = Vec::new();
         let mut arrivals = arrivals.into_iter().peekable();
@@ -207,7 +207,9 @@ impl Cluster<'_> {
         let wait = |k: usize| if self.spec.placement == Placement::Name { 0.0 } else { self.nodes[k].wait_s };
         let alive = (0..self.nodes.len()).filter(|k| self.nodes[*k].alive);
         // The higher weight of two equal waits.
-        alive.min_by(|a, b| wait(*a).total_cmp(&wait(*b)).then_with(|| weight(client, *b).cmp(&weight(client, *a))))
+        alive.min_by(|a, b| {
+            tacit_floats::rising(&wait(*a), &wait(*b)).then_with(|| weight(client, *b).cmp(&weight(client, *a)))
+        })
     }
 
     /// Reports that are due by now, each as of the moment when it was.
@@ -263,7 +265,7 @@ impl Cluster<'_> {
         let done = self.answered.len();
         let mean = |at: usize| self.answered.iter().map(|a| a[at]).sum::<f64>() / done.max(1) as f64;
         let (input_delay, waiting_time) = (mean(0), mean(1));
-        self.answered.sort_unstable_by(|a, b| a[0].total_cmp(&b[0]));
+        self.answered.sort_unstable_by(|a, b| tacit_floats::rising(&a[0], &b[0]));
         let percentile = |share: f64| {
             let rank = (share * done as f64).ceil() as usize;
             self.answered.get(rank.clamp(1, done.max(1)) - 1).map_or(0.0, |a| a[0])
@@ -271,7 +273,7 @@ impl Cluster<'_> {
         let makespan = self.last.since(self.first).secs().max(f64::MIN_POSITIVE);
         let busy: f64 = self.core_seconds.iter().sum();
         let cores = self.nodes.len() as f64 * f64::from(self.spec.scenario.config.capacity.cores);
-        let most = self.core_seconds.iter().copied().fold(0.0, f64::max);
+        let most = self.core_seconds.iter().copied().fold(0.0, tacit_floats::larger);
         ClusterSummary {
             nodes: self.nodes.len(),
             placement: self.spec.placement,

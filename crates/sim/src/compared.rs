@@ -148,7 +148,7 @@ fn overlap(job: &RecordedJob, at: usize, jobs: &[RecordedJob]) -> f64 {
         .map(|(_, other)| (other.from.max(job.from), (other.to - CLOCK).min(job.to)))
         .filter(|(from, to)| from < to)
         .collect();
-    parts.sort_by(|a, b| a.0.total_cmp(&b.0));
+    parts.sort_by(|a, b| tacit_floats::rising(&a.0, &b.0));
     let (mut covered, mut until) = (0.0, job.from);
     for (from, to) in parts {
         covered += (to - from.max(until)).max(0.0);

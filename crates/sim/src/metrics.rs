@@ -65,7 +65,7 @@ impl Metrics {
         let waits = done.iter().map(|r| r.on.started.map_or(0.0, |s| s.since(r.arrived).secs()));
         let waiting_time = mean(waits);
         let input_delay = mean(delays.iter().copied());
-        delays.sort_unstable_by(f64::total_cmp);
+        delays.sort_unstable_by(tacit_floats::rising);
         Self {
             done: delays.len(),
             input_delay,

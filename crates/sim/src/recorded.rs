@@ -92,7 +92,7 @@ impl Recording {
             table.add_model(model.pre.map(|pre| (pre.speedup, pre.first)), (model.on.speedup, model.on.first));
         }
         let mut jobs: Vec<_> = self.jobs().collect();
-        jobs.sort_by(|a, b| a.2.to.total_cmp(&b.2.to));
+        jobs.sort_by(|a, b| tacit_floats::rising(&a.2.to, &b.2.to));
         for (i, phase, job) in jobs {
             let model = ModelId(self.arrivals[i].model);
             let Some(estimate) = table.estimate(model, phase, 1, 1) else { continue };
@@ -223,7 +223,7 @@ impl Recording {
         let (dealings, jobs) = self.jobs().partition(|&(i, phase, _)| self.is_dealing(i, phase));
         let mut all = no_more_than(self.dealings, dealings);
         all.extend(no_more_than(self.cores, jobs));
-        all.sort_by(|a, b| a.2.from.total_cmp(&b.2.from));
+        all.sort_by(|a, b| tacit_floats::rising(&a.2.from, &b.2.from));
         all
     }
 
@@ -242,7 +242,7 @@ impl Recording {
             }
         }
         // At the same moment, what ends goes first: no core is held twice.
-        changes.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.2.cmp(&b.2)));
+        changes.sort_by(|a, b| tacit_floats::rising(&a.0, &b.0).then(a.2.cmp(&b.2)));
         let mut now = [0i64; 4];
         let sample = |(at, which, by): (f64, usize, i64)| {
             now[which] += by;
@@ -256,12 +256,12 @@ impl Recording {
 /// Jobs in the order of their starts, of which so many run at a time, one at least: where there are more,
 /// what ends first ends when the next begins.
 fn no_more_than(most: u32, mut jobs: Vec<(usize, JobPhase, RecordedJob)>) -> Vec<(usize, JobPhase, RecordedJob)> {
-    jobs.sort_by(|a, b| a.2.from.total_cmp(&b.2.from));
+    jobs.sort_by(|a, b| tacit_floats::rising(&a.2.from, &b.2.from));
     let mut running: Vec<usize> = Vec::new();
     for at in 0..jobs.len() {
         let from = jobs[at].2.from;
         running.retain(|&other| jobs[other].2.to > from);
-        running.sort_by(|&a, &b| jobs[b].2.to.total_cmp(&jobs[a].2.to));
+        running.sort_by(|&a, &b| tacit_floats::falling(&jobs[a].2.to, &jobs[b].2.to));
         while running.len() >= most.max(1) as usize {
             let first = running.pop().expect("there is at least one");
             jobs[first].2.to = from;

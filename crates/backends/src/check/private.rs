@@ -9,7 +9,7 @@ use tacit_graph::{Model, OutputMode, Watch};
 use tacit_mpc::run_pair;
 use tacit_net::{Channel, Traffic};
 
-use crate::classes::told;
+use crate::classes::{agrees, class, is_class_of, told};
 use crate::{Aids, Backend, BackendError, Material, Preparation, ServerModel, Setup, Trust};
 
 /// What runs of both parties gave.
@@ -17,11 +17,14 @@ use crate::{Aids, Backend, BackendError, Material, Preparation, ServerModel, Set
 pub struct Ran {
     /// Inputs that were answered.
     pub inputs: usize,
-    /// Of them those with the float network's class.
+    /// Of them those with the float network's class, or one that is tied with it.
     pub same_class: usize,
     /// Those with the class of the model's own arithmetic in the clear.
     pub as_reference: usize,
-    /// Largest distance of an output from what that gives, in real units; 0 in mode top-1.
+    /// Answers with a value that is no number: they are wrong.
+    pub no_number: usize,
+    /// Largest distance of an output from what that gives, in real units; 0 in mode top-1, NaN where
+    /// either is no number.
     pub off: f64,
     /// Largest that the model states; none where it states none.
     pub stated: Option<f64>,
@@ -66,6 +69,21 @@ pub struct Took {
     pub up_bytes: u64,
     /// Bytes from server to client.
     pub down_bytes: u64,
+}
+
+impl Ran {
+    /// Takes in an answer: how it compares with the float network's outputs and with the reference.
+    fn compare(&mut self, mode: OutputMode, answer: &[f64], [float, reference]: [&[f64]; 2]) {
+        self.same_class += usize::from(agrees(mode, answer, float));
+        self.no_number += usize::from(answer.iter().any(|v| v.is_nan()));
+        if mode == OutputMode::Logits {
+            self.as_reference += usize::from(is_class_of(class(answer), reference));
+            self.off = tacit_floats::larger(self.off, tacit_floats::largest_distance(answer, reference));
+        } else {
+            let [told, wanted] = [answer, reference].map(|answer| told(mode, answer));
+            self.as_reference += usize::from(told.is_some() && told == wanted);
+        }
+    }
 }
 
 /// Measures what a phase at the client takes and adds it.
@@ -118,20 +136,23 @@ pub fn run(
     let [offline, online] = [offline, online].map(|took| took.over(inputs.len()));
     let (count, stated) = (inputs.len(), Some(0.0));
     let steps = locked(&split).seconds.iter().map(|(what, seconds)| (*what, seconds / count as f64)).collect();
-    let mut ran =
-        Ran { inputs: count, same_class: 0, as_reference: 0, off: 0.0, stated, setup, offline, online, steps };
+    let mut ran = Ran {
+        inputs: count,
+        same_class: 0,
+        as_reference: 0,
+        no_number: 0,
+        off: 0.0,
+        stated,
+        setup,
+        offline,
+        online,
+        steps,
+    };
     for (input, answer) in inputs.into_iter().zip(answers) {
-        let (float, reference) = (model.run(input)?, lowered.reference(input)?);
-        let [class, of_float, of_reference] =
-            [&answer, &float, &reference].map(|outputs| told(model.interface.output_mode, outputs));
-        ran.same_class += usize::from(class == of_float);
-        ran.as_reference += usize::from(class == of_reference);
-        if model.interface.output_mode == OutputMode::Logits {
-            let distances = answer.iter().zip(&reference).map(|(a, b)| (a - b).abs());
-            ran.off = distances.fold(ran.off, f64::max);
-        }
+        let (float, reference) = (model.outputs(input)?, lowered.reference(input)?);
+        ran.compare(model.interface.output_mode, &answer, [&float, &reference]);
         let stated = Some(lowered.error_bound(&reference)).filter(|bound| bound.is_finite());
-        ran.stated = ran.stated.zip(stated).map(|(a, b)| a.max(b));
+        ran.stated = ran.stated.zip(stated).map(|(a, b)| tacit_floats::larger(a, b));
     }
     Ok(ran)
 }
@@ -229,6 +250,41 @@ mod tests {
             assert_eq!((ran.setup.up_bytes, ran.online.up_bytes), (costs.setup.up_bytes, costs.online.up_bytes));
             assert!(ran.offline.down_bytes > 0 && ran.online.seconds > 0.0 && ran.steps.is_empty());
         }
+    }
+
+    #[test]
+    fn an_answer_that_is_no_number_is_wrong() {
+        let stated = Some(0.5);
+        let (setup, offline, online) = (Took::default(), Took::default(), Took::default());
+        let mut ran = Ran {
+            inputs: 3,
+            same_class: 0,
+            as_reference: 0,
+            no_number: 0,
+            off: 0.0,
+            stated,
+            setup,
+            offline,
+            online,
+            steps: BTreeMap::new(),
+        };
+        let float = [0.25, 1.0];
+        ran.compare(OutputMode::Logits, &[0.5, 1.0], [&float, &float]);
+        assert_eq!((ran.same_class, ran.as_reference, ran.no_number, ran.off), (1, 1, 0, 0.25));
+        for answer in [[f64::NAN, f64::NAN], [0.25, -f64::NAN]] {
+            ran.compare(OutputMode::Logits, &answer, [&float, &float]);
+        }
+        assert_eq!((ran.same_class, ran.as_reference, ran.no_number), (1, 1, 2));
+        assert!(ran.off.is_nan(), "never a distance of 0");
+        // What came before is no excuse, and what comes later none either.
+        ran.compare(OutputMode::Logits, &float, [&float, &float]);
+        assert!(ran.off.is_nan());
+        // The reference is none: there is nothing to agree with.
+        ran.compare(OutputMode::Logits, &[f64::NAN; 2], [&[f64::NAN; 2], &[f64::NAN; 2]]);
+        ran.compare(OutputMode::Top1, &[f64::NAN], [&float, &[f64::NAN]]);
+        assert_eq!((ran.same_class, ran.as_reference, ran.no_number), (2, 2, 4));
+        ran.compare(OutputMode::Top1, &[0.0], [&[3.0, 3.0], &[0.0]]);
+        assert_eq!((ran.same_class, ran.as_reference), (3, 3), "either of two tied classes");
     }
 
     #[test]

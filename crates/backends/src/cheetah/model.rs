@@ -109,7 +109,10 @@ impl<L: Lattice> Backend for L {
         let target = ring::Target { price: &price, check: &check };
         let lowered = ring::lower_for(model, &ring_options, target, watch).map_err(|e| e.of_backend(L::NAME))?;
         let compiled = Compiled::<L>::new(lowered.graph, with(lowered.relu_drop))?;
-        Ok(Arc::new(Server { compiled, weights: Arc::new(lowered.weights), report: Some(lowered.report) }))
+        let mut server = Server { compiled, weights: Arc::new(lowered.weights), report: Some(lowered.report) };
+        let bound = seam::Plan::error_bound(&server, &[]);
+        server.report.iter_mut().for_each(|report| report.state_bound(bound));
+        Ok(Arc::new(server))
     }
 
     fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {

@@ -95,7 +95,7 @@ impl Emitter<'_> {
         match Sign::all().into_iter().find(|sign| error(sign) <= self.options.tolerance) {
             Some(sign) => Ok(self.composite(id, source, &expr, range, (&sign, error(&sign)))),
             None => {
-                let best = Sign::all().iter().map(error).fold(f64::INFINITY, f64::min);
+                let best = Sign::all().iter().map(error).fold(f64::INFINITY, tacit_floats::smaller);
                 let what = format!(
                     "the best composite errs by {best:.1e}: allow that with `-O tolerance`; `dealt` has it by a table"
                 );
@@ -142,7 +142,7 @@ impl Emitter<'_> {
     ) -> Result<(Expr, Ranged<'f>), BackendError> {
         let expr = self.expr(source)?;
         let values = self.slots.iter().flat_map(|slots| expr.values(slots));
-        let [low, high] = values.fold([f64::INFINITY, f64::NEG_INFINITY], |[l, h], v| [l.min(v), h.max(v)]);
+        let [low, high] = tacit_floats::range(values);
         let (middle, half) = (f64::midpoint(low, high), usable((high - low) / 2.0) * self.options.margin);
         Ok((expr, Ranged::new(f, middle, half, share)))
     }

@@ -10,7 +10,7 @@
 use std::f64::consts::PI;
 use std::sync::Arc;
 
-use tacit_graph::{InputSpec, Interface, OutputMode, kernel};
+use tacit_graph::{InputSpec, Interface, OutputMode};
 use tacit_he::ckks::Parameters;
 
 use super::sparse::Sparse;
@@ -53,9 +53,9 @@ pub(super) fn outputs(slots: &[f64], n: usize) -> Vec<f64> {
     all
 }
 
-/// The class that outputs stand for, as answers tell it.
+/// The class that outputs stand for, as answers tell it; NaN if any is.
 pub(super) fn class(outputs: &[f64]) -> Vec<f64> {
-    vec![kernel::arg_max(outputs) as f64]
+    vec![tacit_floats::first_largest(outputs).map_or(f64::NAN, |class| class as f64)]
 }
 
 /// How the arg max of `n` outputs is computed.

@@ -47,7 +47,7 @@ pub(super) struct Ranged<'f> {
 impl<'f> Ranged<'f> {
     /// Errors are measured in `share` of the argument's largest value, if that is more.
     pub fn new(f: &'f dyn Fn(f64) -> f64, middle: f64, half: f64, share: f64) -> Self {
-        let top = grid().map(|t| f(middle + half * t)).fold(0.0, |top: f64, v| top.max(v.abs()));
+        let top = grid().map(|t| f(middle + half * t)).map(f64::abs).fold(0.0, tacit_floats::larger);
         Self { f, middle, half, top: top.max(share * (middle.abs() + half)) }
     }
 
@@ -76,10 +76,10 @@ pub(super) fn interpolated(f: &dyn Fn(f64) -> f64, degree: usize) -> Option<Fit>
     };
     let mut coefficients: Vec<f64> = (0..count).map(coefficient).collect();
     // What rounding leaves of an odd or even function's other half costs products.
-    let largest = coefficients.iter().fold(0.0, |m: f64, c| m.max(c.abs()));
+    let largest = tacit_floats::largest_magnitude(coefficients.iter().copied());
     coefficients.iter_mut().filter(|c| c.abs() < largest * 1e-14).for_each(|c| *c = 0.0);
     let polynomial = Polynomial::new(Basis::Chebyshev, &coefficients).ok()?;
-    let error = grid().map(|x| (polynomial.at(x) - f(x)).abs()).fold(0.0, f64::max);
+    let error = grid().map(|x| (polynomial.at(x) - f(x)).abs()).fold(0.0, tacit_floats::larger);
     Some(Fit { polynomial, error })
 }
 
@@ -88,7 +88,7 @@ pub(super) fn fitted(f: &dyn Fn(f64) -> f64, tolerance: f64) -> Option<Fit> {
     let mut best: Option<Fit> = None;
     for degree in DEGREES {
         let Some(fit) = interpolated(f, degree) else { continue };
-        if best.as_ref().is_none_or(|best| fit.error < best.error) {
+        if best.as_ref().is_none_or(|best| fit.error < best.error || best.error.is_nan()) {
             best = Some(fit);
         }
         if best.as_ref().is_some_and(|best| best.error <= tolerance) {

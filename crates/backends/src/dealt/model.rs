@@ -60,7 +60,10 @@ impl Backend for Dealt {
         let mut secret = Zeroizing::new([0; 32]);
         seam::randomness()?.fill_bytes(&mut *secret);
         let plan = Arc::new(plan::compile(lowered.graph, with(lowered.relu_drop))?);
-        Ok(Arc::new(Server::new((plan, lowered.weights), secret, Some(lowered.report))?))
+        let mut server = Server::new((plan, lowered.weights), secret, Some(lowered.report))?;
+        let bound = seam::Plan::error_bound(&server, &[]);
+        server.report.iter_mut().for_each(|report| report.state_bound(bound));
+        Ok(Arc::new(server))
     }
 
     fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {

@@ -54,7 +54,7 @@ impl Bound<'_> {
     fn row_norm(&self, id: NodeId, row_len: usize, facts: WeightFacts) -> f64 {
         let norm = |row: &[i32]| row.iter().map(|w| f64::from(w.unsigned_abs())).sum::<f64>();
         match self.weights.and_then(|weights| weights.get(id)) {
-            Some(layer) => layer.weights.chunks(row_len.max(1)).map(norm).fold(0.0, f64::max),
+            Some(layer) => layer.weights.chunks(row_len.max(1)).map(norm).fold(0.0, tacit_floats::larger),
             None => {
                 let euclidean = (row_len as f64).sqrt() * f64::from(facts.norm_bits).exp2();
                 euclidean.min(row_len as f64 * f64::from(facts.magnitude_bits).exp2())
@@ -92,7 +92,7 @@ impl Interpreter for Bound<'_> {
             (Op::SumPool(w), _) => worst * (w.kernel[0] * w.kernel[1]) as f64,
             (Op::Add | Op::Sub, _) => inputs.iter().map(|e| **e).sum(),
             (Op::MulConst { factors, .. }, _) => {
-                times(factors.iter().map(|f| f.unsigned_abs() as f64).fold(0.0, f64::max))
+                times(factors.iter().map(|f| f.unsigned_abs() as f64).fold(0.0, tacit_floats::larger))
             }
             (Op::ShiftLeft { bits }, _) => worst * f64::from(*bits).exp2(),
             (Op::ArgMax, _) => {

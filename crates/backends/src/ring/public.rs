@@ -113,6 +113,10 @@ macro_rules! seam_plan {
                 Some(self.compiled.plan.graph().output_unit())
             }
 
+            fn input_unit(&self) -> Option<f64> {
+                Some(self.compiled.plan.graph().input().fixed.dequantize(1))
+            }
+
             fn describe(&self) -> serde_json::Value {
                 $crate::ring::public::describe(self.compiled.plan.graph(), self.compiled.plan.options())
             }

@@ -147,7 +147,7 @@ impl Upload {
             turns: turns.iter().map(|t| chain::depth(&chain::chain(t))).max().unwrap_or(0),
         };
         let widest = largest_plain_log2(&noise);
-        let needed = |bits: u32| of.iter().map(|(c, _)| plain_log2(c, bits)).fold(0.0, f64::max);
+        let needed = |bits: u32| of.iter().map(|(c, _)| plain_log2(c, bits)).fold(0.0, tacit_floats::larger);
         for limbs in 1..=MAX_LIMBS {
             let limb_bits = ring_bits.div_ceil(limbs);
             if let Some(prime) = plain_prime(needed(limb_bits)).filter(|&p| (p as f64).log2() <= widest) {

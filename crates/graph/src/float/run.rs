@@ -75,9 +75,9 @@ fn compute(graph: &FloatGraph, node: &FloatNode, inputs: &[&Vec<f32>], input: &[
             x.iter().enumerate().map(|(i, v)| v * scale[i / inner] + shift[i / inner]).collect()
         }
         FloatOp::PositionScale(f) => kernel::scale_positions(x, f, |v, f| v * f),
-        FloatOp::Relu => x.iter().map(|v| v.max(0.0)).collect(),
+        FloatOp::Relu => x.iter().map(|&v| tacit_floats::larger(v, 0.0)).collect(),
         FloatOp::Function(f) => x.iter().map(|v| f.value(f64::from(*v)) as f32).collect(),
-        FloatOp::MaxPool(w) => kernel::pool(w, x, shape(0), &node.shape, kernel::larger),
+        FloatOp::MaxPool(w) => kernel::pool(w, x, shape(0), &node.shape, tacit_floats::larger),
         FloatOp::SumPool(w) => kernel::pool(w, x, shape(0), &node.shape, |a, b| a + b),
         FloatOp::Add => x.iter().zip(inputs[1]).map(|(a, b)| a + b).collect(),
         FloatOp::Sub => x.iter().zip(inputs[1]).map(|(a, b)| a - b).collect(),
@@ -87,6 +87,35 @@ fn compute(graph: &FloatGraph, node: &FloatNode, inputs: &[&Vec<f32>], input: &[
         FloatOp::Pad { before, .. } => kernel::pad(before, x, shape(0), &node.shape),
         FloatOp::Reshape => x.to_vec(),
         FloatOp::Transpose(perm) => kernel::transpose(perm, x, shape(0)),
-        FloatOp::ArgMax => vec![kernel::arg_max(x) as f32],
+        FloatOp::ArgMax => vec![tacit_floats::first_largest(x).map_or(f32::NAN, |class| class as f32)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Window;
+
+    /// What one operation makes of an input of three values, of an image for windows.
+    fn one(op: FloatOp, input: &[f32]) -> Vec<f32> {
+        let shape = if matches!(op, FloatOp::ArgMax) { vec![3] } else { vec![1, 1, 3] };
+        let mut graph = FloatGraph::new("x", shape).unwrap();
+        graph.output = graph.push("y", op, &[0], &[]).unwrap();
+        run(&graph, input).unwrap()
+    }
+
+    #[test]
+    fn nothing_makes_a_number_of_what_is_none() {
+        let window = Window { kernel: [1, 3], stride: [1, 1], pads: [0; 4] };
+        for place in 0..3 {
+            let mut input = [-1.0, 2.0, 2.0];
+            assert_eq!(one(FloatOp::ArgMax, &input), [1.0]);
+            input[place] = f32::NAN;
+            for op in [FloatOp::MaxPool(window.clone()), FloatOp::SumPool(window.clone()), FloatOp::ArgMax] {
+                let name = op.name();
+                assert!(one(op, &input)[0].is_nan(), "{name} of {input:?}");
+            }
+            assert!(one(FloatOp::Relu, &input)[place].is_nan());
+        }
     }
 }

@@ -34,13 +34,9 @@ pub(super) fn measure(
     for (done, sample) in samples.iter().enumerate() {
         watch.tell("running calibration samples", done, Some(samples.len()))?;
         let mut tap = |id: usize, _: &_, values: &[f32]| {
-            let (mut largest, mut squares) = (0f32, 0f64);
-            for &v in values {
-                // `max` would drop a NaN.
-                largest = if v.abs() > largest || v.is_nan() { v.abs() } else { largest };
-                squares += f64::from(v) * f64::from(v);
-            }
-            max_abs[id] = if largest.is_nan() { f64::INFINITY } else { max_abs[id].max(f64::from(largest)) };
+            let squares: f64 = values.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
+            let largest = tacit_floats::largest_magnitude(values.iter().copied());
+            max_abs[id] = tacit_floats::larger(max_abs[id], largest);
             mean_square[id] += squares / values.len() as f64 / samples.len() as f64;
         };
         let result = run_tapped(graph, sample, &mut tap)?;

@@ -24,10 +24,9 @@ pub(super) fn magnitudes(graph: &FloatGraph, range: [f32; 2], watch: &Watch) -> 
         watch.tell("running extreme inputs", done, Some(count))?;
         let input: Vec<f32> = pattern.iter().map(|&high| range[usize::from(high)]).collect();
         run_tapped(graph, &input, &mut |id, _, values| {
-            let size = values.iter().fold(0f32, |m, v| if v.abs() > m || v.is_nan() { v.abs() } else { m });
+            let size = tacit_floats::largest_magnitude(values.iter().copied());
             // What overflows floats overflows every ring.
-            let size = if size.is_finite() { f64::from(size).min(MAX_MAGNITUDE) } else { MAX_MAGNITUDE };
-            largest[id] = largest[id].max(size);
+            largest[id] = if size < MAX_MAGNITUDE { largest[id].max(size) } else { MAX_MAGNITUDE };
         })?;
     }
     Ok(largest)
@@ -85,7 +84,7 @@ fn filters(graph: &FloatGraph) -> Vec<Vec<bool>> {
     let row_len = weights.len() / outputs.max(1);
     let mut rows: Vec<&[f32]> = weights.chunks(row_len.max(1)).collect();
     let sum = |row: &[f32]| row.iter().map(|w| f64::from(w.abs())).sum::<f64>();
-    rows.sort_by(|a, b| sum(b).total_cmp(&sum(a)));
+    rows.sort_by(|a, b| tacit_floats::falling(&sum(a), &sum(b)));
     let one = |row: &&[f32]| -> Vec<bool> {
         match &node.op {
             FloatOp::Conv { geometry: g, .. } => {

@@ -252,7 +252,7 @@ fn pixel_range(options: &ImportOptions) -> Option<[f32; 2]> {
 }
 
 fn span(values: impl Iterator<Item = f32>) -> [f32; 2] {
-    values.fold([f32::INFINITY, f32::NEG_INFINITY], |[l, h], v| [l.min(v), h.max(v)])
+    tacit_floats::range(values).map(|end| end as f32)
 }
 
 /// The input part of the specification; `samples` are what the model computes on.

@@ -144,10 +144,12 @@ impl Reader<'_> {
         };
         let mut made = c.clone();
         if let Some(low) = bound(1, "min")? {
-            made = broadcast(&made, &low, |x, y| Some(x.max(y)), f32::max).ok_or_else(|| fail(n, "does not fit"))?;
+            made = broadcast(&made, &low, |x, y| Some(x.max(y)), tacit_floats::larger)
+                .ok_or_else(|| fail(n, "does not fit"))?;
         }
         if let Some(high) = bound(2, "max")? {
-            made = broadcast(&made, &high, |x, y| Some(x.min(y)), f32::min).ok_or_else(|| fail(n, "does not fit"))?;
+            made = broadcast(&made, &high, |x, y| Some(x.min(y)), tacit_floats::smaller)
+                .ok_or_else(|| fail(n, "does not fit"))?;
         }
         Ok(made)
     }
@@ -205,8 +207,8 @@ impl Reader<'_> {
                     "ReduceProd" => g.iter().product(),
                     "ReduceSum" => g.iter().sum(),
                     "ReduceMean" => g.iter().sum::<f32>() / inner as f32,
-                    "ReduceMax" => g.iter().copied().fold(f32::NEG_INFINITY, f32::max),
-                    _ => g.iter().copied().fold(f32::INFINITY, f32::min),
+                    "ReduceMax" => tacit_floats::range(g.iter().copied())[1] as f32,
+                    _ => tacit_floats::range(g.iter().copied())[0] as f32,
                 };
                 Data::Floats(v.chunks(inner).map(fold).collect())
             }

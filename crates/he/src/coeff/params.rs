@@ -89,7 +89,7 @@ impl Params {
             Some((up, down))
         });
         let saved = |&(up, down): &(u32, u32)| f64::from(up) * spec.up_per_down + f64::from(down);
-        let best = choices.max_by(|a, b| saved(a).total_cmp(&saved(b)));
+        let best = choices.max_by(|a, b| tacit_floats::rising(&saved(a), &saved(b)));
         let Some((up_drop, down_drop)) = best.filter(|_| max_error > 0 && steps <= MAX_STEPS) else {
             return Err(HeError::TooNoisy { ring_bits, norm_log2: norm_sq.log2() / 2.0, max_error });
         };

@@ -58,7 +58,7 @@ fn silent(link: &Link) -> LabError {
 
 /// The middle of `values`; `None` without any.
 fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
+    values.sort_by(tacit_floats::rising);
     let (low, high) = (values.get(values.len().checked_sub(1)? / 2)?, values.get(values.len() / 2)?);
     Some((low + high) / 2.0)
 }

@@ -92,7 +92,7 @@ impl Metered {
         let info = self.source.info();
         let counted = || self.rails.iter().zip(&info.rails).filter(|(_, r)| r.counted).map(|(rail, _)| rail);
         let spans = counted().map(|r| Some(r.last?.0 - r.first?));
-        let span = spans.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::min)?;
+        let span = spans.collect::<Option<Vec<f64>>>()?.into_iter().reduce(tacit_floats::smaller)?;
         Some((counted().map(|r| r.joules).sum(), span)).filter(|(_, span)| *span > 0.0)
     }
 }

@@ -63,7 +63,7 @@ pub fn fit(steps: &[Step]) -> Result<Fit, MeterError> {
     if steps.iter().any(|s| ![s.watts, s.cores, s.bytes_per_s].iter().all(|x| x.is_finite())) {
         return Err(malformed("a step has a number that is not finite"));
     }
-    let most = steps.iter().map(|s| s.bytes_per_s).fold(0.0, f64::max);
+    let most = steps.iter().map(|s| s.bytes_per_s).fold(0.0, tacit_floats::larger);
     if most > 0.0 {
         // In units of the fastest step, so that the columns are of one size.
         let rows: Vec<[f64; 3]> = steps.iter().map(|s| [1.0, s.cores, s.bytes_per_s / most]).collect();
@@ -128,7 +128,7 @@ fn invert<const N: usize>(mut a: [[f64; N]; N]) -> Option<[[f64; N]; N]> {
     let size = a.iter().flatten().fold(0.0_f64, |m, x| m.max(x.abs()));
     let mut inverse: [[f64; N]; N] = std::array::from_fn(|i| std::array::from_fn(|j| f64::from(u8::from(i == j))));
     for column in 0..N {
-        let pivot = (column..N).max_by(|&i, &j| a[i][column].abs().total_cmp(&a[j][column].abs()))?;
+        let pivot = (column..N).max_by(|&i, &j| tacit_floats::rising(&a[i][column].abs(), &a[j][column].abs()))?;
         if a[pivot][column].abs() <= size * 1e-12 {
             return None;
         }

@@ -67,10 +67,10 @@ fn level(watts: &[f64]) -> Level {
 /// count.
 fn resolution(watts: &[f64]) -> f64 {
     let mut sorted = watts.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    sorted.sort_by(tacit_floats::rising);
     let least = sorted.last().map_or(0.0, |most| most.abs() * 1e-9);
     let steps = sorted.windows(2).map(|w| w[1] - w[0]).filter(|step| *step > least);
-    steps.reduce(f64::min).unwrap_or(0.0)
+    steps.reduce(tacit_floats::smaller).unwrap_or(0.0)
 }
 
 /// Watches the source with the machine at rest and with all cores busy.

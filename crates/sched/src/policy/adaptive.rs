@@ -56,9 +56,9 @@ impl Policy for Adaptive {
         let cores = f64::from(choice.class.capacity.cores.max(1));
         let memory = choice.class.capacity.memory.max(1) as f64;
         let others = choice.queued.saturating_sub(1) as f64 + self.crowding * choice.load.min(1.0);
-        let share = |o: &ThreadOption| f64::max(f64::from(o.threads) / cores, o.memory as f64 / memory);
+        let share = |o: &ThreadOption| tacit_floats::larger(f64::from(o.threads) / cores, o.memory as f64 / memory);
         let cost = |o: &ThreadOption| o.time.secs() * (1.0 + share(o) * others);
-        let cheaper = |a: &&ThreadOption, b: &&ThreadOption| f64::total_cmp(&cost(a), &cost(b));
+        let cheaper = |a: &&ThreadOption, b: &&ThreadOption| tacit_floats::rising(&cost(a), &cost(b));
         let wanted = choice.class.options.iter().min_by(cheaper)?.threads;
         let mean_work = choice.load * cores / choice.arrivals.max(1e-9);
         let length = choice.class.length();

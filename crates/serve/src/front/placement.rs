@@ -31,7 +31,7 @@ fn rendezvous<'a>(client: ClientId, mut sites: Vec<Site<'a>>) -> Vec<Site<'a>> {
 pub(super) fn choose<'a>(client: ClientId, sites: Vec<Site<'a>>, copies: Option<usize>) -> Option<Site<'a>> {
     let order = rendezvous(client, sites).into_iter().take(copies.unwrap_or(usize::MAX));
     // Of equals the first is taken, which is the order of the name.
-    order.min_by(|a, b| b.stock.cmp(&a.stock).then(a.waiting_s.total_cmp(&b.waiting_s)))
+    order.min_by(|a, b| b.stock.cmp(&a.stock).then(tacit_floats::rising(&a.waiting_s, &b.waiting_s)))
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ fn answer(values: &[f64], class: usize) -> Answer {
         values: values.to_vec(),
         revealed: values.to_vec(),
         class,
+        faint: None,
         online: tacit_client::PhaseReport::default(),
         part: [0, 1],
         setup: None,

@@ -267,7 +267,7 @@ fn params(
 ) -> Result<Params, HeError> {
     let ring_bits = members.iter().map(|c| c.ring_bits).max().expect("a group has a layer");
     let norm = |c: &Consumer| 4f64.powi(c.norm_log2.min(64) as i32) * mt.min(c.conv.out_ch) as f64;
-    let norm_sq = members.iter().map(norm).fold(1.0, f64::max);
+    let norm_sq = members.iter().map(norm).fold(1.0, tacit_floats::larger);
     let max_error = max_error.max(Params::smallest_error(ring_bits, norm_sq)?);
     Params::new(&ParamsSpec { ring_bits, norm_sq, steps, max_error, up_per_down })
 }

@@ -282,7 +282,7 @@ fn placements(emitted: &Emitted, base: &Options) -> Result<Vec<(Options, Frame)>
 
 /// Points that no other one beats in bytes and time, by bytes.
 fn undominated(mut points: Vec<FrontPoint>) -> Vec<FrontPoint> {
-    points.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(a.seconds.total_cmp(&b.seconds)));
+    points.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(tacit_floats::rising(&a.seconds, &b.seconds)));
     let mut least = f64::INFINITY;
     points.retain(|point| {
         let is_faster = point.seconds < least;
@@ -293,7 +293,7 @@ fn undominated(mut points: Vec<FrontPoint>) -> Vec<FrontPoint> {
 }
 
 fn less(a: (f64, f64), b: (f64, f64)) -> std::cmp::Ordering {
-    a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
+    tacit_floats::rising(&a.0, &b.0).then(tacit_floats::rising(&a.1, &b.1))
 }
 
 /// The best of those that run and fit.

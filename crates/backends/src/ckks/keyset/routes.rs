@@ -58,7 +58,7 @@ impl Eq for Candidate {}
 
 impl Ord for Candidate {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.gain.total_cmp(&other.gain).then(self.key.cmp(&other.key))
+        tacit_floats::rising(&self.gain, &other.gain).then(self.key.cmp(&other.key))
     }
 }
 
@@ -225,7 +225,7 @@ impl<'a> Router<'a> {
             }
             (seconds, switches, ntts)
         };
-        let best = layer.splits.iter().map(one).min_by(|a, b| a.0.total_cmp(&b.0));
+        let best = layer.splits.iter().map(one).min_by(|a, b| tacit_floats::rising(&a.0, &b.0));
         best.unwrap_or((f64::INFINITY, 0, 0))
     }
 

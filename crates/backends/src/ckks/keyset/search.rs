@@ -3,7 +3,7 @@
 //! is beside it in `docs/scripts/keyset_exact.py`.
 
 use super::problem::{Class, Need, Plan, Problem};
-use super::{Budget, Goal};
+use super::{Budget, Goal, less};
 
 /// Selections of the front that pairs of changes begin from.
 const STARTS: usize = 6;
@@ -100,7 +100,7 @@ pub(super) fn front(problem: &Problem) -> Vec<Selection> {
     let least = |cost: &dyn Fn(&Plan) -> f64| -> Vec<usize> {
         let best = |class: &Class| {
             let plans = class.plans.iter().enumerate();
-            plans.min_by(|a, b| cost(a.1).total_cmp(&cost(b.1))).map_or(0, |(i, _)| i)
+            plans.min_by(|a, b| tacit_floats::rising(&cost(a.1), &cost(b.1))).map_or(0, |(i, _)| i)
         };
         problem.classes.iter().map(best).collect()
     };
@@ -130,9 +130,9 @@ pub(super) fn best(problem: &Problem, front: &[Selection], budget: Budget, goal:
         false => (f64::MAX / 2.0, s.bytes as f64 + s.memory as f64),
     };
     let mut starts: Vec<&Selection> = front.iter().collect();
-    starts.sort_by(|a, b| cost(a).0.total_cmp(&cost(b).0).then(cost(a).1.total_cmp(&cost(b).1)));
+    starts.sort_by(|a, b| less(cost(a), cost(b)));
     let found = starts.into_iter().take(STARTS).map(|start| improved(problem, start.picked.clone(), &cost, true));
-    let best = found.min_by(|a, b| cost(a).0.total_cmp(&cost(b).0).then(cost(a).1.total_cmp(&cost(b).1)))?;
+    let best = found.min_by(|a, b| less(cost(a), cost(b)))?;
     budget.holds(best.bytes, best.memory).then_some(best)
 }
 
@@ -160,7 +160,7 @@ fn walk(
 }
 
 fn undominated(mut all: Vec<Selection>) -> Vec<Selection> {
-    all.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(a.seconds.total_cmp(&b.seconds)));
+    all.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(tacit_floats::rising(&a.seconds, &b.seconds)));
     let mut kept: Vec<Selection> = Vec::new();
     for selection in all {
         if kept.last().is_none_or(|last| selection.seconds < last.seconds) {

@@ -4,7 +4,7 @@ use tacit_graph::float::run::run;
 use tacit_graph::{Imported, OutputMode};
 
 use super::RingModel;
-use crate::classes::{class, relative_error, spread};
+use crate::classes::{class, is_class_of, relative_error, spread};
 use crate::ring::{RingError, reference};
 
 /// Agreement over a set of inputs.
@@ -58,14 +58,14 @@ pub fn agreement(
         let same = match (graph.spec().interface.output_mode, wanted.as_slice()) {
             // The network ends with an arg max of its own.
             (OutputMode::Top1, &[index]) => out[0] as f32 == index,
-            (OutputMode::Top1, several) => out[0] as usize == class(several),
-            (OutputMode::Logits, outputs) => class(&got) == class(outputs),
+            (OutputMode::Top1, several) => is_class_of(Some(out[0] as usize), several),
+            (OutputMode::Logits, outputs) => is_class_of(class(&got), outputs),
         };
         a.same_class += f64::from(u8::from(same)) / inputs.len() as f64;
         if graph.spec().interface.output_mode == OutputMode::Logits {
             let e = relative_error(&got, &wanted, spread);
             a.mean_error += e / inputs.len() as f64;
-            a.max_error = a.max_error.max(e);
+            a.max_error = tacit_floats::larger(a.max_error, e);
         }
     }
     Ok(a)

@@ -28,7 +28,7 @@ pub(super) fn facts(weights: &[i32], row: usize, frac_bits: u32, round: u32) -> 
     let norm2 = weights
         .chunks(row.max(1))
         .map(|r| r.iter().map(|&w| f64::from(w) * f64::from(w)).sum::<f64>())
-        .fold(0.0, f64::max);
+        .fold(0.0, tacit_floats::larger);
     let norm_bits = if norm2 <= 1.0 { 0 } else { norm2.sqrt().log2().ceil() as u32 };
     let rounded = |bits: u32, most: u32| bits.next_multiple_of(round).min(most);
     WeightFacts {

@@ -14,6 +14,7 @@ mod emit;
 mod integers;
 mod range;
 pub mod report;
+mod resolution;
 mod scheme;
 mod search;
 mod spline;

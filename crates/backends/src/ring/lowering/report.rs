@@ -10,7 +10,7 @@ use super::emit::Emitted;
 use super::scheme::Scheme;
 pub use super::search::Choice;
 use super::search::Found;
-use super::{Problem, range, width};
+use super::{Problem, range, resolution, width};
 use crate::classes::interval;
 use crate::ring::op::max_comparisons;
 use crate::ring::{Node, Op, RingError, RingGraph, reference};
@@ -40,6 +40,10 @@ pub struct RingReport {
     /// Mean over samples of the root mean square error of the outputs, as a share of their range: those held
     /// out, or those that the search saw.
     pub output_error: f64,
+    /// What the outputs are off by in their own unit; none where a class alone is revealed.
+    pub errors: Option<OutputErrors>,
+    /// What a step of the input stands for, in the network's units: values below half of it count as zero.
+    pub input_step: f64,
     /// Where values can leave their rings.
     pub overflow: Overflow,
     /// Comparisons of one inference.
@@ -73,6 +77,28 @@ pub struct Expected {
     pub share: f64,
     /// Ends of its 95 % interval, as of a share counted in as many samples.
     pub interval: [f64; 2],
+}
+
+/// What outputs are off by, in their own unit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct OutputErrors {
+    /// From the float network: root mean square, mean over the samples held out, or over those that the
+    /// search saw.
+    pub expected: f64,
+    /// From the fixed-point model in the clear, at most, where that is proven to be less than the outputs'
+    /// own range; none where all that is proven says nothing.
+    pub bound: Option<f64>,
+    /// How far the outputs of the samples spread.
+    pub range: f64,
+}
+
+impl RingReport {
+    /// Takes in how far answers can be from the fixed-point model in the clear.
+    pub(crate) fn state_bound(&mut self, bound: f64) {
+        if let Some(errors) = &mut self.errors {
+            errors.bound = (bound < errors.range).then_some(bound);
+        }
+    }
 }
 
 /// For which tensors it is certain that no accepted input overflows their ring.
@@ -199,6 +225,8 @@ pub(super) fn build(problem: &Problem, found: Found, emitted: &Emitted) -> Resul
         })
         .collect();
     let warnings = warnings(problem, emitted, expected, quality.error)?;
+    let range = problem.spread * problem.model.output_multiplier;
+    let errors = OutputErrors { expected: quality.distance, bound: None, range };
     Ok(RingReport {
         model: problem.model.interface.name.clone(),
         calibration: calibration.text.clone(),
@@ -208,6 +236,8 @@ pub(super) fn build(problem: &Problem, found: Found, emitted: &Emitted) -> Resul
         expected,
         choices,
         output_error: quality.error,
+        errors: (!problem.top1()).then_some(errors),
+        input_step: resolution::input_step(problem, emitted),
         overflow,
         comparisons: count_comparisons(graph),
         macs: graph.macs(),
@@ -253,6 +283,7 @@ fn warnings(
             100.0 * problem.options.error_bound
         ));
     }
+    warnings.extend(resolution::warnings(problem, emitted));
     warnings.extend(out_of_range(problem, emitted)?);
     warnings.extend(extremes(problem, emitted));
     Ok(warnings)
@@ -307,10 +338,10 @@ fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingE
                 let (mut largest, mut sum) = (0f64, 0f64);
                 for (v, w) in ints.iter().zip(values) {
                     let e = (fixed.dequantize(*v) - f64::from(*w)).abs();
-                    largest = largest.max(e);
+                    largest = tacit_floats::larger(largest, e);
                     sum += e;
                 }
-                errors[id].0 = errors[id].0.max(largest);
+                errors[id].0 = tacit_floats::larger(errors[id].0, largest);
                 errors[id].1 += sum / values.len() as f64 / samples.len() as f64;
             }
         })?;

@@ -9,7 +9,7 @@ use super::emit::{Emitted, emit};
 use super::scheme::Scheme;
 use super::{Problem, Target};
 use crate::BackendError;
-use crate::classes::{class, flip_probability, relative_error};
+use crate::classes::{class, flip_probability, is_class_of, relative_error, root_mean_square};
 use crate::ring::{RingError, reference};
 
 /// Finest precision tried, in bits relative to a tensor's root mean square.
@@ -38,6 +38,8 @@ pub(super) struct Quality {
     pub flips: f64,
     /// Mean over samples of the root mean square error of the outputs, as a share of their range.
     pub error: f64,
+    /// The same in the unit of the float network's outputs.
+    pub distance: f64,
 }
 
 /// Scales that were tried.
@@ -75,7 +77,7 @@ fn quality(
     seed: u64,
 ) -> Result<Quality, RingError> {
     let (graph, calibration) = (&emitted.graph, &problem.model.calibration);
-    let (mut same, mut error, mut flips) = (0usize, 0.0, 0.0);
+    let (mut same, mut error, mut flips, mut distance) = (0usize, 0.0, 0.0, 0.0);
     let count = which.len() as f64;
     problem.tried.set(problem.tried.get() + 1);
     for i in which {
@@ -87,11 +89,13 @@ fn quality(
         let out = reference::run_with_share_errors(graph, &emitted.weights, &ints, errors)?;
         let scale = graph.output().fixed;
         let got: Vec<f64> = out.iter().map(|&v| scale.dequantize(v)).collect();
-        same += usize::from(class(&got) == class(wanted));
+        same += usize::from(is_class_of(class(&got), wanted));
         error += relative_error(&got, wanted, problem.spread);
+        distance += root_mean_square(&got, wanted);
         flips += flip_probability(wanted, &got);
     }
-    Ok(Quality { agreement: same as f64 / count, flips: flips / count, error: error / count })
+    let distance = distance / count * problem.model.output_multiplier;
+    Ok(Quality { agreement: same as f64 / count, flips: flips / count, error: error / count, distance })
 }
 
 /// What was chosen.
@@ -323,7 +327,9 @@ impl<'a> Search<'a> {
             output_error: q.error,
         });
         let mut all: Vec<Choice> = all.collect();
-        all.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.output_error.total_cmp(&b.output_error)));
+        all.sort_by(|a, b| {
+            tacit_floats::rising(&a.cost, &b.cost).then(tacit_floats::rising(&a.output_error, &b.output_error))
+        });
         let mut least = f64::INFINITY;
         all.retain(|c| {
             let worth = c.output_error < least;

@@ -84,7 +84,7 @@ fn steepest(function: &Curve, scales: &Scales, span: i32) -> f64 {
     let (value, step) = (function.value(scales), f64::from(span - 12).exp2());
     let first = if function.starts_at_zero() { 0 } else { -2048 };
     let slope = |i: i32| (value(f64::from(i + 1) * step) - value(f64::from(i) * step)).abs() / step;
-    (first..first + 4096).map(slope).fold(0.0, f64::max)
+    (first..first + 4096).map(slope).fold(0.0, tacit_floats::larger)
 }
 
 /// Pieces of `2^low` numbers, chosen by an index of so many bits, and their error in units of the result's

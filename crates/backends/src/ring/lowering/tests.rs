@@ -1,10 +1,12 @@
 use super::*;
+use crate::Backend;
 use crate::cheetah::{Cheetah, Options, online_bytes};
 use crate::ring::op::max_comparisons;
 use crate::ring::{FixedPoint, Linear, Node, Op, WeightFacts, reference};
 use tacit_graph::geometry::Window;
+use tacit_graph::npy::Npy;
 use tacit_graph::rng::SplitMix;
-use tacit_graph::{Calibration, GraphError, ImportOptions, OutputMode, import, zoo};
+use tacit_graph::{Calibration, GraphError, ImportOptions, OutputMode, Units, import, zoo};
 
 fn price(graph: &RingGraph) -> Result<f64, BackendError> {
     online_bytes::<Cheetah>(graph, &Options::default()).map(|bytes| bytes as f64)
@@ -376,4 +378,70 @@ fn a_lowering_tells_how_far_it_is_and_ends_when_asked() {
     let watch = Watch::new(|step| step.done < 2);
     let ended = lower_for(&model, &RingOptions::default(), target, &watch);
     assert!(matches!(ended, Err(BackendError::Ring(RingError::Graph(GraphError::Interrupted)))));
+}
+
+/// The report says what outputs are off by, and a bound only where it says something.
+#[test]
+fn errors_are_stated_in_the_unit_of_the_outputs() {
+    let model = tiny(OutputMode::Logits);
+    let stated = |frac_bits: u32| {
+        let lowered = Cheetah.lower(&model, &format!("frac_bits={frac_bits}").parse().unwrap()).unwrap();
+        let report: RingReport = serde_json::from_value(lowered.report().unwrap().json()).unwrap();
+        let text = lowered.report().unwrap().to_string();
+        (report.errors.unwrap(), crate::seam::Plan::error_bound(&*lowered, &[]), text)
+    };
+    let (coarse, fine) = (stated(4), stated(12));
+    assert!(coarse.0.expected > 4.0 * fine.0.expected && fine.0.expected > 0.0, "{coarse:?} {fine:?}");
+    assert!(fine.0.expected < 1e-2 * fine.0.range && fine.0.range == coarse.0.range);
+    for (errors, bound, text) in [coarse, fine] {
+        assert_eq!(errors.bound, Some(bound).filter(|bound| *bound < errors.range), "{errors:?}");
+        assert_eq!(text.contains("is proven\n"), errors.bound.is_some(), "{text}");
+        assert_eq!(text.contains("nothing useful is proven"), errors.bound.is_none(), "{text}");
+    }
+    assert_eq!(lowered(&tiny(OutputMode::Top1), &RingOptions::default()).report.errors, None);
+}
+
+/// Samples a million times too large: the lowering says what their scale costs, and an input in other
+/// units is told to be nothing.
+#[test]
+fn samples_of_another_scale_are_warned_of() {
+    let network = zoo::build("tiny-cnn", 2).unwrap();
+    let at_scale = |scale: f64| {
+        let mut rng = SplitMix::new(5);
+        let data = (0..16 * 64).map(|_| (scale * rng.range(-1.0, 1.0)) as f32).collect();
+        let calibration = Some(Npy { shape: vec![16, 1, 8, 8], data, is_bytes: false });
+        import(&network, &ImportOptions { calibration, ..ImportOptions::default() }).unwrap().model
+    };
+    let unusual =
+        |model: &Model| lowered(model, &RingOptions::default()).report.warnings.join("\n").contains("in size");
+    assert!(!unusual(&at_scale(1.0)) && !unusual(&at_scale(255.0)) && unusual(&at_scale(1e6)));
+    // At the scale of its samples it computes as well as ever; what is as small as it should have been
+    // is nothing.
+    let model = at_scale(1e6);
+    let server = Cheetah.lower(&model, &crate::Options::default()).unwrap();
+    let unit = crate::seam::Plan::input_unit(&*server).unwrap();
+    let small: Vec<f32> = (0..64).map(|i| i as f32 / 64.0).collect();
+    let given = |units| model.interface.accept(&small, units).unwrap();
+    assert!(crate::Faint::of(&given(Units::Network), unit).is_some());
+    assert_eq!(crate::Faint::of(&model.calibration.samples[0], unit), None);
+}
+
+/// Scales that are too coarse for what calibration saw.
+#[test]
+fn scales_that_leave_nothing_are_warned_of() {
+    let options = RingOptions { frac_bits: Some(8), ..RingOptions::default() };
+    let lost = |model: &Model| {
+        lowered(model, &options)
+            .report
+            .warnings
+            .iter()
+            .filter(|w| w.contains("next to nothing") || w.contains("rounding leaves nothing"))
+            .count()
+    };
+    let mut model = tiny(OutputMode::Logits);
+    assert_eq!(lost(&model), 0);
+    model.calibration.mean_square.iter_mut().for_each(|v| *v *= 1e-12);
+    assert_eq!(lost(&model), 1);
+    model.calibration.samples.iter_mut().flatten().for_each(|v| *v *= 1e-6);
+    assert_eq!(lost(&model), 2);
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::report::{Choice, Expected, Overflow, RingReport};
+use super::report::{Choice, Expected, OutputErrors, Overflow, RingReport};
 
 impl RingReport {
     /// Smallest and largest ring of the linear layers, and of the tensors that are compared.
@@ -106,6 +106,14 @@ impl fmt::Display for RingReport {
                 self.samples.searched
             )?,
         }
+        if let Some(OutputErrors { expected, bound, .. }) = self.errors {
+            let bound = bound.map_or_else(
+                || "nothing useful is proven for every input".into(),
+                |bound| format!("at most {bound:.3e} from the model in the clear is proven"),
+            );
+            writeln!(f, "errors       {expected:.3e} is expected (root mean square, real units); {bound}")?;
+        }
+        writeln!(f, "input        in steps of {:.3e}: values below half of one count as zero", self.input_step)?;
         self.trade_off(f)?;
         self.overflow(f)?;
         let c = &self.comparisons;

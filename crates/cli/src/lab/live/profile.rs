@@ -59,7 +59,7 @@ pub fn runs(nets: usize) -> Vec<Arrival> {
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
+    values.sort_unstable_by(tacit_floats::rising);
     values.get(values.len() / 2).copied()
 }
 

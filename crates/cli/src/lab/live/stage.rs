@@ -308,7 +308,7 @@ fn figures(recording: &Recording, played: &Played, summary: &Summary) -> BTreeMa
         ("throughput_per_s", use_of(answered.len() as f64)),
         ("makespan_s", makespan),
         ("client.delay_s", seen / answered.len().max(1) as f64),
-        ("client.late_s", late.fold(0.0, f64::max)),
+        ("client.late_s", late.fold(0.0, tacit_floats::larger)),
         ("client.core_use", use_of(played.clients_cpu_s)),
         ("server.core_use", use_of(played.server.user_s + played.server.system_s)),
     ]

@@ -123,7 +123,7 @@ impl KeySet {
     pub fn deviation(&self, needs: &[KeyId]) -> f64 {
         let serving = needs.iter().filter_map(|need| self.find(need.kind, need.level, Some(need.alpha)).ok());
         let deviations = serving.filter_map(|id| self.keys.get(&id)).map(|key| key.deviation());
-        deviations.fold(fresh_deviation(), f64::max)
+        deviations.fold(fresh_deviation(), tacit_floats::larger)
     }
 
     /// The keys that are there, in memory or in the file.

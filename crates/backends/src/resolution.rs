@@ -1,0 +1,64 @@
+//! Values that are too small for the steps that a model computes in: rounding leaves nothing of them.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// An input of which rounding leaves next to nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Faint {
+    /// Values that are not zero and count as zero.
+    pub zeroed: usize,
+    /// Values that are not zero.
+    pub of: usize,
+    /// The largest magnitude, after the client's normalisation.
+    pub largest: f64,
+    /// What one step stands for there.
+    pub step: f64,
+}
+
+impl Faint {
+    /// Of `input` (what the model computes on) in such steps; none where more than a twentieth of the values
+    /// that are not zero is left.
+    #[must_use]
+    pub fn of(input: &[f32], step: f64) -> Option<Self> {
+        let values = || input.iter().map(|v| f64::from(*v)).filter(|v| *v != 0.0);
+        let (zeroed, of) = (values().filter(|v| (v / step).round() == 0.0).count(), values().count());
+        let largest = tacit_floats::largest_magnitude(values());
+        (of > 0 && 20 * zeroed >= 19 * of).then_some(Self { zeroed, of, largest, step })
+    }
+}
+
+impl fmt::Display for Faint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { zeroed, of, largest, step } = self;
+        write!(
+            f,
+            "the input is below the model's resolution: {zeroed} of its {of} values that are not zero count as zero (the largest is \
+             {largest:.3e}, a step {step:.3e}, after normalisation), so the answer is that of an empty input. Is it in the units of \
+             the samples that the model was calibrated with? If so, its owner calibrates again with samples like it"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_that_rounds_to_nothing_is_named() {
+        let tiny: Vec<f32> = (0..100).map(|i| i as f32 * 1e-6).collect();
+        let found = Faint::of(&tiny, 1.0 / 64.0).unwrap();
+        assert_eq!((found.zeroed, found.of, found.step), (99, 99, 1.0 / 64.0));
+        assert!(found.to_string().contains("99 of its 99 values"));
+        // In finer steps it is an input like any other, and so are a dark picture and none at all.
+        assert_eq!(Faint::of(&tiny, 1e-6), None);
+        let mut dark = vec![0.0; 95];
+        dark.extend([1.0; 5]);
+        assert_eq!((Faint::of(&dark, 0.25), Faint::of(&[0.0; 9], 0.25), Faint::of(&[], 0.25)), (None, None, None));
+        // One value in twenty that is left does not help.
+        let mut spark = vec![1e-3; 19];
+        spark.push(5.0);
+        assert_eq!(Faint::of(&spark, 0.25).map(|f| (f.zeroed, f.of, f.largest)), Some((19, 20, 5.0)));
+    }
+}
