@@ -39,6 +39,8 @@ pub struct Channel {
     traffic: [Traffic; 3],
     moved: Arc<AtomicU64>,
     failed: Option<String>,
+    /// Header of a frame that came in place of another.
+    stray: Option<[u8; HEADER_BYTES]>,
 }
 
 struct Header {
@@ -64,6 +66,7 @@ impl Channel {
             traffic: [Traffic::default(); 3],
             moved: Arc::default(),
             failed: None,
+            stray: None,
         }
     }
 
@@ -208,6 +211,18 @@ impl Channel {
             let bytes = channel.recv_exact(tag, expected_len)?;
             read(&bytes).map_err(|what| malformed(tag, what))
         })
+    }
+
+    /// The message that came in place of the one that was waited for, and so made the channel fail: if it has
+    /// this tag, one frame and at most `max_len` bytes. It is given once.
+    pub fn came_instead(&mut self, tag: Tag, max_len: usize) -> Option<Vec<u8>> {
+        let header = parse_header(tag, &self.stray.take()?).ok()?;
+        if header.more || header.len > max_len {
+            return None;
+        }
+        let mut payload = vec![0; header.len];
+        self.recv_payload(tag, &header, &mut payload).ok()?;
+        Some(payload)
     }
 
     /// Hands everything gathered to the transport.
@@ -387,7 +402,11 @@ impl Channel {
     fn recv_header(&mut self, tag: Tag) -> Result<Header, NetError> {
         let mut bytes = [0u8; HEADER_BYTES];
         self.fill(tag, &mut bytes, true)?;
-        parse_header(tag, &bytes)
+        let header = parse_header(tag, &bytes);
+        if let Err(NetError::UnexpectedTag { .. }) = &header {
+            self.stray = Some(bytes);
+        }
+        header
     }
 
     fn recv_payload(&mut self, tag: Tag, header: &Header, payload: &mut [u8]) -> Result<(), NetError> {

@@ -163,6 +163,20 @@ impl NetError {
         }
     }
 
+    /// That an address cannot be listened on, and the option that chooses another.
+    pub fn listening(address: impl std::fmt::Display, option: &str, error: &io::Error) -> Self {
+        let hint = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                format!("; another program has it: choose another with {option} (port 0: any that is free)")
+            }
+            io::ErrorKind::AddrNotAvailable => format!("; it is none of this machine's: choose one with {option}"),
+            io::ErrorKind::PermissionDenied => format!("; ports below 1024 are root's: choose another with {option}"),
+            _ => String::new(),
+        };
+        let (doing, detail) = (format!("listening on {address}"), plain(error) + &hint);
+        Self::Io { doing, kind: error.kind(), detail }
+    }
+
     /// What happened, for somebody who knows no messages of the protocol: without tags.
     #[must_use]
     pub fn plainly(&self) -> String {

@@ -105,6 +105,38 @@ fn wrong_tags_name_both() {
 }
 
 #[test]
+fn an_address_that_cannot_be_listened_on_is_told_with_the_option() {
+    let kind = |kind: io::ErrorKind| NetError::listening("127.0.0.1:80", "--grpc", &kind.into()).to_string();
+    for kind in [io::ErrorKind::AddrInUse, io::ErrorKind::AddrNotAvailable, io::ErrorKind::PermissionDenied].map(kind) {
+        assert!(kind.starts_with("listening on 127.0.0.1:80: ") && kind.contains("--grpc"), "{kind}");
+    }
+    assert!(!kind(io::ErrorKind::OutOfMemory).contains("--grpc"));
+}
+
+#[test]
+fn what_came_instead_can_be_read_once_and_the_channel_stays_failed() {
+    let failed = |bytes: Vec<u8>| {
+        let mut channel = listen(bytes);
+        assert!(channel.recv(A, 3).is_err());
+        channel
+    };
+    let mut channel = failed(wire(&[(B, MESSAGE), (A, b"abc")]));
+    assert_eq!(channel.came_instead(B, MESSAGE.len()).as_deref(), Some(MESSAGE));
+    assert_eq!(channel.came_instead(B, MESSAGE.len()), None, "it was given");
+    assert!(matches!(channel.recv(A, 3), Err(NetError::Failed { .. })));
+    // Another tag, a longer one, one of several frames, one that is cut, and a failure of another kind.
+    assert_eq!(failed(wire(&[(B, MESSAGE)])).came_instead(A, 100), None);
+    assert_eq!(failed(wire(&[(B, MESSAGE)])).came_instead(B, MESSAGE.len() - 1), None);
+    assert_eq!(failed(wire(&[(B, &vec![0; MAX_FRAME_BYTES + 1])])).came_instead(B, MAX_FRAME_BYTES), None);
+    let cut = wire(&[(B, MESSAGE)]);
+    assert_eq!(failed(cut[..cut.len() - 1].to_vec()).came_instead(B, 100), None);
+    let mut damaged = wire(&[(B, MESSAGE)]);
+    *damaged.last_mut().unwrap() ^= 1;
+    assert_eq!(failed(damaged).came_instead(B, 100), None);
+    assert_eq!(failed(vec![]).came_instead(B, 100), None);
+}
+
+#[test]
 fn wrong_lengths_name_expected_and_announced() {
     for (sent, expected) in
         [(5, 4), (3, 4), (0, 1), (1, 0), (MAX_FRAME_BYTES + 1, MAX_FRAME_BYTES), (MAX_FRAME_BYTES, 2 * MAX_FRAME_BYTES)]
