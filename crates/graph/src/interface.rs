@@ -306,8 +306,36 @@ impl Interface {
             _ => (1.0, 0.0),
         };
         let [given, a, b] = [input[i], low, high].map(|v| (v - addend) / factor);
-        let what = format!("value {i} is {given}, the model accepts {} to {}", a.min(b), a.max(b));
+        let (least, most) = (a.min(b), a.max(b));
+        let remedy = match given.is_finite() {
+            true => {
+                "clip it, or have the model imported with samples that reach so far (--calibrate) or a wider --range"
+            }
+            false => "leave this input out, or put a finite number there",
+        };
+        let at = self.position(i);
+        let what = format!("value {i} is {given}, the model accepts {least} to {most}{at}; {remedy}");
         Err(GraphError::Input { what })
+    }
+
+    /// Where a value stands, in inputs of several axes: " (at [0, 2, 1])".
+    fn position(&self, flat: usize) -> String {
+        if self.input_shape.len() < 2 {
+            return String::new();
+        }
+        let mut rest = flat;
+        let mut at: Vec<usize> = self
+            .input_shape
+            .iter()
+            .rev()
+            .map(|&length| {
+                let index = rest % length.max(1);
+                rest /= length.max(1);
+                index
+            })
+            .collect();
+        at.reverse();
+        format!(" (at {at:?})")
     }
 }
 
@@ -363,7 +391,10 @@ mod tests {
         let mut i = interface();
         i.input.moved = Some(ChannelAffine { scale: vec![1.0, -0.5], shift: vec![0.0, 3.0] });
         let told = i.accept(&[0.0, 0.0, 0.0, -11.0], Units::Network).unwrap_err().to_string();
-        assert!(told.contains("value 3 is -11, the model accepts -10 to 22"), "{told}");
+        assert!(told.contains("value 3 is -11, the model accepts -10 to 22 (at [1, 1]); clip it"), "{told}");
+        assert!(told.contains("--calibrate") && told.contains("--range"), "{told}");
+        let told = i.accept(&[0.0, f32::NAN, 0.0, 0.0], Units::Network).unwrap_err().to_string();
+        assert!(told.contains("value 1 is NaN") && told.contains("(at [0, 1])") && !told.contains("clip"), "{told}");
         assert!(i.accept(&[0.0; 3], Units::Network).is_err() && i.accept(&[0.0; 3], Units::Pixels).is_err());
     }
 
