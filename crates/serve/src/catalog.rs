@@ -157,7 +157,7 @@ impl Catalog {
         let id = backend.id();
         if backend.trust() == Trust::ServerSeesInput && !self.allow_clear {
             return refuse(format!(
-                "with the back end {id} the server sees every input: that must be allowed explicitly"
+                "with the back end {id} the server sees every input: that must be allowed by name (--allow-clear; in Python allow_clear=True)"
             ));
         }
         let public = model.public_bytes();

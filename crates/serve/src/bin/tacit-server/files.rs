@@ -1,5 +1,5 @@
 //! The files that are served, and what of them has changed when they are looked at again.
-use crate::load::{self, Chosen};
+use crate::load::{self, Offering};
 use anyhow::{Context, ensure};
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ type Stamp = Vec<Option<Vec<u8>>>;
 pub(crate) struct Files {
     /// Model files, and folders of such.
     pub(crate) models: Vec<PathBuf>,
-    pub(crate) chosen: Chosen,
+    pub(crate) offering: Offering,
     pub(crate) allow_clear: bool,
     /// Whether this server was told of a dealer.
     pub(crate) has_dealer: bool,
@@ -40,16 +40,17 @@ impl Files {
     /// at the start it is missing.
     pub(crate) fn load(&mut self, again: bool) -> anyhow::Result<Catalog> {
         let mut catalog = Catalog::new(self.allow_clear);
-        self.chosen.iter().filter(|_| self.warm_up).for_each(|(backend, _)| catalog.warm_up(backend));
+        self.offering.all().iter().filter(|_| self.warm_up).for_each(|backend| catalog.warm_up(backend));
         let mut loaded = BTreeMap::new();
         for path in self.found(again)? {
             let stamp = self.stamp(&path)?;
+            let chosen = self.offering.of(&path)?;
             let models = match self.loaded.get(&path) {
                 Some((before, models)) if *before == stamp => models.clone(),
-                _ => load::load(&path, &self.chosen, self.seal.as_ref())?,
+                _ => load::load(&path, &chosen, self.seal.as_ref())?,
             };
             let name = path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy());
-            for ((backend, _), model) in self.chosen.iter().zip(&models) {
+            for ((backend, _), model) in chosen.iter().zip(&models) {
                 ensure!(
                     model.preparation() != Preparation::Dealt || self.has_dealer,
                     "the back end {} takes its material from a dealer: name it with --dealer and --dealer-pin",
@@ -82,7 +83,7 @@ impl Files {
     /// Taken before the files are read: what is written meanwhile is read again next time.
     fn stamp(&self, path: &Path) -> anyhow::Result<Stamp> {
         ensure!(path.exists(), "{}: there is no such file", path.display());
-        let beside = self.chosen.iter().map(|(backend, _)| lowered::path_beside(path, backend.id()));
+        let beside = self.offering.all().into_iter().map(|backend| lowered::path_beside(path, backend.id()));
         let head = |path: PathBuf| {
             if !path.exists() {
                 return Ok(None);

@@ -2,7 +2,7 @@
 use anyhow::{Context, ensure};
 use std::path::Path;
 use std::sync::Arc;
-use tacit_backends::{Backend, Options, Registry, ServerModel, lowered};
+use tacit_backends::{Backend, DEFAULT, Options, Registry, ServerModel, Trust, lowered};
 use tacit_store::SealKey;
 use tacit_store::seal::{self, Kind};
 
@@ -33,6 +33,76 @@ pub(crate) fn choose(registry: &Registry, names: &[String], options: &[String]) 
     Ok(chosen)
 }
 
+/// Which back ends models are offered with.
+pub(crate) enum Offering {
+    /// Those that the command line names.
+    Named(Chosen),
+    /// Each model with those for which a lowering lies beside it, and with the default where none does.
+    Beside(Beside),
+}
+
+/// What a model is offered with where nothing was said.
+pub(crate) struct Beside {
+    pub(crate) registry: Registry,
+    /// Whether this server was told of a dealer.
+    pub(crate) has_dealer: bool,
+    pub(crate) allow_clear: bool,
+}
+
+impl Offering {
+    /// Every back end that a model may be offered with.
+    pub(crate) fn all(&self) -> Vec<Arc<dyn Backend>> {
+        match self {
+            Self::Named(chosen) => chosen.iter().map(|(backend, _)| Arc::clone(backend)).collect(),
+            Self::Beside(Beside { registry, .. }) => registry.iter().cloned().collect(),
+        }
+    }
+
+    /// The back ends for the model in this file.
+    ///
+    /// # Errors
+    /// Lowerings lie beside it, and none of them can be served as this server was started.
+    pub(crate) fn of(&self, path: &Path) -> anyhow::Result<Chosen> {
+        match self {
+            Self::Named(chosen) => Ok(chosen.clone()),
+            Self::Beside(beside) => beside.of(path),
+        }
+    }
+}
+
+impl Beside {
+    fn of(&self, path: &Path) -> anyhow::Result<Chosen> {
+        let lies = |backend: &&Arc<dyn Backend>| lowered::path_beside(path, backend.id()).exists();
+        let (mut chosen, mut left_out): (Chosen, Vec<String>) = (vec![], vec![]);
+        for backend in self.registry.iter().filter(lies) {
+            match self.lacks(backend.trust()) {
+                None => chosen.push((Arc::clone(backend), None)),
+                Some(what) => {
+                    left_out.push(format!("{} ({what})", lowered::path_beside(path, backend.id()).display()));
+                }
+            }
+        }
+        let left_out = left_out.join(", ");
+        if chosen.is_empty() {
+            ensure!(left_out.is_empty(), "{}: what lies beside it is not served so: {left_out}", path.display());
+            return Ok(vec![(Arc::clone(self.registry.get(DEFAULT)?), None)]);
+        }
+        if !left_out.is_empty() {
+            tracing::warn!("{} is not offered with what lies beside it in {left_out}", path.display());
+        }
+        Ok(chosen)
+    }
+
+    /// What this server lacks for a back end that asks for such trust.
+    fn lacks(&self, trust: Trust) -> Option<&'static str> {
+        match trust {
+            Trust::Dealer if !self.has_dealer => Some("name a dealer with --dealer and --dealer-pin"),
+            Trust::ServerSeesInput if !self.allow_clear => Some("the server would see every input: --allow-clear"),
+            Trust::TwoParty | Trust::Dealer | Trust::ServerSeesInput => None,
+        }
+    }
+}
+
 /// The model in a `.tacit` file for each back end: its stored lowering, or lowered now.
 ///
 /// # Errors
@@ -56,6 +126,27 @@ pub(crate) fn load(path: &Path, chosen: &Chosen, key: Option<&SealKey>) -> anyho
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_model_is_offered_with_what_lies_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let model = dir.path().join("one.tacit");
+        let with = |has_dealer, allow_clear| {
+            let registry = Registry::standard();
+            let offering = Offering::Beside(Beside { registry, has_dealer, allow_clear });
+            let chosen = offering.of(&model).map_err(|e| e.to_string())?;
+            Ok::<_, String>(chosen.iter().map(|(backend, _)| backend.id()).collect::<Vec<_>>())
+        };
+        assert_eq!(with(true, true).unwrap(), [DEFAULT], "nothing lies there");
+        let put = |backend: &str| std::fs::write(lowered::path_beside(&model, backend), "").unwrap();
+        put("dealt");
+        put("clear");
+        assert_eq!(with(true, true).unwrap(), ["dealt", "clear"]);
+        let why = with(false, false).unwrap_err();
+        assert!(["one.dealt.lowered", "--dealer-pin", "--allow-clear"].iter().all(|part| why.contains(part)), "{why}");
+        put("ckks");
+        assert_eq!(with(false, false).unwrap(), ["ckks"], "what can be served is");
+    }
 
     #[test]
     fn options_go_to_the_first_back_end_or_to_the_one_they_name() {

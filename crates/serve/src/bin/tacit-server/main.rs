@@ -8,6 +8,7 @@ mod load;
 use anyhow::Context;
 use clap::Parser;
 use files::Files;
+use load::{Beside, Offering};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -53,8 +54,9 @@ struct Args {
     /// Address to listen on; port 0 takes a free one and prints it
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7878")]
     listen: SocketAddr,
-    /// Back end to offer every model with; several may be given, the first is what clients prefer
-    #[arg(long = "backend", value_name = "ID", default_value = DEFAULT)]
+    /// Back end to offer every model with; several may be given, the first is what clients prefer [default:
+    /// those for which a lowering lies beside the model; cheetah where none does, or -O is given]
+    #[arg(long = "backend", value_name = "ID")]
     backends: Vec<String>,
     /// Option of the first back end, or of the one named; may be given several times. Without any, stored
     /// lowerings are taken as they are
@@ -212,12 +214,20 @@ impl Args {
     }
 
     fn files(&self, registry: &Registry) -> anyhow::Result<Files> {
-        let chosen = load::choose(registry, &self.backends, &self.options)?;
+        let has_dealer = self.dealer.is_some();
+        let offering = match (self.backends.is_empty(), self.options.is_empty()) {
+            (true, true) => {
+                let registry = registry.clone();
+                Offering::Beside(Beside { registry, has_dealer, allow_clear: self.allow_clear })
+            }
+            (true, false) => Offering::Named(load::choose(registry, &[DEFAULT.to_owned()], &self.options)?),
+            (false, _) => Offering::Named(load::choose(registry, &self.backends, &self.options)?),
+        };
         Ok(Files {
             models: self.models.clone(),
-            chosen,
+            offering,
             allow_clear: self.allow_clear,
-            has_dealer: self.dealer.is_some(),
+            has_dealer,
             warm_up: !self.no_warm_up,
             seal: self.seal.clone(),
             keys: self.keys.clone(),
