@@ -212,7 +212,7 @@ def test_the_dashboard_shows_clients_models_and_the_profile(chromium, server, wo
     shows = {"origin": address, "certPath": keys / "ops.pem", "keyPath": keys / "ops.key"}
     with opened(chromium, address, client_certificates=[shows], ignore_https_errors=True) as (page, errors):
         expect(page.locator("#state")).to_have_text("live")
-        expect(page.locator("#clients")).to_contain_text(prints["alice"][:12])
+        expect(page.locator("#clients")).to_contain_text(f"alice {prints['alice'][:12]}")
         row = page.locator("#clients tr", has_text=prints["alice"][:12])
         cells = dict(zip(page.locator("#clients th").all_text_contents(), row.locator("td").all_text_contents(), strict=True))
         assert int(cells["inputs"]) >= 2 and cells["D"].endswith("s") and cells["W"].endswith("s"), cells

@@ -91,6 +91,7 @@ pub struct Job {
     pub model: String,
     pub backend: String,
     pub client: String,
+    pub client_name: String,
     pub threads: u64,
     pub known_s: f64,
     pub queued_s: f64,
@@ -104,6 +105,7 @@ pub struct Job {
 #[cfg_attr(test, derive(serde::Serialize))]
 pub struct Client {
     pub client: String,
+    pub client_name: String,
     pub connections: u64,
     pub requests: u64,
     pub done: u64,

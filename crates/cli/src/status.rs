@@ -142,17 +142,17 @@ fn clients(out: &mut String, clients: &[Client], most: usize) {
     line(
         out,
         format_args!(
-            "\n{:<16} {:>5} {:>7} {:>7} {:>6} {:>6} {:>7} {:>7} {:>7} {:>10} {:>10}",
+            "\n{:<26} {:>5} {:>7} {:>7} {:>6} {:>6} {:>7} {:>7} {:>7} {:>10} {:>10}",
             "CLIENT", "LINKS", "JOBS", "DONE", "QUEUED", "FAILED", "REFUSED", "INPUTS", "PER S", "D", "W"
         ),
     );
     for c in clients.iter().take(most) {
-        let (name, rate) = (cut(&c.client, 16), c.throughput_per_s);
+        let (name, rate) = (called(&c.client_name, &c.client, 26), c.throughput_per_s);
         let (d, w) = (time(c.mean_delay_s), time(c.mean_waiting_s));
         line(
             out,
             format_args!(
-                "{name:<16} {:>5} {:>7} {:>7} {:>6} {:>6} {:>7} {:>7} {rate:>7.2} {d:>10} {w:>10}",
+                "{name:<26} {:>5} {:>7} {:>7} {:>6} {:>6} {:>7} {:>7} {rate:>7.2} {d:>10} {w:>10}",
                 c.connections, c.requests, c.done, c.queued, c.failed, c.refused, c.inputs
             ),
         );
@@ -162,7 +162,7 @@ fn clients(out: &mut String, clients: &[Client], most: usize) {
 
 fn jobs(out: &mut String, status: &Status, most: usize) {
     let header = format!(
-        "\n{:>6} {:<8} {:<20} {:<10} {:<12} {:>3} {:>9} {:>9}  {}",
+        "\n{:>6} {:<8} {:<20} {:<10} {:<18} {:>3} {:>9} {:>9}  {}",
         "JOB", "PHASE", "MODEL", "BACK END", "CLIENT", "THR", "QUEUED", "RAN", "STATE"
     );
     line(out, format_args!("{header}"));
@@ -170,9 +170,10 @@ fn jobs(out: &mut String, status: &Status, most: usize) {
         let queued = time(job.started_s - job.queued_s);
         let ran = time(job.ended_s.unwrap_or(status.uptime_s) - job.started_s);
         let (phase, model, backend) = (cut(&job.phase, 8), cut(&job.model, 20), cut(&job.backend, 10));
-        let (client, state) = (cut(&job.client, 12), plain(job.outcome.as_deref().unwrap_or("running")));
+        let client = called(&job.client_name, &job.client, 18);
+        let state = plain(job.outcome.as_deref().unwrap_or("running"));
         format!(
-            "{:>6} {phase:<8} {model:<20} {backend:<10} {client:<12} {:>3} {queued:>9} {ran:>9}  {state}",
+            "{:>6} {phase:<8} {model:<20} {backend:<10} {client:<18} {:>3} {queued:>9} {ran:>9}  {state}",
             job.id, job.threads
         )
     };
@@ -193,6 +194,15 @@ fn more(out: &mut String, all: usize, most: usize) {
 /// What a server says, without what a terminal would obey.
 pub fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
+}
+
+/// A client's name with the beginning of its fingerprint, which is what it is known by.
+fn called(name: &str, fingerprint: &str, width: usize) -> String {
+    const DIGITS: usize = 8;
+    match plain(name) {
+        name if name.is_empty() => cut(fingerprint, width),
+        name => format!("{} {}", cut(&name, width - DIGITS - 1), cut(fingerprint, DIGITS)),
+    }
 }
 
 fn cut(text: &str, width: usize) -> String {
@@ -223,7 +233,7 @@ mod tests {
             "capacity": {"cores": 8, "dealings": 4}, "used": {"cores": 3, "dealings": 2}, "queues": {"pre": 7}, "jobs": jobs, "surprise": 1,
             "pools": [{"model": "digits", "backend": "dealt", "inputs": 4, "ready": 3, "dealing": 1, "bytes": 2048}],
             "certificates": [{"name": "server", "advice": "the certificate of `server` expires in 2 hours"}, {"name": "ca"}],
-            "models": [{"name": "digits", "backends": ["cheetah"], "done": 2}], "clients": [{"client": "ab12", "requests": 9, "mean_waiting_s": 0.125}],
+            "models": [{"name": "digits", "backends": ["cheetah"], "done": 2}], "clients": [{"client": "ab12cd34ef", "client_name": "ali\u{7}ce", "requests": 9, "mean_waiting_s": 0.125}],
             "profile": [{"model": "digits", "device": "lan, 2 threads", "expected_s": 1.5, "measured_s": 3.0, "error_median": 0.5}]});
         let text = shown(&serde_json::from_value(status).unwrap(), 3);
         for part in [
@@ -238,7 +248,7 @@ mod tests {
             "dealings 2 of 4",
             "dealt ahead for digits (dealt) of 4 inputs: 3 ready",
             "digits",
-            "ab12",
+            "alice ab12cd34 ",
             "running",
             "... and 2 more",
         ] {

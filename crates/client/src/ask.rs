@@ -1,7 +1,7 @@
 //! A request and its answer.
 use crate::ClientError;
 use crate::error::server_of;
-use crate::wire::{REQUEST, Reply, Request, gather, misplaced, recv_reply, send};
+use crate::wire::{REQUEST, Reply, Request, gather, misplaced, recv_reply, reply_instead, send};
 use std::time::Duration;
 use tacit_net::Channel;
 
@@ -22,6 +22,14 @@ pub(crate) fn answered(channel: &mut Channel, request: &'static str) -> Result<R
             Reply::Goodbye { reason } => return Err(ClientError::Ended { server: server_of(channel), reason }),
             reply => return Ok(reply),
         }
+    }
+}
+
+/// Why a phase failed: in the server's words, where it has ended the connection with some.
+pub(crate) fn broken_off(channel: &mut Channel, error: ClientError, phase: &'static str) -> ClientError {
+    match reply_instead(channel) {
+        Some(Reply::Goodbye { reason }) => ClientError::Ended { server: server_of(channel), reason },
+        _ => error.of(channel, phase),
     }
 }
 

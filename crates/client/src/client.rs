@@ -8,7 +8,7 @@ pub use helped::{Collected, Got};
 pub use progress::{Progress, Step};
 
 use crate::answer::{Answer, made_for, only};
-use crate::ask::{answered, ask, ask_both, ask_for};
+use crate::ask::{answered, ask, ask_both, ask_for, broken_off};
 use crate::in_hand::{Asked, InHand};
 use crate::measure::{Marks, Meter, PhaseReport};
 use crate::stock::{self, Stock};
@@ -336,7 +336,7 @@ impl Client {
         work: impl FnOnce(&mut dyn ClientSide, &mut Channel) -> Result<T, ClientError> + Send,
     ) -> Result<(T, PhaseReport, u64), ClientError> {
         let done = self.run_phase(phase, first, request, work);
-        self.progress.iter().for_each(|progress| progress.ends(done.is_ok()));
+        self.progress.iter().for_each(|progress| progress.ends(phase, done.is_ok()));
         // The same name stands in the server's log and records.
         let input = request.input().map_or_else(|| "none".to_owned(), |name| name.to_string());
         let [model, backend] = &self.names;
@@ -375,7 +375,7 @@ impl Client {
             // The server waits for what will not come.
             self.closer.cut();
         }
-        let done = done.map_err(|e| e.of(channel, request.name()))?;
+        let done = done.map_err(|e| broken_off(channel, e, request.name()))?;
         // The phase may end with this party's own message.
         channel.flush().map_err(|e| ClientError::from(e).of(channel, request.name()))?;
         let client = meter.stop(channel);

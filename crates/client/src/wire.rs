@@ -442,6 +442,12 @@ pub fn recv_reply(channel: &mut Channel) -> Result<Reply, WireError> {
     decode(&channel.recv_max(REPLY, MAX_REPLY_BYTES)?, "reply")
 }
 
+/// The answer that came in place of a message of a phase, if one did.
+#[must_use]
+pub fn reply_instead(channel: &mut Channel) -> Option<Reply> {
+    decode(&channel.came_instead(REPLY, MAX_REPLY_BYTES)?, "reply").ok()
+}
+
 /// The error of a well-formed answer that does not belong here.
 #[must_use]
 pub fn misplaced(request: &'static str, reply: &Reply) -> WireError {

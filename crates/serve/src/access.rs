@@ -14,6 +14,8 @@ use tacit_store::Serial;
 
 /// Largest access file, in bytes: ten thousand clients fit.
 const MAX_BYTES: u64 = 4 << 20;
+/// Most characters of what the file calls a client.
+const MOST_NAME: usize = 64;
 /// Most characters of a line that an error shows.
 const SHOWN: usize = 120;
 
@@ -60,6 +62,7 @@ impl<'de> Deserialize<'de> for Number {
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
+    name: Option<Called>,
     models: Option<BTreeSet<String>>,
     answers: Option<Answers>,
     queries_per_day: Option<u32>,
@@ -90,9 +93,25 @@ impl<'de> Deserialize<'de> for Fingerprint {
     }
 }
 
+/// What the file calls a client, for people: one line.
+#[derive(Clone)]
+struct Called(Arc<str>);
+
+impl<'de> Deserialize<'de> for Called {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        match text.chars().count() {
+            1..=MOST_NAME if !text.contains(char::is_control) => Ok(Self(text.into())),
+            _ => Err(D::Error::custom(format!("a name has 1 to {MOST_NAME} characters, all of them of one line"))),
+        }
+    }
+}
+
 /// What holds for a client.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rule {
+    /// What the file calls the client; nothing is decided by it.
+    pub(crate) name: Option<Arc<str>>,
     /// Names of the models that it may use; all of them without.
     models: Option<Arc<BTreeSet<String>>>,
     answers: Answers,
@@ -131,7 +150,11 @@ impl Rules {
 
     fn parse(text: &str) -> Result<Self, String> {
         let Written { revoked, default, client } = toml::from_str(text).map_err(|e| located(text, &e))?;
+        if default.name.is_some() {
+            return Err("[default] is for many clients, so it has no name: names stand in [client.FINGERPRINT]".into());
+        }
         let rule = |entry: Entry| Rule {
+            name: entry.name.map(|Called(name)| name),
             models: entry.models.map(Arc::new),
             answers: entry.answers.unwrap_or_default(),
             per_day: entry.queries_per_day,
@@ -142,6 +165,7 @@ impl Rules {
         let over_default = |entry: Entry| {
             let default = default.clone();
             rule(Entry {
+                name: entry.name,
                 models: entry.models.or(default.models),
                 answers: entry.answers.or(default.answers),
                 queries_per_day: entry.queries_per_day.or(default.queries_per_day),
@@ -236,6 +260,15 @@ mod tests {
     }
 
     #[test]
+    fn a_client_may_be_called_something_which_decides_nothing() {
+        let rules = Rules::parse(&format!("[client.{ALICE}]\nname = 'alice, ward 3'\n")).unwrap();
+        assert_eq!(rules.of(ALICE).name.as_deref(), Some("alice, ward 3"));
+        assert_eq!(rules.of(BOB).name, None);
+        assert!(rules.of(ALICE).allows("anything", false) && !rules.of(ALICE).revoked);
+        assert!(Rules::parse("[default]\nname = 'all'\n").unwrap_err().contains("[client.FINGERPRINT]"));
+    }
+
+    #[test]
     fn who_may_have_the_class_alone_gets_no_model_that_says_more() {
         let text = format!(
             "[default]\nanswers = 'top-1'\n[client.{ALICE}]\nanswers = 'all'\n[client.{BOB}]\nmodels = ['a']\n"
@@ -290,6 +323,8 @@ mod tests {
             ("[revoked]\nserials = '01'\n", 2, ["serials", "invalid type"]),
             ("[revoked]\n", 1, ["[revoked]", "serials"]),
             ("[default\n", 1, ["[default", "unclosed"]),
+            ("[default]\nname = \"a\\u001b[2J\"\n", 2, ["name", "one line"]),
+            ("[default]\nname = ''\n", 2, ["name", "1 to 64"]),
         ] {
             let error = Rules::parse(text).unwrap_err();
             assert!(error.starts_with(&format!("line {line}, ")), "{text}: {error}");

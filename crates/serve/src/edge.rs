@@ -123,7 +123,7 @@ async fn connection(
         Ok(Arrival::Visitor(visitor)) => return control.serve(gone.slot(), *visitor).await,
         Err(e) => return shared.refused(kind(&e), Some(address.ip()), format!("the connection from {address}: {e}")),
     };
-    let client = who.client;
+    let client = who.to_string();
     let mut connection = Connection::new(&who, channel);
     let closer = connection.closer(closer);
     let taken = shared.ask(|reply| Event::Greeted { number, who, closer, reply }).await;
@@ -192,7 +192,7 @@ async fn greet(shared: &Shared, peer: (TcpStream, SocketAddr), end: Instant) -> 
     if known.speaks_http()? {
         return Ok(Arrival::Visitor(Visitor { known, address }.into()));
     }
-    introduce(shared, known.stream, Who::of(known.who, known.role), end)
+    introduce(shared, known.stream, Who::of(known.who, known.role, known.name), end)
         .await
         .map(|greeted| Arrival::Client(greeted.into()))
 }
@@ -328,7 +328,7 @@ async fn serve(
         connection = back;
         watched = match result {
             Ok(watched) => watched,
-            Err(e) => break (None, Err(e)),
+            Err(e) => break (worker::last_words(&e).and_then(goodbye), Err(e)),
         };
     };
     end(connection, last).await;

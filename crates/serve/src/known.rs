@@ -6,7 +6,7 @@ use std::time::Instant;
 use tacit_ids::ClientId;
 use tacit_net::NetError;
 use tacit_net::tls::{HTTP_1, HTTP_2, handshake_failed};
-use tacit_store::{Role, Serial, keys};
+use tacit_store::{Role, Serial, common_name, keys};
 use tokio::net::TcpStream;
 use tokio::time::timeout_at;
 use tokio_rustls::server::TlsStream;
@@ -21,6 +21,8 @@ pub(crate) struct Known {
     /// Whose key, and which certificate for it.
     pub(crate) who: (ClientId, Serial),
     pub(crate) role: Role,
+    /// What the certificate calls its holder, for people.
+    pub(crate) name: Arc<str>,
 }
 
 impl Known {
@@ -60,7 +62,8 @@ pub(crate) async fn authenticate(
     let who = client.zip(Serial::of(certificate));
     let who = who.ok_or_else(|| NetError::Tls("the client's certificate cannot be read".into()))?;
     let role = Role::of(certificate);
-    Ok(Known { stream, who, role })
+    let name = common_name(certificate).unwrap_or_default().into();
+    Ok(Known { stream, who, role, name })
 }
 
 pub(crate) fn stalled(what: &str) -> ServeError {

@@ -48,6 +48,7 @@ struct Live {
     phase: Phase,
     of: Of,
     client: ClientId,
+    name: Arc<str>,
     /// What its client calls the input.
     input: Option<Name>,
     queued: Instant,
@@ -65,9 +66,9 @@ impl Live {
         let input = self.input.map_or_else(|| "none".to_owned(), |name| name.to_string());
         let Of { phase, model, backend } = &self.of;
         let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
-        let (client, started) = (self.client, self.started.map_or(now, |(at, _)| at));
+        let (client, name, started) = (self.client, &self.name, self.started.map_or(now, |(at, _)| at));
         let (queued, ran) = (since(self.queued, started), since(started, now));
-        tracing::info!(%input, %client, %model, %backend, "{phase} {outcome}: queued {queued:.3} s, ran {ran:.3} s");
+        tracing::info!(%input, %client, %name, %model, %backend, "{phase} {outcome}: queued {queued:.3} s, ran {ran:.3} s");
     }
 }
 
@@ -94,6 +95,8 @@ impl Live {
 
 #[derive(Default)]
 struct Client {
+    /// What its certificate calls it.
+    name: Arc<str>,
     connections: usize,
     queued: usize,
     requests: u64,
@@ -226,8 +229,11 @@ impl Record {
         row
     }
 
-    pub(crate) fn connected(&mut self, client: ClientId) {
-        self.client(client).connections += 1;
+    /// `name` is what its own certificate calls it; none where its helper connects.
+    pub(crate) fn connected(&mut self, client: ClientId, name: Option<Arc<str>>) {
+        let row = self.client(client);
+        row.connections += 1;
+        row.name = name.unwrap_or_else(|| Arc::clone(&row.name));
     }
 
     pub(crate) fn disconnected(&mut self, client: ClientId) {
@@ -257,6 +263,7 @@ impl Record {
             phase,
             of,
             client,
+            name: Arc::clone(&self.client(client).name),
             input,
             queued: Instant::now(),
             started: None,
@@ -400,6 +407,7 @@ impl Record {
             model: live.of.model.clone(),
             backend: live.of.backend.clone(),
             client: live.client,
+            client_name: live.name.to_string(),
             input: live.input.map(|name| name.to_string()),
             threads,
             memory: 0,
@@ -459,6 +467,7 @@ impl Record {
             let [mean_delay_s, mean_waiting_s] = row.answers.means();
             ClientRow {
                 client,
+                client_name: row.name.to_string(),
                 connections: row.connections,
                 requests: row.requests,
                 done: row.done,

@@ -155,7 +155,7 @@ impl Server {
             .enable_all()
             .build()
             .map_err(ServeError::system("starting the server's threads"))?;
-        let name = |e| NetError::from_io(format!("listening on {}", config.listen), &e);
+        let name = |e| NetError::listening(config.listen, "--listen", &e);
         let listener = runtime.block_on(async { listen(config.listen) }).map_err(name)?;
         let address = listener.local_addr().map_err(name)?;
         let store = config.store.as_deref();

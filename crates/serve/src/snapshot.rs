@@ -123,6 +123,8 @@ pub struct JobRow {
     /// Whose.
     #[serde(serialize_with = "as_text")]
     pub client: ClientId,
+    /// What people call it: the name in its certificate, or in the rules of access; empty if it has none.
+    pub client_name: String,
     /// What its client calls the input, as its log does; none for stock and setups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
@@ -148,11 +150,13 @@ pub struct JobRow {
 }
 
 /// What one client does.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClientRow {
     /// Fingerprint of its certificate.
     #[serde(serialize_with = "as_text")]
     pub client: ClientId,
+    /// What people call it: the name in its certificate, or in the rules of access; empty if it has none.
+    pub client_name: String,
     /// Connections now.
     pub connections: usize,
     /// Jobs asked for.
@@ -180,6 +184,7 @@ impl ClientRow {
     pub(crate) fn of(client: ClientId) -> Self {
         Self {
             client,
+            client_name: String::new(),
             connections: 0,
             requests: 0,
             done: 0,

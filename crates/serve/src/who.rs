@@ -1,6 +1,7 @@
 //! Who is at the other end of a connection, and what a client's helper may ask in its place.
 use crate::ServeError;
 use crate::catalog::Offered;
+use std::fmt;
 use std::sync::Arc;
 use tacit_backends::Preparation;
 use tacit_client::wire::Request;
@@ -20,14 +21,29 @@ pub(crate) struct Who {
     pub(crate) serial: Serial,
     /// The helper, by its own key, where it is one that shows the certificate.
     pub(crate) helper: Option<ClientId>,
+    /// What the certificate calls its holder, for people; empty where it says nothing.
+    pub(crate) name: Arc<str>,
+}
+
+/// The client with the name of who shows the certificate: `alice (5f0c..)`, `gw, helper of 5f0c..`.
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { client, helper, name, .. } = self;
+        match (&**name, helper) {
+            ("", None) => write!(f, "{client}"),
+            ("", Some(helper)) => write!(f, "{helper}, helper of {client}"),
+            (name, None) => write!(f, "{name} ({client})"),
+            (name, Some(_)) => write!(f, "{name}, helper of {client}"),
+        }
+    }
 }
 
 impl Who {
     /// Whose connection it is that shows a certificate for this key.
-    pub(crate) fn of((key, serial): (ClientId, Serial), role: Role) -> Self {
+    pub(crate) fn of((key, serial): (ClientId, Serial), role: Role, name: Arc<str>) -> Self {
         match role {
-            Role::Helper { owner } => Self { client: owner, serial, helper: Some(key) },
-            Role::Client | Role::Server | Role::Operator => Self { client: key, serial, helper: None },
+            Role::Helper { owner } => Self { client: owner, serial, helper: Some(key), name },
+            Role::Client | Role::Server | Role::Operator => Self { client: key, serial, helper: None, name },
         }
     }
 

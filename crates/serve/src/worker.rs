@@ -31,6 +31,8 @@ pub(crate) struct Connection {
     client: ClientId,
     /// Who asks in the client's place.
     helper: Option<ClientId>,
+    /// Who is at its other end, for the log.
+    who: String,
     pub(crate) channel: Channel,
     open: Option<Opened>,
     /// What ends its phases.
@@ -53,7 +55,8 @@ pub(crate) struct Opened {
 impl Connection {
     /// A connection that has no model open.
     pub(crate) fn new(who: &Who, channel: Channel) -> Self {
-        Self { client: who.client, helper: who.helper, channel, open: None, stop: Stop::default(), measured: None }
+        let (client, helper, who) = (who.client, who.helper, who.to_string());
+        Self { client, helper, who, channel, open: None, stop: Stop::default(), measured: None }
     }
 
     /// Ends it, and what runs on it; `stream` is its socket.
@@ -112,7 +115,7 @@ pub(crate) fn run(
             if let ServeError::Backend(error) = &e
                 && let Some(fault) = error.deviation()
             {
-                let (client, peer) = (connection.client, connection.channel.peer());
+                let (client, peer) = (&connection.who, connection.channel.peer());
                 shared.refused(DEVIATED, None, format!("{name} of client {client} at {peer}: {e}"));
                 // A driver that is gone needs no news.
                 let _ = shared.events.send(Event::Deviated { number, fault });
@@ -120,7 +123,7 @@ pub(crate) fn run(
             return Err(e);
         }
         Err(e) => {
-            let (client, peer) = (connection.client, connection.channel.peer());
+            let (client, peer) = (&connection.who, connection.channel.peer());
             shared.refused(kind(&e), None, format!("{name} of client {client} at {peer}: {e}"));
             Some(Reply::Refused { reason: reason(&e), again_s: again_s(&e) })
         }
@@ -147,6 +150,17 @@ pub(crate) fn still_waiting(connection: &mut Connection, queued: u32) -> Result<
 /// Whether the connection is in an unknown state after this error.
 fn breaks_connection(error: &ServeError) -> bool {
     matches!(error, ServeError::Net(_) | ServeError::Backend(_) | ServeError::Unexpected { .. })
+}
+
+/// What a client is told whose phase broke off for a reason of this server's own.
+pub(crate) fn last_words(error: &ServeError) -> Option<&'static str> {
+    match error {
+        ServeError::Backend(BackendError::Dealer { .. }) => Some(
+            "the dealer that its material comes from cannot be reached, or refuses: the server's log says more. Ask again \
+             when the dealer is there",
+        ),
+        _ => None,
+    }
 }
 
 /// What kind of refusal it is, for counting.

@@ -29,7 +29,7 @@ pub use entry::{Binding, Entry, Ordered, Origin, Party};
 pub use error::StoreError;
 pub use ledger::Counts;
 pub use private::{made_file, made_folder};
-pub use role::Role;
+pub use role::{Role, common_name};
 pub use seal::SealKey;
 pub use serial::{NotASerial, Serial};
 pub use spool::{Claimed, IN_MEMORY, Spool};

@@ -11,6 +11,10 @@ pub(crate) const OPERATOR: &str = "tacit-operator";
 pub(crate) const CUSTOMER: &str = "tacit-server";
 /// Organisational unit of clients' helpers.
 pub(crate) const HELPER: &str = "tacit-helper";
+/// Content of the object identifier of common names.
+const NAME: &[u8] = &[0x55, 0x04, 0x03];
+/// Most characters of a common name (X.520).
+const LONGEST_NAME: usize = 64;
 /// Content of the object identifier of organisational units.
 const UNIT: &[u8] = &[0x55, 0x04, 0x0b];
 /// The same of organisations.
@@ -48,6 +52,22 @@ impl Role {
             _ => Self::Client,
         }
     }
+}
+
+/// What a certificate (DER) calls its holder, for people: its common name in one line, without what a
+/// terminal would obey; `None` if it has none. Whoever is known is known by the fingerprint, never by this.
+#[must_use]
+pub fn common_name(certificate: &[u8]) -> Option<String> {
+    let names = named(certificate, NAME)?;
+    let name = str::from_utf8(names.first()?).ok()?;
+    let shown = |c: char| if c.is_control() || is_hidden(c) { '?' } else { c };
+    let name: String = name.chars().take(LONGEST_NAME).map(shown).collect();
+    Some(name).filter(|name| !name.trim().is_empty())
+}
+
+/// Whether a character changes how others are shown, and shows nothing itself.
+const fn is_hidden(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 /// Whom a helper helps.
@@ -111,6 +131,15 @@ mod tests {
         let issuer = rcgen::CertifiedIssuer::self_signed(ca, KeyPair::generate().unwrap()).unwrap();
         let signed = CertificateParams::new(vec![]).unwrap().signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap();
         assert_eq!(Role::of(signed.der()), Role::Client);
+    }
+
+    #[test]
+    fn a_common_name_is_one_line_that_no_terminal_obeys() {
+        let of = |name: &str| common_name(&certificate(None, name));
+        assert_eq!(of("alice").as_deref(), Some("alice"));
+        assert_eq!(of("a\u{1b}[2J\r\nb\u{202e}c").as_deref(), Some("a?[2J??b?c"));
+        assert_eq!(of(&"é".repeat(80)).map(|name| name.chars().count()), Some(LONGEST_NAME));
+        assert_eq!((of(""), of("  "), common_name(b"no certificate")), (None, None, None));
     }
 
     #[test]

@@ -103,7 +103,6 @@ impl Home {
         config.server.store = None;
         let made = swept(&config.folder, config.expire)?;
         let standings = made.into_iter().map(|(id, bytes)| (id, Standing::Made { bytes })).collect();
-        let doing = format!("listening on {}", config.listen);
         let pool = PoolLimits { connections: MOST_CONNECTIONS, per_peer: MOST_CONNECTIONS };
         let admission = Admission::new(Limits {
             handshakes: handshake_slots(MOST_HANDSHAKES, FILES, OTHER_FILES),
@@ -111,7 +110,7 @@ impl Home {
             pools: vec![pool],
         });
         let listener = ThreadedListener::bind(config.listen, admission, "tacit-owner");
-        let listener = listener.map_err(|e| NetError::from_io(doing, &e))?;
+        let listener = listener.map_err(|e| NetError::listening(config.listen, "--listen", &e))?;
         let shared = Shared {
             config,
             registry,

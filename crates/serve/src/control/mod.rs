@@ -67,25 +67,25 @@ impl Control {
 
     /// A connection until it closes, says nothing for too long, or the server stops.
     pub(crate) async fn serve(self, slot: &ConnectionSlot, visitor: Visitor) {
-        let Visitor { known: Known { stream, who: (client, serial), role }, address } = visitor;
+        let Visitor { known: Known { stream, who: (client, serial), role, name }, address } = visitor;
         let mut stream = Lingering::new(stream);
         let mut rules = self.shared.rules.clone();
         let revoked = rules.borrow().revokes(client, &serial);
         if let Some(reason) = revoked {
-            let detail = format!("{role} {client} at {address}: {reason}");
+            let detail = format!("{role} {name} ({client}) at {address}: {reason}");
             self.shared.refused("of the control interface, revoked", Some(address.ip()), detail);
             return turn_away(&mut stream, "403 Forbidden", reason).await;
         }
         let peer = Peer { client, role };
         if let Err(full) = slot.authenticate(if peer.is_operator() { OPERATORS } else { CONTROL }, client.0) {
             let reason = no_room(full);
-            let detail = format!("{role} {client} at {address}: {reason}");
+            let detail = format!("{role} {name} ({client}) at {address}: {reason}");
             self.shared.refused("of the control interface, without a place", Some(address.ip()), detail);
             return turn_away(&mut stream, "503 Service Unavailable", reason).await;
         }
         // A driver that is gone needs no news.
         let _ = self.shared.events.send(Event::Visited);
-        tracing::debug!(%address, %client, %role, "control connection");
+        tracing::debug!(%address, %client, %name, %role, "control connection");
         let until = Until { idle: self.shared.config.control_idle, stop: self.stop, slot };
         tokio::select! {
             () = exchange(self.router, stream, peer, Arc::new(Pulse::new()), until) => {}

@@ -84,8 +84,8 @@ async fn status(state: Shares_, Extension(peer): By) -> Answer {
     if peer.is_operator() {
         return Ok(json(&*now));
     }
-    let own = now.clients.iter().find(|row| row.client == peer.client).copied();
-    let own = own.unwrap_or(ClientRow::of(peer.client));
+    let own = now.clients.iter().find(|row| row.client == peer.client).cloned();
+    let own = own.unwrap_or_else(|| ClientRow::of(peer.client));
     Ok(json(&object!({ "version": now.version, "uptime_s": now.uptime_s, "client": own })))
 }
 

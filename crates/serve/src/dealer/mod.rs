@@ -145,7 +145,7 @@ impl DealerServer {
         let hidden = numbers.hidden();
         let unreadable = |e: rusqlite::Error| ServeError::State { path: config.numbers.clone(), what: e.to_string() };
         dealings.remember(hidden.map_err(unreadable)?);
-        let failed = |e: std::io::Error| NetError::from_io(format!("listening on {}", config.listen), &e);
+        let failed = |e: std::io::Error| NetError::listening(config.listen, "--listen", &e);
         let admission = Admission::new(limits(&config));
         let listener = ThreadedListener::bind(config.listen, admission.clone(), "tacit-dealer").map_err(failed)?;
         let address = listener.address().map_err(failed)?;

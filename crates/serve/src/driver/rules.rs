@@ -34,7 +34,8 @@ impl Driver {
         if let Err(full) = self.admission.authenticate(number, CLIENTS, certificate.0) {
             return Err(TurnedAway { kind: NO_ROOM, reason: no_room(full) });
         }
-        self.record.connected(who.client);
+        let name = who.helper.is_none().then(|| Arc::clone(&who.name));
+        self.record.connected(who.client, name);
         self.connections.insert(number, Connection { closer, who, folder: None });
         Ok(())
     }
@@ -54,8 +55,9 @@ impl Driver {
             self.memory.forget(client);
         }
         for connection in self.connections.values().filter(|c| rules.turns_away(&c.who).is_some()) {
-            let Connection { who: Who { client, serial, .. }, closer, .. } = connection;
-            tracing::warn!(%client, "a connection of a client is cut: it, its helper, or the certificate {serial}, was revoked");
+            let Connection { who, closer, .. } = connection;
+            let serial = &who.serial;
+            tracing::warn!(client = %who, "a connection of a client is cut: it, its helper, or the certificate {serial}, was revoked");
             closer.close();
         }
         self.destroy_revoked(None);

@@ -17,6 +17,21 @@ impl Driver {
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
+        let mut snapshot = self.noted();
+        let rules = self.gate.rules();
+        let rules = rules.borrow();
+        // Who runs this server has the last word on what it calls whom.
+        let jobs = snapshot.jobs.iter_mut().map(|row| (row.client, &mut row.client_name));
+        let clients = snapshot.clients.iter_mut().map(|row| (row.client, &mut row.client_name));
+        for (client, shown) in jobs.chain(clients) {
+            if let Some(name) = rules.of(client).name.as_deref() {
+                name.clone_into(shown);
+            }
+        }
+        snapshot
+    }
+
+    fn noted(&self) -> Snapshot {
         let counts = self.admission.counts();
         Snapshot {
             stopping: self.stopping.is_some(),

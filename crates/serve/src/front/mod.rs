@@ -100,7 +100,7 @@ impl Front {
     pub fn bind(config: FrontConfig) -> Result<Self, ServeError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServeError::system("starting the front"))?;
-        let failed = |e| NetError::from_io(format!("listening on {}", config.listen), &e);
+        let failed = |e| NetError::listening(config.listen, "--listen", &e);
         let listener = runtime.block_on(async { listen(config.listen) }).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let book = Book::new(config.lease, config.queries_per_day, config.key_copies.max(1));

@@ -28,7 +28,7 @@ fn measured(phase: Phase) -> Measured {
 #[test]
 fn a_job_is_followed_from_its_request_to_its_end() {
     let (mut record, client) = (record(), BINDING.client);
-    record.connected(client);
+    record.connected(client, None);
     record.asked(1, client, &Request::List, None);
     record.asked(1, client, &infer(), Some(BINDING));
     let Snapshot { clients, .. } = record.snapshot();
@@ -110,10 +110,10 @@ fn jobs_that_end_otherwise_are_told_apart() {
 fn nothing_grows_without_bound() {
     let mut record = record();
     let faithful = ClientId::numbered(0);
-    record.connected(faithful);
+    record.connected(faithful, Some("ada".into()));
     for n in 1..3000 {
         let client = ClientId::numbered(n);
-        record.connected(client);
+        record.connected(client, None);
         record.asked(n, client, &infer(), Some(BINDING));
         record.started(n, 1, None);
         record.finished(n, Some(&measured(Phase::Online)));
@@ -123,7 +123,8 @@ fn nothing_grows_without_bound() {
     }
     let all = record.snapshot();
     assert_eq!((all.jobs.len(), all.clients.len(), all.refusals), (ENDED, CLIENTS, 2999));
-    assert!(all.clients.iter().any(|row| row.client == faithful), "a connected client is kept");
+    let kept = all.clients.iter().find(|row| row.client == faithful);
+    assert_eq!(kept.map(|row| &*row.client_name), Some("ada"), "a connected client is kept, with its name");
     assert_eq!((all.jobs[0].id, all.models[0].done), (2999, 2999), "newest first");
     let mut recent = Recent::default();
     (0..1000).for_each(|second| recent.count(second));

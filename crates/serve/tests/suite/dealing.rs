@@ -148,6 +148,28 @@ fn without_a_dealer_or_with_another_one_nothing_is_made() {
     assert!(error.contains("trusts a dealer"), "{error}");
 }
 
+#[test]
+fn a_dealer_that_is_down_is_named_and_not_taken_for_a_server_that_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    make_keys(dir.path());
+    // A port where nobody listens.
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut catalog = Catalog::new(false);
+    catalog.offer("one", &Dealt, lowered(1)).unwrap();
+    let server = Running::with(dir.path(), catalog, |config| config.aids = aids(dir.path(), gone, keys::ORDERS));
+    let config = config(&server, dir.path(), "alice", gone);
+    let ask = || {
+        let mut client = Lobby::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
+        client.infer(&X).unwrap_err()
+    };
+    for _ in 0..3 {
+        let error = ask();
+        assert!(matches!(error, ClientError::Ended { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("the dealer") && text.contains("cannot be reached"), "{text}");
+    }
+}
+
 /// A second dealer with the same certificate: one that was restarted.
 fn dealer_apart(dir: &Path) -> SocketAddr {
     let dir = dir.to_owned();

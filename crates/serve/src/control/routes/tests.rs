@@ -58,6 +58,7 @@ fn the_document_describes_snapshots_as_they_are() {
         model: "m".into(),
         backend: "b".into(),
         client,
+        client_name: "alice".into(),
         input: Some("00000000000000ff".into()),
         threads: 2,
         memory: 3,
