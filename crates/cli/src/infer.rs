@@ -22,8 +22,10 @@ use tacit_graph::{Interface, OutputMode, Units};
 /// offline phase of the next one during the online phase of this one.
 ///
 /// With --json, one JSON object per input; the first one also says what connecting, opening the model and
-/// reading the inputs took (`startup`). `batch` is an input's place among those that were answered as one,
-/// and their number; the first of them has the `phases` of all. Bytes are those of the protocol, before TLS.
+/// reading the inputs took (`startup`). An input that lies outside of what the model accepts fails alone: its
+/// object has `error`, the others are answered, and the command ends with 1. `batch` is an input's place
+/// among those that were answered as one, and their number; the first of them has the `phases` of all. Bytes
+/// are those of the protocol, before TLS.
 ///
 /// --client-work, --client-joules and --client-cpu-s choose among the back ends that the server offers, by
 /// what the planner says that they cost this client; one with a dealer only where --dealer names it.
@@ -131,8 +133,8 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     // A file may hold many, which share what is done once.
     let mut read = None;
     let count = |interface: &Interface| {
-        let (_, (inputs, _)) = read.insert((interface.clone(), read_inputs(&args, interface)?));
-        Ok(inputs.len())
+        let (_, taken) = read.insert((interface.clone(), read_inputs(&args, interface)?));
+        Ok(taken.inputs.len())
     };
     let chosen = args.choose.work.is_asked().then(|| choose(&args.choose, &args.connect, count)).transpose()?;
     let (mut client, mut startup) = match &chosen {
@@ -142,7 +144,7 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     client.set_terms(args.terms());
     client.set_max_batch(args.batch);
     let opened = Instant::now();
-    let (inputs, names) = match read.filter(|(of, _)| of == client.interface()) {
+    let Taken { inputs, names, refused } = match read.filter(|(of, _)| of == client.interface()) {
         Some((_, read)) => read,
         None => read_inputs(&args, client.interface())?,
     };
@@ -150,31 +152,62 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     startup.cpu_s = process_cpu_s();
     let mode = client.interface().output_mode;
     let printer = Printer { args: &args, json, startup, chosen, labels, mode, names };
+    refused.iter().try_for_each(|refused| printer.print_refused(refused))?;
     match args.notice {
         Some(name) => answer_announced(&mut client, name, &inputs, &printer)?,
         None => answer_all(&mut client, &inputs, &printer)?,
     }
-    Ok(client.close()?)
+    client.close()?;
+    let all = inputs.len() + refused.len();
+    anyhow::ensure!(refused.is_empty(), "{} of {all} inputs were refused, the others are answered", refused.len());
+    Ok(())
 }
 
-/// The inputs in the files, with a name for each.
-fn read_inputs(args: &Args, interface: &Interface) -> anyhow::Result<(Vec<Vec<f32>>, Vec<String>)> {
+/// The inputs in the files.
+#[derive(Default)]
+struct Taken {
+    inputs: Vec<Vec<f32>>,
+    /// A name for each.
+    names: Vec<String>,
+    /// Those outside of what the model accepts.
+    refused: Vec<Refused>,
+}
+
+struct Refused {
+    name: String,
+    why: String,
+}
+
+/// Reads the files. Where the model accepts nothing in them, that is an error.
+fn read_inputs(args: &Args, interface: &Interface) -> anyhow::Result<Taken> {
     let fit = match args.fit {
         FitArg::Crop => Fit::Crop,
         FitArg::Fill => Fit::Fill,
         FitArg::Stretch => Fit::Stretch,
     };
-    let (mut inputs, mut names) = (Vec::new(), Vec::new());
+    let mut taken = Taken::default();
     for path in &args.inputs {
         let read = input::read(path, interface, fit, args.units())?;
         anyhow::ensure!(!read.is_empty(), "{}: holds no input", path.display());
         for (i, values) in read.into_iter().enumerate() {
-            interface.check_input(&values).with_context(|| format!("{}, input {i}", path.display()))?;
-            inputs.push(values);
-            names.push(if i == 0 { path.display().to_string() } else { format!("{}[{i}]", path.display()) });
+            let name = if i == 0 { path.display().to_string() } else { format!("{}[{i}]", path.display()) };
+            match interface.check_input(&values) {
+                Ok(()) => {
+                    taken.inputs.push(values);
+                    taken.names.push(name);
+                }
+                Err(why) => taken.refused.push(Refused { name, why: why.to_string() }),
+            }
         }
     }
-    Ok((inputs, names))
+    match taken.refused.first() {
+        Some(Refused { name, why }) if taken.inputs.is_empty() => {
+            let more = taken.refused.len() - 1;
+            let more = if more == 0 { String::new() } else { format!(" (and {more} more inputs are refused)") };
+            anyhow::bail!("{name}: {why}{more}")
+        }
+        _ => Ok(taken),
+    }
 }
 
 /// The inputs that were announced under a name.
@@ -195,7 +228,7 @@ fn answer_announced(client: &mut Client, name: Name, inputs: &[Vec<f32>], printe
 fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -> anyhow::Result<()> {
     let bar = print::bar(inputs.len(), "inferring");
     let progress = Arc::<Progress>::default();
-    print::tell_setup(&bar, Arc::clone(&progress), client.model().costs().setup.up_bytes);
+    print::tell_phases(&bar, Arc::clone(&progress), client.model().costs().setup.up_bytes);
     client.set_progress(Some(progress));
     let show = |index: usize, answer: &Answer| -> anyhow::Result<()> {
         bar.suspend(|| printer.print(index, answer))?;
@@ -231,6 +264,17 @@ fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -
 impl Printer<'_> {
     fn label(&self, class: usize) -> String {
         self.labels.get(class).map_or_else(|| format!("class {class}"), |name| format!("{class} {name}"))
+    }
+
+    /// An input that is not asked about.
+    fn print_refused(&self, Refused { name, why }: &Refused) -> anyhow::Result<()> {
+        match self.json {
+            true => print::line(&json!({ "input": name, "error": why }).to_string()),
+            false => {
+                print::note(&format!("error: {name}: {why}"));
+                Ok(())
+            }
+        }
     }
 
     /// Classes and their values, largest first; one without a value for a top-1 model.

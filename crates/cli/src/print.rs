@@ -96,27 +96,62 @@ pub fn traffic_bar(moved: Arc<AtomicU64>, what: &str, bytes: u64) -> ProgressBar
     bar
 }
 
-/// Says in a bar how much of `bytes` bytes of keys has gone up, and how long the rest will take.
-pub fn tell_setup(bar: &ProgressBar, progress: Arc<Progress>, bytes: u64) {
+/// Says in a bar which phase runs, how much of it is done and how long the rest will take; `keys` are the
+/// bytes that a setup sends.
+pub fn tell_phases(bar: &ProgressBar, progress: Arc<Progress>, keys: u64) {
     let (usual, followed) = (bar.message(), bar.downgrade());
     thread::spawn(move || {
-        let mut began = None;
+        let mut told = PhasesText { keys, ..PhasesText::default() };
         while let Some(bar) = followed.upgrade().filter(|bar| !bar.is_finished()) {
-            for step in progress.take().into_iter().filter(|step| step.phase == Phase::Setup) {
-                let fraction = step.fraction;
-                let (start, first) = *began.get_or_insert_with(|| (Instant::now(), fraction));
-                let left = start.elapsed().as_secs_f64() * (1.0 - fraction) / (fraction - first);
-                let (percent, bytes) = (100.0 * fraction, self::bytes(bytes));
-                bar.set_message(match left.is_finite() {
-                    _ if fraction >= 1.0 => usual.clone(),
-                    true => format!("sending keys, {percent:.0} % of {bytes}, {left:.0} s left"),
-                    false => format!("sending keys, {bytes}"),
-                });
-            }
+            progress.take().iter().for_each(|step| told.note(step, Instant::now()));
+            bar.set_message(told.text().unwrap_or_else(|| usual.clone()));
             drop(bar);
             thread::sleep(Duration::from_millis(200));
         }
     });
+}
+
+/// The words for the phases that run.
+#[derive(Default)]
+struct PhasesText {
+    keys: u64,
+    /// By phase: where it began to be seen, and what is said of it.
+    running: [Option<PhaseText>; 3],
+}
+
+struct PhaseText {
+    since: Instant,
+    first: f64,
+    text: String,
+}
+
+impl PhasesText {
+    /// Takes a step in, seen at `now`.
+    fn note(&mut self, step: &tacit_client::Step, now: Instant) {
+        let tacit_client::Step { phase, fraction } = *step;
+        let slot = &mut self.running[phase as usize];
+        if fraction >= 1.0 {
+            *slot = None;
+            return;
+        }
+        let name = match phase {
+            Phase::Setup => format!("setup: sending keys, {}", bytes(self.keys)),
+            Phase::Offline | Phase::Online => phase.name().to_owned(),
+        };
+        match slot {
+            Some(PhaseText { since, first, text }) if fraction > *first => {
+                let left = now.saturating_duration_since(*since).as_secs_f64() * (1.0 - fraction) / (fraction - *first);
+                *text = format!("{name}, {:.0} %, {left:.0} s left", 100.0 * fraction);
+            }
+            _ => *slot = Some(PhaseText { since: now, first: fraction, text: name }),
+        }
+    }
+
+    /// All of them; none where nothing runs.
+    fn text(&self) -> Option<String> {
+        let texts: Vec<&str> = self.running.iter().flatten().map(|phase| phase.text.as_str()).collect();
+        (!texts.is_empty()).then(|| texts.join("; "))
+    }
 }
 
 /// Shows how far an import or a lowering is, on standard error (nothing where that is no terminal).
@@ -155,4 +190,31 @@ pub fn figures_line(name: &str, figures: &PhaseFigures) -> String {
         bytes(client.peak_rss_bytes),
         bytes(server.peak_rss_bytes),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tacit_client::Step;
+
+    #[test]
+    fn each_phase_is_told_with_what_is_left_of_it() {
+        let start = Instant::now();
+        let mut told = PhasesText { keys: 2_000_000, ..PhasesText::default() };
+        let mut at = |phase, fraction, seconds| {
+            told.note(&Step { phase, fraction }, start + Duration::from_secs(seconds));
+            told.text()
+        };
+        assert_eq!(at(Phase::Setup, 0.0, 0).as_deref(), Some("setup: sending keys, 2000.0 kB"));
+        assert_eq!(at(Phase::Setup, 0.25, 10).as_deref(), Some("setup: sending keys, 2000.0 kB, 25 %, 30 s left"));
+        assert_eq!(at(Phase::Setup, 1.0, 40), None);
+        assert_eq!(at(Phase::Offline, 0.0, 40).as_deref(), Some("offline"));
+        assert_eq!(at(Phase::Offline, 0.5, 44).as_deref(), Some("offline, 50 %, 4 s left"));
+        // The next input's, where the end of the last was not seen.
+        assert_eq!(at(Phase::Offline, 0.0, 50).as_deref(), Some("offline"));
+        // Beside the online phase of the batch before it.
+        assert_eq!(at(Phase::Online, 0.1, 50).as_deref(), Some("offline; online"));
+        assert_eq!(at(Phase::Online, 0.6, 55).as_deref(), Some("offline; online, 60 %, 4 s left"));
+        assert_eq!(at(Phase::Offline, 1.0, 56).as_deref(), Some("online, 60 %, 4 s left"));
+    }
 }

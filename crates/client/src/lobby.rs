@@ -148,6 +148,16 @@ impl Closer {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
+    /// Whether something has come from the server that nobody waits for, its end included. For connections on
+    /// which nothing is under way.
+    #[must_use]
+    pub fn hears_something(&self) -> bool {
+        // The socket's mode is everybody's who has a copy of it: nobody else uses it now.
+        let seen = self.stream.set_nonblocking(true).and_then(|()| self.stream.peek(&mut [0]));
+        let back = self.stream.set_nonblocking(false);
+        back.is_err() || !matches!(&seen, Err(e) if e.kind() == std::io::ErrorKind::WouldBlock)
+    }
+
     /// Whether this ended the connection.
     #[must_use]
     pub fn is_closed(&self) -> bool {

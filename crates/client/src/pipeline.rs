@@ -41,6 +41,7 @@ pub fn infer_many(
         return inputs.iter().enumerate().try_for_each(&mut one);
     }
     let mut maker = client.again()?;
+    maker.set_progress(client.progress());
     let batches: Vec<&[Vec<f32>]> = inputs.chunks(client.ask_batch(inputs.len())?).collect();
     let sizes: Vec<usize> = batches.iter().map(|batch| batch.len()).collect();
     let (sender, receiver) = mpsc::sync_channel::<Made>(0);

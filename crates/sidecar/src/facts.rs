@@ -1,5 +1,6 @@
 //! What an application is told of a model, and the way from its tensors to the model's inputs and back.
 use crate::ApiError;
+use crate::rows::Accepted;
 use crate::tensor::{Tensor, Values, elements, short};
 use tacit_backends::Trust;
 use tacit_client::Answer;
@@ -11,6 +12,9 @@ pub const INPUT: &str = "input";
 pub const OUTPUT: &str = "output";
 /// Name of the output of a model that reveals the class alone.
 pub const CLASS: &str = "class";
+
+/// What a row that was refused has in place of `value:class`.
+const NO_CLASS: &str = "nan:-1";
 
 /// Bytes that one value may take as text, with what stands around it.
 const TEXT_BYTES: usize = 28;
@@ -110,11 +114,11 @@ impl Facts {
         }
     }
 
-    /// What the model computes on, for each input of a batch of `most` at most.
+    /// What the model computes on, for each input of a batch of `most` at most that it accepts.
     ///
     /// # Errors
-    /// The tensors are not the model's input, or hold values that it does not accept.
-    pub fn accept(&self, tensors: Vec<Tensor>, most: usize) -> Result<Vec<Vec<f32>>, ApiError> {
+    /// The tensors are not the model's input, or it accepts none of the rows.
+    pub fn accept(&self, tensors: Vec<Tensor>, most: usize) -> Result<Accepted, ApiError> {
         let bad = |what: String| Err(ApiError::Bad(what));
         let count = tensors.len();
         let Ok([Tensor { name, shape, values }]) = <[Tensor; 1]>::try_from(tensors) else {
@@ -143,21 +147,15 @@ impl Facts {
             _ => Units::Network,
         };
         let values = values.into_f32()?;
-        let accepted = values.chunks(self.interface.input_len()).enumerate();
-        accepted
-            .map(|(i, one)| {
-                let accepted = self.interface.accept(one, units);
-                accepted.map_err(|e| ApiError::Bad(format!("input {i} of the batch: {e}")))
-            })
-            .collect()
+        Accepted::of(values.chunks(self.interface.input_len()).map(|one| self.interface.accept(one, units)))
     }
 
-    /// The outputs that are wanted (all of them where none is named), for the answers to a batch; each with
-    /// what was said of it.
+    /// The outputs that are wanted (all of them where none is named), for the answers to a batch, none for
+    /// rows that were refused; each with what was said of it.
     ///
     /// # Errors
     /// There is no such output, or it has no classes.
-    pub fn reply(&self, wanted: &[Wanted], answers: &[Answer]) -> Result<Vec<(Tensor, Wanted)>, ApiError> {
+    pub fn reply(&self, wanted: &[Wanted], answers: &[Option<&Answer>]) -> Result<Vec<(Tensor, Wanted)>, ApiError> {
         let all: Vec<Wanted>;
         let wanted = if wanted.is_empty() {
             all = self.outputs().into_iter().map(|o| Wanted { name: o.name, ..Wanted::default() }).collect();
@@ -180,7 +178,7 @@ impl Facts {
         self.reply(wanted, &[]).map(|_| ())
     }
 
-    fn output(&self, wanted: &Wanted, answers: &[Answer]) -> Result<Tensor, ApiError> {
+    fn output(&self, wanted: &Wanted, answers: &[Option<&Answer>]) -> Result<Tensor, ApiError> {
         let outputs = self.outputs();
         let Some(at) = outputs.iter().position(|o| o.name == wanted.name) else {
             let names: Vec<String> = outputs.into_iter().map(|o| o.name).collect();
@@ -196,12 +194,17 @@ impl Facts {
             if wanted.classes > 0 {
                 return Err(ApiError::Bad("the model reveals the class alone: it cannot be ranked".into()));
             }
-            return Ok(Tensor { name, shape, values: Values::I64(answers.iter().map(|a| a.class as i64).collect()) });
+            let classes = answers.iter().map(|answer| answer.map_or(-1, |a| a.class as i64));
+            return Ok(Tensor { name, shape, values: Values::I64(classes.collect()) });
         }
-        let parts = answers.iter().map(|a| &a.values[start..start + len]);
+        let refused = vec![f64::NAN; len];
+        let parts = answers.iter().map(|answer| answer.map_or(&refused[..], |a| &a.values[start..start + len]));
         if wanted.classes > 0 {
             let shown = wanted.classes.min(len);
-            let texts = parts.flat_map(|part| self.ranked(part, shown));
+            let texts = parts.flat_map(|part| match part.first() {
+                Some(first) if first.is_nan() => vec![NO_CLASS.to_owned(); shown],
+                _ => self.ranked(part, shown),
+            });
             return Ok(Tensor { name, shape: vec![answers.len(), shown], values: Values::Text(texts.collect()) });
         }
         let values = Values::F32(parts.flatten().map(|&v| v as f32).collect());

@@ -216,36 +216,42 @@ fn find_models(fleet: &Weak<Fleet>) {
     }
 }
 
-/// Answers a request; what its outputs are, and what was said of each.
+/// What a request is answered with.
+#[derive(Debug)]
+pub struct Reply {
+    /// Its outputs, and what was said of each.
+    pub outputs: Vec<(Tensor, Wanted)>,
+    /// What is wrong with rows that were refused, by row.
+    pub refused: BTreeMap<usize, String>,
+}
+
+/// Answers a request.
 ///
 /// # Errors
 /// As the codes say.
-pub async fn infer(lane: &Arc<Lane>, request: Request) -> Result<Vec<(Tensor, Wanted)>, ApiError> {
+pub async fn infer(lane: &Arc<Lane>, request: Request) -> Result<Reply, ApiError> {
     let begun = Instant::now();
     let result = infer_timed(lane, request, begun).await;
     match &result {
         Ok((_, times)) => lane.stats.answered(times),
         Err(_) => lane.stats.failed(begun.elapsed()),
     }
-    result.map(|(outputs, _)| outputs)
+    result.map(|(reply, _)| reply)
 }
 
-async fn infer_timed(
-    lane: &Arc<Lane>,
-    request: Request,
-    begun: Instant,
-) -> Result<(Vec<(Tensor, Wanted)>, Times), ApiError> {
+async fn infer_timed(lane: &Arc<Lane>, request: Request, begun: Instant) -> Result<(Reply, Times), ApiError> {
     let facts: Arc<Facts> = lane.facts()?;
     let Request { inputs, outputs, timeout, priority, .. } = request;
     facts.check_wanted(&outputs)?;
-    let inputs = facts.accept(inputs, lane.capacity())?;
-    let (count, accepted) = (inputs.len() as u64, begun.elapsed());
-    let answered = answers(lane, inputs, priority, timeout).await?;
+    let mut rows = facts.accept(inputs, lane.capacity())?;
+    let (count, accepted) = (rows.inputs.len() as u64, begun.elapsed());
+    let answered = answers(lane, rows.inputs.clone(), priority, timeout).await?;
     let finishing = Instant::now();
-    let outputs = facts.reply(&outputs, &answered.answers)?;
+    let outputs = facts.reply(&outputs, &rows.placed(&answered.answers))?;
+    let reply = Reply { outputs, refused: std::mem::take(&mut rows.refused) };
     let Answered { queued, runs, .. } = answered;
     let times = Times { inputs: count, accepted, queued, runs, finished: finishing.elapsed(), all: begun.elapsed() };
-    Ok((outputs, times))
+    Ok((reply, times))
 }
 
 /// Queues inputs and waits for their answers, for `timeout` at most.

@@ -1,9 +1,10 @@
 //! The protocol over gRPC.
 use crate::ApiError;
 use crate::facts::{Told, Wanted};
-use crate::fleet::{self, Fleet, VERSION};
+use crate::fleet::{self, Fleet, Reply, VERSION};
 use crate::json::{Parameters, Scalar, Settings, unknown, wanted};
 use crate::rest::{EXTENSIONS, SERVER, platform, told_state};
+use crate::rows;
 use crate::stats::{Counts, Total, Totals};
 use crate::tensor::{Tensor, Values};
 use std::collections::HashMap;
@@ -89,9 +90,11 @@ impl GrpcInferenceService for Service {
         let read = tokio::task::spawn_blocking(move || read(request)).await;
         let mut request = read.map_err(|e| ApiError::Internal(e.to_string()))??;
         request.timeout = request.timeout.into_iter().chain(deadline).min();
-        let outputs = fleet::infer(&lane, request).await?;
+        let Reply { outputs, refused } = fleet::infer(&lane, request).await?;
         let (outputs, raw_output_contents) = written(outputs, raw);
-        let (model_version, parameters) = (VERSION.into(), HashMap::new());
+        let text = |value| InferParameter { parameter_choice: Some(ParameterChoice::StringParam(value)) };
+        let parameters = rows::told(&refused).into_iter().map(|(name, value)| (name.to_owned(), text(value)));
+        let (model_version, parameters) = (VERSION.into(), parameters.collect());
         Ok(Response::new(ModelInferResponse {
             model_name,
             model_version,

@@ -160,9 +160,15 @@ pub(crate) fn cut(error: &serde_json::Error) -> String {
     short(&error.to_string())
 }
 
-/// Writes an answer: JSON, and the bytes that follow it. Where an output does not say how, `binary` does.
+/// Writes an answer with parameters: JSON, and the bytes that follow it. Where an output does not say how,
+/// `binary` does. What is no number is `null` in JSON.
 #[must_use]
-pub fn write(model: &str, id: &str, outputs: &[(Tensor, Wanted)], binary: bool) -> (Vec<u8>, Vec<u8>) {
+pub fn write(
+    [model, id]: [&str; 2],
+    outputs: &[(Tensor, Wanted)],
+    parameters: &[(&'static str, String)],
+    binary: bool,
+) -> (Vec<u8>, Vec<u8>) {
     let mut raw = Vec::new();
     let tensors = outputs.iter().map(|(tensor, wanted)| {
         let Tensor { name, shape, values } = tensor;
@@ -186,6 +192,10 @@ pub fn write(model: &str, id: &str, outputs: &[(Tensor, Wanted)], binary: bool) 
     let mut told = json!({ "model_name": model, "model_version": VERSION, "outputs": tensors });
     if !id.is_empty() {
         told["id"] = json!(id);
+    }
+    if !parameters.is_empty() {
+        let named = parameters.iter().map(|(name, value)| ((*name).to_owned(), json!(value)));
+        told["parameters"] = Value::Object(named.collect());
     }
     (told.to_string().into_bytes(), raw)
 }

@@ -4,9 +4,9 @@ use crate::ApiError;
 use crate::facts::Facts;
 use crate::stats::Stats;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use tacit_client::{Answer, Closer};
+use tacit_client::{Answer, Closer, Progress, Step};
 use tokio::sync::oneshot;
 
 /// Where a job stands: its rank, then its turn.
@@ -50,6 +50,8 @@ pub struct Lane {
     capacity: usize,
     state: Mutex<State>,
     changed: Condvar,
+    /// What workers note of the phases that they run.
+    progress: Mutex<Vec<Weak<Progress>>>,
     /// Counts of requests.
     pub(crate) stats: Stats,
 }
@@ -79,7 +81,23 @@ impl Lane {
     pub(crate) fn new(name: &str, backend: Option<&str>, capacity: usize) -> Self {
         let state = State { down: Some("not connected yet".into()), used: true, ..State::default() };
         let (name, backend) = (name.into(), backend.map(str::to_owned));
-        Self { name, backend, capacity, state: Mutex::new(state), changed: Condvar::new(), stats: Stats::default() }
+        let (state, progress) = (Mutex::new(state), Mutex::default());
+        Self { name, backend, capacity, state, changed: Condvar::new(), progress, stats: Stats::default() }
+    }
+
+    /// Where a worker notes how far its phases are.
+    pub(crate) fn shows(&self) -> Arc<Progress> {
+        let progress = Arc::<Progress>::default();
+        let mut all = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| one.strong_count() > 0);
+        all.push(Arc::downgrade(&progress));
+        progress
+    }
+
+    /// The phases that run now.
+    pub(crate) fn steps(&self) -> Vec<Step> {
+        let all = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter_map(Weak::upgrade).flat_map(|one| one.now()).collect()
     }
 
     /// The model's name at the server.

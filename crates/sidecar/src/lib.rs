@@ -22,6 +22,7 @@ pub mod json;
 pub mod lane;
 mod page;
 mod rest;
+pub mod rows;
 pub mod server;
 pub mod stats;
 pub mod tensor;

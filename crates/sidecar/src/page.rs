@@ -40,6 +40,7 @@ pub(crate) fn routes(fleet: Arc<Fleet>) -> Router {
         .route("/", get(page))
         .route("/page/models", get(models))
         .route("/page/classify", post(classify))
+        .route("/page/progress", get(progress))
         .with_state(fleet)
 }
 
@@ -130,6 +131,14 @@ async fn classify(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>, r
         "private": is_private(&facts),
         "server_sees": server_sees(&facts),
     })))
+}
+
+/// What waits and what runs of a model, for who waits for an answer of it.
+async fn progress(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>) -> Told {
+    let lane = fleet.lane(&asked.model, "")?;
+    let running = lane.steps().into_iter();
+    let running = running.map(|step| object!({ "phase": step.phase.name(), "fraction": step.fraction }));
+    Ok(told(&object!({ "waiting": lane.waiting(), "running": running.collect::<Vec<_>>() })))
 }
 
 fn top(facts: &Facts, answer: &Answer) -> Vec<Value> {

@@ -1,8 +1,9 @@
 //! The protocol over HTTP.
 use crate::ApiError;
-use crate::fleet::{self, Fleet, VERSION};
+use crate::fleet::{self, Fleet, Reply, VERSION};
 use crate::json;
 use crate::lane::Lane;
+use crate::rows;
 use crate::stats::{Counts, Total};
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
@@ -181,8 +182,8 @@ async fn infer(State(fleet): Models, Path(named): Path<Named>, request: Request)
     let read = move || json::read(&bytes, header);
     let request = tokio::task::spawn_blocking(read).await.map_err(|e| ApiError::Internal(e.to_string()))??;
     let (id, binary) = (request.id.clone(), request.binary);
-    let outputs = fleet::infer(&lane, request).await?;
-    let (text, raw) = json::write(lane.name(), &id, &outputs, binary);
+    let Reply { outputs, refused } = fleet::infer(&lane, request).await?;
+    let (text, raw) = json::write([lane.name(), &id], &outputs, &rows::told(&refused), binary);
     let (kind, length) = match raw.is_empty() {
         true => ("application/json", None),
         false => ("application/octet-stream", Some(text.len())),

@@ -13,9 +13,10 @@ use tacit_backends::Preparation;
 use tacit_client::{Answer, Client, ClientError};
 use tacit_graph::Units;
 
-/// How long a connection that nobody needs is left alone. Servers end those that are silent for long, and a
-/// server that is gone should be noticed before it is needed.
+/// How long a connection that nobody needs is left alone: servers end those that are silent for long.
 const PING: Duration = Duration::from_secs(30);
+/// How often such a connection is looked at: a server that is gone is noticed before it is needed.
+const LOOK: Duration = Duration::from_millis(500);
 /// First and longest pause between two attempts to connect.
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
 
@@ -98,17 +99,29 @@ enum Ended {
 fn answer_all(lane: &Arc<Lane>, connector: &Connector, mut client: Client) -> Ended {
     let closer = client.closer();
     let (mut ended, mut ahead) = (Ended::Lost, Ahead::new(lane, connector));
+    let (progress, mut asked) = (lane.shows(), Instant::now());
+    client.set_progress(Some(progress.clone()));
     loop {
         if lane.waiting() == 0 {
             // Whoever it was for has left: what it holds at the server is for others.
             ahead.withdraw();
         }
-        match lane.next(&closer, client.max_batch(), PING) {
-            Next::Work(jobs) => match answer_some(lane, &mut client, &mut ahead, jobs, &mut ended) {
-                Ok(()) => {}
-                Err(Unusable) => return ended,
-            },
-            Next::Idle if client.stored_at_server().is_ok() => ended = Ended::Useful,
+        match lane.next(&closer, client.max_batch(), LOOK) {
+            Next::Work(jobs) => {
+                let answered = answer_some(lane, &mut client, &mut ahead, jobs, &mut ended);
+                // Only what runs is shown.
+                drop(progress.take());
+                asked = Instant::now();
+                match answered {
+                    Ok(()) => {}
+                    Err(Unusable) => return ended,
+                }
+            }
+            Next::Idle if asked.elapsed() < PING && !closer.hears_something() => {}
+            Next::Idle if client.stored_at_server().is_ok() => {
+                ended = Ended::Useful;
+                asked = Instant::now();
+            }
             Next::Idle => return ended,
             Next::Stop => {
                 // The server notices the end of the connection in any case.

@@ -25,7 +25,8 @@ pub struct Progress(Mutex<State>);
 #[derive(Default)]
 struct State {
     ended: Vec<Step>,
-    running: Option<Running>,
+    /// By phase: two connections may run one each, of one call.
+    running: [Option<Running>; 3],
 }
 
 struct Running {
@@ -38,10 +39,23 @@ struct Running {
     told: f64,
 }
 
+impl Running {
+    fn fraction(&self) -> f64 {
+        let moved = self.moved.load(Ordering::Relaxed).saturating_sub(self.from);
+        let done = moved.saturating_add(self.spared.load(Ordering::Relaxed));
+        (done as f64 / self.expected.max(1) as f64).min(ALMOST)
+    }
+}
+
 impl Client {
     /// Where this connection notes from now on how far its phases are; nowhere with `None`.
     pub fn set_progress(&mut self, progress: Option<Arc<Progress>>) {
         self.progress = progress;
+    }
+
+    /// Where it notes that.
+    pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
+        self.progress.clone()
     }
 }
 
@@ -63,17 +77,22 @@ impl Progress {
         spared.store(0, Ordering::Relaxed);
         let mut state = self.lock();
         state.ended.push(Step { phase, fraction: 0.0 });
-        state.running = Some(Running { phase, moved, from, spared, expected, told: 0.0 });
+        state.running[phase as usize] = Some(Running { phase, moved, from, spared, expected, told: 0.0 });
     }
 
-    /// The phase that began last has ended, or has failed and is over.
-    pub(crate) fn ends(&self, is_done: bool) {
+    /// A phase has ended, or has failed and is over.
+    pub(crate) fn ends(&self, phase: Phase, is_done: bool) {
         let mut state = self.lock();
-        if let Some(Running { phase, .. }) = state.running.take()
-            && is_done
-        {
+        if state.running[phase as usize].take().is_some() && is_done {
             state.ended.push(Step { phase, fraction: 1.0 });
         }
+    }
+
+    /// The phases that run now, and how much of each is done.
+    #[must_use]
+    pub fn now(&self) -> Vec<Step> {
+        let step = |running: &Running| Step { phase: running.phase, fraction: running.fraction() };
+        self.lock().running.iter().flatten().map(step).collect()
     }
 
     /// What has come to pass since the last time, in order; fractions of a phase do not fall.
@@ -81,10 +100,8 @@ impl Progress {
     pub fn take(&self) -> Vec<Step> {
         let mut state = self.lock();
         let mut steps = std::mem::take(&mut state.ended);
-        if let Some(running) = &mut state.running {
-            let moved = running.moved.load(Ordering::Relaxed).saturating_sub(running.from);
-            let done = moved.saturating_add(running.spared.load(Ordering::Relaxed));
-            let fraction = (done as f64 / running.expected.max(1) as f64).min(ALMOST);
+        for running in state.running.iter_mut().flatten() {
+            let fraction = running.fraction();
             if fraction > running.told {
                 running.told = fraction;
                 steps.push(Step { phase: running.phase, fraction });
@@ -111,14 +128,16 @@ mod tests {
         assert_eq!(progress.take(), [step(Phase::Offline, 0.0)]);
         moved.store(60, Ordering::Relaxed);
         spared.store(15, Ordering::Relaxed);
+        assert_eq!(progress.now(), [step(Phase::Offline, 0.25)]);
         assert_eq!(progress.take(), [step(Phase::Offline, 0.25)]);
         assert!(progress.take().is_empty(), "nothing has moved");
         // More than was expected is not the end.
         moved.store(500, Ordering::Relaxed);
         assert_eq!(progress.take(), [step(Phase::Offline, ALMOST)]);
-        progress.ends(true);
+        progress.ends(Phase::Offline, true);
         progress.begins(Phase::Online, counted(), &costs);
-        progress.ends(false);
+        progress.ends(Phase::Online, false);
+        assert!(progress.now().is_empty());
         assert_eq!(progress.take(), [step(Phase::Offline, 1.0), step(Phase::Online, 0.0)], "it failed");
         assert!(progress.take().is_empty());
     }

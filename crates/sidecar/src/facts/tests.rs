@@ -41,9 +41,9 @@ fn batches_are_cut_into_inputs_and_pixels_are_scaled() {
     let facts = facts(OutputMode::Logits, &[("out", 2)]);
     let values: Vec<f32> = (0..8).map(|v| v as f32).collect();
     let two = facts.accept(vec![tensor(&[2, 1, 2, 2], Values::F32(values))], 4).unwrap();
-    assert_eq!(two, [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]);
+    assert_eq!(two.inputs, [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]);
     let pixels = facts.accept(vec![tensor(&[1, 1, 2, 2], Values::U8(vec![0, 255, 0, 255]))], 4).unwrap();
-    assert_eq!(pixels, [[0.0, 1.0, 0.0, 1.0]]);
+    assert_eq!(pixels.inputs, [[0.0, 1.0, 0.0, 1.0]]);
     assert_eq!((facts.input().shape, facts.input().datatype), (vec![-1, 1, 2, 2], "FP32"));
 }
 
@@ -55,9 +55,9 @@ fn what_the_importer_moved_to_the_client_is_done_here() {
     facts.interface.input.moved = Some(tacit_graph::ChannelAffine { scale: vec![2.0], shift: vec![-1.0] });
     let shape = [1, 1, 2, 2];
     let floats = facts.accept(vec![tensor(&shape, Values::F32(vec![0.0, 1.0, -1.0, 0.5]))], 1).unwrap();
-    assert_eq!(floats, [[-1.0, 1.0, -3.0, 0.0]], "they are the network's own input");
+    assert_eq!(floats.inputs, [[-1.0, 1.0, -3.0, 0.0]], "they are the network's own input");
     let pixels = facts.accept(vec![tensor(&shape, Values::U8(vec![0, 8, 2, 0]))], 1).unwrap();
-    assert_eq!(pixels, [[-1.0, 1.0, -0.5, -1.0]], "scaled first");
+    assert_eq!(pixels.inputs, [[-1.0, 1.0, -0.5, -1.0]], "scaled first");
 }
 
 #[test]
@@ -122,6 +122,7 @@ fn what_is_not_the_models_input_is_refused() {
 fn outputs_are_named_as_in_the_interface() {
     let several = facts(OutputMode::Logits, &[("a", 1), ("b", 2)]);
     let answers = [answer(&[1.0, 2.0, 3.0], 2), answer(&[4.0, 5.0, 6.0], 2)];
+    let answers: Vec<Option<&Answer>> = answers.iter().map(Some).collect();
     let all = several.reply(&[], &answers).unwrap();
     assert_eq!(all.iter().map(|(t, _)| t.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!((&all[1].0.shape, &all[1].0.values), (&vec![2, 2], &Values::F32(vec![2.0, 3.0, 5.0, 6.0])));
@@ -137,11 +138,11 @@ fn outputs_are_named_as_in_the_interface() {
 fn classes_are_ranked_and_a_class_alone_is_a_number() {
     let logits = facts(OutputMode::Logits, &[("out", 3)]);
     let ranked = Wanted { name: OUTPUT.into(), classes: 2, binary: None };
-    let (tensor, _) = logits.reply(&[ranked], &[answer(&[2.0, 1.0, 2.0], 0)]).unwrap().remove(0);
+    let (tensor, _) = logits.reply(&[ranked], &[Some(&answer(&[2.0, 1.0, 2.0], 0))]).unwrap().remove(0);
     assert_eq!(tensor.values, Values::Text(vec!["2.000000:0:cat".into(), "2.000000:2".into()]));
     assert_eq!(tensor.shape, [1, 2]);
     let top1 = facts(OutputMode::Top1, &[]);
-    let (tensor, _) = top1.reply(&[], &[answer(&[7.0], 7)]).unwrap().remove(0);
+    let (tensor, _) = top1.reply(&[], &[Some(&answer(&[7.0], 7))]).unwrap().remove(0);
     assert_eq!((tensor.name.as_str(), tensor.values), (CLASS, Values::I64(vec![7])));
     assert!(top1.check_wanted(&[Wanted { name: CLASS.into(), classes: 1, binary: None }]).is_err());
 }
@@ -152,4 +153,30 @@ fn a_request_may_have_the_bytes_of_its_batch_and_no_more_than_all_may() {
     assert!(facts.body_limit(2) < facts.body_limit(4));
     facts.interface.input_shape = vec![usize::MAX];
     assert_eq!(facts.body_limit(64), MAX_BODY_BYTES);
+}
+
+#[test]
+fn a_row_that_is_refused_fails_alone() {
+    let facts = facts(OutputMode::Logits, &[("out", 2)]);
+    let mut values = vec![0.0; 12];
+    values[5] = 11.0;
+    let rows = facts.accept(vec![tensor(&[3, 1, 2, 2], Values::F32(values.clone()))], 4).unwrap();
+    assert_eq!((rows.inputs.len(), rows.refused.keys().copied().collect::<Vec<_>>()), (2, vec![1]));
+    let why = &rows.refused[&1];
+    assert!(why.contains("value 1 is 11") && why.contains("(at [0, 0, 1])") && why.contains("--range"), "{why}");
+    let answers = [answer(&[1.0, 2.0], 1), answer(&[4.0, 3.0], 0)];
+    let placed = rows.placed(&answers);
+    let (told, _) = facts.reply(&[], &placed).unwrap().remove(0);
+    let Values::F32(told) = told.values else { panic!("{told:?}") };
+    assert_eq!((&told[..2], &told[4..]), (&[1.0, 2.0][..], &[4.0, 3.0][..]));
+    assert!(told[2..4].iter().all(|v| v.is_nan()));
+    let ranked = Wanted { name: OUTPUT.into(), classes: 1, binary: None };
+    let (told, _) = facts.reply(&[ranked], &placed).unwrap().remove(0);
+    assert_eq!(told.values, Values::Text(vec!["2.000000:1".into(), NO_CLASS.into(), "4.000000:0:cat".into()]));
+    let top1 = self::facts(OutputMode::Top1, &[]);
+    assert_eq!(top1.reply(&[], &placed).unwrap().remove(0).0.values, Values::I64(vec![1, -1, 0]));
+    // Where none is accepted, nothing is asked.
+    values.fill(11.0);
+    let error = facts.accept(vec![tensor(&[3, 1, 2, 2], Values::F32(values))], 4).unwrap_err();
+    assert!(matches!(&error, ApiError::Bad(why) if why.starts_with("input 0 of the batch: value 0 is 11")), "{error}");
 }

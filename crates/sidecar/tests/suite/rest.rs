@@ -72,6 +72,25 @@ fn tensors_travel_as_bytes_and_classes_are_ranked() {
 }
 
 #[test]
+fn a_row_out_of_range_fails_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let infer = "/v2/models/one/infer";
+    let good = sidecar.post(infer, &request(2, json!({}))).json();
+    assert!(good.get("parameters").is_none(), "{good}");
+    let said = sidecar.post(infer, &request(2, json!({})).replacen("1.5", "1e9", 1));
+    assert_eq!(said.code, 200, "{said:?}");
+    let said = said.json();
+    let (got, wanted) =
+        (said["outputs"][0]["data"].as_array().unwrap(), good["outputs"][0]["data"].as_array().unwrap());
+    let half = wanted.len() / 2;
+    assert!(got[..half].iter().all(serde_json::Value::is_null) && got[half..] == wanted[half..], "{said}");
+    let (rows, why) = (&said["parameters"]["refused_rows"], said["parameters"]["refused_why"].as_str().unwrap());
+    assert!(rows == "0" && why.starts_with("row 0: value 0 is 1000000000, the model accepts"), "{said}");
+}
+
+#[test]
 fn what_is_wrong_is_refused_by_name_and_nothing_breaks() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |_| {});

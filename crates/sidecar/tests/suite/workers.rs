@@ -62,6 +62,19 @@ fn a_lost_server_is_told_and_found_again() {
 }
 
 #[test]
+fn a_server_that_has_gone_is_noticed_before_anybody_asks() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    assert_eq!(sidecar.get("/v2/health/ready").code, 200);
+    drop(server);
+    // An idle connection is asked over once in 30 s: its end is seen without that.
+    let gone = std::time::Instant::now();
+    wait_until("that is noticed", || sidecar.get("/v2/health/ready").code == 503);
+    assert!(gone.elapsed().as_secs() < 15, "{:?}", gone.elapsed());
+}
+
+#[test]
 fn a_connection_lost_between_two_requests_is_not_noticed_by_who_asks() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |_| {});

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use tacit_args::{DealerArgs, DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
 use tacit_client::{ClientConfig, MAX_THREADS};
-use tacit_net::Rate;
+use tacit_net::{NetError, Rate};
 use tacit_sidecar::access::{Access, Token};
 use tacit_sidecar::energy::EnergyModel;
 use tacit_sidecar::fleet::{Fleet, FleetConfig};
@@ -147,12 +147,17 @@ impl Args {
             let listener = Listener::unix(path).with_context(|| format!("listening on {}", path.display()))?;
             return Ok((listener, Access::unix()));
         }
-        self.tcp(self.listen, token).await
+        self.tcp(self.listen, "--listen", token).await
     }
 
-    async fn tcp(&self, address: SocketAddr, token: Option<&Token>) -> anyhow::Result<(Listener, Access)> {
+    async fn tcp(
+        &self,
+        address: SocketAddr,
+        option: &str,
+        token: Option<&Token>,
+    ) -> anyhow::Result<(Listener, Access)> {
         let Some(token) = token else { bail!("listening on {address} needs --token-file") };
-        let listener = Listener::tcp(address).await.with_context(|| format!("listening on {address}"))?;
+        let listener = Listener::tcp(address).await.map_err(|e| NetError::listening(address, option, &e))?;
         let bound = listener.address().context("the address of the listener")?;
         Ok((listener, Access::tcp(bound, token.clone())))
     }
@@ -163,7 +168,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     let token = args.token()?;
     let (listener, access) = args.http(token.as_ref()).await?;
     let grpc = match args.grpc {
-        Some(address) => Some(args.tcp(address, token.as_ref()).await?),
+        Some(address) => Some(args.tcp(address, "--grpc", token.as_ref()).await?),
         None => None,
     };
     let [mut interrupt, mut terminate] = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
