@@ -214,6 +214,8 @@ def main():
     parser.add_argument("--out", type=Path, default=HERE, metavar="FOLDER")
     parser.add_argument("--arrays", type=Path, metavar="FOLDER", help="write calibration and test records as .npy instead")
     options = parser.parse_args()
+    # Before minutes of training, not after them.
+    options.out.mkdir(parents=True, exist_ok=True)
     data = shared_data.folder()
     if data is None or not (data / "nsl-kdd").is_dir():
         print("NSL-KDD is missing: put it in ../shared/data, or set TACIT_DATA (see scripts/shared_data.py)", file=sys.stderr)

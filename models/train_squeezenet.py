@@ -215,6 +215,8 @@ def main():
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--out", type=Path, default=HERE, metavar="FOLDER")
     options = parser.parse_args()
+    # Before minutes of training, not after them.
+    options.out.mkdir(parents=True, exist_ok=True)
     data = shared_data.folder()
     if data is None or not (data / "cifar10" / "train_rest_20k.bin.gz").is_file():
         print("CIFAR-10 is missing: put it in ../shared/data, or set TACIT_DATA (see scripts/shared_data.py)", file=sys.stderr)

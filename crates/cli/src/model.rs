@@ -83,7 +83,7 @@ struct ImportArgs {
     #[arg(long, value_name = "FILE.npy")]
     calibrate: Option<PathBuf>,
     /// Subtracted from pixels, per channel, after --pixel-scale
-    #[arg(long, value_delimiter = ',', value_name = "X,...", allow_negative_numbers = true)]
+    #[arg(long, value_delimiter = ',', num_args = 1, value_name = "X,...", allow_hyphen_values = true)]
     mean: Vec<f32>,
     /// Divides pixels, per channel
     #[arg(long, value_delimiter = ',', value_name = "X,...")]
@@ -92,7 +92,7 @@ struct ImportArgs {
     #[arg(long, default_value_t = 1.0)]
     pixel_scale: f32,
     /// Range of the network's input, if neither samples nor a normalisation tell
-    #[arg(long, value_delimiter = ',', num_args = 1, value_name = "LOW,HIGH", allow_negative_numbers = true)]
+    #[arg(long, value_delimiter = ',', num_args = 1, value_name = "LOW,HIGH", allow_hyphen_values = true)]
     range: Vec<f32>,
     /// What the client learns
     #[arg(long, value_enum, default_value_t = Reveal::Logits)]

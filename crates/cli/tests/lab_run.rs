@@ -413,6 +413,10 @@ fn built_in_experiments_are_listed_shown_and_planned() {
     for text in ["pm24-941, plain, digits+cheetah", "wan-40ms, plain, digits+local", "4mbit", "about"] {
         assert!(plan.contains(text), "{text}: {plan}");
     }
+    // Who mistypes a name is told all of them.
+    let error = bad(dir, &["lab", "run", "pm24", "--dry-run"]);
+    let listed = list.lines().filter_map(|line| line.split_whitespace().next());
+    assert!(listed.clone().count() >= 8 && listed.clone().all(|name| error.contains(name)), "{error}");
     let error = bad(dir, &["lab", "run", "pm24-study", "--approaches", "gazelle", "--dry-run"]);
     assert!(error.contains("sci-he-12"), "{error}");
 }

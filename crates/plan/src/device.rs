@@ -100,6 +100,14 @@ impl Device {
         file.device.into_iter().map(|d| d.name).collect()
     }
 
+    /// All names with what else each is called: `raspberry-pi-4b (pi4b, pi4), ..`.
+    #[must_use]
+    pub fn listed() -> String {
+        let file: File = toml::from_str(BUILT_IN).expect("a test reads it");
+        let one = |d: &Entry| format!("{} ({})", d.name, d.also.join(", "));
+        file.device.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+
     /// This device as it was calibrated itself.
     #[must_use]
     pub fn calibrated(self, calibration: Arc<Calibration>) -> Self {
@@ -123,6 +131,7 @@ mod tests {
     #[test]
     fn every_device_has_an_energy_profile_and_a_source() {
         assert!(Device::names().len() >= 8);
+        assert!(Device::listed().contains("raspberry-pi-4b (pi4b, pi4)"), "{}", Device::listed());
         for name in Device::names() {
             let device = Device::named(&name).unwrap();
             assert!(device.slower.iter().all(|s| (0.1..1_000.0).contains(s)), "{name}");

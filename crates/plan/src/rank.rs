@@ -213,7 +213,7 @@ impl Question<'_> {
     }
 
     /// The rate of the link, bit/s of its slower way, beyond which an offer gains less than a share `gain` of
-    /// its score; `None` where the link is hardly faster than that.
+    /// its score; `None` where the link is hardly faster than that, and where its rate decides nothing.
     #[must_use]
     pub fn enough_rate(&self, offer: usize, setting: &Setting, gain: f64) -> Option<f64> {
         let has = setting.link.up_bits.min(setting.link.down_bits);
@@ -223,6 +223,9 @@ impl Question<'_> {
         };
         let most = (1.0 + gain) * score(has)?;
         let (mut low, mut high) = (has / 1e4, has);
+        if score(low)? <= most {
+            return None;
+        }
         for _ in 0..40 {
             let middle = (low * high).sqrt();
             if score(middle)? <= most { high = middle } else { low = middle }

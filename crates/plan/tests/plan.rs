@@ -454,6 +454,9 @@ fn beyond_some_rate_a_link_gains_little() {
     let slow =
         Setting { link: Link { up_bits: 1e5, down_bits: 1e5, rtt_s: 0.0, ..setting.link.clone() }, ..setting.clone() };
     assert_eq!(question.enough_rate(1, &slow, 0.05), None);
+    // Where the rate decides nothing there is nothing to advise.
+    let bytes = Question { goal: Goal::Bytes, ..question };
+    assert_eq!(bytes.enough_rate(0, &setting, 0.05), None);
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl Applied<'_> {
         for argument in seal.arguments() {
             command.push_str(&format!(" {}", quoted(&argument)));
         }
-        command.push_str(&format!(" --threads {} --material material", self.choice.server_threads));
+        command.push_str(&format!(" --threads {} --material server-material", self.choice.server_threads));
         command + self.dealer() + &self.pace()
     }
 

@@ -38,11 +38,9 @@ use tacit_plan::{Calibration, Checked, Choice, Device, Goal, Limits, Offer, Pred
 pub struct Args {
     /// Model: a .tacit file, or an ONNX file that is imported with defaults
     model: PathBuf,
-    /// The client's device; a name that is none lists those there are
-    #[arg(long, default_value = "pi4b")]
+    #[arg(long, value_name = "NAME", default_value = "pi4b", help = devices("The client's device"))]
     device: String,
-    /// The server's
-    #[arg(long, default_value = "16core")]
+    #[arg(long, value_name = "NAME", default_value = "16core", help = devices("The server's"))]
     server: String,
     /// What `tacit calibrate` wrote on the client's device, in place of the estimate for it
     #[arg(long, value_name = "FILE")]
@@ -107,6 +105,11 @@ pub struct Args {
     apply: Option<PathBuf>,
     #[command(flatten)]
     seal: SealArgs,
+}
+
+/// What an option takes that names a device.
+fn devices(whose: &str) -> String {
+    format!("{whose}: {}", Device::listed())
 }
 
 /// Options that move work between the parties, tried beside the defaults where the client's work counts.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::str::FromStr;
+use tacit_net::NetError;
 use tiny_http::{Header, Method, Request, Response, Server};
 
 const PAGE: &str = include_str!("page.html");
@@ -20,8 +21,11 @@ pub fn serve(asked: &Asked, address: SocketAddr, as_json: bool) -> anyhow::Resul
     }
     // What cannot be planned for is said now, not to the first browser.
     asked.clone().plan()?;
-    let refused = |e| anyhow::anyhow!("{e}");
-    let server = Server::http(address).map_err(refused).with_context(|| format!("listening on {address}"))?;
+    let refused = |e: Box<dyn std::error::Error + Send + Sync>| match e.downcast::<std::io::Error>() {
+        Ok(e) => anyhow::Error::new(NetError::listening(address, "--serve", &e)),
+        Err(e) => anyhow::anyhow!("listening on {address}: {e}"),
+    };
+    let server = Server::http(address).map_err(refused)?;
     let address = server.server_addr().to_ip().context("the page's address")?;
     match as_json {
         true => print::line(&json!({ "listening": format!("http://{address}") }).to_string())?,

@@ -5,6 +5,7 @@ use crate::print;
 use std::fmt::Write;
 use std::path::Path;
 use tacit_backends::Trust;
+use tacit_net::Rate;
 use tacit_plan::change::{Knob, Reign, Varied};
 use tacit_plan::predict::Predicted;
 use tacit_plan::{Checked, Choice, Goal, Offer};
@@ -34,10 +35,9 @@ pub fn of(plan: &Plan, model: &Path, seal: &SealArgs) -> String {
     if let Some(text) = beside_local(plan, best) {
         line(text);
     }
-    if let Some(rate) = plan.enough_rate {
-        let mbit = figure(rate / 1e6);
+    if let Some(cap) = plan.enough_rate.and_then(two_digits) {
         line(format!(
-            "a cap: more than {mbit} Mbit/s of the link gains it less than 5 %; --limit rate={mbit}mbit leaves the rest to others"
+            "a cap: more than {cap} of the link gains it less than 5 %; --limit rate={cap} leaves the rest to others"
         ));
     }
     line(format!("how sure: {}", sure(plan, best)));
@@ -136,6 +136,12 @@ fn figure(value: f64) -> String {
         v if v >= 1.0 => format!("{v:.1}"),
         v => format!("{v:.3}"),
     }
+}
+
+/// A rate in bit/s, rounded up to two digits, as the command line takes it.
+fn two_digits(bits: f64) -> Option<Rate> {
+    let unit = 10f64.powf(bits.max(1.0).log10().floor() - 1.0).max(1.0);
+    Rate::new(((bits / unit).ceil() * unit) as u64)
 }
 
 fn score(goal: Goal, value: f64) -> String {
@@ -259,4 +265,20 @@ fn sure(plan: &Plan, best: &Choice) -> String {
         }
     }
     text + " (`tacit calibrate` there replaces the speed)"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cap_is_a_rate_that_the_command_line_takes_and_no_less_than_what_was_found() {
+        for (bits, text) in
+            [(1234567.0, "1.3mbit"), (2e6, "2mbit"), (9.96e3, "10kbit"), (431.0, "440bit"), (1.2, "2bit")]
+        {
+            let cap = two_digits(bits).expect("it is a rate");
+            assert_eq!(cap.to_string(), text);
+            assert!(cap.bits_per_second() as f64 >= bits && text.parse::<Rate>().is_ok());
+        }
+    }
 }

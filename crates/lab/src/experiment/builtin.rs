@@ -22,6 +22,9 @@ pub const BUILT_IN: &[BuiltIn] = &[
     BuiltIn { name: "pacing", text: include_str!("../../experiments/pacing.toml") },
 ];
 
+/// Experiments that are no matrix of links and commands: the program runs them by itself.
+const OF_THEIR_OWN: [&str; 2] = ["ss26-live", "pm24-study"];
+
 impl BuiltIn {
     /// The one called `name`.
     ///
@@ -29,7 +32,7 @@ impl BuiltIn {
     /// [`LabError::Spec`] with the names there are.
     pub fn find(name: &str) -> Result<&'static Self, LabError> {
         BUILT_IN.iter().find(|b| b.name == name).ok_or_else(|| {
-            let known: Vec<&str> = BUILT_IN.iter().map(|b| b.name).collect();
+            let known: Vec<&str> = BUILT_IN.iter().map(|b| b.name).chain(OF_THEIR_OWN).collect();
             let detail = format!(
                 "there is no such experiment; built in: {}; or give a file that ends in .toml",
                 known.join(", ")
@@ -72,6 +75,7 @@ mod tests {
         }
         let error = BuiltIn::find("pm25").unwrap_err().to_string();
         assert!(error.contains("pm24-bandwidth, pm24-inference"), "{error}");
+        assert!(OF_THEIR_OWN.iter().all(|name| error.contains(name) && BuiltIn::find(name).is_err()), "{error}");
     }
 
     #[test]

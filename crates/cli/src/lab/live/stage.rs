@@ -200,6 +200,11 @@ impl Stage<'_> {
         let Some(played) = self.play(&parties, &arrivals, false)? else { return Ok(None) };
         parties.server.stop(None)?;
         let inputs = inputs(&arrivals, &clients, &played);
+        // D of a cell would be wrong without a word: it is the mean over the jobs that are known.
+        let lost = |(told, input): (&Told, &RecordedInput)| told.failure.is_none() && input.on.is_none();
+        if let Some(lost) = played.told.iter().zip(&inputs).position(lost) {
+            anyhow::bail!("request {lost} was answered, and the server's status has no online job of it");
+        }
         let recording = Recording {
             believed: profile.models(&self.settings.backend, self.has_dealer()?),
             cores: self.settings.cores,

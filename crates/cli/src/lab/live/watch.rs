@@ -8,8 +8,14 @@ use std::time::{Duration, Instant};
 use tacit_client::Control;
 use tacit_sim::RecordedJob;
 
+/// How often it is looked whether the cell is over, and then whether its jobs are.
+const LOOK: Duration = Duration::from_millis(20);
 /// How often it is asked. The status has the last 500 jobs, far more than end in this time.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// How long jobs may be shown as running after the last answer. A client has its answer before the server has
+/// noted the end of the job.
+const SETTLING: Duration = Duration::from_secs(10);
 
 /// What was told.
 pub struct Watched {
@@ -17,6 +23,8 @@ pub struct Watched {
     pub last: Status,
     /// Every job that ended, by its number.
     jobs: BTreeMap<u64, Job>,
+    /// Whether a job ran when the server was last asked.
+    last_ran: bool,
     /// The server's time, in seconds since its start, at the beginning of the cell.
     zero_s: f64,
     /// How long the look took that this is known from; it may be off by half of it.
@@ -34,7 +42,8 @@ pub struct Phases {
 
 impl Watched {
     fn nothing() -> Self {
-        Self { last: Status::default(), jobs: BTreeMap::new(), zero_s: 0.0, best_s: f64::INFINITY }
+        let last = Status::default();
+        Self { last, jobs: BTreeMap::new(), last_ran: false, zero_s: 0.0, best_s: f64::INFINITY }
     }
 
     /// Takes a status in that was asked for and answered at these seconds of the cell.
@@ -43,6 +52,7 @@ impl Watched {
             self.best_s = answered_s - asked_s;
             self.zero_s = status.uptime_s - f64::midpoint(asked_s, answered_s);
         }
+        self.last_ran = status.jobs.iter().any(|job| job.ended_s.is_none());
         let ended = status.jobs.iter().filter(|job| job.ended_s.is_some());
         self.jobs.extend(ended.map(|job| (job.id, job.clone())));
         self.last = status;
@@ -69,21 +79,33 @@ impl Watched {
     }
 }
 
-/// Looks again and again until `over`, and once more then. `start` is the beginning of the cell.
+/// Looks again and again until `over`, and then until no job runs any more. `start` is the beginning of the
+/// cell.
+///
+/// # Errors
+/// The server cannot be asked, or shows a job that runs long after the last answer.
 pub fn watch(interface: &Control, start: Instant, over: &AtomicBool) -> anyhow::Result<Watched> {
-    let mut watched = Watched::nothing();
+    let (mut watched, mut over_since) = (Watched::nothing(), None);
     loop {
-        let is_last = over.load(Ordering::Acquire);
+        if over.load(Ordering::Acquire) {
+            over_since.get_or_insert_with(Instant::now);
+        }
         let asked_s = seconds(start);
         let answer = interface.get("/v1/status")?;
         let status = serde_json::from_value(answer).context("the server's status")?;
         watched.take(status, asked_s, seconds(start));
-        if is_last {
-            return Ok(watched);
+        if let Some(since) = over_since {
+            if !watched.last_ran {
+                return Ok(watched);
+            }
+            let seconds = SETTLING.as_secs();
+            anyhow::ensure!(since.elapsed() < SETTLING, "a job still runs {seconds} s after the last answer");
+            thread::sleep(LOOK);
+            continue;
         }
         let until = Instant::now() + EVERY;
         while Instant::now() < until && !over.load(Ordering::Acquire) {
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(LOOK);
         }
     }
 }
@@ -115,7 +137,9 @@ mod tests {
             2.0,
             4.0,
         );
+        assert!(watched.last_ran, "one had not ended");
         watched.take(status(15.0, json!([job(2, "offline", Some("done"), Some(12.0))])), 4.99, 5.01);
+        assert!(!watched.last_ran);
         watched.take(status(19.5, json!([job(3, "online", Some("refused"), Some(13.0))])), 8.0, 10.0);
         let phases = watched.phases();
         let Phases { known: Some(known), offline: Some(offline), online: None } = phases["ab"] else {
