@@ -11,16 +11,16 @@ A model is imported once and lowered for a back end, "cheetah" unless another on
 `model.lower("cheetah", frac_bits=12)`, or `backend=` and `options=` wherever a model is made, served, opened or measured.
 
 Arrays are numpy arrays: float32 inputs of `model.input_shape` (or a batch with one more axis in front). Whatever goes wrong
-raises `TacitError` with a message that says what and where.
+raises `TacitError` with a message that says what and where; a call that does not fit a function's signature is a `TypeError`, as everywhere.
 """
 
 from tacit._bench import bench
-from tacit._client import Client, Figures, Notice, PhaseCost, notify
+from tacit._client import Client, Figures, Notice, PhaseCost, RowsRefused, notify
 from tacit._dealer import Dealer, dealer
 from tacit._lowered import Backend, Lowered, backends
 from tacit._model import Model, import_onnx
 from tacit._server import Server, make_keys, serve
-from tacit._tacit import TacitError
+from tacit._tacit import TacitError, __version__
 
 __all__ = [
     "Backend",
@@ -31,8 +31,10 @@ __all__ = [
     "Model",
     "Notice",
     "PhaseCost",
+    "RowsRefused",
     "Server",
     "TacitError",
+    "__version__",
     "backends",
     "bench",
     "dealer",

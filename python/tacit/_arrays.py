@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit._tacit import TacitError
 from tacit._tacit import normalise as normalise_flat
+from tacit._tacit import refusals as refusals_flat
 
 T = TypeVar("T", bound=np.generic)
 
@@ -62,6 +63,11 @@ def each_input(
     rows = as_rows(values, spec, normalised)
     answers = np.stack([run(row) for row in rows])
     return answers if is_batch(values, spec) else answers[0]
+
+
+def refusals(rows: NDArray[np.float32], spec: dict[str, Any]) -> dict[int, str]:
+    """Of rows `[N, values]` (see `as_rows`) those that the model refuses, each with feature, value and what to do."""
+    return dict(refusals_flat(json.dumps(spec), rows.reshape(-1)))
 
 
 def is_batch(values: ArrayLike, spec: dict[str, Any]) -> bool:

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit import _tacit
-from tacit._arrays import Options, as_rows, integer_unit, is_batch, options_text, to_integers
+from tacit._arrays import Options, as_rows, integer_unit, is_batch, options_text, refusals, to_integers
 from tacit._dealer import Dealer, pinned
-from tacit._errors import one_error
+from tacit._errors import one_error, unpicklable
 from tacit._plan import Planned
 from tacit._tacit import TacitError
 
@@ -57,6 +57,22 @@ it has ended, each of them once; in between as bytes move, at most 20 times a se
 than once. Called in the thread of the call; what it raises ends the connection, as Ctrl-C does, and is raised by the call."""
 
 
+class RowsRefused(TacitError):
+    """Inputs of a batch that the model refuses, as outside of the range that it accepts. All others were answered."""
+
+    refused: dict[int, str]
+    """Why, by row: which feature has which value, and what to do."""
+    answers: NDArray[np.float64]
+    """Of all rows, `[N, outputs]`; those of refused rows are NaN."""
+
+    def __init__(self, refused: dict[int, str], answers: NDArray[np.float64]) -> None:
+        row, why = next(iter(refused.items()))
+        super().__init__(
+            f"infer: {len(refused)} of {len(answers)} inputs were refused, the others answered (`answers` of this error); row {row}: {why}"
+        )
+        self.refused, self.answers = refused, answers
+
+
 class Notice:
     """An input, or several that will be asked for as one, announced with `Client.notify` or `tacit.notify`."""
 
@@ -73,6 +89,12 @@ class Notice:
     def inputs(self) -> int:
         """For how many inputs it is: as many as were announced, or as the server runs as one."""
         return self._native.inputs
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        unpicklable(self, "it belongs to a connection of this process; `name` is what another one needs")
+
+    def __repr__(self) -> str:
+        return f"<tacit.Notice {self.name or 'on an open connection'} for {self.inputs}>"
 
     @property
     def settled(self) -> bool:
@@ -144,6 +166,7 @@ class Client(Planned):
         """
         check_threads(threads)
         check_memory(memory_mib)
+        self._address = address
         folder, self._scratch = _store(store)
         try:
             self._native = _tacit.Client.connect(
@@ -234,11 +257,23 @@ class Client(Planned):
         own): one offline and one online phase, in the exchanges of one input. If the day's quota is not enough for all of them, none is
         begun.
 
+        Rows that are outside of the range that the model accepts fail alone: the others are answered, and then `RowsRefused` is raised, which has
+        the answers and says of each refused row which feature has which value. Where no row is accepted, nothing is sent.
+
         A busy server lets inputs wait for their turn: `timeout_s` is how long each answer may take, or the answers that are run as one,
         `deadline` how soon it is needed. A `notice` (of `notify`) is for its number of inputs: for fewer, the
         rest of its material is burnt. `progress` is told how far it is.
         """
-        values, _ = self._run(as_rows(x, self.spec, normalised), _Terms(notice, timeout_s, deadline, max_batch, progress))
+        rows = as_rows(x, self.spec, normalised)
+        refused = refusals(rows, self.spec)
+        if len(refused) == len(rows):
+            raise _none_accepted(refused, len(rows))
+        taken = [row for row in range(len(rows)) if row not in refused]
+        values, _ = self._run(rows[taken], _Terms(notice, timeout_s, deadline, max_batch, progress))
+        if refused:
+            answers = np.full((len(rows), values.shape[1]), np.nan)
+            answers[taken] = values
+            raise RowsRefused(refused, answers)
         return values if is_batch(x, self.spec) else values[0]
 
     async def infer_async(
@@ -279,7 +314,11 @@ class Client(Planned):
         """As `infer`, but the integers that the back end answers with, before a final softmax; compare with
         `Lowered.reference_integers`. An error where answers are no integers."""
         unit = integer_unit(self.output_unit, self.backend)
-        _, revealed = self._run(as_rows(x, self.spec, normalised), _Terms())
+        rows = as_rows(x, self.spec, normalised)
+        refused = refusals(rows, self.spec)
+        if refused:
+            raise _none_accepted(refused, len(rows))
+        _, revealed = self._run(rows, _Terms())
         return to_integers(revealed if is_batch(x, self.spec) else revealed[0], unit)
 
     @one_error
@@ -293,6 +332,12 @@ class Client(Planned):
             self._native.close()
         finally:
             self._clean()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        unpicklable(self, "it is a connection of this process; another one opens its own, with the same arguments")
+
+    def __repr__(self) -> str:
+        return f"<tacit.Client of {self.spec['name']!r} at {self._address} with {self.backend}>"
 
     def __enter__(self) -> Self:
         return self
@@ -363,6 +408,12 @@ def notify(
     return Notice(
         _tacit.notify(address, fspath(keys), identity, server_name, model, backend, threads, memory_mib, inputs, expected_s, ttl_s)
     )
+
+
+def _none_accepted(refused: dict[int, str], rows: int) -> TacitError:
+    row, why = next(iter(refused.items()))
+    which = "" if rows == 1 else f"{len(refused)} of {rows} inputs are refused, and nothing was sent; row {row}: "
+    return TacitError(f"infer: {which}{why}")
 
 
 def _store(store: str | PathLike[str] | None) -> tuple[str, TemporaryDirectory[str] | None]:

@@ -4,10 +4,10 @@ from os import PathLike, fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tacit import _tacit
-from tacit._errors import one_error
+from tacit._errors import one_error, unpicklable
 
 
 class Dealer:
@@ -38,6 +38,12 @@ class Dealer:
         """Ends it: nobody is connected any more, and nothing that it dealt can be fetched."""
         self._native.stop()
         self._scratch.cleanup()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        unpicklable(self, "it runs in this process; others reach it by `address` and `pin`")
+
+    def __repr__(self) -> str:
+        return f"<tacit.Dealer at {self.address}, pin {self.pin[:12]}>"
 
     def __enter__(self) -> Self:
         return self

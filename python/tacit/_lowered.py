@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit import _tacit
 from tacit._arrays import each_input, integer_unit, to_integers
-from tacit._errors import one_error
+from tacit._errors import one_error, unpicklable
 from tacit._plan import Planned
 from tacit._tacit import TacitError
 
@@ -36,6 +36,13 @@ class Backend:
 def backends() -> tuple[Backend, ...]:
     """The back ends of this version, each with one line about it and whom it asks to trust."""
     return tuple(Backend(**one) for one in json.loads(_tacit.backends_json()))
+
+
+def check_backend(name: str) -> None:
+    """Refuses a name of no back end, before anything is done for it."""
+    known = [backend.id for backend in backends()]
+    if name not in known:
+        raise TacitError(f"there is no back end {name!r}; there are {', '.join(known)}")
 
 
 class Lowered(Planned):
@@ -140,6 +147,9 @@ class Lowered(Planned):
         if array.ndim != 1:
             raise TacitError(f"error_bound: the reference of one input is needed, got shape {array.shape}")
         return self._native.error_bound(np.ascontiguousarray(array))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        unpicklable(self, "save it to a file (`save`) and load that, or pickle the Model and lower it again")
 
     def __repr__(self) -> str:
         return f"<tacit.Lowered {self.spec['name']!r} for {self.backend} {self.digest[:12]}>"

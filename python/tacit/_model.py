@@ -1,19 +1,25 @@
 """Models: import, load, save, look inside, lower for a back end, compute in the clear."""
 
 import json
+import warnings
 from collections.abc import Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit import _tacit
-from tacit._arrays import Options, as_float32, each_input, is_pixels, normalise, options_text
+from tacit._arrays import Options, as_float32, as_rows, each_input, is_pixels, normalise, options_text
 from tacit._errors import one_error
-from tacit._lowered import DEFAULT, Lowered
+from tacit._lowered import DEFAULT, Lowered, check_backend
 from tacit._tacit import TacitError
+
+
+NO_SAMPLES = (
+    "no calibration samples: ranges come from seeded random inputs, and headroom is a guess; give typical inputs as import_onnx(..., calibrate=samples)"
+)
 
 
 def read_bytes(path: str | PathLike[str]) -> bytes:
@@ -32,6 +38,7 @@ class Model:
     """
 
     def __init__(self, native: _tacit.Model, backend: str = DEFAULT, options: Options | None = None) -> None:
+        check_backend(backend)
         self._native = native
         self._spec: dict[str, Any] = json.loads(native.interface_json())
         self._default = (backend, options_text(options or {}))
@@ -135,6 +142,33 @@ class Model:
             self._lowered[key] = Lowered(self._native.lower(chosen, given))
         return self._lowered[key]
 
+    @one_error
+    def check(
+        self,
+        x: ArrayLike,
+        *,
+        labels: ArrayLike | None = None,
+        backend: str | None = None,
+        normalised: bool = False,
+        **options: object,
+    ) -> dict[str, Any]:
+        """The lowered model beside the float network on inputs `[N, *input_shape]`, in the clear: what `tacit model check` says.
+
+        A dictionary: "inputs" compared, "refused" as out of range, "agreement" (same class) with its 95 % "interval", "output_error", how many
+        inputs "overflowed", "strained" tensors, and with `labels` (the right class of each input) the "accuracy" of both. `backend` and
+        `options` as for `lower`.
+        """
+        rows = as_rows(x, self._spec, normalised)
+        right = None
+        if labels is not None:
+            array = np.asarray(labels)
+            if array.shape != (len(rows),) or array.dtype.kind not in "iu" or (array < 0).any():
+                raise TacitError(f"check: labels are {len(rows)} whole numbers from 0, one for each input")
+            right = [int(label) for label in array]
+        lowered = self.lower(backend, **options)._native
+        found: dict[str, Any] = json.loads(self._native.check_json(lowered, rows.reshape(-1), right))
+        return found
+
     @property
     def report(self) -> dict[str, Any] | None:
         """What lowering for the default back end found out, for the owner; see `Lowered.report`. `print(model.report_text)` shows it."""
@@ -178,13 +212,30 @@ class Model:
         back end's answers are no integers."""
         return self.lower().reference_integers(x, normalised=normalised)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as the bytes of its `.tacit` file, weights included."""
+        backend, options = self._default
+        return _unpickled, (self.to_bytes(), backend, options)
+
     def __repr__(self) -> str:
         return f"<tacit.Model {self.name!r} input={self.input_shape} output={self.output_shape} {self.digest[:12]}>"
 
 
+def _unpickled(data: bytes, backend: str, options: dict[str, str]) -> Model:
+    return Model.from_bytes(data, backend=backend, options=options)
+
+
+@runtime_checkable
+class Serialises(Protocol):
+    """An ONNX network in memory: `onnx.ModelProto`."""
+
+    def SerializeToString(self) -> bytes:
+        """Its bytes."""
+
+
 @one_error
 def import_onnx(
-    source: str | PathLike[str] | bytes,
+    source: str | PathLike[str] | bytes | Serialises,
     *,
     calibrate: ArrayLike | None = None,
     name: str = "",
@@ -200,16 +251,17 @@ def import_onnx(
     backend: str = DEFAULT,
     options: Options | None = None,
 ) -> Model:
-    """Imports an ONNX file (a path or its bytes; with external data only a path, the data being beside the file).
+    """Imports an ONNX network: a path, its bytes or an `onnx.ModelProto`; with external data only a path, the data being beside the file.
 
     `calibrate` are typical inputs, `[N, *input]`: floats as the network takes them, or unsigned bytes (raw pixels), which are
     normalised first as `(pixel * pixel_scale - mean) / std` per channel. Without samples the importer uses seeded inputs in
-    `range`, and headroom is a guess. `output` is what clients learn: all logits, or only the top-1 class.
+    `range`, and headroom is a guess: a warning says so. `output` is what clients learn: all logits, or only the top-1 class.
 
     The model is not lowered yet; `backend` and `options` are its default lowering, see `Model.lower`. `frac_bits` and
     `weight_bits` are short for the options of these names, which back ends that compute in fixed point have: ring widths and
     fraction bits are chosen from the samples unless they fix them.
     """
+    check_backend(backend)
     if output not in ("logits", "top1"):
         raise TacitError(f'output: "logits" or "top1" is needed, got {output!r}')
     if range is not None and len(range) != 2:
@@ -217,6 +269,8 @@ def import_onnx(
     folder: str | None = None
     if isinstance(source, bytes | bytearray | memoryview):
         data = bytes(source)
+    elif isinstance(source, Serialises):
+        data = source.SerializeToString()
     else:
         data, folder = read_bytes(source), str(Path(source).parent)
     samples = None
@@ -235,4 +289,7 @@ def import_onnx(
         seed,
         folder,
     )
-    return Model(native, backend, {"frac_bits": frac_bits, "weight_bits": weight_bits} | dict(options or {}))
+    model = Model(native, backend, {"frac_bits": frac_bits, "weight_bits": weight_bits} | dict(options or {}))
+    if model.summary["guessed"]:
+        warnings.warn(NO_SAMPLES, UserWarning, stacklevel=3)
+    return model

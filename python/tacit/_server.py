@@ -11,7 +11,7 @@ from tacit import _tacit
 from tacit._arrays import Options
 from tacit._client import Client, check_threads
 from tacit._dealer import Dealer, pinned
-from tacit._errors import one_error
+from tacit._errors import one_error, unpicklable
 from tacit._lowered import Lowered
 from tacit._model import Model
 from tacit._tacit import TacitError
@@ -44,6 +44,7 @@ class Server:
         self._keys = keys
         self._scratch = scratch
         self._dealer = dealer
+        self._stopped = False
 
     @property
     def address(self) -> str:
@@ -68,13 +69,23 @@ class Server:
     @one_error
     def client(self, **options: Any) -> Client:
         """A client of this server, over mutual TLS on this machine; options as for `Client`."""
+        if self._stopped:
+            raise TacitError(f"this server has been stopped and listens on {self.address} no more: start another with tacit.serve")
         return Client(self.address, **({"keys": self.keys, "dealer": self._dealer} | options))
 
     @one_error
     def stop(self, grace_s: float = 5.0) -> None:
         """Ends the server; running requests get `grace_s` seconds to finish."""
+        self._stopped = True
         self._native.stop(grace_s)
         self._scratch.cleanup()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        unpicklable(self, "it runs in this process; others reach it by `address`, with a client's keys")
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._stopped else f"{self.connections} connections, {self.served} served"
+        return f"<tacit.Server at {self.address}, {state}>"
 
     def __enter__(self) -> Self:
         return self

@@ -35,13 +35,14 @@ mod _tacit {
     #[pymodule_export]
     use crate::lowered::{Lowered, backends_json};
     #[pymodule_export]
-    use crate::model::{Model, normalise};
+    use crate::model::{Model, normalise, refusals};
     #[pymodule_export]
     use crate::server::{Server, client_fingerprint, make_keys};
 
     /// numpy's interface for native code is looked up now: a lookup that a signal breaks off panics.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.py().import("numpy._core.multiarray")?;
         numpy::PyArray1::<f64>::zeros(module.py(), 0, false);
         Ok(())

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde_json::json;
 use tacit_backends::Registry;
+use tacit_backends::check::check;
 use tacit_backends::lowered::Origin;
 use tacit_graph::import::{ImportOptions, import};
 use tacit_graph::npy::Npy;
@@ -159,6 +160,28 @@ impl Model {
         )
     }
 
+    /// Beside a lowering of it on inputs, one after the other and normalised, with the right class of each;
+    /// as JSON.
+    #[pyo3(signature = (lowered, inputs, labels))]
+    fn check_json(
+        &self,
+        py: Python<'_>,
+        lowered: &Lowered,
+        inputs: PyReadonlyArray1<'_, f32>,
+        labels: Option<Vec<usize>>,
+    ) -> PyResult<String> {
+        let (float, lowered) = (Arc::clone(&self.model), Arc::clone(lowered.get()));
+        // A model has an input of some length: its interface was checked.
+        let each = inputs.as_slice()?.chunks(float.interface.input_len().max(1));
+        let (inputs, stop): (Vec<Vec<f32>>, _) = (each.map(<[f32]>::to_vec).collect(), Stop::default());
+        let watch = stop.watch();
+        let work = move || {
+            let found = check(&float, &*lowered, &inputs, labels.as_deref(), &watch).map_err(to_python)?;
+            serde_json::to_string(&found).map_err(to_python)
+        };
+        interruptible(py, || stop.set(), work)
+    }
+
     /// The float network's outputs for one flat, normalised input.
     fn run<'py>(&self, py: Python<'py>, input: PyReadonlyArray1<'py, f32>) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let (input, model) = (input.as_slice()?.to_vec(), Arc::clone(&self.model));
@@ -185,4 +208,15 @@ pub fn normalise<'py>(
     let each = values.as_slice()?.chunks(interface.input_len().max(1));
     let made: Vec<f32> = each.flat_map(|one| interface.normalise(one, units)).collect();
     Ok(made.to_pyarray(py))
+}
+
+/// Of any number of inputs, one after the other and normalised, those that a model with this interface
+/// refuses, by place, each with what is wrong with it.
+#[pyfunction]
+pub fn refusals(interface_json: &str, values: PyReadonlyArray1<'_, f32>) -> PyResult<Vec<(usize, String)>> {
+    let interface: Interface = serde_json::from_str(interface_json).map_err(to_python)?;
+    // A model has an input of some length: its interface was checked.
+    let each = values.as_slice()?.chunks(interface.input_len().max(1)).enumerate();
+    let refused = each.filter_map(|(place, one)| Some((place, interface.check_input(one).err()?.to_string())));
+    Ok(refused.collect())
 }
