@@ -154,7 +154,8 @@ impl Driver {
     fn handle(&mut self, event: Event) {
         match event {
             // What is shown of it is published after each event.
-            Event::Accepted | Event::Visited => {}
+            Event::Visited => {}
+            Event::Accepted { reply } => drop(reply.send(())),
             Event::Greeted { number, who, closer, reply } => {
                 let _ = reply.send(self.greet(number, who, closer));
             }

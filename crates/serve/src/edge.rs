@@ -59,8 +59,10 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop:
             }
         };
         let Some(slot) = admitted(&shared, address, &mut stop).await else { return };
-        // A driver that is gone needs no news.
-        let _ = shared.events.send(Event::Accepted);
+        // Nobody is accepted faster than the driver takes note: those who are known ask it, too.
+        if shared.ask(|reply| Event::Accepted { reply }).await.is_none() {
+            return;
+        }
         let (gone, stop) = (Gone { shared: shared.clone(), number: slot.id(), slot: Some(slot) }, stop.clone());
         tokio::spawn(connection(gone, (stream, address), control.clone(), stop));
     }

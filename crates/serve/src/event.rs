@@ -24,8 +24,8 @@ use tokio::sync::oneshot;
 
 /// What happened.
 pub(crate) enum Event {
-    /// Somebody connected.
-    Accepted,
+    /// Somebody connected; answered when that is noted.
+    Accepted { reply: oneshot::Sender<()> },
     /// Its client is known, and the certificate; is it served, or else why not? `closer` ends it from here.
     Greeted { number: Number, who: Who, closer: Closer, reply: oneshot::Sender<Result<(), TurnedAway>> },
     /// Somebody was not served, or not granted something: it is logged already.
