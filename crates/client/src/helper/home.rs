@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime};
 use tacit_admission::{
-    Accepting, Admission, ConnectionSlot, Incoming, Kind as Turn, Limits, PoolLimits, ThreadedListener, Turned,
+    Accepting, Admission, ConnectionSlot, Incoming, Kind as RefusalKind, Limits, PoolLimits, ThreadedListener, Turned,
     handshake_slots,
 };
 use tacit_backends::Registry;
@@ -196,7 +196,7 @@ fn connection(shared: &Shared, incoming: Incoming) {
 }
 
 /// What became of a stranger, for the log.
-fn kind(error: &WireError) -> Turn {
+fn kind(error: &WireError) -> RefusalKind {
     match error {
         WireError::Net(NetError::Stalled { .. }) => "that did not say in time who they are",
         WireError::Net(NetError::Tls(_)) => "of somebody else than the owner",
