@@ -10,11 +10,12 @@ use rustls::pki_types::UnixTime;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::time_provider::TimeProvider;
 use rustls::{CertificateError, ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What both parties say they speak (ALPN); whoever says nothing, or something else, is refused.
 pub const ALPN: &[u8] = b"tacit/2";
@@ -69,6 +70,19 @@ fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, 
     Ok(parsed)
 }
 
+/// Why nothing can be judged by a clock that is not set.
+const NO_TIME: &str = "the clock of this machine is not set (it shows a time before 1970): set it first";
+
+/// The time by which certificates are judged. rustls's own clock panics before 1970.
+#[derive(Debug)]
+struct SystemClock;
+
+impl TimeProvider for SystemClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        SystemTime::now().duration_since(UNIX_EPOCH).ok().map(UnixTime::since_unix_epoch)
+    }
+}
+
 /// The first certificate (DER) of a PEM text.
 ///
 /// # Errors
@@ -89,6 +103,7 @@ pub(crate) fn explain(error: &rustls::Error) -> String {
         InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => {
             "the peer's certificate is not valid yet by the clock of this machine: set the clock"
         }
+        rustls::Error::FailedToGetCurrentTime => NO_TIME,
         InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
             "the peer's certificate has expired by the clock of this machine: have it renewed (`tacit keys renew`), or set the clock"
         }
@@ -145,6 +160,7 @@ impl ServerTls {
             .with_single_cert(identity.chain, identity.key)
             .map_err(named("server certificate"))?;
         config.send_tls13_tickets = 0;
+        config.time_provider = Arc::new(SystemClock);
         config.alpn_protocols = vec![ALPN.to_vec()];
         Ok(Self { config: config.into(), certificate, authority })
     }
@@ -204,6 +220,7 @@ impl ClientTls {
             .with_client_auth_cert(identity.chain, identity.key)
             .map_err(named("client certificate"))?;
         config.resumption = Resumption::disabled();
+        config.time_provider = Arc::new(SystemClock);
         config.alpn_protocols = vec![ALPN.to_vec()];
         Ok(Self { config: config.into(), certificate })
     }
@@ -260,7 +277,8 @@ pub fn is_for_servers(chain: &[u8], ca: &[u8]) -> Result<bool, NetError> {
     let (chain, roots) = (certificates(chain, "certificate")?, roots(ca)?);
     let own = ParsedCertificate::try_from(&chain[0]).map_err(named("server certificate"))?;
     let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms.all;
-    let judged = verify_server_cert_signed_by_trust_anchor(&own, &roots, &chain[1..], UnixTime::now(), algorithms);
+    let now = SystemClock.current_time().ok_or_else(|| NetError::Tls(NO_TIME.into()))?;
+    let judged = verify_server_cert_signed_by_trust_anchor(&own, &roots, &chain[1..], now, algorithms);
     use CertificateError::{InvalidPurpose, InvalidPurposeContext};
     Ok(!matches!(judged, Err(rustls::Error::InvalidCertificate(InvalidPurpose | InvalidPurposeContext { .. }))))
 }
