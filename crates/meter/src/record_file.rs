@@ -19,12 +19,13 @@ pub struct RecordWriter {
 }
 
 impl RecordWriter {
-    /// Makes the file (an existing one is replaced) and writes its header.
+    /// Makes the file and writes its header. An existing record is replaced, and anything else refused.
     ///
     /// # Errors
     /// [`MeterError::Io`].
     pub fn create(path: impl Into<PathBuf>, header: &Header) -> Result<Self, MeterError> {
         let path = path.into();
+        check_replaced(&path).map_err(MeterError::io(&path))?;
         let file = File::create(&path).map_err(MeterError::io(&path))?;
         let mut writer = Self { path, file, len: 0, buffer: Vec::new() };
         writer.append(&Line::Header(header.clone()))?;
@@ -85,6 +86,29 @@ pub struct Record {
     pub summary: Option<Summary>,
     /// Why the record is not whole: a torn last line, no summary. Absent for a complete one.
     pub incomplete: Option<String>,
+}
+
+/// What every record begins with.
+const BEGINNING: &[u8] = b"{\"type\":\"header\",\"format\":";
+
+/// Whether a record may be written here: there is no file, an empty one, a record, or what keeps no bytes.
+fn check_replaced(path: &Path) -> std::io::Result<()> {
+    let meta = match path.metadata() {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    if !meta.is_file() || meta.len() == 0 {
+        return Ok(());
+    }
+    let mut line = Vec::new();
+    BufReader::new(File::open(path)?.take(MAX_LINE as u64)).read_until(b'\n', &mut line)?;
+    // One that a full disk or a crash has cut inside its first line is one, too.
+    let is_torn = line.starts_with(BEGINNING) && !line.ends_with(b"\n");
+    match parse_header(&line) {
+        Ok(_) => Ok(()),
+        Err(_) if is_torn => Ok(()),
+        Err(_) => Err(std::io::Error::other("it exists and is no record, and is not overwritten; choose another name")),
+    }
 }
 
 /// Reads a record.

@@ -21,9 +21,9 @@ impl<T: Transport> RecordTransport<T> {
     /// Records `inner` into a new file at `path`.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If the file exists or cannot be written.
     pub fn create(inner: T, path: &Path) -> io::Result<Self> {
-        let mut log = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        let mut log = BufWriter::with_capacity(1 << 20, File::create_new(path)?);
         log.write_all(MAGIC)?;
         Ok(Self { inner, log })
     }

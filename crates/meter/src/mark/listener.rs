@@ -6,6 +6,7 @@ use crate::clock::monotonic_ns;
 use crate::sampler::Handle;
 use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -142,7 +143,9 @@ impl MarkListener {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        if let Door::Unix(path) = &self.door {
+        if let Door::Unix(path) = &self.door
+            && path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_socket())
+        {
             let _ = std::fs::remove_file(path);
         }
     }

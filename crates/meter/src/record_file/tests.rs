@@ -80,6 +80,24 @@ fn a_record_cut_anywhere_is_read_up_to_its_last_whole_line() {
 }
 
 #[test]
+fn a_record_replaces_a_record_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.jsonl");
+    write(&path, &lines());
+    write(&path, &[]);
+    let whole = std::fs::read(&path).unwrap();
+    // A full disk or a crash cut it inside its first line.
+    std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    write(&path, &[]);
+    for precious in ["taxes", "{\"type\":\"header\"}\n", "{}\n"] {
+        std::fs::write(&path, precious).unwrap();
+        let error = RecordWriter::create(&path, &header()).err().unwrap().to_string();
+        assert!(error.contains("is not overwritten"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), precious);
+    }
+}
+
+#[test]
 fn what_is_no_record_is_refused_with_a_reason() {
     let good = serde_json::to_string(&Line::Header(header())).unwrap();
     let refuse = |text: &str| parse_record(text.as_bytes(), "r").unwrap_err().to_string();
