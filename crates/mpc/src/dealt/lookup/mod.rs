@@ -87,9 +87,10 @@ fn draw(prg: &mut Prg, count: usize, width: u32) -> Zeroizing<Vec<u64>> {
     out
 }
 
-/// The public seed of a batch's keys.
+/// The public seed of a batch's keys: a block of a generator of its own, and so nothing that was computed
+/// under the key of the server's masks.
 fn public_seed(server: &Prg) -> [u8; 16] {
-    server.fork(u64::MAX).seed().0
+    server.fork(u64::MAX).next_seed().0
 }
 
 fn place(index: usize) -> Place {
