@@ -268,6 +268,7 @@ impl<'a> Job<'a> {
         handshake(channel, &Hello::opened(offered.plan, offered.public))?;
         let mut aids = shared.config.aids.stopped_by(&self.connection.stop);
         aids.uploads = Kept::of(shared, client);
+        aids.client = client.0;
         let (hand, events) = (Hand::default(), shared.events.clone());
         // A driver that is gone needs no news.
         let lost = Arc::new(move || drop(events.send(Event::PoolLost)));

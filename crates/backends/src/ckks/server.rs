@@ -63,6 +63,8 @@ impl Shared {
 pub(super) struct Serving {
     shared: Arc<Shared>,
     uploads: Option<Arc<dyn Uploads>>,
+    /// Who is at the other end.
+    client: [u8; 32],
     stop: Stop,
     watch: Watch,
     keys: Option<Arc<KeySet>>,
@@ -100,13 +102,13 @@ fn keeping(error: tacit_he::HeError) -> BackendError {
 
 impl Serving {
     pub fn new(shared: Arc<Shared>, aids: &Aids, mut prg: Prg) -> Self {
-        let Aids { uploads, stop, watch, .. } = aids.clone();
+        let Aids { uploads, client, stop, watch, .. } = aids.clone();
         let party = |best: &Best| {
             let prg = Prg::from_seed(prg.next_seed());
             ServerParty::new(best.plan.clone(), Arc::new(Weights::default()), prg).stopped_by(&stop)
         };
         let arg_max = shared.best.as_ref().map(party);
-        Self { shared, uploads, stop, watch, keys: None, file: None, prg: SplitPrg::new(prg), arg_max }
+        Self { shared, uploads, client, stop, watch, keys: None, file: None, prg: SplitPrg::new(prg), arg_max }
     }
 
     fn welcome(channel: &mut Channel, answer: Welcome) -> Result<(), BackendError> {
@@ -138,10 +140,15 @@ impl Serving {
         Ok(set_digest(digest, there as u64, &digests))
     }
 
+    /// What a set in memory is known by: whose it is, and for which plan. A name alone is the client's word.
+    fn resident(&self, name: &UploadName) -> UploadName {
+        digest("tacit 2026-11 ckks keys in memory", &[&self.client, &self.shared.digest, name])
+    }
+
     /// Keys in this process's memory.
     fn in_memory(&self, channel: &mut Channel, name: &UploadName, bytes: u64) -> Result<Arc<KeySet>, BackendError> {
-        let sets = &self.shared.keys;
-        if let Some(keys) = sets.find(name) {
+        let (sets, resident) = (&self.shared.keys, self.resident(name));
+        if let Some(keys) = sets.find(&resident) {
             Self::welcome(channel, Welcome::Known)?;
             return Ok(keys);
         }
@@ -155,7 +162,7 @@ impl Serving {
             if room.arrive(packed.len() as u64) { Ok(()) } else { Err(no_room()) }
         })?;
         channel.send(CONFIRMED, &digest)?;
-        Ok(room.fill(*name, keys))
+        Ok(room.fill(resident, keys))
     }
 
     /// Keys in a file that is kept for the client. What comes of them stays if the rest does not come now.
@@ -188,7 +195,7 @@ impl Serving {
             return Err(BackendError::Data { what: "another connection sends these keys".into() });
         };
         sets.note_checked(part.state().map_err(keeping)?);
-        sets.forget(&name);
+        sets.forget(&self.resident(&name));
         uploads.set_whole((digest, &name), false)?;
         let there = part.there();
         Self::welcome(channel, Welcome::Send { there: there as u64 })?;
@@ -223,7 +230,7 @@ impl Serving {
             return Ok(sent);
         }
         let bytes = plan.sent.derived_bytes(&plan.context);
-        keys.completed(name, bytes, || plan.sent.completed(&plan.context, &sent))
+        keys.completed(&self.resident(name), bytes, || plan.sent.completed(&plan.context, &sent))
     }
 
     fn read_input(&self, bytes: &[u8]) -> Result<Ciphertext, String> {

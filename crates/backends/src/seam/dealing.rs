@@ -202,6 +202,9 @@ pub struct Aids {
     pub secrets: Option<Arc<dyn Secrets>>,
     /// At a server: where it keeps what this connection's client sends once.
     pub uploads: Option<Arc<dyn Uploads>>,
+    /// At a server: whom this connection is with, by the fingerprint of its certificate; zeros where nobody
+    /// asks for one.
+    pub client: [u8; 32],
     /// Bytes of the phase under way that the peer had already, and that do not move.
     pub spared: Arc<AtomicU64>,
     /// What ends its phases before their time.
