@@ -78,7 +78,7 @@ impl Lowered {
     #[pyo3(signature = (path, seal))]
     fn load(py: Python<'_>, path: PathBuf, seal: Option<String>) -> PyResult<Self> {
         brief(py, move || {
-            let bytes = files::read(&path, Kind::Lowered, seal.as_deref(), lowered::MAX_BYTES)?;
+            let bytes = files::read(&path, Kind::lowered(&path), seal.as_deref(), lowered::MAX_BYTES)?;
             let file = lowered::read(&bytes).map_err(to_python)?;
             let registry = Registry::standard();
             let backend = registry.get(&file.origin.backend).map_err(to_python)?;
@@ -93,7 +93,7 @@ impl Lowered {
         let (model, origin) = (Arc::clone(&self.model), self.origin.clone());
         brief(py, move || {
             let bytes = lowered::write(&origin, &*model).map_err(to_python)?;
-            files::write(&path, Kind::Lowered, seal.as_deref(), &bytes)
+            files::write(&path, Kind::lowered(&path), seal.as_deref(), &bytes)
         })
     }
 

@@ -55,7 +55,7 @@ impl Model {
     #[pyo3(signature = (path, seal))]
     fn load(py: Python<'_>, path: PathBuf, seal: Option<String>) -> PyResult<Self> {
         brief(py, move || {
-            let bytes = files::read(&path, Kind::Model, seal.as_deref(), file::MAX_BYTES)?;
+            let bytes = files::read(&path, Kind::model(&path), seal.as_deref(), file::MAX_BYTES)?;
             file::read(&bytes).map(Self::new).map_err(to_python)
         })
     }
@@ -112,7 +112,7 @@ impl Model {
         let model = Arc::clone(&self.model);
         brief(py, move || {
             let bytes = file::write(&model).map_err(to_python)?;
-            files::write(&path, Kind::Model, seal.as_deref(), &bytes)
+            files::write(&path, Kind::model(&path), seal.as_deref(), &bytes)
         })
     }
 

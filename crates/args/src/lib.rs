@@ -54,12 +54,17 @@ pub struct DeviceArgs {
     /// the machine has]
     #[arg(long, global = true, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
     device_memory: Option<u32>,
+    /// Take the clock of this machine for right, though it shows a time more than a week from when the folder
+    /// of material was last used: what is too old by it expires
+    #[arg(long, global = true)]
+    accept_clock: bool,
 }
 
 impl DeviceArgs {
     /// Notes it for the connections of a client.
     pub fn apply(&self, config: &mut ClientConfig) {
         config.link = self.link.into();
+        config.accept_clock = self.accept_clock;
         config.memory = self.device_memory.map(|mib| u64::from(mib) << 20);
     }
 }

@@ -1,5 +1,6 @@
 //! `tacit bench`
 use crate::lowering::Lowering;
+use crate::output::{self, Alike};
 use crate::owner::SealArgs;
 use crate::print;
 use anyhow::{Context, bail};
@@ -180,7 +181,8 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     };
     let whole = Whole { report, dealing, lower_bounds: LowerBounds { clear, local } };
     if let Some(path) = &args.output {
-        fs::write(path, serde_json::to_vec_pretty(&whole)?).with_context(|| format!("writing {}", path.display()))?;
+        let value = serde_json::to_value(&whole)?;
+        output::write(path, &serde_json::to_vec_pretty(&whole)?, Alike::Json(&value))?;
     }
     match as_json {
         true => print::json(&serde_json::to_value(&whole)?),

@@ -1,11 +1,11 @@
 //! `tacit calibrate`
 use crate::bench::{self, Measured};
+use crate::output::{self, Alike};
 use crate::print;
 use anyhow::{Context, bail};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use tacit_backends::Registry;
 use tacit_client::bench::{PhaseFigures, Run};
@@ -84,7 +84,9 @@ struct Seen {
 
 pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     // Said before minutes of measuring, not after.
-    let mut file = File::create(&args.output).with_context(|| format!("writing {}", args.output.display()))?;
+    let earlier = Alike::Holds("local_mac_s = ");
+    output::check(&args.output, earlier)?;
+    File::options().append(true).create(true).open(&args.output).with_context(|| args.output.display().to_string())?;
     let mut seen = Seen::default();
     args.with.iter().try_for_each(|path| seen.read(path))?;
     if !args.no_measure {
@@ -105,8 +107,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     let backends = backends.collect();
     let machine = tacit_client::bench::machine();
     let calibration = Calibration { version: VERSION, machine, made, backends, local_mac_s };
-    let written = file.write_all(calibration.to_toml().as_bytes());
-    written.with_context(|| format!("writing {}", args.output.display()))?;
+    output::write(&args.output, calibration.to_toml().as_bytes(), earlier)?;
     match as_json {
         true => print::json(&json!({"file": args.output, "calibration": calibration, "runs": seen.runs,
             "local_mac_s": seen.local_mac_s, "skipped": seen.skipped})),

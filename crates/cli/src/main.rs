@@ -20,6 +20,7 @@ mod material;
 mod model;
 mod notify;
 mod operator;
+mod output;
 mod owner;
 mod page;
 mod plan;

@@ -42,6 +42,21 @@ enum Command {
         #[command(flatten)]
         seal: SealArgs,
     },
+    /// Seal a model file and its lowerings: plain ones, and ones that you have renamed
+    ///
+    /// A sealed file opens under the name that it was sealed under, and no other, so that nobody can put one
+    /// model in the place of another. This vouches for the files as they are.
+    ///
+    /// Example: tacit model seal net.tacit -o renamed.tacit --seal key
+    Seal {
+        /// Model file
+        file: PathBuf,
+        /// File to write; the lowerings go beside it [default: in place]
+        #[arg(short, long, value_name = "FILE.tacit")]
+        output: Option<PathBuf>,
+        #[command(flatten)]
+        seal: SealArgs,
+    },
     /// Run the float network here, in the clear: what every private answer stands for
     ///
     /// Example: tacit model run net.tacit photo.npy
@@ -115,6 +130,10 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         Command::Lower(args) => run_lower(&args, as_json),
         Command::Check(args) => crate::check::run(&args, as_json),
         Command::Inspect { file, seal } => inspect(&file, &seal, as_json),
+        Command::Seal { file, output, seal } => {
+            let written = seal.seal_anew(&file, output.as_ref().unwrap_or(&file))?;
+            written.iter().try_for_each(|path| crate::print::line(&format!("sealed {}", path.display())))
+        }
         Command::Run(args) => run_local(&args, as_json),
         Command::Backends => show_backends(as_json),
     }
@@ -134,6 +153,7 @@ fn run_import(args: &ImportArgs, as_json: bool) -> anyhow::Result<()> {
     let Lowering { backend, seal, .. } = &args.lowering;
     // A wrong name is told before the work, not after it.
     let backend = (backend != "none").then(|| registry.get(backend)).transpose()?;
+    seal.check_output(&args.output, backend.map(|backend| backend.id()))?;
     let bytes = fs::read(&args.onnx).with_context(|| format!("reading {}", args.onnx.display()))?;
     let (watch, shown) = crate::print::watch();
     let mut options = ImportOptions {

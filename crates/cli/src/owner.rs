@@ -1,7 +1,8 @@
 //! Files of the model's owner: models and their lowerings, sealed or not.
 use anyhow::Context;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use tacit_backends::{Backend, Options, ServerModel, lowered};
+use tacit_backends::{Backend, Options, Registry, ServerModel, lowered};
 use tacit_graph::Model;
 use tacit_store::SealKey;
 use tacit_store::seal::{self, Kind};
@@ -40,18 +41,52 @@ impl SealArgs {
 
     /// Reads a model file.
     pub fn read_model(&self, path: &Path) -> anyhow::Result<Model> {
-        let bytes = seal::read_file(path, Kind::Model, self.key(), tacit_graph::file::MAX_BYTES)?;
+        let bytes = seal::read_file(path, Kind::model(path), self.key(), tacit_graph::file::MAX_BYTES)?;
         tacit_graph::file::read(&bytes).with_context(|| path.display().to_string())
     }
 
     /// Reads a lowered model.
     pub fn read_lowered(&self, path: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
-        Ok(seal::read_file(path, Kind::Lowered, self.key(), lowered::MAX_BYTES)?)
+        Ok(seal::read_file(path, Kind::lowered(path), self.key(), lowered::MAX_BYTES)?)
+    }
+
+    /// Whether a model, and its lowering for a back end, may be written here: said before the work, not
+    /// after it.
+    pub fn check_output(&self, path: &Path, backend: Option<&str>) -> anyhow::Result<()> {
+        seal::check_replaced(path, Kind::model(path), &tacit_graph::file::MAGIC)?;
+        let Some(backend) = backend else { return Ok(()) };
+        let path = lowered::path_beside(path, backend);
+        Ok(seal::check_replaced(&path, Kind::lowered(&path), &lowered::MAGIC)?)
+    }
+
+    /// Seals a model file, and its lowerings, under the name of `to`: from plain files, and from those that
+    /// were sealed under another name. What is written.
+    pub fn seal_anew(&self, from: &Path, to: &Path) -> anyhow::Result<Vec<PathBuf>> {
+        let key = self.key().context("give the key to seal with (--seal)")?;
+        let read = |path: &Path, limit: u64| -> anyhow::Result<Zeroizing<Vec<u8>>> {
+            let (content, bytes) = seal::open_renamed(path, Kind::of_owner_file(path), Some(key))?;
+            anyhow::ensure!(bytes <= limit, "{}: {bytes} bytes, the limit is {limit}", path.display());
+            let mut all = Zeroizing::new(Vec::with_capacity(bytes as usize + 1));
+            content.take(limit).read_to_end(&mut all).with_context(|| path.display().to_string())?;
+            Ok(all)
+        };
+        let model = read(from, tacit_graph::file::MAX_BYTES)?;
+        tacit_graph::file::read(&model).with_context(|| from.display().to_string())?;
+        self.write_model(to, &model)?;
+        let mut written = vec![to.to_owned()];
+        for backend in Registry::standard().iter() {
+            let [from, to] = [from, to].map(|path| lowered::path_beside(path, backend.id()));
+            if from.exists() {
+                seal::write_file(&to, Kind::lowered(&to), self.key(), &read(&from, lowered::MAX_BYTES)?)?;
+                written.push(to);
+            }
+        }
+        Ok(written)
     }
 
     /// Writes a model file that only its owner may read.
     pub fn write_model(&self, path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-        Ok(seal::write_file(path, Kind::Model, self.key(), bytes)?)
+        Ok(seal::write_file(path, Kind::model(path), self.key(), bytes)?)
     }
 
     /// Keeps a lowering beside its model; the path.
@@ -64,7 +99,7 @@ impl SealArgs {
     ) -> anyhow::Result<PathBuf> {
         let origin = lowered::Origin { model: model.digest(), backend: backend.id().into(), options: options.clone() };
         let path = lowered::path_beside(model_path, backend.id());
-        seal::write_file(&path, Kind::Lowered, self.key(), &lowered::write(&origin, made)?)?;
+        seal::write_file(&path, Kind::lowered(&path), self.key(), &lowered::write(&origin, made)?)?;
         Ok(path)
     }
 }

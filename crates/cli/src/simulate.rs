@@ -2,6 +2,7 @@
 mod cluster;
 
 use crate::lab::report;
+use crate::output::{self, Alike};
 use crate::print;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
@@ -196,10 +197,6 @@ fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
-}
-
 fn profile(path: &Path) -> Result<ProfileFile> {
     Ok(ProfileFile::parse(&read(path)?)?)
 }
@@ -207,7 +204,8 @@ fn profile(path: &Path) -> Result<ProfileFile> {
 /// Writes the figures to a file, where one is named, and shows them: as JSON or as text.
 fn deliver<T: serde::Serialize>(path: Option<&Path>, as_json: bool, value: &T, text: &str) -> Result<()> {
     if let Some(path) = path {
-        write(path, &serde_json::to_string(value)?)?;
+        let value = serde_json::to_value(value)?;
+        output::write(path, value.to_string().as_bytes(), Alike::Json(&value))?;
     }
     match as_json {
         true => print::json(&serde_json::to_value(value)?),

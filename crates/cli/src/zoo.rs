@@ -1,9 +1,11 @@
 //! `tacit zoo`
-use anyhow::Context;
+use crate::output::{self, Alike};
 use serde_json::{Value, json};
-use std::fs;
 use std::path::PathBuf;
 use tacit_graph::zoo;
+
+/// What all ONNX files of this program begin with.
+const BEGINNING: usize = 9;
 
 /// Writes a well-known architecture with random (seeded) weights, to measure on.
 ///
@@ -30,7 +32,8 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     // Required where nothing is to be listed.
     let (Some(name), Some(output)) = (&args.name, &args.output) else { return list(args.name.as_deref(), as_json) };
     let bytes = zoo::build(name, args.seed)?;
-    fs::write(output, &bytes).with_context(|| format!("writing {}", output.display()))?;
+    // Version and producer, which is this program.
+    output::write(output, &bytes, Alike::Beginning(&bytes[..bytes.len().min(BEGINNING)]))?;
     if as_json {
         crate::print::json(&json!({"name": name, "output": output, "bytes": bytes.len()}))?;
     }

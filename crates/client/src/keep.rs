@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use tacit_backends::seam::{Keep, Place};
 use tacit_ids::MaterialId;
+use tacit_store::managed::hex_stem;
+use tacit_store::{Party, material_folder};
 
 /// Files in a folder, named by what they must hash to.
 pub struct KeepFolder {
@@ -13,9 +15,9 @@ pub struct KeepFolder {
 
 /// Most bytes kept in a folder; the oldest go first.
 const MOST: u64 = 4 << 30;
-const ENDING: &str = "kept";
+const KEPT: &str = ".kept";
 /// Of files that are being written; whoever writes one has it locked.
-const UNFINISHED: &str = "part";
+const UNFINISHED: &str = ".part";
 
 impl KeepFolder {
     /// Keeps files in `dir`, which need not exist yet.
@@ -26,7 +28,7 @@ impl KeepFolder {
 
     fn path(&self, key: [u8; 32]) -> PathBuf {
         let name: String = key.iter().map(|b| format!("{b:02x}")).collect();
-        self.dir.join(name).with_extension(ENDING)
+        self.dir.join(name + KEPT)
     }
 
     /// Makes room for so many bytes, and removes what an interruption has left.
@@ -34,15 +36,12 @@ impl KeepFolder {
         let mut kept = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
             let path = entry?.path();
-            match path.extension().and_then(|ending| ending.to_str()) {
-                Some(ENDING) => {
-                    let meta = path.metadata()?;
-                    kept.push((meta.modified()?, meta.len(), path));
-                }
-                Some(UNFINISHED) if File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) => {
-                    fs::remove_file(path)?;
-                }
-                _ => {}
+            let has_name = |ending, digits| hex_stem(&path, ending, digits).is_some() && is_file(&path);
+            if has_name(KEPT, 64) {
+                let meta = path.metadata()?;
+                kept.push((meta.modified()?, meta.len(), path));
+            } else if has_name(UNFINISHED, 32) && File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
+                fs::remove_file(path)?;
             }
         }
         kept.sort();
@@ -58,16 +57,21 @@ impl KeepFolder {
     }
 
     fn begin(&self, key: [u8; 32], bytes: u64) -> io::Result<KeepPlace> {
-        fs::create_dir_all(&self.dir)?;
+        material_folder(&self.dir, Party::Client).map_err(io::Error::other)?;
         self.make_room(bytes)?;
         let path = self.path(key);
         let name = MaterialId::random().map_err(io::Error::other)?;
-        let unfinished = self.dir.join(name.to_string()).with_extension(UNFINISHED);
+        let unfinished = self.dir.join(name.to_string() + UNFINISHED);
         let file = OpenOptions::new().write(true).create_new(true).open(&unfinished)?;
         let place = KeepPlace { file, unfinished, path, left: bytes };
         place.file.lock()?;
         Ok(place)
     }
+}
+
+/// Whether there is a regular file, and no link.
+fn is_file(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|meta| meta.is_file())
 }
 
 /// A file that is being written.
@@ -151,7 +155,7 @@ mod tests {
         save(&keep, [2; 32], b"two");
         save(&keep, [1; 32], b"uno");
         assert_eq!((loaded(&keep, [1; 32]), loaded(&keep, [2; 32])), (Some(b"uno".to_vec()), Some(b"two".to_vec())));
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 3, "and the mark");
         // A folder that cannot be is no reason to fail.
         fs::write(dir.path().join("file"), b"").unwrap();
         assert!(KeepFolder::new(&dir.path().join("file")).place([3; 32], 5).is_none());
@@ -161,19 +165,21 @@ mod tests {
     fn what_was_not_finished_goes() {
         let dir = tempfile::tempdir().unwrap();
         let keep = KeepFolder::new(dir.path());
-        let files = || fs::read_dir(dir.path()).unwrap().count();
+        // But for the mark, which is there as soon as something is kept.
+        let files = || fs::read_dir(dir.path()).unwrap().count() - 1;
         // Given up, too short, too long.
         keep.place([1; 32], 3).unwrap().write_all(b"one").unwrap();
         keep.place([1; 32], 3).unwrap().keep();
         assert!(keep.place([1; 32], 3).unwrap().write_all(b"four").is_err());
         assert_eq!(files(), 0);
-        // Killed: the file stays, and nobody has it locked.
-        fs::write(dir.path().join("dead.part"), b"something").unwrap();
+        // Killed: the file stays, and nobody has it locked. What has another name is somebody's.
+        fs::write(dir.path().join(format!("{}.part", "0".repeat(32))), b"something").unwrap();
+        fs::write(dir.path().join("taxes.part"), b"something").unwrap();
         let alive = keep.place([1; 32], 3).unwrap();
-        assert_eq!(files(), 1, "the next one to write removes it");
+        assert_eq!(files(), 2, "the next one to write removes it");
         save(&keep, [2; 32], b"two");
-        assert_eq!(files(), 2, "and leaves what is being written");
+        assert_eq!(files(), 3, "and leaves what is being written");
         drop(alive);
-        assert_eq!(files(), 1);
+        assert_eq!(files(), 2);
     }
 }

@@ -35,6 +35,8 @@ pub struct ClientConfig {
     pub seal: Option<SealKey>,
     /// How long stored material is kept of which no server says that it has the other half.
     pub expire: Duration,
+    /// Whether the clock is taken for right where it stands far from when the store was last used.
+    pub accept_clock: bool,
     /// Most bit/s that are sent; `None` as fast as the link takes them.
     pub pace: Option<Rate>,
     /// Threads for arithmetic, 1 to [`MAX_THREADS`].
@@ -79,6 +81,7 @@ impl ClientConfig {
             store: None,
             seal: None,
             expire: EXPIRE,
+            accept_clock: false,
             pace: None,
             threads: 1,
             max_batch: 32,
@@ -187,9 +190,12 @@ impl Lobby {
             config.aids.secrets = Some(Arc::new(SecretsFolder::new(dir, config.seal.clone(), config.expire)));
         }
         // A folder that is not for this client is told before anybody is bothered.
-        config.aids.secrets.iter().try_for_each(|secrets| secrets.expire())?;
         let store = config.store.as_deref();
         let store = store.map(|dir| Store::open(dir, Party::Client, config.seal.clone())).transpose()?;
+        if config.accept_clock {
+            store.iter().try_for_each(Store::accept_clock)?;
+        }
+        config.aids.secrets.iter().try_for_each(|secrets| secrets.expire())?;
         let (mut channel, closer) = Self::welcomed(&config).map_err(|e| config.not_connected(e))?;
         let client = config.identity.fingerprint;
         let stock = store.map(|store| Stock::reconciled(store, client, config.expire, &mut channel)).transpose();

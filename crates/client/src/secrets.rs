@@ -1,18 +1,60 @@
 //! Secrets of keys that servers keep, in the folder of stored material: one file for each plan, for this user
-//! alone, sealed if material is.
+//! alone, sealed if material is. Beside them are the master keys of this client's helpers, which what was
+//! ordered from a helper is lost without.
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tacit_backends::BackendError;
 use tacit_backends::seam::Secrets;
-use tacit_store::seal::{Kind, read_own_file, sync_folder, write_file};
-use tacit_store::{SealKey, StoreError, made_file, made_folder};
+use tacit_store::clock::JUMP;
+use tacit_store::managed::hex_stem;
+use tacit_store::seal::{Kind, open_renamed, read_own_file, sync_folder, unfinished_of, write_file};
+use tacit_store::{FolderKind, ManagedFolder, Party, SealKey, StoreError, made_file, material_folder};
 use zeroize::Zeroizing;
 
 /// No secret has more bytes.
 const MOST: u64 = 1 << 10;
+/// No file of a secret has more, sealed or not.
+const LARGEST: u64 = 2 << 10;
 const LOCK: &str = "lock";
+const FOLDER: FolderKind = FolderKind::private("client", "secrets");
+
+/// Bytes of a file that holds a master key, plain and sealed.
+const MASTERS: [u64; 2] = [32, 149];
+
+/// What a secret is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    /// Keys that a server keeps: they can be made anew.
+    Keys,
+    /// What was ordered from a helper: without it, that is lost.
+    Helper,
+}
+
+impl Of {
+    fn ending(self) -> &'static str {
+        match self {
+            Self::Keys => ".secret",
+            Self::Helper => ".master",
+        }
+    }
+}
+
+/// What a file of secrets is of, whole or as a crash has left it; `None` for anything else.
+fn kind_of(path: &Path) -> Option<Of> {
+    let whole = unfinished_of(path).unwrap_or_else(|| path.to_owned());
+    let of = [Of::Keys, Of::Helper].into_iter().find(|of| hex_stem(&whole, of.ending(), 64).is_some())?;
+    let meta = path.symlink_metadata().ok().filter(|meta| meta.is_file() && meta.len() <= LARGEST)?;
+    // Version 0.1 gave a master key the name of a key's secret; it is known by its length, plain or sealed.
+    Some(if MASTERS.contains(&meta.len()) { Of::Helper } else { of })
+}
+
+/// Whether something in an unmarked folder is ours.
+fn is_ours(path: &Path) -> bool {
+    let is_lock = || path.ends_with(LOCK) && path.symlink_metadata().is_ok_and(|m| m.is_file() && m.len() == 0);
+    kind_of(path).is_some() || is_lock()
+}
 
 /// A folder of secrets. One that was not used for as long as material is kept is destroyed.
 pub struct SecretsFolder {
@@ -46,20 +88,59 @@ impl SecretsFolder {
         Self { material: material.to_owned(), dir: material.join("secrets"), seal, expire }
     }
 
-    /// Destroys all secrets, durably; how many there were. Servers need not be asked, and cannot keep any.
+    /// Destroys all secrets of keys, durably; how many there were. Servers need not be asked, and cannot keep
+    /// any. Master keys of helpers stay.
     ///
     /// # Errors
     /// [`BackendError::Keeping`].
     pub fn forget_all(&self) -> Result<usize, BackendError> {
         match self.is_there()? {
-            true => self.remove(&self.locked()?, |_| Ok(true)),
+            true => self.remove(&self.locked()?, |_, of| Ok(of == Of::Keys)),
             false => Ok(0),
         }
     }
 
-    fn path(&self, plan: &[u8; 32]) -> PathBuf {
+    /// The master key for a helper under a name; `fresh`, durably, if there is none.
+    ///
+    /// # Errors
+    /// [`BackendError::Keeping`].
+    pub fn master(&self, name: &[u8; 32], fresh: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        let lock = self.locked()?;
+        self.remove_old(&lock)?;
+        let path = self.path(name, Of::Helper);
+        // Version 0.1 gave it the name of a key's secret.
+        let earlier = self.path(name, Of::Keys);
+        if path.symlink_metadata().is_err() && earlier.symlink_metadata().is_ok() {
+            let mut master = Zeroizing::new(Vec::new());
+            let opened = open_renamed(&earlier, Kind::secret(&earlier), self.seal.as_ref()).map_err(failed)?;
+            opened.0.take(MOST).read_to_end(&mut master).map_err(keeping(&earlier))?;
+            write_file(&path, Kind::secret(&path), self.seal.as_ref(), &master).map_err(failed)?;
+            fs::remove_file(&earlier).map_err(keeping(&earlier))?;
+        }
+        self.kept(&path, fresh).map(|(master, _)| master)
+    }
+
+    fn path(&self, plan: &[u8; 32], of: Of) -> PathBuf {
         let name: String = plan.iter().map(|b| format!("{b:02x}")).collect();
-        self.dir.join(name).with_extension("secret")
+        self.dir.join(name + of.ending())
+    }
+
+    /// What a file holds, which is used now, and whether it was there; `fresh`, durably, if it was not.
+    fn kept(&self, path: &Path, fresh: Zeroizing<Vec<u8>>) -> Result<(Zeroizing<Vec<u8>>, bool), BackendError> {
+        let there = path.symlink_metadata().map(drop);
+        match there {
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                write_file(path, Kind::secret(path), self.seal.as_ref(), &fresh).map_err(failed)?;
+                Ok((fresh, false))
+            }
+            other => {
+                other.map_err(keeping(path))?;
+                let secret = read_own_file(path, Kind::secret(path), self.seal.as_ref(), MOST).map_err(failed)?;
+                let used = File::options().write(true).open(path).and_then(|file| file.set_modified(SystemTime::now()));
+                used.map_err(keeping(path))?;
+                Ok((secret, true))
+            }
+        }
     }
 
     fn is_there(&self) -> Result<bool, BackendError> {
@@ -69,22 +150,26 @@ impl SecretsFolder {
     /// Makes the folder, for this user alone, and keeps other processes from drawing or destroying a secret
     /// until the file is closed.
     fn locked(&self) -> Result<File, BackendError> {
-        made_folder(&self.material).and_then(|_| made_folder(&self.dir)).map_err(failed)?;
+        material_folder(&self.material, Party::Client)
+            .and_then(|_| ManagedFolder::open_or_mark(&self.dir, FOLDER, is_ours))
+            .map_err(failed)?;
         let path = self.dir.join(LOCK);
         let lock = made_file(&path).map_err(failed)?;
         lock.lock().map_err(keeping(&path))?;
         Ok(lock)
     }
 
-    /// Destroys some secrets, and what a crash has left of them, durably; how many secrets.
-    fn remove(&self, _lock: &File, is_gone: impl Fn(&Path) -> io::Result<bool>) -> Result<usize, BackendError> {
+    /// Destroys some secrets, and what a crash has left of them, durably; how many secrets. What is none is
+    /// not looked at.
+    fn remove(&self, _lock: &File, is_gone: impl Fn(&Path, Of) -> io::Result<bool>) -> Result<usize, BackendError> {
         let (mut removed, mut secrets) = (0, 0);
         for entry in fs::read_dir(&self.dir).map_err(keeping(&self.dir))? {
             let path = entry.map_err(keeping(&self.dir))?.path();
-            if !path.ends_with(LOCK) && is_gone(&path).map_err(keeping(&path))? {
+            let Some(of) = kind_of(&path) else { continue };
+            if is_gone(&path, of).map_err(keeping(&path))? {
                 fs::remove_file(&path).map_err(keeping(&path))?;
                 removed += 1;
-                secrets += usize::from(path.extension().is_some_and(|extension| extension == "secret"));
+                secrets += usize::from(unfinished_of(&path).is_none());
             }
         }
         if removed > 0 {
@@ -93,11 +178,19 @@ impl SecretsFolder {
         Ok(secrets)
     }
 
-    /// Destroys what was not used lately.
+    /// Destroys what was not used lately; but nothing where the clock stands far later than when the folder
+    /// was last used, which the next use tells from a clock that is wrong for a moment.
     fn remove_old(&self, lock: &File) -> Result<(), BackendError> {
         let now = SystemTime::now();
+        let keeping_lock = || keeping(&self.dir);
+        let last = lock.metadata().and_then(|meta| meta.modified()).map_err(keeping_lock())?;
+        lock.set_modified(now).map_err(keeping_lock())?;
+        if now.duration_since(last).unwrap_or_default() > JUMP {
+            tracing::warn!("{} was not used for long, or the clock is wrong: nothing expires now", self.dir.display());
+            return Ok(());
+        }
         // One from the future is of now.
-        let is_old = |path: &Path| {
+        let is_old = |path: &Path, _| {
             let then = path.symlink_metadata()?.modified()?;
             Ok(now.duration_since(then).unwrap_or_default() >= self.expire)
         };
@@ -109,30 +202,15 @@ impl Secrets for SecretsFolder {
     fn secret(&self, plan: &[u8; 32], fresh: Zeroizing<Vec<u8>>) -> Result<(Zeroizing<Vec<u8>>, bool), BackendError> {
         let lock = self.locked()?;
         self.remove_old(&lock)?;
-        let path = self.path(plan);
-        let there = path.symlink_metadata().map(drop);
-        match there {
-            Err(e) if e.kind() == ErrorKind::NotFound => {
-                write_file(&path, Kind::Secret, self.seal.as_ref(), &fresh).map_err(failed)?;
-                Ok((fresh, false))
-            }
-            other => {
-                other.map_err(keeping(&path))?;
-                let secret = read_own_file(&path, Kind::Secret, self.seal.as_ref(), MOST).map_err(failed)?;
-                let used =
-                    File::options().write(true).open(&path).and_then(|file| file.set_modified(SystemTime::now()));
-                used.map_err(keeping(&path))?;
-                Ok((secret, true))
-            }
-        }
+        self.kept(&self.path(plan, Of::Keys), fresh)
     }
 
     fn forget(&self, plan: &[u8; 32]) -> Result<(), BackendError> {
         if !self.is_there()? {
             return Ok(());
         }
-        let path = self.path(plan);
-        self.remove(&self.locked()?, |found| Ok(found == path)).map(drop)
+        let path = self.path(plan, Of::Keys);
+        self.remove(&self.locked()?, |found, _| Ok(found == path)).map(drop)
     }
 
     fn expire(&self) -> Result<(), BackendError> {
@@ -163,7 +241,7 @@ mod tests {
         assert_eq!(got(&folder, 1, b"two"), (b"one".to_vec(), true));
         assert_eq!(got(&folder, 2, b"two"), (b"two".to_vec(), false));
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
-        let path = folder.path(&[1; 32]);
+        let path = folder.path(&[1; 32], Of::Keys);
         assert_eq!((mode(&path), mode(&folder.dir)), (0o600, 0o700));
         folder.forget(&[1; 32]).unwrap();
         folder.forget(&[1; 32]).unwrap();
@@ -174,14 +252,18 @@ mod tests {
         age(&path, DAY);
         assert_eq!(got(&folder, 1, b"newer"), (b"newer".to_vec(), false));
         // Of models that are never used again, too, and what a crash has left of one.
-        let left = folder.path(&[3; 32]).with_extension("secret.123.part");
+        let left = folder.path(&[3; 32], Of::Keys).with_extension("secret.123-0.part");
         fs::write(&left, b"three").unwrap();
         [&path, &left].into_iter().for_each(|path| age(path, DAY));
         assert_eq!(got(&folder, 2, b"new"), (b"two".to_vec(), true));
         assert!(!path.exists() && !left.exists());
-        age(&folder.path(&[2; 32]), DAY);
+        age(&folder.path(&[2; 32], Of::Keys), DAY);
+        // What was not used here for long may only seem so.
+        age(&folder.dir.join(LOCK), JUMP + DAY);
         folder.expire().unwrap();
-        assert_eq!(fs::read_dir(&folder.dir).unwrap().count(), 1, "but for the lock");
+        assert!(folder.path(&[2; 32], Of::Keys).exists());
+        folder.expire().unwrap();
+        assert_eq!(fs::read_dir(&folder.dir).unwrap().count(), 2, "but for the lock and the mark");
     }
 
     #[test]
@@ -196,6 +278,31 @@ mod tests {
         assert_eq!(got(&folder, 1, b"new"), (b"new".to_vec(), false));
     }
 
+    /// Without it, all that was ordered from a helper is lost.
+    #[test]
+    fn only_keys_are_forgotten_and_what_is_no_secret_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = SecretsFolder::new(&dir.path().join("material"), None, DAY);
+        let master = |fresh: &[u8]| folder.master(&[1; 32], Zeroizing::new(fresh.to_vec())).unwrap().to_vec();
+        assert_eq!((master(b"one"), got(&folder, 1, b"key")), (b"one".to_vec(), (b"key".to_vec(), false)));
+        for name in ["taxes.ods", "notes.secret", "lock.old"] {
+            fs::write(folder.dir.join(name), b"precious").unwrap();
+            File::options()
+                .write(true)
+                .open(folder.dir.join(name))
+                .unwrap()
+                .set_modified(SystemTime::UNIX_EPOCH)
+                .unwrap();
+        }
+        assert_eq!(folder.forget_all().unwrap(), 1);
+        folder.expire().unwrap();
+        assert_eq!(master(b"two"), b"one");
+        assert_eq!(fs::read_dir(&folder.dir).unwrap().count(), 6, "lock, mark, master, and three of somebody");
+        // As version 0.1 called it.
+        fs::rename(folder.path(&[1; 32], Of::Helper), folder.path(&[1; 32], Of::Keys)).unwrap();
+        assert_eq!(master(b"three"), b"one");
+    }
+
     #[test]
     fn what_others_could_read_or_have_put_there_is_closed_or_refused() {
         let dir = tempfile::tempdir().unwrap();
@@ -203,7 +310,7 @@ mod tests {
         let chmod = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         got(&folder, 1, b"one");
-        let path = folder.path(&[1; 32]);
+        let path = folder.path(&[1; 32], Of::Keys);
         chmod(&folder.dir, 0o755);
         chmod(&path, 0o644);
         assert_eq!(got(&folder, 1, b"two"), (b"one".to_vec(), true));
@@ -228,7 +335,7 @@ mod tests {
         let folder = |key| SecretsFolder::new(dir.path(), key, DAY);
         assert_eq!(got(&folder(key()), 1, b"one"), (b"one".to_vec(), false));
         assert_eq!(got(&folder(key()), 1, b"two"), (b"one".to_vec(), true));
-        let bytes = fs::read(folder(None).path(&[1; 32])).unwrap();
+        let bytes = fs::read(folder(None).path(&[1; 32], Of::Keys)).unwrap();
         assert!(!bytes.windows(3).any(|w| w == b"one"));
         let error = folder(None).secret(&[1; 32], Zeroizing::default()).unwrap_err().to_string();
         assert!(error.contains("sealed"), "{error}");

@@ -8,7 +8,10 @@
 //! DIR/logs/*             what the programs of a run printed: `NAME.client.out`, `NAME.client.err`, ...
 //! DIR/report.html        written by `tacit lab report`, with the plots beside it as PNG and SVG
 //! ```
+mod managed;
+
 use crate::LabError;
+pub use managed::managed_folder;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -274,6 +277,7 @@ impl Folder {
     /// # Errors
     /// [`LabError::Io`]; [`LabError::Unavailable`] while another process runs a campaign in it.
     pub fn open(dir: &Path) -> Result<Self, LabError> {
+        managed_folder(dir)?;
         for part in ["records", "logs"] {
             own_folder(&dir.join(part))?;
         }

@@ -97,6 +97,8 @@ pub struct ServerConfig {
     /// How long stored material is kept whose client does not come back with the other half, or whose model
     /// is gone, and keys that their client does not come for.
     pub expire: Duration,
+    /// Whether the clock is taken for right where it stands far from when the store was last used.
+    pub accept_clock: bool,
 }
 
 impl ServerConfig {
@@ -145,6 +147,7 @@ impl ServerConfig {
             stored_per_client: 256,
             uploads_per_client: 4 << 30,
             expire: EXPIRE,
+            accept_clock: false,
         }
     }
 

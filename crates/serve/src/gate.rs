@@ -1,7 +1,7 @@
 //! The rules of access at work: what the driver asks before a request goes on.
 use crate::access::{REVOKED, Rules};
 use crate::catalog::Offered;
-use crate::quota::{Bucket, Charge, PaidStock, Quotas, unix_now};
+use crate::quota::{Bucket, Charge, Clock, PaidStock, Quotas};
 use crate::who::Who;
 use crate::{Catalog, ServeError};
 use std::collections::{BTreeMap, HashMap};
@@ -26,11 +26,12 @@ pub(crate) struct Gate {
     buckets: HashMap<ClientId, Bucket>,
     stock: PaidStock,
     quotas: Quotas,
+    clock: Clock,
 }
 
 impl Gate {
     pub(crate) fn new(rules: watch::Sender<Arc<Rules>>, catalog: watch::Sender<Arc<Catalog>>, quotas: Quotas) -> Self {
-        Self { rules, catalog, buckets: HashMap::new(), stock: PaidStock::default(), quotas }
+        Self { rules, catalog, buckets: HashMap::new(), stock: PaidStock::default(), quotas, clock: Clock::new() }
     }
 
     pub(crate) fn set(&mut self, rules: Arc<Rules>) {
@@ -87,7 +88,7 @@ impl Gate {
             _ => None,
         };
         if let (Some(inputs), Some(most)) = (inputs, rule.per_day) {
-            self.quotas.look(unix_now(), client, (model, inputs), most)?;
+            self.quotas.look(self.clock.now(), client, (model, inputs), most)?;
         }
         Ok(())
     }
@@ -138,14 +139,16 @@ impl Gate {
     pub(crate) fn charge(&mut self, client: ClientId, offered: &Offered) -> Result<Option<Charge>, ServeError> {
         let most = self.rules.borrow().of(client).per_day;
         let of = (offered.name.as_str(), offered.batch());
-        let take = |most| self.quotas.take(unix_now(), client, of, most);
+        let now = self.clock.now();
+        let take = |most| self.quotas.take(now, client, of, most);
         most.map(take).transpose()
     }
 
     /// How much stock is of use to a client that wants `most`: no more than it may have answers today.
     pub(crate) fn stock(&mut self, client: ClientId, model: &str, most: u32) -> u32 {
         let per_day = self.rules.borrow().of(client).per_day;
-        per_day.map_or(most, |day| most.min(self.quotas.left(unix_now(), client, model, day)))
+        let now = self.clock.now();
+        per_day.map_or(most, |day| most.min(self.quotas.left(now, client, model, day)))
     }
 
     /// An answer that was set aside is not given.

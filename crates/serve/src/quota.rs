@@ -13,6 +13,47 @@ pub(crate) fn unix_now() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
+/// A clock that stands this far from where it should was not set right.
+const JUMP_S: u64 = 7 * 24 * 3600;
+
+/// The time by which days are counted: that of the machine's clock, unless it jumps while this program runs.
+pub(crate) struct Clock {
+    unix_s: i64,
+    at: Instant,
+    has_jumped: bool,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self { unix_s: unix_now(), at: Instant::now(), has_jumped: false }
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn now(&mut self) -> i64 {
+        self.told(unix_now(), Instant::now())
+    }
+
+    /// The time where the machine's clock shows `unix_s`: by that, or by what has passed since it was right.
+    fn told(&mut self, unix_s: i64, at: Instant) -> i64 {
+        let passed = at.saturating_duration_since(self.at).as_secs();
+        let expected = self.unix_s.saturating_add_unsigned(passed);
+        let has_jumped = unix_s.abs_diff(expected) > JUMP_S;
+        if has_jumped && !self.has_jumped {
+            tracing::error!(
+                "the clock of this machine has jumped by {} days: quotas and records go on by the time before; set the clock, \
+                 or start the server again with --accept-clock",
+                unix_s.abs_diff(expected) / DAY_S.unsigned_abs()
+            );
+        }
+        self.has_jumped = has_jumped;
+        if has_jumped {
+            return expected;
+        }
+        (self.unix_s, self.at) = (unix_s, at);
+        unix_s
+    }
+}
+
 /// The day (UTC) of a time, counted from 1970.
 pub(crate) fn day_of(unix_s: i64) -> i64 {
     unix_s.div_euclid(DAY_S)
@@ -225,6 +266,18 @@ mod tests {
         assert!(matches!(error, ServeError::OverLimit { again_s: 129_600, .. }), "{error:?}");
         assert_eq!(quotas.take(NOON - DAY_S, ALICE, ("n", 1), 1).unwrap().day, 100, "it counts for the latest day");
         assert!(quotas.take(NOON + DAY_S, ALICE, ("m", 1), 1).is_ok());
+    }
+
+    #[test]
+    fn a_clock_that_jumps_ends_no_day() {
+        let (start, minute) = (Instant::now(), Duration::from_secs(60));
+        let mut clock = Clock { unix_s: NOON, at: start, has_jumped: false };
+        assert_eq!(clock.told(NOON + 61, start + minute), NOON + 61);
+        for jump in [400 * DAY_S, -400 * DAY_S] {
+            assert_eq!(clock.told(NOON + jump, start + minute * 2), NOON + 121);
+        }
+        assert_eq!(clock.told(NOON + 200, start + minute * 3), NOON + 200);
+        assert_eq!(clock.told(NOON + 6 * DAY_S, start + minute * 4), NOON + 6 * DAY_S, "it was set");
     }
 
     #[test]

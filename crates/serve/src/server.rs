@@ -161,6 +161,10 @@ impl Server {
         let store = config.store.as_deref();
         let store = store.map(|dir| Store::open(dir, Party::Server, config.seal.clone())).transpose()?.map(Arc::new);
         if let Some(store) = &store {
+            if config.accept_clock {
+                store.accept_clock()?;
+            }
+            store.check_clock()?;
             store.expire(config.expire)?;
             config.aids.spools = Some(Arc::new(Spools(Arc::clone(store))));
             store.expire_uploads(config.expire)?;

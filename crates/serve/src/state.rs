@@ -7,7 +7,7 @@
 mod schema;
 
 use crate::ServeError;
-use crate::quota::{Charge, Quotas, day_of, unix_now};
+use crate::quota::{Charge, Clock, Quotas, day_of, unix_now};
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, Transaction, named_params, params};
 use schema::{NAME, Sync, connect, failed, prepare};
 use std::collections::HashMap;
@@ -22,6 +22,8 @@ use tacit_ids::ClientId;
 
 /// Rows that wait to be written.
 const QUEUE: usize = 4096;
+/// Days that the latest usage may be ahead of the clock, to be believed.
+const MOST_AHEAD: i64 = 7;
 /// Rows of one transaction.
 const AT_ONCE: usize = 256;
 /// Classes that estimates are kept of.
@@ -202,9 +204,12 @@ fn read(db: &Connection) -> rusqlite::Result<(Known, Quotas)> {
     for row in db.prepare(sql)?.query_map([MOST_CLASSES], learned)? {
         known.add(row?);
     }
-    // The latest day counts, whatever the clock says.
-    let latest: Option<i64> = db.query_row("SELECT max(day) FROM usage", [], |row| row.get(0))?;
-    let day = day_of(unix_now()).max(latest.unwrap_or(i64::MIN));
+    // The latest day counts, whatever the clock says; but none that only a clock that was wrong can have
+    // shown.
+    let (today, believed) = (day_of(unix_now()), day_of(unix_now()) + MOST_AHEAD);
+    let latest: Option<i64> =
+        db.query_row("SELECT max(day) FROM usage WHERE day <= ?", [believed], |row| row.get(0))?;
+    let day = today.max(latest.unwrap_or(i64::MIN));
     let used = |row: &SqlRow<'_>| Ok(((ClientId(row.get("client")?), row.get("model")?), row.get("answers")?));
     let mut select =
         db.prepare("SELECT client, model, min(answers, 4294967295) AS answers FROM usage WHERE day = ?")?;
@@ -230,6 +235,7 @@ fn write_on(db: Connection, path: &Path, days: u32) -> Result<Keeper, ServeError
         db,
         path: path.to_owned(),
         days,
+        clock: Clock::new(),
         pruned: None,
         lost: Arc::clone(&lost),
         told: None,
@@ -248,6 +254,7 @@ struct Writer {
     db: Connection,
     path: PathBuf,
     days: u32,
+    clock: Clock,
     /// The day on which old rows were removed last.
     pruned: Option<i64>,
     lost: Arc<AtomicU64>,
@@ -287,7 +294,7 @@ impl Writer {
     }
 
     fn write(&mut self, rows: &[Row]) -> rusqlite::Result<()> {
-        let now = unix_now();
+        let now = self.clock.now();
         let tx = self.db.transaction()?;
         for row in rows {
             insert(&tx, row, now)?;

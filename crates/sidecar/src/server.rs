@@ -64,11 +64,24 @@ pub enum Listener {
 }
 
 /// The file of a socket.
-pub struct SocketFile(PathBuf);
+pub struct SocketFile {
+    path: PathBuf,
+    inode: (u64, u64),
+}
+
+impl SocketFile {
+    /// Whatever has taken the file's place is not ours to remove.
+    fn is_there(&self) -> bool {
+        fs::symlink_metadata(&self.path)
+            .is_ok_and(|meta| meta.file_type().is_socket() && (meta.dev(), meta.ino()) == self.inode)
+    }
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        if self.is_there() {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -105,8 +118,11 @@ impl Listener {
         let bound = UnixListener::bind(&making);
         rustix::process::umask(old);
         let bound = bound?;
-        fs::rename(&making, path)?;
-        Ok(Self::Unix(bound, SocketFile(path.to_owned())))
+        // Unlike a new name, a link never replaces what is there.
+        let linked = fs::symlink_metadata(&making).and_then(|meta| fs::hard_link(&making, path).map(|()| meta));
+        fs::remove_file(&making)?;
+        let meta = linked?;
+        Ok(Self::Unix(bound, SocketFile { path: path.to_owned(), inode: (meta.dev(), meta.ino()) }))
     }
 
     /// The address, if there is one.

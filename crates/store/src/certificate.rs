@@ -1,10 +1,10 @@
 //! What certificates say: who is known by one, for how long, and when to renew it.
 use crate::StoreError;
+use crate::clock::now;
 use crate::der::{Parts, date};
 use crate::role::Role;
 use crate::serial::Serial;
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tacit_ids::ClientId;
 
 const DAY: u64 = 24 * 3600;
@@ -121,14 +121,6 @@ impl fmt::Display for Duration {
             s => write!(f, "{} minutes", s / 60),
         }
     }
-}
-
-/// The time, in seconds since 1970.
-///
-/// # Errors
-/// [`StoreError::Clock`].
-pub(crate) fn now() -> Result<u64, StoreError> {
-    Ok(SystemTime::now().duration_since(UNIX_EPOCH).map_err(|_| StoreError::Clock)?.as_secs())
 }
 
 /// A certificate of a folder of keys.

@@ -70,6 +70,33 @@ pub enum StoreError {
         /// The other one.
         wanted: &'static str,
     },
+    /// A folder that is to be managed holds what was not made for it.
+    #[error(
+        "{path} holds `{found}`, which is nothing of the {party}'s {what}, and the folder has no mark of tacit's: nothing in it was \
+         touched; name a new or an empty folder, or move away what else it holds"
+    )]
+    NotManaged {
+        /// The folder.
+        path: PathBuf,
+        /// The name of something in it.
+        found: String,
+        /// "material".
+        what: &'static str,
+        /// "client".
+        party: &'static str,
+    },
+    /// A managed folder of another party or kind, or of a later version.
+    #[error(
+        "{path} holds {holds}, and {wanted} needs a folder of its own: nothing in it was touched; name another folder"
+    )]
+    OtherFolder {
+        /// The folder.
+        path: PathBuf,
+        /// "the client's material (version 1)".
+        holds: String,
+        /// The same of what it was opened for.
+        wanted: String,
+    },
     /// No folder of material.
     #[error("{0}: there is no folder of material here")]
     NoFolder(PathBuf),
@@ -113,6 +140,11 @@ pub enum StoreError {
     /// What was made sealed is opened without a key.
     #[error("{0} is sealed: give the key that it was sealed with (--seal)")]
     KeyNeeded(PathBuf),
+    /// A key is given, and the file is not sealed: nobody knows who has put it there.
+    #[error(
+        "{0} is not sealed, so that the key says nothing of who made it: seal it first (`tacit model seal`), or leave the key out"
+    )]
+    Plain(PathBuf),
     /// Another key than the one that the folder was made with.
     #[error("{0} is sealed with another key than the one given")]
     WrongKey(PathBuf),
@@ -129,6 +161,16 @@ pub enum StoreError {
         path: PathBuf,
         /// Why not.
         fault: SealFault,
+    },
+    /// What is to be written would replace something else.
+    #[error(
+        "{path} exists, and holds something else than {kind}: nothing is overwritten; choose another name, or remove it first"
+    )]
+    NotReplaced {
+        /// The file.
+        path: PathBuf,
+        /// What was to be written there.
+        kind: Kind,
     },
     /// A file is larger than what its reader takes.
     #[error("{path}: {bytes} bytes of {kind}, the limit is {limit}")]
@@ -192,9 +234,22 @@ pub enum StoreError {
     /// The operating system gives no random bytes.
     #[error("no randomness from the operating system: {0}")]
     Random(#[from] getrandom::Error),
-    /// The system clock stands before 1970.
-    #[error("the clock of this machine is not set: it shows a time before 1970")]
+    /// The system clock stands before this program was made.
+    #[error("the clock of this machine is not set: it shows a time before 2026; set it first")]
     Clock,
+    /// The clock stands far from where it should by when a folder was last used.
+    #[error(
+        "the clock of this machine shows a time {days} days {way} that at which {folder} was last used: nothing was destroyed or \
+         counted by it. Set the clock if it is wrong; if it is right, say so once (--accept-clock), and what is too old by it expires"
+    )]
+    ClockJump {
+        /// The folder.
+        folder: PathBuf,
+        /// How far it stands off.
+        days: u64,
+        /// "after" or "before".
+        way: &'static str,
+    },
 }
 
 impl StoreError {
@@ -202,6 +257,12 @@ impl StoreError {
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { doing, path, source }
+    }
+
+    /// Whether this is a clock that has jumped.
+    #[must_use]
+    pub fn is_of_clock(&self) -> bool {
+        matches!(self, Self::ClockJump { .. })
     }
 
     /// Whether this says something about the material that was asked for, and nothing about this machine:

@@ -7,22 +7,21 @@
 //! written last. A machine needs `ca.pem` and its own pair; `ca.key` belongs
 //! where certificates are made and nowhere else. Who has a certificate is known by its key, so that a new
 //! certificate for the same key ([`renew`]) changes nothing but the time.
-use crate::certificate;
+mod folder;
+
 pub use crate::certificate::{Purpose, Shown, Standing, Validity, fingerprint};
 use crate::role::{CUSTOMER, HELPER, OPERATOR, Role};
 use crate::seal::sync_folder;
 use crate::serial::Serial;
-use crate::{StoreError, private};
+use crate::{StoreError, clock, private};
+use folder::{File, key_folder, read_key, write, write_all, write_new};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     date_time_ymd,
 };
 use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 use tacit_ids::ClientId;
 use tacit_net::{ClientTls, NetError, ServerTls, tls};
@@ -94,17 +93,7 @@ fn make(dir: &Path, hosts: &[String], clients: &[String], keep_ca_key: bool) -> 
     }
     files.push(ca);
     files.extend(keep_ca_key.then_some(ca_key));
-    if write_at_once(dir, &files)? {
-        return Ok(());
-    }
-    let is_new = !dir.exists();
-    let folder = private::made_folder(dir)?;
-    write_all(&folder, &files).inspect_err(|_| {
-        if is_new {
-            // As it was before; the error says more than that of the removal.
-            let _ = fs::remove_dir(&folder);
-        }
-    })
+    write_new(dir, &files)
 }
 
 /// Makes a certificate for a further client.
@@ -129,7 +118,7 @@ pub fn add_operator(dir: &Path, name: &str) -> Result<(), StoreError> {
 /// As [`add_client`].
 pub fn add(dir: &Path, name: &str, role: Role, validity: Option<Validity>) -> Result<(), StoreError> {
     check_name(name)?;
-    let dir = private::folder(dir)?;
+    let dir = key_folder(dir)?;
     write_all(&dir, &pair(&issuer(&dir)?, name, vec![], Usage::Client(role), validity)?)
 }
 
@@ -153,7 +142,7 @@ pub fn add_helper(
         let what = "a helper needs a client whom it helps, and a host under which that client reaches it";
         return Err(unusable(dir, owner, NetError::Tls(what.into())));
     }
-    let dir = private::folder(dir)?;
+    let dir = key_folder(dir)?;
     let usage = Usage::Client(Role::Helper { owner: known });
     write_all(&dir, &pair(&issuer(&dir)?, name, hosts.to_vec(), usage, validity)?)
 }
@@ -187,7 +176,7 @@ pub fn renew(dir: &Path, name: &str, validity: Option<Validity>) -> Result<(), S
     }
     let old = read_certificate(dir, name)?;
     let Shown { purpose, hosts, .. } = Shown::of(name, &old).ok_or_else(|| not_ours(dir, name))?;
-    let dir = private::folder(dir)?;
+    let dir = key_folder(dir)?;
     let key = key_pair(&dir, name)?;
     let usage = match purpose {
         Purpose::Client(role) => Usage::Client(role),
@@ -198,11 +187,12 @@ pub fn renew(dir: &Path, name: &str, validity: Option<Validity>) -> Result<(), S
     if fingerprint(&old) != tls::first_certificate(content.as_bytes()).ok().and_then(|new| fingerprint(&new)) {
         return Err(not_ours(&dir, name));
     }
-    let (path, beside) = (dir.join(format!("{name}.pem")), dir.join(format!("{name}.pem.new")));
+    let path = dir.join(format!("{name}.pem"));
+    let beside = private::new_name(&path);
     let file = File { name: String::new(), content, mode: 0o644 };
-    // What a renewal left behind that was interrupted.
-    let _ = fs::remove_file(&beside);
-    let written = write(&beside, &file).and_then(|()| fs::rename(&beside, &path));
+    // In place of the old one, which was found above to be of this key.
+    let written =
+        write(&beside, &file).and_then(|()| fs::rename(&beside, &path).inspect_err(|_| drop(fs::remove_file(&beside))));
     written.map_err(StoreError::file("writing", &path))?;
     sync_folder(&dir)
 }
@@ -232,7 +222,7 @@ fn issuer(dir: &Path) -> Result<Issuer<'static, KeyPair>, StoreError> {
 }
 
 fn key_pair(dir: &Path, name: &str) -> Result<KeyPair, StoreError> {
-    let pem = private::read(&dir.join(format!("{name}.key")), "reading")?;
+    let pem = read_key(&dir.join(format!("{name}.key")), "reading")?;
     Ok(KeyPair::from_pem(str::from_utf8(&pem).map_err(|_| rcgen::Error::CouldNotParseKeyPair)?)?)
 }
 
@@ -259,7 +249,7 @@ pub const ORDERS: &str = "orders";
 /// As [`add_client`]; a host is unusable.
 pub fn add_dealer(dir: &Path, hosts: &[String]) -> Result<(), StoreError> {
     hosts.iter().try_for_each(|host| check_host(host))?;
-    let dir = private::folder(dir)?;
+    let dir = key_folder(dir)?;
     let issuer = issuer(&dir)?;
     let mut files = Vec::from(pair(&issuer, DEALER, host_names(hosts), Usage::Server, None)?);
     files.extend(pair(&issuer, ORDERS, vec![], Usage::Client(Role::Server), None)?);
@@ -339,13 +329,6 @@ fn unusable(dir: &Path, name: &str, source: NetError) -> StoreError {
     StoreError::Unusable { dir: dir.to_owned(), name: name.to_owned(), source }
 }
 
-/// A file to be written.
-struct File {
-    name: String,
-    content: Zeroizing<String>,
-    mode: u32,
-}
-
 /// A new key and its certificate.
 fn pair(
     issuer: &Issuer<'_, KeyPair>,
@@ -415,7 +398,7 @@ fn limit(params: &mut CertificateParams, validity: Option<Validity>) -> Result<(
         (params.not_before, params.not_after) = (at(from), at(until));
         return Ok(());
     }
-    let year = 1970 + (certificate::now()? / 31_556_952) as i32;
+    let year = 1970 + (clock::now()? / 31_556_952) as i32;
     params.not_before = date_time_ymd(year - 1, 1, 1);
     params.not_after = date_time_ymd(year + YEARS, 1, 1);
     Ok(())
@@ -438,61 +421,13 @@ fn check_name(name: &str) -> Result<(), StoreError> {
 type Pems = (Vec<u8>, Zeroizing<Vec<u8>>, Vec<u8>);
 
 fn read_pair(dir: &Path, name: &str) -> Result<Pems, StoreError> {
+    // Nothing can be judged by a clock that is not set.
+    clock::now()?;
     let read = |file: String| {
         let path = dir.join(file);
         fs::read(&path).map_err(StoreError::file(MADE_BY, &path))
     };
     let (cert, ca) = (read(format!("{name}.pem"))?, read("ca.pem".into())?);
-    let dir = private::folder(dir)?;
-    Ok((cert, private::read(&dir.join(format!("{name}.key")), MADE_BY)?, ca))
-}
-
-/// Writes the files of a folder that is not there, or is empty: they are made beside it and appear with it at
-/// once, so that whoever ends this process leaves no part of them in it. `false` where that is not possible
-/// (a folder with something in it, a link, a mount point, or no right to its parent): nothing was done then.
-fn write_at_once(dir: &Path, files: &[File]) -> Result<bool, StoreError> {
-    let dir: PathBuf = dir.components().collect();
-    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Ok(false) };
-    let is_bare = match fs::symlink_metadata(&dir) {
-        Err(e) => e.kind() == io::ErrorKind::NotFound,
-        Ok(meta) => meta.is_dir() && fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_none()),
-    };
-    if !is_bare {
-        return Ok(false);
-    }
-    let mut hidden = OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{}.part", std::process::id()));
-    let beside = parent.join(hidden);
-    let Ok(beside) = private::made_folder(&beside) else { return Ok(false) };
-    let renamed = write_all(&beside, files).map(|()| fs::rename(&beside, &dir).is_ok());
-    if !matches!(renamed, Ok(true)) {
-        // What could not be moved is of no use; an error says more than that of the removal.
-        let _ = fs::remove_dir_all(&beside);
-        return renamed;
-    }
-    let parent = if parent == Path::new("") { Path::new(".") } else { parent };
-    sync_folder(parent).map(|()| true)
-}
-
-/// Writes new files into a folder: all of them, durably, or none.
-fn write_all(dir: &Path, files: &[File]) -> Result<(), StoreError> {
-    const DOING: &str = "writing (an existing file is never overwritten)";
-    let paths: Vec<PathBuf> = files.iter().map(|file| dir.join(&file.name)).collect();
-    if let Some(taken) = paths.iter().find(|path| path.symlink_metadata().is_ok()) {
-        return Err(StoreError::file(DOING, taken)(io::ErrorKind::AlreadyExists.into()));
-    }
-    for (written, (path, file)) in paths.iter().zip(files).enumerate() {
-        if let Err(e) = write(path, file) {
-            // What we have written is of no use alone; the error says more than that of a removal.
-            paths[..=written].iter().for_each(|path| drop(fs::remove_file(path)));
-            return Err(StoreError::file(DOING, path)(e));
-        }
-    }
-    sync_folder(dir)
-}
-
-fn write(path: &Path, file: &File) -> io::Result<()> {
-    let mut out = OpenOptions::new().write(true).create_new(true).mode(file.mode).open(path)?;
-    out.write_all(file.content.as_bytes()).and_then(|()| out.sync_all())
+    let dir = key_folder(dir)?;
+    Ok((cert, read_key(&dir.join(format!("{name}.key")), MADE_BY)?, ca))
 }

@@ -9,22 +9,23 @@
 //! goes by where SQLite might choose to look at all rows, and the tests count its steps.
 mod orders;
 mod schema;
+mod seen;
 mod uploads;
 
 #[cfg(test)]
 mod tests;
 
 use crate::entry::{Binding, Entry, Origin, Party};
-use crate::{SealKey, StoreError, private};
+use crate::material_folder::{BESIDE, LEDGER};
+use crate::{SealKey, StoreError, clock, private};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, named_params, params};
+use seen::Seen;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 use tacit_ids::{ClientId, FolderId, MaterialId};
 
-const NAME: &str = "ledger.sqlite";
 /// Where material is in its life. It only goes forward.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
@@ -86,26 +87,27 @@ pub(crate) struct Ledger {
     path: PathBuf,
     folder: FolderId,
     db: Mutex<Connection>,
+    seen: Mutex<Seen>,
 }
 
 impl Ledger {
     /// Opens the ledger of a folder; where there is a party, makes it if need be, sealed if there is a key.
     pub(crate) fn open(dir: &Path, party: Option<Party>, key: Option<&SealKey>) -> Result<Self, StoreError> {
-        let path = dir.join(NAME);
+        let path = dir.join(LEDGER);
         // SQLite gives its other files the mode of this one; an empty file is an empty database.
         private::made_empty(&path)?;
-        for suffix in ["-wal", "-shm", "-journal"] {
-            private::close_to_others(&dir.join(format!("{NAME}{suffix}")))?;
+        for suffix in BESIDE {
+            private::close_to_others(&dir.join(format!("{LEDGER}{suffix}")))?;
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut db = Connection::open_with_flags(&path, flags).map_err(failed(&path))?;
-        let folder = schema::prepare(&mut db, &path, party, key)?;
-        Ok(Self { path, folder, db: Mutex::new(db) })
+        let (folder, seen) = schema::prepare(&mut db, &path, party, key)?;
+        Ok(Self { path, folder, db: Mutex::new(db), seen: Mutex::new(Seen::before(seen)) })
     }
 
     /// Whether a folder has a ledger.
     pub(crate) fn is_in(dir: &Path) -> bool {
-        dir.join(NAME).exists()
+        dir.join(LEDGER).exists()
     }
 
     /// By what the other party knows this folder.
@@ -306,6 +308,11 @@ impl Ledger {
         })
     }
 
+    /// Whether an id is that of a row, in whatever state.
+    pub(crate) fn is_known(&self, id: MaterialId) -> Result<bool, StoreError> {
+        self.read(|db| state_of(db, id).map(|state| state.is_some()))
+    }
+
     /// Writes the log back into the database and cuts it, where that can be done now: for room on a full
     /// disk.
     pub(crate) fn shrink(&self) {
@@ -417,8 +424,7 @@ fn entry_of(row: &Row<'_>) -> rusqlite::Result<Entry> {
 
 /// Seconds since 1970.
 pub(crate) fn now() -> Result<i64, StoreError> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|_| StoreError::Clock)?;
-    Ok(since.as_secs() as i64)
+    clock::now().map(u64::cast_signed)
 }
 
 fn failed(path: &Path) -> impl FnOnce(rusqlite::Error) -> StoreError {

@@ -5,16 +5,20 @@
 //! * [`seal`] encrypts files at rest; a [`SealKey`] comes from a file, a variable or a command.
 //! * [`keys`] is a private certificate authority, and the identities that it signs.
 //!
+//! Folders that programs manage are marked ([`managed`]); what is not theirs is refused and not touched.
 //! Folders and files with secrets are closed to other users when they are opened.
 #![forbid(unsafe_code)]
 
 mod certificate;
+pub mod clock;
 mod der;
 mod entry;
 mod error;
 mod held;
 pub mod keys;
 mod ledger;
+pub mod managed;
+mod material_folder;
 mod private;
 mod reserve;
 mod role;
@@ -28,7 +32,9 @@ mod uploads;
 pub use entry::{Binding, Entry, Ordered, Origin, Party};
 pub use error::StoreError;
 pub use ledger::Counts;
-pub use private::{made_file, made_folder};
+pub use managed::{FolderKind, ManagedFolder};
+pub use material_folder::material_folder;
+pub use private::made_file;
 pub use role::{Role, common_name};
 pub use seal::SealKey;
 pub use serial::{NotASerial, Serial};

@@ -7,6 +7,7 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use zeroize::Zeroizing;
 
 /// Permissions of files with secrets.
@@ -14,25 +15,33 @@ pub(crate) const FILE_MODE: u32 = 0o600;
 /// Permissions of folders with secrets.
 const FOLDER_MODE: u32 = 0o700;
 
-/// A folder that is this user's alone, made where it does not exist; its path without trailing separators.
-/// One that is ours and open to others is closed to them.
-///
-/// # Errors
-/// [`StoreError::NotPrivate`] for a link and for what is another user's; [`StoreError::File`].
-pub fn made_folder(dir: &Path) -> Result<PathBuf, StoreError> {
-    let made = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(dir);
-    made.map_err(StoreError::file("making the folder", dir))?;
-    folder(dir)
+/// Makes a folder, and those above it, where it does not exist.
+pub(crate) fn make_folder(dir: &Path, is_private: bool) -> Result<(), StoreError> {
+    let mode = if is_private { FOLDER_MODE } else { 0o777 };
+    let made = DirBuilder::new().recursive(true).mode(mode).create(dir);
+    made.map_err(StoreError::file("making the folder", dir))
 }
 
-/// Checks a folder and closes it to others. Returns its path without trailing separators, which would follow
-/// a link.
-pub(crate) fn folder(dir: &Path) -> Result<PathBuf, StoreError> {
+/// Checks that a folder is no link and, if it is to be private, this user's. Returns its path without
+/// trailing separators, which would follow a link. Changes nothing.
+pub(crate) fn checked_folder(dir: &Path, is_private: bool) -> Result<PathBuf, StoreError> {
     let dir: PathBuf = dir.components().collect();
     let meta = fs::symlink_metadata(&dir).map_err(StoreError::file("opening the folder", &dir))?;
     if meta.is_symlink() {
         return Err(refuse(&dir, "it is a symbolic link: name the folder itself"));
     }
+    if !meta.is_dir() {
+        return Err(StoreError::file("opening the folder", &dir)(io::ErrorKind::NotADirectory.into()));
+    }
+    if is_private {
+        narrowed(&dir, &meta, FOLDER_MODE)?;
+    }
+    Ok(dir)
+}
+
+/// Checks a folder of ours and closes it to others. Returns its path without trailing separators.
+pub(crate) fn folder(dir: &Path) -> Result<PathBuf, StoreError> {
+    let dir = checked_folder(dir, true)?;
     // Opened without following, so that what is checked is what is narrowed.
     let flags = OFlags::NOFOLLOW | OFlags::DIRECTORY;
     let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(&dir);
@@ -45,11 +54,25 @@ pub(crate) fn folder(dir: &Path) -> Result<PathBuf, StoreError> {
     Ok(dir)
 }
 
+/// Checks a folder that holds keys and need not be managed: a link, another user's, and one that others may
+/// write to are refused, and nothing is changed.
+pub(crate) fn readable_folder(dir: &Path) -> Result<PathBuf, StoreError> {
+    let dir = checked_folder(dir, true)?;
+    let meta = fs::metadata(&dir).map_err(StoreError::file("reading the permissions of", &dir))?;
+    match meta.mode() & 0o002 {
+        0 => Ok(dir),
+        _ => {
+            let what = format!("others may write there (mode {:04o}): `chmod o-w` it first", meta.mode() & 0o777);
+            Err(refuse(&dir, what))
+        }
+    }
+}
+
 /// Opens a file of a checked folder for reading and writing, makes it where it does not exist, and closes it
 /// to others.
 ///
 /// # Errors
-/// As [`made_folder`].
+/// [`StoreError::NotPrivate`] for a link and for what is another user's; [`StoreError::File`].
 pub fn made_file(path: &Path) -> Result<File, StoreError> {
     close_to_others(path)?;
     let mut options = OpenOptions::new();
@@ -75,6 +98,15 @@ pub(crate) fn read(path: &Path, doing: &'static str) -> Result<Zeroizing<Vec<u8>
     let mut bytes = Zeroizing::new(Vec::with_capacity(len as usize + 1));
     file.read_to_end(&mut bytes).map_err(StoreError::file(doing, path))?;
     Ok(bytes)
+}
+
+/// A name beside a file that nothing has yet.
+pub(crate) fn new_name(path: &Path) -> PathBuf {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{process}-{number}.part"));
+    path.with_file_name(name)
 }
 
 /// Checks a file of a checked folder, if it exists, and closes it to others.

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Bytes held back: more than the pages that a few dozen claims write before SQLite uses its log anew.
 const BYTES: usize = 256 << 10;
+/// What is in it.
+const FILL: u8 = 0x55;
 
 /// The file that holds room.
 pub(crate) struct Reserve {
@@ -36,7 +38,7 @@ impl Reserve {
         self.give();
         let opened = OpenOptions::new().write(true).create_new(true).mode(private::FILE_MODE).open(&self.path);
         // Not zeros: some file systems keep no room for those.
-        let written = opened.and_then(|mut file| file.write_all(&vec![0x55; BYTES]).and_then(|()| file.sync_all()));
+        let written = opened.and_then(|mut file| file.write_all(&vec![FILL; BYTES]).and_then(|()| file.sync_all()));
         match written {
             // Somebody else is at it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -66,8 +68,16 @@ impl Reserve {
     }
 
     fn give(&self) {
-        // What cannot be removed gives no room: the next write tells.
-        let _ = fs::remove_file(&self.path);
+        if self.is_own() {
+            // What cannot be removed gives no room: the next write tells.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+
+    /// Whether what has the name holds nothing but room.
+    pub(crate) fn is_own(&self) -> bool {
+        let is_small = fs::symlink_metadata(&self.path).is_ok_and(|m| m.is_file() && m.len() <= BYTES as u64);
+        is_small && fs::read(&self.path).is_ok_and(|bytes| bytes.iter().all(|&byte| byte == FILL))
     }
 }
 

@@ -13,18 +13,23 @@
 //! from damage. Header, 101 bytes, little endian:
 //!
 //! ```text
-//! "TACITSEA" | version u32 = 1 | kind u8 | id 16 (zero but for material) | length u64 | salt 32 | check of key and salt 32
+//! "TACITSEA" | version u32 = 1 | kind u8 | id 16 (of material; of all others the name) | length u64 | salt 32 | check of key and salt 32
 //! ```
 //!
-//! then per chunk the ciphertext and its tag of 16 bytes. Content of no bytes is one empty chunk. What this
-//! does not do: hide sizes, times and names, and refuse an older sealed file in the place of a newer one of
-//! the same kind and id.
+//! then per chunk the ciphertext and its tag of 16 bytes. Content of no bytes is one empty chunk. What
+//! this does not do: hide sizes, times and names, and refuse an older sealed file in the place of a newer
+//! one of the same kind and name. A model, a lowering and a secret are bound to the name of their file:
+//! one that was renamed, or put in the place of another, does not open. Version 0.1 left the name out:
+//! what it has sealed is sealed anew (`tacit model seal`).
 mod file;
 mod key;
 mod stream;
 
 pub(crate) use file::read_sealed;
-pub use file::{open_file, read_file, read_own_file, sync_folder, write_file};
+pub use file::{
+    check_replaced, is_sealed_as, open_file, open_renamed, read_file, read_own_file, sync_folder, unfinished_of,
+    write_file,
+};
 pub use key::SealKey;
 pub use stream::{Reader, Writer};
 
@@ -46,20 +51,54 @@ pub enum Kind {
     /// One party's material of that id.
     Material(MaterialId),
     /// A model owner's `.tacit` file.
-    Model,
+    Model(FileName),
     /// A model lowered by a back end.
-    Lowered,
+    Lowered(FileName),
     /// What a client's kept keys follow from.
-    Secret,
+    Secret(FileName),
+}
+
+/// The name of a file, as a header has it: what is sealed opens under it, and under no other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileName([u8; 16]);
+
+impl FileName {
+    /// Of a file; its folder does not count.
+    #[must_use]
+    pub fn of(path: &Path) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("tacit 2026-11 name of a sealed file");
+        hasher.update(path.file_name().unwrap_or_default().as_encoded_bytes());
+        let mut name = [0; 16];
+        name.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        Self(name)
+    }
 }
 
 impl Kind {
+    /// A model's file.
+    #[must_use]
+    pub fn model(path: &Path) -> Self {
+        Self::Model(FileName::of(path))
+    }
+
+    /// The file of a lowered model.
+    #[must_use]
+    pub fn lowered(path: &Path) -> Self {
+        Self::Lowered(FileName::of(path))
+    }
+
+    /// The file of a client's secret.
+    #[must_use]
+    pub fn secret(path: &Path) -> Self {
+        Self::Secret(FileName::of(path))
+    }
+
     /// Of a model owner's file, by its name: `*.lowered` is a lowered model, anything else a model.
     #[must_use]
     pub fn of_owner_file(path: &Path) -> Self {
         match path.extension() {
-            Some(extension) if extension == "lowered" => Self::Lowered,
-            _ => Self::Model,
+            Some(extension) if extension == "lowered" => Self::lowered(path),
+            _ => Self::model(path),
         }
     }
 
@@ -67,13 +106,14 @@ impl Kind {
         let mut bytes = [0; 17];
         bytes[0] = match self {
             Self::Material(_) => 1,
-            Self::Model => 2,
-            Self::Lowered => 3,
-            Self::Secret => 4,
+            Self::Model(_) => 2,
+            Self::Lowered(_) => 3,
+            Self::Secret(_) => 4,
         };
-        if let Self::Material(id) = self {
-            bytes[1..].copy_from_slice(&id.0);
-        }
+        bytes[1..].copy_from_slice(match &self {
+            Self::Material(id) => &id.0,
+            Self::Model(name) | Self::Lowered(name) | Self::Secret(name) => &name.0,
+        });
         bytes
     }
 
@@ -83,12 +123,12 @@ impl Kind {
         id.copy_from_slice(&bytes[1..]);
         let kind = match bytes[0] {
             1 => Self::Material(MaterialId(id)),
-            2 => Self::Model,
-            3 => Self::Lowered,
-            4 => Self::Secret,
+            2 => Self::Model(FileName(id)),
+            3 => Self::Lowered(FileName(id)),
+            4 => Self::Secret(FileName(id)),
             _ => return None,
         };
-        (kind.to_bytes() == bytes).then_some(kind)
+        Some(kind)
     }
 }
 
@@ -96,9 +136,9 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Material(id) => write!(f, "material {id}"),
-            Self::Model => f.write_str("a model"),
-            Self::Lowered => f.write_str("a lowered model"),
-            Self::Secret => f.write_str("a secret"),
+            Self::Model(_) => f.write_str("a model"),
+            Self::Lowered(_) => f.write_str("a lowered model"),
+            Self::Secret(_) => f.write_str("a secret"),
         }
     }
 }
@@ -119,7 +159,16 @@ pub enum SealFault {
     /// No kind has this number.
     #[error("what was sealed here is of no kind that this program knows")]
     UnknownKind,
-    /// Sealed as something else: the file was renamed or exchanged.
+    /// Sealed under another name: the file was renamed or exchanged.
+    #[error(
+        "{kind} was sealed here under another name than the file has: it was renamed or exchanged, or version 0.1 sealed it, which left \
+         the name out; a model that you renamed yourself is sealed under its new name with `tacit model seal`"
+    )]
+    OtherName {
+        /// What it is.
+        kind: Kind,
+    },
+    /// Sealed as something else: the file was exchanged.
     #[error("{found} was sealed here, not {wanted}: files were exchanged")]
     OtherKind {
         /// What the header says.

@@ -33,6 +33,7 @@ mod put;
 use crate::entry::{Binding, Entry, Ordered, Origin, Party};
 use crate::held::Held;
 use crate::ledger::{Counts, Ledger, State, Stored, Which, now};
+use crate::material_folder::{MATERIAL, material_folder, party_in};
 use crate::reserve::Reserve;
 use crate::seal::{Kind, Reader, SealFault, SealKey, read_sealed, sealed_bytes, sync_folder};
 use crate::spool::{self, Claimed, Digesting, Spool};
@@ -77,7 +78,7 @@ impl Store {
     /// [`StoreError::NotSealed`]; [`StoreError::Ledger`], [`StoreError::ForeignLedger`],
     /// [`StoreError::File`].
     pub fn open(dir: &Path, party: Party, key: Option<SealKey>) -> Result<Self, StoreError> {
-        Self::open_with(private::made_folder(dir)?, Some(party), key, Steps::default())
+        Self::open_with(material_folder(dir, party)?.path().to_owned(), Some(party), key, Steps::default())
     }
 
     /// As [`open`](Self::open), but takes a folder as it is, whichever party's, and makes none.
@@ -88,7 +89,9 @@ impl Store {
         if !Ledger::is_in(dir) {
             return Err(StoreError::NoFolder(dir.to_owned()));
         }
-        Self::open_with(private::folder(dir)?, None, key, Steps::default())
+        let Some(party) = party_in(dir) else { return Err(StoreError::NoFolder(dir.to_owned())) };
+        let dir = material_folder(dir, party)?.path().to_owned();
+        Self::open_with(dir, None, key, Steps::default())
     }
 
     /// As [`open`](Self::open), and calls `hook` between the steps of everything that changes the folder,
@@ -103,7 +106,8 @@ impl Store {
         key: Option<SealKey>,
         hook: impl Fn(Step) + Send + Sync + 'static,
     ) -> Result<Self, StoreError> {
-        Self::open_with(private::made_folder(dir)?, Some(party), key, Steps { hook: Some(Box::new(hook)) })
+        let dir = material_folder(dir, party)?.path().to_owned();
+        Self::open_with(dir, Some(party), key, Steps { hook: Some(Box::new(hook)) })
     }
 
     fn open_with(dir: PathBuf, party: Option<Party>, key: Option<SealKey>, steps: Steps) -> Result<Self, StoreError> {
@@ -118,7 +122,9 @@ impl Store {
         let reserve = Reserve::of(&dir);
         let store = Self { dir, key, ledger, reserve, steps, _lock: lock };
         for id in store.files()? {
-            private::close_to_others(&store.path(id))?;
+            if store.ledger.is_known(id)? {
+                private::close_to_others(&store.path(id))?;
+            }
         }
         store.reserve.close_to_others()?;
         if alone {
@@ -309,20 +315,41 @@ impl Store {
         if ids.is_empty() { Ok(()) } else { self.ledger.still_wanted(ids) }
     }
 
+    /// Whether the clock stands about where it should, by when the folder was last used.
+    ///
+    /// # Errors
+    /// [`StoreError::ClockJump`], [`StoreError::Ledger`].
+    pub fn check_clock(&self) -> Result<(), StoreError> {
+        self.ledger.check_clock()
+    }
+
+    /// Takes the clock for right, whatever it showed when the folder was last used.
+    ///
+    /// # Errors
+    /// [`StoreError::Ledger`].
+    pub fn accept_clock(&self) -> Result<(), StoreError> {
+        self.ledger.accept_clock()
+    }
+
     /// Destroys material that was last of use so long ago, or earlier; how much that was. Orders of that age
     /// are given up.
     ///
     /// # Errors
-    /// As [`discard`](Self::discard).
+    /// As [`discard`](Self::discard); [`StoreError::ClockJump`]: something would expire, perhaps by a clock
+    /// that is wrong.
     pub fn expire(&self, age: Duration) -> Result<usize, StoreError> {
         let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
         let then = now()?.saturating_sub(age);
         let is_old = |order: &Ordered| i64::try_from(order.created).is_ok_and(|created| created <= then);
         let orders: Vec<MaterialId> = self.ordered()?.into_iter().filter(is_old).map(|order| order.id).collect();
+        let old = self.ledger.unwanted_since(then)?;
+        if orders.is_empty() && old.is_empty() {
+            return self.ledger.settle_clock().map(|()| 0);
+        }
+        self.check_clock()?;
         if !orders.is_empty() {
             self.end_orders(&orders)?;
         }
-        let old = self.ledger.unwanted_since(then)?;
         Ok(self.discard(&old, None)?.len())
     }
 
@@ -332,7 +359,7 @@ impl Store {
     }
 
     fn path(&self, id: MaterialId) -> PathBuf {
-        self.dir.join(format!("{id}.material"))
+        self.dir.join(format!("{id}{MATERIAL}"))
     }
 
     /// The file of claimed material, if it has the length that it should.
@@ -415,7 +442,7 @@ impl Store {
         let mut ids = BTreeSet::new();
         for entry in listing {
             let name = entry.map_err(StoreError::file("listing", &self.dir))?.file_name();
-            let id = name.to_str().and_then(|n| n.strip_suffix(".material"));
+            let id = name.to_str().and_then(|n| n.strip_suffix(MATERIAL));
             ids.extend(id.and_then(|id| id.parse::<MaterialId>().ok()));
         }
         Ok(ids)
@@ -425,8 +452,17 @@ impl Store {
     fn recover(&self) -> Result<(), StoreError> {
         let (files, live) = (self.files()?, self.ledger.live()?);
         for id in &files {
-            if live.get(id) != Some(&State::Ready) {
-                self.unlink(*id)?;
+            if live.get(id) == Some(&State::Ready) {
+                continue;
+            }
+            // An empty one is what a spool leaves in a crash; anything else that the ledger never knew is not
+            // ours, and is never used either.
+            let is_empty = || fs::symlink_metadata(self.path(*id)).is_ok_and(|m| m.is_file() && m.len() == 0);
+            match self.ledger.is_known(*id)? || is_empty() {
+                true => self.unlink(*id)?,
+                false => {
+                    tracing::warn!("{}: no material of this folder's ledger, left alone", self.path(*id).display())
+                }
             }
         }
         sync_folder(&self.dir)?;

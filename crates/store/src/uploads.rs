@@ -4,8 +4,9 @@
 //! What is in a file is its writer's to check: nothing here is secret, or used once.
 use crate::held::Held;
 use crate::ledger::now;
+use crate::managed::hex_stem;
 use crate::seal::sync_folder;
-use crate::{Store, StoreError, private};
+use crate::{FolderKind, ManagedFolder, Store, StoreError};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use tacit_ids::ClientId;
 
 const FOLDER: &str = "uploads";
+const KIND: FolderKind = FolderKind::private("server", "uploads of clients");
 /// Of files that are not whole yet.
 const UNFINISHED: &str = "part";
 
@@ -79,10 +81,10 @@ impl Store {
         (bytes, most): (u64, u64),
         lasts: bool,
     ) -> Result<(PathBuf, bool), StoreError> {
-        let folder = private::made_folder(&self.dir().join(FOLDER))?;
+        let folder = ManagedFolder::open_or_mark(&self.dir().join(FOLDER), KIND, is_upload)?;
         let is_whole = self.ledger().upload(client, plan_and_name, (bytes, most), lasts)?;
         let (plan, name) = plan_and_name;
-        Ok((folder.join(file_name(client, plan, name)), is_whole))
+        Ok((folder.path().join(file_name(client, plan, name)), is_whole))
     }
 
     /// Notes whether all of it is there.
@@ -142,6 +144,10 @@ impl Store {
         let then = u64::try_from(now()?.saturating_sub(age)).unwrap_or(0);
         let mut old = self.uploads()?;
         old.retain(|upload| upload.used <= then && self.is_idle(upload));
+        if old.is_empty() {
+            return Ok(0);
+        }
+        self.check_clock()?;
         self.end_uploads(&old, Ended::Expired)
     }
 
@@ -164,22 +170,41 @@ impl Store {
         !is_open(&path) && !is_open(&path.with_extension(UNFINISHED))
     }
 
-    /// Removes files that no row is of, while nobody else uses the folder.
+    /// Removes files of what is kept no more, while nobody else uses the folder. What the ledger never
+    /// knew is not ours, and stays.
     pub(crate) fn sweep_uploads(&self) -> Result<(), StoreError> {
         let folder = self.dir().join(FOLDER);
         let listing = match fs::read_dir(&folder) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             other => other.map_err(StoreError::file("listing", &folder))?,
         };
-        let kept: BTreeSet<String> = self.uploads()?.iter().map(|u| file_name(u.client, &u.plan, &u.name)).collect();
+        let mut left: BTreeSet<PathBuf> = BTreeSet::new();
         for entry in listing {
             let path = entry.map_err(StoreError::file("listing", &folder))?.path();
-            if !path.file_stem().and_then(|stem| stem.to_str()).is_some_and(|stem| kept.contains(stem)) {
-                remove(&path)?;
-            }
+            left.extend(is_upload(&path).then_some(path));
         }
-        Ok(())
+        let files = |client, plan: &[u8; 32], name: &[u8; 32]| {
+            let path = folder.join(file_name(client, plan, name));
+            [path.with_extension(UNFINISHED), path]
+        };
+        for upload in self.uploads()? {
+            left.retain(|path| !files(upload.client, &upload.plan, &upload.name).contains(path));
+        }
+        if left.is_empty() {
+            return Ok(());
+        }
+        let mut ended = Vec::new();
+        self.ledger().see_ended(|client, plan, name| {
+            ended.extend(files(client, &plan, &name).into_iter().filter(|path| left.remove(path)));
+        })?;
+        ended.iter().try_for_each(|path| remove(path))
     }
+}
+
+/// Whether a file has a name of one that is kept, whole or not.
+fn is_upload(path: &Path) -> bool {
+    let has_name = hex_stem(path, "", 64).or_else(|| hex_stem(path, ".part", 64)).is_some();
+    has_name && fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file())
 }
 
 /// Removes a file under either name.
@@ -304,17 +329,22 @@ mod tests {
     }
 
     #[test]
-    fn files_without_a_row_go_and_others_outlive_the_process() {
+    fn files_of_ended_rows_go_and_all_others_outlive_the_process() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path(), Party::Server, None).unwrap();
         let (path, _) = place(&store, ALICE, 7, 60).unwrap();
         let part = path.with_extension("part");
-        let stray = path.with_file_name("stray.part");
-        for path in [&part, &stray] {
+        // What a crash leaves between the row's end and the file's.
+        let (ended, _) = place(&store, BOB, 7, 60).unwrap();
+        let bobs: Vec<Upload> = store.uploads().unwrap().into_iter().filter(|u| u.client == BOB).collect();
+        store.end_uploads(&bobs, Ended::Deleted).unwrap();
+        let strangers = ["taxes.ods", "stray.part", &"0".repeat(64)].map(|name| path.with_file_name(name));
+        for path in [&part, &ended].into_iter().chain(&strangers) {
             fs::write(path, b"some").unwrap();
         }
         drop(store);
         let store = Store::open(dir.path(), Party::Server, None).unwrap();
-        assert!(part.exists() && !stray.exists() && states(&store) == [(7, false)]);
+        assert!(part.exists() && !ended.exists() && states(&store) == [(7, false)]);
+        assert!(strangers.iter().all(|path| path.exists()), "nothing that the ledger never knew");
     }
 }

@@ -2,9 +2,9 @@
 
 use super::machine::{best, ntt_s};
 use super::measure::{Bench, values};
+use crate::output::{self, Alike};
 use crate::owner::SealArgs;
 use crate::{page, print};
-use anyhow::Context as _;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -141,6 +141,9 @@ fn measured() -> anyhow::Result<(Rates, String)> {
     })
 }
 
+/// What stands in every page of a design.
+const TITLE: &str = "<title>tacit keyset design</title>";
+
 /// Where the two files go.
 fn files(args: &DesignArgs) -> [PathBuf; 2] {
     let with = |base: &OsStr, text: &str| {
@@ -169,9 +172,10 @@ fn write(files: &[PathBuf; 2], value: &Value) -> anyhow::Result<[PathBuf; 2]> {
     }
     let html = page::dressed(PAGE).replace("{{data}}", &page::embedded(&shown));
     let json = serde_json::to_string_pretty(value)?;
-    for (file, text) in files.iter().zip([json, html]) {
-        std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;
-    }
+    let (title, [json_file, html_file]) = (Alike::Holds(TITLE), files);
+    output::check(html_file, title)?;
+    output::write(json_file, json.as_bytes(), Alike::Json(value))?;
+    output::write(html_file, html.as_bytes(), title)?;
     Ok(files.clone())
 }
 

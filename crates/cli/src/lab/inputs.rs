@@ -24,6 +24,7 @@ const SOURCE: &str = "source.json";
 /// has; another model or input is refused.
 pub fn prepare(dir: &Path, model: Option<&Path>, input: Option<&Path>) -> anyhow::Result<()> {
     let folder = dir.join("inputs");
+    campaign::managed_folder(dir)?;
     campaign::own_folder(&folder)?;
     let read = |path: &Path| fs::read(path).with_context(|| format!("reading {}", path.display()));
     let (given, values) = (model.map(read).transpose()?, input.map(read).transpose()?);

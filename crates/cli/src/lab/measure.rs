@@ -1,11 +1,10 @@
 //! `tacit lab measure`: what one command costs this host.
+use crate::output::{self, Alike};
 use crate::print;
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -76,8 +75,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     ctrlc::set_handler(move || interrupt(target.load(Ordering::SeqCst), &hurry))?;
     let measured = measure(command, plan, |pid| child.store(pid.unwrap_or(ENDED), Ordering::SeqCst))?;
     if let (Some(record), Some(path)) = (&args.output, &args.csv) {
-        let file = File::create(path).with_context(|| format!("writing {}", path.display()))?;
-        csv::to_csv(&read_record(record)?, BufWriter::new(file))?;
+        let mut table = Vec::new();
+        csv::to_csv(&read_record(record)?, &mut table)?;
+        output::write(path, &table, CSV)?;
     }
     if args.json {
         print::line(&serde_json::to_string_pretty(&as_json(&measured))?)?;
@@ -87,6 +87,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     ensure!(measured.status.success(), "the command failed: {}", measured.status);
     Ok(())
 }
+
+/// By what an earlier table is known.
+const CSV: Alike<'_> = Alike::Beginning(b"t_s,");
 
 /// Those asked for, or all that this machine has.
 fn sources(names: &[String]) -> anyhow::Result<Vec<Box<dyn Source>>> {

@@ -133,6 +133,7 @@ fn shared() -> Option<PathBuf> {
 /// keeps what it has, and refuses other networks.
 pub fn prepare(dir: &Path, nets: &[Net], lowering: &Lowering) -> anyhow::Result<Vec<PathBuf>> {
     let folder = dir.join("inputs");
+    campaign::managed_folder(dir)?;
     campaign::own_folder(&folder)?;
     let paths: Vec<PathBuf> = nets.iter().map(|net| folder.join(format!("{}.tacit", net.name))).collect();
     let (registry, options) = (Registry::standard(), lowering.options()?);

@@ -1,5 +1,6 @@
 //! The best choice as commands.
 use super::{Plan, Ways};
+use crate::output::{self, Alike};
 use crate::owner::SealArgs;
 use anyhow::{Context, bail};
 use std::fs;
@@ -7,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tacit_backends::Trust;
 use tacit_plan::{Choice, Offer};
+use tacit_store::{FolderKind, ManagedFolder};
 
 /// A word as a shell reads it back.
 fn quoted(word: &str) -> String {
@@ -103,6 +105,9 @@ fn path(path: &Path) -> String {
 }
 
 const CRON: &str = "prepare.cron";
+/// What stands in every script.
+const HEAD: &str = ", as `tacit plan` chose for ";
+const FOLDER: FolderKind = FolderKind::public("operator", "deployment");
 
 /// Writes `server.sh`, `client.sh`, `sidecar.sh`, and with idle hours a line for cron.
 ///
@@ -117,13 +122,12 @@ pub fn write(folder: &Path, model: &Path, seal: &SealArgs, plan: &Plan) -> anyho
         bail!("no private back end is within the limits, so there is nothing to apply")
     };
     let applied = Applied { offer: &plan.offers[choice.offer], choice, ways: plan.ways };
-    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let folder = ManagedFolder::open_or_mark(folder, FOLDER, is_ours)?;
+    let folder = folder.path();
     let dealer = if applied.dealer().is_empty() { "" } else { "DEALER=host:port, DEALER_PIN=its fingerprint, " };
     // A model's name is its file's word: on one line it is a comment.
     let name: String = plan.model.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let head = |who: &str, needs: &str| {
-        format!("#!/bin/sh\n# The {who}, as `tacit plan` chose for {name}. Needs: {needs}\nset -eu\n")
-    };
+    let head = |who: &str, needs: &str| format!("#!/bin/sh\n# The {who}{HEAD}{name}. Needs: {needs}\nset -eu\n");
     let at_client = format!("{dealer}keys/ with ca.pem, alice.pem, alice.key");
     let keys = "[ -d keys ] || tacit keys init keys --host \"$(uname -n)\" --client alice >&2";
     let server = head("server", &format!("{dealer}keys/ of `tacit keys init`; they are made if there are none"))
@@ -136,14 +140,26 @@ pub fn write(folder: &Path, model: &Path, seal: &SealArgs, plan: &Plan) -> anyho
     ) + &format!("exec {} --listen \"${{LISTEN:-127.0.0.1:8000}}\"\n", applied.sidecar());
     for (name, text) in [("server.sh", server), ("client.sh", client), ("sidecar.sh", sidecar)] {
         let path = folder.join(name);
-        put(&path, &text)?;
+        put(&path, &text, HEAD)?;
+        // It was written above, or by an earlier run.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     }
-    applied.cron().map_or(Ok(()), |line| put(&folder.join(CRON), &line))
+    applied.cron().map_or(Ok(()), |line| put(&folder.join(CRON), &line, "$DEPLOYMENT"))
 }
 
-fn put(path: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+/// Whether something in an unmarked folder is what version 0.1 has written there, or what its scripts make.
+fn is_ours(path: &Path) -> bool {
+    let holds = |text| path.is_file() && output::check(path, Alike::Holds(text)).is_ok();
+    match path.file_name().and_then(|name| name.to_str()) {
+        Some("server.sh" | "client.sh" | "sidecar.sh") => holds(HEAD),
+        Some(CRON) => holds("$DEPLOYMENT"),
+        Some("keys" | "material") => path.is_dir(),
+        _ => false,
+    }
+}
+
+fn put(path: &Path, text: &str, alike: &str) -> anyhow::Result<()> {
+    output::write(path, text.as_bytes(), Alike::Holds(alike))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod text;
 
 use crate::client_work::WorkArgs;
 use crate::lab::report;
+use crate::output::{self, Alike};
 use crate::owner::SealArgs;
 use crate::print;
 use anyhow::Context;
@@ -176,12 +177,12 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
         value["cells"] = plan.cells(&args.cells);
     }
     if let Some(path) = &args.output {
-        write(path, &serde_json::to_vec_pretty(&value)?)?;
+        output::write(path, &serde_json::to_vec_pretty(&value)?, Alike::Json(&value))?;
     }
     if let Some(page) = &args.page {
         let folder = tempfile::tempdir().context("making a scratch folder")?;
         let file = folder.path().join("plan.json");
-        write(&file, &serde_json::to_vec(&value)?)?;
+        fs::write(&file, serde_json::to_vec(&value)?).with_context(|| format!("writing {}", file.display()))?;
         report::page(&file, Some(page))?;
     }
     if let Some(folder) = &args.apply {
@@ -191,10 +192,6 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
         true => print::json(&value),
         false => print::text(&text::of(&plan, &args.model, &args.seal)),
     }
-}
-
-fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
 }
 
 fn device(name: &str, calibration: Option<&Path>) -> anyhow::Result<Device> {

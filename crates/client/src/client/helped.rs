@@ -1,7 +1,7 @@
 //! Material that this client's helper makes: ordering it, fetching it, and putting it together.
 use crate::helper::HelperLine;
 use crate::helper::wire::{Answer, Ask, Job, MAX_JOBS, Standing, What};
-use crate::{Client, ClientError};
+use crate::{Client, ClientError, SecretsFolder};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -9,12 +9,16 @@ use std::sync::Arc;
 use tacit_backends::Preparation;
 use tacit_backends::seam::{MaterialSeed, digest, fresh_seed};
 use tacit_ids::{ClientId, MaterialId};
+use tacit_store::managed::hex_stem;
 use tacit_store::seal::{Kind, read_own_file};
-use tacit_store::{Binding, MAX_MATERIAL_BYTES, Origin, SealKey, Store, StoreError, made_file};
+use tacit_store::{
+    Binding, FolderKind, MAX_MATERIAL_BYTES, ManagedFolder, Origin, SealKey, Store, StoreError, made_file,
+};
 use zeroize::Zeroizing;
 
 /// Folder of what is being fetched, in that of material.
 const FETCHED: &str = "fetched";
+const FOLDER: FolderKind = FolderKind::private("client", "sealed material that is being fetched");
 
 /// What a seal adds at most to a material, beside a tag of 16 bytes for each 64 KiB.
 const MOST_AROUND: u64 = 1 << 10;
@@ -195,14 +199,15 @@ impl Client {
 
     /// The master key for a helper, drawn where there is none.
     fn master(&self, helper: ClientId) -> Result<Master, ClientError> {
-        let secrets = self.config.aids.secrets.as_ref();
-        let secrets = secrets.ok_or_else(|| ClientError::Usage("a helper's master key needs a folder".into()))?;
+        let folder = self.config.store.as_ref();
+        let folder = folder.ok_or_else(|| ClientError::Usage("a helper's master key needs a folder".into()))?;
+        let secrets = SecretsFolder::new(folder, self.config.seal.clone(), self.config.expire);
         let mut fresh = Zeroizing::new(Vec::with_capacity(32));
         for _ in 0..2 {
             fresh.extend_from_slice(&fresh_seed()?.0);
         }
         let name = digest("tacit 2026-11 master key for a helper", &[&self.binding.client.0, &helper.0]);
-        let (kept, _) = secrets.secret(&name, fresh)?;
+        let kept = secrets.master(&name, fresh)?;
         let mut master = Zeroizing::new([0; 32]);
         if kept.len() != master.len() {
             return Err(ClientError::Usage(format!(
@@ -220,6 +225,11 @@ fn fetched_path(store: &Store, id: MaterialId) -> PathBuf {
     store.dir().join(FETCHED).join(format!("{id}.sealed"))
 }
 
+/// Whether a file has the name of one that is being fetched.
+fn is_fetched(path: &Path) -> bool {
+    hex_stem(path, ".sealed", 32).is_some() && path.symlink_metadata().is_ok_and(|meta| meta.is_file())
+}
+
 fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     let path = path.to_owned();
     move |source| StoreError::File { doing, path, source }
@@ -234,7 +244,7 @@ fn remove(path: &Path) -> Result<(), StoreError> {
 
 /// Fetches what is still missing of a sealed material.
 fn fetch(line: &mut HelperLine, id: MaterialId, path: &Path, bytes: u64) -> Result<(), ClientError> {
-    tacit_store::made_folder(path.parent().expect("a file in a folder"))?;
+    ManagedFolder::open_or_mark(path.parent().expect("a file in a folder"), FOLDER, is_fetched)?;
     let mut file = made_file(path)?;
     let mut from = file.metadata().map_err(failed("reading", path))?.len();
     if from > bytes {

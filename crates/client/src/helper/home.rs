@@ -1,9 +1,9 @@
 //! The helper's program: it takes its owner's orders, makes material with the server, and hands it over.
 //!
-//! One thread makes, one for each connection answers. Orders are in memory, with their seeds and keys; what
-//! is made lies sealed in a folder, `ID.sealed`, until its owner has it or it is as old as stored material
-//! may get. So a helper that dies has lost what it was ordered and had not made, and says so when it is asked
-//! again.
+//! One thread makes, one for each connection answers. Orders are in memory, with their seeds and keys;
+//! what is made lies sealed in a managed folder, `ID.sealed`, until its owner has it or it is as old as
+//! stored material may get. So a helper that dies has lost what it was ordered and had not made, and says
+//! so when it is asked again.
 use super::wire::{ANSWER, ASK, Answer, Ask, BYTES, Job, MAX_JOBS, PIECE, Standing, What, reason, recv, send};
 use crate::wire::WireError;
 use crate::{Client, ClientConfig, ClientError, Lobby};
@@ -23,8 +23,10 @@ use tacit_backends::Registry;
 use tacit_backends::seam::MaterialSeed;
 use tacit_ids::{ClientId, MaterialId};
 use tacit_net::{Channel, Hello, NetError, ServerTls, TcpTransport, Transport, handshake};
-use tacit_store::seal::{Kind, sync_folder, write_file};
-use tacit_store::{SealKey, StoreError, keys, made_folder};
+use tacit_store::clock::JUMP;
+use tacit_store::managed::{MARK, hex_stem};
+use tacit_store::seal::{Kind, is_sealed_as, sync_folder, unfinished_of, write_file};
+use tacit_store::{FolderKind, ManagedFolder, SealKey, StoreError, keys};
 
 /// Connections of its owner at a time.
 const MOST_CONNECTIONS: usize = 8;
@@ -49,7 +51,7 @@ const TRIES: usize = 3;
 const PAUSE: Duration = Duration::from_secs(2);
 /// Materials that are ordered or made and not taken, at most.
 const MOST_MATERIALS: usize = 4096;
-const SEALED: &str = "sealed";
+const FOLDER: FolderKind = FolderKind::private("helper", "sealed material");
 
 /// What a helper works with.
 pub struct HomeConfig {
@@ -97,9 +99,11 @@ impl Home {
     /// Opens the folder, which holds what was made before, and listens.
     ///
     /// # Errors
-    /// The folder is not this user's alone or cannot be read; the address cannot be listened on.
+    /// The folder holds what no helper made, is not this user's alone or cannot be read; the address
+    /// cannot be listened on.
     pub fn bind(registry: Registry, mut config: HomeConfig) -> Result<Self, ClientError> {
-        config.folder = made_folder(&config.folder)?;
+        let folder = ManagedFolder::open_or_mark(&config.folder, FOLDER, |path| is_sealed_material(path).is_some())?;
+        config.folder = folder.path().to_owned();
         config.server.store = None;
         let made = swept(&config.folder, config.expire)?;
         let standings = made.into_iter().map(|(id, bytes)| (id, Standing::Made { bytes })).collect();
@@ -149,7 +153,7 @@ impl Shared {
     }
 
     fn path(&self, id: MaterialId) -> PathBuf {
-        self.config.folder.join(format!("{id}.{SEALED}"))
+        self.config.folder.join(format!("{id}.sealed"))
     }
 }
 
@@ -158,20 +162,36 @@ fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreEr
     move |source| StoreError::File { doing, path, source }
 }
 
-/// The materials of a folder, without those that are too old and what a crash has left of others.
+/// Which sealed material a file holds, whole or as an interruption has left it, by its name and its header.
+fn is_sealed_material(path: &Path) -> Option<MaterialId> {
+    let whole = unfinished_of(path).unwrap_or_else(|| path.to_owned());
+    let id = hex_stem(&whole, ".sealed", 32)?.parse().ok()?;
+    is_sealed_as(path, Kind::Material(id)).is_ok_and(|is_ours| is_ours).then_some(id)
+}
+
+/// The materials of a folder, without those that are too old and what a crash has left of others. What is
+/// no sealed material is left alone; and so is all where the clock stands far later than when the helper
+/// was last started or made something, and may be wrong.
 fn swept(folder: &Path, expire: Duration) -> Result<Vec<(MaterialId, u64)>, StoreError> {
     let mut made = Vec::new();
+    let mark = folder.join(MARK);
+    let touch = || File::options().write(true).open(&mark).and_then(|mark| mark.set_modified(SystemTime::now()));
+    let last = mark.metadata().and_then(|meta| meta.modified()).map_err(failed("reading", &mark))?;
+    touch().map_err(failed("writing", &mark))?;
+    let is_late = SystemTime::now().duration_since(last).unwrap_or_default() > JUMP;
+    if is_late {
+        tracing::warn!("{} was not used for long, or the clock is wrong: nothing expires now", folder.display());
+    }
     for entry in fs::read_dir(folder).map_err(failed("listing", folder))? {
         let path = entry.map_err(failed("listing", folder))?.path();
+        let Some(id) = is_sealed_material(&path) else { continue };
         let meta = path.symlink_metadata().map_err(failed("reading", &path))?;
-        let id = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
-        let is_sealed = path.extension().is_some_and(|extension| extension == SEALED);
         // One from the future is of now.
         let age = meta.modified().map(|then| SystemTime::now().duration_since(then).unwrap_or_default());
-        match id {
-            Some(id) if is_sealed && age.map_err(failed("reading", &path))? < expire => made.push((id, meta.len())),
-            _ if meta.is_file() => fs::remove_file(&path).map_err(failed("removing", &path))?,
-            _ => {}
+        if unfinished_of(&path).is_none() && (is_late || age.map_err(failed("reading", &path))? < expire) {
+            made.push((id, meta.len()));
+        } else {
+            fs::remove_file(&path).map_err(failed("removing", &path))?;
         }
     }
     Ok(made)
@@ -292,6 +312,10 @@ impl Shared {
 
     fn remove(&self, id: MaterialId) {
         let path = self.path(id);
+        if path.exists() && is_sealed_material(&path).is_none() {
+            tracing::warn!("{}: this is no sealed material, and stays", path.display());
+            return;
+        }
         match fs::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => tracing::error!("removing {}: {e}", path.display()),
             _ => {}
@@ -369,6 +393,9 @@ fn make(shared: &Shared, open: &mut Option<(Arc<What>, Client)>, mut order: Orde
     let seed = MaterialSeed::new(&mut order.job.seed);
     let (rest, _) = client.make_for_owner(id, order.what.folder, seed)?;
     let path = shared.path(id);
+    if path.exists() {
+        return Err(ClientError::Usage(format!("{} exists, and nothing is overwritten", path.display())));
+    }
     write_file(&path, Kind::Material(id), Some(&key), &rest)?;
     let meta = path.symlink_metadata().map_err(failed("reading", &path))?;
     Ok(meta.len())
@@ -392,4 +419,41 @@ fn connected(shared: &Shared, what: &What) -> Result<Client, ClientError> {
         return Err(ClientError::Usage(what));
     }
     Ok(client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sealed_material_is_swept() {
+        const DAY: Duration = Duration::from_secs(24 * 3600);
+        let dir = tempfile::tempdir().unwrap();
+        let (home, id) = (dir.path().join("home"), MaterialId([7; 16]));
+        let opened = || ManagedFolder::open_or_mark(&home, FOLDER, |path| is_sealed_material(path).is_some());
+        fs::create_dir(&home).unwrap();
+        fs::write(home.join("taxes.ods"), "precious").unwrap();
+        assert!(matches!(opened(), Err(StoreError::NotManaged { .. })));
+        fs::remove_file(home.join("taxes.ods")).unwrap();
+        // As version 0.1 has left it: without a mark, one whole and one cut short.
+        let key = SealKey::from_bytes(&[1; 32]).unwrap();
+        let sealed = home.join(format!("{id}.sealed"));
+        write_file(&sealed, Kind::Material(id), Some(&key), b"material").unwrap();
+        fs::write(home.join(format!("{id}.sealed.123.part")), &fs::read(&sealed).unwrap()[..40]).unwrap();
+        opened().unwrap();
+        let precious = ["taxes.ods".to_owned(), format!("{}.sealed", MaterialId([8; 16])), format!("{id}.sealed.old")];
+        precious.iter().for_each(|name| fs::write(home.join(name), "precious, more than a header").unwrap());
+        assert_eq!(swept(&home, DAY).unwrap(), [(id, sealed.metadata().unwrap().len())]);
+        let count = || fs::read_dir(&home).unwrap().count();
+        assert_eq!(count(), precious.len() + 2, "and the mark");
+        // A clock that stands far ahead of the last start destroys nothing yet.
+        let age = |path: &Path, age| {
+            File::options().write(true).open(path).unwrap().set_modified(SystemTime::now() - age).unwrap();
+        };
+        age(&sealed, 2 * DAY);
+        age(&home.join(MARK), JUMP + DAY);
+        assert_eq!(swept(&home, DAY).unwrap().len(), 1);
+        assert!(swept(&home, DAY).unwrap().is_empty() && !sealed.exists());
+        assert_eq!(count(), precious.len() + 1);
+    }
 }

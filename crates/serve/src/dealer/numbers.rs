@@ -17,6 +17,19 @@ const TAKE_OVER: &str = "BEGIN IMMEDIATE;
     DROP TABLE hidden;
     COMMIT;";
 
+/// What the file's header says that it is: "tacn".
+const APPLICATION: i32 = 0x7461_636e;
+
+/// Whether a database is empty, or one of a dealer's; earlier versions gave it no number.
+fn is_ours(db: &Connection) -> rusqlite::Result<bool> {
+    let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let tables = |name: &str| {
+        let sql = "SELECT count(*) FROM sqlite_schema WHERE name LIKE ?";
+        db.query_row(sql, [name], |row| row.get::<_, i64>(0))
+    };
+    Ok(application == APPLICATION || (application == 0 && (tables("%")? == 0 || tables("numbers")? == 1)))
+}
+
 /// The file.
 pub(crate) struct Numbers {
     ledger: Mutex<(Connection, u64)>,
@@ -27,6 +40,10 @@ impl Numbers {
     pub(crate) fn open(path: &Path) -> Result<(Self, u64), ServeError> {
         let failed = |e: rusqlite::Error| ServeError::State { path: path.to_owned(), what: e.to_string() };
         let db = Connection::open(path).map_err(failed)?;
+        if !is_ours(&db).map_err(failed)? {
+            let what = "this is a database of another program: nothing in it was touched; name another file".into();
+            return Err(ServeError::State { path: path.to_owned(), what });
+        }
         db.execute_batch(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA locking_mode = EXCLUSIVE;
              CREATE TABLE IF NOT EXISTS numbers (one INTEGER PRIMARY KEY CHECK (one = 1), next INTEGER NOT NULL);
@@ -35,6 +52,7 @@ impl Numbers {
              INSERT OR IGNORE INTO numbers VALUES (1, 1);",
         )
         .map_err(failed)?;
+        db.pragma_update(None, "application_id", APPLICATION).map_err(failed)?;
         db.execute_batch(TAKE_OVER).map_err(failed)?;
         let first: i64 = db.query_row("SELECT next FROM numbers", [], |row| row.get(0)).map_err(failed)?;
         let first = first.cast_unsigned();
@@ -97,6 +115,19 @@ mod tests {
         assert!(Numbers::open(&path).is_err());
         drop(numbers);
         assert_eq!(Numbers::open(&path).unwrap().0.hidden().unwrap(), hidden);
+    }
+
+    #[test]
+    fn a_database_of_another_program_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("places.sqlite");
+        let theirs = Connection::open(&path).unwrap();
+        theirs.execute_batch("CREATE TABLE places (url TEXT); INSERT INTO places VALUES ('here');").unwrap();
+        drop(theirs);
+        let before = std::fs::read(&path).unwrap();
+        let error = Numbers::open(&path).err().unwrap().to_string();
+        assert!(error.contains("another program"), "{error}");
+        assert!(std::fs::read(&path).unwrap() == before);
     }
 
     #[test]

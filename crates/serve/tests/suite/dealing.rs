@@ -116,8 +116,9 @@ fn masked_weights_come_once_and_are_checked() {
     ask();
     assert_eq!(*keep.1.lock().unwrap(), [1, 1]);
     // What was changed on the disk is asked for anew.
-    for file in std::fs::read_dir(&kept).unwrap() {
-        std::fs::write(file.unwrap().path(), b"something else").unwrap();
+    let files = std::fs::read_dir(&kept).unwrap().map(|file| file.unwrap().path());
+    for file in files.filter(|path| path.extension().is_some_and(|extension| extension == "kept")) {
+        std::fs::write(file, b"something else").unwrap();
     }
     ask();
     assert_eq!(*keep.1.lock().unwrap(), [2, 2]);

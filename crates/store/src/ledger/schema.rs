@@ -1,14 +1,13 @@
 //! What a ledger file is: tables, version, whose halves the folder holds, and the key that it was made with.
 use super::failed;
 use crate::entry::Party;
-use crate::{SealKey, StoreError};
-use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
+use crate::material_folder::APPLICATION;
+use crate::{SealKey, StoreError, clock};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tacit_ids::FolderId;
 
-/// What the file's header says that it is: "tacm".
-const APPLICATION: i32 = 0x7461_636d;
 /// How long another process may hold the ledger. A transaction takes milliseconds.
 const BUSY: Duration = Duration::from_secs(30);
 /// `MIGRATIONS[v]` leads from schema version v to v + 1. Never changed once released, only added to.
@@ -75,6 +74,10 @@ const MIGRATIONS: &[&str] = &[
         created INTEGER NOT NULL                         -- seconds since 1970
     ) STRICT;
 ",
+    "
+    -- When the folder was last used, seconds since 1970; one row.
+    CREATE TABLE clock (one INTEGER PRIMARY KEY CHECK (one = 1), seen INTEGER NOT NULL) STRICT;
+",
 ];
 
 impl Party {
@@ -93,7 +96,7 @@ pub(super) fn prepare(
     path: &Path,
     party: Option<Party>,
     key: Option<&SealKey>,
-) -> Result<FolderId, StoreError> {
+) -> Result<(FolderId, i64), StoreError> {
     db.busy_timeout(BUSY).map_err(failed(path))?;
     if check_version(db, path)? > 0 {
         // Before anything of a folder is changed that is not for us.
@@ -111,8 +114,10 @@ pub(super) fn prepare(
     check_party(&tx, party, path)?;
     check_key(&tx, key, path)?;
     let folder = tx.query_row("SELECT id FROM folder", [], |row| row.get(0)).map_err(failed(path))?;
+    let now = clock::now()?.cast_signed();
+    let seen = last_used(&tx, now).map_err(failed(path))?;
     tx.commit().map_err(failed(path))?;
-    Ok(FolderId(folder))
+    Ok((FolderId(folder), seen))
 }
 
 /// Schema version of the ledger; 0 where there is none yet.
@@ -149,6 +154,17 @@ fn migrate(tx: &Transaction<'_>, party: Option<Party>, key: Option<&SealKey>, pa
     let sql = "INSERT INTO folder (one, id, party, seal_salt, seal_check) VALUES (1, ?, ?, ?, ?)";
     tx.execute(sql, row).map_err(failed(path))?;
     Ok(())
+}
+
+/// When the folder was last used; noted as what its rows say where that was not done yet.
+fn last_used(tx: &Transaction<'_>, now: i64) -> rusqlite::Result<i64> {
+    if let Some(seen) = tx.query_row("SELECT seen FROM clock", [], |row| row.get(0)).optional()? {
+        return Ok(seen);
+    }
+    let times = "SELECT max(max(created), coalesce(max(wanted), 0), coalesce(max(used), 0)) FROM material";
+    let seen = tx.query_row(times, [], |row| row.get::<_, Option<i64>>(0))?.unwrap_or(now);
+    tx.execute("INSERT INTO clock (one, seen) VALUES (1, ?)", [seen])?;
+    Ok(seen)
 }
 
 /// Whether the folder holds this party's halves. Both parties' material in one place would be all that

@@ -82,6 +82,19 @@ impl Ledger {
         self.read(|db| db.prepare_cached(&format!("{COLUMNS} ORDER BY seq"))?.query_map([], upload_of)?.collect())
     }
 
+    /// Runs `see` with client, plan and name of what was kept and ended.
+    pub(crate) fn see_ended(&self, mut see: impl FnMut(ClientId, [u8; 32], [u8; 32])) -> Result<(), StoreError> {
+        let sql = "SELECT client, plan, name FROM upload WHERE state IN ('deleted', 'expired')";
+        self.read(|db| {
+            let mut select = db.prepare_cached(sql)?;
+            let mut rows = select.query([])?;
+            while let Some(row) = rows.next()? {
+                see(ClientId(row.get("client")?), row.get("plan")?, row.get("name")?);
+            }
+            Ok(())
+        })
+    }
+
     /// Says of these that their files are gone; how many were kept.
     pub(crate) fn end_uploads(&self, which: &[Upload], how: Ended) -> Result<usize, StoreError> {
         let (now, how) = (now()?, how.word());

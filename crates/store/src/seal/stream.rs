@@ -120,6 +120,15 @@ impl<W: Write> Write for Writer<W> {
     }
 }
 
+/// As what something is opened.
+#[derive(Clone, Copy)]
+pub(super) enum Under {
+    /// As this, under its name.
+    Name(Kind),
+    /// As this, whatever its name.
+    AnyName(Kind),
+}
+
 /// Opens what [`Writer`] sealed. Gives no byte that is not authentic; that all are there is known only when
 /// it gives no more.
 pub struct Reader<R: Read> {
@@ -137,8 +146,13 @@ impl<R: Read> Reader<R> {
     /// Reads and checks the header.
     ///
     /// # Errors
-    /// The header is of no sealed file, of another `kind`, or sealed with another key.
-    pub fn new(mut inner: R, key: &SealKey, kind: Kind) -> Result<Self, SealFault> {
+    /// The header is of no sealed file, of another `kind` or name, or sealed with another key.
+    pub fn new(inner: R, key: &SealKey, kind: Kind) -> Result<Self, SealFault> {
+        Self::under(inner, key, Under::Name(kind))
+    }
+
+    /// As [`new`](Self::new), perhaps under whatever name.
+    pub(super) fn under(mut inner: R, key: &SealKey, under: Under) -> Result<Self, SealFault> {
         let mut header = [0; HEADER_BYTES];
         read_or_truncated(&mut inner, &mut header, 0)?;
         let mut rest = &header[..];
@@ -150,8 +164,13 @@ impl<R: Read> Reader<R> {
             return Err(SealFault::Version { found: version });
         }
         let found = Kind::parse(take(&mut rest)).ok_or(SealFault::UnknownKind)?;
-        if found != kind {
-            return Err(SealFault::OtherKind { found, wanted: kind });
+        let (Under::Name(kind) | Under::AnyName(kind)) = under;
+        let is_renamed = !matches!(found, Kind::Material(_)) && found.to_bytes()[0] == kind.to_bytes()[0];
+        match under {
+            _ if found == kind => {}
+            Under::AnyName(_) if is_renamed => {}
+            Under::Name(_) if is_renamed => return Err(SealFault::OtherName { kind }),
+            _ => return Err(SealFault::OtherKind { found, wanted: kind }),
         }
         let bytes = u64::from_le_bytes(take(&mut rest));
         let salt = take(&mut rest);

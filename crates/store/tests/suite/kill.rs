@@ -280,7 +280,7 @@ fn a_process_killed_at_any_moment_leaves_whole_folders_of_keys_or_none() {
         let made: Vec<_> = made.filter(|p| !p.file_name().unwrap().as_encoded_bytes().starts_with(b".")).collect();
         assert!(made.len() > round % 3, "what was said to be made is there");
         for folder in made {
-            assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 6, "{}", folder.display());
+            assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 7, "{}", folder.display());
             keys::load_server(&folder).unwrap();
         }
     }

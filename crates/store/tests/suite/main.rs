@@ -2,6 +2,7 @@
 mod authority;
 mod certificates;
 mod kill;
+mod managed;
 mod model;
 mod private;
 mod seal;

@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tacit_ids::{ClientId, FolderId, MaterialId};
+use tacit_store::managed::MARK;
 use tacit_store::{Binding, Origin, Party, Role, Store, StoreError, keys, seal};
 
 const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
@@ -32,6 +33,7 @@ fn what_is_open_to_others_is_closed_when_it_is_used() {
     let store = Store::open(&folder, Party::Client, None).unwrap();
     store.put(MaterialId([1; 16]), OWNER, TOY, b"x").unwrap();
     let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
+    let files: Vec<_> = files.into_iter().filter(|path| !path.ends_with(MARK)).collect();
     assert_eq!(files.len(), 6, "material, lock, held room, and the ledger's three: {files:?}");
     files.iter().for_each(|f| widen(f));
     widen(&folder);
@@ -161,10 +163,16 @@ fn what_is_narrowed_is_told() {
 fn a_file_of_the_owner_is_closed_to_others_when_it_is_written_again() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("net.tacit");
-    fs::write(&path, b"made by hand").unwrap();
+    for somebodys in ["made by hand", "0", "MODELING, a novel"] {
+        fs::write(&path, somebodys).unwrap();
+        let error = seal::write_file(&path, seal::Kind::model(&path), None, b"MODEL...first").unwrap_err();
+        assert!(matches!(&error, StoreError::NotReplaced { .. }), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), somebodys);
+    }
+    fs::write(&path, b"").unwrap();
     widen(&path);
-    for content in [b"first", b"again"] {
-        seal::write_file(&path, seal::Kind::Model, None, content).unwrap();
+    for content in [b"MODEL...first", b"MODEL...again"] {
+        seal::write_file(&path, seal::Kind::model(&path), None, content).unwrap();
         assert_eq!((mode(&path), fs::read(&path).unwrap()), (0o600, content.to_vec()));
         widen(&path);
     }
@@ -207,7 +215,7 @@ fn a_ca_is_made_whole_or_not_at_all() {
     assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     let before = content(&folder);
-    assert_eq!(before.len(), 6);
+    assert_eq!(before.len(), 7, "three pairs' worth of files, and the mark");
     fs::write(folder.join("bob.key"), b"in the way").unwrap();
     assert!(keys::add_client(&folder, "bob").unwrap_err().to_string().contains("never overwritten"));
     fs::remove_file(folder.join("bob.key")).unwrap();

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tacit_ids::{ClientId, FolderId, MaterialId};
-use tacit_store::seal::{Kind, Reader, SealFault, Writer, is_sealed, read_file, write_file};
+use tacit_store::seal::{Kind, Reader, SealFault, Writer, is_sealed, open_renamed, read_file, write_file};
 use tacit_store::{Binding, Origin, Party, SealKey, Store, StoreError};
 
 const HEADER: usize = 101;
@@ -26,6 +26,14 @@ fn content(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * i % 251) as u8).collect()
 }
 
+fn model() -> Kind {
+    Kind::model(Path::new("net.tacit"))
+}
+
+fn lowered() -> Kind {
+    Kind::lowered(Path::new("net.tacit"))
+}
+
 fn sealed(kind: Kind, content: &[u8]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), &key(), kind, content.len() as u64).unwrap();
     writer.write_all(content).unwrap();
@@ -40,28 +48,28 @@ fn open(bytes: &[u8], key: &SealKey, kind: Kind) -> Result<Vec<u8>, SealFault> {
 }
 
 fn opens(bytes: &[u8]) -> Result<Vec<u8>, SealFault> {
-    open(bytes, &key(), Kind::Model)
+    open(bytes, &key(), model())
 }
 
 #[test]
 fn content_of_every_length_comes_back_and_no_two_files_are_alike() {
     for len in [0, 1, 15, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 2 * CHUNK + 7] {
         let content = content(len);
-        let bytes = sealed(Kind::Model, &content);
+        let bytes = sealed(model(), &content);
         assert_eq!(bytes.len(), HEADER + len + len.div_ceil(CHUNK).max(1) * TAG);
         assert!(is_sealed(&bytes) && !is_sealed(&content));
         assert_eq!(opens(&bytes).unwrap(), content);
         assert!(len < 64 || !bytes.windows(16).any(|w| w == &content[..16]));
-        assert_ne!(bytes, sealed(Kind::Model, &content), "every file has a key of its own");
+        assert_ne!(bytes, sealed(model(), &content), "every file has a key of its own");
     }
 }
 
 #[test]
 fn a_file_opens_with_its_key_and_as_what_it_is() {
-    let bytes = sealed(Kind::Model, &content(100));
-    assert!(matches!(open(&bytes, &other_key(), Kind::Model), Err(SealFault::WrongKey)));
-    let fault = open(&bytes, &key(), Kind::Lowered).unwrap_err();
-    assert!(matches!(fault, SealFault::OtherKind { found: Kind::Model, wanted: Kind::Lowered }), "{fault}");
+    let bytes = sealed(model(), &content(100));
+    assert!(matches!(open(&bytes, &other_key(), model()), Err(SealFault::WrongKey)));
+    let fault = open(&bytes, &key(), lowered()).unwrap_err();
+    assert!(matches!(fault, SealFault::OtherKind { found: Kind::Model(_), wanted: Kind::Lowered(_) }), "{fault}");
     let (a, b) = (Kind::Material(MaterialId([1; 16])), Kind::Material(MaterialId([2; 16])));
     let bytes = sealed(a, &content(100));
     assert!(
@@ -76,7 +84,7 @@ fn a_file_opens_with_its_key_and_as_what_it_is() {
 
 #[test]
 fn every_cut_is_named_and_so_is_what_follows_the_end() {
-    let bytes = sealed(Kind::Model, &content(2 * CHUNK + 100));
+    let bytes = sealed(model(), &content(2 * CHUNK + 100));
     let chunk = CHUNK + TAG;
     for len in [0, 7, HEADER - 1, HEADER, HEADER + 1, HEADER + chunk, HEADER + 2 * chunk, bytes.len() - 1] {
         let fault = opens(&bytes[..len]).unwrap_err();
@@ -94,7 +102,7 @@ fn every_cut_is_named_and_so_is_what_follows_the_end() {
 #[test]
 fn chunks_that_are_changed_moved_or_from_another_file_are_named() {
     let content = content(3 * CHUNK);
-    let bytes = sealed(Kind::Model, &content);
+    let bytes = sealed(model(), &content);
     let chunk = |n: usize| HEADER + n * (CHUNK + TAG)..HEADER + (n + 1) * (CHUNK + TAG);
     let mut swapped = bytes.clone();
     swapped[chunk(0)].copy_from_slice(&bytes[chunk(1)]);
@@ -104,7 +112,7 @@ fn chunks_that_are_changed_moved_or_from_another_file_are_named() {
     repeated[chunk(1)].copy_from_slice(&bytes[chunk(0)]);
     assert!(matches!(opens(&repeated), Err(SealFault::Chunk { index: 1 })));
     let mut foreign = bytes.clone();
-    foreign[chunk(2)].copy_from_slice(&sealed(Kind::Model, &content)[chunk(2)]);
+    foreign[chunk(2)].copy_from_slice(&sealed(model(), &content)[chunk(2)]);
     assert!(matches!(opens(&foreign), Err(SealFault::Chunk { index: 2 })));
     for at in [chunk(0).start, chunk(1).end - 1, chunk(2).end - 1] {
         let mut flipped = bytes.clone();
@@ -115,12 +123,13 @@ fn chunks_that_are_changed_moved_or_from_another_file_are_named() {
 
 #[test]
 fn headers_of_other_formats_are_named() {
-    let bytes = sealed(Kind::Model, b"x");
+    let bytes = sealed(model(), b"x");
     let with = |at: usize, byte: u8| [&bytes[..at], &[byte], &bytes[at + 1..]].concat();
     assert!(matches!(opens(&with(0, b'X')), Err(SealFault::NotSealed)));
     assert!(matches!(opens(&with(8, 9)), Err(SealFault::Version { found: 9 })));
     assert!(matches!(opens(&with(12, 77)), Err(SealFault::UnknownKind)));
-    assert!(matches!(opens(&with(20, 1)), Err(SealFault::UnknownKind)), "a model has no id");
+    let named = opens(&with(20, bytes[20] ^ 1));
+    assert!(matches!(named, Err(SealFault::OtherName { .. })), "a model has the name of its file: {named:?}");
 }
 
 proptest! {
@@ -129,7 +138,7 @@ proptest! {
     /// Whatever is done to a sealed file, it opens as what was sealed or not at all.
     #[test]
     fn a_changed_file_never_opens(len in 0usize..3000, at in any::<prop::sample::Index>(), flip in 1u8..) {
-        let bytes = sealed(Kind::Model, &content(len));
+        let bytes = sealed(model(), &content(len));
         let mut changed = bytes.clone();
         changed[at.index(bytes.len())] ^= flip;
         prop_assert!(opens(&changed).is_err());
@@ -140,19 +149,19 @@ proptest! {
     #[test]
     fn pieces_do_not_matter(pieces in prop::collection::vec(0usize..50_000, 0..6)) {
         let content = content(pieces.iter().sum());
-        let mut writer = Writer::new(Vec::new(), &key(), Kind::Lowered, content.len() as u64).unwrap();
+        let mut writer = Writer::new(Vec::new(), &key(), lowered(), content.len() as u64).unwrap();
         let mut at = 0;
         for piece in pieces {
             writer.write_all(&content[at..at + piece]).unwrap();
             at += piece;
         }
-        prop_assert_eq!(open(&writer.finish().unwrap(), &key(), Kind::Lowered).unwrap(), content);
+        prop_assert_eq!(open(&writer.finish().unwrap(), &key(), lowered()).unwrap(), content);
     }
 }
 
 #[test]
 fn a_writer_holds_its_user_to_the_announced_length() {
-    let writer = || Writer::new(Vec::new(), &key(), Kind::Model, 10).unwrap();
+    let writer = || Writer::new(Vec::new(), &key(), model(), 10).unwrap();
     assert_eq!(writer().finish().unwrap_err().kind(), ErrorKind::InvalidInput);
     let mut more = writer();
     assert_eq!(more.write_all(&[0; 11]).unwrap_err().kind(), ErrorKind::InvalidInput);
@@ -162,14 +171,16 @@ fn a_writer_holds_its_user_to_the_announced_length() {
 fn model_files_are_written_and_read_sealed_and_plain() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("net.tacit");
-    let read = |key: Option<&SealKey>, limit| read_file(&path, Kind::Model, key, limit);
+    let read = |key: Option<&SealKey>, limit| read_file(&path, model(), key, limit);
     for content in [content(0), content(100_000)] {
         let limit = content.len() as u64;
-        write_file(&path, Kind::Model, None, &content).unwrap();
+        write_file(&path, model(), None, &content).unwrap();
         assert_eq!(fs::read(&path).unwrap(), content);
         assert_eq!(*read(None, limit).unwrap(), content);
-        assert_eq!(*read(Some(&key()), limit).unwrap(), content, "an owner may have plain files beside sealed ones");
-        write_file(&path, Kind::Model, Some(&key()), &content).unwrap();
+        let plain = read(Some(&key()), limit).unwrap_err();
+        assert!(matches!(&plain, StoreError::Plain(p) if *p == path), "{plain}");
+        assert!(plain.to_string().contains("tacit model seal"), "{plain}");
+        write_file(&path, model(), Some(&key()), &content).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(*read(Some(&key()), limit).unwrap(), content);
         assert!(matches!(read(None, limit), Err(StoreError::KeyNeeded(p)) if p == path));
@@ -177,17 +188,47 @@ fn model_files_are_written_and_read_sealed_and_plain() {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside the file");
     }
     assert!(matches!(read(Some(&key()), 99_999), Err(StoreError::FileTooLarge { bytes: 100_000, .. })));
-    write_file(&path, Kind::Model, None, &content(100)).unwrap();
+    write_file(&path, model(), None, &content(100)).unwrap();
     assert!(matches!(read(None, 99), Err(StoreError::FileTooLarge { bytes: 100, .. })));
-    let bytes = sealed(Kind::Lowered, &content(100));
+    let bytes = sealed(lowered(), &content(100));
     fs::write(&path, &bytes).unwrap();
+    let replaced = write_file(&path, model(), None, &content(100)).unwrap_err();
+    assert!(matches!(&replaced, StoreError::NotReplaced { .. }), "{replaced}");
     assert!(read(Some(&key()), 100).unwrap_err().to_string().contains("a lowered model was sealed here, not a model"));
     // A header that claims more than the file has allocates nothing.
-    let mut claims = sealed(Kind::Model, &content(100));
+    let mut claims = sealed(model(), &content(100));
     claims[29..37].copy_from_slice(&u64::MAX.to_le_bytes());
     fs::write(&path, &claims).unwrap();
     let error = read(Some(&key()), u64::MAX).unwrap_err();
     assert!(matches!(error, StoreError::Sealed { fault: SealFault::Truncated { .. }, .. }), "{error}");
+}
+
+/// Else one model's weights are served under another's name.
+#[test]
+fn sealed_files_do_not_open_under_another_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let [square, digits] = ["square.tacit", "digits.tacit"].map(|name| dir.path().join(name));
+    let bytes = content(100);
+    write_file(&square, Kind::model(&square), Some(&key()), &bytes).unwrap();
+    fs::copy(&square, &digits).unwrap();
+    let read = |path: &Path| read_file(path, Kind::of_owner_file(path), Some(&key()), 100);
+    assert_eq!(*read(&square).unwrap(), bytes);
+    let error = read(&digits).unwrap_err();
+    assert!(matches!(&error, StoreError::Sealed { fault: SealFault::OtherName { .. }, .. }), "{error}");
+    assert!(error.to_string().contains("renamed or exchanged") && error.to_string().contains("tacit model seal"));
+    // Its owner vouches for it.
+    let mut content = Vec::new();
+    let (mut opened, len) = open_renamed(&digits, Kind::model(&digits), Some(&key())).unwrap();
+    opened.read_to_end(&mut content).unwrap();
+    assert_eq!((content, len), (bytes.clone(), 100));
+    assert!(matches!(open_renamed(&digits, Kind::lowered(&digits), Some(&key())), Err(StoreError::Sealed { .. })));
+    write_file(&digits, Kind::model(&digits), Some(&key()), &bytes).unwrap();
+    assert_eq!(*read(&digits).unwrap(), bytes);
+    // A header that is made to say another name is found by the first chunk.
+    let mut forged = fs::read(&square).unwrap();
+    forged[12..29].copy_from_slice(&fs::read(&digits).unwrap()[12..29]);
+    fs::write(&digits, &forged).unwrap();
+    assert!(matches!(read(&digits), Err(StoreError::Sealed { fault: SealFault::Chunk { index: 0 }, .. })));
 }
 
 #[test]
@@ -198,19 +239,19 @@ fn keys_come_from_files_variables_and_commands_alike() {
     let error = SealKey::from_file(&path).err().unwrap().to_string();
     assert!(error.contains("chmod 600"), "{error}");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    let bytes = sealed(Kind::Model, b"content");
-    let from = |key: Result<SealKey, StoreError>| open(&bytes, &key.unwrap(), Kind::Model).unwrap();
+    let bytes = sealed(model(), b"content");
+    let from = |key: Result<SealKey, StoreError>| open(&bytes, &key.unwrap(), model()).unwrap();
     assert_eq!(from(SealKey::from_file(&path)), b"content");
     assert_eq!(from(SealKey::from_command("printf 'sixteen bytes or\r\n'")), b"content");
     // Cargo sets this for tests: some variable whose value is known.
     let name = env!("CARGO_MANIFEST_DIR");
     let known = SealKey::from_env("CARGO_MANIFEST_DIR").unwrap();
     let with = sealed_with(&SealKey::from_bytes(name.as_bytes()).unwrap());
-    assert_eq!(open(&with, &known, Kind::Model).unwrap(), b"content");
+    assert_eq!(open(&with, &known, model()).unwrap(), b"content");
 }
 
 fn sealed_with(key: &SealKey) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new(), key, Kind::Model, 7).unwrap();
+    let mut writer = Writer::new(Vec::new(), key, model(), 7).unwrap();
     writer.write_all(b"content").unwrap();
     writer.finish().unwrap()
 }

@@ -112,7 +112,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let approaches = Approach::chosen(&args.approaches)?;
     let dir = if args.dry_run { None } else { args.output.as_deref() };
     if let Some(dir) = dir {
-        campaign::own_folder(dir)?;
+        campaign::managed_folder(dir)?;
     }
     let offered = folder::offers(dir, &nets, &approaches)?;
     let nets = nets.into_iter().map(|net| net.name).collect();

@@ -155,6 +155,10 @@ struct Args {
     /// is no longer offered, and keys that their client does not come for
     #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3650))]
     expire: u64,
+    /// Take the clock of this machine for right, though it shows a time more than a week from when the folder
+    /// of material was last used: what is too old by it expires
+    #[arg(long)]
+    accept_clock: bool,
     /// Inputs of one client that are run as one at most, in the exchanges of one input, where the back end
     /// does that and memory allows it; 1 runs each on its own
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = count(32))]
@@ -207,6 +211,7 @@ impl Args {
         config.stored_per_client = self.quota;
         config.uploads_per_client = self.key_quota << 20;
         config.expire = Duration::from_secs(self.expire * 24 * 3600);
+        config.accept_clock = self.accept_clock;
         config.max_batch = self.max_batch;
         config.memory_per_client = self.memory as usize;
         config.memory_wait = Duration::from_secs(self.memory_wait);

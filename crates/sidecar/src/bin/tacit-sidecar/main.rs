@@ -18,7 +18,7 @@ use tacit_sidecar::access::{Access, Token};
 use tacit_sidecar::energy::EnergyModel;
 use tacit_sidecar::fleet::{Fleet, FleetConfig};
 use tacit_sidecar::server::{self, Listener};
-use tacit_store::SealKey;
+use tacit_store::{Party, SealKey, material_folder};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -101,6 +101,10 @@ impl Args {
         ensure!(self.ready == 0 || self.material.is_some(), "--ready needs --material, the folder that it is kept in");
         let ServerArgs { server, keys, client: name, server_name } = &self.server;
         let identity = self.server.identity()?;
+        if let Some(dir) = &self.material {
+            // A folder of something else is told before anybody listens.
+            material_folder(dir, Party::Client)?;
+        }
         let aids = self.dealer.aids(&self.server, &identity, self.material.as_deref())?;
         let require = self.dealer.require();
         let mut client = ClientConfig { aids, require, ..ClientConfig::new(server, identity) };

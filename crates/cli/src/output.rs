@@ -1,0 +1,95 @@
+//! Files that commands write: one that exists is replaced only where it holds what such a command writes.
+use anyhow::{Context, bail};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+/// No earlier output that is looked at has more bytes.
+const MOST: u64 = 64 << 20;
+
+/// By what earlier output of the same kind is known.
+#[derive(Clone, Copy)]
+pub enum Alike<'a> {
+    /// A JSON document with mostly the same keys.
+    Json(&'a Value),
+    /// The same bytes at the beginning.
+    Beginning(&'a [u8]),
+    /// A text in which this stands.
+    Holds(&'a str),
+}
+
+/// Writes a file, in place of an earlier one of the same kind only.
+pub fn write(path: &Path, bytes: &[u8], alike: Alike<'_>) -> anyhow::Result<()> {
+    check(path, alike)?;
+    fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Whether a file may be written here: there is none, or one of the same kind, or what keeps no bytes (a
+/// pipe, a terminal).
+pub fn check(path: &Path, alike: Alike<'_>) -> anyhow::Result<()> {
+    let reading = || format!("reading {}", path.display());
+    let meta = match fs::metadata(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        found => found.with_context(reading)?,
+    };
+    if !meta.is_file() || meta.len() == 0 {
+        return Ok(());
+    }
+    let mut found = Vec::new();
+    File::open(path).and_then(|file| file.take(MOST).read_to_end(&mut found)).with_context(reading)?;
+    let is_alike = match alike {
+        Alike::Json(value) => serde_json::from_slice(&found).is_ok_and(|found: Value| has_keys_of(&found, value)),
+        Alike::Beginning(beginning) => found.starts_with(beginning),
+        Alike::Holds(text) => found.windows(text.len()).any(|window| window == text.as_bytes()),
+    };
+    if !is_alike {
+        bail!(
+            "{} exists, and it is not what this command writes: nothing is overwritten; choose another name, or remove it first",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+/// Whether two documents have more keys in common than not, those of the first member of a list.
+fn has_keys_of(found: &Value, wanted: &Value) -> bool {
+    let keys = |value: &Value| -> BTreeSet<String> {
+        let object = if let Value::Array(list) = value { list.first().unwrap_or(value) } else { value };
+        object.as_object().map_or_else(BTreeSet::new, |object| object.keys().cloned().collect())
+    };
+    let (found, wanted) = (keys(found), keys(wanted));
+    found.intersection(&wanted).count() * 2 > found.union(&wanted).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_output_of_the_same_kind_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let plan = json!({"model": "m", "offers": [], "best": 1});
+        let alike = Alike::Json(&plan);
+        write(&path, plan.to_string().as_bytes(), alike).unwrap();
+        let more = json!({"model": "n", "offers": [1], "best": 2, "cells": []});
+        write(&path, more.to_string().as_bytes(), alike).unwrap();
+        for precious in ["notes", r#"{"model": "m", "weights": [], "author": 1}"#, "[]", r#"[{"a": 1}]"#] {
+            fs::write(&path, precious).unwrap();
+            let error = write(&path, b"{}", alike).unwrap_err().to_string();
+            assert!(error.contains("nothing is overwritten"), "{error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), precious);
+        }
+        fs::write(&path, "time,watts\n1,2\n").unwrap();
+        check(&path, Alike::Beginning(b"time,watts\n")).unwrap();
+        check(&path, Alike::Beginning(b"time,volts\n")).unwrap_err();
+        check(&path, Alike::Holds("watts")).unwrap();
+        check(&path, Alike::Holds("volts")).unwrap_err();
+        fs::write(&path, "").unwrap();
+        check(&path, alike).unwrap();
+        check(Path::new("/dev/null"), alike).unwrap();
+    }
+}

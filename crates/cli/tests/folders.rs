@@ -1,0 +1,167 @@
+//! Folders and files of somebody else's, given to every option that takes a folder or writes a file: each is
+//! refused, and nothing in them is touched.
+mod common;
+
+use common::{MODELS, good, tacit};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Files that somebody would miss, some under names that programs here use.
+fn precious() -> Vec<(String, &'static str)> {
+    let (id, digest) = ("0123456789abcdef".repeat(2), "0123456789abcdef".repeat(4));
+    let names =
+        ["taxes.ods", "notes.part", "lock", "reserve", "ledger.sqlite", "server.sqlite", "home.key", "study.json"];
+    let names = names.map(str::to_owned).into_iter().chain([
+        format!("{id}.material"),
+        format!("{id}.sealed"),
+        format!("{digest}.kept"),
+        format!("uploads/{digest}"),
+        format!("secrets/{digest}.secret"),
+        "keys/own.pem".to_owned(),
+        "material/diary.txt".to_owned(),
+        "runs.jsonl".to_owned(),
+    ]);
+    names.map(|name| (name, "precious, and nobody's but mine\n")).collect()
+}
+
+fn made(folder: &Path) {
+    for (name, text) in precious() {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+    }
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// What a folder holds, and with which permissions.
+fn content(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let mode = |path: &Path| path.symlink_metadata().unwrap().permissions().mode();
+        all.insert(folder.clone(), (mode(&folder), vec![]));
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => drop(all.insert(path.clone(), (mode(&path), fs::read(&path).unwrap()))),
+            }
+        }
+    }
+    all
+}
+
+/// Runs a command that must fail without touching the folder; what it says.
+fn refused(dir: &Path, folder: &Path, args: &[&str]) -> String {
+    let before = content(folder);
+    let output = tacit(dir, args);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && !error.contains("panicked"), "tacit {args:?}: {error}");
+    assert_eq!(content(folder), before, "tacit {args:?}: {error}");
+    error
+}
+
+#[test]
+fn a_folder_of_somebodys_files_is_refused_by_whatever_takes_a_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let (dir, home) = (dir.path(), dir.path().join("home"));
+    good(dir, &["keys", "init", "keys"]);
+    good(dir, &["keys", "add-helper", "keys", "gateway", "--of", "client", "--host", "localhost"]);
+    let (onnx, samples) = (format!("{MODELS}/digits.onnx"), format!("{MODELS}/digits_samples.npy"));
+    let backend = ["--backend", "none"];
+    good(dir, &[&["model", "import", &onnx, "--calibrate", &samples, "-o", "digits.tacit"][..], &backend].concat());
+    made(&home);
+    // Nobody listens there: it is not asked.
+    let nowhere = ["--server", "localhost:1"];
+    let image = format!("{MODELS}/digit.npy");
+    let cases: [&[&str]; 7] = [
+        &["helper", "--client", "gateway", "--folder", "home", "--listen", "127.0.0.1:0"],
+        &["prepare", "--material", "home"],
+        &["infer", &image, "--material", "home"],
+        &["keyset", "list", "--material", "home"],
+        &["keyset", "delete", "--all", "--material", "home"],
+        &["material", "list", "--material", "home"],
+        &["material", "discard", "--all", "--material", "home"],
+    ];
+    for case in cases {
+        let error = refused(dir, &home, &[case, &nowhere[..]].concat());
+        assert!(error.contains("home holds `") && error.contains("nothing in it was touched"), "{case:?}: {error}");
+    }
+    for case in [
+        &["keys", "init", "home"][..],
+        &["plan", "digits.tacit", "--apply", "home"],
+        &["lab", "run", "idle", "-o", "home"],
+        &["lab", "run", "ss26-live", "--quick", "-o", "home"],
+        &["lab", "run", "pm24-study", "-o", "home"],
+        &["material", "list", "--offline", "--material", "home"],
+    ] {
+        refused(dir, &home, case);
+    }
+}
+
+#[test]
+fn files_of_somebody_are_not_replaced_by_outputs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (dir, files) = (dir.path(), dir.path().join("files"));
+    fs::create_dir(&files).unwrap();
+    for name in ["digits.onnx", "digits_samples.npy"] {
+        fs::copy(format!("{MODELS}/{name}"), files.join(name)).unwrap();
+    }
+    for name in ["notes", "notes.json", "notes.html", "paper.tacit"] {
+        fs::write(files.join(name), "{\"precious\": 1}").unwrap();
+    }
+    let (onnx, samples) = ("files/digits.onnx", "files/digits_samples.npy");
+    let import = |output| {
+        [&["model", "import", onnx, "--calibrate", samples, "-o", output][..], &["--backend", "none"]].concat()
+    };
+    for output in [onnx, samples, "files/paper.tacit"] {
+        let error = refused(dir, &files, &import(output));
+        assert!(error.contains("nothing is overwritten"), "{error}");
+    }
+    let import_again = import("digits.tacit");
+    good(dir, &import_again);
+    good(dir, &import_again);
+    for case in [
+        &["zoo", "resnet20", "-o", samples][..],
+        &["zoo", "resnet20", "-o", "files/notes"],
+        &["plan", "digits.tacit", "-o", "files/notes"],
+        &["plan", "digits.tacit", "-o", "digits.tacit"],
+        &["calibrate", "--quick", "-o", "files/notes"],
+        &["lab", "measure", "-o", "files/notes", "--", "true"],
+    ] {
+        let model = fs::read(dir.join("digits.tacit")).unwrap();
+        refused(dir, &files, case);
+        assert!(fs::read(dir.join("digits.tacit")).unwrap() == model, "{case:?}");
+    }
+}
+
+/// Else one model is served under another's name.
+#[test]
+fn sealed_models_are_not_exchanged_and_are_renamed_on_purpose() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::write(dir.join("key"), "sixteen bytes or more").unwrap();
+    fs::set_permissions(dir.join("key"), fs::Permissions::from_mode(0o600)).unwrap();
+    let (onnx, samples) = (format!("{MODELS}/digits.onnx"), format!("{MODELS}/digits_samples.npy"));
+    let import = |output, more: &[&str]| {
+        let args = ["model", "import", &onnx, "--calibrate", &samples, "-o", output, "--backend", "none"];
+        good(dir, &[&args[..], more].concat());
+    };
+    let seal = ["--seal", "key"];
+    let inspect = |file| [&["model", "inspect", file][..], &seal].concat();
+    import("square.tacit", &seal);
+    import("plain.tacit", &[]);
+    good(dir, &inspect("square.tacit"));
+    fs::copy(dir.join("square.tacit"), dir.join("digits.tacit")).unwrap();
+    let error = refused(dir, dir, &inspect("digits.tacit"));
+    assert!(error.contains("renamed or exchanged") && error.contains("tacit model seal"), "{error}");
+    let error = refused(dir, dir, &inspect("plain.tacit"));
+    assert!(error.contains("not sealed") && error.contains("tacit model seal"), "{error}");
+    good(dir, &[&["model", "seal", "digits.tacit"][..], &seal].concat());
+    good(dir, &inspect("digits.tacit"));
+    good(dir, &[&["model", "seal", "plain.tacit", "-o", "sealed.tacit"][..], &seal].concat());
+    good(dir, &inspect("sealed.tacit"));
+    assert!(refused(dir, dir, &["model", "inspect", "sealed.tacit"]).contains("give the key"));
+}

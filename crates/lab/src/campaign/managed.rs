@@ -1,0 +1,53 @@
+//! Folders of measurements, which are marked: in them alone files are removed and replaced.
+use super::{CAMPAIGN, MAX_FILE, open};
+use crate::LabError;
+use std::io::Read;
+use std::path::Path;
+use tacit_store::{FolderKind, ManagedFolder};
+
+/// A folder of measurements.
+const MANAGED: FolderKind = FolderKind::public("lab", "measurements");
+
+/// Opens or makes a folder for measurements and marks it: in it files are removed and replaced by name.
+/// One of something else is refused, and nothing in it touched.
+///
+/// # Errors
+/// [`LabError::Keys`] for a folder that holds something else, a link, or one that cannot be made.
+pub fn managed_folder(dir: &Path) -> Result<(), LabError> {
+    // What version 0.1 has begun is known by its description.
+    let described = |name: &str, key: &str| {
+        let text = open(&dir.join(name)).and_then(|file| {
+            let mut text = vec![];
+            file.take(MAX_FILE).read_to_end(&mut text).map(|_| text)
+        });
+        let value: Option<serde_json::Value> = text.ok().and_then(|text| serde_json::from_slice(&text).ok());
+        value.is_some_and(|value| value.get(key).is_some())
+    };
+    let is_ours = described(CAMPAIGN, "version") || described("study.json", "format");
+    ManagedFolder::open_or_mark(dir, MANAGED, |_| is_ours)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CAMPAIGN, Folder, VERSION, tests::campaign};
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn only_folders_of_measurements_are_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
+        Folder::open(&ours).unwrap().begin(&campaign()).unwrap();
+        assert!(ours.join(tacit_store::managed::MARK).exists());
+        Folder::open(&ours).unwrap();
+        fs::create_dir(&theirs).unwrap();
+        fs::write(theirs.join("runs.jsonl"), "my own runs, without a line feed").unwrap();
+        let error = Folder::open(&theirs).unwrap_err().to_string();
+        assert!(error.contains("runs.jsonl"), "{error}");
+        assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1, "nothing was made there");
+        // As version 0.1 has left it: without a mark.
+        fs::write(theirs.join(CAMPAIGN), format!("{{\"version\": {VERSION}}}")).unwrap();
+        Folder::open(&theirs).unwrap();
+    }
+}

@@ -1,0 +1,127 @@
+//! Files of keys and the folders that they are in.
+use crate::seal::sync_folder;
+use crate::{FolderKind, ManagedFolder, StoreError, managed, private};
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+const FOLDER: FolderKind = FolderKind::private("certificate authority", "keys");
+/// The first line of a file of keys has fewer bytes.
+const LINE: usize = 64;
+const DOING: &str = "writing (an existing file is never overwritten)";
+
+/// A file to be written.
+pub(super) struct File {
+    pub(super) name: String,
+    pub(super) content: Zeroizing<String>,
+    pub(super) mode: u32,
+}
+
+/// Writes new files into a folder that is marked then: all of them, or none.
+///
+/// # Errors
+/// As [`write_all`]; the folder holds what is no key.
+pub(super) fn write_new(dir: &Path, files: &[File]) -> Result<(), StoreError> {
+    if write_at_once(dir, files)? {
+        return Ok(());
+    }
+    check_free(dir, files)?;
+    write_all(ManagedFolder::open_or_mark(dir, FOLDER, is_key_file)?.path(), files)
+}
+
+/// A folder that has keys. Where it is marked, or has keys and nothing else, it is closed to others; any
+/// other one, into which keys were copied, is left as it is.
+pub(super) fn key_folder(dir: &Path) -> Result<PathBuf, StoreError> {
+    let is_ours =
+        matches!(managed::is_marked(dir, FOLDER), Ok(true)) || managed::strange_entry(dir, is_key_file)?.is_none();
+    if is_ours { private::folder(dir) } else { private::readable_folder(dir) }
+}
+
+/// The content of a file of a private key, which is closed to others first. What holds none is not touched.
+pub(super) fn read_key(path: &Path, doing: &'static str) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+    if fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file()) && !is_key_file(path) {
+        return Ok(Zeroizing::new(fs::read(path).map_err(StoreError::file(doing, path))?));
+    }
+    private::read(path, doing)
+}
+
+/// Whether something in a folder is a certificate or a private key, by name and content.
+fn is_key_file(path: &Path) -> bool {
+    let is_file = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
+    let first = || {
+        let mut start = Zeroizing::new(Vec::with_capacity(LINE));
+        fs::File::open(path)?.take(LINE as u64).read_to_end(&mut start)?;
+        let line = start.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        io::Result::Ok(String::from_utf8_lossy(line).trim_end().to_owned())
+    };
+    let Some(first) = is_file.then(first).and_then(Result::ok) else { return false };
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("pem" | "new") => first == "-----BEGIN CERTIFICATE-----",
+        Some("key") => first.starts_with("-----BEGIN ") && first.ends_with("PRIVATE KEY-----"),
+        _ => false,
+    }
+}
+
+/// Writes the files of a folder that is not there, or is empty: they are made beside it and appear with it at
+/// once, so that whoever ends this process leaves no part of them in it. `false` where that is not possible
+/// (a folder with something in it, a link, a mount point, or no right to its parent): nothing was done then.
+fn write_at_once(dir: &Path, files: &[File]) -> Result<bool, StoreError> {
+    let dir: PathBuf = dir.components().collect();
+    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Ok(false) };
+    let is_bare = match fs::symlink_metadata(&dir) {
+        Err(e) => e.kind() == io::ErrorKind::NotFound,
+        Ok(meta) => meta.is_dir() && fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_none()),
+    };
+    if !is_bare {
+        return Ok(false);
+    }
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    let beside = private::new_name(&parent.join(hidden));
+    // Made here and now, so that all in it is ours.
+    if DirBuilder::new().mode(0o700).create(&beside).is_err() {
+        return Ok(false);
+    }
+    let marked = ManagedFolder::open_or_mark(&beside, FOLDER, |_| false);
+    let written = marked.and_then(|folder| write_all(folder.path(), files));
+    let renamed = written.map(|()| fs::rename(&beside, &dir).is_ok());
+    if !matches!(renamed, Ok(true)) {
+        // What could not be moved is of no use; an error says more than that of the removal.
+        let _ = fs::remove_dir_all(&beside);
+        return renamed;
+    }
+    let parent = if parent == Path::new("") { Path::new(".") } else { parent };
+    sync_folder(parent).map(|()| true)
+}
+
+/// Whether none of these is in a folder yet.
+fn check_free(dir: &Path, files: &[File]) -> Result<(), StoreError> {
+    let mut paths = files.iter().map(|file| dir.join(&file.name));
+    match paths.find(|path| path.symlink_metadata().is_ok()) {
+        Some(taken) => Err(StoreError::file(DOING, &taken)(io::ErrorKind::AlreadyExists.into())),
+        None => Ok(()),
+    }
+}
+
+/// Writes new files into a folder: all of them, durably, or none.
+pub(super) fn write_all(dir: &Path, files: &[File]) -> Result<(), StoreError> {
+    check_free(dir, files)?;
+    let paths: Vec<PathBuf> = files.iter().map(|file| dir.join(&file.name)).collect();
+    for (written, (path, file)) in paths.iter().zip(files).enumerate() {
+        if let Err(e) = write(path, file) {
+            // What we have written is of no use alone; the error says more than that of a removal.
+            paths[..written].iter().for_each(|path| drop(fs::remove_file(path)));
+            return Err(StoreError::file(DOING, path)(e));
+        }
+    }
+    sync_folder(dir)
+}
+
+pub(super) fn write(path: &Path, file: &File) -> io::Result<()> {
+    let mut out = OpenOptions::new().write(true).create_new(true).mode(file.mode).open(path)?;
+    let written = out.write_all(file.content.as_bytes()).and_then(|()| out.sync_all());
+    written.inspect_err(|_| drop(fs::remove_file(path)))
+}

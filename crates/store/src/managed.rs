@@ -1,0 +1,258 @@
+//! Folders that programs here manage: in these alone they delete, replace and change permissions.
+//!
+//! A managed folder has a mark, the file [`MARK`], which names party, kind and version. One that is new or
+//! empty is marked. One without a mark that holds something is refused, and nothing in it is touched; but
+//! where version 0.1, which knew no marks, has made all of its content, it is marked now.
+use crate::seal::sync_folder;
+use crate::{StoreError, private};
+use rusqlite::{Connection, OpenFlags};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Name of the mark.
+pub const MARK: &str = ".tacit-folder";
+const VERSION: u32 = 1;
+/// No mark has more bytes.
+const MOST: u64 = 1 << 10;
+const FIRST: &str = "Made and managed by tacit: what it makes here it may delete (docs/files.md).";
+
+/// What a managed folder is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FolderKind {
+    /// Whose it is: "client", "server", "helper", "lab".
+    pub party: &'static str,
+    /// What it holds: "material".
+    pub what: &'static str,
+    /// Whether it is closed to other users.
+    pub is_private: bool,
+}
+
+impl FolderKind {
+    /// Of secrets, closed to other users.
+    #[must_use]
+    pub const fn private(party: &'static str, what: &'static str) -> Self {
+        Self { party, what, is_private: true }
+    }
+
+    /// Of what anybody may read.
+    #[must_use]
+    pub const fn public(party: &'static str, what: &'static str) -> Self {
+        Self { party, what, is_private: false }
+    }
+
+    fn text(self) -> String {
+        let Self { party, what, .. } = self;
+        format!("{FIRST}\nparty: {party}\nkind: {what}\nversion: {VERSION}\n")
+    }
+}
+
+/// A folder that a program here may delete in, by name and content.
+#[derive(Clone, Debug)]
+pub struct ManagedFolder {
+    path: PathBuf,
+}
+
+impl ManagedFolder {
+    /// Opens the folder, makes it where there is none, and marks it where it is empty or where `is_ours` says
+    /// of each of its entries that an earlier version has made it, by name and content. A private folder is
+    /// then closed to other users.
+    ///
+    /// # Errors
+    /// [`StoreError::NotManaged`]: it holds what is not ours; [`StoreError::OtherFolder`]: it is marked as
+    /// something else; [`StoreError::NotPrivate`]: it is a link or, if it is to be private, another user's;
+    /// [`StoreError::File`]. Nothing was changed then.
+    pub fn open_or_mark(dir: &Path, kind: FolderKind, is_ours: impl Fn(&Path) -> bool) -> Result<Self, StoreError> {
+        private::make_folder(dir, kind.is_private)?;
+        let path = private::checked_folder(dir, kind.is_private)?;
+        if !is_marked(&path, kind)? {
+            match strange_entry(&path, is_ours)? {
+                None => write_mark(&path, kind)?,
+                // Another process has marked it meanwhile, and goes on in it.
+                Some(_) if is_marked(&path, kind)? => {}
+                Some(found) => {
+                    return Err(StoreError::NotManaged { path, found, what: kind.what, party: kind.party });
+                }
+            }
+        }
+        if kind.is_private {
+            private::folder(&path)?;
+        }
+        Ok(Self { path })
+    }
+
+    /// Where it is, without trailing separators.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Whether a folder is marked as of this kind.
+///
+/// # Errors
+/// [`StoreError::OtherFolder`], [`StoreError::File`].
+pub fn is_marked(dir: &Path, kind: FolderKind) -> Result<bool, StoreError> {
+    let path = dir.join(MARK);
+    let Some(text) = text_of(&path).map_err(StoreError::file("reading", &path))? else { return Ok(false) };
+    if text == kind.text() {
+        return Ok(true);
+    }
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+    let (party, what, version) = (field("party: "), field("kind: "), field("version: "));
+    let known = |text: &str| text.len() <= 64 && text.chars().all(|c| c.is_ascii_graphic() || c == ' ');
+    let holds = match (party, what, version) {
+        (Some(party), Some(what), Some(version)) if [party, what, version].into_iter().all(known) => {
+            format!("the {party}'s {what} (version {version})")
+        }
+        _ => format!("what its mark ({MARK}) does not say"),
+    };
+    let wanted = format!("the {}'s {} (version {VERSION})", kind.party, kind.what);
+    Err(StoreError::OtherFolder { path: dir.to_owned(), holds, wanted })
+}
+
+/// The text of a mark, if there is one. Anything else under its name is no mark.
+fn text_of(path: &Path) -> io::Result<Option<String>> {
+    match fs::symlink_metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+        Ok(meta) if !meta.is_file() => return Ok(Some(String::new())),
+        Ok(_) => {}
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
+    Ok(Some(String::from_utf8(bytes).unwrap_or_default()))
+}
+
+/// The name of something in a folder that is not ours; `None` where all is, or there is nothing.
+pub(crate) fn strange_entry(dir: &Path, is_ours: impl Fn(&Path) -> bool) -> Result<Option<String>, StoreError> {
+    for entry in fs::read_dir(dir).map_err(StoreError::file("listing", dir))? {
+        let entry = entry.map_err(StoreError::file("listing", dir))?;
+        let name = entry.file_name();
+        // A mark that another process writes now, or that was left unfinished.
+        let is_mark = name.to_str().is_some_and(|name| name.starts_with(MARK));
+        // A file system's own, where the folder is a disk of its own.
+        let is_systems = name == "lost+found";
+        if !is_mark && !is_systems && !is_ours(&entry.path()) {
+            return Ok(Some(name.to_string_lossy().escape_debug().to_string()));
+        }
+    }
+    Ok(None)
+}
+
+fn write_mark(dir: &Path, kind: FolderKind) -> Result<(), StoreError> {
+    let path = dir.join(MARK);
+    let part = private::new_name(&path);
+    let mode = if kind.is_private { private::FILE_MODE } else { 0o644 };
+    let failed = || StoreError::file("writing", &path);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&part).map_err(failed())?;
+    let written = file.write_all(kind.text().as_bytes()).and_then(|()| file.sync_all());
+    if let Err(e) = written.and_then(|()| fs::rename(&part, &path)) {
+        // It is the one made above.
+        let _ = fs::remove_file(&part);
+        return Err(failed()(e));
+    }
+    sync_folder(dir)?;
+    // Another process may have marked it as something else at this moment.
+    is_marked(dir, kind).map(drop)
+}
+
+/// Whether a file is a SQLite database with this application's number, or an empty file.
+#[must_use]
+pub fn is_database(path: &Path, application: i32) -> bool {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_file() && meta.len() == 0 => return true,
+        Ok(meta) if meta.is_file() => {}
+        _ => return false,
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let found = Connection::open_with_flags(path, flags)
+        .and_then(|db| db.pragma_query_value(None, "application_id", |row| row.get::<_, i32>(0)));
+    found.is_ok_and(|found| found == application)
+}
+
+/// A file's name without `ending`, if the rest is `digits` lower-case hexadecimal digits.
+#[must_use]
+pub fn hex_stem<'a>(path: &'a Path, ending: &str, digits: usize) -> Option<&'a str> {
+    let stem = path.file_name()?.to_str()?.strip_suffix(ending)?;
+    let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    (stem.len() == digits && stem.bytes().all(is_hex)).then_some(stem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    const CLIENT: FolderKind = FolderKind::private("client", "material");
+    const SERVER: FolderKind = FolderKind::private("server", "material");
+
+    fn open(dir: &Path, kind: FolderKind) -> Result<ManagedFolder, StoreError> {
+        ManagedFolder::open_or_mark(dir, kind, |path| path.ends_with("ours"))
+    }
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn new_and_empty_folders_are_marked_and_stay_what_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let (new, empty) = (dir.path().join("a/new"), dir.path().join("empty"));
+        fs::create_dir(&empty).unwrap();
+        for folder in [&new, &empty] {
+            open(folder, CLIENT).unwrap();
+            let text = fs::read_to_string(folder.join(MARK)).unwrap();
+            assert!(text.contains("party: client\nkind: material\nversion: 1\n"), "{text}");
+            assert_eq!(mode(folder), 0o700);
+            fs::write(folder.join("x"), "later").unwrap();
+            open(folder, CLIENT).unwrap();
+            let error = open(folder, SERVER).unwrap_err().to_string();
+            assert!(error.contains("the client's material") && error.contains("server"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_holds_somebodys_files_is_refused_and_not_touched() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("home");
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        for name in ["ours", "taxes.ods"] {
+            fs::write(folder.join(name), name).unwrap();
+        }
+        let error = open(&folder, CLIENT).unwrap_err().to_string();
+        assert!(error.contains("taxes.ods") && error.contains("empty folder"), "{error}");
+        assert_eq!((mode(&folder), fs::read_dir(&folder).unwrap().count()), (0o755, 2));
+        fs::remove_file(folder.join("taxes.ods")).unwrap();
+        open(&folder, CLIENT).unwrap();
+        assert_eq!((mode(&folder), fs::read_dir(&folder).unwrap().count()), (0o700, 2), "taken over");
+    }
+
+    #[test]
+    fn marks_of_others_and_links_are_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("a");
+        open(&folder, CLIENT).unwrap();
+        let mark = folder.join(MARK);
+        for text in ["", "\u{1b}[31m\nparty: \u{7}\nkind: x\nversion: 1\n", &CLIENT.text().replace(": 1", ": 2")] {
+            fs::write(&mark, text).unwrap();
+            let error = open(&folder, CLIENT).unwrap_err();
+            assert!(matches!(error, StoreError::OtherFolder { .. }), "{error}");
+            assert!(!error.to_string().contains(['\u{1b}', '\u{7}']));
+        }
+        fs::rename(&mark, dir.path().join("mark")).unwrap();
+        symlink(dir.path().join("mark"), &mark).unwrap();
+        assert!(matches!(open(&folder, CLIENT), Err(StoreError::OtherFolder { .. })));
+    }
+
+    #[test]
+    fn names_of_files_are_read_strictly() {
+        let name = |name: &str| hex_stem(Path::new(name), ".material", 4).map(str::to_owned);
+        assert_eq!(name("/a/00ff.material").as_deref(), Some("00ff"));
+        for other in ["00fF.material", "00ff.materia", "00f.material", "00fff.material", ".material", "00ff"] {
+            assert_eq!(name(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The folder of one party's material: its kind, and what version 0.1 has made in it.
+use crate::entry::Party;
+use crate::managed::{FolderKind, ManagedFolder, hex_stem, is_database};
+use crate::reserve::Reserve;
+use crate::{StoreError, managed};
+use rusqlite::{Connection, OpenFlags};
+use std::fs;
+use std::path::Path;
+
+/// Name and application number ("tacm") of the ledger.
+pub(crate) const LEDGER: &str = "ledger.sqlite";
+pub(crate) const APPLICATION: i32 = 0x7461_636d;
+/// The same of what a server keeps beside it ("tacs").
+const STATE: (&str, i32) = ("server.sqlite", 0x7461_6373);
+/// Files that SQLite makes beside a database.
+pub(crate) const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// Folders in a folder of material, which have marks of their own.
+const FOLDERS: [&str; 3] = ["uploads", "secrets", "fetched"];
+/// What a file of material ends in.
+pub(crate) const MATERIAL: &str = ".material";
+
+const PARTIES: [Party; 2] = [Party::Client, Party::Server];
+
+impl Party {
+    /// The folder of this party's material.
+    #[must_use]
+    pub const fn folder(self) -> FolderKind {
+        match self {
+            Self::Client => FolderKind::private("client", "material"),
+            Self::Server => FolderKind::private("server", "material"),
+        }
+    }
+}
+
+/// Opens or makes a party's folder of material.
+///
+/// # Errors
+/// As [`ManagedFolder::open_or_mark`]; [`StoreError::OtherParty`].
+pub fn material_folder(dir: &Path, party: Party) -> Result<ManagedFolder, StoreError> {
+    if let Some(found) = party_in(dir).filter(|found| *found != party) {
+        let (holds, wanted) = (found.folder().party, party.folder().party);
+        return Err(StoreError::OtherParty { path: dir.components().collect(), holds, wanted });
+    }
+    ManagedFolder::open_or_mark(dir, party.folder(), is_of_material)
+}
+
+/// Whose material a folder has: its mark says so, or its ledger.
+pub(crate) fn party_in(dir: &Path) -> Option<Party> {
+    let is_marked = |party: &Party| managed::is_marked(dir, party.folder()).is_ok_and(|is_so| is_so);
+    PARTIES.into_iter().find(is_marked).or_else(|| {
+        let path = dir.join(LEDGER);
+        if !is_database(&path, APPLICATION) {
+            return None;
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let ledger = Connection::open_with_flags(path, flags).ok()?;
+        let name: String = ledger.query_row("SELECT party FROM folder", [], |row| row.get(0)).ok()?;
+        PARTIES.into_iter().find(|party| party.folder().party == name)
+    })
+}
+
+/// Whether something in an unmarked folder is what version 0.1 has made there, by name and content.
+pub(crate) fn is_of_material(path: &Path) -> bool {
+    let Ok(meta) = fs::symlink_metadata(path) else { return false };
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
+    if meta.is_dir() {
+        return FOLDERS.contains(&name);
+    }
+    let has_hex = |ending: &str, digits| hex_stem(path, ending, digits).is_some();
+    let databases = [(LEDGER, APPLICATION), STATE];
+    let database = databases.into_iter().find(|(base, _)| name.starts_with(base));
+    meta.is_file()
+        && match (name, database) {
+            (_, Some((base, application))) => {
+                let ending = &name[base.len()..];
+                (ending.is_empty() || BESIDE.contains(&ending)) && is_database(&path.with_file_name(base), application)
+            }
+            ("lock", None) => meta.len() == 0,
+            ("reserve", None) => Reserve::of(path.parent().unwrap_or(Path::new("."))).is_own(),
+            // Whose ledger is there: only what it knows is ever removed.
+            _ if has_hex(MATERIAL, 32) => is_database(&path.with_file_name(LEDGER), APPLICATION),
+            _ => has_hex(".kept", 64) || has_hex(".part", 32),
+        }
+}
