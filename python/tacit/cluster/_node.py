@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit import _tacit
+from tacit._folders import managed_folder
 from tacit._tacit import TacitError
 from tacit.cluster._front import Front, Refused, Report, client_context, connected
 
@@ -94,6 +95,13 @@ def access_rules(operator: str, clients: Sequence[str], daily_quota: int | None)
     return "\n".join(tables) + "\n"
 
 
+def _is_ours(path: Path) -> bool:
+    """Whether something in an unmarked folder is what version 0.1 has made there."""
+    if path.name in {"access.toml", "access.new"}:
+        return path.is_file() and path.read_text(errors="replace").startswith("[default]\nrevoked = true")
+    return path.name == "material" and path.is_dir()
+
+
 class Node:
     """Runs the server, asks for leases, says how the server does."""
 
@@ -101,7 +109,7 @@ class Node:
         self._settings, self._front = settings, front
         self._operator = fingerprint(settings.keys / f"{settings.operator}.pem")
         self._context = client_context(settings.keys, settings.operator)
-        settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        managed_folder(settings.folder, "cluster", "node", _is_ours, mode=0o700)
         self._access = settings.folder / "access.toml"
         self._admit([])
         self._version = 0

@@ -5,9 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+from tacit._folders import check_replaced, managed_folder
 from tacit._tacit import TacitError
 from tacit.report._sections import Section
 from tacit.report._style import render
+
+
+# What every page of a report begins with.
+PAGE = b'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy"'
 
 
 def write(sections: list[Section], plots: Path, output: Path, page: Callable[[dict[str, bytes]], str]) -> Path:
@@ -22,12 +27,14 @@ def write(sections: list[Section], plots: Path, output: Path, page: Callable[[di
 
 def _write_plots(sections: list[Section], folder: Path) -> dict[str, bytes]:
     """Two files for each figure; returns the SVGs by name."""
-    # Plots of an earlier report are removed, and only those: a folder that came from elsewhere must not lead us outside.
+    # A folder that came from elsewhere must not lead us outside.
     if folder.is_symlink():
         raise TacitError(f"{folder}: is a link, and plots are written into a folder of their own only; remove it")
-    folder.mkdir(exist_ok=True)
+    managed_folder(folder, "lab", "plots", lambda path: path.suffix in {".svg", ".png"} and _is_plot(path))
+    # Plots of an earlier report are removed, and only those.
     for old in [*folder.glob("*.svg"), *folder.glob("*.png")]:
-        old.unlink()
+        if _is_plot(old):
+            old.unlink()
     made: dict[str, bytes] = {}
     for section in sections:
         for item in section.items:
@@ -40,7 +47,13 @@ def _write_plots(sections: list[Section], folder: Path) -> dict[str, bytes]:
     return made
 
 
+def _is_plot(path: Path) -> bool:
+    """Whether a file is a plot of a report: it says who has written it."""
+    return path.is_file() and not path.is_symlink() and (path.stat().st_size == 0 or b"tacit" in path.read_bytes())
+
+
 def _replace(path: Path, content: bytes) -> None:
+    check_replaced(path, lambda found: found.startswith(PAGE))
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
             file.write(content)
