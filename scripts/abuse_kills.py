@@ -36,6 +36,8 @@ OWN_FILES = {"ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", "lock", 
 OWN_FILES |= {"server.sqlite-wal", "server.sqlite-shm"}
 # Of keys on encrypted slots: the client's secrets, and what the server keeps.
 OWN_FILES |= {"secrets", "uploads"}
+# What says whose folder it is.
+OWN_FILES |= {".tacit-folder"}
 
 
 class Sidecar:

@@ -85,6 +85,17 @@ pub(crate) fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// What is too old goes, by a clock that can be right.
+fn settle(store: &Store, config: &ServerConfig) -> Result<(), ServeError> {
+    if config.accept_clock {
+        store.accept_clock()?;
+    }
+    store.check_clock()?;
+    store.expire(config.expire)?;
+    store.expire_uploads(config.expire)?;
+    Ok(())
+}
+
 /// What earlier runs have left, and where this one leaves it.
 fn open_state(config: &ServerConfig, rules: &Rules) -> Result<State, ServeError> {
     let Some(dir) = &config.store else {
@@ -161,13 +172,8 @@ impl Server {
         let store = config.store.as_deref();
         let store = store.map(|dir| Store::open(dir, Party::Server, config.seal.clone())).transpose()?.map(Arc::new);
         if let Some(store) = &store {
-            if config.accept_clock {
-                store.accept_clock()?;
-            }
-            store.check_clock()?;
-            store.expire(config.expire)?;
+            settle(store, &config)?;
             config.aids.spools = Some(Arc::new(Spools(Arc::clone(store))));
-            store.expire_uploads(config.expire)?;
         }
         let (sender, events) = unbounded_channel();
         let (stopper, stop) = watch::channel(false);
