@@ -4,8 +4,11 @@
 //! little endian: `tag u16 | length u32 (bit 31: more frames follow) | crc32 u32`, the checksum over the
 //! frame's number on this direction of the connection (u64, not sent), tag, length and payload. Tag and
 //! length are judged before anything is allocated.
+mod alive;
+
 use crate::buffered::Buffered;
 use crate::{NetError, Phase, Tag, Traffic, Transport};
+use alive::Alive;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +41,7 @@ pub struct Channel {
     phase: Phase,
     traffic: [Traffic; 3],
     moved: Arc<AtomicU64>,
+    alive: Alive,
     failed: Option<String>,
     /// Header of a frame that came in place of another.
     stray: Option<[u8; HEADER_BYTES]>,
@@ -65,6 +69,7 @@ impl Channel {
             phase: Phase::Setup,
             traffic: [Traffic::default(); 3],
             moved: Arc::default(),
+            alive: Alive::default(),
             failed: None,
             stray: None,
         }
@@ -401,7 +406,12 @@ impl Channel {
 
     fn recv_header(&mut self, tag: Tag) -> Result<Header, NetError> {
         let mut bytes = [0u8; HEADER_BYTES];
-        self.fill(tag, &mut bytes, true)?;
+        loop {
+            self.fill(tag, &mut bytes, true)?;
+            if !self.hears(tag, &bytes)? {
+                break;
+            }
+        }
         let header = parse_header(tag, &bytes);
         if let Err(NetError::UnexpectedTag { .. }) = &header {
             self.stray = Some(bytes);

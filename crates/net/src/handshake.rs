@@ -2,7 +2,7 @@
 use crate::{Channel, NetError, Tag};
 
 /// Version of everything that goes over the wire; raised with every change of a message.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 const MAGIC: [u8; 8] = *b"tacit\0hs";
 /// Largest opening message accepted, in bytes.

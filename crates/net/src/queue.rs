@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 /// Bytes a party may write before its peer reads anything, without blocking.
 pub const QUEUE_BYTES: usize = 128 << 20;
 
+/// How often a party that waits for its peer to take something looks whether that is still there.
+pub(crate) const LOOK: Duration = Duration::from_millis(250);
+
 #[derive(Default)]
 struct State {
     chunks: VecDeque<Vec<u8>>,
@@ -21,6 +24,11 @@ struct State {
 }
 
 impl State {
+    /// Whether a chunk is taken, or refused at once.
+    fn takes(&self) -> bool {
+        self.bytes < QUEUE_BYTES || self.closed || self.error.is_some()
+    }
+
     fn check(&self) -> io::Result<()> {
         match &self.error {
             Some((kind, text)) => Err(io::Error::new(*kind, text.clone())),
@@ -57,10 +65,14 @@ impl ByteQueue {
         }
     }
 
+    /// Waits until another chunk finds room, or pushing it says why not; false if `timeout` ended first.
+    pub(crate) fn has_room(&self, timeout: Duration) -> bool {
+        self.wait(timeout, State::takes).1
+    }
+
     /// Appends a chunk, waiting while more than [`QUEUE_BYTES`] are queued.
     pub(crate) fn push(&self, chunk: Vec<u8>, timeout: Duration) -> io::Result<()> {
-        let fits = |s: &State| s.bytes < QUEUE_BYTES || s.closed || s.error.is_some();
-        let (mut state, in_time) = self.wait(timeout, fits);
+        let (mut state, in_time) = self.wait(timeout, State::takes);
         state.check()?;
         if state.closed {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the peer is gone"));
@@ -111,8 +123,15 @@ impl ByteQueue {
     }
 
     /// Waits until everything was consumed, as long as the consumer gets on: an error if it fails, or does
-    /// nothing for `stall`, or not all of it until the deadline.
-    pub(crate) fn settle(&self, stall: Duration, deadline: Option<Instant>) -> io::Result<()> {
+    /// nothing for `stall`, or not all of it until the deadline. `look` is asked each time that nothing has
+    /// moved for [`LOOK`], and ends the waiting with its error.
+    pub(crate) fn settle(
+        &self,
+        stall: Duration,
+        deadline: Option<Instant>,
+        look: impl Fn() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut since = Instant::now();
         loop {
             let timeout = allowed_wait(stall, deadline)?;
             let (bytes, busy) = {
@@ -120,13 +139,18 @@ impl ByteQueue {
                 (state.bytes, state.busy)
             };
             let moved = |s: &State| s.error.is_some() || s.bytes != bytes || s.busy != busy;
-            let (state, in_time) = self.wait(timeout, |s| (s.chunks.is_empty() && !s.busy) || moved(s));
+            let (state, in_time) = self.wait(timeout.min(LOOK), |s| (s.chunks.is_empty() && !s.busy) || moved(s));
             state.check()?;
             if state.chunks.is_empty() && !state.busy {
                 return Ok(());
             }
-            if !in_time {
+            drop(state);
+            if in_time {
+                since = Instant::now();
+            } else if since.elapsed() >= timeout {
                 return Err(timed_out(timeout));
+            } else {
+                look()?;
             }
         }
     }

@@ -25,6 +25,8 @@ const AREAS: [(u16, &str); 7] = [
 impl Tag {
     /// The opening message of a connection.
     pub const HELLO: Self = Self::new(0x0001, "hello");
+    /// A frame without content: the peer lives, and computes.
+    pub const ALIVE: Self = Self::new(0x0002, "alive");
 
     /// A tag with its number and its name.
     #[must_use]

@@ -1,7 +1,8 @@
 //! TCP with a queue behind the kernel's send buffer.
-use crate::queue::ByteQueue;
+use crate::queue::{ByteQueue, LOOK};
 use crate::transport::{DEFAULT_STALL, Transport, allowed_wait, timed_out};
 use crate::{Channel, NetError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -105,6 +106,33 @@ impl TcpTransport {
         Ok(())
     }
 
+    /// Queues a chunk, and looks meanwhile whether the peer is still there: what it has said last would
+    /// otherwise be heard when the time is over.
+    fn push(&self, chunk: Vec<u8>, wait: Duration) -> io::Result<()> {
+        let end = Instant::now() + wait;
+        while !self.queue.has_room(LOOK.min(end.saturating_duration_since(Instant::now()))) {
+            self.still_there()?;
+            if Instant::now() >= end {
+                return Err(timed_out(wait));
+            }
+        }
+        self.queue.push(chunk, Duration::ZERO)
+    }
+
+    /// An error if the peer says nothing more: it has closed its half, and nobody reads what is queued.
+    fn still_there(&self) -> io::Result<()> {
+        let mut polled = [PollFd::new(&self.stream, PollFlags::RDHUP)];
+        poll(&mut polled, Some(&Timespec::default()))?;
+        if !polled[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR) {
+            return Ok(());
+        }
+        let gone = io::Error::new(io::ErrorKind::ConnectionAborted, "the peer closed the connection and reads no more");
+        self.queue.fail(&gone);
+        // The writer waits in the system.
+        let _ = self.stream.shutdown(Shutdown::Write);
+        Err(gone)
+    }
+
     /// Frees what the writer has written, in the thread that allocated it.
     fn free_spent(&self) {
         if self.writer.is_some() {
@@ -198,7 +226,7 @@ impl Write for TcpTransport {
         }
         self.start_writer()?;
         let n = buf.len().min(CHUNK);
-        self.queue.push(buf[..n].to_vec(), wait)?;
+        self.push(buf[..n].to_vec(), wait)?;
         Ok(n)
     }
 
@@ -239,7 +267,7 @@ impl Transport for TcpTransport {
         let Some(writer) = self.writer.take() else {
             return self.flush();
         };
-        let settled = self.queue.settle(self.stall, self.deadline);
+        let settled = self.queue.settle(self.stall, self.deadline, || self.still_there());
         drop(self.queue.spent());
         if settled.is_err() {
             // It writes still, or has failed and says so at the next write.

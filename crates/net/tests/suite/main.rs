@@ -1,4 +1,5 @@
 //! Tests of the crate in one program, which is linked once.
+mod alive;
 mod channel;
 mod frames;
 mod paced;
