@@ -1,13 +1,18 @@
 //! The profile table: how long a job takes and how much memory it needs.
 //!
 //! Cells are keyed by (model, phase, batch, threads); a [`ModelId`] stands for one (model, back end, link
-//! class). A cell keeps the last [`WINDOW`] measurements, the first of which may come from a file, and
-//! estimates by their **median** (time) and **maximum** (memory). A median of nine shrugs off four outliers
-//! and follows a lasting change after five jobs; the maximum keeps the memory reservation on the safe side.
+//! class). A cell keeps [`WINDOW`] measurements, the first of which may come from a file, and estimates by a
+//! **median** (time) and the **maximum** (memory). A median of nine shrugs off four outliers and follows a
+//! lasting change after five jobs; the maximum keeps the memory reservation on the safe side.
+//!
+//! What a job takes is in its client's hands, too: one that is slow, on purpose or not, must not speak for
+//! its class. So the median is one over **clients**, of the median of each, the lower one of two; and where
+//! the window is full, the client with most of it gives way, with its oldest.
+//!
 //! Cells that were never measured are derived from the nearest measured one with the model's assumed
 //! [`Speedup`], so the assumption is replaced as soon as a measurement exists.
 
-use crate::ids::{JobPhase, ModelId};
+use crate::ids::{ClientId, JobPhase, ModelId};
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -49,6 +54,21 @@ pub struct Sample {
     pub memory: u64,
 }
 
+/// A measurement, and whose job it was of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measured {
+    /// What was measured.
+    pub sample: Sample,
+    /// Whose; none of what comes from a file, and of jobs for nobody in particular.
+    pub from: Option<ClientId>,
+}
+
+impl From<Sample> for Measured {
+    fn from(sample: Sample) -> Self {
+        Self { sample, from: None }
+    }
+}
+
 /// Estimate for one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimate {
@@ -77,21 +97,61 @@ pub struct ErrorReport {
 struct Cell {
     batch: u32,
     threads: u32,
-    window: VecDeque<Sample>,
+    window: VecDeque<Measured>,
+}
+
+/// Up to [`WINDOW`] times.
+#[derive(Default)]
+struct Times {
+    times: [Span; WINDOW],
+    len: usize,
+}
+
+impl Times {
+    fn push(&mut self, time: Span) {
+        if let Some(slot) = self.times.get_mut(self.len) {
+            *slot = time;
+            self.len += 1;
+        }
+    }
+
+    /// In ascending order.
+    fn sorted(&mut self) -> &[Span] {
+        let times = &mut self.times[..self.len];
+        times.sort_unstable();
+        times
+    }
 }
 
 impl Cell {
     fn estimate(&self) -> Estimate {
-        let mut times = [Span::ZERO; WINDOW];
-        let n = self.window.len().min(WINDOW);
-        for (slot, sample) in times.iter_mut().zip(&self.window) {
-            *slot = sample.time;
+        // What is from nobody stands in until somebody's job was measured.
+        let known = self.window.iter().any(|m| m.from.is_some());
+        let counted = || self.window.iter().filter(|m| m.from.is_some() || !known);
+        let mut medians = Times::default();
+        for (at, first) in counted().enumerate() {
+            if counted().take(at).all(|earlier| earlier.from != first.from) {
+                let mut own = Times::default();
+                counted().filter(|m| m.from == first.from).for_each(|m| own.push(m.sample.time));
+                let middle = own.len / 2;
+                medians.push(own.sorted()[middle]);
+            }
         }
-        let times = &mut times[..n];
-        times.sort_unstable();
-        let time = times.get(n / 2).copied().unwrap_or_default();
-        let memory = self.window.iter().map(|s| s.memory).max().unwrap_or(0);
+        let medians = medians.sorted();
+        let time = medians.get(medians.len().saturating_sub(1) / 2).copied().unwrap_or_default();
+        let memory = self.window.iter().map(|m| m.sample.memory).max().unwrap_or(0);
         Estimate { time, memory }
+    }
+
+    /// Adds a measurement in the place of the oldest of whoever has most of them.
+    fn push(&mut self, measured: Measured) {
+        if self.window.len() == WINDOW {
+            let count = |from| self.window.iter().filter(|m| m.from == from).count();
+            let most = self.window.iter().map(|m| count(m.from)).max();
+            let oldest = self.window.iter().position(|m| Some(count(m.from)) == most);
+            self.window.remove(oldest.unwrap_or(0));
+        }
+        self.window.push_back(measured);
     }
 }
 
@@ -124,7 +184,7 @@ impl PhaseTable {
     }
 
     /// Adds a measurement; whether an estimate may have moved by it.
-    fn push(&mut self, batch: u32, threads: u32, sample: Sample) -> bool {
+    fn push(&mut self, batch: u32, threads: u32, measured: Measured) -> bool {
         let before = self.measured(batch, threads).map(Cell::estimate);
         let cell = match self.cells.iter().position(|c| c.batch == batch && c.threads == threads) {
             Some(at) => &mut self.cells[at],
@@ -134,10 +194,7 @@ impl PhaseTable {
                 &mut self.cells[last]
             }
         };
-        if cell.window.len() == WINDOW {
-            cell.window.pop_front();
-        }
-        cell.window.push_back(sample);
+        cell.push(measured);
         before != Some(cell.estimate())
     }
 
@@ -188,9 +245,9 @@ impl ProfileTable {
     pub fn add_model(&mut self, pre: Option<(Speedup, Sample)>, on: (Speedup, Sample)) -> ModelId {
         let mut tables = [PhaseTable::new(pre.map_or(Speedup::None, |p| p.0)), PhaseTable::new(on.0)];
         if let Some((_, first)) = pre {
-            tables[0].push(1, 1, first);
+            tables[0].push(1, 1, first.into());
         }
-        tables[1].push(1, 1, on.1);
+        tables[1].push(1, 1, on.1.into());
         self.models.push(tables);
         ModelId(self.models.len() as u32 - 1)
     }
@@ -208,14 +265,16 @@ impl ProfileTable {
         phase: JobPhase,
         batch: u32,
         threads: u32,
-        actual: Sample,
+        actual: impl Into<Measured>,
         estimate: Span,
     ) -> bool {
+        let measured = actual.into();
+        let actual = measured.sample;
         let Some(tables) = self.models.get_mut(model.0 as usize) else {
             return false;
         };
         let table = &mut tables[at(phase)];
-        let moved = table.push(batch_bucket(batch), threads, actual);
+        let moved = table.push(batch_bucket(batch), threads, measured);
         if actual.time > Span::ZERO {
             if table.compared.len() == ERROR_WINDOW {
                 table.compared.pop_front();
@@ -334,6 +393,47 @@ mod tests {
         let now = table.estimate(model, JobPhase::Pre, 1, 1).unwrap();
         assert!((now.time.secs() - 1.0).abs() < 0.05);
         assert_eq!(now.memory, 900);
+    }
+
+    fn of(client: u64, secs: f64) -> Measured {
+        let sample = Sample { time: Span::from_secs(secs), memory: 100 };
+        Measured { sample, from: Some(ClientId::numbered(client)) }
+    }
+
+    #[test]
+    fn one_slow_client_does_not_speak_for_its_class() {
+        let (mut table, model) = table(1.0);
+        let mut learn = |measured: Measured| {
+            table.learn(model, JobPhase::Pre, 1, 1, measured, Span::from_secs(1.0));
+            table.estimate(model, JobPhase::Pre, 1, 1).unwrap().time.secs()
+        };
+        for _ in 0..50 {
+            learn(of(7, 400.0));
+        }
+        assert!(learn(of(1, 1.0)) < 1.1, "one job of another client is enough");
+        // Ten jobs of the slow one for each of two others.
+        for _ in 0..20 {
+            (0..10).for_each(|_| assert!(learn(of(7, 400.0)) < 1.3));
+            assert!(learn(of(1, 1.0)) < 1.3 && learn(of(2, 1.2)) < 1.3);
+        }
+        // Its own word counts where there is no other, and a lasting change of two is followed.
+        for _ in 0..20 {
+            learn(of(1, 5.0));
+            learn(of(2, 5.0));
+        }
+        assert!((learn(of(1, 5.0)) - 5.0).abs() < 0.01);
+        let (mut alone, model) = self::table(1.0);
+        alone.learn(model, JobPhase::Pre, 1, 1, of(7, 4.0), Span::from_secs(1.0));
+        assert!((alone.estimate(model, JobPhase::Pre, 1, 1).unwrap().time.secs() - 4.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn many_clients_of_one_job_each_are_followed() {
+        let (mut table, model) = table(1.0);
+        for (client, secs) in (0..100).zip([1.0, 2.0, 3.0].into_iter().cycle()) {
+            table.learn(model, JobPhase::On, 1, 1, of(client, secs), Span::from_secs(1.0));
+        }
+        assert!((table.estimate(model, JobPhase::On, 1, 1).unwrap().time.secs() - 2.0).abs() < 0.01);
     }
 
     #[test]

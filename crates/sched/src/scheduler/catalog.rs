@@ -5,7 +5,7 @@ use crate::error::SchedError;
 use crate::ids::{ClientId, JobPhase, ModelId};
 use crate::message::Usage;
 use crate::policy::{ClassFacts, ThreadOption};
-use crate::profile::{ProfileTable, Sample};
+use crate::profile::{Measured, ProfileTable, Sample};
 use crate::queue::ClassKey;
 use crate::resources::Resources;
 use crate::scheduler::machine::Job;
@@ -186,9 +186,9 @@ impl Catalog {
         }
     }
 
-    /// Learns from a finished job; whether an estimate of its model may have moved.
-    pub fn learn(&mut self, job: &Job, usage: Usage) -> bool {
-        let actual = Sample { time: usage.time, memory: usage.peak_memory };
+    /// Learns from a finished job of a client's; whether an estimate of its model may have moved.
+    pub fn learn(&mut self, job: &Job, from: Option<ClientId>, usage: Usage) -> bool {
+        let actual = Measured { sample: Sample { time: usage.time, memory: usage.peak_memory }, from };
         self.profile.learn(job.model, job.task.phase(), job.batch, job.threads, actual, job.estimate)
     }
 }

@@ -97,7 +97,11 @@ impl<P: Policy> Scheduler<P> {
     /// Takes a job off the machine and learns from it.
     fn ended_well(&mut self, id: JobId, usage: Usage) -> Result<Job, Rejected> {
         let job = self.take_job(id)?;
-        if self.catalog.learn(&job, usage) {
+        let from = match job.task {
+            Task::Pre(owner) | Task::On(owner, _) => Some(self.work.group_of(owner).client),
+            Task::Refill(pool) => pool.client,
+        };
+        if self.catalog.learn(&job, from, usage) {
             self.refresh_model(job.model);
         }
         Ok(job)
