@@ -54,6 +54,21 @@ pub fn give_back_large() {
     }
 }
 
+/// Gives memory back to the system that was freed and is kept for later, in pieces between others: where much
+/// has just been freed that other threads would allocate anew. It takes milliseconds for each gigabyte that
+/// is kept. Where the C library has no such call, nothing happens.
+pub fn give_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        unsafe extern "C" {
+            fn malloc_trim(pad: usize) -> i32;
+        }
+        // SAFETY: `malloc_trim` takes a number of bytes to keep, at any time and from any thread, and touches
+        // nothing that is allocated.
+        unsafe { malloc_trim(0) };
+    }
+}
+
 /// The system's allocator, counting.
 pub struct Counting;
 
@@ -131,6 +146,13 @@ impl Account {
     pub fn peak(&self) -> Option<u64> {
         u64::try_from(self.0.peak.load(Relaxed)).ok().filter(|&peak| peak > 0)
     }
+}
+
+/// Bytes that the threads of all accounts hold now; 0 where another allocator runs.
+#[must_use]
+pub fn held() -> u64 {
+    let open = SLOTS.iter().filter(|slot| slot.taken.load(Acquire));
+    open.map(|slot| u64::try_from(slot.live.load(Relaxed)).unwrap_or(0)).fold(0, u64::saturating_add)
 }
 
 /// A thread's visit to an account.

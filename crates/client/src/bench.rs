@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use tacit_backends::{BackendError, Registry, ServerModel};
 use tacit_graph::{OutputMode, Units};
+use tacit_meter::usage::{ProcessLimits, Roots};
 
 /// One party's figures for one phase, as printed.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -220,14 +221,14 @@ pub fn printed(report: &PhaseReport) -> PhaseFigures {
     }
 }
 
-/// Processor model and core count of this machine.
+/// Processor model of this machine, and how many cores this process may use.
 #[must_use]
 pub fn machine() -> String {
     // A machine that does not tell is described as such.
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_else(|_| String::new());
     let name = info.lines().find_map(|l| l.strip_prefix("model name")).and_then(|l| l.split_once(':'));
     let name = name.map_or("unknown processor", |(_, name)| name.trim());
-    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let cores = ProcessLimits::read(&Roots::default()).threads();
     format!("{name}, {cores} cores")
 }
 

@@ -2,7 +2,7 @@
 //! load.
 use super::{Source, Usage, Value};
 use crate::MeterError;
-use crate::usage::{HostReader, Roots, busy_s};
+use crate::usage::{HostReader, ProcessLimits, Roots, busy_s};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl ThisMachine {
     /// # Errors
     /// [`MeterError::Io`] if `/proc/stat` cannot be read.
     pub fn new() -> Result<Self, MeterError> {
-        let cores = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
+        let cores = u32::try_from(ProcessLimits::read(&Roots::default()).threads()).unwrap_or(u32::MAX);
         Ok(Self {
             host: HostReader::open(&Roots::default())?,
             started: Instant::now(),

@@ -4,11 +4,13 @@
 //! that vanishes while it is read is no error: its last figures stay.
 mod cgroup;
 mod host;
+mod limits;
 mod net;
 mod tree;
 
 pub use cgroup::{Cgroup, CgroupUsage};
 pub use host::HostReader;
+pub use limits::ProcessLimits;
 pub use net::NetReader;
 pub use tree::{ProcessTree, Since, high_water_bytes};
 

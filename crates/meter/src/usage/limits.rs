@@ -1,0 +1,221 @@
+//! What this process may use: of the machine, what its control groups (both versions, up to their root), its
+//! affinity and its resource limits leave. A process that takes more than its group's memory is killed, and
+//! `/proc/meminfo` says nothing of that.
+use super::{Roots, lines};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where version 1 says that a group's memory is not limited, it gives a number above this, in bytes.
+const NO_LIMIT: u64 = 1 << 60;
+
+/// What this process may use, now.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ProcessLimits {
+    /// Bytes of memory that this process, and all that shares its tightest limit, may have; `None` where the
+    /// system does not tell.
+    pub memory_bytes: Option<u64>,
+    /// Bytes of it that nobody has yet, or that the kernel takes back where they are needed (file cache).
+    pub available_bytes: Option<u64>,
+    /// Processors at a time: those that it may run on, or a quota's worth of them, which may be a fraction; 0
+    /// where the system does not tell.
+    pub cores: f64,
+}
+
+/// One limit of memory, and what counts against it; bytes.
+#[derive(Clone, Copy)]
+struct Limit {
+    most: u64,
+    used: u64,
+}
+
+impl ProcessLimits {
+    /// What the system says now.
+    #[must_use]
+    pub fn read(roots: &Roots) -> Self {
+        let own = roots.proc.join("self");
+        let status = fs::read(own.join("status")).unwrap_or_default();
+        let groups = Groups::of(roots);
+        let mut cores = affinity(&status);
+        for folder in &groups.cpu {
+            let quota = quota(folder).filter(|quota| *quota > 0.0);
+            cores = quota.map_or(cores, |quota| if cores > 0.0 { cores.min(quota) } else { quota });
+        }
+        let limits = machine(&roots.proc).into_iter().chain(resources(&own, &status));
+        let limits = limits.chain(groups.memory.iter().filter_map(|folder| memory(folder)));
+        let (mut memory_bytes, mut available_bytes) = (None, None);
+        for Limit { most, used } in limits {
+            let smaller = |known: Option<u64>, new| Some(known.map_or(new, |known: u64| known.min(new)));
+            memory_bytes = smaller(memory_bytes, most);
+            available_bytes = smaller(available_bytes, most.saturating_sub(used));
+        }
+        Self { memory_bytes, available_bytes, cores }
+    }
+
+    /// Threads that can run at a time: whole processors, at least one.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        // The cast saturates.
+        (self.cores as usize).max(1)
+    }
+}
+
+/// The machine's memory.
+fn machine(proc: &Path) -> Option<Limit> {
+    let text = fs::read(proc.join("meminfo")).ok()?;
+    let (most, available) = (kib(&text, "MemTotal:")?, kib(&text, "MemAvailable:")?);
+    Some(Limit { most, used: most.saturating_sub(available) })
+}
+
+/// The value of a line such as `VmSize:  12 kB`, in bytes.
+fn kib(text: &[u8], name: &str) -> Option<u64> {
+    let value = lines(text).find_map(|line| line.strip_prefix(name))?;
+    value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Processors that the process may run on; 0 where the system does not tell.
+fn affinity(status: &[u8]) -> f64 {
+    let mask = lines(status).find_map(|line| line.strip_prefix("Cpus_allowed:"));
+    let ones = |mask: &str| mask.chars().filter_map(|c| c.to_digit(16)).map(u32::count_ones).sum();
+    f64::from(mask.map_or(0, ones))
+}
+
+/// What `RLIMIT_AS` and `RLIMIT_DATA` (`ulimit -v`, `-d`) allow, and how much of it this process has.
+fn resources(own: &Path, status: &[u8]) -> impl Iterator<Item = Limit> {
+    let text = fs::read(own.join("limits")).unwrap_or_default();
+    let limit = |name: &str| {
+        let value = lines(&text).find_map(|line| line.strip_prefix(name));
+        value.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok())
+    };
+    let address_space = (limit("Max address space"), kib(status, "VmSize:"));
+    let data = (limit("Max data size"), kib(status, "VmData:"));
+    [address_space, data].into_iter().filter_map(|(most, used)| Some(Limit { most: most?, used: used.unwrap_or(0) }))
+}
+
+/// The folders of the control groups that this process is in, from its own up to the root that it sees.
+#[derive(Default)]
+struct Groups {
+    memory: Vec<PathBuf>,
+    cpu: Vec<PathBuf>,
+}
+
+impl Groups {
+    fn of(roots: &Roots) -> Self {
+        let read = |file: &str| fs::read(roots.proc.join("self").join(file)).unwrap_or_default();
+        let (groups, mounts) = (read("cgroup"), read("mountinfo"));
+        let mut found = Self::default();
+        for line in lines(&groups) {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+            let has = |name| controllers.split(',').any(|controller| controller == name);
+            let (unified, memory, cpu) = (controllers.is_empty(), has("memory"), has("cpu"));
+            let controller = if memory { "memory" } else { "cpu" };
+            if !(unified || memory || cpu) {
+                continue;
+            }
+            let is_it = |mount: &Mount| match unified {
+                true => mount.kind == "cgroup2",
+                false => mount.kind == "cgroup" && mount.options.split(',').any(|option| option == controller),
+            };
+            let mount = lines(&mounts).filter_map(Mount::parse).find(is_it);
+            let folders = mount.map(|mount| mount.folders(roots, path)).unwrap_or_default();
+            if unified || memory {
+                found.memory.extend(folders.iter().cloned());
+            }
+            if unified || cpu {
+                found.cpu.extend(folders);
+            }
+        }
+        found
+    }
+}
+
+/// A line of `/proc/self/mountinfo`.
+struct Mount<'a> {
+    /// Which part of its file system is mounted.
+    root: String,
+    /// Where.
+    point: String,
+    kind: &'a str,
+    options: &'a str,
+}
+
+impl<'a> Mount<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let (mount, kind) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(3);
+        let (root, point) = (unescaped(fields.next()?), unescaped(fields.next()?));
+        let mut fields = kind.split(' ');
+        let (kind, options) = (fields.next()?, fields.nth(1)?);
+        Some(Self { root, point, kind, options })
+    }
+
+    /// The folders of the group `path` and of all above it that are mounted here.
+    fn folders(&self, roots: &Roots, path: &str) -> Vec<PathBuf> {
+        let point = match Path::new(&self.point).strip_prefix("/sys") {
+            Ok(inside) => roots.sys.join(inside),
+            Err(_) => PathBuf::from(&self.point),
+        };
+        // A container may see its own group as the root, and be told another path of it.
+        let inside = Path::new(path).strip_prefix(&self.root).ok();
+        let inside = inside.filter(|inside| !inside.iter().any(|part| part == "..")).unwrap_or(Path::new(""));
+        inside.ancestors().map(|part| point.join(part)).collect()
+    }
+}
+
+/// Spaces and the like are written as `\040` in the table of mounts.
+fn unescaped(text: &str) -> String {
+    let mut parts = text.split('\\');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                plain.push(char::from(byte));
+                plain.push_str(&part[3..]);
+            }
+            None => plain.push_str(part),
+        }
+    }
+    plain
+}
+
+/// The number in a file; none for `max`, and where there is no file.
+fn number(folder: &Path, file: &str) -> Option<u64> {
+    fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok()
+}
+
+/// The limit of a group's memory, if it has one; what the kernel would take back does not count as used.
+fn memory(folder: &Path) -> Option<Limit> {
+    let stat = fs::read(folder.join("memory.stat")).unwrap_or_default();
+    let of = |names: [&str; 3]| {
+        let value = |name: &str| lines(&stat).find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+        names.into_iter().filter_map(value).fold(0u64, u64::saturating_add)
+    };
+    // Beyond `memory.high` a group is slowed down until it has less.
+    let unified = [number(folder, "memory.max"), number(folder, "memory.high")].into_iter().flatten().min();
+    if let Some(most) = unified {
+        let used = number(folder, "memory.current").unwrap_or(0);
+        let back = of(["inactive_file", "active_file", "slab_reclaimable"]);
+        return Some(Limit { most, used: used.saturating_sub(back) });
+    }
+    // A group above this one that is not mounted here has a say in this.
+    let above = of(["hierarchical_memory_limit", "", ""]);
+    let limits = [number(folder, "memory.limit_in_bytes"), Some(above).filter(|above| *above > 0)];
+    let most = limits.into_iter().flatten().min().filter(|most| *most < NO_LIMIT)?;
+    let used = number(folder, "memory.usage_in_bytes").unwrap_or(0);
+    Some(Limit { most, used: used.saturating_sub(of(["total_inactive_file", "total_active_file", ""])) })
+}
+
+/// Processors' worth of time that a group may have, if that is limited.
+fn quota(folder: &Path) -> Option<f64> {
+    if let Ok(text) = fs::read_to_string(folder.join("cpu.max")) {
+        let mut fields = text.split_ascii_whitespace();
+        let (quota, period) = (fields.next()?.parse::<f64>().ok()?, fields.next()?.parse::<f64>().ok()?);
+        return Some(quota / period).filter(|share| share.is_finite());
+    }
+    // No quota is -1, which is no number here.
+    let (quota, period) = (number(folder, "cpu.cfs_quota_us")?, number(folder, "cpu.cfs_period_us")?);
+    (period > 0).then(|| quota as f64 / period as f64)
+}
+
+#[cfg(test)]
+mod tests;
