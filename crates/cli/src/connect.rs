@@ -45,6 +45,10 @@ pub struct Connect {
     /// Seconds that the server may make no progress
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stall: u64,
+    /// Seconds that a server is waited for which says that it lives, and nothing else: other jobs come first,
+    /// or it computes
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    patience: u64,
 }
 
 impl Connect {
@@ -85,6 +89,7 @@ impl Connect {
         self.device.apply(&mut config);
         config.connect_timeout = Duration::from_secs(self.connect_timeout);
         config.stall_timeout = Duration::from_secs(self.stall);
+        config.patience = Duration::from_secs(self.patience);
         let _connecting =
             Patience::with(format!("connecting to {}, for {} s at most...", self.server.server, self.connect_timeout));
         let lobby = Lobby::connect(Registry::standard(), config)?;

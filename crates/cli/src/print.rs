@@ -104,7 +104,8 @@ pub fn tell_phases(bar: &ProgressBar, progress: Arc<Progress>, keys: u64) {
         let mut told = PhasesText { keys, ..PhasesText::default() };
         while let Some(bar) = followed.upgrade().filter(|bar| !bar.is_finished()) {
             progress.take().iter().for_each(|step| told.note(step, Instant::now()));
-            bar.set_message(told.text().unwrap_or_else(|| usual.clone()));
+            let waits = progress.queued().map(|queued| format!("waiting for its turn, {queued} jobs are queued"));
+            bar.set_message(waits.or_else(|| told.text()).unwrap_or_else(|| usual.clone()));
             drop(bar);
             thread::sleep(Duration::from_millis(200));
         }

@@ -1,21 +1,64 @@
 //! A request and its answer.
 use crate::ClientError;
 use crate::error::server_of;
-use crate::wire::{REQUEST, Reply, Request, gather, misplaced, recv_reply, reply_instead, send};
-use std::time::Duration;
-use tacit_net::Channel;
+use crate::wire::{MAX_REPLY_BYTES, REPLY, REQUEST, Reply, Request, decode, gather, misplaced, recv_reply, reply_instead, send};
+use std::time::{Duration, Instant};
+use tacit_backends::BackendError;
+use tacit_net::{Channel, NetError};
 
 /// Asks and waits for the answer; a refusal is an error.
 pub(crate) fn ask(channel: &mut Channel, request: &Request) -> Result<Reply, ClientError> {
-    send(channel, REQUEST, request).map_err(|e| ClientError::from(e).of(channel, request.name()))?;
-    answered(channel, request.name())
+    ask_telling(channel, request, &|_| ())
+}
+
+/// As [`ask`]; `waits` is told how many jobs are queued at the server while the turn has not come.
+fn ask_telling(channel: &mut Channel, request: &Request, waits: &dyn Fn(u32)) -> Result<Reply, ClientError> {
+    send(channel, REQUEST, request).map_err(|e| lost(channel, e.into(), request.name()))?;
+    answer_to(channel, request, waits)
+}
+
+/// What went wrong `during` something: where the server has closed the connection, what it said last counts.
+pub(crate) fn lost(channel: &mut Channel, error: ClientError, during: &'static str) -> ClientError {
+    let (ClientError::Net(net) | ClientError::Backend(BackendError::Net(net))) = &error else {
+        return error.of(channel, during);
+    };
+    let sending = matches!(net, NetError::Io { .. }) && net.is_gone();
+    let last = if sending { channel.last_words(REPLY, MAX_REPLY_BYTES) } else { None };
+    match last.map(|bytes| decode(&bytes, "reply")) {
+        Some(Ok(Reply::Goodbye { reason })) => ClientError::Ended { server: server_of(channel), reason },
+        _ => error.of(channel, during),
+    }
+}
+
+/// The answer to a request, when the server has come to it; a refusal is an error.
+fn answer_to(channel: &mut Channel, request: &Request, waits: &dyn Fn(u32)) -> Result<Reply, ClientError> {
+    // Stock is made when the server has nothing else to do, and nobody waits for it.
+    let patience = (!matches!(request, Request::Refill { .. })).then(|| channel.patience());
+    wait_for(channel, request.name(), patience, waits)
 }
 
 /// The answer to `request`, when the server has come to it; a refusal is an error.
 pub(crate) fn answered(channel: &mut Channel, request: &'static str) -> Result<Reply, ClientError> {
+    let patience = Some(channel.patience());
+    wait_for(channel, request, patience, &|_| ())
+}
+
+/// The answer to `request`. A server that only says that it waits is waited for no longer than `patience`.
+fn wait_for(
+    channel: &mut Channel,
+    request: &'static str,
+    patience: Option<Duration>,
+    waits: &dyn Fn(u32),
+) -> Result<Reply, ClientError> {
+    let began = Instant::now();
     loop {
         match recv_reply(channel).map_err(|e| ClientError::from(e).of(channel, request))? {
-            Reply::Waiting { .. } => {}
+            Reply::Waiting { queued } => {
+                waits(queued);
+                if let Some(patience) = patience.filter(|patience| began.elapsed() > *patience) {
+                    return Err(ClientError::Waited { server: server_of(channel), request, patience, queued });
+                }
+            }
             Reply::Refused { reason, again_s } => {
                 return Err(ClientError::Refused { request, reason, again: again_s.map(Duration::from_secs) });
             }
@@ -29,14 +72,14 @@ pub(crate) fn answered(channel: &mut Channel, request: &'static str) -> Result<R
 pub(crate) fn broken_off(channel: &mut Channel, error: ClientError, phase: &'static str) -> ClientError {
     match reply_instead(channel) {
         Some(Reply::Goodbye { reason }) => ClientError::Ended { server: server_of(channel), reason },
-        _ => error.of(channel, phase),
+        _ => lost(channel, error, phase),
     }
 }
 
 /// Asks for a phase. An input whose phase is refused is taken back: nobody comes for it, and the server need
 /// not keep its place and its material.
-pub(crate) fn ask_for(channel: &mut Channel, request: &Request) -> Result<Reply, ClientError> {
-    let reply = ask(channel, request);
+pub(crate) fn ask_for(channel: &mut Channel, request: &Request, waits: &dyn Fn(u32)) -> Result<Reply, ClientError> {
+    let reply = ask_telling(channel, request, waits);
     took_back(channel, request, reply)
 }
 
@@ -54,13 +97,18 @@ fn took_back(
 
 /// Asks for `first`, of which only a refusal matters, and for `second` without waiting in between; the answer
 /// to the second.
-pub(crate) fn ask_both(channel: &mut Channel, first: &Request, second: &Request) -> Result<Reply, ClientError> {
+pub(crate) fn ask_both(
+    channel: &mut Channel,
+    first: &Request,
+    second: &Request,
+    waits: &dyn Fn(u32),
+) -> Result<Reply, ClientError> {
     // In one write: after a goodbye that has crossed it, a second one would fail before that is heard.
     let said = gather(channel, REQUEST, first).and_then(|()| send(channel, REQUEST, second));
-    said.map_err(|e| ClientError::from(e).of(channel, first.name()))?;
+    said.map_err(|e| lost(channel, e.into(), first.name()))?;
     match answered(channel, first.name()) {
         Ok(Reply::Noted { .. }) => {
-            let reply = answered(channel, second.name());
+            let reply = answer_to(channel, second, waits);
             took_back(channel, second, reply)
         }
         Ok(other) => Err(misplaced(first.name(), &other).into()),
@@ -70,5 +118,70 @@ pub(crate) fn ask_both(channel: &mut Channel, first: &Request, second: &Request)
             Ok(other) => Err(misplaced(second.name(), &other).into()),
         },
         Err(other) => Err(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+    use tacit_net::{TcpTransport, mem_pair};
+
+    const OFTEN: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn a_server_that_only_says_that_it_waits_is_given_up() {
+        let (mut channel, mut server) = mem_pair();
+        channel.set_patience(10 * OFTEN);
+        let waiting = thread::spawn(move || {
+            server.recv_max(REQUEST, 1 << 10).unwrap();
+            while send(&mut server, REPLY, &Reply::Waiting { queued: 7 }).is_ok() {
+                thread::sleep(OFTEN);
+            }
+        });
+        let told = std::cell::Cell::new(0);
+        let request = Request::Infer { id: None, of: None };
+        let error = ask_for(&mut channel, &request, &|queued| told.set(queued)).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("--patience") && text.contains("the inference") && text.contains("7 jobs"), "{text}");
+        assert_eq!(told.get(), 7, "progress is told");
+        drop(channel);
+        waiting.join().unwrap();
+    }
+
+    #[test]
+    fn stock_is_waited_for_and_a_turn_that_comes_is_taken() {
+        let (mut channel, mut server) = mem_pair();
+        channel.set_patience(2 * OFTEN);
+        let waiting = thread::spawn(move || {
+            server.recv_max(REQUEST, 1 << 10).unwrap();
+            for _ in 0..10 {
+                send(&mut server, REPLY, &Reply::Waiting { queued: 0 }).unwrap();
+                thread::sleep(OFTEN);
+            }
+            send(&mut server, REPLY, &Reply::Go).unwrap();
+        });
+        let (id, folder) = (tacit_ids::MaterialId([1; 16]), tacit_ids::FolderId([2; 16]));
+        let request = Request::Refill { id, folder, held: 0, most: 1 };
+        assert_eq!(ask_for(&mut channel, &request, &|_| ()).unwrap(), Reply::Go);
+        waiting.join().unwrap();
+    }
+
+    #[test]
+    fn a_goodbye_that_comes_while_this_party_writes_is_heard() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut channel = Channel::new(Box::new(TcpTransport::new(stream).unwrap()));
+        channel.set_stall_timeout(Duration::from_secs(60)).unwrap();
+        let peer = listener.accept().unwrap().0;
+        let kept = peer.try_clone().unwrap();
+        let mut server = Channel::new(Box::new(TcpTransport::new(peer).unwrap()));
+        send(&mut server, REPLY, &Reply::Goodbye { reason: "it stops".into() }).unwrap();
+        drop(server);
+        let megabyte = vec![0; 1 << 20];
+        let error = (0..).find_map(|_| channel.send(REQUEST, &megabyte).err()).unwrap();
+        let error = lost(&mut channel, error.into(), "the setup");
+        assert!(matches!(&error, ClientError::Ended { reason, .. } if reason == "it stops"), "{error}");
+        drop(kept);
     }
 }

@@ -17,12 +17,15 @@ use crate::{ClientConfig, ClientError, Closer, Lobby};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tacit_backends::{BackendError, ClientModel, ClientSide, Faint, Material, Preparation, Registry, Setup};
 use tacit_graph::{Interface, OutputMode, Units};
 use tacit_ids::MaterialId;
 use tacit_net::{Channel, Phase};
 use tacit_store::{Binding, Entry, StoreError};
+
+/// How long a server has to say that the time of a request is over.
+const OVERDUE: Duration = Duration::from_secs(60);
 
 /// A client with an open model.
 pub struct Client {
@@ -122,6 +125,9 @@ impl Client {
     /// On what terms inputs are asked from now on: how long the answer may take, how soon it is needed.
     pub fn set_terms(&mut self, terms: Terms) {
         self.terms = terms;
+        // The server takes a request back when its time is over; one that does not is not waited for.
+        let over = terms.timeout_ms.map(|ms| Duration::from_millis(ms).saturating_add(OVERDUE));
+        self.channel.set_patience(over.map_or(self.config.patience, |over| over.min(self.config.patience)));
     }
 
     /// What this client's material for the model is bound to, for as many inputs at once as were last asked
@@ -357,10 +363,11 @@ impl Client {
         request: &Request,
         work: impl FnOnce(&mut dyn ClientSide, &mut Channel) -> Result<T, ClientError> + Send,
     ) -> Result<(T, PhaseReport, u64), ClientError> {
-        let (side, channel) = (&mut *self.side, &mut self.channel);
+        let (side, channel, progress) = (&mut *self.side, &mut self.channel, &self.progress);
+        let waits = |queued| progress.iter().for_each(|progress| progress.waits(queued));
         let reply = match first {
-            None => ask_for(channel, request),
-            Some(first) => ask_both(channel, first, request),
+            None => ask_for(channel, request, &waits),
+            Some(first) => ask_both(channel, first, request, &waits),
         };
         match reply? {
             Reply::Go => {}

@@ -52,6 +52,22 @@ pub enum ClientError {
         /// What is wrong.
         detail: String,
     },
+    /// The server says that it lives, and does not come to what was asked.
+    #[error(
+        "the server at {server} was asked for {request} and has only said for {} s that it is not its turn ({queued} jobs wait there): \
+         a longer patience (--patience) waits on",
+        patience.as_secs_f64()
+    )]
+    Waited {
+        /// Its address.
+        server: String,
+        /// What was asked.
+        request: &'static str,
+        /// How long it was waited for.
+        patience: Duration,
+        /// Jobs that wait at the server, by its word.
+        queued: u32,
+    },
     /// The server answered a request with a refusal.
     #[error("the server refused {request}: {reason}")]
     Refused {

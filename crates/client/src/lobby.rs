@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tacit_backends::seam::Stop;
 use tacit_backends::{Aids, Options, Registry, Trust};
 use tacit_ids::MaterialId;
-use tacit_meter::usage::{HostReader, Roots};
+use tacit_meter::usage::{ProcessLimits, Roots};
 use tacit_net::{Channel, Hello, NetError, PacedTransport, Rate, TcpTransport, Transport, handshake, split_address};
 use tacit_store::keys::ClientIdentity;
 use tacit_store::{EXPIRE, Party, Role, SealKey, Store};
@@ -55,23 +55,25 @@ pub struct ClientConfig {
     /// What the server is told of the link, for its estimates.
     pub link: LinkClass,
     /// Bytes of memory that the server is told of, for its estimates and the size of batches; without, those
-    /// of this machine. Told as a power of two.
+    /// that this process may have. Told as a power of two.
     pub memory: Option<u64>,
     /// How long connecting may take in all, until the server has said welcome.
     pub connect_timeout: Duration,
     /// How long the server may make no progress.
     pub stall_timeout: Duration,
+    /// How long a server is waited for that says that it lives, and nothing else: the turn does not come, or
+    /// it computes.
+    pub patience: Duration,
 }
 
-/// Bytes of memory of this machine, where the system tells.
-fn machine_memory() -> Option<u64> {
-    let [total, _] = HostReader::open(&Roots::default()).ok()?.memory()?;
-    Some(total)
+/// Bytes of memory that this process may have, where the system tells.
+fn own_memory() -> Option<u64> {
+    ProcessLimits::read(&Roots::default()).memory_bytes
 }
 
 impl ClientConfig {
     /// Defaults for an address: no store (30 days until material expires in one), one thread, batches as
-    /// large as the server allows, 10 seconds to connect, 5 minutes stall timeout.
+    /// large as the server allows, 10 seconds to connect, 5 minutes stall timeout, an hour of patience.
     #[must_use]
     pub fn new(address: &str, identity: ClientIdentity) -> Self {
         Self {
@@ -92,6 +94,7 @@ impl ClientConfig {
             memory: None,
             connect_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(300),
+            patience: Duration::from_secs(3600),
         }
     }
 
@@ -100,7 +103,7 @@ impl ClientConfig {
         if !(1..=MAX_THREADS).contains(&self.threads) {
             return Err(ClientError::Usage(format!("threads: {} is not from 1 to {MAX_THREADS}", self.threads)));
         }
-        let memory = self.memory.or_else(machine_memory).unwrap_or(0);
+        let memory = self.memory.or_else(own_memory).unwrap_or(0);
         let mib = u32::try_from(memory >> 20).unwrap_or(u32::MAX);
         let memory_mib = mib.checked_ilog2().map_or(0, |log| 1 << log);
         Ok(Device { threads: self.threads as u16, link: self.link, memory_mib })
@@ -231,6 +234,7 @@ impl Lobby {
             other => return Err(misplaced("the greeting", &other).into()),
         }
         channel.set_deadline(None);
+        channel.set_patience(config.patience);
         Ok((channel, closer))
     }
 

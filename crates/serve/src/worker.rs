@@ -54,7 +54,9 @@ pub(crate) struct Opened {
 
 impl Connection {
     /// A connection that has no model open.
-    pub(crate) fn new(who: &Who, channel: Channel) -> Self {
+    pub(crate) fn new(who: &Who, mut channel: Channel) -> Self {
+        // Who only says that it lives would keep its job's cores and memory.
+        channel.set_patience(Duration::ZERO);
         let (client, helper, who) = (who.client, who.helper, who.to_string());
         Self { client, helper, who, channel, open: None, stop: Stop::default(), measured: None }
     }
@@ -439,6 +441,7 @@ impl<'a> Job<'a> {
         let Connection { channel, open: Some(open), .. } = &mut *self.connection else {
             return refuse("no model is open: open one first");
         };
+        channel.set_sign_of_life(self.shared.config.sign_of_life);
         send(channel, REPLY, &Reply::Go)?;
         self.shared.metrics.dispatched(turn.decided.elapsed());
         let meter = Meter::start(channel, phase, &self.shared.marks);

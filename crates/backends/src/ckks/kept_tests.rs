@@ -5,12 +5,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tacit_arith::prg::{Prg, Seed, SplitPrg};
-use tacit_graph::Model;
+use tacit_graph::{Model, Watch};
 use tacit_he::ckks::{KeyMaker, PartFile};
 use tacit_mpc::run_pair;
-use tacit_net::Channel;
+use tacit_net::{Channel, NetError, tcp_pair};
 use zeroize::Zeroizing;
 
 use super::Ckks;
@@ -20,7 +21,7 @@ use super::public::Public;
 use super::tests::{both, input, residual};
 use super::wire::{HELLO, HELLO_BYTES, Hello, KEY, WELCOME, WELCOME_BYTES, Welcome, key_digest};
 use crate::seam::{NoRoom, Secrets, UploadName, Uploads};
-use crate::{Aids, Backend, BackendError, ClientModel, Material, ServerModel};
+use crate::{Aids, Backend, BackendError, ClientModel, Material, PhaseCost, ServerModel};
 
 /// A secret as it is kept, of a version: a seed and a name.
 fn kept_secret(version: u8, of: u8) -> Vec<u8> {
@@ -297,4 +298,47 @@ fn what_is_deleted_before_it_grows_is_not_asked_for() {
     let serve = |channel: &mut Channel| server.clone().connect(&place.aids()[1]).unwrap().setup(channel);
     let (asked, served) = run_pair(hello, serve);
     assert!(asked.is_err() && matches!(served, Err(BackendError::Keeping { .. })), "{served:?}");
+}
+
+/// A server whose every step takes so long that the client would have given it up several times.
+#[test]
+fn a_server_that_evaluates_for_longer_than_its_client_waits_is_not_given_up() {
+    let (model, patience) = (residual(), Duration::from_secs(2));
+    let (server, client) = both(&model, "rotations=chained");
+    let x = input(&model, 8);
+    let run = |every: Duration| {
+        let (mut ours, mut theirs) = tcp_pair().unwrap();
+        ours.set_stall_timeout(patience).unwrap();
+        theirs.set_sign_of_life(every);
+        let (server, x, client) = (server.clone(), x.clone(), client.clone());
+        let serving = std::thread::spawn(move || {
+            let slow = Watch::new(move |step| {
+                // Some of them, of which there are about ten.
+                std::thread::sleep(if step.done % 4 == 1 { 2 * patience } else { Duration::ZERO });
+                true
+            });
+            let mut side = server.connect(&Aids { watch: slow, ..Aids::default() }).unwrap();
+            side.setup(&mut theirs).unwrap();
+            theirs.flush().unwrap();
+            let done = side.online(&mut theirs, Material::nothing());
+            (done, theirs.total_traffic())
+        });
+        let mut side = client.connect(&Aids::default()).unwrap();
+        side.setup(&mut ours).unwrap();
+        let answer = side.online(&mut ours, Material::nothing(), &x);
+        let traffic = ours.total_traffic();
+        drop(ours);
+        (answer, traffic, serving.join().unwrap())
+    };
+    let (silent, _, _) = run(Duration::from_secs(3600));
+    assert!(matches!(silent, Err(BackendError::Net(NetError::Stalled { .. }))));
+    let (answer, traffic, (done, theirs)) = run(patience / 10);
+    done.unwrap();
+    let off =
+        server.reference(&x).unwrap().iter().zip(answer.unwrap()).fold(0.0, |m: f64, (w, g)| m.max((w - g).abs()));
+    assert!(off <= server.error_bound(&[]), "off by {off}");
+    let stated = [server.costs().setup, server.costs().online];
+    let bytes = |of: fn(&PhaseCost) -> u64| stated.iter().map(of).sum::<u64>();
+    assert_eq!((traffic.sent, traffic.received), (bytes(|c| c.up_bytes), bytes(|c| c.down_bytes)), "as ever");
+    assert_eq!((theirs.received, theirs.sent), (traffic.sent, traffic.received));
 }

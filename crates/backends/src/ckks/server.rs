@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use tacit_arith::heap;
 use tacit_arith::prg::{Prg, SplitPrg};
 use tacit_graph::Watch;
 use tacit_he::ckks::{
@@ -255,17 +256,28 @@ impl Serving {
     }
 }
 
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // Keys of hundreds of megabytes, which the next connection would read into other memory.
+        if self.keys.take().is_some() {
+            heap::give_back();
+        }
+    }
+}
+
 impl ServerSide for Serving {
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         // Before anything is asked for: a server that cannot compute should not take keys.
-        self.shared.circuit()?;
+        channel.while_alive(|| self.shared.circuit())??;
         let hello = channel.recv_with(HELLO, HELLO_BYTES, Hello::from_bytes)?;
         let bytes = self.shared.plan.public.costs.setup.server.stored_bytes;
         let sent = match self.uploads.clone() {
             Some(uploads) => self.kept(channel, hello, bytes, &*uploads)?,
             None => self.in_memory(channel, &hello.name, bytes)?,
         };
-        self.keys = Some(self.completed(&hello.name, sent)?);
+        self.keys = Some(channel.while_alive(|| self.completed(&hello.name, sent))??);
+        // What keys were read through, and weights encoded from, is free now: another thread evaluates.
+        heap::give_back();
         match &mut self.arg_max {
             Some(party) => party.setup(channel),
             None => Ok(()),
@@ -283,10 +295,12 @@ impl ServerSide for Serving {
         let len = SeededCiphertext::bytes_len(context, public.input.level);
         let input = channel.recv_with(INPUT, len, |bytes| self.read_input(bytes))?;
         let material = self.arg_max.as_mut().map(|party| party.offline(channel)).transpose()?;
-        let circuit = shared.circuit()?;
         let evaluator = Evaluator::new(context, &keys);
-        let output = circuit.run(&shared.plan, &evaluator, input, (&self.stop, &self.watch));
-        let output = output.and_then(|output| evaluator.encrypt_anew(&output, &mut self.prg).map_err(he));
+        // It may take longer than the client waits for a silent server.
+        let output = channel.while_alive(|| {
+            let output = shared.circuit()?.run(&shared.plan, &evaluator, input, (&self.stop, &self.watch))?;
+            evaluator.encrypt_anew(&output, &mut self.prg).map_err(he)
+        })?;
         // A key may have been damaged since they were checked.
         let output = output.inspect_err(|_| self.file.iter().for_each(|file| shared.keys.doubt(file)))?;
         let (Some(best), Some(party), Some(material)) = (&shared.best, &mut self.arg_max, material) else {

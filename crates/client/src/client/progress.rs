@@ -25,6 +25,8 @@ pub struct Progress(Mutex<State>);
 #[derive(Default)]
 struct State {
     ended: Vec<Step>,
+    /// Jobs that wait at the server, while the turn of a phase has not come.
+    queued: Option<u32>,
     /// By phase: two connections may run one each, of one call.
     running: [Option<Running>; 3],
 }
@@ -76,13 +78,26 @@ impl Progress {
         let from = moved.load(Ordering::Relaxed);
         spared.store(0, Ordering::Relaxed);
         let mut state = self.lock();
+        state.queued = None;
         state.ended.push(Step { phase, fraction: 0.0 });
         state.running[phase as usize] = Some(Running { phase, moved, from, spared, expected, told: 0.0 });
+    }
+
+    /// The next phase waits for its turn, as so many jobs do at the server.
+    pub(crate) fn waits(&self, queued: u32) {
+        self.lock().queued = Some(queued);
+    }
+
+    /// How many jobs wait at the server, by its word, where a phase has to wait for its turn.
+    #[must_use]
+    pub fn queued(&self) -> Option<u32> {
+        self.lock().queued
     }
 
     /// A phase has ended, or has failed and is over.
     pub(crate) fn ends(&self, phase: Phase, is_done: bool) {
         let mut state = self.lock();
+        state.queued = None;
         if state.running[phase as usize].take().is_some() && is_done {
             state.ended.push(Step { phase, fraction: 1.0 });
         }
@@ -135,7 +150,10 @@ mod tests {
         moved.store(500, Ordering::Relaxed);
         assert_eq!(progress.take(), [step(Phase::Offline, ALMOST)]);
         progress.ends(Phase::Offline, true);
+        progress.waits(7);
+        assert_eq!(progress.queued(), Some(7));
         progress.begins(Phase::Online, counted(), &costs);
+        assert_eq!(progress.queued(), None, "its turn has come");
         progress.ends(Phase::Online, false);
         assert!(progress.now().is_empty());
         assert_eq!(progress.take(), [step(Phase::Offline, 1.0), step(Phase::Online, 0.0)], "it failed");
