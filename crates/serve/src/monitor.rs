@@ -2,8 +2,9 @@
 //! leave theirs to others.
 use std::fs;
 use std::time::{Duration, Instant};
+use tacit_arith::heap;
 use tacit_client::process_cpu_s;
-use tacit_meter::usage::{HostReader, Roots};
+use tacit_meter::usage::{HostReader, ProcessLimits, Roots};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -21,8 +22,10 @@ pub(crate) struct Load {
     pub(crate) own: f64,
     /// Bytes of this process that are resident.
     pub(crate) resident: u64,
-    /// Bytes that programs could still have; none where the system does not tell.
-    pub(crate) available: Option<u64>,
+    /// Bytes that jobs hold of these; 0 where the allocator does not count.
+    pub(crate) jobs: u64,
+    /// What this process may use at all, and has left.
+    pub(crate) process: ProcessLimits,
 }
 
 /// Limits within which the machine's load is followed.
@@ -38,35 +41,57 @@ pub(crate) struct Limits {
     pub(crate) resident: u64,
 }
 
-/// With less memory available than this, nothing starts.
+/// With less memory available than this, nothing starts, where the process may have plenty.
 const SPARE: u64 = 64 << 20;
 
+/// What is left free of the memory that a process may have.
+fn spare(limits: &ProcessLimits) -> u64 {
+    limits.memory_bytes.map_or(SPARE, |most| SPARE.min(most / 8))
+}
+
+/// Bytes of memory that jobs may take together, by estimate: no more than was asked for, nor than this
+/// process, with what it has loaded, is allowed. With more, it would be killed.
+pub(crate) fn job_memory(asked: u64) -> u64 {
+    allowed(asked, &ProcessLimits::read(&Roots::default()), resident())
+}
+
+fn allowed(asked: u64, limits: &ProcessLimits, resident: u64) -> u64 {
+    let Some(most) = limits.memory_bytes else { return asked };
+    asked.min(most.saturating_sub(resident).saturating_sub(spare(limits)))
+}
+
 impl Limits {
-    /// Cores for jobs: what other processes leave of the limit, and what `running` threads do not use. None
-    /// while the process has more memory than it may have.
+    /// Cores for jobs: what other processes and this one's own limits leave, and what `running` threads do
+    /// not use. None while the process has more memory than it may have.
     pub(crate) fn cores(&self, load: &Load, running: u32) -> u32 {
-        if load.resident > self.resident || load.available.is_some_and(|available| available < SPARE) {
+        let scarce = load.process.available_bytes.is_some_and(|available| available < spare(&load.process));
+        if load.resident > self.resident || scarce {
             return 0;
         }
         let others = (load.busy - load.own).max(0.0);
-        let left = (load.cores - others).min(f64::from(self.cores));
+        let mut left = (load.cores - others).min(f64::from(self.cores));
+        if load.process.cores > 0.0 {
+            left = left.min(load.process.cores);
+        }
         let idle = (f64::from(running) - load.own).max(0.0);
         // The cast saturates.
         ((left + idle).round() as u32).max(self.widest)
     }
 
     /// Memory for jobs: what other processes leave of the limit, but enough for the `largest` job alone. Jobs
-    /// that run have reserved `used`, and have some of it already, no more than the process has.
+    /// that run have reserved `used`, and have some of it already.
     pub(crate) fn memory(&self, load: &Load, used: u64, largest: u64) -> u64 {
-        let Some(available) = load.available else { return self.memory };
-        let left = available.saturating_sub(SPARE).saturating_add(used.min(load.resident));
+        let Some(available) = load.process.available_bytes else { return self.memory };
+        let taken = used.min(load.jobs);
+        let left = available.saturating_sub(spare(&load.process)).saturating_add(taken);
         left.max(largest).min(self.memory)
     }
 }
 
 /// Tells once a second, until the server stops or nobody listens (`tell` says so).
 pub(crate) async fn watch(tell: impl Fn(Load) -> bool, mut stop: watch::Receiver<bool>) {
-    let mut host = match HostReader::open(&Roots::default()) {
+    let roots = Roots::default();
+    let mut host = match HostReader::open(&roots) {
         Ok(host) => host,
         Err(e) => return tracing::warn!("the machine's load is not followed: {e}"),
     };
@@ -90,7 +115,8 @@ pub(crate) async fn watch(tell: impl Fn(Load) -> bool, mut stop: watch::Receiver
             busy: rate(now.0, before.0),
             own: rate(now.1, before.1),
             resident: resident(),
-            available: host.memory().map(|[_, available]| available),
+            jobs: heap::held(),
+            process: ProcessLimits::read(&roots),
         };
         (before, last) = (now, Instant::now());
         if !tell(load) {
@@ -117,6 +143,10 @@ mod tests {
 
     const LIMITS: Limits = Limits { cores: 4, widest: 1, memory: 8 << 30, resident: 1 << 30 };
 
+    fn left(available: u64) -> ProcessLimits {
+        ProcessLimits { available_bytes: Some(available), ..ProcessLimits::default() }
+    }
+
     fn cores(busy: f64, own: f64, running: u32) -> u32 {
         LIMITS.cores(&Load { cores: 8.0, busy, own, ..Load::default() }, running)
     }
@@ -141,18 +171,43 @@ mod tests {
     #[test]
     fn other_processes_take_memory_and_give_it_back() {
         let memory = |available: u64, used: u64, largest: u64| {
-            let load = Load { resident: 1 << 30, available: Some((available << 20) + SPARE), ..Load::default() };
+            let process = left((available << 20) + SPARE);
+            let load = Load { jobs: 1 << 30, process, ..Load::default() };
             LIMITS.memory(&load, used << 20, largest << 20) >> 20
         };
         assert_eq!(memory(20_000, 0, 100), 8192, "the limit");
         assert_eq!(memory(3000, 0, 100), 3000, "what is left");
         assert_eq!(memory(3000, 500, 100), 3500, "what jobs have is theirs");
-        assert_eq!(memory(3000, 5000, 100), 4024, "but no more than the process has");
+        assert_eq!(memory(3000, 5000, 100), 4024, "but no more than they hold");
         assert_eq!(memory(10, 0, 900), 900, "the largest job can run alone");
         assert_eq!(memory(10, 0, 9000), 8192, "if it may run at all");
         assert_eq!(LIMITS.memory(&Load::default(), 0, 0), 8 << 30, "where nothing is known");
-        let scarce = Load { cores: 8.0, available: Some(SPARE - 1), ..Load::default() };
+        let scarce = Load { cores: 8.0, process: left(SPARE - 1), ..Load::default() };
         assert_eq!(LIMITS.cores(&scarce, 0), 0, "and waits while there is next to none");
+    }
+
+    #[test]
+    fn a_small_container_runs_one_job_where_two_would_be_killed() {
+        let of = |most: u64, available: u64| ProcessLimits {
+            memory_bytes: Some(most << 20),
+            available_bytes: Some(available << 20),
+            cores: 1.5,
+        };
+        // 170 MiB, of which the server has 55; a job takes 60.
+        let limits = Limits { memory: allowed(u64::MAX, &of(170, 115), 55 << 20), ..LIMITS };
+        assert!((90 << 20..=94 << 20).contains(&limits.memory), "{}", limits.memory);
+        let memory = |available: u64, used: u64, jobs: u64| {
+            let load = Load { jobs: jobs << 20, process: of(170, available), ..Load::default() };
+            limits.memory(&load, used << 20, 60 << 20) >> 20
+        };
+        assert!((60..120).contains(&memory(115, 0, 0)), "the first");
+        assert!(memory(115, 60, 0) < 120, "which has only begun");
+        assert!(memory(60, 60, 55) < 120, "and while it runs");
+        assert_eq!(allowed(10 << 20, &of(170, 115), 55 << 20), 10 << 20, "less was asked for");
+        assert_eq!(allowed(10 << 20, &ProcessLimits::default(), 0), 10 << 20, "nothing is known");
+        assert_eq!(allowed(u64::MAX, &of(20, 5), 55 << 20), 0, "next to nothing is allowed");
+        let load = Load { cores: 64.0, process: of(170, 115), ..Load::default() };
+        assert_eq!(LIMITS.cores(&load, 0), 2, "a quota of one and a half, rounded");
     }
 
     #[test]
@@ -164,7 +219,7 @@ mod tests {
             // Ends when nobody listens.
             runtime.block_on(watch(move |load| sender.send(load).is_ok(), stop));
         });
-        let available = || loads.recv().unwrap().available.unwrap();
+        let available = || loads.recv().unwrap().process.available_bytes.unwrap();
         let until = |holds: &dyn Fn(u64) -> bool| (0..60).any(|_| holds(available()));
         let before = available();
         // Much, so that what others on this machine do meanwhile makes no difference.
@@ -177,7 +232,7 @@ mod tests {
         io::copy(&mut io::repeat(0).take(taken), &mut input).unwrap();
         assert!(until(&|now| now < before - taken / 2), "{before} bytes before, and {taken} were taken");
         let during = available();
-        let load = Load { available: Some(during), ..Load::default() };
+        let load = Load { process: left(during), ..Load::default() };
         assert!(Limits { memory: u64::MAX, ..LIMITS }.memory(&load, 0, 0) < before - taken / 2, "jobs may take less");
         other.kill().unwrap();
         other.wait().unwrap();

@@ -8,13 +8,13 @@ use crate::reload::in_thread;
 use crate::shared::Shared;
 use crate::state::Learned;
 use rayon::ThreadPoolBuilder;
-use std::fs;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::dealer::{Dealings, Nearby};
 use tacit_backends::seam::Dealer;
 use tacit_backends::{Aids, Backend, BackendError, Material, PhaseCost, Preparation, Registry, Setup};
+use tacit_meter::usage::{ProcessLimits, Roots};
 use tacit_net::{Channel, Phase, mem_pair};
 use tacit_sched::JobPhase;
 use tokio::sync::watch;
@@ -44,7 +44,8 @@ async fn warm_up(shared: &Shared, offered: Arc<Offered>, backend: Arc<dyn Backen
     let (threads, most) = (shared.config.threads, shared.config.job_memory.min(shared.config.resident));
     let (of, started) = (offered.clone(), Instant::now());
     let run = in_thread(move || {
-        let (needs, most) = (needs(&of), available().unwrap_or(0).min(most) / 2);
+        let (needs, most) =
+            (needs(&of), ProcessLimits::read(&Roots::default()).available_bytes.unwrap_or(0).min(most) / 2);
         if needs > most {
             return Err(format!("it may need {} MiB, and {} may be used for that", needs >> 20, most >> 20));
         }
@@ -71,13 +72,6 @@ fn needs(offered: &Offered) -> u64 {
     let phases = [costs.setup, costs.offline, costs.online];
     let both = phases.iter().map(|p| p.server.peak_memory_bytes.saturating_add(p.client.peak_memory_bytes));
     both.max().unwrap_or(0).saturating_add(costs.dealing.peak_memory_bytes)
-}
-
-/// Bytes of memory that this machine has left; `None` where the system does not tell.
-fn available() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// What client and server use. Where a dealer makes the material it is one of this process: the input is
