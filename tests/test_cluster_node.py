@@ -174,6 +174,21 @@ def test_what_the_front_refuses(place, fronted):
                 connection.getresponse()
 
 
+def test_a_front_that_is_started_anew_gives_nobody_a_new_quota(place, fronted, tmp_path):
+    alice = fingerprint(place / "keys" / "alice.pem")
+    options = ("--queries-per-day", 3, "--state", tmp_path / "state")
+    with fronted(*options, lease_s=0.5) as front:
+        run = front.join("one", "here:1")
+        front.renew("one", run, Report(models={"digits": ("cheetah",)}, answered={alice: 2}))
+    with fronted(*options, lease_s=0.5) as front:
+        run = front.join("one", "here:1")
+        front.renew("one", run, Report(models={"digits": ("cheetah",)}, answered={alice: 1}))
+        # Nobody is placed for a lease after a start.
+        time.sleep(0.6)
+        code, said, _ = asks(place, front.port, "alice")
+        assert code == 403 and "the 3 answers of the day are used up" in said["error"]
+
+
 def test_leases_and_quotas_over_the_wire(place, fronted):
     alice = fingerprint(place / "keys" / "alice.pem")
     with fronted("--queries-per-day", 3, lease_s=2.0) as front:

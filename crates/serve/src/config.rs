@@ -2,11 +2,10 @@
 use crate::monitor::Limits;
 use crate::traces::Collector;
 use std::net::SocketAddr;
-use std::num::NonZero;
 use std::path::PathBuf;
-use std::thread;
 use std::time::Duration;
 use tacit_backends::Aids;
+use tacit_meter::usage::{ProcessLimits, Roots};
 use tacit_net::{Rate, ServerTls};
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::{PoolConfig, Resources, Span};
@@ -32,6 +31,8 @@ pub struct ServerConfig {
     pub access: Option<PathBuf>,
     /// Days that the record of ended phases is kept, in the folder of stored material.
     pub audit_days: u32,
+    /// Bytes that the file with that record may have: beyond that its oldest rows go.
+    pub audit_bytes: u64,
     /// Who is told of each phase that ends; nobody without one.
     pub traces: Option<Collector>,
     /// Key that stored material is sealed with; in the clear without one.
@@ -54,7 +55,7 @@ pub struct ServerConfig {
     pub pool: u64,
     /// How long such material is kept.
     pub pool_ttl: Duration,
-    /// Bytes of memory that jobs may take together, by estimate.
+    /// Bytes of memory that jobs may take together, by estimate; never more than this process may have.
     pub job_memory: u64,
     /// Bytes that this process may have resident: with more, no job starts.
     pub resident: u64,
@@ -107,7 +108,7 @@ impl ServerConfig {
     /// one client), 64 of control (8 of one client, idle for 1 min) and as many of operators; 10 s to
     /// introduce, 2 min stall, 10 min idle; for each client 1024 inputs under way, 8 of them run as one at
     /// most, notices that hold for 10 min, 4 materials in memory (4 min for a place) and 256 on disk, 4 GiB
-    /// of keys; 30 days until material expires, 90 of records.
+    /// of keys; 30 days until material expires, 90 and 256 MiB of records.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
         Self {
@@ -117,12 +118,13 @@ impl ServerConfig {
             store: None,
             access: None,
             audit_days: 90,
+            audit_bytes: 256 << 20,
             traces: None,
             seal: None,
             threads: 1,
             aids: Aids::default(),
             policy: PolicySpec::Adaptive(Default::default()),
-            cores: thread::available_parallelism().map_or(1, NonZero::get),
+            cores: ProcessLimits::read(&Roots::default()).threads(),
             strict_cores: false,
             dealings: 4,
             pool: 1 << 30,

@@ -14,7 +14,7 @@ use crate::shared::{self, Handshakes, Shared};
 use crate::signals::Ends;
 use crate::source::{AskReload, Reloaded, Source};
 use crate::spools::Spools;
-use crate::state::State;
+use crate::state::{Most, State};
 use crate::traces::Traces;
 use crate::warm;
 use crate::{Catalog, ServeError, ServerConfig};
@@ -96,6 +96,15 @@ fn settle(store: &Store, config: &ServerConfig) -> Result<(), ServeError> {
     Ok(())
 }
 
+/// Jobs may take no more memory together than this process may have, less what it holds.
+fn keep_within_limits(config: &mut ServerConfig) {
+    let job_memory = monitor::job_memory(config.job_memory);
+    if job_memory < config.job_memory {
+        config.job_memory = job_memory;
+        tracing::info!("jobs may take {} MiB of memory together: what this process may have", job_memory >> 20);
+    }
+}
+
 /// What earlier runs have left, and where this one leaves it.
 fn open_state(config: &ServerConfig, rules: &Rules) -> Result<State, ServeError> {
     let Some(dir) = &config.store else {
@@ -107,7 +116,7 @@ fn open_state(config: &ServerConfig, rules: &Rules) -> Result<State, ServeError>
         }
         return Ok(State::nowhere());
     };
-    match State::open(dir, config.audit_days) {
+    match State::open(dir, Most { days: config.audit_days, bytes: config.audit_bytes }) {
         // Quotas must hold; all else that is kept is not worth serving nobody.
         Err(e) if !rules.have_quotas() => {
             tracing::error!("no records are kept: {e}");
@@ -155,6 +164,7 @@ impl Server {
                 config.threads
             )));
         }
+        keep_within_limits(&mut config);
         // Control connections are clients' and operators'.
         let single = 2 * config.max_control + if config.has_pools() { MOST_POOLED } else { 0 };
         let places = greeting_places(config.max_connections, single, getrlimit(Resource::Nofile).current)?;

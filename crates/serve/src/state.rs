@@ -4,12 +4,12 @@
 //! Rows go through a bounded queue to the one thread that writes them, so nobody waits for the disk; what
 //! finds no room is counted and told. Only charges against quotas are written by whoever makes them: they are
 //! on the disk before the answer begins.
-mod schema;
+pub(crate) mod schema;
 
 use crate::ServeError;
 use crate::quota::{Charge, Clock, Quotas, day_of, unix_now};
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, Transaction, named_params, params};
-use schema::{NAME, Sync, connect, failed, prepare};
+use schema::{NAME, SERVER, Sync, connect, failed, prepare};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -154,6 +154,14 @@ impl Known {
     }
 }
 
+/// How much is kept of phases that have ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Most {
+    pub(crate) days: u32,
+    /// Of the file: where it is larger, the oldest of these go.
+    pub(crate) bytes: u64,
+}
+
 /// An opened file.
 pub(crate) struct State {
     pub(crate) keeper: Keeper,
@@ -169,14 +177,13 @@ impl State {
         Self { keeper: Keeper::default(), usage: None, known: Known::default(), quotas }
     }
 
-    /// Opens the file of a folder that is this user's alone, or makes it. Ended phases are kept for so many
-    /// days.
-    pub(crate) fn open(dir: &Path, days: u32) -> Result<Self, ServeError> {
+    /// Opens the file of a folder that is this user's alone, or makes it.
+    pub(crate) fn open(dir: &Path, most: Most) -> Result<Self, ServeError> {
         let path = dir.join(NAME);
-        prepare(&path)?;
+        prepare(&path, &SERVER)?;
         let (rows, usage) = (connect(&path, Sync::Later)?, connect(&path, Sync::AtOnce)?);
         let (known, quotas) = read(&usage).map_err(failed(&path))?;
-        let keeper = write_on(rows, &path, days)?;
+        let keeper = write_on(rows, &path, most)?;
         Ok(Self { keeper, usage: Some(Usage { path, db: Mutex::new(usage) }), known, quotas })
     }
 }
@@ -223,20 +230,38 @@ fn prune(tx: &Transaction<'_>, today: i64, days: u32) -> rusqlite::Result<()> {
     let first = today.saturating_sub(i64::from(days));
     tx.execute("DELETE FROM audit WHERE at < ?", [first.saturating_mul(24 * 3600)])?;
     tx.execute("DELETE FROM usage WHERE day < :first AND day < (SELECT max(day) FROM usage)", [first])?;
+    // No more is read at a start.
+    tx.execute(
+        "DELETE FROM profile WHERE updated < (SELECT updated FROM profile ORDER BY updated DESC LIMIT 1 OFFSET ?)",
+        [MOST_CLASSES],
+    )?;
     Ok(())
 }
 
+/// Bytes of the file that hold something.
+fn used_bytes(db: &Connection) -> rusqlite::Result<u64> {
+    let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
+    Ok(u64::try_from(pages.saturating_mul(number("page_size")?)).unwrap_or(0))
+}
+
+/// Removes the oldest ended phases: more than come with one transaction. How many there were.
+fn drop_oldest(tx: &Transaction<'_>) -> rusqlite::Result<usize> {
+    tx.execute("DELETE FROM audit WHERE seq IN (SELECT seq FROM audit ORDER BY seq LIMIT ?)", [8 * AT_ONCE as i64])
+}
+
 /// Starts the thread that owns a connection.
-fn write_on(db: Connection, path: &Path, days: u32) -> Result<Keeper, ServeError> {
+fn write_on(db: Connection, path: &Path, most: Most) -> Result<Keeper, ServeError> {
     let (rows, queue) = sync_channel(QUEUE);
     let (end, ended) = sync_channel(0);
     let lost = Arc::new(AtomicU64::new(0));
     let mut writer = Writer {
         db,
         path: path.to_owned(),
-        days,
+        most,
         clock: Clock::new(),
         pruned: None,
+        full: None,
         lost: Arc::clone(&lost),
         told: None,
         why: "they came faster than the disk takes them".into(),
@@ -253,10 +278,12 @@ fn write_on(db: Connection, path: &Path, days: u32) -> Result<Keeper, ServeError
 struct Writer {
     db: Connection,
     path: PathBuf,
-    days: u32,
+    most: Most,
     clock: Clock,
     /// The day on which old rows were removed last.
     pruned: Option<i64>,
+    /// That on which the log last heard that rows went because there are too many.
+    full: Option<i64>,
     lost: Arc<AtomicU64>,
     /// When the log last heard of lost rows.
     told: Option<Instant>,
@@ -301,10 +328,16 @@ impl Writer {
         }
         let today = day_of(now);
         if self.pruned != Some(today) {
-            prune(&tx, today, self.days)?;
+            prune(&tx, today, self.most.days)?;
         }
+        let too_many = used_bytes(&tx)? > self.most.bytes && drop_oldest(&tx)? > 0;
         tx.commit()?;
         self.pruned = Some(today);
+        if too_many && self.full != Some(today) {
+            self.full = Some(today);
+            let (path, most) = (self.path.display(), self.most.bytes >> 20);
+            tracing::warn!("the oldest rows of {path} go, before their days are over: it has {most} MiB (--audit-mib)");
+        }
         Ok(())
     }
 }

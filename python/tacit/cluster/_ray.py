@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -36,7 +37,7 @@ class FrontProgram:
         command = [program, "serve", "--front", "--keys", config.keys, "--listen", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
         command += ["--lease", str(config.lease_s), "--key-copies", str(config.key_copies), "--json"]
         if config.queries_per_day is not None:
-            command += ["--queries-per-day", str(config.queries_per_day)]
+            command += ["--queries-per-day", str(config.queries_per_day), "--state", str(Path(config.folder) / "front-state")]
         for client in config.banned:
             command += ["--ban", client]
         if config.server_name:

@@ -6,6 +6,7 @@
 //! of the network between them, and only then may its clients be sent elsewhere. Nobody's inputs are
 //! therefore at two nodes at once, and since inputs and material never pass the front, it cannot send one
 //! twice.
+use super::counts::Kept;
 use super::placement::{Site, choose};
 use super::report::Report;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -43,6 +44,11 @@ struct Quotas {
 }
 
 impl Quotas {
+    /// Goes on from what was kept of a day.
+    fn new(per_day: Option<u64>, kept: Kept) -> Self {
+        Self { per_day, day: kept.day, used: kept.used }
+    }
+
     /// A clock that goes back gives nobody a new quota.
     fn turn(&mut self, day: i64) {
         if day > self.day {
@@ -61,13 +67,19 @@ impl Quotas {
         }
     }
 
-    fn count(&mut self, before: &Report, after: &Report, day: i64) {
+    /// What clients have had that are told of more.
+    fn count(&mut self, before: &Report, after: &Report, day: i64) -> Vec<(ClientId, u64)> {
         self.turn(day);
+        let mut more = Vec::new();
         for (client, answered) in &after.answered {
             let new = answered.saturating_sub(before.answered.get(client).copied().unwrap_or(0));
             let used = self.used.entry(*client).or_default();
             *used = used.saturating_add(new);
+            if new > 0 {
+                more.push((*client, *used));
+            }
         }
+        more
     }
 }
 
@@ -126,15 +138,34 @@ pub(super) struct Book {
     pub(super) losses: VecDeque<Loss>,
     quotas: Quotas,
     runs: u64,
+    /// Counts that are not on the disk yet.
+    unkept: BTreeMap<ClientId, u64>,
 }
 
 impl Book {
     /// Nodes serve for `lease` after they asked; a client has so many answers a day; one with a large key set
     /// may be at so many nodes.
     pub(super) fn new(lease: Duration, per_day: Option<u64>, key_copies: usize) -> Self {
-        let quotas = Quotas { per_day, day: 0, used: BTreeMap::new() };
+        let quotas = Quotas::new(per_day, Kept::default());
         let (nodes, homes, losses) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
-        Self { lease, key_copies, nodes, homes, losses, quotas, runs: 0 }
+        Self { lease, key_copies, nodes, homes, losses, quotas, runs: 0, unkept: BTreeMap::new() }
+    }
+
+    /// Goes on from the answers that an earlier front has counted.
+    pub(super) fn with_counts(self, kept: Kept) -> Self {
+        Self { quotas: Quotas::new(self.quotas.per_day, kept), ..self }
+    }
+
+    /// Answers that clients have had of a day, as far as they were not taken note of; none where nobody has a
+    /// quota.
+    pub(super) fn unkept(&self) -> (i64, Vec<(ClientId, u64)>) {
+        let counts = self.unkept.iter().map(|(client, used)| (*client, *used)).collect();
+        (self.quotas.day, counts)
+    }
+
+    /// They are on the disk.
+    pub(super) fn note_kept(&mut self) {
+        self.unkept.clear();
     }
 
     /// A node that has begun to run; nothing of an earlier run of it counts. The number of its run.
@@ -181,7 +212,14 @@ impl Book {
             let reason = format!("{name} has no lease in this run: its clients may be elsewhere by now");
             return Err(Refused::for_good(reason));
         };
-        self.quotas.count(&node.report, &report, day);
+        let before = self.quotas.day;
+        let more = self.quotas.count(&node.report, &report, day);
+        if self.quotas.day != before {
+            self.unkept.clear();
+        }
+        if self.quotas.per_day.is_some() {
+            self.unkept.extend(more);
+        }
         (node.report, node.lease_until) = (report, now + lease);
         // A list of ten thousand with every lease would be most of what the front does.
         let is_known = node.report.admitted == node.version;

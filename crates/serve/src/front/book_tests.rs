@@ -118,6 +118,31 @@ fn quotas_hold_over_all_nodes() {
 }
 
 #[test]
+fn a_front_that_is_started_anew_goes_on_counting() {
+    let (mut book, t) = (Book::new(LEASE, Some(10), 2), clock());
+    let runs = two(&mut book, report(), t.at(0.0));
+    book.renew("a", runs[0], answered(ALICE, 6), (t.at(1.0), 3)).unwrap();
+    book.renew("a", runs[0], answered(ALICE, 7), (t.at(2.0), 3)).unwrap();
+    book.renew("b", runs[1], answered(BOB, 10), (t.at(2.0), 3)).unwrap();
+    let (day, counts) = book.unkept();
+    assert_eq!((day, &*counts), (3, &[(ALICE, 7), (BOB, 10)][..]));
+    book.note_kept();
+    book.renew("a", runs[0], answered(ALICE, 7), (t.at(3.0), 3)).unwrap();
+    assert_eq!(book.unkept(), (3, vec![]), "nothing new");
+    let kept = Kept { day, used: counts.into_iter().collect() };
+    let mut book = Book::new(LEASE, Some(10), 2).with_counts(kept);
+    let runs = two(&mut book, answered(ALICE, 2), t.at(9.0));
+    assert_eq!(book.quotas.left(ALICE, 3), Ok(Some(1)), "its nodes have begun anew, too");
+    assert!(book.place(BOB, "net", (t.at(9.1), 3)).unwrap_err().reason.contains("used up"));
+    book.renew("a", runs[0], answered(ALICE, 4), (t.at(9.2), 4)).unwrap();
+    assert_eq!(book.unkept(), (4, vec![(ALICE, 2)]), "the next day");
+    let mut free = Book::new(LEASE, None, 2);
+    let runs = two(&mut free, report(), t.at(0.0));
+    free.renew("a", runs[0], answered(ALICE, 6), (t.at(1.0), 3)).unwrap();
+    assert!(free.unkept().1.is_empty(), "there is no quota");
+}
+
+#[test]
 fn a_client_with_a_large_key_set_keeps_to_its_nodes_and_a_model_that_a_home_lacks_is_refused() {
     let (mut book, t) = (Book::new(LEASE, None, 1), clock());
     let keyed = Report { models: Map::from([("net".into(), vec!["ckks".into()])]), ..Report::default() };

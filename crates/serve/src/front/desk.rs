@@ -1,5 +1,6 @@
 //! A book with a clock and a lock, for nodes and for clients.
 use super::book::{Book, Granted, Refused, Ticket};
+use super::counts::Counts;
 use super::report::Report;
 use crate::quota::{day_of, unix_now};
 use std::collections::BTreeSet;
@@ -11,6 +12,8 @@ use tokio::time::timeout_at;
 
 pub(super) struct Desk {
     book: Mutex<Book>,
+    /// Where answers are counted that must outlive this process.
+    counts: Option<Mutex<Counts>>,
     banned: BTreeSet<ClientId>,
     /// Until then a node of an earlier front may still serve clients by its lease.
     opens: Instant,
@@ -25,7 +28,13 @@ fn today() -> i64 {
 impl Desk {
     /// Nobody is placed for a lease from now on.
     pub(super) fn new(book: Book, banned: BTreeSet<ClientId>) -> Self {
-        Self { opens: Instant::now() + book.lease, book: Mutex::new(book), banned, changed: Notify::new() }
+        let (opens, book) = (Instant::now() + book.lease, Mutex::new(book));
+        Self { opens, book, counts: None, banned, changed: Notify::new() }
+    }
+
+    /// Keeps the answers of the day there.
+    pub(super) fn counting_in(self, counts: Counts) -> Self {
+        Self { counts: Some(Mutex::new(counts)), ..self }
     }
 
     pub(super) fn book(&self) -> MutexGuard<'_, Book> {
@@ -37,9 +46,28 @@ impl Desk {
     }
 
     pub(super) fn renew(&self, name: &str, run: u64, report: Report) -> Result<Granted, Refused> {
-        let granted = self.book().renew(name, run, report, (Instant::now(), today()));
+        let granted = {
+            let mut book = self.book();
+            let granted = book.renew(name, run, report, (Instant::now(), today()));
+            self.keep_counts(&mut book);
+            granted
+        };
         self.changed.notify_waiters();
         granted
+    }
+
+    /// A disk that takes nothing stops no node: what is not written now comes with the next lease.
+    fn keep_counts(&self, book: &mut Book) {
+        let Some(counts) = &self.counts else { return };
+        let (day, unkept) = book.unkept();
+        if unkept.is_empty() {
+            return;
+        }
+        // A statement that panics has changed nothing.
+        match counts.lock().unwrap_or_else(PoisonError::into_inner).keep(day, &unkept) {
+            Ok(()) => book.note_kept(),
+            Err(e) => tracing::error!("answers of {} clients would not outlive this front: {e}", unkept.len()),
+        }
     }
 
     pub(super) fn leave(&self, name: &str, run: u64) {

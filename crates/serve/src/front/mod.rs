@@ -7,6 +7,7 @@
 //!
 //! [`book`] has what it knows and promises, [`desk`] the clock and the waiting, [`routes`] what can be asked.
 mod book;
+mod counts;
 mod desk;
 mod placement;
 mod report;
@@ -22,9 +23,11 @@ use crate::known::authenticate;
 use crate::server::listen;
 use crate::signals::Ends;
 use book::Book;
+use counts::Counts;
 use desk::Desk;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tacit_admission::{Admission, ConnectionSlot, Kind, Limits, PoolLimits, Turned, handshake_slots};
@@ -67,6 +70,8 @@ pub struct FrontConfig {
     pub lease: Duration,
     /// Answers of one client in a day (UTC), over all nodes; `None` as many as it likes.
     pub queries_per_day: Option<u64>,
+    /// Folder where these are counted; without one, a front that is started anew begins at 0.
+    pub state: Option<PathBuf>,
     /// Nodes that a client with a large key set (`ckks`) may be sent to, at least 1.
     pub key_copies: usize,
     /// Clients that are sent nowhere.
@@ -104,7 +109,7 @@ impl Front {
         let listener = runtime.block_on(async { listen(config.listen) }).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let book = Book::new(config.lease, config.queries_per_day, config.key_copies.max(1));
-        let desk = Desk::new(book, config.banned);
+        let desk = open_desk(book, &config)?;
         let (stopper, stop) = watch::channel(false);
         let shared = Shared {
             tls: config.tls.with_http(),
@@ -144,6 +149,22 @@ impl Front {
         self.runtime.block_on(accept(self.shared, self.listener));
         // Answers under way are said.
         self.runtime.shutdown_timeout(Duration::from_secs(1));
+    }
+}
+
+/// The desk of a book, with what an earlier front has counted.
+fn open_desk(book: Book, config: &FrontConfig) -> Result<Desk, ServeError> {
+    let banned = config.banned.clone();
+    match (&config.state, config.queries_per_day) {
+        (Some(folder), Some(_)) => {
+            let (counts, kept) = Counts::open(folder)?;
+            Ok(Desk::new(book.with_counts(kept), banned).counting_in(counts))
+        }
+        (None, Some(_)) => {
+            tracing::warn!("without a folder (--state) the answers of the day are counted anew with each start");
+            Ok(Desk::new(book, banned))
+        }
+        (_, None) => Ok(Desk::new(book, banned)),
     }
 }
 

@@ -9,17 +9,25 @@ use std::time::Duration;
 
 /// Its name, beside the ledger.
 pub(super) const NAME: &str = "server.sqlite";
+
+/// What kind of file it is.
+pub(crate) struct Kind {
+    /// What its header says.
+    pub(crate) application: i32,
+    /// `migrations[v]` leads from schema version v to v + 1. Never changed once released, only added to.
+    pub(crate) migrations: &'static [&'static str],
+}
+
+/// A server's; the header says "tacs".
+pub(super) const SERVER: Kind = Kind { application: 0x7461_6373, migrations: MIGRATIONS };
 /// Permissions of the file; SQLite gives its other files the same.
 const MODE: u32 = 0o600;
-/// What the file's header says that it is: "tacs".
-const APPLICATION: i32 = 0x7461_6373;
 /// KiB of the file that stay in memory.
 const CACHE_KIB: i64 = 128;
 /// How long somebody else may hold the file. A transaction takes milliseconds.
 const BUSY: Duration = Duration::from_secs(10);
 /// Pages of the log (4 KiB each) after which it is written back: the disk is for material.
 const LOG_PAGES: i64 = 32;
-/// `MIGRATIONS[v]` leads from schema version v to v + 1. Never changed once released, only added to.
 const MIGRATIONS: &[&str] = &["
     -- How long phases take: the last estimate of each class.
     CREATE TABLE profile (
@@ -81,7 +89,7 @@ const MIGRATIONS: &[&str] = &["
 
 /// How surely what was written is on the disk after a loss of power.
 #[derive(Clone, Copy)]
-pub(super) enum Sync {
+pub(crate) enum Sync {
     /// When the commit returns.
     AtOnce,
     /// Some time later; the file stays whole.
@@ -89,12 +97,12 @@ pub(super) enum Sync {
 }
 
 /// What goes wrong with a state file, with its path.
-pub(super) fn failed<E: ToString>(path: &Path) -> impl Fn(E) -> ServeError {
+pub(crate) fn failed<E: ToString>(path: &Path) -> impl Fn(E) -> ServeError {
     move |e| ServeError::State { path: path.to_owned(), what: e.to_string() }
 }
 
 /// Makes the file where there is none, closes it to others, and brings its tables up to date.
-pub(super) fn prepare(path: &Path) -> Result<(), ServeError> {
+pub(crate) fn prepare(path: &Path, kind: &Kind) -> Result<(), ServeError> {
     private(path).map_err(failed(path))?;
     let mut db = connect(path, Sync::AtOnce)?;
     let mode: String =
@@ -105,10 +113,10 @@ pub(super) fn prepare(path: &Path) -> Result<(), ServeError> {
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed(path))?;
     let pragma = |name| tx.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(failed(path));
     let (application, version) = (pragma("application_id")?, pragma("user_version")?);
-    if application != APPLICATION && (application, version) != (0, 0) {
+    if application != kind.application && (application, version) != (0, 0) {
         return Err(failed(path)("this is a database of another program"));
     }
-    let known = MIGRATIONS.len();
+    let known = kind.migrations.len();
     let version = usize::try_from(version)
         .ok()
         .filter(|version| *version <= known)
@@ -117,16 +125,16 @@ pub(super) fn prepare(path: &Path) -> Result<(), ServeError> {
         // A full disk is no reason not to start.
         return Ok(());
     }
-    for (step, sql) in MIGRATIONS.iter().enumerate().skip(version) {
+    for (step, sql) in kind.migrations.iter().enumerate().skip(version) {
         tx.execute_batch(sql).map_err(failed(path))?;
         tx.pragma_update(None, "user_version", step as i64 + 1).map_err(failed(path))?;
     }
-    tx.pragma_update(None, "application_id", APPLICATION).map_err(failed(path))?;
+    tx.pragma_update(None, "application_id", kind.application).map_err(failed(path))?;
     tx.commit().map_err(failed(path))
 }
 
 /// A connection to a file that is prepared.
-pub(super) fn connect(path: &Path, sync: Sync) -> Result<Connection, ServeError> {
+pub(crate) fn connect(path: &Path, sync: Sync) -> Result<Connection, ServeError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(failed(path))?;
     db.busy_timeout(BUSY).map_err(failed(path))?;

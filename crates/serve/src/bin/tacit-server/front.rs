@@ -28,6 +28,9 @@ pub struct Args {
     /// Answers that one client may have in a day (UTC), over all servers [default: as many as it likes]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     queries_per_day: Option<u64>,
+    /// Folder where these answers are counted; without it, a front that is started anew begins at 0
+    #[arg(long, value_name = "DIR", requires = "queries_per_day")]
+    state: Option<PathBuf>,
     /// Servers that a client with a large key set (back end `ckks`) may be sent to
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = count(4096))]
     key_copies: usize,
@@ -55,6 +58,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         tls: keys::load_server(&args.keys)?,
         lease: args.lease,
         queries_per_day: args.queries_per_day,
+        state: args.state,
         key_copies: args.key_copies,
         banned: args.ban.into_iter().collect(),
         server_name: args.server_name,

@@ -85,6 +85,9 @@ struct Args {
     /// Days that the record of ended phases is kept, in the folder of stored material
     #[arg(long, value_name = "DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     audit_days: u32,
+    /// MiB that the file with that record may have: beyond that its oldest rows go, whatever their days
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    audit_mib: u64,
     /// Encrypt stored material, and read encrypted models: KEY is a file's name, env:VARIABLE or cmd:COMMAND
     #[arg(long, value_name = "KEY", value_parser = SealKey::from_text)]
     seal: Option<SealKey>,
@@ -184,6 +187,7 @@ impl Args {
         config.store.clone_from(&self.material);
         config.access.clone_from(&self.access);
         config.audit_days = self.audit_days;
+        config.audit_bytes = self.audit_mib << 20;
         config.traces.clone_from(&self.otlp);
         config.seal.clone_from(&self.seal);
         if let Some(dealer) = self.dealer.as_deref().zip(self.dealer_pin) {
