@@ -24,7 +24,15 @@ impl Sparse {
             made.values.extend(row.iter().map(|(_, value)| value));
             made.starts.push(made.at.len());
         }
+        // They live as long as the plan.
+        made.at.shrink_to_fit();
+        made.values.shrink_to_fit();
         made
+    }
+
+    /// Bytes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<usize>() * self.starts.len() + (size_of::<u32>() + size_of::<f32>()) * self.at.len()
     }
 
     /// Row `i` takes element `from[i]`, or nothing.
