@@ -96,6 +96,17 @@ fn settle(store: &Store, config: &ServerConfig) -> Result<(), ServeError> {
     Ok(())
 }
 
+/// What no server can be without.
+fn check(catalog: &Catalog, config: &ServerConfig) -> Result<(), ServeError> {
+    if catalog.list().is_empty() {
+        return Err(ServeError::Usage("a server needs at least one model".into()));
+    }
+    if !(1..=MAX_THREADS).contains(&config.threads) {
+        return Err(ServeError::Usage(format!("threads of a job: {} is not from 1 to {MAX_THREADS}", config.threads)));
+    }
+    Ok(())
+}
+
 /// Jobs may take no more memory together than this process may have, less what it holds.
 fn keep_within_limits(config: &mut ServerConfig) {
     let job_memory = monitor::job_memory(config.job_memory);
@@ -155,15 +166,7 @@ impl Server {
     /// # Errors
     /// The address is taken, the store is unusable, the catalog is empty, or threads cannot be started.
     pub fn bind(catalog: Catalog, mut config: ServerConfig) -> Result<Self, ServeError> {
-        if catalog.list().is_empty() {
-            return Err(ServeError::Usage("a server needs at least one model".into()));
-        }
-        if !(1..=MAX_THREADS).contains(&config.threads) {
-            return Err(ServeError::Usage(format!(
-                "threads of a job: {} is not from 1 to {MAX_THREADS}",
-                config.threads
-            )));
-        }
+        check(&catalog, &config)?;
         keep_within_limits(&mut config);
         // Control connections are clients' and operators'.
         let single = 2 * config.max_control + if config.has_pools() { MOST_POOLED } else { 0 };
