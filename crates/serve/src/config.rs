@@ -2,6 +2,7 @@
 use crate::monitor::Limits;
 use crate::traces::Collector;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 use tacit_backends::Aids;
