@@ -1,7 +1,9 @@
 //! A request and its answer.
 use crate::ClientError;
 use crate::error::server_of;
-use crate::wire::{MAX_REPLY_BYTES, REPLY, REQUEST, Reply, Request, decode, gather, misplaced, recv_reply, reply_instead, send};
+use crate::wire::{
+    MAX_REPLY_BYTES, REPLY, REQUEST, Reply, Request, decode, gather, misplaced, recv_reply, reply_instead, send,
+};
 use std::time::{Duration, Instant};
 use tacit_backends::BackendError;
 use tacit_net::{Channel, NetError};
