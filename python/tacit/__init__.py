@@ -20,9 +20,10 @@ from tacit._dealer import Dealer, dealer
 from tacit._lowered import Backend, Lowered, backends
 from tacit._model import Model, import_onnx
 from tacit._server import Server, make_keys, serve
-from tacit._tacit import TacitError, __version__
+from tacit._tacit import AnswerRefused, TacitError, __version__
 
 __all__ = [
+    "AnswerRefused",
     "Backend",
     "Client",
     "Dealer",

@@ -18,7 +18,7 @@ from tacit._arrays import Options, as_rows, integer_unit, is_batch, options_text
 from tacit._dealer import Dealer, pinned
 from tacit._errors import one_error, unpicklable
 from tacit._plan import Planned
-from tacit._tacit import TacitError
+from tacit._tacit import AnswerRefused, TacitError
 
 
 @dataclass(frozen=True)
@@ -263,6 +263,9 @@ class Client(Planned):
         A busy server lets inputs wait for their turn: `timeout_s` is how long each answer may take, or the answers that are run as one,
         `deadline` how soon it is needed. A `notice` (of `notify`) is for its number of inputs: for fewer, the
         rest of its material is burnt. `progress` is told how far it is.
+
+        An answer outside of the range that the model states is an `AnswerRefused`, after all inputs were asked for; the client can be used
+        on.
         """
         rows = as_rows(x, self.spec, normalised)
         refused = refusals(rows, self.spec)
@@ -353,9 +356,15 @@ class Client(Planned):
             raise TacitError(f"infer: a max_batch of at least 1 is needed, got {terms.max_batch}")
         notice = None if terms.notice is None else terms.notice._native
         self._native.begin_call(len(rows), terms.max_batch)
-        values, revealed, done = [], [], 0
+        values, revealed, refused, done = [], [], [], 0
         while done < len(rows):
-            given = self._native.infer(rows[done:], notice, terms.timeout_s, terms.deadline, terms.progress)
+            try:
+                given = self._native.infer(rows[done:], notice, terms.timeout_s, terms.deadline, terms.progress)
+            except AnswerRefused as error:
+                # The others are asked for all the same: where this stops is not for the server to see.
+                refused.append((done, error))
+                done += 1
+                continue
             costs: dict[str, Any] = json.loads(given[2])
             inputs = costs["inputs"]
             self._note_setup(costs["setup"])
@@ -365,6 +374,11 @@ class Client(Planned):
             values.append(given[0])
             revealed.append(given[1])
             done += len(given[0])
+        if refused:
+            index, error = refused[0]
+            raise error if len(rows) == 1 else AnswerRefused(
+                f"{len(refused)} of {len(rows)} inputs have none, that at index {index} first: {error}"
+            )
         return np.concatenate(values), np.concatenate(revealed)
 
     def _note_setup(self, report: dict[str, Any] | None) -> None:

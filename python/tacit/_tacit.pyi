@@ -10,6 +10,9 @@ __version__: str
 class TacitError(Exception):
     """What went wrong inside tacit, and where."""
 
+class AnswerRefused(TacitError):
+    """The client takes no such answer; its connection is as good as before."""
+
 class Model:
     digest: str
     @staticmethod

@@ -18,7 +18,7 @@ use tacit_graph::Units;
 use tacit_store::keys;
 
 use crate::dealer::{Pinned, pin};
-use crate::error::{TacitError, to_python, warn_of_faint};
+use crate::error::{TacitError, refused, to_python, warn_of_faint};
 use crate::interrupt::{Stop, brief, interruptible, watched};
 use crate::{files, hex, lowered};
 
@@ -80,7 +80,7 @@ impl Client {
             if closer.is_closed() || matches!(&result, Err(e) if ends_connection(e)) {
                 *guard = None;
             }
-            result.map_err(to_python)
+            result.map_err(|e| if e.refuses_answer() { refused(e) } else { to_python(e) })
         };
         watched(py, || self.closer.close(), look, work)
     }
@@ -95,6 +95,9 @@ impl Client {
 
 /// Errors after which both parties are out of step.
 fn ends_connection(error: &ClientError) -> bool {
+    if error.refuses_answer() {
+        return false;
+    }
     matches!(
         error,
         ClientError::Net(_)

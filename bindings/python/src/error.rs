@@ -10,8 +10,24 @@ use tacit_client::Answer;
 
 pyo3::create_exception!(tacit, TacitError, PyException, "What went wrong inside tacit, and where.");
 
+pyo3::create_exception!(
+    tacit,
+    AnswerRefused,
+    TacitError,
+    "The client takes no such answer; its connection is as good as before."
+);
+
 /// The Python exception for a Rust error: its message, then those of its causes unless already quoted.
 pub fn to_python(error: impl Error) -> PyErr {
+    TacitError::new_err(message(error))
+}
+
+/// As [`to_python`], for an answer that is refused.
+pub fn refused(error: impl Error) -> PyErr {
+    AnswerRefused::new_err(message(error))
+}
+
+fn message(error: impl Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -21,7 +37,7 @@ pub fn to_python(error: impl Error) -> PyErr {
         }
         cause = error.source();
     }
-    TacitError::new_err(message)
+    message
 }
 
 /// Warns of each input that was too small for the model's steps.

@@ -31,7 +31,7 @@ mod _tacit {
     #[pymodule_export]
     use crate::dealer::Dealer;
     #[pymodule_export]
-    use crate::error::TacitError;
+    use crate::error::{AnswerRefused, TacitError};
     #[pymodule_export]
     use crate::lowered::{Lowered, backends_json};
     #[pymodule_export]

@@ -123,6 +123,13 @@ pub enum BackendError {
         /// Why not, and what to do.
         what: String,
     },
+    /// The client takes no such answer. The protocol has ended as with any other and the connection is as
+    /// good as before: the server learns nothing of it.
+    #[error("the answer was refused: {what}")]
+    Answer {
+        /// Why, and what helps.
+        what: String,
+    },
     /// A caller did things in the wrong order.
     #[error("{0}")]
     Misuse(&'static str),

@@ -170,6 +170,14 @@ pub trait Plan: Send + Sync {
     /// Largest `|answer - reference|` of an honest run, where the reference gives `reference` (real units).
     fn error_bound(&self, reference: &[f64]) -> f64;
 
+    /// Whether a client takes these outputs for an answer of the model.
+    ///
+    /// # Errors
+    /// [`BackendError::Answer`]: they lie where no answer lies.
+    fn check_answer(&self, _answer: &[f64]) -> Result<(), BackendError> {
+        Ok(())
+    }
+
     /// Where material comes from.
     fn preparation(&self) -> Preparation;
 
@@ -434,7 +442,7 @@ pub trait ClientSide: Send {
     ///
     /// # Errors
     /// As [`ServerSide::online`]; [`BackendError::Graph`] for an input that does not fit, before anything is
-    /// sent.
+    /// sent; [`BackendError::Answer`] after the protocol has ended as it should: both parties can go on.
     fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError>;
 
     /// See [`ServerSide::read_material`].

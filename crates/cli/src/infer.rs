@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tacit_client::bench::printed;
 use tacit_client::input::{self, Fit};
 use tacit_client::wire::{Deadline, Name, Terms};
-use tacit_client::{Answer, Client, Progress, infer_many, process_cpu_s};
+use tacit_client::{Answer, Client, ClientError, Progress, infer_many, process_cpu_s};
 use tacit_graph::{Interface, OutputMode, Units};
 
 /// Classifies images or arrays privately: the server sees none of them.
@@ -153,11 +153,18 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     let mode = client.interface().output_mode;
     let printer = Printer { args: &args, json, startup, chosen, labels, mode, names };
     refused.iter().try_for_each(|refused| printer.print_refused(refused))?;
-    match args.notice {
-        Some(name) => answer_announced(&mut client, name, &inputs, &printer)?,
-        None => answer_all(&mut client, &inputs, &printer)?,
+    let answered = match args.notice {
+        Some(name) => answer_announced(&mut client, name, &inputs, &printer),
+        None => answer_all(&mut client, &inputs, &printer),
+    };
+    if let Err(error) = &answered
+        && !error.downcast_ref().is_some_and(ClientError::refuses_answer)
+    {
+        return answered;
     }
+    // A refused answer ends with the goodbye of a good one.
     client.close()?;
+    answered?;
     let all = inputs.len() + refused.len();
     anyhow::ensure!(refused.is_empty(), "{} of {all} inputs were refused, the others are answered", refused.len());
     Ok(())

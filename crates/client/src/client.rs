@@ -382,14 +382,18 @@ impl Client {
             // The server waits for what will not come.
             self.closer.cut();
         }
-        let done = done.map_err(|e| broken_off(channel, e, request.name()))?;
+        let done = match done {
+            // It ends as with any answer: the server must not see which ones are refused.
+            Err(e) if e.refuses_answer() => Err(e),
+            done => Ok(done.map_err(|e| broken_off(channel, e, request.name()))?),
+        };
         // The phase may end with this party's own message.
         channel.flush().map_err(|e| ClientError::from(e).of(channel, request.name()))?;
         let client = meter.stop(channel);
         channel.set_phase(Phase::Setup);
         match answered(channel, request.name())? {
             Reply::Done { figures, material_bytes } => {
-                Ok((done, PhaseReport { client, server: figures }, material_bytes))
+                Ok((done?, PhaseReport { client, server: figures }, material_bytes))
             }
             other => Err(misplaced(request.name(), &other).into()),
         }

@@ -200,6 +200,25 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// Whether it is about an answer that this client does not take, after the protocol has ended as with any
+    /// other: the connection is as good as before.
+    #[must_use]
+    pub fn refuses_answer(&self) -> bool {
+        matches!(self, Self::Backend(BackendError::Answer { .. }))
+    }
+
+    /// For the first of several inputs of which some were refused an answer: `refused` of them.
+    #[must_use]
+    pub fn of_some(self, index: usize, [refused, inputs]: [usize; 2]) -> Self {
+        match self {
+            Self::Backend(BackendError::Answer { what }) if inputs > 1 => {
+                let what = format!("{refused} of {inputs} inputs have none, that at index {index} first: {what}");
+                Self::Backend(BackendError::Answer { what })
+            }
+            other => other,
+        }
+    }
+
     /// Names the server where it was lost `during` something.
     pub(crate) fn of(self, channel: &Channel, during: &'static str) -> Self {
         let lost = |error: &NetError| error.is_gone() || matches!(error, NetError::Stalled { .. });

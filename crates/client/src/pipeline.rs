@@ -13,6 +13,27 @@ use tacit_net::Phase;
 /// A batch that is asked for, its material, and the setup that came before that.
 type Made = (Name, Option<PhaseReport>, Prepared, Material);
 
+/// One after the other, without material. Where an answer is refused the others are asked for all the same:
+/// where a client stops would tell the server what became of its answer.
+fn one_by_one(
+    client: &mut Client,
+    inputs: &[Vec<f32>],
+    mut each: impl FnMut(usize, Answer) -> Result<(), ClientError>,
+) -> Result<(), ClientError> {
+    let (mut first, mut refused) = (None, 0);
+    for (index, input) in inputs.iter().enumerate() {
+        match client.online(Asked::Now(Name::random()?), None, input) {
+            Ok(answers) => each(index, only(answers))?,
+            Err(error) if error.refuses_answer() => {
+                refused += 1;
+                first.get_or_insert((index, error));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    first.map_or(Ok(()), |(index, error)| Err(error.of_some(index, [refused, inputs.len()])))
+}
+
 /// Answers real-valued inputs, given in `units`, in order, calling `each` with the index and the answer. As
 /// many are run as one as the back end, the server and `config.max_batch` allow; the last batch may be
 /// smaller. Material is made on a second connection, one batch ahead; stored material is not touched. The
@@ -22,7 +43,8 @@ type Made = (Name, Option<PhaseReport>, Prepared, Material);
 /// # Errors
 /// An input does not fit the model (nothing was sent then), or the day's quota is not enough for all
 /// ([`Client::begin_call`]); the first error of either connection, or of
-/// `each`: answers before it were delivered.
+/// `each`: answers before it were delivered. An answer that is refused
+/// ([`ClientError::refuses_answer`]) is an error behind all the others' answers.
 pub fn infer_many(
     client: &mut Client,
     units: Units,
@@ -34,11 +56,7 @@ pub fn infer_many(
     client.begin_call(inputs.len())?;
     if !client.needs_material()? {
         client.set_batch(1)?;
-        let mut one = |(index, input): (usize, &Vec<f32>)| {
-            let answer = only(client.online(Asked::Now(Name::random()?), None, input)?);
-            each(index, answer)
-        };
-        return inputs.iter().enumerate().try_for_each(&mut one);
+        return one_by_one(client, &inputs, each);
     }
     let mut maker = client.again()?;
     maker.set_progress(client.progress());

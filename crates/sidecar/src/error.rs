@@ -51,6 +51,9 @@ pub enum ApiError {
     /// The time that the request gave is over.
     #[error("the request's time is over; what was sent for it is not used again")]
     Timeout,
+    /// There is no answer to this input: another try gives none either.
+    #[error("{0}")]
+    NoAnswer(String),
     /// Something failed that the request cannot help.
     #[error("{0}")]
     Internal(String),
@@ -72,6 +75,7 @@ impl ApiError {
             Self::Full(_) | Self::OverLimit { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::NoAnswer(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -88,6 +92,7 @@ impl ApiError {
             Self::Full(_) | Self::OverLimit { .. } => Code::ResourceExhausted,
             Self::Unavailable(_) => Code::Unavailable,
             Self::Timeout => Code::DeadlineExceeded,
+            Self::NoAnswer(_) => Code::OutOfRange,
             Self::Internal(_) => Code::Internal,
         }
     }
@@ -107,6 +112,7 @@ impl From<&ClientError> for ApiError {
         let text = error.to_string();
         match error {
             ClientError::Graph(_) | ClientError::Input { .. } => Self::Bad(text),
+            error if error.refuses_answer() => Self::NoAnswer(text),
             error if is_connection(error) => Self::Unavailable(text),
             ClientError::Refused { again: Some(again), .. } => {
                 Self::OverLimit { reason: text, again_s: again.as_secs() }

@@ -171,6 +171,13 @@ fn answer_some(
                     done(lane, answer, job, begun);
                 }
             }
+            Ok(Err(error)) if error.refuses_answer() => {
+                *ended = Ended::Useful;
+                // The other inputs of its request are asked for all the same: the server sees no difference.
+                let (key, job) = jobs.remove(0);
+                lane.ended(key);
+                let _ = job.reply.send(Err(ApiError::from(&error)));
+            }
             Ok(Err(error)) => return failed(lane, client, jobs, &error),
             Err(_) => {
                 // What is left of the connection goes with it; the log has the panic.

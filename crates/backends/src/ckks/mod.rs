@@ -30,6 +30,8 @@ mod options;
 mod plan;
 mod program;
 mod public;
+#[cfg(test)]
+mod refusal_tests;
 mod report;
 mod server;
 mod sets;

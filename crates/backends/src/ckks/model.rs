@@ -114,6 +114,10 @@ macro_rules! plan_of {
                 $public.error_bound()
             }
 
+            fn check_answer(&$self, answer: &[f64]) -> Result<(), BackendError> {
+                $public.check_answer(answer)
+            }
+
             fn preparation(&self) -> Preparation {
                 Preparation::Nothing
             }

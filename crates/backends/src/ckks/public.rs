@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tacit_graph::{Interface, OutputMode};
-use tacit_he::ckks::{KeyId, KeyKind, Parameters, ParametersSpec, SwitchKey};
+use tacit_he::ckks::{Complex, KeyId, KeyKind, Parameters, ParametersSpec, SwitchKey};
 
 use super::best;
 use super::options::{NAME, Options};
@@ -12,6 +12,8 @@ use crate::{BackendError, Costs, Numerics};
 
 /// Version of the public part and of the protocol that follows from it.
 pub(super) const VERSION: u32 = 6;
+/// How far slots may be from what they must be, as a share of the outputs' range: much more than any error.
+const STRAY: f64 = 0.125;
 /// Most keys that a network may ask for.
 const MOST_KEYS: usize = 4096;
 /// Most bytes of keys: a client makes and sends them.
@@ -116,6 +118,25 @@ impl KeyRecord {
     }
 }
 
+impl Port {
+    /// Whether slots are those of such a tensor: it repeats, nothing lies between its elements, and all are
+    /// real. What overflowed the modulus is none of these.
+    fn holds(&self, slots: &[Complex], stray: f64) -> bool {
+        let mut tensor = vec![0.0; self.period];
+        self.slots.iter().for_each(|&slot| tensor[slot as usize] = slots[slot as usize].re);
+        let is_near = |(slot, wanted): (&Complex, &f64)| (slot.re - wanted).abs() <= stray && slot.im.abs() <= stray;
+        slots.chunks(self.period).all(|copy| copy.iter().zip(&tensor).all(is_near))
+    }
+}
+
+/// What a client says of an answer that is none.
+fn refused() -> BackendError {
+    let what = "it lies outside of the range that this model's answers have, so the input left what its polynomials hold for. The owner \
+                can recalibrate with inputs like this one, lower with a larger `-O margin`, or offer another back end (`cheetah`, \
+                `dealt`); an input nearer to the calibration samples is answered";
+    BackendError::Answer { what: what.into() }
+}
+
 fn wrong<T>(what: String) -> Result<T, BackendError> {
     Err(BackendError::Public { what })
 }
@@ -202,6 +223,32 @@ impl Public {
         } else {
             value
         }
+    }
+
+    /// The answer that decrypted slots hold.
+    ///
+    /// # Errors
+    /// [`BackendError::Answer`] for slots that no answer has.
+    pub fn answer(&self, slots: &[Complex]) -> Result<Vec<f64>, BackendError> {
+        if !self.output.holds(slots, STRAY.max(8.0 * self.relative)) {
+            return Err(refused());
+        }
+        let value = |&slot: &u32| self.rounded(slots[slot as usize].re * self.output.unit);
+        let answer: Vec<f64> = self.output.slots.iter().map(value).collect();
+        self.check_answer(&answer)?;
+        Ok(answer)
+    }
+
+    /// Whether outputs lie in their range, but for the error that is stated. Those of a polynomial that left
+    /// its domain do not, as a rule.
+    ///
+    /// # Errors
+    /// [`BackendError::Answer`].
+    pub fn check_answer(&self, answer: &[f64]) -> Result<(), BackendError> {
+        let most = self.output.unit + self.error;
+        // False of what is no number.
+        let is_inside = |v: &f64| v.abs() <= most;
+        if self.compared.is_some() || answer.iter().all(is_inside) { Ok(()) } else { Err(refused()) }
     }
 
     /// Largest error of an answer that is expected. That of a class says nothing.

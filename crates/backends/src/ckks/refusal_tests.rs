@@ -1,0 +1,109 @@
+//! Answers that a client does not take, and that the server does not see which ones these are.
+
+use tacit_graph::Model;
+use tacit_graph::float::{FloatGraph, FloatOp};
+use tacit_graph::import::{ImportOptions, import_network};
+use tacit_graph::npy::Npy;
+use tacit_graph::onnx::Network;
+use tacit_graph::rng::SplitMix;
+use tacit_he::ckks::Complex;
+use tacit_mpc::run_pair;
+use tacit_net::Channel;
+
+use super::public::Public;
+use super::tests::both;
+use crate::{Aids, BackendError, Material};
+
+/// What lowers a network on its samples' ranges, whatever else the model accepts.
+const AS_CALIBRATED: &str = "";
+
+/// A ReLU between two dense layers, calibrated on a tenth of the range that it accepts.
+pub(super) fn narrow() -> Model {
+    let mut rng = SplitMix::new(5);
+    let mut some = |n: usize| (0..n).map(|_| (rng.normal() / 2.0) as f32).collect::<Vec<f32>>();
+    let mut graph = FloatGraph::new("x", vec![8]).unwrap();
+    let made = graph.push("in", FloatOp::Dense { weights: some(64), bias: some(8) }, &[0], &[]).unwrap();
+    let made = graph.push("relu", FloatOp::Relu, &[made], &[]).unwrap();
+    graph.output = graph.push("out", FloatOp::Dense { weights: some(24), bias: some(3) }, &[made], &[]).unwrap();
+    let data = (0..64 * 8).map(|_| rng.range(-0.1, 0.1) as f32).collect();
+    let calibration = Some(Npy { shape: vec![64, 8], data, is_bytes: false });
+    let options = ImportOptions { calibration, range: Some([-1.0, 1.0]), ..ImportOptions::default() };
+    import_network(Network::new("narrow", graph), &options).unwrap().model
+}
+
+/// An answer is an error for its client alone: the connection goes on, and not a byte tells of it.
+#[test]
+fn an_answer_out_of_range_is_refused_and_the_server_sees_nothing() {
+    let (server, client) = both(&narrow(), AS_CALIBRATED);
+    let [wild, tame] = [vec![1.0; 8], vec![0.05; 8]];
+    let inputs = [&tame, &wild, &wild, &tame];
+    let ask = |channel: &mut Channel| {
+        let mut side = client.clone().connect(&Aids::default())?;
+        side.setup(channel)?;
+        let one = |x: &&Vec<f32>| {
+            let before = channel.total_traffic().sent;
+            let answer = side.online(channel, Material::nothing(), x);
+            (answer, channel.total_traffic().sent - before)
+        };
+        Ok::<_, BackendError>(inputs.iter().map(one).collect::<Vec<_>>())
+    };
+    let serve = |channel: &mut Channel| {
+        let mut side = server.clone().connect(&Aids::default())?;
+        side.setup(channel)?;
+        channel.flush()?;
+        inputs.iter().try_for_each(|_| side.online(channel, Material::nothing()))
+    };
+    let (asked, served) = run_pair(ask, serve);
+    served.expect("the server sees four inputs like any others");
+    let asked = asked.unwrap();
+    assert!(asked.iter().all(|(_, bytes)| *bytes == asked[0].1));
+    let wanted = server.reference(&tame).unwrap();
+    for (k, (answer, _)) in asked.iter().enumerate() {
+        match answer {
+            Ok(got) if k % 3 == 0 => {
+                assert!(got.iter().zip(&wanted).all(|(g, w)| (g - w).abs() <= server.error_bound(&[])));
+            }
+            Err(BackendError::Answer { what }) if k % 3 > 0 => {
+                for remedy in ["recalibrate", "-O margin", "cheetah"] {
+                    assert!(what.contains(remedy), "{what}");
+                }
+            }
+            other => panic!("input {k}: {other:?}"),
+        }
+    }
+    // The model in the clear says the same.
+    let refused = |x: &[f32]| server.check_answer(&server.simulate(x).unwrap()).is_err();
+    assert!(refused(&wild) && !refused(&tame));
+}
+
+#[test]
+fn what_is_no_answer_is_refused() {
+    let public = Public::read(both(&narrow(), AS_CALIBRATED).0.public_bytes()).unwrap();
+    let unit = public.output.unit;
+    for (value, is_taken) in [
+        (0.0, true),
+        (unit, true),
+        (-unit - public.error, true),
+        (1.5 * unit, false),
+        (f64::NAN, false),
+        (f64::NEG_INFINITY, false),
+    ] {
+        assert_eq!(public.check_answer(&[0.0, value, 0.0]).is_ok(), is_taken, "{value}");
+    }
+    // Slots that no result has: one between its elements, a copy that differs, an imaginary part.
+    let (period, n) = (public.output.period, 4 * public.output.period);
+    let slots: Vec<Complex> = (0..n).map(|i| Complex::from([0.5, -0.25, 1.0, 0.0][i % period])).collect();
+    assert_eq!(period, 4);
+    let answer = public.answer(&slots).unwrap();
+    assert!(answer.iter().zip([0.5, -0.25, 1.0]).all(|(a, w)| (a - w * unit).abs() <= public.error));
+    for (slot, value) in [
+        (3, Complex::from(0.5)),
+        (4, Complex::from(-0.5)),
+        (9, Complex { re: -0.25, im: 0.5 }),
+        (7, Complex::from(f64::NAN)),
+    ] {
+        let mut damaged = slots.clone();
+        damaged[slot] = value;
+        assert!(matches!(public.answer(&damaged), Err(BackendError::Answer { .. })), "slot {slot}");
+    }
+}

@@ -1,0 +1,51 @@
+"""Answers that a client does not take: an error for whoever asked, and nothing that the server sees."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from conftest import MODELS
+from test_cli import serving
+
+import tacit
+
+WILD = 500.0
+
+
+@pytest.fixture(scope="module")
+def wide() -> tacit.Model:
+    """Squares of digits, calibrated on digits, which accepts values that no digit has."""
+    samples = np.load(MODELS / "digits_samples.npy")
+    return tacit.import_onnx(MODELS / "digits_square.onnx", calibrate=samples, range=(-WILD, WILD), backend="ckks")
+
+
+def test_the_client_goes_on_after_an_answer_that_it_refuses(wide, digit_images):
+    tame = digit_images[:2].astype(np.float32)
+    wild = np.full_like(tame[0], WILD)
+    with tacit.serve(wide) as server, server.client() as client:
+        with pytest.raises(tacit.AnswerRefused, match="recalibrate.*margin.*cheetah"):
+            client.infer(wild)
+        before = client.infer(tame)
+        assert np.array_equal(before.argmax(1), wide.run(tame).argmax(1))
+        asked = len(client.costs)
+        with pytest.raises(tacit.AnswerRefused, match="1 of 3 inputs have none, that at index 1 first"):
+            client.infer(np.stack([tame[0], wild, tame[1]]))
+        assert len(client.costs) == asked + 2, "the inputs behind it are asked for all the same"
+        assert np.array_equal(client.infer(tame), before)
+
+
+def test_the_program_prints_no_such_answer_and_says_goodbye(wide, digit_images, cli, binary, tmp_path):
+    wide.save(tmp_path / "wide.tacit")
+    cli("keys", "init", "keys", "--client", "alice", cwd=tmp_path)
+    inputs = np.stack([digit_images[0], np.full_like(digit_images[0], WILD), digit_images[1]]).astype(np.float32)
+    np.save(tmp_path / "three.npy", inputs)
+    np.save(tmp_path / "one.npy", inputs[1])
+    log, options = tmp_path / "server.log", ("--backend", "ckks")
+    with serving(binary, tmp_path, *options, model="wide.tacit") as address:
+        who = ("--server", address, "--client", "alice")
+        for file, answered in (("one.npy", 0), ("three.npy", 2)):
+            done = cli("infer", file, *who, "--json", cwd=tmp_path, ok=False)
+            assert "the answer was refused" in done.stderr and "margin" in done.stderr
+            assert len([line for line in done.stdout.splitlines() if "class" in json.loads(line)]) == answered
+    assert not re.search(r"WARN|ERROR", log.read_text()), "all three were answered, and each client left in order"
