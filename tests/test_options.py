@@ -22,7 +22,7 @@ OTHERS_LOWERING = {"dtb", "key"}
 GONE = {("CHANGELOG.md", "html")}
 # Behind a space, a bracket or a quote; not the dashes of a branch name or of a table.
 OPTION = re.compile(r"(?<![\w-])--([a-z][a-z0-9]*+(?:-[a-z0-9]++)*+)(?![\w-])")
-LOWERING = re.compile(r"(?<![\w-])-O ((?:[a-z_]+(?:=[^\s,`'\")|]*)?)(?:,[a-z_]+=[^\s,`'\")|]*)*)")
+LOWERING = re.compile(r"(?<![\w-])-O ([a-z_]+=[^\s,`'\")|]*(?:,[a-z_]+=[^\s,`'\")|]*)*|[a-z_]+(?=`))")
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 
 

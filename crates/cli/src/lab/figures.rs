@@ -127,7 +127,7 @@ impl Runner<'_> {
         let mut document = read()?;
         let mut found = Vec::new();
         for text in &bound.texts {
-            found.push(compared(bound, text, (&mut document, self.asked.update), &value));
+            found.push(compared(bound, text, &value, &mut document, self.asked.update));
         }
         if found.iter().any(|one| one.updated) {
             fs::write(&path, document).with_context(|| format!("writing {}", path.display()))?;
@@ -137,7 +137,7 @@ impl Runner<'_> {
 }
 
 /// A text of `document` beside what the command printed; written anew if it may be.
-fn compared(bound: &Figures, text: &str, (document, update): (&mut String, bool), value: &Value) -> Checked {
+fn compared(bound: &Figures, text: &str, value: &Value, document: &mut String, update: bool) -> Checked {
     let one = Checked::of(bound);
     match Template::parse(text).and_then(|template| Ok((template.compare(document, value)?, template.filled(value)?))) {
         Ok((Standing::Holds, new)) => Checked { old: Some(new.clone()), new: Some(new), ..one },
