@@ -37,7 +37,8 @@ fn message(error: impl Error) -> String {
         }
         cause = error.source();
     }
-    message
+    // Text of peers and files is plain already; an exception is printed all the same.
+    tacit_foreign::text::lines(&message).into_owned()
 }
 
 /// Warns of each input that was too small for the model's steps.

@@ -368,7 +368,7 @@ pub fn load(path: &Path, seal: &SealArgs) -> anyhow::Result<Model> {
     if path.extension().is_none_or(|e| e != "onnx") {
         return seal.read_model(path);
     }
-    let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    let bytes = crate::files::read_onnx(path)?;
     crate::model::import_with_defaults(path, &bytes)
 }
 

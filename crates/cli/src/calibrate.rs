@@ -122,8 +122,8 @@ impl Seen {
             runs: BTreeMap<String, Vec<Observation>>,
             local_mac_s: Vec<f64>,
         }
-        let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
-        let earlier: Earlier = serde_json::from_slice(&bytes)
+        let text = crate::files::read_text(path)?;
+        let earlier: Earlier = serde_json::from_str(&text)
             .with_context(|| format!("{} is not what `tacit calibrate --json` prints", path.display()))?;
         for (name, runs) in earlier.runs {
             self.runs.entry(name).or_default().extend(runs);

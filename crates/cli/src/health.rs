@@ -1,7 +1,7 @@
 //! `tacit health`
 use crate::operator::Operator;
 use crate::print;
-use crate::status::plain;
+use tacit_foreign::plain;
 
 /// Ask a server whether it takes requests: exit code 0 if it does, 1 if not; for probes
 ///
@@ -26,6 +26,6 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     }
     match as_json {
         true => print::json(&answer),
-        false => print::line(answer["status"].as_str().unwrap_or("?")),
+        false => print::line(&plain(answer["status"].as_str().unwrap_or("?"))),
     }
 }

@@ -5,7 +5,6 @@ use crate::print;
 use anyhow::Context;
 use clap::ValueEnum;
 use serde_json::json;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -353,6 +352,6 @@ impl Printer<'_> {
 }
 
 fn read_labels(path: &Path) -> anyhow::Result<Vec<String>> {
-    let text = fs::read_to_string(path).with_context(|| format!("reading labels from {}", path.display()))?;
+    let text = crate::files::read_text(path).context("labels")?;
     Ok(text.lines().map(str::to_owned).collect())
 }

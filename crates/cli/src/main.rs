@@ -9,6 +9,7 @@ mod client_work;
 mod cluster;
 mod connect;
 mod dealer;
+mod files;
 mod health;
 mod helper;
 mod infer;

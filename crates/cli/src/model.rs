@@ -4,7 +4,6 @@ use crate::owner::SealArgs;
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
-use std::fs;
 use std::path::{Path, PathBuf};
 use tacit_backends::{Costs, Registry, ServerModel, lowered};
 use tacit_client::input::{self, Fit};
@@ -154,7 +153,7 @@ fn run_import(args: &ImportArgs, as_json: bool) -> anyhow::Result<()> {
     // A wrong name is told before the work, not after it.
     let backend = (backend != "none").then(|| registry.get(backend)).transpose()?;
     seal.check_output(&args.output, backend.map(|backend| backend.id()))?;
-    let bytes = fs::read(&args.onnx).with_context(|| format!("reading {}", args.onnx.display()))?;
+    let bytes = crate::files::read_onnx(&args.onnx)?;
     let (watch, shown) = crate::print::watch();
     let mut options = ImportOptions {
         watch: watch.clone(),

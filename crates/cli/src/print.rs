@@ -9,25 +9,32 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tacit_client::bench::{PhaseFigures, printed};
 use tacit_client::{PhaseReport, Progress};
+use tacit_foreign::text::lines;
 use tacit_graph::{Step, Watch};
 use tacit_net::Phase;
 
 /// What was attempted when a line could not be written.
 pub const OUTPUT: &str = "writing to standard output";
 
-/// A line on standard output. Output that cannot be written is an error of the command, never a panic.
+/// A line on standard output. Output that cannot be written is an error of the command, never a panic. What
+/// a terminal would obey is escaped, here and in the next two.
 pub fn line(text: &str) -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "{text}").context(OUTPUT)
+    writeln!(std::io::stdout(), "{}", lines(text)).context(OUTPUT)
 }
 
 /// Text on standard output that ends its lines itself.
 pub fn text(text: &str) -> anyhow::Result<()> {
+    write!(std::io::stdout(), "{}", lines(text)).context(OUTPUT)
+}
+
+/// Text for a terminal that is to obey it: its control codes are this program's own.
+pub fn screen(text: &str) -> anyhow::Result<()> {
     write!(std::io::stdout(), "{text}").context(OUTPUT)
 }
 
 /// A line beside the output, on standard error. If nobody can read it, the command goes on all the same.
 pub fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", lines(text));
 }
 
 /// Says on standard error what is waited for, if it takes longer than a second. Dropped when it is over.

@@ -194,7 +194,7 @@ pub fn run(args: &SimulateArgs, as_json: bool) -> Result<()> {
 }
 
 fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+    crate::files::read_text(path)
 }
 
 fn profile(path: &Path) -> Result<ProfileFile> {

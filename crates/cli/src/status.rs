@@ -2,6 +2,7 @@
 use crate::operator::{Client, Job, Operator, Pool, Profile, Status};
 use crate::print;
 use std::fmt::Write as _;
+use tacit_foreign::plain;
 
 /// Lines of a table.
 const MOST: usize = 20;
@@ -191,11 +192,6 @@ fn more(out: &mut String, all: usize, most: usize) {
     }
 }
 
-/// What a server says, without what a terminal would obey.
-pub fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).collect()
-}
-
 /// A client's name with the beginning of its fingerprint, which is what it is known by.
 fn called(name: &str, fingerprint: &str, width: usize) -> String {
     const DIGITS: usize = 8;
@@ -205,6 +201,7 @@ fn called(name: &str, fingerprint: &str, width: usize) -> String {
     }
 }
 
+/// What a server says, in a column of a table.
 fn cut(text: &str, width: usize) -> String {
     plain(text).chars().take(width).collect()
 }
@@ -254,7 +251,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
-        assert!(!text.contains('\u{1b}') && text.contains("m[2J"));
+        assert!(!text.contains('\u{1b}') && text.contains("m\u{fffd}[2J"));
     }
 
     #[test]

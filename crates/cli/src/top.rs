@@ -41,7 +41,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
             let text = shown(&serde_json::from_value::<Status>(answer)?, MOST);
             match args.once {
                 true => print::text(&text)?,
-                false => print::text(&format!("{clear}{HOME}{}{CLEAR_REST}\n", text.replace('\n', CLEAR_LINE)))?,
+                false => print::screen(&format!("{clear}{HOME}{}{CLEAR_REST}\n", text.replace('\n', CLEAR_LINE)))?,
             }
         }
         if args.once {

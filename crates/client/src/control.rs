@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
+use tacit_foreign::plain;
 use tacit_net::{ClientTls, NetError, TcpTransport, TlsTransport, Transport as _, split_address};
 use tacit_store::keys::ClientIdentity;
 use ureq::config::Config;
@@ -91,20 +92,21 @@ impl Control {
 
     /// What was answered; `null` where an answer has no content.
     fn answer(&self, path: &str, response: Result<Response<Body>, Error>) -> Result<Value, ClientError> {
-        let failed = |what: String| ClientError::Http { asking: format!("asking {} for {path}", self.server), what };
-        let mut response = response.map_err(|e| failed(e.to_string()))?;
+        let failed =
+            |what: &str| ClientError::Http { asking: format!("asking {} for {path}", self.server), what: plain(what) };
+        let mut response = response.map_err(|e| failed(&e.to_string()))?;
         let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES);
-        let text = body.read_to_string().map_err(|e| failed(e.to_string()))?;
+        let text = body.read_to_string().map_err(|e| failed(&e.to_string()))?;
         let status = response.status();
         let value: Value = match serde_json::from_str(&text) {
             Ok(value) => value,
             Err(_) if text.is_empty() && status.is_success() => Value::Null,
-            Err(e) => return Err(failed(format!("the answer ({status}) is not JSON: {e}"))),
+            Err(e) => return Err(failed(&format!("the answer ({status}) is not JSON: {e}"))),
         };
         match status.is_success() {
             true => Ok(value),
             false => {
-                let why = value["error"].as_str().unwrap_or("no reason given").to_owned();
+                let why = plain(value["error"].as_str().unwrap_or("no reason given"));
                 Err(ClientError::Denied { server: self.server.clone(), status: status.as_u16(), why })
             }
         }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tacit_backends::seam::Stop;
 use tacit_backends::{Aids, Options, Registry, Trust};
+use tacit_foreign::plain;
 use tacit_ids::MaterialId;
 use tacit_meter::usage::{ProcessLimits, Roots};
 use tacit_net::{Channel, Hello, NetError, PacedTransport, Rate, TcpTransport, Transport, handshake, split_address};
@@ -401,8 +402,8 @@ fn required(
         let stated = match &public["options"][option] {
             _ if option == PUBLIC_DIGEST => digest.iter().map(|byte| format!("{byte:02x}")).collect(),
             serde_json::Value::Null => "nothing".to_owned(),
-            serde_json::Value::String(text) => text.to_ascii_lowercase(),
-            other => other.to_string(),
+            serde_json::Value::String(text) => plain(&text.to_ascii_lowercase()),
+            other => plain(&other.to_string()),
         };
         if stated != wanted {
             let option = option.to_owned();

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::time::{Duration, Instant};
 use tacit_backends::Registry;
+use tacit_foreign::plain;
 
 /// What it means that a server has no such input, for people. A server keeps them in memory alone.
 pub const GONE: &str = "nothing of this client's is announced under this name: its time is over, it was used or taken back, or the server \
@@ -187,7 +188,9 @@ struct Models {
 /// A model; what else is told of it is not asked here.
 #[derive(Deserialize)]
 struct Offer {
+    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     name: String,
+    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     backends: Vec<String>,
 }
 
@@ -204,7 +207,7 @@ fn path(name: Name) -> String {
 }
 
 fn read<T: for<'de> Deserialize<'de>>(what: &'static str, answer: Value) -> Result<T, ClientError> {
-    serde_json::from_value(answer).map_err(|e| ClientError::Unexpected { what, detail: e.to_string() })
+    serde_json::from_value(answer).map_err(|e| ClientError::Unexpected { what, detail: plain(&e.to_string()) })
 }
 
 fn standing(answer: Value) -> Result<Standing, ClientError> {

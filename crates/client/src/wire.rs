@@ -169,8 +169,10 @@ pub enum Request {
     /// Use this model with this back end for the rest of the connection.
     Open {
         /// Name in the catalog.
+        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
         model: String,
         /// Name of the back end.
+        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
         backend: String,
         /// What the server's estimates go by.
         device: Device,
@@ -319,6 +321,7 @@ impl Request {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelInfo {
     /// Name to open it by.
+    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub name: String,
     /// The back ends it is offered with, in the server's order of preference.
     pub backends: Vec<Offer>,
@@ -328,6 +331,7 @@ pub struct ModelInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     /// Name of the back end.
+    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub backend: String,
     /// [`public_digest`] of what a client gets.
     pub public: [u8; 32],
@@ -348,6 +352,7 @@ pub enum Reply {
     /// What was asked, announced or taken back is noted.
     Noted {
         /// Why the notice that was named does not help, for people.
+        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
         notice_ignored: Option<String>,
     },
     /// The phase has not begun; [`Go`](Self::Go) or a refusal comes later. Sent now and then, so that a
@@ -379,6 +384,7 @@ pub enum Reply {
     /// Not granted; the connection stays usable unless the server closes it.
     Refused {
         /// Why, for people.
+        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
         reason: String,
         /// Seconds after which it may be granted, where it is a limit that is used up for so long.
         again_s: Option<u64>,
@@ -398,6 +404,7 @@ pub enum Reply {
     /// The server ends the connection. May come where nothing was asked, and in place of any other answer.
     Goodbye {
         /// Why, for people.
+        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
         reason: String,
     },
 }

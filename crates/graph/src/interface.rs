@@ -153,6 +153,7 @@ impl FinalActivation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interface {
     /// Name of the model, for people.
+    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub name: String,
     /// Shape of one input: `[C, H, W]`, `[C, L]` or `[F]`.
     pub input_shape: Vec<usize>,
@@ -173,6 +174,7 @@ pub struct Interface {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputTensor {
     /// Its name in the file.
+    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub name: String,
     /// Its shape, without the batch.
     pub shape: Vec<usize>,

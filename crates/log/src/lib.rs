@@ -3,10 +3,12 @@
 //! for want of a reader: lines that find the queue full are dropped and counted, lines that cannot be written
 //! are lost.
 //!
-//! This crate uses no other crate of the project.
+//! Peers have a say in many lines. A record of the log is one line, whatever it quotes, and what a terminal
+//! would obey is escaped in all that leaves here.
 #![forbid(unsafe_code)]
 
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::borrow::Cow;
 use std::error::Error;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,10 +17,11 @@ use std::os::fd::AsFd;
 use std::panic;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
+use tacit_foreign::text;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
@@ -37,7 +40,7 @@ pub fn run<E: AsRef<dyn Error>>(program: impl FnOnce() -> Result<(), E>) -> Exit
     let log = match Log::start() {
         Ok(log) => log,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "error: starting the log: {error}");
+            let _ = writeln!(io::stderr(), "error: starting the log: {}", text::lines(&error.to_string()));
             return ExitCode::FAILURE;
         }
     };
@@ -72,13 +75,19 @@ pub fn explain(error: &(dyn Error + 'static)) -> String {
 pub fn announce(line: String) -> io::Result<()> {
     let announcing = thread::Builder::new().name("tacit-announce".into()).spawn(move || {
         let mut out = io::stdout();
-        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+        let _ = writeln!(out, "{}", text::lines(&line)).and_then(|()| out.flush());
     });
     announcing.map(drop)
 }
 
 /// A library whose warnings peers can cause, one for each frame: it is heard where it is named.
 const LOUD: &str = "h2";
+
+/// A file that would grow beyond a limit of the system's (`ulimit -f`) fails with an error, which is said as
+/// that of a full disk is: without this, a signal ends the program without a word.
+fn catch_size_limit() -> io::Result<()> {
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
+}
 
 /// Which lines are wanted: `LEVEL` or `TARGET=LEVEL`, with commas between.
 fn wanted(text: Option<&OsStr>) -> io::Result<Targets> {
@@ -112,6 +121,7 @@ impl Log {
     /// # Errors
     /// `TACIT_LOG` is no list of levels, the thread cannot be started, or stderr cannot be had.
     pub fn start() -> io::Result<Self> {
+        catch_size_limit()?;
         // A copy: nobody who uses stderr otherwise waits for our lines.
         let mut out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
         let (sender, items) = sync_channel(QUEUE);
@@ -128,15 +138,40 @@ impl Log {
             let trace = Backtrace::capture();
             let trace = if trace.status() == BacktraceStatus::Captured { format!("\n{trace}") } else { String::new() };
             let thread = thread::current();
-            panics.put(format!("thread '{}' {panic}{trace}\n", thread.name().unwrap_or("?")).into_bytes());
+            let told = format!("thread '{}' {panic}{trace}\n", thread.name().unwrap_or("?"));
+            panics.put(text::lines(&told).into_owned().into_bytes());
         }));
         Ok(Self(queue))
     }
 
     /// A line of the program's own, behind what was logged before.
     pub fn say(&self, line: &str) {
-        self.0.put(format!("{line}\n").into_bytes());
+        self.0.put(format!("{}\n", text::lines(line)).into_bytes());
     }
+}
+
+/// A record of the log in one line. Colours that the log itself sets stay.
+fn record(line: &[u8]) -> String {
+    let line = String::from_utf8_lossy(line);
+    let body = line.strip_suffix('\n').unwrap_or(&line);
+    let mut made = String::with_capacity(line.len());
+    for (i, part) in body.split(ESCAPE).enumerate() {
+        if i > 0 {
+            made.push_str(if is_colour(part) { "\u{1b}" } else { "\\u001b" });
+        }
+        let part = if part.contains('\n') { Cow::Owned(part.replace('\n', "\\n")) } else { Cow::Borrowed(part) };
+        made.push_str(&text::lines(&part));
+    }
+    made.push('\n');
+    made
+}
+
+const ESCAPE: char = '\u{1b}';
+
+/// Whether what follows an escape character makes it a colour, and nothing else.
+fn is_colour(rest: &str) -> bool {
+    let digits = rest.strip_prefix('[').map(|r| r.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';'));
+    digits.is_some_and(|end| end.starts_with('m'))
 }
 
 impl Drop for Log {
@@ -177,8 +212,8 @@ impl Queue {
 impl Write for Queue {
     /// The subscriber hands over a whole line at once.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let (kept, end) = if line.len() > LINE { (&line[..LINE], &b"...\n"[..]) } else { (line, &b""[..]) };
-        self.put([kept, end].concat());
+        let (kept, end) = if line.len() > LINE { (&line[..LINE], &b"..."[..]) } else { (line, &b""[..]) };
+        self.put(record(&[kept, end].concat()).into_bytes());
         Ok(line.len())
     }
 
@@ -254,6 +289,21 @@ mod tests {
         }
         let error = read("tacit_client=loud").unwrap_err().to_string();
         assert!(error.starts_with("TACIT_LOG=tacit_client=loud: levels such as"), "{error}");
+    }
+
+    #[test]
+    fn a_record_is_one_line_that_no_terminal_obeys() {
+        let forged = b"WARN peer says: bye\n2026-11-27 ERROR all keys are lost\r\x1b]0;title\x07\xe2\x80\xaeoops\xff\n";
+        let made = record(forged);
+        assert_eq!(made.matches('\n').count(), 1, "{made}");
+        assert!(made.ends_with('\n') && made.trim_end().chars().all(text::is_plain), "{made}");
+        assert!(made.contains("bye\\n2026-11-27 ERROR") && made.contains("\\u001b]0;title\\u0007"), "{made}");
+        assert_eq!(record(b"\x1b[33m WARN\x1b[0m a line\n"), "\x1b[33m WARN\x1b[0m a line\n", "colours stay");
+        assert_eq!(record(b"\x1b[2J\x1b[6n"), "\\u001b[2J\\u001b[6n\n", "other sequences do not");
+        let (mut queue, items) = queue(1);
+        queue.write_all(forged).unwrap();
+        let Ok(Item::Line(line)) = items.try_recv() else { panic!("a line") };
+        assert_eq!(line, made.as_bytes());
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tacit_foreign::plain;
 
 /// What both parties say they speak (ALPN); whoever says nothing, or something else, is refused.
 pub const ALPN: &[u8] = b"tacit/2";
@@ -131,9 +132,10 @@ pub(crate) fn explain(error: &rustls::Error) -> String {
             "the peer speaks something else over TLS, or another version of tacit"
         }
         InvalidMessage(_) => "what the peer sends is not TLS: is a tacit server, or client, there?",
-        _ => return error.to_string(),
+        // It may quote names of the peer's certificate.
+        _ => return plain(&error.to_string()),
     };
-    format!("{advice} ({error})")
+    plain(&format!("{advice} ({error})"))
 }
 
 fn named(what: &'static str) -> impl Fn(rustls::Error) -> NetError {

@@ -2,16 +2,15 @@
 //! networks.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use tacit_backends::DealingCost;
+use tacit_foreign::file;
 use tacit_net::Phase;
 
 use crate::counts::{Counts, Primitive, memory};
-use crate::error::{PlanError, wrong};
+use crate::error::PlanError;
 use crate::fit::{Fit, fit, seconds_of};
 use crate::observed::{self, Observation, Seen, dealing_counts};
 
@@ -189,12 +188,7 @@ impl Calibration {
     /// It cannot be read, is none, or says what cannot be.
     pub fn read(path: &Path) -> Result<Self, PlanError> {
         let io = |source| PlanError::Io { path: path.to_owned(), source };
-        let mut text = String::new();
-        let file = File::open(path).map_err(io)?;
-        file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(io)?;
-        if text.len() as u64 > MAX_FILE {
-            return wrong(path.display().to_string(), format!("it is larger than {MAX_FILE} bytes"));
-        }
+        let text = file::read_text(path, MAX_FILE).map_err(io)?;
         Self::parse(&text).map_err(|detail| PlanError::Wrong { what: path.display().to_string(), detail })
     }
 

@@ -4,11 +4,10 @@ use crate::who::Who;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::File;
-use std::io::{self, Read};
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
+use tacit_foreign::file;
 use tacit_ids::ClientId;
 use tacit_store::Serial;
 
@@ -144,7 +143,7 @@ impl Rules {
     /// Rules from a file.
     pub(crate) fn read(path: &Path) -> Result<Self, ServeError> {
         let wrong = |what: String| ServeError::Access { path: path.to_owned(), what };
-        let text = limited(path).map_err(|e| wrong(e.to_string()))?;
+        let text = file::read_text(path, MAX_BYTES).map_err(|e| wrong(e.to_string()))?;
         Self::parse(&text).map_err(wrong)
     }
 
@@ -214,15 +213,6 @@ impl Rules {
     pub(crate) fn models(&self) -> BTreeSet<&str> {
         self.all().filter_map(|rule| rule.models.as_deref()).flatten().map(String::as_str).collect()
     }
-}
-
-fn limited(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(io::Error::other(format!("it has more than {MAX_BYTES} bytes")));
-    }
-    Ok(text)
 }
 
 /// An error in one line: where, what stands there, and what is wrong with it.

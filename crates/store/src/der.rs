@@ -1,6 +1,8 @@
 //! As much of DER and X.509 as is asked of certificates here. What is signed by our CA is asked what it says;
 //! nothing is decided here about whether it is to be believed.
 
+use tacit_foreign::plain;
+
 pub(crate) const SEQUENCE: u8 = 0x30;
 pub(crate) const SET: u8 = 0x31;
 pub(crate) const OBJECT: u8 = 0x06;
@@ -88,7 +90,7 @@ impl<'a> Parts<'a> {
 fn host((tag, content): (u8, &[u8])) -> Option<Option<String>> {
     use std::net::{Ipv4Addr, Ipv6Addr};
     Some(match (tag, content.len()) {
-        (DNS, _) => Some(str::from_utf8(content).ok()?.to_owned()),
+        (DNS, _) => Some(plain(str::from_utf8(content).ok()?)),
         (ADDRESS, 4) => Some(Ipv4Addr::from(<[u8; 4]>::try_from(content).ok()?).to_string()),
         (ADDRESS, 16) => Some(Ipv6Addr::from(<[u8; 16]>::try_from(content).ok()?).to_string()),
         _ => None,

@@ -228,7 +228,7 @@ fn key_pair(dir: &Path, name: &str) -> Result<KeyPair, StoreError> {
 
 fn read_certificate(dir: &Path, name: &str) -> Result<Vec<u8>, StoreError> {
     let path = dir.join(format!("{name}.pem"));
-    let pem = fs::read(&path).map_err(StoreError::file(MADE_BY, &path))?;
+    let pem = private::read_open(&path, MADE_BY)?;
     tls::first_certificate(&pem).map_err(|source| unusable(dir, name, source))
 }
 
@@ -425,7 +425,7 @@ fn read_pair(dir: &Path, name: &str) -> Result<Pems, StoreError> {
     clock::now()?;
     let read = |file: String| {
         let path = dir.join(file);
-        fs::read(&path).map_err(StoreError::file(MADE_BY, &path))
+        private::read_open(&path, MADE_BY)
     };
     let (cert, ca) = (read(format!("{name}.pem"))?, read("ca.pem".into())?);
     let dir = key_folder(dir)?;

@@ -12,6 +12,8 @@ use zeroize::Zeroizing;
 
 /// Permissions of files with secrets.
 pub(crate) const FILE_MODE: u32 = 0o600;
+/// Most bytes of a file of keys.
+const MAX_KEY_FILE: u64 = 1 << 20;
 /// Permissions of folders with secrets.
 const FOLDER_MODE: u32 = 0o700;
 
@@ -107,6 +109,11 @@ pub(crate) fn new_name(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{process}-{number}.part"));
     path.with_file_name(name)
+}
+
+/// The content of a file of keys that anybody may read, such as a certificate.
+pub(crate) fn read_open(path: &Path, doing: &'static str) -> Result<Vec<u8>, StoreError> {
+    tacit_foreign::file::read(path, MAX_KEY_FILE).map_err(StoreError::file(doing, path))
 }
 
 /// Checks a file of a checked folder, if it exists, and closes it to others.

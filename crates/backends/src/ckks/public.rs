@@ -22,11 +22,13 @@ pub(super) const MOST_KEY_BYTES: u64 = 12 << 30;
 /// The public part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Public {
+    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub backend: String,
     pub version: u32,
     pub interface: Interface,
     pub options: Options,
     /// Name of the parameters, for people.
+    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub set: String,
     pub parameters: ParametersSpec,
     pub input: Port,
@@ -59,8 +61,10 @@ pub(super) struct Port {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
     /// Name of the node.
+    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub node: String,
     /// What it does.
+    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub step: String,
     /// Level of its result.
     pub level: usize,

@@ -26,7 +26,7 @@ pub fn prepare(dir: &Path, model: Option<&Path>, input: Option<&Path>) -> anyhow
     let folder = dir.join("inputs");
     campaign::managed_folder(dir)?;
     campaign::own_folder(&folder)?;
-    let read = |path: &Path| fs::read(path).with_context(|| format!("reading {}", path.display()));
+    let read = |path: &Path| crate::files::read(path, file::MAX_BYTES);
     let (given, values) = (model.map(read).transpose()?, input.map(read).transpose()?);
     let digest = |bytes: Option<&Vec<u8>>| bytes.map_or("built in".into(), |b| blake3::hash(b).to_hex().to_string());
     let source = json!({"model": digest(given.as_ref()), "input": digest(values.as_ref())});

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tacit_backends::Registry;
 use tacit_graph::import::{ImportOptions, import};
-use tacit_graph::{Model, zoo};
+use tacit_graph::{Model, file, zoo};
 use tacit_lab::campaign;
 
 /// The roles of the paper's smaller networks, where none are named.
@@ -68,7 +68,7 @@ impl Net {
             Origin::Digits => "built in".to_owned(),
             Origin::Zoo(name) => format!("zoo, {name}, seed 1"),
             Origin::File(path) => {
-                let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+                let bytes = crate::files::read(path, file::MAX_BYTES)?;
                 blake3::hash(&bytes).to_hex().to_string()
             }
         };
@@ -82,7 +82,7 @@ impl Net {
             // Its weights are random as well: what its ranges come from is no news.
             Origin::Zoo(name) => Ok(import(&zoo::build(name, 1)?, &ImportOptions::default())?.model),
             Origin::File(path) if path.extension().is_some_and(|e| e == "onnx") => {
-                let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+                let bytes = crate::files::read_onnx(path)?;
                 crate::model::import_with_defaults(path, &bytes)
             }
             Origin::File(path) => lowering.seal.read_model(path),

@@ -145,7 +145,7 @@ fn load(args: &Args) -> anyhow::Result<ExperimentSpec> {
     let mut spec = match (name, &args.model) {
         ("pm24-bandwidth", Some(_)) => BuiltIn::find("pm24-inference")?.spec()?,
         _ if name.ends_with(".toml") => {
-            let text = std::fs::read_to_string(name).with_context(|| format!("reading {name}"))?;
+            let text = crate::files::read_text(name.as_ref())?;
             ExperimentSpec::from_toml(name, &text)?
         }
         _ => BuiltIn::find(name)?.spec()?,

@@ -29,6 +29,7 @@ pub enum Ask {
     /// A server's model; the public part and the dealer's follow.
     Register {
         /// Id of the back end.
+        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
         backend: String,
         /// Length of the public part.
         public: u64,
@@ -121,6 +122,7 @@ pub enum Answer {
     /// Not done.
     Refused {
         /// Why, for people.
+        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
         reason: String,
     },
 }

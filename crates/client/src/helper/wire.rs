@@ -26,8 +26,10 @@ const MAX_REASON: usize = 500;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct What {
     /// Name of the model at the server.
+    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub model: String,
     /// Name of the back end.
+    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub backend: String,
     /// Digest of the model's public part.
     pub public: [u8; 32],
@@ -109,6 +111,7 @@ pub enum Standing {
     /// It was not made, and will not be.
     Failed {
         /// Why, for people.
+        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
         why: String,
     },
 }
@@ -128,6 +131,7 @@ pub enum Answer {
     /// Not granted.
     Refused {
         /// Why, for people.
+        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
         reason: String,
     },
 }

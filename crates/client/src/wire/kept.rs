@@ -19,6 +19,7 @@ pub struct Upload {
     /// When its client last came for it, seconds since 1970.
     pub used: u64,
     /// Names of the model and the back end, if they are on offer.
+    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub offered: Option<[String; 2]>,
 }
 

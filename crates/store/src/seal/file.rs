@@ -174,7 +174,7 @@ struct Opened {
 }
 
 fn opened(path: &Path, key: Option<&SealKey>, under: Under) -> Result<Opened, StoreError> {
-    let mut file = File::open(path).map_err(StoreError::file("reading", path))?;
+    let mut file = tacit_foreign::file::open(path).map_err(StoreError::file("reading", path))?;
     let len = file.metadata().map_err(StoreError::file("reading", path))?.len();
     let mut start = Vec::with_capacity(MAGIC.len());
     (&mut file).take(MAGIC.len() as u64).read_to_end(&mut start).map_err(StoreError::file("reading", path))?;

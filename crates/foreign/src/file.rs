@@ -1,0 +1,114 @@
+//! Files that a user names. A path may lead anywhere: to a named pipe that nobody writes to, a device
+//! without an end, a folder. Only regular files are read, up to a limit that the reader states.
+use rustix::fs::OFlags;
+use std::fs::{File, FileType, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Opens a regular file for reading, and does not wait for anybody: opening a named pipe would wait
+/// for a writer, and opening a device may do something.
+///
+/// # Errors
+/// There is no such file, it cannot be opened, or it is no regular one.
+pub fn open(path: &Path) -> io::Result<File> {
+    regular(&std::fs::metadata(path)?)?;
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
+    // It may be another one by now.
+    regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// All bytes of a regular file.
+///
+/// # Errors
+/// As [`open`]; it has more than `most` bytes.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let size = file.metadata()?.len();
+    if size > most {
+        return Err(too_large(size, most));
+    }
+    // One that grows meanwhile is not followed.
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(too_large(bytes.len() as u64, most));
+    }
+    Ok(bytes)
+}
+
+/// All of a text file.
+///
+/// # Errors
+/// As [`read`]; it is not UTF-8.
+pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    let text = String::from_utf8(read(path, most)?);
+    text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text (UTF-8)"))
+}
+
+fn too_large(size: u64, most: u64) -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("it has {size} bytes or more, the limit is {most}"))
+}
+
+fn regular(found: &Metadata) -> io::Result<()> {
+    let kind = found.file_type();
+    match kind.is_file() {
+        true => Ok(()),
+        false if kind.is_dir() => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder, not a file")),
+        false => Err(io::Error::other(format!("it is {}, not a regular file", named(kind)))),
+    }
+}
+
+fn named(kind: FileType) -> &'static str {
+    match kind {
+        kind if kind.is_fifo() => "a named pipe",
+        kind if kind.is_socket() => "a socket",
+        kind if kind.is_char_device() || kind.is_block_device() => "a device",
+        _ => "of another kind",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, Mode};
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn only_regular_files_are_read_and_nobody_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        rustix::fs::mkfifoat(CWD, path("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
+        std::os::unix::fs::symlink(path("pipe"), path("link")).unwrap();
+        let _socket = UnixListener::bind(path("socket")).unwrap();
+        for (path, what) in [
+            (path("pipe"), "a named pipe"),
+            (path("link"), "a named pipe"),
+            (path("socket"), "a socket"),
+            (folder.path().into(), "a folder"),
+            ("/dev/zero".into(), "a device"),
+        ] {
+            let error = read(&path, 10).unwrap_err().to_string();
+            assert!(error.contains(what), "{}: {error}", path.display());
+        }
+        assert_eq!(read(&path("none"), 10).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_file_has_so_many_bytes_at_most() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "ten bytes.").unwrap();
+        assert_eq!(read_text(&path, 10).unwrap(), "ten bytes.");
+        let error = read(&path, 9).unwrap_err();
+        assert_eq!(error.to_string(), "it has 10 bytes or more, the limit is 9");
+        // A sparse file promises what nobody has written.
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        assert!(read(&path, 1 << 30).is_err());
+        // No size is stated, and yet there are bytes.
+        assert!(read(Path::new("/proc/self/status"), 20).is_err());
+        assert!(read_text(Path::new("/proc/self/status"), 1 << 20).unwrap().contains("Name:"));
+    }
+}

@@ -1,0 +1,177 @@
+//! Text of others on a terminal, in a log, and in a message of ours.
+//!
+//! A terminal obeys control characters: it moves the cursor, sets its title, answers as if the user
+//! had typed. Line ends forge lines of a log, and marks of direction turn letters around ("Trojan
+//! Source", Boucher and Anderson 2021). A reader sees U+FFFD where there was such a character.
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+
+/// Most characters that a text of others keeps.
+pub const MOST: usize = 2000;
+/// What stands for a character that is not shown.
+pub const HIDDEN: char = char::REPLACEMENT_CHARACTER;
+/// What stands for the end of a text that is too long.
+const CUT: &str = "...";
+
+/// Whether a character only says what it looks like: no control character (C0, DEL, C1), no line or
+/// paragraph separator, no mark of direction, nothing without width.
+#[must_use]
+pub fn is_plain(c: char) -> bool {
+    let unseen = matches!(
+        c,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    );
+    !unseen && !c.is_control()
+}
+
+/// Text of others in one line of at most [`MOST`] characters, without what a terminal would obey.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    within(text, MOST)
+}
+
+/// As [`plain`], of at most `most` characters before what says that there were more.
+#[must_use]
+pub fn within(text: &str, most: usize) -> String {
+    let mut chars = text.chars();
+    let mut made: String = chars.by_ref().take(most).map(shown).collect();
+    if chars.next().is_some() {
+        made.push_str(CUT);
+    }
+    made
+}
+
+/// A character of a single line.
+fn shown(c: char) -> char {
+    match c {
+        '\n' | '\t' => ' ',
+        c if is_plain(c) => c,
+        _ => HIDDEN,
+    }
+}
+
+/// Output of ours, about to be printed, that may hold text of others: its line ends and tabs stay, and
+/// what is not plain is escaped as JSON does it (`\u001b`), so that JSON still says the same.
+#[must_use]
+pub fn lines(text: &str) -> Cow<'_, str> {
+    let stays = |c: char| c == '\n' || c == '\t' || is_plain(c);
+    if text.chars().all(stays) {
+        return Cow::Borrowed(text);
+    }
+    let mut made = String::with_capacity(text.len());
+    for c in text.chars() {
+        match stays(c) {
+            true => made.push(c),
+            false => made.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}"))),
+        }
+    }
+    Cow::Owned(made)
+}
+
+/// What holds text of others.
+pub trait Foreign {
+    /// The same with [`plain`] text.
+    #[must_use]
+    fn made_plain(self) -> Self;
+}
+
+impl Foreign for String {
+    fn made_plain(self) -> Self {
+        // Most is.
+        if self.len() <= MOST && self.chars().all(is_plain) { self } else { plain(&self) }
+    }
+}
+
+impl<T: Foreign> Foreign for Option<T> {
+    fn made_plain(self) -> Self {
+        self.map(T::made_plain)
+    }
+}
+
+impl<T: Foreign> Foreign for Vec<T> {
+    fn made_plain(self) -> Self {
+        self.into_iter().map(T::made_plain).collect()
+    }
+}
+
+impl<T: Foreign, const N: usize> Foreign for [T; N] {
+    fn made_plain(self) -> Self {
+        self.map(T::made_plain)
+    }
+}
+
+/// For `#[serde(deserialize_with = "tacit_foreign::text::decoded")]`: a field of a message or file
+/// whose text is plain from the start.
+///
+/// # Errors
+/// Of what it is decoded from.
+pub fn decoded<'de, D: Deserializer<'de>, T: Deserialize<'de> + Foreign>(from: D) -> Result<T, D::Error> {
+    T::deserialize(from).map(T::made_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTILE: &str = "a\u{1b}]0;title\u{7}b\rc\u{9b}2Jd\u{202e}e\u{2066}f\u{200b}g\u{2028}h\u{7f}i\u{feff}j";
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_left() {
+        let made = plain(&format!("{HOSTILE}\nWARN forged\tline"));
+        assert!(made.chars().all(is_plain), "{made:?}");
+        assert!(made.ends_with("j WARN forged line") && made.contains("\u{fffd}]0;title\u{fffd}b"), "{made:?}");
+        for control in (0..0x20).chain(0x7f..0xa0).filter_map(char::from_u32) {
+            assert!(plain(&control.to_string()).chars().all(is_plain), "{control:?}");
+            let kept = matches!(control, '\n' | '\t');
+            assert_eq!(lines(&control.to_string()).contains(control), kept, "{control:?}");
+        }
+        assert_eq!(plain(&made), made, "what is plain stays");
+    }
+
+    #[test]
+    fn what_people_write_stays() {
+        for text in ["", "digits", "Zürich 模型 ネット café", "a  b", "–“”€ 🙂"] {
+            assert_eq!((plain(text), lines(text)), (text.into(), text.into()));
+        }
+    }
+
+    #[test]
+    fn output_is_escaped_and_json_says_the_same() {
+        assert_eq!(lines("one\n\ttwo\u{1b}[31m"), "one\n\ttwo\\u001b[31m");
+        let said = serde_json::json!({ "name": HOSTILE, "tag": "\u{e0041}" });
+        let printed = lines(&said.to_string()).into_owned();
+        assert!(printed.chars().all(is_plain), "{printed}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&printed).unwrap(), said);
+    }
+
+    #[test]
+    fn long_text_is_cut() {
+        let long = "é".repeat(MOST + 1);
+        assert_eq!(plain(&long).chars().count(), MOST + CUT.len());
+        assert_eq!(plain(&long[..2 * MOST]), "é".repeat(MOST));
+        assert_eq!(within("abcdef", 3), "abc...");
+    }
+
+    #[test]
+    fn decoding_makes_plain() {
+        #[derive(Deserialize)]
+        struct Said {
+            #[serde(deserialize_with = "decoded")]
+            reason: String,
+            #[serde(deserialize_with = "decoded")]
+            names: Option<[Vec<String>; 1]>,
+        }
+        let json = serde_json::json!({ "reason": HOSTILE, "names": [["x\u{1b}", "y"]] }).to_string();
+        let said: Said = serde_json::from_str(&json).unwrap();
+        assert_eq!(said.reason, plain(HOSTILE));
+        assert_eq!(said.names.unwrap()[0], ["x\u{fffd}", "y"]);
+    }
+}
