@@ -1,5 +1,7 @@
 //! NumPy `.npy` files: calibration samples and inputs.
 
+use tacit_foreign::text::within;
+
 use crate::geometry::checked_elements;
 use crate::{GraphError, MAX_STORED_ELEMENTS};
 
@@ -14,11 +16,44 @@ pub struct Npy {
     pub is_bytes: bool,
 }
 
-/// Reads version 1 to 3, C order, element types `<f4`, `<f8`, `|u1`, `<i4`, `<i8`.
-///
-/// # Errors
-/// Says what is not supported or does not fit.
-pub fn read(bytes: &[u8]) -> Result<Npy, GraphError> {
+/// Most bytes of a header.
+pub const MAX_HEADER: usize = 1 << 16;
+
+/// What the header of a file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// Lengths of the axes.
+    pub shape: Vec<usize>,
+    /// Type of the elements: `<f4`.
+    kind: &'static str,
+    /// Bytes of an element.
+    size: usize,
+    /// Where the elements begin.
+    start: usize,
+    /// Number of elements, [`MAX_STORED_ELEMENTS`] at most.
+    count: usize,
+}
+
+/// Element types that are read, and their bytes.
+const KINDS: [(&str, usize); 5] = [("<f4", 4), ("<f8", 8), ("|u1", 1), ("<i4", 4), ("<i8", 8)];
+
+impl Layout {
+    /// Of a file that begins like this: [`MAX_HEADER`] bytes of it, or all that there are.
+    ///
+    /// # Errors
+    /// Says what is not supported.
+    pub fn of(bytes: &[u8]) -> Result<Self, GraphError> {
+        layout(bytes)
+    }
+
+    /// Bytes of the whole file.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.start as u64 + self.size as u64 * self.count as u64
+    }
+}
+
+fn layout(bytes: &[u8]) -> Result<Layout, GraphError> {
     let fail = |what: &str| GraphError::Npy { what: what.into() };
     if bytes.len() < 10 || &bytes[..6] != b"\x93NUMPY" {
         return Err(fail("this is not a .npy file"));
@@ -33,6 +68,7 @@ pub fn read(bytes: &[u8]) -> Result<Npy, GraphError> {
     };
     let header = start
         .checked_add(header_len)
+        .filter(|end| *end <= MAX_HEADER)
         .and_then(|end| bytes.get(start..end))
         .and_then(|h| std::str::from_utf8(h).ok())
         .ok_or_else(|| fail("the header is truncated"))?;
@@ -41,26 +77,34 @@ pub fn read(bytes: &[u8]) -> Result<Npy, GraphError> {
     }
     let shape = shape(header).ok_or_else(|| fail("the header states no shape"))?;
     let n = checked_elements(&shape).filter(|&n| n <= MAX_STORED_ELEMENTS).ok_or_else(|| GraphError::Npy {
-        what: format!("shape {shape:?} has more than {MAX_STORED_ELEMENTS} elements"),
+        what: format!("shape {} has more than {MAX_STORED_ELEMENTS} elements", within(&format!("{shape:?}"), 100)),
     })?;
-    let kind = field(header, "descr").unwrap_or_default();
-    let body = &bytes[start + header_len..];
-    let data = match kind.trim_matches(['\'', '"']) {
+    let stated = field(header, "descr").unwrap_or_default().trim_matches(['\'', '"']);
+    let Some(&(kind, size)) = KINDS.iter().find(|(kind, _)| *kind == stated) else {
+        let what = format!("elements of type {} are not supported; use float32 or uint8", within(stated, 40));
+        return Err(GraphError::Npy { what });
+    };
+    Ok(Layout { shape, kind, size, start: start + header_len, count: n })
+}
+
+/// Reads version 1 to 3, C order, element types `<f4`, `<f8`, `|u1`, `<i4`, `<i8`.
+///
+/// # Errors
+/// Says what is not supported or does not fit.
+pub fn read(bytes: &[u8]) -> Result<Npy, GraphError> {
+    let Layout { shape, kind, start, count: n, .. } = layout(bytes)?;
+    let body = &bytes[start..];
+    let data = match kind {
         "<f4" => decode(body, n, f32::from_le_bytes),
         "<f8" => decode(body, n, |b| f64::from_le_bytes(b) as f32),
         "|u1" => decode(body, n, |[b]: [u8; 1]| f32::from(b)),
         "<i4" => decode(body, n, |b| i32::from_le_bytes(b) as f32),
-        "<i8" => decode(body, n, |b| i64::from_le_bytes(b) as f32),
-        other => {
-            return Err(GraphError::Npy {
-                what: format!("elements of type {other} are not supported; use float32 or uint8"),
-            });
-        }
+        _ => decode(body, n, |b| i64::from_le_bytes(b) as f32),
     };
     let data = data.ok_or_else(|| GraphError::Npy {
         what: format!("shape {shape:?} and {} bytes of data do not fit", body.len()),
     })?;
-    Ok(Npy { shape, data, is_bytes: kind.contains("u1") })
+    Ok(Npy { shape, data, is_bytes: kind == "|u1" })
 }
 
 /// Writes float32 elements.

@@ -2,13 +2,17 @@
 
 use std::io::{Cursor, Read};
 
+use tacit_foreign::plain;
 use zip::ZipArchive;
 
+use crate::GraphError;
 use crate::npy::{self, Npy};
-use crate::{GraphError, MAX_STORED_ELEMENTS};
 
-/// Most bytes of one array, unpacked: elements of eight bytes and a header.
-const MAX_UNPACKED: u64 = (MAX_STORED_ELEMENTS as u64) * 8 + (1 << 16);
+/// Most bytes of an array, unpacked, for each byte of its archive, beside [`ALWAYS`]: zeros pack a
+/// thousandfold, and what anybody measured some ten times.
+const MAX_RATIO: u64 = 100;
+/// Bytes that an array may have however small its archive is.
+const ALWAYS: u64 = 64 << 20;
 
 /// Whether a file begins as an archive does.
 pub fn is_npz(bytes: &[u8]) -> bool {
@@ -18,9 +22,22 @@ pub fn is_npz(bytes: &[u8]) -> bool {
 /// Reads the array `wanted`, or the only one.
 ///
 /// # Errors
-/// Says what is wrong with the archive, or which arrays there are to choose from; as [`npy::read`].
+/// Says what is wrong with the archive, or which arrays there are to choose from; as [`npy::read`];
+/// the array would be much larger than its archive.
 pub fn read(bytes: &[u8], wanted: Option<&str>) -> Result<Npy, GraphError> {
-    let fail = |what: String| GraphError::Npz { what };
+    read_if(bytes, wanted, |_| Ok(()))
+}
+
+/// As [`read`], of an array whose shape is `accepted`, which is asked before the elements are unpacked.
+///
+/// # Errors
+/// As there, and what `accepted` says.
+pub fn read_if(
+    bytes: &[u8],
+    wanted: Option<&str>,
+    accepted: impl Fn(&[usize]) -> Result<(), String>,
+) -> Result<Npy, GraphError> {
+    let fail = |what: String| GraphError::Npz { what: plain(&what) };
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|e| fail(e.to_string()))?;
     let files: Result<Vec<String>, _> = archive.file_names().map(|name| name.map(|n| n.into_owned())).collect();
     let files = files.map_err(|e| fail(e.to_string()))?;
@@ -36,15 +53,27 @@ pub fn read(bytes: &[u8], wanted: Option<&str>) -> Result<Npy, GraphError> {
         }
     };
     let member = archive.by_name(&format!("{name}.npy")).map_err(|e| fail(format!("array `{name}`: {e}")))?;
-    // What the archive says of its sizes is not relied on.
+    // What the archive says of its sizes is not relied on: the array's own header is, and its elements
+    // must be as many as that says.
+    let mut member = member;
     let mut unpacked = Vec::new();
-    member
-        .take(MAX_UNPACKED + 1)
-        .read_to_end(&mut unpacked)
-        .map_err(|e| fail(format!("array `{name}` cannot be unpacked: {e}")))?;
-    if unpacked.len() as u64 > MAX_UNPACKED {
-        return Err(fail(format!("array `{name}` is larger than {MAX_UNPACKED} bytes")));
+    let mut unpack = |most: u64, unpacked: &mut Vec<u8>| {
+        let done = member.by_ref().take(most).read_to_end(unpacked);
+        done.map_err(|e| fail(format!("array `{name}` cannot be unpacked: {e}")))
+    };
+    unpack(npy::MAX_HEADER as u64, &mut unpacked)?;
+    let layout = npy::Layout::of(&unpacked)?;
+    accepted(&layout.shape).map_err(|what| fail(format!("array `{name}`: {what}")))?;
+    let (size, most) = (layout.file_bytes(), ALWAYS + MAX_RATIO * bytes.len() as u64);
+    if size > most {
+        let packed = bytes.len();
+        return Err(fail(format!(
+            "array `{name}` would have {size} bytes in an archive of {packed}, the limit is {most}: save it unpacked (.npy)"
+        )));
     }
+    // One byte more shows that there are too many.
+    let rest = (size + 1).saturating_sub(unpacked.len() as u64);
+    unpack(rest, &mut unpacked)?;
     npy::read(&unpacked)
 }
 
@@ -79,6 +108,28 @@ mod tests {
         }
         let none = archive(&[("readme.txt", b"nothing")], CompressionMethod::Stored);
         assert!(read(&none, None).unwrap_err().to_string().contains("no array"));
+    }
+
+    #[test]
+    fn an_array_is_asked_for_its_shape_before_it_is_unpacked() {
+        // A header alone, of what would be 1 GiB.
+        let mut promise = npy::write(&[4_194_304, 64], &[]);
+        promise.extend(vec![0; 1 << 20]);
+        let bomb = archive(&[("x.npy", &promise)], CompressionMethod::Deflated);
+        assert!(bomb.len() < 4000, "{}", bomb.len());
+        let error = read(&bomb, None).unwrap_err().to_string();
+        assert!(error.contains("1073741952 bytes in an archive of"), "{error}");
+        let refused = |shape: &[usize]| Err(format!("{shape:?} does not fit"));
+        let small = archive(&[("x.npy", &npy::write(&[2], &[1.0, 2.0]))], CompressionMethod::Deflated);
+        let error = read_if(&small, None, refused).unwrap_err().to_string();
+        assert!(error.contains("array `x`: [2] does not fit"), "{error}");
+        // More elements than the header says, and a name that a terminal would obey.
+        let mut long = npy::write(&[2], &[1.0, 2.0]);
+        long.extend(vec![0; 1 << 24]);
+        let long = archive(&[("x\u{1b}[2J.npy", &long)], CompressionMethod::Deflated);
+        assert!(read(&long, None).unwrap_err().to_string().contains("do not fit"));
+        let error = read(&long, Some("y")).unwrap_err().to_string();
+        assert!(error.contains("there are: x\u{fffd}[2J"), "{error}");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Tensors whose elements lie in a file beside the ONNX file (external data).
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Component, Path};
+
+use tacit_foreign::file::open;
+use tacit_foreign::plain;
 
 use super::proto::TensorProto;
 use super::tensor::{self, Constant};
@@ -16,7 +18,7 @@ pub fn decode(t: &TensorProto, folder: Option<&Path>) -> Result<Constant, GraphE
     match (t.data_location, folder) {
         (1, Some(folder)) => {
             let raw_data = read(t, folder)
-                .map_err(|what| GraphError::OnnxFile { what: format!("tensor `{}`: {what}", t.name) })?;
+                .map_err(|what| GraphError::OnnxFile { what: plain(&format!("tensor `{}`: {what}", t.name)) })?;
             tensor::decode(&TensorProto { data_location: 0, raw_data, external_data: vec![], ..t.clone() })
         }
         _ => tensor::decode(t),
@@ -39,11 +41,11 @@ fn read(t: &TensorProto, folder: &Path) -> Result<Vec<u8>, String> {
     if !real.starts_with(&root) {
         return Err(format!("its data lies in {}, outside of the folder of the ONNX file", real.display()));
     }
-    let mut file = File::open(&real).map_err(said)?;
+    let mut file = open(&real).map_err(said)?;
     let size = file.metadata().map_err(said)?;
     let offset = number("offset")?.unwrap_or(0);
     let length = number("length")?.unwrap_or(size.len().saturating_sub(offset));
-    if !size.is_file() || offset.checked_add(length).is_none_or(|end| end > size.len()) {
+    if offset.checked_add(length).is_none_or(|end| end > size.len()) {
         return Err(format!(
             "its data is {length} bytes from {offset} of {}, which holds {}",
             path.display(),

@@ -1,16 +1,15 @@
 //! Folding of what does not depend on the input's values: shape chains of exporters, and arithmetic on
 //! weights.
 
-use super::numbers::{broadcast, by_element};
+use std::rc::Rc;
+
+use super::numbers::{broadcast, by_element, longest_axes};
 use super::proto::NodeProto;
 use super::shape::permutation;
 use super::tensor::{Constant, Data};
-use super::{Reader, attribute, axis, external, fail, float, floats, int, unsupported};
+use super::{Budget, Reader, attribute, axis, external, fail, float, floats, int, unsupported};
 use crate::GraphError;
 use crate::geometry::checked_elements;
-
-/// Longest constant that folding makes.
-const MAX_FOLDED: usize = 1 << 26;
 
 impl Reader<'_> {
     /// The values of a node that does not depend on the input's values; `None` if it does, or is nothing that
@@ -20,7 +19,11 @@ impl Reader<'_> {
             return Ok(None);
         }
         match n.op_type.as_str() {
-            "Constant" => return self.constant_node(n).map(|c| Some(vec![c])),
+            "Constant" => {
+                let constant = self.constant_node(n)?;
+                self.budget.stored(constant.len())?;
+                return Ok(Some(vec![constant]));
+            }
             "Shape" => return self.shape_of(n).map(|c| Some(vec![c])),
             "Size" => {
                 let dims = self.shape_of(n)?;
@@ -38,23 +41,17 @@ impl Reader<'_> {
         }
         let Some(first) = inputs.first() else { return Ok(None) };
         let folded = match n.op_type.as_str() {
-            "Split" => return self.split_constant(n, first).map(Some),
-            "ConstantOfShape" => constant_of_shape(n, first)?,
-            "Range" if inputs.len() == 3 => range(n, &inputs[0], &inputs[1], &inputs[2])?,
-            "Expand" => {
-                let dims = lengths(n, inputs.get(1).ok_or_else(|| fail(n, "has no shape"))?)?;
-                broadcast(
-                    first,
-                    &Constant { shape: dims.clone(), data: Data::Ints(vec![0; elements(n, &dims)?]) },
-                    |a, _| Some(a),
-                    |a, _| a,
-                )
-                .ok_or_else(|| fail(n, &format!("{:?} cannot be spread over {dims:?}", first.shape)))?
+            "Split" => {
+                self.budget.folded(n, &first.shape)?;
+                return self.split_constant(n, first).map(Some);
             }
-            "Concat" => concat(n, &inputs.iter().map(AsRef::as_ref).collect::<Vec<_>>())?,
+            "ConstantOfShape" => self.constant_of_shape(n, first)?,
+            "Range" if inputs.len() == 3 => self.range(n, &inputs[0], &inputs[1], &inputs[2])?,
+            "Expand" => self.expanded(n, first, inputs.get(1))?,
+            "Concat" => concat(n, &self.budget, &inputs.iter().map(AsRef::as_ref).collect::<Vec<_>>())?,
             _ if inputs.len() <= 3 => match self.moved(n, first)? {
                 Some(c) => c,
-                None => match by_element(n, &inputs.iter().map(AsRef::as_ref).collect::<Vec<_>>())? {
+                None => match by_element(n, &self.budget, &inputs.iter().map(AsRef::as_ref).collect::<Vec<_>>())? {
                     Some(c) => c,
                     None => return Ok(None),
                 },
@@ -64,15 +61,24 @@ impl Reader<'_> {
                 None => return Ok(None),
             },
         };
-        if folded.len() > MAX_FOLDED {
-            return Err(fail(n, &format!("makes a constant of {} elements, the limit is {MAX_FOLDED}", folded.len())));
-        }
+        self.budget.folded(n, &folded.shape)?;
         if let Data::Floats(v) = &folded.data
             && let Some(bad) = v.iter().find(|v| v.is_nan())
         {
             return Err(fail(n, &format!("its constants lead to {bad}")));
         }
         Ok(Some(vec![folded]))
+    }
+
+    /// A constant spread over a shape.
+    fn expanded(&self, n: &NodeProto, c: &Constant, shape: Option<&Rc<Constant>>) -> Result<Constant, GraphError> {
+        let dims = lengths(n, shape.ok_or_else(|| fail(n, "has no shape"))?)?;
+        // The shape may be shorter than the constant's, or have 1 where that has more.
+        let longest = self.budget.elements(n, &dims)?;
+        let over = Constant { shape: dims.clone(), data: Data::Ints(vec![0; longest]) };
+        self.budget.elements(n, &longest_axes(&[c, &over]))?;
+        let made = broadcast(c, &over, |a, _| Some(a), |a, _| a);
+        made.ok_or_else(|| fail(n, &format!("{:?} cannot be spread over {dims:?}", c.shape)))
     }
 
     /// What moves, picks or reduces the elements of one constant.
@@ -118,7 +124,7 @@ impl Reader<'_> {
                 let at = axis(n, int(n, "axis", 0), c.shape.len())?;
                 let list = given.as_ints().ok_or_else(|| fail(n, "its indices are not integers"))?;
                 let indices = list.iter().map(|&i| axis(n, i, c.shape[at])).collect::<Result<Vec<_>, _>>()?;
-                let size = elements(n, &[c.len() / c.shape[at].max(1), indices.len()])?;
+                let size = self.budget.elements(n, &[c.len() / c.shape[at].max(1), indices.len()])?;
                 let taken = along(c, at, &indices);
                 debug_assert_eq!(taken.len(), size);
                 Constant { shape: [&c.shape[..at], &given.shape, &c.shape[at + 1..]].concat(), data: taken.data }
@@ -159,7 +165,9 @@ impl Reader<'_> {
         if times.len() != c.shape.len() {
             return Err(fail(n, "has not one repeat for each axis"));
         }
-        elements(n, &[c.len(), elements(n, &times)?])?;
+        // One axis after the other, so none may be too long before another becomes empty.
+        let longest: Vec<usize> = times.iter().zip(&c.shape).map(|(t, len)| (t * len).max(1)).collect();
+        self.budget.elements(n, &longest)?;
         Ok((0..times.len()).fold(c.clone(), |c, a| {
             let len = c.shape[a];
             along(&c, a, &(0..len * times[a]).map(|i| i % len).collect::<Vec<_>>())
@@ -220,6 +228,37 @@ impl Reader<'_> {
         Ok(Some(Constant { shape: shape.collect(), data }))
     }
 
+    fn range(
+        &self,
+        n: &NodeProto,
+        start: &Constant,
+        limit: &Constant,
+        delta: &Constant,
+    ) -> Result<Constant, GraphError> {
+        let (Some(&[start]), Some(&[limit]), Some(&[delta])) = (start.as_ints(), limit.as_ints(), delta.as_ints())
+        else {
+            return Err(unsupported(n, "only a range of integers is supported".into()));
+        };
+        let span = limit.checked_sub(start).filter(|_| delta != 0).ok_or_else(|| fail(n, "has no end"))?;
+        let count = if (span > 0) == (delta > 0) { span.unsigned_abs().div_ceil(delta.unsigned_abs()) } else { 0 };
+        let count = usize::try_from(count).map_err(|_| fail(n, "is too long"))?;
+        self.budget.elements(n, &[count])?;
+        Ok(Constant::ints((0..count as i64).map(|i| start + i * delta).collect()))
+    }
+
+    fn constant_of_shape(&self, n: &NodeProto, shape: &Constant) -> Result<Constant, GraphError> {
+        let dims = lengths(n, shape)?;
+        let count = self.budget.elements(n, &dims)?;
+        let value = attribute(n, "value").and_then(|a| a.t.as_ref()).map(super::tensor::decode).transpose()?;
+        let data = match value.map(|v| v.data) {
+            Some(Data::Ints(v)) if v.len() == 1 => Data::Ints(vec![v[0]; count]),
+            Some(Data::Floats(v)) if v.len() == 1 => Data::Floats(vec![v[0]; count]),
+            None => Data::Floats(vec![0.0; count]),
+            _ => return Err(fail(n, "its value is not a single number")),
+        };
+        Ok(Constant { shape: dims, data })
+    }
+
     fn constant_node(&self, n: &NodeProto) -> Result<Constant, GraphError> {
         if let Some(t) = attribute(n, "value").and_then(|a| a.t.as_ref()) {
             return external::decode(t, self.folder);
@@ -246,11 +285,6 @@ fn lengths(n: &NodeProto, c: &Constant) -> Result<Vec<usize>, GraphError> {
     dims.ok_or_else(|| fail(n, "its shape is not a list of lengths"))
 }
 
-/// Number of elements, if a folded constant may have so many.
-fn elements(n: &NodeProto, dims: &[usize]) -> Result<usize, GraphError> {
-    checked_elements(dims).filter(|&c| c <= MAX_FOLDED).ok_or_else(|| fail(n, "its shape is too large"))
-}
-
 /// The elements at the given positions.
 fn picked(c: &Constant, shape: Vec<usize>, at: &[usize]) -> Constant {
     let data = match &c.data {
@@ -271,7 +305,7 @@ fn along(c: &Constant, axis: usize, indices: &[usize]) -> Constant {
     picked(c, shape, &at)
 }
 
-fn concat(n: &NodeProto, parts: &[&Constant]) -> Result<Constant, GraphError> {
+fn concat(n: &NodeProto, budget: &Budget, parts: &[&Constant]) -> Result<Constant, GraphError> {
     let first = parts[0];
     let at = axis(n, int(n, "axis", 1), first.shape.len())?;
     let fits = |c: &&Constant| {
@@ -283,7 +317,7 @@ fn concat(n: &NodeProto, parts: &[&Constant]) -> Result<Constant, GraphError> {
     let outer: usize = first.shape[..at].iter().product();
     let mut shape = first.shape.clone();
     shape[at] = parts.iter().map(|c| c.shape[at]).sum();
-    elements(n, &shape)?;
+    budget.elements(n, &shape)?;
     fn join<T: Copy>(parts: &[Vec<T>], outer: usize) -> Vec<T> {
         (0..outer)
             .flat_map(|o| parts.iter().flat_map(move |p| p[o * (p.len() / outer)..][..p.len() / outer].iter().copied()))
@@ -295,30 +329,6 @@ fn concat(n: &NodeProto, parts: &[&Constant]) -> Result<Constant, GraphError> {
         None => Data::Floats(join(&parts.iter().map(|c| c.to_floats()).collect::<Vec<_>>(), outer)),
     };
     Ok(Constant { shape, data })
-}
-
-fn range(n: &NodeProto, start: &Constant, limit: &Constant, delta: &Constant) -> Result<Constant, GraphError> {
-    let (Some(&[start]), Some(&[limit]), Some(&[delta])) = (start.as_ints(), limit.as_ints(), delta.as_ints()) else {
-        return Err(unsupported(n, "only a range of integers is supported".into()));
-    };
-    let span = limit.checked_sub(start).filter(|_| delta != 0).ok_or_else(|| fail(n, "has no end"))?;
-    let count = if (span > 0) == (delta > 0) { span.unsigned_abs().div_ceil(delta.unsigned_abs()) } else { 0 };
-    let count = usize::try_from(count).map_err(|_| fail(n, "is too long"))?;
-    elements(n, &[count])?;
-    Ok(Constant::ints((0..count as i64).map(|i| start + i * delta).collect()))
-}
-
-fn constant_of_shape(n: &NodeProto, shape: &Constant) -> Result<Constant, GraphError> {
-    let dims = lengths(n, shape)?;
-    let count = elements(n, &dims)?;
-    let value = attribute(n, "value").and_then(|a| a.t.as_ref()).map(super::tensor::decode).transpose()?;
-    let data = match value.map(|v| v.data) {
-        Some(Data::Ints(v)) if v.len() == 1 => Data::Ints(vec![v[0]; count]),
-        Some(Data::Floats(v)) if v.len() == 1 => Data::Floats(vec![v[0]; count]),
-        None => Data::Floats(vec![0.0; count]),
-        _ => return Err(fail(n, "its value is not a single number")),
-    };
-    Ok(Constant { shape: dims, data })
 }
 
 fn cast(n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {

@@ -5,6 +5,7 @@
 //! one.
 
 mod arithmetic;
+mod budget;
 mod elementwise;
 pub mod external;
 mod fold;
@@ -12,6 +13,7 @@ mod gru;
 mod help;
 mod input;
 mod ml;
+mod node;
 mod norm;
 mod numbers;
 mod order;
@@ -34,12 +36,16 @@ use std::path::Path;
 use std::rc::Rc;
 
 use prost::Message;
+use tacit_foreign::plain;
+use tacit_foreign::text::within;
 
 use crate::float::{FloatGraph, FloatOp};
 use crate::{FinalActivation, Function, GraphError, OutputTensor};
+use budget::Budget;
 use input::{Batch, input_rank, input_type};
+use node::{attribute, axis, fail, float, floats, int, ints, label, unsupported};
 use order::needed_nodes;
-use proto::{AttributeProto, GraphProto, ModelProto, NodeProto};
+use proto::{GraphProto, ModelProto, NodeProto};
 use tensor::Constant;
 use view::Tensor;
 
@@ -49,6 +55,11 @@ pub use help::{OPERATORS, Operator, REFUSED, advice};
 pub const MAX_FILE_BYTES: usize = 2 << 30;
 /// Operator-set versions that are read: up to the newest that onnxruntime, the judge of the tests, knows.
 pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=26;
+
+/// Most characters of a name that is kept of a node.
+const LONGEST_NAME: usize = 100;
+/// Most axes, ends or sizes that a node may list.
+const LONGEST_LIST: usize = 4096;
 
 /// A network as its file means it.
 #[derive(Debug, Clone)]
@@ -130,8 +141,9 @@ pub fn parse_in(bytes: &[u8], folder: Option<&Path>) -> Result<Network, GraphErr
     read_graph(graph, opset, folder)
 }
 
+/// An error about the file; names in it are made plain.
 fn file(what: String) -> GraphError {
-    GraphError::OnnxFile { what }
+    GraphError::OnnxFile { what: plain(&what) }
 }
 
 fn read_graph(proto: GraphProto, opset: i64, folder: Option<&Path>) -> Result<Network, GraphError> {
@@ -149,16 +161,19 @@ fn read_graph(proto: GraphProto, opset: i64, folder: Option<&Path>) -> Result<Ne
     let (shape, batch, element) = input_type(input)?;
     let own = if shape.len() > 1 { shape[1..].to_vec() } else { shape.clone() };
     let name = input.name.clone();
-    let graph = FloatGraph::new(&name, own).map_err(|what| file(format!("input `{name}`: {what}")))?;
+    let graph =
+        FloatGraph::new(&within(&name, LONGEST_NAME), own).map_err(|what| file(format!("input `{name}`: {what}")))?;
     let mut tensor = Tensor::new(0, shape, (batch != Batch::One || input_rank(input) > 1).then_some(0));
     tensor.integer = element.is_integer();
     let mut values = HashMap::new();
     values.insert(name, Value::Wire(tensor));
-    let types = quantised::types(&proto);
+    let (types, budget) = (quantised::types(&proto), Budget::default());
     for t in proto.initializer.iter().filter(|t| needed.contains(t.name.as_str())) {
-        values.insert(t.name.clone(), Value::Constant(Rc::new(external::decode(t, folder)?)));
+        let constant = external::decode(t, folder)?;
+        budget.stored(constant.len())?;
+        values.insert(t.name.clone(), Value::Constant(Rc::new(constant)));
     }
-    let mut reader = Reader { graph, values, opset, batch, folder, types, notes: vec![] };
+    let mut reader = Reader { graph, values, opset, batch, folder, types, budget, notes: vec![] };
     for index in order {
         reader.node(&proto.node[index])?;
     }
@@ -166,14 +181,8 @@ fn read_graph(proto: GraphProto, opset: i64, folder: Option<&Path>) -> Result<Ne
     let Reader { mut graph, notes, .. } = reader;
     graph.sort()?;
     graph.check_work()?;
-    let name: String = proto.name.chars().filter(|c| !c.is_control()).take(200).collect();
+    let name = within(&proto.name, 2 * LONGEST_NAME);
     Ok(Network { name, graph, activation, outputs, input_range: element.range(), notes })
-}
-
-/// A name for a node that may have none.
-fn label(n: &NodeProto) -> String {
-    let name = if n.name.is_empty() { n.output.first().map_or("?", |o| o.as_str()) } else { &n.name };
-    format!("`{}` ({})", name.chars().take(100).collect::<String>(), n.op_type.chars().take(50).collect::<String>())
 }
 
 /// Reads node after node.
@@ -185,6 +194,7 @@ struct Reader<'a> {
     folder: Option<&'a Path>,
     /// Element types of constants of a few bits, by name.
     types: HashMap<String, i32>,
+    budget: Budget,
     notes: Vec<String>,
 }
 
@@ -374,10 +384,12 @@ impl Reader<'_> {
     /// A list of integers: constant input `k`, or attribute `name` of older operator sets.
     fn listed(&self, n: &NodeProto, k: usize, name: &str) -> Result<Option<Vec<i64>>, GraphError> {
         match self.constant(n, k)? {
-            Some(c) => {
-                c.as_ints().map(|v| Some(v.to_vec())).ok_or_else(|| fail(n, &format!("its `{name}` are not integers")))
-            }
-            None => Ok(ints(n, name).map(<[i64]>::to_vec)),
+            Some(c) => match c.as_ints() {
+                Some(list) if list.len() <= LONGEST_LIST => Ok(Some(list.to_vec())),
+                Some(list) => Err(fail(n, &format!("has {} `{name}`", list.len()))),
+                None => Err(fail(n, &format!("its `{name}` are not integers"))),
+            },
+            None => Ok(ints(n, name).filter(|list| list.len() <= LONGEST_LIST).map(<[i64]>::to_vec)),
         }
     }
 
@@ -387,8 +399,8 @@ impl Reader<'_> {
 
     fn push(&mut self, n: &NodeProto, op: FloatOp, inputs: &[usize], shape: &[usize]) -> Result<usize, GraphError> {
         let name = if n.name.is_empty() { n.output.first().map_or("", |o| o.as_str()) } else { &n.name };
-        let name: String = name.chars().filter(|c| !c.is_control()).take(100).collect();
-        self.graph.push(&name, op, inputs, shape).map_err(|what| fail(n, &what))
+        self.budget.numbers(n, op.numbers().map(<[f32]>::len).iter().sum())?;
+        self.graph.push(&within(name, LONGEST_NAME), op, inputs, shape).map_err(|what| fail(n, &what))
     }
 
     fn unary(&mut self, n: &NodeProto, op: FloatOp) -> Result<Tensor, GraphError> {
@@ -405,7 +417,7 @@ impl Reader<'_> {
                 Some(Value::Wire(x)) => found.push((&output.name, x.clone(), None)),
                 Some(Value::Activated(x, activation)) => found.push((&output.name, x.clone(), Some(*activation))),
                 Some(Value::Unusable(why)) if *why == ml::LABELS => {
-                    self.notes.push(format!("output `{}` left out: {why}", output.name));
+                    self.notes.push(plain(&format!("output `{}` left out: {why}", output.name)));
                 }
                 Some(Value::Unusable(why)) => {
                     return Err(file(format!("the output `{}` cannot be had: {why}; export it without", output.name)));
@@ -440,55 +452,10 @@ impl Reader<'_> {
             };
             let stored = if found.len() == 1 { shape.clone() } else { vec![x.elements()] };
             nodes.push(self.reshaped(&end, x.node, &stored)?);
-            outputs.push(OutputTensor { name: (*name).clone(), shape });
+            outputs.push(OutputTensor { name: plain(name), shape });
         }
         let end = NodeProto { name: "outputs".into(), ..NodeProto::default() };
         self.graph.output = if let [one] = nodes[..] { one } else { self.push(&end, FloatOp::Concat, &nodes, &[])? };
         Ok((outputs, activation))
-    }
-}
-
-fn fail(n: &NodeProto, what: &str) -> GraphError {
-    GraphError::OnnxNode { node: label(n), what: what.into() }
-}
-
-fn unsupported(n: &NodeProto, help: String) -> GraphError {
-    GraphError::Unsupported { node: label(n), help }
-}
-
-fn attribute<'a>(n: &'a NodeProto, name: &str) -> Option<&'a AttributeProto> {
-    n.attribute.iter().find(|a| a.name == name)
-}
-
-fn int(n: &NodeProto, name: &str, default: i64) -> i64 {
-    attribute(n, name).map_or(default, |a| a.i)
-}
-
-fn float(n: &NodeProto, name: &str, default: f32) -> Result<f32, GraphError> {
-    let v = attribute(n, name).map_or(default, |a| a.f);
-    if v.is_finite() { Ok(v) } else { Err(fail(n, &format!("attribute `{name}` is {v}"))) }
-}
-
-fn ints<'a>(n: &'a NodeProto, name: &str) -> Option<&'a [i64]> {
-    attribute(n, name).map(|a| a.ints.as_slice())
-}
-
-fn floats(n: &NodeProto, name: &str) -> Result<Option<Vec<f32>>, GraphError> {
-    match attribute(n, name).map(|a| a.floats.clone()) {
-        Some(v) if v.iter().any(|v| !v.is_finite()) => {
-            Err(fail(n, &format!("attribute `{name}` holds what is no number")))
-        }
-        found => Ok(found),
-    }
-}
-
-/// An axis that may count from the end, of a tensor of `rank` axes.
-fn axis(n: &NodeProto, value: i64, rank: usize) -> Result<usize, GraphError> {
-    let rank = rank as i64;
-    let from_front = if value < 0 { value.saturating_add(rank) } else { value };
-    if (0..rank).contains(&from_front) {
-        Ok(from_front as usize)
-    } else {
-        Err(fail(n, &format!("axis {value} of a tensor of {rank} axes")))
     }
 }

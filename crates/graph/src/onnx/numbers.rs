@@ -2,12 +2,29 @@
 
 use super::proto::NodeProto;
 use super::tensor::{Constant, Data};
-use super::{fail, float};
+use super::{Budget, fail, float};
 use crate::GraphError;
 use crate::geometry::checked_elements;
 
-/// Most elements of a broadcast constant.
-const MOST: usize = 1 << 26;
+/// Operators on constants that are spread over each other.
+const SPREAD: &[&str] = &[
+    "Add",
+    "Sub",
+    "Mul",
+    "Div",
+    "Mod",
+    "Pow",
+    "Max",
+    "Min",
+    "And",
+    "Or",
+    "Equal",
+    "Greater",
+    "GreaterOrEqual",
+    "Less",
+    "LessOrEqual",
+    "Where",
+];
 
 /// Two constants under ONNX's broadcasting; of integers if both are. `None`: shapes that do not fit, or an
 /// overflow.
@@ -25,7 +42,7 @@ pub(super) fn broadcast(
     }
     // A length of 1 gives way to the other, also to 0.
     let shape: Vec<usize> = sa.iter().zip(&sb).map(|(&x, &y)| if x == 1 { y } else { x }).collect();
-    let count = checked_elements(&shape).filter(|c| *c <= MOST)?;
+    let count = checked_elements(&shape)?;
     let (ia, ib) = (positions(&sa, &shape, count), positions(&sb, &shape, count));
     let data = match (&a.data, &b.data) {
         (Data::Ints(x), Data::Ints(y)) => {
@@ -37,6 +54,16 @@ pub(super) fn broadcast(
         }
     };
     Some(Constant { shape, data })
+}
+
+/// The longest axes of constants that are aligned at their ends: what their broadcast has at most.
+pub(super) fn longest_axes(inputs: &[&Constant]) -> Vec<usize> {
+    let rank = inputs.iter().map(|c| c.shape.len()).max().unwrap_or(0);
+    let axis = |from_end: usize| {
+        let lengths = inputs.iter().filter_map(|c| Some(c.shape[c.shape.len().checked_sub(from_end)?]));
+        lengths.max().unwrap_or(1).max(1)
+    };
+    (1..=rank).rev().map(axis).collect()
 }
 
 /// For each element of `shape` its position in a tensor of shape `own` that is broadcast.
@@ -58,10 +85,13 @@ fn positions(own: &[usize], shape: &[usize], count: usize) -> Vec<usize> {
 }
 
 /// The value of a node of arithmetic, comparison or choice on constants; `None` if it is no such node.
-pub(super) fn by_element(n: &NodeProto, inputs: &[&Constant]) -> Result<Option<Constant>, GraphError> {
+pub(super) fn by_element(n: &NodeProto, budget: &Budget, inputs: &[&Constant]) -> Result<Option<Constant>, GraphError> {
     let does_not_fit = || fail(n, "its constants do not fit each other, or overflow");
     if let [a] = inputs {
         return unary(n, a);
+    }
+    if SPREAD.contains(&n.op_type.as_str()) {
+        budget.elements(n, &longest_axes(inputs))?;
     }
     if let ("Where", [c, a, b]) = (n.op_type.as_str(), inputs) {
         return choose(c, a, b).map(Some).ok_or_else(does_not_fit);

@@ -1,5 +1,8 @@
 //! Constant tensors of an ONNX file.
 
+use tacit_foreign::plain;
+
+use super::budget::MAX_AXES;
 use crate::geometry::checked_elements;
 use crate::onnx::proto::TensorProto;
 use crate::{GraphError, MAX_STORED_ELEMENTS};
@@ -63,13 +66,16 @@ impl Constant {
 /// # Errors
 /// Says what is wrong with which tensor.
 pub fn decode(t: &TensorProto) -> Result<Constant, GraphError> {
-    let fail = |what: String| GraphError::OnnxFile { what: format!("tensor `{}`: {what}", t.name) };
+    let fail = |what: String| GraphError::OnnxFile { what: plain(&format!("tensor `{}`: {what}", t.name)) };
     if t.data_location == 1 {
         return Err(fail(
             "its data lies in another file (external data), which only a model that is read from a folder can have; save it as one \
              file (onnx.save_model(..., save_as_external_data=False))"
                 .into(),
         ));
+    }
+    if t.dims.len() > MAX_AXES {
+        return Err(fail(format!("{} axes, the limit is {MAX_AXES}", t.dims.len())));
     }
     let shape: Vec<usize> = t
         .dims

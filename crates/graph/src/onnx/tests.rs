@@ -4,6 +4,8 @@ use super::proto::{AttributeProto, TensorProto, ValueInfoProto};
 use super::*;
 use crate::zoo;
 
+mod hostile;
+
 fn decode(bytes: &[u8]) -> ModelProto {
     ModelProto::decode(bytes).unwrap()
 }

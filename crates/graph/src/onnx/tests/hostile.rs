@@ -1,0 +1,193 @@
+//! Files that somebody made to harm whoever reads them.
+
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, Mode, mkfifoat};
+use tacit_foreign::text::is_plain;
+
+use super::super::proto::{EntryProto, TypeProto};
+use super::*;
+use crate::ImportOptions;
+
+/// What a terminal obeys: its title, a line end, a bell, the direction of letters.
+const HOSTILE: &str = "x\u{1b}]0;owned\u{7}\r\nERROR forged\u{202e}\u{9b}2J";
+
+fn ints(name: &str, values: &[i64]) -> TensorProto {
+    TensorProto {
+        name: name.into(),
+        dims: vec![values.len() as i64],
+        data_type: 7,
+        int64_data: values.to_vec(),
+        ..TensorProto::default()
+    }
+}
+
+fn attribute(name: &str, i: i64) -> AttributeProto {
+    AttributeProto { name: name.into(), r#type: 2, i, ..AttributeProto::default() }
+}
+
+#[test]
+fn names_of_a_file_reach_no_terminal_as_they_are() {
+    let hostile = || HOSTILE.to_owned();
+    let texts = [
+        message(changed(|g| append(g, HOSTILE))),
+        message(changed(|g| {
+            append(g, "Selu");
+            g.node.last_mut().unwrap().name = hostile();
+        })),
+        message(changed(|g| {
+            append(g, "Relu");
+            g.node.last_mut().unwrap().domain = hostile();
+        })),
+        message(changed(|g| {
+            append(g, "Relu");
+            g.node.last_mut().unwrap().input[0] = hostile();
+        })),
+        message(changed(|g| g.output[0].name = hostile())),
+        message(changed(|g| {
+            g.node[0].input[0] = hostile();
+            g.input[0].name = hostile();
+            g.input[0].r#type = Some(TypeProto::default());
+        })),
+        message(changed(|g| {
+            g.initializer[0].name = hostile();
+            g.node[0].input[1] = hostile();
+            g.initializer[0].data_type = 99;
+        })),
+        message(changed(|g| {
+            let s = HOSTILE.into();
+            let attribute = AttributeProto { name: "auto_pad".into(), s, r#type: 3, ..AttributeProto::default() };
+            g.node[0].attribute.push(attribute);
+        })),
+    ];
+    for text in texts {
+        assert!(text.chars().all(is_plain), "{text:?}");
+        assert!(text.contains("owned") && text.chars().count() < 3000, "{text}");
+    }
+    let long = message(changed(|g| append(g, &"y".repeat(1 << 20))));
+    assert!(long.chars().count() < 3000, "{}", long.len());
+}
+
+#[test]
+fn names_that_are_kept_are_plain() {
+    let network = changed(|g| {
+        g.name = HOSTILE.into();
+        let last = g.output[0].name.clone();
+        let mut one = node("Relu", &[&last], HOSTILE);
+        one.name = HOSTILE.into();
+        g.node.push(one);
+        g.output[0].name = HOSTILE.into();
+    });
+    let made = crate::import_network(network.unwrap(), &ImportOptions::default()).unwrap();
+    let outputs = made.network.outputs.iter().map(|o| &o.name);
+    let nodes = made.model.graph.nodes.iter().map(|n| &n.name);
+    for name in outputs.chain(nodes).chain([&made.model.interface.name]) {
+        assert!(name.chars().all(is_plain), "{name:?}");
+    }
+    assert_eq!(crate::file::read(&crate::file::write(&made.model).unwrap()).unwrap(), made.model);
+}
+
+/// A graph whose nodes double a constant so many times, and then use it.
+fn doubled(times: usize, op: impl Fn(&str, &str) -> NodeProto) -> Result<Network, GraphError> {
+    changed(|g| {
+        g.initializer.push(ints("c0", &[1; 16]));
+        for i in 0..times {
+            let made = op(&format!("c{i}"), &format!("c{}", i + 1));
+            g.node.push(made);
+        }
+        let last = g.output[0].name.clone();
+        g.node.push(node("Add", &[&last, &format!("c{times}")], "end"));
+        g.output[0].name = "end".into();
+    })
+}
+
+#[test]
+fn constants_that_double_are_refused_before_they_are_large() {
+    let began = Instant::now();
+    let joined = |from: &str, to: &str| {
+        let mut join = node("Concat", &[from, from], to);
+        join.attribute.push(attribute("axis", 0));
+        join
+    };
+    for times in [22, 45] {
+        let text = message(doubled(times, joined));
+        assert!(text.contains("Concat") && text.contains("many times what it stores"), "{text}");
+    }
+    // As many elements, one node after the other.
+    let copied = message(changed(|g| {
+        g.initializer.push(ints("shape", &[1 << 21]));
+        g.initializer.push(ints("one", &[1]));
+        let last = g.output[0].name.clone();
+        g.node.push(node("Add", &[&last, "many"], "end"));
+        g.node.push(node("Expand", &["one", "shape"], "c0"));
+        (0..20).for_each(|i| g.node.push(node("Abs", &[&format!("c{i}")], &format!("c{}", i + 1))));
+        g.node.push(node("Abs", &["c20"], "many"));
+        g.output[0].name = "end".into();
+    }));
+    assert!(copied.contains("(Abs)") && copied.contains("many times what it stores"), "{copied}");
+    // An axis that vanishes again, a product of two long ones, axes without end.
+    let vanishing = message(changed(|g| {
+        g.initializer.extend([ints("c", &[1; 4]), ints("times", &[1 << 40, 0]), ints("two", &[2, 2])]);
+        g.node.extend([node("Reshape", &["c", "two"], "square"), node("Tile", &["square", "times"], "end")]);
+        g.output[0].name = "end".into();
+    }));
+    assert!(vanishing.contains("many times what it stores"), "{vanishing}");
+    let product = message(changed(|g| {
+        let long = |name: &str, dims: Vec<i64>| TensorProto { dims, ..ints(name, &[1; 4000]) };
+        g.initializer.extend([long("row", vec![1, 4000]), long("column", vec![4000, 1])]);
+        g.node.push(node("Mul", &["row", "column"], "end"));
+        g.output[0].name = "end".into();
+    }));
+    assert!(product.contains("(Mul)") && product.contains("many times what it stores"), "{product}");
+    let axes = message(changed(|g| g.initializer[0].dims = vec![1; 100_000]));
+    assert!(axes.contains("100000 axes"), "{axes}");
+    // Honest folding of what the file stores goes on.
+    assert!(doubled(0, joined).unwrap_err().to_string().contains("does not fit"));
+    assert!(began.elapsed() < Duration::from_secs(20), "timing decides nothing, a hang does");
+}
+
+#[test]
+fn a_constant_that_many_nodes_use_is_counted_each_time() {
+    let text = message(changed(|g| {
+        let input = g.input[0].name.clone();
+        g.initializer = vec![ints("shape", &[1, 1000, 8, 8]), TensorProto { dims: vec![], ..ints("one", &[1]) }];
+        g.node = vec![node("Expand", &["one", "shape"], "many"), node("Expand", &[&input, "shape"], "t0")];
+        (0..2000).for_each(|i| g.node.push(node("Add", &[&format!("t{i}"), "many"], &format!("t{}", i + 1))));
+        g.output[0].name = "t2000".into();
+    }));
+    assert!(text.contains("many times what it stores"), "{text}");
+}
+
+#[test]
+fn external_data_is_in_regular_files_and_not_there_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    mkfifoat(CWD, path("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
+    std::fs::create_dir(path("folder")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+    let sparse = std::fs::File::create(path("sparse")).unwrap();
+    sparse.set_len(4 << 27).unwrap();
+    let entry = |key: &str, value: &str| EntryProto { key: key.into(), value: value.into() };
+    let read = |location: &str, change: &dyn Fn(&mut GraphProto)| {
+        let mut model = decode(&zoo::build("tiny-cnn", 1).unwrap());
+        let graph = model.graph.as_mut().unwrap();
+        let t = &mut graph.initializer[0];
+        (t.float_data, t.raw_data, t.data_location) = (vec![], vec![], 1);
+        t.external_data = vec![entry("location", location)];
+        change(graph);
+        parse_in(&model.encode_to_vec(), Some(folder.path())).unwrap_err().to_string()
+    };
+    for (location, what) in [("pipe", "a named pipe"), ("folder", "a folder"), ("socket", "a socket")] {
+        let text = read(location, &|_| ());
+        assert!(text.contains(what), "{location}: {text}");
+    }
+    // Three tensors of half a gibibyte that lie over each other.
+    let text = read("sparse", &|g| {
+        let first = g.initializer[0].clone();
+        g.initializer =
+            (0..3).map(|i| TensorProto { name: format!("c{i}"), dims: vec![1 << 27], ..first.clone() }).collect();
+        g.node = vec![node("Sum", &["c0", "c1", "c2"], "end")];
+        g.output[0].name = "end".into();
+    });
+    assert!(text.contains("elements together"), "{text}");
+}
