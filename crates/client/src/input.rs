@@ -1,17 +1,23 @@
 //! Turning files into model inputs: images are resized, cropped and normalised as the model's public part
 //! states.
-use crate::{ClientError, jpeg};
+use crate::{ClientError, jpeg, png};
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
-use std::fs;
-use std::io::Cursor;
+use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
+use tacit_foreign::text::within;
+use tacit_foreign::{file, plain};
 use tacit_graph::npy::Npy;
 use tacit_graph::{Interface, Units, npy, npz};
 
 pub use crate::jpeg::MAX_IMAGE_SIDE;
+pub use crate::png::MAX_IMAGE_PIXELS;
 /// Most memory that decoding an image may take, in bytes.
 pub const MAX_IMAGE_BYTES: u64 = 512 << 20;
+/// Largest image file, in bytes.
+const MAX_IMAGE_FILE: u64 = 256 << 20;
+/// Most inputs in one array.
+const MAX_INPUTS: usize = 1 << 20;
 
 /// Largest array file accepted, in bytes.
 pub const MAX_ARRAY_BYTES: u64 = 4 << 30;
@@ -48,19 +54,20 @@ pub fn read(path: &Path, interface: &Interface, fit: Fit, units: Units) -> Resul
 /// # Errors
 /// The file cannot be read, is too large, or holds no such array.
 pub fn array(path: &Path) -> Result<Npy, ClientError> {
+    array_if(path, |_| Ok(()))
+}
+
+/// As [`array`], of a shape that is `accepted`, which is asked before elements are unpacked or converted.
+fn array_if(path: &Path, accepted: impl Fn(&[usize]) -> Result<(), String>) -> Result<Npy, ClientError> {
     let (file, name) = member(path);
     let fail = |what: String| ClientError::Input { path: path.to_owned(), what };
-    let size = fs::metadata(&file).map_err(ClientError::file("reading", &file))?.len();
-    if size > MAX_ARRAY_BYTES {
-        return Err(fail(format!("{size} bytes, the limit is {MAX_ARRAY_BYTES}")));
+    let bytes = file::read(&file, MAX_ARRAY_BYTES).map_err(ClientError::file("reading", &file))?;
+    if npz::is_npz(&bytes) || has_extension(&file, "npz") {
+        return npz::read_if(&bytes, name.as_deref(), accepted).map_err(|e| fail(e.to_string()));
     }
-    let bytes = fs::read(&file).map_err(ClientError::file("reading", &file))?;
-    let array = if npz::is_npz(&bytes) || has_extension(&file, "npz") {
-        npz::read(&bytes, name.as_deref())
-    } else {
-        npy::read(&bytes)
-    };
-    array.map_err(|e| fail(e.to_string()))
+    let layout = npy::Layout::of(&bytes).map_err(|e| fail(e.to_string()))?;
+    accepted(&layout.shape).map_err(fail)?;
+    npy::read(&bytes).map_err(|e| fail(e.to_string()))
 }
 
 fn has_extension(path: &Path, wanted: &str) -> bool {
@@ -74,8 +81,7 @@ fn is_array(path: &Path) -> Result<bool, ClientError> {
         return Ok(true);
     }
     let mut start = Vec::with_capacity(6);
-    let opened =
-        fs::File::open(&file).and_then(|f| std::io::Read::read_to_end(&mut std::io::Read::take(f, 6), &mut start));
+    let opened = file::open(&file).and_then(|f| f.take(6).read_to_end(&mut start));
     opened.map_err(ClientError::file("reading", &file))?;
     Ok(npz::is_npz(&start) || start.starts_with(b"\x93NUMPY"))
 }
@@ -91,13 +97,20 @@ fn member(path: &Path) -> (PathBuf, Option<String>) {
 
 fn read_array(path: &Path, interface: &Interface, units: Units) -> Result<Vec<Vec<f32>>, ClientError> {
     let fail = |what: String| ClientError::Input { path: path.to_owned(), what };
-    let array = array(path)?;
-    let (wanted, shape, len) = (&interface.input_shape, array.shape.as_slice(), interface.input_len());
-    let fits = shape == wanted || shape.get(1..) == Some(wanted) || shape == [len];
-    if !fits || len == 0 {
-        let text = "does not fit the model's input";
-        return Err(fail(format!("shape {shape:?} {text} {wanted:?} (one more leading axis is allowed)")));
-    }
+    let (wanted, len) = (&interface.input_shape, interface.input_len());
+    let array = array_if(path, |shape| {
+        let fits = shape == wanted || shape.get(1..) == Some(wanted) || shape == [len];
+        if !fits || len == 0 {
+            let (shape, text) = (within(&format!("{shape:?}"), 100), "does not fit the model's input");
+            return Err(format!("shape {shape} {text} {wanted:?} (one more leading axis is allowed)"));
+        }
+        match shape[0] {
+            count if shape.len() > wanted.len() && count > MAX_INPUTS => {
+                Err(format!("{count} inputs, the limit for one file is {MAX_INPUTS}"))
+            }
+            _ => Ok(()),
+        }
+    })?;
     if let Some(i) = array.data.iter().position(|v| !v.is_finite()) {
         return Err(fail(format!("element {i} is {}", array.data[i])));
     }
@@ -111,11 +124,8 @@ fn read_image(path: &Path, interface: &Interface, fit: Fit) -> Result<Vec<f32>, 
         let shape = &interface.input_shape;
         return Err(fail(format!("the model takes {shape:?}, which is no image: give an .npy file")));
     };
-    let size = fs::metadata(path).map_err(ClientError::file("reading", path))?.len();
-    if size > MAX_IMAGE_BYTES {
-        return Err(fail(format!("{size} bytes, the limit for an image is {MAX_IMAGE_BYTES}")));
-    }
-    let image = decode(&fs::read(path).map_err(ClientError::file("reading", path))?).map_err(fail)?;
+    let bytes = file::read(path, MAX_IMAGE_FILE).map_err(ClientError::file("reading", path))?;
+    let image = decode(&bytes).map_err(fail)?;
     let pixels = bring_to_size(&image, height as u32, width as u32, fit);
     let raw = if channels == 1 { pixels.to_luma8().into_raw() } else { pixels.to_rgb8().into_raw() };
     // From interleaved [H, W, C] to planes [C, H, W].
@@ -128,11 +138,12 @@ fn read_image(path: &Path, interface: &Interface, fit: Fit) -> Result<Vec<f32>, 
 fn decode(bytes: &[u8]) -> Result<DynamicImage, String> {
     let failed = |e: ImageError| match e {
         ImageError::Decoding(_) | ImageError::IoError(_) => {
-            format!("the file is damaged or cut short: {}", e.to_string().trim_end().replace('\n', " "))
+            format!("the file is damaged or cut short: {}", plain(e.to_string().trim_end()))
         }
-        other => format!("{other} (PNG and JPEG are read)"),
+        other => format!("{} (PNG and JPEG are read)", plain(&other.to_string())),
     };
-    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(|e| e.to_string())?;
+    let kept = png::pixels_alone(bytes)?;
+    let mut reader = ImageReader::new(Cursor::new(&*kept)).with_guessed_format().map_err(|e| e.to_string())?;
     let format = reader.format();
     let mut limits = Limits::default();
     limits.max_image_width = Some(MAX_IMAGE_SIDE);
@@ -140,6 +151,8 @@ fn decode(bytes: &[u8]) -> Result<DynamicImage, String> {
     limits.max_alloc = Some(MAX_IMAGE_BYTES);
     reader.limits(limits.clone());
     let mut decoder = reader.into_decoder().map_err(failed)?;
+    let (width, height) = decoder.dimensions();
+    png::check_pixels(width, height)?;
     limits.reserve(decoder.total_bytes()).map_err(failed)?;
     let orientation = decoder.orientation().map_err(failed)?;
     let mut image = DynamicImage::from_decoder(decoder).map_err(failed)?;

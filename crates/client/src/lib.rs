@@ -68,6 +68,7 @@ pub mod measure;
 mod notices;
 mod opened;
 mod pipeline;
+pub mod png;
 mod secrets;
 mod stock;
 pub mod wire;

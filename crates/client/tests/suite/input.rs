@@ -5,6 +5,7 @@ use image::codecs::png::PngEncoder;
 use image::{ExtendedColorType, GrayImage, ImageEncoder, Luma, Rgb, RgbImage};
 use std::fs;
 use tacit_client::input::{Fit, read};
+use tacit_client::png;
 use tacit_graph::{ChannelAffine, Units, npy};
 
 #[test]
@@ -182,4 +183,55 @@ fn what_does_not_fit_is_named_with_the_file() {
     huge.extend_from_slice(&[0, 0, 0xea, 0x60, 0, 0, 0xea, 0x60, 8, 0, 0, 0, 0]);
     error("e.png", &huge);
     assert!(read(&dir.path().join("none.png"), &interface(), Fit::Crop, Units::Network).is_err());
+}
+
+/// A PNG file with a chunk behind its header.
+fn with_chunk(png: &[u8], kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    let behind_header = 8 + 25;
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(kind);
+    crc.update(content);
+    let length = (content.len() as u32).to_be_bytes();
+    let chunk = [&length, &kind[..], content, &crc.finalize().to_be_bytes()].concat();
+    [&png[..behind_header], &chunk, &png[behind_header..]].concat()
+}
+
+#[test]
+fn nothing_of_a_png_is_unpacked_but_its_pixels() {
+    let plain = corners("x.png", None);
+    for (kind, length) in [(b"iCCP", 1 << 20), (b"zTXt", 1 << 20), (b"iTXt", 10), (b"eXIf", (64 << 10) + 1)] {
+        let bomb = with_chunk(&plain, kind, &vec![7; length]);
+        assert_eq!(png::pixels_alone(&bomb).unwrap(), plain, "{kind:?}");
+    }
+    let transparent = with_chunk(&plain, b"tRNS", &[0, 1]);
+    assert_eq!(png::pixels_alone(&transparent).unwrap(), transparent);
+    assert_eq!(png::pixels_alone(b"no picture").unwrap(), &b"no picture"[..]);
+    assert!(png::pixels_alone(&plain[..plain.len() - 20]).unwrap_err().contains("damaged or cut short"));
+}
+
+#[test]
+fn a_picture_with_too_many_pixels_is_refused_by_its_header() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.png");
+    let mut bytes = corners("x.png", None);
+    let [side, large] = [16_000u32, 20_000].map(u32::to_be_bytes);
+    for (sides, words) in [([side, side], "16000 x 16000 pixels"), ([large, [0, 0, 0, 1]], "20000 x 1 pixels")] {
+        bytes[16..24].copy_from_slice(&sides.concat());
+        fs::write(&path, &bytes).unwrap();
+        let error = read(&path, &interface(), Fit::Crop, Units::Network).unwrap_err().to_string();
+        assert!(error.contains(words) && error.contains("64 Mi in all"), "{error}");
+    }
+}
+
+#[test]
+fn an_array_has_the_shape_of_inputs_before_it_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.npy");
+    // A header alone: what is wrong with its shape is said, not that elements are missing.
+    for (shape, words) in [(vec![3, 5], "does not fit the model's input"), (vec![2_000_000, 1, 2, 2], "2000000 inputs")]
+    {
+        fs::write(&path, npy::write(&shape, &[])).unwrap();
+        let error = read(&path, &interface(), Fit::Crop, Units::Network).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
 }
