@@ -25,6 +25,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from abuse_admission import admission
+from abuse_files import exhausting_files
 from abuse_folders import folders
 from abuse_kills import kills
 from abused import BACKENDS, MODELS, PATIENCE_S, RANK, TACIT, Broken, Place, Server, Skipped, check, holds, run
@@ -246,7 +247,7 @@ def damaged(place: Place, end: float, dice: random.Random) -> str:
 
 
 SCENARIOS = {"admission": admission, "kills": kills, "floods": floods, "full-disks": full_disks, "restored": restored, "damaged": damaged}
-SCENARIOS |= {"folders": folders}
+SCENARIOS |= {"folders": folders, "files": exhausting_files}
 
 
 def main() -> int:

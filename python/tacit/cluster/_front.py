@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from tacit._text import plainly
+
 MOST_ANSWER = 64 << 20
 """Bytes of an answer: a list of some 100,000 clients, with room."""
 
@@ -125,7 +127,7 @@ class Front:
             try:
                 self._connection.request(method, path, body=None if body is None else json.dumps(body), headers=headers)
                 answer = self._connection.getresponse()
-                status, told = answer.status, _object(answer.read(MOST_ANSWER + 1))
+                status, told = answer.status, plainly(_object(answer.read(MOST_ANSWER + 1)))
             except BaseException:
                 self._connection.close()
                 raise

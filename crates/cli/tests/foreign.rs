@@ -1,0 +1,239 @@
+//! What others have written, and what a user may name by mistake: text of peers and files on the
+//! terminal, and files that are none.
+mod common;
+
+use common::{MODELS, good, tacit};
+use rustix::fs::{CWD, Mode, mkfifoat};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use tacit_client::wire::{ModelInfo, Offer, REPLY, REQUEST, Reply, Request, send};
+use tacit_foreign::text::is_plain;
+use tacit_net::{Channel, Hello, ServerTls, TcpTransport, handshake};
+use tacit_store::keys;
+
+/// Sets a terminal's title, rings, forges a line, moves the cursor, turns letters around.
+const HOSTILE: &str = "gone\u{1b}]0;owned\u{7}\r\nerror: your keys are lost\u{9b}2J\u{202e}";
+
+/// A server of these keys that says one thing, to each of its connections.
+fn hostile(keys: &Path, talk: impl Fn(&ServerTls, TcpTransport) + Send + 'static) -> String {
+    let tls = keys::load_server(keys).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            talk(&tls, TcpTransport::new(stream.unwrap()).unwrap());
+        }
+    });
+    address
+}
+
+/// As [`hostile`], in the protocol: this is the answer to the greeting, or to what comes after a
+/// welcome.
+fn answering(keys: &Path, welcomes: bool, answer: Reply) -> String {
+    hostile(keys, move |tls, tcp| {
+        let mut channel = Channel::new(Box::new(tls.accept(tcp).unwrap()));
+        handshake(&mut channel, &Hello::opening()).unwrap();
+        if welcomes {
+            send(&mut channel, REPLY, &Reply::Welcome).unwrap();
+            Request::from_bytes(&channel.recv_max(REQUEST, 1 << 16).unwrap()).unwrap();
+        }
+        send(&mut channel, REPLY, &answer).unwrap();
+        // The client has read it by the time it closes.
+        let _ = channel.recv_max(REQUEST, 1 << 16);
+    })
+}
+
+/// What a command says on stderr that must fail.
+fn refusal(dir: &Path, args: &[&str]) -> String {
+    let output = tacit(dir, args);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && !text.contains("panicked"), "{args:?}: {text}");
+    text
+}
+
+/// One line, of what a terminal only shows.
+fn assert_harmless(text: &str) {
+    assert_eq!(text.matches('\n').count(), 1, "{text:?}");
+    assert!(text.trim_end_matches('\n').chars().all(is_plain), "{text:?}");
+}
+
+#[test]
+fn a_server_says_nothing_to_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    good(dir, &["keys", "init", "keys"]);
+    let keys = dir.join("keys");
+    let digit = format!("{MODELS}/digit.npy");
+    let model = |name: &str| {
+        let backends = vec![Offer { backend: format!("b{HOSTILE}"), public: [0; 32] }];
+        ModelInfo { name: format!("{name}{HOSTILE}"), backends }
+    };
+    let refused = Reply::Refused { reason: HOSTILE.into(), again_s: None };
+    let goodbye = || Reply::Goodbye { reason: HOSTILE.into() };
+    for (welcomes, answer) in [
+        (false, refused.clone()),
+        (false, goodbye()),
+        (true, refused),
+        (true, goodbye()),
+        (true, Reply::Models(vec![model("one"), model("two")])),
+        (true, Reply::Models(vec![model("one")])),
+        (true, Reply::Noted { notice_ignored: Some(HOSTILE.into()) }),
+        (true, Reply::Refused { reason: "x".repeat(500_000), again_s: None }),
+    ] {
+        let what = format!("{welcomes} {answer:?}");
+        let address = answering(&keys, welcomes, answer);
+        let text = refusal(dir, &["infer", &digit, "--server", &address, "--keys", "keys"]);
+        assert_harmless(&text);
+        assert!(text.starts_with("error: ") && text.len() < 5000, "{}: {text}", &what[..40.min(what.len())]);
+        let json = refusal(dir, &["infer", &digit, "--server", &address, "--keys", "keys", "--json"]);
+        assert_harmless(&json);
+        serde_json::from_str::<serde_json::Value>(&json).unwrap();
+    }
+}
+
+/// Answers one request over HTTP.
+fn http(tls: &ServerTls, tcp: TcpTransport, head: &str, body: &str) {
+    let session = rustls::ServerConnection::new(tls.with_http()).unwrap();
+    let mut stream = rustls::StreamOwned::new(session, tcp);
+    let mut asked = Vec::new();
+    while !asked.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        asked.push(byte[0]);
+    }
+    let length = body.len();
+    let answer = format!("HTTP/1.1 {head}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}");
+    stream.write_all(answer.as_bytes()).and_then(|()| stream.flush()).unwrap();
+    // Until the client goes.
+    let _ = stream.read(&mut [0]);
+}
+
+#[test]
+fn nor_does_one_over_http() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    good(dir, &["keys", "init", "keys"]);
+    let keys = dir.join("keys");
+    let denies = hostile(&keys, |tls, tcp| {
+        http(tls, tcp, "403 Forbidden", &serde_json::json!({ "error": HOSTILE }).to_string());
+    });
+    for command in [&["status"][..], &["health"], &["top", "--once"], &["notify", "new", "--model", "m"]] {
+        let text = refusal(dir, &[command, &["--server", &denies, "--keys", "keys"]].concat());
+        assert_harmless(&text);
+        assert!(text.contains("refuses (403)") && text.contains("owned"), "{text}");
+    }
+    let says = hostile(&keys, |tls, tcp| {
+        let told =
+            serde_json::json!({ "status": HOSTILE, "warnings": [HOSTILE], "version": HOSTILE, "policy": HOSTILE });
+        http(tls, tcp, "200 OK", &told.to_string());
+    });
+    let output = tacit(dir, &["health", "--server", &says, "--keys", "keys"]);
+    for said in [output.stdout, output.stderr] {
+        assert_harmless(&String::from_utf8(said).unwrap());
+    }
+    let status = good(dir, &["status", "--server", &says, "--keys", "keys"]);
+    assert!(status.lines().all(|line| line.chars().all(is_plain)) && status.contains("owned"), "{status:?}");
+    // For scripts, every character is there, and none of them is the terminal's.
+    let json = good(dir, &["status", "--server", &says, "--keys", "keys", "--json"]);
+    assert!(json.lines().all(|line| line.chars().all(is_plain)), "{json:?}");
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(value["version"], HOSTILE);
+}
+
+/// A network of the zoo in which other bytes stand, as many.
+fn forged(dir: &Path, from: &[u8], to: &[u8]) {
+    good(dir, &["zoo", "tiny-cnn", "-o", "net.onnx"]);
+    let mut bytes = fs::read(dir.join("net.onnx")).unwrap();
+    let places: Vec<usize> = (0..bytes.len() - from.len()).filter(|&i| bytes[i..].starts_with(from)).collect();
+    assert!(!places.is_empty() && from.len() == to.len());
+    places.into_iter().for_each(|at| bytes[at..at + to.len()].copy_from_slice(to));
+    fs::write(dir.join("net.onnx"), bytes).unwrap();
+}
+
+#[test]
+fn a_network_says_nothing_to_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    forged(dir, b"Relu", b"\x1b[2J");
+    let text = refusal(dir, &["model", "import", "net.onnx", "-o", "net.tacit"]);
+    assert_harmless(&text);
+    assert!(text.contains("[2J) is not supported"), "{text}");
+    // Names of nodes and tensors, in a network that is sound.
+    forged(dir, b"conv_", b"\x1b[2J\r");
+    let imported = good(dir, &["model", "import", "net.onnx", "-o", "net.tacit", "--backend", "none"]);
+    for said in [imported, good(dir, &["model", "inspect", "net.tacit"])] {
+        assert!(said.lines().all(|line| line.chars().all(is_plain)) && said.contains("[2J"), "{said:?}");
+    }
+}
+
+/// What a command says that ends within a minute.
+fn in_time(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
+    let piped = || Stdio::piped();
+    let mut child = command.current_dir(dir).args(args).stdout(piped()).stderr(piped()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > end {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("tacit {args:?} hangs");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn only_regular_files_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    good(dir, &["zoo", "tiny-cnn", "-o", "net.onnx"]);
+    good(dir, &["model", "import", "net.onnx", "-o", "net.tacit", "--backend", "none"]);
+    mkfifoat(CWD, dir.join("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
+    for name in ["pipe.npy", "pipe.tacit", "pipe.lowered", "pipe.onnx"] {
+        std::os::unix::fs::symlink("pipe", dir.join(name)).unwrap();
+    }
+    let _socket = UnixListener::bind(dir.join("socket")).unwrap();
+    fs::create_dir(dir.join("folder")).unwrap();
+    let import = |file| vec!["model", "import", file, "-o", "x.tacit", "--backend", "none"];
+    for (what, args) in [
+        ("a named pipe", import("pipe")),
+        ("a device", import("/dev/zero")),
+        ("a folder", import("folder")),
+        ("a socket", import("socket")),
+        ("a named pipe", [import("net.onnx"), vec!["--calibrate", "pipe.npy"]].concat()),
+        ("a device", [import("net.onnx"), vec!["--calibrate", "/dev/zero"]].concat()),
+        ("a named pipe", vec!["model", "run", "net.tacit", "pipe"]),
+        ("a named pipe", vec!["model", "run", "net.tacit", "pipe.npy"]),
+        ("a device", vec!["model", "run", "net.tacit", "/dev/zero"]),
+        ("a named pipe", vec!["model", "run", "pipe.tacit", "pipe.npy"]),
+        ("a named pipe", vec!["model", "inspect", "pipe.tacit"]),
+        ("a named pipe", vec!["model", "inspect", "pipe.lowered"]),
+        ("a named pipe", vec!["model", "lower", "pipe.tacit"]),
+        ("a named pipe", vec!["bench", "--model", "pipe.onnx"]),
+        ("a named pipe", vec!["simulate", "replay", "pipe"]),
+    ] {
+        let output = in_time(dir, &args);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && error.contains(what), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    good(dir, &["zoo", "tiny-cnn", "-o", "net.onnx"]);
+    let limited = "ulimit -f 1; exec \"$0\" model import net.onnx -o net.tacit --backend none";
+    let output =
+        Command::new("sh").current_dir(dir).args(["-c", limited, env!("CARGO_BIN_EXE_tacit")]).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("net.tacit") && error.contains("File too large"), "{error}");
+}
