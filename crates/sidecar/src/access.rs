@@ -1,8 +1,8 @@
 //! Who may ask: holders of the token, or of the socket's file; and no web page but the sidecar's own.
 use crate::ApiError;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, Uri};
-use std::fs::{File, OpenOptions};
+use axum::http::{HeaderMap, HeaderName, Uri};
+use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -31,11 +31,8 @@ impl Token {
     /// The file cannot be read, is open to others, or holds no token.
     pub fn read(path: &Path) -> io::Result<Self> {
         let refused = |what: String| io::Error::other(what);
-        let file = File::open(path)?;
+        let file = tacit_foreign::file::open(path)?;
         let meta = file.metadata()?;
-        if !meta.is_file() {
-            return Err(refused("it is no regular file".into()));
-        }
         if meta.mode() & 0o077 != 0 {
             return Err(refused(format!(
                 "it is open to others (mode {:04o}): make a new one (--new-token)",
@@ -111,6 +108,11 @@ impl Access {
     /// # Errors
     /// It names another host, comes from another page, or lacks the token.
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+        // Of two, one would be looked at here, and perhaps the other by whoever reads the request next.
+        let is_repeated = |name: HeaderName| headers.get_all(name).iter().nth(1).is_some();
+        if is_repeated(HOST) || is_repeated(ORIGIN) {
+            return Err(ApiError::Forbidden("the request names its host or its origin more than once"));
+        }
         // A page of another name that a resolver has pointed here would pass for this one otherwise.
         if let Some(hosts) = &self.hosts {
             let header = headers.get(HOST).map(|value| value.to_str().unwrap_or(""));
@@ -139,10 +141,29 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::HeaderName;
 
     fn headers(list: &[(HeaderName, &str)]) -> HeaderMap {
-        list.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect()
+        let mut headers = HeaderMap::new();
+        for (name, value) in list {
+            headers.append(name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn a_second_host_or_origin_is_refused_whatever_it_says() {
+        let tcp = Access::tcp("127.0.0.1:8000".parse().unwrap(), Token::new("0123456789abcdef"));
+        let (host, origin) = ((HOST, "localhost:8000"), (ORIGIN, "http://localhost:8000"));
+        let token = (AUTHORIZATION, "Bearer 0123456789abcdef");
+        let own = [token.clone(), host.clone(), origin.clone()];
+        assert_eq!(tcp.check(&"/v2".parse().unwrap(), &headers(&own)), Ok(()));
+        for twice in [host.clone(), (HOST, "evil.example"), origin, (ORIGIN, "http://evil.example"), (ORIGIN, "null")] {
+            for access in [&tcp, &Access::unix()] {
+                let list = [token.clone(), host.clone(), (ORIGIN, "http://localhost:8000"), twice.clone()];
+                let answer = access.check(&"/v2".parse().unwrap(), &headers(&list));
+                assert!(matches!(answer, Err(ApiError::Forbidden(_))), "{twice:?}");
+            }
+        }
     }
 
     #[test]

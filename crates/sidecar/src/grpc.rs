@@ -6,7 +6,7 @@ use crate::json::{Parameters, Scalar, Settings, unknown, wanted};
 use crate::rest::{EXTENSIONS, SERVER, platform, told_state};
 use crate::rows;
 use crate::stats::{Counts, Total, Totals};
-use crate::tensor::{Tensor, Values};
+use crate::tensor::{Tensor, Values, not_an_input};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -228,16 +228,16 @@ fn scalars(parameters: HashMap<String, InferParameter>) -> Result<Parameters, Ap
 
 /// Values from the list that belongs to their datatype; all other lists must be empty.
 fn typed(datatype: &str, mut contents: InferTensorContents) -> Result<Values, ApiError> {
-    let numbers: Vec<f64> = match datatype {
-        "FP32" => std::mem::take(&mut contents.fp32_contents).into_iter().map(f64::from).collect(),
-        "FP64" => std::mem::take(&mut contents.fp64_contents),
-        "UINT8" => std::mem::take(&mut contents.uint_contents).into_iter().map(f64::from).collect(),
-        _ => vec![],
+    let values = match datatype {
+        "FP32" => Values::F32(std::mem::take(&mut contents.fp32_contents)),
+        "FP64" => Values::F64(std::mem::take(&mut contents.fp64_contents)),
+        "UINT8" => Values::from_whole(&std::mem::take(&mut contents.uint_contents))?,
+        other => return Err(not_an_input(other)),
     };
     if contents != InferTensorContents::default() {
         return Err(ApiError::Bad("the contents are not in the list of the datatype alone".into()));
     }
-    Values::from_numbers(datatype, numbers)
+    values.finite()
 }
 
 fn written(outputs: Vec<(Tensor, Wanted)>, raw: bool) -> (Vec<InferOutputTensor>, Vec<Vec<u8>>) {

@@ -11,7 +11,7 @@
 
 pub mod access;
 mod ahead;
-mod codec;
+pub mod codec;
 mod connector;
 pub mod energy;
 mod error;

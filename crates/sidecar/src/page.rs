@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use tacit_backends::Trust;
 use tacit_client::input::{self, Fit};
 use tacit_client::{Answer, ClientError, PhaseReport};
+use tacit_foreign::plain;
 use tacit_graph::{Interface, OutputMode, Units, npy};
 
 const PAGE: &str = include_str!("../page/index.html");
@@ -179,11 +180,14 @@ fn numbers(bytes: &Bytes, facts: &Facts) -> Result<(Vec<f32>, Units), ApiError> 
     let (shape, len) = (&facts.interface.input_shape, facts.interface.input_len());
     let bad = |what: String| ApiError::Bad(what);
     if bytes.starts_with(b"\x93NUMPY") {
-        let array = npy::read(bytes).map_err(|e| bad(e.to_string()))?;
-        let found = array.shape.as_slice();
+        // Asked before its elements are converted.
+        let layout = npy::Layout::of(bytes).map_err(|e| bad(e.to_string()))?;
+        let found = layout.shape.as_slice();
         if found != shape && !matches!(found, [1, one @ ..] if one == shape) && found != [len] {
-            return Err(bad(format!("an array of shape {found:?}: the model takes {shape:?}")));
+            let found = plain(&format!("{found:?}"));
+            return Err(bad(format!("an array of shape {found}: the model takes {shape:?}")));
         }
+        let array = npy::read(bytes).map_err(|e| bad(e.to_string()))?;
         return match array.is_bytes {
             true if facts.takes_pixels() => Ok((array.data, Units::Pixels)),
             true => Err(bad(format!("bytes are pixels: {}", facts.no_pictures()))),

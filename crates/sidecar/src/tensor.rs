@@ -80,6 +80,17 @@ impl Values {
         values.finite()
     }
 
+    /// Pixels that came as whole numbers.
+    ///
+    /// # Errors
+    /// One is larger than 255.
+    pub(crate) fn from_whole(numbers: &[u32]) -> Result<Self, ApiError> {
+        let byte = |(i, &v): (usize, &u32)| {
+            u8::try_from(v).map_err(|_| ApiError::Bad(format!("value {i} is no number of datatype UINT8")))
+        };
+        Ok(Self::U8(numbers.iter().enumerate().map(byte).collect::<Result<_, _>>()?))
+    }
+
     /// Input values that came as bytes, little endian.
     ///
     /// # Errors
@@ -131,7 +142,8 @@ impl Values {
         }
     }
 
-    fn finite(self) -> Result<Self, ApiError> {
+    /// The values, if all are finite.
+    pub(crate) fn finite(self) -> Result<Self, ApiError> {
         let at = match &self {
             Self::F32(v) => v.iter().position(|v| !v.is_finite()),
             Self::F64(v) => v.iter().position(|v| !v.is_finite()),
@@ -144,7 +156,7 @@ impl Values {
     }
 }
 
-fn not_an_input(datatype: &str) -> ApiError {
+pub(crate) fn not_an_input(datatype: &str) -> ApiError {
     ApiError::Bad(format!("datatype `{}` is not taken: FP32, FP64 and UINT8 (pixels) are", short(datatype)))
 }
 

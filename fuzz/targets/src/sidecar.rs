@@ -6,7 +6,7 @@ use tacit_sidecar::grpc::proto::{
     InferParameter, InferTensorContents, ModelInferRequest, ModelMetadataRequest, ModelStatisticsRequest,
     RepositoryIndexRequest,
 };
-use tacit_sidecar::{grpc, json};
+use tacit_sidecar::{codec, grpc, json};
 
 /// A request: two bytes that say how much of it is JSON (0: all), then the body.
 pub fn request(data: &[u8]) {
@@ -40,6 +40,9 @@ pub fn message(data: &[u8]) {
 }
 
 fn inference(body: &[u8]) -> Result<(), DecodeError> {
+    if codec::check(body).is_err() {
+        return Ok(());
+    }
     if let Ok(request) = grpc::read(ModelInferRequest::decode(body)?) {
         // Every number took a byte of it at least.
         assert!(request.inputs.iter().all(|input| input.values.len() <= body.len()));

@@ -6,13 +6,13 @@ use anyhow::{Context, bail, ensure};
 use clap::Parser;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tacit_args::{DealerArgs, DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
 use tacit_client::{ClientConfig, MAX_THREADS};
+use tacit_foreign::file;
 use tacit_net::{NetError, Rate};
 use tacit_sidecar::access::{Access, Token};
 use tacit_sidecar::energy::EnergyModel;
@@ -21,6 +21,9 @@ use tacit_sidecar::server::{self, Listener};
 use tacit_store::{Party, SealKey, material_folder};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+
+/// Most bytes of a file of labels.
+const MOST_LABELS: u64 = 16 << 20;
 
 /// Speaks the Open Inference Protocol (KServe v2) to applications on this machine, and asks a tacit server
 /// privately: the server sees no input.
@@ -120,8 +123,9 @@ impl Args {
         });
         let mut labels = BTreeMap::new();
         for given in &self.labels {
-            let (model, file) = given.split_once('=').with_context(|| format!("--labels {given}: not MODEL=FILE"))?;
-            let text = fs::read_to_string(file).with_context(|| format!("reading labels from {file}"))?;
+            let (model, name) = given.split_once('=').with_context(|| format!("--labels {given}: not MODEL=FILE"))?;
+            let text =
+                file::read_text(name.as_ref(), MOST_LABELS).with_context(|| format!("reading labels from {name}"))?;
             labels.insert(model.to_owned(), text.lines().map(str::to_owned).collect());
         }
         Ok(FleetConfig {
