@@ -55,6 +55,7 @@ test-programs: preflight
 test-heavy: preflight python
 	cargo test --locked --release -p tacit-he --quiet -- --ignored
 	cargo test --locked --release -p tacit-backends --test ckks_networks --quiet -- --ignored
+	cargo test --locked --release -p tacit-backends --lib --quiet -- --ignored ckks::campaign_tests
 	$(PY) examples/ckks_tour.py
 
 # Figures of the documents that follow from no clock beside what their commands print; UPDATE=--update writes them anew.

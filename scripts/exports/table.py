@@ -118,17 +118,25 @@ def some_of(found: re.Match[str]) -> str:
     return re.sub(r"\d+", "so many", found[0])
 
 
+def is_kept(backend: str, lowered: dict) -> bool:
+    """Whether a back end takes a network; `ckks`, whose polynomials are approximations, only if it keeps what it promises."""
+    if "refusal" in lowered or backend != "ckks":
+        return "refusal" not in lowered
+    return lowered["overflowed"] == 0 and lowered["agreement"] >= 0.99 and lowered["output_error"] <= 0.05
+
+
 def summary(document: dict) -> str:
     results, program = document["exports"], document["program"]
     kept = {name: found for name, found in results.items() if "refusal" not in found}
     right = sum(map(is_right, kept.values()))
-    served = {b: sum("refusal" not in found["backends"][b] for found in kept.values()) for b in judged_for(results)}
+    served = {b: sum(is_kept(b, found["backends"][b]) for found in kept.values()) for b in judged_for(results)}
     some = sum(any("refusal" not in one for one in found["backends"].values()) for found in kept.values())
     by_backend = ", ".join(f"`{backend}` {count}" for backend, count in served.items())
     return (
         f"Of {len(results)} files {len(kept)} are imported and {len(results) - len(kept)} refused. {some} of those imported are taken by a "
         f"private back end ({by_backend}); {right} float networks are onnxruntime's within {100 * SAME:.1f} % of the range (a quantised one "
-        "that of the file read in real numbers).\n\n"
+        "that of the file read in real numbers). `ckks` counts where no input overflows, 99 % have the float network's class and outputs are off "
+        "by 5 % of their range on average at most: other networks it refuses now.\n\n"
         f"{document['date']}, `{program['version']}` at {program['commit']} (SHA-256 of the program {program['sha256'][:16]}), on "
         f"{program['machine']}; exporters as in `scripts/exports/requirements.txt`.\n"
     )

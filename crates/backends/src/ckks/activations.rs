@@ -5,9 +5,10 @@ use tacit_graph::{FloatGraph, Function, NodeId};
 use tacit_he::ckks::Polynomial;
 use tacit_he::ckks::approximate::Sign;
 
-use super::emit::{Emitter, Wire, largest, refused, usable};
+use super::emit::{Emitter, Span, Wire, largest, refused, usable};
 use super::expr::Expr;
 use super::fit::{Approximation, Fit, Ranged};
+use super::intervals::Image;
 use super::options::ReluBy;
 use super::program::Step;
 use crate::BackendError;
@@ -28,11 +29,30 @@ fn smooth(graph: &FloatGraph, id: NodeId) -> Option<(NodeId, Function)> {
     }
 }
 
+fn relu(x: f64) -> f64 {
+    x.max(0.0)
+}
+
+/// A side of zero that calibration hardly saw is as wide as this share of the other at least.
+const OTHER_SIDE: f64 = 0.25;
+
+impl Span {
+    /// For ReLU: what only seemed never to change its sign is not taken for linear.
+    fn around_zero(self) -> Self {
+        let [low, high] = self.ends();
+        if self.certain || low <= -OTHER_SIDE * high && high >= -OTHER_SIDE * low {
+            return self;
+        }
+        let [low, high] = [low.min(-OTHER_SIDE * high), high.max(-OTHER_SIDE * low)];
+        Self { middle: f64::midpoint(low, high), half: (high - low) / 2.0, certain: false }
+    }
+}
+
 impl Emitter<'_> {
     /// A node that is one smooth function of another.
     pub(super) fn smoothed(&mut self, id: NodeId) -> Result<Option<Wire>, BackendError> {
         let Some((source, gap)) = smooth(self.graph, id) else { return Ok(None) };
-        self.function(id, source, 0.0, &move |x| x.max(0.0) - gap.value(x)).map(Some)
+        self.function(id, source, 0.0, &move |x: f64| x.max(0.0) - gap.value(x)).map(Some)
     }
 
     /// ReLU or a function of each element.
@@ -60,11 +80,23 @@ impl Emitter<'_> {
         id: NodeId,
         source: NodeId,
         share: f64,
-        f: &dyn Fn(f64) -> f64,
+        f: &(dyn Fn(f64) -> f64 + Sync),
     ) -> Result<Wire, BackendError> {
-        let (expr, ranged) = self.ranged(source, share, f)?;
+        let (expr, span) = self.argument(source)?;
+        self.function_on(id, source, (&expr, span), (share, f))
+    }
+
+    /// The same on a range.
+    fn function_on(
+        &mut self,
+        id: NodeId,
+        source: NodeId,
+        (expr, span): (&Expr, Span),
+        (share, f): (f64, &(dyn Fn(f64) -> f64 + Sync)),
+    ) -> Result<Wire, BackendError> {
+        let ranged = Ranged::new(f, span.middle, span.half, share);
         match ranged.fit(self.options.tolerance) {
-            Some(fit) => Ok(self.fitted(id, source, &expr, &ranged, fit)),
+            Some(fit) => Ok(self.fitted(id, source, (expr, span.certain), &ranged, fit)),
             None => {
                 let [from, to] = ranged.ends();
                 let what = format!(
@@ -82,18 +114,20 @@ impl Emitter<'_> {
     /// polynomial is as good.
     fn relu(&mut self, id: NodeId, source: NodeId) -> Result<Wire, BackendError> {
         let way = self.options.relu;
+        let (expr, span) = self.argument(source)?;
+        let span = span.around_zero();
         if way == ReluBy::Polynomial {
-            return self.function(id, source, 0.0, &|x| x.max(0.0));
+            return self.function_on(id, source, (&expr, span), (0.0, &relu));
         }
-        let (expr, ranged) = self.ranged(source, 0.0, &|x| x.max(0.0))?;
+        let ranged = Ranged::new(&relu, span.middle, span.half, 0.0);
         if let Some(fit) = ranged.fit(self.options.tolerance).filter(|_| way == ReluBy::Auto) {
-            return Ok(self.fitted(id, source, &expr, &ranged, fit));
+            return Ok(self.fitted(id, source, (&expr, span.certain), &ranged, fit));
         }
         // Signs are for arguments from -1 to 1, and so are their errors.
         let range = largest(ranged.ends());
         let error = |sign: &Sign| sign.relu_error() * range / usable(ranged.top);
         match Sign::all().into_iter().find(|sign| error(sign) <= self.options.tolerance) {
-            Some(sign) => Ok(self.composite(id, source, &expr, range, (&sign, error(&sign)))),
+            Some(sign) => Ok(self.composite(id, source, (&expr, span.certain), range, (&sign, error(&sign)))),
             None => {
                 let best = Sign::all().iter().map(error).fold(f64::INFINITY, tacit_floats::smaller);
                 let what = format!(
@@ -104,7 +138,14 @@ impl Emitter<'_> {
         }
     }
 
-    fn composite(&mut self, id: NodeId, source: NodeId, expr: &Expr, range: f64, sign: (&Sign, f64)) -> Wire {
+    fn composite(
+        &mut self,
+        id: NodeId,
+        source: NodeId,
+        (expr, certain): (&Expr, bool),
+        range: f64,
+        sign: (&Sign, f64),
+    ) -> Wire {
         let (Sign { stages, .. }, error) = sign;
         let node = &self.graph.nodes[id];
         let shape = node.shape.clone();
@@ -113,6 +154,7 @@ impl Emitter<'_> {
             node: node.name.clone(),
             op: node.op.name(),
             range: [-range, range],
+            certain,
             degrees: stages.iter().map(Polynomial::degree).collect(),
             error,
         });
@@ -126,6 +168,9 @@ impl Emitter<'_> {
             last = self.push(id, shape.clone(), vec![1.0; n], 0.0, Step::Polynomial { of: last, polynomial });
         }
         let made = self.push(id, shape, vec![range; n], 0.0, Step::Product { of: [argument, last] });
+        // As a share of the function's largest value, which is at most the range.
+        let image = Image { f: &relu, argument: [range, 0.0], error: error * range, unit: range };
+        self.bounds[made] = self.bounds[argument].as_ref().filter(|_| certain).map(|bounds| image.bounds(bounds));
         // Nothing else reads these.
         for slots in &mut self.slots {
             slots[argument..made].iter_mut().for_each(|slots| *slots = Vec::new());
@@ -133,28 +178,29 @@ impl Emitter<'_> {
         self.of_vector(made)
     }
 
-    /// The argument of a function, and the function on its range.
-    fn ranged<'f>(
-        &mut self,
-        source: NodeId,
-        share: f64,
-        f: &'f dyn Fn(f64) -> f64,
-    ) -> Result<(Expr, Ranged<'f>), BackendError> {
+    /// The argument of a function, and its range.
+    fn argument(&mut self, source: NodeId) -> Result<(Expr, Span), BackendError> {
         let expr = self.expr(source)?;
-        let values = self.slots.iter().flat_map(|slots| expr.values(slots));
-        let [low, high] = tacit_floats::range(values);
-        let (middle, half) = (f64::midpoint(low, high), usable((high - low) / 2.0) * self.options.margin);
-        Ok((expr, Ranged::new(f, middle, half, share)))
+        let span = self.span(&expr);
+        Ok((expr, span))
     }
 
     /// The polynomial of a function, computed.
-    fn fitted(&mut self, id: NodeId, source: NodeId, expr: &Expr, ranged: &Ranged<'_>, fit: Fit) -> Wire {
+    fn fitted(
+        &mut self,
+        id: NodeId,
+        source: NodeId,
+        (expr, certain): (&Expr, bool),
+        ranged: &Ranged<'_>,
+        fit: Fit,
+    ) -> Wire {
         let Fit { polynomial, error } = fit;
         let node = &self.graph.nodes[id];
         self.approximations.push(Approximation {
             node: node.name.clone(),
             op: node.op.name(),
             range: ranged.ends(),
+            certain,
             degrees: vec![polynomial.degree()],
             error,
         });
@@ -162,8 +208,11 @@ impl Emitter<'_> {
         let argument = self.computed(source, shape.clone(), expr, Some([ranged.half, ranged.middle]));
         // Beyond its range a polynomial soon leaves everything.
         self.vectors[argument].limit = Some(1.0);
-        let scale = vec![usable(ranged.top); shape.iter().product()];
+        let unit = usable(ranged.top);
+        let scale = vec![unit; shape.iter().product()];
         let made = self.push(id, shape, scale, 0.0, Step::Polynomial { of: argument, polynomial });
+        let image = Image { f: ranged.f, argument: [ranged.half, ranged.middle], error: error * unit, unit };
+        self.bounds[made] = self.bounds[argument].as_ref().filter(|_| certain).map(|bounds| image.bounds(bounds));
         self.of_vector(made)
     }
 }

@@ -232,7 +232,12 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// More keys than anyone would send, outputs that cannot be compared.
-    pub fn public(self, model: &Model, deviation: f64, sent: &Sent) -> Result<Public, BackendError> {
+    pub fn public(
+        self,
+        model: &Model,
+        [deviation, approximation]: [f64; 2],
+        sent: &Sent,
+    ) -> Result<Public, BackendError> {
         let last = self.frame.program.vectors.len() - 1;
         let mut output = self.port(last);
         output.unit *= model.output_multiplier;
@@ -258,6 +263,7 @@ impl<'a> Draft<'a> {
             compared,
             error: relative * output.unit,
             relative,
+            approximation,
             input,
             output,
             keys,

@@ -13,8 +13,10 @@ use tacit_graph::{FloatGraph, Model, NodeId, OutputMode, Watch};
 use super::best;
 use super::expr::{Elementwise, Expr};
 use super::fit::{self, Approximation};
+use super::intervals::{self, Bounds};
 use super::maps;
-use super::options::Options;
+use super::options::{Domain, Options};
+use super::probes;
 use super::program::{Program, Step, Vector, VectorId};
 use super::sparse::Sparse;
 use crate::BackendError;
@@ -32,6 +34,41 @@ const MOST_LINEAR: f64 = 1024.0;
 /// Calibration samples that ranges are taken from, and multiplications that running them may take.
 const SAMPLES: usize = 64;
 const SAMPLE_WORK: u64 = 4_000_000_000;
+/// Room above the range that made-up inputs of the accepted range have, as a factor.
+const PROBED: f64 = 1.25;
+/// A range that is certain is taken if it is so many times as wide as what was seen.
+const AFFORDABLE: f64 = 4.0;
+/// Room above a certain range, for errors of the arithmetic.
+const CERTAIN: f64 = 1.01;
+
+/// Calibration samples that ranges are taken from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Samples {
+    /// All.
+    All,
+    /// Without those that judge a lowering.
+    Searched,
+}
+
+/// The range of a tensor's values.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    pub middle: f64,
+    pub half: f64,
+    /// Whether no accepted input leaves it.
+    pub certain: bool,
+}
+
+impl Span {
+    /// From ends; its half is usable.
+    fn new([low, high]: [f64; 2], margin: f64, certain: bool) -> Self {
+        Self { middle: f64::midpoint(low, high), half: usable((high - low) / 2.0) * margin, certain }
+    }
+
+    pub fn ends(&self) -> [f64; 2] {
+        [self.middle - self.half, self.middle + self.half]
+    }
+}
 
 /// A tensor: for each element a polynomial of the element of an expression.
 #[derive(Clone)]
@@ -52,8 +89,12 @@ pub(super) struct Emitter<'a> {
     pub(super) graph: &'a FloatGraph,
     pub(super) options: &'a Options,
     pub(super) vectors: Vec<Vector>,
-    /// Slots of each vector on each sample.
+    /// Slots of each vector on each sample, and behind these on each made-up input.
     pub(super) slots: Vec<Vec<Vec<f64>>>,
+    /// Samples.
+    calibrated: usize,
+    /// Of each vector, what is certain of its slots.
+    pub(super) bounds: Vec<Option<Bounds>>,
     origins: Vec<Origin>,
     pub(super) wires: Vec<Wire>,
     /// Vectors of nodes whose polynomials have been computed.
@@ -66,22 +107,30 @@ pub(super) struct Emitter<'a> {
 pub(super) fn emit(
     model: &Model,
     options: &Options,
+    samples: Samples,
     watch: &Watch,
 ) -> Result<(Program, Vec<Approximation>), BackendError> {
     let graph = &model.graph;
-    let count = graph.runs_within(SAMPLE_WORK).clamp(1, SAMPLES).min(model.calibration.samples.len());
+    let given = match samples {
+        Samples::All => model.calibration.samples.len(),
+        Samples::Searched => model.calibration.split(graph).0.len(),
+    };
+    let count = graph.runs_within(SAMPLE_WORK).clamp(1, SAMPLES).min(given);
+    let probes = if options.domain == Domain::Accepted { probes::for_domains(model) } else { Vec::new() };
     let mut e = Emitter {
         graph,
         options,
         vectors: Vec::new(),
-        slots: vec![Vec::new(); count],
+        slots: vec![Vec::new(); count + probes.len()],
+        calibrated: count,
+        bounds: Vec::new(),
         origins: Vec::new(),
         wires: Vec::new(),
         computed: HashMap::new(),
         entries: 0,
         approximations: Vec::new(),
     };
-    e.input(model, count);
+    e.input(model, model.calibration.samples[..count].iter().chain(&probes));
     for (id, node) in graph.nodes.iter().enumerate().skip(1) {
         watch.tell("lowering", id, Some(graph.nodes.len()))?;
         let wire = e.node(id, node)?;
@@ -106,7 +155,7 @@ pub(super) fn usable(range: f64) -> f64 {
 }
 
 impl Emitter<'_> {
-    fn input(&mut self, model: &Model, count: usize) {
+    fn input<'s>(&mut self, model: &Model, samples: impl Iterator<Item = &'s Vec<f32>>) {
         let [low, high] = model.interface.input.range.map(f64::from);
         let range = usable(low.abs().max(high.abs()));
         let shape = self.graph.nodes[0].shape.clone();
@@ -120,9 +169,11 @@ impl Emitter<'_> {
             largest: 1.0,
             limit: None,
         };
-        for (slots, sample) in self.slots.iter_mut().zip(&model.calibration.samples[..count]) {
+        for (slots, sample) in self.slots.iter_mut().zip(samples) {
             slots.push(sample.iter().map(|&v| f64::from(v) / range).collect());
         }
+        let is_bounded = self.options.domain == Domain::Accepted;
+        self.bounds.push(is_bounded.then(|| vec![[low / range, high / range]; n]));
         self.vectors.push(vector);
         let wire = self.of_vector(0);
         self.wires.push(wire);
@@ -269,15 +320,44 @@ impl Emitter<'_> {
 
     /// A vector of a linear step. Its slots are scaled by `[scale, shift]`, or by the range of its values.
     pub(super) fn computed(&mut self, id: NodeId, shape: Vec<usize>, expr: &Expr, view: Option<[f64; 2]>) -> VectorId {
-        let [scale, shift] = view.unwrap_or_else(|| {
-            let seen = largest(self.slots.iter().flat_map(|slots| expr.values(slots)));
-            [usable(seen) * self.options.margin, 0.0]
-        });
+        let [scale, shift] = view.unwrap_or_else(|| [self.magnitude(&[], &|slots| expr.values(slots)), 0.0]);
         let n = expr.bias.len();
         let factors = vec![1.0 / scale; n];
         let expr = expr.clone().scaled(&factors, &vec![-shift / scale; n]);
         let parts: Vec<(VectorId, Sparse)> = expr.parts.into_iter().collect();
         self.push(id, shape, vec![scale; n], shift, Step::Linear { parts, bias: expr.bias })
+    }
+
+    /// The range of an expression's values.
+    pub(super) fn span(&self, expr: &Expr) -> Span {
+        let of = |slots: &[Vec<Vec<f64>>]| {
+            intervals::ends(slots.iter().flat_map(|slots| expr.values(slots)).map(|v| [v, v]))
+        };
+        let (samples, probes) = self.slots.split_at(self.calibrated);
+        let seen = Span::new(of(samples), self.options.margin, false);
+        if self.options.domain != Domain::Accepted {
+            return seen;
+        }
+        let probed = Span::new(of(probes), PROBED, false);
+        let seen = Span::new(intervals::ends([seen.ends(), probed.ends()]), 1.0, false);
+        let bounds = intervals::of_expr(expr, &self.bounds).map(intervals::ends);
+        let bounds = bounds.filter(|ends| ends.iter().all(|end| end.is_finite()));
+        let certain = bounds.map(|ends| Span::new(ends, CERTAIN, true));
+        certain.filter(|certain| certain.half <= AFFORDABLE * seen.half).unwrap_or(seen)
+    }
+
+    /// A magnitude that values of slots stay below, `certain` ones included.
+    fn magnitude(&self, certain: &[[f64; 2]], values: &dyn Fn(&[Vec<f64>]) -> Vec<f64>) -> f64 {
+        let of = |slots: &[Vec<Vec<f64>>]| largest(slots.iter().flat_map(|slots| values(slots)));
+        let (samples, probes) = self.slots.split_at(self.calibrated);
+        let seen = usable(of(samples)) * self.options.margin;
+        let probed = of(probes) * PROBED;
+        let most = largest(intervals::ends(certain.iter().copied())) * CERTAIN;
+        match (certain.is_empty(), probed.is_finite()) {
+            (false, _) if most <= AFFORDABLE * seen.max(probed) => usable(most),
+            (_, true) => seen.max(probed),
+            _ => seen,
+        }
     }
 
     pub(super) fn push(&mut self, id: NodeId, shape: Vec<usize>, scale: Vec<f64>, shift: f64, step: Step) -> VectorId {
@@ -288,6 +368,7 @@ impl Emitter<'_> {
             slots.push(made);
         }
         let name = self.graph.nodes[id].name.clone();
+        self.bounds.push(intervals::of_step(&step, &self.bounds));
         self.vectors.push(Vector { name, shape, scale, shift, step, largest: seen, limit: None });
         self.vectors.len() - 1
     }
@@ -314,8 +395,8 @@ impl Emitter<'_> {
         }
         // Some elements are hardly squared: factors for all of them.
         let value = |i: usize, v: f64| (c2[i] * v + c1[i]) * v + c0[i];
-        let seen = self.slots.iter().flat_map(|s| s[of].iter().enumerate().map(|(i, &v)| value(i, v)));
-        let range = usable(largest(seen)) * self.options.margin;
+        let values = |s: &[Vec<f64>]| s[of].iter().enumerate().map(|(i, &v)| value(i, v)).collect();
+        let range = self.magnitude(&[], &values);
         let over = |list: &[f64]| list.iter().map(|c| c / range).collect::<Vec<f64>>();
         let step = Step::Quadratic { of, square: over(c2), linear: over(c1), constant: over(c0) };
         Ok(self.push(id, shape, vec![range; n], 0.0, step))
@@ -330,8 +411,7 @@ impl Emitter<'_> {
         coefficients: &[f64],
     ) -> Result<VectorId, BackendError> {
         let at = |x: f64| coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c);
-        let seen = largest(self.slots.iter().flat_map(|slots| slots[of].iter().map(|&v| at(v))));
-        let range = usable(seen) * self.options.margin;
+        let range = self.magnitude(&[], &|slots| slots[of].iter().map(|&v| at(v)).collect());
         let fit = fit::interpolated(&|x| at(x) / range, coefficients.len() - 1)
             .ok_or_else(|| refused(self.graph, id, "its polynomial is constant; `dealt` has all functions"))?;
         let n = shape.iter().product();
@@ -343,8 +423,8 @@ impl Emitter<'_> {
     fn output(&mut self, mode: OutputMode) -> Result<(), BackendError> {
         let id = self.graph.output;
         let expr = self.expr(id)?;
-        let seen = largest(self.slots.iter().flat_map(|slots| expr.values(slots)));
-        let range = (usable(seen) * self.options.margin).log2().ceil().exp2();
+        let certain = intervals::of_expr(&expr, &self.bounds).unwrap_or_default();
+        let range = self.magnitude(&certain, &|slots| expr.values(slots)).log2().ceil().exp2();
         let n = self.graph.nodes[id].elements();
         let (shape, expr) = match mode {
             OutputMode::Logits => (n, expr),

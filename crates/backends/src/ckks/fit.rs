@@ -18,6 +18,8 @@ pub(super) struct Approximation {
     pub op: &'static str,
     /// The range that they hold on.
     pub range: [f64; 2],
+    /// Whether no accepted input leaves it.
+    pub certain: bool,
     /// Their degrees, one applied after the other.
     pub degrees: Vec<usize>,
     /// Their largest error on the range, as a share of the function's largest value there.
@@ -37,7 +39,7 @@ fn grid() -> impl Iterator<Item = f64> {
 
 /// A function on `middle - half .. middle + half`.
 pub(super) struct Ranged<'f> {
-    f: &'f dyn Fn(f64) -> f64,
+    pub f: &'f (dyn Fn(f64) -> f64 + Sync),
     pub middle: f64,
     pub half: f64,
     /// Its largest value there, which errors are measured in.
@@ -46,7 +48,7 @@ pub(super) struct Ranged<'f> {
 
 impl<'f> Ranged<'f> {
     /// Errors are measured in `share` of the argument's largest value, if that is more.
-    pub fn new(f: &'f dyn Fn(f64) -> f64, middle: f64, half: f64, share: f64) -> Self {
+    pub fn new(f: &'f (dyn Fn(f64) -> f64 + Sync), middle: f64, half: f64, share: f64) -> Self {
         let top = grid().map(|t| f(middle + half * t)).map(f64::abs).fold(0.0, tacit_floats::larger);
         Self { f, middle, half, top: top.max(share * (middle.abs() + half)) }
     }

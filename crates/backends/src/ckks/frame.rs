@@ -6,15 +6,15 @@ use std::sync::Arc;
 use tacit_graph::{Model, Watch};
 use tacit_he::ckks::{Bootstrapper, Context, KeyId, KeyKind, Parameters, Scale, SwitchKey, TransformPlan};
 
+use super::emit::{self, Samples};
 use super::fit::Approximation;
 use super::layout::{self, Layout};
 use super::levels::Levels;
 use super::noise::Place;
 use super::options::{NAME, Options};
-use super::program::{Program, Step, Vector};
+use super::program::{Program, Step};
 use super::setting::{self, Setting};
 use super::ways::{Way, Ways};
-use super::{beyond, emit};
 use crate::BackendError;
 
 /// A network as a program, at no levels yet.
@@ -51,23 +51,36 @@ pub(super) enum Part {
     Transform(TransformPlan),
 }
 
-/// Lowers a model.
-///
-/// # Errors
-/// A node that cannot be lowered; a network that no secure parameters hold.
-pub(super) fn frame(model: &Model, options: &Options, watch: &Watch) -> Result<Frame, BackendError> {
-    let made = Emitted::new(model, options, watch).and_then(|emitted| emitted.frame(options, None));
-    made.map_err(|error| beyond::priced(error, &model.graph))
-}
-
 impl Emitted {
     /// Lowers a model.
     ///
     /// # Errors
     /// A node that cannot be lowered.
-    pub fn new(model: &Model, options: &Options, watch: &Watch) -> Result<Self, BackendError> {
-        let (program, approximations) = emit::emit(model, options, watch)?;
+    pub fn new(model: &Model, options: &Options, samples: Samples, watch: &Watch) -> Result<Self, BackendError> {
+        let (program, approximations) = emit::emit(model, options, samples, watch)?;
         Ok(Self { program: Arc::new(program), approximations, input: model.interface.input_shape.clone() })
+    }
+
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Whether no polynomial stands for another function.
+    pub fn is_exact(&self) -> bool {
+        self.approximations.is_empty()
+    }
+
+    /// The layouts of all vectors among `n` slots, if they fit.
+    fn laid(&self, n: usize) -> Option<Vec<Layout>> {
+        self.program.vectors.iter().map(|v| Layout::new(&v.shape, &self.input, n)).collect()
+    }
+
+    /// Parameters and levels that hold it.
+    ///
+    /// # Errors
+    /// A network that no secure parameters hold.
+    pub fn setting(&self, options: &Options) -> Result<(Setting, Levels), BackendError> {
+        setting::choose(&self.program, options, |n| self.laid(n).is_some())
     }
 
     /// With parameters and levels; those of the frame `like` are used again where they are the same.
@@ -75,11 +88,9 @@ impl Emitted {
     /// # Errors
     /// A network that no secure parameters hold; ways for another number of transforms.
     pub fn frame(&self, options: &Options, like: Option<&Frame>) -> Result<Frame, BackendError> {
-        let Self { program, approximations, input } = self;
-        let layout = |n: usize| move |v: &Vector| Layout::new(&v.shape, input, n);
-        let laid = |n: usize| program.vectors.iter().map(layout(n)).collect::<Option<Vec<_>>>();
-        let (setting, levels) = setting::choose(program, options, |n| laid(n).is_some())?;
-        let layouts = laid(setting.slots()).expect("the setting was chosen so that all tensors fit");
+        let Self { program, approximations, .. } = self;
+        let (setting, levels) = self.setting(options)?;
+        let layouts = self.laid(setting.slots()).expect("the setting was chosen so that all tensors fit");
         let context = match like.filter(|like| like.setting == setting) {
             Some(like) => like.context.clone(),
             None => Arc::new(Context::new(&Parameters::new(&setting.parameters).map_err(he)?).map_err(he)?),

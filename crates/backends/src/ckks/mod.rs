@@ -9,6 +9,8 @@
 mod activations;
 mod best;
 mod beyond;
+#[cfg(test)]
+mod campaign_tests;
 mod circuit;
 mod client;
 mod derive;
@@ -17,6 +19,8 @@ mod emit;
 mod expr;
 mod fit;
 mod frame;
+mod intervals;
+mod judge;
 #[cfg(test)]
 mod kept_tests;
 pub mod keyset;
@@ -28,6 +32,7 @@ mod model;
 mod noise;
 mod options;
 mod plan;
+mod probes;
 mod program;
 mod public;
 #[cfg(test)]
@@ -36,6 +41,7 @@ mod report;
 mod server;
 mod sets;
 mod setting;
+mod settle;
 mod sparse;
 #[cfg(test)]
 mod tests;

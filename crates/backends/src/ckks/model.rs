@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use tacit_graph::{Interface, Model, Watch, file};
+use tacit_graph::{Interface, Model, OutputMode, Watch, file};
 use zeroize::Zeroizing;
 
+use super::judge::{Judge, Judged, Runs};
 use super::options::{NAME, Options};
-use super::plan::{Plan, plan};
+use super::plan::{Plan, plan, plan_of};
 use super::public::Public;
 use super::report::Report;
+use super::settle::{Fallen, Settled, holds, refusal, settled_by, stated};
 use super::{client, server};
 use crate::seam::{self, Aids, digest};
 use crate::{
@@ -34,9 +36,29 @@ pub(super) fn digest_of(public: &[u8]) -> [u8; 32] {
     digest("tacit 2026-11 ckks plan", &[public])
 }
 
+/// The plan of a model with the choices that hold, and the verdict on it.
+fn settled_plan(model: &Model, text: &seam::Options, watch: &Watch) -> Result<(Plan, Judged), BackendError> {
+    let judge = Judge::new(model)?;
+    let Settled { options, emitted, judged } = settled_by(model, &judge, text, watch)?;
+    let approximation = match model.interface.output_mode {
+        OutputMode::Logits => stated(judged.off),
+        OutputMode::Top1 => 0.0,
+    };
+    let plan = plan_of(model, &emitted, (&options, approximation), watch)?;
+    let runs = Runs {
+        rehearse: &|inputs| plan.rehearse(inputs),
+        refuses: &|answer| plan.public.check_answer(answer).is_err(),
+        stated: plan.public.stated(),
+    };
+    let found = judge.of_runs(&judged, &runs);
+    match holds(&found, &options, model) {
+        true => Ok((plan, found)),
+        false => Err(refusal(&Fallen { options, judged: found })),
+    }
+}
+
 impl Server {
-    fn new(model: &Model, options: &Options, watch: &Watch) -> Result<Self, BackendError> {
-        let plan = plan(model, options, watch)?;
+    fn new(model: &Model, plan: Plan) -> Result<Self, BackendError> {
         let bytes = plan.public.to_bytes()?;
         let shared = Arc::new(server::Shared::new(plan, digest_of(&bytes))?);
         Ok(Self { bytes, model: model.clone(), shared, report: None })
@@ -66,17 +88,18 @@ impl Backend for Ckks {
         text: &seam::Options,
         watch: &Watch,
     ) -> Result<Arc<dyn ServerModel>, BackendError> {
-        let options = Options::read(text)?;
+        Options::read(text)?;
         model.check()?;
-        let mut server = Server::new(model, &options, watch)?;
-        server.report = Some(Report::new(model, server.plan())?);
-        Ok(Arc::new(server))
+        let (plan, judged) = settled_plan(model, text, watch)?;
+        let report = Report::new(model, &plan, judged);
+        Ok(Arc::new(Server { report: Some(report), ..Server::new(model, plan)? }))
     }
 
     fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
         let stated = Public::read(public)?;
         let model = file::read(private).map_err(|e| BackendError::Private { what: e.to_string() })?;
-        let server = Server::new(&model, &stated.options, &Watch::default())?;
+        let plan = plan(&model, &stated.options, stated.approximation, &Watch::default())?;
+        let server = Server::new(&model, plan)?;
         if server.bytes != public {
             return Err(BackendError::Private {
                 what: "it belongs to another public part: lower the model again".into(),

@@ -35,6 +35,31 @@ pub(super) enum ReluBy {
     Composite,
 }
 
+/// Where polynomials hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Domain {
+    /// Whichever is cheaper and holds.
+    Auto,
+    /// On what accepted inputs make: certain where that is not much more than what was seen, else on samples,
+    /// on extreme inputs and on such as are drawn uniformly.
+    Accepted,
+    /// On what calibration samples make, with the margin.
+    Calibrated,
+}
+
+impl FromStr for Domain {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "accepted" => Ok(Self::Accepted),
+            "calibrated" => Ok(Self::Calibrated),
+            _ => Err("`auto`, `accepted` or `calibrated`".into()),
+        }
+    }
+}
+
 impl FromStr for ReluBy {
     type Err = String;
 
@@ -67,6 +92,10 @@ pub(super) struct Options {
     pub tolerance: f64,
     /// What stands for ReLU.
     pub relu: ReluBy,
+    /// Where polynomials hold.
+    pub domain: Domain,
+    /// Share of inputs that must get the float network's class; 0: whatever comes is served.
+    pub agreement: f64,
     /// Whether the client rounds answers to twice their error: what lies below says something of the weights
     /// and of the secret key, and nothing of the network's answer.
     pub round: bool,
@@ -83,6 +112,8 @@ impl Default for Options {
             margin: 1.25,
             tolerance: 0.01,
             relu: ReluBy::Auto,
+            domain: Domain::Auto,
+            agreement: 0.99,
             round: true,
         }
     }
@@ -137,6 +168,8 @@ impl Options {
             margin: reader.up_to("margin", 16.0)?.unwrap_or(own.margin),
             tolerance: reader.up_to("tolerance", 0.5)?.unwrap_or(own.tolerance),
             relu: reader.get("relu")?.unwrap_or(own.relu),
+            domain: reader.get("domain")?.unwrap_or(own.domain),
+            agreement: reader.up_to("agreement", 1.0)?.unwrap_or(own.agreement),
             round: reader.get("round")?.unwrap_or(own.round),
         };
         reader.end()?;
@@ -179,6 +212,9 @@ mod tests {
             "margin=99",
             "tolerance=nan",
             "relu=exact",
+            "domain=all",
+            "agreement=1.5",
+            "agreement=-1",
             "round=up",
             "depth=3",
         ] {

@@ -7,7 +7,8 @@ use tacit_he::ckks::Bootstrapper;
 
 use super::derive::Sent;
 use super::draft::Draft;
-use super::frame::{Frame, frame};
+use super::emit::Samples;
+use super::frame::{Emitted, Frame};
 use super::noise;
 use super::options::Options;
 use super::public::Public;
@@ -33,20 +34,44 @@ impl Deref for Plan {
     }
 }
 
-/// Lowers a model.
+/// Deviation of a result's slots from which on answers say nothing.
+const MOST_DEVIATION: f64 = 1.0 / 64.0;
+
+/// Lowers a model with what it was settled on.
 ///
 /// # Errors
 /// A node that cannot be lowered; a network that no secure parameters hold.
-pub(super) fn plan(model: &Model, options: &Options, watch: &Watch) -> Result<Plan, BackendError> {
-    let frame = frame(model, options, watch)?;
+pub(super) fn plan(model: &Model, options: &Options, approximation: f64, watch: &Watch) -> Result<Plan, BackendError> {
+    let emitted = Emitted::new(model, options, Samples::All, watch)?;
+    plan_of(model, &emitted, (options, approximation), watch)
+}
+
+/// The same of a network that was emitted; polynomials put answers off by the share `approximation`.
+///
+/// # Errors
+/// A network that no secure parameters hold, or whose answers would be noise.
+pub(super) fn plan_of(
+    model: &Model,
+    emitted: &Emitted,
+    (options, approximation): (&Options, f64),
+    watch: &Watch,
+) -> Result<Plan, BackendError> {
+    let frame = emitted.frame(options, None)?;
     watch.tell("making tables of bootstraps", 0, None)?;
     let bootstrapper = frame.bootstrapper(options)?;
     watch.tell("estimating errors", 0, None)?;
     let library = (&*frame.context, bootstrapper.as_ref());
     let noise = noise::of_steps(&frame.program, &frame.places, &frame.layouts, library);
     let deviation = noise::of_result(&frame.program, &noise, model);
+    // False of what is no number.
+    if !(deviation <= MOST_DEVIATION) {
+        let what = "the errors of encrypted arithmetic are as large as the outputs. Where features differ much in size, the largest \
+                    hide the others: normalise each of them at the start of the network (Sub and Div by constants, or a \
+                    BatchNormalization, are left to the client). `cheetah` and `dealt` compute in fixed point";
+        return Err(BackendError::Data { what: what.into() });
+    }
     let draft = Draft::new(&frame, options, bootstrapper.as_ref())?;
     let sent = draft.sent()?;
-    let public = draft.public(model, deviation, &sent)?;
+    let public = draft.public(model, [deviation, approximation], &sent)?;
     Ok(Plan { public, options: options.clone(), bootstrapper, noise, sent, frame })
 }

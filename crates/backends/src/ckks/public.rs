@@ -11,7 +11,7 @@ use crate::seam::version;
 use crate::{BackendError, Costs, Numerics};
 
 /// Version of the public part and of the protocol that follows from it.
-pub(super) const VERSION: u32 = 6;
+pub(super) const VERSION: u32 = 7;
 /// How far slots may be from what they must be, as a share of the outputs' range: much more than any error.
 const STRAY: f64 = 0.125;
 /// Most keys that a network may ask for.
@@ -40,6 +40,9 @@ pub(super) struct Public {
     pub error: f64,
     /// The same as a share of the outputs' range.
     pub relative: f64,
+    /// Largest distance of the polynomials' network from the float network that is expected, as a share of
+    /// the outputs' range.
+    pub approximation: f64,
     pub costs: Costs,
     pub steps: Vec<StepRecord>,
 }
@@ -212,7 +215,7 @@ impl Public {
             }
             key.admit(parameters).or_else(|e| wrong(e.to_string()))?;
         }
-        if !(self.error.is_finite() && self.error >= 0.0 && self.relative.is_finite() && self.relative >= 0.0) {
+        if ![self.error, self.relative, self.approximation].iter().all(|e| e.is_finite() && *e >= 0.0) {
             return wrong("its error is no number".into());
         }
         Ok(())
@@ -249,10 +252,15 @@ impl Public {
     /// # Errors
     /// [`BackendError::Answer`].
     pub fn check_answer(&self, answer: &[f64]) -> Result<(), BackendError> {
-        let most = self.output.unit + self.error;
+        let most = self.output.unit + self.stated();
         // False of what is no number.
         let is_inside = |v: &f64| v.abs() <= most;
         if self.compared.is_some() || answer.iter().all(is_inside) { Ok(()) } else { Err(refused()) }
+    }
+
+    /// Largest distance of an answer from the float network's that is expected.
+    pub fn stated(&self) -> f64 {
+        self.error + self.approximation * self.output.unit
     }
 
     /// Largest error of an answer that is expected. That of a class says nothing.
@@ -274,6 +282,9 @@ impl Public {
             "key_bytes": self.costs.setup.server.stored_bytes,
             "bootstraps": boots,
             "relative_error": self.relative,
+            "approximation": self.approximation,
+            "stated_error": self.stated(),
+            "output_range": self.output.unit,
             "steps": self.steps,
         })
     }

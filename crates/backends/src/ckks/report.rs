@@ -3,12 +3,13 @@
 use std::fmt;
 
 use serde::Serialize;
-use tacit_graph::Model;
+use tacit_graph::{FEWEST_SAMPLES, Model};
 
 use super::fit::Approximation;
+use super::judge::{Expected, Judged, Samples, Tried};
+use super::options::Domain;
 use super::plan::Plan;
-use crate::classes::{class, told};
-use crate::{BackendError, LoweringReport};
+use crate::LoweringReport;
 
 /// The report.
 #[derive(Serialize)]
@@ -25,40 +26,35 @@ pub(super) struct Report {
     down_bytes: u64,
     /// Diagonals of all linear steps.
     diagonals: usize,
+    /// Largest error of an answer that is expected, as shares of the outputs' range: by the arithmetic, by
+    /// polynomials in place of functions, and of both.
     relative_error: f64,
+    approximation: f64,
+    stated_error: f64,
+    /// Where polynomials hold, and with which margin and tolerance.
+    domain: Domain,
+    margin: f64,
+    tolerance: f64,
     approximations: Vec<Approximation>,
-    /// Samples with the float network's class, of how many.
-    same_class: [usize; 2],
+    samples: Samples,
+    /// See [`Judged`].
+    agreement: Option<f64>,
+    expected: Option<Expected>,
+    output_error: f64,
+    /// Samples that judge, extreme inputs, inputs drawn from the accepted range.
+    held_out: Tried,
+    extreme: Tried,
+    drawn: Tried,
     warnings: Vec<String>,
 }
 
 impl Report {
-    /// For a model and its plan.
-    ///
-    /// # Errors
-    /// A sample does not fit the model.
-    pub fn new(model: &Model, plan: &Plan) -> Result<Self, BackendError> {
+    /// For a model, its plan and the verdict on it.
+    pub fn new(model: &Model, plan: &Plan, judged: Judged) -> Self {
         let public = &plan.public;
-        let costs = &public.costs;
-        let samples = &model.calibration.samples;
-        let count = model.graph.runs_within(1 << 31).clamp(1, samples.len());
-        let mode = model.interface.output_mode;
-        let same = |i: &usize| told(mode, &plan.simulate(&samples[*i])) == class(&model.calibration.wanted[*i]);
-        let same_class = [(0..count).filter(same).count(), count];
-        let mut warnings = Vec::new();
-        if model.calibration.guessed {
-            warnings.push("no calibration samples were given: ranges are guesses, and polynomials may not hold".into());
-        }
-        for a in plan.approximations.iter().filter(|a| a.op == "Relu" && a.degrees.len() == 1) {
-            warnings.push(format!(
-                "`{}`: ReLU is a polynomial of degree {}, off by {:.2} % of its largest value; `-O relu=composite,tolerance=0.001` is nearer \
-                 and slower, networks trained with polynomials lose nothing",
-                a.node,
-                a.degrees[0],
-                100.0 * a.error
-            ));
-        }
-        Ok(Self {
+        let (costs, options) = (&public.costs, &public.options);
+        let [held_out, extreme, drawn] = judged.tried;
+        let mut report = Self {
             model: model.interface.name.clone(),
             calibration: model.calibration.text.clone(),
             set: public.set.clone(),
@@ -71,10 +67,53 @@ impl Report {
             down_bytes: costs.online.down_bytes,
             diagonals: public.steps.iter().map(|s| s.diagonals).sum(),
             relative_error: public.relative,
+            approximation: public.approximation,
+            stated_error: public.relative + public.approximation,
+            domain: options.domain,
+            margin: options.margin,
+            tolerance: options.tolerance,
             approximations: plan.approximations.clone(),
-            same_class,
-            warnings,
-        })
+            samples: judged.samples,
+            agreement: judged.agreement,
+            expected: judged.expected,
+            output_error: judged.output_error,
+            held_out,
+            extreme,
+            drawn,
+            warnings: Vec::new(),
+        };
+        report.warnings = report.warned(model);
+        report
+    }
+
+    fn warned(&self, model: &Model) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if model.calibration.guessed {
+            warnings.push("no calibration samples were given: ranges are guesses, and no agreement is promised".into());
+        } else if self.samples.held_out == 0 {
+            warnings.push(format!(
+                "{} samples were kept, all of them for ranges: from {FEWEST_SAMPLES} on some are held out to judge by",
+                self.samples.searched
+            ));
+        }
+        for a in self.approximations.iter().filter(|a| a.op == "Relu" && a.degrees.len() == 1 && a.error > 1e-3) {
+            warnings.push(format!(
+                "`{}`: ReLU is a polynomial of degree {}, off by {:.2} % of its largest value; `-O relu=composite,tolerance=0.001` is nearer \
+                 and slower, networks trained with polynomials lose nothing",
+                a.node,
+                a.degrees[0],
+                100.0 * a.error
+            ));
+        }
+        if self.extreme.refused + self.drawn.refused > 0 {
+            warnings.push(format!(
+                "{} of {} extreme inputs (checkerboards, stripes, noise at both ends of the accepted range) and {} of {} drawn from that \
+                 range get no answer: they leave what polynomials hold for, and clients refuse what comes of it. A narrower `--range` or a \
+                 larger `-O margin` helps",
+                self.extreme.refused, self.extreme.inputs, self.drawn.refused, self.drawn.inputs
+            ));
+        }
+        warnings
     }
 }
 
@@ -86,6 +125,11 @@ impl LoweringReport for Report {
     fn warnings(&self) -> &[String] {
         &self.warnings
     }
+}
+
+/// A share as a power of two, and in per cent.
+fn power(share: f64) -> String {
+    if share > 0.0 { format!("2^{:.0}", share.log2()) } else { "0".into() }
 }
 
 impl fmt::Display for Report {
@@ -102,18 +146,40 @@ impl fmt::Display for Report {
             let degrees = a.degrees.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             writeln!(
                 f,
-                "polynomial    `{}` ({}): degree {} on [{from:.3}, {to:.3}], off by {:.3} %",
+                "polynomial    `{}` ({}): degree {degrees} on [{from:.3}, {to:.3}]{}, off by {:.3} %",
                 a.node,
                 a.op,
-                degrees,
+                if a.certain { ", which no accepted input leaves" } else { "" },
                 100.0 * a.error
             )?;
         }
-        writeln!(f, "errors        at most 2^{:.0} of the outputs' range are expected", self.relative_error.log2())?;
-        let [same, count] = self.same_class;
-        write!(
+        let Self { held_out, extreme, drawn, .. } = self;
+        writeln!(
             f,
-            "agreement     {same} of {count} calibration samples have the float network's class, errors simulated"
-        )
+            "ranges        left by {} of {} samples, {} of {} extreme inputs, {} of {} drawn from the accepted range",
+            held_out.left, held_out.inputs, extreme.left, extreme.inputs, drawn.left, drawn.inputs
+        )?;
+        writeln!(
+            f,
+            "errors        at most {:.2} % of the outputs' range are expected: {} by polynomials, {} by the arithmetic",
+            100.0 * self.stated_error,
+            power(self.approximation),
+            power(self.relative_error)
+        )?;
+        let judging = if self.samples.held_out > 0 { "samples held out" } else { "samples" };
+        match (self.agreement, self.expected) {
+            (Some(share), Some(Expected { share: expected, interval: [low, high] })) => write!(
+                f,
+                "agreement     {:.2} % of {} {judging} have the float network's class, {:.2} % of others are expected to (95 %: {:.1} to \
+                 {:.1} %); outputs off by {:.3} % of their range",
+                100.0 * share,
+                held_out.inputs,
+                100.0 * expected,
+                100.0 * low,
+                100.0 * high,
+                100.0 * self.output_error
+            ),
+            _ => write!(f, "agreement     nothing is promised without calibration samples"),
+        }
     }
 }

@@ -15,6 +15,14 @@ const FILTERS: usize = 16;
 const NOISE: usize = 6;
 const SEED: u64 = 0x7ac1;
 
+/// Extreme inputs with values in `range`, those that tell most first: `most` of them, or as many as there
+/// are.
+#[must_use]
+pub fn extreme_inputs(graph: &FloatGraph, range: [f32; 2], most: usize) -> Vec<Vec<f32>> {
+    let values = |pattern: Vec<bool>| pattern.into_iter().map(|high| range[usize::from(high)]).collect();
+    patterns(graph).into_iter().take(most).map(values).collect()
+}
+
 /// Largest magnitude of each node's tensor over the extreme inputs with values in `range`.
 pub(super) fn magnitudes(graph: &FloatGraph, range: [f32; 2], watch: &Watch) -> Result<Vec<f64>, GraphError> {
     let patterns = patterns(graph);

@@ -7,6 +7,8 @@ mod calibrate;
 mod extremes;
 mod rescale;
 
+pub use extremes::extreme_inputs;
+
 #[cfg(test)]
 mod tests;
 

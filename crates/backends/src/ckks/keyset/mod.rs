@@ -31,6 +31,7 @@ use super::frame::{Emitted, Frame};
 use super::levels::Bootstraps;
 use super::options::{NAME, Options};
 use super::public::StepRecord;
+use super::settle::{Settled, settle};
 use crate::BackendError;
 use crate::seam;
 
@@ -205,8 +206,8 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
         let what = format!("`{}`: there are auto, {}", wish.strategy, names.join(", "));
         return Err(BackendError::Option { backend: NAME, key: "strategy".into(), what });
     }
-    let base = Options::read(options)?;
-    let frames = placements(&Emitted::new(model, &base, watch)?, &base)?;
+    let Settled { options: base, emitted, .. } = settle(model, options, watch)?;
+    let frames = placements(&emitted, &base)?;
     let (_, first) = &frames[0];
     let wish = &Wish { rates: wish.rates.at(first.setting.parameters.log_degree), ..wish.clone() };
     let bootstrappers = bootstrappers(first, &base, watch)?;

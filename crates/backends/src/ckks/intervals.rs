@@ -1,0 +1,167 @@
+//! Intervals of slots for all inputs that are accepted: what is certain of a domain.
+
+use rayon::prelude::*;
+
+use super::expr::Expr;
+use super::program::{Step, VectorId};
+use super::sparse::Sparse;
+
+/// Ends of each element.
+pub(super) type Bounds = Vec<[f64; 2]>;
+
+/// Points at which a function is looked at over an interval.
+const POINTS: usize = 33;
+
+/// Ends of a function of each element over its interval.
+pub(super) struct Image<'f> {
+    /// The function, of real values.
+    pub f: &'f (dyn Fn(f64) -> f64 + Sync),
+    /// Value of a slot of 1 of the argument, and of a slot of 0.
+    pub argument: [f64; 2],
+    /// Largest distance of what is computed from the function.
+    pub error: f64,
+    /// Value of a slot of 1 of the result.
+    pub unit: f64,
+}
+
+impl Image<'_> {
+    /// The interval of one element.
+    fn of(&self, [low, high]: [f64; 2]) -> [f64; 2] {
+        let [scale, shift] = self.argument;
+        let at = |k: usize| (self.f)((low + (high - low) * k as f64 / (POINTS - 1) as f64) * scale + shift);
+        let values: [f64; POINTS] = std::array::from_fn(at);
+        // Between two points a smooth function exceeds both by an eighth of its second difference at most,
+        // one with a kink by half of it.
+        let bends = values.windows(3).map(|w| (w[0] - 2.0 * w[1] + w[2]).abs());
+        let slack = largest(bends) / 2.0 + self.error;
+        let [least, most] = ends(values.into_iter().map(|v| [v, v]));
+        [(least - slack) / self.unit, (most + slack) / self.unit]
+    }
+
+    /// Those of all elements.
+    pub fn bounds(&self, argument: &Bounds) -> Bounds {
+        argument.par_iter().map(|&interval| self.of(interval)).collect()
+    }
+}
+
+fn largest(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, |most, v| if v > most || v.is_nan() { v } else { most })
+}
+
+/// The interval around all of these; without end where one of them is no number.
+pub(super) fn ends(all: impl IntoIterator<Item = [f64; 2]>) -> [f64; 2] {
+    all.into_iter().fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], [l, h]| match l.is_nan() || h.is_nan() {
+        true => [f64::NEG_INFINITY, f64::INFINITY],
+        false => [low.min(l), high.max(h)],
+    })
+}
+
+fn times([a, b]: [f64; 2], [c, d]: [f64; 2]) -> [f64; 2] {
+    ends([a * c, a * d, b * c, b * d].map(|v| [v, v]))
+}
+
+fn plus([a, b]: [f64; 2], [c, d]: [f64; 2]) -> [f64; 2] {
+    [a + c, b + d]
+}
+
+/// `square v^2 + linear v + constant` over an interval.
+fn quadratic([low, high]: [f64; 2], [square, linear, constant]: [f64; 3]) -> [f64; 2] {
+    let at = |v: f64| (square * v + linear) * v + constant;
+    let vertex = -linear / (2.0 * square);
+    let inside = (low < vertex && vertex < high).then(|| at(vertex));
+    ends([at(low), at(high)].into_iter().chain(inside).map(|v| [v, v]))
+}
+
+fn through(matrix: &Sparse, bounds: &Bounds) -> Bounds {
+    let row = |i: usize| matrix.row(i).fold([0.0; 2], |sum, (c, v)| plus(sum, times([v, v], bounds[c])));
+    (0..matrix.rows()).into_par_iter().map(row).collect()
+}
+
+fn sum<'a>(
+    parts: impl Iterator<Item = (&'a VectorId, &'a Sparse)>,
+    bias: &[f64],
+    known: &[Option<Bounds>],
+) -> Option<Bounds> {
+    let mut made: Bounds = bias.iter().map(|&b| [b, b]).collect();
+    for (of, matrix) in parts {
+        let part = through(matrix, known[*of].as_ref()?);
+        made.iter_mut().zip(part).for_each(|(sum, part)| *sum = plus(*sum, part));
+    }
+    Some(made)
+}
+
+/// Those of an expression's values.
+pub(super) fn of_expr(expr: &Expr, known: &[Option<Bounds>]) -> Option<Bounds> {
+    sum(expr.parts.iter(), &expr.bias, known)
+}
+
+/// Those of what a step makes; none where an argument has none, and for polynomials.
+pub(super) fn of_step(step: &Step, known: &[Option<Bounds>]) -> Option<Bounds> {
+    let each = |of: VectorId, f: &dyn Fn(usize, [f64; 2]) -> [f64; 2]| {
+        let bounds = known[of].as_ref()?;
+        Some(bounds.iter().enumerate().map(|(i, &interval)| f(i, interval)).collect())
+    };
+    match step {
+        Step::Input | Step::Polynomial { .. } => None,
+        Step::Linear { parts, bias } => sum(parts.iter().map(|(of, matrix)| (of, matrix)), bias, known),
+        Step::Square { of, linear, constant } => each(*of, &|i, v| quadratic(v, [1.0, linear[i], constant[i]])),
+        Step::Quadratic { of, square, linear, constant } => {
+            each(*of, &|i, v| quadratic(v, [square[i], linear[i], constant[i]]))
+        }
+        Step::Product { of: [a, b] } => {
+            let right = known[*b].as_ref()?;
+            each(*a, &|i, v| times(v, right[i]))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tacit_graph::rng::SplitMix;
+
+    /// Random points never leave the intervals, whose ends are not far from them.
+    #[test]
+    fn intervals_hold_every_point_and_little_else() {
+        let mut rng = SplitMix::new(4);
+        let rows: Vec<Vec<(u32, f32)>> =
+            (0..5).map(|_| (0..6).map(|c| (c, rng.range(-1.0, 1.0) as f32)).collect()).collect();
+        let matrix = Sparse::from_rows(6, rows);
+        let input: Bounds = (0..6).map(|i| [-1.0 - f64::from(i), 0.5]).collect();
+        let [linear, constant] = [0.3, -0.2].map(|v| vec![v; 5]);
+        let steps = [
+            Step::Linear { parts: vec![(0, matrix)], bias: vec![0.25; 5] },
+            Step::Square { of: 1, linear: linear.clone(), constant: constant.clone() },
+            Step::Quadratic { of: 1, square: vec![-0.7; 5], linear, constant },
+            Step::Product { of: [2, 3] },
+        ];
+        let mut known = vec![Some(input.clone())];
+        for step in &steps {
+            known.push(of_step(step, &known));
+        }
+        let relu = |x: f64| x.max(0.0);
+        let image = Image { f: &relu, argument: [2.0, 0.5], error: 0.01, unit: 4.0 };
+        let rectified = image.bounds(known[1].as_ref().unwrap());
+        let mut widest = vec![[f64::INFINITY, f64::NEG_INFINITY]; 5];
+        for _ in 0..3000 {
+            let mut slots = vec![input.iter().map(|&[l, h]| if rng.next_u64() & 1 == 0 { l } else { h }).collect()];
+            for step in &steps {
+                let made = step.apply(&slots);
+                slots.push(made);
+            }
+            for (slots, bounds) in slots.iter().zip(&known).skip(1) {
+                let inside = |(v, [l, h]): (&f64, &[f64; 2])| (l - 1e-9..=h + 1e-9).contains(v);
+                assert!(slots.iter().zip(bounds.as_ref().unwrap()).all(inside));
+            }
+            for (v, [l, h]) in slots[1].iter().zip(&rectified) {
+                assert!((*l..=*h).contains(&(relu(2.0 * v + 0.5) / 4.0)));
+            }
+            widest.iter_mut().zip(&slots[1]).for_each(|(w, &v)| *w = ends([*w, [v, v]]));
+        }
+        for ([l, h], [low, high]) in widest.iter().zip(known[1].as_ref().unwrap()) {
+            assert!((high - low) - (h - l) < 0.5 * (high - low));
+        }
+        assert_eq!(of_step(&Step::Input, &known), None);
+        assert_eq!(ends([[0.0, 1.0], [f64::NAN, 2.0]]), [f64::NEG_INFINITY, f64::INFINITY]);
+    }
+}
