@@ -245,7 +245,7 @@ mod tests {
             "dealings 2 of 4",
             "dealt ahead for digits (dealt) of 4 inputs: 3 ready",
             "digits",
-            "alice ab12cd34 ",
+            "ali\u{fffd}ce ab12cd34 ",
             "running",
             "... and 2 more",
         ] {
