@@ -181,9 +181,14 @@ def call(address: str, token: str, message: bytes) -> None:
     host, port = address.rsplit(":", 1)
     with socket.create_connection((host, int(port)), PATIENCE_S) as peer:
         peer.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + frame(1, 4, 1, b"".join(header(*h) for h in headers.items())))
+        stream = peer.makefile("rb")
+        while (head := stream.read(9))[3] != 4:
+            stream.read(int.from_bytes(head[:3], "big"))
+        stream.read(int.from_bytes(head[:3], "big"))
+        # What it settles, such as its window, holds from the acknowledgement on.
+        peer.sendall(frame(4, 1, 0, b""))
         for at in range(0, len(data), 1 << 14):
             peer.sendall(frame(0, int(at + (1 << 14) >= len(data)), 1, data[at : at + (1 << 14)]))
-        stream = peer.makefile("rb")
         while len(head := stream.read(9)) == 9:
             stream.read(int.from_bytes(head[:3], "big"))
             if head[3] == 1 and head[4] & 1:
