@@ -185,6 +185,7 @@ mod tests {
     #[test]
     fn a_folder_of_other_networks_is_not_touched() {
         let dir = tempfile::tempdir().unwrap();
+        campaign::managed_folder(dir.path()).unwrap();
         fs::create_dir(dir.path().join("inputs")).unwrap();
         fs::write(dir.path().join("inputs/source.json"), "{}").unwrap();
         #[derive(clap::Parser)]

@@ -31,7 +31,6 @@ pub fn managed_folder(dir: &Path) -> Result<(), LabError> {
 #[cfg(test)]
 mod tests {
     use super::super::{CAMPAIGN, Folder, VERSION, tests::campaign};
-    use super::*;
     use std::fs;
 
     #[test]
