@@ -142,7 +142,7 @@ mod tests {
         let relu = |x: f64| x.max(0.0);
         let image = Image { f: &relu, argument: [2.0, 0.5], error: 0.01, unit: 4.0 };
         let rectified = image.bounds(known[1].as_ref().unwrap());
-        let mut widest = vec![[f64::INFINITY, f64::NEG_INFINITY]; 5];
+        let mut widest = [[f64::INFINITY, f64::NEG_INFINITY]; 5];
         for _ in 0..3000 {
             let mut slots = vec![input.iter().map(|&[l, h]| if rng.next_u64() & 1 == 0 { l } else { h }).collect()];
             for step in &steps {

@@ -186,7 +186,7 @@ impl<'m> Judge<'m> {
         let result = program.run(side_by_side(&inputs), |id, slots: &mut Vec<[f64; LANES]>| {
             let Some(limit) = program.vectors[id].limit else { return };
             for slot in slots.iter() {
-                left.iter_mut().zip(slot).for_each(|(left, v)| *left |= !(v.abs() <= limit));
+                left.iter_mut().zip(slot).for_each(|(left, v)| *left |= v.is_nan() || v.abs() > limit);
             }
         });
         let outcome = |lane: usize| {

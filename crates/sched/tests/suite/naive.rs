@@ -5,11 +5,16 @@ use crate::support::{self, model};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tacit_sched::policy::PolicySpec;
-use tacit_sched::profile::{ProfileTable, Sample, Speedup};
+use tacit_sched::profile::{Measured, ProfileTable, Sample, Speedup};
 use tacit_sched::{
     Action, BoundTo, ClientId, Config, Event, InputId, JobId, JobPhase, MaterialId, ModelId, ModelSpec, Outcome,
     Request, RequestId, Resources, Scheduler, Span, Time, Usage, Work,
 };
+
+/// Who asks for everything.
+fn client() -> ClientId {
+    ClientId::numbered(0)
+}
 
 #[derive(Clone, Debug)]
 struct Queued {
@@ -70,7 +75,8 @@ impl Naive {
     fn finish(&mut self, input: InputId, phase: JobPhase, time: Span, now: Time) {
         let at = self.running.iter().position(|r| r.job.input == input && r.job.phase == phase).unwrap();
         let Running { mut job, estimate } = self.running.remove(at);
-        self.table.learn(job.model, phase, job.batch, 1, Sample { time, memory: 0 }, estimate);
+        let measured = Measured { sample: Sample { time, memory: 0 }, from: Some(client()) };
+        self.table.learn(job.model, phase, job.batch, 1, measured, estimate);
         if phase == JobPhase::Pre {
             job.phase = JobPhase::On;
             job.entered = now;
@@ -173,7 +179,7 @@ impl Pair {
                     self.naive.queue.push(job);
                     self.made += 1;
                 }
-                let event = Request::plain(request, ClientId::numbered(0), model, inputs);
+                let event = Request::plain(request, client(), model, inputs);
                 self.fast.handle(self.now, Event::Request(event)).unwrap();
             }
             Step::Finish { pick, percent } => {
