@@ -38,7 +38,7 @@ def test_the_page_and_its_plots(cli, runs, monkeypatch):
         assert word in page, word
     assert "<script" not in page and page.count("data:image/svg+xml") == 3
     plots = {path.name for path in (runs.parent / "page-plots").iterdir()}
-    assert plots == {f"{name}.{kind}" for name in ("figures", "timeline-1", "timeline-2") for kind in ("png", "svg")}
+    assert plots == {".tacit-folder"} | {f"{name}.{kind}" for name in ("figures", "timeline-1", "timeline-2") for kind in ("png", "svg")}
 
 
 def test_one_run_goes_beside_its_file(runs, tmp_path):

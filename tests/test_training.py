@@ -2,13 +2,17 @@
 
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
 from conftest import MODELS
 
 
-@pytest.mark.parametrize("script", ["train_detector.py", "train_ecg.py", "train_squeezenet.py"])
+NO_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed; it is no dependency of the project")
+
+
+@pytest.mark.parametrize("script", ["train_detector.py", "train_ecg.py", pytest.param("train_squeezenet.py", marks=NO_TORCH)])
 def test_the_folder_is_there_before_training_begins(script, tmp_path):
     """It was missed after minutes of training. Without data the script ends right after that."""
     out = tmp_path / "not" / "yet"

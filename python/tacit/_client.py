@@ -375,9 +375,9 @@ class Client(Planned):
             revealed.append(given[1])
             done += len(given[0])
         if refused:
-            index, error = refused[0]
-            raise error if len(rows) == 1 else AnswerRefused(
-                f"{len(refused)} of {len(rows)} inputs have none, that at index {index} first: {error}"
+            index, first = refused[0]
+            raise first if len(rows) == 1 else AnswerRefused(
+                f"{len(refused)} of {len(rows)} inputs have none, that at index {index} first: {first}"
             )
         return np.concatenate(values), np.concatenate(revealed)
 

@@ -283,3 +283,10 @@ impl Drop for Running {
         }
     }
 }
+
+/// Whether a process has a handler for SIGHUP, the lowest bit of the mask.
+pub fn catches_hangups(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1
+}

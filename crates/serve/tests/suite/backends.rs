@@ -153,6 +153,15 @@ fn a_back_end_with_nothing_to_prepare_is_asked_right_away() {
     assert!(matches!(ask(&mut prepared, &Request::Infer { id: Some(id), of: None }), Reply::Refused { .. }));
 }
 
+/// A network on encrypted slots, which vouches for inputs like [`X`].
+fn slots_model() -> Arc<dyn ServerModel> {
+    let mut model = model(1);
+    model.interface.input.range = [0.0, 4.0];
+    model.calibration.samples = vec![X.to_vec()];
+    model.calibration.wanted = vec![expected(1, &X).iter().map(|&v| v as f32).collect()];
+    Ckks.lower(&model, &"".parse().unwrap()).unwrap()
+}
+
 /// A catalog with a network on encrypted slots.
 fn slots(model: &Arc<dyn ServerModel>) -> Catalog {
     let mut catalog = Catalog::new(false);
@@ -180,7 +189,7 @@ fn keys_for_an_answer(config: &ClientConfig) -> u64 {
 #[test]
 fn connections_of_one_configuration_share_their_keys() {
     let dir = tempfile::tempdir().unwrap();
-    let model = Ckks.lower(&model(1), &"".parse().unwrap()).unwrap();
+    let model = slots_model();
     let server = Running::with(dir.path(), slots(&model), |c| c.store = None);
     let config = ClientConfig { store: None, ..server.config(dir.path(), "alice") };
     let [first, second] = [&config; 2].map(keys_for_an_answer);
@@ -195,7 +204,7 @@ fn connections_of_one_configuration_share_their_keys() {
 #[test]
 fn keys_of_clients_that_keep_no_secrets_make_way() {
     let dir = tempfile::tempdir().unwrap();
-    let model = Ckks.lower(&model(1), &"".parse().unwrap()).unwrap();
+    let model = slots_model();
     let bytes = model.costs().setup.server.stored_bytes;
     let server = Running::with(dir.path(), slots(&model), |c| c.uploads_per_client = bytes);
     let anew = || ClientConfig { store: None, ..server.config(dir.path(), "alice") };
@@ -217,7 +226,7 @@ fn keys_of_clients_that_keep_no_secrets_make_way() {
 #[test]
 fn keys_are_kept_over_restarts_until_they_are_deleted() {
     let dir = tempfile::tempdir().unwrap();
-    let model = Ckks.lower(&model(1), &"".parse().unwrap()).unwrap();
+    let model = slots_model();
     let start = |quota: u64| Running::with(dir.path(), slots(&model), |c| c.uploads_per_client = quota);
     let anew = |server: &Running, who: &str| server.config(dir.path(), who);
     let server = start(1 << 24);

@@ -328,18 +328,17 @@ fn a_hangup_reads_the_rules_again_and_wrong_ones_change_nothing() {
 fn a_hangup_during_the_start_is_heeded_after_it() {
     let dir = tempfile::tempdir().unwrap();
     let rules = dir.path().join("access.toml");
-    // Whoever reads it waits until it is written.
-    assert!(Command::new("mkfifo").arg(&rules).status().unwrap().success());
+    fs::write(&rules, "[default]\nrate_per_minute = 5\n").unwrap();
     let (mut program, log) = Program::starting(dir.path(), "info", &["--access", "access.toml"]);
-    // It waits for its reader, which has come to the rules then.
-    let mut written = File::options().write(true).open(&rules).unwrap();
-    fs::write(dir.path().join("next"), "[default]\nrate_per_minute = 7\n").unwrap();
-    fs::rename(dir.path().join("next"), &rules).unwrap();
+    // As soon as it catches the signal; it is held there, so that its start goes on behind the hangup.
+    while !catches_hangups(program.child.id()) {
+        thread::yield_now();
+    }
+    program.signal(Signal::STOP);
     program.signal(Signal::HUP);
-    written.write_all(b"[default]\nrate_per_minute = 5\n").unwrap();
-    drop(written);
+    program.signal(Signal::CONT);
     program.wait_until_it_listens();
-    wait_until("it has looked again", || log().contains("the rules of access have changed"));
+    wait_until("it has looked again", || log().contains("the models on offer were looked at again"));
     program.client(dir.path()).infer(&X).unwrap();
     program.signal(Signal::TERM);
     assert_eq!(program.end().code(), Some(0));
