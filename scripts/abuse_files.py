@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from abused import MODELS, PATIENCE_S, TACIT, Place, Server, check, holds, run
 
@@ -165,6 +166,18 @@ def classified(address: str, token: str, model: str, picture: bytes) -> tuple[in
     return answer.status, said, time.monotonic() - start
 
 
+SETTINGS, WINDOW_UPDATE = 4, 8
+
+
+def until(stream: BinaryIO, kind: int) -> None:
+    """Reads frames of HTTP/2 until one of this kind."""
+    while len(head := stream.read(9)) == 9:
+        stream.read(int.from_bytes(head[:3], "big"))
+        if head[3] == kind:
+            return
+    holds(False, f"a gRPC connection ends before a frame of kind {kind}")
+
+
 def call(address: str, token: str, message: bytes) -> None:
     """A call of `ModelInfer`, to its end, over HTTP/2 as plain as it can be (RFC 9113, RFC 7541)."""
 
@@ -180,13 +193,13 @@ def call(address: str, token: str, message: bytes) -> None:
     data = b"\0" + len(message).to_bytes(4, "big") + message
     host, port = address.rsplit(":", 1)
     with socket.create_connection((host, int(port)), PATIENCE_S) as peer:
-        peer.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + frame(1, 4, 1, b"".join(header(*h) for h in headers.items())))
+        peer.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, b"") + frame(1, 4, 1, b"".join(header(*h) for h in headers.items())))
         stream = peer.makefile("rb")
-        while (head := stream.read(9))[3] != 4:
-            stream.read(int.from_bytes(head[:3], "big"))
-        stream.read(int.from_bytes(head[:3], "big"))
-        # What it settles, such as its window, holds from the acknowledgement on.
-        peer.sendall(frame(4, 1, 0, b""))
+        until(stream, SETTINGS)
+        # What the sidecar settles, such as a stream's window, holds from the acknowledgement on; the window of the
+        # connection is as wide once it says so.
+        peer.sendall(frame(SETTINGS, 1, 0, b""))
+        until(stream, WINDOW_UPDATE)
         for at in range(0, len(data), 1 << 14):
             peer.sendall(frame(0, int(at + (1 << 14) >= len(data)), 1, data[at : at + (1 << 14)]))
         while len(head := stream.read(9)) == 9:
@@ -204,7 +217,7 @@ def hostile_sidecar(place: Place, server: Server) -> str:
         "a text of 1 GB": (png(8, 8, (b"zTXt", b"x\0\0" + zeros(1 << 30)), pixels=zeros(72)), 200),
     }
     with sidecar(place, server) as (process, address, grpc, token):
-        while classified(address, token, place.model, bombs["a colour profile of 1 GB"][0])[0] == 503:
+        while classified(address, token, place.model, png(8, 8, pixels=zeros(72)))[0] == 503:
             time.sleep(0.1)
         before, slowest = peak_kib(process), 0.0
         for name, (picture, status) in bombs.items():
