@@ -252,10 +252,14 @@ fn changed_packets_fool_plain_tcp_end_tls_and_leave_wireguard_right() {
     let keys = dir.path().join("keys");
     let bulk = Workload::BulkSend(Bulk::of(6_000_000));
     // Plain: wrong bytes are delivered as if nothing had happened; only the workload's own comparison sees
-    // them. Mostly both say so; but what one of them tells the other may be changed as well.
-    let ends = run_over(&link, TransportKind::Plain, link.address(Side::Server), &keys, bulk);
-    let text = ends.map(|end| end.map_or_else(|error| error.to_string(), |_| "no error".into())).join("; ");
-    assert!(text.contains("does not notice changes"), "{text}");
+    // them. Mostly both say so; but what one of them tells the other may be changed as well, the first words
+    // too, which some runs in a hundred never get behind: then another run shows it.
+    let plain = |_| {
+        let ends = run_over(&link, TransportKind::Plain, link.address(Side::Server), &keys, bulk);
+        ends.map(|end| end.map_or_else(|error| error.to_string(), |_| "no error".into())).join("; ")
+    };
+    let texts: Vec<String> = (0..3).map(plain).collect();
+    assert!(texts.iter().any(|text| text.contains("does not notice changes")), "{texts:?}");
     // TLS: refused by name, and the connection is over.
     let [client, server] = run_over(&link, TransportKind::Tls, link.address(Side::Server), &keys, bulk);
     let (client, server) = (client.unwrap_err(), server.unwrap_err());
