@@ -23,16 +23,22 @@ def wide() -> tacit.Model:
 def test_the_client_goes_on_after_an_answer_that_it_refuses(wide, digit_images):
     tame = digit_images[:2].astype(np.float32)
     wild = np.full_like(tame[0], WILD)
+    lowered = wide.lower()
+    expected = lowered.reference(tame)
+    stated = np.array([[lowered.error_bound(one)] for one in expected])
+    assert np.all(stated < 0.1 * np.ptp(expected)), "the stated error says something"
     with tacit.serve(wide) as server, server.client() as client:
         with pytest.raises(tacit.AnswerRefused, match="recalibrate.*margin.*cheetah"):
             client.infer(wild)
         before = client.infer(tame)
+        assert np.all(abs(before - expected) <= stated)
         assert np.array_equal(before.argmax(1), wide.run(tame).argmax(1))
         asked = len(client.costs)
         with pytest.raises(tacit.AnswerRefused, match="1 of 3 inputs have none, that at index 1 first"):
             client.infer(np.stack([tame[0], wild, tame[1]]))
         assert len(client.costs) == asked + 2, "the inputs behind it are asked for all the same"
-        assert np.array_equal(client.infer(tame), before)
+        after = client.infer(tame)
+        assert np.all(abs(after - expected) <= stated), "each encryption draws errors of its own: equal within what is stated"
 
 
 def test_the_program_prints_no_such_answer_and_says_goodbye(wide, digit_images, cli, binary, tmp_path):
