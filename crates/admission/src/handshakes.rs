@@ -1,7 +1,8 @@
 //! Slots for connections whose peer is not authenticated. Strangers can open any number of connections, so
 //! full slots make room instead of closing: the oldest connection of the address that holds most is evicted.
 use crate::ConnectionId;
-use std::collections::{BTreeMap, HashMap};
+use crate::counts::CountsByOwner;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -24,14 +25,14 @@ pub struct HandshakeSlots {
     /// Ids grow, so they are in the order of age.
     held: BTreeMap<ConnectionId, Held>,
     /// How many each address holds of them.
-    by_address: HashMap<IpAddr, usize>,
+    by_address: CountsByOwner<IpAddr>,
 }
 
 impl HandshakeSlots {
     /// So many slots, at least one.
     #[must_use]
     pub fn new(slots: usize) -> Self {
-        Self { slots: slots.max(1), held: BTreeMap::new(), by_address: HashMap::new() }
+        Self { slots: slots.max(1), held: BTreeMap::new(), by_address: CountsByOwner::default() }
     }
 
     /// Slots that are taken.
@@ -61,7 +62,7 @@ impl HandshakeSlots {
             true => None,
             false => Some(self.evict(from, now)?),
         };
-        *self.by_address.entry(from).or_default() += 1;
+        self.by_address.add(from);
         self.held.insert(id, Held { from, since: now });
         Ok(evicted)
     }
@@ -73,19 +74,15 @@ impl HandshakeSlots {
 
     fn remove(&mut self, id: ConnectionId) -> Option<IpAddr> {
         let Held { from, .. } = self.held.remove(&id)?;
-        let count = self.by_address.get_mut(&from).expect("what has a slot is counted");
-        *count -= 1;
-        if *count == 0 {
-            self.by_address.remove(&from);
-        }
+        self.by_address.remove(&from);
         Some(from)
     }
 
     fn evict(&mut self, newcomer: IpAddr, now: Instant) -> Result<(ConnectionId, IpAddr), Instant> {
         // Of addresses that hold as many, the oldest connection of all.
-        let most = *self.by_address.values().max().expect("there is at least one slot, and it is taken");
-        let next = self.held.iter().find(|(_, held)| self.by_address[&held.from] == most);
-        let (&id, &Held { from, since }) = next.expect("an address that is counted holds a slot");
+        let most = self.by_address.most();
+        let next = self.held.iter().find(|(_, held)| self.by_address.of(&held.from) == most);
+        let (&id, &Held { from, since }) = next.expect("there is at least one slot, and all are taken");
         let hoards = most > self.slots / HOARD && from != newcomer;
         if !hoards && now < since + LEAST_TIME {
             return Err(since + LEAST_TIME);
@@ -179,7 +176,7 @@ mod tests {
                 }
                 prop_assert_eq!(tested.taken(), held.len());
                 prop_assert!(held.len() <= slots);
-                prop_assert_eq!(tested.by_address.values().sum::<usize>(), held.len());
+                prop_assert_eq!(tested.by_address.sum(), held.len());
             }
         }
     }

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod counts;
 mod eviction;
 mod files;
 mod handshakes;

@@ -1,7 +1,8 @@
 //! Connections of authenticated peers: limited in all and for each peer. A full pool makes room for a peer
 //! that holds little: the connection is evicted that was idle longest, of the peer that holds most.
 use crate::ConnectionId;
-use std::collections::{BTreeMap, HashMap};
+use crate::counts::CountsByOwner;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// What no authenticated connection is denied: a pause between two requests.
@@ -42,14 +43,14 @@ struct Entry {
 pub struct ConnectionPool {
     limits: PoolLimits,
     entries: BTreeMap<ConnectionId, Entry>,
-    by_peer: HashMap<Peer, usize>,
+    by_peer: CountsByOwner<Peer>,
 }
 
 impl ConnectionPool {
     /// Nobody is connected.
     #[must_use]
     pub fn new(limits: PoolLimits) -> Self {
-        Self { limits, entries: BTreeMap::new(), by_peer: HashMap::new() }
+        Self { limits, entries: BTreeMap::new(), by_peer: CountsByOwner::default() }
     }
 
     /// Connections now.
@@ -63,7 +64,7 @@ impl ConnectionPool {
     /// # Errors
     /// [`Full`]: there is no room for it, and it is nobody's turn to make some.
     pub fn enter(&mut self, id: ConnectionId, peer: Peer, now: Instant) -> Result<Option<ConnectionId>, Full> {
-        let own = self.by_peer.get(&peer).copied().unwrap_or(0);
+        let own = self.by_peer.of(&peer);
         if own >= self.limits.per_peer {
             return Err(Full::Peer);
         }
@@ -72,7 +73,7 @@ impl ConnectionPool {
             false => Some(self.next_to_go(own, now).ok_or(Full::Pool)?),
         };
         evicted.map(|id| self.leave(id));
-        *self.by_peer.entry(peer).or_default() += 1;
+        self.by_peer.add(peer);
         self.entries.insert(id, Entry { peer, busy: 0, idle_since: now });
         Ok(evicted)
     }
@@ -80,11 +81,7 @@ impl ConnectionPool {
     /// Whether this connection was in the pool, and is no more.
     pub fn leave(&mut self, id: ConnectionId) -> bool {
         let Some(Entry { peer, .. }) = self.entries.remove(&id) else { return false };
-        let count = self.by_peer.get_mut(&peer).expect("who is connected is counted");
-        *count -= 1;
-        if *count == 0 {
-            self.by_peer.remove(&peer);
-        }
+        self.by_peer.remove(&peer);
         true
     }
 
@@ -107,8 +104,8 @@ impl ConnectionPool {
     /// as the newcomer's.
     fn next_to_go(&self, own: usize, now: Instant) -> Option<ConnectionId> {
         let is_idle = |entry: &Entry| entry.busy == 0 && now >= entry.idle_since + LEAST_IDLE;
-        let candidates = self.entries.iter().filter(|(_, e)| is_idle(e) && self.by_peer[&e.peer] >= own + 2);
-        let oldest_of_most = |(_, e): &(&ConnectionId, &Entry)| (self.by_peer[&e.peer], now - e.idle_since);
+        let candidates = self.entries.iter().filter(|(_, e)| is_idle(e) && self.by_peer.of(&e.peer) >= own + 2);
+        let oldest_of_most = |(_, e): &(&ConnectionId, &Entry)| (self.by_peer.of(&e.peer), now - e.idle_since);
         candidates.max_by_key(oldest_of_most).map(|(&id, _)| id)
     }
 }

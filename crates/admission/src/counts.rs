@@ -1,0 +1,56 @@
+//! How many connections each owner holds: an address, or a peer's key.
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// Connections by owner; who holds none is not in it.
+pub(crate) struct CountsByOwner<O>(HashMap<O, usize>);
+
+impl<O> Default for CountsByOwner<O> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<O: Eq + Hash> CountsByOwner<O> {
+    pub(crate) fn add(&mut self, owner: O) {
+        *self.0.entry(owner).or_default() += 1;
+    }
+
+    /// One less of an owner who holds some.
+    pub(crate) fn remove(&mut self, owner: &O) {
+        let count = self.0.get_mut(owner).expect("who holds a connection is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.0.remove(owner);
+        }
+    }
+
+    pub(crate) fn of(&self, owner: &O) -> usize {
+        self.0.get(owner).copied().unwrap_or(0)
+    }
+
+    /// What the owner holds who holds most.
+    pub(crate) fn most(&self) -> usize {
+        self.0.values().copied().max().unwrap_or(0)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn sum(&self) -> usize {
+        self.0.values().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_nothing_is_forgotten() {
+        let mut counts = CountsByOwner::default();
+        ["a", "b", "a"].into_iter().for_each(|owner| counts.add(owner));
+        assert_eq!([counts.of(&"a"), counts.of(&"b"), counts.of(&"c")], [2, 1, 0]);
+        assert_eq!((counts.most(), counts.sum()), (2, 3));
+        ["a", "a", "b"].into_iter().for_each(|owner| counts.remove(&owner));
+        assert_eq!((counts.most(), counts.0.len()), (0, 0));
+    }
+}
