@@ -1,5 +1,6 @@
 //! The whole under one lock, for threads and tasks alike.
 use crate::ConnectionId;
+use crate::deadline::HandshakeDeadline;
 use crate::eviction::{Evicted, Eviction};
 use crate::handshakes::HandshakeSlots;
 use crate::pools::{ConnectionPool, Full, Peer, PoolLimits};
@@ -19,7 +20,7 @@ const IDLE_GAVE_WAY: Kind = "of known peers that were idle and gave way to other
 pub struct Limits {
     /// Connections whose peer is not authenticated.
     pub handshakes: usize,
-    /// How long one may be that, from when it is accepted.
+    /// How long one may be that and say nothing, from when it is accepted ([`HandshakeDeadline`]).
     pub handshake_timeout: Duration,
     /// Connections of authenticated peers, by kind.
     pub pools: Vec<PoolLimits>,
@@ -85,7 +86,7 @@ impl Admission {
         let Limits { handshakes, handshake_timeout, pools } = limits;
         let state = State {
             next: 0,
-            handshakes: HandshakeSlots::new(handshakes),
+            handshakes: HandshakeSlots::new(handshakes, handshake_timeout),
             pools: pools.into_iter().map(ConnectionPool::new).collect(),
             evictions: HashMap::new(),
             refusals: RefusalSummary::default(),
@@ -117,7 +118,8 @@ impl Admission {
             let detail = format!("a connection from {other} gave way to a newer one before it had said who it is");
             self.refused(Turned { kind: GAVE_WAY, from: Some(other), detail });
         }
-        Ok(ConnectionSlot { admission: self.clone(), id, deadline: now + self.0.handshake_timeout, eviction })
+        let deadline = HandshakeDeadline::new(now, self.0.handshake_timeout);
+        Ok(ConnectionSlot { admission: self.clone(), id, deadline, eviction })
     }
 
     /// As [`ConnectionSlot::authenticate`], of the connection of this name.
@@ -214,7 +216,7 @@ impl State {
 pub struct ConnectionSlot {
     admission: Admission,
     id: ConnectionId,
-    deadline: Instant,
+    deadline: HandshakeDeadline,
     eviction: Arc<Eviction>,
 }
 
@@ -225,9 +227,9 @@ impl ConnectionSlot {
         self.id
     }
 
-    /// Until when its peer must be authenticated.
+    /// Until when its peer must be authenticated, as long as nothing has come of it.
     #[must_use]
-    pub fn deadline(&self) -> Instant {
+    pub fn deadline(&self) -> HandshakeDeadline {
         self.deadline
     }
 
@@ -312,7 +314,7 @@ mod tests {
             counter.fetch_add(1, Ordering::Relaxed);
         });
         let first = admission.admit(address(1)).unwrap();
-        assert!(first.deadline() > Instant::now());
+        assert!(first.deadline().end() > Instant::now());
         first.authenticate(0, [1; 32]).unwrap();
         let second = admission.admit(address(1)).unwrap();
         assert_eq!(second.authenticate(0, [2; 32]), Err(Full::Pool));

@@ -1,5 +1,6 @@
 //! Slots for connections whose peer is not authenticated. Strangers can open any number of connections, so
 //! full slots make room instead of closing: the oldest connection of the address that holds most is evicted.
+//! A slow one may take longer than usual as long as half of the slots are free; after that it goes first.
 use crate::ConnectionId;
 use crate::counts::CountsByOwner;
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ struct Held {
 /// Connections whose peer is not authenticated.
 pub struct HandshakeSlots {
     slots: usize,
+    /// What a handshake takes at most over most links.
+    usual: Duration,
     /// Ids grow, so they are in the order of age.
     held: BTreeMap<ConnectionId, Held>,
     /// How many each address holds of them.
@@ -29,10 +32,10 @@ pub struct HandshakeSlots {
 }
 
 impl HandshakeSlots {
-    /// So many slots, at least one.
+    /// So many slots, at least one; a handshake that takes longer than `usual` is slow.
     #[must_use]
-    pub fn new(slots: usize) -> Self {
-        Self { slots: slots.max(1), held: BTreeMap::new(), by_address: CountsByOwner::default() }
+    pub fn new(slots: usize, usual: Duration) -> Self {
+        Self { slots: slots.max(1), usual, held: BTreeMap::new(), by_address: CountsByOwner::default() }
     }
 
     /// Slots that are taken.
@@ -58,9 +61,10 @@ impl HandshakeSlots {
         now: Instant,
     ) -> Result<Option<(ConnectionId, IpAddr)>, Instant> {
         let from = network(from);
-        let evicted = match self.held.len() < self.slots {
-            true => None,
-            false => Some(self.evict(from, now)?),
+        let evicted = match (self.slowest(now), self.held.len() < self.slots) {
+            (Some(slow), _) => Some(slow),
+            (None, true) => None,
+            (None, false) => Some(self.evict(from, now)?),
         };
         self.by_address.add(from);
         self.held.insert(id, Held { from, since: now });
@@ -76,6 +80,15 @@ impl HandshakeSlots {
         let Held { from, .. } = self.held.remove(&id)?;
         self.by_address.remove(&from);
         Some(from)
+    }
+
+    /// Takes the slot of the slowest handshake, where less than half of all are free and it is slow.
+    fn slowest(&mut self, now: Instant) -> Option<(ConnectionId, IpAddr)> {
+        let (&id, held) = self.held.first_key_value().filter(|_| self.held.len() * 2 >= self.slots)?;
+        if now < held.since + self.usual {
+            return None;
+        }
+        self.remove(id).map(|from| (id, from))
     }
 
     fn evict(&mut self, newcomer: IpAddr, now: Instant) -> Result<(ConnectionId, IpAddr), Instant> {
@@ -105,8 +118,22 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const USUAL: Duration = Duration::from_secs(10);
+
     fn address(last: u8) -> IpAddr {
         IpAddr::from([10, 0, 0, last])
+    }
+
+    #[test]
+    fn a_slow_handshake_keeps_its_slot_while_half_are_free_and_goes_first_when_they_are_not() {
+        let (mut slots, start) = (HandshakeSlots::new(6, USUAL), Instant::now());
+        assert_eq!(slots.enter(0, address(1), start), Ok(None));
+        let late = start + USUAL;
+        assert_eq!(slots.enter(1, address(2), late), Ok(None));
+        assert_eq!(slots.enter(2, address(2), late), Ok(None));
+        // Its address holds least, and there is room; but it is slow.
+        assert_eq!(slots.enter(3, address(2), late), Ok(Some((0, address(1)))));
+        assert_eq!(slots.enter(4, address(2), late), Ok(None), "nobody else is slow");
     }
 
     #[test]
@@ -118,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_oldest_of_the_address_that_holds_most_is_evicted() {
-        let (mut slots, start) = (HandshakeSlots::new(4), Instant::now());
+        let (mut slots, start) = (HandshakeSlots::new(4, USUAL), Instant::now());
         let late = start + LEAST_TIME;
         assert_eq!(slots.enter(0, address(1), start), Ok(None));
         (1..4).for_each(|id| assert_eq!(slots.enter(id, address(2), start), Ok(None)));
@@ -130,7 +157,7 @@ mod tests {
 
     #[test]
     fn who_does_not_hoard_keeps_its_least_time_and_who_does_makes_room_at_once() {
-        let (mut slots, start) = (HandshakeSlots::new(2), Instant::now());
+        let (mut slots, start) = (HandshakeSlots::new(2, USUAL), Instant::now());
         assert_eq!(slots.enter(0, address(1), start), Ok(None));
         assert_eq!(slots.enter(1, address(1), start), Ok(None));
         // Its own address gains nothing by more connections.
@@ -138,7 +165,7 @@ mod tests {
         assert_eq!(slots.enter(2, address(2), start + LEAST_TIME / 2), Ok(Some((0, address(1)))));
         assert!(slots.leave(1) && !slots.leave(1) && !slots.leave(0));
         assert_eq!(slots.enter(3, address(1), start + LEAST_TIME / 2), Ok(None));
-        let (mut many, crowd) = (HandshakeSlots::new(16), |id: u64| address(id as u8));
+        let (mut many, crowd) = (HandshakeSlots::new(16, USUAL), |id: u64| address(id as u8));
         (0..16).for_each(|id| assert_eq!(many.enter(id, crowd(id), start), Ok(None)));
         assert_eq!(many.enter(16, address(99), start), Err(start + LEAST_TIME));
         assert_eq!(many.enter(16, address(99), start + LEAST_TIME), Ok(Some((0, address(0)))));
@@ -152,7 +179,7 @@ mod tests {
             slots in 1usize..20,
             steps in prop::collection::vec((0u8..6, any::<bool>(), 0u64..700), 1..200),
         ) {
-            let (mut tested, mut now) = (HandshakeSlots::new(slots), Instant::now());
+            let (mut tested, mut now) = (HandshakeSlots::new(slots, USUAL), Instant::now());
             let mut held: Vec<(ConnectionId, IpAddr, Instant)> = Vec::new();
             for (id, (from, leaves, ms)) in (0..).zip(steps) {
                 now += Duration::from_millis(ms);
@@ -163,11 +190,14 @@ mod tests {
                 match tested.enter(id, address(from), now) {
                     Ok(evicted) => {
                         if let Some((gone, whose)) = evicted {
-                            prop_assert_eq!(held.len(), slots);
                             let at = held.iter().position(|h| h.0 == gone).unwrap();
                             let count = |a| held.iter().filter(|h| h.1 == a).count();
-                            prop_assert!(held.iter().all(|h| count(h.1) <= count(whose)));
-                            prop_assert!(count(whose) > slots / HOARD || now >= held[at].2 + LEAST_TIME);
+                            if now >= held[at].2 + USUAL {
+                                prop_assert!(at == 0 && held.len() * 2 >= slots);
+                            } else {
+                                prop_assert!(held.len() == slots && held.iter().all(|h| count(h.1) <= count(whose)));
+                                prop_assert!(count(whose) > slots / HOARD || now >= held[at].2 + LEAST_TIME);
+                            }
                             held.remove(at);
                         }
                         held.push((id, address(from), now));

@@ -4,11 +4,12 @@
 //!   accept --> handshake slot --> connection pool of its kind --> closed
 //!                  |   |              |
 //!                  |   evicted        evicted, where it is idle and its peer holds most
-//!                  out of time
+//!                  out of time: later with each byte that comes, up to a limit
 //! ```
 //!
 //! * [`HandshakeSlots`]: connections whose peer is not authenticated. When all are taken, the oldest of the
-//!   address that holds most is evicted.
+//!   address that holds most is evicted. A slow link has longer while half of them are free
+//!   ([`HandshakeDeadline`]).
 //! * [`ConnectionPool`]: connections of authenticated peers, limited in all and for each peer. Peers of
 //!   another kind (servers, operators) have a pool of their own.
 //! * [`RefusalSummary`]: what is logged of refusals and broken connections, at most a line a minute.
@@ -21,6 +22,7 @@
 
 mod admission;
 mod counts;
+mod deadline;
 mod eviction;
 mod files;
 mod handshakes;
@@ -29,6 +31,7 @@ mod refusals;
 mod threaded;
 
 pub use admission::{Admission, Busy, ConnectionSlot, Counts, Limits, Turned};
+pub use deadline::HandshakeDeadline;
 pub use eviction::Evicted;
 pub use files::{handshake_slots, raise_open_files};
 pub use handshakes::{HandshakeSlots, LEAST_TIME};

@@ -4,6 +4,7 @@
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tacit_backends::{Aids, Options};
 use tacit_client::ClientConfig;
 use tacit_client::wire::LinkClass;
@@ -47,7 +48,7 @@ impl ServerArgs {
 /// What a client tells the server of its machine, for the server's estimates.
 #[derive(clap::Args)]
 pub struct DeviceArgs {
-    /// Link to the server, roughly, for its estimates
+    /// Link to the server, roughly, for its estimates; over a slow one connecting may take 150 s
     #[arg(long, global = true, value_enum, default_value_t = LinkArg::Lan)]
     link: LinkArg,
     /// Memory of this device in MiB, for the server's estimates and the size of batches [default: all that
@@ -61,9 +62,16 @@ pub struct DeviceArgs {
 }
 
 impl DeviceArgs {
+    /// How long connecting may take over its link.
+    #[must_use]
+    pub fn connect_timeout(&self) -> Duration {
+        LinkClass::from(self.link).connect_timeout()
+    }
+
     /// Notes it for the connections of a client.
     pub fn apply(&self, config: &mut ClientConfig) {
         config.link = self.link.into();
+        config.connect_timeout = self.connect_timeout();
         config.accept_clock = self.accept_clock;
         config.memory = self.device_memory.map(|mib| u64::from(mib) << 20);
     }
@@ -113,14 +121,21 @@ pub struct DealerArgs {
 }
 
 impl DealerArgs {
-    /// What a client that asks as `who` uses beside its connection; `keep` is its folder of material.
+    /// What a client that asks as `who` uses beside its connection; `keep` is its folder of material, and
+    /// connecting to the dealer may take `within`.
     ///
     /// # Errors
     /// The key folder for the dealer has no such client; the dealer's address is none.
-    pub fn aids(&self, who: &ServerArgs, identity: &ClientIdentity, keep: Option<&Path>) -> anyhow::Result<Aids> {
+    pub fn aids(
+        &self,
+        who: &ServerArgs,
+        identity: &ClientIdentity,
+        keep: Option<&Path>,
+        within: Duration,
+    ) -> anyhow::Result<Aids> {
         let dealer = self.dealer.as_deref().zip(self.dealer_pin);
         let apart = self.dealer_keys.as_deref().map(|folder| keys::load_client(folder, &who.client)).transpose()?;
-        Ok(tacit_client::aids(dealer, apart.as_ref().unwrap_or(identity), keep)?)
+        Ok(tacit_client::aids_within(within, dealer, apart.as_ref().unwrap_or(identity), keep)?)
     }
 
     /// Whether a dealer was named.

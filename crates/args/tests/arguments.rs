@@ -38,8 +38,8 @@ fn what_a_device_is_like_is_noted_for_its_connections() {
         let program = Program::try_parse_from(line.split(' ')).unwrap_or_else(|e| panic!("{e}"));
         let mut config = ClientConfig::new("there:1", keys::load_client(dir.path(), "alice").unwrap());
         program.device.apply(&mut config);
-        (config.link, config.memory)
+        (config.link, config.memory, config.connect_timeout.as_secs())
     };
-    assert_eq!(noted("x"), (LinkClass::Lan, None));
-    assert_eq!(noted("x --link slow --device-memory 512"), (LinkClass::Slow, Some(512 << 20)));
+    assert_eq!(noted("x"), (LinkClass::Lan, None, 10));
+    assert_eq!(noted("x --link slow --device-memory 512"), (LinkClass::Slow, Some(512 << 20), 150));
 }

@@ -39,9 +39,9 @@ pub struct Connect {
     /// Send at most this fast, to cap power on purpose: 20mbit, 500kbit
     #[arg(long, global = true, value_name = "RATE")]
     pace: Option<Rate>,
-    /// Seconds that connecting may take
-    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    connect_timeout: u64,
+    /// Seconds that connecting may take [default: 10, with --link slow 150]
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    connect_timeout: Option<u64>,
     /// Seconds that the server may make no progress
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stall: u64,
@@ -79,7 +79,7 @@ impl Connect {
         let mut config = ClientConfig::new(&self.server.server, identity.clone());
         config.server_name.clone_from(&self.server.server_name);
         config.store = (make_store || self.material.exists()).then(|| self.material.clone());
-        config.aids = self.dealer.aids(&self.server, &identity, config.store.as_deref())?;
+        config.aids = self.dealer.aids(&self.server, &identity, config.store.as_deref(), self.within())?;
         config.require = self.dealer.require();
         config.seal = self.seal.key().cloned();
         // They are kept whether or not there is stored material.
@@ -87,11 +87,11 @@ impl Connect {
         config.pace = self.pace;
         config.threads = self.threads;
         self.device.apply(&mut config);
-        config.connect_timeout = Duration::from_secs(self.connect_timeout);
+        config.connect_timeout = self.within();
         config.stall_timeout = Duration::from_secs(self.stall);
         config.patience = Duration::from_secs(self.patience);
-        let _connecting =
-            Patience::with(format!("connecting to {}, for {} s at most...", self.server.server, self.connect_timeout));
+        let (server, seconds) = (&self.server.server, self.within().as_secs());
+        let _connecting = Patience::with(format!("connecting to {server}, for {seconds} s at most..."));
         let lobby = Lobby::connect(Registry::standard(), config)?;
         if let Some(Reconciled { destroyed_here, destroyed_there }) = lobby.reconciled()
             && destroyed_here + destroyed_there > 0
@@ -103,9 +103,14 @@ impl Connect {
         Ok(lobby)
     }
 
+    /// How long connecting may take.
+    fn within(&self) -> Duration {
+        self.connect_timeout.map_or_else(|| self.device.connect_timeout(), Duration::from_secs)
+    }
+
     /// A connection to this client's helper.
     pub fn helper(&self, address: &str) -> anyhow::Result<HelperLine> {
-        let timeouts = [self.connect_timeout, self.stall].map(Duration::from_secs);
+        let timeouts = [self.within(), Duration::from_secs(self.stall)];
         Ok(HelperLine::connect(address, &self.server.identity()?, timeouts)?)
     }
 

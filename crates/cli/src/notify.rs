@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tacit_args::{DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
-use tacit_client::wire::Name;
+use tacit_client::wire::{LinkClass, Name};
 use tacit_client::{ClientConfig, GONE, MAX_THREADS, Notices, Standing};
 
 /// Announce an input over HTTP, without a connection that stands: for devices that sleep until its turn has
@@ -82,6 +82,9 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         Command::New(new) => {
             config.threads = new.threads;
             new.device.apply(&mut config);
+            let asked = Duration::from_secs(args.timeout);
+            config.connect_timeout =
+                if config.link == LinkClass::Slow { config.connect_timeout.max(asked) } else { asked };
             let notices = Notices::of(&config)?;
             let [model, backend] =
                 notices.choose(&Registry::standard(), new.model.as_deref(), new.backend.as_deref())?;

@@ -80,7 +80,7 @@ pub use announced::Announced;
 pub use answer::{Answer, Prepared};
 pub use client::{Client, Collected, Got, Progress, Step};
 pub use control::Control;
-pub use dealer::{DealerConfig, RemoteDealer, aids};
+pub use dealer::{DealerConfig, RemoteDealer, aids, aids_within};
 pub use error::ClientError;
 pub use helper::{HelperLine, Home, HomeConfig};
 pub use keep::KeepFolder;

@@ -67,6 +67,18 @@ pub struct ClientConfig {
     pub patience: Duration,
 }
 
+impl LinkClass {
+    /// How long connecting may take over such a link, until the server has said welcome: over the slowest, as
+    /// long as a server waits for a handshake (two minutes), and what comes after it.
+    #[must_use]
+    pub const fn connect_timeout(self) -> Duration {
+        match self {
+            Self::Lan | Self::Broadband => Duration::from_secs(10),
+            Self::Slow => Duration::from_secs(150),
+        }
+    }
+}
+
 /// Bytes of memory that this process may have, where the system tells.
 fn own_memory() -> Option<u64> {
     ProcessLimits::read(&Roots::default()).memory_bytes
@@ -93,7 +105,7 @@ impl ClientConfig {
             opened: OpenedModels::default(),
             link: LinkClass::default(),
             memory: None,
-            connect_timeout: Duration::from_secs(10),
+            connect_timeout: LinkClass::default().connect_timeout(),
             stall_timeout: Duration::from_secs(300),
             patience: Duration::from_secs(3600),
         }

@@ -26,6 +26,14 @@ pub struct TcpTransport {
     stall: Duration,
     read_timeout: Duration,
     deadline: Option<Instant>,
+    /// What moves the deadline.
+    moves: Option<Moves>,
+}
+
+/// Each read moves a deadline so far into the future, but not beyond the last.
+struct Moves {
+    step: Duration,
+    last: Instant,
 }
 
 impl TcpTransport {
@@ -43,6 +51,7 @@ impl TcpTransport {
             stall: DEFAULT_STALL,
             read_timeout: Duration::ZERO,
             deadline: None,
+            moves: None,
         };
         let prepared = transport
             .stream
@@ -82,6 +91,18 @@ impl TcpTransport {
     /// [`NetError::Io`] if the socket cannot be duplicated.
     pub fn closer(&self) -> Result<TcpStream, NetError> {
         self.stream.try_clone().map_err(|e| NetError::from_io(format!("duplicating {}", self.peer), &e))
+    }
+
+    /// As [`Transport::set_deadline`], but whatever comes moves it: to `step` after that, up to `last`.
+    pub fn set_moving_deadline(&mut self, first: Instant, step: Duration, last: Instant) {
+        (self.deadline, self.moves) = (Some(first), Some(Moves { step, last }));
+    }
+
+    /// Something has come.
+    fn moved(&mut self) {
+        if let Some(Moves { step, last }) = self.moves {
+            self.deadline = self.deadline.max(Some((Instant::now() + step).min(last)));
+        }
     }
 
     fn start_writer(&mut self) -> io::Result<()> {
@@ -207,6 +228,10 @@ impl Read for TcpTransport {
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     return Err(timed_out(wait));
                 }
+                Ok(n @ 1..) => {
+                    self.moved();
+                    return Ok(n);
+                }
                 other => return other,
             }
         }
@@ -250,7 +275,7 @@ impl Transport for TcpTransport {
     }
 
     fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.deadline = deadline;
+        (self.deadline, self.moves) = (deadline, None);
     }
 
     fn try_read(&mut self, buf: &mut [u8]) -> io::Result<usize> {

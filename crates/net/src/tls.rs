@@ -298,7 +298,8 @@ pub fn handshake_failed(peer: &str, e: &io::Error) -> NetError {
     match (NetError::from_io(doing, e), e.kind()) {
         (NetError::Tls(text), _) => NetError::Tls(format!("handshake with {peer}: {text}")),
         (_, io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => NetError::Tls(format!(
-            "{peer} closed the connection during the handshake: is a tacit server there, and has it room?"
+            "{peer} closed the connection during the handshake: is a tacit server there, has it room, and does the \
+             link carry the 2 kB of a handshake within two minutes?"
         )),
         (other, _) => other,
     }

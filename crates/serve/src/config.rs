@@ -77,7 +77,8 @@ pub struct ServerConfig {
     pub control_per_client: usize,
     /// How long one of these may be without a request or an answer that moves.
     pub control_idle: Duration,
-    /// How long a client may take to introduce itself.
+    /// How long a client may say nothing once it has connected; then three times as long from each byte to
+    /// the next until it has introduced itself, twelve times in all.
     pub greeting_timeout: Duration,
     /// How long a client may make no progress inside a job, and how long a request may take that has begun.
     pub stall_timeout: Duration,
@@ -106,10 +107,10 @@ pub struct ServerConfig {
 impl ServerConfig {
     /// Defaults for an address: no store, no rules of access, one thread a job on all cores, 4 dealings,
     /// pools of 1 GiB in all for an hour, no limit of memory, the policy `adaptive`; 64 connections (48 of
-    /// one client), 64 of control (8 of one client, idle for 1 min) and as many of operators; 10 s to
-    /// introduce, 2 min stall, 10 min idle; for each client 1024 inputs under way, 8 of them run as one at
-    /// most, notices that hold for 10 min, 4 materials in memory (4 min for a place) and 256 on disk, 4 GiB
-    /// of keys; 30 days until material expires, 90 and 256 MiB of records.
+    /// one client), 64 of control (8 of one client, idle for 1 min) and as many of operators; 10 s for
+    /// the first byte, 2 min stall, 10 min idle; for each client 1024 inputs under way, 8 of them run as
+    /// one at most, notices that hold for 10 min, 4 materials in memory (4 min for a place) and 256 on disk,
+    /// 4 GiB of keys; 30 days until material expires, 90 and 256 MiB of records.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
         Self {

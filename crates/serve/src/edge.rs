@@ -1,10 +1,11 @@
 //! Sockets without threads: accepting, TLS, greeting, and waiting for requests.
 use crate::catalog::Offered;
 use crate::control::{Control, Visitor};
+use crate::counted::Counted;
 use crate::event::{Decision, Event, TurnedAway};
 use crate::gate::WITHDRAWN;
 use crate::kinds::{BROKEN, LATE, NO_HANDSHAKE, STRANGE};
-use crate::known::{WATCHING, authenticate, stalled};
+use crate::known::{WATCHING, authenticate, late, stalled};
 use crate::shared::Shared;
 use crate::who::Who;
 use crate::worker::{self, Connection};
@@ -14,7 +15,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tacit_admission::{ConnectionId as Number, ConnectionSlot, Kind};
+use tacit_admission::{ConnectionId as Number, ConnectionSlot, HandshakeDeadline, Kind};
 use tacit_client::wire::{MAX_REQUEST_BYTES, REPLY, REQUEST, Reply, Request, send};
 use tacit_net::{
     Channel, Hello, MAX_HELLO_BYTES, NetError, PacedTransport, Phase, Tag, TcpTransport, TlsTransport, Transport,
@@ -39,6 +40,9 @@ const GAVE_WAY: &str =
     "all places are taken, and an idle connection of yours gave way to another client's; connect again";
 /// Last words to a client that said nothing for too long.
 const SILENT: &str = "nothing was asked for too long (see `tacit serve --idle`); connect again";
+
+/// What is said of what did not come.
+const OVER: &str = "the time for it is over";
 
 /// Accepts until the server stops.
 pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
@@ -187,14 +191,18 @@ enum Arrival {
     Visitor(Box<Visitor>),
 }
 
-/// TLS, and the opening hello of clients, all within the greeting timeout.
-async fn greet(shared: &Shared, peer: (TcpStream, SocketAddr), end: Instant) -> Result<Arrival, ServeError> {
+/// TLS, and the opening hello of clients.
+async fn greet(
+    shared: &Shared,
+    peer: (TcpStream, SocketAddr),
+    mut deadline: HandshakeDeadline,
+) -> Result<Arrival, ServeError> {
     let address = peer.1;
-    let known = authenticate(shared.tls(), peer, end).await?;
+    let known = authenticate(shared.tls(), peer, &mut deadline).await?;
     if known.speaks_http()? {
         return Ok(Arrival::Visitor(Visitor { known, address }.into()));
     }
-    introduce(shared, known.stream, Who::of(known.who, known.role, known.name), end)
+    introduce(shared, known.stream, Who::of(known.who, known.role, known.name), deadline)
         .await
         .map(|greeted| Arrival::Client(greeted.into()))
 }
@@ -202,12 +210,12 @@ async fn greet(shared: &Shared, peer: (TcpStream, SocketAddr), end: Instant) -> 
 /// The opening hello.
 async fn introduce(
     shared: &Shared,
-    stream: TlsStream<TcpStream>,
+    stream: TlsStream<Counted>,
     who: Who,
-    end: Instant,
+    deadline: HandshakeDeadline,
 ) -> Result<Greeted, ServeError> {
     let (stream, session) = stream.into_inner();
-    let stream = stream.into_std().map_err(ServeError::system(WATCHING))?;
+    let stream = stream.into_inner().into_std().map_err(ServeError::system(WATCHING))?;
     let copy = stream.try_clone().map_err(ServeError::system(WATCHING))?;
     let transport = TlsTransport::accepted(session, TcpTransport::new(stream)?)?;
     let watched = watch(copy)?;
@@ -221,7 +229,8 @@ async fn introduce(
     let hello = Hello::opening();
     channel.send(Tag::HELLO, &hello.to_bytes())?;
     channel.flush()?;
-    let whole = Waiting { tag: Tag::HELLO, max: MAX_HELLO_BYTES, end, end_of_begun: None };
+    let end = End::Moves(deadline);
+    let whole = Waiting { tag: Tag::HELLO, max: MAX_HELLO_BYTES, end };
     hello.check(&whole.message(&mut channel, &watched).await?)?;
     Ok(Greeted { channel, who, watched, closer })
 }
@@ -239,8 +248,8 @@ fn unwatch(watched: TcpStream) -> Result<std::net::TcpStream, ServeError> {
 }
 
 /// Waits until something has come, or the connection has ended.
-async fn readable(watched: &TcpStream, end: Instant, what: &str) -> Result<(), ServeError> {
-    let ready = timeout_at(end.into(), watched.readable()).await.map_err(|_| stalled(what))?;
+async fn readable(watched: &TcpStream, end: Instant, late: impl FnOnce() -> ServeError) -> Result<(), ServeError> {
+    let ready = timeout_at(end.into(), watched.readable()).await.map_err(|_| late())?;
     ready.map_err(ServeError::system(WATCHING))
 }
 
@@ -262,10 +271,43 @@ fn look<T>(watched: &TcpStream, look: impl FnOnce() -> Result<Option<T>, NetErro
 struct Waiting {
     tag: Tag,
     max: usize,
-    /// When it must have come.
-    end: Instant,
-    /// How long it may take once some of it is there, if that is another time.
-    end_of_begun: Option<Duration>,
+    end: End,
+}
+
+/// When a message must have come.
+enum End {
+    /// That of a peer which has not introduced itself.
+    Moves(HandshakeDeadline),
+    /// That of a request; once some of it is there, it has this time.
+    Idle(Instant, Option<Duration>),
+}
+
+impl End {
+    fn at(&self) -> Instant {
+        match self {
+            Self::Moves(deadline) => deadline.end(),
+            Self::Idle(at, _) => *at,
+        }
+    }
+
+    fn late(&self, what: &str) -> ServeError {
+        match self {
+            Self::Moves(deadline) => late(what, deadline),
+            Self::Idle(..) => stalled(what, OVER.into()),
+        }
+    }
+
+    /// Something has come, and the message is not whole.
+    fn moved(&mut self, has_begun: bool) {
+        match self {
+            Self::Moves(deadline) => deadline.moved(Instant::now()),
+            Self::Idle(at, begun) => {
+                if let Some(timeout) = begun.take_if(|_| has_begun) {
+                    *at = Instant::now() + timeout;
+                }
+            }
+        }
+    }
 }
 
 impl Waiting {
@@ -275,10 +317,8 @@ impl Waiting {
             return Ok(message);
         }
         loop {
-            if let Some(timeout) = self.end_of_begun.take_if(|_| channel.has_partial()) {
-                self.end = Instant::now() + timeout;
-            }
-            readable(watched, self.end, self.tag.name()).await?;
+            self.end.moved(channel.has_partial());
+            readable(watched, self.end.at(), || self.end.late(self.tag.name())).await?;
             if let Some(message) = look(watched, || channel.try_recv(self.tag, self.max))? {
                 return Ok(message);
             }
@@ -422,7 +462,7 @@ async fn wait(
 async fn leaves(channel: &mut Channel, watched: &TcpStream) -> ServeError {
     let never = Instant::now() + FOREVER;
     loop {
-        if let Err(e) = readable(watched, never, "a client").await {
+        if let Err(e) = readable(watched, never, || stalled("a client", OVER.into())).await {
             return e;
         }
         match look(watched, || channel.try_recv(REQUEST, MAX_REQUEST_BYTES)) {
@@ -446,8 +486,7 @@ async fn next_request(
     let waiting = Waiting {
         tag: REQUEST,
         max: MAX_REQUEST_BYTES,
-        end: Instant::now() + shared.config.idle_timeout,
-        end_of_begun: Some(shared.config.stall_timeout),
+        end: End::Idle(Instant::now() + shared.config.idle_timeout, Some(shared.config.stall_timeout)),
     };
     match waiting.message(channel, watched).await {
         Ok(bytes) => Ok(Some(Request::from_bytes(&bytes)?)),

@@ -1,23 +1,30 @@
 //! Who somebody is that connects: TLS with certificates of both sides.
 use crate::ServeError;
+use crate::counted::Counted;
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
+use tacit_admission::HandshakeDeadline;
 use tacit_ids::ClientId;
 use tacit_net::NetError;
 use tacit_net::tls::{HTTP_1, HTTP_2, handshake_failed};
 use tacit_store::{Role, Serial, common_name, keys};
 use tokio::net::TcpStream;
-use tokio::time::timeout_at;
+use tokio::time::{sleep_until, timeout_at};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, rustls};
 
 /// What was attempted where the system refuses to watch a socket.
 pub(crate) const WATCHING: &str = "watching a connection";
+/// What is waited for first.
+const HANDSHAKE: &str = "the TLS handshake";
 
 /// Somebody who has proved a certificate, and what is said to it.
 pub(crate) struct Known {
-    pub(crate) stream: TlsStream<TcpStream>,
+    pub(crate) stream: TlsStream<Counted>,
     /// Whose key, and which certificate for it.
     pub(crate) who: (ClientId, Serial),
     pub(crate) role: Role,
@@ -41,20 +48,19 @@ impl Known {
     }
 }
 
-/// TLS, until `end`. Until the peer has proved its certificate, it gets TLS's own messages and no other byte.
+/// TLS, as long as something comes in time. Until the peer has proved its certificate, it gets TLS's own
+/// messages and no other byte.
 pub(crate) async fn authenticate(
     tls: Arc<rustls::ServerConfig>,
     (stream, address): (TcpStream, SocketAddr),
-    end: Instant,
+    deadline: &mut HandshakeDeadline,
 ) -> Result<Known, ServeError> {
     // Whoever says nothing costs nothing else, and is told nothing. (That a socket is readable is not always
     // true at its first look.)
-    let first = timeout_at(end.into(), stream.peek(&mut [0])).await.map_err(|_| stalled("the TLS handshake"))?;
-    first.map_err(ServeError::system(WATCHING))?;
+    let first = timeout_at(deadline.end().into(), stream.peek(&mut [0])).await;
+    first.map_err(|_| late(HANDSHAKE, deadline))?.map_err(ServeError::system(WATCHING))?;
     stream.set_nodelay(true).map_err(ServeError::system(WATCHING))?;
-    let accepted = timeout_at(end.into(), TlsAcceptor::from(tls).accept(stream)).await;
-    let stream = accepted.map_err(|_| stalled("the TLS handshake"))?;
-    let stream = stream.map_err(|e| handshake_failed(&format!("tcp {address}"), &e))?;
+    let stream = shaken_hands(tls, (stream, address), deadline).await?;
     let session = stream.get_ref().1;
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
     let certificate = certificate.ok_or_else(|| NetError::Tls("the client has no certificate".into()))?;
@@ -66,7 +72,36 @@ pub(crate) async fn authenticate(
     Ok(Known { stream, who, role, name })
 }
 
-pub(crate) fn stalled(what: &str) -> ServeError {
-    let (doing, detail) = (format!("waiting for {what}"), "the time for it is over".to_owned());
-    NetError::Stalled { doing, detail }.into()
+/// TLS's handshake, whose deadline each byte moves.
+async fn shaken_hands(
+    tls: Arc<rustls::ServerConfig>,
+    (stream, address): (TcpStream, SocketAddr),
+    deadline: &mut HandshakeDeadline,
+) -> Result<TlsStream<Counted>, ServeError> {
+    let mut accepting = TlsAcceptor::from(tls).accept(Counted::new(stream));
+    let mut timer = pin!(sleep_until(deadline.end().into()));
+    let mut seen = 0;
+    let accepted = poll_fn(|cx| {
+        if let Poll::Ready(accepted) = Pin::new(&mut accepting).poll(cx) {
+            return Poll::Ready(Some(accepted));
+        }
+        let received = accepting.get_ref().map_or(seen, Counted::received);
+        if received > seen {
+            seen = received;
+            deadline.moved(Instant::now());
+            timer.as_mut().reset(deadline.end().into());
+        }
+        timer.as_mut().poll(cx).map(|()| None)
+    });
+    let accepted = accepted.await.ok_or_else(|| late(HANDSHAKE, deadline))?;
+    Ok(accepted.map_err(|e| handshake_failed(&format!("tcp {address}"), &e))?)
+}
+
+/// What did not come before the deadline of who has not said who it is.
+pub(crate) fn late(what: &str, deadline: &HandshakeDeadline) -> ServeError {
+    stalled(what, deadline.expired())
+}
+
+pub(crate) fn stalled(what: &str, detail: String) -> ServeError {
+    NetError::Stalled { doing: format!("waiting for {what}"), detail }.into()
 }

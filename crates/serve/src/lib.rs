@@ -31,6 +31,7 @@ mod catalog;
 mod closer;
 mod config;
 mod control;
+mod counted;
 mod dealer;
 mod driver;
 mod edge;

@@ -187,7 +187,7 @@ impl Peer {
 
     /// Ends when its time is over and it has not shown that it may ask.
     async fn late(&self) {
-        sleep_until(self.slot.deadline().into()).await;
+        sleep_until(self.slot.deadline().end().into()).await;
         if self.is_authenticated() {
             std::future::pending().await
         }

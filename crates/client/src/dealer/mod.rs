@@ -1,6 +1,7 @@
 //! A dealer over the network, as either party reaches it: TLS 1.3 with both certificates, and the dealer's
 //! own certificate pinned. The CA alone would not do: it is the model owner's, who could make himself a
 //! dealer.
+use crate::wire::LinkClass;
 use crate::{ClientError, KeepFolder};
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -59,7 +60,21 @@ pub fn aids(
     identity: &ClientIdentity,
     keep: Option<&Path>,
 ) -> Result<Aids, ClientError> {
-    let remote = |(address, pin)| RemoteDealer::new(DealerConfig::new(address, pin, identity.clone()));
+    aids_within(LinkClass::default().connect_timeout(), dealer, identity, keep)
+}
+
+/// As [`aids`]; connecting to the dealer may take `within`.
+///
+/// # Errors
+/// As [`aids`].
+pub fn aids_within(
+    within: Duration,
+    dealer: Option<(&str, ClientId)>,
+    identity: &ClientIdentity,
+    keep: Option<&Path>,
+) -> Result<Aids, ClientError> {
+    let config = |(address, pin)| DealerConfig::new(address, pin, identity.clone());
+    let remote = |dealer| RemoteDealer::new(DealerConfig { connect_timeout: within, ..config(dealer) });
     let dealer = dealer.map(remote).transpose()?;
     Ok(Aids {
         dealer: dealer.map(|dealer| Arc::new(dealer) as Arc<dyn Dealer>),

@@ -40,7 +40,7 @@ const FILES: u64 = 2;
 const OTHER_FILES: u64 = 64;
 /// How often it is looked at what is due.
 const LOOK: Duration = Duration::from_secs(3600);
-/// How long somebody has to say who it is, from when its connection is accepted.
+/// How long somebody may say nothing from when its connection is accepted.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long a connection may ask nothing, or take nothing.
 const IDLE: Duration = Duration::from_secs(300);
@@ -228,7 +228,8 @@ fn kind(error: &WireError) -> RefusalKind {
 fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Result<Channel, WireError> {
     let mut tcp = TcpTransport::new(stream)?;
     tcp.set_stall_timeout(IDLE).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
-    tcp.set_deadline(Some(slot.deadline()));
+    let deadline = slot.deadline();
+    tcp.set_moving_deadline(deadline.end(), deadline.step(), deadline.last());
     let tls = shared.config.tls.accept(tcp)?;
     let owner = shared.config.owner;
     if tls.peer_certificate().and_then(keys::fingerprint) != Some(owner) {

@@ -115,6 +115,48 @@ fn a_trickling_peer_cannot_outlive_the_deadline() {
 }
 
 #[test]
+fn a_moving_deadline_follows_what_comes_and_has_a_last_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let accepted = |step, last| {
+        let peer = TcpStream::connect(address).unwrap();
+        let mut tcp = TcpTransport::new(listener.accept().unwrap().0).unwrap();
+        let (first, millis) = (Instant::now() + Duration::from_millis(300), Duration::from_millis);
+        tcp.set_moving_deadline(first, millis(step), Instant::now() + millis(last));
+        (peer, Channel::new(Box::new(tcp)))
+    };
+    let said = |mut peer: TcpStream, pause: u64, bytes: Vec<u8>| {
+        thread::spawn(move || {
+            bytes.iter().all(|byte| {
+                thread::sleep(Duration::from_millis(pause));
+                std::io::Write::write_all(&mut peer, &[*byte]).is_ok()
+            })
+        })
+    };
+    let mut message = Vec::new();
+    {
+        let (peer, mut tcp) = (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0);
+        let mut channel = Channel::new(Box::new(TcpTransport::new(peer).unwrap()));
+        channel.send(A, &[1, 2, 3]).unwrap();
+        channel.flush().unwrap();
+        drop(channel);
+        std::io::Read::read_to_end(&mut tcp, &mut message).unwrap();
+    }
+    // All of it takes longer than the first byte may.
+    let (peer, mut channel) = accepted(60_000, 60_000);
+    let saying = said(peer, 50, message.clone());
+    assert_eq!(channel.recv(A, 3).unwrap(), [1, 2, 3]);
+    assert!(saying.join().unwrap());
+    // However much comes, there is a last moment.
+    let (peer, mut channel) = accepted(60_000, 900);
+    let saying = said(peer, 300, message);
+    let error = channel.recv(A, 3).unwrap_err();
+    assert!(matches!(error, NetError::Stalled { .. }), "{error}");
+    drop(channel);
+    saying.join().unwrap();
+}
+
+#[test]
 fn a_peer_that_reads_nothing_stalls_the_sender_once_the_queue_is_full() {
     let (mut a, _b) = tcp_pair().unwrap();
     a.set_stall_timeout(Duration::from_millis(100)).unwrap();

@@ -1,13 +1,13 @@
 //! Closing so that the last answer arrives. A system that closes a connection with unread bytes resets it,
 //! and a reset takes answers away that the peer has not read yet: who is refused in the midst of a large body
 //! would see a broken connection and no reason (RFC 9112, section 9.6).
+use crate::counted::Counted;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tacit_net::tls::HTTP_2;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
@@ -16,13 +16,13 @@ const LINGER: Duration = Duration::from_secs(5);
 
 /// A stream whose end waits, for a while, until the peer has ended too; what still comes is not looked at.
 pub(crate) struct Lingering {
-    stream: TlsStream<TcpStream>,
+    stream: TlsStream<Counted>,
     /// Runs since our end was said.
     patience: Option<Pin<Box<Sleep>>>,
 }
 
 impl Lingering {
-    pub(crate) fn new(stream: TlsStream<TcpStream>) -> Self {
+    pub(crate) fn new(stream: TlsStream<Counted>) -> Self {
         Self { stream, patience: None }
     }
 

@@ -116,7 +116,7 @@ impl DealerHandle {
 const LOOK: Duration = Duration::from_millis(20);
 /// How often one looks that does not stop.
 const FOREVER: Duration = Duration::from_secs(3600);
-/// How long a peer may take to introduce itself, from when its connection is accepted.
+/// How long a peer may say nothing from when its connection is accepted.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Pools of connections: clients', and servers', whom clients keep out of nothing.
 const CLIENTS: usize = 0;
@@ -235,8 +235,9 @@ struct Known {
 /// TLS, a place, and the opening hello, all before the slot's deadline.
 fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Result<Known, ServeError> {
     let mut tcp = TcpTransport::new(stream)?;
-    tcp.set_stall_timeout(HANDSHAKE).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
-    tcp.set_deadline(Some(slot.deadline()));
+    let deadline = slot.deadline();
+    tcp.set_stall_timeout(deadline.step()).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
+    tcp.set_moving_deadline(deadline.end(), deadline.step(), deadline.last());
     let tls = shared.config.tls.accept(tcp)?;
     let certificate = tls.peer_certificate().ok_or(NetError::Tls("a peer without a certificate".into()))?;
     let unreadable = || NetError::Tls("a certificate that cannot be read".into());

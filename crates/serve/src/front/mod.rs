@@ -48,8 +48,8 @@ const POOLS: [PoolLimits; 2] =
 /// Handshakes under way; beyond that the oldest of the address that has most is evicted, so that strangers
 /// keep nobody out.
 const MOST_HANDSHAKES: usize = 1024;
-/// How long a handshake may take, from when its connection is accepted.
-const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How long a connection may say nothing from when it is accepted.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Open files for known peers that must be left beside handshakes, and for all else.
 const OTHER_FILES: u64 = 512;
 /// How long a connection may be silent.
@@ -239,9 +239,10 @@ async fn connection(
     slot: &ConnectionSlot,
     (stream, address): (TcpStream, SocketAddr),
 ) -> Result<(), ServeError> {
+    let mut deadline = slot.deadline();
     let known = tokio::select! {
         biased;
-        known = authenticate(shared.tls.clone(), (stream, address), slot.deadline()) => known?,
+        known = authenticate(shared.tls.clone(), (stream, address), &mut deadline) => known?,
         () = slot.evicted() => return Ok(()),
     };
     if !known.speaks_http()? {

@@ -95,10 +95,31 @@ fn a_link_of_1_kbit_is_served_and_harms_nobody_else() {
     assert_eq!(server.handle.served(), answers + 2);
 }
 
+/// The handshake takes more than twice the time that a silent connection has. So it is with 1 kbit/s and the
+/// 10 s of a server.
+#[test]
+fn a_slow_handshake_is_waited_for_while_something_comes() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |c| c.greeting_timeout = Duration::from_secs(1));
+    let link = Link::to(&server, 0);
+    let mut config = server.config(dir.path(), "bob");
+    config.address = link.address.clone();
+    config.connect_timeout = 20 * PATIENCE;
+    let asks = thread::spawn(move || Lobby::connect(registry(), config).unwrap().open("one", None).unwrap());
+    // 480 bytes each way: a part of it.
+    for _ in 0..40 {
+        link.allow(1);
+        thread::sleep(Duration::from_millis(55));
+    }
+    assert!(!asks.is_finished(), "it is under way");
+    link.allow(FAST);
+    assert_eq!(asks.join().unwrap().infer(&X).unwrap().values, expected(1, &X));
+}
+
 #[test]
 fn who_is_too_slow_to_be_greeted_is_told_so_and_harms_nobody_else() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Running::impatient(dir.path());
+    let server = Running::start(dir.path(), |c| c.greeting_timeout = Duration::from_secs(1));
     // A quarter of a second, and no more.
     let link = Link::to(&server, 3);
     let mut alice = server.client(dir.path(), "alice", "one");
@@ -111,4 +132,5 @@ fn who_is_too_slow_to_be_greeted_is_told_so_and_harms_nobody_else() {
     }
     let error = asks.join().unwrap();
     assert!(error.contains(&link.address) && error.contains("closed the connection during the handshake"), "{error}");
+    assert!(error.contains("within two minutes"), "what the limit is: {error}");
 }

@@ -108,7 +108,7 @@ impl Args {
             // A folder of something else is told before anybody listens.
             material_folder(dir, Party::Client)?;
         }
-        let aids = self.dealer.aids(&self.server, &identity, self.material.as_deref())?;
+        let aids = self.dealer.aids(&self.server, &identity, self.material.as_deref(), self.told.connect_timeout())?;
         let require = self.dealer.require();
         let mut client = ClientConfig { aids, require, ..ClientConfig::new(server, identity) };
         client.server_name.clone_from(server_name);

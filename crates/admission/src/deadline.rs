@@ -1,0 +1,84 @@
+//! Until when a peer must be authenticated. A link of 1 kbit/s carries TLS's handshake in 17 s, and the
+//! server's part of it in half of that, while nothing comes back.
+use std::time::{Duration, Instant};
+
+/// How many times the timeout may pass between a peer's bytes, once there are some.
+const STEP: u32 = 3;
+/// How many times it may pass in all.
+const LONGEST: u32 = 12;
+
+/// Later with each byte that comes, up to a limit.
+#[derive(Clone, Copy, Debug)]
+pub struct HandshakeDeadline {
+    end: Instant,
+    step: Duration,
+    last: Instant,
+    longest: Duration,
+}
+
+impl HandshakeDeadline {
+    /// Of a connection that was accepted then: its first byte has `timeout`, the next one three times as
+    /// long, and all of them together twelve times.
+    #[must_use]
+    pub fn new(accepted: Instant, timeout: Duration) -> Self {
+        let longest = timeout * LONGEST;
+        Self { end: accepted + timeout, step: timeout * STEP, last: accepted + longest, longest }
+    }
+
+    /// When the time is over, if nothing more comes.
+    #[must_use]
+    pub fn end(&self) -> Instant {
+        self.end
+    }
+
+    /// What there is from one byte to the next.
+    #[must_use]
+    pub fn step(&self) -> Duration {
+        self.step
+    }
+
+    /// When it is over, whatever comes.
+    #[must_use]
+    pub fn last(&self) -> Instant {
+        self.last
+    }
+
+    /// Something has come.
+    pub fn moved(&mut self, now: Instant) {
+        self.end = self.end.max((now + self.step).min(self.last));
+    }
+
+    /// Why it is over, in words.
+    #[must_use]
+    pub fn expired(&self) -> String {
+        let seconds = |time: Duration| time.as_secs_f64();
+        match self.end == self.last {
+            true => format!("it took longer than the {:.0} s that a handshake may take", seconds(self.longest)),
+            false => format!(
+                "the time for it is over: {:.0} s for the first byte, {:.0} s from one to the next",
+                seconds(self.step / STEP),
+                seconds(self.step)
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_moves_it_up_to_the_limit() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let mut deadline = HandshakeDeadline::new(start, 10 * second);
+        assert_eq!(deadline.end(), start + 10 * second);
+        deadline.moved(start + second);
+        assert_eq!(deadline.end(), start + 31 * second);
+        assert!(deadline.expired().contains("10 s for the first byte, 30 s"), "{}", deadline.expired());
+        deadline.moved(start + 30 * second);
+        assert_eq!(deadline.end(), start + 60 * second);
+        deadline.moved(start + 119 * second);
+        assert_eq!(deadline.end(), start + 120 * second, "nobody has longer");
+        assert!(deadline.expired().contains("120 s"), "{}", deadline.expired());
+    }
+}
