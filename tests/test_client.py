@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -397,3 +398,18 @@ def test_answers_can_be_awaited_and_given_up(server, digits, digit_images):
             client.infer(digit_images[0])
     with server.client() as client:
         assert_close(digits, client.infer(digit_images[:1]), digit_images[:1])
+
+
+def test_a_store_that_was_last_used_at_another_time_is_refused_unless_the_clock_is_said_to_be_right(digits, tmp_path):
+    store = tmp_path / "store"
+    with tacit.serve(digits, store=store):
+        pass
+    with sqlite3.connect(store / "ledger.sqlite") as ledger:
+        ledger.execute("UPDATE clock SET seen = seen - 31 * 86400")
+    ledger.close()
+    with pytest.raises(tacit.TacitError, match="31 days after"):
+        tacit.serve(digits, store=store)
+    with tacit.serve(digits, store=store, accept_clock=True) as server, server.client() as client:
+        assert client.infer(np.zeros((1, 8, 8), np.float32)).shape == (10,)
+    with tacit.serve(digits, store=store):
+        pass

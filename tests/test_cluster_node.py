@@ -2,7 +2,9 @@
 
 import http.client
 import json
+import re
 import socket
+import sqlite3
 import ssl
 import subprocess
 import sys
@@ -187,6 +189,24 @@ def test_a_front_that_is_started_anew_gives_nobody_a_new_quota(place, fronted, t
         time.sleep(0.6)
         code, said, _ = asks(place, front.port, "alice")
         assert code == 403 and "the 3 answers of the day are used up" in said["error"]
+
+
+def test_a_front_whose_clock_has_jumped_does_not_start(place, fronted, binary, tmp_path):
+    state = tmp_path / "state"
+    options = ("--queries-per-day", 3, "--state", state)
+    with fronted(*options):
+        assert "party: front\n" in (state / ".tacit-folder").read_text()
+    with sqlite3.connect(state / "front.sqlite") as counts:
+        counts.execute("UPDATE clock SET seen = seen + 400 * 86400")
+    counts.close()
+    command = [binary, "serve", "--front", "--keys", "keys", "--listen", "127.0.0.1:0", *map(str, options)]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=60)
+    # A day that is cut counts as none.
+    assert done.returncode == 1 and re.search("(399|400) days before", done.stderr) and "--accept-clock" in done.stderr
+    with fronted(*options, "--accept-clock"):
+        pass
+    with fronted(*options):
+        pass
 
 
 def test_leases_and_quotas_over_the_wire(place, fronted):

@@ -109,6 +109,7 @@ def serve(
     seal: str | None = None,
     dealer: Dealer | tuple[str, str] | None = None,
     threads: int = 1,
+    accept_clock: bool = False,
 ) -> Server:
     """Starts a server for one model, or for several by name, on threads of this process.
 
@@ -120,6 +121,9 @@ def serve(
     the folder of prepared material, which is encrypted if `seal` names a key (a file, `env:VARIABLE` or `cmd:COMMAND`). `dealer` makes
     the material of back ends that take it from a third party ("dealt"): address and fingerprint of its key, or one of this
     process; `keys` must then hold the certificate "orders". The server listens when this returns.
+
+    A folder `store` that was last used more than a week from what the machine's clock shows is refused, for material would expire by
+    it; `accept_clock` says that the clock is right.
     """
     check_threads(threads)
     if not isinstance(models, Mapping | Model | Lowered):
@@ -135,7 +139,7 @@ def serve(
         if keys is None:
             make_keys(folder)
         material = Path(scratch.name) / "store" if store is None else Path(store)
-        native = _tacit.Server.start(offers, listen, fspath(folder), fspath(material), seal, pinned(dealer), threads, allow_clear)
+        native = _tacit.Server.start(offers, listen, fspath(folder), fspath(material), seal, pinned(dealer), threads, allow_clear, accept_clock)
     except BaseException:
         scratch.cleanup()
         raise

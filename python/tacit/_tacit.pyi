@@ -133,6 +133,7 @@ class Server:
         dealer: tuple[str, str] | None,
         threads: int,
         allow_clear: bool,
+        accept_clock: bool,
     ) -> Server: ...
     def stop(self, grace_s: float) -> None: ...
 

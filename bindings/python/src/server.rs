@@ -29,9 +29,9 @@ pub struct Server {
 impl Server {
     /// Serves models by name, each with one or several back ends, on `listen`, with the server keys in the
     /// folder `keys`. Material is sealed with the key that `seal` names. Back ends that show the server the
-    /// input need `allow_clear`.
+    /// input need `allow_clear`; with `accept_clock` the machine's clock is taken for right.
     #[staticmethod]
-    #[pyo3(signature = (models, listen, keys, store, seal, dealer, threads, allow_clear))]
+    #[pyo3(signature = (models, listen, keys, store, seal, dealer, threads, allow_clear, accept_clock))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
     fn start(
         py: Python<'_>,
@@ -43,6 +43,7 @@ impl Server {
         dealer: Pinned,
         threads: usize,
         allow_clear: bool,
+        accept_clock: bool,
     ) -> PyResult<Self> {
         let listen: SocketAddr = listen
             .parse()
@@ -58,7 +59,7 @@ impl Server {
         }
         let server = brief(py, move || {
             let seal = files::key(seal.as_deref())?;
-            let mut config = ServerConfig { store, seal, threads, ..ServerConfig::new(listen, tls) };
+            let mut config = ServerConfig { store, seal, threads, accept_clock, ..ServerConfig::new(listen, tls) };
             if let Some(dealer) = pin(&dealer)? {
                 let identity = keys::load_client(&keys, keys::ORDERS).map_err(to_python)?;
                 config.aids = tacit_client::aids(Some(dealer), &identity, None).map_err(to_python)?;

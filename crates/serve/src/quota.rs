@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tacit_ids::{ClientId, MaterialId};
+use tacit_store::clock::JUMP;
 
-const DAY_S: i64 = 24 * 3600;
+pub(crate) const DAY_S: i64 = 24 * 3600;
 
 /// Seconds since 1970.
 pub(crate) fn unix_now() -> i64 {
@@ -13,8 +14,8 @@ pub(crate) fn unix_now() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// A clock that stands this far from where it should was not set right.
-const JUMP_S: u64 = 7 * 24 * 3600;
+/// A day that lies so many days ahead was shown by a clock that was wrong.
+pub(crate) const MOST_AHEAD: i64 = 7;
 
 /// The time by which days are counted: that of the machine's clock, unless it jumps while this program runs.
 pub(crate) struct Clock {
@@ -37,7 +38,7 @@ impl Clock {
     fn told(&mut self, unix_s: i64, at: Instant) -> i64 {
         let passed = at.saturating_duration_since(self.at).as_secs();
         let expected = self.unix_s.saturating_add_unsigned(passed);
-        let has_jumped = unix_s.abs_diff(expected) > JUMP_S;
+        let has_jumped = unix_s.abs_diff(expected) > JUMP.as_secs();
         if has_jumped && !self.has_jumped {
             tracing::error!(
                 "the clock of this machine has jumped by {} days: quotas and records go on by the time before; set the clock, \

@@ -7,7 +7,7 @@
 pub(crate) mod schema;
 
 use crate::ServeError;
-use crate::quota::{Charge, Clock, Quotas, day_of, unix_now};
+use crate::quota::{Charge, Clock, MOST_AHEAD, Quotas, day_of, unix_now};
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, Transaction, named_params, params};
 use schema::{NAME, SERVER, Sync, connect, failed, prepare};
 use std::collections::HashMap;
@@ -22,8 +22,6 @@ use tacit_ids::ClientId;
 
 /// Rows that wait to be written.
 const QUEUE: usize = 4096;
-/// Days that the latest usage may be ahead of the clock, to be believed.
-const MOST_AHEAD: i64 = 7;
 /// Rows of one transaction.
 const AT_ONCE: usize = 256;
 /// Classes that estimates are kept of.

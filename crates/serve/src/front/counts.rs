@@ -3,27 +3,42 @@
 //! A row is written when a node has told of more answers, before the node is granted its lease. It outlives
 //! the front's process; of a loss of power the last moments may be missing.
 use crate::ServeError;
+use crate::quota::{DAY_S, MOST_AHEAD, day_of, unix_now};
 use crate::state::schema::{Kind, Sync, connect, failed, prepare};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use tacit_ids::ClientId;
+use tacit_store::clock::JUMP;
+use tacit_store::managed::is_database;
+use tacit_store::{FolderKind, ManagedFolder, StoreError};
 
 /// Its name in its folder.
 const NAME: &str = "front.sqlite";
 /// The header says "tacf".
 const FRONT: Kind = Kind {
     application: 0x7461_6366,
-    migrations: &["
+    migrations: &[
+        "
     CREATE TABLE answers (
         client BLOB PRIMARY KEY CHECK (length(client) = 32),
         day INTEGER NOT NULL,                            -- UTC, days since 1970
         answers INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
-"],
+",
+        "
+    -- When a front last ran, in seconds since 1970.
+    CREATE TABLE clock (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        seen INTEGER NOT NULL
+    ) STRICT;
+",
+    ],
 };
+/// Its folder.
+const FOLDER: FolderKind = FolderKind::private("front", "answers of the day");
+/// How often it is noted what the clock shows.
+const NOTED_S: u64 = 3600;
 
 /// What was kept of a day.
 #[derive(Default)]
@@ -36,17 +51,54 @@ pub(super) struct Kept {
 pub(super) struct Counts {
     path: PathBuf,
     db: Connection,
+    /// What the clock showed when that was noted last; `None` before.
+    noted: Option<i64>,
 }
 
 impl Counts {
-    /// Opens the file of a folder, or makes both; what it has of the latest day.
-    pub(super) fn open(dir: &Path) -> Result<(Self, Kept), ServeError> {
-        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed(dir))?;
+    /// Opens the file of a folder, or makes both; what it has of the latest day. A clock that stands far from
+    /// when a front last ran there is taken for right only if that is said.
+    ///
+    /// # Errors
+    /// The folder holds what no front has made; [`StoreError::ClockJump`], [`StoreError::Clock`]: nothing was
+    /// counted then.
+    pub(super) fn open(dir: &Path, accept_clock: bool) -> Result<(Self, Kept), ServeError> {
+        tacit_store::clock::now()?;
+        let folder = ManagedFolder::open_or_mark(dir, FOLDER, is_ours)?;
+        Self::open_at(folder.path(), unix_now(), accept_clock)
+    }
+
+    /// The same in a folder that is a front's, where the clock shows `now`.
+    fn open_at(dir: &Path, now: i64, accept_clock: bool) -> Result<(Self, Kept), ServeError> {
         let path = dir.join(NAME);
         prepare(&path, &FRONT)?;
         let db = connect(&path, Sync::Later)?;
-        let kept = read(&db).map_err(failed(&path))?;
-        Ok((Self { path, db }, kept))
+        if let Some(seen) = seen(&db).map_err(failed(&path))?
+            && now.abs_diff(seen) > JUMP.as_secs()
+            && !accept_clock
+        {
+            let days = now.abs_diff(seen) / DAY_S.unsigned_abs();
+            let way = if now > seen { "after" } else { "before" };
+            return Err(StoreError::ClockJump { folder: dir.to_owned(), days, way }.into());
+        }
+        let kept = read(&db, day_of(now)).map_err(failed(&path))?;
+        let mut opened = Self { path, db, noted: None };
+        if let Err(e) = opened.note_clock(now) {
+            // A full disk is no reason not to start.
+            tracing::error!("a jump of the clock would not show at the next start: {e}");
+        }
+        Ok((opened, kept))
+    }
+
+    /// Notes what the clock shows, once an hour: by that, a jump shows at the next start.
+    pub(super) fn note_clock(&mut self, now: i64) -> Result<(), ServeError> {
+        if self.noted.is_some_and(|noted| noted.abs_diff(now) < NOTED_S) {
+            return Ok(());
+        }
+        let noted = self.db.execute("REPLACE INTO clock (one, seen) VALUES (1, ?)", [now]);
+        noted.map_err(failed(&self.path))?;
+        self.noted = Some(now);
+        Ok(())
     }
 
     /// Writes how many answers clients have had of a day. Those of earlier days go.
@@ -65,8 +117,28 @@ impl Counts {
     }
 }
 
-fn read(db: &Connection) -> rusqlite::Result<Kept> {
-    let latest: Option<i64> = db.query_row("SELECT max(day) FROM answers", [], |row| row.get(0))?;
+/// Whether version 0.1, which marked no folder, has made this.
+fn is_ours(path: &Path) -> bool {
+    let beside = ["-wal", "-shm"].map(|ending| format!("{NAME}{ending}"));
+    match path.file_name().and_then(|name| name.to_str()) {
+        Some(NAME) => is_database(path, FRONT.application),
+        Some(name) => beside.iter().any(|beside| beside == name),
+        None => false,
+    }
+}
+
+/// When a front last ran here: as was noted, or on the day that was counted last.
+fn seen(db: &Connection) -> rusqlite::Result<Option<i64>> {
+    let noted: Option<i64> = db.query_row("SELECT max(seen) FROM clock", [], |row| row.get(0))?;
+    let counted: Option<i64> = db.query_row("SELECT max(day) FROM answers", [], |row| row.get(0))?;
+    Ok(noted.or_else(|| counted.map(|day| day.saturating_mul(DAY_S))))
+}
+
+/// What was kept of the latest day, as far as a clock that is right can have shown it.
+fn read(db: &Connection, today: i64) -> rusqlite::Result<Kept> {
+    let believed = today + MOST_AHEAD;
+    let latest: Option<i64> =
+        db.query_row("SELECT max(day) FROM answers WHERE day <= ?", [believed], |row| row.get(0))?;
     let Some(day) = latest else { return Ok(Kept::default()) };
     let mut select = db.prepare("SELECT client, answers FROM answers WHERE day = ?")?;
     let row = |row: &rusqlite::Row<'_>| {
@@ -89,25 +161,64 @@ mod tests {
     fn the_latest_day_is_kept_over_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("state");
-        let (mut counts, kept) = Counts::open(&folder).unwrap();
+        let (mut counts, kept) = Counts::open(&folder, false).unwrap();
+        let today = day_of(unix_now());
         assert_eq!((kept.day, kept.used.len()), (0, 0));
         assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
-        counts.keep(7, &[(ALICE, 3), (BOB, 1)]).unwrap();
-        counts.keep(7, &[(ALICE, 5)]).unwrap();
+        counts.keep(today, &[(ALICE, 3), (BOB, 1)]).unwrap();
+        counts.keep(today, &[(ALICE, 5)]).unwrap();
         drop(counts);
-        let (mut counts, kept) = Counts::open(&folder).unwrap();
-        assert_eq!((kept.day, kept.used), (7, BTreeMap::from([(ALICE, 5), (BOB, 1)])));
-        counts.keep(8, &[(BOB, 2)]).unwrap();
+        let (mut counts, kept) = Counts::open(&folder, false).unwrap();
+        assert_eq!((kept.day, kept.used), (today, BTreeMap::from([(ALICE, 5), (BOB, 1)])));
+        counts.keep(today + 1, &[(BOB, 2)]).unwrap();
         drop(counts);
-        let (_, kept) = Counts::open(&folder).unwrap();
-        assert_eq!((kept.day, kept.used), (8, BTreeMap::from([(BOB, 2)])));
+        let (_, kept) = Counts::open(&folder, false).unwrap();
+        assert_eq!((kept.day, kept.used), (today + 1, BTreeMap::from([(BOB, 2)])));
     }
 
     #[test]
-    fn a_file_of_another_program_is_left_alone() {
+    fn a_clock_that_has_jumped_is_named_and_counts_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join(NAME), "taxes").unwrap();
-        assert!(Counts::open(dir.path()).is_err());
-        assert_eq!(std::fs::read(dir.path().join(NAME)).unwrap(), b"taxes");
+        let (noon, week) = (20_000 * DAY_S + DAY_S / 2, 7 * DAY_S);
+        let open = |now: i64, accept: bool| Counts::open_at(dir.path(), now, accept);
+        let (mut counts, _) = open(noon, false).unwrap();
+        counts.keep(day_of(noon), &[(ALICE, 3)]).unwrap();
+        drop(counts);
+        for (now, said) in [(noon + 400 * DAY_S, "400 days after"), (noon - 31 * DAY_S, "31 days before")] {
+            let error = open(now, false).err().unwrap().to_string();
+            assert!(error.contains(said) && error.contains("--accept-clock"), "{error}");
+        }
+        let (mut counts, kept) = open(noon + week, false).unwrap();
+        assert_eq!((kept.day, kept.used), (day_of(noon), BTreeMap::from([(ALICE, 3)])), "nothing was lost");
+        // It runs for longer than a week without an answer: that is no jump at its next start.
+        counts.note_clock(noon + 2 * week).unwrap();
+        drop(counts);
+        open(noon + 3 * week, false).unwrap();
+        // A day that only a clock that was wrong can have shown ends nobody's quota.
+        let (mut counts, _) = open(noon + 400 * DAY_S, true).unwrap();
+        counts.keep(day_of(noon) + 400, &[(ALICE, 9)]).unwrap();
+        drop(counts);
+        let (_, kept) = open(noon + 3 * week, true).unwrap();
+        assert_eq!((kept.day, kept.used.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_another_program_or_user_has_made_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in [(NAME, "taxes"), ("taxes.ods", "taxes")] {
+            let folder = dir.path().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join(name), text).unwrap();
+            let error = Counts::open(&folder, false).err().unwrap().to_string();
+            assert!(error.contains(name), "{error}");
+            assert_eq!(std::fs::read(folder.join(name)).unwrap(), text.as_bytes());
+            assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing was made there");
+        }
+        // As version 0.1 has left it.
+        let folder = dir.path().join("earlier");
+        std::fs::create_dir(&folder).unwrap();
+        prepare(&folder.join(NAME), &FRONT).unwrap();
+        Counts::open(&folder, false).unwrap();
+        assert!(folder.join(tacit_store::managed::MARK).exists());
     }
 }

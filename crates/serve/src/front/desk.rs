@@ -2,7 +2,7 @@
 use super::book::{Book, Granted, Refused, Ticket};
 use super::counts::Counts;
 use super::report::Report;
-use crate::quota::{day_of, unix_now};
+use crate::quota::{Clock, day_of};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,6 +14,8 @@ pub(super) struct Desk {
     book: Mutex<Book>,
     /// Where answers are counted that must outlive this process.
     counts: Option<Mutex<Counts>>,
+    /// By which days are counted.
+    clock: Mutex<Clock>,
     banned: BTreeSet<ClientId>,
     /// Until then a node of an earlier front may still serve clients by its lease.
     opens: Instant,
@@ -21,15 +23,11 @@ pub(super) struct Desk {
     changed: Notify,
 }
 
-fn today() -> i64 {
-    day_of(unix_now())
-}
-
 impl Desk {
     /// Nobody is placed for a lease from now on.
     pub(super) fn new(book: Book, banned: BTreeSet<ClientId>) -> Self {
         let (opens, book) = (Instant::now() + book.lease, Mutex::new(book));
-        Self { opens, book, counts: None, banned, changed: Notify::new() }
+        Self { opens, book, counts: None, clock: Mutex::new(Clock::new()), banned, changed: Notify::new() }
     }
 
     /// Keeps the answers of the day there.
@@ -41,15 +39,21 @@ impl Desk {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Seconds since 1970, by a clock whose jumps count for nothing.
+    fn now(&self) -> i64 {
+        // Each change of it is whole.
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner).now()
+    }
+
     pub(super) fn join(&self, name: &str, address: &str) -> Result<u64, Refused> {
         self.book().join(name, address, Instant::now())
     }
 
     pub(super) fn renew(&self, name: &str, run: u64, report: Report) -> Result<Granted, Refused> {
         let granted = {
-            let mut book = self.book();
-            let granted = book.renew(name, run, report, (Instant::now(), today()));
-            self.keep_counts(&mut book);
+            let (now, mut book) = (self.now(), self.book());
+            let granted = book.renew(name, run, report, (Instant::now(), day_of(now)));
+            self.keep_counts(&mut book, now);
             granted
         };
         self.changed.notify_waiters();
@@ -57,14 +61,18 @@ impl Desk {
     }
 
     /// A disk that takes nothing stops no node: what is not written now comes with the next lease.
-    fn keep_counts(&self, book: &mut Book) {
+    fn keep_counts(&self, book: &mut Book, now: i64) {
         let Some(counts) = &self.counts else { return };
+        // A statement that panics has changed nothing.
+        let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(e) = counts.note_clock(now) {
+            tracing::error!("what the clock shows would not outlive this front: {e}");
+        }
         let (day, unkept) = book.unkept();
         if unkept.is_empty() {
             return;
         }
-        // A statement that panics has changed nothing.
-        match counts.lock().unwrap_or_else(PoisonError::into_inner).keep(day, &unkept) {
+        match counts.keep(day, &unkept) {
             Ok(()) => book.note_kept(),
             Err(e) => tracing::error!("answers of {} clients would not outlive this front: {e}", unkept.len()),
         }
@@ -96,9 +104,9 @@ impl Desk {
             // What changes from here on is noticed.
             let changed = self.changed.notified();
             let (ticket, lease) = {
-                let mut book = self.book();
+                let (day, mut book) = (day_of(self.now()), self.book());
                 // Its node may have gone since the last look: then it is another.
-                let ticket = book.place(client, model, (Instant::now(), today()))?;
+                let ticket = book.place(client, model, (Instant::now(), day))?;
                 if book.is_admitted(&ticket) {
                     return Ok(ticket);
                 }

@@ -76,6 +76,8 @@ pub struct FrontConfig {
     pub key_copies: usize,
     /// Clients that are sent nowhere.
     pub banned: BTreeSet<ClientId>,
+    /// Whether the clock is taken for right where it stands far from when that folder was last used.
+    pub accept_clock: bool,
     /// Name in the nodes' certificates, where it is not that of their addresses; clients are told.
     pub server_name: Option<String>,
 }
@@ -101,7 +103,8 @@ impl Front {
     /// Listens. Nobody is placed for a lease from now on: nodes of an earlier front may still serve.
     ///
     /// # Errors
-    /// The address is taken; threads cannot be started.
+    /// The address is taken; threads cannot be started; the folder of counts is none of a front's, or was
+    /// last used at quite another time than the clock shows.
     pub fn bind(config: FrontConfig) -> Result<Self, ServeError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServeError::system("starting the front"))?;
@@ -157,7 +160,7 @@ fn open_desk(book: Book, config: &FrontConfig) -> Result<Desk, ServeError> {
     let banned = config.banned.clone();
     match (&config.state, config.queries_per_day) {
         (Some(folder), Some(_)) => {
-            let (counts, kept) = Counts::open(folder)?;
+            let (counts, kept) = Counts::open(folder, config.accept_clock)?;
             Ok(Desk::new(book.with_counts(kept), banned).counting_in(counts))
         }
         (None, Some(_)) => {

@@ -31,6 +31,10 @@ pub struct Args {
     /// Folder where these answers are counted; without it, a front that is started anew begins at 0
     #[arg(long, value_name = "DIR", requires = "queries_per_day")]
     state: Option<PathBuf>,
+    /// Take the clock of this machine for right, though it shows a time more than a week from when the folder
+    /// was last used: a day's answers are counted by it
+    #[arg(long, requires = "state")]
+    accept_clock: bool,
     /// Servers that a client with a large key set (back end `ckks`) may be sent to
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = count(4096))]
     key_copies: usize,
@@ -59,6 +63,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         lease: args.lease,
         queries_per_day: args.queries_per_day,
         state: args.state,
+        accept_clock: args.accept_clock,
         key_copies: args.key_copies,
         banned: args.ban.into_iter().collect(),
         server_name: args.server_name,
