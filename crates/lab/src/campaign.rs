@@ -11,7 +11,7 @@
 mod managed;
 
 use crate::LabError;
-pub use managed::managed_folder;
+pub use managed::{managed_folder, own_folder};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -199,20 +199,6 @@ const MAX_FILE: u64 = 1 << 30;
 const CAMPAIGN: &str = "campaign.json";
 const RUNS: &str = "runs.jsonl";
 const IDLE: &str = "idle.jsonl";
-
-/// Makes a folder of a campaign, if it is not there. A link is refused: a campaign that came from elsewhere
-/// must not lead us, who may be root, outside.
-///
-/// # Errors
-/// [`LabError::Io`]; [`LabError::Spec`] for what is there and no folder.
-pub fn own_folder(path: &Path) -> Result<(), LabError> {
-    fs::create_dir_all(path).map_err(LabError::io(path))?;
-    if fs::symlink_metadata(path).map_err(LabError::io(path))?.is_dir() {
-        return Ok(());
-    }
-    let detail = "is a link, and a campaign writes into its own folder only; remove it".into();
-    Err(LabError::Spec { what: path.display().to_string(), detail })
-}
 
 /// Opens a file of a campaign for reading. A link is refused.
 ///

@@ -3,6 +3,7 @@ use super::{CAMPAIGN, MAX_FILE, open};
 use crate::LabError;
 use std::io::Read;
 use std::path::Path;
+use tacit_store::managed::is_marked;
 use tacit_store::{FolderKind, ManagedFolder};
 
 /// A folder of measurements.
@@ -28,9 +29,27 @@ pub fn managed_folder(dir: &Path) -> Result<(), LabError> {
     Ok(())
 }
 
+/// Makes a folder in one of measurements, and marks it. One that an earlier version has made there is marked
+/// as it is: its files are known by their place. A link is refused: a campaign that came from elsewhere must
+/// not lead us, who may be root, outside.
+///
+/// # Errors
+/// As [`managed_folder`].
+pub fn own_folder(path: &Path) -> Result<(), LabError> {
+    if std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink()) {
+        let detail = "is a link, and a campaign writes into its own folder only; remove it".into();
+        return Err(LabError::Spec { what: path.display().to_string(), detail });
+    }
+    let is_inside = path.parent().is_some_and(|parent| is_marked(parent, MANAGED).unwrap_or(false));
+    let is_ours = |entry: &Path| is_inside && entry.symlink_metadata().is_ok_and(|meta| meta.is_file());
+    ManagedFolder::open_or_mark(path, MANAGED, is_ours)?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{CAMPAIGN, Folder, VERSION, tests::campaign};
+    use super::own_folder;
     use std::fs;
 
     #[test]
@@ -48,5 +67,26 @@ mod tests {
         // As version 0.1 has left it: without a mark.
         fs::write(theirs.join(CAMPAIGN), format!("{{\"version\": {VERSION}}}")).unwrap();
         Folder::open(&theirs).unwrap();
+    }
+
+    #[test]
+    fn what_is_inside_is_marked_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let (campaign, loose) = (dir.path().join("campaign"), dir.path().join("loose"));
+        Folder::open(&campaign).unwrap();
+        for part in ["records", "logs"] {
+            assert!(campaign.join(part).join(tacit_store::managed::MARK).exists(), "{part}");
+        }
+        // As an earlier version has left it, in a folder that is marked.
+        let inputs = campaign.join("inputs");
+        fs::create_dir(&inputs).unwrap();
+        fs::write(inputs.join("source.json"), "{}").unwrap();
+        own_folder(&inputs).unwrap();
+        assert!(inputs.join(tacit_store::managed::MARK).exists());
+        fs::create_dir(&loose).unwrap();
+        fs::write(loose.join("taxes.ods"), "mine").unwrap();
+        let error = own_folder(&loose).unwrap_err().to_string();
+        assert!(error.contains("taxes.ods"), "{error}");
+        assert_eq!(fs::read_dir(&loose).unwrap().count(), 1, "nothing was made there");
     }
 }
