@@ -21,7 +21,7 @@ use super::id::{KeyId, KeyKind};
 use super::switch::SwitchKey;
 use crate::HeError;
 use std::fs::{File, Metadata};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -127,6 +127,29 @@ pub(super) fn header(context: &Context, client: &[u8; 32], ids: &[KeyId]) -> Res
     Ok(header)
 }
 
+/// The file that keys are written to until they are whole, made anew: in place of what a crash has left of
+/// one, and of nothing else.
+fn new_part(part: &Path) -> io::Result<File> {
+    match part.symlink_metadata() {
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) => return Err(e),
+        Ok(meta) => {
+            let mut begins = Vec::new();
+            if meta.is_file() {
+                File::open(part)?.take(MAGIC.len() as u64).read_to_end(&mut begins)?;
+            }
+            if !meta.is_file() || !MAGIC.starts_with(&begins) {
+                return Err(io::Error::new(
+                    ErrorKind::AlreadyExists,
+                    "it is there, and no part of a key file: move it away",
+                ));
+            }
+            std::fs::remove_file(part)?;
+        }
+    }
+    File::create_new(part)
+}
+
 /// The name of a file that is not whole yet.
 pub(super) fn part_path(path: &Path) -> PathBuf {
     let mut part = path.as_os_str().to_owned();
@@ -164,7 +187,7 @@ impl KeyFile {
         let bound = bind(&header);
         // Under another name until it is whole; a link, unlike a new name, never replaces what is there.
         let part = part_path(path);
-        let mut out = BufWriter::new(File::create(&part).map_err(io(&part))?);
+        let mut out = BufWriter::new(new_part(&part).map_err(io(&part))?);
         out.write_all(&header).and_then(|()| out.write_all(&bound)).map_err(io(&part))?;
         let mut bytes = Vec::new();
         for (index, &id) in ids.iter().enumerate() {

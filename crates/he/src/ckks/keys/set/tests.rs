@@ -66,6 +66,25 @@ fn sets_larger_than_the_budget_work() {
     assert!(matches!(KeyFile::write(&file.0, &context, &CLIENT, &[], |_| unreachable!()), Err(HeError::File { .. })));
 }
 
+#[test]
+fn what_is_in_the_way_of_a_part_is_left_alone_unless_it_is_one() {
+    let mut bench = Bench::new(&spec(8), 42);
+    let file = TestFile::new("in-the-way");
+    let part = TestFile::new("in-the-way.part");
+    let (context, needs) = (bench.context.clone(), needs(&bench));
+    let mut maker = KeyMaker::new(&bench.secret, &mut bench.prg);
+    std::fs::write(&part.0, "taxes").unwrap();
+    let refused = KeyFile::write(&file.0, &context, &CLIENT, &needs, |_| unreachable!());
+    assert!(refused.unwrap_err().to_string().contains("move it away"));
+    assert_eq!((std::fs::read(&part.0).unwrap(), file.0.exists()), (b"taxes".to_vec(), false));
+    for left in [&b"TCTCKEYS and what a crash has left"[..], b"TCT", b""] {
+        std::fs::write(&part.0, left).unwrap();
+        KeyFile::write(&file.0, &context, &CLIENT, &needs, |id| maker.make(id)).unwrap();
+        assert!(!part.0.exists());
+        std::fs::remove_file(&file.0).unwrap();
+    }
+}
+
 /// Keys of two makers go together: the sparse secret is that of the client, not of the maker.
 #[test]
 fn makers_share_the_sparse_secret() {
