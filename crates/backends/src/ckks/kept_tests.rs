@@ -213,6 +213,22 @@ fn keys_go_on_where_they_broke_off_and_are_sent_once() {
     assert_eq!(once(&model, &last, &aids).unwrap()[0], third);
 }
 
+/// A name is the client's word: a set in memory is the client's alone that sent it.
+#[test]
+fn a_set_in_memory_is_its_clients_whatever_name_another_gives() {
+    let (model, folder) = (residual(), Folder::new("memory"));
+    let (server, _) = both(&model, "rotations=chained");
+    // The same secret, and so the same name, by whoever has it.
+    let [secrets, _] = Place::new(&folder.0, 0).aids();
+    let of = |client: u8| [secrets.clone(), Aids { client: [client; 32], ..Aids::default() }];
+    let sent = |client: u8| once(&model, &server, &of(client)).unwrap()[0];
+    let all = sent(1);
+    assert!(all > 1 << 20, "{all} bytes went up");
+    assert!(sent(1) < 200, "its own are there");
+    assert_eq!(sent(2), all, "another client's are not");
+    assert!(sent(1) < 200 && sent(2) < 200, "each has its own");
+}
+
 #[test]
 fn sets_of_others_and_sets_without_room_are_refused() {
     let (model, folder) = (residual(), Folder::new("refused"));

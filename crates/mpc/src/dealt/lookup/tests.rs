@@ -179,3 +179,23 @@ fn the_servers_half_of_a_table_is_uniform_for_every_share() {
         }
     }
 }
+
+/// A table's keys hash under a public seed, which the client sees. What the server's generator gives for a
+/// known number under the key of its masks would be a pair of plaintext and ciphertext of that key.
+#[test]
+fn the_public_seed_of_a_table_is_no_block_under_the_key_of_the_servers_masks() {
+    let spec = LookUp::new(16, 12, &table(9, 200)).unwrap();
+    for seed in [4, 5] {
+        let server = prg(seed);
+        let given = dealt(&spec, &[7; 16], [&prg(3), &server]);
+        let public: [u8; 16] = given[..16].try_into().unwrap();
+        assert_ne!(
+            public,
+            server.fork(u64::MAX).seed().0,
+            "it is the key of a generator forked from that of the masks"
+        );
+        let domains = (0..64).chain(u64::MAX - 63..=u64::MAX);
+        assert!(domains.into_iter().all(|domain| server.fork(domain).seed().0 != public));
+        assert!(prg(seed).next_seed().0 != public, "nor does it come from the stream of the masks");
+    }
+}
