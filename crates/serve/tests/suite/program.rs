@@ -15,7 +15,7 @@ use tacit_backends::Backend;
 use tacit_client::wire::{REPLY, Reply, Request, public_digest};
 use tacit_client::{Client, ClientConfig, ClientError, Lobby};
 use tacit_net::{Channel, Hello, TcpTransport, handshake};
-use tacit_store::keys;
+use tacit_store::{Party, Store, keys};
 
 const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 
@@ -108,6 +108,12 @@ impl Program {
 
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// It is asked to end, and does so well.
+    fn ends_when_asked(&mut self) {
+        self.signal(Signal::TERM);
+        assert_eq!(self.end().code(), Some(0));
     }
 
     /// Its end, which must come.
@@ -250,8 +256,7 @@ fn outlives(what: &str, out: impl Fn() -> Stdio) {
         assert_eq!(program.client(dir.path()).infer(&X).unwrap().values, expected(1, &X), "{what}");
     }
     drop(crowd);
-    program.signal(Signal::TERM);
-    assert_eq!(program.end().code(), Some(0), "{what}");
+    program.ends_when_asked();
 }
 
 #[test]
@@ -279,8 +284,7 @@ fn the_log_names_client_and_address_and_sums_up_refusals() {
     let input = program.client(dir.path()).infer(&X).unwrap().name;
     // Every stranger was counted before it is asked to stop.
     wait_until("the client is done", || log().contains("client done"));
-    program.signal(Signal::TERM);
-    assert_eq!(program.end().code(), Some(0));
+    program.ends_when_asked();
     let text = log();
     assert!(!text.contains('\x1b'), "{text}");
     let connected = text.lines().find(|line| line.contains("client connected")).unwrap();
@@ -320,28 +324,28 @@ fn a_hangup_reads_the_rules_again_and_wrong_ones_change_nothing() {
     let error = Lobby::connect(registry(), program.config(dir.path())).err().unwrap().to_string();
     assert!(error.contains("access was revoked"), "{error}");
     assert!(client.infer(&X).is_err());
-    program.signal(Signal::TERM);
-    assert_eq!(program.end().code(), Some(0));
+    program.ends_when_asked();
 }
 
 #[test]
 fn a_hangup_during_the_start_is_heeded_after_it() {
     let dir = tempfile::tempdir().unwrap();
-    let rules = dir.path().join("access.toml");
-    fs::write(&rules, "[default]\nrate_per_minute = 5\n").unwrap();
-    let (mut program, log) = Program::starting(dir.path(), "info", &["--access", "access.toml"]);
-    // As soon as it catches the signal; it is held there, so that its start goes on behind the hangup.
+    let args = ["--material", "material"];
+    drop(Store::open(&dir.path().join("material"), Party::Server, None).unwrap());
+    // The start waits for the ledger, which somebody else writes.
+    let ledger = rusqlite::Connection::open(dir.path().join("material/ledger.sqlite")).unwrap();
+    ledger.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (mut program, log) = Program::starting(dir.path(), "info", &args);
     while !catches_hangups(program.child.id()) {
-        thread::yield_now();
+        assert!(program.child.try_wait().unwrap().is_none(), "it catches no hangup while it starts: {}", log());
     }
-    program.signal(Signal::STOP);
     program.signal(Signal::HUP);
-    program.signal(Signal::CONT);
+    assert!(TcpStream::connect(&program.address).is_err(), "it has started: {}", log());
+    ledger.execute_batch("ROLLBACK").unwrap();
     program.wait_until_it_listens();
     wait_until("it has looked again", || log().contains("the models on offer were looked at again"));
     program.client(dir.path()).infer(&X).unwrap();
-    program.signal(Signal::TERM);
-    assert_eq!(program.end().code(), Some(0));
+    program.ends_when_asked();
 }
 
 #[test]
@@ -398,8 +402,7 @@ fn a_folder_is_looked_at_again_on_a_hangup() {
     assert!(line.contains("replaced=three=toy") && line.contains("withdrawn=one=toy"), "{line}");
     assert_eq!(offered(), ["three"]);
     assert!(one.infer(&X).unwrap_err().to_string().contains("connect again"));
-    program.signal(Signal::TERM);
-    assert_eq!(program.end().code(), Some(0));
+    program.ends_when_asked();
 }
 
 /// Bytes of a process that are resident.
@@ -475,8 +478,7 @@ fn a_server_without_descriptors_says_so_and_serves_again_when_there_are_some() {
     assert_eq!(client.infer(&X).unwrap().values, expected(1, &X), "whoever is in is served");
     drop(crowd);
     wait_until("others get in again", || Lobby::connect(registry(), program.config(dir.path())).is_ok());
-    program.signal(Signal::TERM);
-    assert_eq!(program.end().code(), Some(0));
+    program.ends_when_asked();
 }
 
 #[test]
