@@ -7,7 +7,7 @@ use served::{Running, registry};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 use tacit_sidecar::access::{Access, Token};
@@ -139,20 +139,25 @@ impl Drop for Sidecar {
 /// A way to the server that can be stopped up: what is sent then arrives when it is opened.
 pub struct Gate {
     pub address: String,
-    open: Arc<AtomicBool>,
+    /// Pieces that may pass.
+    allowed: Arc<AtomicU64>,
 }
+
+/// A gate that is open.
+const OPEN: u64 = u64::MAX / 2;
 
 impl Gate {
     pub fn to(server: &Running) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let gate = Self { address: listener.local_addr().unwrap().to_string(), open: Arc::new(AtomicBool::new(true)) };
-        let (server, open) = (server.address.clone(), gate.open.clone());
+        let gate =
+            Self { address: listener.local_addr().unwrap().to_string(), allowed: Arc::new(AtomicU64::new(OPEN)) };
+        let (server, allowed) = (server.address.clone(), gate.allowed.clone());
         thread::spawn(move || {
             for near in listener.incoming() {
                 let (near, Ok(far)) = (near.unwrap(), TcpStream::connect(&server)) else { continue };
                 for (from, to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
-                    let open = open.clone();
-                    thread::spawn(move || carry(from, to, &open));
+                    let allowed = allowed.clone();
+                    thread::spawn(move || carry(from, to, &allowed));
                 }
             }
         });
@@ -160,14 +165,19 @@ impl Gate {
     }
 
     pub fn set(&self, open: bool) {
-        self.open.store(open, Ordering::SeqCst);
+        self.allowed.store(if open { OPEN } else { 0 }, Ordering::SeqCst);
+    }
+
+    /// Lets one piece pass, in whichever direction one is waiting or comes.
+    pub fn let_one_pass(&self) {
+        self.allowed.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-fn carry(mut from: TcpStream, mut to: TcpStream, open: &AtomicBool) {
+fn carry(mut from: TcpStream, mut to: TcpStream, allowed: &AtomicU64) {
     let mut bytes = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
-        while !open.load(Ordering::SeqCst) {
+        while allowed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err() {
             thread::sleep(Duration::from_millis(5));
         }
         if to.write_all(&bytes[..count]).is_err() {

@@ -155,3 +155,36 @@ fn an_input_that_breaks_the_server_is_an_error_and_no_more() {
     let counts = sidecar.get("/v2/models/one/stats").json()["model_stats"][0]["inference_stats"].clone();
     assert!(counts["fail"]["count"].as_u64() >= Some(1), "{counts}");
 }
+
+/// What the page asks for while it waits: what waits, what runs, and how far that is.
+#[test]
+fn progress_tells_what_waits_and_how_far_what_runs_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_server, gate, sidecar) = Sidecar::gated(dir.path(), |_| {});
+    let told = || sidecar.get("/page/progress?model=one").json();
+    let idle = json!({"waiting": 0, "running": []});
+    assert_eq!(told(), idle);
+    gate.set(false);
+    thread::scope(|scope| {
+        let asking = scope.spawn(|| sidecar.post("/v2/models/one/infer", &request(1, 0)));
+        wait_until("it runs", || sidecar.fleet.lane("one", "").unwrap().running() == 1);
+        let next = scope.spawn(|| sidecar.post("/v2/models/one/infer", &request(1, 0)));
+        wait_until("the other waits", || told()["waiting"] == 1);
+        // Nothing passes but what is let, so a phase that has begun goes on.
+        while told()["running"] == json!([]) {
+            assert!(!asking.is_finished(), "it was answered, and no phase was told");
+            gate.let_one_pass();
+            thread::sleep(std::time::Duration::from_millis(50));
+        }
+        let now = told();
+        let phase = &now["running"][0];
+        assert!(["setup", "offline", "online"].iter().any(|name| phase["phase"] == *name), "{now}");
+        assert!(phase["fraction"].as_f64().is_some_and(|done| (0.0..1.0).contains(&done)), "{now}");
+        assert_eq!(now["waiting"], 1, "{now}");
+        gate.set(true);
+        assert_eq!((asking.join().unwrap().code, next.join().unwrap().code), (200, 200));
+    });
+    wait_until("nothing is left", || told() == idle);
+    assert_eq!(sidecar.get("/page/progress?model=none").code, 404);
+    assert_eq!(sidecar.ask_as("GET", "/page/progress?model=one", &[], b"").code, 401, "without the token");
+}
