@@ -8,6 +8,7 @@ use crate::quota::Bucket;
 use crate::snapshot::{ClientRow, JobRow, ModelRow, Snapshot};
 use crate::state::{Ended, Keeper, Row};
 use crate::traces::{self, Traces};
+use crate::who::called;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -80,6 +81,7 @@ impl Live {
         traces::Ended {
             job: self.id,
             client: self.client,
+            client_name: Arc::clone(&self.name),
             input: self.input,
             phase,
             model,
@@ -236,6 +238,11 @@ impl Record {
         row.name = name.unwrap_or_else(|| Arc::clone(&row.name));
     }
 
+    /// What people call a client, with its fingerprint: `alice (5f0c..)`.
+    pub(crate) fn called(&self, client: ClientId) -> String {
+        called(self.clients.get(&client).map_or("", |client| &*client.name), client)
+    }
+
     pub(crate) fn disconnected(&mut self, client: ClientId) {
         let row = self.client(client);
         row.connections = row.connections.saturating_sub(1);
@@ -375,6 +382,7 @@ impl Record {
         let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
         self.keep(Row::Ended(Ended {
             client: live.client,
+            client_name: Arc::clone(&live.name),
             input: live.input,
             model: live.of.model.clone(),
             backend: live.of.backend.clone(),

@@ -51,6 +51,8 @@ pub(crate) struct Learned {
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) client: ClientId,
+    /// What people call it; empty where nobody has said.
+    pub(crate) client_name: Arc<str>,
     /// What its client calls the input; none for stock and setups.
     pub(crate) input: Option<Name>,
     pub(crate) model: String,
@@ -352,13 +354,14 @@ fn insert(tx: &Transaction<'_>, row: &Row, now: i64) -> rusqlite::Result<()> {
             .execute(params![l.plan, l.device, l.phase, l.threads, l.seconds, signed(l.memory), now])?,
         Row::Ended(e) => {
             let input = e.input.map(|name| name.to_string());
+            let name = Some(&*e.client_name).filter(|name| !name.is_empty());
             let [sent, received] = [0, 1].map(|i| e.traffic.map(|traffic| signed(traffic[i])));
             tx.prepare_cached(
-                "INSERT INTO audit (at, client, input, model, backend, phase, outcome, queued_s, run_s, sent, received, fault)
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO audit (at, client, name, input, model, backend, phase, outcome, queued_s, run_s, sent, received, fault)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?
             .execute(params![
-                now, e.client.0, input, e.model, e.backend, e.phase, e.outcome, e.queued_s, e.run_s, sent, received, e.fault
+                now, e.client.0, name, input, e.model, e.backend, e.phase, e.outcome, e.queued_s, e.run_s, sent, received, e.fault
             ])?
         }
     };

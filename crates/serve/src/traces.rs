@@ -51,6 +51,8 @@ pub(crate) struct Ended {
     /// Number of the job since the start.
     pub(crate) job: u64,
     pub(crate) client: ClientId,
+    /// What people call it; empty where nobody has said.
+    pub(crate) client_name: Arc<str>,
     /// What its client calls the input; none for setups and stock.
     pub(crate) input: Option<Name>,
     pub(crate) phase: &'static str,
@@ -105,6 +107,9 @@ impl Ended {
             text("tacit.backend", &*self.backend),
             text("tacit.outcome", self.outcome),
         ];
+        if !self.client_name.is_empty() {
+            attributes.push(text("tacit.client_name", &*self.client_name));
+        }
         attributes.extend(self.input.map(|name| text("tacit.input", name.to_string())));
         attributes.extend(self.started.map(|(_, threads)| number("tacit.threads", threads as u64)));
         attributes.extend(self.memory.map(|bytes| number("tacit.memory_bytes", bytes)));
@@ -238,6 +243,7 @@ mod tests {
         let phase = |job, phase, input| Ended {
             job,
             client: ClientId([0xab; 32]),
+            client_name: "alice, ward 3".into(),
             input,
             phase,
             model: "m".into(),
@@ -260,6 +266,10 @@ mod tests {
         assert_eq!(times(&ran), ["97000000000", "100000000000"]);
         assert_eq!(times(&waited), ["97000000000", "98000000000"]);
         assert!(ran["attributes"].to_string().contains(r#"{"key":"tacit.sent_bytes","value":{"intValue":"5"}}"#));
+        let named = r#"{"key":"tacit.client_name","value":{"stringValue":"alice, ward 3"}}"#;
+        assert!(ran["attributes"].to_string().contains(named), "{ran}");
+        let nameless = Ended { client_name: "".into(), ..phase(7, "online", None) };
+        assert!(!nameless.spans(now, run)[0].to_string().contains("client_name"));
         let [stock, _] = phase(9, "offline", None).spans(now, run);
         assert_ne!(stock["traceId"], ran["traceId"]);
         // The same job of another run of the server.

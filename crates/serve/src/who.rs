@@ -25,14 +25,21 @@ pub(crate) struct Who {
     pub(crate) name: Arc<str>,
 }
 
+/// A client for people, with what it is known by: `alice (5f0c..)`.
+pub(crate) fn called(name: &str, client: ClientId) -> String {
+    match name {
+        "" => client.to_string(),
+        name => format!("{name} ({client})"),
+    }
+}
+
 /// The client with the name of who shows the certificate: `alice (5f0c..)`, `gw, helper of 5f0c..`.
 impl fmt::Display for Who {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { client, helper, name, .. } = self;
         match (&**name, helper) {
-            ("", None) => write!(f, "{client}"),
+            (name, None) => f.write_str(&called(name, *client)),
             ("", Some(helper)) => write!(f, "{helper}, helper of {client}"),
-            (name, None) => write!(f, "{name} ({client})"),
             (name, Some(_)) => write!(f, "{name}, helper of {client}"),
         }
     }

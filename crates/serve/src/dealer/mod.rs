@@ -10,6 +10,7 @@ mod sending;
 use crate::ServeError;
 use crate::kinds::{BROKEN, LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
 use crate::signals::Ends;
+use crate::who::called;
 use ending::Ending;
 use numbers::Numbers;
 use sending::in_pieces;
@@ -27,8 +28,8 @@ use tacit_backends::seam::Seal;
 use tacit_backends::{BackendError, Registry};
 use tacit_client::dealer::wire::{ASK, Answer, Ask, BYTES, MAX_BYTES, MAX_PART, MAX_PUBLIC, answer};
 use tacit_net::{Channel, Hello, NetError, ServerTls, TcpTransport, Transport, handshake};
-use tacit_store::Role;
 use tacit_store::keys::fingerprint;
+use tacit_store::{Role, common_name};
 
 /// How a dealer behaves.
 #[derive(Clone)]
@@ -199,17 +200,18 @@ impl DealerServer {
 /// A connection from its first byte to its end.
 fn serve(shared: &Shared, incoming: Incoming) {
     let Incoming { stream, from, slot } = incoming;
-    let refused = |kind, error: &ServeError| {
-        shared.admission.refused(Turned { kind, from: Some(from.ip()), detail: format!("{from}: {error}") });
+    let refused = |kind, who: &str, error: &ServeError| {
+        shared.admission.refused(Turned { kind, from: Some(from.ip()), detail: format!("{who}{from}: {error}") });
     };
     let known = match authenticate(shared, stream, &slot) {
         Ok(known) => known,
         // It is counted already.
         Err(_) if slot.is_evicted() => return,
-        Err(error) => return refused(kind(&error), &error),
+        Err(error) => return refused(kind(&error), "", &error),
     };
+    let who = format!("{} at ", known.called);
     match requests(shared, known, &slot) {
-        Err(error) if !slot.is_evicted() => refused(BROKEN, &error),
+        Err(error) if !slot.is_evicted() => refused(BROKEN, &who, &error),
         // Whoever leaves between two requests is done.
         _ => {}
     }
@@ -230,6 +232,8 @@ struct Known {
     channel: Channel,
     party: Party,
     role: Role,
+    /// Its name and fingerprint, for people.
+    called: String,
 }
 
 /// TLS, a place, and the opening hello, all before the slot's deadline.
@@ -241,25 +245,29 @@ fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Re
     let tls = shared.config.tls.accept(tcp)?;
     let certificate = tls.peer_certificate().ok_or(NetError::Tls("a peer without a certificate".into()))?;
     let unreadable = || NetError::Tls("a certificate that cannot be read".into());
-    let (party, role) = (fingerprint(certificate).ok_or_else(unreadable)?.0, Role::of(certificate));
+    let (key, role) = (fingerprint(certificate).ok_or_else(unreadable)?, Role::of(certificate));
+    let (party, name) = (key.0, common_name(certificate));
+    let called = called(&name.unwrap_or_default(), key);
     let pool = if role == Role::Server { SERVERS } else { CLIENTS };
     slot.authenticate(pool, party).map_err(|full| {
         let most = &shared.config;
         ServeError::NotGranted(match full {
-            Full::Pool => format!("{} connections are there already (--max-connections)", most.max_connections),
-            Full::Peer => format!("this party has {} connections already", most.max_per_party),
+            Full::Pool => {
+                format!("{called}: {} connections are there already (--max-connections)", most.max_connections)
+            }
+            Full::Peer => format!("{called} has {} connections already", most.max_per_party),
             Full::Evicted => "it gave way to newer connections".into(),
         })
     })?;
     let mut channel = Channel::new(Box::new(tls));
     handshake(&mut channel, &Hello::opening())?;
     channel.set_deadline(None);
-    Ok(Known { channel, party, role })
+    Ok(Known { channel, party, role, called })
 }
 
 /// Requests, until the peer or the dealer is done.
 fn requests(shared: &Shared, known: Known, slot: &ConnectionSlot) -> Result<(), ServeError> {
-    let Known { mut channel, party, role } = known;
+    let Known { mut channel, party, role, .. } = known;
     loop {
         channel.set_stall_timeout(shared.config.idle_timeout)?;
         let request = match channel.recv_max(ASK, MAX_BYTES) {

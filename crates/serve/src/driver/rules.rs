@@ -34,7 +34,9 @@ impl Driver {
         if let Err(full) = self.admission.authenticate(number, CLIENTS, certificate.0) {
             return Err(TurnedAway { kind: NO_ROOM, reason: no_room(full) });
         }
-        let name = who.helper.is_none().then(|| Arc::clone(&who.name));
+        // A name that the rules give is the operator's own.
+        let given = self.gate.rules().borrow().of(who.client).name.clone();
+        let name = given.or_else(|| who.helper.is_none().then(|| Arc::clone(&who.name)));
         self.record.connected(who.client, name);
         self.connections.insert(number, Connection { closer, who, folder: None });
         Ok(())
@@ -50,7 +52,8 @@ impl Driver {
         let connected = self.connections.values().map(|c| c.who.client);
         let known: BTreeSet<ClientId> = connected.chain(self.queue.clients()).collect();
         for client in known.into_iter().filter(|client| rules.of(*client).revoked) {
-            tracing::warn!(%client, "client revoked: its connections are cut, and its material is destroyed");
+            let client_is = self.record.called(client);
+            tracing::warn!(client = %client_is, "client revoked: its connections are cut, and its material is destroyed");
             self.queue.revoked(client);
             self.memory.forget(client);
         }

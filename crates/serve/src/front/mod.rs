@@ -22,6 +22,7 @@ use crate::kinds::{LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
 use crate::known::authenticate;
 use crate::server::listen;
 use crate::signals::Ends;
+use crate::who::Who;
 use book::Book;
 use counts::Counts;
 use desk::Desk;
@@ -256,7 +257,8 @@ async fn connection(
     if let Err(full) = slot.authenticate(if peer.is_operator() { OPERATORS } else { CLIENTS }, peer.client.0) {
         let reason = no_room(full);
         turn_away(&mut stream, "503 Service Unavailable", reason).await;
-        return Err(ServeError::NotGranted(format!("{} {}: {reason}", peer.role, peer.client)));
+        let who = Who::of(known.who, known.role, known.name);
+        return Err(ServeError::NotGranted(format!("{} {who}: {reason}", peer.role)));
     }
     let until = Until { idle: IDLE, stop: shared.stop.clone(), slot };
     exchange(shared.router.clone(), stream, peer, Arc::new(Pulse::new()), until).await;

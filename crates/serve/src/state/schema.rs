@@ -85,6 +85,9 @@ const MIGRATIONS: &[&str] = &["
     ) STRICT, WITHOUT ROWID;
     INSERT INTO profile SELECT * FROM earlier;
     DROP TABLE earlier;
+", "
+    -- What people call the client; none where nobody has said.
+    ALTER TABLE audit ADD COLUMN name TEXT;
 "];
 
 /// How surely what was written is on the disk after a loss of power.

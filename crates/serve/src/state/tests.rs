@@ -12,6 +12,7 @@ fn learned(device: &str, phase: &'static str, threads: u32, seconds: f64) -> Row
 fn ended(outcome: &'static str) -> Row {
     Row::Ended(Ended {
         client: ALICE,
+        client_name: if outcome == "done" { "alice, ward 3" } else { "" }.into(),
         input: (outcome == "done").then_some(Name(0xab)),
         model: "m".into(),
         backend: "toy".into(),
@@ -61,6 +62,8 @@ fn what_was_kept_is_there_after_a_restart() {
     assert_eq!(count(dir.path(), "SELECT count(*) FROM audit"), 2);
     assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE run_s = 0.25 AND sent = 10 AND received = 20"), 1);
     assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE run_s IS NULL AND sent IS NULL"), 1);
+    assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE name = 'alice, ward 3' AND outcome = 'done'"), 1);
+    assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE name IS NULL"), 1, "nobody has said");
 }
 
 #[test]
@@ -89,7 +92,7 @@ fn old_rows_go_and_the_latest_day_stays() {
     let db = Connection::open(dir.path().join(NAME)).unwrap();
     let old = now - 92 * 24 * 3600;
     db.execute(
-        "INSERT INTO audit SELECT NULL, ?, client, model, backend, phase, outcome, 0, 0, 0, 0, NULL, NULL FROM audit",
+        "INSERT INTO audit SELECT NULL, ?, client, model, backend, phase, outcome, 0, 0, 0, 0, NULL, NULL, NULL FROM audit",
         [old],
     )
     .unwrap();
@@ -111,6 +114,7 @@ fn a_file_of_the_first_version_is_brought_up_to_date() {
     let db = Connection::open(dir.path().join(NAME)).unwrap();
     db.execute_batch(
         "ALTER TABLE audit DROP COLUMN fault; DROP INDEX audit_by_input; ALTER TABLE audit DROP COLUMN input;
+         ALTER TABLE audit DROP COLUMN name;
          PRAGMA user_version = 1",
     )
     .unwrap();
