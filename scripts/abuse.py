@@ -246,6 +246,11 @@ def damaged(place: Place, end: float, dice: random.Random) -> str:
     return f"{count} damaged files of {len(files) + len(inputs)} kinds, {refusals} refused, the rest harmless"
 
 
+# Parts of the time, where not one.
+PARTS = {"admission": 3.0, "kills": 3.0}
+# Kills at least, by how long all scenarios may take together: each back end's once, or several.
+KILLS = {False: 5, True: 20}
+LONG_S = 300
 SCENARIOS = {"admission": admission, "kills": kills, "floods": floods, "full-disks": full_disks, "restored": restored, "damaged": damaged}
 SCENARIOS |= {"folders": folders, "files": exhausting_files}
 
@@ -254,7 +259,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=540, help="time for all scenarios together (default: 540)")
     parser.add_argument("--seed", type=int, default=None, help="repeat the choices of an earlier run")
-    parser.add_argument("--kills", type=int, default=20, help="kills at least, however long they take (default: 20)")
+    parser.add_argument("--kills", type=int, help="kills at least, however long they take (default: 20, in less than 5 minutes 5)")
     parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=list(SCENARIOS), help="these scenarios")
     parser.add_argument("--strict", action="store_true", help="fail where this machine does not allow a scenario, too")
     parser.add_argument("--keep", action="store_true", help="keep the folders")
@@ -262,6 +267,8 @@ def main() -> int:
     if not Path(TACIT).exists():
         sys.exit(f"no program {TACIT}: run `make binary`, or set TACIT_BIN")
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
+    at_least = KILLS[options.seconds >= LONG_S] if options.kills is None else options.kills
+    whole = sum(PARTS.get(name, 1.0) for name in options.only)
     base, failed = Path(tempfile.mkdtemp(prefix="tacit-abuse-")), False
     print(f"abuse of {TACIT}: {options.seconds:.0f} s, --seed {seed}", flush=True)
     for name in options.only:
@@ -269,9 +276,9 @@ def main() -> int:
         folder = base / name / "place"
         try:
             place = Place.small(folder, BACKENDS) if name == "kills" else Place.make(folder)
-            end = start + options.seconds / len(options.only)
+            end = start + options.seconds * PARTS.get(name, 1.0) / whole
             dice = random.Random(f"{seed} {name}")
-            result = kills(place, end, dice, options.kills) if name == "kills" else SCENARIOS[name](place, end, dice)
+            result = kills(place, end, dice, at_least) if name == "kills" else SCENARIOS[name](place, end, dice)
             print(f"{name}: held. {result} ({time.monotonic() - start:.0f} s)", flush=True)
         except Skipped as reason:
             failed = failed or options.strict

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 
 from abused import TACIT, Broken, Dealer, Place, Program, Server, holds, run
@@ -27,6 +28,10 @@ MOST_GROWTH_MIB = 200
 # Connections of a crowd, and of one known client.
 CROWD = 1000
 MOST_HELD = 150
+# How long an attack lasts at least, how many there are, and how many each program meets where there is no time for all.
+LEAST_S = 1.0
+KINDS = 6
+FEWEST = 2
 
 
 @dataclass
@@ -225,11 +230,13 @@ def served(target: Target, what: str, usual: float, until: float) -> float:
             return worst
 
 
-def attacked(target: Target, share: float, dice: random.Random) -> str:
-    """All attacks on one program, one after the other."""
+def attacked(target: Target, share: float, turns: Iterator[int], dice: random.Random) -> str:
+    """As many attacks on one program, one after the other, as there is time for: all of them, or those whose turn it is."""
     usual, before, opened, worst = target.timed(), target.rss_mib(), 0, 0.0
-    kinds = attacks(target.protocol, dice)
-    each = max(share / (len(kinds) + len(target.hoards)), 1.0)
+    kinds, hoards = attacks(target.protocol, dice), target.hoards
+    if share < LEAST_S * (len(kinds) + len(hoards)):
+        kinds, hoards = [kinds[next(turns)] for _ in range(FEWEST)], dice.sample(hoards, min(1, len(hoards)))
+    each = max(share / (len(kinds) + len(hoards)), LEAST_S)
     most = before
     for attack in kinds:
         with Crowd(target.program.peer, attack) as crowd:
@@ -240,7 +247,7 @@ def attacked(target: Target, share: float, dice: random.Random) -> str:
             most = max(most, target.rss_mib())
             opened += crowd.opened
     held = []
-    for hoard in target.hoards:
+    for hoard in hoards:
         with hoarded(target, hoard) as count:
             held.append(count)
             time.sleep(target.idle_s)
@@ -352,9 +359,10 @@ TARGETS = {
 
 
 def admission(place: Place, end: float, dice: random.Random) -> str:
-    """The same attacks on every program that listens."""
-    share, told = max(end - time.monotonic(), 0.0) / len(TARGETS), []
-    for name, against in TARGETS.items():
+    """The same attacks on every program that listens; where there is little time, each of them on some."""
+    told, turns = [], cycle(dice.sample(range(KINDS), KINDS))
+    for left, (name, against) in zip(range(len(TARGETS), 0, -1), TARGETS.items(), strict=True):
+        share = max(end - time.monotonic(), 0.0) / left
         for target in against(place.folder / name):
-            told.append(attacked(target, share, dice))
+            told.append(attacked(target, share, turns, dice))
     return "; ".join(told)

@@ -208,8 +208,16 @@ def warm_up(place: Place, server: Server) -> dict[str, float]:
     return took
 
 
+def in_turns(choices: list[str], dice: random.Random) -> Iterator[str]:
+    """Each of them once in random order, again and again: a few draws leave none out."""
+    while True:
+        yield from dice.sample(choices, len(choices))
+
+
 def kills(place: Place, end: float, dice: random.Random, at_least: int) -> str:
     """One of the four is killed at a random moment, as often as there is time, and at least so often."""
+    backends, workers = in_turns(place.backends, dice), in_turns(["client", "client", "sidecar"], dice)
+    victims = in_turns(["worker", "server", "dealer"], dice)
     place.client_of_operator()
     counts, by_backend, answers = {"client": 0, "server": 0, "sidecar": 0, "dealer": 0}, dict.fromkeys(place.backends, 0), 0
     dealer = Dealer(place)
@@ -220,9 +228,10 @@ def kills(place: Place, end: float, dice: random.Random, at_least: int) -> str:
     usual = warm_up(place, server)
     files, most = open_files(server.process, to_dealer.address), 0
     while time.monotonic() < end or sum(counts.values()) < at_least:
-        place.backend = dice.choice(place.backends)
-        kind = dice.choice(["client", "client", "sidecar"])
-        victim = dice.choice([kind, "server", *(["dealer"] if place.backend in DEALT else [])])
+        place.backend, kind = next(backends), next(workers)
+        victim = next(victims)
+        if victim == "worker" or (victim == "dealer" and place.backend not in DEALT):
+            victim = kind
         with at_work(place, server, kind, dice) as worker:
             time.sleep(dice.uniform(0.0, MOMENTS[kind] * usual[place.backend] + STARTS_S[kind]))
             counts[victim] += 1
