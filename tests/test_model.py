@@ -161,3 +161,15 @@ def test_the_declared_error_is_that_of_the_numerics(digits, digit_images):
         assert lowered.error_bound(lowered.reference(digit_images[0])) >= 0
         with pytest.raises(tacit.TacitError, match="one input"):
             lowered.error_bound(lowered.reference(digit_images[:2]))
+
+
+def test_an_error_bound_is_given_where_it_says_something(digits, digit_images):
+    fine = digits.lower("cheetah", frac_bits=12)
+    reference = fine.reference(digit_images[0])
+    assert fine.useful_error_bound(reference) == fine.error_bound(reference) < np.ptp(reference)
+    coarse = digits.lower("cheetah", frac_bits=4, error_bound=1, agreement=0)
+    reference = coarse.reference(digit_images[0])
+    assert coarse.error_bound(reference) > np.ptp(reference) and coarse.useful_error_bound(reference) is None
+    assert 0 < coarse.report["errors"]["expected"] < np.ptp(reference) and coarse.report["errors"]["bound"] is None
+    with pytest.raises(tacit.TacitError, match=r"useful_error_bound.*one input"):
+        fine.useful_error_bound(np.zeros((2, 10)))

@@ -141,15 +141,26 @@ class Lowered(Planned):
 
     @one_error
     def error_bound(self, reference: ArrayLike) -> float:
-        """Largest difference that an honest answer has from the `reference` of the same input: a worst case, which large networks
-        stay far below. Infinite where there is none: for top-1, where a small error may be another class."""
-        array = np.asarray(reference, np.float64)
-        if array.ndim != 1:
-            raise TacitError(f"error_bound: the reference of one input is needed, got shape {array.shape}")
-        return self._native.error_bound(np.ascontiguousarray(array))
+        """Largest difference that an honest answer has from the `reference` of the same input: a worst case, whatever it says. Large
+        networks stay far below, and it may exceed the outputs by any factor: `useful_error_bound` is what programs print, and
+        `report["errors"]["expected"]` the error to expect. Infinite for top-1, where a small error may be another class."""
+        return self._native.error_bound(_one_reference("error_bound", reference))
+
+    @one_error
+    def useful_error_bound(self, reference: ArrayLike) -> float | None:
+        """The `error_bound` where it says something: where it is less than these outputs are apart (of a single one: than its
+        magnitude). `None` where it is not, as in what `tacit bench` and `tacit model check --run` state."""
+        return self._native.useful_error_bound(_one_reference("useful_error_bound", reference))
 
     def __reduce__(self) -> tuple[Any, ...]:
         unpicklable(self, "save it to a file (`save`) and load that, or pickle the Model and lower it again")
 
     def __repr__(self) -> str:
         return f"<tacit.Lowered {self.spec['name']!r} for {self.backend} {self.digest[:12]}>"
+
+
+def _one_reference(name: str, reference: ArrayLike) -> NDArray[np.float64]:
+    array = np.asarray(reference, np.float64)
+    if array.ndim != 1:
+        raise TacitError(f"{name}: the reference of one input is needed, got shape {array.shape}")
+    return np.ascontiguousarray(array)

@@ -8,6 +8,7 @@ use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
 use pyo3::prelude::*;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tacit_backends::check::useful_error_bound;
 use tacit_backends::lowered::{self, Origin};
 use tacit_backends::{Backend, Costs, Numerics, Options, Plan, Preparation, Registry, ServerModel, Setup, Trust};
 use tacit_client::wire;
@@ -168,6 +169,11 @@ impl Lowered {
     /// Largest difference of an honest answer from that reference.
     fn error_bound(&self, reference: PyReadonlyArray1<'_, f64>) -> PyResult<f64> {
         Ok(self.model.error_bound(reference.as_slice()?))
+    }
+
+    /// The same where it says something of these outputs.
+    fn useful_error_bound(&self, reference: PyReadonlyArray1<'_, f64>) -> PyResult<Option<f64>> {
+        Ok(useful_error_bound(&*self.model, reference.as_slice()?))
     }
 }
 

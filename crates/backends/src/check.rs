@@ -10,6 +10,7 @@ use serde::Serialize;
 use tacit_graph::{Model, OutputMode, Watch};
 
 pub use self::private::{Ran, Took, run as run_privately};
+pub use crate::classes::useful_bound;
 use crate::classes::{agrees, interval, relative_error, spread_of, told};
 use crate::{BackendError, Rehearsal, ServerModel, Strain};
 
@@ -69,6 +70,12 @@ pub struct Strained {
     pub overflowed: usize,
     /// Inputs for which it came beyond [`NEAR`].
     pub near: usize,
+}
+
+/// How far an honest answer may be from this reference of a model, where that says something of it.
+#[must_use]
+pub fn useful_error_bound(model: &dyn ServerModel, reference: &[f64]) -> Option<f64> {
+    useful_bound(model.error_bound(reference), tacit_floats::range(reference.iter().copied()))
 }
 
 /// Runs both on `inputs` (what the model computes on, after the client's normalisation). `labels`: the right

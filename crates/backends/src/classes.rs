@@ -57,6 +57,14 @@ pub(crate) fn spread_of([low, high]: [f64; 2]) -> f64 {
     }
 }
 
+/// A bound on what outputs are off by, where it says something: where it is less than they are apart, or than
+/// the magnitude of the only value. They lie between the two values of the range.
+#[must_use]
+pub fn useful_bound(bound: f64, [low, high]: [f64; 2]) -> Option<f64> {
+    let spread = if high > low { high - low } else { high.abs() };
+    (bound == 0.0 || bound < spread).then_some(bound)
+}
+
 /// Root mean square error as a share of the range of the wanted values (of `spread`, where they have none);
 /// NaN where any value is.
 pub(crate) fn relative_error<T: Copy + Into<f64>>(got: &[f64], wanted: &[T], spread: f64) -> f64 {
@@ -125,6 +133,23 @@ mod tests {
         assert!(near(flip_probability(&[1.0, close, close], &[1.1, 0.9, 1.0]), 0.75));
         assert_eq!(flip_probability(&[1.0, 1.0, -9.0], &[0.9, 1.1, -9.0]), 0.0);
         assert!(near(flip_probability(&[1.0], &[2.0]), 0.1587));
+    }
+
+    #[test]
+    fn a_bound_that_tells_nothing_is_none() {
+        for (bound, range) in [(0.5, [1.0, 2.0]), (0.0, [3.0, 3.0]), (2.0, [-3.0, -3.0]), (0.0, [0.0, 0.0])] {
+            assert_eq!(useful_bound(bound, range), Some(bound), "{range:?}");
+        }
+        let nan = f64::NAN;
+        for (bound, range) in [
+            (1e23, [-5.0, 9.0]),
+            (14.0, [-5.0, 9.0]),
+            (f64::INFINITY, [1.0, 2.0]),
+            (nan, [1.0, 2.0]),
+            (1.0, [nan, nan]),
+        ] {
+            assert_eq!(useful_bound(bound, range), None, "{bound}");
+        }
     }
 
     #[test]

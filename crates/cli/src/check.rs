@@ -82,9 +82,13 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
 }
 
 fn show_run(ran: &Ran) -> anyhow::Result<()> {
-    let Ran { inputs, same_class, as_reference, no_number, off, stated, setup, offline, online, steps } = ran;
-    let stated = stated.map_or_else(|| "no bound is stated".into(), |bound| format!("{bound:.2e} stated"));
-    let off = if off.is_nan() { "an answer is NO NUMBER".into() } else { format!("off by {off:.2e} at most") };
+    let Ran { inputs, same_class, as_reference, no_number, off, error, stated, setup, offline, online, steps, .. } =
+        ran;
+    let stated = stated.map_or_else(|| "no useful bound is stated".into(), |bound| format!("{bound:.2e} stated"));
+    let off = match off.is_nan() {
+        true => "an answer is NO NUMBER".into(),
+        false => format!("off by {error:.2e} (root mean square); from the clear by {off:.2e} at most"),
+    };
     print::line(&format!(
         "both parties {same_class} of {inputs} same class as float, {as_reference} as in the clear; {off}, {stated}"
     ))?;

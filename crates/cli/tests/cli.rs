@@ -76,6 +76,12 @@ fn a_model_is_checked_on_data() {
     assert_eq!((found["agreement"].as_f64(), found["accuracy"]["lowered"].as_f64()), (Some(1.0), Some(1.0)));
     let text = good(dir, &[&check[..], &["--limit", "1", "--agreement", "0.9"]].concat());
     assert!(text.contains("1 compared") && text.contains("overflow     none"), "{text}");
+    let run = [&check[..], &["--limit", "1", "--run", "1", "--json"]].concat();
+    let found: serde_json::Value = serde_json::from_str(&good(dir, &run)).unwrap();
+    let [off, error] = ["off", "error"].map(|of| found["run"][of].as_f64().unwrap());
+    assert!(error > 0.0 && found["run"]["stated"].as_f64().is_none_or(|stated| off <= stated), "{found}");
+    let text = good(dir, &run[..run.len() - 1]);
+    assert!(text.contains("off by") && text.contains("(root mean square)") && text.contains("stated"), "{text}");
     let error = bad(dir, &["model", "check", "digits.tacit", "--data", "two.npy", "--labels", "two.npy"]);
     assert!(error.contains("whole numbers"), "{error}");
     std::fs::write(dir.join("one.npy"), tacit_graph::npy::write(&[1], &labels[..1])).unwrap();

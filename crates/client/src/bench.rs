@@ -4,6 +4,7 @@ use crate::{ClientConfig, ClientError, Figures, Lobby, OpenedModels, PhaseReport
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
+use tacit_backends::check::useful_bound;
 use tacit_backends::{BackendError, Registry, ServerModel};
 use tacit_graph::{OutputMode, Units};
 use tacit_meter::usage::{ProcessLimits, Roots};
@@ -177,7 +178,8 @@ pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<
     if !(top1 || max_error <= bound + rounding) {
         return Err(unusable(&format!("the answer is off by {max_error:.3e}, where at most {bound:.3e} is stated")));
     }
-    let error_bound = useful(bound, &reference).filter(|_| !top1);
+    let range = tacit_floats::range(reference.iter().copied());
+    let error_bound = useful_bound(bound, range).filter(|_| !top1);
     let unit = model.output_unit();
     let output = OutputFigures {
         argmax,
@@ -199,13 +201,6 @@ pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<
         material_bytes: MaterialBytes { client: run.material_bytes[0], server: run.material_bytes[1] },
         output,
     })
-}
-
-/// A bound that tells outputs apart: below their range, or below the magnitude of a single one.
-fn useful(bound: f64, outputs: &[f64]) -> Option<f64> {
-    let [low, high] = tacit_floats::range(outputs.iter().copied());
-    let range = if high > low { high - low } else { high.abs() };
-    (!outputs.is_empty() && bound <= range).then_some(bound)
 }
 
 /// A report's figures in the printed form.
@@ -230,21 +225,4 @@ pub fn machine() -> String {
     let name = name.map_or("unknown processor", |(_, name)| name.trim());
     let cores = ProcessLimits::read(&Roots::default()).threads();
     format!("{name}, {cores} cores")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::useful;
-
-    #[test]
-    fn a_bound_that_tells_nothing_is_none() {
-        assert_eq!(useful(0.5, &[1.0, 2.0]), Some(0.5));
-        assert_eq!(useful(0.0, &[3.0, 3.0]), Some(0.0));
-        assert_eq!(useful(2.0, &[-3.0]), Some(2.0));
-        for (bound, outputs) in
-            [(1e23, vec![-5.0, 9.0]), (f64::INFINITY, vec![1.0, 2.0]), (f64::NAN, vec![1.0]), (1.0, vec![])]
-        {
-            assert_eq!(useful(bound, &outputs), None, "{bound}");
-        }
-    }
 }

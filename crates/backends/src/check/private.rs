@@ -9,7 +9,7 @@ use tacit_graph::{Model, OutputMode, Watch};
 use tacit_mpc::run_pair;
 use tacit_net::{Channel, Traffic};
 
-use crate::classes::{agrees, class, is_class_of, told};
+use crate::classes::{agrees, class, is_class_of, root_mean_square, told, useful_bound};
 use crate::{Aids, Backend, BackendError, Material, Preparation, ServerModel, Setup, Trust};
 
 /// What runs of both parties gave.
@@ -26,7 +26,12 @@ pub struct Ran {
     /// Largest distance of an output from what that gives, in real units; 0 in mode top-1, NaN where
     /// either is no number.
     pub off: f64,
-    /// Largest that the model states; none where it states none.
+    /// The same from the float network, as a root mean square over the outputs, mean over the inputs.
+    pub error: f64,
+    /// Largest [`off`](Self::off) of an honest run, whatever it is; infinite where there is no bound.
+    #[serde(skip)]
+    pub bound: f64,
+    /// The same where it says something ([`useful_bound`]) of the outputs of these inputs.
     pub stated: Option<f64>,
     /// Keys and whatever else comes before the first input.
     pub setup: Took,
@@ -72,13 +77,33 @@ pub struct Took {
 }
 
 impl Ran {
+    /// Nothing compared yet, of phases that took so long.
+    fn of([setup, offline, online]: [Took; 3], steps: BTreeMap<&'static str, f64>) -> Self {
+        Self {
+            inputs: 0,
+            same_class: 0,
+            as_reference: 0,
+            no_number: 0,
+            off: 0.0,
+            error: 0.0,
+            bound: 0.0,
+            stated: None,
+            setup,
+            offline,
+            online,
+            steps,
+        }
+    }
+
     /// Takes in an answer: how it compares with the float network's outputs and with the reference.
     fn compare(&mut self, mode: OutputMode, answer: &[f64], [float, reference]: [&[f64]; 2]) {
+        self.inputs += 1;
         self.same_class += usize::from(agrees(mode, answer, float));
         self.no_number += usize::from(answer.iter().any(|v| v.is_nan()));
         if mode == OutputMode::Logits {
             self.as_reference += usize::from(is_class_of(class(answer), reference));
             self.off = tacit_floats::larger(self.off, tacit_floats::largest_distance(answer, reference));
+            self.error += (root_mean_square(answer, float) - self.error) / self.inputs as f64;
         } else {
             let [told, wanted] = [answer, reference].map(|answer| told(mode, answer));
             self.as_reference += usize::from(told.is_some() && told == wanted);
@@ -134,26 +159,17 @@ pub fn run(
     let split = Arc::new(Mutex::new(Split::new()));
     let (answers, [setup, offline, online]) = both(backend, lowered, &inputs, (watch, &split))?;
     let [offline, online] = [offline, online].map(|took| took.over(inputs.len()));
-    let (count, stated) = (inputs.len(), Some(0.0));
-    let steps = locked(&split).seconds.iter().map(|(what, seconds)| (*what, seconds / count as f64)).collect();
-    let mut ran = Ran {
-        inputs: count,
-        same_class: 0,
-        as_reference: 0,
-        no_number: 0,
-        off: 0.0,
-        stated,
-        setup,
-        offline,
-        online,
-        steps,
-    };
+    let each = inputs.len() as f64;
+    let steps = locked(&split).seconds.iter().map(|(what, seconds)| (*what, seconds / each)).collect();
+    let mut ran = Ran::of([setup, offline, online], steps);
+    let mut references = Vec::new();
     for (input, answer) in inputs.into_iter().zip(answers) {
         let (float, reference) = (model.outputs(input)?, lowered.reference(input)?);
         ran.compare(model.interface.output_mode, &answer, [&float, &reference]);
-        let stated = Some(lowered.error_bound(&reference)).filter(|bound| bound.is_finite());
-        ran.stated = ran.stated.zip(stated).map(|(a, b)| tacit_floats::larger(a, b));
+        ran.bound = tacit_floats::larger(ran.bound, lowered.error_bound(&reference));
+        references.extend(reference);
     }
+    ran.stated = useful_bound(ran.bound, tacit_floats::range(references));
     Ok(ran)
 }
 
@@ -245,7 +261,8 @@ mod tests {
             let (model, lowered) = lower(&Cheetah, mode);
             let ran = run(&model, (&Cheetah, &lowered), &inputs(), &Watch::default()).unwrap();
             assert_eq!((ran.inputs, ran.as_reference), (3, 3), "{ran:?}");
-            assert!(ran.stated.is_none_or(|bound| ran.off <= bound), "{ran:?}");
+            assert!(ran.off <= ran.bound && ran.stated.is_none_or(|stated| stated == ran.bound), "{ran:?}");
+            assert_eq!(ran.error > 0.0, mode == OutputMode::Logits, "{ran:?}");
             let costs = lowered.costs();
             assert_eq!((ran.setup.up_bytes, ran.online.up_bytes), (costs.setup.up_bytes, costs.online.up_bytes));
             assert!(ran.offline.down_bytes > 0 && ran.online.seconds > 0.0 && ran.steps.is_empty());
@@ -254,28 +271,16 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_no_number_is_wrong() {
-        let stated = Some(0.5);
-        let (setup, offline, online) = (Took::default(), Took::default(), Took::default());
-        let mut ran = Ran {
-            inputs: 3,
-            same_class: 0,
-            as_reference: 0,
-            no_number: 0,
-            off: 0.0,
-            stated,
-            setup,
-            offline,
-            online,
-            steps: BTreeMap::new(),
-        };
+        let mut ran = Ran::of([Took::default(); 3], BTreeMap::new());
         let float = [0.25, 1.0];
         ran.compare(OutputMode::Logits, &[0.5, 1.0], [&float, &float]);
         assert_eq!((ran.same_class, ran.as_reference, ran.no_number, ran.off), (1, 1, 0, 0.25));
+        assert!((ran.error - 0.25 / std::f64::consts::SQRT_2).abs() < 1e-12, "{ran:?}");
         for answer in [[f64::NAN, f64::NAN], [0.25, -f64::NAN]] {
             ran.compare(OutputMode::Logits, &answer, [&float, &float]);
         }
         assert_eq!((ran.same_class, ran.as_reference, ran.no_number), (1, 1, 2));
-        assert!(ran.off.is_nan(), "never a distance of 0");
+        assert!(ran.off.is_nan() && ran.error.is_nan(), "never a distance of 0");
         // What came before is no excuse, and what comes later none either.
         ran.compare(OutputMode::Logits, &float, [&float, &float]);
         assert!(ran.off.is_nan());
@@ -285,6 +290,18 @@ mod tests {
         assert_eq!((ran.same_class, ran.as_reference, ran.no_number), (2, 2, 4));
         ran.compare(OutputMode::Top1, &[0.0], [&[3.0, 3.0], &[0.0]]);
         assert_eq!((ran.same_class, ran.as_reference), (3, 3), "either of two tied classes");
+    }
+
+    #[test]
+    fn a_bound_is_stated_where_it_says_something() {
+        let model = import(&zoo::build("tiny-cnn", 2).unwrap(), &ImportOptions::default()).unwrap().model;
+        let stated = |frac_bits: u32| {
+            let lowered = Cheetah.lower(&model, &format!("frac_bits={frac_bits}").parse().unwrap()).unwrap();
+            let ran = run(&model, (&Cheetah, &lowered), &inputs()[..1], &Watch::default()).unwrap();
+            assert!(ran.off <= ran.bound && ran.bound.is_finite() && ran.error < ran.bound, "{ran:?}");
+            ran.stated
+        };
+        assert_eq!((stated(2), stated(12).is_some()), (None, true));
     }
 
     #[test]

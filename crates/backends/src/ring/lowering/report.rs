@@ -11,7 +11,7 @@ use super::scheme::Scheme;
 pub use super::search::Choice;
 use super::search::Found;
 use super::{Problem, range, resolution, width};
-use crate::classes::interval;
+use crate::classes::{interval, useful_bound};
 use crate::ring::op::max_comparisons;
 use crate::ring::{Node, Op, RingError, RingGraph, reference};
 
@@ -96,7 +96,7 @@ impl RingReport {
     /// Takes in how far answers can be from the fixed-point model in the clear.
     pub(crate) fn state_bound(&mut self, bound: f64) {
         if let Some(errors) = &mut self.errors {
-            errors.bound = (bound < errors.range).then_some(bound);
+            errors.bound = useful_bound(bound, [0.0, errors.range]);
         }
     }
 }
