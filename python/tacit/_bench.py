@@ -18,6 +18,7 @@ from tacit._client import check_threads
 from tacit._errors import one_error
 from tacit._lowered import Lowered
 from tacit._model import Model
+from tacit._tacit import blank
 from tacit._tacit import TacitError
 
 PARTY = [sys.executable, "-m", "tacit._party"]
@@ -44,7 +45,7 @@ def bench(
     check_threads(threads)
     if runs < 1:
         raise TacitError(f"bench: at least one run is needed, got {runs}")
-    values = np.clip(np.zeros(model.input_shape, np.float32), *model.input_range) if x is None else x
+    values = blank(json.dumps(model.spec)).reshape(model.input_shape) if x is None else x
     inputs = each_input(values, model.spec, lambda flat: flat, normalised=x is None)
     if inputs.ndim != 1:
         raise TacitError("bench: one input is measured, not a batch")

@@ -108,7 +108,10 @@ class Model:
 
     @property
     def input_range(self) -> tuple[float, float]:
-        """Smallest and largest accepted value of a normalised input (see `normalise`); others are refused."""
+        """Smallest and largest accepted value of a normalised input (see `normalise`), over all channels; others are refused.
+
+        What was declared (`range=`, or pixels 0 to 255) holds channel by channel: `spec["input"]["declared"]`, as the network takes it.
+        """
         low, high = self._spec["input"]["range"]
         return low, high
 

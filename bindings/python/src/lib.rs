@@ -35,7 +35,7 @@ mod _tacit {
     #[pymodule_export]
     use crate::lowered::{Lowered, backends_json};
     #[pymodule_export]
-    use crate::model::{Model, normalise, refusals};
+    use crate::model::{Model, blank, normalise, refusals};
     #[pymodule_export]
     use crate::server::{Server, client_fingerprint, make_keys};
 

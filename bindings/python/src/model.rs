@@ -210,6 +210,13 @@ pub fn normalise<'py>(
     Ok(made.to_pyarray(py))
 }
 
+/// The input nearest to zeros that a model with this interface accepts, as it computes on it.
+#[pyfunction]
+pub fn blank<'py>(py: Python<'py>, interface_json: &str) -> PyResult<Bound<'py, PyArray1<f32>>> {
+    let interface: Interface = serde_json::from_str(interface_json).map_err(to_python)?;
+    Ok(interface.blank().to_pyarray(py))
+}
+
 /// Of any number of inputs, one after the other and normalised, those that a model with this interface
 /// refuses, by place, each with what is wrong with it.
 #[pyfunction]

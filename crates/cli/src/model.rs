@@ -325,6 +325,11 @@ fn show_interface(interface: &Interface) -> anyhow::Result<()> {
         "input: {:?}, (pixel * {} - {:?}) / {:?}, accepted {:?}",
         interface.input_shape, input.pixel_scale, input.mean, input.std, input.range
     ))?;
+    match input.declared.as_slice() {
+        [] => {}
+        [all] => crate::print::line(&format!("declared of the network's own inputs: {all:?}"))?,
+        each => crate::print::line(&format!("declared of the network's own inputs, by channel: {each:?}"))?,
+    }
     if let Some(moved) = &input.moved {
         crate::print::line(&format!("the client then takes it times {:?} plus {:?}", moved.scale, moved.shift))?;
     }

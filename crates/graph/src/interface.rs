@@ -55,9 +55,46 @@ pub struct InputSpec {
     pub pixel_scale: f32,
     /// What the importer moved from the start of the network to the client.
     pub moved: Option<ChannelAffine>,
-    /// Smallest and largest value accepted behind all of that; others are refused, since they could leave
-    /// what a back end computes with.
+    /// Smallest and largest value accepted behind all of that, over all channels; others are refused, since
+    /// they could leave what a back end computes with.
     pub range: [f32; 2],
+    /// What was declared of each channel, as the ONNX network takes it (before [`moved`](Self::moved)): one
+    /// range for each, or one for all. Empty where nothing was, and [`range`](Self::range) alone holds.
+    pub declared: Vec<[f32; 2]>,
+}
+
+impl InputSpec {
+    /// Smallest and largest value accepted of a channel, behind all that a client applies.
+    ///
+    /// Both ends take the way of the inputs: rounding cannot put an end's own value outside.
+    #[must_use]
+    pub fn accepted(&self, channel: usize) -> [f32; 2] {
+        let [low, high] = self.range;
+        let Some(declared) = self.declared.get(channel).or(self.declared.first()) else { return self.range };
+        let ends = match &self.moved {
+            Some(moved) => declared.map(|v| v * moved.scale[channel] + moved.shift[channel]),
+            None => *declared,
+        };
+        [ends[0].min(ends[1]), ends[0].max(ends[1])].map(|end| end.max(low).min(high))
+    }
+
+    /// The same as the ONNX network takes it. A factor of zero lets no input reach the model, so what the
+    /// model computes on is told as it is.
+    fn accepted_by_network(&self, channel: usize) -> [f32; 2] {
+        if let Some(declared) = self.declared.get(channel).or(self.declared.first()) {
+            return *declared;
+        }
+        let [a, b] = self.range.map(|end| self.network_value(channel, end));
+        [a.min(b), a.max(b)]
+    }
+
+    /// What the ONNX network takes where the model computes on `value`.
+    fn network_value(&self, channel: usize, value: f32) -> f32 {
+        match &self.moved {
+            Some(moved) if moved.scale[channel] != 0.0 => (value - moved.shift[channel]) / moved.scale[channel],
+            _ => value,
+        }
+    }
 }
 
 /// The end of the ONNX network that is left to the client: over all outputs, in real numbers.
@@ -255,7 +292,7 @@ impl Interface {
                 return fail(format!("a softmax over {length} by {inner} of {} outputs", self.output_len()));
             }
         }
-        let InputSpec { mean, std, pixel_scale, moved, range: [low, high] } = &self.input;
+        let InputSpec { mean, std, pixel_scale, moved, range, declared } = &self.input;
         let channels = self.input_shape[0];
         if let Some(ChannelAffine { scale, shift }) = moved
             && (scale.len() != channels || shift.len() != channels || scale.iter().chain(shift).any(|v| !v.is_finite()))
@@ -274,8 +311,13 @@ impl Interface {
         if std.contains(&0.0) || !pixel_scale.is_finite() {
             return fail("a standard deviation of zero, or a pixel scale that is no number".into());
         }
-        if !(low.is_finite() && high.is_finite() && low <= high) {
-            return fail(format!("an input range of [{low}, {high}]"));
+        if !matches!(declared.len(), 0 | 1) && declared.len() != channels {
+            return fail(format!("{} declared ranges for {channels} channels", declared.len()));
+        }
+        for [low, high] in declared.iter().chain([range]) {
+            if !(low.is_finite() && high.is_finite() && low <= high) {
+                return fail(format!("an input range of [{low}, {high}]"));
+            }
         }
         Ok(())
     }
@@ -296,19 +338,16 @@ impl Interface {
     /// in the network's units).
     pub fn check_input(&self, input: &[f32]) -> Result<(), GraphError> {
         self.check_length(input.len())?;
-        let [low, high] = self.input.range;
-        // Rounding in the client's own normalisation must not push the extreme pixel over the edge.
-        let slack = (high - low).abs() * 1e-4;
-        let refused = |x: f32| !(x.is_finite() && x >= low - slack && x <= high + slack);
-        let Some(i) = input.iter().position(|&x| refused(x)) else { return Ok(()) };
-        let inner = (input.len() / self.input_shape[0].max(1)).max(1);
-        // A factor of zero lets no input reach the model, so its result is told as it is.
-        let (factor, addend) = match &self.input.moved {
-            Some(moved) if moved.scale[i / inner] != 0.0 => (moved.scale[i / inner], moved.shift[i / inner]),
-            _ => (1.0, 0.0),
+        let inner = self.inner();
+        let refused = |(i, x): (usize, &f32)| {
+            let [low, high] = self.input.accepted(i / inner);
+            // Rounding in the client's own normalisation must not push the extreme pixel over the edge.
+            let slack = (high - low).abs() * 1e-4;
+            !(x.is_finite() && *x >= low - slack && *x <= high + slack)
         };
-        let [given, a, b] = [input[i], low, high].map(|v| (v - addend) / factor);
-        let (least, most) = (a.min(b), a.max(b));
+        let Some(i) = input.iter().enumerate().position(refused) else { return Ok(()) };
+        let given = self.input.network_value(i / inner, input[i]);
+        let [least, most] = self.input.accepted_by_network(i / inner);
         let remedy = match given.is_finite() {
             true => {
                 "clip it, or have the model imported with samples that reach so far (--calibrate) or a wider --range"
@@ -318,6 +357,28 @@ impl Interface {
         let at = self.position(i);
         let what = format!("value {i} is {given}, the model accepts {least} to {most}{at}; {remedy}");
         Err(GraphError::Input { what })
+    }
+
+    /// The input nearest to zeros that the model accepts, as it computes on it.
+    #[must_use]
+    pub fn blank(&self) -> Vec<f32> {
+        let mut values = vec![0.0; self.input_len()];
+        self.clip(&mut values);
+        values
+    }
+
+    /// Brings values that the model computes on into the range that it accepts.
+    pub fn clip(&self, values: &mut [f32]) {
+        let inner = self.inner();
+        for (i, v) in values.iter_mut().enumerate() {
+            let [low, high] = self.input.accepted(i / inner);
+            *v = v.max(low).min(high);
+        }
+    }
+
+    /// Values of a channel.
+    fn inner(&self) -> usize {
+        (self.input_len() / self.input_shape[0].max(1)).max(1)
     }
 
     /// Where a value stands, in inputs of several axes: " (at [0, 2, 1])".
@@ -342,132 +403,4 @@ impl Interface {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn interface() -> Interface {
-        Interface {
-            name: "m".into(),
-            input_shape: vec![2, 2],
-            input: InputSpec { mean: vec![0.0; 2], std: vec![], pixel_scale: 1.0, moved: None, range: [-8.0, 8.0] },
-            output_shape: vec![3],
-            output_mode: OutputMode::Logits,
-            outputs: vec![],
-            final_activation: None,
-        }
-    }
-
-    #[test]
-    fn inputs_are_held_to_shape_and_range() {
-        let i = interface();
-        i.check().unwrap();
-        assert!(i.check_input(&[8.0005, -8.0005, 0.0, 1.0]).is_ok());
-        for wrong in [vec![0.0; 3], vec![0.0, 0.0, f32::NAN, 0.0], vec![f32::INFINITY; 4], vec![9.0; 4]] {
-            assert!(i.check_input(&wrong).is_err(), "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn every_channel_has_its_own_normalisation_in_any_shape() {
-        let moved = Some(ChannelAffine { scale: vec![2.0, -0.5], shift: vec![1.0, 3.0] });
-        for (shape, raw, wanted) in [
-            (vec![2], vec![10.0, 20.0], vec![13.0, -1.0]),
-            (vec![2, 2], vec![10.0, 20.0, 10.0, 20.0], vec![13.0, 33.0, 1.5, -1.0]),
-            (vec![2, 1, 2], vec![10.0, 20.0, 10.0, 20.0], vec![13.0, 33.0, 1.5, -1.0]),
-        ] {
-            let mut i = interface();
-            i.input_shape = shape;
-            i.input = InputSpec { mean: vec![4.0, 4.0], std: vec![1.0, 2.0], moved: moved.clone(), ..i.input };
-            i.input.range = [-50.0, 50.0];
-            i.check().unwrap();
-            assert_eq!(i.accept(&raw, Units::Pixels).unwrap(), wanted);
-            let network: Vec<f32> =
-                raw.iter().enumerate().map(|(k, v)| (v - 4.0) / if k >= raw.len() / 2 { 2.0 } else { 1.0 }).collect();
-            assert_eq!(i.accept(&network, Units::Network).unwrap(), wanted);
-            assert_eq!(i.accept(&wanted, Units::Normalised).unwrap(), wanted);
-        }
-    }
-
-    #[test]
-    fn a_refusal_is_told_in_the_network_s_own_units() {
-        let mut i = interface();
-        i.input.moved = Some(ChannelAffine { scale: vec![1.0, -0.5], shift: vec![0.0, 3.0] });
-        let told = i.accept(&[0.0, 0.0, 0.0, -11.0], Units::Network).unwrap_err().to_string();
-        assert!(told.contains("value 3 is -11, the model accepts -10 to 22 (at [1, 1]); clip it"), "{told}");
-        assert!(told.contains("--calibrate") && told.contains("--range"), "{told}");
-        let told = i.accept(&[0.0, f32::NAN, 0.0, 0.0], Units::Network).unwrap_err().to_string();
-        assert!(told.contains("value 1 is NaN") && told.contains("(at [0, 1])") && !told.contains("clip"), "{told}");
-        assert!(i.accept(&[0.0; 3], Units::Network).is_err() && i.accept(&[0.0; 3], Units::Pixels).is_err());
-    }
-
-    #[test]
-    fn each_activation_is_what_its_name_says() {
-        let near = |a: FinalActivation, given: &[f64], wanted: &[f64]| {
-            let got = a.apply(given);
-            assert!(got.iter().zip(wanted).all(|(g, w)| (g - w).abs() < 1e-6), "{a:?}: {got:?}");
-        };
-        near(FinalActivation::Sigmoid, &[0.0, 2.0, -800.0], &[0.5, 0.880_797, 0.0]);
-        near(FinalActivation::Tanh, &[0.0, -0.5], &[0.0, -0.462_117]);
-        near(FinalActivation::SigmoidL1, &[0.0, 0.0, 800.0], &[0.25, 0.25, 0.5]);
-        near(FinalActivation::L1, &[1.0, -3.0], &[0.25, -0.75]);
-        near(FinalActivation::L2, &[3.0, -4.0], &[0.6, -0.8]);
-        near(FinalActivation::Largest, &[-2.0, 4.0], &[-0.5, 1.0]);
-        near(FinalActivation::L2, &[0.0, 0.0], &[0.0, 0.0]);
-        // Two classes, two positions, class by class; then position by position.
-        let along = |inner, logarithm| FinalActivation::SoftmaxAlong { length: 2, inner, logarithm };
-        near(along(2, false), &[0.0, 2.0, 0.0, 0.0], &[0.5, 0.880_797, 0.5, 0.119_203]);
-        near(along(1, false), &[0.0, 2.0, 0.0, 0.0], &[0.119_203, 0.880_797, 0.5, 0.5]);
-        near(along(1, true), &[0.0, 0.0], &[-std::f64::consts::LN_2; 2]);
-    }
-
-    #[test]
-    fn several_outputs_fill_the_result() {
-        let part = |name: &str, shape: &[usize]| OutputTensor { name: name.into(), shape: shape.to_vec() };
-        let mut i = interface();
-        i.outputs = vec![part("a", &[1]), part("b", &[2, 1])];
-        i.check().unwrap();
-        i.outputs[1].shape = vec![3];
-        assert!(i.check().is_err());
-        i.outputs[1].shape = vec![usize::MAX];
-        assert!(i.check().is_err());
-    }
-
-    #[test]
-    fn the_client_ends_the_network() {
-        let mut i = interface();
-        let logits = [1000.0, 1001.0, 998.0];
-        assert_eq!(i.finish(&logits), logits);
-        i.final_activation = Some(FinalActivation::Softmax);
-        let sum: f64 = [0.0f64, 1.0, -2.0].iter().map(|v| v.exp()).sum();
-        for (got, v) in i.finish(&logits).iter().zip([0.0f64, 1.0, -2.0]) {
-            assert!((got - v.exp() / sum).abs() < 1e-12, "{got}");
-        }
-        i.final_activation = Some(FinalActivation::LogSoftmax);
-        for (got, v) in i.finish(&logits).iter().zip([0.0f64, 1.0, -2.0]) {
-            assert!((got - (v - sum.ln())).abs() < 1e-9, "{got}");
-        }
-        (i.output_mode, i.output_shape) = (OutputMode::Top1, vec![1]);
-        assert_eq!(i.finish(&[7.0]), [7.0], "a class is a class");
-    }
-
-    #[test]
-    fn what_does_not_hold_together_is_refused() {
-        let changes: [fn(&mut Interface); 10] = [
-            |i| i.input.moved = Some(ChannelAffine { scale: vec![1.0], shift: vec![0.0] }),
-            |i| i.input.moved = Some(ChannelAffine { scale: vec![1.0; 2], shift: vec![0.0, f32::NAN] }),
-            |i| i.input_shape = vec![],
-            |i| i.output_shape = vec![0],
-            |i| i.output_shape = vec![usize::MAX, 2],
-            |i| i.output_mode = OutputMode::Top1,
-            |i| i.input.mean.push(0.0),
-            |i| i.input.std = vec![1.0, 0.0],
-            |i| i.input.pixel_scale = f32::NAN,
-            |i| i.input.range = [1.0, f32::INFINITY],
-        ];
-        for change in changes {
-            let mut i = interface();
-            change(&mut i);
-            assert!(i.check().is_err(), "{i:?}");
-        }
-    }
-}
+mod tests;

@@ -124,9 +124,7 @@ fn as_client(
     channel: &mut Channel,
 ) -> Result<(), BackendError> {
     let model = backend.open(offered.model.public_bytes())?;
-    let interface = model.interface();
-    let [low, high] = interface.input.range;
-    let input = vec![0f32.max(low).min(high); interface.input_len()];
+    let input = model.interface().blank();
     let mut side = Arc::clone(&model).connect(aids)?;
     if model.setup() != Setup::Nothing {
         channel.set_phase(Phase::Setup);

@@ -260,7 +260,14 @@ pub(crate) fn small_model() -> (RingGraph, Weights) {
         interface: Interface {
             name: "small".into(),
             input_shape: vec![1, 4, 4],
-            input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, moved: None, range: [-1.0, 1.0] },
+            input: InputSpec {
+                mean: vec![],
+                std: vec![],
+                pixel_scale: 1.0,
+                moved: None,
+                range: [-1.0, 1.0],
+                declared: vec![],
+            },
             output_shape: vec![3],
             output_mode: OutputMode::Logits,
             outputs: vec![],

@@ -91,7 +91,7 @@ impl Lattice for Cheetah {
     const NAME: &'static str = "cheetah";
     const ABOUT: &'static str =
         "two parties: lattice-based linear layers, silent-OT comparisons; everything but the last bits ahead of time";
-    const VERSION: u32 = 9;
+    const VERSION: u32 = 10;
     const DOMAIN: &'static str = "tacit 2026-11 cheetah plan, keys by material";
     const EXACT: bool = false;
 

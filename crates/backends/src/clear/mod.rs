@@ -22,7 +22,7 @@ const INPUT: Tag = Tag::new(0x0501, "plain input");
 const OUTPUT: Tag = Tag::new(0x0502, "plain output");
 
 /// First byte of the public part, beside its name.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const NAME: &str = "clear";
 
 /// The back end.

@@ -15,7 +15,7 @@ use crate::ring::{self, Weights, public};
 use crate::{Aids, BackendError, Costs, seam};
 
 /// Version of the public part and of the protocol that follows from it.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 
 /// What both parties have.
 pub(super) struct Compiled {

@@ -29,7 +29,7 @@ impl Lattice for SciHe {
     const NAME: &'static str = "sci-he";
     const ABOUT: &'static str =
         "two parties: slot-packed BFV linear layers, silent-OT comparisons, exact answers; little work for the client";
-    const VERSION: u32 = 6;
+    const VERSION: u32 = 7;
     const DOMAIN: &'static str = "tacit 2026-11 sci-he plan, folded constants";
     const EXACT: bool = true;
 

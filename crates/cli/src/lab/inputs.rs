@@ -69,7 +69,9 @@ pub fn seeded(interface: &Interface) -> Vec<f32> {
     let mut rng = SplitMix::new(1);
     // 24 bits, as many as an f32 holds.
     let unit = |word: u64| (word >> 40) as f32 / (1u64 << 24) as f32;
-    (0..interface.input_len()).map(|_| low + (high - low) * unit(rng.next_u64())).collect()
+    let mut values = (0..interface.input_len()).map(|_| low + (high - low) * unit(rng.next_u64())).collect::<Vec<_>>();
+    interface.clip(&mut values);
+    values
 }
 
 /// The first input of a file, as the model computes on it (experiments run `tacit infer --normalised`).

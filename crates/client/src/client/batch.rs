@@ -177,8 +177,9 @@ impl Client {
 
     /// Makes inputs up to the size of the batch at hand: nobody has sent them, nobody hears their answers.
     pub(crate) fn fill_up(&self, together: &mut Vec<f32>) {
-        let [low, high] = self.interface().input.range;
-        together.resize(self.model().batch() * self.interface().input_len(), 0f32.max(low).min(high));
+        let blank = self.interface().blank();
+        let missing = self.model().batch().saturating_sub(together.len() / blank.len());
+        together.extend(std::iter::repeat_n(blank, missing).flatten());
     }
 
     fn timed(&mut self, asked: Instant, together: &[f32]) -> Result<Vec<Answer>, ClientError> {

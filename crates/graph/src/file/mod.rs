@@ -23,7 +23,7 @@ use record::Structure;
 /// First bytes of every model file.
 pub const MAGIC: [u8; 8] = *b"TACITMDL";
 /// Version written, and the only one read.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Bytes of the header: magic, version, length and digest of each section.
 pub const HEADER_BYTES: usize = 8 + 4 + 3 * (8 + 32);
 /// Names and largest sizes of the sections, in bytes.

@@ -36,7 +36,14 @@ fn model() -> Model {
         interface: Interface {
             name: "tiny".into(),
             input_shape: vec![2, 4, 4],
-            input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, moved: Some(moved), range: [-1.0, 1.0] },
+            input: InputSpec {
+                mean: vec![],
+                std: vec![],
+                pixel_scale: 1.0,
+                moved: Some(moved),
+                range: [-1.0, 1.0],
+                declared: vec![],
+            },
             output_shape: vec![3],
             output_mode: OutputMode::Logits,
             outputs: vec![],
@@ -111,7 +118,7 @@ fn another_version_is_named() {
     let mut b = bytes();
     b[8] = 1;
     for error in [read(&b).unwrap_err(), digest_of_header(&mut &b[..]).unwrap_err(), read(&b[..92]).unwrap_err()] {
-        assert!(matches!(error, GraphError::Version { found: 1, supported: 3 }));
+        assert!(matches!(error, GraphError::Version { found: 1, supported: 4 }));
         assert!(error.to_string().contains("import the ONNX file again"), "{error}");
     }
 }

@@ -140,15 +140,14 @@ pub fn import_network(network: Network, options: &ImportOptions) -> Result<Impor
     let mut float = network.graph.clone();
     let top1 = strip_arg_max(&mut float)? || options.output_mode == OutputMode::Top1;
     let mut rewritten = rewrite::simplify(&float)?;
-    let options =
-        &ImportOptions { range: options.range.or(pixel_range(options)).or(network.input_range), ..options.clone() };
-    let (raw, text, guessed) = samples(&float, options)?;
+    let declared = declared(options, network.input_range);
+    let (raw, text, guessed) = samples(&float, options, &declared)?;
     let mut samples: Vec<Vec<f32>> = match &rewritten.input_affine {
         Some(moved) => raw.iter().map(|sample| moved.apply(sample)).collect(),
         None => raw,
     };
     // The accepted range is that of all samples that were given, whatever is run of them.
-    let mut input = input_spec(&rewritten, options, &samples)?;
+    let mut input = input_spec(&rewritten, options, declared, &samples)?;
     samples.truncate(options.max_samples.max(1));
     let mut measured = calibrate::measure(&rewritten.graph, samples, input.range, &options.watch)?;
     let Rewritten { graph, output_multiplier, notes, .. } = &mut rewritten;
@@ -214,15 +213,24 @@ fn model_id(options: &ImportOptions) -> Result<[u8; 16], GraphError> {
 
 /// All calibration samples as inputs of the ONNX network, a sentence about those that will be used, and
 /// whether they were made up.
-fn samples(graph: &FloatGraph, options: &ImportOptions) -> Result<(Vec<Vec<f32>>, String, bool), GraphError> {
+fn samples(
+    graph: &FloatGraph,
+    options: &ImportOptions,
+    declared: &[[f32; 2]],
+) -> Result<(Vec<Vec<f32>>, String, bool), GraphError> {
     let shape = &graph.nodes[0].shape;
     let n = graph.nodes[0].elements();
     check_normalisation(options, shape[0])?;
     let Some(npy) = &options.calibration else {
-        let [low, high] = options.range.or(pixel_range(options)).unwrap_or([-1.0, 1.0]);
+        let [low, high] = hull(declared).unwrap_or([-1.0, 1.0]);
+        let inner = (n / shape[0].max(1)).max(1);
         let mut rng = SplitMix::new(options.seed);
-        let made =
-            (0..4).map(|_| (0..n).map(|_| rng.range(f64::from(low), f64::from(high)) as f32).collect()).collect();
+        let mut value = |i: usize| {
+            let drawn = rng.range(f64::from(low), f64::from(high)) as f32;
+            let of_channel = declared.get(i / inner).or(declared.first());
+            of_channel.map_or(drawn, |[low, high]| drawn.max(*low).min(*high))
+        };
+        let made = (0..4).map(|_| (0..n).map(&mut value).collect()).collect();
         return Ok((made, format!("4 seeded random inputs in [{low}, {high}]: headroom is a guess"), true));
     };
     let all = options.prepare(shape, npy, usize::MAX)?;
@@ -244,13 +252,21 @@ fn check_normalisation(options: &ImportOptions, channels: usize) -> Result<(), G
     Ok(())
 }
 
-/// Range of normalised pixels 0 to 255, if a normalisation is stated.
-fn pixel_range(options: &ImportOptions) -> Option<[f32; 2]> {
+/// What is declared of the network's inputs, by channel or for all: as asked, else normalised pixels 0 to 255
+/// where a normalisation is stated, else what the type of the network's input holds.
+fn declared(options: &ImportOptions, network: Option<[f32; 2]>) -> Vec<[f32; 2]> {
+    if let Some(range) = options.range {
+        return vec![range];
+    }
     if options.mean.is_empty() && options.std.is_empty() && options.pixel_scale == 1.0 {
-        return None;
+        return network.into_iter().collect();
     }
     let channels = options.mean.len().max(options.std.len()).max(1);
-    Some(span((0..channels).flat_map(|c| [options.normalise(c, 0.0), options.normalise(c, 255.0)])))
+    (0..channels).map(|c| span([0.0, 255.0].map(|pixel| options.normalise(c, pixel)).into_iter())).collect()
+}
+
+fn hull(ranges: &[[f32; 2]]) -> Option<[f32; 2]> {
+    (!ranges.is_empty()).then(|| span(ranges.iter().flatten().copied()))
 }
 
 fn span(values: impl Iterator<Item = f32>) -> [f32; 2] {
@@ -258,13 +274,19 @@ fn span(values: impl Iterator<Item = f32>) -> [f32; 2] {
 }
 
 /// The input part of the specification; `samples` are what the model computes on.
-fn input_spec(rewritten: &Rewritten, options: &ImportOptions, samples: &[Vec<f32>]) -> Result<InputSpec, GraphError> {
+fn input_spec(
+    rewritten: &Rewritten,
+    options: &ImportOptions,
+    declared: Vec<[f32; 2]>,
+    samples: &[Vec<f32>],
+) -> Result<InputSpec, GraphError> {
     let moved = rewritten.input_affine.clone();
-    let range = match (options.range.or(pixel_range(options)), &moved) {
+    let range = match (hull(&declared), &moved) {
         (Some(range), None) => range,
-        (Some([low, high]), Some(ChannelAffine { scale, shift })) => {
-            span((0..scale.len()).flat_map(|c| [low, high].map(|v| v * scale[c] + shift[c])))
-        }
+        (Some(_), Some(ChannelAffine { scale, shift })) => span((0..scale.len()).flat_map(|c| {
+            let of_channel = declared.get(c).unwrap_or(&declared[0]);
+            of_channel.map(|v| v * scale[c] + shift[c])
+        })),
         (None, _) => {
             // A little room: other inputs than the samples come.
             let [low, high] = span(samples.iter().flatten().copied());
@@ -281,5 +303,6 @@ fn input_spec(rewritten: &Rewritten, options: &ImportOptions, samples: &[Vec<f32
         pixel_scale: options.pixel_scale,
         moved,
         range,
+        declared,
     })
 }

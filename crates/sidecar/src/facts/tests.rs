@@ -8,7 +8,14 @@ fn facts(mode: OutputMode, outputs: &[(&str, usize)]) -> Facts {
     let interface = Interface {
         name: "m".into(),
         input_shape: vec![1, 2, 2],
-        input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0 / 255.0, moved: None, range: [-10.0, 10.0] },
+        input: InputSpec {
+            mean: vec![],
+            std: vec![],
+            pixel_scale: 1.0 / 255.0,
+            moved: None,
+            range: [-10.0, 10.0],
+            declared: vec![],
+        },
         output_shape: vec![total],
         output_mode: mode,
         outputs: if outputs.len() > 1 { outputs } else { vec![] },
@@ -58,6 +65,10 @@ fn what_the_importer_moved_to_the_client_is_done_here() {
     assert_eq!(floats.inputs, [[-1.0, 1.0, -3.0, 0.0]], "they are the network's own input");
     let pixels = facts.accept(vec![tensor(&shape, Values::U8(vec![0, 8, 2, 0]))], 1).unwrap();
     assert_eq!(pixels.inputs, [[-1.0, 1.0, -0.5, -1.0]], "scaled first");
+    // What was declared holds, in the network's own units, whatever else the range would take.
+    facts.interface.input.declared = vec![[-1.0, 1.0]];
+    let refused = facts.accept(vec![tensor(&shape, Values::F32(vec![0.0, 1.5, 0.0, 0.0]))], 1).unwrap_err();
+    assert!(refused.to_string().contains("value 1 is 1.5, the model accepts -1 to 1 (at [0, 0, 1])"), "{refused}");
 }
 
 #[test]
@@ -65,7 +76,8 @@ fn pictures_are_taken_where_it_is_known_how_pixels_become_inputs() {
     let with = |shape: &[usize], mean: &[f32], pixel_scale, range| {
         let mut facts = facts(OutputMode::Logits, &[("out", 2)]);
         facts.interface.input_shape = shape.to_vec();
-        facts.interface.input = InputSpec { mean: mean.to_vec(), std: vec![], pixel_scale, moved: None, range };
+        facts.interface.input =
+            InputSpec { mean: mean.to_vec(), std: vec![], pixel_scale, moved: None, range, declared: vec![] };
         facts
     };
     let picture = [1, 2, 2];

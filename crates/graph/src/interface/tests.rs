@@ -1,0 +1,179 @@
+use super::*;
+
+fn interface() -> Interface {
+    Interface {
+        name: "m".into(),
+        input_shape: vec![2, 2],
+        input: InputSpec {
+            mean: vec![0.0; 2],
+            std: vec![],
+            pixel_scale: 1.0,
+            moved: None,
+            range: [-8.0, 8.0],
+            declared: vec![],
+        },
+        output_shape: vec![3],
+        output_mode: OutputMode::Logits,
+        outputs: vec![],
+        final_activation: None,
+    }
+}
+
+#[test]
+fn inputs_are_held_to_shape_and_range() {
+    let i = interface();
+    i.check().unwrap();
+    assert!(i.check_input(&[8.0005, -8.0005, 0.0, 1.0]).is_ok());
+    for wrong in [vec![0.0; 3], vec![0.0, 0.0, f32::NAN, 0.0], vec![f32::INFINITY; 4], vec![9.0; 4]] {
+        assert!(i.check_input(&wrong).is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn every_channel_has_its_own_normalisation_in_any_shape() {
+    let moved = Some(ChannelAffine { scale: vec![2.0, -0.5], shift: vec![1.0, 3.0] });
+    for (shape, raw, wanted) in [
+        (vec![2], vec![10.0, 20.0], vec![13.0, -1.0]),
+        (vec![2, 2], vec![10.0, 20.0, 10.0, 20.0], vec![13.0, 33.0, 1.5, -1.0]),
+        (vec![2, 1, 2], vec![10.0, 20.0, 10.0, 20.0], vec![13.0, 33.0, 1.5, -1.0]),
+    ] {
+        let mut i = interface();
+        i.input_shape = shape;
+        i.input = InputSpec { mean: vec![4.0, 4.0], std: vec![1.0, 2.0], moved: moved.clone(), ..i.input };
+        i.input.range = [-50.0, 50.0];
+        i.check().unwrap();
+        assert_eq!(i.accept(&raw, Units::Pixels).unwrap(), wanted);
+        let network: Vec<f32> =
+            raw.iter().enumerate().map(|(k, v)| (v - 4.0) / if k >= raw.len() / 2 { 2.0 } else { 1.0 }).collect();
+        assert_eq!(i.accept(&network, Units::Network).unwrap(), wanted);
+        assert_eq!(i.accept(&wanted, Units::Normalised).unwrap(), wanted);
+    }
+}
+
+#[test]
+fn a_refusal_is_told_in_the_network_s_own_units() {
+    let mut i = interface();
+    i.input.moved = Some(ChannelAffine { scale: vec![1.0, -0.5], shift: vec![0.0, 3.0] });
+    let told = i.accept(&[0.0, 0.0, 0.0, -11.0], Units::Network).unwrap_err().to_string();
+    assert!(told.contains("value 3 is -11, the model accepts -10 to 22 (at [1, 1]); clip it"), "{told}");
+    assert!(told.contains("--calibrate") && told.contains("--range"), "{told}");
+    let told = i.accept(&[0.0, f32::NAN, 0.0, 0.0], Units::Network).unwrap_err().to_string();
+    assert!(told.contains("value 1 is NaN") && told.contains("(at [0, 1])") && !told.contains("clip"), "{told}");
+    assert!(i.accept(&[0.0; 3], Units::Network).is_err() && i.accept(&[0.0; 3], Units::Pixels).is_err());
+}
+
+#[test]
+fn what_was_declared_holds_in_each_channel() {
+    let mut i = interface();
+    i.input.moved = Some(ChannelAffine { scale: vec![1.0, -100.0], shift: vec![0.0, 3.0] });
+    (i.input.declared, i.input.range) = (vec![[-1.0, 1.0]], [-97.0, 103.0]);
+    i.check().unwrap();
+    assert_eq!((i.input.accepted(0), i.input.accepted(1)), ([-1.0, 1.0], [-97.0, 103.0]));
+    assert_eq!(i.accept(&[1.0, -1.0, 1.0, -1.0], Units::Network).unwrap(), [1.0, -1.0, -97.0, 103.0]);
+    for (units, given) in [(Units::Network, [0.0, 50.0, 0.0, 0.0]), (Units::Normalised, [0.0, 50.0, 3.0, 3.0])] {
+        let told = i.accept(&given, units).unwrap_err().to_string();
+        assert!(told.contains("value 1 is 50, the model accepts -1 to 1 (at [0, 1]); clip it"), "{told}");
+    }
+    let told = i.accept(&[0.0, 0.0, 0.0, 1.5], Units::Network).unwrap_err().to_string();
+    assert!(told.contains("value 3 is 1.5, the model accepts -1 to 1 (at [1, 1])"), "{told}");
+    let mut values = vec![50.0, -2.0, 50.0, -200.0];
+    i.clip(&mut values);
+    assert_eq!(values, [1.0, -1.0, 50.0, -97.0]);
+    i.input.declared = vec![[-1.0, 1.0], [2.0, 2.5]];
+    i.input.range = [-247.0, 1.0];
+    assert_eq!((i.blank(), i.check_input(&i.blank()).is_ok()), (vec![0.0, 0.0, -197.0, -197.0], true));
+}
+
+#[test]
+fn ends_of_a_declared_range_are_accepted_whatever_rounding_does() {
+    let mut rng = crate::rng::SplitMix::new(5);
+    for _ in 0..2000 {
+        let mut of = |size: f64| (rng.normal() * size) as f32;
+        let (low, scale, shift) = (of(100.0), of(1e-3), of(1e4));
+        let high = low + of(1e-3).abs();
+        let mut i = interface();
+        i.input.moved = Some(ChannelAffine { scale: vec![scale; 2], shift: vec![shift; 2] });
+        i.input.declared = vec![[low, high]];
+        i.input.range = i
+            .input
+            .moved
+            .as_ref()
+            .map(|m| [low, high, low, high].map(|v| v * m.scale[0] + m.shift[0]))
+            .map(|ends| tacit_floats::range(ends).map(|end| end as f32))
+            .unwrap();
+        i.accept(&[low, high, high, low], Units::Network).unwrap();
+    }
+}
+
+#[test]
+fn each_activation_is_what_its_name_says() {
+    let near = |a: FinalActivation, given: &[f64], wanted: &[f64]| {
+        let got = a.apply(given);
+        assert!(got.iter().zip(wanted).all(|(g, w)| (g - w).abs() < 1e-6), "{a:?}: {got:?}");
+    };
+    near(FinalActivation::Sigmoid, &[0.0, 2.0, -800.0], &[0.5, 0.880_797, 0.0]);
+    near(FinalActivation::Tanh, &[0.0, -0.5], &[0.0, -0.462_117]);
+    near(FinalActivation::SigmoidL1, &[0.0, 0.0, 800.0], &[0.25, 0.25, 0.5]);
+    near(FinalActivation::L1, &[1.0, -3.0], &[0.25, -0.75]);
+    near(FinalActivation::L2, &[3.0, -4.0], &[0.6, -0.8]);
+    near(FinalActivation::Largest, &[-2.0, 4.0], &[-0.5, 1.0]);
+    near(FinalActivation::L2, &[0.0, 0.0], &[0.0, 0.0]);
+    // Two classes, two positions, class by class; then position by position.
+    let along = |inner, logarithm| FinalActivation::SoftmaxAlong { length: 2, inner, logarithm };
+    near(along(2, false), &[0.0, 2.0, 0.0, 0.0], &[0.5, 0.880_797, 0.5, 0.119_203]);
+    near(along(1, false), &[0.0, 2.0, 0.0, 0.0], &[0.119_203, 0.880_797, 0.5, 0.5]);
+    near(along(1, true), &[0.0, 0.0], &[-std::f64::consts::LN_2; 2]);
+}
+
+#[test]
+fn several_outputs_fill_the_result() {
+    let part = |name: &str, shape: &[usize]| OutputTensor { name: name.into(), shape: shape.to_vec() };
+    let mut i = interface();
+    i.outputs = vec![part("a", &[1]), part("b", &[2, 1])];
+    i.check().unwrap();
+    i.outputs[1].shape = vec![3];
+    assert!(i.check().is_err());
+    i.outputs[1].shape = vec![usize::MAX];
+    assert!(i.check().is_err());
+}
+
+#[test]
+fn the_client_ends_the_network() {
+    let mut i = interface();
+    let logits = [1000.0, 1001.0, 998.0];
+    assert_eq!(i.finish(&logits), logits);
+    i.final_activation = Some(FinalActivation::Softmax);
+    let sum: f64 = [0.0f64, 1.0, -2.0].iter().map(|v| v.exp()).sum();
+    for (got, v) in i.finish(&logits).iter().zip([0.0f64, 1.0, -2.0]) {
+        assert!((got - v.exp() / sum).abs() < 1e-12, "{got}");
+    }
+    i.final_activation = Some(FinalActivation::LogSoftmax);
+    for (got, v) in i.finish(&logits).iter().zip([0.0f64, 1.0, -2.0]) {
+        assert!((got - (v - sum.ln())).abs() < 1e-9, "{got}");
+    }
+    (i.output_mode, i.output_shape) = (OutputMode::Top1, vec![1]);
+    assert_eq!(i.finish(&[7.0]), [7.0], "a class is a class");
+}
+
+#[test]
+fn what_does_not_hold_together_is_refused() {
+    let changes: [fn(&mut Interface); 12] = [
+        |i| i.input.moved = Some(ChannelAffine { scale: vec![1.0], shift: vec![0.0] }),
+        |i| i.input.moved = Some(ChannelAffine { scale: vec![1.0; 2], shift: vec![0.0, f32::NAN] }),
+        |i| i.input_shape = vec![],
+        |i| i.output_shape = vec![0],
+        |i| i.output_shape = vec![usize::MAX, 2],
+        |i| i.output_mode = OutputMode::Top1,
+        |i| i.input.mean.push(0.0),
+        |i| i.input.std = vec![1.0, 0.0],
+        |i| i.input.pixel_scale = f32::NAN,
+        |i| i.input.range = [1.0, f32::INFINITY],
+        |i| i.input.declared = vec![[0.0, 1.0]; 3],
+        |i| i.input.declared = vec![[0.0, f32::NAN]],
+    ];
+    for change in changes {
+        let mut i = interface();
+        change(&mut i);
+        assert!(i.check().is_err(), "{i:?}");
+    }
+}
