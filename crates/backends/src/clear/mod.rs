@@ -216,7 +216,8 @@ impl ServerSide for Serving {
         let bytes = channel.recv(INPUT, 4 * self.0.interface().input_len())?;
         let (values, _) = bytes.as_chunks();
         let input: Vec<f32> = values.iter().map(|v| f32::from_le_bytes(*v)).collect();
-        let output = self.0.model.run(&input)?;
+        // A large network on a slow machine takes longer than clients wait for a silent server.
+        let output = channel.while_alive(|| self.0.model.run(&input))??;
         channel.send(OUTPUT, &output.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
         Ok(channel.flush()?)
     }
@@ -246,5 +247,49 @@ impl ClientSide for Asking {
 
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
         no_material(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tacit_graph::float::{FloatGraph, FloatOp};
+    use tacit_graph::onnx::Network;
+    use tacit_graph::{ImportOptions, import_network};
+    use tacit_net::{NetError, tcp_pair};
+
+    use super::*;
+
+    /// A client that hears no signs of life as such meets them as messages that it does not expect.
+    #[test]
+    fn a_server_that_computes_says_that_it_lives() {
+        const WIDTH: usize = 2048;
+        let mut graph = FloatGraph::new("x", vec![WIDTH]).unwrap();
+        for _ in 0..3 {
+            let (weights, bias) = (vec![0.5 / WIDTH as f32; WIDTH * WIDTH], vec![0.0; WIDTH]);
+            graph.output = graph.push("y", FloatOp::Dense { weights, bias }, &[graph.output], &[]).unwrap();
+        }
+        let model = import_network(Network::new("n", graph), &ImportOptions::default()).unwrap().model;
+        let server = Clear.lower(&model, &Options::default()).unwrap();
+        let client = Clear.open(server.public_bytes()).unwrap();
+        let run = |patience: Duration| {
+            let (mut ours, mut theirs) = tcp_pair().unwrap();
+            ours.set_patience(patience);
+            theirs.set_sign_of_life(Duration::ZERO);
+            let server = server.clone();
+            let serving = std::thread::spawn(move || {
+                server.connect(&Aids::default()).unwrap().online(&mut theirs, Material::nothing())
+            });
+            let mut side = client.clone().connect(&Aids::default()).unwrap();
+            let answer = side.online(&mut ours, Material::nothing(), &vec![0.5; WIDTH]);
+            drop(ours);
+            (answer, serving.join().unwrap())
+        };
+        let (answer, served) = run(Duration::from_secs(60));
+        served.unwrap();
+        assert_eq!(answer.unwrap(), model.run(&vec![0.5; WIDTH]).unwrap());
+        let (answer, _) = run(Duration::ZERO);
+        assert!(matches!(answer, Err(BackendError::Net(NetError::UnexpectedTag { .. }))), "{answer:?}");
     }
 }
