@@ -52,11 +52,12 @@ test-programs: preflight
 	cargo test --locked --workspace --quiet --no-run --lib --bins --tests
 
 # Real parameter sets: minutes and some gigabytes.
-test-heavy: preflight python
+test-heavy: preflight python binary
 	cargo test --locked --release -p tacit-he --quiet -- --ignored
 	cargo test --locked --release -p tacit-backends --test ckks_networks --quiet -- --ignored
 	cargo test --locked --release -p tacit-backends --lib --quiet -- --ignored ckks::campaign_tests
 	$(PY) examples/ckks_tour.py
+	$(PY) scripts/server_memory.py models/squeezenet_square.onnx
 
 # Figures of the documents that follow from no clock beside what their commands print; UPDATE=--update writes them anew.
 papers-heavy: binary

@@ -272,6 +272,9 @@ pub trait ServerModel: Plan {
         None
     }
 
+    /// Lets go of what a rehearsal leaves: keys that no connection uses, memory kept for the next run.
+    fn rest(&self) {}
+
     /// The state of a new connection. Says nothing to the peer.
     ///
     /// # Errors

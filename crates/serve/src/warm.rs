@@ -49,7 +49,10 @@ async fn warm_up(shared: &Shared, offered: Arc<Offered>, backend: Arc<dyn Backen
         if needs > most {
             return Err(format!("it may need {} MiB, and {} may be used for that", needs >> 20, most >> 20));
         }
-        run(&of, &backend, threads)
+        let learned = run(&of, &backend, threads);
+        // Nobody comes back for this client's keys.
+        of.model.rest();
+        learned
     });
     let (model, backend) = (&offered.name, offered.backend);
     match run.await {

@@ -200,6 +200,10 @@ impl ServerModel for Server {
         Ok(self.plan().rehearse(inputs))
     }
 
+    fn rest(&self) {
+        self.shared.rest();
+    }
+
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
         Ok(Box::new(server::Serving::new(self.shared.clone(), aids, seam::randomness()?)))
     }

@@ -47,6 +47,13 @@ impl Shared {
         Ok(Self { plan, digest, keys: KeySets::default(), best, circuit: Mutex::default() })
     }
 
+    /// Keys in memory that no connection uses go, and buffers of computations that have ended.
+    pub fn rest(&self) {
+        self.keys.forget_idle();
+        self.plan.context.give_up_spares();
+        heap::give_back();
+    }
+
     /// The encoded weights: made when they are needed first.
     fn circuit(&self) -> Result<Arc<Circuit>, BackendError> {
         let mut made =

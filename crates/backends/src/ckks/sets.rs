@@ -144,6 +144,16 @@ impl KeySets {
         self.held().derived.retain(|(of, _)| of != name);
     }
 
+    /// Sets that no connection uses go.
+    pub fn forget_idle(&self) {
+        let mut held = self.held();
+        let sets: Vec<Entry> = held.sets.extract_if(|_, entry| entry.is_idle()).map(|(_, entry)| entry).collect();
+        let derived: Vec<_> = held.derived.extract_if(.., |(_, entry)| entry.is_idle()).collect();
+        // Large ones take a while to be freed: not while others wait.
+        drop(held);
+        drop((sets, derived));
+    }
+
     /// Whether the keys of a file have been checked.
     pub fn is_checked(&self, file: &FileState) -> bool {
         self.held().checked.contains(file)
@@ -293,6 +303,19 @@ mod tests {
         assert!(none(4, 1).is_err() && none(1, 1).is_ok());
         sets.forget(&[1; 32]);
         assert!(none(1, 1).is_err());
+    }
+
+    #[test]
+    fn what_nobody_uses_goes_when_it_is_asked_to() {
+        let sets = KeySets::default();
+        let came = |name: u8| sets.room(7).unwrap().fill([name; 32], KeySet::default());
+        let made = |name: u8| sets.completed(&[name; 32], 7, || Ok(KeySet::default())).unwrap();
+        let used = [came(1), made(1)];
+        drop([came(2), made(2)]);
+        sets.forget_idle();
+        assert!(Arc::ptr_eq(&sets.find(&[1; 32]).unwrap(), &used[0]) && Arc::ptr_eq(&made(1), &used[1]));
+        assert!(sets.find(&[2; 32]).is_none());
+        assert!(sets.completed(&[2; 32], 7, || Err(BackendError::Stopped)).is_err());
     }
 
     #[test]

@@ -111,6 +111,11 @@ impl Context {
     }
 
     /// What polynomials are made of.
+    /// Gives up the memory that is kept for the next computations.
+    pub fn give_up_spares(&self) {
+        self.spares.clear();
+    }
+
     pub(super) fn spares(&self) -> &Arc<Spares> {
         &self.spares
     }

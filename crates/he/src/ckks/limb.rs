@@ -25,6 +25,11 @@ impl Spares {
         Arc::new(Self { free: Mutex::default(), degree })
     }
 
+    /// Gives up the buffers that nobody uses.
+    pub(super) fn clear(&self) {
+        self.free.lock().expect(WHOLE).clear();
+    }
+
     /// How many buffers lie there.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
