@@ -55,3 +55,17 @@ def test_the_program_prints_no_such_answer_and_says_goodbye(wide, digit_images, 
             assert "the answer was refused" in done.stderr and "margin" in done.stderr
             assert len([line for line in done.stdout.splitlines() if "class" in json.loads(line)]) == answered
     assert not re.search(r"ERROR|refused|connection", log.read_text()), "all three were answered, and each client left in order"
+
+
+def test_a_benchmark_of_such_an_input_is_an_error(wide, digit_images, cli, tmp_path):
+    wide.save(tmp_path / "wide.tacit")
+    np.save(tmp_path / "tame.npy", digit_images[:1].astype(np.float32))
+    np.save(tmp_path / "wild.npy", np.full((1, *digit_images[0].shape), WILD, np.float32))
+    asked = ("bench", "--model", "wide.tacit", "--backend", "ckks", "--runs", "1")
+    report = json.loads(cli(*asked, "--input", "tame.npy", "--json", cwd=tmp_path).stdout)
+    assert report["runs"][0]["output"]["max_error"] <= report["runs"][0]["output"]["error_bound"]
+    # Seeded values fill the accepted range, which is far wider than digits.
+    for given in (("--input", "wild.npy"), ()):
+        done = cli(*asked, *given, "-o", "report.json", cwd=tmp_path, ok=False)
+        assert "the answer was refused" in done.stderr and "off by" not in done.stdout
+        assert not (tmp_path / "report.json").exists(), "figures of such a run mean nothing"

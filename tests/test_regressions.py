@@ -184,3 +184,40 @@ def test_constant_outputs_have_a_finite_error():
     model = tacit.import_onnx(net.to_bytes(), calibrate=net.samples(20))
     assert model.report["output_error"] < 0.01
     assert_right(privately(model, net.samples(2)), floats(net.to_bytes(), net.samples(2)))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("mlperftiny_kws_int8_dequantised_end", r"`Identity_quantize` \(QuantizeLinear\).*remove this node.*ends with the Softmax"),
+        ("mlperftiny_kws_int8_qdq", r"\(DequantizeLinear\).*takes integers.*remove it, so that the network begins behind it"),
+    ],
+)
+def test_an_int8_file_is_told_where_to_cut_it(regressions, name, says):
+    path = regressions / f"{name}.onnx"
+    if not path.exists():
+        pytest.skip(f"no {path.name}: the quantised networks are not here")
+    with pytest.raises(tacit.TacitError, match=f"(?s){says}") as error:
+        tacit.import_onnx(path)
+    assert "export" not in str(error.value), "it is what they would get"
+
+
+def test_a_scikit_learn_classifier_of_two_classes_is_cut_at_its_logit():
+    """The graph of skl2onnx 1.20 for an MLPClassifier: probabilities joined from a sigmoid, and a label nobody computes."""
+    nodes = [
+        nets.node("MatMul", "x w", "m"),
+        nets.node("Add", "m b", "a"),
+        nets.node("Relu", "a", "r"),
+        nets.node("MatMul", "r v", "o"),
+        nets.node("Add", "o c", "logit"),
+        nets.node("Sigmoid", "logit", "p"),
+        nets.node("Sub", "one p", "q"),
+        nets.node("Concat", "q p", "y", axis=1),
+    ]
+    params = {"w": nets.weights(8, 16), "b": nets.weights(16), "v": nets.weights(16, 1), "c": nets.weights(1), "one": np.ones(1, np.float32)}
+    net = nets.Net("mlp", (8,), nodes, params)
+    model = tacit.import_onnx(net.to_bytes(), calibrate=net.samples(32), backend="clear")
+    with pytest.raises(tacit.TacitError, match=r"`p` \(Sigmoid\).*cut the network in front of it, at the logit.*extract_model"):
+        model.lower("cheetah")
+    cut = nets.Net("logit", (8,), [*nodes[:4], nets.node("Add", "o c", "y")], params)
+    assert_right(tacit.import_onnx(cut.to_bytes(), calibrate=net.samples(32)).reference(net.samples(4)), floats(cut.to_bytes(), net.samples(4)))
