@@ -18,6 +18,8 @@ from abused_relay import Relay
 INPUTS = {backend: 3 if backend in BATCHING else 1 for backend in BACKENDS}
 # Parts of the bytes of a call at which somebody is killed: in the setup, offline, between the phases, online, at the end.
 MOMENTS = [0.02, 0.2, 0.5, 0.8, 0.93, 0.97, 0.995]
+# A server that was killed before it had written down what it learned would warm up again each time.
+COLD = ("--no-warm-up",)
 
 
 class Client:
@@ -56,7 +58,7 @@ class Stage:
             self.to_dealer = Relay(self.dealer.peer)
             place.trust(self.to_dealer.address)
         place.client_of_operator()
-        self.server = Server(place)
+        self.server = Server(place, extra=COLD)
 
     def stock(self, stored: bool) -> None:
         if stored:
@@ -104,7 +106,7 @@ class Stage:
         self.place.check_ledgers()
         if victim == "server":
             self.server.kill()
-            self.server = Server(self.place)
+            self.server = Server(self.place, extra=COLD)
         if victim == "dealer":
             self.dealer.kill()
             self.dealer = Dealer(self.place)

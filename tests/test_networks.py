@@ -13,6 +13,8 @@ from conftest import MODELS
 LEAST_AGREEMENT = {"m1": 0.97, "m2": 0.93, "hinet": 0.93}
 SHAPES = {"m1": (1, 28, 28), "m2": (3, 32, 32), "hinet": (3, 32, 32)}
 BACKENDS = ("cheetah", "sci-he", "dealt", "fss")
+# Calibration: a lowering with more of them searches twice as long for finer numbers.
+SAMPLES = 24
 # Of so many test images; models/README.md has the whole sets.
 REAL_IMAGES = 120
 LEAST_ACCURACY = {"m1": 0.98, "m2": 0.65, "hinet": 0.6}
@@ -59,7 +61,7 @@ def test_the_files_hold_the_networks_of_the_zoo(cli, tmp_path, name):
 @pytest.mark.parametrize("name", SHAPES)
 def test_lowered_networks_agree_with_float(cli, float_answers, tmp_path, name):
     images = sample(name)
-    calibration, others = images[:32], images[32:96]
+    calibration, others = images[:SAMPLES], images[32:96]
     np.save(tmp_path / "samples.npy", calibration)
     np.save(tmp_path / "others.npy", others)
     # The float answers are onnxruntime's, not our own float network's.
