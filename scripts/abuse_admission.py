@@ -32,6 +32,8 @@ MOST_HELD = 150
 LEAST_S = 1.0
 KINDS = 6
 FEWEST = 2
+# With less time than this there is none for all.
+SHORT_S = 45.0
 
 
 @dataclass
@@ -230,11 +232,11 @@ def served(target: Target, what: str, usual: float, until: float) -> float:
             return worst
 
 
-def attacked(target: Target, share: float, turns: Iterator[int], dice: random.Random) -> str:
-    """As many attacks on one program, one after the other, as there is time for: all of them, or those whose turn it is."""
+def attacked(target: Target, share: float, turns: Iterator[int] | None, dice: random.Random) -> str:
+    """All attacks on one program, one after the other, or the few whose turn it is."""
     usual, before, opened, worst = target.timed(), target.rss_mib(), 0, 0.0
     kinds, hoards = attacks(target.protocol, dice), target.hoards
-    if share < LEAST_S * (len(kinds) + len(hoards)):
+    if turns is not None:
         kinds, hoards = [kinds[next(turns)] for _ in range(FEWEST)], dice.sample(hoards, min(1, len(hoards)))
     each = max(share / (len(kinds) + len(hoards)), LEAST_S)
     most = before
@@ -360,7 +362,8 @@ TARGETS = {
 
 def admission(place: Place, end: float, dice: random.Random) -> str:
     """The same attacks on every program that listens; where there is little time, each of them on some."""
-    told, turns = [], cycle(dice.sample(range(KINDS), KINDS))
+    whole, told = end - time.monotonic(), []
+    turns = cycle(dice.sample(range(KINDS), KINDS)) if whole < SHORT_S else None
     for left, (name, against) in zip(range(len(TARGETS), 0, -1), TARGETS.items(), strict=True):
         share = max(end - time.monotonic(), 0.0) / left
         for target in against(place.folder / name):
