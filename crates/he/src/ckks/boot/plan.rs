@@ -285,6 +285,14 @@ impl Bootstrapper {
         if self.spec.arcsine { 3.0 / 640.0 * angle.powi(4) } else { angle.powi(2) / 6.0 }
     }
 
+    /// What becomes of the value of a slot, but for noise: the value where it is small; a wave of it, as high
+    /// as a sixth of the ratio of [`BootstrapSpec::message_ratio_bits`], beyond.
+    #[must_use]
+    pub fn of_slot(&self, value: f64) -> f64 {
+        let sine = (self.slope() * value).sin();
+        self.arcsine.as_ref().map_or(sine / self.slope(), |arcsine| arcsine.at(sine))
+    }
+
     /// Deviation of a slot's error by noise alone, before anything runs: one rescaling's at the wave's
     /// argument, grown by the sine's slope over the range and [`POWERS`], and the result's own rounding.
     #[must_use]

@@ -47,6 +47,25 @@ fn errors(bench: &mut Bench, boot: &Bootstrapper) -> [f64; 3] {
     [differences.into_iter().fold(0.0, f64::max), mean.sqrt(), estimate]
 }
 
+/// What is too large comes back as a wave, in the clear as encrypted.
+#[test]
+fn large_slots_come_back_as_a_wave() {
+    for arcsine in [false, true] {
+        let mut bench = Bench::new(&spec(9, arcsine), 5);
+        let boot = Bootstrapper::new(&bench.context.clone(), &bootstrap_spec(256, arcsine, Method::Hoisted)).unwrap();
+        let keys = bench.keys(&boot.keys());
+        let values: Vec<f64> = (0..256).map(|i| f64::from(i) * 1.25 - 160.0).collect();
+        let x: Vec<Complex> = values.iter().map(|&v| Complex::from(v)).collect();
+        let a = bench.encrypt(&x, boot.level_in());
+        let context = bench.context.clone();
+        let got = bench.decrypt(&boot.bootstrap(&Evaluator::new(&context, &keys), &a).unwrap());
+        let off = got.iter().zip(&values).map(|(got, &v)| (got.re - boot.of_slot(v)).abs()).fold(0.0, f64::max);
+        assert!(off < 0.05, "off by {off}");
+        assert!([0.5, -1.0].iter().all(|&v| (boot.of_slot(v) - v).abs() <= boot.approximation()));
+        assert!((boot.of_slot(250.0) - boot.of_slot(-6.0)).abs() < 1e-9 && boot.of_slot(1e9).abs() < 100.0);
+    }
+}
+
 #[test]
 fn slots_come_back_at_a_high_level() {
     for (slots, arcsine, method) in [
