@@ -69,3 +69,19 @@ def test_a_benchmark_of_such_an_input_is_an_error(wide, digit_images, cli, tmp_p
         done = cli(*asked, *given, "-o", "report.json", cwd=tmp_path, ok=False)
         assert "the answer was refused" in done.stderr and "off by" not in done.stdout
         assert not (tmp_path / "report.json").exists(), "figures of such a run mean nothing"
+
+
+def test_a_check_counts_what_a_client_refuses(wide, digit_images, cli, tmp_path):
+    wide.save(tmp_path / "wide.tacit")
+    np.save(tmp_path / "two.npy", np.stack([digit_images[0], np.full_like(digit_images[0], WILD)]).astype(np.float32))
+    asked = ("model", "check", "wide.tacit", "--backend", "ckks", "--data", "two.npy", "--run", "2")
+    told = json.loads(cli(*asked, "--json", cwd=tmp_path).stdout)
+    assert (told["inputs"], told["answers_refused"], told["agreement"]) == (2, 1, 0.5)
+    assert (told["run"]["inputs"], told["run"]["answers_refused"], told["run"]["same_class"]) == (1, 1, 1)
+    text = cli(*asked, cwd=tmp_path).stdout
+    assert "the answers of 1 inputs, which count as another class" in text and "50.00 % same class" in text
+    assert "1 of 1 same class as float, 1 as in the clear" in text and "the answers of 1 inputs\n" in text
+    np.save(tmp_path / "two.npy", np.full_like(digit_images[:1], WILD, dtype=np.float32))
+    alone = json.loads(cli(*asked, "--json", cwd=tmp_path).stdout)
+    assert (alone["answers_refused"], alone["agreement"], alone["output_error"]) == (1, 0.0, None), "never an error of 0"
+    assert (alone["run"]["inputs"], alone["run"]["answers_refused"], alone["run"]["off"]) == (0, 1, None)

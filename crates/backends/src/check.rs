@@ -27,6 +27,9 @@ pub struct Checked {
     pub inputs: usize,
     /// Inputs outside the range that the model accepts: a client refuses them, so they were not compared.
     pub refused: usize,
+    /// Inputs whose answer a client refuses as none of the model's: they have no class, and no output that
+    /// could be off.
+    pub answers_refused: usize,
     /// Share of inputs with the float network's class (the sign, of a single output; any of those that are
     /// tied for the best).
     pub agreement: f64,
@@ -36,13 +39,13 @@ pub struct Checked {
     pub accuracy: Option<Accuracy>,
     /// Mean over inputs of the root mean square error of the outputs, as a share of their range (of a single
     /// output, and where all are the same: the range over all inputs); 0 in mode top-1. NaN where an output
-    /// is.
+    /// is, and where all answers are refused.
     pub output_error: f64,
     /// Inputs whose answer, or the float network's, holds a value that is no number: they count as wrong.
     pub no_number: usize,
     /// Inputs for which the float network's best classes are tied: which of them is answered is chance.
     pub tied: usize,
-    /// Inputs for which some tensor overflowed: their answers are wrong.
+    /// Inputs for which some tensor overflowed: their answers are wrong, or refused.
     pub overflowed: usize,
     /// What to do about it, if there are any.
     pub advice: Option<String>,
@@ -105,7 +108,9 @@ pub fn check(
         let wanted: Vec<Vec<f64>> = taken_inputs.par_iter().map(|x| model.outputs(x)).collect::<Result<_, _>>()?;
         let got = lowered.rehearse(&taken_inputs)?;
         for ((k, wanted), Rehearsal { answer, strains }) in taken.iter().zip(wanted).zip(got) {
-            tally.add(model, [wanted, answer], strains, labels.map(|l| l[i * TOGETHER + k]));
+            let label = labels.map(|l| l[i * TOGETHER + k]);
+            let answer = lowered.check_answer(&answer).is_ok().then_some(answer);
+            tally.add(model, (wanted, answer), strains, label);
         }
     }
     tally.finish(labels.is_some(), &lowered.remedy())
@@ -115,6 +120,7 @@ pub fn check(
 struct Tally {
     inputs: usize,
     refused: usize,
+    answers_refused: usize,
     same: usize,
     no_number: usize,
     tied: usize,
@@ -131,26 +137,43 @@ struct Tally {
 }
 
 impl Tally {
-    /// Adds an input with the float network's outputs and the answer.
-    fn add(&mut self, model: &Model, [wanted, got]: [Vec<f64>; 2], strain: Vec<Strain>, label: Option<usize>) {
+    /// Adds an input with the float network's outputs and the answer, if a client takes it.
+    fn add(
+        &mut self,
+        model: &Model,
+        (wanted, answer): (Vec<f64>, Option<Vec<f64>>),
+        strain: Vec<Strain>,
+        label: Option<usize>,
+    ) {
         let mode = model.interface.output_mode;
-        let classes = [told(mode, &model.told(&wanted)), told(mode, &got)];
         self.inputs += 1;
-        self.same += usize::from(agrees(mode, &got, &wanted));
-        self.no_number += usize::from(wanted.iter().chain(&got).any(|v| v.is_nan()));
+        self.answers_refused += usize::from(answer.is_none());
+        let got = answer.as_deref();
+        let classes = [told(mode, &model.told(&wanted)), got.and_then(|got| told(mode, got))];
+        self.same += usize::from(got.is_some_and(|got| agrees(mode, got, &wanted)));
+        self.no_number += usize::from(wanted.iter().chain(got.into_iter().flatten()).any(|v| v.is_nan()));
         self.tied += usize::from(tacit_floats::tied_for_largest(&wanted) > 1);
         for (right, class) in self.right.iter_mut().zip(classes) {
             *right += usize::from(class.is_some() && class == label);
         }
-        if mode == OutputMode::Logits {
-            let [low, high] = tacit_floats::range(wanted.iter().copied());
-            match low == high {
-                true => self.errors_without_range += relative_error(&got, &wanted, 1.0),
-                false => self.errors += relative_error(&got, &wanted, 1.0),
-            }
-            let [least, most] = self.range.unwrap_or([low, high]);
-            self.range = Some([tacit_floats::smaller(least, low), tacit_floats::larger(most, high)]);
+        if let Some(got) = got.filter(|_| mode == OutputMode::Logits) {
+            self.compare(&wanted, got);
         }
+        self.strains(strain);
+    }
+
+    /// Takes in how far outputs are off.
+    fn compare(&mut self, wanted: &[f64], got: &[f64]) {
+        let [low, high] = tacit_floats::range(wanted.iter().copied());
+        match low == high {
+            true => self.errors_without_range += relative_error(got, wanted, 1.0),
+            false => self.errors += relative_error(got, wanted, 1.0),
+        }
+        let [least, most] = self.range.unwrap_or([low, high]);
+        self.range = Some([tacit_floats::smaller(least, low), tacit_floats::larger(most, high)]);
+    }
+
+    fn strains(&mut self, strain: Vec<Strain>) {
         // Several vectors of a node bear its name.
         let mut by_node: BTreeMap<String, f64> = BTreeMap::new();
         for Strain { node, share } in strain {
@@ -185,10 +208,13 @@ impl Tally {
         Ok(Checked {
             inputs: self.inputs,
             refused: self.refused,
+            answers_refused: self.answers_refused,
             agreement: share(self.same),
             interval: interval(share(self.same), self.inputs),
             accuracy: labelled.then_some(Accuracy { float, lowered: right }),
-            output_error: (self.errors + self.errors_without_range / spread) / self.inputs as f64,
+            // Of no answer: no number.
+            output_error: (self.errors + self.errors_without_range / spread)
+                / (self.inputs - self.answers_refused) as f64,
             no_number: self.no_number,
             tied: self.tied,
             overflowed: self.overflowed,
@@ -270,11 +296,11 @@ mod tests {
         let mut tally = Tally::default();
         let wanted: Vec<f64> = (0..10).map(f64::from).collect();
         let strained = |share| vec![Strain { node: "a".into(), share }, Strain { node: "a".into(), share }];
-        tally.add(&model, [wanted.clone(), wanted.clone()], strained(0.1), Some(9));
+        tally.add(&model, (wanted.clone(), Some(wanted.clone())), strained(0.1), Some(9));
         let mut broken = wanted.clone();
         broken[3] = f64::NAN;
-        tally.add(&model, [wanted.clone(), broken.clone()], strained(f64::NAN), Some(9));
-        tally.add(&model, [broken.clone(), broken], strained(2.0), Some(0));
+        tally.add(&model, (wanted.clone(), Some(broken.clone())), strained(f64::NAN), Some(9));
+        tally.add(&model, (broken.clone(), Some(broken)), strained(2.0), Some(0));
         let found = tally.finish(true, "").unwrap();
         assert_eq!((found.inputs, found.agreement, found.no_number, found.overflowed), (3, 1.0 / 3.0, 2, 2));
         assert!(found.output_error.is_nan());
@@ -285,18 +311,35 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_a_client_refuses_is_counted_apart() {
+        let model = tiny(OutputMode::Logits);
+        let wanted: Vec<f64> = (0..10).map(f64::from).collect();
+        let mut tally = Tally::default();
+        tally.add(&model, (wanted.clone(), None), vec![], Some(9));
+        let all_refused = tally.finish(true, "").unwrap();
+        assert_eq!((all_refused.answers_refused, all_refused.agreement, all_refused.no_number), (1, 0.0, 0));
+        assert!(all_refused.output_error.is_nan(), "never an error of 0: {all_refused:?}");
+        let mut tally = Tally::default();
+        tally.add(&model, (wanted.clone(), None), vec![], Some(9));
+        tally.add(&model, (wanted.clone(), Some(wanted)), vec![], Some(9));
+        let found = tally.finish(true, "").unwrap();
+        assert_eq!((found.inputs, found.answers_refused, found.agreement, found.output_error), (2, 1, 0.5, 0.0));
+        assert_eq!(found.accuracy, Some(Accuracy { float: 1.0, lowered: 0.5 }));
+    }
+
+    #[test]
     fn the_error_of_a_single_output_is_measured_in_the_range_of_all() {
         let model = tiny(OutputMode::Logits);
         let mut tally = Tally::default();
         for wanted in [-4.0, 0.25, 4.0] {
-            tally.add(&model, [vec![wanted], vec![wanted + 0.08]], vec![], None);
+            tally.add(&model, (vec![wanted], Some(vec![wanted + 0.08])), vec![], None);
         }
         let found = tally.finish(false, "").unwrap();
         assert!((found.output_error - 0.01).abs() < 1e-12, "{found:?}");
         // And so it is where all outputs of an input are alike.
         let mut tally = Tally::default();
-        tally.add(&model, [vec![1.0, 1.0], vec![1.1, 1.1]], vec![], None);
-        tally.add(&model, [vec![1.0, 3.0], vec![1.0, 3.0]], vec![], None);
+        tally.add(&model, (vec![1.0, 1.0], Some(vec![1.1, 1.1])), vec![], None);
+        tally.add(&model, (vec![1.0, 3.0], Some(vec![1.0, 3.0])), vec![], None);
         let found = tally.finish(false, "").unwrap();
         assert!((found.output_error - 0.025).abs() < 1e-12 && found.tied == 1 && found.agreement == 1.0, "{found:?}");
     }

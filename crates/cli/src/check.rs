@@ -82,16 +82,19 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
 }
 
 fn show_run(ran: &Ran) -> anyhow::Result<()> {
-    let Ran { inputs, same_class, as_reference, no_number, off, error, stated, setup, offline, online, steps, .. } =
-        ran;
+    let Ran { inputs, answers_refused, same_class, as_reference, no_number, off, error, stated, .. } = ran;
     let stated = stated.map_or_else(|| "no useful bound is stated".into(), |bound| format!("{bound:.2e} stated"));
-    let off = match off.is_nan() {
-        true => "an answer is NO NUMBER".into(),
-        false => format!("off by {error:.2e} (root mean square); from the clear by {off:.2e} at most"),
+    let off = match (off.is_nan(), *inputs) {
+        (_, 0) => "no answer was taken".into(),
+        (true, _) => "an answer is NO NUMBER".into(),
+        (false, _) => format!("off by {error:.2e} (root mean square); from the clear by {off:.2e} at most"),
     };
     print::line(&format!(
         "both parties {same_class} of {inputs} same class as float, {as_reference} as in the clear; {off}, {stated}"
     ))?;
+    if *answers_refused > 0 {
+        print::line(&format!("refused      by the client: the answers of {answers_refused} inputs"))?;
+    }
     if *no_number > 0 {
         print::line(&format!("no number    ON {no_number} INPUTS: their answers are wrong"))?;
     }
@@ -99,6 +102,7 @@ fn show_run(ran: &Ran) -> anyhow::Result<()> {
         let [up, down] = [took.up_bytes, took.down_bytes].map(|bytes| bytes as f64 / 1e6);
         print::line(&format!("  {name:<10} {:.2} s, {up:.2} MB up, {down:.2} MB down", took.seconds))
     };
+    let Ran { setup, offline, online, steps, .. } = ran;
     took("setup", setup)?;
     took("offline", offline)?;
     took("online", online)?;
@@ -120,14 +124,21 @@ fn show(found: &Checked) -> anyhow::Result<()> {
     let percent = |share: f64| format!("{:.2} %", 100.0 * share);
     print::line(&format!("inputs       {} compared, {} refused as out of range", found.inputs, found.refused))?;
     let [low, high] = found.interval.map(percent);
-    let error = match found.output_error.is_finite() {
-        true => format!("output error {:.3} % of the range", 100.0 * found.output_error),
-        false => "the output error is NO NUMBER".into(),
+    let error = match (found.output_error.is_finite(), found.answers_refused == found.inputs) {
+        (_, true) => "no answer is taken".into(),
+        (true, _) => format!("output error {:.3} % of the range", 100.0 * found.output_error),
+        (false, _) => "the output error is NO NUMBER".into(),
     };
     print::line(&format!(
         "agreement    {} same class as float (95 %: {low} to {high}), {error}",
         percent(found.agreement)
     ))?;
+    if found.answers_refused > 0 {
+        print::line(&format!(
+            "refused      by the client: the answers of {} inputs, which count as another class",
+            found.answers_refused
+        ))?;
+    }
     if found.no_number > 0 {
         print::line(&format!("no number    ON {} INPUTS: they count as wrong", found.no_number))?;
     }
@@ -147,7 +158,7 @@ fn show(found: &Checked) -> anyhow::Result<()> {
         }
         (0, false) => print::line("overflow     none; tensors that came near their limit:")?,
         (count, _) => print::line(&format!(
-            "overflow     ON {count} INPUTS: their answers are wrong; {}:",
+            "overflow     ON {count} INPUTS: their answers are wrong, where no client refuses them; {}:",
             found.advice.as_deref().unwrap_or_default()
         ))?,
     }

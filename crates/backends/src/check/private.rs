@@ -17,14 +17,16 @@ use crate::{Aids, Backend, BackendError, Material, Preparation, ServerModel, Set
 pub struct Ran {
     /// Inputs that were answered.
     pub inputs: usize,
-    /// Of them those with the float network's class, or one that is tied with it.
+    /// Inputs whose answer the client refused: nothing else here is of these.
+    pub answers_refused: usize,
+    /// Of those that were answered those with the float network's class, or one that is tied with it.
     pub same_class: usize,
     /// Those with the class of the model's own arithmetic in the clear.
     pub as_reference: usize,
     /// Answers with a value that is no number: they are wrong.
     pub no_number: usize,
     /// Largest distance of an output from what that gives, in real units; 0 in mode top-1, NaN where
-    /// either is no number.
+    /// either is no number, and without any answer.
     pub off: f64,
     /// The same from the float network, as a root mean square over the outputs, mean over the inputs.
     pub error: f64,
@@ -81,6 +83,7 @@ impl Ran {
     fn of([setup, offline, online]: [Took; 3], steps: BTreeMap<&'static str, f64>) -> Self {
         Self {
             inputs: 0,
+            answers_refused: 0,
             same_class: 0,
             as_reference: 0,
             no_number: 0,
@@ -164,10 +167,17 @@ pub fn run(
     let mut ran = Ran::of([setup, offline, online], steps);
     let mut references = Vec::new();
     for (input, answer) in inputs.into_iter().zip(answers) {
+        let Some(answer) = answer else {
+            ran.answers_refused += 1;
+            continue;
+        };
         let (float, reference) = (model.outputs(input)?, lowered.reference(input)?);
         ran.compare(model.interface.output_mode, &answer, [&float, &reference]);
         ran.bound = tacit_floats::larger(ran.bound, lowered.error_bound(&reference));
         references.extend(reference);
+    }
+    if ran.inputs == 0 {
+        [ran.off, ran.error] = [f64::NAN; 2];
     }
     ran.stated = useful_bound(ran.bound, tacit_floats::range(references));
     Ok(ran)
@@ -177,14 +187,14 @@ fn locked(split: &Mutex<Split>) -> std::sync::MutexGuard<'_, Split> {
     split.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The answers to the inputs, and what all setups, offline and online phases took; the server's online
-/// phases go into `split`.
+/// The answers to the inputs (none where the client refuses it), and what all setups, offline and online
+/// phases took; the server's online phases go into `split`.
 fn both(
     backend: &dyn Backend,
     lowered: &Arc<dyn ServerModel>,
     inputs: &[&Vec<f32>],
     (watch, split): (&Watch, &Arc<Mutex<Split>>),
-) -> Result<(Vec<Vec<f64>>, [Took; 3]), BackendError> {
+) -> Result<(Vec<Option<Vec<f64>>>, [Took; 3]), BackendError> {
     let (sets_up, prepares) = (lowered.setup() != Setup::Nothing, lowered.preparation() != Preparation::Nothing);
     let mut took = [Took::default(); 3];
     let ask = |channel: &mut Channel| {
@@ -200,7 +210,13 @@ fn both(
                 true => timed(offline, channel, |channel| side.offline(channel))?,
                 false => Material::nothing(),
             };
-            answers.push(timed(online, channel, |channel| side.online(channel, material, input))?);
+            let answer = timed(online, channel, |channel| match side.online(channel, material, input) {
+                Ok(answer) => Ok(Some(answer)),
+                // An error of this input alone: the connection goes on.
+                Err(BackendError::Answer { .. }) => Ok(None),
+                Err(error) => Err(error),
+            });
+            answers.push(answer?);
         }
         Ok::<_, BackendError>(answers)
     };
