@@ -5,9 +5,9 @@ use tacit_graph::{FloatGraph, Function, NodeId};
 use tacit_he::ckks::Polynomial;
 use tacit_he::ckks::approximate::Sign;
 
-use super::emit::{Emitter, Span, Wire, largest, refused, usable};
+use super::emit::{Emitter, Span, Wire, refused, usable};
 use super::expr::Expr;
-use super::fit::{Approximation, Fit, Ranged};
+use super::fit::{self, Approximation, Fit, Ranged};
 use super::intervals::Image;
 use super::options::ReluBy;
 use super::program::Step;
@@ -124,7 +124,7 @@ impl Emitter<'_> {
             return Ok(self.fitted(id, source, (&expr, span.certain), &ranged, fit));
         }
         // Signs are for arguments from -1 to 1, and so are their errors.
-        let range = largest(ranged.ends());
+        let range = tacit_floats::largest_magnitude(ranged.ends());
         let error = |sign: &Sign| sign.relu_error() * range / usable(ranged.top);
         match Sign::all().into_iter().find(|sign| error(sign) <= self.options.tolerance) {
             Some(sign) => Ok(self.composite(id, source, (&expr, span.certain), range, (&sign, error(&sign)))),
@@ -156,16 +156,20 @@ impl Emitter<'_> {
             range: [-range, range],
             certain,
             degrees: stages.iter().map(Polynomial::degree).collect(),
+            largest: range,
             error,
         });
         let argument = self.computed(source, shape.clone(), expr, Some([range, 0.0]));
         // Beyond its range a polynomial soon leaves everything.
         self.vectors[argument].limit = Some(1.0);
-        let mut last = argument;
+        let (mut last, mut most) = (argument, 1.0);
         for (i, stage) in stages.iter().enumerate() {
             // The last one gives 0 and 1 instead of -1 and 1.
             let polynomial = if i + 1 == stages.len() { stage.scaled(0.5, 0.5) } else { stage.clone() };
+            most = fit::largest_on(&polynomial, most);
             last = self.push(id, shape.clone(), vec![1.0; n], 0.0, Step::Polynomial { of: last, polynomial });
+            // Stages are made so that each stays where the next one holds.
+            self.bounds[last] = certain.then(|| vec![[-most, most]; n]);
         }
         let made = self.push(id, shape, vec![range; n], 0.0, Step::Product { of: [argument, last] });
         // As a share of the function's largest value, which is at most the range.
@@ -202,6 +206,7 @@ impl Emitter<'_> {
             range: ranged.ends(),
             certain,
             degrees: vec![polynomial.degree()],
+            largest: ranged.top,
             error,
         });
         let shape = node.shape.clone();

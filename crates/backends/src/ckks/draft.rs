@@ -264,6 +264,7 @@ impl<'a> Draft<'a> {
             error: relative * output.unit,
             relative,
             approximation,
+            certain: false,
             input,
             output,
             keys,

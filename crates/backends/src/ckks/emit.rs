@@ -2,21 +2,21 @@
 //!
 //! Linear operations are put together as one matrix as long as that has not many more entries than its
 //! factors; a product of a tensor with itself, its multiples and sums with constants become one polynomial of
-//! each element. Slots are scaled by the range of their tensor on the calibration samples, so that all are
-//! about 1 at most.
+//! each element. Slots are scaled by the range of their tensor, so that all are about 1 at most: what is
+//! certain of it for all accepted inputs, or its range on the calibration samples.
 
 use std::collections::HashMap;
 
+use tacit_floats::{larger, largest_magnitude};
 use tacit_graph::float::{FloatNode, FloatOp};
 use tacit_graph::{FloatGraph, Model, NodeId, OutputMode, Watch};
 
 use super::best;
 use super::expr::{Elementwise, Expr};
 use super::fit::{self, Approximation};
-use super::intervals::{self, Bounds};
+use super::intervals::{self, Bounds, Image};
 use super::maps;
 use super::options::{Domain, Options};
-use super::probes;
 use super::program::{Program, Step, Vector, VectorId};
 use super::sparse::Sparse;
 use crate::BackendError;
@@ -34,10 +34,6 @@ const MOST_LINEAR: f64 = 1024.0;
 /// Calibration samples that ranges are taken from, and multiplications that running them may take.
 const SAMPLES: usize = 64;
 const SAMPLE_WORK: u64 = 4_000_000_000;
-/// Room above the range that made-up inputs of the accepted range have, as a factor.
-const PROBED: f64 = 1.25;
-/// A range that is certain is taken if it is so many times as wide as what was seen.
-const AFFORDABLE: f64 = 4.0;
 /// Room above a certain range, for errors of the arithmetic.
 const CERTAIN: f64 = 1.01;
 
@@ -70,6 +66,24 @@ impl Span {
     }
 }
 
+/// What is known of a tensor's values.
+struct Known {
+    ends: [f64; 2],
+    /// Room above them, as a factor.
+    margin: f64,
+    certain: bool,
+}
+
+impl Known {
+    fn span(&self) -> Span {
+        Span::new(self.ends, self.margin, self.certain)
+    }
+
+    fn magnitude(&self) -> f64 {
+        usable(largest_magnitude(self.ends)) * self.margin
+    }
+}
+
 /// A tensor: for each element a polynomial of the element of an expression.
 #[derive(Clone)]
 pub(super) struct Wire {
@@ -89,10 +103,8 @@ pub(super) struct Emitter<'a> {
     pub(super) graph: &'a FloatGraph,
     pub(super) options: &'a Options,
     pub(super) vectors: Vec<Vector>,
-    /// Slots of each vector on each sample, and behind these on each made-up input.
+    /// Slots of each vector on each sample.
     pub(super) slots: Vec<Vec<Vec<f64>>>,
-    /// Samples.
-    calibrated: usize,
     /// Of each vector, what is certain of its slots.
     pub(super) bounds: Vec<Option<Bounds>>,
     origins: Vec<Origin>,
@@ -116,13 +128,11 @@ pub(super) fn emit(
         Samples::Searched => model.calibration.split(graph).0.len(),
     };
     let count = graph.runs_within(SAMPLE_WORK).clamp(1, SAMPLES).min(given);
-    let probes = if options.domain == Domain::Accepted { probes::for_domains(model) } else { Vec::new() };
     let mut e = Emitter {
         graph,
         options,
         vectors: Vec::new(),
-        slots: vec![Vec::new(); count + probes.len()],
-        calibrated: count,
+        slots: vec![Vec::new(); count],
         bounds: Vec::new(),
         origins: Vec::new(),
         wires: Vec::new(),
@@ -130,13 +140,16 @@ pub(super) fn emit(
         entries: 0,
         approximations: Vec::new(),
     };
-    e.input(model, model.calibration.samples[..count].iter().chain(&probes));
+    e.input(model, &model.calibration.samples[..count]);
     for (id, node) in graph.nodes.iter().enumerate().skip(1) {
         watch.tell("lowering", id, Some(graph.nodes.len()))?;
         let wire = e.node(id, node)?;
         e.wires.push(wire);
     }
     e.output(model.interface.output_mode)?;
+    for (vector, bounds) in e.vectors.iter_mut().zip(&e.bounds) {
+        vector.certain = bounds.as_ref().map_or(f64::INFINITY, |all| largest_magnitude(all.iter().copied().flatten()));
+    }
     Ok((Program { vectors: e.vectors }, e.approximations))
 }
 
@@ -145,17 +158,13 @@ pub(super) fn refused(graph: &FloatGraph, id: NodeId, what: &str) -> BackendErro
     BackendError::Unsupported { node: id, name: node.name.clone(), op: node.op.name(), what: what.into() }
 }
 
-pub(super) fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
-    values.into_iter().fold(0.0, |m: f64, v| m.max(v.abs()))
-}
-
 /// A range that may be divided by.
 pub(super) fn usable(range: f64) -> f64 {
     if range > 0.0 && range.is_finite() { range } else { 1.0 }
 }
 
 impl Emitter<'_> {
-    fn input<'s>(&mut self, model: &Model, samples: impl Iterator<Item = &'s Vec<f32>>) {
+    fn input(&mut self, model: &Model, samples: &[Vec<f32>]) {
         let [low, high] = model.interface.input.range.map(f64::from);
         let range = usable(low.abs().max(high.abs()));
         let shape = self.graph.nodes[0].shape.clone();
@@ -167,13 +176,13 @@ impl Emitter<'_> {
             shift: 0.0,
             step: Step::Input,
             largest: 1.0,
+            certain: f64::INFINITY,
             limit: None,
         };
         for (slots, sample) in self.slots.iter_mut().zip(samples) {
             slots.push(sample.iter().map(|&v| f64::from(v) / range).collect());
         }
-        let is_bounded = self.options.domain == Domain::Accepted;
-        self.bounds.push(is_bounded.then(|| vec![[low / range, high / range]; n]));
+        self.bounds.push(Some(vec![[low / range, high / range]; n]));
         self.vectors.push(vector);
         let wire = self.of_vector(0);
         self.wires.push(wire);
@@ -320,7 +329,9 @@ impl Emitter<'_> {
 
     /// A vector of a linear step. Its slots are scaled by `[scale, shift]`, or by the range of its values.
     pub(super) fn computed(&mut self, id: NodeId, shape: Vec<usize>, expr: &Expr, view: Option<[f64; 2]>) -> VectorId {
-        let [scale, shift] = view.unwrap_or_else(|| [self.magnitude(&[], &|slots| expr.values(slots)), 0.0]);
+        let [scale, shift] = view.unwrap_or_else(|| {
+            [self.magnitude(intervals::of_expr(expr, &self.bounds), &|slots| expr.values(slots)), 0.0]
+        });
         let n = expr.bias.len();
         let factors = vec![1.0 / scale; n];
         let expr = expr.clone().scaled(&factors, &vec![-shift / scale; n]);
@@ -330,46 +341,46 @@ impl Emitter<'_> {
 
     /// The range of an expression's values.
     pub(super) fn span(&self, expr: &Expr) -> Span {
-        let of = |slots: &[Vec<Vec<f64>>]| {
-            intervals::ends(slots.iter().flat_map(|slots| expr.values(slots)).map(|v| [v, v]))
-        };
-        let (samples, probes) = self.slots.split_at(self.calibrated);
-        let seen = Span::new(of(samples), self.options.margin, false);
-        if self.options.domain != Domain::Accepted {
-            return seen;
-        }
-        let probed = Span::new(of(probes), PROBED, false);
-        let seen = Span::new(intervals::ends([seen.ends(), probed.ends()]), 1.0, false);
-        let bounds = intervals::of_expr(expr, &self.bounds).map(intervals::ends);
-        let bounds = bounds.filter(|ends| ends.iter().all(|end| end.is_finite()));
-        let certain = bounds.map(|ends| Span::new(ends, CERTAIN, true));
-        certain.filter(|certain| certain.half <= AFFORDABLE * seen.half).unwrap_or(seen)
+        self.known(intervals::of_expr(expr, &self.bounds), &|slots| expr.values(slots)).span()
     }
 
-    /// A magnitude that values of slots stay below, `certain` ones included.
-    fn magnitude(&self, certain: &[[f64; 2]], values: &dyn Fn(&[Vec<f64>]) -> Vec<f64>) -> f64 {
-        let of = |slots: &[Vec<Vec<f64>>]| largest(slots.iter().flat_map(|slots| values(slots)));
-        let (samples, probes) = self.slots.split_at(self.calibrated);
-        let seen = usable(of(samples)) * self.options.margin;
-        let probed = of(probes) * PROBED;
-        let most = largest(intervals::ends(certain.iter().copied())) * CERTAIN;
-        match (certain.is_empty(), probed.is_finite()) {
-            (false, _) if most <= AFFORDABLE * seen.max(probed) => usable(most),
-            (_, true) => seen.max(probed),
-            _ => seen,
+    /// A magnitude that values of slots stay below, those between `certain` ends included.
+    fn magnitude(&self, certain: Option<Bounds>, values: &dyn Fn(&[Vec<f64>]) -> Vec<f64>) -> f64 {
+        self.known(certain, values).magnitude()
+    }
+
+    /// Which range the values of slots are taken to have: the one that is certain, or that of the samples. It
+    /// is without end where something is no number.
+    fn known(&self, certain: Option<Bounds>, values: &dyn Fn(&[Vec<f64>]) -> Vec<f64>) -> Known {
+        let certain = certain.map(intervals::ends).filter(|ends| ends.iter().all(|end| end.is_finite()));
+        if let (Domain::Accepted, Some(ends)) = (self.options.domain, certain) {
+            return Known { ends, margin: CERTAIN, certain: true };
         }
+        let ends = intervals::ends(self.slots.iter().flat_map(|slots| values(slots)).map(|v| [v, v]));
+        let seen = Known { ends, margin: self.options.margin, certain: false };
+        let [low, high] = seen.span().ends();
+        Known { certain: certain.is_some_and(|[l, h]| low <= l && h <= high), ..seen }
     }
 
     pub(super) fn push(&mut self, id: NodeId, shape: Vec<usize>, scale: Vec<f64>, shift: f64, step: Step) -> VectorId {
         let mut seen: f64 = 0.0;
         for slots in &mut self.slots {
             let made = step.apply(slots);
-            seen = seen.max(largest(made.iter().copied()));
+            seen = larger(seen, largest_magnitude(made.iter().copied()));
             slots.push(made);
         }
         let name = self.graph.nodes[id].name.clone();
         self.bounds.push(intervals::of_step(&step, &self.bounds));
-        self.vectors.push(Vector { name, shape, scale, shift, step, largest: seen, limit: None });
+        self.vectors.push(Vector {
+            name,
+            shape,
+            scale,
+            shift,
+            step,
+            largest: seen,
+            certain: f64::INFINITY,
+            limit: None,
+        });
         self.vectors.len() - 1
     }
 
@@ -394,12 +405,14 @@ impl Emitter<'_> {
             return Ok(self.push(id, shape, c2.clone(), 0.0, Step::Square { of, linear, constant }));
         }
         // Some elements are hardly squared: factors for all of them.
+        let step = |range: f64| {
+            let over = |list: &[f64]| list.iter().map(|c| c / range).collect::<Vec<f64>>();
+            Step::Quadratic { of, square: over(c2), linear: over(c1), constant: over(c0) }
+        };
         let value = |i: usize, v: f64| (c2[i] * v + c1[i]) * v + c0[i];
         let values = |s: &[Vec<f64>]| s[of].iter().enumerate().map(|(i, &v)| value(i, v)).collect();
-        let range = self.magnitude(&[], &values);
-        let over = |list: &[f64]| list.iter().map(|c| c / range).collect::<Vec<f64>>();
-        let step = Step::Quadratic { of, square: over(c2), linear: over(c1), constant: over(c0) };
-        Ok(self.push(id, shape, vec![range; n], 0.0, step))
+        let range = self.magnitude(intervals::of_step(&step(1.0), &self.bounds), &values);
+        Ok(self.push(id, shape, vec![range; n], 0.0, step(range)))
     }
 
     /// A polynomial that is the same for all elements, by coefficients of powers.
@@ -411,11 +424,15 @@ impl Emitter<'_> {
         coefficients: &[f64],
     ) -> Result<VectorId, BackendError> {
         let at = |x: f64| coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c);
-        let range = self.magnitude(&[], &|slots| slots[of].iter().map(|&v| at(v)).collect());
+        let image = |unit: f64| Image { f: &at, argument: [1.0, 0.0], error: 0.0, unit };
+        let bounds = |unit: f64, known: &[Option<Bounds>]| known[of].as_ref().map(|known| image(unit).bounds(known));
+        let range = self.magnitude(bounds(1.0, &self.bounds), &|slots| slots[of].iter().map(|&v| at(v)).collect());
         let fit = fit::interpolated(&|x| at(x) / range, coefficients.len() - 1)
             .ok_or_else(|| refused(self.graph, id, "its polynomial is constant; `dealt` has all functions"))?;
         let n = shape.iter().product();
-        Ok(self.push(id, shape, vec![range; n], 0.0, Step::Polynomial { of, polynomial: fit.polynomial }))
+        let made = self.push(id, shape, vec![range; n], 0.0, Step::Polynomial { of, polynomial: fit.polynomial });
+        self.bounds[made] = bounds(range, &self.bounds);
+        Ok(made)
     }
 
     /// The result as the last vector: one scale for all elements, a power of two, nothing in other slots. For
@@ -423,8 +440,8 @@ impl Emitter<'_> {
     fn output(&mut self, mode: OutputMode) -> Result<(), BackendError> {
         let id = self.graph.output;
         let expr = self.expr(id)?;
-        let certain = intervals::of_expr(&expr, &self.bounds).unwrap_or_default();
-        let range = self.magnitude(&certain, &|slots| expr.values(slots)).log2().ceil().exp2();
+        let certain = intervals::of_expr(&expr, &self.bounds);
+        let range = self.magnitude(certain, &|slots| expr.values(slots)).log2().ceil().exp2();
         let n = self.graph.nodes[id].elements();
         let (shape, expr) = match mode {
             OutputMode::Logits => (n, expr),

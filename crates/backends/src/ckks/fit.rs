@@ -22,7 +22,9 @@ pub(super) struct Approximation {
     pub certain: bool,
     /// Their degrees, one applied after the other.
     pub degrees: Vec<usize>,
-    /// Their largest error on the range, as a share of the function's largest value there.
+    /// The function's largest value there.
+    pub largest: f64,
+    /// Their largest error on the range, as a share of that.
     pub error: f64,
 }
 
@@ -35,6 +37,11 @@ pub(super) struct Fit {
 /// Points of [-1, 1].
 fn grid() -> impl Iterator<Item = f64> {
     (0..POINTS).map(|i| 2.0 * i as f64 / (POINTS - 1) as f64 - 1.0)
+}
+
+/// The largest magnitude of a polynomial on `[-half, half]`.
+pub(super) fn largest_on(polynomial: &Polynomial, half: f64) -> f64 {
+    tacit_floats::largest_magnitude(grid().map(|t| polynomial.at(half * t)))
 }
 
 /// A function on `middle - half .. middle + half`.

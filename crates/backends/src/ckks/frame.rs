@@ -65,9 +65,17 @@ impl Emitted {
         &self.program
     }
 
-    /// Whether no polynomial stands for another function.
-    pub fn is_exact(&self) -> bool {
-        self.approximations.is_empty()
+    /// Whether something is certain of every vector, and no accepted input leaves what a polynomial in place
+    /// of a function holds on.
+    pub fn is_certain(&self) -> bool {
+        let is_bounded = self.program.vectors.iter().all(|vector| vector.certain.is_finite());
+        is_bounded && self.approximations.iter().all(|approximation| approximation.certain)
+    }
+
+    /// The largest error of a polynomial in place of a function, as a share of the outputs' range.
+    pub fn largest_error(&self) -> f64 {
+        let errors = self.approximations.iter().map(|approximation| approximation.error * approximation.largest);
+        tacit_floats::largest_magnitude(errors) / self.program.output().scale[0]
     }
 
     /// The layouts of all vectors among `n` slots, if they fit.

@@ -33,7 +33,7 @@ impl Image<'_> {
         // Between two points a smooth function exceeds both by an eighth of its second difference at most,
         // one with a kink by half of it.
         let bends = values.windows(3).map(|w| (w[0] - 2.0 * w[1] + w[2]).abs());
-        let slack = largest(bends) / 2.0 + self.error;
+        let slack = tacit_floats::largest_magnitude(bends) / 2.0 + self.error;
         let [least, most] = ends(values.into_iter().map(|v| [v, v]));
         [(least - slack) / self.unit, (most + slack) / self.unit]
     }
@@ -42,10 +42,6 @@ impl Image<'_> {
     pub fn bounds(&self, argument: &Bounds) -> Bounds {
         argument.par_iter().map(|&interval| self.of(interval)).collect()
     }
-}
-
-fn largest(values: impl Iterator<Item = f64>) -> f64 {
-    values.fold(0.0, |most, v| if v > most || v.is_nan() { v } else { most })
 }
 
 /// The interval around all of these; without end where one of them is no number.

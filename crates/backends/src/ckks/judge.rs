@@ -24,8 +24,12 @@ struct Case {
 }
 
 /// What a lowering is judged by.
-pub(super) struct Judge<'m> {
-    model: &'m Model,
+pub(super) struct Judge {
+    mode: OutputMode,
+    /// What the network's results are multiplied by for an answer.
+    multiplier: f64,
+    /// Whether samples were made up.
+    guessed: bool,
     kinds: [Vec<Case>; 3],
     samples: Samples,
     /// How far the wanted values of all samples spread.
@@ -93,29 +97,22 @@ struct Outcome {
     left: bool,
 }
 
-impl Outcome {
-    /// Largest distance from what is wanted; infinite for what is no number.
-    fn distance(&self, wanted: &[f32]) -> f64 {
-        let far = |m: f64, (v, w): (&f64, &f32)| {
-            let d = (v - f64::from(*w)).abs();
-            if d <= m {
-                m
-            } else if d.is_nan() {
-                f64::INFINITY
-            } else {
-                d
-            }
-        };
-        self.outputs.iter().zip(wanted).fold(0.0, far)
-    }
+/// Largest distance of outputs from `multiplier` times what is wanted; NaN where either is no number.
+fn distance(outputs: &[f64], wanted: &[f32], multiplier: f64) -> f64 {
+    tacit_floats::largest_magnitude(outputs.iter().zip(wanted).map(|(v, w)| v - f64::from(*w) * multiplier))
 }
 
-impl<'m> Judge<'m> {
+/// Whether a distance is at most so much: never where it is no number.
+fn is_within(distance: f64, most: f64) -> bool {
+    distance <= most
+}
+
+impl Judge {
     /// Made with the network's results in floats.
     ///
     /// # Errors
     /// None in practice.
-    pub fn new(model: &'m Model) -> Result<Self, BackendError> {
+    pub fn new(model: &Model) -> Result<Self, BackendError> {
         let calibration = &model.calibration;
         let (searched, held_out) = calibration.split(&model.graph);
         let samples = Samples { searched: searched.len(), held_out: held_out.len() };
@@ -125,8 +122,15 @@ impl<'m> Judge<'m> {
             let one = |input: Vec<f32>| Ok(Case { wanted: run(&model.graph, &input)?, input });
             inputs.into_par_iter().map(one).collect()
         };
-        let kinds = [judging.map(sample).collect(), cases(probes::extremes(model))?, cases(probes::judging(model))?];
-        Ok(Self { model, kinds, samples, spread: spread(&calibration.wanted) })
+        let kinds = [judging.map(sample).collect(), cases(probes::extremes(model))?, cases(probes::drawn(model))?];
+        Ok(Self {
+            mode: model.interface.output_mode,
+            multiplier: model.output_multiplier,
+            guessed: calibration.guessed,
+            kinds,
+            samples,
+            spread: spread(&calibration.wanted),
+        })
     }
 
     /// Whether samples judge that ranges are not taken from.
@@ -135,7 +139,7 @@ impl<'m> Judge<'m> {
     }
 
     fn is_best_alone(&self) -> bool {
-        self.model.interface.output_mode == OutputMode::Top1
+        self.mode == OutputMode::Top1
     }
 
     /// The verdict on a program, without errors of the arithmetic.
@@ -145,14 +149,16 @@ impl<'m> Judge<'m> {
         let pairs = || self.kinds.iter().flatten().zip(outcomes.iter().flatten());
         let refuses = |o: &Outcome| !self.is_best_alone() && !o.outputs.iter().all(|v| v.abs() <= unit * (1.0 + SLACK));
         let inside = pairs().filter(|(_, outcome)| !outcome.left && !refuses(outcome));
-        let off = inside.map(|(case, outcome)| outcome.distance(&case.wanted)).fold(0.0, farther) / unit;
-        let is_wrong = |case: &Case, o: &Outcome| match self.is_best_alone() {
-            true => class(&case.wanted) != class(&o.outputs),
-            false => o.distance(&case.wanted) > (2.0 * off + SLACK) * unit,
+        let far = |case: &Case, o: &Outcome| distance(&o.outputs, &case.wanted, 1.0);
+        let off = tacit_floats::largest_magnitude(inside.map(|(case, outcome)| far(case, outcome))) / unit;
+        let is_right = |case: &Case, o: &Outcome| match self.is_best_alone() {
+            // Where nothing left its range, errors decide between classes that are nearly tied.
+            true => !o.left || class(&case.wanted) == class(&o.outputs),
+            false => is_within(far(case, o), (2.0 * off + SLACK) * unit),
         };
         let tried = |k: usize| {
             let all = || self.kinds[k].iter().zip(&outcomes[k]);
-            let wrong = |(case, o): &(&Case, &Outcome)| o.left && !refuses(o) && is_wrong(case, o);
+            let wrong = |(case, o): &(&Case, &Outcome)| !refuses(o) && !is_right(case, o);
             Tried {
                 inputs: self.kinds[k].len(),
                 left: outcomes[k].iter().filter(|o| o.left).count(),
@@ -165,7 +171,7 @@ impl<'m> Judge<'m> {
         let same = judging().filter(|(case, o)| !refuses(o) && class(&case.wanted) == class(&o.outputs)).count();
         let flips: f64 = judging().map(|(case, o)| flip(&case.wanted, o)).sum();
         let errors = judging().map(|(case, o)| relative_error(&o.outputs, &case.wanted, self.spread));
-        let (share, is_given) = (1.0 - flips / count, !self.model.calibration.guessed);
+        let (share, is_given) = (1.0 - flips / count, !self.guessed);
         Judged {
             samples: self.samples,
             agreement: is_given.then_some(same as f64 / count),
@@ -203,21 +209,22 @@ impl<'m> Judge<'m> {
     /// The verdict on what both parties compute, with errors of the arithmetic and all limits; agreement and
     /// what follows from it are those of `judged`, or worse.
     pub fn of_runs(&self, judged: &Judged, runs: &Runs<'_>) -> Judged {
-        let multiplier = self.model.output_multiplier;
         let mut found = judged.clone();
         let mut same = 0;
         for (k, cases) in self.kinds.iter().enumerate() {
             let inputs: Vec<&[f32]> = cases.iter().map(|case| &*case.input).collect();
             let mut tried = Tried { inputs: cases.len(), ..Tried::default() };
             for (case, Rehearsal { answer, strains }) in cases.iter().zip((runs.rehearse)(&inputs)) {
-                let left = strains.iter().any(|s| s.share >= 1.0);
+                let left = strains.iter().any(|s| !is_within(s.share, 1.0));
                 let refused = (runs.refuses)(&answer);
-                let is_same = told(self.model.interface.output_mode, &answer) == class(&case.wanted);
-                let near = |(v, w): (&f64, &f32)| (v - f64::from(*w) * multiplier).abs() <= runs.stated;
-                let is_right = if self.is_best_alone() { is_same } else { answer.iter().zip(&case.wanted).all(near) };
+                let is_same = told(self.mode, &answer) == class(&case.wanted);
+                let is_right = match self.is_best_alone() {
+                    true => is_same || !left,
+                    false => is_within(distance(&answer, &case.wanted, self.multiplier), runs.stated),
+                };
                 tried.left += usize::from(left);
                 tried.refused += usize::from(refused);
-                tried.wrong += usize::from(left && !refused && !is_right);
+                tried.wrong += usize::from(!refused && !is_right);
                 same += usize::from(k == 0 && is_same && !refused);
             }
             found.tried[k] = tried;
@@ -233,14 +240,20 @@ impl Judged {
     pub fn wrong(&self) -> usize {
         self.tried.iter().map(|tried| tried.wrong).sum()
     }
+
+    /// Inputs that get no answer.
+    pub fn refused(&self) -> usize {
+        self.tried.iter().map(|tried| tried.refused).sum()
+    }
+
+    /// Inputs that left what is computed rightly.
+    pub fn left(&self) -> usize {
+        self.tried.iter().map(|tried| tried.left).sum()
+    }
 }
 
 fn sum(a: f64, b: f64) -> f64 {
     a + b
-}
-
-fn farther(a: f64, b: f64) -> f64 {
-    if b <= a { a } else { b }
 }
 
 /// How likely the class changes; surely where an output is no number.

@@ -107,6 +107,7 @@ mod tests {
             shift: 0.0,
             step,
             largest: 1.0,
+            certain: f64::INFINITY,
             limit: None,
         };
         Program { vectors: steps.into_iter().map(vector).collect() }

@@ -11,6 +11,7 @@ mod best;
 mod beyond;
 #[cfg(test)]
 mod campaign_tests;
+mod cayley;
 mod circuit;
 mod client;
 mod derive;
@@ -35,6 +36,7 @@ mod plan;
 mod probes;
 mod program;
 mod public;
+mod refusal;
 #[cfg(test)]
 mod refusal_tests;
 mod report;

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use tacit_graph::{Interface, Model, OutputMode, Watch, file};
+use tacit_graph::{Interface, Model, Watch, file};
 use zeroize::Zeroizing;
 
-use super::judge::{Judge, Judged, Runs};
 use super::options::{NAME, Options};
-use super::plan::{Plan, plan, plan_of};
+use super::plan::{Plan, plan};
 use super::public::Public;
 use super::report::Report;
-use super::settle::{Fallen, Settled, holds, refusal, settled_by, stated};
+use super::settle::{Held, Settled, settle};
 use super::{client, server};
 use crate::seam::{self, Aids, digest};
 use crate::{
@@ -34,27 +33,6 @@ struct Client {
 
 pub(super) fn digest_of(public: &[u8]) -> [u8; 32] {
     digest("tacit 2026-11 ckks plan", &[public])
-}
-
-/// The plan of a model with the choices that hold, and the verdict on it.
-fn settled_plan(model: &Model, text: &seam::Options, watch: &Watch) -> Result<(Plan, Judged), BackendError> {
-    let judge = Judge::new(model)?;
-    let Settled { options, emitted, judged } = settled_by(model, &judge, text, watch)?;
-    let approximation = match model.interface.output_mode {
-        OutputMode::Logits => stated(judged.off),
-        OutputMode::Top1 => 0.0,
-    };
-    let plan = plan_of(model, &emitted, (&options, approximation), watch)?;
-    let runs = Runs {
-        rehearse: &|inputs| plan.rehearse(inputs),
-        refuses: &|answer| plan.public.check_answer(answer).is_err(),
-        stated: plan.public.stated(),
-    };
-    let found = judge.of_runs(&judged, &runs);
-    match holds(&found, &options, model) {
-        true => Ok((plan, found)),
-        false => Err(refusal(&Fallen { options, judged: found })),
-    }
 }
 
 impl Server {
@@ -90,9 +68,9 @@ impl Backend for Ckks {
     ) -> Result<Arc<dyn ServerModel>, BackendError> {
         Options::read(text)?;
         model.check()?;
-        let (plan, judged) = settled_plan(model, text, watch)?;
-        let report = Report::new(model, &plan, judged);
-        Ok(Arc::new(Server { report: Some(report), ..Server::new(model, plan)? }))
+        let Settled { model: accepting, held: Held { plan, judged, .. } } = settle(model, text, watch)?;
+        let report = Report::new((model, &accepting), &plan, judged);
+        Ok(Arc::new(Server { report: Some(report), ..Server::new(&accepting, plan)? }))
     }
 
     fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {

@@ -60,7 +60,7 @@ pub(super) fn of_steps(
             Step::Linear { parts, .. } => parts.iter().fold(rounding, |sum, (of, matrix)| {
                 let rows = matrix.rows() as f64;
                 let switched = in_slots(context, switch(context, place.made + 1), places[*of].scale.to_f64());
-                let size = program.vectors[*of].largest.max(1.0);
+                let size = tacit_floats::larger(program.vectors[*of].largest, 1.0);
                 let rounded = (matrix.entries() as f64 / rows / 12.0).sqrt() * size * root * 2f64.powi(-DIAGONAL_BITS);
                 let own = sum.hypot(switched * (matrix.squares() / rows).sqrt()).hypot(rounded);
                 if moves(matrix, &layouts[*of], &layouts[id]).folds.is_empty() {

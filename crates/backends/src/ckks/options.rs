@@ -38,10 +38,10 @@ pub(super) enum ReluBy {
 /// Where polynomials hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Domain {
-    /// Whichever is cheaper and holds.
+    /// On what accepted inputs make, of which there may be fewer than the model accepts; with a margin: on
+    /// what samples make.
     Auto,
-    /// On what accepted inputs make: certain where that is not much more than what was seen, else on samples,
-    /// on extreme inputs and on such as are drawn uniformly.
+    /// On what all inputs make that the model accepts, for certain.
     Accepted,
     /// On what calibration samples make, with the margin.
     Calibrated,

@@ -23,6 +23,8 @@ pub(super) struct Vector {
     pub step: Step,
     /// Largest `|slot|` on the calibration samples.
     pub largest: f64,
+    /// No accepted input makes a larger `|slot|`; infinite where that is not known.
+    pub certain: f64,
     /// The largest `|slot|` that is computed rightly, where there is one.
     pub limit: Option<f64>,
 }

@@ -43,6 +43,8 @@ pub(super) struct Public {
     /// Largest distance of the polynomials' network from the float network that is expected, as a share of
     /// the outputs' range.
     pub approximation: f64,
+    /// Whether no accepted input leaves what is computed rightly; else that was measured on some.
+    pub certain: bool,
     pub costs: Costs,
     pub steps: Vec<StepRecord>,
 }
@@ -284,6 +286,7 @@ impl Public {
             "relative_error": self.relative,
             "approximation": self.approximation,
             "stated_error": self.stated(),
+            "certain": self.certain,
             "output_range": self.output.unit,
             "steps": self.steps,
         })

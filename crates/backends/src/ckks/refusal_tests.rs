@@ -1,41 +1,27 @@
 //! Answers that a client does not take, and that the server does not see which ones these are.
 
 use tacit_graph::Model;
-use tacit_graph::float::{FloatGraph, FloatOp};
-use tacit_graph::import::{ImportOptions, import_network};
-use tacit_graph::npy::Npy;
-use tacit_graph::onnx::Network;
-use tacit_graph::rng::SplitMix;
 use tacit_he::ckks::Complex;
 use tacit_mpc::run_pair;
 use tacit_net::Channel;
 
 use super::public::Public;
-use super::tests::both;
+use super::tests::{activated, both, relu};
 use crate::{Aids, BackendError, Material};
 
 /// What lowers a network on its samples' ranges, whatever else the model accepts.
 const AS_CALIBRATED: &str = "domain=calibrated,agreement=0";
 
-/// A ReLU between two dense layers, calibrated on a tenth of the range that it accepts.
-pub(super) fn narrow() -> Model {
-    let mut rng = SplitMix::new(5);
-    let mut some = |n: usize| (0..n).map(|_| (rng.normal() / 2.0) as f32).collect::<Vec<f32>>();
-    let mut graph = FloatGraph::new("x", vec![8]).unwrap();
-    let made = graph.push("in", FloatOp::Dense { weights: some(64), bias: some(8) }, &[0], &[]).unwrap();
-    let made = graph.push("relu", FloatOp::Relu, &[made], &[]).unwrap();
-    graph.output = graph.push("out", FloatOp::Dense { weights: some(24), bias: some(3) }, &[made], &[]).unwrap();
-    let data = (0..64 * 8).map(|_| rng.range(-0.1, 0.1) as f32).collect();
-    let calibration = Some(Npy { shape: vec![64, 8], data, is_bytes: false });
-    let options = ImportOptions { calibration, range: Some([-1.0, 1.0]), ..ImportOptions::default() };
-    import_network(Network::new("narrow", graph), &options).unwrap().model
+/// A ReLU between two dense layers, calibrated on a fortieth of the range that it accepts.
+fn narrow() -> Model {
+    activated([0.1, 4.0], relu)
 }
 
 /// An answer is an error for its client alone: the connection goes on, and not a byte tells of it.
 #[test]
 fn an_answer_out_of_range_is_refused_and_the_server_sees_nothing() {
     let (server, client) = both(&narrow(), AS_CALIBRATED);
-    let [wild, tame] = [vec![1.0; 8], vec![0.05; 8]];
+    let [wild, tame] = [vec![4.0; 8], vec![0.05; 8]];
     let inputs = [&tame, &wild, &wild, &tame];
     let ask = |channel: &mut Channel| {
         let mut side = client.clone().connect(&Aids::default())?;

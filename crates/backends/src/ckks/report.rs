@@ -31,6 +31,12 @@ pub(super) struct Report {
     relative_error: f64,
     approximation: f64,
     stated_error: f64,
+    /// The inputs that are accepted, as the network computes on them; and those that the model accepts, where
+    /// these are more.
+    accepted: [f32; 2],
+    narrowed_from: Option<[f32; 2]>,
+    /// Whether none of them leaves what is computed rightly; else that was measured on those that were tried.
+    certain: bool,
     /// Where polynomials hold, and with which margin and tolerance.
     domain: Domain,
     margin: f64,
@@ -49,11 +55,12 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// For a model, its plan and the verdict on it.
-    pub fn new(model: &Model, plan: &Plan, judged: Judged) -> Self {
+    /// For a model, the same as it is accepted, its plan and the verdict on it.
+    pub fn new((model, accepting): (&Model, &Model), plan: &Plan, judged: Judged) -> Self {
         let public = &plan.public;
         let (costs, options) = (&public.costs, &public.options);
         let [held_out, extreme, drawn] = judged.tried;
+        let [whole, accepted] = [model, accepting].map(|model| model.interface.input.range);
         let mut report = Self {
             model: model.interface.name.clone(),
             calibration: model.calibration.text.clone(),
@@ -69,6 +76,9 @@ impl Report {
             relative_error: public.relative,
             approximation: public.approximation,
             stated_error: public.relative + public.approximation,
+            accepted,
+            narrowed_from: (accepted != whole).then_some(whole),
+            certain: public.certain,
             domain: options.domain,
             margin: options.margin,
             tolerance: options.tolerance,
@@ -105,15 +115,43 @@ impl Report {
                 100.0 * a.error
             ));
         }
-        if self.extreme.refused + self.drawn.refused > 0 {
+        if let Some([low, high]) = self.narrowed_from {
+            let [least, most] = self.accepted;
             warnings.push(format!(
-                "{} of {} extreme inputs (checkerboards, stripes, noise at both ends of the accepted range) and {} of {} drawn from that \
-                 range get no answer: they leave what polynomials hold for, and clients refuse what comes of it. A narrower `--range` or a \
-                 larger `-O margin` helps",
-                self.extreme.refused, self.extreme.inputs, self.drawn.refused, self.drawn.inputs
+                "inputs from {least} to {most} are accepted, where the model says {low} to {high}: nothing that was tried holds for more. \
+                 Clients refuse others. More calibration samples, or `-O domain=calibrated`, accept them"
+            ));
+        }
+        let refused = self.extreme.refused + self.drawn.refused;
+        if !self.certain {
+            warnings.push(self.measured());
+        } else if refused > 0 {
+            warnings.push(format!(
+                "{refused} of {} extreme inputs and inputs drawn from the accepted range get no answer: their outputs leave the range that \
+                 samples have, and clients refuse them. A narrower `--range` or a larger `-O margin` helps",
+                self.extreme.inputs + self.drawn.inputs
             ));
         }
         warnings
+    }
+}
+
+impl Report {
+    /// What is vouched for where nothing is certain.
+    fn measured(&self) -> String {
+        let all = [self.held_out, self.extreme, self.drawn];
+        let of = |count: fn(&Tried) -> usize| all.iter().map(count).sum::<usize>();
+        format!(
+            "what is stated was measured, on {} inputs that are accepted ({} samples, {} extreme, {} drawn): {} left what is computed rightly, \
+             clients refuse the answers of {}, none that they take is off by more than is stated. Others that are accepted may get a wrong \
+             answer that nobody notices",
+            of(|tried| tried.inputs),
+            self.held_out.inputs,
+            self.extreme.inputs,
+            self.drawn.inputs,
+            of(|tried| tried.left),
+            of(|tried| tried.refused)
+        )
     }
 }
 
@@ -153,6 +191,12 @@ impl fmt::Display for Report {
                 100.0 * a.error
             )?;
         }
+        let [low, high] = self.accepted;
+        let vouched = match self.certain {
+            true => "none of these leaves what is computed rightly",
+            false => "what is stated was measured on some, see below",
+        };
+        writeln!(f, "accepted      inputs from {low} to {high}: {vouched}")?;
         let Self { held_out, extreme, drawn, .. } = self;
         writeln!(
             f,

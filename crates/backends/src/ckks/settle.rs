@@ -1,73 +1,109 @@
-//! Which of the choices that leave the protocol alone a network is lowered with: composites, degrees, margins
-//! and domains, from cheap to dear, until answers hold on what judges them.
+//! Which of the choices that leave the protocol alone a network is lowered with: composites, degrees,
+//! margins, domains and how much of the accepted range, from cheap to dear, until answers hold on what
+//! judges them.
+//!
+//! A network with functions is lowered only with polynomials that hold on all that it then accepts, or with
+//! ranges of its samples where that is asked for by name. One of polynomials is nowhere wrong but beyond a
+//! bootstrap or a modulus: where these cannot be proven to hold, they are measured.
 
-use tacit_graph::{Model, Watch};
+use std::borrow::Cow;
+
+use tacit_graph::float::FloatOp;
+use tacit_graph::{Model, OutputMode, Watch};
 
 use super::beyond;
 use super::emit::Samples;
 use super::frame::Emitted;
-use super::judge::{Judge, Judged};
-use super::options::{Domain, NAME, Options};
+use super::judge::{Judge, Judged, Runs};
+use super::options::{Domain, Options};
+use super::plan::{Plan, plan_of};
+use super::refusal::{Fallen, MOST_OFF, hinted, refusal, uncertain};
 use crate::{BackendError, seam};
 
 /// Margins that are tried where none is given.
 const MARGINS: [f64; 3] = [1.25, 2.0, 4.0];
 /// Tolerances that are tried, as shares of the one that is allowed.
 const TOLERANCES: [f64; 3] = [1.0, 0.25, 0.0625];
-/// Most that outputs may be off on average, as a share of their range.
-const MOST_OFF: f64 = 0.05;
+/// From so much on no finer polynomials help.
+const HOPELESS: f64 = 100.0 * MOST_OFF;
+/// Shares of the way from the accepted range to that of the samples: the least that can be accepted tells
+/// whether anything holds.
+const NARROWER: [f64; 3] = [1.0, 1.0 / 3.0, 2.0 / 3.0];
+/// Room above the largest error that was seen, as a factor: inputs that were not tried may err more.
+const ROOM: f64 = 4.0;
+/// Ranges that differ by less, as a share, are one.
+const ALIKE: f64 = 0.02;
 
 /// What a network is lowered with.
-pub(super) struct Settled {
+pub(super) struct Settled<'m> {
+    /// The network, with the range that is accepted.
+    pub model: Cow<'m, Model>,
+    pub held: Held,
+}
+
+/// A choice that does.
+pub(super) struct Held {
     pub options: Options,
     pub emitted: Emitted,
+    pub plan: Plan,
     pub judged: Judged,
 }
 
-/// A choice, and the verdict why it does not do.
-pub(super) struct Fallen {
-    pub options: Options,
-    pub judged: Judged,
+/// A network with a range that it accepts, and what judges it there.
+struct Place<'m> {
+    model: Cow<'m, Model>,
+    judge: Judge,
+}
+
+impl<'m> Place<'m> {
+    fn new(model: Cow<'m, Model>) -> Result<Self, BackendError> {
+        Ok(Self { judge: Judge::new(&model)?, model })
+    }
 }
 
 struct Search<'a> {
-    model: &'a Model,
-    judge: &'a Judge<'a>,
+    asked: &'a Options,
     watch: &'a Watch,
     tried: usize,
     best: Option<Fallen>,
     /// Why what could not be built was not.
     broken: Option<BackendError>,
+    /// Whether ranges that hold for certain came to no end.
+    endless: bool,
 }
 
 /// The choices for a model.
 ///
 /// # Errors
 /// A node that cannot be lowered; [`BackendError::Option`] says what would do where no choice does.
-pub(super) fn settle(model: &Model, text: &seam::Options, watch: &Watch) -> Result<Settled, BackendError> {
-    settled_by(model, &Judge::new(model)?, text, watch)
+pub(super) fn settle<'m>(model: &'m Model, text: &seam::Options, watch: &Watch) -> Result<Settled<'m>, BackendError> {
+    let mut asked = Options::read(text)?;
+    let has_margin = text.iter().any(|(key, _)| key == "margin");
+    if asked.domain == Domain::Auto && has_margin {
+        // There is none but above the ranges of samples.
+        asked.domain = Domain::Calibrated;
+    }
+    let search = Search { asked: &asked, watch, tried: 0, best: None, broken: None, endless: false };
+    let place = Place::new(Cow::Borrowed(model))?;
+    let functions = has_functions(model);
+    let found = match (asked.domain, functions) {
+        (Domain::Auto, true) => search.widest(place),
+        (Domain::Auto, false) => search.scaled(place, has_margin),
+        (Domain::Calibrated, _) => search.only(place, &calibrated(&asked, has_margin)),
+        (Domain::Accepted, _) => search.only(place, &accepted(&asked)),
+    };
+    found.map_err(|error| beyond::priced(error, &model.graph))
 }
 
-/// The same by a judge that was made before.
-///
-/// # Errors
-/// As [`settle`].
-pub(super) fn settled_by(
-    model: &Model,
-    judge: &Judge,
-    text: &seam::Options,
-    watch: &Watch,
-) -> Result<Settled, BackendError> {
-    let asked = Options::read(text)?;
-    let has_margin = text.iter().any(|(key, _)| key == "margin");
-    let mut search = Search { model, judge, watch, tried: 0, best: None, broken: None };
-    search.run(&asked, has_margin).map_err(|error| beyond::priced(error, &model.graph))
+/// Whether polynomials stand for anything.
+fn has_functions(model: &Model) -> bool {
+    model.graph.nodes.iter().any(|node| matches!(node.op, FloatOp::Relu | FloatOp::Function(_)))
 }
 
 /// What is stated where the largest error that was seen is `off`: a power of two, since it depends on the
 /// weights and little of it is published.
 pub(super) fn stated(off: f64) -> f64 {
-    if off > 0.0 { (2.0 * off).log2().ceil().exp2() } else { 0.0 }
+    if off > 0.0 { (ROOM * off).log2().ceil().exp2() } else { 0.0 }
 }
 
 /// Whether a verdict is good enough.
@@ -80,77 +116,160 @@ pub(super) fn holds(judged: &Judged, options: &Options, model: &Model) -> bool {
 }
 
 impl Search<'_> {
-    fn run(&mut self, asked: &Options, has_margin: bool) -> Result<Settled, BackendError> {
-        let usual = Options { domain: Domain::Calibrated, ..asked.clone() };
-        if asked.domain != Domain::Accepted {
-            let first = Emitted::new(self.model, &usual, Samples::Searched, self.watch)?;
-            // Without approximations there is nothing to choose.
-            if first.is_exact() {
-                return match self.judged(&usual, first)? {
-                    Some(settled) => Ok(settled),
-                    None => Err(self.refusal()),
-                };
+    /// With the widest range that is accepted of those for which something holds.
+    fn widest<'m>(mut self, whole: Place<'m>) -> Result<Settled<'m>, BackendError> {
+        let choices = accepted(self.asked);
+        if let Some(held) = self.first(&whole, &choices)? {
+            return Ok(Settled { model: whole.model, held });
+        }
+        let mut least = None;
+        for share in NARROWER {
+            let Some(model) = narrowed(&whole.model, share) else { break };
+            let place = Place::new(Cow::Owned(model))?;
+            match self.first(&place, &choices)? {
+                Some(held) if share < 1.0 => return Ok(Settled { model: place.model, held }),
+                Some(held) => least = Some(Settled { model: place.model, held }),
+                // Nothing holds on the least, nor on more.
+                None if share >= 1.0 => break,
+                None => {}
             }
         }
-        let accepted = Options { domain: Domain::Accepted, ..asked.clone() };
-        let mut choices = Vec::new();
-        if asked.domain != Domain::Calibrated {
-            choices.extend(finer(&accepted));
-        }
-        if asked.domain != Domain::Accepted {
-            let margins = if has_margin { vec![asked.margin] } else { MARGINS.to_vec() };
-            choices.extend(margins.into_iter().flat_map(|margin| finer(&Options { margin, ..usual.clone() })));
-        }
-        for options in &choices {
-            self.watch.tell("choosing polynomials", self.tried, Some(choices.len()))?;
-            if let Some(settled) = self.tries(options)? {
-                return Ok(settled);
-            }
-        }
-        Err(self.refusal())
+        least.ok_or_else(|| self.refusal(true))
     }
 
-    /// One choice: none if it does not do.
-    fn tries(&mut self, options: &Options) -> Result<Option<Settled>, BackendError> {
-        self.tried += 1;
-        match Emitted::new(self.model, options, Samples::Searched, self.watch) {
-            Ok(emitted) => self.judged(options, emitted),
-            Err(error @ (BackendError::Unsupported { .. } | BackendError::Option { .. })) => {
-                self.broken.get_or_insert(error);
-                Ok(None)
-            }
-            Err(error) => Err(error),
+    /// With the first choice that does.
+    fn only<'m>(mut self, place: Place<'m>, choices: &[Options]) -> Result<Settled<'m>, BackendError> {
+        match self.first(&place, choices)? {
+            Some(held) => Ok(Settled { model: place.model, held }),
+            None => Err(self.refusal(has_functions(&place.model))),
         }
     }
 
-    /// The same, from ranges of the samples that do not judge.
-    fn judged(&mut self, options: &Options, emitted: Emitted) -> Result<Option<Settled>, BackendError> {
-        if let Err(error) = emitted.setting(options) {
-            self.broken.get_or_insert(error);
-            return Ok(None);
+    /// With the scales of samples where nothing is left and no answer refused, else with what is certain, or
+    /// with those or more room if that does not do.
+    fn scaled<'m>(mut self, place: Place<'m>, has_margin: bool) -> Result<Settled<'m>, BackendError> {
+        let scales = margins(self.asked, has_margin);
+        let mut held = self.first(&place, &scales[..1])?;
+        let is_whole = |held: &Held| held.plan.public.certain && held.judged.refused() == 0;
+        if !held.as_ref().is_some_and(is_whole) {
+            let certain = Options { domain: Domain::Accepted, ..self.asked.clone() };
+            held = self.first(&place, &[certain])?.or(held);
         }
-        let judged = self.judge.of_program(emitted.program());
-        if holds(&judged, options, self.model) {
-            let emitted = match self.judge.holds_out() {
-                true => Emitted::new(self.model, options, Samples::All, self.watch)?,
-                false => emitted,
-            };
-            return Ok(Some(Settled { options: options.clone(), emitted, judged }));
+        if held.is_none() {
+            held = self.first(&place, &scales[1..])?;
         }
-        let worth = |judged: &Judged| (judged.wrong() == 0, judged.agreement.unwrap_or(1.0) - judged.output_error);
-        if self.best.as_ref().is_none_or(|best| worth(&judged) > worth(&best.judged)) {
-            self.best = Some(Fallen { options: options.clone(), judged });
+        match held {
+            Some(held) => Ok(Settled { model: place.model, held }),
+            None => Err(self.refusal(false)),
+        }
+    }
+
+    /// The first choice that does.
+    fn first(&mut self, place: &Place<'_>, choices: &[Options]) -> Result<Option<Held>, BackendError> {
+        let mut hopeless = None;
+        for options in choices {
+            self.watch.tell("choosing polynomials", self.tried, None)?;
+            self.tried += 1;
+            let kind = (options.domain, options.margin);
+            if hopeless == Some(kind) {
+                continue;
+            }
+            match self.tries(place, options) {
+                Ok(Tried::Holds(held)) => return Ok(Some(*held)),
+                Ok(Tried::Fails) => {}
+                Ok(Tried::Hopeless) => hopeless = Some(kind),
+                Err(
+                    error
+                    @ (BackendError::Unsupported { .. } | BackendError::Option { .. } | BackendError::Data { .. }),
+                ) => {
+                    self.broken.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(None)
     }
 
-    fn refusal(&mut self) -> BackendError {
-        match (&self.best, self.broken.take()) {
-            (Some(best), _) => refusal(best),
-            (None, Some(error)) => error,
-            (None, None) => BackendError::Misuse("a search tries something"),
+    /// One choice, from ranges of the samples that do not judge; if that does, from those of all.
+    fn tries(&mut self, place: &Place<'_>, options: &Options) -> Result<Tried, BackendError> {
+        let Place { model, judge } = place;
+        let mut emitted = Emitted::new(model, options, Samples::Searched, self.watch)?;
+        if options.domain == Domain::Accepted && !emitted.is_certain() {
+            self.endless = true;
+            return Ok(Tried::Hopeless);
+        }
+        emitted.setting(options)?;
+        let judged = judge.of_program(emitted.program());
+        if !holds(&judged, options, model) {
+            let hopeless = judged.output_error > HOPELESS || judged.output_error.is_nan();
+            self.falls(options, judged);
+            return Ok(if hopeless { Tried::Hopeless } else { Tried::Fails });
+        }
+        if judge.holds_out() {
+            emitted = Emitted::new(model, options, Samples::All, self.watch)?;
+        }
+        let approximation = match model.interface.output_mode {
+            // Few inputs come near the worst point of a polynomial: what was seen may be far less.
+            OutputMode::Logits => stated(tacit_floats::larger(judged.off, emitted.largest_error() / ROOM)),
+            OutputMode::Top1 => 0.0,
+        };
+        let plan = plan_of(model, &emitted, (options, approximation), self.watch)?;
+        let runs = Runs {
+            rehearse: &|inputs| plan.rehearse(inputs),
+            refuses: &|answer| plan.public.check_answer(answer).is_err(),
+            stated: plan.public.stated(),
+        };
+        let judged = judge.of_runs(&judged, &runs);
+        if holds(&judged, options, model) && self.is_vouched(&plan, &judged, model.interface.output_mode) {
+            return Ok(Tried::Holds(Box::new(Held { options: options.clone(), emitted, plan, judged })));
+        }
+        self.falls(options, judged);
+        Ok(Tried::Fails)
+    }
+
+    /// Whether what the model accepts is what the plan holds for. Of a class alone a client sees nothing: it
+    /// is certain, or asked for by name with no input that was tried beyond a limit.
+    fn is_vouched(&mut self, plan: &Plan, judged: &Judged, mode: OutputMode) -> bool {
+        let by_name = self.asked.domain == Domain::Calibrated;
+        let is_vouched = plan.is_certain()
+            || match mode {
+                OutputMode::Logits => plan.options.domain == Domain::Calibrated,
+                OutputMode::Top1 => by_name && judged.left() == 0,
+            };
+        self.endless |= !is_vouched;
+        is_vouched
+    }
+
+    fn falls(&mut self, options: &Options, judged: Judged) {
+        let worth = |judged: &Judged| (judged.wrong() == 0, judged.agreement.unwrap_or(1.0) - judged.output_error);
+        if self.best.as_ref().is_none_or(|best| worth(&judged) > worth(&best.judged)) {
+            self.best = Some(Fallen { options: options.clone(), judged });
         }
     }
+
+    fn refusal(self, has_functions: bool) -> BackendError {
+        let Self { asked, best, broken, endless, .. } = self;
+        let error = match (best, broken) {
+            (Some(best), _) if !(endless && holds_but(&best)) => refusal(&best),
+            (_, Some(error)) if !endless => error,
+            _ => uncertain(asked.domain),
+        };
+        if has_functions && asked.domain != Domain::Calibrated { hinted(error) } else { error }
+    }
+}
+
+/// What became of a choice.
+enum Tried {
+    Holds(Box<Held>),
+    Fails,
+    /// And so would finer polynomials.
+    Hopeless,
+}
+
+/// Whether nothing is wrong with a verdict but that it is not certain.
+fn holds_but(Fallen { options, judged }: &Fallen) -> bool {
+    let share = judged.agreement.unwrap_or(1.0);
+    judged.wrong() == 0 && share >= options.agreement && judged.output_error <= MOST_OFF
 }
 
 /// With finer polynomials, and composites behind them.
@@ -158,36 +277,35 @@ fn finer(options: &Options) -> Vec<Options> {
     TOLERANCES.map(|share| Options { tolerance: options.tolerance * share, ..options.clone() }).to_vec()
 }
 
-/// Why the best choice does not do, and what would.
-pub(super) fn refusal(Fallen { options, judged }: &Fallen) -> BackendError {
-    let percent = |share: f64| format!("{:.2} %", 100.0 * share);
-    let asked = options.agreement;
-    let samples = if judged.samples.held_out > 0 { "samples held out" } else { "samples" };
-    let Judged { output_error, tried, .. } = judged;
-    let what = if judged.wrong() > 0 {
-        let inputs: usize = tried.iter().map(|tried| tried.inputs).sum();
-        format!(
-            "{} of {inputs} inputs that the model accepts would get a wrong answer that no client notices. Accept a narrower range \
-             (`--range`), calibrate with inputs from all of it, or take `cheetah` or `dealt`",
-            judged.wrong()
-        )
-    } else {
-        let seen = judged.agreement.map_or(1.0, |share| share.min(judged.expected.map_or(1.0, |e| e.share)));
-        let share = (100.0 * seen).floor() / 100.0;
-        let fewer = match seen < asked {
-            true => format!("`--agreement {share}` asks for what it has"),
-            false => "`--agreement 0` serves it as it is".into(),
-        };
-        format!(
-            "{} of inputs are asked to get the float network's class with outputs off by {} of their range at most; the best polynomials \
-             give {} and {} on {} {samples}. More calibration samples may show better; {fewer}; a network trained with polynomials in \
-             place of ReLU loses nothing; `cheetah` and `dealt` compute it exactly",
-            percent(asked),
-            percent(MOST_OFF),
-            percent(seen),
-            percent(*output_error),
-            tried[0].inputs,
-        )
-    };
-    BackendError::Option { backend: NAME, key: "agreement".into(), what }
+/// Ranges that are certain.
+fn accepted(asked: &Options) -> Vec<Options> {
+    finer(&Options { domain: Domain::Accepted, ..asked.clone() })
+}
+
+fn margins(asked: &Options, has_margin: bool) -> Vec<Options> {
+    let margins = if has_margin { vec![asked.margin] } else { MARGINS.to_vec() };
+    let with = |margin| Options { domain: Domain::Calibrated, margin, ..asked.clone() };
+    margins.into_iter().map(with).collect()
+}
+
+/// Ranges of samples.
+fn calibrated(asked: &Options, has_margin: bool) -> Vec<Options> {
+    margins(asked, has_margin).iter().flat_map(finer).collect()
+}
+
+/// The model with a range that lies between what it accepts and its samples; none where these are alike.
+fn narrowed(model: &Model, share: f64) -> Option<Model> {
+    let own = model.interface.input.range.map(f64::from);
+    let samples = tacit_floats::range(model.calibration.samples.iter().flatten().copied());
+    let range: [f32; 2] = std::array::from_fn(|end| match share >= 1.0 {
+        true => samples[end] as f32,
+        false => (own[end] + share * (samples[end] - own[end])) as f32,
+    });
+    let width = |[low, high]: [f64; 2]| high - low;
+    if width(samples).is_nan() || width(samples) >= (1.0 - ALIKE) * width(own) {
+        return None;
+    }
+    let mut model = model.clone();
+    model.interface.input.range = range;
+    Some(model)
 }

@@ -295,18 +295,31 @@ fn budgets_that_nothing_fits_and_unknown_strategies_are_refused() {
     assert!(count > 2 && error.contains("ways for 2 transforms"), "{error}");
 }
 
-/// A dense layer, an activation that `act` adds behind node 1, and a dense layer.
-fn activated(act: impl Fn(&mut FloatGraph) -> usize) -> Model {
+/// A dense layer, an activation that `act` adds behind node 1, and a dense layer; how far inputs of the
+/// calibration go from zero, and those that are accepted.
+pub(super) fn activated([calibrated, accepted]: [f64; 2], act: impl Fn(&mut FloatGraph) -> usize) -> Model {
     let mut rng = SplitMix::new(5);
     let mut some = |n: usize| (0..n).map(|_| (rng.normal() / 2.0) as f32).collect::<Vec<f32>>();
     let mut graph = FloatGraph::new("x", vec![8]).unwrap();
     graph.push("in", FloatOp::Dense { weights: some(64), bias: some(8) }, &[0], &[]).unwrap();
     let made = act(&mut graph);
     graph.output = graph.push("out", FloatOp::Dense { weights: some(24), bias: some(3) }, &[made], &[]).unwrap();
-    let data = (0..64 * 8).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+    let data = (0..64 * 8).map(|_| rng.range(-calibrated, calibrated) as f32).collect();
     let calibration = Some(Npy { shape: vec![64, 8], data, is_bytes: false });
-    let options = ImportOptions { calibration, range: Some([-1.0, 1.0]), ..ImportOptions::default() };
+    let range = Some([-accepted as f32, accepted as f32]);
+    let options = ImportOptions { calibration, range, ..ImportOptions::default() };
     import_network(Network::new("activated", graph), &options).unwrap().model
+}
+
+pub(super) fn relu(graph: &mut FloatGraph) -> usize {
+    graph.push("relu", FloatOp::Relu, &[1], &[]).unwrap()
+}
+
+/// The same network that tells its best class alone.
+pub(super) fn telling_the_class(mut model: Model) -> Model {
+    model.interface.output_mode = OutputMode::Top1;
+    model.interface.output_shape = vec![1];
+    model
 }
 
 /// Largest distance of the reference from the float network, as a share of the outputs' range.
@@ -321,7 +334,7 @@ fn distance(model: &Model, server: &Arc<dyn ServerModel>) -> f64 {
 /// A ReLU by a composite sign is answered within the bound, and as near the float network as it says.
 #[test]
 fn relu_is_a_polynomial_or_a_composite() {
-    let model = activated(|graph| graph.push("relu", FloatOp::Relu, &[1], &[]).unwrap());
+    let model = activated([1.0; 2], relu);
     let degrees = |server: &Arc<dyn ServerModel>| {
         let report = server.report().unwrap().json();
         report["approximations"][0]["degrees"].as_array().unwrap().len()
@@ -350,12 +363,12 @@ fn relu_is_a_polynomial_or_a_composite() {
 #[test]
 fn smooth_activations_are_near_by_one_polynomial() {
     for function in [Function::Sigmoid, Function::Tanh, Function::GeluGap, Function::SiluGap] {
-        let model = activated(|graph| {
+        let model = activated([1.0; 2], |graph| {
             let made = graph.push("f", FloatOp::Function(function), &[1], &[]).unwrap();
             if !function.is_gap() {
                 return made;
             }
-            let relu = graph.push("relu", FloatOp::Relu, &[1], &[]).unwrap();
+            let relu = relu(graph);
             graph.push("smooth", FloatOp::Sub, &[relu, made], &[]).unwrap()
         });
         for (tolerance, near) in [(0.01, 0.05), (1e-4, 1e-3)] {
@@ -415,18 +428,10 @@ fn derived_keys_answer_as_those_that_are_sent() {
     assert!(derived.online.server.peak_memory_bytes > sent.online.server.peak_memory_bytes);
 }
 
-/// A network that tells its best class alone.
-fn best_alone() -> Model {
-    let mut model = residual();
-    model.interface.output_mode = OutputMode::Top1;
-    model.interface.output_shape = vec![1];
-    model
-}
-
 /// As many bytes and exchanges as are stated, and what is sent in place of the outputs tells nothing of them.
 #[test]
 fn the_best_class_alone_is_told() {
-    let model = best_alone();
+    let model = telling_the_class(residual());
     let (server, client) = both(&model, "rotations=chained");
     let inputs: Vec<Vec<f32>> = (0..6).map(|seed| input(&model, seed)).collect();
     let (got, _) = answers(&server, &client, &inputs);
@@ -444,8 +449,8 @@ fn the_best_class_alone_is_told() {
 
 #[test]
 fn the_best_class_costs_what_is_stated() {
-    let (server, client) = both(&best_alone(), "rotations=chained");
-    let x = input(&best_alone(), 3);
+    let (server, client) = both(&telling_the_class(residual()), "rotations=chained");
+    let x = input(&telling_the_class(residual()), 3);
     let ask = |channel: &mut Channel| {
         let mut side = client.clone().connect(&Aids::default())?;
         side.setup(channel)?;
@@ -474,7 +479,7 @@ fn the_best_class_costs_what_is_stated() {
 #[test]
 fn public_parts_that_disagree_about_the_answer_are_refused() {
     let of = |model: &Model| Public::read(both(model, "").0.public_bytes()).unwrap();
-    let (all, best) = (of(&residual()), of(&best_alone()));
+    let (all, best) = (of(&residual()), of(&telling_the_class(residual())));
     let refused = |public: Public| Ckks.open(&public.to_bytes().unwrap()).err().map(|e| e.to_string());
     assert!(refused(best.clone()).is_none() && refused(all.clone()).is_none());
     for (change, public) in [

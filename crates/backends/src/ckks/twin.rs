@@ -6,7 +6,6 @@ use tacit_graph::rng::SplitMix;
 
 use super::best;
 use super::lanes::{LANES, alone, side_by_side};
-use super::noise;
 use super::plan::Plan;
 use crate::{Rehearsal, Strain};
 
@@ -24,15 +23,31 @@ impl Plan {
         self.public.output.unit / self.program.output().scale[0]
     }
 
+    /// What a bootstrap makes of a slot of a vector, or the ciphertext's modulus of one that is too large for
+    /// it.
+    fn arrived(&self, id: usize, slot: f64) -> f64 {
+        let boot = self.bootstrapper.as_ref().filter(|_| self.places[id].boots);
+        match boot {
+            Some(boot) => boot.of_slot(slot),
+            // Coefficients are off by multiples of the modulus, and slots by more: no answer.
+            None if slot.abs() > self.modulus(id) => f64::NAN,
+            None => slot,
+        }
+    }
+
     /// The answer, exactly.
     pub fn reference(&self, input: &[f32]) -> Vec<f64> {
-        self.answer(self.program.run(alone(input), |_, _: &mut Vec<f64>| {}))
+        self.answer(self.program.run(alone(input), |id, slots: &mut Vec<f64>| {
+            slots.iter_mut().for_each(|v| *v = self.arrived(id, *v));
+        }))
     }
 
     /// An answer with errors of the size that is estimated; the same for the same input.
     pub fn simulate(&self, input: &[f32]) -> Vec<f64> {
-        let result = noise::drawn(&self.program, &self.noise, input, &mut seeded(input));
-        self.rounded(result)
+        let mut rng = seeded(input);
+        self.rounded(self.program.run(alone(input), |id, slots: &mut Vec<f64>| {
+            slots.iter_mut().for_each(|v| *v = self.arrived(id, *v + rng.normal() * self.noise[id]));
+        }))
     }
 
     /// For each input an answer as [`Plan::simulate`] gives it, and how near each vector came to its limit on
@@ -55,6 +70,7 @@ impl Plan {
             for (lane, strains) in strains.iter_mut().enumerate() {
                 strains.push(self.strained(id, slots.iter().map(|v| v[lane])));
             }
+            slots.iter_mut().flatten().for_each(|v| *v = self.arrived(id, *v));
         });
         let answer = |lane: usize| self.rounded(result.iter().map(|v| v[lane]).collect());
         strains.into_iter().enumerate().map(|(lane, strains)| Rehearsal { answer: answer(lane), strains }).collect()
@@ -76,12 +92,22 @@ impl Plan {
 
     /// The largest `|slot|` of a vector that is computed rightly.
     fn limit(&self, id: usize) -> f64 {
-        let (vector, place) = (&self.program.vectors[id], &self.places[id]);
-        let parameters = self.context.parameters();
-        // Half of the modulus, over the scale.
-        let modulus = (parameters.modulus_log2(place.made, 0) - 1.0 - place.scale.log2()).exp2();
-        let bootstrapped = if place.boots { BOOTSTRAPPED } else { f64::INFINITY };
-        modulus.min(bootstrapped).min(vector.limit.unwrap_or(f64::INFINITY))
+        let bootstrapped = if self.places[id].boots { BOOTSTRAPPED } else { f64::INFINITY };
+        let limit = self.program.vectors[id].limit.unwrap_or(f64::INFINITY);
+        tacit_floats::smaller(self.modulus(id), tacit_floats::smaller(bootstrapped, limit))
+    }
+
+    /// Half of the modulus at which a vector is made, in slots.
+    fn modulus(&self, id: usize) -> f64 {
+        let place = &self.places[id];
+        // The scale behind a bootstrap is another.
+        let scale = if place.boots { self.context.parameters().scale(place.made) } else { place.scale };
+        (self.context.parameters().modulus_log2(place.made, 0) - 1.0 - scale.log2()).exp2()
+    }
+
+    /// Whether no accepted input makes a slot that is not computed rightly.
+    pub fn is_certain(&self) -> bool {
+        (0..self.program.vectors.len()).all(|id| self.program.vectors[id].certain <= self.limit(id))
     }
 
     /// How near each vector comes to its limit for an input.
@@ -89,6 +115,7 @@ impl Plan {
         let mut strains = Vec::with_capacity(self.program.vectors.len());
         self.program.run(alone(input), |id, slots: &mut Vec<f64>| {
             strains.push(self.strained(id, slots.iter().copied()));
+            slots.iter_mut().for_each(|v| *v = self.arrived(id, *v));
         });
         strains
     }

@@ -1,7 +1,6 @@
 //! Key sets: what a network's rotations need under the ways there are to serve them ([KDS25]), and which of
 //! those that this back end runs fits a budget.
 
-mod cayley;
 mod paper;
 mod presets;
 mod problem;
@@ -17,7 +16,6 @@ use std::str::FromStr;
 use serde::Serialize;
 use tacit_graph::{Model, Watch};
 
-pub(super) use self::cayley::Hops;
 pub use self::paper::{
     Alphas, BootstrapKeys, PAPER_ALPHAS, PaperAlphas, StageKeys, allowed_alphas, dynamic_key_bytes, paper_key_bytes,
     stage_keys, table_5,
@@ -31,7 +29,7 @@ use super::frame::{Emitted, Frame};
 use super::levels::Bootstraps;
 use super::options::{NAME, Options};
 use super::public::StepRecord;
-use super::settle::{Settled, settle};
+use super::settle::{Held, settle};
 use crate::BackendError;
 use crate::seam;
 
@@ -206,7 +204,7 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
         let what = format!("`{}`: there are auto, {}", wish.strategy, names.join(", "));
         return Err(BackendError::Option { backend: NAME, key: "strategy".into(), what });
     }
-    let Settled { options: base, emitted, .. } = settle(model, options, watch)?;
+    let Held { options: base, emitted, .. } = settle(model, options, watch)?.held;
     let frames = placements(&emitted, &base)?;
     let (_, first) = &frames[0];
     let wish = &Wish { rates: wish.rates.at(first.setting.parameters.log_degree), ..wish.clone() };

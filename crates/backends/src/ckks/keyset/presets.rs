@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tacit_he::ckks::{Parameters, Secret, TransformPlan, max_modulus_bits, merged};
 
+use super::super::cayley::Hops;
 use super::super::ways::Way;
 use super::KeySetChoice;
-use super::cayley::Hops;
 use super::rates::{key_bytes, plain_bytes, transforms};
 use super::running::Running;
 use crate::BackendError;

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use tacit_he::ckks::{KeyId, Method, TransformPlan, merged};
 
+use super::super::cayley::{Hops, NEVER};
 use super::super::frame::he;
-use super::cayley::{Hops, NEVER};
 use super::problem::Class;
 use super::rates::{key_bytes, plain_bytes, transforms};
 use super::running::Running;

@@ -9,7 +9,7 @@ pub(super) const NEVER: u32 = u32::MAX;
 
 /// Fewest hops to each distance.
 #[derive(Clone)]
-pub(in super::super) struct Hops {
+pub(super) struct Hops {
     of: Vec<u32>,
     generators: Vec<i64>,
 }

@@ -1,0 +1,87 @@
+//! Why no choice does for a network, and what would.
+
+use super::judge::Judged;
+use super::options::{Domain, NAME, Options};
+use crate::BackendError;
+
+/// A choice, and the verdict why it does not do.
+pub(super) struct Fallen {
+    pub options: Options,
+    pub judged: Judged,
+}
+
+/// Most that outputs may be off on average, as a share of their range.
+pub(super) const MOST_OFF: f64 = 0.05;
+/// Outputs that are off by more of their range say nothing.
+const WORTHLESS: f64 = 0.5;
+
+/// What else there is for networks with functions.
+const HINT: &str = "`-O domain=calibrated` takes the ranges that samples have in place of those that hold for all accepted inputs: others may \
+                    then get a wrong answer that nobody notices";
+
+/// An error with that beside it.
+pub(super) fn hinted(error: BackendError) -> BackendError {
+    match error {
+        BackendError::Option { backend, key, what } => {
+            BackendError::Option { backend, key, what: format!("{what}. {HINT}") }
+        }
+        BackendError::Unsupported { node, name, op, what } => {
+            BackendError::Unsupported { node, name, op, what: format!("{what}. {HINT}") }
+        }
+        other => other,
+    }
+}
+
+/// Why nothing is lowered that is not certain.
+pub(super) fn uncertain(domain: Domain) -> BackendError {
+    let what = match domain {
+        Domain::Calibrated => {
+            "the best class alone is told, so no client sees that an input left a range, and some that the model accepts do: tell all \
+             outputs, accept a narrower range (`--range`), or take `cheetah` or `dealt`"
+        }
+        _ => {
+            "no ranges hold for certain, for all inputs that the model accepts: intervals through its layers become too wide. Accept a \
+             narrower range (`--range`), make the network less deep, or take `cheetah` or `dealt`"
+        }
+    };
+    BackendError::Option { backend: NAME, key: "domain".into(), what: what.into() }
+}
+
+/// Why the best choice does not do, and what would.
+pub(super) fn refusal(Fallen { options, judged }: &Fallen) -> BackendError {
+    let percent = |share: f64| format!("{:.2} %", 100.0 * share);
+    let asked = options.agreement;
+    let samples = if judged.samples.held_out > 0 { "samples held out" } else { "samples" };
+    let Judged { output_error, tried, .. } = judged;
+    let what = if judged.wrong() > 0 {
+        let inputs: usize = tried.iter().map(|tried| tried.inputs).sum();
+        format!(
+            "{} of {inputs} inputs that the model accepts would get a wrong answer that no client notices. Accept a narrower range \
+             (`--range`), calibrate with inputs from all of it, or take `cheetah` or `dealt`",
+            judged.wrong()
+        )
+    } else {
+        let seen = judged.agreement.map_or(1.0, |share| share.min(judged.expected.map_or(1.0, |e| e.share)));
+        let share = (100.0 * seen).floor() / 100.0;
+        let fewer = match (*output_error <= WORTHLESS, seen < asked) {
+            (false, _) => String::new(),
+            (true, true) => format!("`--agreement {share}` asks for what it has; "),
+            (true, false) => "`--agreement 0` serves it as it is; ".into(),
+        };
+        let which = match options.domain {
+            Domain::Accepted => "the best polynomials that hold for all that is accepted",
+            _ => "the best polynomials",
+        };
+        format!(
+            "{} of inputs are asked to get the float network's class with outputs off by {} of their range at most; {which} \
+             give {} and {} on {} {samples}. More calibration samples may show better; {fewer}a network trained with polynomials in \
+             place of ReLU loses nothing; `cheetah` and `dealt` compute it exactly",
+            percent(asked),
+            percent(MOST_OFF),
+            percent(seen),
+            percent(*output_error),
+            tried[0].inputs,
+        )
+    };
+    BackendError::Option { backend: NAME, key: "agreement".into(), what }
+}
