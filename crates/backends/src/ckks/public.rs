@@ -11,7 +11,7 @@ use crate::seam::version;
 use crate::{BackendError, Costs, Numerics};
 
 /// Version of the public part and of the protocol that follows from it.
-pub(super) const VERSION: u32 = 8;
+pub(super) const VERSION: u32 = 9;
 /// How far slots may be from what they must be, as a share of the outputs' range: much more than any error.
 const STRAY: f64 = 0.125;
 /// Most keys that a network may ask for.
