@@ -64,7 +64,9 @@ pub(super) fn refusal(Fallen { options, judged }: &Fallen) -> BackendError {
         let seen = judged.agreement.map_or(1.0, |share| share.min(judged.expected.map_or(1.0, |e| e.share)));
         let share = (100.0 * seen).floor() / 100.0;
         let fewer = match (*output_error <= WORTHLESS, seen < asked) {
-            (false, _) => String::new(),
+            (false, _) => {
+                "where features differ much in size, normalise each of them at the start of the network; ".into()
+            }
             (true, true) => format!("`--agreement {share}` asks for what it has; "),
             (true, false) => "`--agreement 0` serves it as it is; ".into(),
         };
