@@ -29,6 +29,8 @@ const HOPELESS: f64 = 100.0 * MOST_OFF;
 /// Shares of the way from the accepted range to that of the samples: the least that can be accepted tells
 /// whether anything holds.
 const NARROWER: [f64; 3] = [1.0, 1.0 / 3.0, 2.0 / 3.0];
+/// Scales that refuse no answer are taken if errors are no more than so many times as large.
+const DEARER: f64 = 4.0;
 /// Room above the largest error that was seen, as a factor: inputs that were not tried may err more.
 const ROOM: f64 = 4.0;
 /// Ranges that differ by less, as a share, are one.
@@ -145,15 +147,20 @@ impl Search<'_> {
         }
     }
 
-    /// With the scales of samples where nothing is left and no answer refused, else with what is certain, or
-    /// with those or more room if that does not do.
+    /// With the scales of samples where nothing is left and no answer refused, else with what is certain if
+    /// errors are not much larger there, or with more room if neither does.
     fn scaled<'m>(mut self, place: Place<'m>, has_margin: bool) -> Result<Settled<'m>, BackendError> {
         let scales = margins(self.asked, has_margin);
         let mut held = self.first(&place, &scales[..1])?;
         let is_whole = |held: &Held| held.plan.public.certain && held.judged.refused() == 0;
         if !held.as_ref().is_some_and(is_whole) {
             let certain = Options { domain: Domain::Accepted, ..self.asked.clone() };
-            held = self.first(&place, &[certain])?.or(held);
+            let of_all = self.first(&place, &[certain])?;
+            let dearer = |all: &Held, own: &Held| all.plan.public.error > DEARER * own.plan.public.error;
+            held = match (of_all, held) {
+                (Some(all), Some(own)) if dearer(&all, &own) => Some(own),
+                (of_all, own) => of_all.or(own),
+            };
         }
         if held.is_none() {
             held = self.first(&place, &scales[1..])?;
