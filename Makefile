@@ -63,7 +63,9 @@ test-heavy: preflight python binary
 papers-heavy: binary
 	$(TACIT_BIN) lab papers --run --heavy $(UPDATE) --data $(or $(TACIT_DATA),../shared/data)
 
-# Pytest runs the programs and the Python module that `cargo test` has made, with the back end of the tests in them.
+# Pytest runs the programs and the Python module that `cargo test` has made, with the back end of the tests in them. The packages of .venv
+# are not compiled when it is made: what the first process imports is, unless the environment forbids it, and many processes follow.
+py-test: export PYTHONDONTWRITEBYTECODE :=
 py-test: export TACIT_BIN := $(abspath $(TARGET))/debug/tacit
 py-test: export PYTHONPATH := $(abspath $(TARGET))/debug/python
 py-test: test-programs $(VENV)/.locked
