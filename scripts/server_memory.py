@@ -44,9 +44,10 @@ def peak(process):
 
 
 @contextlib.contextmanager
-def warm_server(binary, folder, model):
+def warm_server(binary, folder, model, threads):
     """A server that has warmed up: its address and its number."""
-    command = [binary, "serve", model, "--backend", "ckks", "--material", "server-material", "--listen", "127.0.0.1:0"]
+    command = [binary, "serve", model, "--backend", "ckks", "--material", "server-material", "--threads", str(threads)]
+    command += ["--listen", "127.0.0.1:0"]
     log = folder / "server.log"
     told = {**os.environ, "TACIT_LOG": "warn,tacit_serve=info"}
     with log.open("w") as errors, subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True, env=told) as process:
@@ -63,7 +64,7 @@ def warm_server(binary, folder, model):
             process.communicate(timeout=60)
 
 
-def measured(binary, folder, model, given=None, inputs=2):
+def measured(binary, folder, model, given=None, inputs=2, threads=1):
     """What a server of `MODEL.tacit`, which lies in the folder with its lowering and keys, states and takes, in bytes."""
     facts = json.loads(run(binary, "model", "inspect", Path(model).with_suffix(".ckks.lowered"), "--json", cwd=folder))
     costs, interface = facts["costs"], facts["interface"]
@@ -75,7 +76,7 @@ def measured(binary, folder, model, given=None, inputs=2):
         np.save(folder / "drawn.npy", values)
         asked = ["drawn.npy", "--normalised"]
     peaks = []
-    with warm_server(binary, folder, model) as (address, process):
+    with warm_server(binary, folder, model, threads) as (address, process):
         warm_up = peak(process)
         for _ in range(inputs):
             # An answer outside of the outputs' range is refused at the client: it was computed all the same.
@@ -109,6 +110,7 @@ def main():
     parser.add_argument("-O", "--option", action="append", default=[])
     parser.add_argument("--input", type=Path)
     parser.add_argument("--inputs", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     binary = Path(os.environ.get("TACIT_BIN", "target/release/tacit")).resolve()
     options = [part for option in args.option for part in ("-O", option)]
@@ -122,7 +124,7 @@ def main():
         else:
             samples = ["--calibrate", args.calibrate.resolve()] if args.calibrate else []
             run(binary, "model", "import", args.network.resolve(), *samples, "--backend", "ckks", *options, "-o", "model.tacit", cwd=folder)
-        found = measured(binary, folder, "model.tacit", args.input and args.input.resolve(), args.inputs)
+        found = measured(binary, folder, "model.tacit", args.input and args.input.resolve(), args.inputs, args.threads)
     print(json.dumps(found))
     wrong = list(faults(found))
     for line in wrong:
