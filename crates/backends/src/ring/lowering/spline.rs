@@ -95,27 +95,27 @@ fn with(function: &Curve, scales: &Scales, (index, low): (u32, u32), frac: u32) 
     let (unit, value) = ((-f64::from(frac)).exp2(), function.value(scales));
     let least = if function.starts_at_zero() { 0.0 } else { f64::NEG_INFINITY };
     let frac_bits = scales.frac_bits + low + 1;
-    let slope_bits = f64::from(frac_bits) - f64::from(frac);
+    let slope_unit = (f64::from(frac_bits) - f64::from(frac)).exp2();
+    let entry_unit = f64::from(scales.frac_bits + 2).exp2();
+    let spacing = f64::from(low).exp2() / PLACES as f64;
     let count = 1i64 << index;
     let (mut entries, mut slopes) = (vec![0; count as usize], vec![0; count as usize]);
     let mut error = 0f64;
     for piece in -count / 2..count / 2 {
-        let at = |place: i64| {
-            (((piece << low) + centre) as f64 + place as f64 / PLACES as f64 * f64::from(low).exp2()) * unit
-        };
+        let at = |place: i64| (((piece << low) + centre) as f64 + place as f64 * spacing) * unit;
         let first = (-PLACES..PLACES).find(|&place| at(place) >= least).unwrap_or(0);
         // The topmost is kept free.
         let last = if piece == count / 2 - 1 { 0 } else { PLACES };
         let length = at(1) - at(0);
         let slope = (value(at(last)) - value(at(first.min(last - 1)))) / ((last - first.min(last - 1)) as f64 * length);
-        let slope = (slope * slope_bits.exp2()).round();
-        let line = |place: i64| slope * (-slope_bits).exp2() * place as f64 * length;
+        let slope = (slope * slope_unit).round();
+        let line = |place: i64| slope / slope_unit * place as f64 * length;
         let gaps = (first..=last).map(|place| value(at(place)) - line(place));
         let [low_gap, high_gap] = gaps.fold([f64::MAX, f64::MIN], |[a, b], gap| [a.min(gap), b.max(gap)]);
         let entry = quantise((low_gap + high_gap) / 2.0, scales.frac_bits + 2);
         let place = (piece & (count - 1)) as usize;
         (entries[place], slopes[place]) = (entry, slope as i64);
-        let entry = entry as f64 * (-f64::from(scales.frac_bits + 2)).exp2();
+        let entry = entry as f64 / entry_unit;
         // A number stands for those that round to it: half a unit more to either side.
         for number in first..=last {
             for end in [-0.5, 0.5].map(|way| (at(number) + way * unit).max(least)) {

@@ -55,15 +55,18 @@ fn at(function: Function, scales: &Scales, bits: u32, frac: u32) -> Tabulated {
     let half = 1i64 << (bits - 1);
     let centre = if function.is_positive() { half } else { 0 };
     let (unit, value) = ((-f64::from(frac)).exp2(), cut(function, scales));
+    let one = f64::from(scales.frac_bits).exp2();
     let (mut entries, mut error) = (vec![0; 1 << bits], 0f64);
+    // Every function here rises or falls between two indices: its ends there are the farthest.
+    let end = |x: f64| value(if function.is_positive() { x.max(0.0) } else { x } * unit) * one;
+    let mut before = end((centre - half) as f64 - 0.5);
     for index in -half..half {
         let x = (index + centre) as f64;
         let entry = quantise(value(x * unit), scales.frac_bits);
         entries[(index & (2 * half - 1)) as usize] = entry;
-        // All functions here rise or fall between two indices.
-        for end in [x - 0.5, x + 0.5].map(|x| if function.is_positive() { x.max(0.0) } else { x }) {
-            error = error.max((value(end * unit) * f64::from(scales.frac_bits).exp2() - entry as f64).abs());
-        }
+        let after = end(x + 0.5);
+        error = error.max((before - entry as f64).abs()).max((after - entry as f64).abs());
+        before = after;
     }
     // What rounds below zero must not become the largest number.
     let clipped = function.is_positive() || exceed(scales, frac, half);
