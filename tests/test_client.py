@@ -6,6 +6,7 @@ import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -319,6 +320,36 @@ def test_a_small_device_takes_no_batches(server, digits, digit_images):
         assert client.notify(inputs=3).inputs == 1
     with pytest.raises(tacit.TacitError, match="memory_mib"):
         server.client(memory_mib=0)
+
+
+def test_a_slow_link_has_more_time_to_connect(server, digits, digit_images):
+    """A way to the server that says nothing for longer than a client on a fast link waits."""
+
+    def late(listener: socket.socket) -> None:
+        with listener.accept()[0] as near:
+            time.sleep(11)
+            host, port = server.address.rsplit(":", 1)
+            with socket.create_connection((host, int(port))) as far:
+                back = threading.Thread(target=passed_on, args=(far, near))
+                back.start()
+                passed_on(near, far)
+                back.join()
+
+    def passed_on(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while piece := source.recv(1 << 16):
+                target.sendall(piece)
+            target.shutdown(socket.SHUT_WR)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        relay = threading.Thread(target=late, args=(listener,))
+        relay.start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        with tacit.Client(address, keys=server.keys, link="slow") as client:
+            assert_close(digits, client.infer(digit_images[:1]), digit_images[:1])
+        relay.join()
+    with pytest.raises(tacit.TacitError, match="lan or broadband or slow"):
+        server.client(link="moon")
 
 
 def test_several_inputs_of_a_call_are_run_as_one(server, digits, digit_images):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,6 +49,9 @@ class PhaseCost:
 
 Deadline = Literal["interactive", "normal", "batch"]
 """How soon an answer is needed: somebody waits for it; the usual; when there is room."""
+
+Link = Literal["lan", "broadband", "slow"]
+"""What a link is like: at least 100 Mbit/s and some milliseconds; tens of either; less than that."""
 
 
 Progress = Callable[[str, float], object]
@@ -148,6 +151,7 @@ class Client(Planned):
         dealer: Dealer | tuple[str, str] | None = None,
         threads: int = 1,
         memory_mib: int | None = None,
+        link: Link = "lan",
         timeout_s: float = 300.0,
         require: Options | None = None,
     ) -> None:
@@ -160,12 +164,14 @@ class Client(Planned):
         key (a file, `env:VARIABLE` or `cmd:COMMAND`), or without a folder until the client is closed. `dealer` is whom this client trusts
         to make material where a back end takes it from a third party ("dealt"): address and fingerprint of its key, or one of
         this process. `memory_mib` is what the server is told of this device's memory, for its estimates and the size of batches (all that
-        the machine has, if it is left out). `timeout_s` bounds how long the server may make no progress. `require` is what the model must
+        the machine has, if it is left out). `link` is what the link is like, for the server's estimates; over a "slow" one connecting may take
+        150 seconds in place of 10. `timeout_s` bounds how long the server may make no progress. `require` is what the model must
         have been lowered with, such as `{"level": "l2"}` of "fss", or `{"public": DIGEST}` for the digest of what clients get of it:
         another one is not opened, and nothing is sent.
         """
         check_threads(threads)
         check_memory(memory_mib)
+        check_link(link)
         self._address = address
         folder, self._scratch = _store(store)
         try:
@@ -181,6 +187,7 @@ class Client(Planned):
                 pinned(dealer),
                 threads,
                 memory_mib,
+                link,
                 timeout_s,
                 options_text(require or {}),
             )
@@ -445,6 +452,11 @@ def _cost(phase: str, report: dict[str, Any], material_bytes: tuple[int, int] | 
 def check_memory(memory_mib: int | None) -> None:
     if memory_mib is not None and not 1 <= memory_mib < 2**32:
         raise TacitError(f"memory_mib: from 1 to {2**32 - 1} is needed, got {memory_mib}")
+
+
+def check_link(link: str) -> None:
+    if link not in get_args(Link):
+        raise TacitError(f"link: {' or '.join(get_args(Link))} is needed, got {link!r}")
 
 
 def check_inputs(inputs: int) -> None:

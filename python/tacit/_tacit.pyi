@@ -78,6 +78,7 @@ class Client:
         dealer: tuple[str, str] | None,
         threads: int,
         memory_mib: int | None,
+        link: str,
         timeout_s: float,
         require: dict[str, str],
     ) -> Client: ...

@@ -9,7 +9,7 @@ use numpy::{PyArray2, PyReadonlyArray2};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use tacit_backends::Registry;
-use tacit_client::wire::{Deadline, Name, Terms};
+use tacit_client::wire::{Deadline, LinkClass, Name, Terms};
 use tacit_client::{
     Announced, Answer, ClientConfig, ClientError, Closer, GONE, Lobby, Notices, PhaseReport, Prepared, Progress,
     Standing, Step,
@@ -129,18 +129,22 @@ impl Client {
         dealer: Pinned,
         threads: usize,
         memory_mib: Option<u32>,
+        link: &str,
         timeout_s: f64,
         require: BTreeMap<String, String>,
     ) -> PyResult<Self> {
         let identity = keys::load_client(&keys, identity).map_err(to_python)?;
         let stall_timeout = Duration::try_from_secs_f64(timeout_s).map_err(to_python)?;
+        let link: LinkClass = serde_json::from_value(link.into()).map_err(to_python)?;
         let stop = Stop::default();
         let stopped = stop.clone();
         interruptible(
             py,
             || stop.set(),
             move || {
-                let aids = tacit_client::aids(pin(&dealer)?, &identity, store.as_deref()).map_err(to_python)?;
+                let connect_timeout = link.connect_timeout();
+                let aids = tacit_client::aids_within(connect_timeout, pin(&dealer)?, &identity, store.as_deref())
+                    .map_err(to_python)?;
                 let config = ClientConfig {
                     aids,
                     server_name,
@@ -148,6 +152,8 @@ impl Client {
                     seal: files::key(seal.as_deref())?,
                     threads,
                     memory: memory_mib.map(|mib| u64::from(mib) << 20),
+                    link,
+                    connect_timeout,
                     stall_timeout,
                     require: lowered::given(&require),
                     ..ClientConfig::new(&address, identity)
