@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tacit_backends::Registry;
 use tacit_client::wire::{Deadline, LinkClass, Name, Terms};
 use tacit_client::{
-    Announced, Answer, ClientConfig, ClientError, Closer, GONE, Lobby, Notices, PhaseReport, Prepared, Progress,
-    Standing, Step,
+    Announced, Answer, ClientConfig, ClientError, Closer, GONE, Notices, PhaseReport, Prepared, Progress, Standing,
+    Step,
 };
 use tacit_graph::Units;
 use tacit_store::keys;
@@ -20,7 +20,9 @@ use tacit_store::keys;
 use crate::dealer::{Pinned, pin};
 use crate::error::{TacitError, refused, to_python, warn_of_faint};
 use crate::interrupt::{Stop, brief, interruptible, watched};
-use crate::{files, hex, lowered};
+use crate::{files, lowered};
+
+mod open;
 
 type Inner = tacit_client::Client;
 
@@ -114,7 +116,7 @@ impl Client {
     /// input private if `backend` is none. Material is sealed with the key that `seal` names. What was not
     /// lowered with what is required is not opened.
     #[staticmethod]
-    #[pyo3(signature = (address, keys, identity, server_name, model, backend, store, seal, dealer, threads, memory_mib, timeout_s, require))]
+    #[pyo3(signature = (address, keys, identity, server_name, model, backend, store, seal, dealer, threads, memory_mib, link, timeout_s, require))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
     fn connect(
         py: Python<'_>,
@@ -158,27 +160,7 @@ impl Client {
                     require: lowered::given(&require),
                     ..ClientConfig::new(&address, identity)
                 };
-                let mut lobby = Lobby::connect(Registry::standard(), config.clone()).map_err(to_python)?;
-                let name = match model {
-                    Some(name) => name,
-                    None => only_model(&mut lobby)?,
-                };
-                if stopped.is_set() {
-                    // Nobody waits any more: no model is opened.
-                    return Err(TacitError::new_err("interrupted"));
-                }
-                let client = lobby.open(&name, backend.as_deref()).map_err(to_python)?;
-                let (opened, binding) = (client.model(), client.binding());
-                Ok(Self {
-                    backend: client.backend().to_owned(),
-                    plan: lowered::plan_json(opened)?,
-                    digest: hex(&binding.plan),
-                    public_digest: hex(&binding.model),
-                    closer: client.closer(),
-                    inner: Arc::new(Mutex::new(Some(client))),
-                    config,
-                    model: name,
-                })
+                open::open(config, model, backend.as_deref(), &stopped)
             },
         )
     }
@@ -465,17 +447,6 @@ fn terms(timeout_s: Option<f64>, deadline: &str) -> PyResult<Terms> {
         }
     };
     Ok(Terms { timeout_ms: timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)), deadline })
-}
-
-fn only_model(lobby: &mut Lobby) -> PyResult<String> {
-    let models = lobby.models().map_err(to_python)?;
-    match models.as_slice() {
-        [one] => Ok(one.name.clone()),
-        many => {
-            let names: Vec<_> = many.iter().map(|m| m.name.as_str()).collect();
-            Err(TacitError::new_err(format!("the server offers several models, choose one: {}", names.join(", "))))
-        }
-    }
 }
 
 fn phase(report: &PhaseReport) -> Value {

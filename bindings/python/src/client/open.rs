@@ -1,0 +1,53 @@
+//! Connecting, and what a server offers.
+
+use std::sync::{Arc, Mutex};
+
+use pyo3::prelude::*;
+use tacit_backends::Registry;
+use tacit_client::{ClientConfig, Lobby};
+
+use super::Client;
+use crate::error::{TacitError, to_python};
+use crate::interrupt::Stop;
+use crate::{hex, lowered};
+
+/// Connects and opens a model, the only one on offer if `model` is none.
+pub(super) fn open(
+    config: ClientConfig,
+    model: Option<String>,
+    backend: Option<&str>,
+    stopped: &Stop,
+) -> PyResult<Client> {
+    let mut lobby = Lobby::connect(Registry::standard(), config.clone()).map_err(to_python)?;
+    let name = match model {
+        Some(name) => name,
+        None => only_model(&mut lobby)?,
+    };
+    if stopped.is_set() {
+        // Nobody waits any more: no model is opened.
+        return Err(TacitError::new_err("interrupted"));
+    }
+    let client = lobby.open(&name, backend).map_err(to_python)?;
+    let (opened, binding) = (client.model(), client.binding());
+    Ok(Client {
+        backend: client.backend().to_owned(),
+        plan: lowered::plan_json(opened)?,
+        digest: hex(&binding.plan),
+        public_digest: hex(&binding.model),
+        closer: client.closer(),
+        inner: Arc::new(Mutex::new(Some(client))),
+        config,
+        model: name,
+    })
+}
+
+fn only_model(lobby: &mut Lobby) -> PyResult<String> {
+    let models = lobby.models().map_err(to_python)?;
+    match models.as_slice() {
+        [one] => Ok(one.name.clone()),
+        many => {
+            let names: Vec<_> = many.iter().map(|m| m.name.as_str()).collect();
+            Err(TacitError::new_err(format!("the server offers several models, choose one: {}", names.join(", "))))
+        }
+    }
+}
