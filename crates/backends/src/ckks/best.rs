@@ -20,6 +20,8 @@ use crate::ring::{FixedPoint, Node, Op, RingGraph, RingSpec};
 
 /// Bits below the outputs' range that are compared.
 const FRACTION: u32 = 16;
+/// What differs by less of the outputs' range is not told apart.
+pub(super) const LEAST: f64 = 1.0 / (1 << FRACTION) as f64;
 /// Most outputs: as many are compared.
 const MOST: usize = 1 << 12;
 

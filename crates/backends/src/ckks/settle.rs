@@ -70,6 +70,8 @@ struct Search<'a> {
     best: Option<Fallen>,
     /// Why what could not be built was not.
     broken: Option<BackendError>,
+    /// Whether polynomials stand for anything.
+    functions: bool,
     /// Whether ranges that hold for certain came to no end.
     endless: bool,
 }
@@ -85,9 +87,9 @@ pub(super) fn settle<'m>(model: &'m Model, text: &seam::Options, watch: &Watch) 
         // There is none but above the ranges of samples.
         asked.domain = Domain::Calibrated;
     }
-    let search = Search { asked: &asked, watch, tried: 0, best: None, broken: None, endless: false };
-    let place = Place::new(Cow::Borrowed(model))?;
     let functions = has_functions(model);
+    let search = Search { asked: &asked, watch, tried: 0, best: None, broken: None, functions, endless: false };
+    let place = Place::new(Cow::Borrowed(model))?;
     let found = match (asked.domain, functions) {
         (Domain::Auto, true) => search.widest(place),
         (Domain::Auto, false) => search.scaled(place, has_margin),
@@ -235,13 +237,13 @@ impl Search<'_> {
     }
 
     /// Whether what the model accepts is what the plan holds for. Of a class alone a client sees nothing: it
-    /// is certain, or asked for by name with no input that was tried beyond a limit.
+    /// is certain, or no input that was tried is beyond a limit, of a network of polynomials or by name.
     fn is_vouched(&mut self, plan: &Plan, judged: &Judged, mode: OutputMode) -> bool {
         let by_name = self.asked.domain == Domain::Calibrated;
         let is_vouched = plan.is_certain()
             || match mode {
                 OutputMode::Logits => plan.options.domain == Domain::Calibrated,
-                OutputMode::Top1 => by_name && judged.left() == 0,
+                OutputMode::Top1 => (by_name || !self.functions) && judged.left() == 0,
             };
         self.endless |= !is_vouched;
         is_vouched
@@ -313,6 +315,11 @@ fn narrowed(model: &Model, share: f64) -> Option<Model> {
         return None;
     }
     let mut model = model.clone();
-    model.interface.input.range = range;
+    let input = &mut model.interface.input;
+    input.range = range;
+    if input.moved.is_none() && input.declared.len() <= 1 {
+        // What was declared of all channels holds no more: less is accepted, and refusals say so.
+        input.declared.clear();
+    }
     Some(model)
 }

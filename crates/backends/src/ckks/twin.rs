@@ -85,7 +85,12 @@ impl Plan {
         let multiplier = self.multiplier();
         let values: Vec<f64> = result.into_iter().map(|v| v * multiplier).collect();
         match self.public.compared {
-            Some(n) => best::class(&best::outputs(&values, n as usize)),
+            Some(n) => {
+                // Bits below the outputs' range that are compared: what is nearer is a tie.
+                let step = self.public.output.unit * best::LEAST;
+                let outputs = best::outputs(&values, n as usize);
+                best::class(&outputs.iter().map(|v| (v / step).round()).collect::<Vec<_>>())
+            }
             None => values,
         }
     }
