@@ -187,14 +187,17 @@ fn locked(split: &Mutex<Split>) -> std::sync::MutexGuard<'_, Split> {
     split.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The answers to the inputs (none where the client refuses it), and what all setups, offline and online
+/// Answers to inputs: none where the client refuses it.
+type Answers = Vec<Option<Vec<f64>>>;
+
+/// The answers to the inputs, and what all setups, offline and online
 /// phases took; the server's online phases go into `split`.
 fn both(
     backend: &dyn Backend,
     lowered: &Arc<dyn ServerModel>,
     inputs: &[&Vec<f32>],
     (watch, split): (&Watch, &Arc<Mutex<Split>>),
-) -> Result<(Vec<Option<Vec<f64>>>, [Took; 3]), BackendError> {
+) -> Result<(Answers, [Took; 3]), BackendError> {
     let (sets_up, prepares) = (lowered.setup() != Setup::Nothing, lowered.preparation() != Preparation::Nothing);
     let mut took = [Took::default(); 3];
     let ask = |channel: &mut Channel| {
