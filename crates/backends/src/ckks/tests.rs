@@ -223,7 +223,7 @@ fn inputs_that_leave_the_range_are_noticed() {
     let usual = server.strain(&input(&model, 4)).unwrap();
     assert!(usual.iter().all(|s| s.share < 1.0));
     let mut wide = model.clone();
-    wide.interface.input.range = [-1e6, 1e6];
+    (wide.interface.input.range, wide.interface.input.declared) = ([-1e6, 1e6], vec![]);
     wide.interface.input.declared.clear();
     let (server, _) = both(&wide, "");
     let largest = |x: &[f32]| server.strain(x).unwrap().iter().fold(0.0, |m: f64, s| m.max(s.share));
