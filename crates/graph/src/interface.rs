@@ -81,11 +81,15 @@ impl InputSpec {
     /// The same as the ONNX network takes it. A factor of zero lets no input reach the model, so what the
     /// model computes on is told as it is.
     fn accepted_by_network(&self, channel: usize) -> [f32; 2] {
-        if let Some(declared) = self.declared.get(channel).or(self.declared.first()) {
-            return *declared;
+        let accepted = self.accepted(channel);
+        let [a, b] = accepted.map(|end| self.network_value(channel, end));
+        let told = [a.min(b), a.max(b)];
+        // As it was declared, without rounding, unless less is accepted.
+        let wide = Self { range: [f32::MIN, f32::MAX], ..self.clone() };
+        match self.declared.get(channel).or(self.declared.first()) {
+            Some(declared) if wide.accepted(channel) == accepted => *declared,
+            _ => told,
         }
-        let [a, b] = self.range.map(|end| self.network_value(channel, end));
-        [a.min(b), a.max(b)]
     }
 
     /// What the ONNX network takes where the model computes on `value`.
