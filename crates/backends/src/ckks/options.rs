@@ -99,6 +99,8 @@ pub(super) struct Options {
     /// Whether the client rounds answers to twice their error: what lies below says something of the weights
     /// and of the secret key, and nothing of the network's answer.
     pub round: bool,
+    /// Inputs of those that are tried that may get a wrong answer which no client notices.
+    pub unnoticed: u32,
 }
 
 impl Default for Options {
@@ -115,6 +117,7 @@ impl Default for Options {
             domain: Domain::Auto,
             agreement: 0.99,
             round: true,
+            unnoticed: 0,
         }
     }
 }
@@ -135,6 +138,9 @@ impl FromStr for Set {
 
 /// Levels that may be left free.
 const PLACEMENT: RangeInclusive<u32> = 0..=30;
+
+/// Wrong answers that may be asked for by name.
+const UNNOTICED: RangeInclusive<u32> = 0..=1000;
 
 /// How bootstraps may make their rotations, from the most keys.
 pub(super) const BOOTSTRAPS: [Steps; 3] = [Steps::Hoisted, Steps::Paired, Steps::Chained];
@@ -171,6 +177,7 @@ impl Options {
             domain: reader.get("domain")?.unwrap_or(own.domain),
             agreement: reader.up_to("agreement", 1.0)?.unwrap_or(own.agreement),
             round: reader.get("round")?.unwrap_or(own.round),
+            unnoticed: reader.in_range("unnoticed", UNNOTICED)?.unwrap_or(own.unnoticed),
         };
         reader.end()?;
         if options.margin < 1.0 {
@@ -178,6 +185,11 @@ impl Options {
             return Err(BackendError::Option { backend: NAME, key: "margin".into(), what });
         }
         Ok(options)
+    }
+
+    /// Whether so many of the inputs that are tried may get a wrong answer which no client notices.
+    pub fn bears(&self, wrong: usize) -> bool {
+        wrong <= self.unnoticed as usize
     }
 }
 
@@ -216,6 +228,7 @@ mod tests {
             "agreement=1.5",
             "agreement=-1",
             "round=up",
+            "unnoticed=some",
             "depth=3",
         ] {
             let key = bad.split('=').next().unwrap();

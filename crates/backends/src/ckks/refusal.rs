@@ -53,11 +53,11 @@ pub(super) fn refusal(Fallen { options, judged }: &Fallen) -> BackendError {
     let asked = options.agreement;
     let samples = if judged.samples.held_out > 0 { "samples held out" } else { "samples" };
     let Judged { output_error, tried, .. } = judged;
-    let what = if judged.wrong() > 0 {
+    let what = if !options.bears(judged.wrong()) {
         let inputs: usize = tried.iter().map(|tried| tried.inputs).sum();
         format!(
-            "{} of {inputs} inputs that the model accepts would get a wrong answer that no client notices. Accept a narrower range \
-             (`--range`), calibrate with inputs from all of it, or take `cheetah` or `dealt`",
+            "{0} of {inputs} inputs that the model accepts would get a wrong answer that no client notices. Accept a narrower range \
+             (`--range`), calibrate with inputs from all of it, or take `cheetah` or `dealt`; `-O unnoticed={0}` serves it and says so",
             judged.wrong()
         )
     } else {
@@ -86,4 +86,28 @@ pub(super) fn refusal(Fallen { options, judged }: &Fallen) -> BackendError {
         )
     };
     BackendError::Option { backend: NAME, key: "agreement".into(), what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::judge::{Samples, Tried};
+    use super::*;
+
+    #[test]
+    fn a_wrong_answer_is_borne_by_name_alone() {
+        let tried = |wrong: usize| Tried { inputs: 20, wrong, ..Tried::default() };
+        let judged = Judged {
+            samples: Samples { searched: 16, held_out: 20 },
+            agreement: Some(1.0),
+            expected: None,
+            output_error: 0.0,
+            off: 0.0,
+            tried: [tried(0), tried(1), tried(1)],
+        };
+        let fallen = Fallen { options: Options::default(), judged };
+        let text = refusal(&fallen).to_string();
+        assert!(text.contains("2 of 60 inputs") && text.contains("`-O unnoticed=2` serves it"), "{text}");
+        let borne = |unnoticed: u32| Options { unnoticed, ..Options::default() }.bears(fallen.judged.wrong());
+        assert_eq!([0, 1, 2].map(borne), [false, false, true]);
+    }
 }

@@ -143,14 +143,15 @@ impl Report {
         let of = |count: fn(&Tried) -> usize| all.iter().map(count).sum::<usize>();
         format!(
             "what is stated was measured, on {} inputs that are accepted ({} samples, {} extreme, {} drawn): {} left what is computed rightly, \
-             clients refuse the answers of {}, none that they take is off by more than is stated. Others that are accepted may get a wrong \
+             clients refuse the answers of {}, {} that they take are off by more than is stated. Others that are accepted may get a wrong \
              answer that nobody notices",
             of(|tried| tried.inputs),
             self.held_out.inputs,
             self.extreme.inputs,
             self.drawn.inputs,
             of(|tried| tried.left),
-            of(|tried| tried.refused)
+            of(|tried| tried.refused),
+            of(|tried| tried.wrong)
         )
     }
 }

@@ -7,6 +7,7 @@
 //! bootstrap or a modulus: where these cannot be proven to hold, they are measured.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 
 use tacit_graph::float::FloatOp;
 use tacit_graph::{Model, OutputMode, Watch};
@@ -116,7 +117,7 @@ pub(super) fn holds(judged: &Judged, options: &Options, model: &Model) -> bool {
     let agrees = judged.agreement.is_none_or(|share| share >= asked);
     let expected = judged.expected.is_none_or(|expected| expected.share >= asked);
     let is_near = model.calibration.guessed || asked == 0.0 || judged.output_error <= MOST_OFF;
-    judged.wrong() == 0 && agrees && expected && is_near
+    options.bears(judged.wrong()) && agrees && expected && is_near
 }
 
 impl Search<'_> {
@@ -250,7 +251,7 @@ impl Search<'_> {
     }
 
     fn falls(&mut self, options: &Options, judged: Judged) {
-        let worth = |judged: &Judged| (judged.wrong() == 0, judged.agreement.unwrap_or(1.0) - judged.output_error);
+        let worth = |judged: &Judged| (Reverse(judged.wrong()), judged.agreement.unwrap_or(1.0) - judged.output_error);
         if self.best.as_ref().is_none_or(|best| worth(&judged) > worth(&best.judged)) {
             self.best = Some(Fallen { options: options.clone(), judged });
         }
@@ -278,7 +279,7 @@ enum Tried {
 /// Whether nothing is wrong with a verdict but that it is not certain.
 fn holds_but(Fallen { options, judged }: &Fallen) -> bool {
     let share = judged.agreement.unwrap_or(1.0);
-    judged.wrong() == 0 && share >= options.agreement && judged.output_error <= MOST_OFF
+    options.bears(judged.wrong()) && share >= options.agreement && judged.output_error <= MOST_OFF
 }
 
 /// With finer polynomials, and composites behind them.
