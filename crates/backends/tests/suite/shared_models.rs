@@ -125,7 +125,13 @@ fn unheard_of(imported: &Imported) -> Vec<Vec<f32>> {
     let pick = |p: &fn(usize, usize, usize) -> bool, i: usize| {
         if p(i / (height * width), i / width % height, i % width) { high } else { low }
     };
-    patterns.iter().map(|p| (0..shape[0] * height * width).map(|i| pick(p, i)).collect()).collect()
+    let all = patterns.iter().map(|p| (0..shape[0] * height * width).map(|i| pick(p, i)).collect::<Vec<f32>>());
+    // Of a channel less is accepted than of all.
+    all.map(|mut values| {
+        imported.model.interface.clip(&mut values);
+        values
+    })
+    .collect()
 }
 
 #[test]
