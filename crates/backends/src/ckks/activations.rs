@@ -116,6 +116,12 @@ impl Emitter<'_> {
         let way = self.options.relu;
         let (expr, span) = self.argument(source)?;
         let span = span.around_zero();
+        if span.certain && span.ends()[1] <= 0.0 {
+            // For certain zero: no polynomial is constant.
+            let zeros = vec![0.0; self.graph.nodes[id].elements()];
+            let Wire { origin, polynomial } = self.wires[source].clone();
+            return Ok(Wire { origin, polynomial: polynomial.scaled(&zeros, &zeros) });
+        }
         if way == ReluBy::Polynomial {
             return self.function_on(id, source, (&expr, span), (0.0, &relu));
         }

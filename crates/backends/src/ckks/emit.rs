@@ -87,8 +87,8 @@ impl Known {
 /// A tensor: for each element a polynomial of the element of an expression.
 #[derive(Clone)]
 pub(super) struct Wire {
-    origin: usize,
-    polynomial: Elementwise,
+    pub(super) origin: usize,
+    pub(super) polynomial: Elementwise,
 }
 
 /// What polynomials are of.
