@@ -213,11 +213,15 @@ fn both(
                 true => timed(offline, channel, |channel| side.offline(channel))?,
                 false => Material::nothing(),
             };
-            let answer = timed(online, channel, |channel| match side.online(channel, material, input) {
-                Ok(answer) => Ok(Some(answer)),
-                // An error of this input alone: the connection goes on.
-                Err(BackendError::Answer { .. }) => Ok(None),
-                Err(error) => Err(error),
+            let answer = timed(online, channel, |channel| {
+                // The server's steps follow from what is sent: its share is part of this time.
+                locked(split).begin();
+                match side.online(channel, material, input) {
+                    Ok(answer) => Ok(Some(answer)),
+                    // An error of this input alone: the connection goes on.
+                    Err(BackendError::Answer { .. }) => Ok(None),
+                    Err(error) => Err(error),
+                }
             });
             answers.push(answer?);
         }
@@ -237,7 +241,6 @@ fn both(
         locked(split).seconds.clear();
         for _ in inputs {
             let material = if prepares { side.offline(channel)? } else { Material::nothing() };
-            locked(split).begin();
             side.online(channel, material)?;
         }
         Ok::<_, BackendError>(())
