@@ -255,9 +255,15 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     panic!("never: {what}");
 }
 
+/// Waits until the control interface shows what holds now: it may show what held 100 ms ago.
+pub fn wait_for_fresh_status() {
+    thread::sleep(Duration::from_millis(110));
+}
+
 /// The answer to a scrape, with its head.
 pub fn scraped(server: &Running, dir: &Path) -> String {
     let mut stream = server.http(dir, "ops");
+    wait_for_fresh_status();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();

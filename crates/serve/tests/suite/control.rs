@@ -98,6 +98,7 @@ fn operators_see_everything_and_clients_what_is_theirs() {
     let models = json!({"models": [{"name": "one", "backends": ["toy"]}, {"name": "two", "backends": ["toy"]}]});
     assert_eq!(get(&mut bob, "/v1/models").json(), models);
     assert_eq!(get(&mut ops, "/v1/models").json()["models"][0]["done"], 1);
+    wait_for_fresh_status();
     let all = get(&mut ops, "/v1/status").json();
     assert_eq!((&all["control_connections"], &all["stopping"]), (&json!(3), &json!(false)));
     let phases: Vec<&str> = all["jobs"].as_array().unwrap().iter().map(|j| j["phase"].as_str().unwrap()).collect();
