@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # The law (docs/architecture.md): what each crate builds on. A crate may use these and whatever they build on.
 # "any" marks the outermost shell: it may use everything, and nothing here may use it.
 LAYERS = {
-    "tacit-admission": [],
+    "tacit-admission": ["tacit-net"],
     "tacit-arith": [],
     "tacit-floats": [],
     "tacit-foreign": [],

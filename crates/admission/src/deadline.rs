@@ -1,6 +1,7 @@
 //! Until when a peer must be authenticated. A link of 1 kbit/s carries TLS's handshake in 17 s, and the
 //! server's part of it in half of that, while nothing comes back.
 use std::time::{Duration, Instant};
+use tacit_net::MovingDeadline;
 
 /// How many times the timeout may pass between a peer's bytes, once there are some.
 const STEP: u32 = 3;
@@ -10,9 +11,7 @@ const LONGEST: u32 = 12;
 /// Later with each byte that comes, up to a limit.
 #[derive(Clone, Copy, Debug)]
 pub struct HandshakeDeadline {
-    end: Instant,
-    step: Duration,
-    last: Instant,
+    moving: MovingDeadline,
     longest: Duration,
 }
 
@@ -22,42 +21,38 @@ impl HandshakeDeadline {
     #[must_use]
     pub fn new(accepted: Instant, timeout: Duration) -> Self {
         let longest = timeout * LONGEST;
-        Self { end: accepted + timeout, step: timeout * STEP, last: accepted + longest, longest }
+        let moving = MovingDeadline { end: accepted + timeout, step: timeout * STEP, last: accepted + longest };
+        Self { moving, longest }
     }
 
     /// When the time is over, if nothing more comes.
     #[must_use]
     pub fn end(&self) -> Instant {
-        self.end
+        self.moving.end
     }
 
-    /// What there is from one byte to the next.
+    /// The same for a transport that moves it by itself.
     #[must_use]
-    pub fn step(&self) -> Duration {
-        self.step
-    }
-
-    /// When it is over, whatever comes.
-    #[must_use]
-    pub fn last(&self) -> Instant {
-        self.last
+    pub fn moving(&self) -> MovingDeadline {
+        self.moving
     }
 
     /// Something has come.
     pub fn moved(&mut self, now: Instant) {
-        self.end = self.end.max((now + self.step).min(self.last));
+        self.moving.moved(now);
     }
 
     /// Why it is over, in words.
     #[must_use]
     pub fn expired(&self) -> String {
         let seconds = |time: Duration| time.as_secs_f64();
-        match self.end == self.last {
+        let MovingDeadline { end, step, last } = self.moving;
+        match end == last {
             true => format!("it took longer than the {:.0} s that a handshake may take", seconds(self.longest)),
             false => format!(
                 "the time for it is over: {:.0} s for the first byte, {:.0} s from one to the next",
-                seconds(self.step / STEP),
-                seconds(self.step)
+                seconds(step / STEP),
+                seconds(step)
             ),
         }
     }

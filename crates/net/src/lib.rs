@@ -17,6 +17,7 @@
 
 mod buffered;
 mod channel;
+mod deadline;
 mod error;
 mod handshake;
 mod mem;
@@ -32,6 +33,7 @@ mod traffic;
 mod transport;
 
 pub use channel::{Channel, HEADER_BYTES, MAX_FRAME_BYTES};
+pub use deadline::MovingDeadline;
 pub use error::NetError;
 pub use handshake::{Hello, MAX_HELLO_BYTES, PROTOCOL_VERSION, handshake};
 pub use mem::{MemTransport, mem_pair};

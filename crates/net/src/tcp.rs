@@ -1,4 +1,5 @@
 //! TCP with a queue behind the kernel's send buffer.
+use crate::deadline::MovingDeadline;
 use crate::queue::{ByteQueue, LOOK};
 use crate::transport::{DEFAULT_STALL, Transport, allowed_wait, timed_out};
 use crate::{Channel, NetError};
@@ -26,14 +27,8 @@ pub struct TcpTransport {
     stall: Duration,
     read_timeout: Duration,
     deadline: Option<Instant>,
-    /// What moves the deadline.
-    moves: Option<Moves>,
-}
-
-/// Each read moves a deadline so far into the future, but not beyond the last.
-struct Moves {
-    step: Duration,
-    last: Instant,
+    /// The deadline, if reads move it.
+    moving: Option<MovingDeadline>,
 }
 
 impl TcpTransport {
@@ -51,7 +46,7 @@ impl TcpTransport {
             stall: DEFAULT_STALL,
             read_timeout: Duration::ZERO,
             deadline: None,
-            moves: None,
+            moving: None,
         };
         let prepared = transport
             .stream
@@ -93,15 +88,16 @@ impl TcpTransport {
         self.stream.try_clone().map_err(|e| NetError::from_io(format!("duplicating {}", self.peer), &e))
     }
 
-    /// As [`Transport::set_deadline`], but whatever comes moves it: to `step` after that, up to `last`.
-    pub fn set_moving_deadline(&mut self, first: Instant, step: Duration, last: Instant) {
-        (self.deadline, self.moves) = (Some(first), Some(Moves { step, last }));
+    /// As [`Transport::set_deadline`], but whatever comes moves it.
+    pub fn set_moving_deadline(&mut self, deadline: MovingDeadline) {
+        (self.deadline, self.moving) = (Some(deadline.end), Some(deadline));
     }
 
     /// Something has come.
     fn moved(&mut self) {
-        if let Some(Moves { step, last }) = self.moves {
-            self.deadline = self.deadline.max(Some((Instant::now() + step).min(last)));
+        if let Some(moving) = &mut self.moving {
+            moving.moved(Instant::now());
+            self.deadline = Some(moving.end);
         }
     }
 
@@ -275,7 +271,7 @@ impl Transport for TcpTransport {
     }
 
     fn set_deadline(&mut self, deadline: Option<Instant>) {
-        (self.deadline, self.moves) = (deadline, None);
+        (self.deadline, self.moving) = (deadline, None);
     }
 
     fn try_read(&mut self, buf: &mut [u8]) -> io::Result<usize> {

@@ -228,8 +228,7 @@ fn kind(error: &WireError) -> RefusalKind {
 fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Result<Channel, WireError> {
     let mut tcp = TcpTransport::new(stream)?;
     tcp.set_stall_timeout(IDLE).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
-    let deadline = slot.deadline();
-    tcp.set_moving_deadline(deadline.end(), deadline.step(), deadline.last());
+    tcp.set_moving_deadline(slot.deadline().moving());
     let tls = shared.config.tls.accept(tcp)?;
     let owner = shared.config.owner;
     if tls.peer_certificate().and_then(keys::fingerprint) != Some(owner) {

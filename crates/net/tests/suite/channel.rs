@@ -121,8 +121,12 @@ fn a_moving_deadline_follows_what_comes_and_has_a_last_one() {
     let accepted = |step, last| {
         let peer = TcpStream::connect(address).unwrap();
         let mut tcp = TcpTransport::new(listener.accept().unwrap().0).unwrap();
-        let (first, millis) = (Instant::now() + Duration::from_millis(300), Duration::from_millis);
-        tcp.set_moving_deadline(first, millis(step), Instant::now() + millis(last));
+        let (now, millis) = (Instant::now(), Duration::from_millis);
+        tcp.set_moving_deadline(MovingDeadline {
+            end: now + millis(300),
+            step: millis(step),
+            last: now + millis(last),
+        });
         (peer, Channel::new(Box::new(tcp)))
     };
     let said = |mut peer: TcpStream, pause: u64, bytes: Vec<u8>| {

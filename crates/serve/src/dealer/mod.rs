@@ -239,9 +239,9 @@ struct Known {
 /// TLS, a place, and the opening hello, all before the slot's deadline.
 fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Result<Known, ServeError> {
     let mut tcp = TcpTransport::new(stream)?;
-    let deadline = slot.deadline();
-    tcp.set_stall_timeout(deadline.step()).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
-    tcp.set_moving_deadline(deadline.end(), deadline.step(), deadline.last());
+    let deadline = slot.deadline().moving();
+    tcp.set_stall_timeout(deadline.step).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
+    tcp.set_moving_deadline(deadline);
     let tls = shared.config.tls.accept(tcp)?;
     let certificate = tls.peer_certificate().ok_or(NetError::Tls("a peer without a certificate".into()))?;
     let unreadable = || NetError::Tls("a certificate that cannot be read".into());
