@@ -418,14 +418,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_no_number_is_an_error() {
-        let input = InputSpec {
-            mean: vec![],
-            std: vec![],
-            pixel_scale: 1.0,
-            moved: None,
-            range: [-1.0, 1.0],
-            declared: vec![],
-        };
+        let input = InputSpec::plain([-1.0, 1.0]);
         let mut interface = Interface {
             name: "m".into(),
             input_shape: vec![1],

@@ -64,6 +64,12 @@ pub struct InputSpec {
 }
 
 impl InputSpec {
+    /// Values of this range, as they are: nothing is applied to them.
+    #[must_use]
+    pub fn plain(range: [f32; 2]) -> Self {
+        Self { mean: Vec::new(), std: Vec::new(), pixel_scale: 1.0, moved: None, range, declared: Vec::new() }
+    }
+
     /// Smallest and largest value accepted of a channel, behind all that a client applies.
     ///
     /// Both ends take the way of the inputs: rounding cannot put an end's own value outside.

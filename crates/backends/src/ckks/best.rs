@@ -93,14 +93,7 @@ impl Best {
             node("outputs", Op::Input, vec![], vec![n], width),
             node("best", Op::ArgMax, vec![0], vec![1], n.ilog2() + 3),
         ];
-        let input = InputSpec {
-            mean: vec![],
-            std: vec![],
-            pixel_scale: 1.0,
-            moved: None,
-            range: [-1.0, 1.0],
-            declared: vec![],
-        };
+        let input = InputSpec::plain([-1.0, 1.0]);
         let interface = Interface {
             name: "best".into(),
             input_shape: vec![n],

@@ -9,14 +9,7 @@ pub fn interface() -> Interface {
     Interface {
         name: "tiny".into(),
         input_shape: vec![1, 2, 2],
-        input: InputSpec {
-            mean: vec![],
-            std: vec![],
-            pixel_scale: 1.0 / 255.0,
-            moved: None,
-            range: [-1e6, 1e6],
-            declared: vec![],
-        },
+        input: InputSpec { pixel_scale: 1.0 / 255.0, ..InputSpec::plain([-1e6, 1e6]) },
         output_shape: vec![2],
         output_mode: OutputMode::Logits,
         outputs: vec![],

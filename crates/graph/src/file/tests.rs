@@ -36,14 +36,7 @@ fn model() -> Model {
         interface: Interface {
             name: "tiny".into(),
             input_shape: vec![2, 4, 4],
-            input: InputSpec {
-                mean: vec![],
-                std: vec![],
-                pixel_scale: 1.0,
-                moved: Some(moved),
-                range: [-1.0, 1.0],
-                declared: vec![],
-            },
+            input: InputSpec { moved: Some(moved), ..InputSpec::plain([-1.0, 1.0]) },
             output_shape: vec![3],
             output_mode: OutputMode::Logits,
             outputs: vec![],

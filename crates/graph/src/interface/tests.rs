@@ -4,14 +4,7 @@ fn interface() -> Interface {
     Interface {
         name: "m".into(),
         input_shape: vec![2, 2],
-        input: InputSpec {
-            mean: vec![0.0; 2],
-            std: vec![],
-            pixel_scale: 1.0,
-            moved: None,
-            range: [-8.0, 8.0],
-            declared: vec![],
-        },
+        input: InputSpec { mean: vec![0.0; 2], ..InputSpec::plain([-8.0, 8.0]) },
         output_shape: vec![3],
         output_mode: OutputMode::Logits,
         outputs: vec![],

@@ -8,14 +8,7 @@ fn facts(mode: OutputMode, outputs: &[(&str, usize)]) -> Facts {
     let interface = Interface {
         name: "m".into(),
         input_shape: vec![1, 2, 2],
-        input: InputSpec {
-            mean: vec![],
-            std: vec![],
-            pixel_scale: 1.0 / 255.0,
-            moved: None,
-            range: [-10.0, 10.0],
-            declared: vec![],
-        },
+        input: InputSpec { pixel_scale: 1.0 / 255.0, ..InputSpec::plain([-10.0, 10.0]) },
         output_shape: vec![total],
         output_mode: mode,
         outputs: if outputs.len() > 1 { outputs } else { vec![] },

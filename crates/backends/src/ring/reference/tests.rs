@@ -22,14 +22,7 @@ pub(crate) fn spec(nodes: Vec<Node>) -> RingSpec {
         interface: Interface {
             name: "test".into(),
             input_shape: nodes[0].shape.clone(),
-            input: InputSpec {
-                mean: vec![],
-                std: vec![],
-                pixel_scale: 1.0,
-                moved: None,
-                range: [-8.0, 8.0],
-                declared: vec![],
-            },
+            input: InputSpec::plain([-8.0, 8.0]),
             output_shape: nodes[output].shape.clone(),
             output_mode: if top1 { OutputMode::Top1 } else { OutputMode::Logits },
             outputs: vec![],

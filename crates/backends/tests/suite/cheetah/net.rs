@@ -166,14 +166,7 @@ impl Net {
             interface: Interface {
                 name: "test".into(),
                 input_shape: self.nodes[0].shape.clone(),
-                input: InputSpec {
-                    mean: vec![],
-                    std: vec![],
-                    pixel_scale: 1.0,
-                    moved: None,
-                    range: [-1.0, 1.0],
-                    declared: vec![],
-                },
+                input: InputSpec::plain([-1.0, 1.0]),
                 output_shape: self.nodes[output].shape.clone(),
                 output_mode: if top { OutputMode::Top1 } else { OutputMode::Logits },
                 outputs: vec![],
