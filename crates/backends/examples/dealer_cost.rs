@@ -104,7 +104,7 @@ fn inferences(
     );
     served?;
     let (answer, reference) = (answer?, server.reference(&input)?);
-    let far = answer.iter().zip(&reference).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let far = answer.iter().zip(&reference).map(|(a, b)| (a - b).abs()).fold(0.0, tacit_floats::larger);
     println!("largest distance from the reference {far:.5}, of {:.5} that is declared", server.error_bound(&reference));
     Ok(())
 }

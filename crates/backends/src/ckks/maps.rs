@@ -138,7 +138,7 @@ mod tests {
             let doubles: Vec<f64> = x.iter().map(|&v| v.into()).collect();
             let got: Vec<f64> = matrix.apply(&doubles).iter().zip(&bias).map(|(a, b)| a + b).collect();
             assert_eq!(got.len(), wanted.len());
-            let off = got.iter().zip(&wanted).map(|(g, w)| (g - f64::from(*w)).abs()).fold(0.0, f64::max);
+            let off = got.iter().zip(&wanted).map(|(g, w)| (g - f64::from(*w)).abs()).fold(0.0, tacit_floats::larger);
             assert!(off < 1e-5, "{}: off by {off}", graph.nodes[1].op.name());
         }
     }

@@ -92,7 +92,7 @@ impl Vectors {
                 estimate: Estimate { deviation: 3.3, magnitude: 1.0 },
             };
             let got = encoder.decode(&secret.decrypt(&ciphertext)).unwrap();
-            let worst = got.iter().zip(&want).map(|(a, b)| (*a - *b).abs()).fold(0.0, f64::max);
+            let worst = got.iter().zip(&want).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger);
             assert!(worst < TOLERANCE, "{name} by {}: off by {worst}", self.by);
         }
     }

@@ -95,7 +95,7 @@ mod tests {
     }
 
     fn worst(points: impl Iterator<Item = f64>, error: impl Fn(f64) -> f64) -> f64 {
-        points.map(|x| error(x).abs()).fold(0.0, f64::max)
+        points.map(|x| error(x).abs()).fold(0.0, tacit_floats::larger)
     }
 
     /// Errors are as stated (two decimals of their logarithm are not), stages stay where the next one holds.

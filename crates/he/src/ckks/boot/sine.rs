@@ -85,7 +85,7 @@ mod tests {
                 let v = (angle * z).sin();
                 (linear * v + cubic * v.powi(3) - z).abs()
             };
-            let worst = (-1000..=1000).map(error).fold(0.0, f64::max);
+            let worst = (-1000..=1000).map(error).fold(0.0, tacit_floats::larger);
             assert!((0.97..1.03).contains(&(worst / (3.0 / 640.0 * angle.powi(4)))), "ratio 2^{bits}: {worst}");
         }
     }
