@@ -1,5 +1,8 @@
 //! Why no choice does for a network, and what would.
 
+use tacit_graph::FloatGraph;
+use tacit_graph::float::FloatOp;
+
 use super::judge::Judged;
 use super::options::{Domain, NAME, Options};
 use crate::BackendError;
@@ -19,17 +22,22 @@ const WORTHLESS: f64 = 0.5;
 const HINT: &str = "`-O domain=calibrated` takes the ranges that samples have in place of those that hold for all accepted inputs: others may \
                     then get a wrong answer that nobody notices";
 
-/// An error with that beside it.
-pub(super) fn hinted(error: BackendError) -> BackendError {
+/// An error with that beside it. The ranges of samples change nothing for an operator that is no function.
+pub(super) fn hinted(error: BackendError, graph: &FloatGraph) -> BackendError {
     match error {
         BackendError::Option { backend, key, what } => {
             BackendError::Option { backend, key, what: format!("{what}. {HINT}") }
         }
-        BackendError::Unsupported { node, name, op, what } => {
+        BackendError::Unsupported { node, name, op, what } if is_function(&graph.nodes[node].op) => {
             BackendError::Unsupported { node, name, op, what: format!("{what}. {HINT}") }
         }
         other => other,
     }
+}
+
+/// Whether a polynomial stands for an operation.
+pub(super) fn is_function(op: &FloatOp) -> bool {
+    matches!(op, FloatOp::Relu | FloatOp::Function(_))
 }
 
 /// Why nothing is lowered that is not certain.
@@ -90,6 +98,8 @@ pub(super) fn refusal(Fallen { options, judged }: &Fallen) -> BackendError {
 
 #[cfg(test)]
 mod tests {
+    use tacit_graph::geometry::Window;
+
     use super::super::judge::{Samples, Tried};
     use super::*;
 
@@ -109,5 +119,20 @@ mod tests {
         assert!(text.contains("2 of 60 inputs") && text.contains("`-O unnoticed=2` serves it"), "{text}");
         let borne = |unnoticed: u32| Options { unnoticed, ..Options::default() }.bears(fallen.judged.wrong());
         assert_eq!([0, 1, 2].map(borne), [false, false, true]);
+    }
+
+    #[test]
+    fn ranges_of_samples_are_recommended_for_functions_alone() {
+        let mut graph = FloatGraph::new("x", vec![1, 4, 4]).unwrap();
+        let relu = graph.push("relu", FloatOp::Relu, &[0], &[]).unwrap();
+        let window = Window { kernel: [2, 2], stride: [2, 2], pads: [0, 0, 0, 0] };
+        let pool = graph.push("pool", FloatOp::MaxPool(window), &[relu], &[]).unwrap();
+        let told = |node: usize, op| {
+            let error = BackendError::Unsupported { node, name: "it".into(), op, what: "no".into() };
+            hinted(error, &graph).to_string()
+        };
+        assert!(told(relu, "Relu").contains("domain=calibrated"));
+        assert!(told(pool, "MaxPool").ends_with(": no"));
+        assert!(hinted(uncertain(Domain::Auto), &graph).to_string().contains("domain=calibrated"));
     }
 }

@@ -9,7 +9,6 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-use tacit_graph::float::FloatOp;
 use tacit_graph::{Model, OutputMode, Watch};
 
 use super::beyond;
@@ -18,7 +17,7 @@ use super::frame::Emitted;
 use super::judge::{Judge, Judged, Runs};
 use super::options::{Domain, Options};
 use super::plan::{Plan, plan_of};
-use super::refusal::{Fallen, MOST_OFF, hinted, refusal, uncertain};
+use super::refusal::{Fallen, MOST_OFF, hinted, is_function, refusal, uncertain};
 use crate::{BackendError, seam};
 
 /// Margins that are tried where none is given.
@@ -97,12 +96,16 @@ pub(super) fn settle<'m>(model: &'m Model, text: &seam::Options, watch: &Watch) 
         (Domain::Calibrated, _) => search.only(place, &calibrated(&asked, has_margin)),
         (Domain::Accepted, _) => search.only(place, &accepted(&asked)),
     };
-    found.map_err(|error| beyond::priced(error, &model.graph))
+    let domain = asked.domain;
+    found.map_err(|error| {
+        let error = if functions && domain != Domain::Calibrated { hinted(error, &model.graph) } else { error };
+        beyond::priced(error, &model.graph)
+    })
 }
 
 /// Whether polynomials stand for anything.
 fn has_functions(model: &Model) -> bool {
-    model.graph.nodes.iter().any(|node| matches!(node.op, FloatOp::Relu | FloatOp::Function(_)))
+    model.graph.nodes.iter().any(|node| is_function(&node.op))
 }
 
 /// What is stated where the largest error that was seen is `off`: a power of two, since it depends on the
@@ -139,14 +142,14 @@ impl Search<'_> {
                 None => {}
             }
         }
-        least.ok_or_else(|| self.refusal(true))
+        least.ok_or_else(|| self.refusal())
     }
 
     /// With the first choice that does.
     fn only<'m>(mut self, place: Place<'m>, choices: &[Options]) -> Result<Settled<'m>, BackendError> {
         match self.first(&place, choices)? {
             Some(held) => Ok(Settled { model: place.model, held }),
-            None => Err(self.refusal(has_functions(&place.model))),
+            None => Err(self.refusal()),
         }
     }
 
@@ -170,7 +173,7 @@ impl Search<'_> {
         }
         match held {
             Some(held) => Ok(Settled { model: place.model, held }),
-            None => Err(self.refusal(false)),
+            None => Err(self.refusal()),
         }
     }
 
@@ -257,14 +260,13 @@ impl Search<'_> {
         }
     }
 
-    fn refusal(self, has_functions: bool) -> BackendError {
+    fn refusal(self) -> BackendError {
         let Self { asked, best, broken, endless, .. } = self;
-        let error = match (best, broken) {
+        match (best, broken) {
             (Some(best), _) if !(endless && holds_but(&best)) => refusal(&best),
             (_, Some(error)) if !endless => error,
             _ => uncertain(asked.domain),
-        };
-        if has_functions && asked.domain != Domain::Calibrated { hinted(error) } else { error }
+        }
     }
 }
 
@@ -316,11 +318,6 @@ fn narrowed(model: &Model, share: f64) -> Option<Model> {
         return None;
     }
     let mut model = model.clone();
-    let input = &mut model.interface.input;
-    input.range = range;
-    if input.moved.is_none() && input.declared.len() <= 1 {
-        // What was declared of all channels holds no more: less is accepted, and refusals say so.
-        input.declared.clear();
-    }
+    model.interface.input.range = range;
     Some(model)
 }
