@@ -87,40 +87,82 @@ fn steepest(function: &Curve, scales: &Scales, span: i32) -> f64 {
     (first..first + 4096).map(slope).fold(0.0, tacit_floats::larger)
 }
 
+/// The function at the places of all pieces, and of one more below them.
+struct Samples {
+    /// Places from the first one to the middle of all pieces.
+    origin: i64,
+    /// The first place that a number of the function's domain is at.
+    first: i64,
+    /// At each place, and half a number to either side: a number stands for those that round to it.
+    values: Vec<Sample>,
+    /// From one place to the next.
+    length: f64,
+}
+
+#[derive(Clone, Copy)]
+struct Sample {
+    at: f64,
+    below: f64,
+    above: f64,
+}
+
+impl Samples {
+    /// Of `count` pieces of `2^low` numbers of `frac` fraction bits, half of them below `centre`.
+    fn new(function: &Curve, scales: &Scales, (count, low): (i64, u32), (centre, frac): (i64, u32)) -> Self {
+        let (unit, value) = ((-f64::from(frac)).exp2(), function.value(scales));
+        let least = if function.starts_at_zero() { 0.0 } else { f64::NEG_INFINITY };
+        let spacing = f64::from(low).exp2() / PLACES as f64;
+        let origin = (count / 2 + 1) * PLACES;
+        let at = |place: i64| (centre as f64 + place as f64 * spacing) * unit;
+        let places = -origin..(count / 2) * PLACES + 1;
+        let first = places.clone().find(|&place| at(place) >= least).unwrap_or(-origin);
+        let sample = |place: i64| {
+            let x = at(place);
+            let [below, above] = [x - 0.5 * unit, x + 0.5 * unit];
+            Sample { at: value(x), below: value(below.max(least)), above: value(above.max(least)) }
+        };
+        Self { origin, first, values: places.map(sample).collect(), length: spacing * unit }
+    }
+
+    fn at(&self, place: i64) -> Sample {
+        self.values[(place + self.origin) as usize]
+    }
+}
+
 /// Pieces of `2^low` numbers, chosen by an index of so many bits, and their error in units of the result's
 /// scale.
 fn with(function: &Curve, scales: &Scales, (index, low): (u32, u32), frac: u32) -> (f64, Tabulated) {
     let half = 1i64 << (index + low - 1);
     let centre = if function.starts_at_zero() { half } else { 0 };
-    let (unit, value) = ((-f64::from(frac)).exp2(), function.value(scales));
-    let least = if function.starts_at_zero() { 0.0 } else { f64::NEG_INFINITY };
     let frac_bits = scales.frac_bits + low + 1;
     let slope_unit = (f64::from(frac_bits) - f64::from(frac)).exp2();
     let entry_unit = f64::from(scales.frac_bits + 2).exp2();
-    let spacing = f64::from(low).exp2() / PLACES as f64;
     let count = 1i64 << index;
+    let samples = Samples::new(function, scales, (count, low), (centre, frac));
     let (mut entries, mut slopes) = (vec![0; count as usize], vec![0; count as usize]);
     let mut error = 0f64;
     for piece in -count / 2..count / 2 {
-        let at = |place: i64| (((piece << low) + centre) as f64 + place as f64 * spacing) * unit;
-        let first = (-PLACES..PLACES).find(|&place| at(place) >= least).unwrap_or(0);
+        let of_piece = |place: i64| samples.at(piece * PLACES + place);
+        let first = (samples.first - piece * PLACES).max(-PLACES);
+        let first = if first < PLACES { first } else { 0 };
         // The topmost is kept free.
         let last = if piece == count / 2 - 1 { 0 } else { PLACES };
-        let length = at(1) - at(0);
-        let slope = (value(at(last)) - value(at(first.min(last - 1)))) / ((last - first.min(last - 1)) as f64 * length);
+        let start = first.min(last - 1);
+        let slope = (of_piece(last).at - of_piece(start).at) / ((last - start) as f64 * samples.length);
         let slope = (slope * slope_unit).round();
-        let line = |place: i64| slope / slope_unit * place as f64 * length;
-        let gaps = (first..=last).map(|place| value(at(place)) - line(place));
-        let [low_gap, high_gap] = gaps.fold([f64::MAX, f64::MIN], |[a, b], gap| [a.min(gap), b.max(gap)]);
-        let entry = quantise((low_gap + high_gap) / 2.0, scales.frac_bits + 2);
+        let line = |place: i64| slope / slope_unit * place as f64 * samples.length;
+        let [mut least, mut most] = [f64::MAX, f64::MIN];
+        for place in first..last + 1 {
+            let gap = of_piece(place).at - line(place);
+            (least, most) = (least.min(gap), most.max(gap));
+        }
+        let entry = quantise((least + most) / 2.0, scales.frac_bits + 2);
         let place = (piece & (count - 1)) as usize;
         (entries[place], slopes[place]) = (entry, slope as i64);
         let entry = entry as f64 / entry_unit;
-        // A number stands for those that round to it: half a unit more to either side.
-        for number in first..=last {
-            for end in [-0.5, 0.5].map(|way| (at(number) + way * unit).max(least)) {
-                error = error.max((value(end) - entry - line(number)).abs());
-            }
+        for place in first..last + 1 {
+            let (sample, on_line) = (of_piece(place), entry + line(place));
+            error = error.max((sample.below - on_line).abs()).max((sample.above - on_line).abs());
         }
     }
     // Index 0 is the middle of the ring.
