@@ -56,7 +56,7 @@ def test_a_back_end_that_is_none_is_refused_at_once(digits, make):
 
 
 def test_the_version_is_told():
-    assert tacit.__version__ == "0.1.0"
+    assert tacit.__version__ == "0.2.0"
 
 
 def test_objects_say_what_they_are(digits, server):

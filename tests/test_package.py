@@ -16,7 +16,7 @@ from tacit import _tacit, ckks
 def test_the_package_is_typed_and_versioned():
     folder = Path(tacit.__file__).parent
     assert (folder / "py.typed").exists()
-    assert importlib.metadata.version("tacit") == "0.1.0"
+    assert importlib.metadata.version("tacit") == "0.2.0"
 
 
 def test_every_public_name_is_documented():
