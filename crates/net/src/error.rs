@@ -1,5 +1,6 @@
 //! Everything that can go wrong between two parties, by name.
-use crate::{Tag, tls};
+use crate::Tag;
+use crate::tls_error::explain;
 use std::io;
 
 /// An error of a channel or transport. After any of them the channel refuses further use.
@@ -154,7 +155,7 @@ impl NetError {
     /// its kind.
     pub fn from_io(doing: impl Into<String>, error: &io::Error) -> Self {
         if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-            return Self::Tls(tls::explain(tls));
+            return Self::Tls(explain(tls));
         }
         let (doing, detail) = (doing.into(), plain(error));
         match error.kind() {

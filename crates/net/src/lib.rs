@@ -29,6 +29,7 @@ mod tag;
 mod talk;
 mod tcp;
 pub mod tls;
+mod tls_error;
 mod traffic;
 mod transport;
 

@@ -1,4 +1,5 @@
 //! Everything that can go wrong with material, keys and sealed files, by name.
+use crate::limits::MAX_MATERIAL_BYTES;
 use crate::seal::{Kind, SealFault};
 use std::path::{Path, PathBuf};
 use tacit_ids::MaterialId;
@@ -34,7 +35,7 @@ pub enum StoreError {
         what: String,
     },
     /// More than [`MAX_MATERIAL_BYTES`](crate::MAX_MATERIAL_BYTES).
-    #[error("material {id} has {bytes} bytes, the limit is {limit}", limit = crate::MAX_MATERIAL_BYTES)]
+    #[error("material {id} has {bytes} bytes, the limit is {limit}", limit = MAX_MATERIAL_BYTES)]
     TooLarge {
         /// The material.
         id: MaterialId,

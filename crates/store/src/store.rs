@@ -53,8 +53,6 @@ pub use put::{Placing, Reserved};
 
 /// How long material is kept of which nobody says that it is of use, unless another time is chosen.
 pub const EXPIRE: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Largest material accepted, in bytes.
-pub const MAX_MATERIAL_BYTES: u64 = 8 << 30;
 
 /// A folder of material. Threads may share it.
 pub struct Store {

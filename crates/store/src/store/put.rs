@@ -1,7 +1,8 @@
 //! Material that is being made and written.
-use super::{MAX_MATERIAL_BYTES, Store, new_file};
+use super::{Store, new_file};
 use crate::StoreError;
 use crate::ledger::Stored;
+use crate::limits::MAX_MATERIAL_BYTES;
 use crate::seal::{Kind, sync_folder};
 use crate::spool::Filling;
 use crate::step::Step;
