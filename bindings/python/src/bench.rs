@@ -37,8 +37,8 @@ pub fn bench_client(
 ) -> PyResult<Vec<String>> {
     let identity = keys::load_client(&keys, "client").map_err(to_python)?;
     let store = Some(keys.with_file_name("client-material"));
-    let aids = tacit_client::aids(pin(&dealer)?, &identity, None).map_err(to_python)?;
-    let config = ClientConfig { threads, store, aids, ..ClientConfig::new(&address, identity) };
+    let resources = tacit_client::resources(pin(&dealer)?, &identity, None).map_err(to_python)?;
+    let config = ClientConfig { threads, store, resources, ..ClientConfig::new(&address, identity) };
     let input = input.as_slice()?.to_vec();
     let (model, backend) = (model.to_owned(), backend.to_owned());
     brief(py, move || {

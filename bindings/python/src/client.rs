@@ -145,10 +145,11 @@ impl Client {
             || stop.set(),
             move || {
                 let connect_timeout = link.connect_timeout();
-                let aids = tacit_client::aids_within(connect_timeout, pin(&dealer)?, &identity, store.as_deref())
-                    .map_err(to_python)?;
+                let resources =
+                    tacit_client::resources_within(connect_timeout, pin(&dealer)?, &identity, store.as_deref())
+                        .map_err(to_python)?;
                 let config = ClientConfig {
-                    aids,
+                    resources,
                     server_name,
                     store,
                     seal: files::key(seal.as_deref())?,

@@ -62,7 +62,7 @@ impl Server {
             let mut config = ServerConfig { store, seal, threads, accept_clock, ..ServerConfig::new(listen, tls) };
             if let Some(dealer) = pin(&dealer)? {
                 let identity = keys::load_client(&keys, keys::ORDERS).map_err(to_python)?;
-                config.aids = tacit_client::aids(Some(dealer), &identity, None).map_err(to_python)?;
+                config.resources = tacit_client::resources(Some(dealer), &identity, None).map_err(to_python)?;
             }
             tacit_serve::Server::bind(catalog, config).map_err(to_python)
         })?;

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tacit_backends::{Aids, Options};
+use tacit_backends::{ConnectionResources, Options};
 use tacit_client::ClientConfig;
 use tacit_client::wire::LinkClass;
 use tacit_ids::ClientId;
@@ -126,16 +126,16 @@ impl DealerArgs {
     ///
     /// # Errors
     /// The key folder for the dealer has no such client; the dealer's address is none.
-    pub fn aids(
+    pub fn resources(
         &self,
         who: &ServerArgs,
         identity: &ClientIdentity,
         keep: Option<&Path>,
         within: Duration,
-    ) -> anyhow::Result<Aids> {
+    ) -> anyhow::Result<ConnectionResources> {
         let dealer = self.dealer.as_deref().zip(self.dealer_pin);
         let apart = self.dealer_keys.as_deref().map(|folder| keys::load_client(folder, &who.client)).transpose()?;
-        Ok(tacit_client::aids_within(within, dealer, apart.as_ref().unwrap_or(identity), keep)?)
+        Ok(tacit_client::resources_within(within, dealer, apart.as_ref().unwrap_or(identity), keep)?)
     }
 
     /// Whether a dealer was named.

@@ -9,8 +9,8 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tacit_backends::dealer::{Dealings, Nearby};
-use tacit_backends::seam::{Aids, fresh_seed};
+use tacit_backends::dealer::{Dealings, InProcessDealer};
+use tacit_backends::seam::{ConnectionResources, fresh_seed};
 use tacit_backends::{BackendError, ClientModel, Options, Registry, ServerModel};
 use tacit_graph::rng::SplitMix;
 use tacit_graph::{ImportOptions, Interface, import, zoo};
@@ -64,9 +64,9 @@ fn inferences(
     interface: &Interface,
 ) -> Result<(), Box<dyn Error>> {
     let dealings = Arc::new(Dealings::fresh(registry.clone(), 1)?);
-    let [our_aids, their_aids] = [1, 2].map(|party| Aids {
-        dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))),
-        ..Aids::default()
+    let [our_aids, their_aids] = [1, 2].map(|party| ConnectionResources {
+        dealer: Some(Arc::new(InProcessDealer::new(Arc::clone(&dealings), [party; 32]))),
+        ..ConnectionResources::default()
     });
     let mut rng = SplitMix::new(1);
     let input: Vec<f32> = (0..interface.input_len()).map(|_| rng.range(-1.0, 1.0) as f32).collect();

@@ -9,10 +9,10 @@ use rayon::prelude::*;
 use serde::Serialize;
 use tacit_graph::{Model, OutputMode, Watch};
 
-pub use self::private::{Ran, Took, run as run_privately};
+pub use self::private::{RunReport, Took, run as run_privately};
 pub use crate::classes::useful_bound;
 use crate::classes::{agrees, interval, relative_error, spread_of, told};
-use crate::{BackendError, Rehearsal, ServerModel, Strain};
+use crate::{BackendError, DryRun, ServerModel, Strain};
 
 /// From this share of a limit on, a tensor counts as near it.
 pub const NEAR: f64 = 0.5;
@@ -107,7 +107,7 @@ pub fn check(
         let taken_inputs: Vec<&[f32]> = taken.iter().map(|&k| &*some[k]).collect();
         let wanted: Vec<Vec<f64>> = taken_inputs.par_iter().map(|x| model.outputs(x)).collect::<Result<_, _>>()?;
         let got = lowered.rehearse(&taken_inputs)?;
-        for ((k, wanted), Rehearsal { answer, strains }) in taken.iter().zip(wanted).zip(got) {
+        for ((k, wanted), DryRun { answer, strains }) in taken.iter().zip(wanted).zip(got) {
             let label = labels.map(|l| l[i * TOGETHER + k]);
             let answer = lowered.check_answer(&answer).is_ok().then_some(answer);
             tally.add(model, (wanted, answer), strains, label);

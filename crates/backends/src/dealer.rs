@@ -8,7 +8,7 @@
 //! [`Dealings`] is the dealer without its network. Whoever runs it knows the masks of every inference:
 //! neither party may.
 
-mod nearby;
+mod in_process;
 mod room;
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tacit_arith::prg::{Prg, Seed};
 
-pub use self::nearby::Nearby;
+pub use self::in_process::InProcessDealer;
 use self::room::{Room, Taken};
 use crate::seam::{self, Claim, DealerModel, Seal, Ticket};
 use crate::{BackendError, Registry};

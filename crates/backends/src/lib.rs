@@ -37,8 +37,8 @@ pub use numerics::Numerics;
 pub use registry::{DEFAULT, Registry};
 pub use resolution::Faint;
 pub use seam::{
-    Aids, Backend, ClientModel, ClientSide, LoweringReport, Material, MaterialPart, Options, Plan, Preparation,
-    Rehearsal, ServerModel, ServerSide, Setup, Strain, Trust,
+    Backend, ClientModel, ClientSide, ConnectionResources, DryRun, LoweringReport, Material, MaterialPart, Options,
+    Plan, Preparation, ServerModel, ServerSide, Setup, Strain, Trust,
 };
 
 /// Why a back end failed.

@@ -35,7 +35,8 @@ use zeroize::Zeroizing;
 pub use batch::batch_digest;
 pub(crate) use batch::{ONE_BY_ONE, checked_batch, most_inputs};
 pub use dealing::{
-    Aids, Claim, Commitment, Dealer, DealerModel, Keep, Order, Piece, Place, Seal, Ticket, commitment, fresh_seed,
+    Claim, Commitment, ConnectionResources, Dealer, DealerModel, KeyStore, Order, Piece, Place, Seal, Ticket,
+    commitment, fresh_seed,
 };
 pub use keeping::{NoRoom, Secrets, UploadName, Uploads};
 pub use material::{Material, MaterialPart};
@@ -248,8 +249,8 @@ pub trait ServerModel: Plan {
     ///
     /// # Errors
     /// An input does not fit the model.
-    fn rehearse(&self, inputs: &[&[f32]]) -> Result<Vec<Rehearsal>, BackendError> {
-        let one = |input: &&[f32]| Ok(Rehearsal { answer: self.simulate(input)?, strains: self.strain(input)? });
+    fn rehearse(&self, inputs: &[&[f32]]) -> Result<Vec<DryRun>, BackendError> {
+        let one = |input: &&[f32]| Ok(DryRun { answer: self.simulate(input)?, strains: self.strain(input)? });
         inputs.par_iter().map(one).collect()
     }
 
@@ -279,12 +280,12 @@ pub trait ServerModel: Plan {
     ///
     /// # Errors
     /// No randomness from the operating system.
-    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError>;
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ServerSide>, BackendError>;
 }
 
 /// What [`ServerModel::rehearse`] finds for an input.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rehearsal {
+pub struct DryRun {
     /// An answer as a run may give it.
     pub answer: Vec<f64>,
     /// How near each tensor came to its limit.
@@ -333,7 +334,7 @@ pub trait ClientModel: Plan {
     ///
     /// # Errors
     /// No randomness from the operating system.
-    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError>;
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ClientSide>, BackendError>;
 }
 
 /// One connection's state at the server. After an error of a phase it is of no further use, and so is the

@@ -7,9 +7,9 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
 use tacit_arith::prg::{Prg, Seed};
-use tacit_backends::dealer::{Dealings, Nearby};
+use tacit_backends::dealer::{Dealings, InProcessDealer};
 use tacit_backends::seam::{Spool, Spools};
-use tacit_backends::{Aids, BackendError, Options, Registry, ServerModel};
+use tacit_backends::{BackendError, ConnectionResources, Options, Registry, ServerModel};
 use tacit_graph::float::{FloatGraph, FloatOp};
 use tacit_graph::geometry::ConvGeometry;
 use tacit_graph::import::{ImportOptions, import_network};
@@ -123,22 +123,22 @@ impl Spool for OnDiskSpool {
 fn spooled(server: &Arc<dyn ServerModel>, backend: &str) -> ([u64; 2], Option<u64>) {
     let client = Registry::standard().get(backend).unwrap().open(server.public_bytes()).unwrap();
     let dealings = Arc::new(Dealings::new(Registry::standard(), Prg::from_os().unwrap(), 1));
-    let aids = [1, 2].map(|party| Aids {
-        dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))),
+    let resources = [1, 2].map(|party| ConnectionResources {
+        dealer: Some(Arc::new(InProcessDealer::new(Arc::clone(&dealings), [party; 32]))),
         spools: Some(Arc::new(OnDisk)),
-        ..Aids::default()
+        ..ConnectionResources::default()
     });
     let [mut ours, mut theirs] = [Counter(0), Counter(0)];
     let grown = growth(|| {
         run_pair(
             |channel| {
-                let mut side = client.clone().connect(&aids[0]).unwrap();
+                let mut side = client.clone().connect(&resources[0]).unwrap();
                 side.setup(channel).unwrap();
                 side.offline_into(channel, &mut ours).unwrap();
                 channel.flush().unwrap();
             },
             |channel| {
-                let mut side = server.clone().connect(&aids[1]).unwrap();
+                let mut side = server.clone().connect(&resources[1]).unwrap();
                 side.setup(channel).unwrap();
                 side.offline_into(channel, &mut theirs).unwrap();
             },

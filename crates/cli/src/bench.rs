@@ -14,7 +14,7 @@ use std::time::Instant;
 use tacit_backends::{Backend, Costs, Options, Registry, ServerModel, Trust};
 use tacit_client::bench::{ClientRun, Report, Run, client_runs, judge, machine};
 use tacit_client::input::{self, Fit};
-use tacit_client::{ClientConfig, Lobby, MAX_THREADS, process_cpu_s};
+use tacit_client::{ClientConfig, Connection, MAX_THREADS, process_cpu_s};
 use tacit_graph::{Interface, Model, Units};
 use tacit_store::keys;
 
@@ -411,9 +411,9 @@ pub fn run_client(args: ClientArgs) -> anyhow::Result<()> {
         ..ClientConfig::new(server, identity.clone())
     };
     let pin = args.dealer.as_ref().map(|_| keys::dealer_pin(&args.keys)).transpose()?;
-    config.aids = tacit_client::aids(args.dealer.as_deref().zip(pin), &identity, None)?;
+    config.resources = tacit_client::resources(args.dealer.as_deref().zip(pin), &identity, None)?;
     let registry = Registry::standard();
-    let model = Lobby::connect(registry.clone(), config.clone())?.models()?;
+    let model = Connection::connect(registry.clone(), config.clone())?.models()?;
     let name = &model.first().context("the server has no model")?.name;
     let mut runs = client_runs(&registry, &config, name, Some(&args.backend), (Units::Normalised, &input), 1)?;
     print::line(&serde_json::to_string(&runs.pop().context("one run was asked for")?)?)

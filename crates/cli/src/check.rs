@@ -3,7 +3,7 @@ use crate::lowering::Lowering;
 use crate::print;
 use anyhow::{Context, ensure};
 use std::path::{Path, PathBuf};
-use tacit_backends::check::{Checked, NEAR, Ran, Took, check, run_privately};
+use tacit_backends::check::{Checked, NEAR, RunReport, Took, check, run_privately};
 use tacit_backends::{Registry, lowered};
 use tacit_client::input::{self, Fit};
 use tacit_graph::Units;
@@ -81,8 +81,8 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     ran.iter().try_for_each(show_run)
 }
 
-fn show_run(ran: &Ran) -> anyhow::Result<()> {
-    let Ran { inputs, answers_refused, same_class, as_reference, no_number, off, error, stated, .. } = ran;
+fn show_run(ran: &RunReport) -> anyhow::Result<()> {
+    let RunReport { inputs, answers_refused, same_class, as_reference, no_number, off, error, stated, .. } = ran;
     let stated = stated.map_or_else(|| "no useful bound is stated".into(), |bound| format!("{bound:.2e} stated"));
     let off = match (off.is_nan(), *inputs) {
         (_, 0) => "no answer was taken".into(),
@@ -102,7 +102,7 @@ fn show_run(ran: &Ran) -> anyhow::Result<()> {
         let [up, down] = [took.up_bytes, took.down_bytes].map(|bytes| bytes as f64 / 1e6);
         print::line(&format!("  {name:<10} {:.2} s, {up:.2} MB up, {down:.2} MB down", took.seconds))
     };
-    let Ran { setup, offline, online, steps, .. } = ran;
+    let RunReport { setup, offline, online, steps, .. } = ran;
     took("setup", setup)?;
     took("offline", offline)?;
     took("online", online)?;

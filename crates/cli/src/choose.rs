@@ -141,7 +141,7 @@ fn offers(connect: &Connect) -> anyhow::Result<Offered> {
             continue;
         }
         // One that is not what is required, or broken, leaves the others.
-        let client = match connect.lobby(false)?.open(&model, Some(&backend)) {
+        let client = match connect.connection(false)?.open(&model, Some(&backend)) {
             Ok(client) => client,
             Err(error) => {
                 passed.push(format!("{backend} ({error})"));

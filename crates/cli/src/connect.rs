@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_args::{DealerArgs, DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
-use tacit_client::{Client, ClientConfig, HelperLine, Lobby, MAX_THREADS, Reconciled, SecretsFolder, process_cpu_s};
+use tacit_client::{
+    Client, ClientConfig, Connection, HelperLine, MAX_THREADS, Reconciled, SecretsFolder, process_cpu_s,
+};
 use tacit_net::Rate;
 use tacit_store::{EXPIRE, SealKey};
 
@@ -74,16 +76,16 @@ impl Connect {
     }
 
     /// Connects. The material folder is used if it is there or must be made.
-    pub fn lobby(&self, make_store: bool) -> anyhow::Result<Lobby> {
+    pub fn connection(&self, make_store: bool) -> anyhow::Result<Connection> {
         let identity = self.server.identity()?;
         let mut config = ClientConfig::new(&self.server.server, identity.clone());
         config.server_name.clone_from(&self.server.server_name);
         config.store = (make_store || self.material.exists()).then(|| self.material.clone());
-        config.aids = self.dealer.aids(&self.server, &identity, config.store.as_deref(), self.within())?;
+        config.resources = self.dealer.resources(&self.server, &identity, config.store.as_deref(), self.within())?;
         config.require = self.dealer.require();
         config.seal = self.seal.key().cloned();
         // They are kept whether or not there is stored material.
-        config.aids.secrets = Some(Arc::new(self.secrets()));
+        config.resources.secrets = Some(Arc::new(self.secrets()));
         config.pace = self.pace;
         config.threads = self.threads;
         self.device.apply(&mut config);
@@ -92,15 +94,15 @@ impl Connect {
         config.patience = Duration::from_secs(self.patience);
         let (server, seconds) = (&self.server.server, self.within().as_secs());
         let _connecting = Patience::with(format!("connecting to {server}, for {seconds} s at most..."));
-        let lobby = Lobby::connect(Registry::standard(), config)?;
-        if let Some(Reconciled { destroyed_here, destroyed_there }) = lobby.reconciled()
+        let connection = Connection::connect(Registry::standard(), config)?;
+        if let Some(Reconciled { destroyed_here, destroyed_there }) = connection.reconciled()
             && destroyed_here + destroyed_there > 0
         {
             print::note(&format!(
                 "note: material that had lost its other half was destroyed: {destroyed_here} here, {destroyed_there} at the server"
             ));
         }
-        Ok(lobby)
+        Ok(connection)
     }
 
     /// How long connecting may take.
@@ -124,17 +126,17 @@ impl Connect {
         if let Some(backend) = &self.backend {
             anyhow::bail!("--backend {backend} leaves nothing to choose: leave it out, or what is to be chosen by");
         }
-        let mut lobby = self.lobby(false)?;
-        let name = self.name(&mut lobby)?;
-        let found = lobby.models()?.into_iter().find(|model| model.name == name);
-        lobby.close()?;
+        let mut connection = self.connection(false)?;
+        let name = self.name(&mut connection)?;
+        let found = connection.models()?.into_iter().find(|model| model.name == name);
+        connection.close()?;
         let info = found.with_context(|| format!("the server has no model {name:?}"))?;
         Ok((name, info.backends.into_iter().map(|offer| offer.backend).collect()))
     }
 
     /// The model that was named, or the only one.
-    fn name(&self, lobby: &mut Lobby) -> anyhow::Result<String> {
-        match (&self.model, &self.model.is_none().then(|| lobby.models()).transpose()?.unwrap_or_default()[..]) {
+    fn name(&self, connection: &mut Connection) -> anyhow::Result<String> {
+        match (&self.model, &self.model.is_none().then(|| connection.models()).transpose()?.unwrap_or_default()[..]) {
             (Some(name), _) => Ok(name.clone()),
             (None, [only]) => Ok(only.name.clone()),
             (None, several) => {
@@ -153,11 +155,11 @@ impl Connect {
     /// The same with this back end.
     pub fn open_with(&self, make_store: bool, backend: Option<&str>) -> anyhow::Result<(Client, Startup)> {
         let start = Instant::now();
-        let mut lobby = self.lobby(make_store)?;
+        let mut connection = self.connection(make_store)?;
         let connected = start.elapsed();
         let _opening = Patience::with(format!("opening the model at {}...", self.server.server));
-        let name = self.name(&mut lobby)?;
-        let client = lobby.open(&name, backend)?;
+        let name = self.name(&mut connection)?;
+        let client = connection.open(&name, backend)?;
         let open = start.elapsed() - connected;
         let cpu_s = process_cpu_s();
         Ok((client, Startup { connect_s: connected.as_secs_f64(), open_s: open.as_secs_f64(), inputs_s: 0.0, cpu_s }))

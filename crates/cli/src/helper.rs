@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use tacit_args::{DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
-use tacit_client::{ClientConfig, Home, HomeConfig, MAX_THREADS};
+use tacit_client::{ClientConfig, HelperServer, HelperServerConfig, MAX_THREADS};
 use tacit_store::{EXPIRE, keys};
 
 /// Does a client's offline phase in its place, on a second machine of its own: a home server, a gateway.
@@ -41,8 +41,8 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     server.server_name.clone_from(&args.server.server_name);
     server.threads = args.threads;
     args.device.apply(&mut server);
-    let config = HomeConfig { listen: args.listen, tls, owner, folder: args.folder, server, expire: EXPIRE };
-    let home = Home::bind(Registry::standard(), config)?;
+    let config = HelperServerConfig { listen: args.listen, tls, owner, folder: args.folder, server, expire: EXPIRE };
+    let home = HelperServer::bind(Registry::standard(), config)?;
     let address = home.address()?;
     print::line(&match as_json {
         true => json!({"listening": address, "owner": owner.to_string()}).to_string(),

@@ -5,7 +5,7 @@ use anyhow::Context;
 use clap::Subcommand;
 use serde_json::json;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tacit_client::{Held, Lobby, Use};
+use tacit_client::{Connection, StoredMaterial, Usability};
 use tacit_ids::MaterialId;
 use tacit_store::Store;
 
@@ -99,7 +99,7 @@ struct Line {
     /// Seconds since it was made.
     age: u64,
     /// Whether it can be used, as far as is known here.
-    state: Option<Use>,
+    state: Option<Usability>,
     /// Model, plan, and in a folder the client: in hexadecimal.
     digests: Vec<(&'static str, String)>,
 }
@@ -128,15 +128,15 @@ impl Which {
                     .collect(),
                 })
                 .collect(),
-            Place::Both(lobby) => {
-                let line = |Held { id, model, plan, created, bytes, state }| Line {
+            Place::Both(connection) => {
+                let line = |StoredMaterial { id, model, plan, created, bytes, state }| Line {
                     id,
                     bytes,
                     age: now.saturating_sub(created),
                     state: Some(state),
                     digests: vec![("model", hex(&model)), ("plan", hex(&plan))],
                 };
-                lobby.material()?.into_iter().map(line).collect()
+                connection.material()?.into_iter().map(line).collect()
             }
         };
         lines.retain(|line| {
@@ -150,28 +150,28 @@ impl Which {
 /// Where material is looked for.
 enum Place {
     Folder(Box<Store>),
-    Both(Box<Lobby>),
+    Both(Box<Connection>),
 }
 
 impl Place {
     fn open(connect: &Connect, offline: bool) -> anyhow::Result<Self> {
         match offline {
             true => Ok(Self::Folder(Box::new(Store::open_existing(connect.material(), connect.seal().cloned())?))),
-            false => Ok(Self::Both(Box::new(connect.lobby(true)?))),
+            false => Ok(Self::Both(Box::new(connect.connection(true)?))),
         }
     }
 
     fn discard(&mut self, ids: &[MaterialId]) -> anyhow::Result<usize> {
         match self {
             Self::Folder(store) => Ok(store.discard(ids, None)?.len()),
-            Self::Both(lobby) => Ok(lobby.discard(ids)?),
+            Self::Both(connection) => Ok(connection.discard(ids)?),
         }
     }
 
     fn close(self) -> anyhow::Result<()> {
         match self {
             Self::Folder(_) => Ok(()),
-            Self::Both(lobby) => Ok(lobby.close()?),
+            Self::Both(connection) => Ok(connection.close()?),
         }
     }
 }
@@ -186,7 +186,7 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         Command::Discard { ids, orphans, which, .. } => {
             let mut place = Place::open(&args.connect, which.offline)?;
             let mut lines = which.lines(&mut place)?;
-            lines.retain(|line| !orphans || line.state.is_some_and(Use::is_orphan));
+            lines.retain(|line| !orphans || line.state.is_some_and(Usability::is_orphan));
             lines.retain(|line| ids.is_empty() || ids.contains(&line.id));
             let chosen: Vec<MaterialId> = lines.iter().map(|line| line.id).collect();
             let asked = if ids.is_empty() { chosen.len() } else { ids.len() };
@@ -201,13 +201,13 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
 }
 
 /// A state in few words, as scripts and people read it.
-const fn word(state: Option<Use>) -> &'static str {
+const fn word(state: Option<Usability>) -> &'static str {
     match state {
         None => "in this folder",
-        Some(Use::Ready) => "ready",
-        Some(Use::ModelGone) => "model gone",
-        Some(Use::Elsewhere) => "other half not here",
-        Some(Use::OtherServer) => "of another server",
+        Some(Usability::Ready) => "ready",
+        Some(Usability::ModelGone) => "model gone",
+        Some(Usability::Elsewhere) => "other half not here",
+        Some(Usability::OtherServer) => "of another server",
     }
 }
 
@@ -229,7 +229,7 @@ fn list(lines: &[Line], as_json: bool) -> anyhow::Result<()> {
     if lines.is_empty() && !as_json {
         print::line("no such material: make some with `tacit prepare --count N`")?;
     }
-    if !as_json && lines.iter().any(|line| line.state.is_some_and(Use::is_orphan)) {
+    if !as_json && lines.iter().any(|line| line.state.is_some_and(Usability::is_orphan)) {
         print::note("`tacit material discard --orphans` destroys what cannot be used from here");
     }
     Ok(())

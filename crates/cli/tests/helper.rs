@@ -48,14 +48,14 @@ impl Drop for Program {
 }
 
 /// A folder with keys, a model and its server; `gateway` is the helper of `client`.
-struct Home {
+struct Fixture {
     dir: TempDir,
     server: Program,
     /// Fingerprint of the helper.
     print: String,
 }
 
-impl Home {
+impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (onnx, samples) = (format!("{MODELS}/digits.onnx"), format!("{MODELS}/digits_samples.npy"));
@@ -123,7 +123,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn a_helper_makes_the_material_and_may_do_nothing_else() {
-    let home = Home::new();
+    let home = Fixture::new();
     let (alone, offline) = home.infer();
     assert_eq!(offline, 2, "nothing is stored yet");
     let helper = home.helper();
@@ -152,7 +152,7 @@ fn a_helper_makes_the_material_and_may_do_nothing_else() {
 
 #[test]
 fn what_is_changed_on_the_way_is_refused_and_what_dies_is_ordered_anew() {
-    let home = Home::new();
+    let home = Fixture::new();
     let helper = home.helper();
     let said = home.prepare(&helper, &["--later"]);
     assert_eq!(said.last().unwrap()["ordered"], 1, "{said:?}");
@@ -192,7 +192,7 @@ fn what_is_changed_on_the_way_is_refused_and_what_dies_is_ordered_anew() {
 
 #[test]
 fn a_revoked_helper_is_cut_off_and_what_it_made_is_burnt() {
-    let home = Home::new();
+    let home = Fixture::new();
     let helper = home.helper();
     home.prepare(&helper, &["--count", "2"]);
     let own = lines(&good(home.dir(), &home.at(&["prepare"])));

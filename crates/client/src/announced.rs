@@ -1,7 +1,7 @@
 //! Inputs that are announced: their material is made before they come.
 use crate::answer::{made_for, only};
 use crate::ask::ask;
-use crate::in_hand::{Asked, InHand};
+use crate::claimed::{Asked, ClaimedMaterial};
 use crate::wire::{Announce, Name, Reply, Request, misplaced};
 use crate::{Answer, Client, ClientError, Closer, Notices, PhaseReport, Prepared};
 use std::sync::Arc;
@@ -144,7 +144,7 @@ impl Client {
     }
 
     /// As [`infer_announced`](Self::infer_announced) for a batch that was announced, or for a part of it:
-    /// what is left of its material is burnt with it. Calls `in_hand` when the material is made and before
+    /// what is left of its material is burnt with it. Calls `claimed` when the material is made and before
     /// the online phase begins, so that what comes next can be announced then, and gives back the connection
     /// that made the material, if there was one, for the next announcement.
     ///
@@ -155,7 +155,7 @@ impl Client {
         announced: Announced,
         units: Units,
         inputs: &[Vec<f32>],
-        in_hand: impl FnOnce(&Self),
+        claimed: impl FnOnce(&Self),
     ) -> Result<(Vec<Answer>, Option<Self>), ClientError> {
         let began = Instant::now();
         if !(1..=announced.inputs).contains(&inputs.len()) {
@@ -183,8 +183,8 @@ impl Client {
             return Ok((timed(self.answer_anew(name, None, &together)?), None));
         }
         let (setup, prepared, material, maker) = announced.wait().expect("its maker is taken only here")?;
-        in_hand(self);
-        let material = InHand::made(prepared.id, material);
+        claimed(self);
+        let material = ClaimedMaterial::made(prepared.id, material);
         let answers = self.online(Asked::Before(name), Some(material), &together)?;
         Ok((timed(made_for(answers, setup, prepared)), Some(maker)))
     }

@@ -1,6 +1,6 @@
 //! What `tacit bench` reports: figures of both parties by phase, and the answer's distance from the back
 //! end's reference.
-use crate::{ClientConfig, ClientError, Figures, Lobby, OpenedModels, PhaseReport};
+use crate::{ClientConfig, ClientError, Connection, Figures, OpenedModels, PhaseReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -125,7 +125,7 @@ pub fn client_runs(
 ) -> Result<Vec<ClientRun>, ClientError> {
     let one = || -> Result<ClientRun, ClientError> {
         let config = ClientConfig { opened: OpenedModels::default(), ..config.clone() };
-        let mut client = Lobby::connect(registry.clone(), config)?.open(model, backend)?;
+        let mut client = Connection::connect(registry.clone(), config)?.open(model, backend)?;
         let (setup, prepared) = match client.needs_material()? {
             true => (client.setup()?, Some(client.prepare()?)),
             false => (None, None),

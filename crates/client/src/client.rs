@@ -4,16 +4,16 @@ mod helped;
 mod make;
 mod progress;
 
-pub use helped::{Collected, Got};
+pub use helped::{FetchedMaterial, HelperDelivery};
 pub use progress::{Progress, Step};
 
 use crate::answer::{Answer, made_for, only};
 use crate::ask::{answered, ask, ask_both, ask_for, broken_off};
-use crate::in_hand::{Asked, InHand};
+use crate::claimed::{Asked, ClaimedMaterial};
 use crate::measure::{Marks, Meter, PhaseReport};
 use crate::stock::{self, Stock};
 use crate::wire::{Ask, Name, REQUEST, Reply, Request, Terms, misplaced, send};
-use crate::{ClientConfig, ClientError, Closer, Lobby};
+use crate::{ClientConfig, ClientError, Closer};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -29,7 +29,7 @@ const OVERDUE: Duration = Duration::from_secs(60);
 
 /// A client with an open model.
 pub struct Client {
-    registry: Registry,
+    pub(crate) registry: Registry,
     pub(crate) config: ClientConfig,
     channel: Channel,
     closer: Arc<Closer>,
@@ -46,7 +46,7 @@ pub struct Client {
     stock: Option<Stock>,
     threads: ThreadPool,
     marks: Marks,
-    terms: Terms,
+    pub(crate) terms: Terms,
     progress: Option<Arc<Progress>>,
     /// Bytes of the phase under way that the server had already.
     spared: Arc<AtomicU64>,
@@ -62,12 +62,12 @@ impl Client {
         public: [u8; 32],
     ) -> Result<Self, ClientError> {
         let threads = ThreadPoolBuilder::new().num_threads(config.threads).build();
-        let aids = config.aids.stopped_by(&closer.stop);
+        let resources = config.resources.stopped_by(&closer.stop);
         Ok(Self {
             registry,
             channel,
-            side: Arc::clone(&model).connect(&aids)?,
-            spared: aids.spared,
+            side: Arc::clone(&model).connect(&resources)?,
+            spared: resources.spared,
             closer,
             names: names.map(str::to_owned),
             binding: Binding { client: config.identity.fingerprint, model: public, plan: model.digest() },
@@ -137,17 +137,6 @@ impl Client {
         self.binding
     }
 
-    /// A second connection for the same model and back end, without a folder of material.
-    ///
-    /// # Errors
-    /// As [`Lobby::connect`] and [`Lobby::open`].
-    pub fn again(&self) -> Result<Self, ClientError> {
-        let lobby = Lobby::connect(self.registry.clone(), ClientConfig { store: None, ..self.config.clone() })?;
-        let mut client = lobby.open(&self.names[0], Some(&self.names[1]))?;
-        client.set_terms(self.terms);
-        Ok(client)
-    }
-
     /// Makes the connection's keys, if the back end has a setup and it has not run. Runs by itself where it
     /// is needed.
     ///
@@ -188,7 +177,7 @@ impl Client {
         match self.model.preparation() {
             Preparation::TwoParty => Ok(true),
             Preparation::Nothing => Ok(false),
-            Preparation::Dealt if self.config.aids.dealer.is_some() => Ok(true),
+            Preparation::Dealt if self.config.resources.dealer.is_some() => Ok(true),
             Preparation::Dealt => Err(ClientError::NoDealer { backend: self.names[1].clone() }),
         }
     }
@@ -264,8 +253,8 @@ impl Client {
         }
         for entry in self.stored()? {
             let Some(stock) = &self.stock else { break };
-            match InHand::picked(stock.store(), &*self.side, self.binding, entry.id) {
-                Ok(Some(in_hand)) => return self.online(Asked::Now(name), Some(in_hand), input),
+            match ClaimedMaterial::picked(stock.store(), &*self.side, self.binding, entry.id) {
+                Ok(Some(claimed)) => return self.online(Asked::Now(name), Some(claimed), input),
                 // Somebody else was faster, or the file is damaged (and burnt now): the next one will do.
                 Ok(None) | Err(StoreError::Burnt(_) | StoreError::NoMaterial(_) | StoreError::Damaged { .. }) => {}
                 Err(e) => return Err(e.into()),
@@ -284,7 +273,7 @@ impl Client {
     ) -> Result<Vec<Answer>, ClientError> {
         let setup = self.setup_before(Phase::Offline)?;
         let (prepared, material) = self.make_for(name, first)?;
-        let answers = self.online(Asked::Before(name), Some(InHand::made(prepared.id, material)), input)?;
+        let answers = self.online(Asked::Before(name), Some(ClaimedMaterial::made(prepared.id, material)), input)?;
         Ok(made_for(answers, setup, prepared))
     }
 
@@ -294,19 +283,19 @@ impl Client {
     pub(crate) fn online(
         &mut self,
         asked: Asked,
-        in_hand: Option<InHand>,
+        claimed: Option<ClaimedMaterial>,
         input: &[f32],
     ) -> Result<Vec<Answer>, ClientError> {
         let began = Instant::now();
         let setup = self.setup_before(Phase::Online)?;
-        let id = in_hand.as_ref().map(|in_hand| in_hand.id);
+        let id = claimed.as_ref().map(|claimed| claimed.id);
         let (name, first) = match asked {
             Asked::Now(name) => (name, Some(self.asking(name, None, id))),
             Asked::Before(name) => (name, None),
         };
         let request = Request::Infer { id, of: Some(name) };
         let (revealed, online, _) = self.phase(Phase::Online, first.as_ref(), &request, |side, channel| {
-            let material = in_hand.map_or_else(|| Ok(Material::nothing()), InHand::used_up)?;
+            let material = claimed.map_or_else(|| Ok(Material::nothing()), ClaimedMaterial::used_up)?;
             Ok(side.online(channel, material, input)?)
         })?;
         let request_to_answer_s = began.elapsed().as_secs_f64();

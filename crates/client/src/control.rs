@@ -126,9 +126,9 @@ impl fmt::Debug for Secure {
 }
 
 impl Connector<()> for Secure {
-    type Out = Connection;
+    type Out = ControlConnection;
 
-    fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<Connection>, Error> {
+    fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<ControlConnection>, Error> {
         let failed = |e: NetError| Error::Io(io::Error::other(e));
         let mut last = NetError::Tls(format!("{} has no address", self.name));
         for address in &details.addrs {
@@ -136,7 +136,7 @@ impl Connector<()> for Secure {
                 Ok(mut tcp) => {
                     tcp.set_deadline(deadline(&details.timeout));
                     let transport = self.tls.connect(tcp, &self.name).map_err(failed)?;
-                    return Ok(Some(Connection { transport, buffers: LazyBuffers::new(BUFFER, BUFFER) }));
+                    return Ok(Some(ControlConnection { transport, buffers: LazyBuffers::new(BUFFER, BUFFER) }));
                 }
                 Err(e) => last = e,
             }
@@ -149,14 +149,14 @@ fn deadline(timeout: &NextTimeout) -> Option<Instant> {
     Instant::now().checked_add(*timeout.after)
 }
 
-struct Connection {
+struct ControlConnection {
     transport: TlsTransport,
     buffers: LazyBuffers,
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for ControlConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("peer", &self.transport.peer()).finish_non_exhaustive()
+        f.debug_struct("ControlConnection").field("peer", &self.transport.peer()).finish_non_exhaustive()
     }
 }
 
@@ -169,7 +169,7 @@ fn named(e: io::Error, timeout: &NextTimeout) -> Error {
     }
 }
 
-impl Transport for Connection {
+impl Transport for ControlConnection {
     fn buffers(&mut self) -> &mut dyn Buffers {
         &mut self.buffers
     }

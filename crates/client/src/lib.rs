@@ -2,13 +2,13 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use tacit_client::{ClientConfig, Lobby};
+//! use tacit_client::{ClientConfig, Connection};
 //! let identity = tacit_store::keys::load_client("keys".as_ref(), "alice")?;
-//! let mut lobby = Lobby::connect(tacit_backends::Registry::new(vec![]), ClientConfig::new("server:7878", identity))?;
-//! for model in lobby.models()? {
+//! let mut connection = Connection::connect(tacit_backends::Registry::new(vec![]), ClientConfig::new("server:7878", identity))?;
+//! for model in connection.models()? {
 //!     println!("{}: {}", model.name, model.backends[0].backend);
 //! }
-//! let mut client = lobby.open("digits", None)?;
+//! let mut client = connection.open("digits", None)?;
 //! let input = vec![0.5; client.interface().input_len()];
 //! let answer = client.infer(&input)?;
 //! println!("class {}, values {:?}", answer.class, answer.values);
@@ -16,9 +16,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! * [`Lobby::connect`]`(registry, config)`: TLS 1.3 with both certificates, then the version.
-//!   [`Lobby::models`] lists what is on offer.
-//! * [`Lobby::open`]`(model, backend)`: a [`Client`]. Without a name, the back end is the first that the
+//! * [`Connection::connect`]`(registry, config)`: TLS 1.3 with both certificates, then the version.
+//!   [`Connection::models`] lists what is on offer.
+//! * [`Connection::open`]`(model, backend)`: a [`Client`]. Without a name, the back end is the first that the
 //!   server offers, this registry knows and whose server does not see the input. Whom a back end trusts is
 //!   read in the own registry, never taken from the server.
 //! * [`Client::infer`], [`infer_many`]: real-valued inputs to an [`Answer`] of real values. Floats are inputs
@@ -33,16 +33,16 @@
 //! * [`Notices`]: the same over HTTP, for who has no connection yet; [`Client::take_up`] runs the phases.
 //!   [`Control`]: whatever else a server answers over HTTP.
 //! * [`Client::prepare`], [`Client::stored`], [`Client::discard`]: material ahead of time
-//!   ([`ClientConfig::store`]). [`Lobby::material`] lists that of all models, gone ones too; connecting
-//!   destroys halves whose other half is lost ([`Lobby::reconciled`]). [`Client::setup`] and whatever
+//!   ([`ClientConfig::store`]). [`Connection::material`] lists that of all models, gone ones too; connecting
+//!   destroys halves whose other half is lost ([`Connection::reconciled`]). [`Client::setup`] and whatever
 //!   material needs happen by themselves where the back end's plan says so.
 //! * [`Client::model`]: plan, costs, numerics; [`Client::interface`]: shapes, ranges, what is revealed.
-//! * [`SecretsFolder`]: secrets of keys that a server keeps; [`Lobby::uploads`], [`Lobby::delete_uploads`]:
-//!   these keys.
+//! * [`SecretsFolder`]: secrets of keys that a server keeps. [`Connection::uploads`] lists these keys,
+//!   [`Connection::delete_uploads`] deletes them.
 //! * [`Client::order`], [`Client::collect`] over a [`HelperLine`]: material that a second machine of the
-//!   client's makes, its helper, which runs a [`Home`].
-//! * [`RemoteDealer`], [`KeepFolder`]: what back ends with a dealer need beside the server
-//!   ([`ClientConfig::aids`]).
+//!   client's makes, its helper, which runs a [`HelperServer`].
+//! * [`RemoteDealer`], [`KeyFolder`]: what back ends with a dealer need beside the server
+//!   ([`ClientConfig::resources`]).
 //! * [`input`]: images and arrays; [`bench`]: what both parties' figures look like; [`measure`]: taking them;
 //!   [`wire`]: messages.
 //!
@@ -54,16 +54,19 @@ mod announced;
 mod answer;
 mod ask;
 pub mod bench;
+mod claimed;
 mod client;
+mod closer;
+mod config;
 mod control;
 pub mod dealer;
 mod error;
 pub mod helper;
-mod in_hand;
+
+mod connection;
 pub mod input;
 pub mod jpeg;
-mod keep;
-mod lobby;
+mod key_folder;
 pub mod measure;
 mod notices;
 mod opened;
@@ -78,17 +81,19 @@ pub const MAX_THREADS: usize = 1024;
 
 pub use announced::Announced;
 pub use answer::{Answer, Prepared};
-pub use client::{Client, Collected, Got, Progress, Step};
+pub use client::{Client, FetchedMaterial, HelperDelivery, Progress, Step};
+pub use closer::Closer;
+pub use config::ClientConfig;
+pub use connection::Connection;
 pub use control::Control;
-pub use dealer::{DealerConfig, RemoteDealer, aids, aids_within};
+pub use dealer::{DealerConfig, RemoteDealer, resources, resources_within};
 pub use error::ClientError;
-pub use helper::{HelperLine, Home, HomeConfig};
-pub use keep::KeepFolder;
-pub use lobby::{ClientConfig, Closer, Lobby};
+pub use helper::{HelperLine, HelperServer, HelperServerConfig};
+pub use key_folder::KeyFolder;
 pub use measure::{Figures, PhaseReport, process_cpu_s};
 pub use notices::{GONE, NoticeState, Notices, Standing};
 pub use opened::OpenedModels;
 pub use pipeline::infer_many;
 pub use secrets::SecretsFolder;
-pub use stock::{Held, Reconciled, Use};
+pub use stock::{Reconciled, StoredMaterial, Usability};
 pub use wire::{ModelInfo, Offer};

@@ -1,7 +1,7 @@
 //! Announcements without a connection of the protocol: over HTTP, by a device that sleeps until its turn has
 //! come, or pays for its link by the minute. The phases themselves are run over the protocol
 //! ([`Client::take_up`](crate::Client::take_up)), by the same client.
-use crate::lobby::choose;
+use crate::connection::choose;
 use crate::wire::{Device, Name};
 use crate::{ClientConfig, ClientError, Control};
 use serde::Deserialize;
@@ -69,8 +69,7 @@ impl Notices {
     /// `connect_timeout` for each answer. Nothing is connected yet.
     ///
     /// # Errors
-    /// [`ClientError::Usage`]: as [`Lobby::connect`](crate::Lobby::connect) for threads; [`ClientError::Net`]
-    /// if the address is none.
+    /// [`ClientError::Usage`] for too many threads, [`ClientError::Net`] if the address is none.
     pub fn of(config: &ClientConfig) -> Result<Self, ClientError> {
         let device = config.device()?;
         let name = config.server_name.as_deref();
@@ -78,7 +77,7 @@ impl Notices {
     }
 
     /// Model and back end for what is announced without one or both: the only model on offer; the back end as
-    /// [`Lobby::open`](crate::Lobby::open) chooses it.
+    /// [`Connection::open`](crate::Connection::open) chooses it.
     ///
     /// # Errors
     /// There is no such model, or the choice is not clear; as [`Control::get`].

@@ -1,7 +1,7 @@
 //! Many inputs: as many of them as may be run as one are a batch, and the offline phase of the next batch
 //! runs on a second connection during the online phase of this one.
 use crate::answer::{made_for, only};
-use crate::in_hand::{Asked, InHand};
+use crate::claimed::{Asked, ClaimedMaterial};
 use crate::wire::Name;
 use crate::{Answer, Client, ClientError, PhaseReport, Prepared};
 use std::sync::mpsc;
@@ -87,8 +87,8 @@ pub fn infer_many(
                     return Ok(());
                 };
                 client.set_batch(batch.len())?;
-                let in_hand = Some(InHand::made(prepared.id, material));
-                for answer in made_for(client.online(Asked::Before(name), in_hand, &batch.concat())?, setup, prepared) {
+                let claimed = Some(ClaimedMaterial::made(prepared.id, material));
+                for answer in made_for(client.online(Asked::Before(name), claimed, &batch.concat())?, setup, prepared) {
                     each(index, answer)?;
                     index += 1;
                 }

@@ -30,7 +30,7 @@ pub struct Reconciled {
 
 /// Whether material can be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Use {
+pub enum Usability {
     /// Both parties have their halves, and the model is on offer.
     Ready,
     /// The model is no longer on offer as it was.
@@ -42,7 +42,7 @@ pub enum Use {
     OtherServer,
 }
 
-impl Use {
+impl Usability {
     /// Whether it can never be used from here, and takes a place in the quota.
     #[must_use]
     pub const fn is_orphan(self) -> bool {
@@ -52,7 +52,7 @@ impl Use {
 
 /// Stored material of this client.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Held {
+pub struct StoredMaterial {
     /// Its name.
     pub id: MaterialId,
     /// Digest of the model's public part.
@@ -64,7 +64,7 @@ pub struct Held {
     /// Bytes of the half here, or else of the one at the server.
     pub bytes: u64,
     /// Whether it can be used.
-    pub state: Use,
+    pub state: Usability,
 }
 
 /// This client's folder, and the server's that it is used with.
@@ -121,25 +121,25 @@ impl Stock {
 
     /// All of this client's material at either party, oldest first. What another process takes out or makes
     /// at this moment is left out.
-    pub(crate) fn list(&self, channel: &mut Channel) -> Result<Vec<Held>, ClientError> {
+    pub(crate) fn list(&self, channel: &mut Channel) -> Result<Vec<StoredMaterial>, ClientError> {
         let ours = self.store.list_of(self.client)?;
         let theirs = halves_at_server(channel)?;
         let mut held = Vec::new();
         for entry in ours {
             let there = theirs.get(&entry.id).filter(|_| Some(entry.peer) == self.peer);
             let state = match there {
-                Some(half) if half.offered => Use::Ready,
-                Some(_) => Use::ModelGone,
+                Some(half) if half.offered => Usability::Ready,
+                Some(_) => Usability::ModelGone,
                 None if Some(entry.peer) == self.peer => continue,
-                None => Use::OtherServer,
+                None => Usability::OtherServer,
             };
             let Entry { id, binding, created, bytes, .. } = entry;
-            held.push(Held { id, model: binding.model, plan: binding.plan, created, bytes, state });
+            held.push(StoredMaterial { id, model: binding.model, plan: binding.plan, created, bytes, state });
         }
         for half in theirs.into_values().filter(|half| half.folder != self.store.folder()) {
-            let state = if half.offered { Use::Elsewhere } else { Use::ModelGone };
+            let state = if half.offered { Usability::Elsewhere } else { Usability::ModelGone };
             let Half { id, model, plan, created, bytes, .. } = half;
-            held.push(Held { id, model, plan, created, bytes, state });
+            held.push(StoredMaterial { id, model, plan, created, bytes, state });
         }
         held.sort_by_key(|h| h.created);
         Ok(held)

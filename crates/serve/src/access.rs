@@ -1,6 +1,6 @@
-//! Who may use what: the file that says so (`--access`), and what it means for one client.
+//! CertificateIdentity may use what: the file that says so (`--access`), and what it means for one client.
 use crate::ServeError;
-use crate::who::Who;
+use crate::identity::CertificateIdentity;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -193,7 +193,7 @@ impl Rules {
 
     /// Why who shows this certificate is not served, if that is so: a helper neither if it is revoked itself,
     /// by its own fingerprint, nor if its owner is.
-    pub(crate) fn turns_away(&self, who: &Who) -> Option<&'static str> {
+    pub(crate) fn turns_away(&self, who: &CertificateIdentity) -> Option<&'static str> {
         match who.helper {
             Some(helper) if self.of(helper).revoked => Some(HELPER_REVOKED),
             _ => self.revokes(who.client, &who.serial),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
-use tacit_backends::Aids;
+use tacit_backends::ConnectionResources;
 use tacit_meter::usage::{ProcessLimits, Roots};
 use tacit_net::{Rate, ServerTls};
 use tacit_sched::policy::PolicySpec;
@@ -41,7 +41,7 @@ pub struct ServerConfig {
     /// Threads of each job's arithmetic, 1 to [`MAX_THREADS`](tacit_client::MAX_THREADS).
     pub threads: usize,
     /// The dealer that makes this server's material, where models need one.
-    pub aids: Aids,
+    pub resources: ConnectionResources,
     /// Which jobs start when.
     pub policy: PolicySpec,
     /// Cores that jobs may take together.
@@ -124,7 +124,7 @@ impl ServerConfig {
             traces: None,
             seal: None,
             threads: 1,
-            aids: Aids::default(),
+            resources: ConnectionResources::default(),
             policy: PolicySpec::Adaptive(Default::default()),
             cores: ProcessLimits::read(&Roots::default()).threads(),
             strict_cores: false,
@@ -163,7 +163,7 @@ impl ServerConfig {
 
     /// Whether material is dealt ahead of time.
     pub(crate) fn has_pools(&self) -> bool {
-        self.pool > 0 && self.dealings > 0 && self.store.is_some() && self.aids.dealer.is_some()
+        self.pool > 0 && self.dealings > 0 && self.store.is_some() && self.resources.dealer.is_some()
     }
 
     /// Within what the machine's load is followed.

@@ -12,6 +12,7 @@ mod tokens;
 use crate::closer::Closer;
 use crate::event::{Decision, Event, Grant, Turn};
 use crate::gate::Gate;
+use crate::identity::CertificateIdentity;
 use crate::job::{Admitted, Asked, Held, Job};
 use crate::memory::InMemory;
 use crate::monitor::Limits;
@@ -19,8 +20,7 @@ use crate::pooled::Pooled;
 use crate::published::Published;
 use crate::queue::{Effect, JobEnd, Planned, Queue};
 use crate::record::Record;
-use crate::state::{Known, Row};
-use crate::who::Who;
+use crate::state::{LearnedDurations, Row};
 use crate::{ServeError, ServerConfig};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ use tokio::time::timeout_at;
 /// A connection whose client is known.
 struct Connection {
     closer: Closer,
-    who: Who,
+    who: CertificateIdentity,
     /// The client's folder of material that it uses.
     folder: Option<FolderId>,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Driver {
     waiting: BTreeSet<Number>,
     memory: InMemory,
     pools: pools::Pools,
-    /// Who waits for an input's turn.
+    /// CertificateIdentity waits for an input's turn.
     watchers: Vec<inputs::Watcher>,
     served: u64,
     stopping: Option<stop::Stopping>,
@@ -79,7 +79,7 @@ impl Driver {
         store: Option<Arc<Store>>,
         admission: Admission,
         gate: Gate,
-        (record, known): (Record, Known),
+        (record, known): (Record, LearnedDurations),
         published: Arc<Published>,
         (events, stop): (UnboundedSender<Event>, watch::Sender<bool>),
     ) -> Result<Self, ServeError> {
@@ -100,7 +100,7 @@ impl Driver {
             jobs: BTreeMap::new(),
             waiting: BTreeSet::new(),
             memory: InMemory::new(config.memory_per_client),
-            pools: pools::Pools::new(&config.aids, events),
+            pools: pools::Pools::new(&config.resources, events),
             watchers: Vec::new(),
             served: 0,
             stopping: None,
@@ -113,13 +113,13 @@ impl Driver {
     /// Works until the server has stopped and everybody is gone.
     pub(crate) async fn run(mut self, mut events: UnboundedReceiver<Event>) {
         self.open_pools();
-        self.go_on();
+        self.run_ready();
         while !self.has_ended() {
             let event = match self.alarm() {
                 None => events.recv().await,
                 // What is due comes first, however many events there are.
                 Some(at) if at <= Instant::now() => {
-                    self.ring(Instant::now());
+                    self.on_timer(Instant::now());
                     self.publish(false);
                     continue;
                 }
@@ -144,9 +144,9 @@ impl Driver {
     }
 
     /// The time of an alarm has come.
-    fn ring(&mut self, now: Instant) {
+    fn on_timer(&mut self, now: Instant) {
         self.admission.sum_up();
-        self.go_on();
+        self.run_ready();
         self.cut_when_due(now);
     }
 
@@ -202,7 +202,7 @@ impl Driver {
             Event::Gone { number } => self.leave(number),
             Event::Stop { grace } => self.stop(grace),
         }
-        self.go_on();
+        self.run_ready();
     }
 
     fn request(&mut self, number: Number, mut ask: Asked) {
@@ -232,7 +232,7 @@ impl Driver {
     }
 
     /// Takes up what waited for a place, and does what the scheduler says.
-    fn go_on(&mut self) {
+    fn run_ready(&mut self) {
         let waiting: Vec<Number> = self.waiting.iter().copied().collect();
         waiting.into_iter().for_each(|number| self.admit(number));
         loop {
@@ -443,7 +443,10 @@ impl Driver {
     fn leave(&mut self, number: Number) {
         self.end_job(number);
         self.queue.left(number);
-        let Some(Connection { who: Who { client, helper, .. }, .. }) = self.connections.remove(&number) else { return };
+        let Some(Connection { who: CertificateIdentity { client, helper, .. }, .. }) = self.connections.remove(&number)
+        else {
+            return;
+        };
         self.record.broke_off(number);
         self.record.disconnected(client);
         helper.into_iter().for_each(|helper| self.helper_gone(helper));

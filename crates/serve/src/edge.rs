@@ -1,13 +1,13 @@
 //! Sockets without threads: accepting, TLS, greeting, and waiting for requests.
+use crate::authentication::{WATCHING, authenticate, late, stalled};
 use crate::catalog::Offered;
 use crate::control::{Control, Visitor};
 use crate::counted::Counted;
 use crate::event::{Decision, Event, TurnedAway};
 use crate::gate::WITHDRAWN;
+use crate::identity::CertificateIdentity;
 use crate::kinds::{BROKEN, LATE, NO_HANDSHAKE, STRANGE};
-use crate::known::{WATCHING, authenticate, late, stalled};
 use crate::shared::Shared;
-use crate::who::Who;
 use crate::worker::{self, Connection};
 use crate::{Catalog, ServeError};
 use std::future::pending;
@@ -180,7 +180,7 @@ async fn end(mut connection: Connection, last: Option<Reply>) {
 /// A connection whose client is known.
 struct Greeted {
     channel: Channel,
-    who: Who,
+    who: CertificateIdentity,
     watched: TcpStream,
     closer: std::net::TcpStream,
 }
@@ -202,7 +202,7 @@ async fn greet(
     if known.speaks_http()? {
         return Ok(Arrival::Visitor(Visitor { known, address }.into()));
     }
-    introduce(shared, known.stream, Who::of(known.who, known.role, known.name), deadline)
+    introduce(shared, known.stream, CertificateIdentity::of(known.who, known.role, known.name), deadline)
         .await
         .map(|greeted| Arrival::Client(greeted.into()))
 }
@@ -211,7 +211,7 @@ async fn greet(
 async fn introduce(
     shared: &Shared,
     stream: TlsStream<Counted>,
-    who: Who,
+    who: CertificateIdentity,
     deadline: HandshakeDeadline,
 ) -> Result<Greeted, ServeError> {
     let (stream, session) = stream.into_inner();

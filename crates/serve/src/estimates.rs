@@ -2,7 +2,7 @@
 //! learned, or else what the planner predicts of it (`tacit_plan`, with the calibration that is built in).
 //! The first measured job replaces it.
 use crate::catalog::Offered;
-use crate::state::{DEALING, Known, POOL};
+use crate::state::{DEALING, LearnedDurations, POOL};
 use tacit_backends::{PhaseCost, Preparation, ServerModel};
 use tacit_client::wire::{Device, LinkClass};
 use tacit_plan::{Link, Prediction, Setting};
@@ -90,7 +90,7 @@ pub(crate) fn only_waits(model: &dyn ServerModel) -> bool {
 
 /// A model over its back end, for a class of devices, with jobs of so many threads. What a job was measured
 /// to hold counts up to `most` bytes, all that jobs may take: it has run, so it is not turned away.
-pub(crate) fn spec(offered: &Offered, device: Device, known: &Known, threads: u32, most: u64) -> ModelSpec {
+pub(crate) fn spec(offered: &Offered, device: Device, known: &LearnedDurations, threads: u32, most: u64) -> ModelSpec {
     let (costs, predicted) = (offered.model.costs(), predicted(offered, device));
     let phase = |which: JobPhase, cost: &PhaseCost| {
         let expected = predicted.map(|all| match which {
@@ -123,7 +123,13 @@ pub(crate) fn spec(offered: &Offered, device: Device, known: &Known, threads: u3
 pub(crate) const DEALING_MEMORY: u64 = 8 << 20;
 
 /// A pool of halves of so many bytes: its T_pre is a dealing, and what it makes is bound to nobody.
-pub(crate) fn dealing(offered: &Offered, half_bytes: u64, known: &Known, threads: u32, most: u64) -> ModelSpec {
+pub(crate) fn dealing(
+    offered: &Offered,
+    half_bytes: u64,
+    known: &LearnedDurations,
+    threads: u32,
+    most: u64,
+) -> ModelSpec {
     let link = link(HERE.link);
     // Until one is measured: what it takes on the way.
     let guess = link.transfer_s(0, half_bytes) + link.rtt_s;

@@ -3,14 +3,14 @@ use crate::ServeError;
 use crate::access::Rules;
 use crate::catalog::{Catalog, Changes, Offered};
 use crate::closer::Closer;
+use crate::identity::CertificateIdentity;
 use crate::monitor::Load;
 use crate::pooled::Pooled;
 use crate::queue::{JobEnd, Standing, Whose};
-use crate::quota::Charge;
+use crate::quota::QuotaCharge;
 use crate::record::Measured;
 use crate::snapshot::Snapshot;
 use crate::state::Learned;
-use crate::who::Who;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_admission::{ConnectionId as Number, Kind};
@@ -27,7 +27,7 @@ pub(crate) enum Event {
     /// Somebody connected; answered when that is noted.
     Accepted { reply: oneshot::Sender<()> },
     /// Its client is known, and the certificate; is it served, or else why not? `closer` ends it from here.
-    Greeted { number: Number, who: Who, closer: Closer, reply: oneshot::Sender<Result<(), TurnedAway>> },
+    Greeted { number: Number, who: CertificateIdentity, closer: Closer, reply: oneshot::Sender<Result<(), TurnedAway>> },
     /// Somebody was not served, or not granted something: it is logged already.
     Refused { kind: Kind },
     /// A client asks, with the model that it has open.
@@ -125,7 +125,7 @@ pub(crate) struct Grant {
     /// The server's half for an offline phase, from a pool.
     pub(crate) pooled: Option<Pooled>,
     /// What is to be written down before the online phase begins.
-    pub(crate) charge: Option<Charge>,
+    pub(crate) charge: Option<QuotaCharge>,
     /// Of material that is to be destroyed, what was in memory: it is destroyed.
     pub(crate) destroyed: Vec<MaterialId>,
     /// Why the notice that a request named does not help.

@@ -1,8 +1,8 @@
 //! The rules of access at work: what the driver asks before a request goes on.
 use crate::access::{REVOKED, Rules};
 use crate::catalog::Offered;
-use crate::quota::{Bucket, Charge, Clock, PaidStock, Quotas};
-use crate::who::Who;
+use crate::identity::CertificateIdentity;
+use crate::quota::{Bucket, Clock, PaidStock, QuotaCharge, Quotas};
 use crate::{Catalog, ServeError};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Gate {
     }
 
     /// Why who shows a certificate is not served, if that is so.
-    pub(crate) fn turns_away(&self, who: &Who) -> Option<&'static str> {
+    pub(crate) fn turns_away(&self, who: &CertificateIdentity) -> Option<&'static str> {
         self.rules.borrow().turns_away(who)
     }
 
@@ -136,7 +136,7 @@ impl Gate {
     }
 
     /// Sets a day's answers to the inputs of a batch aside, where they are counted.
-    pub(crate) fn charge(&mut self, client: ClientId, offered: &Offered) -> Result<Option<Charge>, ServeError> {
+    pub(crate) fn charge(&mut self, client: ClientId, offered: &Offered) -> Result<Option<QuotaCharge>, ServeError> {
         let most = self.rules.borrow().of(client).per_day;
         let of = (offered.name.as_str(), offered.batch());
         let now = self.clock.now();
@@ -152,7 +152,7 @@ impl Gate {
     }
 
     /// An answer that was set aside is not given.
-    pub(crate) fn give_back(&mut self, charge: Option<Charge>) {
+    pub(crate) fn give_back(&mut self, charge: Option<QuotaCharge>) {
         charge.iter().for_each(|charge| self.quotas.give_back(charge));
     }
 }

@@ -1,6 +1,6 @@
 //! Requests on their way to a worker.
 use crate::event::{Decision, Open};
-use crate::quota::Charge;
+use crate::quota::QuotaCharge;
 use std::time::Instant;
 use tacit_client::wire::Request;
 use tacit_ids::MaterialId;
@@ -26,7 +26,7 @@ pub(crate) struct Held {
     /// A place in memory for what it makes.
     pub(crate) place: Option<MaterialId>,
     /// One of its client's answers of the day.
-    pub(crate) charge: Option<Charge>,
+    pub(crate) charge: Option<QuotaCharge>,
 }
 
 /// A request, and who is told what becomes of it.

@@ -27,7 +27,9 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod authentication;
 mod catalog;
+mod client_keys;
 mod closer;
 mod config;
 mod control;
@@ -40,10 +42,9 @@ mod estimates;
 mod event;
 mod front;
 mod gate;
+mod identity;
 mod job;
-mod kept;
 mod kinds;
-mod known;
 mod memory;
 mod metrics;
 mod monitor;
@@ -64,7 +65,6 @@ mod stock;
 mod traces;
 mod uploads;
 mod warm;
-mod who;
 mod worker;
 
 pub use catalog::{Catalog, Changes};

@@ -15,7 +15,7 @@ use tacit_store::Counts;
 
 /// A phase of a model with a back end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Of {
+pub(crate) struct PhaseLabels {
     /// `setup`, `offline` or `online`.
     pub(crate) phase: &'static str,
     /// Model.
@@ -56,13 +56,13 @@ pub(crate) struct Metrics {
     served: Family<Input, Counter>,
     delay: Family<Input, Histogram, fn() -> Histogram>,
     waiting: Family<Input, Histogram, fn() -> Histogram>,
-    phases: Family<Of, Histogram, fn() -> Histogram>,
-    errors: Family<Of, Histogram, fn() -> Histogram>,
+    phases: Family<PhaseLabels, Histogram, fn() -> Histogram>,
+    errors: Family<PhaseLabels, Histogram, fn() -> Histogram>,
     dispatch: Histogram,
-    failed: Family<Of, Counter>,
+    failed: Family<PhaseLabels, Counter>,
     refused: Family<Named, Counter>,
-    sent: Family<Of, Counter>,
-    received: Family<Of, Counter>,
+    sent: Family<PhaseLabels, Counter>,
+    received: Family<PhaseLabels, Counter>,
     connections: Family<Named, Gauge>,
     greeting_places: Gauge,
     jobs: Family<Named, Gauge>,
@@ -157,7 +157,7 @@ impl Metrics {
     }
 
     /// A phase has ended with these figures.
-    pub(crate) fn phase(&self, of: &Of, figures: &Figures) {
+    pub(crate) fn phase(&self, of: &PhaseLabels, figures: &Figures) {
         self.phases.get_or_create(of).observe(figures.wall_s);
         self.sent.get_or_create(of).inc_by(figures.sent_bytes);
         self.received.get_or_create(of).inc_by(figures.received_bytes);
@@ -169,7 +169,7 @@ impl Metrics {
     }
 
     /// A phase took so many seconds, more than 0, and was expected to.
-    pub(crate) fn compared(&self, of: &Of, expected_s: f64, took_s: f64) {
+    pub(crate) fn compared(&self, of: &PhaseLabels, expected_s: f64, took_s: f64) {
         self.errors.get_or_create(of).observe((took_s - expected_s).abs() / took_s);
     }
 
@@ -188,7 +188,7 @@ impl Metrics {
     }
 
     /// A job broke off.
-    pub(crate) fn failed(&self, of: &Of) {
+    pub(crate) fn failed(&self, of: &PhaseLabels) {
         self.failed.get_or_create(of).inc();
     }
 

@@ -7,7 +7,7 @@
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tacit_backends::seam::{Aids, Claim, Dealer, Order, Piece, Seal, Seed, Stop, Ticket};
+use tacit_backends::seam::{Claim, ConnectionResources, Dealer, Order, Piece, Seal, Seed, Stop, Ticket};
 use tacit_backends::{BackendError, ServerModel};
 use tacit_ids::MaterialId;
 use tacit_store::Store;
@@ -30,12 +30,16 @@ pub(crate) struct Pooled {
 ///
 /// # Errors
 /// Of the dealer; [`BackendError::Spool`].
-pub(crate) fn deal(store: &Store, aids: &Aids, model: &dyn ServerModel) -> Result<(Pooled, Duration), BackendError> {
+pub(crate) fn deal(
+    store: &Store,
+    resources: &ConnectionResources,
+    model: &dyn ServerModel,
+) -> Result<(Pooled, Duration), BackendError> {
     let (begun, failed) = (Instant::now(), |what: String| BackendError::Spool { what });
     let order = model.order().ok_or(BackendError::Misuse("pools are of models that a dealer deals for"))?;
     let id = MaterialId::random().map_err(|e| BackendError::Random(e.to_string()))?;
     let (mut spool, mut known) = (store.spool(id, order.server_bytes).map_err(|e| failed(e.to_string()))?, None);
-    aids.dealer()?.deal_ahead(&order, &mut |piece| match piece {
+    resources.dealer()?.deal_ahead(&order, &mut |piece| match piece {
         Piece::Ticket(ticket) => {
             known = Some(*ticket);
             Ok(())
@@ -49,9 +53,9 @@ pub(crate) fn deal(store: &Store, aids: &Aids, model: &dyn ServerModel) -> Resul
 
 /// What a connection's next offline phase uses, if anything.
 #[derive(Clone, Default)]
-pub(crate) struct Hand(Arc<Mutex<Option<Pooled>>>);
+pub(crate) struct PooledSlot(Arc<Mutex<Option<Pooled>>>);
 
-impl Hand {
+impl PooledSlot {
     /// In place of what was there, which nobody uses any more.
     pub(crate) fn hold(&self, pooled: Option<Pooled>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = pooled;
@@ -66,7 +70,7 @@ impl Hand {
 /// A dealer that gives out what is in hand first.
 pub(crate) struct FromPool {
     pub(crate) dealer: Arc<dyn Dealer>,
-    pub(crate) hand: Hand,
+    pub(crate) hand: PooledSlot,
     /// Hears that the dealer has none of what was dealt ahead.
     pub(crate) lost: Arc<dyn Fn() + Send + Sync>,
 }

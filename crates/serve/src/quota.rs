@@ -62,7 +62,7 @@ pub(crate) fn day_of(unix_s: i64) -> i64 {
 
 /// Answers of a model for a client, on a day: one, or those of a batch.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Charge {
+pub(crate) struct QuotaCharge {
     pub(crate) client: ClientId,
     pub(crate) model: String,
     pub(crate) day: i64,
@@ -72,7 +72,7 @@ pub(crate) struct Charge {
     pub(crate) most: u32,
 }
 
-impl Charge {
+impl QuotaCharge {
     /// Why there are not so many, at a time in seconds since 1970 when so many are left.
     pub(crate) fn used_up(&self, now: i64, left: u32) -> ServeError {
         let seconds = self.day.saturating_add(1).saturating_mul(DAY_S).saturating_sub(now).max(0).unsigned_abs();
@@ -111,7 +111,7 @@ impl Quotas {
         client: ClientId,
         (model, inputs): (&str, u32),
         most: u32,
-    ) -> Result<Charge, ServeError> {
+    ) -> Result<QuotaCharge, ServeError> {
         let charge = self.look(now, client, (model, inputs), most)?;
         *self.used.entry((client, model.to_owned())).or_default() += inputs;
         Ok(charge)
@@ -137,16 +137,16 @@ impl Quotas {
         client: ClientId,
         (model, inputs): (&str, u32),
         most: u32,
-    ) -> Result<Charge, ServeError> {
+    ) -> Result<QuotaCharge, ServeError> {
         let key = (client, model.to_owned());
         let used = self.used(now, &key);
-        let charge = Charge { client, model: key.1, day: self.day, inputs, most };
+        let charge = QuotaCharge { client, model: key.1, day: self.day, inputs, most };
         let left = most.saturating_sub(used);
         if inputs <= left { Ok(charge) } else { Err(charge.used_up(now, left)) }
     }
 
     /// Takes back what was not used.
-    pub(crate) fn give_back(&mut self, charge: &Charge) {
+    pub(crate) fn give_back(&mut self, charge: &QuotaCharge) {
         if charge.day == self.day
             && let Some(used) = self.used.get_mut(&(charge.client, charge.model.clone()))
         {

@@ -2,13 +2,13 @@
 //! bounded, however many requests come.
 use crate::Catalog;
 use crate::estimates::phase_name;
-use crate::metrics::{Metrics, Of};
+use crate::identity::called;
+use crate::metrics::{Metrics, PhaseLabels};
 use crate::queue::Planned;
 use crate::quota::Bucket;
 use crate::snapshot::{ClientRow, JobRow, ModelRow, Snapshot};
 use crate::state::{Ended, Keeper, Row};
 use crate::traces::{self, Traces};
-use crate::who::called;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -44,10 +44,10 @@ pub(crate) struct Measured {
 }
 
 /// A job between its request and its end.
-struct Live {
+struct RecordedJob {
     id: u64,
     phase: Phase,
-    of: Of,
+    of: PhaseLabels,
     client: ClientId,
     name: Arc<str>,
     /// What its client calls the input.
@@ -61,11 +61,11 @@ struct Live {
     fault: Option<&'static str>,
 }
 
-impl Live {
+impl RecordedJob {
     /// A line for whoever looks for an input: its name stands in the log of its client, too.
     fn log(&self, outcome: &str, now: Instant) {
         let input = self.input.map_or_else(|| "none".to_owned(), |name| name.to_string());
-        let Of { phase, model, backend } = &self.of;
+        let PhaseLabels { phase, model, backend } = &self.of;
         let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
         let (client, name, started) = (self.client, &self.name, self.started.map_or(now, |(at, _)| at));
         let (queued, ran) = (since(self.queued, started), since(started, now));
@@ -73,11 +73,11 @@ impl Live {
     }
 }
 
-impl Live {
+impl RecordedJob {
     /// As a span.
     fn traced(&self, measured: Option<&Measured>, outcome: &'static str, now: Instant) -> traces::Ended {
         let ago = |at: Instant| now.saturating_duration_since(at);
-        let Of { phase, model, backend } = self.of.clone();
+        let PhaseLabels { phase, model, backend } = self.of.clone();
         traces::Ended {
             job: self.id,
             client: self.client,
@@ -170,7 +170,7 @@ pub(crate) struct Record {
     names: HashMap<([u8; 32], [u8; 32]), (String, String)>,
     /// Jobs so far.
     jobs: u64,
-    live: BTreeMap<Number, Live>,
+    live: BTreeMap<Number, RecordedJob>,
     ended: VecDeque<JobRow>,
     clients: BTreeMap<ClientId, Client>,
     models: BTreeMap<String, Model>,
@@ -263,9 +263,9 @@ impl Record {
         let Some(names) = binding.and_then(|b| self.names.get(&(b.model, b.plan))) else {
             return self.client(client).refused += 1;
         };
-        let of = Of { phase: phase.name(), model: names.0.clone(), backend: names.1.clone() };
+        let of = PhaseLabels { phase: phase.name(), model: names.0.clone(), backend: names.1.clone() };
         let input = request.input();
-        let live = Live {
+        let live = RecordedJob {
             id: self.jobs,
             phase,
             of,
@@ -326,7 +326,7 @@ impl Record {
         expected: Span,
         took: Span,
     ) {
-        let of = Of { phase: phase_name(phase), model: model.to_string(), backend: (*backend).to_owned() };
+        let of = PhaseLabels { phase: phase_name(phase), model: model.to_string(), backend: (*backend).to_owned() };
         self.metrics.compared(&of, expected.secs(), took.secs());
     }
 
@@ -350,7 +350,7 @@ impl Record {
         }
     }
 
-    fn end(&mut self, live: Live, measured: Option<&Measured>, outcome: &'static str) {
+    fn end(&mut self, live: RecordedJob, measured: Option<&Measured>, outcome: &'static str) {
         let row = self.client(live.client);
         *match outcome {
             "done" => &mut row.done,
@@ -377,7 +377,7 @@ impl Record {
         }
     }
 
-    fn keep_ended(&self, live: &Live, measured: Option<&Measured>, outcome: &'static str, now: Instant) {
+    fn keep_ended(&self, live: &RecordedJob, measured: Option<&Measured>, outcome: &'static str, now: Instant) {
         let started = live.started.map(|(at, _)| at);
         let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
         self.keep(Row::Ended(Ended {
@@ -407,7 +407,7 @@ impl Record {
     }
 
     /// A job as it is shown, once it has started.
-    fn row(&self, live: &Live) -> Option<JobRow> {
+    fn row(&self, live: &RecordedJob) -> Option<JobRow> {
         let (started, threads) = live.started?;
         Some(JobRow {
             id: live.id,

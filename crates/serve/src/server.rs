@@ -186,7 +186,7 @@ impl Server {
         let store = store.map(|dir| Store::open(dir, Party::Server, config.seal.clone())).transpose()?.map(Arc::new);
         if let Some(store) = &store {
             settle(store, &config)?;
-            config.aids.spools = Some(Arc::new(Spools(Arc::clone(store))));
+            config.resources.spools = Some(Arc::new(Spools(Arc::clone(store))));
         }
         let (sender, events) = unbounded_channel();
         let (stopper, stop) = watch::channel(false);

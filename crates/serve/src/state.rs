@@ -7,7 +7,7 @@
 pub(crate) mod schema;
 
 use crate::ServeError;
-use crate::quota::{Charge, Clock, MOST_AHEAD, Quotas, day_of, unix_now};
+use crate::quota::{Clock, MOST_AHEAD, QuotaCharge, Quotas, day_of, unix_now};
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, Transaction, named_params, params};
 use schema::{NAME, SERVER, Sync, connect, failed, prepare};
 use std::collections::HashMap;
@@ -114,7 +114,7 @@ impl Usage {
     ///
     /// # Errors
     /// [`ServeError::OverLimit`] if there are as many as there may be, [`ServeError::State`].
-    pub(crate) fn charge(&self, charge: &Charge) -> Result<(), ServeError> {
+    pub(crate) fn charge(&self, charge: &QuotaCharge) -> Result<(), ServeError> {
         // A statement that panics has changed nothing.
         let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
         let sql = "INSERT INTO usage (day, client, model, answers) SELECT :day, :client, :model, :inputs WHERE :inputs <= :most
@@ -138,9 +138,9 @@ impl Usage {
 
 /// Estimates of an earlier run, by plan and class of devices.
 #[derive(Default)]
-pub(crate) struct Known(HashMap<([u8; 32], String), Vec<Learned>>);
+pub(crate) struct LearnedDurations(HashMap<([u8; 32], String), Vec<Learned>>);
 
-impl Known {
+impl LearnedDurations {
     /// Takes in what is known of a phase from now on.
     pub(crate) fn add(&mut self, row: Learned) {
         self.0.entry((row.plan, row.device.clone())).or_default().push(row);
@@ -166,7 +166,7 @@ pub(crate) struct Most {
 pub(crate) struct State {
     pub(crate) keeper: Keeper,
     pub(crate) usage: Option<Usage>,
-    pub(crate) known: Known,
+    pub(crate) known: LearnedDurations,
     pub(crate) quotas: Quotas,
 }
 
@@ -174,7 +174,7 @@ impl State {
     /// Of a server that keeps nothing.
     pub(crate) fn nowhere() -> Self {
         let quotas = Quotas::new(day_of(unix_now()), HashMap::new());
-        Self { keeper: Keeper::default(), usage: None, known: Known::default(), quotas }
+        Self { keeper: Keeper::default(), usage: None, known: LearnedDurations::default(), quotas }
     }
 
     /// Opens the file of a folder that is this user's alone, or makes it.
@@ -189,8 +189,8 @@ impl State {
 }
 
 /// What an earlier run has left.
-fn read(db: &Connection) -> rusqlite::Result<(Known, Quotas)> {
-    let mut known = Known::default();
+fn read(db: &Connection) -> rusqlite::Result<(LearnedDurations, Quotas)> {
+    let mut known = LearnedDurations::default();
     let learned = |row: &SqlRow<'_>| {
         let phase = match row.get::<_, String>("phase")?.as_str() {
             "online" => "online",

@@ -11,9 +11,9 @@ use rayon::ThreadPoolBuilder;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use tacit_backends::dealer::{Dealings, Nearby};
+use tacit_backends::dealer::{Dealings, InProcessDealer};
 use tacit_backends::seam::Dealer;
-use tacit_backends::{Aids, Backend, BackendError, Material, PhaseCost, Preparation, Registry, Setup};
+use tacit_backends::{Backend, BackendError, ConnectionResources, Material, PhaseCost, Preparation, Registry, Setup};
 use tacit_meter::usage::{ProcessLimits, Roots};
 use tacit_net::{Channel, Phase, mem_pair};
 use tacit_sched::JobPhase;
@@ -79,18 +79,18 @@ fn needs(offered: &Offered) -> u64 {
 
 /// What client and server use. Where a dealer makes the material it is one of this process: the input is
 /// ours, and what is dealt goes to nobody else.
-fn aids(offered: &Offered, backend: &Arc<dyn Backend>) -> Result<[Aids; 2], BackendError> {
+fn resources(offered: &Offered, backend: &Arc<dyn Backend>) -> Result<[ConnectionResources; 2], BackendError> {
     if offered.model.preparation() != Preparation::Dealt {
-        return Ok([Aids::default(), Aids::default()]);
+        return Ok([ConnectionResources::default(), ConnectionResources::default()]);
     }
     let dealings = Arc::new(Dealings::fresh(Registry::new(vec![Arc::clone(backend)]), 1)?);
-    let of = |party| Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32])) as Arc<dyn Dealer>);
-    Ok([1, 2].map(|party| Aids { dealer: of(party), ..Aids::default() }))
+    let of = |party| Some(Arc::new(InProcessDealer::new(Arc::clone(&dealings), [party; 32])) as Arc<dyn Dealer>);
+    Ok([1, 2].map(|party| ConnectionResources { dealer: of(party), ..ConnectionResources::default() }))
 }
 
 /// One input through all phases; what the server's take.
 fn run(offered: &Offered, backend: &Arc<dyn Backend>, threads: usize) -> Result<Vec<Learned>, String> {
-    let [client_aids, server_aids] = aids(offered, backend).map_err(|e| e.to_string())?;
+    let [client_aids, server_aids] = resources(offered, backend).map_err(|e| e.to_string())?;
     let (mut ours, mut theirs) = mem_pair();
     let pool = |threads| ThreadPoolBuilder::new().num_threads(threads).build().map_err(|e| e.to_string());
     let (pool, one) = (pool(threads)?, pool(1)?);
@@ -123,12 +123,12 @@ fn run(offered: &Offered, backend: &Arc<dyn Backend>, threads: usize) -> Result<
 /// The client's part, with an input that says nothing.
 fn as_client(
     offered: &Offered,
-    (backend, aids): (&dyn Backend, &Aids),
+    (backend, resources): (&dyn Backend, &ConnectionResources),
     channel: &mut Channel,
 ) -> Result<(), BackendError> {
     let model = backend.open(offered.model.public_bytes())?;
     let input = model.interface().blank();
-    let mut side = Arc::clone(&model).connect(aids)?;
+    let mut side = Arc::clone(&model).connect(resources)?;
     if model.setup() != Setup::Nothing {
         channel.set_phase(Phase::Setup);
         side.setup(channel)?;
@@ -144,9 +144,13 @@ fn as_client(
 }
 
 /// The server's part; what its offline and online phases take.
-fn as_server(offered: &Offered, aids: &Aids, channel: &mut Channel) -> Result<[Option<Duration>; 2], BackendError> {
+fn as_server(
+    offered: &Offered,
+    resources: &ConnectionResources,
+    channel: &mut Channel,
+) -> Result<[Option<Duration>; 2], BackendError> {
     let model = &offered.model;
-    let mut side = Arc::clone(model).connect(aids)?;
+    let mut side = Arc::clone(model).connect(resources)?;
     if model.setup() != Setup::Nothing {
         channel.set_phase(Phase::Setup);
         side.setup(channel)?;

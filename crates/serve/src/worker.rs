@@ -2,16 +2,16 @@
 //! job meanwhile.
 use crate::ServeError;
 use crate::catalog::Offered;
+use crate::client_keys::ClientKeyStore;
 use crate::closer::Closer;
 use crate::event::{Decision, Event, Grant, Open, Turn};
-use crate::kept::Kept;
+use crate::identity::CertificateIdentity;
 use crate::kinds::DEVIATED;
-use crate::pooled::{FromPool, Hand, Pooled};
+use crate::pooled::{FromPool, Pooled, PooledSlot};
 use crate::queue::{JobEnd, Whose};
-use crate::quota::Charge;
+use crate::quota::QuotaCharge;
 use crate::record::Measured;
 use crate::shared::Shared;
-use crate::who::Who;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -29,9 +29,9 @@ use tacit_store::{Binding, Claimed, IN_MEMORY, Origin, Reserved, StoreError};
 /// One client's connection.
 pub(crate) struct Connection {
     client: ClientId,
-    /// Who asks in the client's place.
+    /// CertificateIdentity asks in the client's place.
     helper: Option<ClientId>,
-    /// Who is at its other end, for the log.
+    /// CertificateIdentity is at its other end, for the log.
     who: String,
     pub(crate) channel: Channel,
     open: Option<Opened>,
@@ -49,13 +49,13 @@ pub(crate) struct Opened {
     device: Device,
     is_set_up: bool,
     /// What its next offline phase uses of what was dealt ahead of time.
-    hand: Hand,
+    hand: PooledSlot,
 }
 
 impl Connection {
     /// A connection that has no model open.
-    pub(crate) fn new(who: &Who, mut channel: Channel) -> Self {
-        // Who only says that it lives would keep its job's cores and memory.
+    pub(crate) fn new(who: &CertificateIdentity, mut channel: Channel) -> Self {
+        // CertificateIdentity only says that it lives would keep its job's cores and memory.
         channel.set_patience(Duration::ZERO);
         let (client, helper, who) = (who.client, who.helper, who.to_string());
         Self { client, helper, who, channel, open: None, stop: Stop::default(), measured: None }
@@ -268,16 +268,16 @@ impl<'a> Job<'a> {
         send(channel, REPLY, &Reply::Model { bytes: public.len() as u64 })?;
         channel.send(PUBLIC, public)?;
         handshake(channel, &Hello::opened(offered.plan, offered.public))?;
-        let mut aids = shared.config.aids.stopped_by(&self.connection.stop);
-        aids.uploads = Kept::of(shared, client);
-        aids.client = client.0;
-        let (hand, events) = (Hand::default(), shared.events.clone());
+        let mut resources = shared.config.resources.stopped_by(&self.connection.stop);
+        resources.uploads = ClientKeyStore::of(shared, client);
+        resources.client = client.0;
+        let (hand, events) = (PooledSlot::default(), shared.events.clone());
         // A driver that is gone needs no news.
         let lost = Arc::new(move || drop(events.send(Event::PoolLost)));
-        let (dealer, own) = (aids.dealer.take(), hand.clone());
-        aids.dealer = dealer.map(|dealer| Arc::new(FromPool { dealer, hand: own, lost }) as Arc<dyn Dealer>);
+        let (dealer, own) = (resources.dealer.take(), hand.clone());
+        resources.dealer = dealer.map(|dealer| Arc::new(FromPool { dealer, hand: own, lost }) as Arc<dyn Dealer>);
         self.connection.open = Some(Opened {
-            side: Arc::clone(&offered.model).connect(&aids)?,
+            side: Arc::clone(&offered.model).connect(&resources)?,
             binding: Binding { client: self.connection.client, model: offered.public, plan: offered.plan },
             offered,
             device,
@@ -391,7 +391,7 @@ impl<'a> Job<'a> {
         &mut self,
         id: Option<MaterialId>,
         in_memory: Option<Material>,
-        charge: Option<Charge>,
+        charge: Option<QuotaCharge>,
         turn: Turn,
     ) -> Result<Done, ServeError> {
         let open = self.opened()?;

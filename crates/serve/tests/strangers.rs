@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use tacit_client::Lobby;
+use tacit_client::Connection;
 use tacit_net::tls::{ALPN, HTTP_1, HTTP_2};
 use tokio::net::TcpSocket;
 
@@ -90,7 +90,7 @@ fn a_client_gets_in(dir: &Path, what: &str, from: fn(usize) -> Ipv4Addr) {
         // On a busy machine the first try may be too slow for its own good.
         let mut entered = None;
         for _ in 0..5 {
-            entered = Lobby::connect(registry(), config.clone()).ok();
+            entered = Connection::connect(registry(), config.clone()).ok();
             if entered.is_some() {
                 break;
             }

@@ -24,7 +24,7 @@ fn active(server: &Running, dir: &std::path::Path) -> usize {
         let work = |who: &'static str| {
             let mut config = server.config(dir, who);
             (config.store, config.threads) = (None, 1);
-            let mut client = tacit_client::Lobby::connect(registry(), config).unwrap().open("one", None).unwrap();
+            let mut client = tacit_client::Connection::connect(registry(), config).unwrap().open("one", None).unwrap();
             for _ in 0..ANSWERS {
                 assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
             }

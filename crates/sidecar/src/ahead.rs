@@ -68,13 +68,13 @@ impl Ahead {
         };
         let (now, later) = inputs.split_at(inputs.len().min(announced.inputs()));
         keys.iter().take(now.len()).for_each(|key| self.lane.also_ends(*key, announced.closer()));
-        let in_hand = |client: &Client| {
+        let claimed = |client: &Client| {
             let next = if later.is_empty() { self.lane.upcoming(client.max_batch()) } else { later.len() };
             if next > 0 && self.has_maker() {
                 self.announced = self.announce(client, next);
             }
         };
-        let (answers, maker) = client.infer_announced_batch(announced, Units::Normalised, now, in_hand)?;
+        let (answers, maker) = client.infer_announced_batch(announced, Units::Normalised, now, claimed)?;
         self.makers.extend(maker);
         Ok(answers)
     }

@@ -3,7 +3,7 @@ use crate::facts::Facts;
 use crate::lane::Lane;
 use std::path::PathBuf;
 use tacit_backends::{Preparation, Registry};
-use tacit_client::{Client, ClientConfig, ClientError, Lobby};
+use tacit_client::{Client, ClientConfig, ClientError, Connection};
 use tacit_store::keys;
 
 /// How connections are made.
@@ -16,7 +16,7 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    pub(crate) fn lobby(&self) -> Result<Lobby, ClientError> {
+    pub(crate) fn connection(&self) -> Result<Connection, ClientError> {
         let mut config = self.config.clone();
         // It may have been renewed since; a process that runs for months must not need a restart for that.
         if let Some((folder, name)) = &self.keys {
@@ -25,11 +25,11 @@ impl Connector {
                 Err(e) => tracing::warn!("the certificate is used that was read before: {e}"),
             }
         }
-        Lobby::connect(self.registry.clone(), config)
+        Connection::connect(self.registry.clone(), config)
     }
 
     pub(crate) fn open(&self, lane: &Lane, labels: &[String]) -> Result<(Client, Facts), ClientError> {
-        let client = self.lobby()?.open(lane.name(), lane.backend())?;
+        let client = self.connection()?.open(lane.name(), lane.backend())?;
         let (interface, backend) = (client.interface().clone(), client.backend().to_owned());
         let trust = self.registry.get(&backend)?.trust();
         let prepares = client.model().preparation() != Preparation::Nothing;

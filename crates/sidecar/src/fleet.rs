@@ -197,7 +197,7 @@ impl Drop for Fleet {
 fn find_models(fleet: &Weak<Fleet>) {
     let mut backoff = Backoff::new();
     while let Some(fleet) = fleet.upgrade() {
-        match fleet.connector().lobby().and_then(|mut lobby| lobby.models()) {
+        match fleet.connector().connection().and_then(|mut connection| connection.models()) {
             Ok(models) => {
                 if let Err(error) = fleet.open(models.into_iter().map(|m| (m.name, None)).collect()) {
                     tracing::error!("starting threads: {error}");

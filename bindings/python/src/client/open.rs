@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 use tacit_backends::Registry;
-use tacit_client::{ClientConfig, Lobby};
+use tacit_client::{ClientConfig, Connection};
 
 use super::Client;
 use crate::error::{TacitError, to_python};
@@ -18,16 +18,16 @@ pub(super) fn open(
     backend: Option<&str>,
     stopped: &Stop,
 ) -> PyResult<Client> {
-    let mut lobby = Lobby::connect(Registry::standard(), config.clone()).map_err(to_python)?;
+    let mut connection = Connection::connect(Registry::standard(), config.clone()).map_err(to_python)?;
     let name = match model {
         Some(name) => name,
-        None => only_model(&mut lobby)?,
+        None => only_model(&mut connection)?,
     };
     if stopped.is_set() {
         // Nobody waits any more: no model is opened.
         return Err(TacitError::new_err("interrupted"));
     }
-    let client = lobby.open(&name, backend).map_err(to_python)?;
+    let client = connection.open(&name, backend).map_err(to_python)?;
     let (opened, binding) = (client.model(), client.binding());
     Ok(Client {
         backend: client.backend().to_owned(),
@@ -41,8 +41,8 @@ pub(super) fn open(
     })
 }
 
-fn only_model(lobby: &mut Lobby) -> PyResult<String> {
-    let models = lobby.models().map_err(to_python)?;
+fn only_model(connection: &mut Connection) -> PyResult<String> {
+    let models = connection.models().map_err(to_python)?;
     match models.as_slice() {
         [one] => Ok(one.name.clone()),
         many => {

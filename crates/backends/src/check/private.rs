@@ -10,11 +10,11 @@ use tacit_mpc::run_pair;
 use tacit_net::{Channel, Traffic};
 
 use crate::classes::{agrees, class, is_class_of, root_mean_square, told, useful_bound};
-use crate::{Aids, Backend, BackendError, Material, Preparation, ServerModel, Setup, Trust};
+use crate::{Backend, BackendError, ConnectionResources, Material, Preparation, ServerModel, Setup, Trust};
 
 /// What runs of both parties gave.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Ran {
+pub struct RunReport {
     /// Inputs that were answered.
     pub inputs: usize,
     /// Inputs whose answer the client refused: nothing else here is of these.
@@ -78,7 +78,7 @@ pub struct Took {
     pub down_bytes: u64,
 }
 
-impl Ran {
+impl RunReport {
     /// Nothing compared yet, of phases that took so long.
     fn of([setup, offline, online]: [Took; 3], steps: BTreeMap<&'static str, f64>) -> Self {
         Self {
@@ -149,7 +149,7 @@ pub fn run(
     (backend, lowered): (&dyn Backend, &Arc<dyn ServerModel>),
     inputs: &[Vec<f32>],
     watch: &Watch,
-) -> Result<Ran, BackendError> {
+) -> Result<RunReport, BackendError> {
     let refuse = |what: String| Err(BackendError::Data { what });
     if backend.trust() == Trust::Dealer {
         let id = backend.id();
@@ -164,7 +164,7 @@ pub fn run(
     let [offline, online] = [offline, online].map(|took| took.over(inputs.len()));
     let each = inputs.len() as f64;
     let steps = locked(&split).seconds.iter().map(|(what, seconds)| (*what, seconds / each)).collect();
-    let mut ran = Ran::of([setup, offline, online], steps);
+    let mut ran = RunReport::of([setup, offline, online], steps);
     let mut references = Vec::new();
     for (input, answer) in inputs.into_iter().zip(answers) {
         let Some(answer) = answer else {
@@ -202,7 +202,7 @@ fn both(
     let mut took = [Took::default(); 3];
     let ask = |channel: &mut Channel| {
         let [setup, offline, online] = &mut took;
-        let mut side = backend.open(lowered.public_bytes())?.connect(&Aids::default())?;
+        let mut side = backend.open(lowered.public_bytes())?.connect(&ConnectionResources::default())?;
         if sets_up {
             timed(setup, channel, |channel| side.setup(channel))?;
         }
@@ -233,7 +233,7 @@ fn both(
             locked(&told).note(step.what);
             true
         });
-        let mut side = lowered.clone().connect(&Aids { watch, ..Aids::default() })?;
+        let mut side = lowered.clone().connect(&ConnectionResources { watch, ..ConnectionResources::default() })?;
         if sets_up {
             side.setup(channel)?;
             channel.flush()?;
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_no_number_is_wrong() {
-        let mut ran = Ran::of([Took::default(); 3], BTreeMap::new());
+        let mut ran = RunReport::of([Took::default(); 3], BTreeMap::new());
         let float = [0.25, 1.0];
         ran.compare(OutputMode::Logits, &[0.5, 1.0], [&float, &float]);
         assert_eq!((ran.same_class, ran.as_reference, ran.no_number, ran.off), (1, 1, 0, 0.25));

@@ -18,7 +18,7 @@ use super::plan::{Parts, Plan};
 use crate::BackendError;
 use crate::ring::Node;
 use crate::ring::fixed::ring_mask;
-use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, Tap, check_input, revealed};
+use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, NodeObserver, check_input, revealed};
 use crate::seam::{Stop, check_made_for};
 
 /// Message: the client's masked input.
@@ -83,7 +83,7 @@ pub fn online_traced<L: Lattice>(
     material: ClientMaterial,
     input: &[i64],
     session: &mut Session<'_>,
-    tap: &mut Tap<'_>,
+    tap: &mut NodeObserver<'_>,
     stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
     check_input(&plan.graph, plan.batch, input)?;

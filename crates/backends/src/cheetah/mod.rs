@@ -27,7 +27,7 @@ mod party;
 mod plan;
 mod server;
 
-pub use crate::ring::share::Tap;
+pub use crate::ring::share::NodeObserver;
 pub use coeff::Cheetah;
 pub(crate) use coeff::Keys;
 pub(crate) use cost::Says;

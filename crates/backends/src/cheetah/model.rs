@@ -16,7 +16,7 @@ use super::options::Options;
 use super::plan::{self, Plan};
 use super::{ClientMaterial, ClientParty, ServerMaterial, ServerParty};
 use crate::ring::{self, RingGraph, Weights, public, reference};
-use crate::seam::{self, Aids, MaterialSeed};
+use crate::seam::{self, ConnectionResources, MaterialSeed};
 use crate::{
     Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, MaterialPart, ServerModel,
     ServerSide, Strain, Trust,
@@ -155,10 +155,10 @@ impl<L: Lattice> ServerModel for Server<L> {
         Ok(Arc::new(Self { compiled, weights, report: None }))
     }
 
-    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ServerSide>, BackendError> {
         let mut party = ServerParty::new(self.compiled.one.clone(), self.weights.clone(), seam::randomness()?);
         party.set_batch(self.compiled.plan.batch())?;
-        Ok(Box::new(party.stopped_by(&aids.stop)))
+        Ok(Box::new(party.stopped_by(&resources.stop)))
     }
 }
 
@@ -167,10 +167,10 @@ impl<L: Lattice> ClientModel for Client<L> {
         Ok(Arc::new(Self { compiled: self.compiled.batched(batch)? }))
     }
 
-    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ClientSide>, BackendError> {
         let mut party = ClientParty::new(self.compiled.one.clone(), seam::randomness()?);
         party.set_batch(self.compiled.plan.batch())?;
-        Ok(Box::new(party.stopped_by(&aids.stop)))
+        Ok(Box::new(party.stopped_by(&resources.stop)))
     }
 }
 

@@ -16,7 +16,7 @@ use super::plan::{self, Plan};
 use super::server::{self, ServerKeys};
 use crate::BackendError;
 use crate::ring::Weights;
-use crate::ring::share::Tap;
+use crate::ring::share::NodeObserver;
 use crate::seam::{self, MaterialSeed, Stop};
 
 const NO_SETUP: BackendError = BackendError::Misuse("the setup comes first");
@@ -134,7 +134,7 @@ impl<L: Lattice> ClientParty<L> {
         channel: &mut Channel,
         material: ClientMaterial,
         input: &[i64],
-        tap: &mut Tap<'_>,
+        tap: &mut NodeObserver<'_>,
     ) -> Result<Vec<i64>, BackendError> {
         let session = &mut session(Role::Client, channel, &mut self.prg);
         client::online_traced(&self.plan, material, input, session, tap, &self.stop)
@@ -206,7 +206,7 @@ impl<L: Lattice> ServerParty<L> {
         &mut self,
         channel: &mut Channel,
         material: ServerMaterial,
-        tap: &mut Tap<'_>,
+        tap: &mut NodeObserver<'_>,
     ) -> Result<(), BackendError> {
         let session = &mut session(Role::Server, channel, &mut self.prg);
         server::online_traced(&self.plan, material, (&self.weights, None), session, tap, &self.stop)

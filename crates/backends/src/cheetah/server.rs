@@ -14,7 +14,7 @@ use super::material::{MADE, Piece, ServerMaterial};
 use super::plan::{Parts, Plan, Step};
 use crate::BackendError;
 use crate::ring::fixed::ring_mask;
-use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, linear_online};
+use crate::ring::share::{At, NodeObserver, ServerPhase, ServerShares, ServerWalk, linear_online};
 use crate::ring::slack::rounding_error;
 use crate::ring::{Node, Weights};
 use crate::seam::{Stop, check_made_for};
@@ -90,7 +90,7 @@ pub fn online_traced<L: Lattice>(
     material: ServerMaterial,
     (weights, own): (&Weights, Option<&[u64]>),
     session: &mut Session<'_>,
-    tap: &mut Tap<'_>,
+    tap: &mut NodeObserver<'_>,
     stop: &Stop,
 ) -> Result<(), BackendError> {
     let ServerMaterial { plan: made_for, linear, pieces } = material;

@@ -12,7 +12,7 @@ use tacit_graph::{Function, Model};
 
 use super::Ckks;
 use super::tests::{activated, relu, telling_the_class};
-use crate::{Backend, Options, Rehearsal};
+use crate::{Backend, DryRun, Options};
 
 #[path = "../../../graph/tests/data/mod.rs"]
 mod data;
@@ -82,7 +82,7 @@ impl Tally {
         all.extend(more.into_iter().filter(|x| server.interface().check_input(x).is_ok()));
         let given: Vec<&[f32]> = all.iter().map(|x| &**x).collect();
         let before = self.refused;
-        for (x, Rehearsal { answer, .. }) in all.iter().zip(server.rehearse(&given).unwrap()) {
+        for (x, DryRun { answer, .. }) in all.iter().zip(server.rehearse(&given).unwrap()) {
             self.inputs += 1;
             if server.check_answer(&answer).is_err() {
                 self.refused += 1;

@@ -5,8 +5,8 @@ use tacit_graph::Watch;
 use tacit_he::HeError;
 use tacit_he::ckks::{Ciphertext, Complex, Encoder, Evaluator, LinearTransform, Scale, TransformSpec};
 
-use super::frame::{Part, he, part};
 use super::layout;
+use super::levelled_program::{Part, he, part};
 use super::noise::Place;
 use super::plan::Plan;
 use super::program::{Step, VectorId};

@@ -9,14 +9,14 @@ use tacit_he::ckks::{Ciphertext, Context, Encoder, Estimate, KeyMaker, Parameter
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
-use super::best::Best;
-use super::frame::he;
+use super::argmax::Best;
+use super::levelled_program::he;
 use super::public::{Public, key_bytes};
 use super::wire::{
     CONFIRMED, DIGEST, HELLO, Hello, INPUT, KEY, OUTPUT, WELCOME, WELCOME_BYTES, Welcome, key_digest, set_digest,
 };
 use crate::cheetah::{self, ClientParty};
-use crate::seam::{Aids, Secrets, Stop, UploadName};
+use crate::seam::{ConnectionResources, Secrets, Stop, UploadName};
 use crate::{BackendError, ClientSide, Material};
 
 /// How long a connection leaves the setup of another alone before it looks again.
@@ -110,8 +110,8 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    pub fn new(shared: Arc<Shared>, aids: &Aids, mut prg: Prg) -> Self {
-        let Aids { secrets, spared, stop, .. } = aids.clone();
+    pub fn new(shared: Arc<Shared>, resources: &ConnectionResources, mut prg: Prg) -> Self {
+        let ConnectionResources { secrets, spared, stop, .. } = resources.clone();
         let party =
             |best: &Best| ClientParty::new(best.plan.clone(), Prg::from_seed(prg.next_seed())).stopped_by(&stop);
         let arg_max = shared.best.as_ref().map(party);

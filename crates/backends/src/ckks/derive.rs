@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use tacit_he::ckks::{Context, Derivation, KeyId, KeyKind, KeySet, SwitchKey};
 
-use super::cayley::Hops;
-use super::frame::he;
+use super::hops::Hops;
+use super::levelled_program::he;
 use crate::BackendError;
 
 /// Steps that a key may be away from the identity, where signed powers of two need no more: each adds noise.

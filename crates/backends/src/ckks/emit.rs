@@ -11,7 +11,7 @@ use tacit_floats::{larger, largest_magnitude};
 use tacit_graph::float::{FloatNode, FloatOp};
 use tacit_graph::{FloatGraph, Model, NodeId, OutputMode, Watch};
 
-use super::best;
+use super::argmax;
 use super::expr::{Elementwise, Expr};
 use super::fit::{self, Approximation};
 use super::intervals::{self, Bounds, Image};
@@ -445,7 +445,7 @@ impl Emitter<'_> {
         let n = self.graph.nodes[id].elements();
         let (shape, expr) = match mode {
             OutputMode::Logits => (n, expr),
-            OutputMode::Top1 => (best::period(n), expr.mapped(&(best::matrix(n), vec![0.0; best::period(n)]))),
+            OutputMode::Top1 => (argmax::period(n), expr.mapped(&(argmax::matrix(n), vec![0.0; argmax::period(n)]))),
         };
         self.computed(id, vec![shape], &expr, Some([range, 0.0]));
         Ok(())

@@ -6,12 +6,12 @@ use serde::Serialize;
 use tacit_graph::float::run::run;
 use tacit_graph::{Model, OutputMode};
 
-use super::best;
+use super::argmax;
 use super::lanes::{LANES, side_by_side};
 use super::probes;
 use super::program::Program;
 use crate::classes::{class, flip_probability, interval, relative_error, spread, told};
-use crate::{BackendError, Rehearsal};
+use crate::{BackendError, DryRun};
 
 /// What an answer may be off beyond what was seen, as a share of the outputs' range, before it counts as
 /// wrong.
@@ -84,7 +84,7 @@ pub(super) struct Judged {
 
 /// Runs in the clear of what both parties compute.
 pub(super) struct Runs<'r> {
-    pub rehearse: &'r dyn Fn(&[&[f32]]) -> Vec<Rehearsal>,
+    pub rehearse: &'r dyn Fn(&[&[f32]]) -> Vec<DryRun>,
     /// Whether a client refuses an answer.
     pub refuses: &'r dyn Fn(&[f64]) -> bool,
     /// Largest error that is stated.
@@ -198,7 +198,7 @@ impl Judge {
         let outcome = |lane: usize| {
             let outputs: Vec<f64> = result.iter().map(|v| v[lane]).collect();
             let outputs = match self.is_best_alone() {
-                true => best::outputs(&outputs, cases[lane].wanted.len()),
+                true => argmax::outputs(&outputs, cases[lane].wanted.len()),
                 false => outputs,
             };
             Outcome { outputs, left: left[lane] }
@@ -214,7 +214,7 @@ impl Judge {
         for (k, cases) in self.kinds.iter().enumerate() {
             let inputs: Vec<&[f32]> = cases.iter().map(|case| &*case.input).collect();
             let mut tried = Tried { inputs: cases.len(), ..Tried::default() };
-            for (case, Rehearsal { answer, strains }) in cases.iter().zip((runs.rehearse)(&inputs)) {
+            for (case, DryRun { answer, strains }) in cases.iter().zip((runs.rehearse)(&inputs)) {
                 let left = strains.iter().any(|s| !is_within(s.share, 1.0));
                 let refused = (runs.refuses)(&answer);
                 let is_same = told(self.mode, &answer) == class(&case.wanted);

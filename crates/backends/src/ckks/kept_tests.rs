@@ -21,7 +21,7 @@ use super::public::Public;
 use super::tests::{both, input, residual};
 use super::wire::{DIGEST, HELLO, HELLO_BYTES, Hello, KEY, WELCOME, WELCOME_BYTES, Welcome, key_digest};
 use crate::seam::{NoRoom, Secrets, UploadName, Uploads};
-use crate::{Aids, Backend, BackendError, ClientModel, Material, ServerModel};
+use crate::{Backend, BackendError, ClientModel, ConnectionResources, Material, ServerModel};
 
 /// A secret as it is kept, of a version: a seed and a name.
 fn kept_secret(version: u8, of: u8) -> Vec<u8> {
@@ -72,10 +72,10 @@ impl Place {
     }
 
     /// The parts of both parties.
-    fn aids(self: &Arc<Self>) -> [Aids; 2] {
+    fn resources(self: &Arc<Self>) -> [ConnectionResources; 2] {
         [
-            Aids { secrets: Some(self.clone()), ..Aids::default() },
-            Aids { uploads: Some(self.clone()), ..Aids::default() },
+            ConnectionResources { secrets: Some(self.clone()), ..ConnectionResources::default() },
+            ConnectionResources { uploads: Some(self.clone()), ..ConnectionResources::default() },
         ]
     }
 }
@@ -128,7 +128,7 @@ fn shared(server: &dyn ServerModel) -> Shared {
 }
 
 /// Sends the next keys of the first secret's set, and is gone.
-fn break_off(server: &Arc<dyn ServerModel>, aids: &Aids, there: u64, keys: usize) {
+fn break_off(server: &Arc<dyn ServerModel>, resources: &ConnectionResources, there: u64, keys: usize) {
     let shared = shared(&**server);
     let send = |channel: &mut Channel| {
         let Keys { secret, name, .. } = keys_of(&shared, 9);
@@ -147,15 +147,19 @@ fn break_off(server: &Arc<dyn ServerModel>, aids: &Aids, there: u64, keys: usize
         }
         channel.flush().unwrap();
     };
-    let serve = |channel: &mut Channel| server.clone().connect(aids).unwrap().setup(channel);
+    let serve = |channel: &mut Channel| server.clone().connect(resources).unwrap().setup(channel);
     let ((), served) = run_pair(send, serve);
     assert!(matches!(served, Err(BackendError::Net(_))), "{served:?}");
 }
 
 /// One inference, by a client that has opened the model anew; bytes of its setup, and those it was spared.
-fn once(model: &Model, server: &Arc<dyn ServerModel>, aids: &[Aids; 2]) -> Result<[u64; 2], BackendError> {
+fn once(
+    model: &Model,
+    server: &Arc<dyn ServerModel>,
+    resources: &[ConnectionResources; 2],
+) -> Result<[u64; 2], BackendError> {
     let client: Arc<dyn ClientModel> = Ckks.open(server.public_bytes())?;
-    let [ours, theirs] = aids.clone().map(|aids| aids.stopped_by(&aids.stop));
+    let [ours, theirs] = resources.clone().map(|resources| resources.stopped_by(&resources.stop));
     let x = input(model, 5);
     let ask = |channel: &mut Channel| {
         let mut side = client.connect(&ours)?;
@@ -183,15 +187,15 @@ fn keys_go_on_where_they_broke_off_and_are_sent_once() {
     let (model, folder) = (residual(), Folder::new("resume"));
     let (server, _) = both(&model, "rotations=chained");
     let place = Place::new(&folder.0, u64::MAX);
-    let aids = place.aids();
-    break_off(&server, &aids[1], 0, 2);
-    break_off(&server, &aids[1], 2, 1);
+    let resources = place.resources();
+    break_off(&server, &resources[1], 0, 2);
+    break_off(&server, &resources[1], 2, 1);
     let all = server.costs().setup.up_bytes;
-    let [sent, spared] = once(&model, &server, &aids).unwrap();
+    let [sent, spared] = once(&model, &server, &resources).unwrap();
     assert!(spared > 0 && sent > 1 << 20 && sent + spared <= all + 1000, "{sent} and {spared} of {all}");
     // Another process at either end.
     let again = Ckks.load(server.public_bytes(), &server.private_bytes().unwrap()).unwrap();
-    let [second, spared] = once(&model, &again, &aids).unwrap();
+    let [second, spared] = once(&model, &again, &resources).unwrap();
     assert!(second < 200 && spared == all, "{second} bytes went up");
     // A damaged key is sent again, with those behind it.
     drop(server);
@@ -200,17 +204,17 @@ fn keys_go_on_where_they_broke_off_and_are_sent_once() {
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     file.write_all_at(&[0x55; 16], length - 100).unwrap();
     let last = Ckks.load(again.public_bytes(), &again.private_bytes().unwrap()).unwrap();
-    let [third, _] = once(&model, &last, &aids).unwrap();
+    let [third, _] = once(&model, &last, &resources).unwrap();
     assert!(third > 10_000 && third < sent, "{third} bytes went up");
-    assert!(once(&model, &last, &aids).unwrap()[0] < 200);
+    assert!(once(&model, &last, &resources).unwrap()[0] < 200);
     // One that is damaged behind the server's back: who asks for the set does not have it read through, who
     // uses it fails, and then it is sent again.
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     let modified = file.metadata().unwrap().modified().unwrap();
     file.write_all_at(&[0xaa; 16], length - 100).unwrap();
     file.set_modified(modified).unwrap();
-    assert!(once(&model, &last, &aids).is_err());
-    assert_eq!(once(&model, &last, &aids).unwrap()[0], third);
+    assert!(once(&model, &last, &resources).is_err());
+    assert_eq!(once(&model, &last, &resources).unwrap()[0], third);
 }
 
 /// A name is the client's word: a set in memory is the client's alone that sent it.
@@ -219,8 +223,9 @@ fn a_set_in_memory_is_its_clients_whatever_name_another_gives() {
     let (model, folder) = (residual(), Folder::new("memory"));
     let (server, _) = both(&model, "rotations=chained");
     // The same secret, and so the same name, by whoever has it.
-    let [secrets, _] = Place::new(&folder.0, 0).aids();
-    let of = |client: u8| [secrets.clone(), Aids { client: [client; 32], ..Aids::default() }];
+    let [secrets, _] = Place::new(&folder.0, 0).resources();
+    let of =
+        |client: u8| [secrets.clone(), ConnectionResources { client: [client; 32], ..ConnectionResources::default() }];
     let sent = |client: u8| once(&model, &server, &of(client)).unwrap()[0];
     let all = sent(1);
     assert!(all > 1 << 20, "{all} bytes went up");
@@ -233,13 +238,13 @@ fn a_set_in_memory_is_its_clients_whatever_name_another_gives() {
 fn sets_of_others_and_sets_without_room_are_refused() {
     let (model, folder) = (residual(), Folder::new("refused"));
     let (server, _) = both(&model, "rotations=chained");
-    let refused = |place: &Arc<Place>| once(&model, &server, &place.aids()).unwrap_err().to_string();
+    let refused = |place: &Arc<Place>| once(&model, &server, &place.resources()).unwrap_err().to_string();
     let small = Place::new(&folder.0, 1000);
     let error = refused(&small);
     assert!(error.contains("keeps 1000 bytes") && error.contains("tacit keyset delete"), "{error}");
     // The server has a set that this client has never made.
     let place = Place::new(&folder.0, u64::MAX);
-    once(&model, &server, &place.aids()).unwrap();
+    once(&model, &server, &place.resources()).unwrap();
     let shared = shared(&*server);
     let name = [10; 32];
     assert_eq!(*place.whole.lock().unwrap(), HashMap::from([(name, true)]));
@@ -247,7 +252,7 @@ fn sets_of_others_and_sets_without_room_are_refused() {
     let stranger = Place::new(&folder.0, u64::MAX);
     *stranger.secret.lock().unwrap() = Some(kept_secret(2, 3));
     stranger.whole.lock().unwrap().insert([4; 32], true);
-    assert!(once(&model, &server, &stranger.aids()).unwrap()[0] > 1 << 20);
+    assert!(once(&model, &server, &stranger.resources()).unwrap()[0] > 1 << 20);
     // A secret of another version.
     *place.secret.lock().unwrap() = Some(kept_secret(1, 9));
     assert!(refused(&place).contains("another version"));
@@ -268,7 +273,7 @@ fn sets_of_others_and_sets_without_room_are_refused() {
     let client = Ckks.open(server.public_bytes()).unwrap();
     // However often it does.
     for _ in 0..2 {
-        let ask = |channel: &mut Channel| client.clone().connect(&fresh.aids()[0]).unwrap().setup(channel);
+        let ask = |channel: &mut Channel| client.clone().connect(&fresh.resources()[0]).unwrap().setup(channel);
         let (asked, ()) = run_pair(ask, lie);
         assert!(asked.unwrap_err().to_string().contains("never made"));
         assert!(fresh.secret.lock().unwrap().is_none());
@@ -281,7 +286,8 @@ fn sets_of_others_and_sets_without_room_are_refused() {
 fn a_name_outlives_a_connection_that_breaks_at_once() {
     let (_, client) = both(&residual(), "rotations=chained");
     let name = |answer: Option<Welcome>| {
-        let ask = |channel: &mut Channel| client.clone().connect(&Aids::default()).unwrap().setup(channel);
+        let ask =
+            |channel: &mut Channel| client.clone().connect(&ConnectionResources::default()).unwrap().setup(channel);
         let hear = |channel: &mut Channel| {
             let hello = Hello::from_bytes(&channel.recv(HELLO, HELLO_BYTES).unwrap()).unwrap();
             answer.iter().for_each(|answer| channel.send(WELCOME, &answer.to_bytes()).unwrap());
@@ -311,7 +317,7 @@ fn what_is_deleted_before_it_grows_is_not_asked_for() {
         channel.flush().unwrap();
         channel.recv(WELCOME, WELCOME_BYTES)
     };
-    let serve = |channel: &mut Channel| server.clone().connect(&place.aids()[1]).unwrap().setup(channel);
+    let serve = |channel: &mut Channel| server.clone().connect(&place.resources()[1]).unwrap().setup(channel);
     let (asked, served) = run_pair(hello, serve);
     assert!(asked.is_err() && matches!(served, Err(BackendError::Keeping { .. })), "{served:?}");
 }
@@ -333,13 +339,14 @@ fn a_server_that_evaluates_for_longer_than_its_client_waits_is_not_given_up() {
                 std::thread::sleep(if step.done % 4 == 1 { 2 * patience } else { Duration::ZERO });
                 true
             });
-            let mut side = server.connect(&Aids { watch: slow, ..Aids::default() }).unwrap();
+            let mut side =
+                server.connect(&ConnectionResources { watch: slow, ..ConnectionResources::default() }).unwrap();
             side.setup(&mut theirs).unwrap();
             theirs.flush().unwrap();
             let done = side.online(&mut theirs, Material::nothing());
             (done, theirs.total_traffic())
         });
-        let mut side = client.connect(&Aids::default()).unwrap();
+        let mut side = client.connect(&ConnectionResources::default()).unwrap();
         side.setup(&mut ours).unwrap();
         let answer = side.online(&mut ours, Material::nothing(), &x);
         let traffic = ours.total_traffic();

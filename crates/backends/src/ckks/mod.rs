@@ -4,33 +4,34 @@
 //! (RNS-CKKS, [`tacit_he::ckks`]): convolutions are single linear transforms of multiplexed images,
 //! activations are polynomials, bootstraps come where levels run out. The setup is the upload of switching
 //! keys, once for a model; nothing is prepared for an input. Answers are off by a share of their range that
-//! the model states. In mode top-1 an arg max on shares follows ([`best`]), and the class alone is revealed.
+//! the model states. In mode top-1 an arg max on shares follows ([`argmax`]), which reveals the class alone.
 
 mod activations;
-mod best;
-mod beyond;
+mod argmax;
 #[cfg(test)]
 mod campaign_tests;
-mod cayley;
 mod circuit;
 mod client;
 mod derive;
-mod draft;
 mod emit;
 mod expr;
 mod fit;
-mod frame;
+mod hops;
 mod intervals;
 mod judge;
 #[cfg(test)]
 mod kept_tests;
+mod key_cache;
+mod key_requirements;
 pub mod keyset;
 mod lanes;
 mod layout;
+mod levelled_program;
 mod levels;
 mod maps;
 mod model;
 mod noise;
+mod noisy_simulation;
 mod options;
 mod plan;
 mod probes;
@@ -39,16 +40,15 @@ mod public;
 mod refusal;
 #[cfg(test)]
 mod refusal_tests;
+mod refused_cost;
 mod report;
+mod rotation_method;
 mod server;
-mod sets;
 mod setting;
 mod settle;
 mod sparse;
 #[cfg(test)]
 mod tests;
-mod twin;
-mod ways;
 mod wire;
 
 pub use model::Ckks;

@@ -11,10 +11,10 @@ use super::public::Public;
 use super::report::Report;
 use super::settle::{Held, Settled, settle};
 use super::{client, server};
-use crate::seam::{self, Aids, digest};
+use crate::seam::{self, ConnectionResources, digest};
 use crate::{
-    Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Numerics, Preparation, Rehearsal,
-    ServerModel, ServerSide, Setup, Strain, Trust,
+    Backend, BackendError, ClientModel, ClientSide, Costs, DryRun, LoweringReport, Numerics, Preparation, ServerModel,
+    ServerSide, Setup, Strain, Trust,
 };
 
 /// The back end.
@@ -173,7 +173,7 @@ impl ServerModel for Server {
         format!("with more room than `-O margin={}`, 16 at most", self.plan().options.margin)
     }
 
-    fn rehearse(&self, inputs: &[&[f32]]) -> Result<Vec<Rehearsal>, BackendError> {
+    fn rehearse(&self, inputs: &[&[f32]]) -> Result<Vec<DryRun>, BackendError> {
         inputs.iter().try_for_each(|input| self.model.interface.check_input(input))?;
         Ok(self.plan().rehearse(inputs))
     }
@@ -182,8 +182,8 @@ impl ServerModel for Server {
         self.shared.rest();
     }
 
-    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
-        Ok(Box::new(server::Serving::new(self.shared.clone(), aids, seam::randomness()?)))
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ServerSide>, BackendError> {
+        Ok(Box::new(server::Serving::new(self.shared.clone(), resources, seam::randomness()?)))
     }
 }
 
@@ -193,7 +193,7 @@ impl ClientModel for Client {
         (!options.round && compared.is_none()).then_some(("round", "false"))
     }
 
-    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
-        Ok(Box::new(client::Asking::new(self.shared.clone(), aids, seam::randomness()?)))
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ClientSide>, BackendError> {
+        Ok(Box::new(client::Asking::new(self.shared.clone(), resources, seam::randomness()?)))
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::ways::{Steps, Way, Ways};
+use super::rotation_method::{Steps, Way, Ways};
 use crate::BackendError;
 use crate::seam;
 use serde::{Deserialize, Serialize};

@@ -6,9 +6,9 @@ use tacit_graph::{Model, Watch};
 use tacit_he::ckks::Bootstrapper;
 
 use super::derive::Sent;
-use super::draft::Draft;
 use super::emit::Samples;
-use super::frame::{Emitted, Frame};
+use super::key_requirements::Draft;
+use super::levelled_program::{Emitted, Frame};
 use super::noise;
 use super::options::Options;
 use super::public::Public;

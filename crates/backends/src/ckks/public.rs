@@ -5,7 +5,7 @@ use serde_json::json;
 use tacit_graph::{Interface, OutputMode};
 use tacit_he::ckks::{Complex, KeyId, KeyKind, Parameters, ParametersSpec, SwitchKey};
 
-use super::best;
+use super::argmax;
 use super::options::{NAME, Options};
 use crate::seam::version;
 use crate::{BackendError, Costs, Numerics};
@@ -180,7 +180,7 @@ impl Public {
         if is_best != self.compared.is_some() {
             return wrong("an arg max is of outputs that are compared".into());
         }
-        let outputs = self.compared.map_or(self.interface.output_len(), |n| best::period(n as usize));
+        let outputs = self.compared.map_or(self.interface.output_len(), |n| argmax::period(n as usize));
         for (what, port, len) in [("input", &self.input, self.interface.input_len()), ("output", &self.output, outputs)]
         {
             let period = port.period;

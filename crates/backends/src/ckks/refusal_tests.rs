@@ -7,7 +7,7 @@ use tacit_net::Channel;
 
 use super::public::Public;
 use super::tests::{activated, both, relu};
-use crate::{Aids, BackendError, Material};
+use crate::{BackendError, ConnectionResources, Material};
 
 /// What lowers a network on its samples' ranges, whatever else the model accepts.
 const AS_CALIBRATED: &str = "domain=calibrated,agreement=0";
@@ -24,7 +24,7 @@ fn an_answer_out_of_range_is_refused_and_the_server_sees_nothing() {
     let [wild, tame] = [vec![4.0; 8], vec![0.05; 8]];
     let inputs = [&tame, &wild, &wild, &tame];
     let ask = |channel: &mut Channel| {
-        let mut side = client.clone().connect(&Aids::default())?;
+        let mut side = client.clone().connect(&ConnectionResources::default())?;
         side.setup(channel)?;
         let one = |x: &&Vec<f32>| {
             let before = channel.total_traffic().sent;
@@ -34,7 +34,7 @@ fn an_answer_out_of_range_is_refused_and_the_server_sees_nothing() {
         Ok::<_, BackendError>(inputs.iter().map(one).collect::<Vec<_>>())
     };
     let serve = |channel: &mut Channel| {
-        let mut side = server.clone().connect(&Aids::default())?;
+        let mut side = server.clone().connect(&ConnectionResources::default())?;
         side.setup(channel)?;
         channel.flush()?;
         inputs.iter().try_for_each(|_| side.online(channel, Material::nothing()))

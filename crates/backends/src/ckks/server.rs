@@ -12,18 +12,18 @@ use tacit_he::ckks::{
 };
 use tacit_net::Channel;
 
-use super::best::Best;
+use super::argmax::Best;
 use super::circuit::Circuit;
-use super::frame::he;
+use super::key_cache::KeySets;
+use super::levelled_program::he;
 use super::plan::Plan;
 use super::public::KeyRecord;
-use super::sets::KeySets;
 use super::wire::{
     CONFIRMED, DIGEST, HELLO, HELLO_BYTES, Hello, INPUT, KEY, OUTPUT, WELCOME, Welcome, key_digest, set_digest,
 };
 use crate::cheetah::ServerParty;
 use crate::ring::Weights;
-use crate::seam::{Aids, NoRoom, Stop, UploadName, Uploads, digest};
+use crate::seam::{ConnectionResources, NoRoom, Stop, UploadName, Uploads, digest};
 use crate::{BackendError, Material, ServerSide};
 
 /// What connections of one model share.
@@ -109,8 +109,8 @@ fn keeping(error: tacit_he::HeError) -> BackendError {
 }
 
 impl Serving {
-    pub fn new(shared: Arc<Shared>, aids: &Aids, mut prg: Prg) -> Self {
-        let Aids { uploads, client, stop, watch, .. } = aids.clone();
+    pub fn new(shared: Arc<Shared>, resources: &ConnectionResources, mut prg: Prg) -> Self {
+        let ConnectionResources { uploads, client, stop, watch, .. } = resources.clone();
         let party = |best: &Best| {
             let prg = Prg::from_seed(prg.next_seed());
             ServerParty::new(best.plan.clone(), Arc::new(Weights::default()), prg).stopped_by(&stop)

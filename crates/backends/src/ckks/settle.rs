@@ -11,13 +11,13 @@ use std::cmp::Reverse;
 
 use tacit_graph::{Model, OutputMode, Watch};
 
-use super::beyond;
 use super::emit::Samples;
-use super::frame::Emitted;
 use super::judge::{Judge, Judged, Runs};
+use super::levelled_program::Emitted;
 use super::options::{Domain, Options};
 use super::plan::{Plan, plan_of};
 use super::refusal::{Fallen, MOST_OFF, hinted, is_function, refusal, uncertain};
+use super::refused_cost;
 use crate::{BackendError, seam};
 
 /// Margins that are tried where none is given.
@@ -99,7 +99,7 @@ pub(super) fn settle<'m>(model: &'m Model, text: &seam::Options, watch: &Watch) 
     let domain = asked.domain;
     found.map_err(|error| {
         let error = if functions && domain != Domain::Calibrated { hinted(error, &model.graph) } else { error };
-        beyond::priced(error, &model.graph)
+        refused_cost::priced(error, &model.graph)
     })
 }
 

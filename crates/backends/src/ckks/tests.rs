@@ -17,7 +17,7 @@ use super::keyset::{Budget, Design, Goal, PRESETS, Wish, design};
 use super::public::{Port, Public};
 use super::wire::{HELLO, Hello, INPUT, KEY, WELCOME, WELCOME_BYTES, Welcome};
 use crate::check::check;
-use crate::{Aids, Backend, BackendError, ClientModel, Costs, Material, Options, ServerModel};
+use crate::{Backend, BackendError, ClientModel, ConnectionResources, Costs, Material, Options, ServerModel};
 
 /// Two blocks of a residual network on 2 x 8 x 8 inputs, with squares in between.
 pub(super) fn residual() -> Model {
@@ -80,7 +80,7 @@ pub(super) fn both(model: &Model, options: &str) -> (Arc<dyn ServerModel>, Arc<d
 /// A setup and the answers to some inputs on one connection, with the bytes of the setup's upload.
 fn answers(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, inputs: &[Vec<f32>]) -> (Vec<Vec<f64>>, u64) {
     let ask = |channel: &mut Channel| {
-        let mut side = client.clone().connect(&Aids::default())?;
+        let mut side = client.clone().connect(&ConnectionResources::default())?;
         side.setup(channel)?;
         let sent = channel.total_traffic().sent;
         let all: Result<Vec<_>, BackendError> =
@@ -88,7 +88,7 @@ fn answers(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, inputs:
         Ok::<_, BackendError>((all?, sent))
     };
     let serve = |channel: &mut Channel| {
-        let mut side = server.clone().connect(&Aids::default())?;
+        let mut side = server.clone().connect(&ConnectionResources::default())?;
         side.setup(channel)?;
         channel.flush()?;
         inputs.iter().try_for_each(|_| side.online(channel, Material::nothing()))
@@ -147,12 +147,11 @@ fn answers_are_rounded_to_the_error_that_is_stated() {
 /// What is stated holds the weights as they are encoded, and not much more.
 #[test]
 fn the_memory_that_is_stated_holds_the_weights() {
-    let model = residual();
     let options = super::options::Options::default();
-    let plan = super::plan::plan(&model, &options, 0.0, &Watch::default()).unwrap();
+    let plan = super::plan::plan(&residual(), &options, 0.0, &Watch::default()).unwrap();
     let weights = super::circuit::Circuit::new(&plan).unwrap().memory_bytes() as u64;
-    let draft = super::draft::Draft::new(&plan, &options, None).unwrap();
-    assert!((weights..=2 * weights).contains(&draft.weights), "{weights} bytes, {} stated", draft.weights);
+    let stated = super::key_requirements::Draft::new(&plan, &options, None).unwrap().weights;
+    assert!((weights..=2 * weights).contains(&stated), "{weights} bytes, {stated} stated");
     let (keys, online) = (plan.public.costs.setup.server.stored_bytes, plan.public.costs.online.server);
     assert!(online.peak_memory_bytes > keys + weights);
 }
@@ -165,7 +164,7 @@ fn what_breaks_the_rules_is_an_error() {
     // A key of another length, a key set cut off, an input that is none: the server says so and keeps
     // nothing of it.
     let serve = |channel: &mut Channel| {
-        let mut side = server.clone().connect(&Aids::default()).unwrap();
+        let mut side = server.clone().connect(&ConnectionResources::default()).unwrap();
         side.setup(channel)?;
         side.online(channel, Material::nothing())
     };
@@ -186,7 +185,7 @@ fn what_breaks_the_rules_is_an_error() {
     let (_, refused) = run_pair(leave, serve);
     assert!(matches!(refused, Err(BackendError::Net(_))), "half a set");
     let wrong_level = |channel: &mut Channel| {
-        let mut side = client.clone().connect(&Aids::default()).unwrap();
+        let mut side = client.clone().connect(&ConnectionResources::default()).unwrap();
         side.setup(channel).unwrap();
         let len = client.costs().online.up_bytes as usize - HEADER_BYTES;
         channel.send(INPUT, &vec![0; len]).unwrap();
@@ -195,7 +194,8 @@ fn what_breaks_the_rules_is_an_error() {
     let (_, refused) = run_pair(wrong_level, serve);
     assert!(refused.unwrap_err().to_string().contains("version"));
     let before = |channel: &mut Channel| {
-        client.clone().connect(&Aids::default()).unwrap().online(channel, Material::nothing(), &input(&model, 1))
+        let mut side = client.clone().connect(&ConnectionResources::default()).unwrap();
+        side.online(channel, Material::nothing(), &input(&model, 1))
     };
     assert!(matches!(run_pair(before, |_: &mut Channel| ()).0, Err(BackendError::Misuse(_))));
 }
@@ -453,14 +453,14 @@ fn the_best_class_costs_what_is_stated() {
     let (server, client) = both(&telling_the_class(residual()), "rotations=chained");
     let x = input(&telling_the_class(residual()), 3);
     let ask = |channel: &mut Channel| {
-        let mut side = client.clone().connect(&Aids::default())?;
+        let mut side = client.clone().connect(&ConnectionResources::default())?;
         side.setup(channel)?;
         channel.set_phase(Phase::Online);
         side.online(channel, Material::nothing(), &x)?;
         Ok::<_, BackendError>([Phase::Setup, Phase::Online].map(|phase| channel.traffic(phase)))
     };
     let serve = |channel: &mut Channel| {
-        let mut side = server.clone().connect(&Aids::default())?;
+        let mut side = server.clone().connect(&ConnectionResources::default())?;
         side.setup(channel)?;
         channel.flush()?;
         channel.set_phase(Phase::Online);

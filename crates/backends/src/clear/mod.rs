@@ -12,7 +12,7 @@ use tacit_graph::{Interface, Model, Watch, file};
 use tacit_net::{Channel, Tag, Talk};
 use zeroize::Zeroizing;
 
-use crate::seam::{Aids, digest, version};
+use crate::seam::{ConnectionResources, digest, version};
 use crate::{
     Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, Numerics, Options, PhaseCost,
     Plan, Preparation, ServerModel, ServerSide, Setup, Trust,
@@ -177,13 +177,13 @@ impl ServerModel for Server {
         Ok(self.model.run(input)?)
     }
 
-    fn connect(self: Arc<Self>, _: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
+    fn connect(self: Arc<Self>, _: &ConnectionResources) -> Result<Box<dyn ServerSide>, BackendError> {
         Ok(Box::new(Serving(self)))
     }
 }
 
 impl ClientModel for Client {
-    fn connect(self: Arc<Self>, _: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
+    fn connect(self: Arc<Self>, _: &ConnectionResources) -> Result<Box<dyn ClientSide>, BackendError> {
         Ok(Box::new(Asking(self)))
     }
 }
@@ -279,9 +279,9 @@ mod tests {
             theirs.set_sign_of_life(Duration::ZERO);
             let server = server.clone();
             let serving = std::thread::spawn(move || {
-                server.connect(&Aids::default()).unwrap().online(&mut theirs, Material::nothing())
+                server.connect(&ConnectionResources::default()).unwrap().online(&mut theirs, Material::nothing())
             });
-            let mut side = client.clone().connect(&Aids::default()).unwrap();
+            let mut side = client.clone().connect(&ConnectionResources::default()).unwrap();
             let answer = side.online(&mut ours, Material::nothing(), &vec![0.5; WIDTH]);
             drop(ours);
             (answer, serving.join().unwrap())

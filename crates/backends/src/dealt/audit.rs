@@ -29,7 +29,7 @@ use tacit_net::{Channel, Tag, Talk};
 use zeroize::Zeroizing;
 
 use crate::BackendError;
-use crate::seam::{self, Aids, Claim, Order, Piece, Seal, Ticket};
+use crate::seam::{self, Claim, ConnectionResources, Order, Piece, Seal, Ticket};
 
 /// Offline: which material.
 const TICKET: Tag = Tag::new(0x0425, "ticket for the dealer");
@@ -193,7 +193,7 @@ fn compare(
 
 /// What a party orders by.
 pub(crate) struct Ordering<'a> {
-    pub(crate) aids: &'a Aids,
+    pub(crate) resources: &'a ConnectionResources,
     /// Materials of a thousand that are audited.
     pub(crate) rate: u32,
     /// The plan's digest.
@@ -219,7 +219,7 @@ impl Ordering<'_> {
         channel.flush()?;
         let ticket: Ticket = *channel.recv(TICKET, size_of::<Ticket>())?.first_chunk().expect("so many came");
         let commitment = if self.rate > 0 { Some(channel.recv(COMMITMENT, 32)?) } else { None };
-        let (dealer, mut got) = (self.aids.dealer()?, Got::new(self.halves[0]));
+        let (dealer, mut got) = (self.resources.dealer()?, Got::new(self.halves[0]));
         dealer.fetch_into(&ticket, &claim, &mut |bytes| {
             got.update(bytes, channel)?;
             sink(bytes)
@@ -267,7 +267,7 @@ impl Ordering<'_> {
         sink: &mut Sink<'_>,
     ) -> Result<bool, BackendError> {
         let seal: Seal = *channel.recv(SEAL, size_of::<Seal>())?.first_chunk().expect("that many bytes came");
-        let (dealer, own) = (self.aids.dealer()?, random(prg));
+        let (dealer, own) = (self.resources.dealer()?, random(prg));
         let (mut known, mut got) = (None, Got::new(self.halves[1]));
         dealer.deal_into(order, &seal, &mut |piece| match piece {
             // The client fetches its half meanwhile.

@@ -18,7 +18,7 @@ use super::statics::Statics;
 use crate::BackendError;
 use crate::ring::Node;
 use crate::ring::fixed::ring_mask;
-use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, Tap, check_input, revealed, stream};
+use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, NodeObserver, check_input, revealed, stream};
 use crate::seam::Stop;
 
 /// Message: the client's masked input.
@@ -53,7 +53,7 @@ pub(super) fn online(
     seed: &Seed,
     input: &[i64],
     (channel, prg): (&mut Channel, &mut Prg),
-    tap: &mut Tap<'_>,
+    tap: &mut NodeObserver<'_>,
     stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
     check_input(&plan.graph, plan.batch, input)?;

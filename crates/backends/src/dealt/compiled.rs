@@ -12,7 +12,7 @@ use super::plan::{self, Plan};
 use super::statics::{self, Statics};
 use super::{cost, server};
 use crate::ring::{self, Weights, public};
-use crate::{Aids, BackendError, Costs, seam};
+use crate::{BackendError, ConnectionResources, Costs, seam};
 
 /// Version of the public part and of the protocol that follows from it.
 pub(crate) const VERSION: u32 = 5;
@@ -69,9 +69,9 @@ impl Compiled {
     }
 
     /// How material for the batch is ordered.
-    pub(super) fn ordering<'a>(&self, aids: &'a Aids) -> Ordering<'a> {
+    pub(super) fn ordering<'a>(&self, resources: &'a ConnectionResources) -> Ordering<'a> {
         let halves = [SEED_BYTES, server::half_bytes(&self.plan)].map(|bytes| bytes as u64);
-        Ordering { aids, rate: self.plan.options().audit, plan: self.digest(), halves }
+        Ordering { resources, rate: self.plan.options().audit, plan: self.digest(), halves }
     }
 
     pub(super) fn batch(&self) -> usize {

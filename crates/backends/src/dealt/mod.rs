@@ -20,9 +20,9 @@
 //! compilation, `statics` A and E, `dealer` what the dealer does, `client` and `server` the parties' phases,
 //! `model` the seam, over `compiled`; `asking` and `serving` a connection at either party.
 
-mod asking;
 pub(crate) mod audit;
 mod client;
+mod client_session;
 pub(crate) mod compiled;
 mod cost;
 mod dealer;
@@ -31,7 +31,7 @@ mod model;
 mod options;
 mod plan;
 mod server;
-mod serving;
+mod server_session;
 pub(crate) mod setup;
 pub(crate) mod source;
 pub(crate) mod statics;

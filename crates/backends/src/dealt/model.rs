@@ -10,17 +10,17 @@ use tacit_arith::prg::Seed;
 use tacit_graph::{Model, Watch};
 use zeroize::Zeroizing;
 
-use super::asking::Asking;
+use super::client_session::Asking;
 use super::compiled::{Client, Compiled, Server};
 use super::cost;
 use super::dealer::{self, Keys, SEED_BYTES};
 use super::options::{self, NAME, Options};
 use super::plan;
 use super::server;
-use super::serving::Serving;
+use super::server_session::Serving;
 use super::statics;
 use crate::ring::{self, RingGraph, public};
-use crate::seam::{self, Aids, DealerModel, Order};
+use crate::seam::{self, ConnectionResources, DealerModel, Order};
 use crate::{Backend, BackendError, ClientModel, ClientSide, LoweringReport, ServerModel, ServerSide, Strain, Trust};
 
 /// The back end.
@@ -130,8 +130,8 @@ impl ServerModel for Server {
         Ok(Arc::new(self.batched(batch)?))
     }
 
-    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
-        Ok(Box::new(Serving::new(self, aids.clone(), seam::randomness()?)))
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ServerSide>, BackendError> {
+        Ok(Box::new(Serving::new(self, resources.clone(), seam::randomness()?)))
     }
 }
 
@@ -140,8 +140,8 @@ impl ClientModel for Client {
         Ok(Arc::new(self.batched(batch)?))
     }
 
-    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
-        Ok(Box::new(Asking::new(self, aids.clone(), seam::randomness()?)))
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ClientSide>, BackendError> {
+        Ok(Box::new(Asking::new(self, resources.clone(), seam::randomness()?)))
     }
 }
 

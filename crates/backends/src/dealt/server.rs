@@ -21,7 +21,7 @@ use super::plan::{Parts, Plan};
 use super::source::Source;
 use crate::BackendError;
 use crate::ring::fixed::ring_mask;
-use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, linear_online, stream};
+use crate::ring::share::{At, NodeObserver, ServerPhase, ServerShares, ServerWalk, linear_online, stream};
 use crate::ring::{Node, Weights};
 use crate::seam::Stop;
 
@@ -91,7 +91,7 @@ pub(super) fn online(
     weights: &Weights,
     mut source: Source<'_>,
     (channel, prg): (&mut Channel, &mut Prg),
-    tap: &mut Tap<'_>,
+    tap: &mut NodeObserver<'_>,
     stop: &Stop,
 ) -> Result<(), BackendError> {
     let mut session = Session { role: Role::Server, channel, prg };

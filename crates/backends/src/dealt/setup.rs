@@ -10,7 +10,7 @@ use tacit_net::{Channel, Tag, Talk};
 use super::statics::{self, Gathering, Masked, Statics};
 use crate::BackendError;
 use crate::ring::Weights;
-use crate::seam::{Aids, Place};
+use crate::seam::{ConnectionResources, Place};
 
 /// Whether the client wants `E`.
 const WANTED: Tag = Tag::new(0x0423, "whether masked weights are wanted");
@@ -75,15 +75,15 @@ impl<P: Masked> Expected<'_, P> {
     pub(crate) fn take(
         &self,
         own: &OnceLock<Arc<Statics>>,
-        aids: &Aids,
+        resources: &ConnectionResources,
         channel: &mut Channel,
     ) -> Result<(), BackendError> {
-        let kept = own.get().cloned().or_else(|| self.kept(aids));
+        let kept = own.get().cloned().or_else(|| self.kept(resources));
         channel.send(WANTED, &[u8::from(kept.is_none())])?;
         channel.flush()?;
         let statics = match kept {
             Some(statics) => statics,
-            None => self.received(aids, channel)?,
+            None => self.received(resources, channel)?,
         };
         // Another connection may have been faster: it has the same.
         let _ = own.set(statics);
@@ -91,8 +91,8 @@ impl<P: Masked> Expected<'_, P> {
     }
 
     /// What the folder has, if it is what the public part says.
-    fn kept(&self, aids: &Aids) -> Option<Arc<Statics>> {
-        let mut source = aids.keep.as_ref()?.load(self.digest)?;
+    fn kept(&self, resources: &ConnectionResources) -> Option<Arc<Statics>> {
+        let mut source = resources.keep.as_ref()?.load(self.digest)?;
         let (mut gathering, mut piece) = (Gathering::new(self.plan, (self.hasher)()), vec![0; PIECE]);
         loop {
             // What was kept and does not fit any more is asked for anew.
@@ -104,10 +104,10 @@ impl<P: Masked> Expected<'_, P> {
     }
 
     /// What the server sends; kept if there is a place for it.
-    fn received(&self, aids: &Aids, channel: &mut Channel) -> Result<Arc<Statics>, BackendError> {
+    fn received(&self, resources: &ConnectionResources, channel: &mut Channel) -> Result<Arc<Statics>, BackendError> {
         let total = statics::bytes(self.plan);
         let mut gathering = Gathering::new(self.plan, (self.hasher)());
-        let mut place = aids.keep.as_ref().and_then(|keep| keep.place(self.digest, total));
+        let mut place = resources.keep.as_ref().and_then(|keep| keep.place(self.digest, total));
         let mut left = total as usize;
         while left > 0 {
             let piece = channel.recv(STATICS, left.min(PIECE))?;

@@ -16,15 +16,15 @@ use zeroize::Zeroizing;
 
 use super::Level;
 use super::dealer::{GATE, tags_and_masks, target};
-use super::half::{self, ClientHead, DELTA, When, client_masks};
+use super::mac_matmul::{self, ring};
+use super::material_format::{self, ClientHead, DELTA, When, client_masks};
 use super::plan::{Parts, Plan, tagged};
-use super::wide::{self, ring};
 use crate::BackendError;
 use crate::dealt::source::Source;
 use crate::dealt::statics::Statics;
 use crate::ring::Node;
 use crate::ring::fixed::ring_mask;
-use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, Tap, check_input, revealed, stream};
+use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, NodeObserver, check_input, revealed, stream};
 use crate::seam::{Stop, check_made_for};
 
 /// Message: the client's masked input.
@@ -44,14 +44,14 @@ pub(super) struct ClientMaterial {
 
 impl ClientMaterial {
     pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
-        let content = half::checked(plan, Role::Client, bytes, half::client_bytes(plan)[1])?;
+        let content = material_format::checked(plan, Role::Client, bytes, material_format::client_bytes(plan)[1])?;
         Ok(Self { plan: plan.binding(), bytes: Zeroizing::new(content.to_vec()) })
     }
 }
 
 pub(super) fn ledger(plan: &Plan, seed: &Prg, hash: PublicSeed, when: When) -> Ledger {
     let delta = DeltaShare::draw(&mut seed.fork(DELTA));
-    Ledger::new(Role::Client, &half::session(plan, hash, when), &delta)
+    Ledger::new(Role::Client, &material_format::session(plan, hash, when), &delta)
 }
 
 /// The offline phase.
@@ -81,12 +81,12 @@ pub(super) fn online(
     (made_for, mut source): ([u8; 32], Source<'_>),
     input: &[i64],
     (channel, prg): (&mut Channel, &mut Prg),
-    tap: &mut Tap<'_>,
+    tap: &mut NodeObserver<'_>,
     stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
     check_input(&plan.graph, plan.batch, input)?;
     check_made_for(&made_for, &plan.binding())?;
-    let head = ClientHead::read(plan, &source.bytes(half::client_head(plan))?)?;
+    let head = ClientHead::read(plan, &source.bytes(material_format::client_head(plan))?)?;
     let ClientHead { seed: own, hash, .. } = head;
     let walked = Prg::from_seed(own.seed().clone());
     let masks = client_masks(&own, When::Online, &plan.widths()[When::Online as usize]);
@@ -122,7 +122,7 @@ impl ClientPhase<Parts> for Offline<'_> {
         self.next += 1;
         let (ring, [tags, tau]) = (ring(width), tags_and_masks(&self.seed, id, conv, (width, self.plan.batch)));
         let x = r.iter().zip(tags.iter()).map(|(r, tag)| Share { value: u128::from(*r), tag: tag.tag });
-        let words = wide::words(matrix, conv, ring, (&Zeroizing::new(x.collect::<Vec<_>>()), &tau))?;
+        let words = mac_matmul::words(matrix, conv, ring, (&Zeroizing::new(x.collect::<Vec<_>>()), &tau))?;
         let low: Vec<u64> = words.iter().map(|word| word.value as u64 & ring_mask(width)).collect();
         self.channel.send_packed(LINEAR, &low, width)?;
         self.ledger.values(width, words.iter().cloned(), low.iter().copied());

@@ -7,11 +7,11 @@ use zeroize::Zeroizing;
 
 use super::options::{NAME, Options};
 use super::plan::{self, Plan};
-use super::{cost, half};
+use super::{cost, material_format};
 use crate::dealt::audit::Ordering;
 use crate::dealt::statics::{self, Statics};
 use crate::ring::{self, Weights, public};
-use crate::{Aids, BackendError, Costs, seam};
+use crate::{BackendError, ConnectionResources, Costs, seam};
 
 /// Version of the public part and of the protocol that follows from it.
 pub(crate) const VERSION: u32 = 5;
@@ -103,10 +103,11 @@ impl Compiled {
     }
 
     /// How material for the batch is ordered.
-    pub(super) fn ordering<'a>(&self, aids: &'a Aids) -> Ordering<'a> {
-        let [client, server] = [half::client_bytes(&self.plan)[0], half::server_bytes(&self.plan)[0]];
-        let (rate, halves) = (self.plan.options().audit, [client, server].map(half::with_digest));
-        Ordering { aids, rate, plan: self.digest(), halves }
+    pub(super) fn ordering<'a>(&self, resources: &'a ConnectionResources) -> Ordering<'a> {
+        let [client, server] =
+            [material_format::client_bytes(&self.plan)[0], material_format::server_bytes(&self.plan)[0]];
+        let (rate, halves) = (self.plan.options().audit, [client, server].map(material_format::with_digest));
+        Ordering { resources, rate, plan: self.digest(), halves }
     }
 
     /// Over the plan, `E`, the keys of A and the batch: material is bound to all of them.

@@ -4,11 +4,11 @@ use tacit_mpc::codec::Packed;
 use tacit_mpc::fss::gate::{FssCost, Ledger};
 use tacit_net::Talk;
 
-use super::both::TAGS_BYTES;
-use super::half;
+use super::l2_phases::TAGS_BYTES;
+use super::linear_check;
+use super::material_format;
 use super::options::{Level, Options};
 use super::plan::{self, LinearBytes, Plan, Step};
-use super::project;
 use crate::dealt::{audit, setup, statics};
 use crate::ring::{Node, RingGraph};
 use crate::{BackendError, Costs, DealingCost, Work, seam};
@@ -88,7 +88,8 @@ fn online_talk(plan: &Plan) -> Talk {
 
 fn offline_talk(plan: &Plan) -> Talk {
     let (level, [widths, _]) = (plan.level(), plan.widths().map(|widths| widths.len()));
-    let halves = [half::client_bytes(plan)[0], half::server_bytes(plan)[0]].map(half::with_digest);
+    let halves = [material_format::client_bytes(plan)[0], material_format::server_bytes(plan)[0]]
+        .map(material_format::with_digest);
     let mut talk = Talk::default();
     audit::talk(plan.options().audit, halves, &mut talk);
     let layers = || plan.steps.iter().zip(plan.graph.nodes()).filter(|(step, _)| matches!(step, Step::Linear(_)));
@@ -112,7 +113,7 @@ fn made(plan: &Plan, costs: &mut Costs) {
     if level == Level::L2 {
         costs.offline.server.work.macs += 2 * macs;
         for (_, conv, _) in statics::layers(plan) {
-            let [matrix, online] = project::work(conv);
+            let [matrix, online] = linear_check::work(conv);
             costs.offline.client.work.macs += matrix;
             costs.online.client.work.macs += batch * online;
             costs.online.server.work.macs += batch * online;
@@ -133,7 +134,7 @@ pub(super) fn dealing_memory(plan: &Plan) -> u64 {
     let pieces = all_batches(plan).map(|batch| batch.dealt_at_once as u64).max().unwrap_or(0);
     let rows = match plan.level() {
         Level::L1 => statics::AT_ONCE_BYTES,
-        Level::L2 => project::AT_ONCE_BYTES,
+        Level::L2 => linear_check::AT_ONCE_BYTES,
     };
     8 * largest + 2 * layer.min(rows) + 2 * pieces + (4 << 20)
 }
@@ -153,8 +154,8 @@ pub(super) fn costs(plan: &Plan) -> Costs {
         costs.online.client.work.aes_blocks += one.client_aes + one.hashes;
         costs.online.server.work.aes_blocks += one.server_aes + one.hashes;
     }
-    let [client, kept] = half::client_bytes(plan).map(half::with_digest);
-    let [half, stored] = half::server_bytes(plan).map(half::with_digest);
+    let [client, kept] = material_format::client_bytes(plan).map(material_format::with_digest);
+    let [half, stored] = material_format::server_bytes(plan).map(material_format::with_digest);
     let largest = plan.graph.nodes().iter().map(|n| 8 * plan.elements(n) as u64).max().expect("a graph has nodes");
     // What was opened: 48 bytes a word, as a share with its tag, in a list that doubles by copying.
     let word = 3 * 48;
@@ -181,7 +182,7 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     // of its half, of which it is a part.
     costs.offline.client.peak_memory_bytes = matrices + kept + word * linear + 16 * largest;
     costs.offline.server.peak_memory_bytes = half + layer + word * linear + 16 * largest;
-    let projections = statics::layers(plan).map(|(_, conv, _)| project::work(conv)[0]);
+    let projections = statics::layers(plan).map(|(_, conv, _)| linear_check::work(conv)[0]);
     let projected = if level == Level::L2 { projections.sum() } else { 0 };
     costs.dealing = DealingCost {
         client_bytes: client,
@@ -213,7 +214,7 @@ mod tests {
         let plan = compile(RingGraph::new(spec(nodes.collect())).unwrap(), Options::default()).unwrap();
         let online = costs(&plan).online.client.peak_memory_bytes;
         // Seven layers in the ledger, and blocks of the bits of one: entries of -9 to 13 have 5.
-        let least = half::client_bytes(&plan)[1] + 7 * n * 3 * 48 + 16 * 5 * n;
+        let least = material_format::client_bytes(&plan)[1] + 7 * n * 3 * 48 + 16 * 5 * n;
         assert!((least as u64..2 * least as u64).contains(&online), "{online}, {least}");
     }
 
@@ -223,7 +224,7 @@ mod tests {
             let nodes = vec![node(Op::Input, &[], &[n], 13, 4), node(Op::Relu, &[0], &[n], 13, 4)];
             let one = compile(RingGraph::new(spec(nodes)).unwrap(), Options::default()).unwrap();
             let most = most_inputs(&one);
-            assert!(half::client_bytes(&plan::batched(&one, most))[0] as u64 <= MOST_HALF);
+            assert!(material_format::client_bytes(&plan::batched(&one, most))[0] as u64 <= MOST_HALF);
             most
         };
         assert_eq!((most(1000), most(1_000_000)), (32, 1));

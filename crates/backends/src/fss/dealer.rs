@@ -16,10 +16,10 @@ use tacit_mpc::fss::mac::ring::{Key, Share, draw_shares};
 use zeroize::Zeroizing;
 
 use super::Level;
-use super::half::{self, DELTA, Digesting, KEY, Reveal, When, mask_stream};
+use super::linear_check::Projection;
+use super::mac_matmul::{self, ring};
+use super::material_format::{self, DELTA, Digesting, KEY, Reveal, When, mask_stream};
 use super::plan::{Parts, Plan, Step, tagged};
-use super::project::Projection;
-use super::wide::{self, ring};
 use crate::BackendError;
 use crate::dealt::statics;
 use crate::ring::Node;
@@ -134,7 +134,7 @@ pub(super) fn deal(
 /// What the client's half begins with.
 fn client_head(plan: &Plan, seed: &Seed, hash: PublicSeed, chooser: &Prg) -> Zeroizing<Vec<u8>> {
     // All of it at once: what grows leaves its beginning behind in memory.
-    let mut head = Zeroizing::new(Vec::with_capacity(half::client_head(plan)));
+    let mut head = Zeroizing::new(Vec::with_capacity(material_format::client_head(plan)));
     head.extend_from_slice(&seed.0);
     head.extend_from_slice(&hash.to_bytes());
     if plan.level() == Level::L2 {
@@ -156,7 +156,7 @@ fn server_head(
     [client, dealer]: [&Prg; 2],
     (delta, key): (&Delta, &Key),
 ) -> Zeroizing<Vec<u8>> {
-    let mut head = Zeroizing::new(Vec::with_capacity(half::head_bytes(plan)));
+    let mut head = Zeroizing::new(Vec::with_capacity(material_format::head_bytes(plan)));
     head.extend_from_slice(&seed.0);
     head.extend_from_slice(&hash.to_bytes());
     head.extend_from_slice(&delta.split(&mut client.fork(DELTA)).to_block().to_bytes());
@@ -164,7 +164,7 @@ fn server_head(
     for (widths, when) in plan.widths().iter().zip([When::Offline, When::Online]) {
         for &width in widths {
             let [mut theirs, mut ours] = [dealer, client].map(|seed| mask_stream(seed, when, width));
-            half::write_masks(&key.deal_masks(ring(width), &mut theirs, &mut ours), &mut head);
+            material_format::write_masks(&key.deal_masks(ring(width), &mut theirs, &mut ours), &mut head);
         }
     }
     head
@@ -226,8 +226,8 @@ impl Dealing<'_> {
                 key.other_share(ring, value, theirs)
             };
             match level {
-                Level::L1 => wide::write(words.map(held), ring, &mut out),
-                Level::L2 => wide::write(words.map(shared).flat_map(|s| [s.value, s.tag]), ring, &mut out),
+                Level::L1 => mac_matmul::write(words.map(held), ring, &mut out),
+                Level::L2 => mac_matmul::write(words.map(shared).flat_map(|s| [s.value, s.tag]), ring, &mut out),
             }
             (self.sink)(&out.finish())?;
         }

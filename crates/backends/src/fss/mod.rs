@@ -8,7 +8,7 @@
 //!   of the layer's input and tau a mask from its seed. The server ends on `W u + (A r - t) + V`, that is
 //!   `W x - target`, with a `t = tau + target` from the dealer. r and tau have tags under a key of the
 //!   server's; E is public, so V's tag is `E (tag of r) + (tag of tau)`, and what the server needs to
-//!   check it follows in the same way ([`wide`]);
+//!   check it follows in the same way ([`mac_matmul`]);
 //! * online its masked input, which is its own choice, and for each gate a bit and a word with tags
 //!   (`tacit_mpc::fss::gate`).
 //!
@@ -23,22 +23,22 @@
 //! phases at level `l1`, `both` those at `l2`, `taking` how halves come, `intake` what the server makes of
 //! its own, `model` the seam, over `compiled`; `asking` and `serving` a connection at either party.
 
-mod asking;
-mod both;
 mod client;
+mod client_session;
 pub(crate) mod compiled;
 mod cost;
 mod dealer;
-mod half;
-mod intake;
+mod l2_phases;
+mod linear_check;
+mod mac_matmul;
+mod material_format;
 mod model;
 mod options;
 mod plan;
-mod project;
+mod receive;
 mod server;
-mod serving;
-mod taking;
-mod wide;
+mod server_ingest;
+mod server_session;
 
 pub use model::Fss;
 pub use options::{Level, Options};

@@ -11,15 +11,15 @@ use tacit_graph::{Model, Watch};
 use tacit_mpc::Role;
 use zeroize::Zeroizing;
 
-use super::asking::Asking;
+use super::client_session::Asking;
 use super::compiled::{Client, Compiled, Server, of_keys};
 use super::options::{self, NAME, Options};
 use super::plan;
-use super::serving::Serving;
-use super::{cost, dealer, half};
+use super::server_session::Serving;
+use super::{cost, dealer, material_format};
 use crate::dealt::statics;
 use crate::ring::{self, RingGraph, public};
-use crate::seam::{self, Aids, DealerModel, Order};
+use crate::seam::{self, ConnectionResources, DealerModel, Order};
 use crate::{Backend, BackendError, ClientModel, ClientSide, LoweringReport, ServerModel, ServerSide, Strain, Trust};
 
 /// The back end.
@@ -122,7 +122,7 @@ impl ServerModel for Server {
             batch: self.compiled.batch() as u32,
             public: &self.compiled.public,
             part: &self.part,
-            server_bytes: half::with_digest(half::server_bytes(&self.compiled.plan)[0]),
+            server_bytes: material_format::with_digest(material_format::server_bytes(&self.compiled.plan)[0]),
         })
     }
 
@@ -131,11 +131,11 @@ impl ServerModel for Server {
     }
 
     fn spooled_bytes(&self) -> Option<u64> {
-        Some(half::with_digest(half::server_bytes(&self.compiled.plan)[1]))
+        Some(material_format::with_digest(material_format::server_bytes(&self.compiled.plan)[1]))
     }
 
-    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
-        Ok(Box::new(Serving::new(self, aids.clone(), seam::randomness()?)))
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ServerSide>, BackendError> {
+        Ok(Box::new(Serving::new(self, resources.clone(), seam::randomness()?)))
     }
 }
 
@@ -145,11 +145,11 @@ impl ClientModel for Client {
     }
 
     fn spooled_bytes(&self) -> Option<u64> {
-        Some(half::with_digest(half::client_bytes(&self.compiled.plan)[1]))
+        Some(material_format::with_digest(material_format::client_bytes(&self.compiled.plan)[1]))
     }
 
-    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
-        Ok(Box::new(Asking::new(self, aids.clone(), seam::randomness()?)))
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ClientSide>, BackendError> {
+        Ok(Box::new(Asking::new(self, resources.clone(), seam::randomness()?)))
     }
 }
 
@@ -167,7 +167,7 @@ impl DealerModel for Dealing {
     }
 
     fn client_bytes(&self) -> u64 {
-        half::with_digest(half::client_bytes(&self.compiled.plan)[0])
+        material_format::with_digest(material_format::client_bytes(&self.compiled.plan)[0])
     }
 
     fn client_memory(&self) -> u64 {
@@ -183,7 +183,7 @@ impl DealerModel for Dealing {
     }
 
     fn server_bytes(&self) -> u64 {
-        half::with_digest(half::server_bytes(&self.compiled.plan)[0])
+        material_format::with_digest(material_format::server_bytes(&self.compiled.plan)[0])
     }
 
     fn server_half(

@@ -8,8 +8,8 @@ use tacit_graph::NodeId;
 use tacit_mpc::dealt::{LookUp, Value};
 use tacit_mpc::fss::gate::{FssCost, FssGate, FssLookUp, FssWiden};
 
-use super::wide;
-use super::{Level, Options, project};
+use super::mac_matmul;
+use super::{Level, Options, linear_check};
 use crate::dealt::statics::Masked;
 use crate::ring::share::{self, Added, Batch, Compile, Kind, Times, conv_spec};
 use crate::ring::{Node, RingGraph, Table};
@@ -155,7 +155,7 @@ pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError>
         let material = of_batches + LinearBytes::of(step, node, (options.level, 1)).dealt() as u128;
         let macs = match step {
             Step::Linear(conv) if options.level == Level::L2 => {
-                project::work(conv).iter().map(|n| u128::from(*n)).sum()
+                linear_check::work(conv).iter().map(|n| u128::from(*n)).sum()
             }
             _ => 0,
         };
@@ -164,7 +164,7 @@ pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError>
     share::check_sizes(&graph, &steps, added)?;
     for (id, (step, node)) in steps.iter().zip(graph.nodes()).enumerate() {
         if let Step::Linear(conv) = step
-            && let Err(what) = wide::check(conv, node.fixed.width)
+            && let Err(what) = mac_matmul::check(conv, node.fixed.width)
         {
             return Err(BackendError::Unsupported { node: id, name: node.name.clone(), op: node.op.name(), what });
         }
@@ -217,10 +217,10 @@ impl LinearBytes {
         let Step::Linear(conv) = step else { return Self::default() };
         let (n, width) = (batch * node.elements(), node.fixed.width);
         let words = tacit_mpc::codec::Packed::len_bytes(n, width);
-        let each = (batch * conv.in_len() + n) * wide::word_bytes(wide::ring(width));
+        let each = (batch * conv.in_len() + n) * mac_matmul::word_bytes(mac_matmul::ring(width));
         match level {
             Level::L1 => Self { words, checked: each, projected: 0 },
-            Level::L2 => Self { words, checked: 2 * each, projected: project::bytes(conv, width, batch) },
+            Level::L2 => Self { words, checked: 2 * each, projected: linear_check::bytes(conv, width, batch) },
         }
     }
 

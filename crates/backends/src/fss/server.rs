@@ -1,6 +1,6 @@
 //! The server's part where the client alone is checked (level `l1`): linear layers of the offline phase
-//! ([`super::intake`]), and the online phase, at whose end it checks what the client sent before it sends its
-//! share of the result.
+//! ([`super::server_ingest`]), and the online phase. At its end the server checks what the client sent, and
+//! only then sends its share of the result.
 
 use tacit_arith::prg::{Prg, PublicSeed};
 use tacit_arith::ring::ConvSpec;
@@ -17,19 +17,19 @@ use zeroize::Zeroizing;
 use super::Level;
 use super::client::{INPUT, LINEAR, RESULT};
 use super::dealer::GATE;
-use super::half::{self, ServerHead, When};
+use super::mac_matmul::{self, ring};
+use super::material_format::{self, ServerHead, When};
 use super::plan::{Parts, Plan, tagged};
-use super::wide::{self, ring};
 use crate::BackendError;
 use crate::dealt::source::Source;
 use crate::dealt::statics::Matrix;
-use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, linear_online, stream};
+use crate::ring::share::{At, NodeObserver, ServerPhase, ServerShares, ServerWalk, linear_online, stream};
 use crate::ring::{Node, Weights};
 use crate::seam::{Stop, check_made_for};
 
 pub(super) const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
 
-/// The server's material for the inputs of a plan, as [`super::intake`] leaves it.
+/// The server's material for the inputs of a plan, as [`super::server_ingest`] leaves it.
 pub(super) struct ServerMaterial {
     /// Digest of the plan that it was read for.
     pub(super) plan: [u8; 32],
@@ -39,7 +39,7 @@ pub(super) struct ServerMaterial {
 
 impl ServerMaterial {
     pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
-        let content = half::checked(plan, Role::Server, bytes, half::server_bytes(plan)[1])?;
+        let content = material_format::checked(plan, Role::Server, bytes, material_format::server_bytes(plan)[1])?;
         Ok(Self { plan: plan.binding(), bytes: Zeroizing::new(content.to_vec()) })
     }
 }
@@ -54,8 +54,8 @@ pub(super) fn received(
     ledger: &mut Ledger,
 ) -> Result<Vec<u64>, BackendError> {
     let (ring, n) = (ring(width), batch * conv.out_len());
-    let (of_r, of_tau) = (wide::read(from, ring, batch * conv.in_len())?, wide::read(from, ring, n)?);
-    let of_words = wide::apply(masked, conv, &of_r, ring.share_bits())?;
+    let (of_r, of_tau) = (mac_matmul::read(from, ring, batch * conv.in_len())?, mac_matmul::read(from, ring, n)?);
+    let of_words = mac_matmul::apply(masked, conv, &of_r, ring.share_bits())?;
     let words = channel.recv_packed(LINEAR, n, width)?;
     let mask = u128::MAX >> (128 - ring.share_bits());
     let tag = |(a, b): (&u128, &u128)| Share { value: 0, tag: a.wrapping_add(*b).wrapping_neg() & mask };
@@ -70,13 +70,13 @@ pub(super) fn online(
     weights: &Weights,
     (made_for, mut source): ([u8; 32], Source<'_>),
     (channel, prg): (&mut Channel, &mut Prg),
-    tap: &mut Tap<'_>,
+    tap: &mut NodeObserver<'_>,
     stop: &Stop,
 ) -> Result<(), BackendError> {
     check_made_for(&made_for, &plan.binding())?;
-    let head = ServerHead::read(plan, &mut Reader::new(&source.bytes(half::head_bytes(plan))?))?;
+    let head = ServerHead::read(plan, &mut Reader::new(&source.bytes(material_format::head_bytes(plan))?))?;
     let ServerHead { seed, hash, delta, key, masks: [_, masks] } = head;
-    let ledger = Ledger::new(Role::Server, &half::session(plan, hash, When::Online), &delta);
+    let ledger = Ledger::new(Role::Server, &material_format::session(plan, hash, When::Online), &delta);
     let mut session = Session { role: Role::Server, channel, prg };
     let phase = Online { plan, weights, seed, hash, batch: 0, source, ledger, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);

@@ -17,11 +17,11 @@ use tacit_net::{Channel, MemTransport, Transport};
 use zeroize::Zeroizing;
 
 use super::client::{self, ClientMaterial, RESULT};
-use super::half::ClientHead;
-use super::intake::Intake;
+use super::material_format::ClientHead;
+use super::receive::Taking;
 use super::server::{self, ServerMaterial};
-use super::taking::Taking;
-use super::{Level, Options, Plan, both, compile, dealer, half, plan};
+use super::server_ingest::Intake;
+use super::{Level, Options, Plan, compile, dealer, l2_phases, material_format, plan};
 use crate::BackendError;
 use crate::dealt::source::Source;
 use crate::dealt::statics::{self, Statics};
@@ -190,7 +190,7 @@ impl Case {
                 let (made, line) = ((made.plan, Source::Memory(Reader::new(&made.bytes))), (&mut theirs, their_prg));
                 match plan.level() {
                     Level::L1 => server::online(plan, weights, made, line, &mut |_, _| {}, &stop),
-                    Level::L2 => both::online_server(plan, weights, made, line, &mut |_, _| {}, &stop),
+                    Level::L2 => l2_phases::online_server(plan, weights, made, line, &mut |_, _| {}, &stop),
                 }
             });
             // Gone before the server is waited for.
@@ -221,25 +221,25 @@ impl Case {
         (mut ours, prg): (Channel, &mut Prg),
     ) -> Result<Vec<i64>, BackendError> {
         let stop = Stop::default();
-        let half = half::sealed(&plan.binding(), Role::Client, half);
+        let half = material_format::sealed(&plan.binding(), Role::Client, half);
         let (mut made, head) = Self::taken(plan, Role::Client, &half)?;
         let head = ClientHead::read(plan, &head)?;
         let more = match plan.level() {
             Level::L1 => client::offline(plan, statics, head, &mut ours, &stop).map(|()| Zeroizing::default()),
-            Level::L2 => both::offline_client(plan, statics, head, (&mut ours, &mut *prg), &stop),
+            Level::L2 => l2_phases::offline_client(plan, statics, head, (&mut ours, &mut *prg), &stop),
         }?;
         made.extend_from_slice(&more);
-        let made = half::sealed(&plan.binding(), Role::Client, &made);
+        let made = material_format::sealed(&plan.binding(), Role::Client, &made);
         let (made, line) = (ClientMaterial::read(plan, &made)?, (&mut ours, prg));
         let made = (made.plan, Source::Memory(Reader::new(&made.bytes)));
         match plan.level() {
             Level::L1 => client::online(plan, made, input, line, &mut |_, _| {}, &stop),
-            Level::L2 => both::online_client(plan, made, input, line, &mut |_, _| {}, &stop),
+            Level::L2 => l2_phases::online_client(plan, made, input, line, &mut |_, _| {}, &stop),
         }
     }
 
     fn material(&self) -> &[u8] {
-        &self.halves[0][..half::client_bytes(&self.plan)[0]]
+        &self.halves[0][..material_format::client_bytes(&self.plan)[0]]
     }
 
     /// What honest parties do; the answer is that of the reference but for local truncations.
@@ -394,7 +394,7 @@ fn every_changed_bit_of_both_parties_is_found_where_both_are_checked() {
                         continue;
                     }
                     assert!(seen.answer.is_err(), "net {number}, party {party}, tag {tag:#x}, bit {bit}");
-                    let last = party == 1 && [RESULT.id(), both::TAGS.id()].contains(&tag);
+                    let last = party == 1 && [RESULT.id(), l2_phases::TAGS.id()].contains(&tag);
                     let sent = seen.frames[1].iter().any(|(tag, _)| *tag == RESULT.id());
                     assert!(last || (!sent && seen.server.is_err()), "tag {tag:#x}: the server has sent its share");
                 }
@@ -424,12 +424,12 @@ fn a_server_with_another_model_is_found() {
 fn a_server_with_changed_material_is_found_or_nothing_came_of_it() {
     for (number, mut case) in cases(Level::L2).into_iter().enumerate() {
         let answer = case.honest(is_exact(number)).answer.unwrap();
-        let len = half::server_bytes(&case.plan)[0];
+        let len = material_format::server_bytes(&case.plan)[0];
         let (right, mut found, mut tried) = (case.halves[1][..len].to_vec(), 0, 0);
         for bit in (0..8 * len).filter(|bit| bit % 19 == 0 && *bit >= 128) {
             let mut changed = right.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            case.halves[1] = half::sealed(&case.plan.binding(), Role::Server, &changed).to_vec();
+            case.halves[1] = material_format::sealed(&case.plan.binding(), Role::Server, &changed).to_vec();
             let seen = case.run(case.material(), [None; 2]);
             tried += 1;
             match seen.answer {
@@ -450,7 +450,7 @@ fn a_client_with_changed_material_is_found_or_nothing_came_of_it() {
         let (mut material, mut found) = (case.material().to_vec(), 0);
         let bits = 8 * material.len();
         // Where both are checked a third seed makes the input's mask: changed, it is another input.
-        let head = 8 * half::client_head(&case.plan);
+        let head = 8 * material_format::client_head(&case.plan);
         for bit in (0..bits).filter(|bit| *bit < 256 || (*bit >= head && bit % 13 == 0)) {
             material[bit / 8] ^= 1 << (bit % 8);
             let seen = case.run(&material, [None; 2]);

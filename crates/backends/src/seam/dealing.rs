@@ -176,7 +176,7 @@ pub trait Dealer: Send + Sync {
 }
 
 /// Where a client keeps what a model's clients get once. Whatever comes back is checked.
-pub trait Keep: Send + Sync {
+pub trait KeyStore: Send + Sync {
     /// What was kept under `key`, if it is still there.
     fn load(&self, key: [u8; 32]) -> Option<Box<dyn Read>>;
     /// A place for so many bytes under `key`, if there is room.
@@ -191,11 +191,11 @@ pub trait Place: Write {
 
 /// What a connection may use beside its channel.
 #[derive(Clone, Default)]
-pub struct Aids {
+pub struct ConnectionResources {
     /// The dealer that this party has chosen.
     pub dealer: Option<Arc<dyn Dealer>>,
     /// Where it keeps what is the same for every connection.
-    pub keep: Option<Arc<dyn Keep>>,
+    pub keep: Option<Arc<dyn KeyStore>>,
     /// Where it puts what is too large for memory until a phase is over; without it, it is in memory.
     pub spools: Option<Arc<dyn Spools>>,
     /// At a client: where it keeps the secrets of what it sends once.
@@ -213,7 +213,7 @@ pub struct Aids {
     pub watch: Watch,
 }
 
-impl Aids {
+impl ConnectionResources {
     /// The same, with what ends the phases of one connection.
     #[must_use]
     pub fn stopped_by(&self, stop: &Stop) -> Self {

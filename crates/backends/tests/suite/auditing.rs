@@ -10,9 +10,9 @@ use crate::conformance::models::cases;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use tacit_arith::prg::{Prg, Seed};
-use tacit_backends::dealer::{Dealings, Nearby};
+use tacit_backends::dealer::{Dealings, InProcessDealer};
 use tacit_backends::seam::{Claim, Dealer, Order, Piece, Seal, Stop, Ticket};
-use tacit_backends::{Aids, BackendError, ClientModel, Options, Registry, ServerModel};
+use tacit_backends::{BackendError, ClientModel, ConnectionResources, Options, Registry, ServerModel};
 use tacit_mpc::run_pair;
 
 /// What a dealer does wrong.
@@ -33,7 +33,7 @@ enum Wrong {
 
 /// A dealer with one wrong material in so many.
 struct Cheating {
-    inner: Nearby,
+    inner: InProcessDealer,
     wrong: Wrong,
     every: u64,
     opened: AtomicU64,
@@ -125,9 +125,9 @@ fn run(models: &(Arc<dyn ServerModel>, Arc<dyn ClientModel>), wrong: Wrong, ever
 }
 
 /// A dealer as client and server reach it.
-fn nearby() -> [Nearby; 2] {
+fn nearby() -> [InProcessDealer; 2] {
     let dealings = Arc::new(Dealings::new(Registry::standard(), Prg::from_os().unwrap(), 1));
-    [1u8, 2].map(|party| Nearby::new(Arc::clone(&dealings), [party; 32]))
+    [1u8, 2].map(|party| InProcessDealer::new(Arc::clone(&dealings), [party; 32]))
 }
 
 /// The same with the dealer as either party has it; with inferences or without.
@@ -137,7 +137,8 @@ fn run_with(
     infer: bool,
     most: usize,
 ) -> Ends {
-    let [ours, theirs] = dealers.map(|dealer| Aids { dealer: Some(dealer), ..Aids::default() });
+    let [ours, theirs] =
+        dealers.map(|dealer| ConnectionResources { dealer: Some(dealer), ..ConnectionResources::default() });
     let input = vec![0.1; server.interface().input_len()];
     let (a, b) = run_pair(
         |channel| {
@@ -252,7 +253,7 @@ impl Watch {
 /// A dealer that gives one party nothing before the other one has taken all of its half, so that whatever
 /// either does only after it has heard of the other shows.
 struct Watching {
-    inner: Nearby,
+    inner: InProcessDealer,
     first: usize,
     /// The client's half is a wrong one, unless this material is audited for all that can be seen.
     cheats: bool,
@@ -385,7 +386,7 @@ enum Fault {
 
 /// A dealer that does so to one party.
 struct Faulty {
-    inner: Nearby,
+    inner: InProcessDealer,
     fault: Fault,
 }
 

@@ -11,9 +11,9 @@ use crate::conformance::models::cases;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use tacit_arith::prg::Prg;
-use tacit_backends::dealer::{Dealings, Nearby};
+use tacit_backends::dealer::{Dealings, InProcessDealer};
 use tacit_backends::seam::Stop;
-use tacit_backends::{Aids, Backend, BackendError, Material, Registry, ServerModel};
+use tacit_backends::{Backend, BackendError, ConnectionResources, Material, Registry, ServerModel};
 use tacit_net::{Channel, MemTransport, Phase, Transport};
 
 /// No layer.
@@ -84,9 +84,11 @@ fn run(backend: &dyn Backend, server: &Arc<dyn ServerModel>, input: &[f32], trip
     let client = backend.open(server.public_bytes()).unwrap();
     let registry = Registry::standard();
     let dealings = Arc::new(Dealings::new(registry, Prg::from_os().unwrap(), 1));
-    let dealer = |party| Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32])) as _);
-    let aids = [1u8, 2]
-        .map(|party| Aids { dealer: dealer(party), ..Aids::default() }.stopped_by(&trips[party as usize - 1].stop));
+    let dealer = |party| Some(Arc::new(InProcessDealer::new(Arc::clone(&dealings), [party; 32])) as _);
+    let resources = [1u8, 2].map(|party| {
+        ConnectionResources { dealer: dealer(party), ..ConnectionResources::default() }
+            .stopped_by(&trips[party as usize - 1].stop)
+    });
     let (a, b) = MemTransport::pair();
     macro_rules! party {
         ($side:expr, $transport:expr, $trip:expr, $online:expr) => {{
@@ -112,12 +114,12 @@ fn run(backend: &dyn Backend, server: &Arc<dyn ServerModel>, input: &[f32], trip
     }
     thread::scope(|scope| {
         let ours = scope.spawn(|| {
-            let side = client.clone().connect(&aids[0]).unwrap();
+            let side = client.clone().connect(&resources[0]).unwrap();
             party!(side, a, trips[0], |side: &mut Box<dyn tacit_backends::ClientSide>, channel, material: Material| {
                 side.online(channel, material, input)
             })
         });
-        let side = server.clone().connect(&aids[1]).unwrap();
+        let side = server.clone().connect(&resources[1]).unwrap();
         let theirs =
             party!(side, b, trips[1], |side: &mut Box<dyn tacit_backends::ServerSide>, channel, material| side
                 .online(channel, material));

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use prost::Message;
 use tacit_arith::prg::Prg;
-use tacit_backends::dealer::{Dealings, Nearby};
-use tacit_backends::{Aids, ClientModel, Options, Registry, ServerModel, Setup};
+use tacit_backends::dealer::{Dealings, InProcessDealer};
+use tacit_backends::{ClientModel, ConnectionResources, Options, Registry, ServerModel, Setup};
 use tacit_graph::import::{ImportOptions, Imported, import};
 use tacit_graph::npy::Npy;
 use tacit_graph::onnx::proto::{
@@ -78,16 +78,21 @@ fn imported() -> Imported {
 }
 
 /// One inference, with its offline phase.
-fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, aids: &[Aids; 2], input: &[f32]) -> Vec<f64> {
+fn infer(
+    server: &Arc<dyn ServerModel>,
+    client: &Arc<dyn ClientModel>,
+    resources: &[ConnectionResources; 2],
+    input: &[f32],
+) -> Vec<f64> {
     let (answer, served) = run_pair(
         |channel| {
-            let mut side = client.clone().connect(&aids[0]).unwrap();
+            let mut side = client.clone().connect(&resources[0]).unwrap();
             side.setup(channel).unwrap();
             let material = side.offline(channel).unwrap();
             side.online(channel, material, input).unwrap()
         },
         |channel| {
-            let mut side = server.clone().connect(&aids[1]).unwrap();
+            let mut side = server.clone().connect(&resources[1]).unwrap();
             side.setup(channel)?;
             let material = side.offline(channel)?;
             side.online(channel, material)?;
@@ -102,9 +107,9 @@ fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, aids: &[A
 fn a_network_with_functions_runs_from_its_file_to_its_answer() {
     let (imported, registry) = (imported(), Registry::standard());
     let dealings = Arc::new(Dealings::new(Registry::standard(), Prg::from_os().unwrap(), 1));
-    let aids = [1, 2].map(|party| Aids {
-        dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))),
-        ..Aids::default()
+    let resources = [1, 2].map(|party| ConnectionResources {
+        dealer: Some(Arc::new(InProcessDealer::new(Arc::clone(&dealings), [party; 32]))),
+        ..ConnectionResources::default()
     });
     // Few pieces of lines, small tables with one-hot vectors, and larger ones with keys.
     let mut worst = Vec::new();
@@ -125,7 +130,7 @@ fn a_network_with_functions_runs_from_its_file_to_its_answer() {
         let mut error = 0f64;
         for _ in 0..6 {
             let input: Vec<f32> = (0..FEATURES).map(|_| rng.range(-1.0, 1.0) as f32).collect();
-            let answer = infer(&server, &client, &aids, &input);
+            let answer = infer(&server, &client, &resources, &input);
             let reference = server.reference(&input).unwrap();
             let bound = server.error_bound(&reference);
             let float = imported.model.run(&input).unwrap();

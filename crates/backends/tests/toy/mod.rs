@@ -170,7 +170,7 @@ impl ServerModel for Lowered {
     fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError> {
         Ok(self.model()?.run(input)?)
     }
-    fn connect(self: Arc<Self>, _: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
+    fn connect(self: Arc<Self>, _: &ConnectionResources) -> Result<Box<dyn ServerSide>, BackendError> {
         Ok(Box::new(Side { model: self, is_set_up: false }))
     }
 }
@@ -182,7 +182,7 @@ impl Lowered {
 }
 
 impl ClientModel for Lowered {
-    fn connect(self: Arc<Self>, _: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
+    fn connect(self: Arc<Self>, _: &ConnectionResources) -> Result<Box<dyn ClientSide>, BackendError> {
         Ok(Box::new(Side { model: self, is_set_up: false }))
     }
 }

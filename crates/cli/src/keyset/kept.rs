@@ -40,8 +40,8 @@ pub struct DeleteArgs {
 }
 
 pub fn list(args: &ListArgs, as_json: bool) -> anyhow::Result<()> {
-    let mut lobby = args.connect.lobby(false)?;
-    let uploads = lobby.uploads()?;
+    let mut connection = args.connect.connection(false)?;
+    let uploads = connection.uploads()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     for Upload { name, bytes, is_whole, created, used, offered, .. } in &uploads {
         let (name, state) = (print::hex(name), if *is_whole { "whole" } else { "partial" });
@@ -60,14 +60,14 @@ pub fn list(args: &ListArgs, as_json: bool) -> anyhow::Result<()> {
     if uploads.is_empty() && !as_json {
         print::line("the server keeps no keys of this client")?;
     }
-    Ok(lobby.close()?)
+    Ok(connection.close()?)
 }
 
 pub fn delete(args: &DeleteArgs, as_json: bool) -> anyhow::Result<()> {
     // First here, where it matters: a server may be gone, or say that it has nothing.
     let secrets = if args.all { args.connect.secrets().forget_all()? } else { 0 };
-    let connected = args.connect.lobby(false).and_then(|mut lobby| Ok((lobby.uploads()?, lobby)));
-    let (mut uploads, mut lobby) = match args.all {
+    let connected = args.connect.connection(false).and_then(|mut connection| Ok((connection.uploads()?, connection)));
+    let (mut uploads, mut connection) = match args.all {
         true => connected.with_context(|| format!("secrets deleted here: {secrets}; nothing at the server"))?,
         false => connected?,
     };
@@ -79,10 +79,10 @@ pub fn delete(args: &DeleteArgs, as_json: bool) -> anyhow::Result<()> {
         );
     }
     uploads.retain(|upload| args.all || args.names.iter().any(|name| print::hex(&upload.name).starts_with(name)));
-    let deleted = lobby.delete_uploads(&uploads)?;
+    let deleted = connection.delete_uploads(&uploads)?;
     print::line(&match as_json {
         true => json!({ "deleted": deleted, "secrets": secrets }).to_string(),
         false => format!("deleted {deleted}"),
     })?;
-    Ok(lobby.close()?)
+    Ok(connection.close()?)
 }

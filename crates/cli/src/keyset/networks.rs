@@ -5,7 +5,7 @@ use crate::print;
 use anyhow::ensure;
 use serde::Serialize;
 use std::path::Path;
-use tacit_backends::check::{Ran, run_privately};
+use tacit_backends::check::{RunReport, run_privately};
 use tacit_backends::ckks::Ckks;
 use tacit_backends::{Backend, Options};
 use tacit_graph::Model;
@@ -45,7 +45,7 @@ struct OfSet {
     rest_s: f64,
     online_s: f64,
     paper_s: Option<[f64; 3]>,
-    ran: Ran,
+    ran: RunReport,
 }
 
 /// What is to be measured.

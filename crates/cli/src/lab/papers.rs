@@ -80,7 +80,7 @@ fn entry(claim: &Claim, args: &Args) -> String {
 /// What became of a quick command.
 enum Outcome {
     Skipped(String),
-    Ran(Vec<(usize, Option<String>)>),
+    RunReport(Vec<(usize, Option<String>)>),
 }
 
 fn check(args: &Args, claims: &[Claim]) -> anyhow::Result<()> {
@@ -89,8 +89,9 @@ fn check(args: &Args, claims: &[Claim]) -> anyhow::Result<()> {
     let mut shown = Vec::new();
     for command in quick(claims, data)? {
         let outcome = carry_out(&command, args)?;
-        failed +=
-            usize::from(matches!(&outcome, Outcome::Ran(checks) if checks.iter().any(|(_, lacks)| lacks.is_some())));
+        failed += usize::from(
+            matches!(&outcome, Outcome::RunReport(checks) if checks.iter().any(|(_, lacks)| lacks.is_some())),
+        );
         if args.json {
             shown.push(as_json(&command, &outcome, claims));
         } else {
@@ -142,14 +143,14 @@ fn carry_out(command: &Quick, args: &Args) -> anyhow::Result<Outcome> {
     }
     let output = String::from_utf8_lossy(&ran.stdout);
     let lacks = |texts: &[String]| texts.iter().find(|text| !output.contains(text.as_str())).cloned();
-    Ok(Outcome::Ran(command.checks.iter().map(|(claim, texts)| (*claim, lacks(texts))).collect()))
+    Ok(Outcome::RunReport(command.checks.iter().map(|(claim, texts)| (*claim, lacks(texts))).collect()))
 }
 
 fn tell(command: &Quick, outcome: &Outcome, claims: &[Claim]) -> anyhow::Result<()> {
     print::line(&format!("tacit {}", command.words.join(" ")))?;
     match outcome {
         Outcome::Skipped(reason) => print::line(&format!("  skipped: {reason}")),
-        Outcome::Ran(checks) => checks.iter().try_for_each(|(number, lacks)| {
+        Outcome::RunReport(checks) => checks.iter().try_for_each(|(number, lacks)| {
             let Claim { paper, place, claim, .. } = &claims[*number];
             print::line(&match lacks {
                 None => format!("  holds: [{paper}] {place}: {claim}"),
@@ -163,7 +164,7 @@ fn as_json(command: &Quick, outcome: &Outcome, claims: &[Claim]) -> serde_json::
     let words = &command.words;
     match outcome {
         Outcome::Skipped(reason) => json!({ "command": words, "skipped": reason }),
-        Outcome::Ran(checks) => {
+        Outcome::RunReport(checks) => {
             let one = |(number, lacks): &(usize, Option<String>)| {
                 let Claim { paper, place, claim, .. } = &claims[*number];
                 json!({ "paper": paper, "place": place, "claim": claim, "holds": lacks.is_none(), "lacks": lacks })

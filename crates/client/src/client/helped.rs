@@ -25,9 +25,9 @@ const MOST_AROUND: u64 = 1 << 10;
 
 /// What has come from a helper.
 #[derive(Debug, Default)]
-pub struct Collected {
+pub struct HelperDelivery {
     /// Material that is ready now.
-    pub got: Vec<Got>,
+    pub got: Vec<FetchedMaterial>,
     /// What was ordered and will not come, and why. It can be ordered anew, under other ids.
     pub lost: Vec<(MaterialId, String)>,
     /// How many materials of this model the helper is still to make.
@@ -36,7 +36,7 @@ pub struct Collected {
 
 /// Material that has come.
 #[derive(Debug, Clone, Copy)]
-pub struct Got {
+pub struct FetchedMaterial {
     /// Its name.
     pub id: MaterialId,
     /// Bytes of the material.
@@ -121,14 +121,14 @@ impl Client {
     ///
     /// # Errors
     /// As [`order`](Self::order).
-    pub fn collect(&mut self, line: &mut HelperLine) -> Result<Collected, ClientError> {
+    pub fn collect(&mut self, line: &mut HelperLine) -> Result<HelperDelivery, ClientError> {
         self.check_stores()?;
         self.set_batch(1)?;
         let (store, helper) = (self.folder(), line.helper());
         let master = self.master(helper)?;
         let mine = |ordered: &&tacit_store::Ordered| ordered.helper == helper && ordered.binding == self.binding;
         let ids: Vec<MaterialId> = store.ordered()?.iter().filter(mine).map(|ordered| ordered.id).collect();
-        let mut collected = Collected::default();
+        let mut collected = HelperDelivery::default();
         for part in ids.chunks(MAX_JOBS) {
             let standings = match line.ask(&Ask::Stand { ids: part.to_vec() })? {
                 Answer::Standings(standings) if standings.len() == part.len() => standings,
@@ -165,7 +165,7 @@ impl Client {
         line: &mut HelperLine,
         (master, id): (&Master, MaterialId),
         sealed: u64,
-    ) -> Result<Result<Got, String>, ClientError> {
+    ) -> Result<Result<FetchedMaterial, String>, ClientError> {
         let most = self.material_bytes + (self.material_bytes >> 10) + MOST_AROUND;
         if sealed > most {
             return Ok(Err(format!("the helper has {sealed} bytes for it, and {most} are the most that it may have")));
@@ -190,7 +190,7 @@ impl Client {
             Ok(()) | Err(StoreError::Burnt(_) | StoreError::Exists(_)) => {}
             Err(e) => return Err(e.into()),
         }
-        Ok(Ok(Got { id, bytes: material.len() as u64, sealed }))
+        Ok(Ok(FetchedMaterial { id, bytes: material.len() as u64, sealed }))
     }
 
     fn folder(&self) -> Arc<Store> {

@@ -2,7 +2,7 @@
 //! own certificate pinned. The CA alone would not do: it is the model owner's, who could make himself a
 //! dealer.
 use crate::wire::LinkClass;
-use crate::{ClientError, KeepFolder};
+use crate::{ClientError, KeyFolder};
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::BackendError;
-use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order, Piece, Seal, Seed, Stop, Ticket, Wait};
+use tacit_backends::seam::{
+    Claim, ConnectionResources, Dealer, KeyStore, Order, Piece, Seal, Seed, Stop, Ticket, Wait,
+};
 use tacit_ids::ClientId;
 use tacit_net::{Channel, Hello, NetError, TcpTransport, Transport, handshake, split_address};
 use tacit_store::keys::{self, ClientIdentity};
@@ -55,31 +57,31 @@ impl DealerConfig {
 ///
 /// # Errors
 /// The address is none.
-pub fn aids(
+pub fn resources(
     dealer: Option<(&str, ClientId)>,
     identity: &ClientIdentity,
     keep: Option<&Path>,
-) -> Result<Aids, ClientError> {
-    aids_within(LinkClass::default().connect_timeout(), dealer, identity, keep)
+) -> Result<ConnectionResources, ClientError> {
+    resources_within(LinkClass::default().connect_timeout(), dealer, identity, keep)
 }
 
-/// As [`aids`]; connecting to the dealer may take `within`.
+/// As [`resources`]; connecting to the dealer may take `within`.
 ///
 /// # Errors
-/// As [`aids`].
-pub fn aids_within(
+/// As [`resources`].
+pub fn resources_within(
     within: Duration,
     dealer: Option<(&str, ClientId)>,
     identity: &ClientIdentity,
     keep: Option<&Path>,
-) -> Result<Aids, ClientError> {
+) -> Result<ConnectionResources, ClientError> {
     let config = |(address, pin)| DealerConfig::new(address, pin, identity.clone());
     let remote = |dealer| RemoteDealer::new(DealerConfig { connect_timeout: within, ..config(dealer) });
     let dealer = dealer.map(remote).transpose()?;
-    Ok(Aids {
+    Ok(ConnectionResources {
         dealer: dealer.map(|dealer| Arc::new(dealer) as Arc<dyn Dealer>),
-        keep: keep.map(|dir| Arc::new(KeepFolder::new(dir)) as Arc<dyn Keep>),
-        ..Aids::default()
+        keep: keep.map(|dir| Arc::new(KeyFolder::new(dir)) as Arc<dyn KeyStore>),
+        ..ConnectionResources::default()
     })
 }
 

@@ -5,9 +5,9 @@
 //! key to seal it with; both follow from a master key that stays at the device. The helper runs setup and
 //! offline phase with the server, which stores its half for the device, and seals what comes of them beside
 //! the seed. Seeds and keys are at the helper in memory only, from the order until the material is made.
-mod home;
 mod line;
+mod server;
 pub mod wire;
 
-pub use home::{Home, HomeConfig};
 pub use line::HelperLine;
+pub use server::{HelperServer, HelperServerConfig};

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 use tacit_backends::Registry;
-use tacit_client::{ClientConfig, ClientError, Lobby};
+use tacit_client::{ClientConfig, ClientError, Connection};
 use tacit_store::keys;
 
 fn error(dir: &Path, address: &str, tune: impl FnOnce(&mut ClientConfig)) -> ClientError {
@@ -15,7 +15,7 @@ fn error(dir: &Path, address: &str, tune: impl FnOnce(&mut ClientConfig)) -> Cli
     // Would be waited for, if it counted while connecting.
     config.stall_timeout = Duration::from_secs(3600);
     tune(&mut config);
-    Lobby::connect(Registry::standard(), config).err().unwrap()
+    Connection::connect(Registry::standard(), config).err().unwrap()
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn run(options: &str) -> (Vec<f64>, [[u64; 2]; 3]) {
     let prepares = client.preparation() == Preparation::TwoParty;
     let (mut ours, mut theirs) = mem_pair();
     let serving = thread::spawn(move || -> Result<Channel, BackendError> {
-        let mut side = server.connect(&Aids::default())?;
+        let mut side = server.connect(&ConnectionResources::default())?;
         side.setup(&mut theirs)?;
         theirs.set_phase(Phase::Offline);
         let material = if prepares { side.offline(&mut theirs)? } else { Material::nothing() };
@@ -32,7 +32,7 @@ fn run(options: &str) -> (Vec<f64>, [[u64; 2]; 3]) {
         theirs.flush()?;
         Ok(theirs)
     });
-    let mut side = client.connect(&Aids::default()).unwrap();
+    let mut side = client.connect(&ConnectionResources::default()).unwrap();
     side.setup(&mut ours).unwrap();
     ours.set_phase(Phase::Offline);
     let material = if prepares { side.offline(&mut ours).unwrap() } else { Material::nothing() };
@@ -57,11 +57,11 @@ fn answers_are_exact_and_cost_what_the_plan_says() {
 #[test]
 fn what_does_not_belong_together_is_refused() {
     let (server, client) = lower("");
-    let side = server.connect(&Aids::default()).unwrap();
+    let side = server.connect(&ConnectionResources::default()).unwrap();
     assert!(matches!(side.read_material(&[1; 9]), Err(BackendError::Material { .. })), "the client's half");
     assert!(matches!(side.read_material(&[2; 8]), Err(BackendError::Material { .. })), "cut short");
     let (mut ours, _theirs) = mem_pair();
-    let mut side = client.connect(&Aids::default()).unwrap();
+    let mut side = client.connect(&ConnectionResources::default()).unwrap();
     assert!(matches!(side.offline(&mut ours), Err(BackendError::Misuse(_))), "the setup comes first");
     assert!(matches!(side.online(&mut ours, Material::nothing(), &X), Err(BackendError::Misuse(_))));
     let error = Toy::default().lower(&model(1), &"preparation=dealt".parse().unwrap()).err().unwrap();

@@ -6,7 +6,7 @@ use crate::kernel;
 use crate::walk::{Interpreter, NodeId, SortedGraph, walk};
 
 /// Sees each node's tensor.
-pub type Tap<'a> = dyn FnMut(NodeId, &FloatNode, &[f32]) + 'a;
+pub type NodeObserver<'a> = dyn FnMut(NodeId, &FloatNode, &[f32]) + 'a;
 
 /// Runs a sorted graph on one input of the input node's shape; returns the result's elements.
 ///
@@ -20,7 +20,7 @@ pub fn run(graph: &FloatGraph, input: &[f32]) -> Result<Vec<f32>, GraphError> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_tapped(graph: &FloatGraph, input: &[f32], tap: &mut Tap) -> Result<Vec<f32>, GraphError> {
+pub fn run_tapped(graph: &FloatGraph, input: &[f32], tap: &mut NodeObserver) -> Result<Vec<f32>, GraphError> {
     if input.len() != graph.nodes[0].elements() {
         return Err(GraphError::Input {
             what: format!("{} values for an input of shape {:?}", input.len(), graph.nodes[0].shape),
@@ -48,7 +48,7 @@ impl SortedGraph for FloatGraph {
 struct Reference<'a, 'b> {
     graph: &'a FloatGraph,
     input: &'a [f32],
-    tap: &'a mut Tap<'b>,
+    tap: &'a mut NodeObserver<'b>,
 }
 
 impl Interpreter for Reference<'_, '_> {

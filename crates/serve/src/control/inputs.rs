@@ -2,7 +2,7 @@
 //! turn, take it back. The phases themselves are run over the protocol, under the name that a notice got.
 use super::answer::{Answer, Peer, Refusal, json};
 use super::body::json_body;
-use super::pulse::Pulse;
+use super::keepalive::Keepalive;
 use super::state::State;
 use crate::event::Event;
 use crate::queue::{Standing, Whose};
@@ -161,7 +161,7 @@ async fn standing(state: &State, peer: Peer, name: Name) -> Result<Standing, Ref
 pub(super) async fn look(
     state: Shares_,
     Extension(peer): By,
-    Extension(pulse): Extension<Arc<Pulse>>,
+    Extension(keepalive): Extension<Arc<Keepalive>>,
     Path(name): Path<String>,
     uri: Uri,
 ) -> Answer {
@@ -185,7 +185,7 @@ pub(super) async fn look(
                 return Ok(json(&shown(name, &now)));
             }
             // Whoever waits for it is not idle.
-            () = sleep(BEAT.min(until.saturating_duration_since(Instant::now()))) => pulse.beat(),
+            () = sleep(BEAT.min(until.saturating_duration_since(Instant::now()))) => keepalive.beat(),
         }
     }
     Ok(json(&shown(name, &first)))

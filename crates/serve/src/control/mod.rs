@@ -5,27 +5,27 @@
 pub(crate) mod answer;
 pub(crate) mod body;
 mod events;
+pub(crate) mod graceful_close;
 mod inputs;
-pub(crate) mod linger;
+pub(crate) mod keepalive;
 mod policy;
-pub(crate) mod pulse;
 mod routes;
 mod state;
 
 pub use inputs::{NoticeBody, read_notice};
 pub use policy::read_policy;
 
+use crate::authentication::AuthenticatedConnection;
 use crate::event::Event;
-use crate::known::Known;
 use crate::shared::{CONTROL, OPERATORS, Shared};
 use answer::Peer;
 use axum::body::Body;
+use graceful_close::GracefulStream;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
-use linger::Lingering;
-use pulse::{Beating, Pulse};
+use keepalive::{Keepalive, KeepaliveBody};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Somebody known who speaks HTTP.
 pub(crate) struct Visitor {
-    pub(crate) known: Known,
+    pub(crate) known: AuthenticatedConnection,
     pub(crate) address: SocketAddr,
 }
 
@@ -67,8 +67,8 @@ impl Control {
 
     /// A connection until it closes, says nothing for too long, or the server stops.
     pub(crate) async fn serve(self, slot: &ConnectionSlot, visitor: Visitor) {
-        let Visitor { known: Known { stream, who: (client, serial), role, name }, address } = visitor;
-        let mut stream = Lingering::new(stream);
+        let Visitor { known: AuthenticatedConnection { stream, who: (client, serial), role, name }, address } = visitor;
+        let mut stream = GracefulStream::new(stream);
         let mut rules = self.shared.rules.clone();
         let revoked = rules.borrow().revokes(client, &serial);
         if let Some(reason) = revoked {
@@ -88,7 +88,7 @@ impl Control {
         tracing::debug!(%address, %client, %name, %role, "control connection");
         let until = Until { idle: self.shared.config.control_idle, stop: self.stop, slot };
         tokio::select! {
-            () = exchange(self.router, stream, peer, Arc::new(Pulse::new()), until) => {}
+            () = exchange(self.router, stream, peer, Arc::new(Keepalive::new()), until) => {}
             // Nothing is said to it any more.
             _ = rules.wait_for(|rules| rules.revokes(client, &serial).is_some()) => {}
         }
@@ -113,20 +113,26 @@ pub(crate) struct Until<'a> {
 }
 
 /// Requests of a connection and their answers, until it closes, says nothing for too long, or is to stop.
-pub(crate) async fn exchange(router: axum::Router, stream: Lingering, peer: Peer, pulse: Arc<Pulse>, until: Until<'_>) {
+pub(crate) async fn exchange(
+    router: axum::Router,
+    stream: GracefulStream,
+    peer: Peer,
+    keepalive: Arc<Keepalive>,
+    until: Until<'_>,
+) {
     let Until { idle, mut stop, slot } = until;
     let is_http_2 = stream.is_http_2();
-    let beating = pulse.clone();
+    let beating = keepalive.clone();
     let (admission, id) = (slot.admission().clone(), slot.id());
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         beating.beat();
         let busy = admission.busy(id);
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(beating.clone());
-        let (router, pulse) = (router.clone(), beating.clone());
+        let (router, keepalive) = (router.clone(), beating.clone());
         async move {
             let Ok(answer) = router.oneshot(request.map(Body::new)).await;
-            Ok::<_, Infallible>(answer.map(|body| Beating::new(body, pulse, busy)))
+            Ok::<_, Infallible>(answer.map(|body| KeepaliveBody::new(body, keepalive, busy)))
         }
     });
     let mut builder = Builder::new(TokioExecutor::new());
@@ -142,7 +148,7 @@ pub(crate) async fn exchange(router: axum::Router, stream: Lingering, peer: Peer
             }
             return;
         }
-        () = pulse.rests(idle) => return,
+        () = keepalive.rests(idle) => return,
         _ = stop.wait_for(|stop| *stop) => {}
         () = slot.evicted() => {}
     }
@@ -152,7 +158,7 @@ pub(crate) async fn exchange(router: axum::Router, stream: Lingering, peer: Peer
 }
 
 /// Says why a connection is not served, where that can be said at once.
-pub(crate) async fn turn_away(stream: &mut Lingering, status: &str, reason: &str) {
+pub(crate) async fn turn_away(stream: &mut GracefulStream, status: &str, reason: &str) {
     if !stream.is_http_2() {
         // Somebody who is gone needs no words.
         let _ = timeout(FAREWELL, say(stream, status, reason)).await;
@@ -160,7 +166,7 @@ pub(crate) async fn turn_away(stream: &mut Lingering, status: &str, reason: &str
 }
 
 /// Says why it is not served, in HTTP/1.1.
-async fn say(stream: &mut Lingering, status: &str, reason: &str) -> std::io::Result<()> {
+async fn say(stream: &mut GracefulStream, status: &str, reason: &str) -> std::io::Result<()> {
     let body = serde_json::json!({ "error": reason }).to_string();
     let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close");
     stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await?;

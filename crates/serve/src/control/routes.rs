@@ -1,7 +1,7 @@
 //! What can be asked. `openapi.json` beside this file describes it.
 use super::answer::{Answer, Peer, Refusal, finish, json, typed};
 use super::body::json_body;
-use super::pulse::Pulse;
+use super::keepalive::Keepalive;
 use super::state::State;
 use super::{events, inputs, read_policy};
 use crate::event::Event;
@@ -117,7 +117,7 @@ async fn set_policy(state: Shares_, Extension(peer): By, headers: HeaderMap, bod
 async fn reload(
     state: Shares_,
     Extension(peer): By,
-    Extension(pulse): Extension<Arc<Pulse>>,
+    Extension(keepalive): Extension<Arc<Keepalive>>,
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
@@ -134,7 +134,7 @@ async fn reload(
         tokio::select! {
             told = &mut told => break told.map_err(|_| Refusal::stopping())?,
             // Whoever waits for it is not idle.
-            () = sleep(state.shared.config.control_idle / 4) => pulse.beat(),
+            () = sleep(state.shared.config.control_idle / 4) => keepalive.beat(),
         }
     };
     state.forget().await;

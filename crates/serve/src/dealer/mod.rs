@@ -8,9 +8,9 @@ mod numbers;
 mod sending;
 
 use crate::ServeError;
+use crate::identity::called;
 use crate::kinds::{BROKEN, LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
 use crate::signals::Ends;
-use crate::who::called;
 use ending::Ending;
 use numbers::Numbers;
 use sending::in_pieces;
@@ -228,7 +228,7 @@ fn kind(error: &ServeError) -> Kind {
 }
 
 /// A peer that has shown its certificate and has a place.
-struct Known {
+struct AuthenticatedPeer {
     channel: Channel,
     party: Party,
     role: Role,
@@ -237,7 +237,7 @@ struct Known {
 }
 
 /// TLS, a place, and the opening hello, all before the slot's deadline.
-fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Result<Known, ServeError> {
+fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Result<AuthenticatedPeer, ServeError> {
     let mut tcp = TcpTransport::new(stream)?;
     let deadline = slot.deadline().moving();
     tcp.set_stall_timeout(deadline.step).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
@@ -262,12 +262,12 @@ fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Re
     let mut channel = Channel::new(Box::new(tls));
     handshake(&mut channel, &Hello::opening())?;
     channel.set_deadline(None);
-    Ok(Known { channel, party, role, called })
+    Ok(AuthenticatedPeer { channel, party, role, called })
 }
 
 /// Requests, until the peer or the dealer is done.
-fn requests(shared: &Shared, known: Known, slot: &ConnectionSlot) -> Result<(), ServeError> {
-    let Known { mut channel, party, role, .. } = known;
+fn requests(shared: &Shared, known: AuthenticatedPeer, slot: &ConnectionSlot) -> Result<(), ServeError> {
+    let AuthenticatedPeer { mut channel, party, role, .. } = known;
     loop {
         channel.set_stall_timeout(shared.config.idle_timeout)?;
         let request = match channel.recv_max(ASK, MAX_BYTES) {

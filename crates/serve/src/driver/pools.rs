@@ -6,7 +6,7 @@ use crate::pooled::{self, Pooled};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tacit_backends::seam::{Aids, Stop};
+use tacit_backends::seam::{ConnectionResources, Stop};
 use tacit_ids::MaterialId;
 use tacit_sched::JobId;
 use tokio::sync::mpsc::UnboundedSender;
@@ -15,16 +15,16 @@ use tokio::task::spawn_blocking;
 /// The halves, and what it takes to have more dealt.
 pub(super) struct Pools {
     halves: HashMap<MaterialId, Pooled>,
-    aids: Aids,
+    resources: ConnectionResources,
     /// Ends the dealings.
     stop: Stop,
     events: UnboundedSender<Event>,
 }
 
 impl Pools {
-    pub(super) fn new(aids: &Aids, events: UnboundedSender<Event>) -> Self {
+    pub(super) fn new(resources: &ConnectionResources, events: UnboundedSender<Event>) -> Self {
         let stop = Stop::default();
-        Self { halves: HashMap::new(), aids: aids.stopped_by(&stop), stop, events }
+        Self { halves: HashMap::new(), resources: resources.stopped_by(&stop), stop, events }
     }
 
     /// Takes a half out, for its one use or to be dropped.
@@ -52,9 +52,9 @@ impl Driver {
             self.queue.dealt(job, None);
             return;
         };
-        let (aids, events) = (self.pools.aids.clone(), self.pools.events.clone());
+        let (resources, events) = (self.pools.resources.clone(), self.pools.events.clone());
         let dealing = spawn_blocking(move || {
-            let made = pooled::deal(&store, &aids, &*offered.model);
+            let made = pooled::deal(&store, &resources, &*offered.model);
             made.inspect_err(|e| tracing::info!(model = %offered.name, backend = %offered.backend, "nothing was dealt ahead of time: {e}"))
         });
         tokio::spawn(async move {

@@ -4,9 +4,9 @@ use crate::access::Rules;
 use crate::closer::Closer;
 use crate::event::TurnedAway;
 use crate::gate::burn_revoked;
+use crate::identity::CertificateIdentity;
 use crate::kinds::NO_ROOM;
 use crate::shared::CLIENTS;
-use crate::who::Who;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tacit_admission::Full;
@@ -26,7 +26,7 @@ fn no_room(full: Full) -> &'static str {
 
 impl Driver {
     /// Takes in who shows this certificate for this client's key, or says why not.
-    pub(super) fn greet(&mut self, number: u64, who: Who, closer: Closer) -> Result<(), TurnedAway> {
+    pub(super) fn greet(&mut self, number: u64, who: CertificateIdentity, closer: Closer) -> Result<(), TurnedAway> {
         if let Some(reason) = self.gate.turns_away(&who) {
             return Err(TurnedAway { kind: "of clients that were revoked", reason });
         }

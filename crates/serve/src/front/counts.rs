@@ -42,7 +42,7 @@ const NOTED_S: u64 = 3600;
 
 /// What was kept of a day.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct StoredCounts {
     pub(super) day: i64,
     pub(super) used: BTreeMap<ClientId, u64>,
 }
@@ -62,14 +62,14 @@ impl Counts {
     /// # Errors
     /// The folder holds what no front has made; [`StoreError::ClockJump`], [`StoreError::Clock`]: nothing was
     /// counted then.
-    pub(super) fn open(dir: &Path, accept_clock: bool) -> Result<(Self, Kept), ServeError> {
+    pub(super) fn open(dir: &Path, accept_clock: bool) -> Result<(Self, StoredCounts), ServeError> {
         tacit_store::clock::now()?;
         let folder = ManagedFolder::open_or_mark(dir, FOLDER, is_ours)?;
         Self::open_at(folder.path(), unix_now(), accept_clock)
     }
 
     /// The same in a folder that is a front's, where the clock shows `now`.
-    fn open_at(dir: &Path, now: i64, accept_clock: bool) -> Result<(Self, Kept), ServeError> {
+    fn open_at(dir: &Path, now: i64, accept_clock: bool) -> Result<(Self, StoredCounts), ServeError> {
         let path = dir.join(NAME);
         prepare(&path, &FRONT)?;
         let db = connect(&path, Sync::Later)?;
@@ -135,18 +135,18 @@ fn seen(db: &Connection) -> rusqlite::Result<Option<i64>> {
 }
 
 /// What was kept of the latest day, as far as a clock that is right can have shown it.
-fn read(db: &Connection, today: i64) -> rusqlite::Result<Kept> {
+fn read(db: &Connection, today: i64) -> rusqlite::Result<StoredCounts> {
     let believed = today + MOST_AHEAD;
     let latest: Option<i64> =
         db.query_row("SELECT max(day) FROM answers WHERE day <= ?", [believed], |row| row.get(0))?;
-    let Some(day) = latest else { return Ok(Kept::default()) };
+    let Some(day) = latest else { return Ok(StoredCounts::default()) };
     let mut select = db.prepare("SELECT client, answers FROM answers WHERE day = ?")?;
     let row = |row: &rusqlite::Row<'_>| {
         let answers: i64 = row.get("answers")?;
         Ok((ClientId(row.get("client")?), u64::try_from(answers).unwrap_or(0)))
     };
     let used = select.query_map([day], row)?.collect::<rusqlite::Result<_>>()?;
-    Ok(Kept { day, used })
+    Ok(StoredCounts { day, used })
 }
 
 #[cfg(test)]

@@ -5,27 +5,28 @@
 //!   client --- POST /v1/place ---> front <--- POST /v1/nodes/NAME/renew --- node (an operator's certificate)
 //! ```
 //!
-//! [`book`] has what it knows and promises, [`desk`] the clock and the waiting, [`routes`] what can be asked.
-mod book;
+//! [`node_registry`] holds what the front knows and has promised, [`placement_service`] adds the clock and
+//! the waiting, [`routes`] lists what can be asked.
 mod counts;
-mod desk;
+mod node_registry;
 mod placement;
+mod placement_service;
 mod report;
 mod routes;
 
 use crate::ServeError;
+use crate::authentication::authenticate;
 use crate::control::answer::Peer;
-use crate::control::linger::Lingering;
-use crate::control::pulse::Pulse;
+use crate::control::graceful_close::GracefulStream;
+use crate::control::keepalive::Keepalive;
 use crate::control::{Until, exchange, no_room, turn_away};
+use crate::identity::CertificateIdentity;
 use crate::kinds::{LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
-use crate::known::authenticate;
 use crate::server::listen;
 use crate::signals::Ends;
-use crate::who::Who;
-use book::Book;
 use counts::Counts;
-use desk::Desk;
+use node_registry::NodeRegistry;
+use placement_service::PlacementService;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -112,8 +113,8 @@ impl Front {
         let failed = |e| NetError::listening(config.listen, "--listen", &e);
         let listener = runtime.block_on(async { listen(config.listen) }).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let book = Book::new(config.lease, config.queries_per_day, config.key_copies.max(1));
-        let desk = open_desk(book, &config)?;
+        let registry = NodeRegistry::new(config.lease, config.queries_per_day, config.key_copies.max(1));
+        let service = open_service(registry, &config)?;
         let (stopper, stop) = watch::channel(false);
         let shared = Shared {
             tls: config.tls.with_http(),
@@ -122,7 +123,7 @@ impl Front {
                 handshake_timeout: HANDSHAKE,
                 pools: POOLS.to_vec(),
             }),
-            router: routes::router(desk, config.server_name),
+            router: routes::router(service, config.server_name),
             stop,
         };
         Ok(Self { runtime, listener, address, shared: Arc::new(shared), stopper })
@@ -156,19 +157,19 @@ impl Front {
     }
 }
 
-/// The desk of a book, with what an earlier front has counted.
-fn open_desk(book: Book, config: &FrontConfig) -> Result<Desk, ServeError> {
+/// The service of a registry, with what an earlier front has counted.
+fn open_service(registry: NodeRegistry, config: &FrontConfig) -> Result<PlacementService, ServeError> {
     let banned = config.banned.clone();
     match (&config.state, config.queries_per_day) {
         (Some(folder), Some(_)) => {
             let (counts, kept) = Counts::open(folder, config.accept_clock)?;
-            Ok(Desk::new(book.with_counts(kept), banned).counting_in(counts))
+            Ok(PlacementService::new(registry.with_counts(kept), banned).counting_in(counts))
         }
         (None, Some(_)) => {
             tracing::warn!("without a folder (--state) the answers of the day are counted anew with each start");
-            Ok(Desk::new(book, banned))
+            Ok(PlacementService::new(registry, banned))
         }
-        (_, None) => Ok(Desk::new(book, banned)),
+        (_, None) => Ok(PlacementService::new(registry, banned)),
     }
 }
 
@@ -253,14 +254,14 @@ async fn connection(
         return Err(NetError::Tls("a front is spoken to in HTTP".into()).into());
     }
     let peer = Peer { client: known.who.0, role: known.role };
-    let mut stream = Lingering::new(known.stream);
+    let mut stream = GracefulStream::new(known.stream);
     if let Err(full) = slot.authenticate(if peer.is_operator() { OPERATORS } else { CLIENTS }, peer.client.0) {
         let reason = no_room(full);
         turn_away(&mut stream, "503 Service Unavailable", reason).await;
-        let who = Who::of(known.who, known.role, known.name);
+        let who = CertificateIdentity::of(known.who, known.role, known.name);
         return Err(ServeError::NotGranted(format!("{} {who}: {reason}", peer.role)));
     }
     let until = Until { idle: IDLE, stop: shared.stop.clone(), slot };
-    exchange(shared.router.clone(), stream, peer, Arc::new(Pulse::new()), until).await;
+    exchange(shared.router.clone(), stream, peer, Arc::new(Keepalive::new()), until).await;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What a front can be asked, in JSON: clients ask `POST /v1/place`, nodes (operators' certificates) the
 //! rest.
-use super::book::{Granted, Refused, Ticket};
-use super::desk::Desk;
+use super::node_registry::{Granted, Refused, Ticket};
+use super::placement_service::PlacementService;
 use super::report::Report;
 use crate::control::answer::{Answer, Peer, Refusal, finish, json};
 use crate::control::body::json_body;
@@ -30,11 +30,11 @@ type By = Extension<Peer>;
 type Shared = Shares<Arc<State>>;
 
 pub(super) struct State {
-    desk: Desk,
+    service: PlacementService,
     server_name: Option<String>,
 }
 
-pub(super) fn router(desk: Desk, server_name: Option<String>) -> Router {
+pub(super) fn router(service: PlacementService, server_name: Option<String>) -> Router {
     Router::new()
         .route("/v1/place", post(place))
         .route("/v1/nodes", get(nodes))
@@ -45,7 +45,7 @@ pub(super) fn router(desk: Desk, server_name: Option<String>) -> Router {
         .fallback(nothing_there)
         .method_not_allowed_fallback(not_so)
         .layer(map_response(finish))
-        .with_state(Arc::new(State { desk, server_name }))
+        .with_state(Arc::new(State { service, server_name }))
 }
 
 const THERE: &str =
@@ -108,7 +108,7 @@ struct Asked {
 async fn place(Shares(state): Shared, Extension(peer): By, headers: HeaderMap, body: Body) -> Answer {
     let Asked { model } = read(&headers, body, MOST_ASKED).await?;
     checked(&model)?;
-    let ticket = state.desk.place(peer.client, &model, PATIENCE).await?;
+    let ticket = state.service.place(peer.client, &model, PATIENCE).await?;
     let Ticket { node, address, run, dealer, .. } = ticket;
     let mut told = object!({"node": node, "run": run.to_string(), "address": address, "model": model});
     if let Some(name) = &state.server_name {
@@ -130,7 +130,7 @@ struct Joins {
 async fn join(Shares(state): Shared, Path(name): Path<String>, Told(Joins { address }): Told<Joins>) -> Answer {
     checked(&name)?;
     checked(&address)?;
-    let run = state.desk.join(&name, &address)?;
+    let run = state.service.join(&name, &address)?;
     tracing::info!("{name} at {address} has joined");
     Ok(json(&object!({ "run": run })))
 }
@@ -147,7 +147,7 @@ async fn renew(
     Path(name): Path<String>,
     Told(Renews { run, report }): Told<Renews, MOST_REPORTED>,
 ) -> Answer {
-    let Granted { clients, version } = state.desk.renew(&name, run, report)?;
+    let Granted { clients, version } = state.service.renew(&name, run, report)?;
     let clients: Option<Vec<String>> = clients.map(|list| list.iter().map(ToString::to_string).collect());
     Ok(json(&object!({ "clients": clients, "version": version })))
 }
@@ -159,12 +159,12 @@ struct Goes {
 }
 
 async fn leave(Shares(state): Shared, Path(name): Path<String>, Told(Goes { run }): Told<Goes>) -> Answer {
-    state.desk.leave(&name, run);
+    state.service.leave(&name, run);
     Ok(json(&object!({})))
 }
 
 async fn end(Shares(state): Shared, Path(name): Path<String>, Told(Goes { run }): Told<Goes>) -> Answer {
-    state.desk.end(&name, run);
+    state.service.end(&name, run);
     tracing::info!("{name} has ended");
     Ok(json(&object!({})))
 }
@@ -173,9 +173,9 @@ async fn end(Shares(state): Shared, Path(name): Path<String>, Told(Goes { run })
 async fn nodes(Shares(state): Shared, Extension(peer): By) -> Result<Response, Refusal> {
     peer.operator()?;
     let now = Instant::now();
-    let mut book = state.desk.book();
-    book.expire(now);
-    let nodes = book.nodes.iter().map(|(name, node)| {
+    let mut registry = state.service.registry();
+    registry.expire(now);
+    let nodes = registry.nodes.iter().map(|(name, node)| {
         object!({
             "name": name,
             "address": node.address,
@@ -189,6 +189,6 @@ async fn nodes(Shares(state): Shared, Extension(peer): By) -> Result<Response, R
         })
     });
     let nodes: Vec<_> = nodes.collect();
-    let lost = book.losses.iter().map(|l| object!({"node": l.node, "clients": l.clients, "stock": l.stock}));
+    let lost = registry.losses.iter().map(|l| object!({"node": l.node, "clients": l.clients, "stock": l.stock}));
     Ok(json(&object!({ "nodes": nodes, "lost": lost.collect::<Vec<_>>() })))
 }

@@ -28,7 +28,7 @@ impl Queue {
         if let Some(material) = material {
             // Known from here on; the ledger judges it when its turn has come.
             let found = Event::MaterialFound { material, model, client: Some(whose.client) };
-            self.tell(found).map_err(|_| format!("material {material} belongs to another input"))?;
+            self.handle(found).map_err(|_| format!("material {material} belongs to another input"))?;
             self.materials.insert(material, Owned { client: whose.client, in_stock: true });
         }
         let request = tacit_sched::Request {
@@ -48,7 +48,7 @@ impl Queue {
         };
         let owner = Owner::Request(id);
         self.open(owner, Some(number), whose, name, model);
-        if let Err(e) = self.tell(Event::Request(request)) {
+        if let Err(e) = self.handle(Event::Request(request)) {
             self.close(owner);
             material.into_iter().for_each(|material| self.forget(material));
             return Err(e.to_string());
@@ -84,7 +84,7 @@ impl Queue {
     /// A request has come for its notice: whoever stands ready or works for that does so for the request now.
     fn take_over(&mut self, notice: Owner, request: Owner) {
         let Some(before) = self.close(notice) else { return };
-        before.homes.iter().for_each(|&number| self.house(request, number));
+        before.connections.iter().for_each(|&number| self.attach_connection(request, number));
         if let Some(job) = before.job.and_then(|job| self.jobs.get_mut(&job)) {
             job.owner = request;
         }
@@ -95,7 +95,7 @@ impl Queue {
             live.names.extend(before.names);
         }
         if before.waits.is_some() {
-            self.note(Event::Lanes { of: request, lanes: 1 });
+            self.handle_or_ignore(Event::Lanes { of: request, lanes: 1 });
         }
     }
 
@@ -155,7 +155,7 @@ impl Queue {
         let input_bytes = whose.offered.input_bytes();
         let notice = AdvanceNotice { id, client, model, inputs: 1, input_bytes, expected, ttl, lanes: Some(0), keep };
         self.open(owner, number, whose, name, model);
-        if let Err(e) = self.tell(Event::Notice(notice)) {
+        if let Err(e) = self.handle(Event::Notice(notice)) {
             self.close(owner);
             return Err(e.to_string());
         }

@@ -1,5 +1,5 @@
 //! How inputs end, and who is told.
-use super::{Effect, Live, Queue};
+use super::{Effect, PendingInput, Queue};
 use crate::gate::WITHDRAWN;
 use std::sync::Arc;
 use tacit_ids::MaterialId;
@@ -22,7 +22,7 @@ impl Queue {
     /// The scheduler need not know of this material any more.
     pub(super) fn forget(&mut self, material: MaterialId) {
         self.materials.remove(&material);
-        self.note(Event::MaterialGone { material });
+        self.handle_or_ignore(Event::MaterialGone { material });
     }
 
     pub(super) fn turn_away(&mut self, owner: Owner, reason: &str) {
@@ -31,13 +31,13 @@ impl Queue {
         }
     }
 
-    pub(super) fn close(&mut self, owner: Owner) -> Option<Live> {
+    pub(super) fn close(&mut self, owner: Owner) -> Option<PendingInput> {
         self.offers.forget(owner);
         let live = self.live.remove(&owner)?;
         for &name in &live.names {
             self.names.remove(&(live.client, name));
         }
-        for number in &live.homes {
+        for number in &live.connections {
             if let Some(station) = self.stations.get_mut(number) {
                 station.owners.remove(&owner);
             }

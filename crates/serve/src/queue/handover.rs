@@ -8,7 +8,7 @@ use tacit_admission::ConnectionId as Number;
 use tacit_sched::{Event, JobId, Start};
 
 /// A client on its way to its online phase.
-pub(super) struct Comes {
+pub(super) struct ExpectedClient {
     /// When it is no longer expected.
     until: Instant,
     /// What starts when it is there.
@@ -34,8 +34,8 @@ impl Queue {
         }
         live.waits = Some(number);
         live.lasts |= on_disk && !live.keep && matches!(owner, Owner::Notice(_));
-        self.house(owner, number);
-        self.note(Event::Lanes { of: owner, lanes: 1 });
+        self.attach_connection(owner, number);
+        self.handle_or_ignore(Event::Lanes { of: owner, lanes: 1 });
         // Its time may be over just now: then what was due is to stop, and does not start before that.
         self.pump();
         let comes = self.live.get_mut(&owner).and_then(|live| live.comes.take());
@@ -47,11 +47,11 @@ impl Queue {
 
     /// The scheduler stops a job that has no connection yet.
     pub(super) fn stopped_before_it_began(&mut self, job: JobId) {
-        let is_due = |comes: &&mut Comes| comes.due.as_ref().is_some_and(|start| start.job == job);
+        let is_due = |comes: &&mut ExpectedClient| comes.due.as_ref().is_some_and(|start| start.job == job);
         if let Some(comes) = self.live.values_mut().filter_map(|live| live.comes.as_mut()).find(is_due) {
             comes.due = None;
         }
-        self.note(Event::JobStopped { job });
+        self.handle_or_ignore(Event::JobStopped { job });
     }
 
     /// An offline phase has ended well: whose it was may come for the online phase at once.
@@ -60,9 +60,9 @@ impl Queue {
         match self.live.get_mut(&owner) {
             // Of a notice no online phase follows.
             Some(live) if matches!(owner, Owner::Request(_)) => {
-                live.comes = Some(Comes { until, due: None });
+                live.comes = Some(ExpectedClient { until, due: None });
             }
-            _ => self.note(Event::Lanes { of: owner, lanes: 0 }),
+            _ => self.handle_or_ignore(Event::Lanes { of: owner, lanes: 0 }),
         }
     }
 
@@ -92,7 +92,7 @@ impl Queue {
     }
 
     fn give_back(&mut self, owner: Owner, start: &Start) {
-        self.note(Event::Lanes { of: owner, lanes: 0 });
-        self.note(Event::JobNotStarted { job: start.job });
+        self.handle_or_ignore(Event::Lanes { of: owner, lanes: 0 });
+        self.handle_or_ignore(Event::JobNotStarted { job: start.job });
     }
 }

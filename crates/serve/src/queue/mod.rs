@@ -4,17 +4,17 @@
 mod arrivals;
 mod ends;
 mod handover;
+mod messages;
 mod models;
 mod paid;
 mod pools;
 mod refill;
-mod said;
 mod settings;
 
-use crate::state::Known;
+use crate::state::LearnedDurations;
+pub(crate) use messages::{Effect, JobEnd, Planned, Standing, Whose};
 use pools::Pools;
 use refill::Offers;
-pub(crate) use said::{Effect, JobEnd, Planned, Standing, Whose};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ use tacit_sched::{
 };
 
 /// An input that is alive.
-struct Live {
+struct PendingInput {
     /// When it was announced or asked for, whichever was first.
     known: Instant,
     client: ClientId,
@@ -36,13 +36,13 @@ struct Live {
     /// What it was asked for by, and announced by.
     names: Vec<Name>,
     /// Connections that asked or came for it.
-    homes: BTreeSet<Number>,
+    connections: BTreeSet<Number>,
     /// The one that stands ready for its next phase.
     waits: Option<Number>,
     /// Its job that runs.
     job: Option<JobId>,
     /// Its client is on the way from its offline to its online phase.
-    comes: Option<handover::Comes>,
+    comes: Option<handover::ExpectedClient>,
     /// What it makes is stock.
     keep: bool,
     /// It outlives its connections: a notice whose material is on disk.
@@ -92,10 +92,10 @@ pub(crate) struct Queue {
     /// Memory that jobs may take together, whatever others leave of it.
     job_memory: u64,
     /// Estimates of an earlier run.
-    known: Known,
+    known: LearnedDurations,
     last: u64,
     names: HashMap<(ClientId, Name), Owner>,
-    live: HashMap<Owner, Live>,
+    live: HashMap<Owner, PendingInput>,
     stations: HashMap<Number, Station>,
     jobs: HashMap<JobId, Job>,
     /// How long a lane is kept for a client between two phases.
@@ -143,7 +143,7 @@ impl Queue {
     pub(crate) fn new(
         config: tacit_sched::Config,
         policy: PolicySpec,
-        known: Known,
+        known: LearnedDurations,
         on_the_way: Duration,
         pool_ttl: Duration,
     ) -> Result<Self, SchedError> {
@@ -178,15 +178,15 @@ impl Queue {
         Time::from_secs(self.epoch.elapsed().as_secs_f64())
     }
 
-    fn tell(&mut self, event: Event) -> Result<(), Rejected> {
+    fn handle(&mut self, event: Event) -> Result<(), Rejected> {
         let now = self.now();
         self.scheduler.handle(now, event)
     }
 
     /// What the scheduler cannot refuse, or what it makes no difference whether it does.
-    fn note(&mut self, event: Event) {
+    fn handle_or_ignore(&mut self, event: Event) {
         // An input that has ended meanwhile has nothing to note.
-        let _ = self.tell(event);
+        let _ = self.handle(event);
     }
 
     fn next(&mut self) -> u64 {
@@ -203,13 +203,13 @@ impl Queue {
         if let Some(name) = name {
             self.names.insert((whose.client, name), owner);
         }
-        let (client, names, homes) = (whose.client, name.into_iter().collect(), BTreeSet::new());
-        let live = Live {
+        let (client, names, connections) = (whose.client, name.into_iter().collect(), BTreeSet::new());
+        let live = PendingInput {
             known: Instant::now(),
             client,
             model,
             names,
-            homes,
+            connections,
             waits: None,
             job: None,
             comes: None,
@@ -220,13 +220,13 @@ impl Queue {
             ignored: None,
         };
         self.live.insert(owner, live);
-        number.into_iter().for_each(|number| self.house(owner, number));
+        number.into_iter().for_each(|number| self.attach_connection(owner, number));
     }
 
     /// A connection has to do with an input.
-    fn house(&mut self, owner: Owner, number: Number) {
+    fn attach_connection(&mut self, owner: Owner, number: Number) {
         if let Some(live) = self.live.get_mut(&owner) {
-            live.homes.insert(number);
+            live.connections.insert(number);
             self.stations.entry(number).or_default().owners.insert(owner);
         }
     }
@@ -247,7 +247,7 @@ impl Queue {
 
     /// Ends an input that nobody wants any more.
     fn end(&mut self, owner: Owner) {
-        self.note(match owner {
+        self.handle_or_ignore(match owner {
             Owner::Request(request) => Event::Cancel { request },
             Owner::Notice(notice) => Event::Withdraw { notice },
         });
@@ -301,7 +301,7 @@ impl Queue {
         // Its connection has to come again for what follows.
         match (&end, job.phase) {
             (JobEnd::Done { .. }, JobPhase::Pre) if !keep => self.keep_lane(owner),
-            _ => self.note(Event::Lanes { of: owner, lanes: 0 }),
+            _ => self.handle_or_ignore(Event::Lanes { of: owner, lanes: 0 }),
         }
         match end {
             JobEnd::Done { took, made, memory: counted } => {
@@ -313,7 +313,7 @@ impl Queue {
                 if let Some(used) = used {
                     self.materials.remove(&used);
                 }
-                let is_taken = self.tell(Event::JobFinished { job: id, usage, material: made }).is_ok();
+                let is_taken = self.handle(Event::JobFinished { job: id, usage, material: made }).is_ok();
                 self.learned(&job, is_taken.then_some(usage.time));
                 if made.is_some() && is_taken {
                     let now = self.now();
@@ -330,7 +330,7 @@ impl Queue {
                     Some(material) => drop(self.materials.insert(material, Owned { client, in_stock: false })),
                 }
             }
-            JobEnd::Failed => self.note(Event::JobFailed { job: id }),
+            JobEnd::Failed => self.handle_or_ignore(Event::JobFailed { job: id }),
         }
     }
 
@@ -341,7 +341,7 @@ impl Queue {
 
     /// A client is none any more: all of it ends.
     pub(crate) fn revoked(&mut self, client: ClientId) {
-        self.note(Event::ClientRevoked { client });
+        self.handle_or_ignore(Event::ClientRevoked { client });
     }
 
     /// A connection has ended.
@@ -349,10 +349,10 @@ impl Queue {
         self.finished(number, JobEnd::Failed);
         for owner in self.stations.remove(&number).unwrap_or_default().owners {
             let Some(live) = self.live.get_mut(&owner) else { continue };
-            live.homes.remove(&number);
-            let is_alone = live.homes.is_empty() && !live.lasts;
+            live.connections.remove(&number);
+            let is_alone = live.connections.is_empty() && !live.lasts;
             if live.waits.take_if(|waits| *waits == number).is_some() {
-                self.note(Event::Lanes { of: owner, lanes: 0 });
+                self.handle_or_ignore(Event::Lanes { of: owner, lanes: 0 });
             }
             if is_alone {
                 self.end(owner);

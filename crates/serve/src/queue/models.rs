@@ -19,7 +19,7 @@ impl Queue {
         let model = ModelId(self.kinds.len() as u32);
         let most = self.job_memory;
         let spec = estimates::spec(&whose.offered, device, &self.known, self.threads, most);
-        self.tell(Event::ModelAdded(spec)).map_err(|e| e.to_string())?;
+        self.handle(Event::ModelAdded(spec)).map_err(|e| e.to_string())?;
         self.models.insert(key, model);
         // Not the model itself: one that is gone is not to stay in memory.
         let (name, backend) = (whose.offered.name.as_str().into(), whose.offered.backend);
@@ -53,7 +53,7 @@ impl Queue {
         let gone: Vec<ModelId> = self.models.values().copied().filter(is_gone).collect();
         self.models.retain(|_, model| !is_gone(model));
         for model in gone {
-            self.note(Event::ModelRemoved { model });
+            self.handle_or_ignore(Event::ModelRemoved { model });
         }
         self.close_pools(plans);
     }

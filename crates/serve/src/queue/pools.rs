@@ -60,7 +60,7 @@ impl Queue {
         let spec = estimates::dealing(offered, order.server_bytes, &self.known, self.threads, self.job_memory);
         let model = ModelId(self.kinds.len() as u32);
         // It is being stopped, and needs no stock.
-        if self.tell(Event::ModelAdded(spec)).is_err() {
+        if self.handle(Event::ModelAdded(spec)).is_err() {
             return;
         }
         let (name, backend) = (offered.name.as_str().into(), offered.backend);
@@ -74,7 +74,7 @@ impl Queue {
     pub(super) fn close_pools(&mut self, plans: &BTreeSet<[u8; 32]>) {
         let gone = self.pools.pools.extract_if(|_, pool| plans.contains(&pool.offered.of_one().plan));
         let gone: Vec<ModelId> = gone.map(|(_, pool)| pool.model).collect();
-        gone.into_iter().for_each(|model| self.note(Event::ModelRemoved { model }));
+        gone.into_iter().for_each(|model| self.handle_or_ignore(Event::ModelRemoved { model }));
     }
 
     /// The scheduler starts a dealing.
@@ -87,7 +87,7 @@ impl Queue {
                 self.effects.push(Effect::Deal { job, offered });
             }
             // It tries again when somebody has asked.
-            _ => self.note(Event::JobFailed { job }),
+            _ => self.handle_or_ignore(Event::JobFailed { job }),
         }
     }
 
@@ -96,12 +96,12 @@ impl Queue {
     pub(crate) fn dealt(&mut self, job: JobId, made: Option<(MaterialId, Duration)>) -> bool {
         let Some(model) = self.pools.dealing.remove(&job) else { return false };
         let Some((material, took)) = made else {
-            self.note(Event::JobFailed { job });
+            self.handle_or_ignore(Event::JobFailed { job });
             return false;
         };
         let time = Span::from_secs(took.as_secs_f64());
         let usage = Usage { time, peak_memory: estimates::DEALING_MEMORY.min(self.job_memory) };
-        if self.tell(Event::JobFinished { job, usage, material: Some(material) }).is_err() {
+        if self.handle(Event::JobFinished { job, usage, material: Some(material) }).is_err() {
             return false;
         }
         let (now, threads) = (self.now(), self.threads);
@@ -128,9 +128,9 @@ impl Queue {
         pool.asleep = false;
         let (model, drawn) = (pool.model, pool.stock.pop_front().map(|(_, material)| material));
         if let Some(material) = drawn {
-            self.note(Event::MaterialGone { material });
+            self.handle_or_ignore(Event::MaterialGone { material });
         }
-        self.note(Event::Demand { model, inputs: 1 });
+        self.handle_or_ignore(Event::Demand { model, inputs: 1 });
         self.effects.push(Effect::Drawn { of, found: drawn.is_some() });
         drawn
     }
@@ -146,7 +146,7 @@ impl Queue {
         let stock = self.pools.pools.values_mut().flat_map(|pool| pool.stock.drain(..));
         let lost: Vec<MaterialId> = stock.map(|(_, material)| material).collect();
         for material in lost {
-            self.note(Event::MaterialGone { material });
+            self.handle_or_ignore(Event::MaterialGone { material });
             self.effects.push(Effect::Drop { material });
         }
     }
@@ -161,7 +161,7 @@ impl Queue {
             }
         }
         for material in ended {
-            self.note(Event::MaterialGone { material });
+            self.handle_or_ignore(Event::MaterialGone { material });
             self.effects.push(Effect::Drop { material });
         }
     }

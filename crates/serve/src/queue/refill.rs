@@ -2,7 +2,7 @@
 //! one of them gets its turn when no job waits and its client's own rate says that it will be needed. What a
 //! client says that it holds is not believed below what was lately made for it, and who has had few turns
 //! lately comes first: nobody gains by saying that its stock is empty.
-use super::{Live, Queue, Refused, Whose};
+use super::{PendingInput, Queue, Refused, Whose};
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use tacit_admission::ConnectionId as Number;
@@ -136,10 +136,10 @@ impl Queue {
     pub(crate) fn refill(&mut self, number: Number, whose: &Whose, held: u32, most: u32) -> Result<(), Refused> {
         let owner = self.notice(Some(number), whose, None, (None, None), true)?;
         let (client, model) = (whose.client, self.model(whose)?);
-        if let Some(Live { waits, .. }) = self.live.get_mut(&owner) {
+        if let Some(PendingInput { waits, .. }) = self.live.get_mut(&owner) {
             *waits = Some(number);
         }
-        self.house(owner, number);
+        self.attach_connection(owner, number);
         self.offers.standing.insert(owner, Offer { client, model, held, most });
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Queue {
         let offer = self.offers.standing.remove(&owner).expect("it was found there");
         self.offers.turns.add(now, offer.client);
         self.offers.filling.insert(owner, (offer.client, offer.model));
-        self.note(Event::Lanes { of: owner, lanes: 1 });
+        self.handle_or_ignore(Event::Lanes { of: owner, lanes: 1 });
         true
     }
 

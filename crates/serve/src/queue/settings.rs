@@ -69,7 +69,7 @@ impl Queue {
         let now = Resources { cores, memory, ..before };
         // What differs by little would have everything looked at again, every second.
         if now.cores != before.cores || memory.abs_diff(before.memory) > memory / 64 {
-            self.note(Event::Capacity(now));
+            self.handle_or_ignore(Event::Capacity(now));
         }
     }
 
@@ -78,7 +78,7 @@ impl Queue {
     pub(super) fn make_room(&mut self, need: u64) {
         let (have, need) = (self.scheduler.capacity(), need.min(self.job_memory));
         if have.memory < need {
-            self.note(Event::Capacity(Resources { memory: need, ..have }));
+            self.handle_or_ignore(Event::Capacity(Resources { memory: need, ..have }));
         }
     }
 

@@ -25,8 +25,8 @@ fn ended(outcome: &'static str) -> Row {
     })
 }
 
-fn charge(day: i64, most: u32) -> Charge {
-    Charge { client: ALICE, model: "m".into(), day, inputs: 1, most }
+fn charge(day: i64, most: u32) -> QuotaCharge {
+    QuotaCharge { client: ALICE, model: "m".into(), day, inputs: 1, most }
 }
 
 fn count(dir: &Path, sql: &str) -> i64 {

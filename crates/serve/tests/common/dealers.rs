@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use tacit_backends::dealt::Dealt;
-use tacit_backends::seam::Aids;
+use tacit_backends::seam::ConnectionResources;
 use tacit_backends::{Backend, Registry, ServerModel};
 use tacit_client::{DealerConfig, RemoteDealer};
 use tacit_ids::ClientId;
@@ -68,8 +68,8 @@ pub fn reached(dir: &Path, address: SocketAddr, who: &str) -> RemoteDealer {
     RemoteDealer::new(DealerConfig::new(&address.to_string(), pin(dir), identity)).unwrap()
 }
 
-pub fn aids(dir: &Path, address: SocketAddr, who: &str) -> Aids {
-    Aids { dealer: Some(Arc::new(reached(dir, address, who))), ..Aids::default() }
+pub fn resources(dir: &Path, address: SocketAddr, who: &str) -> ConnectionResources {
+    ConnectionResources { dealer: Some(Arc::new(reached(dir, address, who))), ..ConnectionResources::default() }
 }
 
 pub fn close(got: &[f64], wanted: &[f64]) {

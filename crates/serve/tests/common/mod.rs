@@ -16,7 +16,7 @@ use std::time::Duration;
 use tacit_backends::cheetah::Cheetah;
 use tacit_backends::{Backend, Registry, Trust};
 use tacit_client::wire::{self, Device, LinkClass, PUBLIC, REQUEST, Reply, Request};
-use tacit_client::{Client, ClientConfig, Lobby};
+use tacit_client::{Client, ClientConfig, Connection};
 use tacit_net::{Channel, HEADER_BYTES, Hello, MemTransport, Tag, TcpTransport, TlsTransport, Transport, handshake};
 use tacit_serve::{Catalog, Server, ServerConfig, ServerHandle, Source};
 use tacit_store::keys;
@@ -146,12 +146,12 @@ impl Running {
         config
     }
 
-    pub fn lobby(&self, dir: &Path, who: &str) -> Lobby {
-        Lobby::connect(registry(), self.config(dir, who)).unwrap()
+    pub fn connection(&self, dir: &Path, who: &str) -> Connection {
+        Connection::connect(registry(), self.config(dir, who)).unwrap()
     }
 
     pub fn client(&self, dir: &Path, who: &str, model: &str) -> Client {
-        self.lobby(dir, who).open(model, None).unwrap()
+        self.connection(dir, who).open(model, None).unwrap()
     }
 
     /// An authenticated connection that has said nothing yet.

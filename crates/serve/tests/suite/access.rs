@@ -59,7 +59,7 @@ fn models_that_are_not_on_the_list_do_not_exist() {
     let access = rules(dir.path(), "", "models = ['one']");
     let server = start(dir.path(), &access);
     let names = |name: &str| {
-        let models = server.lobby(dir.path(), name).models().unwrap();
+        let models = server.connection(dir.path(), name).models().unwrap();
         models.into_iter().map(|model| model.name).collect::<Vec<_>>()
     };
     assert_eq!((names("alice"), names("bob")), (vec!["one".into()], vec!["one".to_owned(), "two".into()]));
@@ -96,7 +96,7 @@ fn the_same_network_twice_and_who_may_have_more_than_the_class() {
     catalog.offer("one-class", &toy, toy.lower(&class_alone(1), &"".parse().unwrap()).unwrap()).unwrap();
     let server = Running::with(dir.path(), catalog, |config| config.access = Some(access.clone()));
     let names = |name: &str| {
-        let models = server.lobby(dir.path(), name).models().unwrap();
+        let models = server.connection(dir.path(), name).models().unwrap();
         models.into_iter().map(|model| model.name).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -349,7 +349,7 @@ fn a_bad_file_is_an_error_at_the_start_and_changes_nothing_later() {
     rules(dir.path(), "querys_per_day = 5", "");
     let error = server.handle.reload_access().unwrap_err();
     assert!(matches!(&error, ServeError::Access { path, .. } if *path == access), "{error}");
-    assert_eq!(server.lobby(dir.path(), "alice").models().unwrap().len(), 1, "the old rules hold");
+    assert_eq!(server.connection(dir.path(), "alice").models().unwrap().len(), 1, "the old rules hold");
     let mut config =
         ServerConfig::new("127.0.0.1:0".parse().unwrap(), keys::load_server(&dir.path().join("keys")).unwrap());
     config.access = Some(access);

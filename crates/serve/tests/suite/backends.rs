@@ -6,7 +6,7 @@ use std::time::Duration;
 use tacit_backends::ckks::Ckks;
 use tacit_backends::{Backend, BackendError, Registry, ServerModel};
 use tacit_client::wire::{Reply, Request};
-use tacit_client::{ClientConfig, ClientError, Lobby, OpenedModels, infer_many};
+use tacit_client::{ClientConfig, ClientError, Connection, OpenedModels, infer_many};
 use tacit_graph::{ChannelAffine, FinalActivation, Units};
 use tacit_ids::MaterialId;
 use tacit_net::NetError;
@@ -22,19 +22,19 @@ fn one_model_with_two_back_ends_and_the_private_one_is_chosen() {
     offer(&mut catalog, "both", &Toy::default(), 1, "");
     offer(&mut catalog, "open only", &open_toy(), 2, "");
     let server = Running::with(dir.path(), catalog, |_| {});
-    let models = server.lobby(dir.path(), "alice").models().unwrap();
+    let models = server.connection(dir.path(), "alice").models().unwrap();
     let names: Vec<&str> = models[0].backends.iter().map(|o| o.backend.as_str()).collect();
     assert_eq!(names, ["open", "toy"]);
     for (asked, used) in [(None, "toy"), (Some("toy"), "toy"), (Some("open"), "open")] {
-        let mut client = server.lobby(dir.path(), "alice").open("both", asked).unwrap();
+        let mut client = server.connection(dir.path(), "alice").open("both", asked).unwrap();
         assert_eq!(client.backend(), used);
         assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
     }
-    let error = server.lobby(dir.path(), "alice").open("open only", None).err().unwrap();
+    let error = server.connection(dir.path(), "alice").open("open only", None).err().unwrap();
     assert!(error.to_string().contains("`open` (the server sees the input)"), "{error}");
     // A client that does not have the back end is not talked into another.
     let only = Registry::new(vec![Arc::new(open_toy())]);
-    let error = Lobby::connect(only, server.config(dir.path(), "bob")).unwrap().open("both", None).err().unwrap();
+    let error = Connection::connect(only, server.config(dir.path(), "bob")).unwrap().open("both", None).err().unwrap();
     assert!(error.to_string().contains("`toy` (this client does not have it)"), "{error}");
 }
 
@@ -50,7 +50,7 @@ fn the_client_applies_what_the_importer_left_to_it() {
     let toy = Toy::default();
     catalog.offer("ends", &toy, toy.lower(&ends, &"".parse().unwrap()).unwrap()).unwrap();
     let server = Running::with(dir.path(), catalog, |_| {});
-    let mut client = server.lobby(dir.path(), "alice").open("ends", None).unwrap();
+    let mut client = server.connection(dir.path(), "alice").open("ends", None).unwrap();
     let normalised = X.map(|x| 0.5 * x - 1.0);
     let revealed = expected(1, &normalised);
     let log_sum = revealed[1] + (1.0 + (revealed[0] - revealed[1]).exp()).ln();
@@ -79,15 +79,15 @@ fn the_client_applies_what_the_importer_left_to_it() {
 fn wrong_names_are_refused_with_those_there_are() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |_| {});
-    let error = server.lobby(dir.path(), "alice").open("three", None).err().unwrap();
+    let error = server.connection(dir.path(), "alice").open("three", None).err().unwrap();
     assert!(error.to_string().contains("no model `three`; there are: one, two"), "{error}");
-    let error = server.lobby(dir.path(), "alice").open("three", Some("toy")).err().unwrap();
+    let error = server.connection(dir.path(), "alice").open("three", Some("toy")).err().unwrap();
     assert!(error.to_string().contains("no model `three`; there are: one, two"), "{error}");
-    let error = server.lobby(dir.path(), "alice").open("one", Some("open")).err().unwrap();
+    let error = server.connection(dir.path(), "alice").open("one", Some("open")).err().unwrap();
     assert!(error.to_string().contains("not offered with `open`, but with: toy"), "{error}");
-    let error = server.lobby(dir.path(), "alice").open("one", Some("none")).err().unwrap();
+    let error = server.connection(dir.path(), "alice").open("one", Some("none")).err().unwrap();
     assert!(matches!(error, ClientError::Backend(BackendError::Unknown { .. })), "{error}");
-    // The refusal leaves a lobby usable.
+    // The refusal leaves a connection usable.
     let mut channel = server.greeted(dir.path(), "alice");
     let wrong = Request::Open { model: "one".into(), backend: "x".repeat(1000), device: DEVICE };
     assert!(matches!(ask(&mut channel, &wrong), Reply::Refused { reason, .. } if reason.len() < 200));
@@ -99,7 +99,8 @@ fn parties_that_plan_differently_part_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |_| {});
     let other = Registry::new(vec![Arc::new(Toy { plan: 9, ..Toy::default() })]);
-    let error = Lobby::connect(other, server.config(dir.path(), "alice")).unwrap().open("one", None).err().unwrap();
+    let error =
+        Connection::connect(other, server.config(dir.path(), "alice")).unwrap().open("one", None).err().unwrap();
     assert!(matches!(error, ClientError::Net(NetError::PlanMismatch { .. })), "{error}");
     server.settle();
     assert_eq!(server.client(dir.path(), "alice", "one").infer(&X).unwrap().values, expected(1, &X));
@@ -169,13 +170,13 @@ fn slots(model: &Arc<dyn ServerModel>) -> Catalog {
     catalog
 }
 
-fn slots_lobby(config: &ClientConfig) -> Lobby {
-    Lobby::connect(Registry::new(vec![Arc::new(Ckks)]), config.clone()).unwrap()
+fn slots_connection(config: &ClientConfig) -> Connection {
+    Connection::connect(Registry::new(vec![Arc::new(Ckks)]), config.clone()).unwrap()
 }
 
 /// Asks once; bytes of keys that went up.
 fn keys_for_an_answer(config: &ClientConfig) -> u64 {
-    let mut client = slots_lobby(config).open("slots", None).unwrap();
+    let mut client = slots_connection(config).open("slots", None).unwrap();
     let bound = client.model().error_bound(&[]);
     let answer = client.infer(&X).unwrap();
     for (value, wanted) in answer.values.iter().zip(expected(1, &X)) {
@@ -212,12 +213,12 @@ fn keys_of_clients_that_keep_no_secrets_make_way() {
     // They are in use until the server has seen that their connection has ended.
     let mut open = None;
     wait_until("the first run's keys make way", || {
-        let mut client = slots_lobby(&anew()).open("slots", None).unwrap();
+        let mut client = slots_connection(&anew()).open("slots", None).unwrap();
         let answer = client.infer(&X);
         open = answer.is_ok_and(|answer| answer.setup.unwrap().client.sent_bytes == first).then_some(client);
         open.is_some()
     });
-    let error = slots_lobby(&anew()).open("slots", None).unwrap().infer(&X).unwrap_err().to_string();
+    let error = slots_connection(&anew()).open("slots", None).unwrap().infer(&X).unwrap_err().to_string();
     assert!(error.contains("tacit keyset delete"), "{error}");
     open.unwrap().infer(&X).unwrap();
 }
@@ -237,24 +238,24 @@ fn keys_are_kept_over_restarts_until_they_are_deleted() {
     drop(server);
     let server = start(1 << 24);
     assert_eq!(keys_for_an_answer(&anew(&server, "alice")), second, "kept over a restart");
-    let mut lobby = slots_lobby(&anew(&server, "alice"));
-    let kept = lobby.uploads().unwrap();
+    let mut connection = slots_connection(&anew(&server, "alice"));
+    let kept = connection.uploads().unwrap();
     let [only] = &kept[..] else { panic!("{kept:?}") };
     assert!(only.is_whole && only.offered == Some(["slots".into(), "ckks".into()]), "{only:?}");
     // A name is of use to its client alone.
-    let mut other = slots_lobby(&anew(&server, "bob"));
+    let mut other = slots_connection(&anew(&server, "bob"));
     assert_eq!(other.delete_uploads(&kept).unwrap(), 0);
-    assert_eq!(lobby.delete_uploads(&kept).unwrap(), 1);
-    assert!(lobby.uploads().unwrap().is_empty());
+    assert_eq!(connection.delete_uploads(&kept).unwrap(), 1);
+    assert!(connection.uploads().unwrap().is_empty());
     assert_eq!(keys_for_an_answer(&anew(&server, "alice")), first, "deleted");
     drop(server);
     // A client that has its share, and a secret that it has lost.
     let server = start(only.bytes);
     fs::remove_dir_all(dir.path().join("alice-material/secrets")).unwrap();
-    let mut client = slots_lobby(&anew(&server, "alice")).open("slots", None).unwrap();
+    let mut client = slots_connection(&anew(&server, "alice")).open("slots", None).unwrap();
     let error = client.infer(&X).unwrap_err().to_string();
     assert!(error.contains("tacit keyset delete"), "{error}");
     drop(server);
     let server = Running::with(dir.path(), slots(&model), |c| c.expire = Duration::ZERO);
-    assert!(slots_lobby(&anew(&server, "bob")).uploads().unwrap().is_empty(), "expired");
+    assert!(slots_connection(&anew(&server, "bob")).uploads().unwrap().is_empty(), "expired");
 }

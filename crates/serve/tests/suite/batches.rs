@@ -7,14 +7,14 @@ use tacit_backends::Backend;
 use tacit_backends::cheetah::Cheetah;
 use tacit_backends::seam::batch_digest;
 use tacit_client::wire::{Name, PUBLIC, Reply, Request, public_digest};
-use tacit_client::{Answer, Client, ClientConfig, ClientError, Lobby, NoticeState, Notices, infer_many};
+use tacit_client::{Answer, Client, ClientConfig, ClientError, Connection, NoticeState, Notices, infer_many};
 use tacit_graph::Units;
 use tacit_ids::MaterialId;
 use tacit_net::{Channel, Hello, handshake};
 use tacit_store::{Binding, Party, Store, StoreError};
 
 fn opened(config: ClientConfig) -> Client {
-    Lobby::connect(batching(), config).unwrap().open("net", None).unwrap()
+    Connection::connect(batching(), config).unwrap().open("net", None).unwrap()
 }
 
 fn inputs(count: usize) -> Vec<Vec<f32>> {

@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tacit_backends::dealer::{Dealings, Nearby};
+use tacit_backends::dealer::{Dealings, InProcessDealer};
 use tacit_backends::fss::Fss;
-use tacit_backends::seam::{Aids, Claim, Dealer, Order, Piece, Seal, Seed, Stop, Ticket};
+use tacit_backends::seam::{Claim, ConnectionResources, Dealer, Order, Piece, Seal, Seed, Stop, Ticket};
 use tacit_backends::{Backend, BackendError, Registry, ServerModel};
-use tacit_client::{ClientConfig, Lobby};
+use tacit_client::{ClientConfig, Connection};
 use tacit_serve::Catalog;
 
 const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
@@ -28,7 +28,7 @@ fn lowered() -> Arc<dyn ServerModel> {
 
 /// A dealer whose client takes the half of another material, which is as good as its own in itself.
 struct Cheating {
-    inner: Nearby,
+    inner: InProcessDealer,
     other: Dealings,
     model: Arc<dyn ServerModel>,
     cheats: Arc<AtomicBool>,
@@ -83,19 +83,20 @@ fn materials(dir: &Path) -> Vec<PathBuf> {
 fn a_client_that_deviates_is_named_in_the_audit_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     let dealings = Arc::new(Dealings::fresh(registry(), 1).unwrap());
-    let aids = |dealer: Arc<dyn Dealer>| Aids { dealer: Some(dealer), ..Aids::default() };
+    let resources =
+        |dealer: Arc<dyn Dealer>| ConnectionResources { dealer: Some(dealer), ..ConnectionResources::default() };
     let mut catalog = Catalog::new(false);
     let offered = lowered();
     catalog.offer("one", &Fss, Arc::clone(&offered)).unwrap();
     let server = Running::with(dir.path(), catalog, |config| {
-        config.aids = aids(Arc::new(Nearby::new(Arc::clone(&dealings), [1; 32])));
+        config.resources = resources(Arc::new(InProcessDealer::new(Arc::clone(&dealings), [1; 32])));
     });
     let cheats = Arc::new(AtomicBool::new(true));
-    let inner = Nearby::new(Arc::clone(&dealings), [2; 32]);
+    let inner = InProcessDealer::new(Arc::clone(&dealings), [2; 32]);
     let other = Dealings::fresh(registry(), 1).unwrap();
     let dealer = Arc::new(Cheating { inner, other, model: offered, cheats: Arc::clone(&cheats) });
-    let config = ClientConfig { aids: aids(dealer), ..server.config(dir.path(), "alice") };
-    let open = || Lobby::connect(registry(), config.clone()).unwrap().open("one", Some("fss")).unwrap();
+    let config = ClientConfig { resources: resources(dealer), ..server.config(dir.path(), "alice") };
+    let open = || Connection::connect(registry(), config.clone()).unwrap().open("one", Some("fss")).unwrap();
     let mut client = open();
     assert!(client.prepare().is_err(), "the words are those of another seed");
     assert_eq!(materials(dir.path()), Vec::<PathBuf>::new(), "nothing is left at either party");

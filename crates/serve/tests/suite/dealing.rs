@@ -1,6 +1,6 @@
 //! A dealer, a server and clients, each with its own certificate, over TLS: who gets what, and who does not.
 use crate::common::*;
-use crate::dealers::{X, aids, close, dealer, dealer_with, lowered, make_keys, reached, registry};
+use crate::dealers::{X, close, dealer, dealer_with, lowered, make_keys, reached, registry, resources};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 use tacit_backends::dealt::Dealt;
-use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order, Place, Stop, Ticket};
+use tacit_backends::seam::{Claim, ConnectionResources, Dealer, KeyStore, Order, Place, Stop, Ticket};
 use tacit_backends::{BackendError, Registry, ServerModel};
 use tacit_client::dealer::wire;
 use tacit_client::{
-    ClientConfig, ClientError, DealerConfig, KeepFolder, Lobby, OpenedModels, RemoteDealer, infer_many,
+    ClientConfig, ClientError, Connection, DealerConfig, KeyFolder, OpenedModels, RemoteDealer, infer_many,
 };
 use tacit_graph::Units;
 use tacit_ids::ClientId;
@@ -29,12 +29,12 @@ fn serving(dir: &Path) -> (Running, SocketAddr) {
     let dealer = dealer(dir);
     let mut catalog = Catalog::new(false);
     catalog.offer("one", &Dealt, lowered(1)).unwrap();
-    let server = Running::with(dir, catalog, |config| config.aids = aids(dir, dealer, keys::ORDERS));
+    let server = Running::with(dir, catalog, |config| config.resources = resources(dir, dealer, keys::ORDERS));
     (server, dealer)
 }
 
 fn config(server: &Running, dir: &Path, who: &str, dealer: SocketAddr) -> ClientConfig {
-    ClientConfig { aids: aids(dir, dealer, who), ..server.config(dir, who) }
+    ClientConfig { resources: resources(dir, dealer, who), ..server.config(dir, who) }
 }
 
 #[test]
@@ -42,12 +42,12 @@ fn material_from_a_dealer_answers_at_once_and_later() {
     let dir = tempfile::tempdir().unwrap();
     let (server, dealer) = serving(dir.path());
     let config = config(&server, dir.path(), "alice", dealer);
-    let mut client = Lobby::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
+    let mut client = Connection::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
     close(&client.infer(&X).unwrap().values, &expected(1, &X));
     let prepared = client.prepare().unwrap();
     assert_eq!(prepared.bytes[0], 16, "the client keeps a seed");
     client.close().unwrap();
-    let mut client = Lobby::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
+    let mut client = Connection::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
     let answer = client.infer(&X).unwrap();
     close(&answer.values, &expected(1, &X));
     assert!(answer.prepared.is_none(), "stored material was there");
@@ -59,7 +59,7 @@ fn material_of_a_batch_comes_from_a_dealer_at_once_and_later() {
     let dir = tempfile::tempdir().unwrap();
     let (server, dealer) = serving(dir.path());
     let config = config(&server, dir.path(), "alice", dealer);
-    let mut client = Lobby::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
+    let mut client = Connection::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
     let inputs: Vec<Vec<f32>> = (0..5u8).map(|i| X.map(|x| x + f32::from(i)).to_vec()).collect();
     let one = client.infer(&X).unwrap();
     let mut seen = 0;
@@ -74,7 +74,7 @@ fn material_of_a_batch_comes_from_a_dealer_at_once_and_later() {
     let prepared = client.prepare_batch(3).unwrap();
     assert_eq!(prepared.bytes[0], 16, "the client keeps a seed, whatever the size");
     client.close().unwrap();
-    let mut client = Lobby::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
+    let mut client = Connection::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
     let answers = client.infer_batch(Units::Network, &inputs[..3]).unwrap();
     answers.iter().zip(&inputs).for_each(|(answer, input)| close(&answer.values, &expected(1, input)));
     assert!(answers.iter().all(|answer| answer.prepared.is_none()), "stored material was there");
@@ -82,9 +82,9 @@ fn material_of_a_batch_comes_from_a_dealer_at_once_and_later() {
 }
 
 /// Counts what is kept and found.
-struct Counted(KeepFolder, std::sync::Mutex<[usize; 2]>);
+struct Counted(KeyFolder, std::sync::Mutex<[usize; 2]>);
 
-impl Keep for Counted {
+impl KeyStore for Counted {
     fn load(&self, key: [u8; 32]) -> Option<Box<dyn Read>> {
         let found = self.0.load(key);
         self.1.lock().unwrap()[0] += usize::from(found.is_some());
@@ -102,13 +102,13 @@ fn masked_weights_come_once_and_are_checked() {
     let dir = tempfile::tempdir().unwrap();
     let (server, dealer) = serving(dir.path());
     let kept = dir.path().join("kept");
-    let keep = Arc::new(Counted(KeepFolder::new(&kept), Default::default()));
+    let keep = Arc::new(Counted(KeyFolder::new(&kept), Default::default()));
     let mut config = config(&server, dir.path(), "alice", dealer);
-    config.aids.keep = Some(keep.clone());
+    config.resources.keep = Some(keep.clone());
     // Like a process of its own: it has not opened the model before.
     let ask = || {
         let config = ClientConfig { opened: OpenedModels::default(), ..config.clone() };
-        let mut client = Lobby::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
+        let mut client = Connection::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
         close(&client.infer(&X).unwrap().values, &expected(1, &X));
     };
     ask();
@@ -128,24 +128,28 @@ fn masked_weights_come_once_and_are_checked() {
 fn without_a_dealer_or_with_another_one_nothing_is_made() {
     let dir = tempfile::tempdir().unwrap();
     let (server, dealer) = serving(dir.path());
-    let ask = |aids: Aids| -> ClientError {
-        let config = ClientConfig { aids, ..server.config(dir.path(), "alice") };
-        let lobby = Lobby::connect(registry(), config).unwrap();
-        lobby.open("one", Some("dealt")).unwrap().infer(&X).unwrap_err()
+    let ask = |resources: ConnectionResources| -> ClientError {
+        let config = ClientConfig { resources, ..server.config(dir.path(), "alice") };
+        let connection = Connection::connect(registry(), config).unwrap();
+        connection.open("one", Some("dealt")).unwrap().infer(&X).unwrap_err()
     };
-    assert!(matches!(ask(Aids::default()), ClientError::NoDealer { .. }));
+    assert!(matches!(ask(ConnectionResources::default()), ClientError::NoDealer { .. }));
     // Of the same CA, and not the one that was agreed on.
     let identity = keys::load_client(&dir.path().join("keys"), "alice").unwrap();
     let other = DealerConfig::new(&dealer.to_string(), ClientId([7; 32]), identity.clone());
-    let error = ask(Aids { dealer: Some(Arc::new(RemoteDealer::new(other).unwrap())), ..Aids::default() }).to_string();
+    let error = ask(ConnectionResources {
+        dealer: Some(Arc::new(RemoteDealer::new(other).unwrap())),
+        ..ConnectionResources::default()
+    })
+    .to_string();
     assert!(error.contains("is this the dealer that you agreed on?"), "{error}");
     // A dealer that has not dealt this.
     let stranger = self::dealer_apart(dir.path());
-    let error = ask(aids(dir.path(), stranger, "alice")).to_string();
+    let error = ask(resources(dir.path(), stranger, "alice")).to_string();
     assert!(error.contains("there is no such material"), "{error}");
     // No back end that trusts a dealer is chosen unasked.
-    let lobby = Lobby::connect(registry(), server.config(dir.path(), "alice")).unwrap();
-    let error = lobby.open("one", None).err().unwrap().to_string();
+    let connection = Connection::connect(registry(), server.config(dir.path(), "alice")).unwrap();
+    let error = connection.open("one", None).err().unwrap().to_string();
     assert!(error.contains("trusts a dealer"), "{error}");
 }
 
@@ -157,10 +161,11 @@ fn a_dealer_that_is_down_is_named_and_not_taken_for_a_server_that_is_lost() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut catalog = Catalog::new(false);
     catalog.offer("one", &Dealt, lowered(1)).unwrap();
-    let server = Running::with(dir.path(), catalog, |config| config.aids = aids(dir.path(), gone, keys::ORDERS));
+    let server =
+        Running::with(dir.path(), catalog, |config| config.resources = resources(dir.path(), gone, keys::ORDERS));
     let config = config(&server, dir.path(), "alice", gone);
     let ask = || {
-        let mut client = Lobby::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
+        let mut client = Connection::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
         client.infer(&X).unwrap_err()
     };
     for _ in 0..3 {
@@ -384,8 +389,9 @@ fn waiting_for_a_dealer_ends_with_the_connection_that_waits() {
     let (dealer, asked) = mute_dealer(dir.path());
     let mut catalog = Catalog::new(false);
     catalog.offer("one", &Dealt, lowered(1)).unwrap();
-    let server = Running::with(dir.path(), catalog, |config| config.aids = aids(dir.path(), dealer, keys::ORDERS));
-    let mut client = Lobby::connect(registry(), config(&server, dir.path(), "alice", dealer))
+    let server =
+        Running::with(dir.path(), catalog, |config| config.resources = resources(dir.path(), dealer, keys::ORDERS));
+    let mut client = Connection::connect(registry(), config(&server, dir.path(), "alice", dealer))
         .unwrap()
         .open("one", Some("dealt"))
         .unwrap();
@@ -418,13 +424,13 @@ fn a_dealer_that_takes_its_time_keeps_nobody_from_the_core() {
     catalog.offer("one", &Dealt, lowered(1)).unwrap();
     offer(&mut catalog, "toy", &Toy::default(), 2, "");
     let server = Running::with(dir.path(), catalog, |config| {
-        config.aids = aids(dir.path(), dealer, keys::ORDERS);
+        config.resources = resources(dir.path(), dealer, keys::ORDERS);
         (config.cores, config.dealings) = (1, 2);
     });
     let both = || Registry::new(vec![Arc::new(Dealt), Arc::new(Toy::default())]);
     let open = |who, model, backend| {
-        let lobby = Lobby::connect(both(), config(&server, dir.path(), who, dealer)).unwrap();
-        lobby.open(model, Some(backend)).unwrap()
+        let connection = Connection::connect(both(), config(&server, dir.path(), who, dealer)).unwrap();
+        connection.open(model, Some(backend)).unwrap()
     };
     let waits = |_| {
         let mut client = open("alice", "one", "dealt");

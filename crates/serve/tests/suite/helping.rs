@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use tacit_backends::seam::MaterialSeed;
 use tacit_client::wire::{Announce, Ask, Name, Reply, Request, Terms};
-use tacit_client::{Client, ClientConfig, ClientError, Lobby};
+use tacit_client::{Client, ClientConfig, ClientError, Connection};
 use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_store::{Party, Store, keys};
 
@@ -19,7 +19,7 @@ fn helped(dir: &Path) -> [ClientId; 2] {
 
 fn helper(server: &Running, dir: &Path) -> Result<Client, ClientError> {
     let config = ClientConfig { store: None, ..server.config(dir, "gateway") };
-    Lobby::connect(batching(), config)?.open("net", Some("cheetah"))
+    Connection::connect(batching(), config)?.open("net", Some("cheetah"))
 }
 
 fn make(helper: &mut Client) -> Result<MaterialId, ClientError> {
@@ -101,7 +101,8 @@ fn what_a_helper_makes_is_its_owners_within_its_owners_limits() {
     wait_until("its material is burnt", || held().is_empty());
     assert!(make(&mut cut).is_err());
     assert!(refusal(helper(&server, dir.path())).contains("this helper's access was revoked"));
-    let mut owner = Lobby::connect(batching(), server.config(dir.path(), "alice")).unwrap().open("net", None).unwrap();
+    let mut owner =
+        Connection::connect(batching(), server.config(dir.path(), "alice")).unwrap().open("net", None).unwrap();
     owner.prepare().unwrap();
     assert_eq!(held().iter().map(|e| e.maker).collect::<Vec<_>>(), [None]);
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 use tacit_client::wire::{MAX_IDS, Reply, Request, recv_reply};
-use tacit_client::{Client, ClientError, Lobby, Reconciled, Use, infer_many};
+use tacit_client::{Client, ClientError, Connection, Reconciled, Usability, infer_many};
 use tacit_graph::Units;
 use tacit_ids::{FolderId, MaterialId};
 use tacit_net::{Channel, Tag};
@@ -30,13 +30,13 @@ fn alices_store(dir: &Path) -> Store {
     Store::open(&at_alice(dir), Party::Client, None).unwrap()
 }
 
-fn settled(lobby: &Lobby) -> [usize; 2] {
-    let Reconciled { destroyed_here, destroyed_there } = lobby.reconciled().unwrap();
+fn settled(connection: &Connection) -> [usize; 2] {
+    let Reconciled { destroyed_here, destroyed_there } = connection.reconciled().unwrap();
     [destroyed_here, destroyed_there]
 }
 
-fn states(lobby: &mut Lobby) -> Vec<Use> {
-    lobby.material().unwrap().iter().map(|held| held.state).collect()
+fn states(connection: &mut Connection) -> Vec<Usability> {
+    connection.material().unwrap().iter().map(|held| held.state).collect()
 }
 
 /// Files of material in a folder, with what is in them.
@@ -137,18 +137,18 @@ fn each_party_learns_what_the_other_has_lost() {
     );
     drop(killed);
     server.settle();
-    let mut lobby = server.lobby(dir.path(), "alice");
-    assert_eq!(settled(&lobby), [1, 2]);
-    assert_eq!(states(&mut lobby), [Use::Ready; 2]);
+    let mut connection = server.connection(dir.path(), "alice");
+    assert_eq!(settled(&connection), [1, 2]);
+    assert_eq!(states(&mut connection), [Usability::Ready; 2]);
     for folder in [at_alice(dir.path()), at_server(dir.path())] {
         assert_eq!(files(&folder).len(), 2, "no orphan stays");
     }
-    let mut client = lobby.open("one", None).unwrap();
+    let mut client = connection.open("one", None).unwrap();
     assert_eq!(client.stored().unwrap().iter().map(|e| e.id).collect::<Vec<_>>(), ids[2..]);
     for _ in 0..2 {
         assert!(client.infer(&X).unwrap().prepared.is_none());
     }
-    assert_eq!(settled(&server.lobby(dir.path(), "alice")), [0, 0]);
+    assert_eq!(settled(&server.connection(dir.path(), "alice")), [0, 0]);
 }
 
 #[test]
@@ -159,18 +159,18 @@ fn what_another_connection_has_taken_out_is_no_orphan_until_it_is_gone() {
     let ids: Vec<MaterialId> = (0..2).map(|_| client.prepare().unwrap().id).collect();
     // As if it were about to ask: claimed here, not yet there.
     alices_store(dir.path()).claim(ids[0], client.binding()).unwrap();
-    let mut second = server.lobby(dir.path(), "alice");
+    let mut second = server.connection(dir.path(), "alice");
     assert_eq!(settled(&second), [0, 0]);
-    assert_eq!(states(&mut second), [Use::Ready], "what is in the air is not listed");
+    assert_eq!(states(&mut second), [Usability::Ready], "what is in the air is not listed");
     assert_eq!(client.stored_at_server().unwrap().len(), 2);
     // Bob, and a folder of Alice's on another machine, have nothing to do with it.
     let _bob = server.client(dir.path(), "bob", "one");
     let mut config = server.config(dir.path(), "alice");
     config.store = Some(dir.path().join("elsewhere"));
-    let _elsewhere = Lobby::connect(registry(), config).unwrap();
+    let _elsewhere = Connection::connect(registry(), config).unwrap();
     drop((client, second));
     wait_until("both have gone", || server.handle.connections() == 2);
-    assert_eq!(settled(&server.lobby(dir.path(), "alice")), [0, 1]);
+    assert_eq!(settled(&server.connection(dir.path(), "alice")), [0, 1]);
 }
 
 #[test]
@@ -181,19 +181,19 @@ fn other_folders_and_other_servers_are_left_alone() {
     // Another machine of hers.
     let mut config = server.config(dir.path(), "alice");
     config.store = Some(dir.path().join("elsewhere"));
-    let mut elsewhere = Lobby::connect(registry(), config.clone()).unwrap();
-    assert_eq!(states(&mut elsewhere), [Use::Elsewhere]);
-    let mut client = Lobby::connect(registry(), config).unwrap().open("one", None).unwrap();
+    let mut elsewhere = Connection::connect(registry(), config.clone()).unwrap();
+    assert_eq!(states(&mut elsewhere), [Usability::Elsewhere]);
+    let mut client = Connection::connect(registry(), config).unwrap().open("one", None).unwrap();
     client.prepare().unwrap();
     assert_eq!(client.stored().unwrap().len(), 1);
     let both = states(&mut elsewhere);
-    assert!(both.len() == 2 && both.contains(&Use::Elsewhere) && both.contains(&Use::Ready), "{both:?}");
+    assert!(both.len() == 2 && both.contains(&Usability::Elsewhere) && both.contains(&Usability::Ready), "{both:?}");
     // Another server, with the same folder of the client's.
     let far = Running::start(other.path(), |_| {});
     let identity = keys::load_client(&other.path().join("keys"), "alice").unwrap();
     let config = tacit_client::ClientConfig { identity, ..server.config(dir.path(), "alice") };
     let mut at_far =
-        Lobby::connect(registry(), tacit_client::ClientConfig { address: far.address.clone(), ..config }).unwrap();
+        Connection::connect(registry(), tacit_client::ClientConfig { address: far.address.clone(), ..config }).unwrap();
     assert_eq!((settled(&at_far), states(&mut at_far).len()), ([0, 0], 0), "another CA's client has nothing here");
     at_far.open("one", None).unwrap().prepare().unwrap();
     // A second server of the same CA: Alice's material is of another server, for it.
@@ -207,15 +207,15 @@ fn other_folders_and_other_servers_are_left_alone() {
     let second = Running::start(&twin, |_| {});
     let address = second.address.clone();
     let config = tacit_client::ClientConfig { address, ..server.config(dir.path(), "alice") };
-    let mut at_second = Lobby::connect(registry(), config).unwrap();
-    assert_eq!((settled(&at_second), states(&mut at_second)), ([0, 0], vec![Use::OtherServer]));
+    let mut at_second = Connection::connect(registry(), config).unwrap();
+    assert_eq!((settled(&at_second), states(&mut at_second)), ([0, 0], vec![Usability::OtherServer]));
     let mut client = at_second.open("one", None).unwrap();
     assert!(client.stored().unwrap().is_empty());
     assert!(client.infer(&X).unwrap().prepared.is_some(), "the first server's material is not tried here");
     // Whoever gives up a folder's material says so; the folder learns it when it comes back.
     let ids: Vec<MaterialId> = elsewhere.material().unwrap().iter().map(|held| held.id).collect();
     assert_eq!(elsewhere.discard(&ids).unwrap(), 2);
-    assert_eq!(settled(&server.lobby(dir.path(), "alice")), [1, 0]);
+    assert_eq!(settled(&server.connection(dir.path(), "alice")), [1, 0]);
 }
 
 /// Models as they are after another import: same names, other weights.
@@ -245,12 +245,12 @@ fn material_of_a_model_that_is_gone_is_listed_counted_and_destroyed() {
         refused.contains("3 materials are stored for you") && refused.contains("2 of them for models that are gone")
     );
     assert!(refused.contains("`tacit material discard --orphans`"), "{refused}");
-    let mut lobby = server.lobby(dir.path(), "alice");
-    assert_eq!(states(&mut lobby), [Use::ModelGone, Use::ModelGone, Use::Ready]);
-    let listed = lobby.material().unwrap();
+    let mut connection = server.connection(dir.path(), "alice");
+    assert_eq!(states(&mut connection), [Usability::ModelGone, Usability::ModelGone, Usability::Ready]);
+    let listed = connection.material().unwrap();
     assert!(listed[..2].iter().all(|held| (held.model, held.plan) == (old.model, old.plan)));
     let gone: Vec<MaterialId> = listed.iter().filter(|held| held.state.is_orphan()).map(|held| held.id).collect();
-    assert_eq!(lobby.discard(&gone).unwrap(), 2);
+    assert_eq!(connection.discard(&gone).unwrap(), 2);
     assert_eq!(files(&at_alice(dir.path())).len(), 1, "at both parties");
     client.prepare().unwrap();
     assert_eq!(client.stored().unwrap().len(), 2);
@@ -271,17 +271,17 @@ fn material_expires_whose_model_is_gone_or_whose_client_stays_away() {
     };
     assert_eq!(age(29), 3);
     // Alice comes back within the time: what she has for models on offer is as good as new. Bob does not.
-    assert_eq!(settled(&server.lobby(dir.path(), "alice")), [0, 0]);
+    assert_eq!(settled(&server.connection(dir.path(), "alice")), [0, 0]);
     drop(server);
     assert_eq!(age(2), 3);
     let server = Running::with(dir.path(), imported_again(), |_| {});
     assert_eq!(files(&at_server(dir.path())).len(), 2, "Bob's is gone");
-    let mut bob = server.lobby(dir.path(), "bob");
+    let mut bob = server.connection(dir.path(), "bob");
     assert_eq!((settled(&bob), states(&mut bob)), ([1, 0], vec![]));
     // Neither of Alice's models is on offer any more: coming back does not help them.
-    assert_eq!(states(&mut server.lobby(dir.path(), "alice")), [Use::ModelGone; 2]);
+    assert_eq!(states(&mut server.connection(dir.path(), "alice")), [Usability::ModelGone; 2]);
     assert_eq!(age(28), 2);
-    let mut alice = server.lobby(dir.path(), "alice");
+    let mut alice = server.connection(dir.path(), "alice");
     assert_eq!((settled(&alice), states(&mut alice)), ([2, 0], vec![]));
     assert!(files(&at_server(dir.path())).is_empty() && files(&at_alice(dir.path())).is_empty());
 }
@@ -396,7 +396,7 @@ fn one_folder_for_both_parties_is_refused_before_anything_is_said() {
     let before = files(&at_server(dir.path()));
     let mut config = server.config(dir.path(), "alice");
     config.store = Some(at_server(dir.path()));
-    let error = Lobby::connect(registry(), config).err().unwrap();
+    let error = Connection::connect(registry(), config).err().unwrap();
     assert!(matches!(&error, ClientError::Store(StoreError::OtherParty { .. })), "{error}");
     assert!(error.to_string().contains("the server's halves"), "{error}");
     assert_eq!(files(&at_server(dir.path())), before);
@@ -406,9 +406,9 @@ fn one_folder_for_both_parties_is_refused_before_anything_is_said() {
 fn a_server_without_a_folder_says_so_and_serves() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |c| c.store = None);
-    let mut lobby = server.lobby(dir.path(), "alice");
-    assert_eq!((settled(&lobby), states(&mut lobby).len()), ([0, 0], 0));
-    let mut client = lobby.open("one", None).unwrap();
+    let mut connection = server.connection(dir.path(), "alice");
+    assert_eq!((settled(&connection), states(&mut connection).len()), ([0, 0], 0));
+    let mut client = connection.open("one", None).unwrap();
     let error = client.prepare().unwrap_err();
     assert!(error.to_string().contains("stores no material"), "{error}");
     assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
@@ -433,12 +433,12 @@ fn more_orphans_than_one_message_holds_are_all_found() {
         many - 1
     );
     assert_eq!(sql(&at_server(dir.path()), &copies), many - 1);
-    let mut bob = Lobby::connect(registry(), server.config(dir.path(), "bob")).unwrap();
+    let mut bob = Connection::connect(registry(), server.config(dir.path(), "bob")).unwrap();
     assert!(bob.material().unwrap().is_empty());
     let mut config = server.config(dir.path(), "alice");
     config.store = Some(dir.path().join("elsewhere"));
-    let listed = Lobby::connect(registry(), config).unwrap().material().unwrap();
+    let listed = Connection::connect(registry(), config).unwrap().material().unwrap();
     assert_eq!(listed.len(), many);
-    assert_eq!(settled(&server.lobby(dir.path(), "alice")), [0, many]);
+    assert_eq!(settled(&server.connection(dir.path(), "alice")), [0, many]);
     assert!(store.list(None).unwrap().is_empty());
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use tacit_backends::dealer::{Dealings, Nearby};
+use tacit_backends::dealer::{Dealings, InProcessDealer};
 use tacit_backends::dealt::Dealt;
 use tacit_client::ClientError;
 use tacit_client::wire::{Reply, Request};
@@ -64,7 +64,7 @@ fn metrics_are_what_the_example_and_the_manual_say() {
     offered.offer("later", &Dealt, dealers::lowered(3)).unwrap();
     let server = Running::with(dir.path(), offered, |config| {
         let dealings = Arc::new(Dealings::fresh(dealers::registry(), 1).unwrap());
-        config.aids.dealer = Some(Arc::new(Nearby::new(dealings, [1; 32])));
+        config.resources.dealer = Some(Arc::new(InProcessDealer::new(dealings, [1; 32])));
         config.pool = 1 << 30;
     });
     let pooled = "tacit_pooled_materials{model=\"later\",backend=\"dealt\"} 1\n";

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 use tacit_backends::toy::PANIC;
 use tacit_client::wire::{MAX_REQUEST_BYTES, REPLY, REQUEST, Reply, Request, recv_reply, send};
-use tacit_client::{ClientConfig, ClientError, Lobby};
+use tacit_client::{ClientConfig, ClientError, Connection};
 use tacit_ids::{FolderId, MaterialId};
 use tacit_net::{Channel, Hello, NetError, Tag, handshake};
 use tacit_store::{Party, Store, StoreError, keys};
@@ -40,7 +40,7 @@ fn strangers_take_no_clients_place() {
     let mut client = server.client(dir.path(), "alice", "one");
     assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
     // The one place is hers.
-    let error = Lobby::connect(registry(), server.config(dir.path(), "bob")).err().unwrap();
+    let error = Connection::connect(registry(), server.config(dir.path(), "bob")).err().unwrap();
     assert!(matches!(&error, ClientError::Ended { reason, .. } if reason.contains("all places are taken")), "{error}");
     assert!(error.to_string().contains(&server.address), "{error}");
     drop(strangers);
@@ -53,12 +53,12 @@ fn a_client_of_another_ca_is_refused() {
     let other = dir.path().join("other");
     keys::init(&other, &[], &["mallory".into()]).unwrap();
     let config = ClientConfig::new(&server.address, keys::load_client(&other, "mallory").unwrap());
-    let error = Lobby::connect(registry(), config).err().unwrap();
+    let error = Connection::connect(registry(), config).err().unwrap();
     assert!(matches!(error, ClientError::Net(NetError::Tls(_))), "the client refuses the server first: {error}");
     // A client that trusts the server but has a foreign certificate.
     std::fs::copy(dir.path().join("keys/ca.pem"), other.join("ca.pem")).unwrap();
     let config = ClientConfig::new(&server.address, keys::load_client(&other, "mallory").unwrap());
-    let error = Lobby::connect(registry(), config).err().unwrap().to_string();
+    let error = Connection::connect(registry(), config).err().unwrap().to_string();
     // The alert that says so may be overtaken by the end of the connection.
     assert!(error.contains(&server.address) && error.contains("certificate"), "{error}");
     still_serves(&server, dir.path());
@@ -100,7 +100,7 @@ fn wrong_order_is_refused_by_name() {
     assert!(refused(ask(&mut channel, &Request::Setup)).contains("nothing to set up"));
     let mut config = server.config(dir.path(), "alice");
     config.store = None;
-    let mut client = Lobby::connect(registry(), config).unwrap().open("one", None).unwrap();
+    let mut client = Connection::connect(registry(), config).unwrap().open("one", None).unwrap();
     assert!(matches!(client.prepare(), Err(ClientError::Usage(_))), "no store was configured");
     assert!(client.infer(&X).is_ok());
 }

@@ -1,7 +1,7 @@
 //! Material that is dealt ahead of time for nobody in particular: it is there when somebody comes, goes to
 //! one claim alone, and ends with the server, with the dealer, with its time and where there is no room.
 use crate::common::*;
-use crate::dealers::{self, X, aids, close, dealer, lowered, reached, registry};
+use crate::dealers::{self, X, close, dealer, lowered, reached, registry, resources};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
-use tacit_backends::dealer::{Dealings, Nearby};
+use tacit_backends::dealer::{Dealings, InProcessDealer};
 use tacit_backends::dealt::Dealt;
 use tacit_backends::fss::Fss;
-use tacit_backends::seam::{Aids, Claim, Dealer, Order, Piece, Seal, Seed, Stop, Ticket};
+use tacit_backends::seam::{Claim, ConnectionResources, Dealer, Order, Piece, Seal, Seed, Stop, Ticket};
 use tacit_backends::{Backend, BackendError, Registry, ServerModel};
-use tacit_client::{Client, ClientConfig, Lobby, infer_many};
+use tacit_client::{Client, ClientConfig, Connection, infer_many};
 use tacit_graph::Units;
 use tacit_serve::{Catalog, ServerConfig};
 use tacit_store::keys;
@@ -55,13 +55,13 @@ impl Watched {
         Self { dealings, party: 1, seen: Arc::default(), fails: Arc::default() }
     }
 
-    fn inner(&self) -> Nearby {
-        Nearby::new(Arc::clone(&self.dealings.lock().unwrap()), [self.party; 32])
+    fn inner(&self) -> InProcessDealer {
+        InProcessDealer::new(Arc::clone(&self.dealings.lock().unwrap()), [self.party; 32])
     }
 
     /// As a party reaches it.
-    fn aids(&self, party: u8) -> Aids {
-        Aids { dealer: Some(Arc::new(Self { party, ..self.clone() })), ..Aids::default() }
+    fn resources(&self, party: u8) -> ConnectionResources {
+        ConnectionResources { dealer: Some(Arc::new(Self { party, ..self.clone() })), ..ConnectionResources::default() }
     }
 
     /// All that was dealt is gone.
@@ -147,7 +147,7 @@ fn serving_by(
     let mut catalog = Catalog::new(false);
     catalog.offer("one", backend, model).unwrap();
     Running::with(dir, catalog, |config| {
-        config.aids = of.aids(1);
+        config.resources = of.resources(1);
         config.pool = 1 << 30;
         tune(config);
     })
@@ -159,8 +159,8 @@ fn client(server: &Running, dir: &Path, who: &str, of: &Watched) -> Client {
 
 fn client_of(backend: &str, server: &Running, dir: &Path, who: &str, of: &Watched) -> Client {
     let party = if who == "alice" { 2 } else { 3 };
-    let config = ClientConfig { aids: of.aids(party), ..server.config(dir, who) };
-    Lobby::connect(both(), config).unwrap().open("one", Some(backend)).unwrap()
+    let config = ClientConfig { resources: of.resources(party), ..server.config(dir, who) };
+    Connection::connect(both(), config).unwrap().open("one", Some(backend)).unwrap()
 }
 
 /// What an operator is told.
@@ -380,12 +380,13 @@ fn over_the_network_only_a_server_deals_ahead_and_binds_and_once() {
     let mut catalog = Catalog::new(false);
     catalog.offer("one", &Dealt, Arc::clone(&model)).unwrap();
     let server = Running::with(dir.path(), catalog, |config| {
-        config.aids = aids(dir.path(), address, keys::ORDERS);
+        config.resources = resources(dir.path(), address, keys::ORDERS);
         config.pool = 1 << 30;
     });
     wait_for_stock(&server, dir.path());
-    let config = ClientConfig { aids: aids(dir.path(), address, "alice"), ..server.config(dir.path(), "alice") };
-    let mut alice = Lobby::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
+    let config =
+        ClientConfig { resources: resources(dir.path(), address, "alice"), ..server.config(dir.path(), "alice") };
+    let mut alice = Connection::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
     close(&alice.infer(&X).unwrap().values, &expected(1, &X));
     let metrics = looked(&server, dir.path(), "/metrics");
     assert!(metrics.contains("tacit_pool_draws_total{model=\"one\",backend=\"dealt\",name=\"found\"} 1"), "{metrics}");

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::Backend;
 use tacit_client::wire::{REPLY, Reply, Request, public_digest};
-use tacit_client::{Client, ClientConfig, ClientError, Lobby};
+use tacit_client::{Client, ClientConfig, ClientError, Connection};
 use tacit_net::{Channel, Hello, TcpTransport, handshake};
 use tacit_store::{Party, Store, keys};
 
@@ -103,7 +103,7 @@ impl Program {
     }
 
     fn client(&self, dir: &Path) -> Client {
-        Lobby::connect(registry(), self.config(dir)).unwrap().open("one", None).unwrap()
+        Connection::connect(registry(), self.config(dir)).unwrap().open("one", None).unwrap()
     }
 
     fn signal(&self, signal: Signal) {
@@ -321,7 +321,7 @@ fn a_hangup_reads_the_rules_again_and_wrong_ones_change_nothing() {
     fs::write(&access, "[default]\nrevoked = true\n").unwrap();
     program.signal(Signal::HUP);
     wait_until("it is told", || log_has("the rules of access have changed"));
-    let error = Lobby::connect(registry(), program.config(dir.path())).err().unwrap().to_string();
+    let error = Connection::connect(registry(), program.config(dir.path())).err().unwrap().to_string();
     assert!(error.contains("access was revoked"), "{error}");
     assert!(client.infer(&X).is_err());
     program.ends_when_asked();
@@ -370,7 +370,7 @@ fn a_folder_is_looked_at_again_on_a_hangup() {
         lines().pop().unwrap()
     };
     let offered = || {
-        let models = Lobby::connect(registry(), program.config(dir.path())).unwrap().models().unwrap();
+        let models = Connection::connect(registry(), program.config(dir.path())).unwrap().models().unwrap();
         models.into_iter().map(|model| model.name).collect::<Vec<_>>()
     };
     assert_eq!(offered(), ["one", "two"]);
@@ -455,7 +455,7 @@ fn a_second_signal_ends_the_grace() {
     let start = Instant::now();
     program.signal(Signal::TERM);
     // It takes nobody any more: the first signal has arrived.
-    wait_until("it stops", || Lobby::connect(registry(), program.config(dir.path())).is_err());
+    wait_until("it stops", || Connection::connect(registry(), program.config(dir.path())).is_err());
     assert!(program.child.try_wait().unwrap().is_none(), "the job has its grace");
     program.signal(Signal::INT);
     assert_eq!(program.end().code(), Some(0));
@@ -477,7 +477,7 @@ fn a_server_without_descriptors_says_so_and_serves_again_when_there_are_some() {
     wait_until("it is told", || log().contains("Too many open files"));
     assert_eq!(client.infer(&X).unwrap().values, expected(1, &X), "whoever is in is served");
     drop(crowd);
-    wait_until("others get in again", || Lobby::connect(registry(), program.config(dir.path())).is_ok());
+    wait_until("others get in again", || Connection::connect(registry(), program.config(dir.path())).is_ok());
     program.ends_when_asked();
 }
 
@@ -495,6 +495,6 @@ fn a_server_that_is_killed_is_named_by_its_client() {
     let lost = format!("lost the server at {}, asked for the inference: ", program.address);
     assert!(text.starts_with(&lost) && text.ends_with("Connect again"), "{text}");
     assert!(!text.contains('`') && !text.contains("expected"), "words of the protocol: {text}");
-    let error = Lobby::connect(registry(), program.config(dir.path())).err().unwrap().to_string();
+    let error = Connection::connect(registry(), program.config(dir.path())).err().unwrap().to_string();
     assert!(error.contains(&program.address) && error.contains("does it run"), "{error}");
 }

@@ -93,12 +93,12 @@ fn models_come_and_go_and_change_while_clients_of_others_go_on() {
     is_told(&one.infer(&X).unwrap_err());
     assert_eq!(two.infer(&X).unwrap().values, expected(2, &X));
     assert!(bob.infer(&X).unwrap().prepared.is_some());
-    let mut lobby = server.lobby(dir.path(), "alice");
-    let offered: Vec<String> = lobby.models().unwrap().into_iter().map(|m| m.name).collect();
+    let mut connection = server.connection(dir.path(), "alice");
+    let offered: Vec<String> = connection.models().unwrap().into_iter().map(|m| m.name).collect();
     assert_eq!(offered, ["four", "one", "two"]);
     assert_eq!(server.client(dir.path(), "bob", "one").infer(&X).unwrap().values, expected(7, &X));
     assert_eq!(server.client(dir.path(), "bob", "four").infer(&X).unwrap().values, expected(4, &X));
-    let error = server.lobby(dir.path(), "bob").open("three", None).err().unwrap().to_string();
+    let error = server.connection(dir.path(), "bob").open("three", None).err().unwrap().to_string();
     assert!(error.contains("no model `three`"), "{error}");
     // Of what was replaced nothing is left; what was withdrawn may come back, and its material with it.
     wait_until("material of what was replaced is destroyed", || files(dir.path()) == 1);
@@ -218,7 +218,7 @@ fn new_connections_use_new_certificates_and_old_ones_go_on() {
     assert!(old.infer(&X).is_ok());
     assert!(server.handle.reload().unwrap().certificates);
     assert_eq!(old.infer(&X).unwrap().values, expected(1, &X), "its connection is the one that it was");
-    let error = tacit_client::Lobby::connect(registry(), config).err().unwrap().to_string();
+    let error = tacit_client::Connection::connect(registry(), config).err().unwrap().to_string();
     assert!(error.contains("not signed by our CA"), "{error}");
     fs::remove_dir_all(dir.path().join("alice-material")).unwrap();
     assert_eq!(server.client(dir.path(), "alice", "one").infer(&X).unwrap().values, expected(1, &X));
@@ -234,7 +234,8 @@ fn a_renewed_client_is_the_same_client_and_an_expired_one_is_told() {
     let folder = dir.path().join("keys");
     let ended = Validity { from: 1_700_000_000, until: 1_700_000_100 };
     keys::renew(&folder, "alice", Some(ended)).unwrap();
-    let error = tacit_client::Lobby::connect(registry(), server.config(dir.path(), "alice")).err().unwrap().to_string();
+    let error =
+        tacit_client::Connection::connect(registry(), server.config(dir.path(), "alice")).err().unwrap().to_string();
     assert!(
         error.contains("our certificate") && error.contains("has expired") && error.contains("keys renew"),
         "{error}"
@@ -245,7 +246,8 @@ fn a_renewed_client_is_the_same_client_and_an_expired_one_is_told() {
     // The other way round.
     keys::renew(&folder, "server", Some(ended)).unwrap();
     assert!(server.handle.reload().unwrap().certificates);
-    let error = tacit_client::Lobby::connect(registry(), server.config(dir.path(), "bob")).err().unwrap().to_string();
+    let error =
+        tacit_client::Connection::connect(registry(), server.config(dir.path(), "bob")).err().unwrap().to_string();
     assert!(error.contains("the peer's certificate has expired") && error.contains("keys renew"), "{error}");
     keys::renew(&folder, "server", None).unwrap();
     server.handle.reload().unwrap();

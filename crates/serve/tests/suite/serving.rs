@@ -2,7 +2,7 @@
 use crate::common::*;
 use std::thread;
 use std::time::{Duration, Instant};
-use tacit_client::{ClientError, Lobby, infer_many};
+use tacit_client::{ClientError, Connection, infer_many};
 use tacit_graph::Units;
 use tacit_ids::MaterialId;
 use tacit_store::{Party, Store, StoreError};
@@ -13,11 +13,11 @@ const X: [f32; 4] = [10.0, -20.5, 30.25, 5.0];
 fn a_client_lists_opens_sets_up_and_infers() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |_| {});
-    let mut lobby = server.lobby(dir.path(), "alice");
-    let models = lobby.models().unwrap();
+    let mut connection = server.connection(dir.path(), "alice");
+    let models = connection.models().unwrap();
     assert_eq!(models.iter().map(|m| m.name.as_str()).collect::<Vec<_>>(), ["one", "two"]);
     assert!(models.iter().all(|m| m.backends.len() == 1 && m.backends[0].backend == "toy"));
-    let mut client = lobby.open("two", None).unwrap();
+    let mut client = connection.open("two", None).unwrap();
     assert_eq!((client.model_name(), client.backend(), client.interface().name.as_str()), ("two", "toy", "tiny"));
     let answer = client.infer(&X).unwrap();
     assert_eq!(answer.values, expected(2, &X));
@@ -138,7 +138,7 @@ fn a_full_server_and_full_quotas_say_so() {
         c.stored_per_client = 2;
     });
     let mut client = server.client(dir.path(), "alice", "one");
-    let refused = Lobby::connect(registry(), server.config(dir.path(), "bob")).err().unwrap();
+    let refused = Connection::connect(registry(), server.config(dir.path(), "bob")).err().unwrap();
     assert!(refused.to_string().contains("all places are taken"), "{refused}");
     client.prepare().unwrap();
     client.prepare().unwrap();
@@ -160,7 +160,7 @@ fn a_shutdown_ends_idle_connections_and_the_server() {
     let error = client.infer(&X).unwrap_err();
     assert!(matches!(&error, ClientError::Ended { reason, .. } if reason.contains("being stopped")), "{error}");
     assert!(error.to_string().contains(&server.address), "{error}");
-    assert!(Lobby::connect(registry(), server.config(dir.path(), "alice")).is_err());
+    assert!(Connection::connect(registry(), server.config(dir.path(), "alice")).is_err());
     server.handle.shutdown(Duration::ZERO);
 }
 
@@ -183,7 +183,7 @@ fn a_paced_client_sends_no_faster_than_asked() {
     let mut config = server.config(dir.path(), "alice");
     let pace: tacit_net::Rate = "60kbit".parse().unwrap();
     config.pace = Some(pace);
-    let mut client = Lobby::connect(registry(), config).unwrap().open("one", None).unwrap();
+    let mut client = Connection::connect(registry(), config).unwrap().open("one", None).unwrap();
     let (start, mut sent) = (Instant::now(), 0);
     while sent < tacit_net::burst_bytes(pace) + 3000 {
         let answer = client.infer(&X).unwrap();

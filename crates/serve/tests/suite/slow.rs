@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-use tacit_client::Lobby;
+use tacit_client::Connection;
 
 const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 /// Bytes of a tenth of a second at 1 kbit/s.
@@ -74,7 +74,7 @@ fn a_link_of_1_kbit_is_served_and_harms_nobody_else() {
     let link = Link::to(&server, FAST);
     let mut config = server.config(dir.path(), "bob");
     config.address = link.address.clone();
-    let mut bob = Lobby::connect(registry(), config).unwrap().open("one", None).unwrap();
+    let mut bob = Connection::connect(registry(), config).unwrap().open("one", None).unwrap();
     bob.infer(&X).unwrap();
     let mut alice = server.client(dir.path(), "alice", "two");
     link.slow_down();
@@ -105,7 +105,7 @@ fn a_slow_handshake_is_waited_for_while_something_comes() {
     let mut config = server.config(dir.path(), "bob");
     config.address = link.address.clone();
     config.connect_timeout = 20 * PATIENCE;
-    let asks = thread::spawn(move || Lobby::connect(registry(), config).unwrap().open("one", None).unwrap());
+    let asks = thread::spawn(move || Connection::connect(registry(), config).unwrap().open("one", None).unwrap());
     // 480 bytes each way: a part of it.
     for _ in 0..40 {
         link.allow(1);
@@ -126,7 +126,7 @@ fn who_is_too_slow_to_be_greeted_is_told_so_and_harms_nobody_else() {
     let mut config = server.config(dir.path(), "bob");
     config.address = link.address.clone();
     config.connect_timeout = 20 * PATIENCE;
-    let asks = thread::spawn(move || Lobby::connect(registry(), config).err().unwrap().to_string());
+    let asks = thread::spawn(move || Connection::connect(registry(), config).err().unwrap().to_string());
     while !asks.is_finished() {
         assert_eq!(alice.infer(&X).unwrap().values, expected(1, &X));
     }

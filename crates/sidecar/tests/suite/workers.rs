@@ -98,8 +98,8 @@ fn material_is_kept_ready_used_and_made_again() {
     let count = || {
         let mut config = server.config(dir.path(), "alice");
         config.store = Some(dir.path().join("ready"));
-        let lobby = tacit_client::Lobby::connect(common::served::registry(), config).unwrap();
-        lobby.open("one", None).unwrap().stored().unwrap().len()
+        let connection = tacit_client::Connection::connect(common::served::registry(), config).unwrap();
+        connection.open("one", None).unwrap().stored().unwrap().len()
     };
     // One for a client of whom nothing is known, two for one that asks.
     wait_until("it is ready", || count() == 1);

@@ -7,7 +7,7 @@ mod problem;
 mod rates;
 mod reasons;
 mod routes;
-mod running;
+mod runnable_sets;
 mod search;
 
 use std::fmt;
@@ -23,9 +23,9 @@ pub use self::paper::{
 pub use self::presets::PRESETS;
 pub use self::rates::Rates;
 pub use self::reasons::{Chain, KeyReason};
-use self::running::{Running, bootstrappers};
+use self::runnable_sets::{Running, bootstrappers};
 use self::search::Selection;
-use super::frame::{Emitted, Frame};
+use super::levelled_program::{Emitted, Frame};
 use super::levels::Bootstraps;
 use super::options::{NAME, Options};
 use super::public::StepRecord;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use tacit_he::ckks::{Method, NamedSet, Parameters, TransformPlan};
 
-use super::super::frame::he;
+use super::super::levelled_program::he;
 use super::presets::most_special;
 use crate::BackendError;
 

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tacit_he::ckks::{Parameters, Secret, TransformPlan, max_modulus_bits, merged};
 
-use super::super::cayley::Hops;
-use super::super::ways::Way;
+use super::super::hops::Hops;
+use super::super::rotation_method::Way;
 use super::KeySetChoice;
 use super::rates::{key_bytes, plain_bytes, transforms};
-use super::running::Running;
+use super::runnable_sets::Running;
 use crate::BackendError;
 
 /// Special primes of keys.

@@ -6,11 +6,11 @@ use std::collections::{BTreeSet, HashMap};
 use serde::Serialize;
 use tacit_he::ckks::{Bootstrapper, KeyId, KeyKind, Parameters, TransformPlan};
 
-use super::super::draft::Draft;
-use super::super::frame::{Frame, he};
+use super::super::key_requirements::Draft;
 use super::super::layout;
+use super::super::levelled_program::{Frame, he};
 use super::super::program::Step;
-use super::super::ways::{Way, Ways};
+use super::super::rotation_method::{Way, Ways};
 use super::rates::{Rates, key_bytes};
 use crate::BackendError;
 

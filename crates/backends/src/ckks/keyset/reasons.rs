@@ -7,7 +7,7 @@ use tacit_he::ckks::{KeyId, KeyKind, Method, TransformPlan};
 
 use super::super::options::Options;
 use super::rates::packed_bytes;
-use super::running::Running;
+use super::runnable_sets::Running;
 use crate::BackendError;
 
 /// Nodes that a reason names.
@@ -88,7 +88,7 @@ impl Running<'_> {
             let (plan, nodes) = (self.plan(class, way)?, self.nodes(class));
             note(&mut roles, &plan, &nodes);
             if !way.is_keyed() {
-                let hoisted = self.plan(class, super::super::ways::Way::HOISTED)?;
+                let hoisted = self.plan(class, super::super::rotation_method::Way::HOISTED)?;
                 let (distances, by) = (hoisted.rotations().len(), plan.rotations());
                 let switches = plan.work(alpha(class.level)).key_switches;
                 chains.push(Chain { nodes, level: class.level, distances, by, switches });

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use tacit_he::ckks::{KeyId, Method, TransformPlan, merged};
 
-use super::super::cayley::{Hops, NEVER};
-use super::super::frame::he;
+use super::super::hops::{Hops, NEVER};
+use super::super::levelled_program::he;
 use super::problem::Class;
 use super::rates::{key_bytes, plain_bytes, transforms};
-use super::running::Running;
+use super::runnable_sets::Running;
 use super::search::Selection;
 use super::{KeySetChoice, Wish};
 

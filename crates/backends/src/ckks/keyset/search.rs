@@ -215,7 +215,7 @@ pub(super) fn improved(
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::ways::Way;
+    use super::super::super::rotation_method::Way;
     use super::super::problem::Key;
     use super::*;
     use tacit_graph::rng::SplitMix;

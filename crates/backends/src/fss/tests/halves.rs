@@ -7,8 +7,8 @@ fn every_changed_byte_of_a_half_is_found_before_it_is_used() {
     let case = &cases(Level::L1)[0];
     let stored = {
         // What the server stores has the results of the offline phase, too.
-        let len = half::server_bytes(&case.plan)[1];
-        half::sealed(&case.plan.binding(), Role::Server, &vec![7; len])
+        let len = material_format::server_bytes(&case.plan)[1];
+        material_format::sealed(&case.plan.binding(), Role::Server, &vec![7; len])
     };
     for byte in 0..case.halves[0].len() {
         let mut half = case.halves[0].clone();
@@ -32,8 +32,11 @@ fn halves_of_others_are_refused() {
     assert!(ClientMaterial::read(&case.plan, theirs).is_err());
     assert!(ServerMaterial::read(&case.plan, theirs).is_err(), "nothing came from a client yet");
     // The right length under the wrong role.
-    let content = &ours[..half::client_bytes(&case.plan)[0]];
-    assert!(ClientMaterial::read(&case.plan, &half::sealed(&case.plan.binding(), Role::Server, content)).is_err());
+    let content = &ours[..material_format::client_bytes(&case.plan)[0]];
+    assert!(
+        ClientMaterial::read(&case.plan, &material_format::sealed(&case.plan.binding(), Role::Server, content))
+            .is_err()
+    );
     assert!(ClientMaterial::read(&cases[1].plan, ours).is_err());
     // Material of one plan is not used for another.
     let (mut channel, _peer) = tacit_net::mem_pair();
@@ -53,19 +56,19 @@ fn halves_of_another_model_of_equal_shapes_are_refused() {
         (plan, halves)
     });
     for (role, index) in [(Role::Client, 0), (Role::Server, 1)] {
-        let len = [half::client_bytes(&one.0)[0], half::server_bytes(&one.0)[0]][index];
+        let len = [material_format::client_bytes(&one.0)[0], material_format::server_bytes(&one.0)[0]][index];
         assert_eq!(one.1[index].len(), two.1[index].len());
-        assert!(half::checked(&one.0, role, &one.1[index], len).is_ok());
-        assert!(half::checked(&two.0, role, &one.1[index], len).is_err(), "another E");
+        assert!(material_format::checked(&one.0, role, &one.1[index], len).is_ok());
+        assert!(material_format::checked(&two.0, role, &one.1[index], len).is_err(), "another E");
     }
     let stored = ClientMaterial::read(&one.0, &one.1[0]).unwrap();
-    assert!(ClientMaterial::read(&one.0, &half::sealed(&stored.plan, Role::Client, &stored.bytes)).is_ok());
+    assert!(ClientMaterial::read(&one.0, &material_format::sealed(&stored.plan, Role::Client, &stored.bytes)).is_ok());
 }
 
 #[test]
 fn a_client_of_another_dealing_is_found() {
     let case = &cases(Level::L1)[0];
     let other = dealt(Role::Client, &case.plan, &case.keys, 6);
-    let seen = case.run(&other[..half::client_bytes(&case.plan)[0]], [None; 2]);
+    let seen = case.run(&other[..material_format::client_bytes(&case.plan)[0]], [None; 2]);
     assert!(matches!(seen.server, Err(BackendError::Protocol(_))) && seen.answer.is_err());
 }

@@ -31,7 +31,7 @@ pub enum Truncation {
 }
 
 /// Sees each node's tensor.
-pub type Tap<'a> = dyn FnMut(NodeId, &Node, &[i64]) + 'a;
+pub type NodeObserver<'a> = dyn FnMut(NodeId, &Node, &[i64]) + 'a;
 
 /// The reference as an interpreter of the graph.
 pub struct Reference<'a> {
@@ -44,7 +44,7 @@ pub struct Reference<'a> {
     /// Reduce into the ring after each node; the range check does not, to see by how much a value would leave
     /// it.
     wrap: bool,
-    tap: Option<&'a mut Tap<'a>>,
+    tap: Option<&'a mut NodeObserver<'a>>,
 }
 
 /// A node whose values leave the safe range of its ring.
@@ -77,7 +77,7 @@ pub fn run_tapped<'a>(
     graph: &'a RingGraph,
     weights: &'a Weights,
     input: &'a [i64],
-    tap: &'a mut Tap<'a>,
+    tap: &'a mut NodeObserver<'a>,
 ) -> Result<Vec<i64>, RingError> {
     let mut reference = Reference::new(graph, weights, input)?;
     reference.tap = Some(tap);

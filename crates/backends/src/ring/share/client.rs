@@ -14,7 +14,7 @@ use tacit_net::{Channel, Tag};
 
 use super::local::apply;
 use super::truncate;
-use super::{Batch, Kind, Level, Step, Tap};
+use super::{Batch, Kind, Level, NodeObserver, Step};
 use crate::BackendError;
 use crate::ring::fixed::{ring_mask, to_signed};
 use crate::ring::{Node, RingGraph};
@@ -70,7 +70,7 @@ pub(crate) struct ClientWalk<'a, K: Kind, P> {
     /// All shares that the client chooses itself follow from it.
     pub(crate) seed: Prg,
     pub(crate) phase: P,
-    pub(crate) tap: &'a mut Tap<'a>,
+    pub(crate) tap: &'a mut NodeObserver<'a>,
 }
 
 /// Checks the inputs of a batch before anything of them is sent.

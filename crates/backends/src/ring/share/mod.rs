@@ -24,4 +24,4 @@ pub(crate) use steps::{Batch, Compile, Kind, Step, Times, conv_spec, steps};
 pub(crate) use truncate::exact as exact_truncations;
 
 /// Sees a party's share of each node's tensor (`[B, elements]` for a batch of B inputs, in the node's ring).
-pub type Tap<'a> = dyn FnMut(tacit_graph::NodeId, &[u64]) + 'a;
+pub type NodeObserver<'a> = dyn FnMut(tacit_graph::NodeId, &[u64]) + 'a;

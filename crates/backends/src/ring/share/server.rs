@@ -10,7 +10,7 @@ use tacit_mpc::gate::slices;
 use super::client::NO_TABLES;
 use super::local::apply;
 use super::truncate;
-use super::{At, Batch, Kind, Level, Step, Tap};
+use super::{At, Batch, Kind, Level, NodeObserver, Step};
 use crate::BackendError;
 use crate::ring::{Node, RingGraph};
 
@@ -46,7 +46,7 @@ pub(crate) struct ServerWalk<'a, K: Kind, P> {
     /// Inputs at once. A tensor has them one behind the other, and so has what the phase is given.
     pub(crate) batch: usize,
     pub(crate) phase: P,
-    pub(crate) tap: &'a mut Tap<'a>,
+    pub(crate) tap: &'a mut NodeObserver<'a>,
 }
 
 impl<K: Kind, P: ServerPhase<K>> Interpreter for ServerWalk<'_, K, P> {

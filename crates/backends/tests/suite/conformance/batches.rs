@@ -10,7 +10,7 @@ use tacit_graph::Model;
 use tacit_mpc::run_pair;
 use tacit_net::{Channel, Phase};
 
-use super::{aids, cases, registry};
+use super::{cases, registry, resources};
 
 /// Inputs of the batches that are tried.
 pub const SIZES: [usize; 2] = [2, 5];
@@ -62,8 +62,9 @@ fn back_ends_that_run_one_input_at_a_time_say_so() {
         assert_eq!(server.max_batch() > 1, BATCHING.contains(&backend.id()), "{}", backend.id());
         assert_eq!((server.batch(), client.batch(), client.max_batch()), (1, 1, server.max_batch()));
         let too_many = server.max_batch() + 1;
-        let aids = aids();
-        let mut sides = (client.clone().connect(&aids[0]).unwrap(), server.clone().connect(&aids[1]).unwrap());
+        let resources = resources();
+        let mut sides =
+            (client.clone().connect(&resources[0]).unwrap(), server.clone().connect(&resources[1]).unwrap());
         for batch in [0, too_many] {
             assert!(matches!(server.batched(batch), Err(BackendError::Misuse(_))), "{}: {batch}", backend.id());
             assert!(matches!(client.batched(batch), Err(BackendError::Misuse(_))), "{}: {batch}", backend.id());
@@ -80,14 +81,14 @@ const WAY: [usize; 5] = [1, 3, 1, 2, 3];
 fn a_connection_goes_from_one_size_to_another() {
     for id in BATCHING {
         let (server, client, model) = lowered(id);
-        let aids = aids();
+        let resources = resources();
         let (inputs, outputs) = (model.interface.input_len(), model.interface.output_len());
         let input =
             |of: usize| -> Vec<f32> { (0..inputs).map(|i| ((i * 7 + of * 3) % 11) as f32 / 11.0 - 0.4).collect() };
         let batch = |size: usize| -> Vec<f32> { (0..size).flat_map(input).collect() };
         let (answers, ()) = run_pair(
             |channel| {
-                let mut side = client.clone().connect(&aids[0]).unwrap();
+                let mut side = client.clone().connect(&resources[0]).unwrap();
                 side.setup(channel).unwrap();
                 let mut answers = Vec::new();
                 for size in WAY {
@@ -98,7 +99,7 @@ fn a_connection_goes_from_one_size_to_another() {
                 answers
             },
             |channel| {
-                let mut side = server.clone().connect(&aids[1]).unwrap();
+                let mut side = server.clone().connect(&resources[1]).unwrap();
                 side.setup(channel).unwrap();
                 for size in WAY {
                     side.set_batch(size).unwrap();
@@ -124,10 +125,10 @@ fn a_connection_goes_from_one_size_to_another() {
 fn material_of_another_size_is_refused_before_anything_is_sent() {
     for id in BATCHING {
         let (server, client, model) = lowered(id);
-        let aids = aids();
+        let resources = resources();
         let input = vec![0.25; 2 * model.interface.input_len()];
         let made = |channel: &mut Channel| {
-            let mut side = client.clone().connect(&aids[0]).unwrap();
+            let mut side = client.clone().connect(&resources[0]).unwrap();
             side.setup(channel).unwrap();
             side.set_batch(2).unwrap();
             let material = side.offline(channel).unwrap();
@@ -141,7 +142,7 @@ fn material_of_another_size_is_refused_before_anything_is_sent() {
             (refused, short, channel.traffic(Phase::Online).sent)
         };
         let ((refused, short, sent), theirs) = run_pair(made, |channel| {
-            let mut side = server.clone().connect(&aids[1]).unwrap();
+            let mut side = server.clone().connect(&resources[1]).unwrap();
             side.setup(channel).unwrap();
             side.set_batch(2).unwrap();
             let material = side.offline(channel).unwrap();

@@ -18,10 +18,10 @@ fn a_helpers_offline_phase_and_the_devices_seed_make_an_input_s_material() {
     for backend in registry().iter().filter(|backend| ["cheetah", "sci-he"].contains(&backend.id())) {
         let server = backend.lower(&model, &Options::default()).expect("both take it");
         let client = backend.open(server.public_bytes()).expect("what was lowered");
-        let aids = Aids::default();
+        let resources = ConnectionResources::default();
         let (rest, theirs) = run_pair(
             |channel| {
-                let mut helper = client.clone().connect(&aids).expect("a connection");
+                let mut helper = client.clone().connect(&resources).expect("a connection");
                 helper.setup(channel).expect("the setup");
                 channel.set_phase(Phase::Offline);
                 let rest = helper.offline_from(channel, seed(1)).expect("the offline phase");
@@ -29,7 +29,7 @@ fn a_helpers_offline_phase_and_the_devices_seed_make_an_input_s_material() {
                 rest
             },
             |channel| {
-                let mut side = server.clone().connect(&aids).expect("a connection");
+                let mut side = server.clone().connect(&resources).expect("a connection");
                 side.setup(channel).expect("the setup");
                 channel.set_phase(Phase::Offline);
                 let made = side.offline(channel).expect("the offline phase");
@@ -43,7 +43,7 @@ fn a_helpers_offline_phase_and_the_devices_seed_make_an_input_s_material() {
         let answer = |seed: MaterialSeed| {
             run_pair(
                 |channel| {
-                    let mut device = client.clone().connect(&aids).expect("a connection");
+                    let mut device = client.clone().connect(&resources).expect("a connection");
                     assert!(device.with_seed(self::seed(1), &rest[1..]).is_err(), "what was cut off is taken");
                     let material = device.with_seed(seed, &rest).expect("it fits the plan");
                     let whole = material.to_bytes().expect("it is in memory");
@@ -51,7 +51,7 @@ fn a_helpers_offline_phase_and_the_devices_seed_make_an_input_s_material() {
                     device.online(channel, material, &input).expect("the online phase")
                 },
                 |channel| {
-                    let mut side = server.clone().connect(&aids).expect("a connection");
+                    let mut side = server.clone().connect(&resources).expect("a connection");
                     let material = side.read_material(&theirs).expect("its own material");
                     side.online(channel, material).expect("the online phase");
                     channel.flush().expect("the device is there");
@@ -75,7 +75,7 @@ fn back_ends_whose_material_follows_from_no_seed_say_so() {
         let client = backend.open(server.public_bytes()).unwrap();
         let (error, ()) = run_pair(
             |channel| {
-                let mut side = client.clone().connect(&Aids::default()).unwrap();
+                let mut side = client.clone().connect(&ConnectionResources::default()).unwrap();
                 assert!(side.with_seed(seed(1), &[]).is_err(), "{}", backend.id());
                 side.offline_from(channel, seed(1)).expect_err("it has no seed")
             },

@@ -20,10 +20,10 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use tacit_arith::prg::Prg;
-use tacit_backends::dealer::{Dealings, Nearby};
+use tacit_backends::dealer::{Dealings, InProcessDealer};
 use tacit_backends::{
-    Aids, Backend, BackendError, ClientModel, ClientSide, Material, Options, PhaseCost, Plan, Preparation, Registry,
-    ServerModel, ServerSide, Setup,
+    Backend, BackendError, ClientModel, ClientSide, ConnectionResources, Material, Options, PhaseCost, Plan,
+    Preparation, Registry, ServerModel, ServerSide, Setup,
 };
 use tacit_graph::rng::SplitMix;
 use tacit_mpc::run_pair;
@@ -130,18 +130,18 @@ macro_rules! phases {
 }
 
 /// What each party may use beside the channel: a dealer.
-fn aids() -> [Aids; 2] {
+fn resources() -> [ConnectionResources; 2] {
     let dealings = Arc::new(Dealings::new(registry(), Prg::from_os().expect("randomness"), 1));
-    [1, 2].map(|party| Aids {
-        dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))),
-        ..Aids::default()
+    [1, 2].map(|party| ConnectionResources {
+        dealer: Some(Arc::new(InProcessDealer::new(Arc::clone(&dealings), [party; 32]))),
+        ..ConnectionResources::default()
     })
 }
 
 type Made = Result<(Material, u64), BackendError>;
 
 fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, input: &[f32]) -> (Vec<f64>, [Seen; 2]) {
-    let [ours, theirs] = aids();
+    let [ours, theirs] = resources();
     let offline = |side: &mut Box<dyn ClientSide>, channel: &mut Channel| -> Made {
         let Some(bytes) = client.spooled_bytes() else {
             let made = side.offline(channel)?;
@@ -304,11 +304,15 @@ fn every_back_end_conforms_on_every_operation() {
 }
 
 /// Both halves of one input's material, as bytes.
-fn halves(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, aids: &[Aids; 2]) -> [Vec<u8>; 2] {
+fn halves(
+    server: &Arc<dyn ServerModel>,
+    client: &Arc<dyn ClientModel>,
+    resources: &[ConnectionResources; 2],
+) -> [Vec<u8>; 2] {
     macro_rules! made {
-        ($model:expr, $aids:expr) => {
+        ($model:expr, $resources:expr) => {
             |channel| {
-                let mut side = $model.clone().connect($aids).expect("a connection");
+                let mut side = $model.clone().connect($resources).expect("a connection");
                 if $model.setup() != Setup::Nothing {
                     side.setup(channel).expect("the setup");
                     channel.flush().expect("the peer is there");
@@ -320,7 +324,7 @@ fn halves(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, aids: &[
             }
         };
     }
-    let (ours, theirs) = run_pair(made!(client, &aids[0]), made!(server, &aids[1]));
+    let (ours, theirs) = run_pair(made!(client, &resources[0]), made!(server, &resources[1]));
     [ours, theirs]
 }
 
@@ -341,16 +345,16 @@ fn damaged_material_neither_panics_nor_hangs() {
         if server.preparation() == Preparation::Nothing {
             continue;
         }
-        let (aids, input) = (aids(), vec![0.1; model.interface.input_len()]);
+        let (resources, input) = (resources(), vec![0.1; model.interface.input_len()]);
         for round in 0..24 {
-            let mut halves = halves(&server, &client, &aids);
+            let mut halves = halves(&server, &client, &resources);
             let which = usize::from(round % 3 > 0);
             let damaged = &mut halves[which];
             let at = (rng.next_u64() % damaged.len() as u64) as usize;
             damaged[at] ^= 1 << (round % 8);
             let (answer, _) = run_pair(
                 |channel| {
-                    let mut side = client.clone().connect(&aids[0])?;
+                    let mut side = client.clone().connect(&resources[0])?;
                     if client.setup() == Setup::BeforeOnline {
                         side.setup(channel)?;
                     }
@@ -358,7 +362,7 @@ fn damaged_material_neither_panics_nor_hangs() {
                     side.online(channel, material, &input)
                 },
                 |channel| {
-                    let mut side = server.clone().connect(&aids[1])?;
+                    let mut side = server.clone().connect(&resources[1])?;
                     if server.setup() == Setup::BeforeOnline {
                         side.setup(channel)?;
                     }
@@ -369,12 +373,12 @@ fn damaged_material_neither_panics_nor_hangs() {
             );
             assert!(answer.is_err() || answer.is_ok_and(|answer| answer.len() == model.interface.output_len()));
         }
-        let [ours, theirs] = halves(&server, &client, &aids);
+        let [ours, theirs] = halves(&server, &client, &resources);
         for (bytes, reader) in [(&ours, 0), (&theirs, 1)] {
             for cut in [0, 1, bytes.len() - 1] {
                 let read = match reader {
-                    0 => client.clone().connect(&aids[0]).unwrap().read_material(&bytes[..cut]).is_err(),
-                    _ => server.clone().connect(&aids[1]).unwrap().read_material(&bytes[..cut]).is_err(),
+                    0 => client.clone().connect(&resources[0]).unwrap().read_material(&bytes[..cut]).is_err(),
+                    _ => server.clone().connect(&resources[1]).unwrap().read_material(&bytes[..cut]).is_err(),
                 };
                 assert!(read, "{}: {cut} of {} bytes are taken", backend.id(), bytes.len());
             }
@@ -420,8 +424,11 @@ fn an_input_that_does_not_fit_is_an_error_before_anything_is_sent() {
         for bad in [vec![0.0; n + 1], vec![f32::NAN; n], vec![1e9; n]] {
             let (result, sent) = run_pair(
                 |channel| {
-                    let result =
-                        client.clone().connect(&Aids::default()).unwrap().online(channel, Material::nothing(), &bad);
+                    let result = client.clone().connect(&ConnectionResources::default()).unwrap().online(
+                        channel,
+                        Material::nothing(),
+                        &bad,
+                    );
                     (result.map(|_| ()), channel.total_traffic().sent)
                 },
                 |_| (),

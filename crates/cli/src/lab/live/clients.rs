@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use tacit_backends::{Aids, Preparation, Registry};
-use tacit_client::{Client, ClientConfig, Closer, Lobby};
+use tacit_backends::{ConnectionResources, Preparation, Registry};
+use tacit_client::{Client, ClientConfig, Closer, Connection};
 use tacit_graph::Units;
 use tacit_sim::Arrival;
 use tacit_store::keys;
@@ -61,11 +61,12 @@ pub fn connect(
         let config = ClientConfig {
             stall_timeout: Duration::from_secs(600),
             connect_timeout: Duration::from_secs(60),
-            aids: dealer.map_or_else(|| Ok(Aids::default()), |dealer| dealer.aids(&name(i)))?,
+            resources: dealer
+                .map_or_else(|| Ok(ConnectionResources::default()), |dealer| dealer.resources(&name(i)))?,
             ..ClientConfig::new(address, keys::load_client(keys_dir, &name(i))?)
         };
         let net = &nets[arrival.model as usize];
-        let mut client = Lobby::connect(Registry::standard(), config)?.open(net, Some(backend))?;
+        let mut client = Connection::connect(Registry::standard(), config)?.open(net, Some(backend))?;
         client.setup()?;
         let is_announced = arrival.lead.is_some() && client.model().preparation() != Preparation::Nothing;
         let maker = match is_announced {

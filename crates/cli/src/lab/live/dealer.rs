@@ -5,7 +5,7 @@ use anyhow::Context;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tacit_backends::Aids;
+use tacit_backends::ConnectionResources;
 use tacit_ids::ClientId;
 use tacit_lab::experiment::Scratch;
 use tacit_store::keys;
@@ -54,8 +54,8 @@ impl Dealer {
     }
 
     /// What a client uses beside its connection.
-    pub fn aids(&self, client: &str) -> anyhow::Result<Aids> {
+    pub fn resources(&self, client: &str) -> anyhow::Result<ConnectionResources> {
         let identity = keys::load_client(&self.keys, client)?;
-        Ok(tacit_client::aids(Some((&self.program.address, self.pin)), &identity, None)?)
+        Ok(tacit_client::resources(Some((&self.program.address, self.pin)), &identity, None)?)
     }
 }

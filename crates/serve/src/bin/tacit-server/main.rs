@@ -191,9 +191,9 @@ impl Args {
         config.traces.clone_from(&self.otlp);
         config.seal.clone_from(&self.seal);
         if let Some(dealer) = self.dealer.as_deref().zip(self.dealer_pin) {
-            config.aids = {
+            config.resources = {
                 let folder = self.dealer_keys.as_ref().unwrap_or(&self.keys);
-                tacit_client::aids(Some(dealer), &keys::load_client(folder, keys::ORDERS)?, None)?
+                tacit_client::resources(Some(dealer), &keys::load_client(folder, keys::ORDERS)?, None)?
             };
         }
         config.pace = self.pace;

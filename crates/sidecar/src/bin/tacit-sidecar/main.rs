@@ -108,9 +108,10 @@ impl Args {
             // A folder of something else is told before anybody listens.
             material_folder(dir, Party::Client)?;
         }
-        let aids = self.dealer.aids(&self.server, &identity, self.material.as_deref(), self.told.connect_timeout())?;
+        let resources =
+            self.dealer.resources(&self.server, &identity, self.material.as_deref(), self.told.connect_timeout())?;
         let require = self.dealer.require();
-        let mut client = ClientConfig { aids, require, ..ClientConfig::new(server, identity) };
+        let mut client = ClientConfig { resources, require, ..ClientConfig::new(server, identity) };
         client.server_name.clone_from(server_name);
         client.store.clone_from(&self.material);
         client.seal.clone_from(&self.seal);

@@ -10,12 +10,12 @@ use crate::seam::{Claim, Dealer, Order, Piece, Seal, Stop, Ticket};
 
 /// A dealer in the process of a party: for tests, benchmarks and warm-ups, where nothing is secret from
 /// anybody.
-pub struct Nearby {
+pub struct InProcessDealer {
     dealings: Arc<Dealings>,
     party: Party,
 }
 
-impl Nearby {
+impl InProcessDealer {
     /// The same dealer as `party` reaches it.
     #[must_use]
     pub fn new(dealings: Arc<Dealings>, party: Party) -> Self {
@@ -23,7 +23,7 @@ impl Nearby {
     }
 }
 
-impl Nearby {
+impl InProcessDealer {
     fn dealt(
         &self,
         order: &Order<'_>,
@@ -40,7 +40,7 @@ impl Nearby {
     }
 }
 
-impl Dealer for Nearby {
+impl Dealer for InProcessDealer {
     fn deal_into(
         &self,
         order: &Order<'_>,

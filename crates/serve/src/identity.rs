@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, and what a client's helper may ask in its place.
+//! CertificateIdentity is at the other end of a connection, and what a client's helper may ask in its place.
 use crate::ServeError;
 use crate::catalog::Offered;
 use std::fmt;
@@ -12,9 +12,9 @@ use tacit_store::{Role, Serial};
 const MATERIAL_ALONE: &str = "this certificate is a helper's: it makes stored material in its owner's place, with back ends whose \
                               material two parties make, and nothing else";
 
-/// Who shows which certificate.
+/// CertificateIdentity shows which certificate.
 #[derive(Clone)]
-pub(crate) struct Who {
+pub(crate) struct CertificateIdentity {
     /// The client whose rights, quotas and material a connection is about: of a helper, its owner.
     pub(crate) client: ClientId,
     /// Of the certificate.
@@ -34,7 +34,7 @@ pub(crate) fn called(name: &str, client: ClientId) -> String {
 }
 
 /// The client with the name of who shows the certificate: `alice (5f0c..)`, `gw, helper of 5f0c..`.
-impl fmt::Display for Who {
+impl fmt::Display for CertificateIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { client, helper, name, .. } = self;
         match (&**name, helper) {
@@ -45,7 +45,7 @@ impl fmt::Display for Who {
     }
 }
 
-impl Who {
+impl CertificateIdentity {
     /// Whose connection it is that shows a certificate for this key.
     pub(crate) fn of((key, serial): (ClientId, Serial), role: Role, name: Arc<str>) -> Self {
         match role {

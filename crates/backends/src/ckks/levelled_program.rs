@@ -13,8 +13,8 @@ use super::levels::Levels;
 use super::noise::Place;
 use super::options::{NAME, Options};
 use super::program::{Program, Step};
+use super::rotation_method::{Way, Ways};
 use super::setting::{self, Setting};
-use super::ways::{Way, Ways};
 use crate::BackendError;
 
 /// A network as a program, at no levels yet.

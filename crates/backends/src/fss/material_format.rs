@@ -7,7 +7,7 @@
 //! Where both parties are checked (level `l2`), the client's correction words come behind the seed of the
 //! input's mask (16), and the server's half ends with its share of the result's mask and what that is checked
 //! by ([`Reveal`]). A linear layer then has `A r - t`, shares with tags of r and tau, and a projection
-//! ([`super::project`]); the key is a share of one.
+//! ([`super::linear_check`]); the key is a share of one.
 //!
 //! Masks: for each width of words offline, then online, those of one check. Steps in node order: of a
 //! linear layer `A r - t` (packed), then what its tags are checked with; of a batch of gates what was dealt
@@ -16,7 +16,8 @@
 //!
 //! Stored at the server, a linear layer has `A r - t + V`, and nothing more of what its tags are checked
 //! with. At the client at level `l2` its projections stand between the correction words and the digest.
-//! Either party puts its half away as it comes ([`super::taking`]), and then adds to it ([`super::intake`]).
+//! Either party puts its half away as it comes ([`super::receive`]), and then adds to it
+//! ([`super::server_ingest`]).
 
 use std::collections::BTreeSet;
 
@@ -28,9 +29,9 @@ use tacit_mpc::fss::mac::ring::{KeyShare, Masks, ROWS, Share, draw_masks, draw_s
 use tacit_mpc::{MpcError, Role};
 use zeroize::Zeroizing;
 
+use super::mac_matmul::{self, ring};
 use super::plan::{LinearBytes, Plan, Step, batches};
-use super::wide::{self, ring};
-use super::{Level, project};
+use super::{Level, linear_check};
 use crate::dealt::source::Source;
 use crate::dealt::statics;
 use crate::ring::fixed::ring_mask;
@@ -155,7 +156,7 @@ pub(super) fn client_bytes(plan: &Plan) -> [usize; 2] {
     let half = client_head(plan) + batches.map(|cost| cost.client_material).sum::<usize>();
     let projections = match plan.level() {
         Level::L1 => 0,
-        Level::L2 => statics::layers(plan).map(|(_, conv, width)| project::bytes(conv, width, plan.batch)).sum(),
+        Level::L2 => statics::layers(plan).map(|(_, conv, width)| linear_check::bytes(conv, width, plan.batch)).sum(),
     };
     [half, half + projections]
 }
@@ -276,7 +277,7 @@ impl Reveal {
     /// Bytes of the server's part.
     fn bytes(plan: &Plan) -> usize {
         let (n, width) = (plan.elements(plan.graph.output()), plan.graph.output().fixed.width);
-        Packed::len_bytes(n, width) + n * wide::word_bytes(ring(width))
+        Packed::len_bytes(n, width) + n * mac_matmul::word_bytes(ring(width))
     }
 
     fn tags(&self, shares: &[u64]) -> impl Iterator<Item = u128> {
@@ -293,7 +294,7 @@ impl Reveal {
         let shares: Zeroizing<Vec<u64>> = Zeroizing::new(shares.map(|s| s & ring_mask(self.width)).collect());
         let mut out = Writer::default();
         out.packed(&Packed::new(&shares, self.width));
-        wide::write(self.tags(&shares), ring(self.width), &mut out);
+        mac_matmul::write(self.tags(&shares), ring(self.width), &mut out);
         out.finish()
     }
 
@@ -307,7 +308,7 @@ impl Reveal {
         let from = &mut Reader::new(&bytes);
         let (n, width) = (plan.elements(plan.graph.output()), plan.graph.output().fixed.width);
         let shares = from.packed(n, width)?.values();
-        let tags = wide::read(from, ring(width), n)?;
+        let tags = mac_matmul::read(from, ring(width), n)?;
         Ok((shares, tags_digest(session, tags.iter().copied())))
     }
 

@@ -11,33 +11,33 @@ use zeroize::Zeroizing;
 
 use super::client::{self, ClientMaterial};
 use super::compiled::{Client, hasher};
-use super::half::ClientHead;
-use super::taking::Taking;
-use super::{Level, both, dealer, half};
+use super::material_format::ClientHead;
+use super::receive::Taking;
+use super::{Level, dealer, l2_phases, material_format};
 use crate::dealt::audit::Sink;
 use crate::dealt::setup::Expected;
 use crate::dealt::source::{Source, SpooledMaterial};
 use crate::dealt::statics::Statics;
 use crate::ring::reference;
-use crate::seam::{Aids, Chunks, MaterialPlace, write_material};
+use crate::seam::{Chunks, ConnectionResources, MaterialPlace, write_material};
 use crate::{BackendError, ClientSide, Material, MaterialPart};
 
 /// The connection.
 pub(super) struct Asking {
     model: Arc<Client>,
-    aids: Aids,
+    resources: ConnectionResources,
     prg: Prg,
 }
 
 impl MaterialPart for ClientMaterial {
     fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        half::sealed(&self.plan, Role::Client, &self.bytes)
+        material_format::sealed(&self.plan, Role::Client, &self.bytes)
     }
 }
 
 impl Asking {
-    pub(super) fn new(model: Arc<Client>, aids: Aids, prg: Prg) -> Self {
-        Self { model, aids, prg }
+    pub(super) fn new(model: Arc<Client>, resources: ConnectionResources, prg: Prg) -> Self {
+        Self { model, resources, prg }
     }
 
     fn statics(&self) -> Result<&Arc<Statics>, BackendError> {
@@ -47,9 +47,9 @@ impl Asking {
     /// Gives `place` the client's half as it comes, and then what the offline phase adds.
     fn make(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
         let statics = self.statics()?.clone();
-        let Self { model, aids, prg } = self;
+        let Self { model, resources, prg } = self;
         let plan = &model.compiled.plan;
-        let ordering = model.compiled.ordering(aids);
+        let ordering = model.compiled.ordering(resources);
         // The client's half needs no key of A.
         let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::deal(Role::Client, plan, &[], seed, sink);
         let (head, mut digesting) = loop {
@@ -62,8 +62,8 @@ impl Asking {
         };
         let head = ClientHead::read(plan, &head)?;
         let more = match plan.level() {
-            Level::L1 => client::offline(plan, &statics, head, channel, &aids.stop).map(|()| Zeroizing::default()),
-            Level::L2 => both::offline_client(plan, &statics, head, (channel, prg), &aids.stop),
+            Level::L1 => client::offline(plan, &statics, head, channel, &resources.stop).map(|()| Zeroizing::default()),
+            Level::L2 => l2_phases::offline_client(plan, &statics, head, (channel, prg), &resources.stop),
         }?;
         digesting.update(&more);
         write_material(&more, place)?;
@@ -80,12 +80,16 @@ impl ClientSide for Asking {
     /// Gets `E`, unless this process or its folder has it.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let Client { compiled, statics } = &*self.model;
-        Expected { plan: &*compiled.plan, digest: compiled.stated.statics, hasher }.take(statics, &self.aids, channel)
+        Expected { plan: &*compiled.plan, digest: compiled.stated.statics, hasher }.take(
+            statics,
+            &self.resources,
+            channel,
+        )
     }
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
         let model = Arc::clone(&self.model);
-        let (plan, [_, kept]) = (&model.compiled.plan, half::client_bytes(&model.compiled.plan));
+        let (plan, [_, kept]) = (&model.compiled.plan, material_format::client_bytes(&model.compiled.plan));
         // How much it should be is what the server says: room is taken for what comes.
         let mut chunks = Chunks::default();
         self.make(channel, &mut chunks)?;
@@ -101,7 +105,7 @@ impl ClientSide for Asking {
     fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {
         let plan = &self.model.compiled.plan;
         let integers = reference::quantize_inputs(plan.graph(), plan.batch(), input)?;
-        let (line, stop) = ((channel, &mut self.prg), &self.aids.stop);
+        let (line, stop) = ((channel, &mut self.prg), &self.resources.stop);
         let memory;
         let material = if material.is_spooled() {
             let SpooledMaterial { plan, source } = material.take()?;
@@ -112,7 +116,7 @@ impl ClientSide for Asking {
         };
         let answer = match plan.level() {
             Level::L1 => client::online(plan, material, &integers, line, &mut |_, _| {}, stop)?,
-            Level::L2 => both::online_client(plan, material, &integers, line, &mut |_, _| {}, stop)?,
+            Level::L2 => l2_phases::online_client(plan, material, &integers, line, &mut |_, _| {}, stop)?,
         };
         Ok(reference::dequantize_output(plan.graph(), &answer))
     }
@@ -123,7 +127,7 @@ impl ClientSide for Asking {
 
     fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
         let plan = &self.model.compiled.plan;
-        half::check_length(bytes, half::client_bytes(plan)[1])?;
+        material_format::check_length(bytes, material_format::client_bytes(plan)[1])?;
         Ok(Material::spooled(SpooledMaterial { plan: plan.binding(), source }))
     }
 }

@@ -4,7 +4,7 @@
 use tacit_mpc::Role;
 use zeroize::Zeroizing;
 
-use super::half::{self, DIGEST, Digesting};
+use super::material_format::{self, DIGEST, Digesting};
 use super::plan::Plan;
 use crate::BackendError;
 use crate::dealt::audit::Sink;
@@ -23,8 +23,8 @@ pub(super) struct Taking {
 impl Taking {
     pub(super) fn new(plan: &Plan, role: Role) -> Self {
         let (head_bytes, left) = match role {
-            Role::Client => (half::client_head(plan), half::client_bytes(plan)[0]),
-            Role::Server => (0, half::server_bytes(plan)[0]),
+            Role::Client => (material_format::client_head(plan), material_format::client_bytes(plan)[0]),
+            Role::Server => (0, material_format::server_bytes(plan)[0]),
         };
         let head = Zeroizing::new(Vec::with_capacity(head_bytes));
         let digesting = Digesting::new(&plan.binding(), role);

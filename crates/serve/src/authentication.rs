@@ -23,7 +23,7 @@ pub(crate) const WATCHING: &str = "watching a connection";
 const HANDSHAKE: &str = "the TLS handshake";
 
 /// Somebody who has proved a certificate, and what is said to it.
-pub(crate) struct Known {
+pub(crate) struct AuthenticatedConnection {
     pub(crate) stream: TlsStream<Counted>,
     /// Whose key, and which certificate for it.
     pub(crate) who: (ClientId, Serial),
@@ -32,7 +32,7 @@ pub(crate) struct Known {
     pub(crate) name: Arc<str>,
 }
 
-impl Known {
+impl AuthenticatedConnection {
     /// Whether it speaks HTTP.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ pub(crate) async fn authenticate(
     tls: Arc<rustls::ServerConfig>,
     (stream, address): (TcpStream, SocketAddr),
     deadline: &mut HandshakeDeadline,
-) -> Result<Known, ServeError> {
+) -> Result<AuthenticatedConnection, ServeError> {
     // Whoever says nothing costs nothing else, and is told nothing. (That a socket is readable is not always
     // true at its first look.)
     let first = timeout_at(deadline.end().into(), stream.peek(&mut [0])).await;
@@ -69,7 +69,7 @@ pub(crate) async fn authenticate(
     let who = who.ok_or_else(|| NetError::Tls("the client's certificate cannot be read".into()))?;
     let role = Role::of(certificate);
     let name = common_name(certificate).unwrap_or_default().into();
-    Ok(Known { stream, who, role, name })
+    Ok(AuthenticatedConnection { stream, who, role, name })
 }
 
 /// TLS's handshake, whose deadline each byte moves.

@@ -15,14 +15,14 @@ pub(crate) enum Asked {
 }
 
 /// Material for one input.
-pub(crate) struct InHand {
+pub(crate) struct ClaimedMaterial {
     pub(crate) id: MaterialId,
     material: Material,
     /// Where it lies until it is used up.
     stored: Option<(Arc<Store>, Picked)>,
 }
 
-impl InHand {
+impl ClaimedMaterial {
     /// This process has made it.
     pub(crate) fn made(id: MaterialId, material: Material) -> Self {
         Self { id, material, stored: None }

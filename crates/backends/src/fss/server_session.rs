@@ -10,37 +10,37 @@ use tacit_net::Channel;
 use zeroize::Zeroizing;
 
 use super::compiled::Server;
-use super::intake::Intake;
+use super::receive::Taking;
 use super::server::{self, ServerMaterial};
-use super::taking::Taking;
-use super::{Level, both, dealer, half};
+use super::server_ingest::Intake;
+use super::{Level, dealer, l2_phases, material_format};
 use crate::dealt::audit::Sink;
 use crate::dealt::setup;
 use crate::dealt::source::{Source, SpooledMaterial};
-use crate::seam::{Aids, Chunks, MaterialPlace, write_material};
+use crate::seam::{Chunks, ConnectionResources, MaterialPlace, write_material};
 use crate::{BackendError, Material, MaterialPart, ServerModel, ServerSide};
 
 /// The connection.
 pub(super) struct Serving {
     model: Arc<Server>,
-    aids: Aids,
+    resources: ConnectionResources,
     prg: Prg,
 }
 
 impl Serving {
-    pub(super) fn new(model: Arc<Server>, aids: Aids, prg: Prg) -> Self {
-        Self { model, aids, prg }
+    pub(super) fn new(model: Arc<Server>, resources: ConnectionResources, prg: Prg) -> Self {
+        Self { model, resources, prg }
     }
 
     /// Orders material, puts the half of it away, and gives `sink` what the offline phase makes of it.
     fn make(&mut self, channel: &mut Channel, sink: &mut Sink<'_>) -> Result<(), BackendError> {
-        let Self { model, aids, prg } = self;
+        let Self { model, resources, prg } = self;
         let order = model.order().expect("there is an order for every model of this back end");
         let Server { compiled, weights, keys, .. } = &**model;
-        let (plan, ordering) = (&*compiled.plan, compiled.ordering(aids));
+        let (plan, ordering) = (&*compiled.plan, compiled.ordering(resources));
         let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::deal(Role::Server, plan, keys, seed, sink);
         let half = loop {
-            let mut spool = aids.spool(half::server_bytes(plan)[0] as u64)?;
+            let mut spool = resources.spool(material_format::server_bytes(plan)[0] as u64)?;
             let mut taking = Taking::new(plan, Role::Server);
             let mut take = |bytes: &[u8]| taking.take(bytes, &mut |content| write_material(content, &mut *spool));
             if ordering.order(&order, (&mut *channel, &mut *prg), again, &mut take)? {
@@ -49,13 +49,13 @@ impl Serving {
             }
         };
         let (intake, head) = Intake::begin(plan, (weights, keys), half, sink)?;
-        intake.run(head, (channel, prg), &aids.stop)
+        intake.run(head, (channel, prg), &resources.stop)
     }
 }
 
 impl MaterialPart for ServerMaterial {
     fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        half::sealed(&self.plan, Role::Server, &self.bytes)
+        material_format::sealed(&self.plan, Role::Server, &self.bytes)
     }
 }
 
@@ -73,7 +73,7 @@ impl ServerSide for Serving {
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
         let model = Arc::clone(&self.model);
-        let (plan, [_, stored]) = (&model.compiled.plan, half::server_bytes(&model.compiled.plan));
+        let (plan, [_, stored]) = (&model.compiled.plan, material_format::server_bytes(&model.compiled.plan));
         let mut chunks = Chunks::default();
         self.make(channel, &mut |piece| write_material(piece, &mut chunks))?;
         let mut bytes = chunks.into_bytes();
@@ -87,7 +87,7 @@ impl ServerSide for Serving {
 
     fn online(&mut self, channel: &mut Channel, material: Material) -> Result<(), BackendError> {
         let Server { compiled, weights, .. } = &*self.model;
-        let (plan, line, stop) = (&compiled.plan, (channel, &mut self.prg), &self.aids.stop);
+        let (plan, line, stop) = (&compiled.plan, (channel, &mut self.prg), &self.resources.stop);
         let memory;
         let material = if material.is_spooled() {
             let SpooledMaterial { plan, source } = material.take()?;
@@ -98,7 +98,7 @@ impl ServerSide for Serving {
         };
         match plan.level() {
             Level::L1 => server::online(plan, weights, material, line, &mut |_, _| {}, stop),
-            Level::L2 => both::online_server(plan, weights, material, line, &mut |_, _| {}, stop),
+            Level::L2 => l2_phases::online_server(plan, weights, material, line, &mut |_, _| {}, stop),
         }
     }
 
@@ -108,7 +108,7 @@ impl ServerSide for Serving {
 
     fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
         let plan = &self.model.compiled.plan;
-        half::check_length(bytes, half::server_bytes(plan)[1])?;
+        material_format::check_length(bytes, material_format::server_bytes(plan)[1])?;
         Ok(Material::spooled(SpooledMaterial { plan: plan.binding(), source }))
     }
 }

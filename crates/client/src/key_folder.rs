@@ -3,13 +3,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use tacit_backends::seam::{Keep, Place};
+use tacit_backends::seam::{KeyStore, Place};
 use tacit_ids::MaterialId;
 use tacit_store::managed::hex_stem;
 use tacit_store::{Party, material_folder};
 
 /// Files in a folder, named by what they must hash to.
-pub struct KeepFolder {
+pub struct KeyFolder {
     dir: PathBuf,
 }
 
@@ -19,7 +19,7 @@ const KEPT: &str = ".kept";
 /// Of files that are being written; whoever writes one has it locked.
 const UNFINISHED: &str = ".part";
 
-impl KeepFolder {
+impl KeyFolder {
     /// Keeps files in `dir`, which need not exist yet.
     #[must_use]
     pub fn new(dir: &Path) -> Self {
@@ -112,7 +112,7 @@ impl Drop for KeepPlace {
     }
 }
 
-impl Keep for KeepFolder {
+impl KeyStore for KeyFolder {
     fn load(&self, key: [u8; 32]) -> Option<Box<dyn Read>> {
         // What cannot be read is asked for again.
         Some(Box::new(File::open(self.path(key)).ok()?))
@@ -133,13 +133,13 @@ impl Keep for KeepFolder {
 mod tests {
     use super::*;
 
-    fn save(keep: &KeepFolder, key: [u8; 32], bytes: &[u8]) {
+    fn save(keep: &KeyFolder, key: [u8; 32], bytes: &[u8]) {
         let mut place = keep.place(key, bytes.len() as u64).unwrap();
         place.write_all(bytes).unwrap();
         place.keep();
     }
 
-    fn loaded(keep: &KeepFolder, key: [u8; 32]) -> Option<Vec<u8>> {
+    fn loaded(keep: &KeyFolder, key: [u8; 32]) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         keep.load(key)?.read_to_end(&mut bytes).unwrap();
         Some(bytes)
@@ -149,7 +149,7 @@ mod tests {
     fn what_was_saved_is_there_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("new");
-        let keep = KeepFolder::new(&folder);
+        let keep = KeyFolder::new(&folder);
         assert_eq!(loaded(&keep, [1; 32]), None);
         save(&keep, [1; 32], b"one");
         save(&keep, [2; 32], b"two");
@@ -158,13 +158,13 @@ mod tests {
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 3, "and the mark");
         // A folder that cannot be is no reason to fail.
         fs::write(dir.path().join("file"), b"").unwrap();
-        assert!(KeepFolder::new(&dir.path().join("file")).place([3; 32], 5).is_none());
+        assert!(KeyFolder::new(&dir.path().join("file")).place([3; 32], 5).is_none());
     }
 
     #[test]
     fn what_was_not_finished_goes() {
         let dir = tempfile::tempdir().unwrap();
-        let keep = KeepFolder::new(dir.path());
+        let keep = KeyFolder::new(dir.path());
         // But for the mark, which is there as soon as something is kept.
         let files = || fs::read_dir(dir.path()).unwrap().count() - 1;
         // Given up, too short, too long.

@@ -6,7 +6,7 @@
 //! so when it is asked again.
 use super::wire::{ANSWER, ASK, Answer, Ask, BYTES, Job, MAX_JOBS, PIECE, Standing, What, reason, recv, send};
 use crate::wire::WireError;
-use crate::{Client, ClientConfig, ClientError, Lobby};
+use crate::{Client, ClientConfig, ClientError, Connection};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -54,7 +54,7 @@ const MOST_MATERIALS: usize = 4096;
 const FOLDER: FolderKind = FolderKind::private("helper", "sealed material");
 
 /// What a helper works with.
-pub struct HomeConfig {
+pub struct HelperServerConfig {
     /// Where it listens; port 0 takes a free one.
     pub listen: SocketAddr,
     /// Its identity there.
@@ -82,7 +82,7 @@ struct State {
 }
 
 struct Shared {
-    config: HomeConfig,
+    config: HelperServerConfig,
     registry: Registry,
     state: Mutex<State>,
     /// Told of each order.
@@ -90,18 +90,18 @@ struct Shared {
 }
 
 /// A helper that listens.
-pub struct Home {
+pub struct HelperServer {
     listener: ThreadedListener,
     shared: Arc<Shared>,
 }
 
-impl Home {
+impl HelperServer {
     /// Opens the folder, which holds what was made before, and listens.
     ///
     /// # Errors
     /// The folder holds what no helper made, is not this user's alone or cannot be read; the address
     /// cannot be listened on.
-    pub fn bind(registry: Registry, mut config: HomeConfig) -> Result<Self, ClientError> {
+    pub fn bind(registry: Registry, mut config: HelperServerConfig) -> Result<Self, ClientError> {
         let folder = ManagedFolder::open_or_mark(&config.folder, FOLDER, |path| is_sealed_material(path).is_some())?;
         config.folder = folder.path().to_owned();
         config.server.store = None;
@@ -403,16 +403,16 @@ fn make(shared: &Shared, open: &mut Option<(Arc<What>, Client)>, mut order: Orde
 
 /// A connection to the server with the model open that was ordered for, and no other.
 fn connected(shared: &Shared, what: &What) -> Result<Client, ClientError> {
-    let connect = || Lobby::connect(shared.registry.clone(), shared.config.server.clone());
-    let mut lobby = connect();
+    let connect = || Connection::connect(shared.registry.clone(), shared.config.server.clone());
+    let mut connection = connect();
     for _ in 1..TRIES {
-        if !matches!(lobby, Err(ClientError::Unreachable { .. })) {
+        if !matches!(connection, Err(ClientError::Unreachable { .. })) {
             break;
         }
         thread::sleep(PAUSE);
-        lobby = connect();
+        connection = connect();
     }
-    let client = lobby?.open(&what.model, Some(&what.backend))?;
+    let client = connection?.open(&what.model, Some(&what.backend))?;
     let found = client.binding();
     if (found.model, found.plan) != (what.public, what.plan) {
         let what = format!("the server offers another `{}` to the helper than it was ordered for", what.model);

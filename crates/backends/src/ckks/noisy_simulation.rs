@@ -4,10 +4,10 @@
 use rayon::prelude::*;
 use tacit_graph::rng::SplitMix;
 
-use super::best;
+use super::argmax;
 use super::lanes::{LANES, alone, side_by_side};
 use super::plan::Plan;
-use crate::{Rehearsal, Strain};
+use crate::{DryRun, Strain};
 
 /// Largest slot that a bootstrap brings back: beyond, its sine leaves the line.
 const BOOTSTRAPPED: f64 = 4.0;
@@ -52,11 +52,11 @@ impl Plan {
 
     /// For each input an answer as [`Plan::simulate`] gives it, and how near each vector came to its limit on
     /// the way.
-    pub fn rehearse(&self, inputs: &[&[f32]]) -> Vec<Rehearsal> {
+    pub fn rehearse(&self, inputs: &[&[f32]]) -> Vec<DryRun> {
         inputs.chunks(LANES).flat_map(|some| self.rehearse_some(some)).collect()
     }
 
-    fn rehearse_some(&self, inputs: &[&[f32]]) -> Vec<Rehearsal> {
+    fn rehearse_some(&self, inputs: &[&[f32]]) -> Vec<DryRun> {
         let mut rngs: Vec<SplitMix> = inputs.iter().map(|input| seeded(input)).collect();
         let mut strains: Vec<Vec<Strain>> = vec![Vec::new(); inputs.len()];
         let result = self.program.run(side_by_side(inputs), |id, slots: &mut Vec<[f64; LANES]>| {
@@ -73,7 +73,7 @@ impl Plan {
             slots.iter_mut().flatten().for_each(|v| *v = self.arrived(id, *v));
         });
         let answer = |lane: usize| self.rounded(result.iter().map(|v| v[lane]).collect());
-        strains.into_iter().enumerate().map(|(lane, strains)| Rehearsal { answer: answer(lane), strains }).collect()
+        strains.into_iter().enumerate().map(|(lane, strains)| DryRun { answer: answer(lane), strains }).collect()
     }
 
     fn rounded(&self, result: Vec<f64>) -> Vec<f64> {
@@ -87,9 +87,9 @@ impl Plan {
         match self.public.compared {
             Some(n) => {
                 // Bits below the outputs' range that are compared: what is nearer is a tie.
-                let step = self.public.output.unit * best::LEAST;
-                let outputs = best::outputs(&values, n as usize);
-                best::class(&outputs.iter().map(|v| (v / step).round()).collect::<Vec<_>>())
+                let step = self.public.output.unit * argmax::LEAST;
+                let outputs = argmax::outputs(&values, n as usize);
+                argmax::class(&outputs.iter().map(|v| (v / step).round()).collect::<Vec<_>>())
             }
             None => values,
         }

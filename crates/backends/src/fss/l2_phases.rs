@@ -2,10 +2,10 @@
 //! masked value `xh = x - c`; c is the dealer's, and the parties have shares of what they need of it. So one
 //! walk serves both, and the server adds what only it can: linear layers.
 //!
-//! Offline they open `V = E c + tau` for each linear layer, from shares with tags. Online the client sends
-//! its masked input, the server the masked result of each linear layer ([`super::project`]), and both open
-//! the words of gates. Each phase ends with the check of both (`Ledger::agree`); only then does the server
-//! send its share of the mask of the result, which has a tag under a key of the client's.
+//! Offline they open `V = E c + tau` for each linear layer, from shares with tags. Online the client
+//! sends its masked input, the server the masked result of each linear layer ([`super::linear_check`]),
+//! and both open the words of gates. Each phase ends with the check of both (`Ledger::agree`); only then
+//! does the server send its share of the mask of the result, which has a tag under a key of the client's.
 
 use tacit_arith::prg::{Prg, PublicSeed, Seed};
 use tacit_arith::ring::ConvSpec;
@@ -22,16 +22,16 @@ use zeroize::Zeroizing;
 use super::Level;
 use super::client::{INPUT, LINEAR, RESULT, ledger};
 use super::dealer::{GATE, tags_and_masks};
-use super::half::{self, ClientHead, KEY, Reveal, ServerHead, When, client_masks};
+use super::linear_check::{self, Applied, Projection};
+use super::mac_matmul::{self, ring};
+use super::material_format::{self, ClientHead, KEY, Reveal, ServerHead, When, client_masks};
 use super::plan::{Parts, Plan, tagged};
-use super::project::{self, Applied, Projection};
 use super::server::NO_WEIGHTS;
-use super::wide::{self, ring};
 use crate::BackendError;
 use crate::dealt::source::{Bytes, Source};
 use crate::dealt::statics::{self, Matrix, Statics};
 use crate::ring::fixed::{ring_mask, to_signed};
-use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, check_input, linear_online, stream};
+use crate::ring::share::{At, NodeObserver, ServerPhase, ServerShares, ServerWalk, check_input, linear_online, stream};
 use crate::ring::{Node, Weights};
 use crate::seam::{Stop, check_made_for};
 
@@ -49,7 +49,7 @@ fn enter(
     shares: (&[Share], &[Share]),
     ledger: &mut Ledger,
 ) -> Result<Vec<u64>, BackendError> {
-    let words = wide::words(matrix, conv, ring(width), shares)?;
+    let words = mac_matmul::words(matrix, conv, ring(width), shares)?;
     let own = words.iter().map(|word| word.value as u64 & ring_mask(width)).collect();
     ledger.values(width, words.iter().cloned(), std::iter::empty::<u128>());
     Ok(own)
@@ -82,7 +82,7 @@ pub(super) fn offline_client(
         pending.push(own);
     }
     channel.flush()?;
-    let [half, kept] = half::client_bytes(plan);
+    let [half, kept] = material_format::client_bytes(plan);
     let mut bytes = Zeroizing::new(Vec::with_capacity(kept - half));
     for (index, ((id, conv, width), own)) in statics::layers(plan).zip(pending).enumerate() {
         let received = channel.recv_packed(LINEAR, own.len(), width)?;
@@ -106,8 +106,8 @@ pub(super) fn received(
     channel: &mut Channel,
     ledger: &mut Ledger,
 ) -> Result<(Vec<u64>, Vec<u64>), BackendError> {
-    let c = wide::read_shares(from, ring(width), batch * conv.in_len())?;
-    let tau = wide::read_shares(from, ring(width), batch * conv.out_len())?;
+    let c = mac_matmul::read_shares(from, ring(width), batch * conv.in_len())?;
+    let tau = mac_matmul::read_shares(from, ring(width), batch * conv.out_len())?;
     let own = enter(masked, (conv, width), (&c, &tau), ledger)?;
     let received = channel.recv_packed(LINEAR, own.len(), width)?;
     let opened = opened(&own, &received, width, ledger);
@@ -155,12 +155,12 @@ pub(super) fn online_client(
     (made_for, mut source): ([u8; 32], Source<'_>),
     input: &[i64],
     (channel, prg): (&mut Channel, &mut Prg),
-    tap: &mut Tap<'_>,
+    tap: &mut NodeObserver<'_>,
     stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
     check_input(&plan.graph, plan.batch, input)?;
     check_made_for(&made_for, &plan.binding())?;
-    let head = ClientHead::read(plan, &source.bytes(half::client_head(plan))?)?;
+    let head = ClientHead::read(plan, &source.bytes(material_format::client_head(plan))?)?;
     let ClientHead { seed, hash, mask: Some(mask) } = head else {
         return Err(BackendError::Misuse("the client's half has no mask of the input"));
     };
@@ -179,7 +179,7 @@ pub(super) fn online_client(
     let width = plan.graph.output().fixed.width;
     let shares = session.channel.recv_packed(RESULT, masked.len(), width)?;
     let digest = session.channel.recv(TAGS, TAGS_BYTES)?;
-    let mask = reveal.mask(&half::session(plan, hash, When::Online), &shares, &digest)?;
+    let mask = reveal.mask(&material_format::session(plan, hash, When::Online), &shares, &digest)?;
     Ok(masked.iter().zip(mask).map(|(xh, c)| to_signed(xh.wrapping_add(c), width)).collect())
 }
 
@@ -188,7 +188,7 @@ fn project(plan: &Plan, party: &Party<'_>, mut source: Source<'_>, ledger: &mut 
     let Party::Client { seed, said, .. } = party else { return Ok(()) };
     for (Said { input, result }, (id, conv, width)) in said.iter().zip(statics::layers(plan)) {
         let of = (width, plan.batch);
-        let bytes = source.bytes(project::bytes(conv, width, plan.batch))?;
+        let bytes = source.bytes(linear_check::bytes(conv, width, plan.batch))?;
         let own = Applied::read(conv, of, &mut Reader::new(&bytes))?;
         let projection = Projection::draw(seed, id, conv, of);
         ledger.project(&projection.expected(&own, input, result)?);
@@ -202,13 +202,13 @@ pub(super) fn online_server(
     weights: &Weights,
     (made_for, mut source): ([u8; 32], Source<'_>),
     (channel, prg): (&mut Channel, &mut Prg),
-    tap: &mut Tap<'_>,
+    tap: &mut NodeObserver<'_>,
     stop: &Stop,
 ) -> Result<(), BackendError> {
     check_made_for(&made_for, &plan.binding())?;
-    let head = ServerHead::read(plan, &mut Reader::new(&source.bytes(half::head_bytes(plan))?))?;
+    let head = ServerHead::read(plan, &mut Reader::new(&source.bytes(material_format::head_bytes(plan))?))?;
     let ServerHead { seed: _, hash, delta, key, masks: [_, masks] } = head;
-    let name = half::session(plan, hash, When::Online);
+    let name = material_format::session(plan, hash, When::Online);
     let ledger = Ledger::new(Role::Server, &name, &delta);
     let mut session = Session { role: Role::Server, channel, prg };
     let phase =
@@ -276,7 +276,7 @@ impl ServerPhase<Parts> for Online<'_, '_, '_> {
                 let result = linear_online(conv, layer, x, &known, width)?;
                 channel.send_packed(MASKED, &result, width)?;
                 channel.flush()?;
-                let bytes = self.source.bytes(project::bytes(conv, width, batch))?;
+                let bytes = self.source.bytes(linear_check::bytes(conv, width, batch))?;
                 let own = Applied::read(conv, (width, batch), &mut Reader::new(&bytes))?;
                 self.ledger.project(&own.of(conv, x, width)?);
                 Ok(result)

@@ -13,10 +13,10 @@ use tacit_net::Channel;
 use zeroize::Zeroizing;
 
 use super::client::LINEAR;
-use super::half::{self, Digesting, ServerHead, When};
+use super::material_format::{self, Digesting, ServerHead, When};
 use super::plan::{LinearBytes, Plan, Step};
 use super::server::{self, NO_WEIGHTS};
-use super::{Level, both};
+use super::{Level, l2_phases};
 use crate::BackendError;
 use crate::dealt::audit::Sink;
 use crate::dealt::source::Source;
@@ -48,9 +48,9 @@ impl<'a> Intake<'a> {
         mut source: Source<'a>,
         sink: &'a mut Sink<'a>,
     ) -> Result<(Self, ServerHead), BackendError> {
-        let bytes = source.bytes(half::head_bytes(plan))?;
+        let bytes = source.bytes(material_format::head_bytes(plan))?;
         let head = ServerHead::read(plan, &mut Reader::new(&bytes))?;
-        let session = half::session(plan, head.hash, When::Offline);
+        let session = material_format::session(plan, head.hash, When::Offline);
         let ledger = Ledger::new(Role::Server, &session, &head.delta);
         let (keys, kept, pending) = (keys.iter(), Digesting::new(&plan.binding(), Role::Server), Vec::new());
         let mut intake = Self { plan, weights, keys, source, kept, ledger, pending, sink };
@@ -70,10 +70,10 @@ impl<'a> Intake<'a> {
             stop.begin()?;
             match step {
                 Step::Linear(conv) => self.linear(id, conv, node, channel)?,
-                other => self.pass(half::batch_bytes(other, plan.level()))?,
+                other => self.pass(material_format::batch_bytes(other, plan.level()))?,
             }
         }
-        self.pass(half::reveal_bytes(plan))?;
+        self.pass(material_format::reveal_bytes(plan))?;
         for (own, width) in std::mem::take(&mut self.pending) {
             channel.send_packed(LINEAR, &own, width)?;
         }
@@ -112,7 +112,7 @@ impl<'a> Intake<'a> {
             Level::L1 => server::received(&masked, (conv, width, batch), &mut from, channel, &mut self.ledger)?,
             Level::L2 => {
                 let (own, opened) =
-                    both::received(&masked, (conv, width, batch), &mut from, channel, &mut self.ledger)?;
+                    l2_phases::received(&masked, (conv, width, batch), &mut from, channel, &mut self.ledger)?;
                 self.pending.push((own, width));
                 opened
             }

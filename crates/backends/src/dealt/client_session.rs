@@ -14,13 +14,13 @@ use super::setup::Expected;
 use super::statics::{self, Statics};
 use crate::cheetah::linear::ClientKeys;
 use crate::ring::reference;
-use crate::seam::{Aids, Chunks, check_made_for, write_material};
+use crate::seam::{Chunks, ConnectionResources, check_made_for, write_material};
 use crate::{BackendError, ClientSide, Material, MaterialPart};
 
 /// The connection.
 pub(super) struct Asking {
     model: Arc<Client>,
-    aids: Aids,
+    resources: ConnectionResources,
     prg: Prg,
     /// For layers that are not dealt, from the setup.
     keys: Option<ClientKeys>,
@@ -39,8 +39,8 @@ impl MaterialPart for ClientMaterial {
 }
 
 impl Asking {
-    pub(super) fn new(model: Arc<Client>, aids: Aids, prg: Prg) -> Self {
-        Self { model, aids, prg, keys: None }
+    pub(super) fn new(model: Arc<Client>, resources: ConnectionResources, prg: Prg) -> Self {
+        Self { model, resources, prg, keys: None }
     }
 
     fn statics(&self) -> Result<&Arc<Statics>, BackendError> {
@@ -66,12 +66,12 @@ impl ClientSide for Asking {
         let Client { compiled, statics } = &*self.model;
         self.keys = compiled.plan.lattice.client_setup((&mut *channel, &mut self.prg))?;
         let expected = Expected { plan: &*compiled.plan, digest: compiled.statics, hasher: statics::hasher };
-        expected.take(statics, &self.aids, channel)
+        expected.take(statics, &self.resources, channel)
     }
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
         let statics = self.statics()?.clone();
-        let ordering = self.model.compiled.ordering(&self.aids);
+        let ordering = self.model.compiled.ordering(&self.resources);
         let again = |seed: &Seed, sink: &mut Sink<'_>| sink(&dealer::seeds(seed)[0].0);
         let half = loop {
             let mut half = Chunks::default();
@@ -83,7 +83,7 @@ impl ClientSide for Asking {
         let material = self.read(&half)?;
         let plan = &self.model.compiled.plan;
         let lattice = lattice::Client::new(&plan.lattice, self.keys.as_ref(), &mut self.prg);
-        super::client::offline(plan, (&statics, lattice), &material.seed, channel, &self.aids.stop)?;
+        super::client::offline(plan, (&statics, lattice), &material.seed, channel, &self.resources.stop)?;
         Ok(Material::new(material))
     }
 
@@ -92,8 +92,14 @@ impl ClientSide for Asking {
         let integers = reference::quantize_inputs(plan.graph(), plan.batch(), input)?;
         let ClientMaterial { plan: made_for, seed } = material.take()?;
         check_made_for(&made_for, &self.model.compiled.digest())?;
-        let answer =
-            super::client::online(plan, &seed, &integers, (channel, &mut self.prg), &mut |_, _| {}, &self.aids.stop)?;
+        let answer = super::client::online(
+            plan,
+            &seed,
+            &integers,
+            (channel, &mut self.prg),
+            &mut |_, _| {},
+            &self.resources.stop,
+        )?;
         Ok(reference::dequantize_output(plan.graph(), &answer))
     }
 

@@ -9,14 +9,14 @@ use tacit_ids::ClientId;
 use tacit_store::{Store, StoreError};
 
 /// What is kept of one client.
-pub(crate) struct Kept {
+pub(crate) struct ClientKeyStore {
     store: Arc<Store>,
     client: ClientId,
     most: u64,
     expire: Duration,
 }
 
-impl Kept {
+impl ClientKeyStore {
     /// What a client's connections keep there is; nothing where the server has no folder, or keeps nothing.
     pub(crate) fn of(shared: &Shared, client: ClientId) -> Option<Arc<dyn Uploads>> {
         let (store, config) = (shared.store.clone()?, &shared.config);
@@ -29,7 +29,7 @@ fn keeping(error: StoreError) -> BackendError {
     BackendError::Keeping { what: error.to_string() }
 }
 
-impl Uploads for Kept {
+impl Uploads for ClientKeyStore {
     fn place(
         &self,
         plan_and_name: (&[u8; 32], &UploadName),

@@ -6,14 +6,14 @@ use tacit_graph::{Model, OutputMode};
 use tacit_he::ckks::{Bootstrapper, Ciphertext, KeyId, KeyKind, SeededCiphertext, merged};
 use tacit_net::Talk;
 
-use super::best::Best;
+use super::argmax::Best;
 use super::derive::Sent;
-use super::frame::{Frame, Part, part};
 use super::layout::{self, Layout};
+use super::levelled_program::{Frame, Part, part};
 use super::options::{NAME, Options};
 use super::program::{Step, VectorId};
 use super::public::{KeyRecord, Port, Public, StepRecord, VERSION, key_bytes};
-use super::ways::Way;
+use super::rotation_method::Way;
 use super::wire::{DIGEST, HELLO_BYTES, WELCOME_BYTES};
 use crate::cheetah::{self, Says};
 use crate::{BackendError, Costs, PartyCost, PhaseCost, Work};

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use tacit_admission::Busy;
 use tokio::time::sleep;
 
-pub(crate) struct Pulse {
+pub(crate) struct Keepalive {
     start: Instant,
     /// Milliseconds from the start to the last beat.
     last: AtomicU64,
 }
 
-impl Pulse {
+impl Keepalive {
     pub(crate) fn new() -> Self {
         Self { start: Instant::now(), last: AtomicU64::new(0) }
     }
@@ -39,28 +39,28 @@ impl Pulse {
 }
 
 /// An answer whose pieces are beats.
-pub(crate) struct Beating {
+pub(crate) struct KeepaliveBody {
     body: Body,
-    pulse: Arc<Pulse>,
+    keepalive: Arc<Keepalive>,
     /// Its request is in work until all of it is sent.
     _busy: Busy,
 }
 
-impl Beating {
-    pub(crate) fn new(body: Body, pulse: Arc<Pulse>, busy: Busy) -> Self {
-        pulse.beat();
-        Self { body, pulse, _busy: busy }
+impl KeepaliveBody {
+    pub(crate) fn new(body: Body, keepalive: Arc<Keepalive>, busy: Busy) -> Self {
+        keepalive.beat();
+        Self { body, keepalive, _busy: busy }
     }
 }
 
-impl http_body::Body for Beating {
+impl http_body::Body for KeepaliveBody {
     type Data = Bytes;
     type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let piece = Pin::new(&mut self.body).poll_frame(cx);
         if piece.is_ready() {
-            self.pulse.beat();
+            self.keepalive.beat();
         }
         piece
     }

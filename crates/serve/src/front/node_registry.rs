@@ -1,12 +1,11 @@
 //! What the front knows: nodes, their leases, and which client is at which node. Pure: times are given.
 //!
-//! A client is at one node at a time. A node serves a client only while it holds a lease, which it asks for
-//! again and again and counts from the moment *before* it asked; the book counts the same lease from the
-//! later moment when it granted it. So when the book's count is over, the node has stopped, whatever became
-//! of the network between them, and only then may its clients be sent elsewhere. Nobody's inputs are
-//! therefore at two nodes at once, and since inputs and material never pass the front, it cannot send one
-//! twice.
-use super::counts::Kept;
+//! A client is at one node at a time. A node serves a client only while it holds a lease. The node counts the
+//! lease from the moment *before* it asked for it, the registry from the later moment when it granted it. So
+//! the node has stopped when the registry's count is over, whatever became of the network between them, and
+//! only then may its clients be sent elsewhere. Nobody's inputs are at two nodes at once; inputs and material
+//! never pass the front, so it cannot send one twice.
+use super::counts::StoredCounts;
 use super::placement::{Site, choose};
 use super::report::Report;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,7 +44,7 @@ struct Quotas {
 
 impl Quotas {
     /// Goes on from what was kept of a day.
-    fn new(per_day: Option<u64>, kept: Kept) -> Self {
+    fn new(per_day: Option<u64>, kept: StoredCounts) -> Self {
         Self { per_day, day: kept.day, used: kept.used }
     }
 
@@ -130,11 +129,11 @@ pub(super) struct Granted {
 }
 
 /// Nodes, leases, clients.
-pub(super) struct Book {
+pub(super) struct NodeRegistry {
     pub(super) lease: Duration,
     key_copies: usize,
     pub(super) nodes: BTreeMap<String, Node>,
-    homes: BTreeMap<ClientId, String>,
+    placements: BTreeMap<ClientId, String>,
     pub(super) losses: VecDeque<Loss>,
     quotas: Quotas,
     runs: u64,
@@ -142,17 +141,17 @@ pub(super) struct Book {
     unkept: BTreeMap<ClientId, u64>,
 }
 
-impl Book {
+impl NodeRegistry {
     /// Nodes serve for `lease` after they asked; a client has so many answers a day; one with a large key set
     /// may be at so many nodes.
     pub(super) fn new(lease: Duration, per_day: Option<u64>, key_copies: usize) -> Self {
-        let quotas = Quotas::new(per_day, Kept::default());
-        let (nodes, homes, losses) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
-        Self { lease, key_copies, nodes, homes, losses, quotas, runs: 0, unkept: BTreeMap::new() }
+        let quotas = Quotas::new(per_day, StoredCounts::default());
+        let (nodes, placements, losses) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
+        Self { lease, key_copies, nodes, placements, losses, quotas, runs: 0, unkept: BTreeMap::new() }
     }
 
     /// Goes on from the answers that an earlier front has counted.
-    pub(super) fn with_counts(self, kept: Kept) -> Self {
+    pub(super) fn with_counts(self, kept: StoredCounts) -> Self {
         Self { quotas: Quotas::new(self.quotas.per_day, kept), ..self }
     }
 
@@ -249,7 +248,7 @@ impl Book {
         for name in over.collect::<Vec<_>>() {
             let node = self.nodes.remove(&name).expect("it was found among them");
             for client in &node.clients {
-                self.homes.remove(client);
+                self.placements.remove(client);
             }
             if self.losses.len() == MOST_LOSSES {
                 self.losses.pop_front();
@@ -272,7 +271,7 @@ impl Book {
     ) -> Result<Ticket, Refused> {
         self.expire(now);
         self.quotas.left(client, day)?;
-        let name = match self.homes.get(&client) {
+        let name = match self.placements.get(&client) {
             Some(home) if !self.nodes[home].report.models.contains_key(model) => {
                 return Err(Refused::for_good(format!("the client is at {home}, which does not serve {model}")));
             }
@@ -299,7 +298,7 @@ impl Book {
         let node = self.nodes.get_mut(&name).expect("it was chosen among them");
         node.clients.insert(client);
         node.version += 1;
-        self.homes.insert(client, name.clone());
+        self.placements.insert(client, name.clone());
         Ok(name)
     }
 
@@ -311,5 +310,5 @@ impl Book {
 }
 
 #[cfg(test)]
-#[path = "book_tests.rs"]
+#[path = "node_registry_tests.rs"]
 mod tests;

@@ -1,6 +1,6 @@
-//! A book with a clock and a lock, for nodes and for clients.
-use super::book::{Book, Granted, Refused, Ticket};
+//! A registry with a clock and a lock, for nodes and for clients.
 use super::counts::Counts;
+use super::node_registry::{Granted, NodeRegistry, Refused, Ticket};
 use super::report::Report;
 use crate::quota::{Clock, day_of};
 use std::collections::BTreeSet;
@@ -10,8 +10,8 @@ use tacit_ids::ClientId;
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
 
-pub(super) struct Desk {
-    book: Mutex<Book>,
+pub(super) struct PlacementService {
+    registry: Mutex<NodeRegistry>,
     /// Where answers are counted that must outlive this process.
     counts: Option<Mutex<Counts>>,
     /// By which days are counted.
@@ -23,11 +23,11 @@ pub(super) struct Desk {
     changed: Notify,
 }
 
-impl Desk {
+impl PlacementService {
     /// Nobody is placed for a lease from now on.
-    pub(super) fn new(book: Book, banned: BTreeSet<ClientId>) -> Self {
-        let (opens, book) = (Instant::now() + book.lease, Mutex::new(book));
-        Self { opens, book, counts: None, clock: Mutex::new(Clock::new()), banned, changed: Notify::new() }
+    pub(super) fn new(registry: NodeRegistry, banned: BTreeSet<ClientId>) -> Self {
+        let (opens, registry) = (Instant::now() + registry.lease, Mutex::new(registry));
+        Self { opens, registry, counts: None, clock: Mutex::new(Clock::new()), banned, changed: Notify::new() }
     }
 
     /// Keeps the answers of the day there.
@@ -35,8 +35,8 @@ impl Desk {
         Self { counts: Some(Mutex::new(counts)), ..self }
     }
 
-    pub(super) fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn registry(&self) -> MutexGuard<'_, NodeRegistry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Seconds since 1970, by a clock whose jumps count for nothing.
@@ -46,14 +46,14 @@ impl Desk {
     }
 
     pub(super) fn join(&self, name: &str, address: &str) -> Result<u64, Refused> {
-        self.book().join(name, address, Instant::now())
+        self.registry().join(name, address, Instant::now())
     }
 
     pub(super) fn renew(&self, name: &str, run: u64, report: Report) -> Result<Granted, Refused> {
         let granted = {
-            let (now, mut book) = (self.now(), self.book());
-            let granted = book.renew(name, run, report, (Instant::now(), day_of(now)));
-            self.keep_counts(&mut book, now);
+            let (now, mut registry) = (self.now(), self.registry());
+            let granted = registry.renew(name, run, report, (Instant::now(), day_of(now)));
+            self.keep_counts(&mut registry, now);
             granted
         };
         self.changed.notify_waiters();
@@ -61,29 +61,29 @@ impl Desk {
     }
 
     /// A disk that takes nothing stops no node: what is not written now comes with the next lease.
-    fn keep_counts(&self, book: &mut Book, now: i64) {
+    fn keep_counts(&self, registry: &mut NodeRegistry, now: i64) {
         let Some(counts) = &self.counts else { return };
         // A statement that panics has changed nothing.
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(e) = counts.note_clock(now) {
             tracing::error!("what the clock shows would not outlive this front: {e}");
         }
-        let (day, unkept) = book.unkept();
+        let (day, unkept) = registry.unkept();
         if unkept.is_empty() {
             return;
         }
         match counts.keep(day, &unkept) {
-            Ok(()) => book.note_kept(),
+            Ok(()) => registry.note_kept(),
             Err(e) => tracing::error!("answers of {} clients would not outlive this front: {e}", unkept.len()),
         }
     }
 
     pub(super) fn leave(&self, name: &str, run: u64) {
-        self.book().leave(name, run, Instant::now());
+        self.registry().leave(name, run, Instant::now());
     }
 
     pub(super) fn end(&self, name: &str, run: u64) {
-        self.book().end(name, run, Instant::now());
+        self.registry().end(name, run, Instant::now());
         self.changed.notify_waiters();
     }
 
@@ -104,13 +104,13 @@ impl Desk {
             // What changes from here on is noticed.
             let changed = self.changed.notified();
             let (ticket, lease) = {
-                let (day, mut book) = (day_of(self.now()), self.book());
+                let (day, mut registry) = (day_of(self.now()), self.registry());
                 // Its node may have gone since the last look: then it is another.
-                let ticket = book.place(client, model, (Instant::now(), day))?;
-                if book.is_admitted(&ticket) {
+                let ticket = registry.place(client, model, (Instant::now(), day))?;
+                if registry.is_admitted(&ticket) {
                     return Ok(ticket);
                 }
-                (ticket, book.lease)
+                (ticket, registry.lease)
             };
             // A lease that ends is no news of anybody's.
             let look = end.min(Instant::now() + Duration::from_secs(1));
@@ -141,23 +141,23 @@ mod tests {
     #[test]
     fn a_place_is_not_waited_for_without_end() {
         in_time(async {
-            let desk = Desk::new(Book::new(LEASE, None, 2), BTreeSet::new());
-            let run = desk.join("silent", "nowhere:1").unwrap();
-            desk.renew("silent", run, report(0)).unwrap();
-            let refused = desk.place(ALICE, "net", SHORT).await.unwrap_err();
+            let service = PlacementService::new(NodeRegistry::new(LEASE, None, 2), BTreeSet::new());
+            let run = service.join("silent", "nowhere:1").unwrap();
+            service.renew("silent", run, report(0)).unwrap();
+            let refused = service.place(ALICE, "net", SHORT).await.unwrap_err();
             assert!(refused.reason.contains("just been started"), "{refused:?}");
             // Nodes of an earlier front may still serve: nobody is anywhere yet.
-            assert!(desk.book().nodes["silent"].clients.is_empty());
+            assert!(service.registry().nodes["silent"].clients.is_empty());
             tokio::time::sleep(LEASE).await;
-            let run = desk.join("silent", "nowhere:1").unwrap();
-            desk.renew("silent", run, report(0)).unwrap();
-            let refused = desk.place(ALICE, "net", SHORT).await.unwrap_err();
+            let run = service.join("silent", "nowhere:1").unwrap();
+            service.renew("silent", run, report(0)).unwrap();
+            let refused = service.place(ALICE, "net", SHORT).await.unwrap_err();
             assert!(refused.reason.contains("has not admitted") && refused.again == Some(LEASE), "{refused:?}");
             // Once it does, whoever waits is told.
-            let waits = desk.place(ALICE, "net", LEASE);
+            let waits = service.place(ALICE, "net", LEASE);
             let admits = async {
-                let granted = desk.renew("silent", run, report(0)).unwrap();
-                desk.renew("silent", run, report(granted.version)).unwrap();
+                let granted = service.renew("silent", run, report(0)).unwrap();
+                service.renew("silent", run, report(granted.version)).unwrap();
             };
             let (ticket, ()) = tokio::join!(waits, admits);
             assert_eq!(ticket.unwrap().node, "silent");
@@ -167,8 +167,8 @@ mod tests {
     #[test]
     fn who_is_banned_is_placed_nowhere() {
         in_time(async {
-            let desk = Desk::new(Book::new(Duration::ZERO, None, 2), BTreeSet::from([ALICE]));
-            let refused = desk.place(ALICE, "net", SHORT).await.unwrap_err();
+            let service = PlacementService::new(NodeRegistry::new(Duration::ZERO, None, 2), BTreeSet::from([ALICE]));
+            let refused = service.place(ALICE, "net", SHORT).await.unwrap_err();
             assert!(refused.reason.contains("not admitted") && refused.again.is_none());
         });
     }

@@ -1,191 +1,23 @@
 //! From nothing to an open model.
 use crate::ask::ask;
-use crate::stock::{self, Held, Reconciled, Stock};
+use crate::closer::Closer;
+use crate::config::ClientConfig;
+use crate::stock::{self, Reconciled, Stock, StoredMaterial};
 use crate::wire::Upload;
 use crate::wire::{
-    Device, LinkClass, MAX_PUBLIC_BYTES, ModelInfo, PUBLIC, REQUEST, Reply, Request, misplaced, public_digest,
-    recv_reply, send,
+    MAX_PUBLIC_BYTES, ModelInfo, PUBLIC, REQUEST, Reply, Request, misplaced, public_digest, recv_reply, send,
 };
-use crate::{Client, ClientError, MAX_THREADS, OpenedModels, SecretsFolder};
-use std::net::{Shutdown, TcpStream};
-use std::path::PathBuf;
+use crate::{Client, ClientError, SecretsFolder};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-use tacit_backends::seam::Stop;
-use tacit_backends::{Aids, Options, Registry, Trust};
+use std::time::Instant;
+use tacit_backends::{Options, Registry, Trust};
 use tacit_foreign::plain;
 use tacit_ids::MaterialId;
-use tacit_meter::usage::{ProcessLimits, Roots};
-use tacit_net::{Channel, Hello, NetError, PacedTransport, Rate, TcpTransport, Transport, handshake, split_address};
-use tacit_store::keys::ClientIdentity;
-use tacit_store::{EXPIRE, Party, Role, SealKey, Store};
-
-/// How a client connects and works.
-#[derive(Clone)]
-pub struct ClientConfig {
-    /// `host:port` of the server.
-    pub address: String,
-    /// TLS identity: who this client is, and which CA's servers it trusts.
-    pub identity: ClientIdentity,
-    /// Name in the server's certificate, if it differs from the host in `address`.
-    pub server_name: Option<String>,
-    /// Folder of stored material; without one, material lives in memory only.
-    pub store: Option<PathBuf>,
-    /// Key that stored material is sealed with; in the clear without one.
-    pub seal: Option<SealKey>,
-    /// How long stored material is kept of which no server says that it has the other half.
-    pub expire: Duration,
-    /// Whether the clock is taken for right where it stands far from when the store was last used.
-    pub accept_clock: bool,
-    /// Most bit/s that are sent; `None` as fast as the link takes them.
-    pub pace: Option<Rate>,
-    /// Threads for arithmetic, 1 to [`MAX_THREADS`].
-    pub threads: usize,
-    /// Inputs that are run as one at most, where back end and server do that; 1 runs each on its own.
-    pub max_batch: usize,
-    /// The dealer that this client trusts, and where it keeps what it gets once.
-    pub aids: Aids,
-    /// Options that a model must have been lowered with, such as `level=l2`: the public part that says them
-    /// is the server's word, and what a client relies on it has to ask for. `public=` and 64 hexadecimal
-    /// digits pin the public part itself by its digest. Anything else is not opened.
-    pub require: Options,
-    /// Models opened with this configuration and its clones, for one server: connections share what they make
-    /// or get once.
-    pub opened: OpenedModels,
-    /// What the server is told of the link, for its estimates.
-    pub link: LinkClass,
-    /// Bytes of memory that the server is told of, for its estimates and the size of batches; without, those
-    /// that this process may have. Told as a power of two.
-    pub memory: Option<u64>,
-    /// How long connecting may take in all, until the server has said welcome.
-    pub connect_timeout: Duration,
-    /// How long the server may make no progress.
-    pub stall_timeout: Duration,
-    /// How long a server is waited for that says that it lives, and nothing else: the turn does not come, or
-    /// it computes.
-    pub patience: Duration,
-}
-
-impl LinkClass {
-    /// How long connecting may take over such a link, until the server has said welcome: over the slowest, as
-    /// long as a server waits for a handshake (two minutes), and what comes after it.
-    #[must_use]
-    pub const fn connect_timeout(self) -> Duration {
-        match self {
-            Self::Lan | Self::Broadband => Duration::from_secs(10),
-            Self::Slow => Duration::from_secs(150),
-        }
-    }
-}
-
-/// Bytes of memory that this process may have, where the system tells.
-fn own_memory() -> Option<u64> {
-    ProcessLimits::read(&Roots::default()).memory_bytes
-}
-
-impl ClientConfig {
-    /// Defaults for an address: no store (30 days until material expires in one), one thread, batches as
-    /// large as the server allows, 10 seconds to connect, 5 minutes stall timeout, an hour of patience.
-    #[must_use]
-    pub fn new(address: &str, identity: ClientIdentity) -> Self {
-        Self {
-            address: address.into(),
-            identity,
-            server_name: None,
-            store: None,
-            seal: None,
-            expire: EXPIRE,
-            accept_clock: false,
-            pace: None,
-            threads: 1,
-            max_batch: 32,
-            aids: Aids::default(),
-            require: Options::default(),
-            opened: OpenedModels::default(),
-            link: LinkClass::default(),
-            memory: None,
-            connect_timeout: LinkClass::default().connect_timeout(),
-            stall_timeout: Duration::from_secs(300),
-            patience: Duration::from_secs(3600),
-        }
-    }
-
-    /// What the server is told of this client's machine.
-    pub(crate) fn device(&self) -> Result<Device, ClientError> {
-        if !(1..=MAX_THREADS).contains(&self.threads) {
-            return Err(ClientError::Usage(format!("threads: {} is not from 1 to {MAX_THREADS}", self.threads)));
-        }
-        let memory = self.memory.or_else(own_memory).unwrap_or(0);
-        let mib = u32::try_from(memory >> 20).unwrap_or(u32::MAX);
-        let memory_mib = mib.checked_ilog2().map_or(0, |log| 1 << log);
-        Ok(Device { threads: self.threads as u16, link: self.link, memory_mib })
-    }
-
-    /// What went wrong before the server said welcome.
-    fn not_connected(&self, error: ClientError) -> ClientError {
-        let (server, seconds) = (self.address.clone(), self.connect_timeout.as_secs_f64());
-        let what = match error {
-            ClientError::Net(NetError::Stalled { .. }) => format!(
-                "it did not answer within {seconds} s; is this its address, does it run, and does every firewall on the way let port and \
-                 host through?"
-            ),
-            ClientError::Net(e) if e.is_gone() => {
-                "it closed the connection before it said welcome; is it a tacit server, and is this client's certificate of its CA?"
-                    .into()
-            }
-            ClientError::Net(NetError::Io { detail, .. }) => format!("{detail}; is this its address, and does it run?"),
-            ClientError::Net(NetError::Tls(text)) if !text.contains(&server) => {
-                return ClientError::Net(NetError::Tls(format!("the server at {server}: {text}")));
-            }
-            ClientError::Refused { reason, .. } => return ClientError::Ended { server, reason },
-            other => return other,
-        };
-        ClientError::Unreachable { server, what }
-    }
-}
-
-/// Ends a connection from another thread: a call that waits on it fails at once, one that computes before its
-/// next layer.
-pub struct Closer {
-    stream: TcpStream,
-    closed: AtomicBool,
-    pub(crate) stop: Stop,
-}
-
-impl Closer {
-    /// Ends the connection. The client of it is useless afterwards.
-    pub fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-        self.stop.raise();
-        self.cut();
-    }
-
-    /// Ends the connection for a fault of this end's.
-    pub(crate) fn cut(&self) {
-        // One that the peer has ended is as good.
-        let _ = self.stream.shutdown(Shutdown::Both);
-    }
-
-    /// Whether something has come from the server that nobody waits for, its end included. For connections on
-    /// which nothing is under way.
-    #[must_use]
-    pub fn hears_something(&self) -> bool {
-        // The socket's mode is everybody's who has a copy of it: nobody else uses it now.
-        let seen = self.stream.set_nonblocking(true).and_then(|()| self.stream.peek(&mut [0]));
-        let back = self.stream.set_nonblocking(false);
-        back.is_err() || !matches!(&seen, Err(e) if e.kind() == std::io::ErrorKind::WouldBlock)
-    }
-
-    /// Whether this ended the connection.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-}
+use tacit_net::{Channel, Hello, NetError, PacedTransport, TcpTransport, Transport, handshake, split_address};
+use tacit_store::{Party, Role, Store};
 
 /// A connection on which no model is open yet.
-pub struct Lobby {
+pub struct Connection {
     registry: Registry,
     config: ClientConfig,
     channel: Channel,
@@ -193,7 +25,7 @@ pub struct Lobby {
     stock: Option<Stock>,
 }
 
-impl Lobby {
+impl Connection {
     /// Connects, authenticates and agrees on the version. With a folder of stored material, both parties then
     /// destroy the halves that the other has lost.
     ///
@@ -202,8 +34,8 @@ impl Lobby {
     /// speaks another version, or is full.
     pub fn connect(registry: Registry, mut config: ClientConfig) -> Result<Self, ClientError> {
         config.device()?;
-        if let (None, Some(dir)) = (&config.aids.secrets, &config.store) {
-            config.aids.secrets = Some(Arc::new(SecretsFolder::new(dir, config.seal.clone(), config.expire)));
+        if let (None, Some(dir)) = (&config.resources.secrets, &config.store) {
+            config.resources.secrets = Some(Arc::new(SecretsFolder::new(dir, config.seal.clone(), config.expire)));
         }
         // A folder that is not for this client is told before anybody is bothered.
         let store = config.store.as_deref();
@@ -211,7 +43,7 @@ impl Lobby {
         if config.accept_clock {
             store.iter().try_for_each(Store::accept_clock)?;
         }
-        config.aids.secrets.iter().try_for_each(|secrets| secrets.expire())?;
+        config.resources.secrets.iter().try_for_each(|secrets| secrets.expire())?;
         let (mut channel, closer) = Self::welcomed(&config).map_err(|e| config.not_connected(e))?;
         let client = config.identity.fingerprint;
         let stock = store.map(|store| Stock::reconciled(store, client, config.expire, &mut channel)).transpose();
@@ -226,7 +58,7 @@ impl Lobby {
         let mut tcp = TcpTransport::connect(&config.address, config.connect_timeout)?;
         tcp.set_stall_timeout(config.stall_timeout).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
         tcp.set_deadline(Some(end));
-        let closer = Arc::new(Closer { stream: tcp.closer()?, closed: AtomicBool::new(false), stop: Stop::default() });
+        let closer = Arc::new(Closer::new(tcp.closer()?));
         let tls = config.identity.tls.connect(tcp, config.server_name.as_deref().unwrap_or(host))?;
         if matches!(tls.peer_certificate().map(Role::of), Some(Role::Helper { .. })) {
             // It may listen, for its owner's orders.
@@ -261,7 +93,7 @@ impl Lobby {
     ///
     /// # Errors
     /// [`ClientError::Usage`] without a folder; of the store or the connection.
-    pub fn material(&mut self) -> Result<Vec<Held>, ClientError> {
+    pub fn material(&mut self) -> Result<Vec<StoredMaterial>, ClientError> {
         match &self.stock {
             Some(stock) => stock.list(&mut self.channel),
             None => Err(ClientError::Usage("listing material needs the folder that it is stored in".into())),
@@ -298,7 +130,7 @@ impl Lobby {
         let mut gone = 0;
         for upload in which {
             // First here, where it matters.
-            self.config.aids.secrets.iter().try_for_each(|secrets| secrets.forget(&upload.plan))?;
+            self.config.resources.secrets.iter().try_for_each(|secrets| secrets.forget(&upload.plan))?;
             match ask(&mut self.channel, &Request::DeleteUpload { name: upload.name })? {
                 Reply::Deleted { uploads } => gone += u64::from(uploads),
                 other => return Err(misplaced("the deletion of keys", &other).into()),
@@ -423,6 +255,20 @@ fn required(
         }
     }
     Ok(())
+}
+
+impl Client {
+    /// A second connection for the same model and back end, without a folder of material.
+    ///
+    /// # Errors
+    /// As [`Connection::connect`] and [`Connection::open`].
+    pub fn again(&self) -> Result<Self, ClientError> {
+        let connection =
+            Connection::connect(self.registry.clone(), ClientConfig { store: None, ..self.config.clone() })?;
+        let mut client = connection.open(self.model_name(), Some(self.backend()))?;
+        client.set_terms(self.terms);
+        Ok(client)
+    }
 }
 
 #[cfg(test)]

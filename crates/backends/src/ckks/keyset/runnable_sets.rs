@@ -3,12 +3,12 @@
 use tacit_graph::Watch;
 use tacit_he::ckks::{Bootstrapper, KeyId, KeyKind, TransformPlan, TransformWork};
 
-use super::super::draft::Draft;
-use super::super::frame::{Frame, he};
+use super::super::key_requirements::Draft;
+use super::super::levelled_program::{Frame, he};
 use super::super::options::{BOOTSTRAPS, Options};
 use super::super::program::Step;
 use super::super::public::StepRecord;
-use super::super::ways::{Steps, Way, Ways};
+use super::super::rotation_method::{Steps, Way, Ways};
 use super::problem::{Class, Need, Problem, problem};
 use super::rates::{Rates, packed_bytes, plain_bytes};
 use super::search::Selection;

@@ -15,13 +15,13 @@ use tokio_rustls::server::TlsStream;
 const LINGER: Duration = Duration::from_secs(5);
 
 /// A stream whose end waits, for a while, until the peer has ended too; what still comes is not looked at.
-pub(crate) struct Lingering {
+pub(crate) struct GracefulStream {
     stream: TlsStream<Counted>,
     /// Runs since our end was said.
     patience: Option<Pin<Box<Sleep>>>,
 }
 
-impl Lingering {
+impl GracefulStream {
     pub(crate) fn new(stream: TlsStream<Counted>) -> Self {
         Self { stream, patience: None }
     }
@@ -32,13 +32,13 @@ impl Lingering {
     }
 }
 
-impl AsyncRead for Lingering {
+impl AsyncRead for GracefulStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, into)
     }
 }
 
-impl AsyncWrite for Lingering {
+impl AsyncWrite for GracefulStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }

@@ -15,40 +15,40 @@ use super::server::{self, ServerMaterial};
 use super::setup;
 use super::source::{Source, SpooledMaterial};
 use crate::cheetah::linear::ServerKeys;
-use crate::seam::{Aids, Chunks, MaterialPlace, check_made_for, write_material};
+use crate::seam::{Chunks, ConnectionResources, MaterialPlace, check_made_for, write_material};
 use crate::{BackendError, Material, MaterialPart, ServerModel, ServerSide};
 use tacit_mpc::codec::Reader;
 
 /// The connection.
 pub(super) struct Serving {
     model: Arc<Server>,
-    aids: Aids,
+    resources: ConnectionResources,
     prg: Prg,
     /// The client's, for layers that are not dealt, from the setup.
     keys: Option<ServerKeys>,
 }
 
 impl Serving {
-    pub(super) fn new(model: Arc<Server>, aids: Aids, prg: Prg) -> Self {
-        Self { model, aids, prg, keys: None }
+    pub(super) fn new(model: Arc<Server>, resources: ConnectionResources, prg: Prg) -> Self {
+        Self { model, resources, prg, keys: None }
     }
 
     /// Orders material, puts the half of it away, and gives `sink` what the offline phase makes of it.
     fn make(&mut self, channel: &mut Channel, sink: &mut Sink<'_>) -> Result<(), BackendError> {
-        let Self { model, aids, prg, keys: of_client } = self;
+        let Self { model, resources, prg, keys: of_client } = self;
         let order = model.order().expect("a dealt model can be ordered");
         let Server { compiled, weights, keys, .. } = &**model;
-        let (ordering, keys) = (compiled.ordering(aids), Keys(keys.to_vec()));
+        let (ordering, keys) = (compiled.ordering(resources), Keys(keys.to_vec()));
         let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::server_half(&compiled.plan, &keys, seed, sink);
         let half = loop {
-            let mut spool = aids.spool(server::half_bytes(&compiled.plan) as u64)?;
+            let mut spool = resources.spool(server::half_bytes(&compiled.plan) as u64)?;
             let mut take = |bytes: &[u8]| write_material(bytes, &mut *spool);
             if ordering.order(&order, (&mut *channel, &mut *prg), again, &mut take)? {
                 break Source::Spooled(spool.contents()?);
             }
         };
         let lattice = lattice::Server::new(&compiled.plan.lattice, of_client.as_ref(), weights, prg);
-        server::offline(&compiled.plan, (half, lattice), channel, sink, &aids.stop)
+        server::offline(&compiled.plan, (half, lattice), channel, sink, &resources.stop)
     }
 }
 
@@ -93,7 +93,7 @@ impl ServerSide for Serving {
             (memory.plan, Source::Memory(Reader::new(&memory.bytes)))
         };
         check_made_for(&plan, &compiled.digest())?;
-        server::online(&compiled.plan, weights, source, (channel, &mut self.prg), &mut |_, _| {}, &self.aids.stop)
+        server::online(&compiled.plan, weights, source, (channel, &mut self.prg), &mut |_, _| {}, &self.resources.stop)
     }
 
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {

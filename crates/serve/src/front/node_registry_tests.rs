@@ -1,0 +1,276 @@
+use super::*;
+use std::collections::BTreeMap as Map;
+
+const LEASE: Duration = Duration::from_secs(5);
+const ALICE: ClientId = ClientId([1; 32]);
+const BOB: ClientId = ClientId([2; 32]);
+
+/// Moments after a beginning.
+struct Clock(Instant);
+
+impl Clock {
+    fn at(&self, seconds: f64) -> Instant {
+        self.0 + Duration::from_secs_f64(seconds)
+    }
+}
+
+fn clock() -> Clock {
+    Clock(Instant::now())
+}
+
+fn registry() -> NodeRegistry {
+    NodeRegistry::new(LEASE, None, 2)
+}
+
+fn report() -> Report {
+    Report { models: Map::from([("net".into(), vec!["cheetah".into()])]), ..Report::default() }
+}
+
+fn with_stock(client: ClientId, count: u64) -> Report {
+    Report { stock: Map::from([(client, count)]), ..report() }
+}
+
+fn answered(client: ClientId, count: u64) -> Report {
+    Report { answered: Map::from([(client, count)]), ..report() }
+}
+
+/// Two nodes, `a` with what it reports.
+fn two(registry: &mut NodeRegistry, a: Report, now: Instant) -> [u64; 2] {
+    let runs = ["a", "b"].map(|name| registry.join(name, &format!("{name}:1"), now).unwrap());
+    registry.renew("a", runs[0], a, (now, 0)).unwrap();
+    registry.renew("b", runs[1], report(), (now, 0)).unwrap();
+    runs
+}
+
+fn node_of(registry: &mut NodeRegistry, client: ClientId, now: Instant) -> String {
+    registry.place(client, "net", (now, 0)).unwrap().node
+}
+
+#[test]
+fn clients_of_a_dead_node_move_when_its_lease_is_over_and_not_before() {
+    let (mut registry, t) = (registry(), clock());
+    let runs = two(&mut registry, with_stock(ALICE, 3), t.at(0.0));
+    assert_eq!(node_of(&mut registry, ALICE, t.at(0.1)), "a");
+    registry.renew("b", runs[1], report(), (t.at(4.9), 0)).unwrap();
+    assert_eq!(node_of(&mut registry, ALICE, t.at(4.9)), "a", "it may still serve");
+    let ticket = registry.place(ALICE, "net", (t.at(5.0), 0)).unwrap();
+    assert_eq!((&*ticket.node, &*ticket.address), ("b", "b:1"));
+    let loss = &registry.losses[0];
+    assert_eq!((&*loss.node, loss.clients, loss.stock), ("a", 1, 3));
+    let refused = registry.renew("a", runs[0], report(), (t.at(5.1), 0)).unwrap_err();
+    assert!(refused.reason.contains("no lease in this run") && refused.again.is_none());
+    assert!(registry.join("a", "a:1", t.at(5.2)).unwrap() > runs[1]);
+    assert_eq!(node_of(&mut registry, ALICE, t.at(5.3)), "b", "who moved stays");
+}
+
+#[test]
+fn a_node_that_ends_by_itself_is_gone_at_once_and_one_that_leaves_keeps_who_is_there() {
+    let (mut registry, t) = (registry(), clock());
+    let runs = two(&mut registry, with_stock(ALICE, 1), t.at(0.0));
+    assert_eq!(node_of(&mut registry, ALICE, t.at(0.0)), "a");
+    registry.leave("a", runs[0] + 7, t.at(0.1));
+    assert!(!registry.nodes["a"].leaving, "another run's word");
+    registry.leave("a", runs[0], t.at(0.1));
+    assert_eq!(node_of(&mut registry, ALICE, t.at(0.2)), "a");
+    assert!((9..29).all(|n| node_of(&mut registry, ClientId::numbered(n), t.at(0.2)) == "b"));
+    let refused = registry.join("a", "a:2", t.at(0.3)).unwrap_err();
+    assert!(refused.reason.contains("still holds its lease") && refused.again <= Some(LEASE));
+    registry.end("a", runs[0] + 7, t.at(0.3));
+    assert!(registry.nodes.contains_key("a"), "another run's word");
+    registry.end("a", runs[0], t.at(0.3));
+    assert_eq!(node_of(&mut registry, ALICE, t.at(0.4)), "b");
+}
+
+#[test]
+fn a_ticket_counts_once_its_node_admits_the_client() {
+    let (mut registry, t) = (registry(), clock());
+    let run = registry.join("a", "a:1", t.at(0.0)).unwrap();
+    registry.renew("a", run, report(), (t.at(0.0), 0)).unwrap();
+    let ticket = registry.place(ALICE, "net", (t.at(0.1), 0)).unwrap();
+    assert!(!registry.is_admitted(&ticket));
+    let granted = registry.renew("a", run, report(), (t.at(0.2), 0)).unwrap();
+    assert_eq!(granted, Granted { clients: Some(vec![ALICE]), version: ticket.version });
+    let goes_by_it = Report { admitted: granted.version, ..report() };
+    let granted = registry.renew("a", run, goes_by_it, (t.at(0.3), 0)).unwrap();
+    assert_eq!((granted.clients, registry.is_admitted(&ticket)), (None, true), "nothing new, so no list");
+    registry.end("a", run, t.at(0.4));
+    assert!(!registry.is_admitted(&ticket), "void");
+    let refused = registry.place(ALICE, "net", (t.at(0.5), 0)).unwrap_err();
+    assert!(refused.reason.contains("no node serves net") && refused.again == Some(LEASE));
+}
+
+#[test]
+fn quotas_hold_over_all_nodes() {
+    let (mut registry, t) = (NodeRegistry::new(LEASE, Some(10), 2), clock());
+    let runs = two(&mut registry, with_stock(ALICE, 1), t.at(0.0));
+    registry.place(ALICE, "net", (t.at(0.0), 1)).unwrap();
+    registry.renew("a", runs[0], answered(ALICE, 6), (t.at(1.0), 1)).unwrap();
+    registry.renew("a", runs[0], answered(ALICE, 7), (t.at(2.0), 1)).unwrap();
+    assert_eq!(registry.quotas.left(ALICE, 1), Ok(Some(3)));
+    assert_eq!(registry.quotas.left(BOB, 1), Ok(Some(10)));
+    registry.end("a", runs[0], t.at(3.0));
+    let again = registry.join("a", "a:1", t.at(3.1)).unwrap();
+    registry.renew("a", again, answered(ALICE, 3), (t.at(3.2), 1)).unwrap();
+    assert!(registry.place(ALICE, "net", (t.at(3.3), 1)).unwrap_err().reason.contains("used up"));
+    assert!(registry.place(ALICE, "net", (t.at(3.4), 0)).is_err(), "a clock that goes back");
+    registry.renew("a", again, answered(ALICE, 4), (t.at(3.5), 2)).unwrap();
+    assert_eq!(registry.quotas.left(ALICE, 2), Ok(Some(9)), "the next day");
+}
+
+#[test]
+fn a_front_that_is_started_anew_goes_on_counting() {
+    let (mut registry, t) = (NodeRegistry::new(LEASE, Some(10), 2), clock());
+    let runs = two(&mut registry, report(), t.at(0.0));
+    registry.renew("a", runs[0], answered(ALICE, 6), (t.at(1.0), 3)).unwrap();
+    registry.renew("a", runs[0], answered(ALICE, 7), (t.at(2.0), 3)).unwrap();
+    registry.renew("b", runs[1], answered(BOB, 10), (t.at(2.0), 3)).unwrap();
+    let (day, counts) = registry.unkept();
+    assert_eq!((day, &*counts), (3, &[(ALICE, 7), (BOB, 10)][..]));
+    registry.note_kept();
+    registry.renew("a", runs[0], answered(ALICE, 7), (t.at(3.0), 3)).unwrap();
+    assert_eq!(registry.unkept(), (3, vec![]), "nothing new");
+    let kept = StoredCounts { day, used: counts.into_iter().collect() };
+    let mut registry = NodeRegistry::new(LEASE, Some(10), 2).with_counts(kept);
+    let runs = two(&mut registry, answered(ALICE, 2), t.at(9.0));
+    assert_eq!(registry.quotas.left(ALICE, 3), Ok(Some(1)), "its nodes have begun anew, too");
+    assert!(registry.place(BOB, "net", (t.at(9.1), 3)).unwrap_err().reason.contains("used up"));
+    registry.renew("a", runs[0], answered(ALICE, 4), (t.at(9.2), 4)).unwrap();
+    assert_eq!(registry.unkept(), (4, vec![(ALICE, 2)]), "the next day");
+    let mut free = NodeRegistry::new(LEASE, None, 2);
+    let runs = two(&mut free, report(), t.at(0.0));
+    free.renew("a", runs[0], answered(ALICE, 6), (t.at(1.0), 3)).unwrap();
+    assert!(free.unkept().1.is_empty(), "there is no quota");
+}
+
+#[test]
+fn a_client_with_a_large_key_set_keeps_to_its_nodes_and_a_model_that_a_home_lacks_is_refused() {
+    let (mut registry, t) = (NodeRegistry::new(LEASE, None, 1), clock());
+    let keyed = Report { models: Map::from([("net".into(), vec!["ckks".into()])]), ..Report::default() };
+    let runs: Vec<u64> = (0..8).map(|n| registry.join(&format!("n{n}"), "x:1", t.at(0.0)).unwrap()).collect();
+    for (n, run) in runs.iter().enumerate() {
+        registry.renew(&format!("n{n}"), *run, keyed.clone(), (t.at(0.0), 0)).unwrap();
+    }
+    let first = node_of(&mut registry, ALICE, t.at(0.1));
+    // However long others are idle, it is this one.
+    let (home, run) =
+        runs.iter().enumerate().map(|(n, run)| (format!("n{n}"), *run)).find(|(n, _)| *n == first).unwrap();
+    registry.end(&home, run, t.at(0.2));
+    let run = registry.join(&home, "x:2", t.at(0.3)).unwrap();
+    let busy = Report { waiting_s: 100.0, ..keyed };
+    registry.renew(&home, run, busy, (t.at(0.3), 0)).unwrap();
+    assert_eq!(node_of(&mut registry, ALICE, t.at(0.4)), first);
+    assert!(registry.place(ALICE, "other", (t.at(0.5), 0)).unwrap_err().reason.contains("does not serve other"));
+}
+
+/// A node as it would be: it serves whom its last answer admits, while its own count of the lease runs.
+struct Running {
+    run: u64,
+    own_end: f64,
+    admits: Vec<ClientId>,
+    version: u64,
+}
+
+/// A registry and nodes, on a network that loses, delays and parts.
+struct World {
+    random: u64,
+    registry: NodeRegistry,
+    clock: Clock,
+    now: f64,
+    running: Map<&'static str, Running>,
+    cut: BTreeSet<&'static str>,
+}
+
+impl World {
+    fn below(&mut self, bound: u64) -> u64 {
+        // SplitMix64: the same histories each time.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+
+    fn pass(&mut self, seconds: f64) {
+        self.now += seconds;
+        let now = self.now;
+        // Its watch ends its server.
+        self.running.retain(|_, run| run.own_end > now);
+        let mut served = BTreeSet::new();
+        for client in self.running.values().flat_map(|run| &run.admits) {
+            assert!(served.insert(*client), "{client} is served at two nodes");
+        }
+    }
+
+    fn pass_up_to(&mut self, seconds: f64) {
+        let share = self.below(1000) as f64 / 1000.0;
+        self.pass(share * seconds);
+    }
+
+    fn start(&mut self, name: &'static str) {
+        let own_end = self.now + LEASE.as_secs_f64();
+        self.pass(0.01);
+        if let Ok(run) = self.registry.join(name, "x:1", self.clock.at(self.now)) {
+            self.running.insert(name, Running { run, own_end, admits: Vec::new(), version: 0 });
+        }
+    }
+
+    /// The question and the answer each take a while, and either may be lost.
+    fn beat(&mut self, name: &'static str) {
+        let Running { run, version, .. } = self.running[name];
+        let own_end = self.now + LEASE.as_secs_f64();
+        self.pass_up_to(0.3);
+        if self.cut.contains(name) {
+            return;
+        }
+        let report = Report { admitted: version, ..report() };
+        let Ok(granted) = self.registry.renew(name, run, report, (self.clock.at(self.now), 0)) else {
+            self.running.remove(name);
+            return;
+        };
+        let is_lost = self.below(5) == 0;
+        self.pass_up_to(0.3);
+        if let Some(node) = self.running.get_mut(name).filter(|_| !is_lost) {
+            let admits = granted.clients.unwrap_or_else(|| std::mem::take(&mut node.admits));
+            *node = Running { run, own_end, admits, version: granted.version };
+        }
+    }
+
+    fn step(&mut self) {
+        let name = ["n0", "n1", "n2", "n3"][self.below(4) as usize];
+        let client = ClientId::numbered(self.below(6));
+        match self.below(100) {
+            0..15 if !self.running.contains_key(name) => self.start(name),
+            // Its machine dies: nobody is told.
+            15..20 => drop(self.running.remove(name)),
+            // The network parts, or comes together.
+            20..25 if !self.cut.remove(name) => drop(self.cut.insert(name)),
+            25..28 => {
+                let run = self.running.get(name).map_or(0, |node| node.run);
+                self.registry.leave(name, run, self.clock.at(self.now));
+            }
+            28..60 if self.running.contains_key(name) => self.beat(name),
+            60..80 => {
+                if let Ok(ticket) = self.registry.place(client, "net", (self.clock.at(self.now), 0)) {
+                    assert_eq!(self.registry.nodes[&ticket.node].run, ticket.run);
+                }
+            }
+            80.. => self.pass_up_to(2.0),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn no_client_is_served_at_two_nodes_whatever_fails() {
+    let mut moved = 0;
+    for seed in 0..200 {
+        let (registry, clock) = (registry(), clock());
+        let (running, cut) = (Map::new(), BTreeSet::new());
+        let mut world = World { random: seed, registry, clock, now: 0.0, running, cut };
+        for _ in 0..600 {
+            world.step();
+        }
+        moved += world.registry.losses.iter().map(|loss| loss.clients).sum::<usize>();
+    }
+    assert!(moved > 1000, "histories in which clients move: {moved}");
+}
