@@ -2,9 +2,11 @@
 `forbid(unsafe_code)`, leftovers, tests that no program holds.
 
 Circles: no file of a crate may name another that names it, directly or by way of others. A file names the module that a
-path through `crate`, `super` or `self` leads to, in `use` and elsewhere. Not counted are: paths between a module and what
-is inside it (a parent declares its children and may hold what they share), names that a module offers for another
-(`pub use`: the path ends where it is offered), and tests.
+path through `crate`, `super` or `self` leads to, in `use` and elsewhere, behind every `use` that hands a name on. Not
+counted are paths between a module and what is inside it (a parent declares its children and may hold what they share),
+and tests.
+
+`--size` prints how much text the crates have instead.
 
 Standard library only. Prints every offence and exits with 1 if there is any.
 """
@@ -55,6 +57,18 @@ MAY_WAIT = {"tacit-serve", "tacit-sidecar"}
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
 MAX_COMMENT_COLUMNS = 110
+# Words that the vocabulary (docs/glossary.md) has replaced, and by what: each is a whole identifier.
+REPLACED = {
+    "Aids": "ConnectionResources",
+    "Beating": "KeepaliveBody",
+    "HomeConfig": "HelperServerConfig",
+    "KeepFolder": "KeyFolder",
+    "Lingering": "GracefulStream",
+    "Lobby": "Connection",
+    "Nearby": "InProcessDealer",
+    "Rehearsal": "DryRun",
+    "lobby": "connection",
+}
 COMMENT = re.compile(r"^ *//[/!]? ?(?P<text>.*)")
 # What a comment points to must be in the house: trackers and plans are not.
 ELSEWHERE = re.compile(r"\b(issue \d+|the issue|DESIGN section|DESIGN\.md)\b|^Owner:")
@@ -162,26 +176,46 @@ def module_uses(src):
         if not path.stem.endswith("tests"):
             module = path.relative_to(src).with_suffix("").parts
             files[module[:-1] if module[-1] in ("lib", "main", "mod") else module] = path
+    codes = {module: TESTS.split(COMMENT_OR_TEXT.sub("", path.read_text()))[0] for module, path in files.items()}
+    offers = {}
+    for module, code in codes.items():
+        for tree in USE.findall(code):
+            for found in use_paths(tree):
+                offers[(*module, found[-1])] = found
     uses = {}
-    for module, path in files.items():
-        code = TESTS.split(COMMENT_OR_TEXT.sub("", path.read_text()))[0]
+    for module, code in codes.items():
         paths = [found for tree in USE.findall(code) for found in use_paths(tree)]
         paths += [tuple(found.split("::")) for found in PATH.findall(USE.sub("", code))]
-        for first, *names in paths:
-            at = list(module)
-            while first == "super" and at:
-                at.pop()
-                first = names.pop(0) if names[:1] == ["super"] else "self"
-            if first not in ("crate", "self"):
-                continue
-            target = () if first == "crate" else tuple(at)
-            for name in names:
-                if (*target, name) not in files:
-                    break
-                target = (*target, name)
-            if target != module[: len(target)] and module != target[: len(module)]:
+        for found in paths:
+            target = leads_to(found, module, files, offers)
+            if target is not None and target != module[: len(target)] and module != target[: len(module)]:
                 uses.setdefault(module, set()).add(target)
     return uses
+
+
+def leads_to(path, module, files, offers, depth=8):
+    """The module of the crate that a path in `module` leads to, behind what others offer; None for one of another crate."""
+    at, (first, *names) = list(module), path
+    while first == "super" and at:
+        at.pop()
+        first = names.pop(0) if names[:1] == ["super"] else "self"
+    if first == "crate":
+        target = ()
+    elif first == "self":
+        target = tuple(at)
+    elif (*module, first) in files:
+        target, names = module, [first, *names]
+    else:
+        return None
+    for name in names:
+        if (*target, name) in files:
+            target = (*target, name)
+            continue
+        offered = offers.get((*target, name))
+        if offered and depth:
+            return leads_to(offered, target, files, offers, depth - 1) or target
+        break
+    return target
 
 
 def check_circles(src):
@@ -261,6 +295,35 @@ def check_suites():
                 yield f"{path.relative_to(ROOT)}: {main.relative_to(ROOT)} does not name it"
 
 
+def check_words(path):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        for word in sorted(set(re.findall(r"\w+", line)) & set(REPLACED)):
+            yield f"{path.relative_to(ROOT)}:{number}: `{word}` is `{REPLACED[word]}` now (docs/glossary.md)"
+
+
+def show_sizes(packages):
+    """Bytes of Rust by crate, without benches, examples and fuzz targets: code, the tests in the same files, files of tests."""
+    rows = {}
+    for package in packages:
+        folder, size = Path(package["manifest_path"]).parent, [0, 0, 0]
+        for path in folder.rglob("*.rs"):
+            parts = set(path.relative_to(folder).parts)
+            if parts & {"target", "benches", "examples"} or "fuzz" in folder.parts:
+                continue
+            text = path.read_text()
+            code = len(TESTS.split(text)[0].encode())
+            if "tests" in parts or path.stem.endswith(("tests", "_test")):
+                size[2] += len(text.encode())
+            else:
+                size[0] += code
+                size[1] += len(text.encode()) - code
+        rows[package["name"]] = size
+    rows = {**dict(sorted(rows.items())), "all": [sum(column) for column in zip(*rows.values(), strict=True)]}
+    print(f"{'bytes':20} {'code':>9} {'tests in it':>12} {'test files':>11}")
+    for name, (code, within, tests) in rows.items():
+        print(f"{name:20} {code:9} {within:12} {tests:11}")
+
+
 def check_references():
     """Papers are cited by keys that `docs/references.md` resolves."""
     listed = re.findall(r"^- \*\*\[(.+?)\]\*\*", (ROOT / "docs/references.md").read_text(), re.MULTILINE)
@@ -281,6 +344,9 @@ def main():
     metadata = json.loads(metadata.stdout)
     members = set(metadata["workspace_members"])
     packages = [package for package in metadata["packages"] if package["id"] in members]
+    if "--size" in sys.argv[1:]:
+        show_sizes(packages)
+        return
     offences = [*check_layers(packages), *check_runtime(metadata), *check_test_features(packages)]
     offences += check_unsafe(packages)
     offences += check_references()
@@ -292,7 +358,7 @@ def main():
     for folder in ("crates", "bindings", "fuzz"):
         for path in sorted((ROOT / folder).rglob("*.rs")):
             if "target" not in path.parts:
-                offences += check_source(path)
+                offences += [*check_source(path), *check_words(path)]
     for offence in offences:
         print(f"rule broken: {offence}", file=sys.stderr)
     print(f"rules: {len(packages)} crates, {len(offences)} offences")
