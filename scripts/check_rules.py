@@ -67,6 +67,7 @@ REPLACED = {
     "Lobby": "Connection",
     "Nearby": "InProcessDealer",
     "Rehearsal": "DryRun",
+    "Talk": "TrafficModel",
     "lobby": "connection",
 }
 COMMENT = re.compile(r"^ *//[/!]? ?(?P<text>.*)")
@@ -299,6 +300,8 @@ def check_words(path):
     for number, line in enumerate(path.read_text().splitlines(), 1):
         for word in sorted(set(re.findall(r"\w+", line)) & set(REPLACED)):
             yield f"{path.relative_to(ROOT)}:{number}: `{word}` is `{REPLACED[word]}` now (docs/glossary.md)"
+        if re.search(r"\bMOST(_[A-Z0-9_]+)?\b", line):
+            yield f"{path.relative_to(ROOT)}:{number}: a limit is called MAX_..."
 
 
 def show_sizes(packages):

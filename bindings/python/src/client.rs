@@ -9,7 +9,7 @@ use numpy::{PyArray2, PyReadonlyArray2};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use tacit_backends::Registry;
-use tacit_client::wire::{Deadline, LinkClass, Name, Terms};
+use tacit_client::wire::{Deadline, InputId, LinkClass, Terms};
 use tacit_client::{
     Announced, Answer, ClientConfig, ClientError, Closer, GONE, Notices, PhaseReport, Prepared, Progress, Standing,
     Step,
@@ -323,7 +323,7 @@ enum Noticed {
 /// An input that was announced, or a batch; used or withdrawn once.
 #[pyclass(frozen, module = "tacit._tacit")]
 pub struct Notice {
-    name: Option<Name>,
+    name: Option<InputId>,
     inputs: usize,
     noticed: Mutex<Option<Noticed>>,
 }

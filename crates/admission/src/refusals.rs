@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 /// How often the log hears of refusals.
 const EVERY: Duration = Duration::from_secs(60);
 /// Addresses that are counted one by one.
-const MOST_ADDRESSES: usize = 1024;
+const MAX_ADDRESSES: usize = 1024;
 
 /// Most characters of one refusal in words: peers have a say in them.
-const MOST_DETAIL: usize = 500;
+const MAX_DETAIL: usize = 500;
 
 /// A kind of refusal, in the plural.
 pub type Kind = &'static str;
@@ -27,7 +27,7 @@ pub struct RefusalSummary {
 impl RefusalSummary {
     /// Counts one; the line to log now, if there is one.
     pub fn count(&mut self, now: Instant, kind: Kind, from: Option<IpAddr>, mut detail: String) -> Option<String> {
-        if let Some((end, _)) = detail.char_indices().nth(MOST_DETAIL) {
+        if let Some((end, _)) = detail.char_indices().nth(MAX_DETAIL) {
             detail.truncate(end);
         }
         if self.quiet_until.is_none() {
@@ -43,7 +43,7 @@ impl RefusalSummary {
             let known = self.addresses.len();
             match self.addresses.get_mut(&from) {
                 Some(count) => *count += 1,
-                None if known < MOST_ADDRESSES => drop(self.addresses.insert(from, 1)),
+                None if known < MAX_ADDRESSES => drop(self.addresses.insert(from, 1)),
                 None => {}
             }
         }
@@ -100,7 +100,7 @@ mod tests {
             lines[1],
             "refused 59999 times: 59999 strangers; most of them, 29999, from 127.0.0.0; the last: number 59999"
         );
-        assert!(refusals.addresses.len() <= MOST_ADDRESSES);
+        assert!(refusals.addresses.len() <= MAX_ADDRESSES);
         let end = refusals.alarm().unwrap();
         assert!(refusals.sum_up(end).unwrap().starts_with("refused 60000 times"));
         // A quiet minute says nothing, and the next refusal is told at once.

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// Accounts at the same time.
-pub const MOST_ACCOUNTS: usize = 1024;
+pub const MAX_ACCOUNTS: usize = 1024;
 
 struct Slot {
     taken: AtomicBool,
@@ -20,8 +20,8 @@ struct Slot {
     peak: AtomicI64,
 }
 
-static SLOTS: [Slot; MOST_ACCOUNTS] =
-    [const { Slot { taken: AtomicBool::new(false), live: AtomicI64::new(0), peak: AtomicI64::new(0) } }; MOST_ACCOUNTS];
+static SLOTS: [Slot; MAX_ACCOUNTS] =
+    [const { Slot { taken: AtomicBool::new(false), live: AtomicI64::new(0), peak: AtomicI64::new(0) } }; MAX_ACCOUNTS];
 
 thread_local! {
     /// Whose this thread's allocations are. Constant at first and without a destructor: to look at it never
@@ -119,7 +119,7 @@ unsafe impl GlobalAlloc for Counting {
 pub struct Account(&'static Slot);
 
 impl Account {
-    /// A new one; `None` if there are [`MOST_ACCOUNTS`].
+    /// A new one; `None` if there are [`MAX_ACCOUNTS`].
     #[must_use]
     pub fn open() -> Option<Self> {
         let free = |slot: &&Slot| slot.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok();

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use std::hint::black_box;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use tacit_arith::heap::{Account, Counting, MOST_ACCOUNTS};
+use tacit_arith::heap::{Account, Counting, MAX_ACCOUNTS};
 
 #[global_allocator]
 static HEAP: Counting = Counting;
@@ -78,7 +78,7 @@ fn an_account_begins_at_zero_and_there_are_so_many() {
     let first = Account::open().unwrap();
     assert_eq!(first.peak(), None);
     let more: Vec<Account> = std::iter::from_fn(Account::open).collect();
-    assert_eq!(more.len(), MOST_ACCOUNTS - 1);
+    assert_eq!(more.len(), MAX_ACCOUNTS - 1);
     drop(more);
     assert!(Account::open().is_some());
 }

@@ -3,7 +3,7 @@
 
 use std::ops::AddAssign;
 
-use tacit_net::{Phase, Talk};
+use tacit_net::{Phase, TrafficModel};
 
 /// Counts of primitive work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -40,9 +40,9 @@ pub struct PhaseCost {
     pub down_bytes: u64,
     /// Round trips that the client waits for, one after the other.
     pub exchanges: u64,
-    /// Bytes that the client waits for if both ways are as fast ([`Talk::waited_bytes`]).
+    /// Bytes that the client waits for if both ways are as fast ([`TrafficModel::waited_bytes`]).
     pub waited_bytes: u64,
-    /// Bytes that are on their way to the server when the client is through ([`Talk::queued_bytes`]).
+    /// Bytes that are on their way to the server when the client is through ([`TrafficModel::queued_bytes`]).
     pub queued_bytes: u64,
     /// The most bytes that the client sends without waiting for an answer.
     pub up_burst: u64,
@@ -111,9 +111,9 @@ pub struct DealingCost {
     pub peak_memory_bytes: u64,
 }
 
-impl From<Talk> for PhaseCost {
+impl From<TrafficModel> for PhaseCost {
     /// What is said costs this, and the parties nothing yet.
-    fn from(talk: Talk) -> Self {
+    fn from(talk: TrafficModel) -> Self {
         let [up_burst, down_burst] = talk.bursts();
         Self {
             up_bytes: talk.up_bytes(),

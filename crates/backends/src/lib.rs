@@ -1,11 +1,16 @@
 //! Back ends of private inference behind one seam.
 //!
 //! [`seam`] says what a back end is to everybody else, [`Registry`] holds them all. [`ring`] lowers float
-//! models to fixed point, for the back ends that compute on shares. [`cheetah`] is the two-party back end
-//! of lattice-based linear layers and oblivious transfer; [`dealt`] and [`fss`] take their material from a
-//! third party ([`dealer`]), the latter with tags that find a client that deviates; [`ckks`] computes on one
-//! ciphertext; [`clear`] is none: the server sees the input, a lower bound to compare with. [`lowered`] keeps
-//! lowerings in files.
+//! models to fixed point, for the back ends that compute on shares. [`lowered`] keeps lowerings in files.
+//!
+//! | back end | how it computes |
+//! | --- | --- |
+//! | [`cheetah`] | two parties: lattices for linear layers, oblivious transfer for the rest |
+//! | [`sci_he`] | two parties: slots of BFV for linear layers, exact truncation |
+//! | [`dealt`] | material from a third party ([`dealer`]) |
+//! | [`fss`] | material from a third party, with tags that find a party that deviates |
+//! | [`ckks`] | one ciphertext each way, on approximate numbers |
+//! | [`clear`] | not private: the server sees the input; a lower bound to compare with |
 #![forbid(unsafe_code)]
 
 // The toy back end of the tests is written as one of another crate.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+use crate::seam::MAX_PUBLIC_BYTES;
 use crate::{Backend, BackendError, Options, ServerModel};
 use tacit_graph::file as model_file;
 
@@ -22,8 +23,6 @@ use tacit_graph::file as model_file;
 pub const MAGIC: [u8; 8] = *b"TACITLOW";
 /// Version written, and the only one read.
 pub const VERSION: u32 = 1;
-/// Largest public part in bytes; what a client accepts from a server.
-pub const MAX_PUBLIC_BYTES: u64 = 64 << 20;
 /// Largest private part in bytes.
 pub const MAX_PRIVATE_BYTES: u64 = 4 << 30;
 

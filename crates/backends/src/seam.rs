@@ -51,6 +51,9 @@ pub use tacit_arith::prg::Seed;
 
 use crate::{BackendError, Costs, Numerics};
 
+/// Largest public part of a lowering, in bytes: what is written, and what a client accepts from a server.
+pub const MAX_PUBLIC_BYTES: u64 = 64 << 20;
+
 /// Whom a user of a back end must trust, beside the assumptions of its cryptography.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -4,7 +4,7 @@ use std::path::Path;
 use tacit_foreign::file;
 
 /// Most bytes of a text file: results of this program's, experiments, recordings.
-const MOST_TEXT: u64 = 1 << 30;
+const MAX_TEXT: u64 = 1 << 30;
 
 /// All of a file of at most `most` bytes.
 pub fn read(path: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
@@ -18,5 +18,5 @@ pub fn read_onnx(path: &Path) -> anyhow::Result<Vec<u8>> {
 
 /// All of a text file.
 pub fn read_text(path: &Path) -> anyhow::Result<String> {
-    file::read_text(path, MOST_TEXT).with_context(|| format!("reading {}", path.display()))
+    file::read_text(path, MAX_TEXT).with_context(|| format!("reading {}", path.display()))
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_client::bench::printed;
 use tacit_client::input::{self, Fit};
-use tacit_client::wire::{Deadline, Name, Terms};
+use tacit_client::wire::{Deadline, InputId, Terms};
 use tacit_client::{Answer, Client, ClientError, Progress, infer_many, process_cpu_s};
 use tacit_graph::{Interface, OutputMode, Units};
 
@@ -72,7 +72,7 @@ pub struct Args {
     /// Name of the announced input that this is (`tacit notify`): its material is made under that name.
     /// For as many inputs as were announced under it: of fewer, the rest of the material is burnt
     #[arg(long, value_name = "NAME")]
-    notice: Option<Name>,
+    notice: Option<InputId>,
     /// Show what each phase took, and what came before the first
     #[arg(long)]
     phases: bool,
@@ -217,7 +217,12 @@ fn read_inputs(args: &Args, interface: &Interface) -> anyhow::Result<Taken> {
 }
 
 /// The inputs that were announced under a name.
-fn answer_announced(client: &mut Client, name: Name, inputs: &[Vec<f32>], printer: &Printer<'_>) -> anyhow::Result<()> {
+fn answer_announced(
+    client: &mut Client,
+    name: InputId,
+    inputs: &[Vec<f32>],
+    printer: &Printer<'_>,
+) -> anyhow::Result<()> {
     // One that the server no longer knows is an input like any other.
     let size = client.notices()?.look(name, Duration::ZERO)?.map_or(inputs.len(), |standing| standing.inputs);
     anyhow::ensure!(inputs.len() <= size, "--notice is for {size}, and there are {} inputs", inputs.len());

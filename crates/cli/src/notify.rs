@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tacit_args::{DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
-use tacit_client::wire::{LinkClass, Name};
+use tacit_client::wire::{InputId, LinkClass};
 use tacit_client::{ClientConfig, GONE, MAX_THREADS, Notices, Standing};
 
 /// Announce an input over HTTP, without a connection that stands: for devices that sleep until its turn has
@@ -36,7 +36,7 @@ enum Command {
     /// Example: tacit notify look 3fa9c2d107be5e10 --wait 600
     Look {
         /// Its name
-        name: Name,
+        name: InputId,
         /// Wait for so long until its turn has come
         #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=604_800))]
         wait: u64,
@@ -46,7 +46,7 @@ enum Command {
     /// Example: tacit notify withdraw 3fa9c2d107be5e10
     Withdraw {
         /// Its name
-        name: Name,
+        name: InputId,
     },
 }
 

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// No earlier output that is looked at has more bytes.
-const MOST: u64 = 64 << 20;
+const MAX: u64 = 64 << 20;
 
 /// By what earlier output of the same kind is known.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ pub fn check(path: &Path, alike: Alike<'_>) -> anyhow::Result<()> {
         return Ok(());
     }
     let mut found = Vec::new();
-    File::open(path).and_then(|file| file.take(MOST).read_to_end(&mut found)).with_context(reading)?;
+    File::open(path).and_then(|file| file.take(MAX).read_to_end(&mut found)).with_context(reading)?;
     let is_alike = match alike {
         Alike::Json(value) => serde_json::from_slice(&found).is_ok_and(|found: Value| has_keys_of(&found, value)),
         Alike::Beginning(beginning) => found.starts_with(beginning),

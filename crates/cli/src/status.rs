@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use tacit_foreign::plain;
 
 /// Lines of a table.
-const MOST: usize = 20;
+const MAX: usize = 20;
 
 /// Show what a server does: everything to an operator, to a client what is its own
 ///
@@ -21,7 +21,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     if as_json {
         return print::json(&answer);
     }
-    print::text(&shown(&serde_json::from_value(answer)?, MOST))
+    print::text(&shown(&serde_json::from_value(answer)?, MAX))
 }
 
 /// A status in lines, tables cut to `most` rows.

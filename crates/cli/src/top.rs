@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Rows of each table.
-const MOST: usize = 8;
+const MAX: usize = 8;
 /// To the upper left corner; and whatever is below the cursor, away.
 const HOME: &str = "\x1b[H";
 const CLEAR_REST: &str = "\x1b[J";
@@ -38,7 +38,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
             // One line for each look.
             print::line(&answer.to_string())?;
         } else {
-            let text = shown(&serde_json::from_value::<Status>(answer)?, MOST);
+            let text = shown(&serde_json::from_value::<Status>(answer)?, MAX);
             match args.once {
                 true => print::text(&text)?,
                 false => print::screen(&format!("{clear}{HOME}{}{CLEAR_REST}\n", text.replace('\n', CLEAR_LINE)))?,

@@ -2,7 +2,7 @@
 use crate::answer::{made_for, only};
 use crate::ask::ask;
 use crate::claimed::{Asked, ClaimedMaterial};
-use crate::wire::{Announce, Name, Reply, Request, misplaced};
+use crate::wire::{Announce, InputId, Reply, Request, misplaced};
 use crate::{Answer, Client, ClientError, Closer, Notices, PhaseReport, Prepared};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -17,7 +17,7 @@ type Made = (Option<PhaseReport>, Prepared, Material, Client);
 /// An input that will come, or a batch. Its material is made on a connection of its own, when the server says
 /// so, in a thread. Dropped unused, it is withdrawn.
 pub struct Announced {
-    name: Name,
+    name: InputId,
     inputs: usize,
     closer: Arc<Closer>,
     maker: Option<JoinHandle<Result<Made, ClientError>>>,
@@ -76,7 +76,7 @@ impl Client {
     /// As there; [`ClientError::Usage`] if the connection is of another client, model or back end.
     pub fn announce_over(&self, mut maker: Self, expected: Option<Duration>) -> Result<Announced, ClientError> {
         self.check_makes(&maker)?;
-        let name = Name::random()?;
+        let name = InputId::random()?;
         let expected_ms = expected.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         let request = Request::Announce(Announce { name, expected_ms, ttl_ms: None });
         match ask(maker.channel_mut(), &request)? {
@@ -93,7 +93,7 @@ impl Client {
     /// # Errors
     /// As [`announce_over`](Self::announce_over); that the server no longer knows the name shows when the
     /// material is waited for.
-    pub fn take_up(&self, maker: Self, name: Name) -> Result<Announced, ClientError> {
+    pub fn take_up(&self, maker: Self, name: InputId) -> Result<Announced, ClientError> {
         self.check_makes(&maker)?;
         Self::making(maker, name)
     }
@@ -116,7 +116,7 @@ impl Client {
         Ok(())
     }
 
-    fn making(mut maker: Self, name: Name) -> Result<Announced, ClientError> {
+    fn making(mut maker: Self, name: InputId) -> Result<Announced, ClientError> {
         let (closer, inputs) = (maker.closer(), maker.model().batch());
         let making = thread::Builder::new().name("tacit-announced".into()).spawn(move || {
             let setup = maker.setup_before(Phase::Offline)?;
@@ -170,7 +170,7 @@ impl Client {
             let answers = answers.into_iter().take(inputs.len());
             answers.map(|answer| Answer { request_to_answer_s, ..answer }).collect()
         };
-        let name = Name::random()?;
+        let name = InputId::random()?;
         let request = self.asking(name, Some(announced.name), None);
         let ignored = match ask(self.channel_mut(), &request)? {
             Reply::Noted { notice_ignored } => notice_ignored,

@@ -1,6 +1,6 @@
 //! What comes of an input, and of the material that is made for it.
 use crate::measure::PhaseReport;
-use crate::wire::Name;
+use crate::wire::InputId;
 use tacit_backends::Faint;
 use tacit_ids::MaterialId;
 
@@ -19,7 +19,7 @@ pub struct Prepared {
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// What the input is called in the logs of both parties, and in the server's records.
-    pub name: Name,
+    pub name: InputId,
     /// The network's real outputs (`interface().output_shape`), a final softmax applied; for a top-1 model
     /// the class index alone.
     pub values: Vec<f64>,

@@ -1,5 +1,5 @@
 //! What an online phase starts with: an input's place in the server's queue, and material.
-use crate::wire::Name;
+use crate::wire::InputId;
 use std::sync::Arc;
 use tacit_backends::{ClientSide, Material};
 use tacit_ids::MaterialId;
@@ -9,9 +9,9 @@ use tacit_store::{Binding, Claimed, IN_MEMORY, Picked, Store, StoreError};
 #[derive(Clone, Copy)]
 pub(crate) enum Asked {
     /// It is asked for along with its online phase.
-    Now(Name),
+    Now(InputId),
     /// It stands there.
-    Before(Name),
+    Before(InputId),
 }
 
 /// Material for one input.

@@ -12,7 +12,7 @@ use crate::ask::{answered, ask, ask_both, ask_for, broken_off};
 use crate::claimed::{Asked, ClaimedMaterial};
 use crate::measure::{Marks, Meter, PhaseReport};
 use crate::stock::{self, Stock};
-use crate::wire::{Ask, Name, REQUEST, Reply, Request, Terms, misplaced, send};
+use crate::wire::{Ask, InputId, REQUEST, Reply, Request, Terms, misplaced, send};
 use crate::{ClientConfig, ClientError, Closer};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::Arc;
@@ -165,7 +165,7 @@ impl Client {
     }
 
     /// What asks for an input under a name.
-    pub(crate) fn asking(&self, name: Name, notice: Option<Name>, material: Option<MaterialId>) -> Request {
+    pub(crate) fn asking(&self, name: InputId, notice: Option<InputId>, material: Option<MaterialId>) -> Request {
         Request::Ask(Ask { name, notice, material, terms: self.terms })
     }
 
@@ -247,7 +247,7 @@ impl Client {
     /// Answers what the model computes on, of all inputs of the batch at hand, with stored material if there
     /// is any for so many.
     pub(crate) fn answers(&mut self, input: &[f32]) -> Result<Vec<Answer>, ClientError> {
-        let name = Name::random()?;
+        let name = InputId::random()?;
         if !self.needs_material()? {
             return self.online(Asked::Now(name), None, input);
         }
@@ -267,7 +267,7 @@ impl Client {
     /// Answers the inputs of a batch that are asked for with `first`, or were before, with new material.
     pub(crate) fn answer_anew(
         &mut self,
-        name: Name,
+        name: InputId,
         first: Option<&Request>,
         input: &[f32],
     ) -> Result<Vec<Answer>, ClientError> {

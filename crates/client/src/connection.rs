@@ -4,12 +4,11 @@ use crate::closer::Closer;
 use crate::config::ClientConfig;
 use crate::stock::{self, Reconciled, Stock, StoredMaterial};
 use crate::wire::Upload;
-use crate::wire::{
-    MAX_PUBLIC_BYTES, ModelInfo, PUBLIC, REQUEST, Reply, Request, misplaced, public_digest, recv_reply, send,
-};
+use crate::wire::{ModelInfo, PUBLIC, REQUEST, Reply, Request, misplaced, public_digest, recv_reply, send};
 use crate::{Client, ClientError, SecretsFolder};
 use std::sync::Arc;
 use std::time::Instant;
+use tacit_backends::seam::MAX_PUBLIC_BYTES;
 use tacit_backends::{Options, Registry, Trust};
 use tacit_foreign::plain;
 use tacit_ids::MaterialId;

@@ -14,7 +14,7 @@ pub struct KeyFolder {
 }
 
 /// Most bytes kept in a folder; the oldest go first.
-const MOST: u64 = 4 << 30;
+const MAX: u64 = 4 << 30;
 const KEPT: &str = ".kept";
 /// Of files that are being written; whoever writes one has it locked.
 const UNFINISHED: &str = ".part";
@@ -47,7 +47,7 @@ impl KeyFolder {
         kept.sort();
         let mut total = bytes + kept.iter().map(|(_, bytes, _)| bytes).sum::<u64>();
         for (_, bytes, path) in kept {
-            if total <= MOST {
+            if total <= MAX {
                 break;
             }
             fs::remove_file(path)?;

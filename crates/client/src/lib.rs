@@ -46,8 +46,9 @@
 //! * [`input`]: images and arrays; [`bench`]: what both parties' figures look like; [`measure`]: taking them;
 //!   [`wire`]: messages.
 //!
-//! What a server says is checked before it is used: a public part has [`wire::MAX_PUBLIC_BYTES`] at most,
-//! which is checked before any of it is taken, and the digests of plan and public part are compared.
+//! What a server says is checked before it is used. A public part has
+//! [`MAX_PUBLIC_BYTES`](tacit_backends::seam::MAX_PUBLIC_BYTES) at most, which is checked before any of it is
+//! taken; the digests of plan and public part are compared.
 #![forbid(unsafe_code)]
 
 mod announced;
@@ -58,12 +59,11 @@ mod claimed;
 mod client;
 mod closer;
 mod config;
+mod connection;
 mod control;
 pub mod dealer;
 mod error;
 pub mod helper;
-
-mod connection;
 pub mod input;
 pub mod jpeg;
 mod key_folder;

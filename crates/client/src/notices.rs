@@ -2,7 +2,7 @@
 //! come, or pays for its link by the minute. The phases themselves are run over the protocol
 //! ([`Client::take_up`](crate::Client::take_up)), by the same client.
 use crate::connection::choose;
-use crate::wire::{Device, Name};
+use crate::wire::{Device, InputId};
 use crate::{ClientConfig, ClientError, Control};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ impl fmt::Display for NoticeState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     /// The name that the server gave it.
-    pub name: Name,
+    pub name: InputId,
     /// How far it is.
     pub state: NoticeState,
     /// For how many inputs it is: as many as were announced, or as the server runs as one.
@@ -139,7 +139,7 @@ impl Notices {
     ///
     /// # Errors
     /// As [`Control::get`].
-    pub fn look(&self, name: Name, wait: Duration) -> Result<Option<Standing>, ClientError> {
+    pub fn look(&self, name: InputId, wait: Duration) -> Result<Option<Standing>, ClientError> {
         let path = path(name);
         // Whole seconds; what is left of one is waited for here.
         let seconds = wait.min(LONGEST_WAIT).as_secs();
@@ -154,7 +154,7 @@ impl Notices {
     ///
     /// # Errors
     /// As [`look`](Self::look).
-    pub fn wait_for_turn(&self, name: Name, within: Duration) -> Result<Option<Standing>, ClientError> {
+    pub fn wait_for_turn(&self, name: InputId, within: Duration) -> Result<Option<Standing>, ClientError> {
         let end = Instant::now() + within;
         let mut told = self.look(name, Duration::ZERO)?;
         while let Some(standing) = told
@@ -174,7 +174,7 @@ impl Notices {
     ///
     /// # Errors
     /// As [`Control::delete`].
-    pub fn take_back(&self, name: Name) -> Result<bool, ClientError> {
+    pub fn take_back(&self, name: InputId) -> Result<bool, ClientError> {
         Ok(known(self.control.delete(&path(name)))?.is_some())
     }
 }
@@ -201,7 +201,7 @@ struct Told {
     turn: bool,
 }
 
-fn path(name: Name) -> String {
+fn path(name: InputId) -> String {
     format!("/v1/inputs/{name}")
 }
 
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn what_a_server_tells_of_an_input_is_read() {
         let told = json!({"name": "00000000000000ff", "state": "ready", "inputs": 3, "turn": true, "more": 1});
-        let wanted = Standing { name: Name(255), state: NoticeState::Ready, inputs: 3, turn: true };
+        let wanted = Standing { name: InputId(255), state: NoticeState::Ready, inputs: 3, turn: true };
         assert_eq!(standing(told).unwrap(), wanted);
         for wrong in [
             json!({"name": "ff", "state": "ready", "inputs": 1, "turn": true}),

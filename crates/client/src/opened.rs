@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tacit_backends::{BackendError, ClientModel};
 
 /// Most models kept: a server that changes its models again and again fills no memory here.
-const MOST: usize = 16;
+const MAX: usize = 16;
 
 /// Back end, and digest of the public part.
 type Name = (String, [u8; 32]);
@@ -50,7 +50,7 @@ impl OpenedModels {
         };
         let model = entry.1.clone();
         models.push(entry);
-        let excess = models.len().saturating_sub(MOST);
+        let excess = models.len().saturating_sub(MAX);
         models.drain(..excess);
         Some(model)
     }
@@ -75,11 +75,11 @@ mod tests {
         let first = get("toy", 0);
         assert!(Arc::ptr_eq(&first, &get("toy", 0)));
         assert!(!Arc::ptr_eq(&first, &get("other", 0)));
-        for n in 2..MOST as u8 {
+        for n in 2..MAX as u8 {
             get("toy", n);
         }
         assert!(Arc::ptr_eq(&first, &get("toy", 0)), "as many as are kept");
-        for n in 1..=MOST as u8 {
+        for n in 1..=MAX as u8 {
             get("toy", n);
         }
         assert!(!Arc::ptr_eq(&first, &get("toy", 0)));

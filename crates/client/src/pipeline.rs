@@ -2,7 +2,7 @@
 //! runs on a second connection during the online phase of this one.
 use crate::answer::{made_for, only};
 use crate::claimed::{Asked, ClaimedMaterial};
-use crate::wire::Name;
+use crate::wire::InputId;
 use crate::{Answer, Client, ClientError, PhaseReport, Prepared};
 use std::sync::mpsc;
 use std::thread;
@@ -11,7 +11,7 @@ use tacit_graph::Units;
 use tacit_net::Phase;
 
 /// A batch that is asked for, its material, and the setup that came before that.
-type Made = (Name, Option<PhaseReport>, Prepared, Material);
+type Made = (InputId, Option<PhaseReport>, Prepared, Material);
 
 /// One after the other, without material. Where an answer is refused the others are asked for all the same:
 /// where a client stops would tell the server what became of its answer.
@@ -22,7 +22,7 @@ fn one_by_one(
 ) -> Result<(), ClientError> {
     let (mut first, mut refused) = (None, 0);
     for (index, input) in inputs.iter().enumerate() {
-        match client.online(Asked::Now(Name::random()?), None, input) {
+        match client.online(Asked::Now(InputId::random()?), None, input) {
             Ok(answers) => each(index, only(answers))?,
             Err(error) if error.refuses_answer() => {
                 refused += 1;
@@ -68,7 +68,7 @@ pub fn infer_many(
             for size in sizes {
                 maker.set_batch(size)?;
                 let setup = maker.setup_before(Phase::Offline)?;
-                let name = Name::random()?;
+                let name = InputId::random()?;
                 let asking = maker.asking(name, None, None);
                 let (prepared, material) = maker.make_for(name, Some(&asking))?;
                 if sender.send((name, setup, prepared, material)).is_err() {

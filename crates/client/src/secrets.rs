@@ -14,7 +14,7 @@ use tacit_store::{FolderKind, ManagedFolder, Party, SealKey, StoreError, made_fi
 use zeroize::Zeroizing;
 
 /// No secret has more bytes.
-const MOST: u64 = 1 << 10;
+const MAX: u64 = 1 << 10;
 /// No file of a secret has more, sealed or not.
 const LARGEST: u64 = 2 << 10;
 const LOCK: &str = "lock";
@@ -113,7 +113,7 @@ impl SecretsFolder {
         if path.symlink_metadata().is_err() && earlier.symlink_metadata().is_ok() {
             let mut master = Zeroizing::new(Vec::new());
             let opened = open_renamed(&earlier, Kind::secret(&earlier), self.seal.as_ref()).map_err(failed)?;
-            opened.0.take(MOST).read_to_end(&mut master).map_err(keeping(&earlier))?;
+            opened.0.take(MAX).read_to_end(&mut master).map_err(keeping(&earlier))?;
             write_file(&path, Kind::secret(&path), self.seal.as_ref(), &master).map_err(failed)?;
             fs::remove_file(&earlier).map_err(keeping(&earlier))?;
         }
@@ -135,7 +135,7 @@ impl SecretsFolder {
             }
             other => {
                 other.map_err(keeping(path))?;
-                let secret = read_own_file(path, Kind::secret(path), self.seal.as_ref(), MOST).map_err(failed)?;
+                let secret = read_own_file(path, Kind::secret(path), self.seal.as_ref(), MAX).map_err(failed)?;
                 let used = File::options().write(true).open(path).and_then(|file| file.set_modified(SystemTime::now()));
                 used.map_err(keeping(path))?;
                 Ok((secret, true))

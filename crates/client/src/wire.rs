@@ -31,8 +31,6 @@ pub const PUBLIC: Tag = Tag::new(0x0103, "public part");
 pub const MAX_REQUEST_BYTES: usize = 64 << 10;
 /// Largest answer apart from a public part, in bytes: a catalog.
 pub const MAX_REPLY_BYTES: usize = 1 << 20;
-/// Largest public part, in bytes.
-pub const MAX_PUBLIC_BYTES: u64 = 64 << 20;
 /// Most ids in one request or answer.
 pub const MAX_IDS: usize = 2048;
 
@@ -55,9 +53,9 @@ pub enum WireError {
 /// What a client calls an input that it asked for or announced: any number that no other live one of this
 /// client's has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Name(pub u64);
+pub struct InputId(pub u64);
 
-impl Name {
+impl InputId {
     /// A number that nobody else has thought of.
     ///
     /// # Errors
@@ -69,7 +67,7 @@ impl Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for InputId {
     /// Sixteen hexadecimal digits: what logs and records of both parties have in common of an input.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
@@ -81,7 +79,7 @@ impl fmt::Display for Name {
 #[error("`{0}` is no name of an input: sixteen hexadecimal digits are")]
 pub struct NotAName(String);
 
-impl FromStr for Name {
+impl FromStr for InputId {
     type Err = NotAName;
 
     fn from_str(text: &str) -> Result<Self, NotAName> {
@@ -117,9 +115,9 @@ pub struct Terms {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
     /// What to call it.
-    pub name: Name,
+    pub name: InputId,
     /// What announced it.
-    pub notice: Option<Name>,
+    pub notice: Option<InputId>,
     /// Stored material to use.
     pub material: Option<MaterialId>,
     /// On what terms.
@@ -130,7 +128,7 @@ pub struct Ask {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announce {
     /// What to call it.
-    pub name: Name,
+    pub name: InputId,
     /// In how many milliseconds, if that is known. The time to live counts from there.
     pub expected_ms: Option<u64>,
     /// Milliseconds after which it is forgotten, and its material burnt; the server's limit is the most.
@@ -189,7 +187,7 @@ pub enum Request {
     /// Take back what was asked or announced under this name.
     Cancel {
         /// Which.
-        name: Name,
+        name: InputId,
     },
     /// Make material for one input, kept on disk, or in memory for this client's connections. The answer may
     /// be some time in coming ([`Reply::Waiting`]).
@@ -199,7 +197,7 @@ pub enum Request {
         /// On disk: the client's folder that gets the other half.
         folder: Option<FolderId>,
         /// What was asked or announced, whose material this is; none for stock.
-        of: Option<Name>,
+        of: Option<InputId>,
     },
     /// Answer one input with this material; without any exactly where there is nothing to prepare. The answer
     /// may be some time in coming ([`Reply::Waiting`]).
@@ -207,7 +205,7 @@ pub enum Request {
         /// The material.
         id: Option<MaterialId>,
         /// What was asked; none asks for it now, on the usual terms.
-        of: Option<Name>,
+        of: Option<InputId>,
     },
     /// Ids of this client's material for the open model that are ready on disk.
     Stored,
@@ -298,7 +296,7 @@ impl Request {
 
     /// The input that it is about, by its name; none where it is about none, or about stock.
     #[must_use]
-    pub fn input(&self) -> Option<Name> {
+    pub fn input(&self) -> Option<InputId> {
         match self {
             Self::Ask(ask) => Some(ask.name),
             Self::Announce(announce) => Some(announce.name),
@@ -346,7 +344,7 @@ pub enum Reply {
     Models(Vec<ModelInfo>),
     /// The public part follows.
     Model {
-        /// Its length, [`MAX_PUBLIC_BYTES`] at most.
+        /// Its length, [`MAX_PUBLIC_BYTES`](tacit_backends::seam::MAX_PUBLIC_BYTES) at most.
         bytes: u64,
     },
     /// What was asked, announced or taken back is noted.
@@ -468,7 +466,7 @@ mod tests {
 
     #[test]
     fn requests_are_read_whole_or_not_at_all() {
-        let request = Request::Infer { id: Some(MaterialId::numbered(7)), of: Some(Name(3)) };
+        let request = Request::Infer { id: Some(MaterialId::numbered(7)), of: Some(InputId(3)) };
         let mut bytes = postcard::to_stdvec(&request).unwrap();
         assert_eq!(Request::from_bytes(&bytes).unwrap(), request);
         assert!(Request::from_bytes(&bytes[..5]).is_err());

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
 /// Most characters that a text of others keeps.
-pub const MOST: usize = 2000;
+pub const MAX: usize = 2000;
 /// What stands for a character that is not shown.
 pub const HIDDEN: char = char::REPLACEMENT_CHARACTER;
 /// What stands for the end of a text that is too long.
@@ -32,10 +32,10 @@ pub fn is_plain(c: char) -> bool {
     !unseen && !c.is_control()
 }
 
-/// Text of others in one line of at most [`MOST`] characters, without what a terminal would obey.
+/// Text of others in one line of at most [`MAX`] characters, without what a terminal would obey.
 #[must_use]
 pub fn plain(text: &str) -> String {
-    within(text, MOST)
+    within(text, MAX)
 }
 
 /// As [`plain`], of at most `most` characters before what says that there were more.
@@ -86,7 +86,7 @@ pub trait Foreign {
 impl Foreign for String {
     fn made_plain(self) -> Self {
         // Most is.
-        if self.len() <= MOST && self.chars().all(is_plain) { self } else { plain(&self) }
+        if self.len() <= MAX && self.chars().all(is_plain) { self } else { plain(&self) }
     }
 }
 
@@ -154,9 +154,9 @@ mod tests {
 
     #[test]
     fn long_text_is_cut() {
-        let long = "é".repeat(MOST + 1);
-        assert_eq!(plain(&long).chars().count(), MOST + CUT.len());
-        assert_eq!(plain(&long[..2 * MOST]), "é".repeat(MOST));
+        let long = "é".repeat(MAX + 1);
+        assert_eq!(plain(&long).chars().count(), MAX + CUT.len());
+        assert_eq!(plain(&long[..2 * MAX]), "é".repeat(MAX));
         assert_eq!(within("abcdef", 3), "abc...");
     }
 

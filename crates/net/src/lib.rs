@@ -5,7 +5,7 @@
 //!   party alone), [`PacedTransport`] (sends no faster than asked).
 //! * [`Channel`]: tagged, length-checked, checksummed messages over any transport, with traffic counted per
 //!   [`Phase`].
-//! * [`Talk`]: messages counted before they are sent.
+//! * [`TrafficModel`]: messages counted before they are sent.
 //! * [`Hello`] and [`handshake`]: the version before anything else is said, plan and public part once a model
 //!   is open.
 //!
@@ -26,11 +26,11 @@ mod queue;
 mod rate;
 mod record;
 mod tag;
-mod talk;
 mod tcp;
 pub mod tls;
 mod tls_error;
 mod traffic;
+mod traffic_model;
 mod transport;
 
 pub use channel::{Channel, HEADER_BYTES, MAX_FRAME_BYTES};
@@ -43,8 +43,8 @@ pub use queue::QUEUE_BYTES;
 pub use rate::{BadRate, Rate};
 pub use record::{RecordTransport, ReplayTransport};
 pub use tag::Tag;
-pub use talk::Talk;
 pub use tcp::{TcpTransport, split_address, tcp_pair};
 pub use tls::{ClientTls, ServerTls, TlsTransport};
 pub use traffic::{Phase, Traffic};
+pub use traffic_model::TrafficModel;
 pub use transport::Transport;

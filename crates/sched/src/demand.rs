@@ -11,7 +11,7 @@ const WINDOW: Span = Span::from_millis(600_000);
 /// while, and then they are not.
 pub const HORIZON: Span = Span::from_millis(30_000);
 /// Clients and models that are remembered.
-const MOST: usize = 4096;
+const MAX: usize = 4096;
 
 #[derive(Clone, Debug)]
 struct Seen {
@@ -28,7 +28,7 @@ pub struct Demand(BTreeMap<(ClientId, ModelId), Seen>);
 impl Demand {
     /// One input of a client was answered.
     pub fn answered(&mut self, client: ClientId, model: ModelId, now: Time) {
-        if self.0.len() >= MOST && !self.0.contains_key(&(client, model)) {
+        if self.0.len() >= MAX && !self.0.contains_key(&(client, model)) {
             let oldest = self.0.iter().min_by_key(|(_, seen)| seen.last).map(|(&key, _)| key);
             oldest.and_then(|key| self.0.remove(&key));
         }
@@ -79,10 +79,10 @@ mod tests {
     #[test]
     fn few_are_remembered() {
         let mut demand = Demand::default();
-        for i in 0..2 * MOST as u64 {
+        for i in 0..2 * MAX as u64 {
             demand.answered(ClientId::numbered(i), MODEL, Time::from_secs(i as f64));
         }
-        assert_eq!(demand.0.len(), MOST);
-        assert!(demand.0.contains_key(&(ClientId::numbered(2 * MOST as u64 - 1), MODEL)));
+        assert_eq!(demand.0.len(), MAX);
+        assert!(demand.0.contains_key(&(ClientId::numbered(2 * MAX as u64 - 1), MODEL)));
     }
 }

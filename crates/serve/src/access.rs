@@ -14,7 +14,7 @@ use tacit_store::Serial;
 /// Largest access file, in bytes: ten thousand clients fit.
 const MAX_BYTES: u64 = 4 << 20;
 /// Most characters of what the file calls a client.
-const MOST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 /// Most characters of a line that an error shows.
 const SHOWN: usize = 120;
 
@@ -100,8 +100,8 @@ impl<'de> Deserialize<'de> for Called {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         match text.chars().count() {
-            1..=MOST_NAME if !text.contains(char::is_control) => Ok(Self(text.into())),
-            _ => Err(D::Error::custom(format!("a name has 1 to {MOST_NAME} characters, all of them of one line"))),
+            1..=MAX_NAME if !text.contains(char::is_control) => Ok(Self(text.into())),
+            _ => Err(D::Error::custom(format!("a name has 1 to {MAX_NAME} characters, all of them of one line"))),
         }
     }
 }

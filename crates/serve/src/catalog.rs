@@ -3,9 +3,10 @@ use crate::ServeError;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use tacit_backends::seam::MAX_PUBLIC_BYTES;
 use tacit_backends::seam::batch_digest;
 use tacit_backends::{Backend, ServerModel, Trust};
-use tacit_client::wire::{Device, MAX_PUBLIC_BYTES, ModelInfo, Offer, public_digest};
+use tacit_client::wire::{Device, ModelInfo, Offer, public_digest};
 use tacit_graph::OutputMode;
 use tacit_store::Binding;
 

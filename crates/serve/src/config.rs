@@ -13,7 +13,7 @@ use tacit_sched::{PoolConfig, Resources, Span};
 use tacit_store::{EXPIRE, SealKey};
 
 /// Materials that are dealt ahead of time and lie ready, of all models: each is an open file.
-pub(crate) const MOST_POOLED: usize = 32;
+pub(crate) const MAX_POOLED: usize = 32;
 /// Pools cover what is asked for in this time, or during one dealing if that takes longer.
 const POOL_HORIZON: Span = Span::from_millis(30_000);
 
@@ -183,7 +183,7 @@ impl ServerConfig {
             pre_attempts: 1,
             pool: self.has_pools().then(|| PoolConfig {
                 horizon: POOL_HORIZON,
-                most: MOST_POOLED as u32,
+                most: MAX_POOLED as u32,
                 disk: self.pool,
                 ..PoolConfig::default()
             }),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_admission::{ConnectionId as Number, Kind};
 use tacit_backends::Material;
-use tacit_client::wire::{Announce, Name, Request};
+use tacit_client::wire::{Announce, InputId, Request};
 use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::JobId;
 use tacit_sched::policy::PolicySpec;
@@ -55,12 +55,12 @@ pub(crate) enum Event {
     /// An input will come; this is said without a connection that comes for its phases.
     Announced { whose: Whose, announce: Announce, reply: oneshot::Sender<Result<Standing, ServeError>> },
     /// How does a client's input stand? `None` if it has none of this name.
-    Standing { client: ClientId, name: Name, reply: oneshot::Sender<Option<Standing>> },
+    Standing { client: ClientId, name: InputId, reply: oneshot::Sender<Option<Standing>> },
     /// Tell how a client's input stands when its turn has come, its state is another than `state`, or it has
     /// ended.
-    Watched { client: ClientId, name: Name, state: &'static str, reply: oneshot::Sender<Option<Standing>> },
+    Watched { client: ClientId, name: InputId, state: &'static str, reply: oneshot::Sender<Option<Standing>> },
     /// A client takes an input back; whether there was one.
-    TakenBack { client: ClientId, name: Name, reply: oneshot::Sender<bool> },
+    TakenBack { client: ClientId, name: InputId, reply: oneshot::Sender<bool> },
     /// Jobs are to start by this policy.
     SetPolicy { policy: PolicySpec, reply: oneshot::Sender<()> },
     /// These rules hold from now on.

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 /// Why a model is of no further use to a client that has it open.
 pub(crate) const WITHDRAWN: &str = "the model that is open here was replaced or withdrawn by whoever runs this server; connect again for what it offers now";
 /// Clients whose rates are looked after, beyond which those are forgotten that have all they may have.
-const MOST_BUCKETS: usize = 1024;
+const MAX_BUCKETS: usize = 1024;
 
 /// Rules, and what clients have used of them.
 pub(crate) struct Gate {
@@ -96,7 +96,7 @@ impl Gate {
     /// Takes a token for each of so many inputs, where their client has a rate; how many these were.
     pub(crate) fn pace(&mut self, client: ClientId, inputs: u32, now: Instant) -> Result<u32, ServeError> {
         let Some(per_minute) = self.rules.borrow().of(client).per_minute else { return Ok(0) };
-        if self.buckets.len() >= MOST_BUCKETS && !self.buckets.contains_key(&client) {
+        if self.buckets.len() >= MAX_BUCKETS && !self.buckets.contains_key(&client) {
             let rules = self.rules.borrow().clone();
             let is_used = |client: &ClientId, bucket: &mut Bucket| {
                 rules.of(*client).per_minute.is_some_and(|per_minute| !bucket.is_full(now, per_minute))

@@ -15,7 +15,7 @@ pub(crate) fn unix_now() -> i64 {
 }
 
 /// A day that lies so many days ahead was shown by a clock that was wrong.
-pub(crate) const MOST_AHEAD: i64 = 7;
+pub(crate) const MAX_AHEAD: i64 = 7;
 
 /// The time by which days are counted: that of the machine's clock, unless it jumps while this program runs.
 pub(crate) struct Clock {
@@ -198,7 +198,7 @@ impl Bucket {
 }
 
 /// Materials for stock that are remembered to have cost their client's rate; others cost it again.
-const MOST_STOCK: usize = 1 << 16;
+const MAX_STOCK: usize = 1 << 16;
 
 /// Stock that has cost its client's rate when it was made, and costs nothing when it is used.
 #[derive(Default)]
@@ -217,7 +217,7 @@ impl PaidStock {
         if self.held.insert((client, id)) {
             self.order.push_back((client, id));
         }
-        while self.order.len() > MOST_STOCK {
+        while self.order.len() > MAX_STOCK {
             if let Some(oldest) = self.order.pop_front() {
                 self.held.remove(&oldest);
             }
@@ -300,9 +300,9 @@ mod tests {
         assert!(stock.holds(ALICE, id(1)) && !stock.holds(ClientId([2; 32]), id(1)));
         stock.remove(ALICE, id(1));
         assert!(!stock.holds(ALICE, id(1)));
-        (0..MOST_STOCK + 10).for_each(|n| stock.insert(ALICE, id(n)));
-        assert!(!stock.holds(ALICE, id(2)) && stock.holds(ALICE, id(MOST_STOCK)));
-        assert!(stock.held.len() <= MOST_STOCK && stock.order.len() <= MOST_STOCK);
+        (0..MAX_STOCK + 10).for_each(|n| stock.insert(ALICE, id(n)));
+        assert!(!stock.holds(ALICE, id(2)) && stock.holds(ALICE, id(MAX_STOCK)));
+        assert!(stock.held.len() <= MAX_STOCK && stock.order.len() <= MAX_STOCK);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tacit_admission::ConnectionId as Number;
 use tacit_client::measure::Figures;
-use tacit_client::wire::{Name, Request};
+use tacit_client::wire::{InputId, Request};
 use tacit_ids::ClientId;
 use tacit_net::Phase;
 use tacit_sched::{JobPhase, Span};
@@ -51,7 +51,7 @@ struct RecordedJob {
     client: ClientId,
     name: Arc<str>,
     /// What its client calls the input.
-    input: Option<Name>,
+    input: Option<InputId>,
     queued: Instant,
     /// With its threads.
     started: Option<(Instant, usize)>,

@@ -1,6 +1,6 @@
 //! Starting and stopping a server.
 use crate::access::Rules;
-use crate::config::MOST_POOLED;
+use crate::config::MAX_POOLED;
 use crate::driver::Driver;
 use crate::edge;
 use crate::event::Event;
@@ -45,7 +45,7 @@ const BEYOND_GRACE: Duration = Duration::from_secs(10);
 
 /// Most handshake slots. Each takes a file descriptor and, once something was sent, a second one and the
 /// state of a handshake.
-const MOST_PLACES: usize = 1024;
+const MAX_PLACES: usize = 1024;
 /// File descriptors of a greeting, and of a client with a job.
 const FILES: [u64; 2] = [2, 3];
 /// File descriptors for all else.
@@ -63,8 +63,8 @@ fn greeting_places(clients: usize, single: usize, limit: Option<u64>) -> Result<
         _ if clients == 0 => {
             Err(ServeError::Usage("a server for 0 clients at a time serves nobody: allow at least 1".into()))
         }
-        None => Ok(MOST_PLACES),
-        Some(limit) if limit >= needed => Ok(MOST_PLACES.min(((limit - others) / FILES[0]) as usize)),
+        None => Ok(MAX_PLACES),
+        Some(limit) if limit >= needed => Ok(MAX_PLACES.min(((limit - others) / FILES[0]) as usize)),
         Some(limit) => Err(ServeError::Usage(format!(
             "{clients} clients at a time may need {needed} open files, and this process may have {limit}: raise that (ulimit -n), or \
              allow at most {} clients",
@@ -169,7 +169,7 @@ impl Server {
         check(&catalog, &config)?;
         keep_within_limits(&mut config);
         // Control connections are clients' and operators'.
-        let single = 2 * config.max_control + if config.has_pools() { MOST_POOLED } else { 0 };
+        let single = 2 * config.max_control + if config.has_pools() { MAX_POOLED } else { 0 };
         let places = greeting_places(config.max_connections, single, getrlimit(Resource::Nofile).current)?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(EDGE_THREADS)
@@ -355,8 +355,8 @@ mod tests {
 
     #[test]
     fn places_for_greetings_are_what_files_allow() {
-        assert_eq!(greeting_places(64, 0, None).unwrap(), MOST_PLACES);
-        assert_eq!(greeting_places(64, 64, Some(1 << 20)).unwrap(), MOST_PLACES);
+        assert_eq!(greeting_places(64, 0, None).unwrap(), MAX_PLACES);
+        assert_eq!(greeting_places(64, 64, Some(1 << 20)).unwrap(), MAX_PLACES);
         assert_eq!(greeting_places(64, 0, Some(1024)).unwrap(), 384);
         assert_eq!(greeting_places(64, 64, Some(1024)).unwrap(), 352);
         assert!(greeting_places(0, 64, None).is_err());

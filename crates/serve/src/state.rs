@@ -7,7 +7,7 @@
 pub(crate) mod schema;
 
 use crate::ServeError;
-use crate::quota::{Clock, MOST_AHEAD, QuotaCharge, Quotas, day_of, unix_now};
+use crate::quota::{Clock, MAX_AHEAD, QuotaCharge, Quotas, day_of, unix_now};
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, Transaction, named_params, params};
 use schema::{NAME, SERVER, Sync, connect, failed, prepare};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use tacit_client::wire::Name;
+use tacit_client::wire::InputId;
 use tacit_ids::ClientId;
 
 /// Rows that wait to be written.
@@ -25,7 +25,7 @@ const QUEUE: usize = 4096;
 /// Rows of one transaction.
 const AT_ONCE: usize = 256;
 /// Classes that estimates are kept of.
-const MOST_CLASSES: u32 = 10_000;
+const MAX_CLASSES: u32 = 10_000;
 /// What the records call a dealing that is for nobody yet, and the class of devices of a pool.
 pub(crate) const DEALING: &str = "dealing";
 pub(crate) const POOL: &str = "pool";
@@ -54,7 +54,7 @@ pub(crate) struct Ended {
     /// What people call it; empty where nobody has said.
     pub(crate) client_name: Arc<str>,
     /// What its client calls the input; none for stock and setups.
-    pub(crate) input: Option<Name>,
+    pub(crate) input: Option<InputId>,
     pub(crate) model: String,
     pub(crate) backend: String,
     pub(crate) phase: &'static str,
@@ -208,12 +208,12 @@ fn read(db: &Connection) -> rusqlite::Result<(LearnedDurations, Quotas)> {
         })
     };
     let sql = "SELECT plan, device, phase, threads, seconds, memory FROM profile ORDER BY updated DESC LIMIT ?";
-    for row in db.prepare(sql)?.query_map([MOST_CLASSES], learned)? {
+    for row in db.prepare(sql)?.query_map([MAX_CLASSES], learned)? {
         known.add(row?);
     }
     // The latest day counts, whatever the clock says; but none that only a clock that was wrong can have
     // shown.
-    let (today, believed) = (day_of(unix_now()), day_of(unix_now()) + MOST_AHEAD);
+    let (today, believed) = (day_of(unix_now()), day_of(unix_now()) + MAX_AHEAD);
     let latest: Option<i64> =
         db.query_row("SELECT max(day) FROM usage WHERE day <= ?", [believed], |row| row.get(0))?;
     let day = today.max(latest.unwrap_or(i64::MIN));
@@ -233,7 +233,7 @@ fn prune(tx: &Transaction<'_>, today: i64, days: u32) -> rusqlite::Result<()> {
     // No more is read at a start.
     tx.execute(
         "DELETE FROM profile WHERE updated < (SELECT updated FROM profile ORDER BY updated DESC LIMIT 1 OFFSET ?)",
-        [MOST_CLASSES],
+        [MAX_CLASSES],
     )?;
     Ok(())
 }

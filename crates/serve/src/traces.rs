@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tacit_client::wire::Name;
+use tacit_client::wire::InputId;
 use tacit_ids::ClientId;
 use ureq::Agent;
 
@@ -54,7 +54,7 @@ pub(crate) struct Ended {
     /// What people call it; empty where nobody has said.
     pub(crate) client_name: Arc<str>,
     /// What its client calls the input; none for setups and stock.
-    pub(crate) input: Option<Name>,
+    pub(crate) input: Option<InputId>,
     pub(crate) phase: &'static str,
     pub(crate) model: String,
     pub(crate) backend: String,
@@ -97,7 +97,7 @@ impl Ended {
             let at = now.checked_sub(ago).and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
             at.as_nanos().to_string()
         };
-        let input = self.input.map_or(self.job, |Name(name)| name);
+        let input = self.input.map_or(self.job, |InputId(name)| name);
         let whose: Vec<u8> = self.client.0.iter().zip(run.0).map(|(a, b)| a ^ b).collect();
         let trace = hex(&[&whose, &input.to_be_bytes()]);
         let span = |part: u64| hex(&[&(u64::from_be_bytes(run.0) ^ (2 * self.job + part)).to_be_bytes()]);
@@ -256,8 +256,8 @@ mod tests {
         };
         let now = UNIX_EPOCH + Duration::from_secs(100);
         let run = Run([0; 8]);
-        let [ran, waited] = phase(7, "offline", Some(Name(0x11))).spans(now, run);
-        let [other, _] = phase(8, "online", Some(Name(0x11))).spans(now, run);
+        let [ran, waited] = phase(7, "offline", Some(InputId(0x11))).spans(now, run);
+        let [other, _] = phase(8, "online", Some(InputId(0x11))).spans(now, run);
         assert_eq!(ran["traceId"], "abababababababab0000000000000011");
         assert_eq!((&ran["traceId"], &waited["parentSpanId"]), (&other["traceId"], &ran["spanId"]));
         assert!(ran["spanId"] != other["spanId"] && ran["spanId"] != waited["spanId"]);
@@ -273,7 +273,7 @@ mod tests {
         let [stock, _] = phase(9, "offline", None).spans(now, run);
         assert_ne!(stock["traceId"], ran["traceId"]);
         // The same job of another run of the server.
-        let [again, _] = phase(7, "offline", Some(Name(0x11))).spans(now, Run([1; 8]));
+        let [again, _] = phase(7, "offline", Some(InputId(0x11))).spans(now, Run([1; 8]));
         assert!(["traceId", "spanId"].iter().all(|id| again[id] != ran[id]));
     }
 }

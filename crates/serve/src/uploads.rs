@@ -6,7 +6,7 @@ use tacit_client::wire::{Reply, Upload};
 use tacit_store::Ended;
 
 /// Most that one answer lists.
-const MOST_LISTED: usize = 2048;
+const MAX_LISTED: usize = 2048;
 
 impl Job<'_> {
     /// What is kept of the client; what has been of no use for long expires before.
@@ -24,7 +24,7 @@ impl Job<'_> {
             offered: catalog.of_plan(&kept.plan),
         };
         let kept = store.uploads()?.into_iter().filter(|kept| kept.client == self.client());
-        Ok(Reply::Uploads(kept.take(MOST_LISTED).map(told).collect()))
+        Ok(Reply::Uploads(kept.take(MAX_LISTED).map(told).collect()))
     }
 
     /// Deletes what is kept of the client under a name.

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use tacit_arith::heap::{Account, Counting, MOST_ACCOUNTS};
+use tacit_arith::heap::{Account, Counting, MAX_ACCOUNTS};
 use tacit_net::{Tag, tcp_pair};
 
 #[global_allocator]
@@ -47,7 +47,7 @@ fn a_job_is_said_to_hold_what_its_threads_held_and_not_what_the_process_did() {
     assert_eq!(phases, ["online", "offline", "setup"]);
     assert!(jobs.iter().all(|(_, memory)| (1..8 << 20).contains(memory)), "{jobs:?}");
     wait_until("every job has given its account back, with its last thread", || {
-        std::iter::from_fn(Account::open).collect::<Vec<_>>().len() == MOST_ACCOUNTS
+        std::iter::from_fn(Account::open).collect::<Vec<_>>().len() == MAX_ACCOUNTS
     });
 }
 

@@ -1,6 +1,6 @@
 //! How connections to the server are made.
-use crate::facts::Facts;
 use crate::lane::Lane;
+use crate::metadata::ModelMetadata;
 use std::path::PathBuf;
 use tacit_backends::{Preparation, Registry};
 use tacit_client::{Client, ClientConfig, ClientError, Connection};
@@ -28,11 +28,11 @@ impl Connector {
         Connection::connect(self.registry.clone(), config)
     }
 
-    pub(crate) fn open(&self, lane: &Lane, labels: &[String]) -> Result<(Client, Facts), ClientError> {
+    pub(crate) fn open(&self, lane: &Lane, labels: &[String]) -> Result<(Client, ModelMetadata), ClientError> {
         let client = self.connection()?.open(lane.name(), lane.backend())?;
         let (interface, backend) = (client.interface().clone(), client.backend().to_owned());
         let trust = self.registry.get(&backend)?.trust();
         let prepares = client.model().preparation() != Preparation::Nothing;
-        Ok((client, Facts { interface, backend, trust, prepares, labels: labels.to_vec() }))
+        Ok((client, ModelMetadata { interface, backend, trust, prepares, labels: labels.to_vec() }))
     }
 }

@@ -2,8 +2,8 @@
 use crate::ApiError;
 use crate::connector::Connector;
 use crate::energy::EnergyModel;
-use crate::facts::{FRAME_BYTES, Facts, Wanted};
 use crate::lane::{Asked, Done, Lane};
+use crate::metadata::{FRAME_BYTES, ModelMetadata, Wanted};
 use crate::stats::{Counts, Times};
 use crate::tensor::{Tensor, short};
 use crate::worker::{self, Backoff};
@@ -165,7 +165,8 @@ impl Fleet {
     /// Most bytes that a request for any of the models may have.
     #[must_use]
     pub fn body_limit(&self) -> usize {
-        let limits = self.lanes().into_iter().filter_map(|lane| Some(lane.facts().ok()?.body_limit(lane.capacity())));
+        let limits =
+            self.lanes().into_iter().filter_map(|lane| Some(lane.metadata().ok()?.body_limit(lane.capacity())));
         limits.max().unwrap_or(FRAME_BYTES)
     }
 
@@ -240,14 +241,14 @@ pub async fn infer(lane: &Arc<Lane>, request: Request) -> Result<Reply, ApiError
 }
 
 async fn infer_timed(lane: &Arc<Lane>, request: Request, begun: Instant) -> Result<(Reply, Times), ApiError> {
-    let facts: Arc<Facts> = lane.facts()?;
+    let metadata: Arc<ModelMetadata> = lane.metadata()?;
     let Request { inputs, outputs, timeout, priority, .. } = request;
-    facts.check_wanted(&outputs)?;
-    let mut rows = facts.accept(inputs, lane.capacity())?;
+    metadata.check_wanted(&outputs)?;
+    let mut rows = metadata.accept(inputs, lane.capacity())?;
     let (count, accepted) = (rows.inputs.len() as u64, begun.elapsed());
     let answered = answers(lane, rows.inputs.clone(), priority, timeout).await?;
     let finishing = Instant::now();
-    let outputs = facts.reply(&outputs, &rows.placed(&answered.answers))?;
+    let outputs = metadata.reply(&outputs, &rows.placed(&answered.answers))?;
     let reply = Reply { outputs, refused: std::mem::take(&mut rows.refused) };
     let Answered { queued, runs, .. } = answered;
     let times = Times { inputs: count, accepted, queued, runs, finished: finishing.elapsed(), all: begun.elapsed() };

@@ -1,8 +1,8 @@
 //! The protocol over gRPC.
 use crate::ApiError;
-use crate::facts::{Told, Wanted};
 use crate::fleet::{self, Fleet, Reply, VERSION};
 use crate::json::{Parameters, Scalar, Settings, unknown, wanted};
+use crate::metadata::{TensorDescription, Wanted};
 use crate::rest::{EXTENSIONS, SERVER, platform, told_state};
 use crate::rows;
 use crate::stats::{Counts, Total, Totals};
@@ -71,14 +71,15 @@ impl GrpcInferenceService for Service {
 
     async fn model_metadata(&self, request: Request<ModelMetadataRequest>) -> Answer<ModelMetadataResponse> {
         let ModelMetadataRequest { name, version } = request.into_inner();
-        let facts = self.fleet.lane(&name, &version)?.facts()?;
-        let told = |Told { name, datatype, shape }| TensorMetadata { name, datatype: datatype.into(), shape };
+        let metadata = self.fleet.lane(&name, &version)?.metadata()?;
+        let told =
+            |TensorDescription { name, datatype, shape }| TensorMetadata { name, datatype: datatype.into(), shape };
         Ok(Response::new(ModelMetadataResponse {
             name,
             versions: vec![VERSION.into()],
-            platform: platform(&facts.backend),
-            inputs: vec![told(facts.input())],
-            outputs: facts.outputs().into_iter().map(told).collect(),
+            platform: platform(&metadata.backend),
+            inputs: vec![told(metadata.input())],
+            outputs: metadata.outputs().into_iter().map(told).collect(),
         }))
     }
 

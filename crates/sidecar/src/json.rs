@@ -2,8 +2,8 @@
 //! extension). What a text may make of memory is in proportion to its length: numbers are kept as such,
 //! parameters are scalars, and nothing nests deeper than a tensor may have axes.
 use crate::ApiError;
-use crate::facts::Wanted;
 use crate::fleet::{Request, VERSION};
+use crate::metadata::Wanted;
 use crate::tensor::{MAX_AXES, Tensor, Values, short};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 use serde_json::{Value, json};

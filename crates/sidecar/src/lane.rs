@@ -1,7 +1,7 @@
 //! The lane of one model: its queue, what waits, what runs, and who works on it. No clock decides here;
 //! whoever waits brings the time that it has.
 use crate::ApiError;
-use crate::facts::Facts;
+use crate::metadata::ModelMetadata;
 use crate::stats::Stats;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -61,7 +61,7 @@ struct State {
     waiting: BTreeMap<Key, Job>,
     running: HashMap<Key, Running>,
     turns: u64,
-    facts: Option<Arc<Facts>>,
+    metadata: Option<Arc<ModelMetadata>>,
     /// Workers with a connection.
     workers: usize,
     /// Why there are none, and the last attempt to connect has failed.
@@ -145,9 +145,9 @@ impl Lane {
     ///
     /// # Errors
     /// Nobody has told yet.
-    pub fn facts(&self) -> Result<Arc<Facts>, ApiError> {
+    pub fn metadata(&self) -> Result<Arc<ModelMetadata>, ApiError> {
         let state = self.lock();
-        state.facts.clone().ok_or_else(|| self.unavailable(&state))
+        state.metadata.clone().ok_or_else(|| self.unavailable(&state))
     }
 
     /// Says whether inputs are answered.
@@ -257,11 +257,11 @@ impl Lane {
     }
 
     /// A worker has a connection.
-    pub(crate) fn connected(&self, facts: Facts) {
+    pub(crate) fn connected(&self, metadata: ModelMetadata) {
         let mut state = self.lock();
         state.workers += 1;
         state.down = None;
-        state.facts = Some(Arc::new(facts));
+        state.metadata = Some(Arc::new(metadata));
     }
 
     /// A worker has lost its connection, and makes another; requests may wait for that.

@@ -4,9 +4,9 @@
 //! that browsers send nobody.
 use crate::ApiError;
 use crate::energy::EnergyModel;
-use crate::facts::{Facts, largest};
 use crate::fleet::{self, Fleet};
 use crate::json;
+use crate::metadata::{ModelMetadata, largest};
 use crate::rest::body;
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -69,22 +69,22 @@ fn told(value: &Value) -> Response<Body> {
 }
 
 async fn models(State(fleet): State<Arc<Fleet>>) -> Response<Body> {
-    let one = |lane: Arc<crate::lane::Lane>| match (lane.facts(), lane.ready()) {
-        (Ok(facts), Ok(())) => object!({ "name": lane.name(), "ready": true, "pictures": facts.takes_pixels(),
-            "no_pictures": (!facts.takes_pixels()).then(|| facts.no_pictures()), "shape": facts.interface.input_shape,
-            "range": facts.interface.input.range, "backend": facts.backend, "private": is_private(&facts) }),
+    let one = |lane: Arc<crate::lane::Lane>| match (lane.metadata(), lane.ready()) {
+        (Ok(metadata), Ok(())) => object!({ "name": lane.name(), "ready": true, "pictures": metadata.takes_pixels(),
+            "no_pictures": (!metadata.takes_pixels()).then(|| metadata.no_pictures()), "shape": metadata.interface.input_shape,
+            "range": metadata.interface.input.range, "backend": metadata.backend, "private": is_private(&metadata) }),
         (_, state) => object!({ "name": lane.name(), "ready": false, "reason": state.err() }),
     };
     told(&fleet.lanes().into_iter().map(one).collect())
 }
 
-fn is_private(facts: &Facts) -> bool {
-    facts.trust != Trust::ServerSeesInput
+fn is_private(metadata: &ModelMetadata) -> bool {
+    metadata.trust != Trust::ServerSeesInput
 }
 
 /// What the server could see, in plain words.
-fn server_sees(facts: &Facts) -> String {
-    match facts.trust {
+fn server_sees(metadata: &ModelMetadata) -> String {
+    match metadata.trust {
         Trust::TwoParty => "The server could see: that this client asked, when, which model, and how many bytes went to and fro. It \
              could not see your input or the answer: both reached it masked with random numbers that only this machine knows. This holds for a server that \
              follows the protocol."
@@ -94,7 +94,7 @@ fn server_sees(facts: &Facts) -> String {
             .into(),
         Trust::ServerSeesInput => format!(
             "The server SAW YOUR INPUT AND THE ANSWER: the back end `{}` hides nothing, and this sidecar was told to use it.",
-            facts.backend
+            metadata.backend
         ),
     }
 }
@@ -107,9 +107,9 @@ struct Asked {
 async fn classify(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>, request: Request) -> Told {
     let begun = Instant::now();
     let lane = fleet.lane(&asked.model, "")?;
-    let facts = lane.facts()?;
+    let metadata = lane.metadata()?;
     let (bytes, _) = body(request, PICTURE_BYTES).await?;
-    let asks = facts.clone();
+    let asks = metadata.clone();
     let read = tokio::task::spawn_blocking(move || read(&bytes, &asks)).await;
     let input = read.map_err(|e| ApiError::Internal(e.to_string()))??;
     let answered = fleet::answers(&lane, vec![input], 0, Some(PATIENCE)).await?;
@@ -117,10 +117,10 @@ async fn classify(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>, r
         return Err(ApiError::Internal("one input has one answer".into()));
     };
     Ok(told(&object!({
-        "top": top(&facts, answer),
+        "top": top(&metadata, answer),
         "phases": phases(answer, fleet.energy()),
         "energy": fleet.energy().map(EnergyModel::told),
-        "material": match (facts.prepares, &answer.prepared) {
+        "material": match (metadata.prepares, &answer.prepared) {
             (false, _) => "none",
             (true, None) => "ahead",
             (true, Some(_)) => "now",
@@ -128,9 +128,9 @@ async fn classify(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>, r
         "queued_s": answered.queued.as_secs_f64(),
         "worked_s": answered.runs.iter().map(|(_, worked)| worked.as_secs_f64()).sum::<f64>(),
         "all_s": begun.elapsed().as_secs_f64(),
-        "backend": facts.backend,
-        "private": is_private(&facts),
-        "server_sees": server_sees(&facts),
+        "backend": metadata.backend,
+        "private": is_private(&metadata),
+        "server_sees": server_sees(&metadata),
     })))
 }
 
@@ -142,9 +142,9 @@ async fn progress(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>) -
     Ok(told(&object!({ "waiting": lane.waiting(), "running": running.collect::<Vec<_>>() })))
 }
 
-fn top(facts: &Facts, answer: &Answer) -> Vec<Value> {
-    let one = |class: usize, value: Option<f64>| object!({ "class": class, "label": facts.labels.get(class), "value": value });
-    match facts.interface.output_mode {
+fn top(metadata: &ModelMetadata, answer: &Answer) -> Vec<Value> {
+    let one = |class: usize, value: Option<f64>| object!({ "class": class, "label": metadata.labels.get(class), "value": value });
+    match metadata.interface.output_mode {
         OutputMode::Top1 => vec![one(answer.class, None)],
         OutputMode::Logits => largest(&answer.values, SHOWN).into_iter().map(|(c, v)| one(c, Some(v))).collect(),
     }
@@ -164,20 +164,20 @@ fn phases(answer: &Answer, energy: Option<&EnergyModel>) -> Vec<Value> {
 }
 
 /// What the model computes on, from a picture's file or from numbers.
-fn read(bytes: &Bytes, facts: &Facts) -> Result<Vec<f32>, ApiError> {
+fn read(bytes: &Bytes, metadata: &ModelMetadata) -> Result<Vec<f32>, ApiError> {
     let is_picture = bytes.starts_with(b"\x89PNG") || bytes.starts_with(b"\xff\xd8");
     let (values, units) = match is_picture {
-        true if facts.takes_pixels() => (picture(bytes, &facts.interface)?, Units::Normalised),
-        true => return Err(ApiError::Bad(facts.no_pictures().into())),
-        false => numbers(bytes, facts)?,
+        true if metadata.takes_pixels() => (picture(bytes, &metadata.interface)?, Units::Normalised),
+        true => return Err(ApiError::Bad(metadata.no_pictures().into())),
+        false => numbers(bytes, metadata)?,
     };
-    facts.interface.accept(&values, units).map_err(|e| ApiError::Bad(e.to_string()))
+    metadata.interface.accept(&values, units).map_err(|e| ApiError::Bad(e.to_string()))
 }
 
 /// One input in numbers: a list in JSON, flat or nested, or an array file (`.npy`). Bytes in a file are
 /// pixels.
-fn numbers(bytes: &Bytes, facts: &Facts) -> Result<(Vec<f32>, Units), ApiError> {
-    let (shape, len) = (&facts.interface.input_shape, facts.interface.input_len());
+fn numbers(bytes: &Bytes, metadata: &ModelMetadata) -> Result<(Vec<f32>, Units), ApiError> {
+    let (shape, len) = (&metadata.interface.input_shape, metadata.interface.input_len());
     let bad = |what: String| ApiError::Bad(what);
     if bytes.starts_with(b"\x93NUMPY") {
         // Asked before its elements are converted.
@@ -189,13 +189,13 @@ fn numbers(bytes: &Bytes, facts: &Facts) -> Result<(Vec<f32>, Units), ApiError> 
         }
         let array = npy::read(bytes).map_err(|e| bad(e.to_string()))?;
         return match array.is_bytes {
-            true if facts.takes_pixels() => Ok((array.data, Units::Pixels)),
-            true => Err(bad(format!("bytes are pixels: {}", facts.no_pictures()))),
+            true if metadata.takes_pixels() => Ok((array.data, Units::Pixels)),
+            true => Err(bad(format!("bytes are pixels: {}", metadata.no_pictures()))),
             false => Ok((array.data, Units::Network)),
         };
     }
-    if bytes.len() > facts.body_limit(1) {
-        return Err(ApiError::TooLarge(facts.body_limit(1)));
+    if bytes.len() > metadata.body_limit(1) {
+        return Err(ApiError::TooLarge(metadata.body_limit(1)));
     }
     let told = serde_json::from_slice::<json::Numbers>(bytes);
     let kinds = "this is no PNG or JPEG picture, no .npy file and no list of numbers in JSON";

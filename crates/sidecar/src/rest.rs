@@ -112,9 +112,9 @@ async fn model_ready(State(fleet): Models, Path(named): Path<Named>) -> Answer {
 }
 
 async fn metadata(State(fleet): Models, Path(named): Path<Named>) -> Answer {
-    let facts = fleet.lane(&named.model, &named.version)?.facts()?;
-    let platform = platform(&facts.backend);
-    let (input, outputs) = (facts.input(), facts.outputs());
+    let metadata = fleet.lane(&named.model, &named.version)?.metadata()?;
+    let platform = platform(&metadata.backend);
+    let (input, outputs) = (metadata.input(), metadata.outputs());
     Ok(answer(&json!({ "name": named.model, "versions": [VERSION], "platform": platform,
         "inputs": [input], "outputs": outputs })))
 }
@@ -176,7 +176,7 @@ pub(crate) fn told_state(ready: Result<(), String>) -> [String; 2] {
 
 async fn infer(State(fleet): Models, Path(named): Path<Named>, request: Request) -> Answer {
     let lane: Arc<Lane> = fleet.lane(&named.model, &named.version)?;
-    let limit = lane.facts()?.body_limit(lane.capacity());
+    let limit = lane.metadata()?.body_limit(lane.capacity());
     let (bytes, headers) = body(request, limit).await?;
     let header = header_length(&headers)?;
     let read = move || json::read(&bytes, header);

@@ -35,7 +35,7 @@ use tonic::codegen::Service as _;
 const CONNECTIONS: usize = 256;
 /// Connections at a time that have not, as far as open files allow. When they are taken, the oldest of the
 /// address that holds most is evicted.
-const MOST_HANDSHAKES: usize = 1024;
+const MAX_HANDSHAKES: usize = 1024;
 /// How long a connection has to show that it may ask, from when it is accepted.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Open files that are kept for those who may ask, and all else.
@@ -158,7 +158,7 @@ async fn call(State(fleet): State<Arc<Fleet>>, request: Request) -> Response<Bod
 /// What may be connected to one listener: its one user, and strangers until they are found out.
 fn limits() -> Limits {
     Limits {
-        handshakes: handshake_slots(MOST_HANDSHAKES, 1, OTHER_FILES),
+        handshakes: handshake_slots(MAX_HANDSHAKES, 1, OTHER_FILES),
         handshake_timeout: HANDSHAKE,
         pools: vec![PoolLimits { connections: CONNECTIONS, per_peer: CONNECTIONS }],
     }

@@ -60,9 +60,9 @@ fn work(lane: &Arc<Lane>, connector: &Connector, labels: &[String]) {
     let mut backoff = Backoff::new();
     loop {
         match connector.open(lane, labels) {
-            Ok((client, facts)) => {
-                tracing::info!("model {} is open with {}", lane.name(), facts.backend);
-                lane.connected(facts);
+            Ok((client, metadata)) => {
+                tracing::info!("model {} is open with {}", lane.name(), metadata.backend);
+                lane.connected(metadata);
                 let ended = answer_all(lane, connector, client);
                 lane.disconnected();
                 match ended {

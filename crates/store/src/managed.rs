@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub const MARK: &str = ".tacit-folder";
 const VERSION: u32 = 1;
 /// No mark has more bytes.
-const MOST: u64 = 1 << 10;
+const MAX: u64 = 1 << 10;
 const FIRST: &str = "Made and managed by tacit: what it makes here it may delete (docs/files.md).";
 
 /// What a managed folder is for.
@@ -121,7 +121,7 @@ fn text_of(path: &Path) -> io::Result<Option<String>> {
         Ok(_) => {}
     }
     let mut bytes = Vec::new();
-    File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
+    File::open(path)?.take(MAX).read_to_end(&mut bytes)?;
     Ok(Some(String::from_utf8(bytes).unwrap_or_default()))
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Most bytes of a serial number (RFC 5280, section 4.1.2.2).
-const MOST: usize = 20;
+const MAX: usize = 20;
 
 /// The serial number of a certificate. Its CA gives no two the same.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,12 +15,12 @@ impl Serial {
     #[must_use]
     pub fn of(certificate: &[u8]) -> Option<Self> {
         let serial = Parts::of(certificate)?.serial;
-        (serial.len() <= MOST).then(|| Self(serial.into()))
+        (serial.len() <= MAX).then(|| Self(serial.into()))
     }
 
     /// Another one, positive.
     pub(crate) fn random() -> Result<Vec<u8>, getrandom::Error> {
-        let mut bytes = [0; MOST];
+        let mut bytes = [0; MAX];
         getrandom::fill(&mut bytes)?;
         // Twenty bytes, and no sign: all are written in the same length.
         bytes[0] = bytes[0] & 0x3f | 0x40;
@@ -60,7 +60,7 @@ impl FromStr for Serial {
             digits.insert(0, 0);
         }
         let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
-        if bytes.len() > MOST {
+        if bytes.len() > MAX {
             return Err(wrong());
         }
         let first = bytes.iter().position(|b| *b != 0).unwrap_or(bytes.len());

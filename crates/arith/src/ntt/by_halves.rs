@@ -8,7 +8,7 @@ pub(super) use super::portable::{mac, mac_runs};
 /// As [`NttTable::mac`](super::NttTable::mac), which has checked the lengths.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn mac(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])]) {
-    for pairs in pairs.chunks(x86::MOST) {
+    for pairs in pairs.chunks(x86::MAX) {
         // SAFETY: an `NttTable` with the kernel that comes here exists only where AVX2 was detected;
         // `NttTable::mac` checked that all buffers have N elements.
         unsafe { x86::mac(low, high, pairs) }
@@ -19,7 +19,7 @@ pub(super) fn mac(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])])
 /// places.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn mac_runs(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])], run: usize) {
-    for pairs in pairs.chunks(x86::MOST) {
+    for pairs in pairs.chunks(x86::MAX) {
         // SAFETY: as in `mac`; `NttTable::mac_runs` checked that there is a second factor for each run.
         unsafe { x86::mac_runs(low, high, pairs, run) }
     }
@@ -30,7 +30,7 @@ mod x86 {
     use std::arch::x86_64::*;
 
     /// Pairs of one call: a middle sum gets less than 2^53 of each.
-    pub(super) const MOST: usize = 1024;
+    pub(super) const MAX: usize = 1024;
     /// Words in a vector.
     const LEN: usize = 4;
     /// Bits of the lower half of a factor.
@@ -92,7 +92,7 @@ mod x86 {
     }
 
     /// # Safety
-    /// AVX2 present; every buffer has the same length, a multiple of 64; at most [`MOST`] pairs.
+    /// AVX2 present; every buffer has the same length, a multiple of 64; at most [`MAX`] pairs.
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn mac(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])]) {
         for k in (0..low.len()).step_by(2 * LEN) {
@@ -112,7 +112,7 @@ mod x86 {
     }
 
     /// # Safety AVX2 present; sums and first factors have one length, of which `run` is a divisor and a
-    /// multiple of 32, and there is a second factor for each run; at most [`MOST`] pairs.
+    /// multiple of 32, and there is a second factor for each run; at most [`MAX`] pairs.
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn mac_runs(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])], run: usize) {
         for k in (0..low.len()).step_by(4 * LEN) {

@@ -6,7 +6,7 @@ use tacit_arith::prg::Prg;
 use tacit_he::coeff::{Context, DEGREE, MAX_STEPS, PUBLIC_KEY_BYTES, expansion_key_bytes, expansion_key_memory};
 use tacit_mpc::ot::PlannedOts;
 use tacit_mpc::{Ots, Session};
-use tacit_net::{Channel, Talk};
+use tacit_net::{Channel, TrafficModel};
 
 use super::lattice::Lattice;
 use super::linear::tiling::Consumer;
@@ -39,7 +39,7 @@ pub(crate) struct Keys;
 
 impl Keys {
     /// What sending them says.
-    pub(crate) fn talk(plans: &[&LinearPlan], talk: &mut Talk) {
+    pub(crate) fn talk(plans: &[&LinearPlan], talk: &mut TrafficModel) {
         talk.up(PUBLIC_KEY_BYTES);
         if steps(plans) > 0 {
             talk.up(expansion_key_bytes(steps(plans)));
@@ -154,7 +154,7 @@ impl Lattice for Cheetah {
         0
     }
 
-    fn setup_talk(plans: &[&LinearPlan], talk: &mut Talk) {
+    fn setup_talk(plans: &[&LinearPlan], talk: &mut TrafficModel) {
         if by_connection(plans) {
             Keys::talk(plans, talk);
         }
@@ -165,7 +165,7 @@ impl Lattice for Cheetah {
         PartyCost { peak_memory_bytes: bytes, stored_bytes: bytes, ..PartyCost::default() }
     }
 
-    fn public_talk(plans: &[&LinearPlan], talk: &mut Talk) {
+    fn public_talk(plans: &[&LinearPlan], talk: &mut TrafficModel) {
         if by_material(plans) {
             Keys::talk(plans, talk);
         }
@@ -176,7 +176,7 @@ impl Lattice for Cheetah {
         PartyCost { peak_memory_bytes: bytes, ..PartyCost::default() }
     }
 
-    fn talk(plan: &LinearPlan, _: &mut PlannedOts, talk: &mut Talk) {
+    fn talk(plan: &LinearPlan, _: &mut PlannedOts, talk: &mut TrafficModel) {
         plan.talk(talk);
     }
 

@@ -3,7 +3,7 @@
 
 use tacit_mpc::codec::Packed;
 use tacit_mpc::ot::{self, PlannedOts, params};
-use tacit_net::Talk;
+use tacit_net::TrafficModel;
 
 use super::lattice::Lattice;
 use super::options::Options;
@@ -18,22 +18,22 @@ use crate::{BackendError, Costs, PartyCost, PhaseCost, Work};
 /// `Unsupported` names the first node that cannot be compiled.
 pub fn online_bytes<L: Lattice>(graph: &RingGraph, options: &Options) -> Result<u64, BackendError> {
     let (steps, _) = plan::steps::<L>(graph, options)?;
-    let mut talk = Talk::default();
+    let mut talk = TrafficModel::default();
     say_online(graph, (&steps, 1), &mut talk);
     Ok(talk.payload())
 }
 
 /// Costs of a plan's inputs, the first of a connection, and of the setup.
 pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
-    let said = |says: fn(&Plan<L>, &mut Talk)| {
-        let mut talk = Talk::default();
+    let said = |says: fn(&Plan<L>, &mut TrafficModel)| {
+        let mut talk = TrafficModel::default();
         says(plan, &mut talk);
         PhaseCost::from(talk)
     };
     let mut costs = Costs {
-        setup: setup(plan, said(Says::setup)),
-        offline: said(Says::offline),
-        online: said(Says::online),
+        setup: setup(plan, said(TrafficOf::setup)),
+        offline: said(TrafficOf::offline),
+        online: said(TrafficOf::online),
         comparisons: plan.comparisons(),
         weights: plan.graph.weights(),
         ..Costs::default()
@@ -61,18 +61,18 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
 }
 
 /// What the phases of a plan say, behind what was said before.
-pub(crate) struct Says;
+pub(crate) struct TrafficOf;
 
-impl Says {
+impl TrafficOf {
     /// Base OTs, OT bootstrap and what the lattice half keeps for a connection.
-    pub(crate) fn setup<L: Lattice>(plan: &Plan<L>, talk: &mut Talk) {
+    pub(crate) fn setup<L: Lattice>(plan: &Plan<L>, talk: &mut TrafficModel) {
         ot::setup_talk(talk);
         L::setup_talk(&plan.lattice(), talk);
     }
 
     /// The offline phase of a connection's first input. Later ones differ by what earlier ones have left over
     /// of the OT extension.
-    pub(crate) fn offline<L: Lattice>(plan: &Plan<L>, talk: &mut Talk) {
+    pub(crate) fn offline<L: Lattice>(plan: &Plan<L>, talk: &mut TrafficModel) {
         L::public_talk(&plan.lattice(), talk);
         let (client, server) = rots(plan);
         let mut ots = PlannedOts::reserved(client, server);
@@ -89,13 +89,13 @@ impl Says {
     }
 
     /// The online phase.
-    pub(crate) fn online<L: Lattice>(plan: &Plan<L>, talk: &mut Talk) {
+    pub(crate) fn online<L: Lattice>(plan: &Plan<L>, talk: &mut TrafficModel) {
         say_online(&plan.graph, (&plan.steps, plan.batch), talk);
     }
 }
 
 /// What the online phase says.
-fn say_online(graph: &RingGraph, (steps, batch): (&[Step], usize), talk: &mut Talk) {
+fn say_online(graph: &RingGraph, (steps, batch): (&[Step], usize), talk: &mut TrafficModel) {
     let packed = |node: &Node| Packed::len_bytes(batch * node.elements(), node.fixed.width);
     for (step, node) in steps.iter().zip(graph.nodes()) {
         match step {

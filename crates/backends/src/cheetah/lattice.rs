@@ -6,7 +6,7 @@ use serde::Serialize;
 use tacit_arith::prg::Prg;
 use tacit_mpc::ot::PlannedOts;
 use tacit_mpc::{Ots, Session};
-use tacit_net::Talk;
+use tacit_net::TrafficModel;
 
 use super::linear::LinearError;
 use super::linear::tiling::Consumer;
@@ -80,19 +80,19 @@ pub trait Lattice: Send + Sync + Sized + 'static {
     fn rots(plan: &Self::Plan) -> usize;
 
     /// What the setup says for all plans of a model.
-    fn setup_talk(plans: &[&Self::Plan], talk: &mut Talk);
+    fn setup_talk(plans: &[&Self::Plan], talk: &mut TrafficModel);
 
     /// What the server keeps of it.
     fn keys(plans: &[&Self::Plan]) -> PartyCost;
 
     /// What an offline phase says first.
-    fn public_talk(plans: &[&Self::Plan], talk: &mut Talk);
+    fn public_talk(plans: &[&Self::Plan], talk: &mut TrafficModel);
 
     /// What the server holds of that during the phase.
     fn public(plans: &[&Self::Plan]) -> PartyCost;
 
     /// What a plan says offline.
-    fn talk(plan: &Self::Plan, ots: &mut PlannedOts, talk: &mut Talk);
+    fn talk(plan: &Self::Plan, ots: &mut PlannedOts, talk: &mut TrafficModel);
 
     /// What it costs client and server offline, beside OTs.
     fn work(plan: &Self::Plan) -> [PartyCost; 2];

@@ -30,7 +30,7 @@ mod server;
 pub use crate::ring::share::NodeObserver;
 pub use coeff::Cheetah;
 pub(crate) use coeff::Keys;
-pub(crate) use cost::Says;
+pub(crate) use cost::TrafficOf;
 pub use cost::{costs, online_bytes};
 pub use lattice::Lattice;
 pub use material::{ClientMaterial, ServerMaterial};

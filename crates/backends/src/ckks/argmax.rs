@@ -23,7 +23,7 @@ const FRACTION: u32 = 16;
 /// What differs by less of the outputs' range is not told apart.
 pub(super) const LEAST: f64 = 1.0 / (1 << FRACTION) as f64;
 /// Most outputs: as many are compared.
-const MOST: usize = 1 << 12;
+const MAX: usize = 1 << 12;
 
 /// Slots of `n` outputs, after which they repeat.
 pub(super) const fn period(n: usize) -> usize {
@@ -76,8 +76,8 @@ impl Best {
         let wrong = |what: String| Err(BackendError::Public { what });
         let (prime, scale) = (parameters.primes()[0] as f64, parameters.scale(1).to_f64());
         let width = FRACTION + (prime / scale).log2().ceil() as u32;
-        if !(2..=MOST).contains(&n) || period(n) > parameters.degree() / 2 {
-            return wrong(format!("the best of {n} outputs: 2 to {MOST} are compared"));
+        if !(2..=MAX).contains(&n) || period(n) > parameters.degree() / 2 {
+            return wrong(format!("the best of {n} outputs: 2 to {MAX} are compared"));
         }
         if f64::from(width) > prime.log2().floor() || prime >= 50f64.exp2() {
             return wrong(format!("shares of {width} bits from a prime of {:.0}", prime.log2()));

@@ -10,7 +10,7 @@ use super::levelled_program::he;
 use crate::BackendError;
 
 /// Steps that a key may be away from the identity, where signed powers of two need no more: each adds noise.
-const MOST_STEPS: u32 = 3;
+const MAX_STEPS: u32 = 3;
 
 /// The keys that are sent for a circuit, and those that the server derives from them.
 #[derive(Default)]
@@ -94,14 +94,14 @@ impl Sent {
 }
 
 /// Few distances that all of `needs` are sums of: of the signed powers of two those that cannot be left out
-/// without a sum of more than [`MOST_STEPS`].
+/// without a sum of more than [`MAX_STEPS`].
 fn generators(n: usize, needs: &[i64]) -> Vec<i64> {
     let mut kept: Vec<i64> = (0..n.trailing_zeros()).flat_map(|b| [1 << b, n as i64 - (1 << b)]).collect();
     let farthest = |generators: &[i64]| {
         let hops = Hops::new(n, generators.iter().copied());
         needs.iter().map(|&k| hops.of(k)).max().unwrap_or(0)
     };
-    let most = farthest(&kept).max(MOST_STEPS);
+    let most = farthest(&kept).max(MAX_STEPS);
     for generator in kept.clone() {
         let without: Vec<i64> = kept.iter().copied().filter(|k| *k != generator).collect();
         if farthest(&without) <= most {
@@ -121,7 +121,7 @@ mod tests {
         let found = generators(1 << 14, &needs);
         let reach = |generators: &[i64]| {
             let hops = Hops::new(1 << 14, generators.iter().copied());
-            needs.iter().all(|&k| hops.of(k) <= MOST_STEPS)
+            needs.iter().all(|&k| hops.of(k) <= MAX_STEPS)
         };
         assert!(reach(&found) && found.len() < 12, "{found:?}");
         for k in &found {

@@ -26,11 +26,11 @@ const FEW_ENTRIES: usize = 1 << 18;
 /// Otherwise it may have so many times the entries of its factors.
 const GROWTH: usize = 4;
 /// Most entries of all matrices together: 8 bytes each.
-const MOST_ENTRIES: usize = 1 << 29;
+const MAX_ENTRIES: usize = 1 << 29;
 /// Highest degree that products of a tensor with itself are gathered to.
-const MOST_DEGREE: usize = 7;
+const MAX_DEGREE: usize = 7;
 /// Largest factor beside a square: errors count that many times.
-const MOST_LINEAR: f64 = 1024.0;
+const MAX_LINEAR: f64 = 1024.0;
 /// Calibration samples that ranges are taken from, and multiplications that running them may take.
 const SAMPLES: usize = 64;
 const SAMPLE_WORK: u64 = 4_000_000_000;
@@ -240,9 +240,9 @@ impl Emitter<'_> {
             expr = Expr::of_vector(vector, &self.vectors[vector]);
         }
         self.entries += expr.entries_mapped(&map.0);
-        if self.entries > MOST_ENTRIES {
+        if self.entries > MAX_ENTRIES {
             let what = format!(
-                "the layers up to here have more than {MOST_ENTRIES} products, which needs more memory than is meant for it; \
+                "the layers up to here have more than {MAX_ENTRIES} products, which needs more memory than is meant for it; \
                  `dealt` has no such limit"
             );
             return Err(refused(self.graph, id, &what));
@@ -276,7 +276,7 @@ impl Emitter<'_> {
 
     fn product(&mut self, id: NodeId, a: NodeId, b: NodeId) -> Result<Wire, BackendError> {
         let degree = self.wires[a].polynomial.degree() + self.wires[b].polynomial.degree();
-        if self.wires[a].origin == self.wires[b].origin && degree <= MOST_DEGREE {
+        if self.wires[a].origin == self.wires[b].origin && degree <= MAX_DEGREE {
             let polynomial = self.wires[a].polynomial.times(&self.wires[b].polynomial);
             return Ok(Wire { origin: self.wires[a].origin, polynomial });
         }
@@ -400,7 +400,7 @@ impl Emitter<'_> {
         let [c0, c1, c2] = [&in_slots.0[0], &in_slots.0[1], &in_slots.0[2]];
         let ratio = |list: &[f64]| list.iter().zip(c2).map(|(c, s)| c / s).collect::<Vec<f64>>();
         let (linear, constant) = (ratio(c1), ratio(c0));
-        let fits = |list: &[f64]| list.iter().all(|v| v.abs() <= MOST_LINEAR);
+        let fits = |list: &[f64]| list.iter().all(|v| v.abs() <= MAX_LINEAR);
         if fits(&linear) && fits(&constant) {
             return Ok(self.push(id, shape, c2.clone(), 0.0, Step::Square { of, linear, constant }));
         }

@@ -5,17 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use tacit_he::ckks::{FileState, KeySet};
 
-use super::public::MOST_KEY_BYTES;
+use super::public::MAX_KEY_BYTES;
 use crate::BackendError;
 use crate::seam::UploadName;
 
 /// Most files that are known to have been checked. Behind that all are checked again.
-const MOST_CHECKED: usize = 1 << 12;
+const MAX_CHECKED: usize = 1 << 12;
 
 /// Most bytes of derived keys that are kept for sets that nobody uses now.
-const MOST_DERIVED_BYTES: u64 = 4 << 30;
+const MAX_DERIVED_BYTES: u64 = 4 << 30;
 
-/// Key sets: [`MOST_KEY_BYTES`] at most in memory, those under way included. Of those that are in memory
+/// Key sets: [`MAX_KEY_BYTES`] at most in memory, those under way included. Of those that are in memory
 /// alone, sets that no connection uses go first, those unused for longest before others.
 #[derive(Default)]
 pub(super) struct KeySets(Mutex<Held>);
@@ -83,7 +83,7 @@ impl KeySets {
     /// asks takes nothing from others.
     pub fn room(&self, bytes: u64) -> Option<Room<'_>> {
         let mut held = self.held();
-        if held.taken().saturating_add(bytes) > MOST_KEY_BYTES {
+        if held.taken().saturating_add(bytes) > MAX_KEY_BYTES {
             return None;
         }
         held.promised += bytes;
@@ -97,7 +97,7 @@ impl KeySets {
         if let Some(set) = held.open.get(&file).and_then(|(set, _)| set.upgrade()) {
             return set;
         }
-        let budget = MOST_KEY_BYTES.saturating_sub(held.taken()).min(bytes);
+        let budget = MAX_KEY_BYTES.saturating_sub(held.taken()).min(bytes);
         let set = Arc::new(open(budget as usize));
         held.open.insert(file, (Arc::downgrade(&set), budget));
         set
@@ -131,7 +131,7 @@ impl KeySets {
             return Ok(keys);
         }
         let of = |held: &Held| held.derived.iter().map(|(_, entry)| entry.bytes).sum::<u64>();
-        while of(&held) + bytes > MOST_DERIVED_BYTES {
+        while of(&held) + bytes > MAX_DERIVED_BYTES {
             let Some(idle) = held.derived.iter().position(|(_, entry)| entry.is_idle()) else { return Ok(keys) };
             held.derived.remove(idle);
         }
@@ -162,7 +162,7 @@ impl KeySets {
     /// They have: whoever only asks for a set should not have it read through each time.
     pub fn note_checked(&self, file: FileState) {
         let mut held = self.held();
-        if held.checked.len() >= MOST_CHECKED {
+        if held.checked.len() >= MAX_CHECKED {
             held.checked.clear();
         }
         held.checked.insert(file);
@@ -182,7 +182,7 @@ impl Room<'_> {
         (self.arrived, held.arrived) = (self.arrived + bytes, held.arrived + bytes);
         loop {
             let there: u64 = held.sets.values().map(|entry| entry.bytes).sum();
-            if there + held.arrived <= MOST_KEY_BYTES {
+            if there + held.arrived <= MAX_KEY_BYTES {
                 break;
             }
             let idle = held.sets.iter().filter(|(_, entry)| entry.is_idle());
@@ -217,7 +217,7 @@ mod tests {
     use std::fs::File;
     use std::time::{Duration, SystemTime};
 
-    const HALF: u64 = MOST_KEY_BYTES / 2;
+    const HALF: u64 = MAX_KEY_BYTES / 2;
 
     /// States of a file, by when it was changed.
     struct States(File);
@@ -242,16 +242,16 @@ mod tests {
         let mut first = sets.room(HALF).unwrap();
         assert!(first.arrive(HALF));
         drop(first.fill([1; 32], KeySet::default()));
-        assert!(sets.room(MOST_KEY_BYTES + 1).is_none(), "never fits");
+        assert!(sets.room(MAX_KEY_BYTES + 1).is_none(), "never fits");
         // Asking drives nobody out, but takes the place from others who ask.
-        let asked = sets.room(MOST_KEY_BYTES).unwrap();
+        let asked = sets.room(MAX_KEY_BYTES).unwrap();
         assert!(sets.room(1).is_none() && sets.find(&[1; 32]).is_some());
         drop(asked);
-        let mut second = sets.room(MOST_KEY_BYTES).unwrap();
+        let mut second = sets.room(MAX_KEY_BYTES).unwrap();
         assert!(second.arrive(HALF) && sets.find(&[1; 32]).is_some());
         assert!(second.arrive(1) && sets.find(&[1; 32]).is_none(), "idle, and its place is needed");
         drop(second);
-        assert!(sets.room(MOST_KEY_BYTES).is_some(), "what broke off takes nothing");
+        assert!(sets.room(MAX_KEY_BYTES).is_some(), "what broke off takes nothing");
     }
 
     #[test]
@@ -281,7 +281,7 @@ mod tests {
             assert!(Arc::ptr_eq(&opened, &again));
             opened
         };
-        let all = [open(0, HALF, HALF), open(1, MOST_KEY_BYTES, HALF), open(2, 7, 0)];
+        let all = [open(0, HALF, HALF), open(1, MAX_KEY_BYTES, HALF), open(2, 7, 0)];
         assert!(sets.room(1).is_none());
         drop(all);
         drop(open(0, HALF, HALF));
@@ -292,14 +292,14 @@ mod tests {
         let sets = KeySets::default();
         let made = |name: u8, bytes: u64| sets.completed(&[name; 32], bytes, || Ok(KeySet::default())).unwrap();
         let none = |name: u8, bytes: u64| sets.completed(&[name; 32], bytes, || Err(BackendError::Stopped));
-        let used = made(1, MOST_DERIVED_BYTES / 2);
-        assert!(Arc::ptr_eq(&used, &none(1, MOST_DERIVED_BYTES / 2).unwrap()));
+        let used = made(1, MAX_DERIVED_BYTES / 2);
+        assert!(Arc::ptr_eq(&used, &none(1, MAX_DERIVED_BYTES / 2).unwrap()));
         assert!(none(2, 1).is_err());
-        drop(made(2, MOST_DERIVED_BYTES / 2));
+        drop(made(2, MAX_DERIVED_BYTES / 2));
         // The idle one goes for another; what is too large is not kept, and drives nobody's out that is used.
-        drop(made(3, MOST_DERIVED_BYTES / 2));
+        drop(made(3, MAX_DERIVED_BYTES / 2));
         assert!(none(2, 1).is_err() && none(3, 1).is_ok() && none(1, 1).is_ok());
-        drop(made(4, MOST_DERIVED_BYTES));
+        drop(made(4, MAX_DERIVED_BYTES));
         assert!(none(4, 1).is_err() && none(1, 1).is_ok());
         sets.forget(&[1; 32]);
         assert!(none(1, 1).is_err());
@@ -322,13 +322,13 @@ mod tests {
     fn files_are_checked_once_until_there_is_doubt_or_too_many() {
         let sets = KeySets::default();
         let states = States::new("checked");
-        let file = states.at(MOST_CHECKED);
+        let file = states.at(MAX_CHECKED);
         sets.note_checked(file);
         assert!(sets.is_checked(&file) && !sets.is_checked(&states.at(0)));
         sets.doubt(&file);
         assert!(!sets.is_checked(&file));
         sets.note_checked(file);
-        (0..MOST_CHECKED).for_each(|second| sets.note_checked(states.at(second)));
-        assert!(!sets.is_checked(&file) && sets.is_checked(&states.at(MOST_CHECKED - 1)));
+        (0..MAX_CHECKED).for_each(|second| sets.note_checked(states.at(second)));
+        assert!(!sets.is_checked(&file) && sets.is_checked(&states.at(MAX_CHECKED - 1)));
     }
 }

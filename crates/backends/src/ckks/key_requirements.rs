@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tacit_graph::{Model, OutputMode};
 use tacit_he::ckks::{Bootstrapper, Ciphertext, KeyId, KeyKind, SeededCiphertext, merged};
-use tacit_net::Talk;
+use tacit_net::TrafficModel;
 
 use super::argmax::Best;
 use super::derive::Sent;
@@ -15,7 +15,7 @@ use super::program::{Step, VectorId};
 use super::public::{KeyRecord, Port, Public, StepRecord, VERSION, key_bytes};
 use super::rotation_method::Way;
 use super::wire::{DIGEST, HELLO_BYTES, WELCOME_BYTES};
-use crate::cheetah::{self, Says};
+use crate::cheetah::{self, TrafficOf};
 use crate::{BackendError, Costs, PartyCost, PhaseCost, Work};
 
 /// Decrypted outputs are taken to be within so many estimated deviations of the reference. Were the errors
@@ -294,7 +294,7 @@ impl<'a> Draft<'a> {
             .max_by_key(|b| *b.as_ref().unwrap_or(&0));
         let largest = largest.transpose()?.unwrap_or(0);
         let secret = 8 * (context.degree() * (context.parameters().levels() + 1)) as u64;
-        let mut talk = Talk::default();
+        let mut talk = TrafficModel::default();
         talk.up(HELLO_BYTES);
         talk.down(WELCOME_BYTES);
         for key in keys {
@@ -302,7 +302,7 @@ impl<'a> Draft<'a> {
         }
         talk.down(DIGEST);
         let of_best = best.map(|best| cheetah::costs(&best.plan)).unwrap_or_default();
-        best.iter().for_each(|best| Says::setup(&best.plan, &mut talk));
+        best.iter().for_each(|best| TrafficOf::setup(&best.plan, &mut talk));
         let mut setup = PhaseCost {
             client: PartyCost {
                 peak_memory_bytes: 4 * largest + 3 * secret,
@@ -316,11 +316,11 @@ impl<'a> Draft<'a> {
             },
             ..talk.into()
         };
-        let mut talk = Talk::default();
+        let mut talk = TrafficModel::default();
         talk.up(SeededCiphertext::bytes_len(context, level));
-        best.iter().for_each(|best| Says::offline(&best.plan, &mut talk));
+        best.iter().for_each(|best| TrafficOf::offline(&best.plan, &mut talk));
         talk.down(Ciphertext::bytes_len(context, last));
-        best.iter().for_each(|best| Says::online(&best.plan, &mut talk));
+        best.iter().for_each(|best| TrafficOf::online(&best.plan, &mut talk));
         let memory = with_gaps(self.resident() + self.memory(sent.resident_bytes(context)));
         let mut online = PhaseCost {
             client: PartyCost {

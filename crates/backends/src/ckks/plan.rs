@@ -35,7 +35,7 @@ impl Deref for Plan {
 }
 
 /// Deviation of a result's slots from which on answers say nothing.
-const MOST_DEVIATION: f64 = 1.0 / 64.0;
+const MAX_DEVIATION: f64 = 1.0 / 64.0;
 
 /// Lowers a model with what it was settled on.
 ///
@@ -63,7 +63,7 @@ pub(super) fn plan_of(
     let library = (&*frame.context, bootstrapper.as_ref());
     let noise = noise::of_steps(&frame.program, &frame.places, &frame.layouts, library);
     let deviation = noise::of_result(&frame.program, &noise, model);
-    if deviation.is_nan() || deviation > MOST_DEVIATION {
+    if deviation.is_nan() || deviation > MAX_DEVIATION {
         let what = "the errors of encrypted arithmetic are as large as the outputs. Where features differ much in size, the largest \
                     hide the others: normalise each of them at the start of the network (Sub and Div by constants, or a \
                     BatchNormalization, are left to the client). `cheetah` and `dealt` compute in fixed point";

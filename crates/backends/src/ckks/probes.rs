@@ -8,8 +8,8 @@ use tacit_graph::rng::SplitMix;
 /// Multiplications that all made-up inputs of a kind may take, and most extreme ones and most of those that
 /// are drawn.
 const WORK: u64 = 600_000_000;
-const MOST: usize = 64;
-const MOST_DRAWN: usize = 256;
+const MAX: usize = 64;
+const MAX_DRAWN: usize = 256;
 
 /// Seed of what is drawn.
 const SEED: u64 = 0x1d6e5;
@@ -20,7 +20,7 @@ fn count(model: &Model, most: usize) -> usize {
 
 /// Extreme inputs.
 pub(super) fn extremes(model: &Model) -> Vec<Vec<f32>> {
-    extreme_inputs(&model.graph, model.interface.input.range, count(model, MOST))
+    extreme_inputs(&model.graph, model.interface.input.range, count(model, MAX))
 }
 
 /// Inputs drawn from the accepted range, of three kinds in turn: uniform in the range, at its ends, and
@@ -47,5 +47,5 @@ pub(super) fn drawn(model: &Model) -> Vec<Vec<f32>> {
         };
         sample.iter().map(value).collect()
     };
-    (0..3 * count(model, MOST_DRAWN) / 2).map(one).collect()
+    (0..3 * count(model, MAX_DRAWN) / 2).map(one).collect()
 }

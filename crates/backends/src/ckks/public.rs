@@ -15,9 +15,9 @@ pub(super) const VERSION: u32 = 9;
 /// How far slots may be from what they must be, as a share of the outputs' range: much more than any error.
 const STRAY: f64 = 0.125;
 /// Most keys that a network may ask for.
-const MOST_KEYS: usize = 4096;
+const MAX_KEYS: usize = 4096;
 /// Most bytes of keys: a client makes and sends them.
-pub(super) const MOST_KEY_BYTES: u64 = 12 << 30;
+pub(super) const MAX_KEY_BYTES: u64 = 12 << 30;
 
 /// The public part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -196,8 +196,8 @@ impl Public {
         if is_best && !(repeats && last.level == 1) {
             return wrong("its outputs are no coefficients".into());
         }
-        if self.keys.len() > MOST_KEYS {
-            return wrong(format!("{} keys, at most {MOST_KEYS} are made", self.keys.len()));
+        if self.keys.len() > MAX_KEYS {
+            return wrong(format!("{} keys, at most {MAX_KEYS} are made", self.keys.len()));
         }
         let different: std::collections::BTreeSet<_> = self.keys.iter().map(|key| format!("{:?}", key.id())).collect();
         if different.len() < self.keys.len() {
@@ -304,8 +304,8 @@ pub(super) fn key_bytes(
 ) -> Result<u64, BackendError> {
     let one = |key: &KeyRecord| (SwitchKey::packed_bytes(context, key.id()) + digest) as u64;
     let total = keys.iter().map(one).sum();
-    if total > MOST_KEY_BYTES {
-        wrong(format!("{total} bytes of keys, at most {MOST_KEY_BYTES} are made"))
+    if total > MAX_KEY_BYTES {
+        wrong(format!("{total} bytes of keys, at most {MAX_KEY_BYTES} are made"))
     } else {
         Ok(total)
     }

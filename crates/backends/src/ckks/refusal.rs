@@ -14,7 +14,7 @@ pub(super) struct Fallen {
 }
 
 /// Most that outputs may be off on average, as a share of their range.
-pub(super) const MOST_OFF: f64 = 0.05;
+pub(super) const MAX_OFF: f64 = 0.05;
 /// Outputs that are off by more of their range say nothing.
 const WORTHLESS: f64 = 0.5;
 
@@ -87,7 +87,7 @@ pub(super) fn refusal(Fallen { options, judged }: &Fallen) -> BackendError {
              give {} and {} on {} {samples}. More calibration samples may show better; {fewer}a network trained with polynomials in \
              place of ReLU loses nothing; `cheetah` and `dealt` compute it exactly",
             percent(asked),
-            percent(MOST_OFF),
+            percent(MAX_OFF),
             percent(seen),
             percent(*output_error),
             tried[0].inputs,

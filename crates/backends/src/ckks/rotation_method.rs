@@ -10,7 +10,7 @@ use tacit_he::HeError;
 use tacit_he::ckks::{Method, TransformPlan};
 
 /// Most transforms that an option may speak of.
-const MOST: usize = 4096;
+const MAX: usize = 4096;
 
 /// What steps have keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -170,8 +170,8 @@ impl FromStr for Ways {
                 _ if steps == Steps::Hoisted => return Err(wrong()),
                 _ => Some(babies.parse().ok().filter(|log: &u8| *log < 32).ok_or_else(wrong)?),
             };
-            if count == 0 || ways.len() + count > MOST {
-                return Err(format!("1 to {MOST} transforms, not {}", ways.len().saturating_add(count)));
+            if count == 0 || ways.len() + count > MAX {
+                return Err(format!("1 to {MAX} transforms, not {}", ways.len().saturating_add(count)));
             }
             ways.extend(std::iter::repeat_n(Way { steps, log_babies }, count));
         }

@@ -22,7 +22,7 @@ const BOOTSTRAP_COSTS: [(Set, usize); 2] = [(Set::B, 1), (Set::A, 5)];
 /// Most bytes of an input, if that only takes one more bootstrap.
 const INPUT_BYTES: usize = 3_000_000;
 /// Most special primes: more gain nothing.
-const MOST_SPECIAL: usize = 8;
+const MAX_SPECIAL: usize = 8;
 
 /// Primes, and how bootstraps are made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,7 +97,7 @@ impl Setting {
     pub fn leveled(log_degree: u32, levels: usize) -> Option<Self> {
         let most = f64::from(max_modulus_bits(1 << log_degree, Secret::Ternary));
         let bits = |alpha: usize| f64::from(BASE_BITS + SCALE_BITS * (levels as u32 - 1) + SPECIAL_BITS * alpha as u32);
-        let fits = (1..=MOST_SPECIAL.min(levels)).filter(|&alpha| bits(alpha) < most);
+        let fits = (1..=MAX_SPECIAL.min(levels)).filter(|&alpha| bits(alpha) < most);
         let alpha = fits.min_by_key(|&alpha| levels.div_ceil(alpha) * (levels + alpha))?;
         let segments = if levels > 1 { vec![Segment { count: levels - 1, bits: SCALE_BITS }] } else { vec![] };
         let parameters = ParametersSpec {

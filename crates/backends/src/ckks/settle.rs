@@ -16,7 +16,7 @@ use super::judge::{Judge, Judged, Runs};
 use super::levelled_program::Emitted;
 use super::options::{Domain, Options};
 use super::plan::{Plan, plan_of};
-use super::refusal::{Fallen, MOST_OFF, hinted, is_function, refusal, uncertain};
+use super::refusal::{Fallen, MAX_OFF, hinted, is_function, refusal, uncertain};
 use super::refused_cost;
 use crate::{BackendError, seam};
 
@@ -25,7 +25,7 @@ const MARGINS: [f64; 3] = [1.25, 2.0, 4.0];
 /// Tolerances that are tried, as shares of the one that is allowed.
 const TOLERANCES: [f64; 3] = [1.0, 0.25, 0.0625];
 /// From so much on no finer polynomials help.
-const HOPELESS: f64 = 100.0 * MOST_OFF;
+const HOPELESS: f64 = 100.0 * MAX_OFF;
 /// Shares of the way from the accepted range to that of the samples: the least that can be accepted tells
 /// whether anything holds.
 const NARROWER: [f64; 3] = [1.0, 1.0 / 3.0, 2.0 / 3.0];
@@ -119,7 +119,7 @@ pub(super) fn holds(judged: &Judged, options: &Options, model: &Model) -> bool {
     let asked = options.agreement;
     let agrees = judged.agreement.is_none_or(|share| share >= asked);
     let expected = judged.expected.is_none_or(|expected| expected.share >= asked);
-    let is_near = model.calibration.guessed || asked == 0.0 || judged.output_error <= MOST_OFF;
+    let is_near = model.calibration.guessed || asked == 0.0 || judged.output_error <= MAX_OFF;
     options.bears(judged.wrong()) && agrees && expected && is_near
 }
 
@@ -281,7 +281,7 @@ enum Tried {
 /// Whether nothing is wrong with a verdict but that it is not certain.
 fn holds_but(Fallen { options, judged }: &Fallen) -> bool {
     let share = judged.agreement.unwrap_or(1.0);
-    options.bears(judged.wrong()) && share >= options.agreement && judged.output_error <= MOST_OFF
+    options.bears(judged.wrong()) && share >= options.agreement && judged.output_error <= MAX_OFF
 }
 
 /// With finer polynomials, and composites behind them.

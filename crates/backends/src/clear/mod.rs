@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tacit_graph::{Interface, Model, Watch, file};
-use tacit_net::{Channel, Tag, Talk};
+use tacit_net::{Channel, Tag, TrafficModel};
 use zeroize::Zeroizing;
 
 use crate::seam::{ConnectionResources, digest, version};
@@ -122,7 +122,7 @@ macro_rules! plan {
 
             fn costs(&self) -> Costs {
                 let interface = self.interface();
-                let mut talk = Talk::default();
+                let mut talk = TrafficModel::default();
                 talk.up(4 * interface.input_len());
                 talk.down(8 * interface.output_len());
                 let mut online = PhaseCost::from(talk);

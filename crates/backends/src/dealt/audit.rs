@@ -25,7 +25,7 @@
 //! have an honest dealer blamed otherwise.
 
 use tacit_arith::prg::{Prg, Seed};
-use tacit_net::{Channel, Tag, Talk};
+use tacit_net::{Channel, Tag, TrafficModel};
 use zeroize::Zeroizing;
 
 use crate::BackendError;
@@ -59,7 +59,7 @@ pub(crate) type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), BackendError> + 'a;
 
 /// What ordering a material says whose halves have so many bytes, the client's first. One that is audited
 /// says more, and is ordered anew.
-pub(crate) fn talk(rate: u32, halves: [u64; 2], talk: &mut Talk) {
+pub(crate) fn talk(rate: u32, halves: [u64; 2], talk: &mut TrafficModel) {
     talk.up(size_of::<Seal>());
     talk.down(size_of::<Ticket>());
     if rate > 0 {

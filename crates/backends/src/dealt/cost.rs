@@ -3,7 +3,7 @@
 use tacit_arith::ring::ConvSpec;
 use tacit_mpc::codec::Packed;
 use tacit_mpc::dealt::widen_talk;
-use tacit_net::Talk;
+use tacit_net::TrafficModel;
 
 use super::dealer::SEED_BYTES;
 use super::options::Options;
@@ -33,8 +33,8 @@ pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, Backend
 }
 
 /// What the online phase says.
-fn online_talk(graph: &RingGraph, steps: &[Step], batch: usize) -> Talk {
-    let mut talk = Talk::default();
+fn online_talk(graph: &RingGraph, steps: &[Step], batch: usize) -> TrafficModel {
+    let mut talk = TrafficModel::default();
     for (step, node) in steps.iter().zip(graph.nodes()) {
         match step {
             Step::Input => talk.up(packed(node, batch)),
@@ -51,7 +51,7 @@ fn online_talk(graph: &RingGraph, steps: &[Step], batch: usize) -> Talk {
 }
 
 /// What the setup says: keys for layers that are not dealt, and `E` of the others.
-fn setup_talk(plan: &Plan) -> Talk {
+fn setup_talk(plan: &Plan) -> TrafficModel {
     let mut talk = setup::talk(statics::bytes(plan));
     plan.lattice.setup_talk(&mut talk);
     talk
@@ -64,8 +64,8 @@ fn dealt_macs(plan: &Plan) -> u64 {
 }
 
 /// What the offline phase says: the order, layers that are not dealt, and what moves shares.
-fn offline_talk(plan: &Plan, half: u64) -> Talk {
-    let mut talk = Talk::default();
+fn offline_talk(plan: &Plan, half: u64) -> TrafficModel {
+    let mut talk = TrafficModel::default();
     audit::talk(plan.options().audit, [SEED_BYTES as u64, half], &mut talk);
     for (id, node) in plan.graph.nodes().iter().enumerate() {
         plan.lattice.talk(id, &mut talk);

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use tacit_arith::prg::Prg;
 use tacit_graph::NodeId;
 use tacit_he::coeff::MAX_STEPS;
-use tacit_net::{Channel, Talk};
+use tacit_net::{Channel, TrafficModel};
 
 use super::options::Linear;
 use crate::cheetah::linear::{CheckedWeights, ClientKeys, LinearClient, LinearPlan, LinearServer, ServerKeys};
@@ -106,7 +106,7 @@ impl Layers {
     }
 
     /// What the setup says for them: the client's keys.
-    pub(super) fn setup_talk(&self, talk: &mut Talk) {
+    pub(super) fn setup_talk(&self, talk: &mut TrafficModel) {
         if !self.groups.is_empty() {
             Keys::talk(&self.plans(), talk);
         }
@@ -119,7 +119,7 @@ impl Layers {
     }
 
     /// What the offline phase says at a node.
-    pub(super) fn talk(&self, node: NodeId, talk: &mut Talk) {
+    pub(super) fn talk(&self, node: NodeId, talk: &mut TrafficModel) {
         if let Some((group, 0)) = self.place(node) {
             self.groups[group].plan.talk(talk);
         }

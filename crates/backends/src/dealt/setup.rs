@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use tacit_arith::prg::Seed;
 use tacit_mpc::MpcError;
-use tacit_net::{Channel, Tag, Talk};
+use tacit_net::{Channel, Tag, TrafficModel};
 
 use super::statics::{self, Gathering, Masked, Statics};
 use crate::BackendError;
@@ -20,8 +20,8 @@ const STATICS: Tag = Tag::new(0x0424, "masked weights");
 const PIECE: usize = 4 << 20;
 
 /// What the setup of a client says that has none of so many bytes of masked weights yet.
-pub(crate) fn talk(statics: u64) -> Talk {
-    let (mut talk, piece) = (Talk::default(), PIECE as u64);
+pub(crate) fn talk(statics: u64) -> TrafficModel {
+    let (mut talk, piece) = (TrafficModel::default(), PIECE as u64);
     talk.up(1);
     talk.downs(statics / piece, PIECE);
     talk.downs(u64::from(!statics.is_multiple_of(piece)), (statics % piece) as usize);

@@ -2,7 +2,7 @@
 
 use tacit_mpc::codec::Packed;
 use tacit_mpc::fss::gate::{FssCost, Ledger};
-use tacit_net::Talk;
+use tacit_net::TrafficModel;
 
 use super::l2_phases::TAGS_BYTES;
 use super::linear_check;
@@ -19,12 +19,12 @@ const MATERIAL_WORTH: f64 = 0.1;
 
 /// Bytes that the client's half of a batch has at most: a client without a folder for material holds it in
 /// memory.
-const MOST_HALF: u64 = 1 << 28;
+const MAX_HALF: u64 = 1 << 28;
 
 /// Most inputs that are run as one.
 pub(super) fn most_inputs(one: &Plan) -> usize {
     let costs = costs(one);
-    seam::most_inputs(&costs).min((MOST_HALF / costs.dealing.client_bytes) as usize).max(1)
+    seam::most_inputs(&costs).min((MAX_HALF / costs.dealing.client_bytes) as usize).max(1)
 }
 
 fn packed(node: &Node, batch: usize) -> usize {
@@ -50,7 +50,7 @@ pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, Backend
 }
 
 /// The check at the end of a phase, of words in rings of so many widths.
-fn check(level: Level, widths: usize, talk: &mut Talk) {
+fn check(level: Level, widths: usize, talk: &mut TrafficModel) {
     match level {
         Level::L1 => Ledger::talk(widths, talk),
         Level::L2 => Ledger::agree_talk(widths, talk),
@@ -58,8 +58,8 @@ fn check(level: Level, widths: usize, talk: &mut Talk) {
 }
 
 /// What the online phase says up to the check.
-fn walk_talk(graph: &RingGraph, steps: &[Step], (level, batch): (Level, usize)) -> Talk {
-    let mut talk = Talk::default();
+fn walk_talk(graph: &RingGraph, steps: &[Step], (level, batch): (Level, usize)) -> TrafficModel {
+    let mut talk = TrafficModel::default();
     for (step, node) in steps.iter().zip(graph.nodes()) {
         match step {
             Step::Input => talk.up(packed(node, batch)),
@@ -75,7 +75,7 @@ fn walk_talk(graph: &RingGraph, steps: &[Step], (level, batch): (Level, usize)) 
     talk
 }
 
-fn online_talk(plan: &Plan) -> Talk {
+fn online_talk(plan: &Plan) -> TrafficModel {
     let (level, [_, widths]) = (plan.level(), plan.widths().map(|widths| widths.len()));
     let mut talk = walk_talk(&plan.graph, &plan.steps, (level, plan.batch));
     check(level, widths, &mut talk);
@@ -86,11 +86,11 @@ fn online_talk(plan: &Plan) -> Talk {
     talk
 }
 
-fn offline_talk(plan: &Plan) -> Talk {
+fn offline_talk(plan: &Plan) -> TrafficModel {
     let (level, [widths, _]) = (plan.level(), plan.widths().map(|widths| widths.len()));
     let halves = [material_format::client_bytes(plan)[0], material_format::server_bytes(plan)[0]]
         .map(material_format::with_digest);
-    let mut talk = Talk::default();
+    let mut talk = TrafficModel::default();
     audit::talk(plan.options().audit, halves, &mut talk);
     let layers = || plan.steps.iter().zip(plan.graph.nodes()).filter(|(step, _)| matches!(step, Step::Linear(_)));
     layers().for_each(|(_, node)| talk.up(packed(node, plan.batch)));
@@ -224,7 +224,7 @@ mod tests {
             let nodes = vec![node(Op::Input, &[], &[n], 13, 4), node(Op::Relu, &[0], &[n], 13, 4)];
             let one = compile(RingGraph::new(spec(nodes)).unwrap(), Options::default()).unwrap();
             let most = most_inputs(&one);
-            assert!(material_format::client_bytes(&plan::batched(&one, most))[0] as u64 <= MOST_HALF);
+            assert!(material_format::client_bytes(&plan::batched(&one, most))[0] as u64 <= MAX_HALF);
             most
         };
         assert_eq!((most(1000), most(1_000_000)), (32, 1));

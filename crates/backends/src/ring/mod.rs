@@ -20,7 +20,7 @@ pub(crate) mod share;
 pub(crate) mod slack;
 pub mod table;
 
-pub use encode::{MAX_PUBLIC_BYTES, public_bytes, read_public, read_weights, weights_to_bytes};
+pub use encode::{public_bytes, read_public, read_weights, weights_to_bytes};
 pub use error::RingError;
 pub use fixed::FixedPoint;
 pub use graph::{LayerWeights, Node, RingGraph, RingSpec, Weights};

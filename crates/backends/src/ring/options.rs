@@ -10,7 +10,7 @@ use crate::BackendError;
 use crate::seam::Reader;
 
 /// Most bits that the search leaves out of a ReLU's test.
-const MOST_DROPPED: u32 = 4;
+const MAX_DROPPED: u32 = 4;
 
 impl RingOptions {
     /// Reads the options; what is not given is as in [`RingOptions::default`].
@@ -43,6 +43,6 @@ impl RingOptions {
         reader: &mut Reader<'_>,
         allowed: RangeInclusive<u32>,
     ) -> Result<RangeInclusive<u32>, BackendError> {
-        Ok(reader.in_range("relu_drop", allowed)?.map_or(0..=MOST_DROPPED, |given| given..=given))
+        Ok(reader.in_range("relu_drop", allowed)?.map_or(0..=MAX_DROPPED, |given| given..=given))
     }
 }

@@ -3,7 +3,7 @@
 use tacit_arith::prg::PublicSeed;
 use tacit_he::bfv::{ANSWER_BYTES, Ciphertext, DEGREE, FRESH_BYTES, GALOIS_KEY_BYTES, GaloisKey, PUBLIC_KEY_BYTES};
 use tacit_mpc::ot::PlannedOts;
-use tacit_net::Talk;
+use tacit_net::TrafficModel;
 
 use super::chain;
 use super::plan::{SlotPlan, Upload};
@@ -15,7 +15,7 @@ use crate::{PartyCost, Work};
 const LEVELS: [u64; 3] = [4, 2, 5];
 
 /// What sending the lattice keys of all plans says.
-pub(super) fn setup_talk(plans: &[&SlotPlan], talk: &mut Talk) {
+pub(super) fn setup_talk(plans: &[&SlotPlan], talk: &mut TrafficModel) {
     talk.up(PUBLIC_KEY_BYTES);
     talk.ups(keys(plans).len() as u64, GALOIS_KEY_BYTES);
 }
@@ -45,7 +45,7 @@ pub(super) fn done(plan: &SlotPlan) -> Done {
 }
 
 /// What one exchange says.
-pub(super) fn talk(plan: &SlotPlan, ots: &mut PlannedOts, talk: &mut Talk) {
+pub(super) fn talk(plan: &SlotPlan, ots: &mut PlannedOts, talk: &mut TrafficModel) {
     for upload in &plan.uploads {
         talk.ups((plan.batch * upload.ciphertexts()) as u64, FRESH_BYTES);
     }

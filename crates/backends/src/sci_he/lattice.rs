@@ -4,7 +4,7 @@ use tacit_arith::prg::Prg;
 use tacit_mpc::gate::LiftSpec;
 use tacit_mpc::ot::PlannedOts;
 use tacit_mpc::{Ots, Session};
-use tacit_net::Talk;
+use tacit_net::TrafficModel;
 
 use super::client::ClientKeys;
 use super::cost;
@@ -86,7 +86,7 @@ impl Lattice for SciHe {
         plan.uploads.iter().map(|upload| lift_spec(plan, upload)).map(|spec: LiftSpec| spec.n).sum()
     }
 
-    fn setup_talk(plans: &[&SlotPlan], talk: &mut Talk) {
+    fn setup_talk(plans: &[&SlotPlan], talk: &mut TrafficModel) {
         cost::setup_talk(plans, talk);
     }
 
@@ -94,13 +94,13 @@ impl Lattice for SciHe {
         cost::keys_kept(plans)
     }
 
-    fn public_talk(_: &[&SlotPlan], _: &mut Talk) {}
+    fn public_talk(_: &[&SlotPlan], _: &mut TrafficModel) {}
 
     fn public(_: &[&SlotPlan]) -> PartyCost {
         PartyCost::default()
     }
 
-    fn talk(plan: &SlotPlan, ots: &mut PlannedOts, talk: &mut Talk) {
+    fn talk(plan: &SlotPlan, ots: &mut PlannedOts, talk: &mut TrafficModel) {
         cost::talk(plan, ots, talk);
     }
 

@@ -7,7 +7,7 @@ use tacit_he::bfv::{ANSWER_BYTES, FRESH_BYTES, GALOIS_KEY_BYTES, PUBLIC_KEY_BYTE
 use tacit_mpc::Ots;
 use tacit_mpc::ot::PlannedOts;
 use tacit_mpc::session::run_sessions;
-use tacit_net::{Phase, Tag, Talk};
+use tacit_net::{Phase, Tag, TrafficModel};
 
 use super::cost;
 use super::plan::SlotPlan;
@@ -52,13 +52,13 @@ fn check(convs: &[(ConvSpec, u32)], size: i32) -> SlotPlan {
         assert_eq!((wrong, client[k].len()), (None, expected.len()), "{conv:?}");
         assert!(client[k].iter().chain(&server[k]).all(|v| v >> ring_bits == 0));
     }
-    let (mut stated, mut extension) = (Talk::default(), Talk::default());
+    let (mut stated, mut extension) = (TrafficModel::default(), TrafficModel::default());
     cost::talk(&plan, &mut PlannedOts::reserved(0, 0), &mut stated);
     // The OTs here are ideal: those of the lifts say nothing.
     let mut ots = PlannedOts::reserved(0, 0);
     plan.uploads.iter().for_each(|upload| ots.client_receives(lift_spec(&plan, upload).n, &mut extension));
     assert_eq!((traffic.sent, traffic.received), (stated.up_bytes(), stated.down_bytes() - extension.down_bytes()));
-    let mut keys = Talk::default();
+    let mut keys = TrafficModel::default();
     cost::setup_talk(&[&plan], &mut keys);
     assert_eq!(setup.sent, keys.up_bytes());
     assert_eq!(done, cost::done(&plan));

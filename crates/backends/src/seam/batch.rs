@@ -6,7 +6,7 @@ use crate::{BackendError, Costs};
 pub(crate) const ONE_BY_ONE: BackendError = BackendError::Misuse("this back end runs one input at a time");
 
 /// Most inputs of a batch, of any back end.
-const MOST_INPUTS: usize = 32;
+const MAX_INPUTS: usize = 32;
 /// Bytes that a party may hold for the phases of a batch, as far as costs tell.
 const BATCH_MEMORY: u64 = 2 << 30;
 
@@ -14,7 +14,7 @@ const BATCH_MEMORY: u64 = 2 << 30;
 pub(crate) fn most_inputs(one: &Costs) -> usize {
     let parties = [&one.offline, &one.online].into_iter().flat_map(|phase| [&phase.client, &phase.server]);
     let peak = parties.map(|party| party.peak_memory_bytes).max().expect("there are two phases");
-    MOST_INPUTS.min((BATCH_MEMORY / peak.max(1)) as usize).max(1)
+    MAX_INPUTS.min((BATCH_MEMORY / peak.max(1)) as usize).max(1)
 }
 
 /// The number of a batch's inputs, if a plan that takes `most` of them can have it.
@@ -49,10 +49,7 @@ mod tests {
             costs.online.client.peak_memory_bytes = peak_memory_bytes;
             most_inputs(&costs)
         };
-        assert_eq!(
-            [0, 1, BATCH_MEMORY / 8, BATCH_MEMORY / 2 + 1, u64::MAX].map(of),
-            [MOST_INPUTS, MOST_INPUTS, 8, 1, 1]
-        );
+        assert_eq!([0, 1, BATCH_MEMORY / 8, BATCH_MEMORY / 2 + 1, u64::MAX].map(of), [MAX_INPUTS, MAX_INPUTS, 8, 1, 1]);
         assert!(checked_batch(0, 8).is_err() && checked_batch(9, 8).is_err() && checked_batch(8, 8).is_ok());
     }
 
@@ -60,8 +57,8 @@ mod tests {
     fn every_size_has_a_digest_of_its_own() {
         let plans = [[1; 32], [2; 32]];
         let all: std::collections::BTreeSet<_> =
-            plans.iter().flat_map(|plan| (1..=MOST_INPUTS).map(|batch| batch_digest(plan, batch))).collect();
-        assert_eq!(all.len(), 2 * MOST_INPUTS);
+            plans.iter().flat_map(|plan| (1..=MAX_INPUTS).map(|batch| batch_digest(plan, batch))).collect();
+        assert_eq!(all.len(), 2 * MAX_INPUTS);
         assert_eq!(batch_digest(&plans[0], 1), plans[0], "a plan for one input is none of a batch");
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tacit_backends::seam::digest;
 use tacit_backends::*;
 use tacit_graph::{Interface, Model, Watch, file};
-use tacit_net::{Channel, Phase, Tag, Talk};
+use tacit_net::{Channel, Phase, Tag, TrafficModel};
 use zeroize::Zeroizing;
 
 const KEY: Tag = Tag::new(0xf100, "toy key");
@@ -122,7 +122,7 @@ impl Plan for Lowered {
     fn costs(&self) -> Costs {
         let kept = |bytes| PartyCost { stored_bytes: bytes, ..PartyCost::default() };
         let phase = |up: usize, down: &[usize], bytes| {
-            let mut talk = Talk::default();
+            let mut talk = TrafficModel::default();
             talk.up(up);
             down.iter().for_each(|down| talk.down(*down));
             PhaseCost { client: kept(bytes), server: kept(bytes), ..talk.into() }

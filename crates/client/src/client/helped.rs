@@ -21,7 +21,7 @@ const FETCHED: &str = "fetched";
 const FOLDER: FolderKind = FolderKind::private("client", "sealed material that is being fetched");
 
 /// What a seal adds at most to a material, beside a tag of 16 bytes for each 64 KiB.
-const MOST_AROUND: u64 = 1 << 10;
+const MAX_AROUND: u64 = 1 << 10;
 
 /// What has come from a helper.
 #[derive(Debug, Default)]
@@ -166,7 +166,7 @@ impl Client {
         (master, id): (&Master, MaterialId),
         sealed: u64,
     ) -> Result<Result<FetchedMaterial, String>, ClientError> {
-        let most = self.material_bytes + (self.material_bytes >> 10) + MOST_AROUND;
+        let most = self.material_bytes + (self.material_bytes >> 10) + MAX_AROUND;
         if sealed > most {
             return Ok(Err(format!("the helper has {sealed} bytes for it, and {most} are the most that it may have")));
         }

@@ -2,7 +2,7 @@
 //! takes as it comes is written as it comes, where there is a folder and much of it.
 use crate::answer::Prepared;
 use crate::measure::PhaseReport;
-use crate::wire::{Name, Request};
+use crate::wire::{InputId, Request};
 use crate::{Client, ClientError};
 use std::sync::Arc;
 use tacit_backends::seam::MaterialSeed;
@@ -127,7 +127,7 @@ impl Client {
     /// process and the server's; large material lies on disk meanwhile, if there is a folder.
     pub(crate) fn make_for(
         &mut self,
-        name: Name,
+        name: InputId,
         first: Option<&Request>,
     ) -> Result<(Prepared, Material), ClientError> {
         self.check_prepares()?;

@@ -9,7 +9,7 @@ use tacit_store::keys::{self, ClientIdentity};
 use tacit_store::{MAX_MATERIAL_BYTES, Role};
 
 /// What a seal adds to a material at most: a tag for each 64 KiB, and a header.
-const MOST_SEALED: u64 = MAX_MATERIAL_BYTES + (MAX_MATERIAL_BYTES >> 10);
+const MAX_SEALED: u64 = MAX_MATERIAL_BYTES + (MAX_MATERIAL_BYTES >> 10);
 
 /// A connection to this client's helper: TLS 1.3 with both certificates, that of the helper made for this
 /// client.
@@ -85,7 +85,7 @@ impl HelperLine {
     /// The bytes of a sealed material behind the first `from`, as they come; how many all of it has.
     pub(crate) fn fetch(&mut self, id: MaterialId, from: u64, out: &mut impl Write) -> Result<u64, ClientError> {
         let bytes = match self.ask(&Ask::Fetch { id, from })? {
-            Answer::Bytes { bytes } if bytes <= MOST_SEALED && from <= bytes => bytes,
+            Answer::Bytes { bytes } if bytes <= MAX_SEALED && from <= bytes => bytes,
             other => return Err(self.misplaced(&other)),
         };
         let mut left = bytes - from;

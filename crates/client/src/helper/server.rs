@@ -29,12 +29,12 @@ use tacit_store::seal::{Kind, is_sealed_as, sync_folder, unfinished_of, write_fi
 use tacit_store::{FolderKind, ManagedFolder, SealKey, StoreError, keys};
 
 /// Connections of its owner at a time.
-const MOST_CONNECTIONS: usize = 8;
+const MAX_CONNECTIONS: usize = 8;
 /// The pool of the owner's connections.
 const OWNER: usize = 0;
 /// Connections at a time that have not said whose they are, as far as open files allow. When they are taken,
 /// the oldest of the address that holds most is evicted.
-const MOST_HANDSHAKES: usize = 512;
+const MAX_HANDSHAKES: usize = 512;
 /// Open files of a connection, and for all else.
 const FILES: u64 = 2;
 const OTHER_FILES: u64 = 64;
@@ -50,7 +50,7 @@ const LINGER: Duration = Duration::from_secs(5);
 const TRIES: usize = 3;
 const PAUSE: Duration = Duration::from_secs(2);
 /// Materials that are ordered or made and not taken, at most.
-const MOST_MATERIALS: usize = 4096;
+const MAX_MATERIALS: usize = 4096;
 const FOLDER: FolderKind = FolderKind::private("helper", "sealed material");
 
 /// What a helper works with.
@@ -107,9 +107,9 @@ impl HelperServer {
         config.server.store = None;
         let made = swept(&config.folder, config.expire)?;
         let standings = made.into_iter().map(|(id, bytes)| (id, Standing::Made { bytes })).collect();
-        let pool = PoolLimits { connections: MOST_CONNECTIONS, per_peer: MOST_CONNECTIONS };
+        let pool = PoolLimits { connections: MAX_CONNECTIONS, per_peer: MAX_CONNECTIONS };
         let admission = Admission::new(Limits {
-            handshakes: handshake_slots(MOST_HANDSHAKES, FILES, OTHER_FILES),
+            handshakes: handshake_slots(MAX_HANDSHAKES, FILES, OTHER_FILES),
             handshake_timeout: HANDSHAKE,
             pools: vec![pool],
         });
@@ -235,7 +235,7 @@ fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Re
         return Err(NetError::Tls("somebody else than the owner of this helper".into()).into());
     }
     if slot.authenticate(OWNER, owner.0).is_err() {
-        let detail = format!("the owner has {MOST_CONNECTIONS} connections already");
+        let detail = format!("the owner has {MAX_CONNECTIONS} connections already");
         return Err(WireError::Unexpected { what: "connection", detail });
     }
     let mut channel = Channel::new(Box::new(tls));
@@ -273,7 +273,7 @@ impl Shared {
     fn order(&self, what: What, jobs: Vec<Job>) -> Answer {
         let what = Arc::new(what);
         let mut state = self.state();
-        if jobs.len() > MAX_JOBS || state.standings.len() + jobs.len() > MOST_MATERIALS {
+        if jobs.len() > MAX_JOBS || state.standings.len() + jobs.len() > MAX_MATERIALS {
             return refused("so much material is ordered already that this helper takes no more: fetch it first");
         }
         if jobs.iter().any(|job| state.standings.contains_key(&job.id)) {

@@ -14,7 +14,7 @@ const SMALL: i32 = 6;
 /// See [`SMALL`].
 const LARGE: i32 = 16;
 /// Largest exponent used: factors stay normal floats.
-const MOST: i32 = 100;
+const MAX: i32 = 100;
 
 /// Rescales the network with its statistics and samples, its input and its output factor. Says whether there
 /// was anything to do.
@@ -77,7 +77,7 @@ fn exponents(graph: &FloatGraph, mean_square: &[f64]) -> Vec<i32> {
     let exponent = |root: usize| {
         let size = 0.5 * largest[root].log2();
         let usual = largest[root] == 0.0 || (f64::from(-SMALL)..=f64::from(LARGE)).contains(&size);
-        if usual || kept[root] { 0 } else { (-size.round() as i32).clamp(-MOST, MOST) }
+        if usual || kept[root] { 0 } else { (-size.round() as i32).clamp(-MAX, MAX) }
     };
     group.into_iter().map(exponent).collect()
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tacit_arith::pages::Long;
 
 /// Bytes that are kept for later at most.
-const MOST_BYTES: usize = 1 << 30;
+const MAX_BYTES: usize = 1 << 30;
 
 /// Buffers of one length that nobody uses.
 pub(super) struct Spares {
@@ -74,7 +74,7 @@ impl Clone for Limb {
 impl Drop for Limb {
     fn drop(&mut self) {
         let mut free = self.spares.free.lock().expect(WHOLE);
-        if free.len() < MOST_BYTES / (8 * self.spares.degree) {
+        if free.len() < MAX_BYTES / (8 * self.spares.degree) {
             free.push(std::mem::take(&mut self.words));
         }
     }

@@ -40,7 +40,7 @@ use tacit_net::Rate;
 const UNLIMITED: Option<Rate> = Rate::new(10_000_000_000);
 
 /// A direction never holds more bytes than this: the largest window of a TCP connection.
-const MOST_UNDER_WAY: u64 = 1 << 30;
+const MAX_UNDER_WAY: u64 = 1 << 30;
 
 /// An end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -174,7 +174,7 @@ fn direction(spec: &LinkSpec, rate: Option<Rate>, seed: u64) -> Direction {
     };
     // What a full link keeps under way, replays included, and a burst.
     let longest = Duration::from_nanos(treatment.delay + treatment.jitter + REPLAY_AFTER);
-    let capacity = rate.or(UNLIMITED).map_or(0, |rate| rate.bytes_in(longest)).min(MOST_UNDER_WAY) as usize + (1 << 20);
+    let capacity = rate.or(UNLIMITED).map_or(0, |rate| rate.bytes_in(longest)).min(MAX_UNDER_WAY) as usize + (1 << 20);
     // With offload, 64 KiB and the header that says how to cut them.
     let slot = if setup::offload(spec) { 66_000 } else { setup::MTU as usize };
     Direction { treatment, capacity, slot, seed }

@@ -1,6 +1,6 @@
 //! What dealt gates say online, message by message, in the order of the protocols.
 
-use tacit_net::Talk;
+use tacit_net::TrafficModel;
 
 use super::{DealtGate, Exchanges, LookUp};
 use crate::codec::Packed;
@@ -8,7 +8,7 @@ use crate::gate::WrapSpec;
 
 impl DealtGate {
     /// What a batch says.
-    pub fn talk(&self, talk: &mut Talk) {
+    pub fn talk(&self, talk: &mut TrafficModel) {
         let (plane, masked) = (self.n.div_ceil(8), self.masked_bits() * self.n.div_ceil(8));
         self.opened().into_iter().for_each(|width| talk.down(Packed::len_bytes(self.n, width)));
         talk.down(masked);
@@ -22,7 +22,7 @@ impl DealtGate {
 
 impl LookUp {
     /// What a batch says.
-    pub fn talk(&self, talk: &mut Talk) {
+    pub fn talk(&self, talk: &mut TrafficModel) {
         let widths = [self.index_bits(), self.entries().out_bits(), self.width()];
         let [index, own, moved] = widths.map(|width| Packed::len_bytes(self.n(), width));
         talk.down(index);
@@ -36,7 +36,7 @@ impl LookUp {
 }
 
 /// What a dealt widening says.
-pub fn widen_talk(spec: &WrapSpec, talk: &mut Talk) {
+pub fn widen_talk(spec: &WrapSpec, talk: &mut TrafficModel) {
     talk.down(spec.n.div_ceil(8));
     talk.up(Packed::len_bytes(spec.n, spec.extra));
 }

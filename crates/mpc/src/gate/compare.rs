@@ -10,7 +10,7 @@
 //! `3 (D - 1)` opened bits each way. `Leaves` is the choice.
 
 use tacit_arith::bits::{Bits, transpose};
-use tacit_net::{Tag, Talk};
+use tacit_net::{Tag, TrafficModel};
 
 use super::masked::LeafMaterial;
 use super::node::Leaf;
@@ -44,7 +44,7 @@ impl CompareSpec {
     }
 
     /// What the offline phase says.
-    pub(super) fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut Talk) {
+    pub(super) fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut TrafficModel) {
         let leaves = if self.is_direct() {
             self.digits().for_each(|digit| (0..digit.bits).for_each(|_| ots.client_receives(self.n, talk)));
             self.width() as usize - 1

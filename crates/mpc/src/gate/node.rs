@@ -12,7 +12,7 @@
 //! each way.
 
 use tacit_arith::bits::Bits;
-use tacit_net::{Channel, Tag, Talk};
+use tacit_net::{Channel, Tag, TrafficModel};
 
 use crate::ot::{PlannedOts, ReceiverPlanes, SenderPlanes};
 use crate::planes::{self, conditional_swap, xor_and};
@@ -231,7 +231,7 @@ struct Waiting {
 }
 
 /// What [`offline`] says.
-pub(super) fn talk_offline(nodes: &[Node], n: usize, ots: &mut PlannedOts, talk: &mut Talk) {
+pub(super) fn talk_offline(nodes: &[Node], n: usize, ots: &mut PlannedOts, talk: &mut TrafficModel) {
     let mut corrections = 0;
     for node in nodes {
         for _ in 0..1 + usize::from(node.is_three()) {

@@ -22,7 +22,7 @@ pub enum Leaves {
 /// What a bit online is worth where the size of digits is given.
 const WEIGHT: usize = 3;
 /// Largest digit.
-const MOST_BITS: u32 = 4;
+const MAX_BITS: u32 = 4;
 
 /// Public shape of a batch of sign tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl CompareSpec {
     /// of three bits.
     pub fn new(n: usize, width: u32, leaves: Leaves) -> Self {
         let bits = width.max(2) - 1;
-        let fewest = |most: u32| bits.div_ceil(most.clamp(1, MOST_BITS)) as usize;
+        let fewest = |most: u32| bits.div_ceil(most.clamp(1, MAX_BITS)) as usize;
         let weight = if let Leaves::Weighed(weight) = leaves { weight as usize } else { WEIGHT };
         let joins = Joins::new(bits as usize, weight);
         let count = match leaves {
@@ -68,7 +68,7 @@ impl CompareSpec {
             Leaves::Weighed(_) => {
                 let quick = |&count: &usize| Joins::round_trips(count) <= Joins::round_trips(fewest(3));
                 let cost = |&count: &usize| 8 * corrections(bits, count) + joins.cost(count);
-                let counts = (fewest(MOST_BITS)..=bits as usize).filter(quick);
+                let counts = (fewest(MAX_BITS)..=bits as usize).filter(quick);
                 counts.min_by_key(cost).expect("digits of three bits are quick enough")
             }
         };

@@ -1,7 +1,7 @@
 //! What gates say, message by message, in the order of the protocols: the bytes and waits of a phase follow
 //! from it.
 
-use tacit_net::Talk;
+use tacit_net::TrafficModel;
 
 use super::{GateSpec, LiftSpec, MuxSpec, WrapSpec};
 use crate::codec::Packed;
@@ -9,7 +9,7 @@ use crate::ot::PlannedOts;
 
 impl GateSpec {
     /// What the offline phase says.
-    pub fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut Talk) {
+    pub fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut TrafficModel) {
         if let Some(wrap) = &self.mux.wrap {
             wrap.talk_offline(ots, talk);
         }
@@ -22,7 +22,7 @@ impl GateSpec {
     }
 
     /// What the online phase says.
-    pub fn talk_online(&self, talk: &mut Talk) {
+    pub fn talk_online(&self, talk: &mut TrafficModel) {
         let plane = self.n().div_ceil(8);
         if let Some(wrap) = &self.mux.wrap {
             wrap.talk_online(talk);
@@ -41,7 +41,7 @@ impl GateSpec {
 }
 
 impl MuxSpec {
-    fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut Talk) {
+    fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut TrafficModel) {
         if self.constant.is_some() {
             ots.client_receives(self.n, talk);
             return talk.down(Packed::len_bytes(self.n, self.widths[0]));
@@ -54,20 +54,20 @@ impl MuxSpec {
 
 impl WrapSpec {
     /// What the offline phase says.
-    pub fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut Talk) {
+    pub fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut TrafficModel) {
         ots.client_receives(self.n, talk);
         talk.up(self.n.div_ceil(8));
     }
 
     /// What the server's message of the online phase says.
-    pub fn talk_online(&self, talk: &mut Talk) {
+    pub fn talk_online(&self, talk: &mut TrafficModel) {
         talk.down(Packed::len_bytes(self.n, self.extra));
     }
 }
 
 impl LiftSpec {
     /// What the protocol says.
-    pub fn talk(&self, ots: &mut PlannedOts, talk: &mut Talk) {
+    pub fn talk(&self, ots: &mut PlannedOts, talk: &mut TrafficModel) {
         let (up, down) = self.bytes();
         ots.client_receives(self.n, talk);
         talk.up(up);

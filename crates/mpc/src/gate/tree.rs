@@ -12,7 +12,7 @@
 //! three groups cost some bits more offline, and are used where they save a round trip: for 5 to 9 digits.
 
 use tacit_arith::bits::Bits;
-use tacit_net::{Tag, Talk};
+use tacit_net::{Tag, TrafficModel};
 
 use super::node::{self, Leaf, Node};
 use crate::ot::PlannedOts;
@@ -59,15 +59,15 @@ impl<'a> Tree<'a> {
     }
 
     /// What the offline phase says.
-    pub(super) fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut Talk) {
+    pub(super) fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut TrafficModel) {
         node::talk_offline(&self.nodes().collect::<Vec<_>>(), self.n, ots, talk);
     }
 
     /// What the online phase says.
-    pub(super) fn talk_online(&self, talk: &mut Talk) {
+    pub(super) fn talk_online(&self, talk: &mut TrafficModel) {
         for (index, nodes) in self.levels.iter().enumerate() {
             let bytes = nodes.iter().map(|node| node.opened()).sum::<usize>() * self.n.div_ceil(8);
-            let says: [fn(&mut Talk, usize); 2] = [Talk::down, Talk::up];
+            let says: [fn(&mut TrafficModel, usize); 2] = [TrafficModel::down, TrafficModel::up];
             says[index % 2](talk, bytes);
             says[1 - index % 2](talk, bytes);
         }

@@ -1,7 +1,7 @@
 //! When a supply of COTs expands how many trees, goes to the next extension, or bootstraps: what both parties
 //! decide alike, and what follows for their traffic.
 
-use tacit_net::Talk;
+use tacit_net::TrafficModel;
 
 use super::output::GROUP;
 use super::params::{COTS_PER_DELTA, LpnParams, SMALL};
@@ -139,20 +139,20 @@ impl PlannedOts {
     }
 
     /// `n` OTs with the client as receiver.
-    pub fn client_receives(&mut self, n: usize, talk: &mut Talk) {
-        draw(&mut self.to_client, n, talk, (Talk::down, Talk::up));
+    pub fn client_receives(&mut self, n: usize, talk: &mut TrafficModel) {
+        draw(&mut self.to_client, n, talk, (TrafficModel::down, TrafficModel::up));
     }
 
     /// `n` OTs with the server as receiver.
-    pub fn server_receives(&mut self, n: usize, talk: &mut Talk) {
-        draw(&mut self.to_server, n, talk, (Talk::up, Talk::down));
+    pub fn server_receives(&mut self, n: usize, talk: &mut TrafficModel) {
+        draw(&mut self.to_server, n, talk, (TrafficModel::up, TrafficModel::down));
     }
 }
 
-type Say = fn(&mut Talk, usize);
+type Say = fn(&mut TrafficModel, usize);
 
 /// `sends` is how the sender of the OTs says something, `receives` how their receiver does.
-fn draw(schedule: &mut Schedule, n: usize, talk: &mut Talk, (sends, receives): (Say, Say)) {
+fn draw(schedule: &mut Schedule, n: usize, talk: &mut TrafficModel, (sends, receives): (Say, Say)) {
     let mut groups = n.div_ceil(GROUP);
     schedule.begin(groups);
     while groups > 0 {

@@ -5,7 +5,7 @@ use tacit_arith::bits::Bits;
 use tacit_arith::bits::transpose::block_planes;
 use tacit_arith::block::{self, Block};
 use tacit_arith::prg::{Prg, SplitPrg};
-use tacit_net::{Channel, Tag, Talk};
+use tacit_net::{Channel, Tag, TrafficModel};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::output::{Emit, Form, GROUP, Strings};
@@ -145,7 +145,7 @@ impl Emit<ReceivingParty> for Strings {
 pub const SETUP_BYTES: usize = POINT_BYTES + POINT_BYTES * iknp::BASE + 16 + iknp::column_bytes(BOOTSTRAP);
 
 /// What [`setup`] says.
-pub fn setup_talk(talk: &mut Talk) {
+pub fn setup_talk(talk: &mut TrafficModel) {
     talk.both(&[POINT_BYTES]);
     talk.both(&[POINT_BYTES * iknp::BASE, 16]);
     talk.both(&[iknp::column_bytes(BOOTSTRAP)]);

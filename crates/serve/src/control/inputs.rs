@@ -17,7 +17,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_client::MAX_THREADS;
-use tacit_client::wire::{Announce, Device, LinkClass, Name};
+use tacit_client::wire::{Announce, Device, InputId, LinkClass};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
@@ -113,7 +113,7 @@ fn no_such_input() -> Refusal {
 }
 
 /// Sixteen hexadecimal digits, as answers give them.
-fn read_name(text: &str) -> Result<Name, Refusal> {
+fn read_name(text: &str) -> Result<InputId, Refusal> {
     text.parse().map_err(|_| no_such_input())
 }
 
@@ -123,7 +123,7 @@ fn read_wait(query: &str) -> Option<u64> {
     text.parse().ok().filter(|seconds| *seconds <= MAX_WAIT_S)
 }
 
-fn shown(name: Name, standing: &Standing) -> serde_json::Value {
+fn shown(name: InputId, standing: &Standing) -> serde_json::Value {
     object!({ "name": name.to_string(), "state": standing.state, "inputs": standing.inputs, "turn": standing.turn })
 }
 
@@ -141,7 +141,7 @@ pub(super) async fn announce(state: Shares_, Extension(peer): By, headers: Heade
     let internal = |text: &str| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, text);
     let offered = made.await.map_err(|_| internal("making the plan of a batch panicked"))?;
     let offered = offered.map_err(|e| Refusal::new(StatusCode::BAD_REQUEST, e.to_string()))?;
-    let name = Name::random().map_err(|_| internal("no randomness from the operating system"))?;
+    let name = InputId::random().map_err(|_| internal("no randomness from the operating system"))?;
     let announce = Announce { name, expected_ms: notice.expected_ms, ttl_ms: notice.ttl_ms };
     let whose = Whose { client, offered, device };
     let noted = shared.ask(|reply| Event::Announced { whose, announce, reply }).await;
@@ -152,7 +152,7 @@ pub(super) async fn announce(state: Shares_, Extension(peer): By, headers: Heade
     Ok(response)
 }
 
-async fn standing(state: &State, peer: Peer, name: Name) -> Result<Standing, Refusal> {
+async fn standing(state: &State, peer: Peer, name: InputId) -> Result<Standing, Refusal> {
     let told = state.shared.ask(|reply| Event::Standing { client: peer.client, name, reply }).await;
     told.ok_or_else(Refusal::stopping)?.ok_or_else(no_such_input)
 }

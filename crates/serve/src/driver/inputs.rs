@@ -2,14 +2,14 @@
 use super::Driver;
 use crate::ServeError;
 use crate::queue::{Standing, Whose};
-use tacit_client::wire::{Announce, Name, Request};
+use tacit_client::wire::{Announce, InputId, Request};
 use tacit_ids::ClientId;
 use tokio::sync::oneshot;
 
 /// Somebody who waits for an input's turn, or for another state than this.
 pub(super) struct Watcher {
     pub(super) client: ClientId,
-    pub(super) name: Name,
+    pub(super) name: InputId,
     pub(super) state: &'static str,
     pub(super) reply: oneshot::Sender<Option<Standing>>,
 }

@@ -3,7 +3,7 @@
 //! A row is written when a node has told of more answers, before the node is granted its lease. It outlives
 //! the front's process; of a loss of power the last moments may be missing.
 use crate::ServeError;
-use crate::quota::{DAY_S, MOST_AHEAD, day_of, unix_now};
+use crate::quota::{DAY_S, MAX_AHEAD, day_of, unix_now};
 use crate::state::schema::{Kind, Sync, connect, failed, prepare};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
@@ -136,7 +136,7 @@ fn seen(db: &Connection) -> rusqlite::Result<Option<i64>> {
 
 /// What was kept of the latest day, as far as a clock that is right can have shown it.
 fn read(db: &Connection, today: i64) -> rusqlite::Result<StoredCounts> {
-    let believed = today + MOST_AHEAD;
+    let believed = today + MAX_AHEAD;
     let latest: Option<i64> =
         db.query_row("SELECT max(day) FROM answers WHERE day <= ?", [believed], |row| row.get(0))?;
     let Some(day) = latest else { return Ok(StoredCounts::default()) };

@@ -49,7 +49,7 @@ const POOLS: [PoolLimits; 2] =
     [PoolLimits { connections: 4096, per_peer: 16 }, PoolLimits { connections: 4096, per_peer: 2048 }];
 /// Handshakes under way; beyond that the oldest of the address that has most is evicted, so that strangers
 /// keep nobody out.
-const MOST_HANDSHAKES: usize = 1024;
+const MAX_HANDSHAKES: usize = 1024;
 /// How long a connection may say nothing from when it is accepted.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Open files for known peers that must be left beside handshakes, and for all else.
@@ -119,7 +119,7 @@ impl Front {
         let shared = Shared {
             tls: config.tls.with_http(),
             admission: Admission::new(Limits {
-                handshakes: handshake_slots(MOST_HANDSHAKES, 1, OTHER_FILES),
+                handshakes: handshake_slots(MAX_HANDSHAKES, 1, OTHER_FILES),
                 handshake_timeout: HANDSHAKE,
                 pools: POOLS.to_vec(),
             }),

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use tacit_ids::ClientId;
 
 /// Losses that are remembered for whoever looks.
-const MOST_LOSSES: usize = 1000;
+const MAX_LOSSES: usize = 1000;
 /// Nodes that may have joined.
-const MOST_NODES: usize = 4096;
+const MAX_NODES: usize = 4096;
 
 /// A request that is not taken.
 #[derive(Debug, PartialEq, Eq)]
@@ -177,8 +177,8 @@ impl NodeRegistry {
             let reason = format!("an earlier run of {name} still holds its lease");
             return Err(Refused::for_now(reason, node.lease_until - now));
         }
-        if self.nodes.len() >= MOST_NODES {
-            return Err(Refused::for_now(format!("{MOST_NODES} nodes have joined"), self.lease));
+        if self.nodes.len() >= MAX_NODES {
+            return Err(Refused::for_now(format!("{MAX_NODES} nodes have joined"), self.lease));
         }
         self.runs += 1;
         let node = Node {
@@ -250,7 +250,7 @@ impl NodeRegistry {
             for client in &node.clients {
                 self.placements.remove(client);
             }
-            if self.losses.len() == MOST_LOSSES {
+            if self.losses.len() == MAX_LOSSES {
                 self.losses.pop_front();
             }
             let stock = node.report.stock_in_all();

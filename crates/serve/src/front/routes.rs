@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 /// How long a client is kept until its node admits it, and a body is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Largest body of a client, in bytes.
-const MOST_ASKED: usize = 4096;
+const MAX_ASKED: usize = 4096;
 /// Largest body of a node, in bytes: a report on 10,000 clients has one megabyte or two.
-const MOST_REPORTED: usize = 16 << 20;
+const MAX_REPORTED: usize = 16 << 20;
 /// Most bytes of a name.
-const MOST_NAME: usize = 256;
+const MAX_NAME: usize = 256;
 
 type By = Extension<Peer>;
 type Shared = Shares<Arc<State>>;
@@ -76,24 +76,24 @@ async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body, most: usize)
 }
 
 /// What an operator sends, in at most so many bytes; nobody else is listened to.
-struct Told<T, const MOST: usize = MOST_ASKED>(T);
+struct Told<T, const MAX: usize = MAX_ASKED>(T);
 
-impl<T: DeserializeOwned, const MOST: usize> FromRequest<Arc<State>> for Told<T, MOST> {
+impl<T: DeserializeOwned, const MAX: usize> FromRequest<Arc<State>> for Told<T, MAX> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, _: &Arc<State>) -> Result<Self, Refusal> {
         let (parts, body) = request.into_parts();
         parts.extensions.get::<Peer>().expect("each connection says who asks").operator()?;
-        read(&parts.headers, body, MOST).await.map(Self)
+        read(&parts.headers, body, MAX).await.map(Self)
     }
 }
 
 /// A name of a node or model, or an address.
 fn checked(name: &str) -> Result<(), Refusal> {
     match name.len() {
-        1..=MOST_NAME if !name.contains(char::is_control) => Ok(()),
+        1..=MAX_NAME if !name.contains(char::is_control) => Ok(()),
         _ => {
-            let error = format!("a name and an address have 1 to {MOST_NAME} bytes, none of them a control character");
+            let error = format!("a name and an address have 1 to {MAX_NAME} bytes, none of them a control character");
             Err(Refusal::new(StatusCode::BAD_REQUEST, error))
         }
     }
@@ -106,7 +106,7 @@ struct Asked {
 }
 
 async fn place(Shares(state): Shared, Extension(peer): By, headers: HeaderMap, body: Body) -> Answer {
-    let Asked { model } = read(&headers, body, MOST_ASKED).await?;
+    let Asked { model } = read(&headers, body, MAX_ASKED).await?;
     checked(&model)?;
     let ticket = state.service.place(peer.client, &model, PATIENCE).await?;
     let Ticket { node, address, run, dealer, .. } = ticket;
@@ -145,7 +145,7 @@ struct Renews {
 async fn renew(
     Shares(state): Shared,
     Path(name): Path<String>,
-    Told(Renews { run, report }): Told<Renews, MOST_REPORTED>,
+    Told(Renews { run, report }): Told<Renews, MAX_REPORTED>,
 ) -> Answer {
     let Granted { clients, version } = state.service.renew(&name, run, report)?;
     let clients: Option<Vec<String>> = clients.map(|list| list.iter().map(ToString::to_string).collect());

@@ -1,7 +1,7 @@
 //! Requests and notices on their way in.
 use super::{Owned, Queue, Refused, Standing, Whose};
 use tacit_admission::ConnectionId as Number;
-use tacit_client::wire::{Announce, Ask, Deadline, Name, Terms};
+use tacit_client::wire::{Announce, Ask, Deadline, InputId, Terms};
 use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::{AdvanceNotice, DeadlineClass, Event, JobPhase, ModelId, NoticeId, Owner, RequestId, Span};
 
@@ -17,8 +17,8 @@ impl Queue {
         &mut self,
         number: Number,
         whose: &Whose,
-        name: Option<Name>,
-        notice: Option<Name>,
+        name: Option<InputId>,
+        notice: Option<InputId>,
         material: Option<MaterialId>,
         terms: Terms,
     ) -> Result<Owner, Refused> {
@@ -126,7 +126,7 @@ impl Queue {
     }
 
     /// How a client's input stands; `None` if there is none of this name.
-    pub(crate) fn standing(&self, client: ClientId, name: Name) -> Option<Standing> {
+    pub(crate) fn standing(&self, client: ClientId, name: InputId) -> Option<Standing> {
         let live = self.live.get(self.names.get(&(client, name))?)?;
         let phase = live.job.and_then(|job| self.jobs.get(&job)).map(|job| job.phase);
         let state = match phase {
@@ -145,7 +145,7 @@ impl Queue {
         &mut self,
         number: Option<Number>,
         whose: &Whose,
-        name: Option<Name>,
+        name: Option<InputId>,
         (expected, ttl): (Option<Span>, Option<Span>),
         keep: bool,
     ) -> Result<Owner, Refused> {

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_admission::ConnectionId as Number;
-use tacit_client::wire::{Device, Name, Terms};
+use tacit_client::wire::{Device, InputId, Terms};
 use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::demand::Demand;
 use tacit_sched::policy::{Policy, PolicySpec};
@@ -34,7 +34,7 @@ struct PendingInput {
     client: ClientId,
     model: ModelId,
     /// What it was asked for by, and announced by.
-    names: Vec<Name>,
+    names: Vec<InputId>,
     /// Connections that asked or came for it.
     connections: BTreeSet<Number>,
     /// The one that stands ready for its next phase.
@@ -94,7 +94,7 @@ pub(crate) struct Queue {
     /// Estimates of an earlier run.
     known: LearnedDurations,
     last: u64,
-    names: HashMap<(ClientId, Name), Owner>,
+    names: HashMap<(ClientId, InputId), Owner>,
     live: HashMap<Owner, PendingInput>,
     stations: HashMap<Number, Station>,
     jobs: HashMap<JobId, Job>,
@@ -194,12 +194,12 @@ impl Queue {
         self.last
     }
 
-    fn named(&self, client: ClientId, name: Name) -> Result<Owner, Refused> {
+    fn named(&self, client: ClientId, name: InputId) -> Result<Owner, Refused> {
         let unknown = || "nothing is asked or announced under this name, or it has ended".to_owned();
         self.names.get(&(client, name)).copied().ok_or_else(unknown)
     }
 
-    fn open(&mut self, owner: Owner, number: Option<Number>, whose: &Whose, name: Option<Name>, model: ModelId) {
+    fn open(&mut self, owner: Owner, number: Option<Number>, whose: &Whose, name: Option<InputId>, model: ModelId) {
         if let Some(name) = name {
             self.names.insert((whose.client, name), owner);
         }
@@ -231,7 +231,7 @@ impl Queue {
         }
     }
 
-    fn is_free(&self, client: ClientId, name: Name) -> Result<(), Refused> {
+    fn is_free(&self, client: ClientId, name: InputId) -> Result<(), Refused> {
         match self.names.contains_key(&(client, name)) {
             true => Err("this name is in use".into()),
             false => Ok(()),
@@ -239,7 +239,7 @@ impl Queue {
     }
 
     /// Takes back what was asked or announced.
-    pub(crate) fn cancel(&mut self, client: ClientId, name: Name) -> Result<(), Refused> {
+    pub(crate) fn cancel(&mut self, client: ClientId, name: InputId) -> Result<(), Refused> {
         let owner = self.named(client, name)?;
         self.end(owner);
         Ok(())
@@ -258,7 +258,7 @@ impl Queue {
         &mut self,
         number: Number,
         whose: &Whose,
-        of: Option<Name>,
+        of: Option<InputId>,
         on_disk: bool,
     ) -> Result<(), Refused> {
         let owner = match of {
@@ -277,7 +277,7 @@ impl Queue {
         &mut self,
         number: Number,
         whose: &Whose,
-        of: Option<Name>,
+        of: Option<InputId>,
         material: Option<MaterialId>,
     ) -> Result<(), Refused> {
         let owner = match of {

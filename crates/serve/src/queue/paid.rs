@@ -1,13 +1,13 @@
 //! Which inputs have cost their client's rate what they cost: each does so once.
 use super::{Owner, Queue};
-use tacit_client::wire::{Name, Request};
+use tacit_client::wire::{InputId, Request};
 use tacit_ids::ClientId;
 
 impl Queue {
     /// Whether a request costs its client's rate nothing more: what it is about has paid, or there is no such
     /// thing, and it is refused anyway.
     pub(crate) fn is_paid(&self, client: ClientId, request: &Request) -> bool {
-        let owner = |name: Name| self.names.get(&(client, name));
+        let owner = |name: InputId| self.names.get(&(client, name));
         let is_paid = |owner: &Owner| self.live.get(owner).is_some_and(|live| live.paid);
         match request {
             // One notice pays for one request.

@@ -15,7 +15,7 @@ const SHARE: (u64, u64) = (3, 4);
 /// How long turns, and what was made in them, are remembered.
 const LATELY: Span = Span::from_millis(600_000);
 /// How many are, at most.
-const MOST: usize = 4096;
+const MAX: usize = 4096;
 
 /// What happened lately, counted by whose it was.
 struct Lately<K> {
@@ -31,7 +31,7 @@ impl<K> Default for Lately<K> {
 
 impl<K: Copy + Eq + Hash> Lately<K> {
     fn add(&mut self, now: Time, whose: K) {
-        if self.order.len() >= MOST {
+        if self.order.len() >= MAX {
             self.remove(0);
         }
         self.order.push_back((now, whose));
@@ -225,12 +225,12 @@ mod tests {
     #[test]
     fn few_turns_are_remembered_and_not_for_long() {
         let mut turns = Lately::default();
-        for i in 0..2 * MOST {
+        for i in 0..2 * MAX {
             turns.add(Time::from_secs(i as f64), i % 2);
         }
-        assert_eq!((turns.order.len(), turns.count(0), turns.count(1)), (MOST, MOST as u32 / 2, MOST as u32 / 2));
+        assert_eq!((turns.order.len(), turns.count(0), turns.count(1)), (MAX, MAX as u32 / 2, MAX as u32 / 2));
         turns.take(1);
-        assert_eq!(turns.count(1), MOST as u32 / 2 - 1);
+        assert_eq!(turns.count(1), MAX as u32 / 2 - 1);
         turns.forget_before(Time::from_secs(1e6));
         assert_eq!((turns.order.len(), turns.counts.len()), (0, 0));
     }

@@ -3,7 +3,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 const ALICE: ClientId = ClientId([1; 32]);
-const MOST: Most = Most { days: 90, bytes: 64 << 20 };
+const LIMITS: Most = Most { days: 90, bytes: 64 << 20 };
 
 fn learned(device: &str, phase: &'static str, threads: u32, seconds: f64) -> Row {
     Row::Learned(Learned { plan: [7; 32], device: device.into(), phase, threads, seconds, memory: 4096 })
@@ -13,7 +13,7 @@ fn ended(outcome: &'static str) -> Row {
     Row::Ended(Ended {
         client: ALICE,
         client_name: if outcome == "done" { "alice, ward 3" } else { "" }.into(),
-        input: (outcome == "done").then_some(Name(0xab)),
+        input: (outcome == "done").then_some(InputId(0xab)),
         model: "m".into(),
         backend: "toy".into(),
         phase: "online",
@@ -36,7 +36,7 @@ fn count(dir: &Path, sql: &str) -> i64 {
 #[test]
 fn what_was_kept_is_there_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
-    let mut state = State::open(dir.path(), MOST).unwrap();
+    let mut state = State::open(dir.path(), LIMITS).unwrap();
     assert!(state.known.of([7; 32], "lan", "online", 1).is_none());
     for row in [
         learned("lan", "online", 1, 1.0),
@@ -50,7 +50,7 @@ fn what_was_kept_is_there_after_a_restart() {
     }
     state.keeper.close();
     state.keeper.keep(ended("done"));
-    let again = State::open(dir.path(), MOST).unwrap();
+    let again = State::open(dir.path(), LIMITS).unwrap();
     let known =
         |device, phase, threads| again.known.of([7; 32], device, phase, threads).map(|l| (l.threads, l.seconds));
     assert_eq!(known("lan", "online", 1), Some((1, 2.0)), "the last one");
@@ -69,7 +69,7 @@ fn what_was_kept_is_there_after_a_restart() {
 #[test]
 fn charges_count_up_to_the_limit_and_for_the_latest_day() {
     let dir = tempfile::tempdir().unwrap();
-    let (today, state) = (day_of(unix_now()), State::open(dir.path(), MOST).unwrap());
+    let (today, state) = (day_of(unix_now()), State::open(dir.path(), LIMITS).unwrap());
     let usage = state.usage.unwrap();
     for _ in 0..2 {
         usage.charge(&charge(today + 3, 2)).unwrap();
@@ -77,7 +77,7 @@ fn charges_count_up_to_the_limit_and_for_the_latest_day() {
     let error = usage.charge(&charge(today + 3, 2)).unwrap_err();
     assert!(matches!(&error, ServeError::OverLimit { reason, .. } if reason.contains("quota of 2")), "{error}");
     usage.charge(&charge(today, 2)).unwrap();
-    let mut again = State::open(dir.path(), MOST).unwrap().quotas;
+    let mut again = State::open(dir.path(), LIMITS).unwrap().quotas;
     assert!(again.take(unix_now(), ALICE, ("m", 1), 2).is_err(), "the clock was three days ahead once");
     assert_eq!(again.take(unix_now(), ALICE, ("m", 1), 3).unwrap().day, today + 3);
 }
@@ -85,7 +85,7 @@ fn charges_count_up_to_the_limit_and_for_the_latest_day() {
 #[test]
 fn old_rows_go_and_the_latest_day_stays() {
     let dir = tempfile::tempdir().unwrap();
-    let mut state = State::open(dir.path(), MOST).unwrap();
+    let mut state = State::open(dir.path(), LIMITS).unwrap();
     state.keeper.keep(ended("done"));
     state.keeper.close();
     let (now, today) = (unix_now(), day_of(unix_now()));
@@ -99,7 +99,7 @@ fn old_rows_go_and_the_latest_day_stays() {
     for day in [today - 200, today - 100] {
         state.usage.as_ref().unwrap().charge(&charge(day, 9)).unwrap();
     }
-    State::open(dir.path(), MOST).unwrap().keeper.close();
+    State::open(dir.path(), LIMITS).unwrap().keeper.close();
     assert_eq!(count(dir.path(), "SELECT count(*) FROM audit"), 1);
     assert_eq!(count(dir.path(), "SELECT max(day) - min(day) FROM usage"), 0);
     assert_eq!(count(dir.path(), "SELECT max(day) FROM usage"), today - 100);
@@ -108,7 +108,7 @@ fn old_rows_go_and_the_latest_day_stays() {
 #[test]
 fn a_file_of_the_first_version_is_brought_up_to_date() {
     let dir = tempfile::tempdir().unwrap();
-    let mut first = State::open(dir.path(), MOST).unwrap().keeper;
+    let mut first = State::open(dir.path(), LIMITS).unwrap().keeper;
     first.keep(learned("lan", "online", 1, 1.0));
     first.close();
     let db = Connection::open(dir.path().join(NAME)).unwrap();
@@ -119,7 +119,7 @@ fn a_file_of_the_first_version_is_brought_up_to_date() {
     )
     .unwrap();
     drop(db);
-    let mut state = State::open(dir.path(), MOST).unwrap();
+    let mut state = State::open(dir.path(), LIMITS).unwrap();
     assert_eq!(state.known.of([7; 32], "lan", "online", 1).map(|l| l.seconds), Some(1.0));
     state.keeper.keep(ended("done"));
     state.keeper.close();
@@ -130,13 +130,13 @@ fn a_file_of_the_first_version_is_brought_up_to_date() {
 fn the_file_is_its_owners_and_tacits() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(NAME);
-    drop(State::open(dir.path(), MOST).unwrap());
+    drop(State::open(dir.path(), LIMITS).unwrap());
     let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(), 0o600);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    drop(State::open(dir.path(), MOST).unwrap());
+    drop(State::open(dir.path(), LIMITS).unwrap());
     assert_eq!(mode(), 0o600);
-    let error = || State::open(dir.path(), MOST).err().unwrap().to_string();
+    let error = || State::open(dir.path(), LIMITS).err().unwrap().to_string();
     let db = Connection::open(&path).unwrap();
     db.pragma_update(None, "user_version", 99).unwrap();
     assert!(error().contains("version 99"), "{}", error());
@@ -163,7 +163,7 @@ fn rows_that_find_no_room_are_counted_and_nobody_waits() {
 #[test]
 fn a_file_that_takes_nothing_loses_rows_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
-    let mut state = State::open(dir.path(), MOST).unwrap();
+    let mut state = State::open(dir.path(), LIMITS).unwrap();
     Connection::open(dir.path().join(NAME)).unwrap().execute_batch("DROP TABLE audit").unwrap();
     state.keeper.keep(ended("done"));
     state.keeper.keep(learned("lan", "online", 1, 1.0));
@@ -174,7 +174,7 @@ fn a_file_that_takes_nothing_loses_rows_and_nothing_else() {
 #[test]
 fn a_record_that_is_too_large_loses_its_oldest_rows() {
     let dir = tempfile::tempdir().unwrap();
-    let few = Most { bytes: 1 << 20, ..MOST };
+    let few = Most { bytes: 1 << 20, ..LIMITS };
     let mut state = State::open(dir.path(), few).unwrap();
     state.usage.as_ref().unwrap().charge(&charge(day_of(unix_now()), 9)).unwrap();
     state.keeper.keep(learned("lan", "online", 1, 1.0));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tacit_backends::Backend;
 use tacit_backends::cheetah::Cheetah;
 use tacit_backends::seam::batch_digest;
-use tacit_client::wire::{Name, PUBLIC, Reply, Request, public_digest};
+use tacit_client::wire::{InputId, PUBLIC, Reply, Request, public_digest};
 use tacit_client::{Answer, Client, ClientConfig, ClientError, Connection, NoticeState, Notices, infer_many};
 use tacit_graph::Units;
 use tacit_ids::MaterialId;
@@ -274,13 +274,13 @@ fn sizes_that_make_no_sense_are_cut_to_what_there_is() {
     }
     // What was asked for with one size is not answered with another.
     let ask_for =
-        |name| tacit_client::wire::Ask { name: Name(name), notice: None, material: None, terms: Default::default() };
+        |name| tacit_client::wire::Ask { name: InputId(name), notice: None, material: None, terms: Default::default() };
     assert_eq!(ask(&mut channel, &Request::Ask(ask_for(1))), Reply::Noted { notice_ignored: None });
     assert_eq!(ask(&mut channel, &Request::Batch { inputs: 2 }), Reply::Batch { inputs: 2 });
-    let prepare = Request::Prepare { id: MaterialId::numbered(1), folder: None, of: Some(Name(1)) };
+    let prepare = Request::Prepare { id: MaterialId::numbered(1), folder: None, of: Some(InputId(1)) };
     let reply = ask(&mut channel, &prepare);
     assert!(matches!(&reply, Reply::Refused { .. }), "{reply:?}");
-    assert!(matches!(ask(&mut channel, &Request::Cancel { name: Name(1) }), Reply::Noted { .. }));
+    assert!(matches!(ask(&mut channel, &Request::Cancel { name: InputId(1) }), Reply::Noted { .. }));
     let mut early = server.greeted(dir.path(), "bob");
     assert!(format!("{:?}", ask(&mut early, &Request::Batch { inputs: 2 })).contains("no model is open"));
 }

@@ -283,7 +283,7 @@ fn an_input_is_announced_waited_for_and_taken_back_without_a_connection() {
     assert_eq!(answer(&mut alice).json(), json!({"name": name, "state": "announced", "inputs": 1, "turn": true}));
     // Its phases come over the protocol, under its name.
     let mut client = server.client(dir.path(), "alice", "one");
-    let name = tacit_client::wire::Name(u64::from_str_radix(&name, 16).unwrap());
+    let name = tacit_client::wire::InputId(u64::from_str_radix(&name, 16).unwrap());
     let taken = client.take_up(client.again().unwrap(), name).unwrap();
     wait_until("its material is made", || get(&mut alice, &path).json()["state"] == "ready");
     let answered = client.infer_announced(taken, tacit_graph::Units::Network, &X).unwrap();
@@ -332,7 +332,7 @@ fn what_was_made_for_a_notice_is_there_for_its_request() {
     let name = u64::from_str_radix(path.rsplit('/').next().unwrap(), 16).unwrap();
     let mut channel = server.opened(dir.path(), "alice", "one");
     set_up(&mut channel);
-    let of = Some(tacit_client::wire::Name(name));
+    let of = Some(tacit_client::wire::InputId(name));
     let id = tacit_ids::MaterialId::numbered(1);
     assert_eq!(ask(&mut channel, &Request::Prepare { id, folder: None, of }), Reply::Go);
     channel.send(tacit_net::Tag::new(0xf101, "toy pad"), &[1; 8]).unwrap();
@@ -340,7 +340,7 @@ fn what_was_made_for_a_notice_is_there_for_its_request() {
     assert!(matches!(tacit_client::wire::recv_reply(&mut channel).unwrap(), Reply::Done { .. }));
     assert_eq!(get(&mut http, &path).json()["state"], "ready");
     // The notice's name tells of the request from now on.
-    let (name, terms) = (tacit_client::wire::Name(!name), Default::default());
+    let (name, terms) = (tacit_client::wire::InputId(!name), Default::default());
     let asking = tacit_client::wire::Ask { name, notice: of, material: None, terms };
     assert_eq!(ask(&mut channel, &Request::Ask(asking)), Reply::Noted { notice_ignored: None });
     assert_eq!(get(&mut http, &path).json()["state"], "ready");

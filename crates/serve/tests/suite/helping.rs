@@ -3,7 +3,7 @@ use crate::common::*;
 use std::io::{Read, Write};
 use std::path::Path;
 use tacit_backends::seam::MaterialSeed;
-use tacit_client::wire::{Announce, Ask, Name, Reply, Request, Terms};
+use tacit_client::wire::{Announce, Ask, InputId, Reply, Request, Terms};
 use tacit_client::{Client, ClientConfig, ClientError, Connection};
 use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_store::{Party, Store, keys};
@@ -36,7 +36,7 @@ fn a_helper_is_refused_whatever_makes_no_stored_material() {
     let dir = tempfile::tempdir().unwrap();
     helped(dir.path());
     let server = serving_batches(dir.path(), |_| {});
-    let (id, name) = (MaterialId([1; 16]), Name(1));
+    let (id, name) = (MaterialId([1; 16]), InputId(1));
     let mut channel = server.opened(dir.path(), "gateway", "one");
     for request in [
         Request::List,

@@ -2,7 +2,7 @@
 use crate::common::*;
 use std::thread;
 use std::time::Duration;
-use tacit_client::wire::{Ask, LinkClass, Name, Reply, Request, Terms};
+use tacit_client::wire::{Ask, InputId, LinkClass, Reply, Request, Terms};
 use tacit_client::{ClientConfig, ClientError, NoticeState, Notices, Standing};
 use tacit_graph::Units;
 use tacit_ids::MaterialId;
@@ -63,7 +63,7 @@ fn a_client_may_come_over_another_link_than_it_announced() {
     let mut asks = |name, notice| {
         ask(
             &mut channel,
-            &Request::Ask(Ask { name: Name(name), notice: Some(notice), material: None, terms: Terms::default() }),
+            &Request::Ask(Ask { name: InputId(name), notice: Some(notice), material: None, terms: Terms::default() }),
         )
     };
     assert_eq!(asks(1, same), Reply::Noted { notice_ignored: None });
@@ -87,7 +87,7 @@ fn notices_are_taken_back_and_wrong_ones_are_refused_by_name() {
     let (status, why) = denied(announce("one", "toy"));
     assert!(status == 429, "{why}");
     assert!(alice.take_back(first).unwrap() && !alice.take_back(first).unwrap());
-    assert!(!alice.take_back(Name(7)).unwrap());
+    assert!(!alice.take_back(InputId(7)).unwrap());
     announce("two", "toy").unwrap();
     assert_eq!(denied(announce("none", "toy")).0, 404);
     assert_eq!(denied(announce("one", "none")).0, 404);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tacit_backends::{Backend, ServerModel};
 use tacit_client::ClientError;
-use tacit_client::wire::{Ask, Name, REQUEST, Reply, Request, Terms, recv_reply, send};
+use tacit_client::wire::{Ask, InputId, REQUEST, Reply, Request, Terms, recv_reply, send};
 use tacit_ids::{FolderId, MaterialId};
 use tacit_net::{Channel, ServerTls, Tag};
 use tacit_serve::{Catalog, Changes, Source, Unusable};
@@ -162,7 +162,7 @@ fn jobs_that_run_end_on_what_they_have_and_those_that_wait_end() {
     let [mut runs, mut waits, mut idle] = ["alice", "bob", "bob"].map(|who| ready(&server, dir.path(), who));
     assert_eq!(ask(&mut runs, &prepare(1)), Reply::Go);
     send(&mut waits, REQUEST, &prepare(2)).unwrap();
-    let asked = Ask { name: Name(1), notice: None, material: None, terms: Terms::default() };
+    let asked = Ask { name: InputId(1), notice: None, material: None, terms: Terms::default() };
     assert!(matches!(ask(&mut idle, &Request::Ask(asked)), Reply::Noted { .. }));
     assert_eq!(server.handle.reload().unwrap().models.withdrawn, names(&["one=toy"]));
     for channel in [&mut waits, &mut idle] {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 use tacit_client::wire::{
-    Announce, Ask, Deadline, MAX_REPLY_BYTES, Name, REPLY, REQUEST, Reply, Request, Terms, recv_reply, send,
+    Announce, Ask, Deadline, InputId, MAX_REPLY_BYTES, REPLY, REQUEST, Reply, Request, Terms, recv_reply, send,
 };
 use tacit_client::{Client, ClientError};
 use tacit_graph::Units;
@@ -36,15 +36,15 @@ fn ready(server: &Running, dir: &Path, who: &str) -> Channel {
 }
 
 fn prepare(id: u64, of: Option<u64>) -> Request {
-    Request::Prepare { id: MaterialId::numbered(id), folder: None, of: of.map(Name) }
+    Request::Prepare { id: MaterialId::numbered(id), folder: None, of: of.map(InputId) }
 }
 
 fn asking(name: u64, notice: Option<u64>) -> Request {
-    Request::Ask(Ask { name: Name(name), notice: notice.map(Name), material: None, terms: Terms::default() })
+    Request::Ask(Ask { name: InputId(name), notice: notice.map(InputId), material: None, terms: Terms::default() })
 }
 
 fn announcing(name: u64) -> Request {
-    Request::Announce(Announce { name: Name(name), expected_ms: Some(1000), ttl_ms: None })
+    Request::Announce(Announce { name: InputId(name), expected_ms: Some(1000), ttl_ms: None })
 }
 
 fn noted(reply: Reply) -> Option<String> {
@@ -134,7 +134,7 @@ fn a_request_ends_with_its_time_and_its_material_with_it() {
     let server = Running::start(dir.path(), one_core("fcfs"));
     let [mut holder, mut late] = ["alice", "bob"].map(|who| ready(&server, dir.path(), who));
     let terms = Terms { timeout_ms: Some(100), deadline: Deadline::Interactive };
-    let request = Request::Ask(Ask { name: Name(7), notice: None, material: None, terms });
+    let request = Request::Ask(Ask { name: InputId(7), notice: None, material: None, terms });
     assert_eq!(ask(&mut holder, &prepare(1, None)), Reply::Go);
     assert_eq!(noted(ask(&mut late, &request)), None);
     send(&mut late, REQUEST, &prepare(2, Some(7))).unwrap();
@@ -147,9 +147,9 @@ fn a_request_ends_with_its_time_and_its_material_with_it() {
     assert_eq!(turn_of(&mut late, &prepare(4, Some(7))), Reply::Go);
     finish_offline(&mut late);
     // Taken back after its offline phase: the material is gone.
-    assert_eq!(noted(ask(&mut late, &Request::Cancel { name: Name(7) })), None);
+    assert_eq!(noted(ask(&mut late, &Request::Cancel { name: InputId(7) })), None);
     let id = Some(MaterialId::numbered(4));
-    assert!(refused(ask(&mut late, &Request::Infer { id, of: Some(Name(7)) })).contains("under this name"));
+    assert!(refused(ask(&mut late, &Request::Infer { id, of: Some(InputId(7)) })).contains("under this name"));
     assert!(refused(ask(&mut late, &Request::Infer { id, of: None })).contains("does not exist"));
 }
 
@@ -232,7 +232,7 @@ fn a_core_is_kept_for_a_client_between_its_phases() {
     let [mut alice, mut bob] = one_made_and_one_waits(&server, dir.path());
     // First come, first served: the core is idle until she has come.
     still_waits(&mut bob);
-    let infer = Request::Infer { id: Some(MaterialId::numbered(1)), of: Some(Name(1)) };
+    let infer = Request::Infer { id: Some(MaterialId::numbered(1)), of: Some(InputId(1)) };
     assert_eq!(turn_of(&mut alice, &infer), Reply::Go);
     still_waits(&mut bob);
     drop(alice);
@@ -257,7 +257,7 @@ fn a_core_is_not_kept_for_long() {
     let [mut alice, mut bob] = one_made_and_one_waits(&server, dir.path());
     assert_eq!(turn(&mut bob), Reply::Go);
     // Her material is as good as it was.
-    let infer = Request::Infer { id: Some(MaterialId::numbered(1)), of: Some(Name(1)) };
+    let infer = Request::Infer { id: Some(MaterialId::numbered(1)), of: Some(InputId(1)) };
     send(&mut alice, REQUEST, &infer).unwrap();
     still_waits(&mut alice);
     finish_offline(&mut bob);
@@ -278,10 +278,10 @@ fn a_notice_makes_the_material_of_the_request_that_names_it() {
     assert_eq!(turn_of(&mut channel, &prepare(1, Some(1))), Reply::Go);
     finish_offline(&mut channel);
     assert_eq!(noted(ask(&mut channel, &asking(2, Some(1)))), None, "it helps");
-    let wrong = Request::Infer { id: Some(MaterialId::numbered(9)), of: Some(Name(2)) };
+    let wrong = Request::Infer { id: Some(MaterialId::numbered(9)), of: Some(InputId(2)) };
     assert!(refused(turn_of(&mut channel, &wrong)).contains("not the material of that input"));
     // Whoever comes with something else has spoilt it.
-    let right = Request::Infer { id: Some(MaterialId::numbered(1)), of: Some(Name(2)) };
+    let right = Request::Infer { id: Some(MaterialId::numbered(1)), of: Some(InputId(2)) };
     assert!(refused(ask(&mut channel, &right)).contains("under this name"));
     // The request comes first, and then whoever makes the material that was announced.
     assert_eq!(noted(ask(&mut channel, &announcing(6))), None);
@@ -330,14 +330,14 @@ fn what_a_notice_made_on_disk_is_there_for_its_client_that_comes_back() {
     let (folder, id) = (FolderId([3; 16]), MaterialId::numbered(1));
     let mut before = ready(&server, dir.path(), "alice");
     assert_eq!(noted(ask(&mut before, &announcing(1))), None);
-    let request = Request::Prepare { id, folder: Some(folder), of: Some(Name(1)) };
+    let request = Request::Prepare { id, folder: Some(folder), of: Some(InputId(1)) };
     assert_eq!(turn_of(&mut before, &request), Reply::Go);
     finish_offline(&mut before);
     drop(before);
     wait_until("she is gone", || server.handle.connections() == 0);
     let mut after = ready(&server, dir.path(), "alice");
     assert_eq!(noted(ask(&mut after, &asking(2, Some(1)))), None, "the notice holds");
-    assert_eq!(turn_of(&mut after, &Request::Infer { id: Some(id), of: Some(Name(2)) }), Reply::Go);
+    assert_eq!(turn_of(&mut after, &Request::Infer { id: Some(id), of: Some(InputId(2)) }), Reply::Go);
 }
 
 #[test]
@@ -390,7 +390,7 @@ fn a_client_has_so_many_inputs_under_way_and_no_more() {
     assert!(refused(ask(&mut channel, &prepare(1, None))).contains("limit 2"), "stock counts as well");
     let mut other = ready(&server, dir.path(), "bob");
     assert_eq!(noted(ask(&mut other, &asking(1, None))), None, "names and limits are each client's own");
-    assert_eq!(noted(ask(&mut channel, &Request::Cancel { name: Name(2) })), None);
+    assert_eq!(noted(ask(&mut channel, &Request::Cancel { name: InputId(2) })), None);
     assert_eq!(noted(ask(&mut channel, &asking(3, None))), None);
     // Her last connection takes all of it along.
     drop(channel);

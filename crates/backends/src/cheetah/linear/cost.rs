@@ -3,7 +3,7 @@
 use super::plan::{LinearPlan, Upload};
 use tacit_arith::prg::PublicSeed;
 use tacit_he::coeff::{Ciphertexts, HALVING_NTTS};
-use tacit_net::{HEADER_BYTES, Talk};
+use tacit_net::{HEADER_BYTES, TrafficModel};
 
 /// Cost of one layer, beside its tensor's upload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -89,7 +89,7 @@ impl LinearPlan {
     }
 
     /// What running it says, message by message.
-    pub fn talk(&self, talk: &mut Talk) {
+    pub fn talk(&self, talk: &mut TrafficModel) {
         for upload in &self.uploads {
             (0..self.batch).for_each(|_| frames(upload).for_each(|bytes| talk.up(bytes)));
         }

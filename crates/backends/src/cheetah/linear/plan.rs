@@ -14,7 +14,7 @@ const PRODUCT_WORTH: usize = 30;
 /// A halving of a part of an uploaded ciphertext (about 0.1 ms).
 const HALVING_WORTH: usize = 1200;
 /// Most parts of a tensor that is taken apart: 40 MiB at the server.
-const MOST_PARTS: usize = 512;
+const MAX_PARTS: usize = 512;
 
 /// The smallest `norm_log2` that holds for weights of `out_ch` output channels: publishing it tells the
 /// client this much about the weights; a model owner may publish a larger one.
@@ -291,7 +291,7 @@ fn candidates(frame: &Arc<Frame>, steps: u32) -> impl Iterator<Item = Tiling> {
         let make = move |ct| Tiling { frame: Arc::clone(frame), tile_out, ct, mt: n / (ct * area), steps };
         sizes(frame.virtual_channels(), n / area).map(make)
     });
-    all.filter(move |tiling| steps == 0 || tiling.parts() <= MOST_PARTS)
+    all.filter(move |tiling| steps == 0 || tiling.parts() <= MAX_PARTS)
 }
 
 /// Weighted cost in bytes. Counts of weight polynomials are estimated for grouped layers.

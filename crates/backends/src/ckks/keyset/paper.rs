@@ -13,7 +13,7 @@ use crate::BackendError;
 /// Bytes of a residue of both halves of a key: N = 2^16, 8 bytes.
 const UNIT: u64 = 2 * (1 << 16) * 8;
 /// Primes and special ones that have 128 bits together with one more than is counted in a key's bytes.
-const MOST_PRIMES: u64 = 33;
+const MAX_PRIMES: u64 = 33;
 /// Keys of a bootstrap in the columns with several alphas.
 const KEYS: u64 = 38;
 /// log2 of the slots.
@@ -35,7 +35,7 @@ pub fn paper_key_bytes(depth: u64, alpha: u64) -> u64 {
 /// of these alphas, at the highest level where that has 128 bits.
 #[must_use]
 pub fn dynamic_key_bytes(alphas: &[u64]) -> u64 {
-    alphas.iter().map(|&alpha| key(MOST_PRIMES - alpha, alpha)).sum()
+    alphas.iter().map(|&alpha| key(MAX_PRIMES - alpha, alpha)).sum()
 }
 
 /// A row of the paper's Table 5: bytes of the keys of a bootstrap.
@@ -121,7 +121,7 @@ pub struct StageKeys {
 
 /// The largest alpha of 1, 2, 4, 8, 16 that the paper's budget allows at a level.
 fn dynamic_alpha(primes: u64) -> u64 {
-    [16, 8, 4, 2, 1].into_iter().find(|alpha| primes + alpha <= MOST_PRIMES).unwrap_or(1)
+    [16, 8, 4, 2, 1].into_iter().find(|alpha| primes + alpha <= MAX_PRIMES).unwrap_or(1)
 }
 
 /// What our own split of a bootstrap with CoeffToSlot at the top and SlotToCoeff at the end, three levels
@@ -148,7 +148,7 @@ pub fn stage_keys(depth: u64) -> Result<StageKeys, BackendError> {
         let most = highest.entry((*distance, dynamic_alpha(*level))).or_default();
         *most = (*level).max(*most);
     }
-    let dynamic = highest.keys().map(|&(_, alpha)| key(primes.min(MOST_PRIMES - alpha), alpha)).sum();
+    let dynamic = highest.keys().map(|&(_, alpha)| key(primes.min(MAX_PRIMES - alpha), alpha)).sum();
     let level_aware = highest.iter().map(|(&(_, alpha), &level)| key(level, alpha)).sum();
     let distances = uses.iter().map(|(distance, _)| distance).collect::<BTreeSet<_>>().len();
     Ok(StageKeys { depth, distances, dynamic, level_aware })

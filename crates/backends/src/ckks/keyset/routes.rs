@@ -15,7 +15,7 @@ use super::search::Selection;
 use super::{KeySetChoice, Wish};
 
 /// Keys that may be added.
-const MOST_ADDED: usize = 600;
+const MAX_ADDED: usize = 600;
 
 /// A class with its splits, each with what it takes with all keys.
 struct Layer {
@@ -76,7 +76,7 @@ pub(super) fn routed(running: &Running<'_>, smallest: &Selection, wish: &Wish) -
     let (mut best, mut best_cost) = (None, (f64::INFINITY, f64::INFINITY));
     let mut queue: BinaryHeap<Candidate> =
         router.candidates(&resident).into_iter().map(|key| Candidate { gain: f64::INFINITY, key }).collect();
-    for _ in 0..MOST_ADDED {
+    for _ in 0..MAX_ADDED {
         let (bytes, seconds) = (router.bytes(&resident) + others.1, fixed + router.seconds(&resident));
         let memory = bytes + running.beside_keys();
         let cost = wish.goal.cost(seconds, bytes, memory);

@@ -12,9 +12,7 @@ mod tests;
 use zeroize::Zeroizing;
 
 use super::{LayerWeights, RingError, RingGraph, RingSpec, Weights};
-
-/// Largest public part in bytes.
-pub const MAX_PUBLIC_BYTES: u64 = 64 << 20;
+use crate::seam::MAX_PUBLIC_BYTES;
 
 /// The public part: what a client receives.
 ///

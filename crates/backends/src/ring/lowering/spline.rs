@@ -22,21 +22,21 @@ use crate::ring::{Lines, Table};
 /// Places in a piece at which it is held against the function.
 const PLACES: i64 = 32;
 /// Widest number, and most fraction bits of a result.
-const MOST_BITS: [i32; 2] = [30, 40];
+const MAX_BITS: [i32; 2] = [30, 40];
 
 /// The fewest pieces of lines that are as exact as the results' scale, or as many as an index has places.
 /// None if numbers have no more bits than an index.
 pub(super) fn at(function: Function, scales: &Scales, half_span: i32, coarsest: i32) -> Option<Tabulated> {
     let function = Curve::of(function);
     let span = half_span + i32::from(!function.starts_at_zero());
-    let finest = (scales.finest as i32).min(MOST_BITS[0] - span);
+    let finest = (scales.finest as i32).min(MAX_BITS[0] - span);
     let steep = steepest(&function, scales, span);
     let wanted = (steep * f64::from(scales.frac_bits).exp2() * 2.0).max(1.0).log2().ceil() as i32;
     let frac = wanted.clamp(coarsest.min(finest), finest);
     let mut best: Option<(f64, Tabulated)> = None;
     for index in 3..=scales.most_bits as i32 {
         let low = span + frac - index;
-        if low < 1 || scales.frac_bits as i32 + low + 1 > MOST_BITS[1] {
+        if low < 1 || scales.frac_bits as i32 + low + 1 > MAX_BITS[1] {
             continue;
         }
         let (error, made) = with(&function, scales, (index as u32, low as u32), frac as u32);

@@ -8,9 +8,9 @@ use crate::BackendError;
 use crate::ring::{Node, Op, RingGraph};
 
 /// Entries of all matrices, multiplications, and bytes of dealt material that a model may have.
-const MOST_WEIGHTS: u128 = 1 << 28;
-const MOST_MACS: u128 = 1 << 36;
-const MOST_MATERIAL: u128 = 8 << 30;
+const MAX_WEIGHTS: u128 = 1 << 28;
+const MAX_MACS: u128 = 1 << 36;
+const MAX_MATERIAL: u128 = 8 << 30;
 
 /// What a back end adds to what a graph's layers take by themselves.
 pub(crate) struct Added {
@@ -51,9 +51,9 @@ pub(crate) fn check_sizes<K: Kind<Linear = ConvSpec>>(
         material += added.material;
         macs += added.macs;
         for (what, got, most) in [
-            ("weights", weights, MOST_WEIGHTS),
-            ("multiplications", macs, MOST_MACS),
-            ("bytes of material", material, MOST_MATERIAL),
+            ("weights", weights, MAX_WEIGHTS),
+            ("multiplications", macs, MAX_MACS),
+            ("bytes of material", material, MAX_MATERIAL),
         ] {
             if got > most {
                 return refuse(format!("up to here the model takes {got} {what}, and {most} are allowed"));

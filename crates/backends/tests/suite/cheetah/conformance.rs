@@ -20,7 +20,7 @@ use tacit_graph::geometry::Window;
 use tacit_mpc::ot::PlannedOts;
 use tacit_mpc::session::run_sessions;
 use tacit_mpc::{Ots, Session};
-use tacit_net::{HEADER_BYTES, Phase, Talk};
+use tacit_net::{HEADER_BYTES, Phase, TrafficModel};
 
 type Shares = Vec<Vec<u64>>;
 
@@ -188,7 +188,8 @@ fn conform_batch(model: &Model, inputs: &[i64], options: Options, seed: u64) -> 
     assert_eq!(outcome.sent[2..], [online.up_bytes, online.down_bytes], "online");
     // Ideal OTs send nothing; the headers of what real ones send are stated beside it.
     let (client_rots, server_rots) = rots(&cost);
-    let (mut ots, mut talk) = (PlannedOts::reserved(client_rots as usize, server_rots as usize), Talk::default());
+    let (mut ots, mut talk) =
+        (PlannedOts::reserved(client_rots as usize, server_rots as usize), TrafficModel::default());
     ots.client_receives(client_rots as usize, &mut talk);
     ots.server_receives(server_rots as usize, &mut talk);
     for (sent, stated) in

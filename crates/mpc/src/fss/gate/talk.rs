@@ -1,7 +1,7 @@
 //! What gates, widenings and look-ups with tags say online, and the check at the end, message by message, in
 //! the order of the protocols.
 
-use tacit_net::Talk;
+use tacit_net::TrafficModel;
 
 use super::super::mac::bits::DIGEST;
 use super::super::mac::ring::{ROWS, SIGMA};
@@ -12,7 +12,7 @@ use super::{FssGate, FssLookUp, FssWiden};
 use crate::codec::Packed;
 
 /// Opened bits, and words of `n` values of the given widths.
-fn opened(bits: usize, (n, widths): (usize, &[u32]), checked: Checked, talk: &mut Talk) {
+fn opened(bits: usize, (n, widths): (usize, &[u32]), checked: Checked, talk: &mut TrafficModel) {
     if bits > 0 {
         talk.down(bits);
         talk.up(bits);
@@ -25,7 +25,7 @@ fn opened(bits: usize, (n, widths): (usize, &[u32]), checked: Checked, talk: &mu
 
 impl FssGate {
     /// What a batch says.
-    pub fn talk(&self, talk: &mut Talk) {
+    pub fn talk(&self, talk: &mut TrafficModel) {
         if self.checked == Checked::Client {
             self.opened().into_iter().for_each(|width| talk.down(Packed::len_bytes(self.n(), width)));
         }
@@ -36,7 +36,7 @@ impl FssGate {
 
 impl FssWiden {
     /// What a batch says.
-    pub fn talk(&self, talk: &mut Talk) {
+    pub fn talk(&self, talk: &mut TrafficModel) {
         if self.checked == Checked::Client {
             talk.down(self.n.div_ceil(8));
         }
@@ -46,7 +46,7 @@ impl FssWiden {
 
 impl FssLookUp {
     /// What a batch says.
-    pub fn talk(&self, talk: &mut Talk) {
+    pub fn talk(&self, talk: &mut TrafficModel) {
         let n = self.n();
         if self.checked == Checked::Client {
             talk.down(Packed::len_bytes(n, self.table.index_bits()));
@@ -57,14 +57,14 @@ impl FssLookUp {
 
 impl Ledger {
     /// What a check of the client says, of values in rings of so many widths.
-    pub fn talk(widths: usize, talk: &mut Talk) {
+    pub fn talk(widths: usize, talk: &mut TrafficModel) {
         talk.down(16);
         talk.ups(widths as u64, Packed::len_bytes(ROWS, SIGMA));
         talk.up((widths + 1) * DIGEST);
     }
 
     /// What a check of both parties says.
-    pub fn agree_talk(widths: usize, talk: &mut Talk) {
+    pub fn agree_talk(widths: usize, talk: &mut TrafficModel) {
         let (highs, digests) = (Packed::len_bytes(ROWS, SIGMA), (widths + 1) * DIGEST);
         talk.down(DIGEST);
         talk.up(COIN_BYTES);

@@ -23,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 /// Most bytes of a file of labels.
-const MOST_LABELS: u64 = 16 << 20;
+const MAX_LABELS: u64 = 16 << 20;
 
 /// Speaks the Open Inference Protocol (KServe v2) to applications on this machine, and asks a tacit server
 /// privately: the server sees no input.
@@ -126,7 +126,7 @@ impl Args {
         for given in &self.labels {
             let (model, name) = given.split_once('=').with_context(|| format!("--labels {given}: not MODEL=FILE"))?;
             let text =
-                file::read_text(name.as_ref(), MOST_LABELS).with_context(|| format!("reading labels from {name}"))?;
+                file::read_text(name.as_ref(), MAX_LABELS).with_context(|| format!("reading labels from {name}"))?;
             labels.insert(model.to_owned(), text.lines().map(str::to_owned).collect());
         }
         Ok(FleetConfig {

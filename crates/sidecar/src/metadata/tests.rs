@@ -1,7 +1,7 @@
 use super::*;
 use tacit_graph::OutputTensor;
 
-fn facts(mode: OutputMode, outputs: &[(&str, usize)]) -> Facts {
+fn metadata(mode: OutputMode, outputs: &[(&str, usize)]) -> ModelMetadata {
     let total = outputs.iter().map(|o| o.1).sum::<usize>().max(1);
     let outputs: Vec<OutputTensor> =
         outputs.iter().map(|&(name, len)| OutputTensor { name: name.into(), shape: vec![len] }).collect();
@@ -14,12 +14,18 @@ fn facts(mode: OutputMode, outputs: &[(&str, usize)]) -> Facts {
         outputs: if outputs.len() > 1 { outputs } else { vec![] },
         final_activation: None,
     };
-    Facts { interface, backend: "toy".into(), trust: Trust::TwoParty, prepares: true, labels: vec!["cat".into()] }
+    ModelMetadata {
+        interface,
+        backend: "toy".into(),
+        trust: Trust::TwoParty,
+        prepares: true,
+        labels: vec!["cat".into()],
+    }
 }
 
 fn answer(values: &[f64], class: usize) -> Answer {
     Answer {
-        name: tacit_client::wire::Name(7),
+        name: tacit_client::wire::InputId(7),
         values: values.to_vec(),
         revealed: values.to_vec(),
         class,
@@ -38,43 +44,43 @@ fn tensor(shape: &[usize], values: Values) -> Tensor {
 
 #[test]
 fn batches_are_cut_into_inputs_and_pixels_are_scaled() {
-    let facts = facts(OutputMode::Logits, &[("out", 2)]);
+    let metadata = metadata(OutputMode::Logits, &[("out", 2)]);
     let values: Vec<f32> = (0..8).map(|v| v as f32).collect();
-    let two = facts.accept(vec![tensor(&[2, 1, 2, 2], Values::F32(values))], 4).unwrap();
+    let two = metadata.accept(vec![tensor(&[2, 1, 2, 2], Values::F32(values))], 4).unwrap();
     assert_eq!(two.inputs, [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]);
-    let pixels = facts.accept(vec![tensor(&[1, 1, 2, 2], Values::U8(vec![0, 255, 0, 255]))], 4).unwrap();
+    let pixels = metadata.accept(vec![tensor(&[1, 1, 2, 2], Values::U8(vec![0, 255, 0, 255]))], 4).unwrap();
     assert_eq!(pixels.inputs, [[0.0, 1.0, 0.0, 1.0]]);
-    assert_eq!((facts.input().shape, facts.input().datatype), (vec![-1, 1, 2, 2], "FP32"));
+    assert_eq!((metadata.input().shape, metadata.input().datatype), (vec![-1, 1, 2, 2], "FP32"));
 }
 
 #[test]
 fn what_the_importer_moved_to_the_client_is_done_here() {
-    let mut facts = facts(OutputMode::Logits, &[("out", 2)]);
+    let mut metadata = metadata(OutputMode::Logits, &[("out", 2)]);
     // Exact in binary.
-    facts.interface.input.pixel_scale = 1.0 / 8.0;
-    facts.interface.input.moved = Some(tacit_graph::ChannelAffine { scale: vec![2.0], shift: vec![-1.0] });
+    metadata.interface.input.pixel_scale = 1.0 / 8.0;
+    metadata.interface.input.moved = Some(tacit_graph::ChannelAffine { scale: vec![2.0], shift: vec![-1.0] });
     let shape = [1, 1, 2, 2];
-    let floats = facts.accept(vec![tensor(&shape, Values::F32(vec![0.0, 1.0, -1.0, 0.5]))], 1).unwrap();
+    let floats = metadata.accept(vec![tensor(&shape, Values::F32(vec![0.0, 1.0, -1.0, 0.5]))], 1).unwrap();
     assert_eq!(floats.inputs, [[-1.0, 1.0, -3.0, 0.0]], "they are the network's own input");
-    let pixels = facts.accept(vec![tensor(&shape, Values::U8(vec![0, 8, 2, 0]))], 1).unwrap();
+    let pixels = metadata.accept(vec![tensor(&shape, Values::U8(vec![0, 8, 2, 0]))], 1).unwrap();
     assert_eq!(pixels.inputs, [[-1.0, 1.0, -0.5, -1.0]], "scaled first");
     // What was declared holds, in the network's own units, whatever else the range would take.
-    facts.interface.input.declared = vec![[-1.0, 1.0]];
-    let refused = facts.accept(vec![tensor(&shape, Values::F32(vec![0.0, 1.5, 0.0, 0.0]))], 1).unwrap_err();
+    metadata.interface.input.declared = vec![[-1.0, 1.0]];
+    let refused = metadata.accept(vec![tensor(&shape, Values::F32(vec![0.0, 1.5, 0.0, 0.0]))], 1).unwrap_err();
     assert!(refused.to_string().contains("value 1 is 1.5, the model accepts -1 to 1 (at [0, 0, 1])"), "{refused}");
 }
 
 #[test]
 fn pictures_are_taken_where_it_is_known_how_pixels_become_inputs() {
     let with = |shape: &[usize], mean: &[f32], pixel_scale, range| {
-        let mut facts = facts(OutputMode::Logits, &[("out", 2)]);
-        facts.interface.input_shape = shape.to_vec();
-        facts.interface.input =
+        let mut metadata = metadata(OutputMode::Logits, &[("out", 2)]);
+        metadata.interface.input_shape = shape.to_vec();
+        metadata.interface.input =
             InputSpec { mean: mean.to_vec(), std: vec![], pixel_scale, moved: None, range, declared: vec![] };
-        facts
+        metadata
     };
     let picture = [1, 2, 2];
-    for (known, facts) in [
+    for (known, metadata) in [
         (true, with(&picture, &[], 1.0 / 255.0, [0.0, 1.0])),
         (true, with(&picture, &[128.0], 1.0, [-128.0, 127.0])),
         // The network does it itself.
@@ -83,12 +89,12 @@ fn pictures_are_taken_where_it_is_known_how_pixels_become_inputs() {
         (false, with(&[2, 2, 2], &[], 1.0 / 255.0, [0.0, 1.0])),
         (false, with(&[4], &[], 1.0 / 255.0, [0.0, 1.0])),
     ] {
-        assert_eq!(facts.takes_pixels(), known, "{:?}", facts.interface);
+        assert_eq!(metadata.takes_pixels(), known, "{:?}", metadata.interface);
         let mut shape = vec![1];
-        shape.extend(&facts.interface.input_shape);
-        let said = facts.accept(vec![tensor(&shape, Values::U8(vec![0; elements(&shape).unwrap()]))], 1);
+        shape.extend(&metadata.interface.input_shape);
+        let said = metadata.accept(vec![tensor(&shape, Values::U8(vec![0; elements(&shape).unwrap()]))], 1);
         let why = said.err().map(|e| e.to_string());
-        assert_eq!(why.as_ref().is_none_or(|why| !why.contains(facts.no_pictures())), known, "{why:?}");
+        assert_eq!(why.as_ref().is_none_or(|why| !why.contains(metadata.no_pictures())), known, "{why:?}");
     }
     let why = |shape: &[usize]| with(shape, &[], 1.0, [0.0, 1.0]).no_pictures();
     assert!(why(&picture).contains("does not say how pixels") && why(&[4]).contains("are not pictures"));
@@ -96,7 +102,7 @@ fn pictures_are_taken_where_it_is_known_how_pixels_become_inputs() {
 
 #[test]
 fn what_is_not_the_models_input_is_refused() {
-    let facts = facts(OutputMode::Logits, &[("out", 2)]);
+    let metadata = metadata(OutputMode::Logits, &[("out", 2)]);
     let four = || Values::F32(vec![0.0; 4]);
     let named = |name: &str| Tensor { name: name.into(), ..tensor(&[1, 1, 2, 2], four()) };
     let cases = [
@@ -116,16 +122,16 @@ fn what_is_not_the_models_input_is_refused() {
     ];
     for case in cases {
         let text = format!("{case:?}");
-        assert!(matches!(facts.accept(case, 4), Err(ApiError::Bad(_))), "{text}");
+        assert!(matches!(metadata.accept(case, 4), Err(ApiError::Bad(_))), "{text}");
     }
-    let mut flat = facts;
+    let mut flat = metadata;
     flat.interface.input_shape = vec![4];
     assert!(flat.accept(vec![tensor(&[1, 4], Values::U8(vec![0; 4]))], 4).is_err(), "no picture");
 }
 
 #[test]
 fn outputs_are_named_as_in_the_interface() {
-    let several = facts(OutputMode::Logits, &[("a", 1), ("b", 2)]);
+    let several = metadata(OutputMode::Logits, &[("a", 1), ("b", 2)]);
     let answers = [answer(&[1.0, 2.0, 3.0], 2), answer(&[4.0, 5.0, 6.0], 2)];
     let answers: Vec<Option<&Answer>> = answers.iter().map(Some).collect();
     let all = several.reply(&[], &answers).unwrap();
@@ -135,18 +141,18 @@ fn outputs_are_named_as_in_the_interface() {
     assert_eq!(several.reply(std::slice::from_ref(&b), &answers).unwrap().len(), 1);
     assert!(several.check_wanted(&[b.clone(), b]).is_err(), "twice");
     assert!(several.check_wanted(&[Wanted { name: "c".into(), ..Wanted::default() }]).is_err());
-    let one = facts(OutputMode::Logits, &[("out", 2)]);
+    let one = metadata(OutputMode::Logits, &[("out", 2)]);
     assert_eq!(one.outputs()[0].name, OUTPUT);
 }
 
 #[test]
 fn classes_are_ranked_and_a_class_alone_is_a_number() {
-    let logits = facts(OutputMode::Logits, &[("out", 3)]);
+    let logits = metadata(OutputMode::Logits, &[("out", 3)]);
     let ranked = Wanted { name: OUTPUT.into(), classes: 2, binary: None };
     let (tensor, _) = logits.reply(&[ranked], &[Some(&answer(&[2.0, 1.0, 2.0], 0))]).unwrap().remove(0);
     assert_eq!(tensor.values, Values::Text(vec!["2.000000:0:cat".into(), "2.000000:2".into()]));
     assert_eq!(tensor.shape, [1, 2]);
-    let top1 = facts(OutputMode::Top1, &[]);
+    let top1 = metadata(OutputMode::Top1, &[]);
     let (tensor, _) = top1.reply(&[], &[Some(&answer(&[7.0], 7))]).unwrap().remove(0);
     assert_eq!((tensor.name.as_str(), tensor.values), (CLASS, Values::I64(vec![7])));
     assert!(top1.check_wanted(&[Wanted { name: CLASS.into(), classes: 1, binary: None }]).is_err());
@@ -154,35 +160,35 @@ fn classes_are_ranked_and_a_class_alone_is_a_number() {
 
 #[test]
 fn a_request_may_have_the_bytes_of_its_batch_and_no_more_than_all_may() {
-    let mut facts = facts(OutputMode::Logits, &[("out", 2)]);
-    assert!(facts.body_limit(2) < facts.body_limit(4));
-    facts.interface.input_shape = vec![usize::MAX];
-    assert_eq!(facts.body_limit(64), MAX_BODY_BYTES);
+    let mut metadata = metadata(OutputMode::Logits, &[("out", 2)]);
+    assert!(metadata.body_limit(2) < metadata.body_limit(4));
+    metadata.interface.input_shape = vec![usize::MAX];
+    assert_eq!(metadata.body_limit(64), MAX_BODY_BYTES);
 }
 
 #[test]
 fn a_row_that_is_refused_fails_alone() {
-    let facts = facts(OutputMode::Logits, &[("out", 2)]);
+    let metadata = metadata(OutputMode::Logits, &[("out", 2)]);
     let mut values = vec![0.0; 12];
     values[5] = 11.0;
-    let rows = facts.accept(vec![tensor(&[3, 1, 2, 2], Values::F32(values.clone()))], 4).unwrap();
+    let rows = metadata.accept(vec![tensor(&[3, 1, 2, 2], Values::F32(values.clone()))], 4).unwrap();
     assert_eq!((rows.inputs.len(), rows.refused.keys().copied().collect::<Vec<_>>()), (2, vec![1]));
     let why = &rows.refused[&1];
     assert!(why.contains("value 1 is 11") && why.contains("(at [0, 0, 1])") && why.contains("--range"), "{why}");
     let answers = [answer(&[1.0, 2.0], 1), answer(&[4.0, 3.0], 0)];
     let placed = rows.placed(&answers);
-    let (told, _) = facts.reply(&[], &placed).unwrap().remove(0);
+    let (told, _) = metadata.reply(&[], &placed).unwrap().remove(0);
     let Values::F32(told) = told.values else { panic!("{told:?}") };
     assert_eq!((&told[..2], &told[4..]), (&[1.0, 2.0][..], &[4.0, 3.0][..]));
     assert!(told[2..4].iter().all(|v| v.is_nan()));
     let ranked = Wanted { name: OUTPUT.into(), classes: 1, binary: None };
-    let (told, _) = facts.reply(&[ranked], &placed).unwrap().remove(0);
+    let (told, _) = metadata.reply(&[ranked], &placed).unwrap().remove(0);
     assert_eq!(told.values, Values::Text(vec!["2.000000:1".into(), NO_CLASS.into(), "4.000000:0:cat".into()]));
-    let top1 = self::facts(OutputMode::Top1, &[]);
+    let top1 = self::metadata(OutputMode::Top1, &[]);
     assert_eq!(top1.reply(&[], &placed).unwrap().remove(0).0.values, Values::I64(vec![1, -1, 0]));
     // Where none is accepted, nothing is asked.
     values.fill(11.0);
-    let error = facts.accept(vec![tensor(&[3, 1, 2, 2], Values::F32(values))], 4).unwrap_err();
+    let error = metadata.accept(vec![tensor(&[3, 1, 2, 2], Values::F32(values))], 4).unwrap_err();
     assert!(
         matches!(&error, ApiError::Bad(why) if why.starts_with("input 0 of the batch: ") && why.contains("value 0 is 11")),
         "{error}"

@@ -44,20 +44,20 @@ impl Speaker {
 /// what the other one sent later. Sending is no waiting: what is sent last may still travel when the talk is
 /// over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Talk {
+pub struct TrafficModel {
     client: Speaker,
     server: Speaker,
     payload: u64,
 }
 
-impl Default for Talk {
+impl Default for TrafficModel {
     fn default() -> Self {
         let (client, server) = (Speaker::default(), Speaker { trips: -1, ..Speaker::default() });
         Self { client, server, payload: 0 }
     }
 }
 
-impl Talk {
+impl TrafficModel {
     /// A message from client to server with so many bytes of payload.
     pub fn up(&mut self, bytes: usize) {
         self.ups(1, bytes);
@@ -167,7 +167,7 @@ mod tests {
             a.send(A, &vec![7; bytes]).unwrap();
             a.flush().unwrap();
             assert_eq!(reader.join().unwrap().unwrap(), bytes);
-            let mut talk = Talk::default();
+            let mut talk = TrafficModel::default();
             talk.up(bytes);
             assert_eq!((talk.up_bytes(), talk.payload()), (a.traffic(Phase::Setup).sent, bytes as u64));
         }
@@ -175,14 +175,14 @@ mod tests {
 
     #[test]
     fn round_trips_are_waits_for_answers_one_after_the_other() {
-        let counted = |said: &[fn(&mut Talk)]| {
-            let mut talk = Talk::default();
+        let counted = |said: &[fn(&mut TrafficModel)]| {
+            let mut talk = TrafficModel::default();
             said.iter().for_each(|say| say(&mut talk));
             talk.exchanges()
         };
-        let up: fn(&mut Talk) = |t| t.up(1);
-        let down: fn(&mut Talk) = |t| t.down(1);
-        let both: fn(&mut Talk) = |t| t.both(&[1]);
+        let up: fn(&mut TrafficModel) = |t| t.up(1);
+        let down: fn(&mut TrafficModel) = |t| t.down(1);
+        let both: fn(&mut TrafficModel) = |t| t.both(&[1]);
         assert_eq!(counted(&[]), 0);
         assert_eq!(counted(&[down, down]), 0, "the server goes on at once");
         assert_eq!(counted(&[up, up]), 0, "nobody waits for what is sent");
@@ -196,25 +196,25 @@ mod tests {
     #[test]
     fn bytes_are_waited_for_that_nothing_else_travels_beside() {
         let h = HEADER_BYTES as u64;
-        let told = |say: fn(&mut Talk)| {
-            let mut talk = Talk::default();
+        let told = |say: fn(&mut TrafficModel)| {
+            let mut talk = TrafficModel::default();
             say(&mut talk);
             (talk.waited_bytes(), talk.queued_bytes(), talk.bursts())
         };
         assert_eq!(told(|_| ()), (0, 0, [0, 0]));
-        let asked = |t: &mut Talk| {
+        let asked = |t: &mut TrafficModel| {
             t.up(100);
             t.down(50);
         };
         assert_eq!(told(asked), (150 + 2 * h, 0, [100 + h, 50 + h]), "an answer behind its question");
         assert_eq!(told(|t| t.both(&[100])), (100 + h, 0, [100 + h, 100 + h]), "side by side");
-        let last_word = |t: &mut Talk| {
+        let last_word = |t: &mut TrafficModel| {
             t.down(50);
             t.ups(3, 100);
         };
         assert_eq!(told(last_word), (50 + h, 3 * (100 + h), [3 * (100 + h), 50 + h]), "nobody waits for it");
         // The server answers the first while the second travels.
-        let pipelined = |t: &mut Talk| {
+        let pipelined = |t: &mut TrafficModel| {
             t.up(100);
             t.down(50);
             t.up(100);

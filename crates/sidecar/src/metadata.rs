@@ -36,7 +36,7 @@ pub struct Wanted {
 
 /// A tensor as it is told: -1 for an axis that the request chooses.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Told {
+pub struct TensorDescription {
     /// Its name.
     pub name: String,
     /// Its datatype.
@@ -47,7 +47,7 @@ pub struct Told {
 
 /// A model as its server describes it.
 #[derive(Debug, Clone)]
-pub struct Facts {
+pub struct ModelMetadata {
     /// Inputs and outputs.
     pub interface: Interface,
     /// The back end in use.
@@ -60,20 +60,20 @@ pub struct Facts {
     pub labels: Vec<String>,
 }
 
-impl Facts {
+impl ModelMetadata {
     /// The input.
     #[must_use]
-    pub fn input(&self) -> Told {
-        Told { name: INPUT.into(), datatype: "FP32", shape: batched(&self.interface.input_shape) }
+    pub fn input(&self) -> TensorDescription {
+        TensorDescription { name: INPUT.into(), datatype: "FP32", shape: batched(&self.interface.input_shape) }
     }
 
     /// The outputs.
     #[must_use]
-    pub fn outputs(&self) -> Vec<Told> {
+    pub fn outputs(&self) -> Vec<TensorDescription> {
         let Interface { outputs, output_shape, output_mode, .. } = &self.interface;
-        let told = |name: &str, shape| Told { name: name.into(), datatype: "FP32", shape };
+        let told = |name: &str, shape| TensorDescription { name: name.into(), datatype: "FP32", shape };
         match (output_mode, outputs.as_slice()) {
-            (OutputMode::Top1, _) => vec![Told { datatype: "INT64", ..told(CLASS, batched(&[1])) }],
+            (OutputMode::Top1, _) => vec![TensorDescription { datatype: "INT64", ..told(CLASS, batched(&[1])) }],
             (OutputMode::Logits, []) => vec![told(OUTPUT, batched(output_shape))],
             (OutputMode::Logits, several) => several.iter().map(|o| told(&o.name, batched(&o.shape))).collect(),
         }
