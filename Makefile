@@ -55,7 +55,7 @@ test-programs: preflight
 test-heavy: preflight python binary
 	cargo test --locked --release -p tacit-he --quiet -- --ignored
 	cargo test --locked --release -p tacit-backends --test ckks_networks --quiet -- --ignored
-	cargo test --locked --release -p tacit-backends --lib --quiet -- --ignored ckks::campaign_tests
+	cargo test --locked --release -p tacit-backends --lib --quiet -- --ignored ckks::campaign_tests::five_hundred
 	$(PY) examples/ckks_tour.py
 	$(PY) scripts/server_memory.py models/squeezenet_square.onnx -O agreement=0
 

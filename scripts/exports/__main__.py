@@ -6,6 +6,10 @@
     out/exports-venv/bin/python scripts/exports judge                               # by one program, into out/exports/results.json
     out/exports-venv/bin/python scripts/exports table                               # docs/exports.md
 
+Whether `ckks` gives silent wrong answers on networks is tried with model files of them (`tacit model import --backend none`) in a folder:
+
+    TACIT_NETWORKS=FOLDER cargo test --release -p tacit-backends --lib -- --ignored --nocapture ckks::campaign_tests::networks_of_a_folder
+
 `make` and `judge` take names (`own-unet`) or sources (`own`); without, they do all, and leave out what is done already (`--again`
 does it again). The program is `target/debug/tacit`, which `cargo test` makes, or that of TACIT_BIN. `make test` needs nothing of this.
 """

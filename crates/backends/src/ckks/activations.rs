@@ -1,4 +1,4 @@
-//! Activations as polynomials of each element.
+//! Lowers activations to polynomials of each element.
 
 use tacit_graph::float::{FloatNode, FloatOp};
 use tacit_graph::{FloatGraph, Function, NodeId};
@@ -13,8 +13,9 @@ use super::options::ReluBy;
 use super::program::Step;
 use crate::BackendError;
 
-/// What a node computes that takes the gap of a function from ReLU: GELU, SiLU and their like are smooth, so
-/// that a polynomial of the difference is nearer than two of the parts. The argument, and the gap.
+/// Recognises a node that subtracts a gap function from ReLU: GELU, SiLU and similar functions.
+/// These are smooth, so one polynomial of the difference has less error than two of the parts.
+/// Returns the argument and the gap.
 fn smooth(graph: &FloatGraph, id: NodeId) -> Option<(NodeId, Function)> {
     let node = &graph.nodes[id];
     let (FloatOp::Sub, [relu, gap]) = (&node.op, &node.inputs[..]) else { return None };
@@ -33,11 +34,16 @@ fn relu(x: f64) -> f64 {
     x.max(0.0)
 }
 
-/// A side of zero that calibration hardly saw is as wide as this share of the other at least.
+/// Why a function is refused whose argument has no bound.
+const UNBOUNDED: &str = "its argument may be of any size on accepted inputs; accept a narrower range (`--range`), or take `dealt`, which \
+                         has it by a table";
+
+/// Least width of one side of zero as a share of the other, where calibration hardly saw it.
 const OTHER_SIDE: f64 = 0.25;
 
 impl Span {
-    /// For ReLU: what only seemed never to change its sign is not taken for linear.
+    /// Widens the range for ReLU, so that an argument whose sign never changed on samples is not
+    /// taken for linear.
     fn around_zero(self) -> Self {
         let [low, high] = self.ends();
         if self.certain || low <= -OTHER_SIDE * high && high >= -OTHER_SIDE * low {
@@ -49,23 +55,23 @@ impl Span {
 }
 
 impl Emitter<'_> {
-    /// A node that is one smooth function of another.
+    /// Lowers a node that is one smooth function of another, if it is one.
     pub(super) fn smoothed(&mut self, id: NodeId) -> Result<Option<Wire>, BackendError> {
         let Some((source, gap)) = smooth(self.graph, id) else { return Ok(None) };
         self.function(id, source, 0.0, &move |x: f64| x.max(0.0) - gap.value(x)).map(Some)
     }
 
-    /// ReLU or a function of each element.
+    /// Lowers ReLU or a function of each element.
     pub(super) fn activation(&mut self, id: NodeId, node: &FloatNode) -> Result<Wire, BackendError> {
         let source = node.inputs[0];
         let mut readers = (0..self.graph.nodes.len()).filter(|k| self.graph.nodes[*k].inputs.contains(&id)).peekable();
         if id != self.graph.output && readers.peek().is_some() && readers.all(|k| smooth(self.graph, k).is_some()) {
-            // Whoever reads it takes the argument instead.
+            // Every reader takes the argument instead.
             return Ok(self.wires[source].clone());
         }
         match node.op {
             FloatOp::Function(function) => {
-                // The gap is taken from ReLU, which is as large as its argument.
+                // The gap is subtracted from ReLU, which is as large as its argument.
                 let share = if function.is_gap() { 1.0 } else { 0.0 };
                 self.function(id, source, share, &move |x| function.value(x))
             }
@@ -73,8 +79,9 @@ impl Emitter<'_> {
         }
     }
 
-    /// A function of each element, by a polynomial on the range of its argument. Errors are measured in the
-    /// function's largest value there, or `share` of the argument's, if that is more.
+    /// Adds a function of each element, by a polynomial on the range of its argument. The unit of
+    /// errors is the function's largest value there, or `share` of the argument's largest value if
+    /// that is more.
     fn function(
         &mut self,
         id: NodeId,
@@ -86,7 +93,7 @@ impl Emitter<'_> {
         self.function_on(id, source, (&expr, span), (share, f))
     }
 
-    /// The same on a range.
+    /// As [`Self::function`], on a given range.
     fn function_on(
         &mut self,
         id: NodeId,
@@ -99,25 +106,28 @@ impl Emitter<'_> {
             Some(fit) => Ok(self.fitted(id, source, (expr, span.certain), &ranged, fit)),
             None => {
                 let [from, to] = ranged.ends();
-                let what = format!(
-                    "no polynomial of degree 63 is within {} of it on [{from:.3}, {to:.3}]; give calibration data with a narrower range \
-                     or allow more with `-O tolerance`; `dealt` has it by a table",
-                    self.options.tolerance
-                );
+                let what = match (to - from).is_finite() {
+                    true => format!(
+                        "no polynomial of degree 63 is within {} of it on [{from:.3}, {to:.3}]; give calibration data with a narrower \
+                         range or allow more with `-O tolerance`; `dealt` has it by a table",
+                        self.options.tolerance
+                    ),
+                    false => UNBOUNDED.into(),
+                };
                 Err(refused(self.graph, id, &what))
             }
         }
     }
 
-    /// ReLU: a polynomial on the range of its argument, or `x (1 + sign x) / 2` with the composite sign of
-    /// least depth. Either may err by as much as any function; without a choice a composite comes where no
-    /// polynomial is as good.
+    /// Adds ReLU: a polynomial on the range of its argument, or `x (1 + sign x) / 2` with the
+    /// composite sign of least depth. Both may have the error that any function may have. By
+    /// default a composite is used where no polynomial is within the tolerance.
     fn relu(&mut self, id: NodeId, source: NodeId) -> Result<Wire, BackendError> {
         let way = self.options.relu;
         let (expr, span) = self.argument(source)?;
         let span = span.around_zero();
         if span.certain && span.ends()[1] <= 0.0 {
-            // For certain zero: no polynomial is constant.
+            // The result is certainly zero, and no polynomial is constant.
             let zeros = vec![0.0; self.graph.nodes[id].elements()];
             let Wire { origin, polynomial } = self.wires[source].clone();
             return Ok(Wire { origin, polynomial: polynomial.scaled(&zeros, &zeros) });
@@ -129,16 +139,19 @@ impl Emitter<'_> {
         if let Some(fit) = ranged.fit(self.options.tolerance).filter(|_| way == ReluBy::Auto) {
             return Ok(self.fitted(id, source, (&expr, span.certain), &ranged, fit));
         }
-        // Signs are for arguments from -1 to 1, and so are their errors.
+        // Composite signs, and their errors, are for arguments from -1 to 1.
         let range = tacit_floats::largest_magnitude(ranged.ends());
         let error = |sign: &Sign| sign.relu_error() * range / usable(ranged.top);
         match Sign::all().into_iter().find(|sign| error(sign) <= self.options.tolerance) {
             Some(sign) => Ok(self.composite(id, source, (&expr, span.certain), range, (&sign, error(&sign)))),
             None => {
                 let best = Sign::all().iter().map(error).fold(f64::INFINITY, tacit_floats::smaller);
-                let what = format!(
-                    "the best composite errs by {best:.1e}: allow that with `-O tolerance`; `dealt` has it by a table"
-                );
+                let what = match best.is_finite() {
+                    true => format!(
+                        "the best composite errs by {best:.1e}: allow that with `-O tolerance`; `dealt` has it by a table"
+                    ),
+                    false => UNBOUNDED.into(),
+                };
                 Err(refused(self.graph, id, &what))
             }
         }
@@ -166,36 +179,36 @@ impl Emitter<'_> {
             error,
         });
         let argument = self.computed(source, shape.clone(), expr, Some([range, 0.0]));
-        // Beyond its range a polynomial soon leaves everything.
+        // Beyond its range a polynomial soon grows without bound.
         self.vectors[argument].limit = Some(1.0);
         let (mut last, mut most) = (argument, 1.0);
         for (i, stage) in stages.iter().enumerate() {
-            // The last one gives 0 and 1 instead of -1 and 1.
+            // The last stage gives 0 and 1 instead of -1 and 1.
             let polynomial = if i + 1 == stages.len() { stage.scaled(0.5, 0.5) } else { stage.clone() };
             most = fit::largest_on(&polynomial, most);
             last = self.push(id, shape.clone(), vec![1.0; n], 0.0, Step::Polynomial { of: last, polynomial });
-            // Stages are made so that each stays where the next one holds.
+            // Each stage's values stay in the domain of the next one.
             self.bounds[last] = certain.then(|| vec![[-most, most]; n]);
         }
         let made = self.push(id, shape, vec![range; n], 0.0, Step::Product { of: [argument, last] });
-        // As a share of the function's largest value, which is at most the range.
+        // `error` is a share of the function's largest value, which is at most the range.
         let image = Image { f: &relu, argument: [range, 0.0], error: error * range, unit: range };
         self.bounds[made] = self.bounds[argument].as_ref().filter(|_| certain).map(|bounds| image.bounds(bounds));
-        // Nothing else reads these.
+        // No other step reads these vectors.
         for slots in &mut self.slots {
             slots[argument..made].iter_mut().for_each(|slots| *slots = Vec::new());
         }
         self.of_vector(made)
     }
 
-    /// The argument of a function, and its range.
+    /// Returns the argument of a function, and its range.
     fn argument(&mut self, source: NodeId) -> Result<(Expr, Span), BackendError> {
         let expr = self.expr(source)?;
         let span = self.span(&expr);
         Ok((expr, span))
     }
 
-    /// The polynomial of a function, computed.
+    /// Adds the polynomial of a function.
     fn fitted(
         &mut self,
         id: NodeId,
@@ -217,7 +230,7 @@ impl Emitter<'_> {
         });
         let shape = node.shape.clone();
         let argument = self.computed(source, shape.clone(), expr, Some([ranged.half, ranged.middle]));
-        // Beyond its range a polynomial soon leaves everything.
+        // Beyond its range a polynomial soon grows without bound.
         self.vectors[argument].limit = Some(1.0);
         let unit = usable(ranged.top);
         let scale = vec![unit; shape.iter().product()];

@@ -1,4 +1,4 @@
-//! Why no choice does for a network, and what would.
+//! Errors that say why no choice of options holds for a network, and what would help.
 
 use tacit_graph::FloatGraph;
 use tacit_graph::float::FloatOp;
@@ -7,22 +7,25 @@ use super::judge::Judged;
 use super::options::{Domain, NAME, Options};
 use crate::BackendError;
 
-/// A choice, and the verdict why it does not do.
+/// A choice that does not hold, with its verdict.
 pub(super) struct Fallen {
     pub options: Options,
     pub judged: Judged,
 }
 
-/// Most that outputs may be off on average, as a share of their range.
+/// Largest average error of outputs, as a share of their range.
 pub(super) const MAX_OFF: f64 = 0.05;
-/// Outputs that are off by more of their range say nothing.
+/// Average error from which on outputs are useless, as a share of their range.
 const WORTHLESS: f64 = 0.5;
+/// Errors that are larger shares of the range are not shown in digits.
+const MAX_SHOWN: f64 = 10.0;
 
-/// What else there is for networks with functions.
+/// Advice for networks with functions.
 const HINT: &str = "`-O domain=calibrated` takes the ranges that samples have in place of those that hold for all accepted inputs: others may \
                     then get a wrong answer that nobody notices";
 
-/// An error with that beside it. The ranges of samples change nothing for an operator that is no function.
+/// Adds [`HINT`] to an error, unless the ranges of samples would not help because the operator is
+/// no function.
 pub(super) fn hinted(error: BackendError, graph: &FloatGraph) -> BackendError {
     match error {
         BackendError::Option { backend, key, what } => {
@@ -35,12 +38,12 @@ pub(super) fn hinted(error: BackendError, graph: &FloatGraph) -> BackendError {
     }
 }
 
-/// Whether a polynomial stands for an operation.
+/// Returns whether polynomials replace an operation.
 pub(super) fn is_function(op: &FloatOp) -> bool {
     matches!(op, FloatOp::Relu | FloatOp::Function(_))
 }
 
-/// Why nothing is lowered that is not certain.
+/// The error for a network whose ranges are not certain.
 pub(super) fn uncertain(domain: Domain) -> BackendError {
     let what = match domain {
         Domain::Calibrated => {
@@ -55,9 +58,12 @@ pub(super) fn uncertain(domain: Domain) -> BackendError {
     BackendError::Option { backend: NAME, key: "domain".into(), what: what.into() }
 }
 
-/// Why the best choice does not do, and what would.
+/// The error that says why the best choice does not hold, and what would help.
 pub(super) fn refusal(Fallen { options, judged }: &Fallen) -> BackendError {
-    let percent = |share: f64| format!("{:.2} %", 100.0 * share);
+    let percent = |share: f64| match share > MAX_SHOWN {
+        true => format!("more than {:.0} %", 100.0 * MAX_SHOWN),
+        false => format!("{:.2} %", 100.0 * share),
+    };
     let asked = options.agreement;
     let samples = if judged.samples.held_out > 0 { "samples held out" } else { "samples" };
     let Judged { output_error, tried, .. } = judged;
