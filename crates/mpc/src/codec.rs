@@ -1,5 +1,5 @@
-//! Material as bytes. Every length follows from the plan, so nothing in the bytes can make a reader allocate:
-//! the reader is given the exact total and each piece says how much of it it takes.
+//! Material as bytes. Every length follows from the plan, so no byte of the input can make a reader
+//! allocate: the reader has the exact total, and each piece states its share of the total.
 
 use tacit_arith::bits::Bits;
 use tacit_arith::pack;
@@ -28,13 +28,14 @@ impl Packed {
         Self { bytes, count: values.len(), width }
     }
 
-    /// Two numbers for each of `n` elements, as [`pack::pack_pairs`] does it.
+    /// Two values for each of `n` elements, packed as by [`pack::pack_pairs`].
     pub(crate) fn pairs(n: usize, widths: [u32; 2], f: impl Fn(usize, [&mut [u64]; 2]) + Sync) -> [Self; 2] {
         let [first, second] = pack::pack_pairs(n, widths, f);
         [(first, widths[0]), (second, widths[1])].map(|(bytes, width)| Self { bytes, count: n, width })
     }
 
-    /// The values as a message: what [`send_packed`](crate::wire::PackedMessages::send_packed) sends of them.
+    /// The values as a message, the format of
+    /// [`send_packed`](crate::wire::PackedMessages::send_packed).
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -48,7 +49,7 @@ impl Packed {
         values.expect("`new` packed these bytes, or `Reader::packed` has checked them")
     }
 
-    /// Bytes that `count` values of `width` bits take.
+    /// Size of `count` values of `width` bits, in bytes.
     pub fn len_bytes(count: usize, width: u32) -> usize {
         (count * width as usize).div_ceil(8)
     }
@@ -61,7 +62,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes room for `more` bytes; what is outgrown is wiped.
+    /// Makes room for `more` bytes and wipes the outgrown buffer.
     fn grow(&mut self, more: usize) {
         let needed = self.bytes.len() + more;
         if needed > self.bytes.capacity() {
@@ -90,7 +91,7 @@ impl Writer {
         self.bytes(&packed.bytes);
     }
 
-    /// What was written.
+    /// The written bytes.
     pub fn finish(self) -> Zeroizing<Vec<u8>> {
         self.bytes
     }
@@ -110,7 +111,7 @@ impl<'a> Reader<'a> {
     /// The next `len` bytes.
     ///
     /// # Errors
-    /// `Material` if fewer are left.
+    /// `Material` if fewer bytes are left.
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], MpcError> {
         if len > self.rest.len() {
             return Err(MpcError::Material { what: format!("{len} bytes expected, {} left", self.rest.len()) });
@@ -150,7 +151,7 @@ impl<'a> Reader<'a> {
         Ok(Packed { bytes: bytes.to_vec(), count, width })
     }
 
-    /// Checks that everything was read.
+    /// Checks that all bytes were read.
     ///
     /// # Errors
     /// `Material` if bytes are left over.

@@ -3,7 +3,7 @@
 use tacit_arith::prg::OsRandomness;
 use tacit_net::NetError;
 
-/// What can go wrong in a two-party protocol. After any error the channel and all state built on it are
+/// An error of a two-party protocol. After any error the channel and all state built on it are
 /// dropped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -11,18 +11,18 @@ pub enum MpcError {
     /// The connection failed, or the peer sent a message of the wrong kind or length.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// No randomness from the operating system.
+    /// The operating system has no randomness.
     #[error(transparent)]
     Randomness(#[from] OsRandomness),
-    /// The peer's message has the right length but content that no honest party sends.
+    /// The peer's message has the right length, but content that no honest party sends.
     #[error("misbehaving peer: {what} in {step}")]
     Misbehaviour {
         /// The protocol step, such as `base OT`.
         step: &'static str,
-        /// What was wrong with the content.
+        /// The fault in the content.
         what: &'static str,
     },
-    /// The caller asked for something outside a protocol's range.
+    /// An argument is outside a protocol's range.
     #[error("{what} must be at most {max}, not {got}")]
     OutOfRange {
         /// Name of the argument.
@@ -32,10 +32,10 @@ pub enum MpcError {
         /// The value given.
         got: usize,
     },
-    /// Stored material does not fit the plan it is read for.
+    /// Stored material does not fit its plan.
     #[error("stored material does not fit: {what}")]
     Material {
-        /// What does not fit.
+        /// The part that does not fit.
         what: String,
     },
 }

@@ -16,7 +16,7 @@ pub use error::MpcError;
 pub use pair::run_pair;
 pub use session::{Ots, Session};
 
-/// Which party this is. The client holds the input, the server the model.
+/// The role of a party. The client holds the input, the server the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Role {
     /// Holds the input and learns the output.

@@ -4,8 +4,8 @@ use std::thread;
 
 use tacit_net::{Channel, mem_pair};
 
-/// Runs the client on this thread and the server on another, over an in-memory channel, and returns both
-/// results. The panic of either party is passed on.
+/// Runs the client on this thread and the server on another, over an in-memory channel. Returns
+/// both results and passes on a panic of either party.
 pub fn run_pair<C, S: Send>(
     client: impl FnOnce(&mut Channel) -> C,
     server: impl FnOnce(&mut Channel) -> S + Send,
@@ -13,7 +13,8 @@ pub fn run_pair<C, S: Send>(
     let (client_channel, mut server_channel) = mem_pair();
     thread::scope(|scope| {
         let server = scope.spawn(move || server(&mut server_channel));
-        // The channel is dropped before the join: a client that gives up must not leave the server waiting.
+        // Drops the channel before the join, so that a server does not wait for a client that gave
+        // up.
         let client = {
             let mut channel = client_channel;
             client(&mut channel)

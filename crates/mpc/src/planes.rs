@@ -80,7 +80,7 @@ pub(crate) fn recv(channel: &mut Channel, tag: Tag, count: usize, n: usize) -> R
     Ok(bytes.chunks_exact(each).map(|c| get(c, n)).collect())
 }
 
-/// Receives one plane of `n` bits; set bits behind the last one are refused.
+/// Receives one plane of `n` bits; refuses set bits beyond the last one.
 pub(crate) fn recv_one(channel: &mut Channel, tag: Tag, n: usize) -> Result<Bits, MpcError> {
     let bytes = channel.recv(tag, n.div_ceil(8))?;
     if !n.is_multiple_of(8) && bytes.last().is_some_and(|last| last >> (n % 8) != 0) {
@@ -98,7 +98,7 @@ pub(crate) fn put(out: &mut Vec<u8>, plane: &Bits) {
     out.truncate(end);
 }
 
-/// Reads a plane of `n` bits from `ceil(n / 8)` bytes; bits behind the last one are ignored.
+/// Reads a plane of `n` bits from `ceil(n / 8)` bytes; ignores bits beyond the last one.
 pub(crate) fn get(bytes: &[u8], n: usize) -> Bits {
     let mut out = Bits::zeros(n);
     for (word, chunk) in out.words_mut().iter_mut().zip(bytes.chunks(8)) {

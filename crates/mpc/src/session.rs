@@ -1,4 +1,5 @@
-//! One party's end of a two-party computation: what a phase is given, and what outlives the phases.
+//! One party's end of a two-party computation: the resources of a phase, and state that outlives
+//! the phases.
 
 use tacit_arith::prg::Prg;
 use tacit_net::Channel;
@@ -6,10 +7,10 @@ use tacit_net::Channel;
 use crate::ot::{Ot, RandomOtReceiver, RandomOtSender};
 use crate::{MpcError, Role};
 
-/// What a party works with in one phase. Made for the phase: the channel and the randomness belong to the
-/// caller.
+/// Resources of a party in one phase. Made for the phase; the channel and the randomness belong to
+/// the caller.
 pub struct Session<'a> {
-    /// Which party this is.
+    /// The party's role.
     pub role: Role,
     /// The connection.
     pub channel: &'a mut Channel,
@@ -17,8 +18,8 @@ pub struct Session<'a> {
     pub prg: &'a mut Prg,
 }
 
-/// A party's random OTs in both directions. They live as long as the connection; only offline phases take
-/// them, since nothing online needs an OT.
+/// A party's random OTs in both directions. They live as long as the connection. Only offline
+/// phases use them, since no online step needs an OT.
 pub struct Ots {
     /// Random OTs as sender.
     pub sender: Box<dyn RandomOtSender + Send>,
@@ -27,15 +28,15 @@ pub struct Ots {
 }
 
 impl Ots {
-    /// Base OTs and the state of the OT extension in both directions; see [`crate::ot::setup`].
+    /// Runs the base OTs and sets up the OT extension in both directions; see [`crate::ot::setup`].
     ///
     /// # Errors
-    /// Channel errors, a peer that does not follow the base OT.
+    /// Channel errors; a peer that deviates from the base OT.
     pub fn setup(session: &mut Session<'_>) -> Result<Self, MpcError> {
         Ok(Self::new(crate::ot::setup(session.role, session.channel, session.prg)?))
     }
 
-    /// Over given OTs.
+    /// Wraps given OTs.
     pub fn new<S, R>(ot: Ot<S, R>) -> Self
     where
         S: RandomOtSender + Send + 'static,
@@ -44,8 +45,8 @@ impl Ots {
         Self { sender: Box::new(ot.sender), receiver: Box::new(ot.receiver) }
     }
 
-    /// Tells both OT extensions how many random OTs are coming, so that they choose fitting parameters. Both
-    /// parties must give the same numbers.
+    /// Sets the number of expected random OTs in both OT extensions, for the choice of their
+    /// parameters. Both parties must give the same numbers.
     pub fn reserve(&mut self, role: Role, client_receives: usize, server_receives: usize) {
         let (sending, receiving) = match role {
             Role::Client => (server_receives, client_receives),
@@ -56,11 +57,11 @@ impl Ots {
     }
 }
 
-/// Runs both parties in one process over an in-memory channel with ideal OTs: the test bench of the
+/// Runs both parties in one process over an in-memory channel with ideal OTs, for tests of the
 /// protocols.
 ///
 /// # Panics
-/// With the panic of either party.
+/// Passes on a panic of either party.
 #[cfg(any(test, feature = "test-util"))]
 pub fn run_sessions<C, S: Send>(
     seed: u64,

@@ -3,7 +3,7 @@
 use tacit_arith::pack;
 use tacit_net::{Channel, NetError, Tag};
 
-/// Packed messages over a [`Channel`], which itself knows bytes only.
+/// Packed messages over a [`Channel`], which carries only bytes.
 pub trait PackedMessages {
     /// Sends the low `width` bits (1 to 64) of every value.
     ///

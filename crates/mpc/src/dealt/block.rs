@@ -1,5 +1,6 @@
-//! The parts of one block: what each party draws from its own streams, and what the dealer gives the server.
-//! Planes and arithmetic columns have streams of their own, so that neither is kept for the other.
+//! The parts of one block: each party's draws from its own streams, and the dealer's bytes for the
+//! server. Planes and arithmetic columns have separate streams, so that neither must be stored
+//! while the other is drawn.
 
 use tacit_arith::pack;
 use tacit_arith::prg::Prg;
@@ -9,7 +10,7 @@ use super::lane::Lane;
 use super::{BLOCK, DealtGate};
 use crate::{MpcError, low_mask};
 
-/// Blocks that are dealt before they are handed over.
+/// Blocks that are dealt together before they are handed over.
 pub(super) const AT_ONCE: usize = 64;
 
 /// Number of blocks of `n` elements.
@@ -27,7 +28,7 @@ pub(super) fn words(len: usize) -> usize {
     len.div_ceil(64)
 }
 
-/// Bytes that the server is given for a block of `len` elements.
+/// Bytes for the server for a block of `len` elements.
 pub(super) fn bytes(gate: &DealtGate, len: usize) -> usize {
     let columns = gate.all_columns().into_iter().map(|width| (len * width as usize).div_ceil(8)).sum::<usize>();
     8 * gate.planes() * words(len) + columns
@@ -58,7 +59,7 @@ fn draw(prg: &mut Prg, count: usize) -> Vec<u64> {
 }
 
 impl Planes {
-    /// The client's: all random.
+    /// The client's planes: all random.
     pub(super) fn drawn(gate: &DealtGate, len: usize, prg: &mut Prg) -> Self {
         let words = words(len);
         Self {
@@ -69,7 +70,7 @@ impl Planes {
         }
     }
 
-    /// The server's, from what it was given for the block and its own masks.
+    /// The server's planes, from its dealt bytes for the block and its own masks.
     pub(super) fn given(gate: &DealtGate, len: usize, from: &[u8], masks: Vec<u64>) -> Self {
         let words = words(len);
         let mut planes = from.as_chunks::<8>().0.iter().map(|c| u64::from_le_bytes(*c));
@@ -89,7 +90,7 @@ impl Drop for Planes {
 
 /// The server's masks for a block.
 pub(super) struct ServerDraw {
-    /// One list for each value that is opened, in its ring.
+    /// One list for each opened value, in the value's ring.
     pub(super) rho: Vec<Vec<u64>>,
     pub(super) masks: Vec<u64>,
 }
@@ -115,14 +116,14 @@ impl Drop for ServerDraw {
 
 /// A party's shares of a block's columns, one after the other.
 pub(super) enum Columns<'a> {
-    /// The client's, to be taken modulo their rings.
+    /// The client's columns, drawn from a stream, still to be reduced into their rings.
     Drawn(Box<Prg>),
-    /// The server's, and room for one of them.
+    /// The server's dealt bytes, and a buffer for one column.
     Given(&'a [u8], Vec<u64>),
 }
 
 impl<'a> Columns<'a> {
-    /// The server's, of what it was given for a block.
+    /// The server's columns from its dealt bytes for a block.
     pub(super) fn given(gate: &DealtGate, len: usize, from: &'a [u8]) -> Self {
         Self::Given(&from[8 * gate.planes() * words(len)..], vec![0; len])
     }

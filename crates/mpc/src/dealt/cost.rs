@@ -1,4 +1,4 @@
-//! What a batch of dealt gates costs: payload bytes without frame headers.
+//! Costs of a batch of dealt gates: payload bytes without frame headers.
 
 use super::{BLOCK, DealtGate, Exchanges, block};
 
@@ -9,9 +9,9 @@ pub struct DealtCost {
     pub up: usize,
     /// Server to client, online.
     pub down: usize,
-    /// Times that the parties wait for each other, online.
+    /// Number of times that the parties wait for each other, online.
     pub exchanges: usize,
-    /// Material at the server.
+    /// Bytes of the server's material.
     pub material: usize,
     /// AES blocks of the client's streams.
     pub client_aes: usize,

@@ -1,4 +1,4 @@
-//! What the dealer does: the difference between what gates need and what both parties draw.
+//! The dealer's work: the difference between the needs of the gates and the draws of both parties.
 
 use rayon::prelude::*;
 use tacit_arith::bits::{Bits, transpose};
@@ -11,12 +11,13 @@ use super::table::thermometer;
 use super::{DealtGate, Value};
 use crate::low_mask;
 
-/// What the server gets for a batch of gates whose tested value the client shares as `tested` and whose other
-/// values as `values` (see [`ClientShares`](super::ClientShares)), in pieces: the difference between what the
-/// gates need and what both parties draw from their streams. Deterministic.
+/// Makes the server's material for a batch of gates, in pieces: the difference between the needs of
+/// the gates and the draws of both parties from their streams. The client shares the tested value
+/// as `tested` and the other values as `values` (see [`ClientShares`](super::ClientShares)).
+/// Deterministic.
 ///
 /// # Errors
-/// Those of `sink`.
+/// Errors of `sink`.
 pub fn deal<E>(
     gate: &DealtGate,
     (tested, values): (&[u64], &[&[u64]]),
@@ -76,7 +77,7 @@ fn dealt<W: Lane>(gate: &DealtGate, shares: &[&[u64]], (client, server, index): 
     std::mem::take(&mut columns.out)
 }
 
-/// What the client has drawn of the bits, in the order in which the server is given the differences.
+/// The client's drawn bits, in the order of the server's differences.
 fn drawn(planes: &Planes) -> impl Iterator<Item = &u64> {
     planes.table.iter().chain(&planes.sign).chain(&planes.products)
 }

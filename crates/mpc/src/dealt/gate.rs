@@ -1,4 +1,4 @@
-//! The gate, evaluated by either party.
+//! Evaluation of the gate by either party.
 
 use rayon::prelude::*;
 use tacit_arith::bits::{Bits, transpose};
@@ -21,13 +21,13 @@ const MOVE: Tag = Tag::new(0x0353, "share difference");
 /// The client's shares around a batch of gates, each `[n]`.
 #[derive(Clone, Copy)]
 pub struct ClientShares<'a> {
-    /// Of the tested value.
+    /// Shares of the tested value.
     pub tested: &'a [u64],
-    /// Of the values, in the gate's order; those of `Tested` and `MinusOne` are not looked at.
+    /// Shares of the values, in the gate's order; those of `Tested` and `MinusOne` are ignored.
     pub values: &'a [&'a [u64]],
-    /// Of what is added; may be fewer than values.
+    /// Shares of the addends; may be fewer than values.
     pub bases: &'a [&'a [u64]],
-    /// That it ends with, reduced into their rings.
+    /// The client's final shares, reduced into their rings.
     pub targets: &'a [&'a [u64]],
 }
 
@@ -51,10 +51,10 @@ struct Evaluation<'a> {
     parts: Vec<Vec<u64>>,
 }
 
-/// What a block keeps between two openings.
+/// A block's state between two openings.
 struct Opening {
     planes: Planes,
-    /// The bits that the party opens first, masked, and behind them what it keeps of the sign.
+    /// The masked bits for the first opening, followed by the party's part of the sign.
     digits: Vec<u64>,
 }
 
@@ -66,12 +66,12 @@ impl Evaluation<'_> {
         }
     }
 
-    /// All ones where this party adds what is public.
+    /// All ones at the party that adds public terms.
     fn public(&self) -> u64 {
         if self.role() == Role::Server { u64::MAX } else { 0 }
     }
 
-    /// What the server was given for a block.
+    /// The server's dealt bytes for a block.
     fn given<'b>(&self, given: &'b [u8], index: usize, len: usize) -> &'b [u8] {
         let full = block::bytes(self.gate, super::BLOCK);
         &given[index * full..][..block::bytes(self.gate, len)]
@@ -95,8 +95,9 @@ impl Evaluation<'_> {
         }
     }
 
-    /// The party's share of what is opened first: planes `eq_1 .., lt_0 .., top`, all but the last masked
-    /// (with one exchange the last one too). `top` is the bit if the lower digits do not decide.
+    /// The party's share of the first opening: planes `eq_1 .., lt_0 .., top`, all masked except
+    /// the last (with one exchange the last one too). `top` is the result bit if the lower digits
+    /// do not decide.
     fn digits(&self, index: usize) -> Opening {
         let (gate, range) = (self.gate, block::range(self.gate.n, index));
         let (words, count) = (block::words(range.len()), gate.digits.len());
@@ -125,12 +126,12 @@ impl Evaluation<'_> {
         eq.extend(top);
         let masked = gate.masked_bits() * words;
         eq[..masked].iter_mut().zip(&planes.masks).for_each(|(bit, mask)| *bit ^= mask);
-        // What is left behind in place would be wiped once more.
+        // Takes the table out, so that it is wiped only once.
         drop(Zeroizing::new(std::mem::take(&mut planes.table)));
         Opening { planes, digits: eq }
     }
 
-    /// The share of the sign, masked, from all that was opened: with two exchanges.
+    /// The masked share of the sign, from all opened bits: with two exchanges.
     fn masked_sign(&self, block: &Opening, opened: &[u64]) -> Vec<u64> {
         let words = block.planes.sign.len();
         let at = self.gate.masked_bits() * words;
@@ -140,7 +141,7 @@ impl Evaluation<'_> {
         sign
     }
 
-    /// The party's shares of `d X` for each value, from what was opened last: all digits' bits (one
+    /// The party's shares of `d X` for each value, from the last opening: all digits' bits (one
     /// exchange), or the sign (two).
     fn multiply<W: Lane>(&self, index: usize, opened: &[u64]) -> Result<Vec<Vec<u64>>, MpcError> {
         let (gate, range) = (self.gate, block::range(self.gate.n, index));
@@ -220,7 +221,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// The openings; gives the party's shares of `d X`, value by value.
+    /// Runs the openings; returns the party's shares of `d X`, value by value.
     fn run(&self, theirs: Option<Vec<Bits>>, session: &mut Session<'_>) -> Result<Vec<Vec<u64>>, MpcError> {
         let (n, count) = (self.gate.n, self.gate.masked_bits());
         let blocks: Vec<Opening> = (0..block::count(n)).into_par_iter().map(|i| self.digits(i)).collect();
@@ -249,15 +250,15 @@ impl Evaluation<'_> {
         Ok((0..self.gate.values.len()).map(value).collect())
     }
 
-    /// A block's part of a batch's planes.
+    /// One block's part of a batch's planes.
     fn cut(&self, planes: &[Bits], index: usize) -> Vec<u64> {
         let words = block::words(block::range(self.gate.n, index).len());
         planes.iter().flat_map(|p| p.words()[index * super::BLOCK / 64..][..words].iter().copied()).collect()
     }
 }
 
-/// A batch's first planes as the messages have them, from those of its blocks, whose planes have so many
-/// words.
+/// The first `count` planes of a batch in the form of the messages, from its blocks' planes.
+/// `planes` returns a block's planes with their number of words each.
 fn joined<B>(count: usize, n: usize, blocks: &[B], planes: impl Fn(&B) -> (&Vec<u64>, usize)) -> Vec<Bits> {
     let plane = |p: usize| {
         let words = blocks.iter().map(&planes).flat_map(|(all, words)| all[p * words..][..words].iter().copied());
@@ -269,7 +270,7 @@ fn joined<B>(count: usize, n: usize, blocks: &[B], planes: impl Fn(&B) -> (&Vec<
     (0..count).map(plane).collect()
 }
 
-/// The client's online part. `prg` is the stream that `deal` was given for it.
+/// The client's online part. `prg` is the stream that `deal` used for the client.
 ///
 /// # Errors
 /// Channel errors.
@@ -297,11 +298,12 @@ pub fn client_online(
     Ok(())
 }
 
-/// The server's online part: its shares of the results, one `[n]` for each value. `tested`, `values` and
-/// `bases` are its shares as in [`ClientShares`]; `prg` is its stream and `given` what `deal` made.
+/// The server's online part: its shares of the results, one `[n]` for each value. `tested`,
+/// `values` and `bases` are its shares as in [`ClientShares`]; `prg` is its stream and `given` the
+/// output of `deal`.
 ///
 /// # Errors
-/// Channel errors; `Material` if `given` is not of this gate.
+/// Channel errors; `Material` if `given` does not belong to this gate.
 pub fn server_online(
     gate: &DealtGate,
     (tested, values, bases): (&[u64], &[&[u64]], &[&[u64]]),

@@ -1,4 +1,4 @@
-//! Words that arithmetic shares are computed in: 32 bits where all of a gate's rings fit, else 64.
+//! Word types for arithmetic shares: 32 bits where all of a gate's rings fit, else 64.
 
 use tacit_arith::prg::Prg;
 use tacit_arith::ring;
@@ -71,7 +71,7 @@ macro_rules! lane {
 
 lane!(u64, i64, ring::accumulate_u64, |prg, out| prg.fill_u64(out));
 lane!(u32, i32, ring::accumulate_u32, |prg, out| {
-    // Two to a word of the stream.
+    // Each word of the stream holds two lanes.
     let mut words = [0u64; 64];
     for part in out.chunks_mut(128) {
         let words = &mut words[..part.len().div_ceil(2)];

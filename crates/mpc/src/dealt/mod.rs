@@ -1,20 +1,22 @@
-//! Gates whose material a dealer made: one-time truth tables at a public, masked value.
+//! Gates with dealt material: one-time truth tables at a public, masked value.
 //!
-//! The dealer knows the client's share `c` of every tested value (the client chose it from a seed that the
-//! dealer gave out) and a mask `rho` that it gave to the server. The server opens `xh = s + rho = y + R`
-//! with `R = rho - c`: the client cannot tell `y` from it without `rho`, the server not without `c`. The `N
-//! = n - 1` low bits of `xh` and `R` are cut into digits; for each digit `z` of `R` both parties hold XOR
-//! shares of the table `[u < z]`, `u = 0 .. 2^m - 2`, and look it up at the public digit of `xh`:
+//! The dealer knows the client's share `c` of every tested value (the client draws it from a seed
+//! from the dealer) and a mask `rho` that it gave to the server. The server opens
+//! `xh = s + rho = y + R` with `R = rho - c`: the client cannot compute `y` without `rho`, the server
+//! not without `c`. The `N = n - 1` low bits of `xh` and `R` are cut into digits. For each digit `z`
+//! of `R` both parties hold XOR shares of the table `[u < z]`, `u = 0 .. 2^m - 2`, and look it up at
+//! the public digit of `xh`:
 //! ```text
 //! msb(y) = msb(xh) ^ msb(R) ^ [xh_low < R_low]              eq(u) = [u - 1 < z] ^ [u < z]
 //! ```
-//! * [`Exchanges::One`] (TT1): the parties open the digits' bits under masks that the dealer knows and have
-//!   dealt shares of all products of these masks, and of these times `R`, so that sign test and multiplexer
-//!   are one linear combination (`terms`).
-//! * [`Exchanges::Two`] (TT2): a second opening, of the sign itself, between them: fewer bytes of material.
+//! * [`Exchanges::One`] (TT1): the parties open the digits' bits under masks from the dealer. They
+//!   hold dealt shares of all products of these masks, and of these times `R`, so that sign test and
+//!   multiplexer are one linear combination (`terms`).
+//! * [`Exchanges::Two`] (TT2): a second opening, of the sign itself, between them: fewer bytes of
+//!   material.
 //!
-//! The client's half is a seed; the server's half a seed and the differences to the client's. Everything is
-//! done in blocks of [`BLOCK`] elements, in parallel, each with streams of its own.
+//! The client's half is a seed; the server's half is a seed and the differences to the client's.
+//! All steps work on blocks of [`BLOCK`] elements, in parallel, each with its own streams.
 //!
 //! Semi-honest; the dealer works with neither party. Sources: one-time truth tables of [BGI16]-line work and
 //! the identities in `docs/protocols.md`; exact for `|y| < 2^(n-1)`. Costs: [`DealtGate::cost`].
@@ -44,5 +46,5 @@ pub use spec::{DealtGate, Exchanges, Value};
 pub use talk::widen_talk;
 pub use widen::{client_widen, deal_widen, server_widen, widen_bytes};
 
-/// Elements of a block: whole words of planes, and tables that stay in a second-level cache.
+/// Elements of a block: whole words of planes, and tables that fit a second-level cache.
 pub const BLOCK: usize = 1024;

@@ -1,8 +1,8 @@
-//! The public shape of a batch of dealt gates, and how its bits are cut into digits.
+//! The public shape of a batch of dealt gates, and the division of its bits into digits.
 
 use super::terms::Terms;
 
-/// How often the parties wait for each other in a gate.
+/// Number of times that the parties wait for each other in a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Exchanges {
     /// Once: larger tables (TT1).
@@ -11,7 +11,7 @@ pub enum Exchanges {
     Two,
 }
 
-/// What the tested bit is multiplied with.
+/// A value that the tested bit is multiplied with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
     /// The tested value itself, in a ring of `wide` bits (at least its own).
@@ -54,17 +54,17 @@ pub struct DealtGate {
     pub(super) terms: Terms,
 }
 
-/// Largest digit: its table has 2^m - 1 bits an element.
+/// Largest digit, m bits: its table has 2^m - 1 bits an element.
 const MAX_DIGIT: u32 = 10;
-/// Most digits of either kind.
+/// Most digits, for one exchange and for two.
 const MAX_DIGITS: [u32; 2] = [4, 8];
-/// Ring widths that can be tested: a sign and one more bit.
+/// Smallest ring width of a tested value: a sign and one more bit.
 pub const MIN_WIDTH: u32 = 2;
 
 impl DealtGate {
-    /// `n` gates on a value in a ring of `width` bits (2 to 63), whose `drop` lowest bits are left out of
-    /// the test: results of `0 <= y < 2^drop` may then count as negative, and the lowest `2^drop` values of
-    /// the ring as positive. The digits are those with the least material.
+    /// `n` gates on a value in a ring of `width` bits (2 to 63), without its `drop` lowest bits.
+    /// Results of `0 <= y < 2^drop` may then count as negative, and the lowest `2^drop` values of
+    /// the ring as positive. Chooses the digits with the least material.
     ///
     /// # Panics
     /// For a width out of range, or without a compared bit: a plan checks its widths.
@@ -76,7 +76,7 @@ impl DealtGate {
         let few = bits.div_ceil(MAX_DIGIT).min(most);
         let candidates = (few..=most.min(bits)).map(|count| {
             let digits = (0..count).map(|i| bits / count + u32::from(i < bits % count)).collect::<Vec<_>>();
-            // With one digit there is nothing to open between test and multiplexer.
+            // A single digit leaves nothing to open between test and multiplexer.
             let exchanges = if count == 1 { Exchanges::One } else { exchanges };
             let terms = Terms::new(digits.len(), exchanges);
             Self { n, width, drop, values: values.clone(), digits, exchanges, terms }
@@ -90,25 +90,25 @@ impl DealtGate {
         self.n
     }
 
-    /// `factor` times as many gates, cut into digits in the same way.
+    /// `factor` times as many gates, with the same digits.
     #[must_use]
     pub fn times(&self, factor: usize) -> Self {
         Self { n: factor * self.n, ..self.clone() }
     }
 
-    /// What the bit is multiplied with.
+    /// Values that the bit is multiplied with.
     #[must_use]
     pub fn values(&self) -> &[Value] {
         &self.values
     }
 
-    /// Waits of the two parties for each other.
+    /// Number of times that the two parties wait for each other.
     #[must_use]
     pub fn exchanges(&self) -> Exchanges {
         self.exchanges
     }
 
-    /// Shares of the values other than the tested one, of those of all values.
+    /// Selects the shares of the values other than the tested one from those of all values.
     pub(super) fn others<'a>(&'a self, values: &'a [&'a [u64]]) -> impl Iterator<Item = &'a [u64]> + 'a {
         let pairs = self.values.iter().zip(values);
         pairs.filter(|(value, _)| matches!(value, Value::Other { .. })).map(|(_, share)| *share)
@@ -134,12 +134,12 @@ impl DealtGate {
         self.digits.iter().map(|m| (1usize << m) - 1).sum()
     }
 
-    /// Planes of an element that the server is given: tables, the sign of `R`, products of masks.
+    /// Planes of an element in the server's material: tables, the sign of `R`, products of masks.
     pub(super) fn planes(&self) -> usize {
         self.table_planes() + 1 + self.terms.planes().len()
     }
 
-    /// Bits by which the tested value is widened, if it is.
+    /// Extra bits of the widened tested value; 0 without widening.
     pub(super) fn extra(&self) -> u32 {
         self.values
             .iter()
@@ -153,7 +153,8 @@ impl DealtGate {
         self.values.iter().map(|v| v.width()).max().expect("a gate multiplies something")
     }
 
-    /// Widths of the arithmetic columns of one term, then those that belong to the value alone.
+    /// Widths of the arithmetic columns of one term, and of the columns that belong to the value
+    /// alone.
     pub(super) fn columns(&self) -> (Vec<u32>, Vec<u32>) {
         let extra = self.extra();
         let mut term = vec![self.bit_width()];
@@ -178,14 +179,14 @@ impl DealtGate {
         self.planes() + self.all_columns().iter().map(|&w| w as usize).sum::<usize>()
     }
 
-    /// Widths of what the server opens: the tested value, and others.
+    /// Widths of the values that the server opens: the tested value, and others.
     pub(super) fn opened(&self) -> Vec<u32> {
         let others =
             self.values.iter().filter_map(|v| if let Value::Other { width } = v { Some(*width) } else { None });
         std::iter::once(self.width).chain(others).collect()
     }
 
-    /// Bits that each party opens first, under masks.
+    /// Masked bits of each party's first opening.
     pub(super) fn masked_bits(&self) -> usize {
         match self.exchanges {
             Exchanges::One => 2 * self.digits.len() - 1,

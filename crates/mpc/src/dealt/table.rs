@@ -1,8 +1,9 @@
 //! Tables `[u < z]` of one digit, bit-sliced: entry `u` is a plane of a block's elements.
 
-/// Looks a shared table up at a public index. `table` holds the party's share of the entries
-/// `u = 0 .. 2^m - 2` (entry `2^m - 1` is 0), `index` the `m` planes of the index, lowest first; `first` is the
-/// party's share of the entry before the first one, which is 1. Gives the entries at `u` and at `u - 1`.
+/// Looks a shared table up at a public index. `table` holds the party's share of the entries `u = 0
+/// .. 2^m - 2` (entry `2^m - 1` is 0), `index` the `m` planes of the index, lowest first. `first`
+/// is the party's share of the entry before the first one, which is 1. Returns the entries at `u`
+/// and at `u - 1`.
 pub(super) fn look_up(table: &[u64], index: &[&[u64]], first: u64, words: usize) -> [Vec<u64>; 2] {
     let count = table.len() / words + 1;
     let plane = |k: usize| &table[k * words..][..words];
@@ -12,7 +13,7 @@ pub(super) fn look_up(table: &[u64], index: &[&[u64]], first: u64, words: usize)
     [fold(&at, count, index, words), fold(&before, count, index, words)]
 }
 
-/// The plane at the index among `count`, element by element: the list is halved with each bit.
+/// Selects the plane at the index among `count`, element by element: each bit halves the list.
 fn fold<'a>(plane: &dyn Fn(usize) -> &'a [u64], count: usize, index: &[&[u64]], words: usize) -> Vec<u64> {
     let Some((bit, rest)) = index.split_first() else { return plane(0).to_vec() };
     let mut planes = vec![0; count / 2 * words];
@@ -45,8 +46,8 @@ fn fold<'a>(plane: &dyn Fn(usize) -> &'a [u64], count: usize, index: &[&[u64]], 
 /// The plain table of a secret digit given as `m` planes, lowest first: planes of `[u < z]`,
 /// `u = 0 .. 2^m - 2`.
 pub(super) fn thermometer(digit: &[&[u64]], words: usize) -> Vec<u64> {
-    // By one more bit on top, b: [u < z] = b | [u < z'] for u below the half, and b & [u - half < z'] above;
-    // at the half's last entry it is b.
+    // Adds one more bit on top, b: [u < z] = b | [u < z'] for u below the half, and b & [u - half <
+    // z'] above; at the half's last entry the result is b.
     let mut table: Vec<u64> = Vec::new();
     for bit in digit {
         let mut next = Vec::with_capacity(2 * table.len() + words);

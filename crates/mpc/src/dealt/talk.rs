@@ -1,4 +1,4 @@
-//! What dealt gates say online, message by message, in the order of the protocols.
+//! Online messages of dealt gates, in protocol order.
 
 use tacit_net::TrafficModel;
 
@@ -7,7 +7,7 @@ use crate::codec::Packed;
 use crate::gate::WrapSpec;
 
 impl DealtGate {
-    /// What a batch says.
+    /// Adds the messages of a batch.
     pub fn talk(&self, talk: &mut TrafficModel) {
         let (plane, masked) = (self.n.div_ceil(8), self.masked_bits() * self.n.div_ceil(8));
         self.opened().into_iter().for_each(|width| talk.down(Packed::len_bytes(self.n, width)));
@@ -21,7 +21,7 @@ impl DealtGate {
 }
 
 impl LookUp {
-    /// What a batch says.
+    /// Adds the messages of a batch.
     pub fn talk(&self, talk: &mut TrafficModel) {
         let widths = [self.index_bits(), self.entries().out_bits(), self.width()];
         let [index, own, moved] = widths.map(|width| Packed::len_bytes(self.n(), width));
@@ -35,7 +35,7 @@ impl LookUp {
     }
 }
 
-/// What a dealt widening says.
+/// Adds the messages of a dealt widening.
 pub fn widen_talk(spec: &WrapSpec, talk: &mut TrafficModel) {
     talk.down(spec.n.div_ceil(8));
     talk.up(Packed::len_bytes(spec.n, spec.extra));

@@ -1,15 +1,18 @@
-//! What the opened bits are combined with: products of the masks that the dealer drew.
+//! The terms that the opened bits are combined with: products of the dealer's masks.
 //!
-//! With digits `0 .. D` (the highest last), masks `a_j` of `eq_j` (`j >= 1`), `b_i` of `lt_i` (`i < D - 1`)
-//! and opened `e_j = eq_j ^ a_j`, `l_i = lt_i ^ b_i`, the lower digits decide ```text H = sum_{i < D-1} lt_i
-//! prod_{j > i} eq_j,      eq_j = e_j + (1 - 2 e_j) a_j,      lt_i = l_i + (1 - 2 l_i) b_i ``` which is 0 or
-//! 1, since at most one of its terms is. Multiplied out it is `k_0 + sum_M k_M M` over monomials `M =
-//! prod_{j in S} a_j` or `b_i prod_{j in S} a_j`, with public `k`.
+//! With digits `0 .. D` (the highest last), masks `a_j` of `eq_j` (`j >= 1`), `b_i` of `lt_i`
+//! (`i < D - 1`) and opened `e_j = eq_j ^ a_j`, `l_i = lt_i ^ b_i`, the lower digits decide
+//! ```text
+//! H = sum_{i < D-1} lt_i prod_{j > i} eq_j
+//! eq_j = e_j + (1 - 2 e_j) a_j,      lt_i = l_i + (1 - 2 l_i) b_i
+//! ```
+//! which is 0 or 1, since at most one of its terms is. Multiplied out, `H = k_0 + sum_M k_M M` over
+//! monomials `M = prod_{j in S} a_j` or `b_i prod_{j in S} a_j`, with public `k`.
 //!
 //! * One exchange: with the top digit's bit and all signs opened as `q` under a mask `beta`, the result is
 //!   `d = q ^ beta ^ H = q + (1 - 2 q)(beta + (1 - 2 beta) H)`: a public combination of the terms `beta` and
 //!   `(1 - 2 beta) M`. Folding the sign into `q` saves one term against the sum over all digits.
-//! * Two exchanges: the same over GF(2), where single masks are shared anyway.
+//! * Two exchanges: the same over GF(2), where single masks are shared in any case.
 
 use super::Exchanges;
 
@@ -52,12 +55,12 @@ impl Terms {
         Self { digits, exchanges, monomials }
     }
 
-    /// Products whose XOR shares are dealt.
+    /// Products with dealt XOR shares.
     pub(super) fn planes(&self) -> &[Monomial] {
         if self.exchanges == Exchanges::Two { &self.monomials } else { &[] }
     }
 
-    /// Monomials whose arithmetic shares are dealt, beside the first term.
+    /// Monomials with dealt arithmetic shares, beside the first term.
     pub(super) fn arithmetic(&self) -> &[Monomial] {
         if self.exchanges == Exchanges::One { &self.monomials } else { &[] }
     }
@@ -67,7 +70,8 @@ impl Terms {
         1 + self.arithmetic().len()
     }
 
-    /// `masks` are planes in the order `a_1 .. a_{D-1}, b_0 .. b_{D-2}`; the plane of a monomial's product.
+    /// The plane of a monomial's product. `masks` are planes in the order `a_1 .. a_{D-1}, b_0 ..
+    /// b_{D-2}`.
     pub(super) fn product(&self, monomial: Monomial, masks: &[u64], words: usize) -> Vec<u64> {
         let plane = |i: usize| &masks[i * words..][..words];
         let mut out = vec![u64::MAX; words];
@@ -78,8 +82,8 @@ impl Terms {
         out
     }
 
-    /// For each element the public addend of `d`, and the coefficient of each term. `opened` holds, with one
-    /// exchange, the planes `e_1 .., l_0 .., q`; with two, the masked bit.
+    /// For each element the public addend of `d`, and the coefficient of each term. `opened` holds
+    /// the planes `e_1 .., l_0 .., q` with one exchange, and the masked bit with two.
     pub(super) fn coefficients(&self, opened: &[u64], words: usize, len: usize) -> (Vec<i8>, Vec<Vec<i8>>) {
         let d = self.digits;
         let bits: Vec<Vec<i8>> = opened.chunks(words).map(|plane| expand(plane, len)).collect();
@@ -92,7 +96,8 @@ impl Terms {
         let flip = sign(&q[0]);
         let (e_signs, l_signs): (Vec<Vec<i8>>, Vec<Vec<i8>>) =
             (e.iter().map(|e| sign(e)).collect(), l.iter().map(|l| sign(l)).collect());
-        // The product over the digits above `low`: of the signs of those in `set`, of the others themselves.
+        // The product over the digits above `low`: signs for those in `set`, opened bits for the
+        // others.
         let above_low = |low: usize, set: usize| {
             let members = (0..d - 1).filter(|j| above(low, d) >> j & 1 == 1);
             let factors = members.map(|j| if set >> j & 1 == 1 { &e_signs[j] } else { &e[j] });
@@ -108,7 +113,7 @@ impl Terms {
                 of_pairs.push((Monomial { set, low: Some(low) }, times(product, &l_signs[low])));
             }
         }
-        // All of these carry the sign of `q` already: d = q + k0 + (flip - 2 k0) beta + ...
+        // All of these include the sign of `q`: d = q + k0 + (flip - 2 k0) beta + ...
         let addend = q[0].iter().zip(&k0).map(|(q, k)| q + k).collect();
         let mut factors = vec![flip.iter().zip(&k0).map(|(f, k)| f - 2 * k).collect()];
         for monomial in &self.monomials {
@@ -123,8 +128,9 @@ impl Terms {
         (addend, factors)
     }
 
-    /// Two exchanges: a party's share of `H`. `opened` as for [`coefficients`](Self::coefficients) without
-    /// `q`, `masks` and `products` the party's shares; `public` whether it adds what is public.
+    /// Two exchanges: a party's share of `H`. `opened` as for [`coefficients`](Self::coefficients)
+    /// without `q`, `masks` and `products` are the party's shares; `public` says whether this party
+    /// adds public terms.
     pub(super) fn lower(
         &self,
         opened: &[u64],

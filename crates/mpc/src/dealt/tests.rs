@@ -1,4 +1,4 @@
-//! Gates as two parties, and the dealer's halves as the world sees them.
+//! Gates between two parties, and the distribution of the dealer's halves.
 
 use super::*;
 use crate::gate::WrapSpec;
@@ -24,13 +24,13 @@ fn dealt(gate: &DealtGate, c: &[u64], values: &[&[u64]], streams: [&Prg; 2]) -> 
     out
 }
 
-/// Runs a gate on `y` shared with `c`; gives the results in the clear.
+/// Runs a gate on `y` shared with `c`; returns the results in the clear.
 fn run(gate: &DealtGate, y: &[u64], c: &[u64], others: &[(Vec<u64>, Vec<u64>)], base: (u64, u64)) -> Vec<Vec<u64>> {
     let n = gate.n();
     let ring = low_mask(gate.width);
     let s: Vec<u64> = y.iter().zip(c).map(|(y, c)| y.wrapping_sub(*c) & ring).collect();
     let mut given = others.iter();
-    // Shares by value; those that are not looked at are empty.
+    // Shares by value; those that the gate ignores are empty.
     let (mut mine, mut theirs): (Vec<Vec<u64>>, Vec<Vec<u64>>) = (Vec::new(), Vec::new());
     for value in gate.values() {
         match value {
@@ -103,7 +103,7 @@ fn every_value_and_share_of_small_rings() {
             for drop in 0..(width - 1).min(if width < 8 { 3 } else { 1 }) {
                 y.clear();
                 c.clear();
-                // What a gate takes: |y| < 2^(n-1), and not the lowest 2^drop values.
+                // Accepted values of a gate: |y| < 2^(n-1), except the lowest 2^drop values.
                 for value in (0..ring).filter(|v| !(ring / 2..ring / 2 + (1 << drop)).contains(v)) {
                     y.extend(vec![value; ring as usize]);
                     c.extend(0..ring);
@@ -209,7 +209,7 @@ fn widening_is_exact_for_every_value_and_share() {
     }
 }
 
-/// How often each bit of the server's part is set over many dealings, for one mask and value.
+/// Frequency of each bit in the server's part over many dealings, for one mask and value.
 fn ones(gate: &DealtGate, c: u64, dealings: usize) -> Vec<f64> {
     let mut counts: Vec<u32> = Vec::new();
     let mut seeds = Prg::from_seed(Seed([9; 16]));
@@ -224,8 +224,8 @@ fn ones(gate: &DealtGate, c: u64, dealings: usize) -> Vec<f64> {
     counts.into_iter().map(|count| f64::from(count) / dealings as f64).collect()
 }
 
-/// The server's half, with its own stream fixed, says nothing about the client's share: every bit of it is as
-/// good as uniform whatever the share is (padding bits are always 0).
+/// The server's half, with its own stream fixed, is independent of the client's share: every bit is
+/// practically uniform for any share (padding bits are always 0).
 #[test]
 fn the_servers_half_is_uniform_for_every_share() {
     for exchanges in [Exchanges::One, Exchanges::Two] {

@@ -1,8 +1,8 @@
 //! Signed widening with dealt material: `n` to `n + extra` bits, for `|y| < 2^(n-2)`.
 //!
-//! `y' = y + 2^(n-2)` has the top bit 0, so with `xh = y' + R mod 2^n` it is
-//! `xh - R + 2^n (1 - msb xh) msb R`. The server is given its shares of `R`'s wrap and of `msb R`; the client
-//! needs to learn only the top bit of `xh`. Its share's low bits stay those of `c`.
+//! `y' = y + 2^(n-2)` has the top bit 0, so with `xh = y' + R mod 2^n` it is `xh - R + 2^n (1 - msb
+//! xh) msb R`. The dealer gives the server its shares of `R`'s wrap and of `msb R`; the client
+//! needs only the top bit of `xh`. The low bits of its share stay those of `c`.
 //!
 //! Cost per element: `2 extra` bits of material at the server; online 1 bit down, `extra` bits up; exact.
 
@@ -20,7 +20,7 @@ use crate::{MpcError, Session, low_mask};
 const TOP: Tag = Tag::new(0x0354, "top bits of masked values");
 const MOVE: Tag = Tag::new(0x0355, "widening difference");
 
-/// Bytes that the server is given.
+/// Bytes of the server's material.
 #[must_use]
 pub fn widen_bytes(spec: &WrapSpec) -> usize {
     2 * Packed::len_bytes(spec.n, spec.extra)
@@ -33,7 +33,7 @@ fn words(prg: &mut Prg, n: usize, width: u32) -> Vec<u64> {
     out
 }
 
-/// What the server gets for a client that shares the values as `c` (`[n]`, below `2^width`).
+/// The server's material for a client that shares the values as `c` (`[n]`, below `2^width`).
 #[must_use]
 pub fn deal_widen(spec: &WrapSpec, c: &[u64], client: &Prg, server: &Prg) -> Vec<u8> {
     let (mut client, mut server) = (client.fork(0), server.fork(0));
@@ -56,7 +56,7 @@ fn widened(spec: &WrapSpec, part: u64, top: bool, wrap: u64, sign: u64) -> u64 {
     part.wrapping_add((below * sign).wrapping_sub(wrap) << spec.width) & low_mask(spec.width + spec.extra)
 }
 
-/// The client's online part: its share goes from `c` to `target` (equal in the low bits).
+/// The client's online part: its share changes from `c` to `target` (equal in the low bits).
 ///
 /// # Errors
 /// Channel errors.
@@ -82,7 +82,7 @@ pub fn client_widen(
 /// The server's online part: its share (`[n]`) in the wider ring.
 ///
 /// # Errors
-/// Channel errors; `Material` if `given` is not of this widening.
+/// Channel errors; `Material` if `given` does not belong to this widening.
 pub fn server_widen(
     spec: &WrapSpec,
     s: &[u64],

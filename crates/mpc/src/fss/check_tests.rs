@@ -1,4 +1,4 @@
-//! Whatever one party changes in what it holds or sends: a wrong result does not pass the checks.
+//! A change of any value that one party holds or sends: a wrong result does not pass the checks.
 
 use super::Bound;
 use super::compare::{self, Keys, Shape};
@@ -30,7 +30,8 @@ fn random(seed: u64, n: usize) -> Vec<Block> {
     out
 }
 
-/// Does the check of the first party's tags against the second's pass, for what each believes was opened?
+/// Whether the check of the first party's tags against the second's passes, for the bits that each
+/// party opened.
 fn passes(shares: &[DeltaShare; 2], tags: [&[Block]; 2], opened: [&Bits; 2]) -> bool {
     let [mine, theirs] = [(0, Role::Client), (1, Role::Server)].map(|(i, role)| {
         let mut check = BitCheck::new(role, &SESSION, &shares[i]);
@@ -85,8 +86,9 @@ fn honest_bits_pass_however_they_are_cut_and_every_flipped_bit_or_tag_is_found()
     assert!(honest.finish().accept(&check.finish().own).is_err(), "another session");
 }
 
-/// Each bit of one party's key flipped alone, at each point: a wrong bit is never accepted, and nor is a
-/// right one with a wrong tag. A flipped word that the party's path does not use changes nothing.
+/// Flips each bit of one party's key alone, at each point. A wrong bit is never accepted, and
+/// neither is a right one with a wrong tag. A flip in a word that the party's path does not use
+/// changes nothing.
 #[test]
 fn every_flipped_bit_of_a_comparison_key_is_found_or_harmless() {
     const N: u32 = 4;
@@ -132,13 +134,13 @@ fn every_flipped_bit_of_a_comparison_key_is_found_or_harmless() {
             }
         }
     }
-    // Half of the words are used at a place, and half of the tables' blocks are summed or walked: most flips
-    // count.
+    // Each place uses half of the words, and half of the tables' blocks are summed or walked, so
+    // most flips have an effect.
     let all = flips << (2 * N);
     assert!(found.iter().all(|f| *f > all / 3), "{found:?} of {all}");
 }
 
-/// Tables with tags: every output bit opened wrongly is found, and so is a flipped leaf.
+/// Tables with tags: the check finds every wrongly opened output bit and every flipped leaf.
 #[test]
 fn every_flipped_output_bit_of_a_table_is_found() {
     let (delta, shares) = delta();
@@ -163,7 +165,7 @@ fn every_flipped_output_bit_of_a_table_is_found() {
     }
 }
 
-/// A batch of dealt values with all that both parties hold.
+/// A batch of dealt values with the material of both parties.
 struct Batch {
     ring: Ring,
     keys: [KeyShare; 2],
@@ -188,7 +190,7 @@ impl Batch {
         mine.iter().zip(theirs).map(|(a, b)| self.ring.opened(*a, *b).unwrap()).collect()
     }
 
-    /// Runs the check; `cheat` may change what the client sends of its high parts.
+    /// Runs the check; `cheat` may change the high parts that the client sends.
     fn passes(&self, toss: u64, cheat: impl Fn(&mut [u64])) -> bool {
         let opened = self.opened();
         let toss = PublicSeed::from_bytes(random(toss, 1)[0].to_bytes());
@@ -222,7 +224,7 @@ fn honest_openings_pass_and_give_the_values() {
     assert_eq!((ring.share_bits(), ring.share_bytes()), (65, 18));
 }
 
-/// One bit wrong in anything: an opening that is wrong never passes at the real parameters.
+/// One wrong bit in any value: at the real parameters a wrong opening never passes.
 #[test]
 fn every_flipped_bit_of_an_opening_is_found() {
     let ring = Ring::new(24).unwrap();
@@ -240,7 +242,7 @@ fn every_flipped_bit_of_an_opening_is_found() {
         batch.lows[0][2] = ring.low(&batch.shares[0][2]);
         let right = batch.opened()[2] & 0xff_ffff == want[2] & 0xff_ffff;
         assert_eq!(right, bit >= 24);
-        // What is wrong only in the highest bits is no part of the value, and may vanish against trailing
+        // An error only in the highest bits is outside the value, and may vanish against trailing
         // zeros of the key.
         assert!(!batch.passes(5, |_| ()) || bit >= 50, "bit {bit} of a share");
         let mut batch = Batch::new(ring, &want, 3);
@@ -254,9 +256,9 @@ fn every_flipped_bit_of_an_opening_is_found() {
     }
 }
 
-/// The attack that one sum with random coefficients does not survive: wrong by half of the ring, and an
-/// answer that makes up for it wherever a subset holds an even number of wrong values. It passes as often as
-/// claimed, with small parameters, and never with the real ones.
+/// The attack that breaks a single sum with random coefficients: values wrong by half of the ring,
+/// and an answer that compensates wherever a subset holds an even number of wrong values. With
+/// small parameters it passes as often as claimed, with the real ones never.
 #[test]
 fn what_is_wrong_in_the_top_bit_cannot_be_made_up_for() {
     let ring = Ring::new(8).unwrap();
@@ -264,7 +266,7 @@ fn what_is_wrong_in_the_top_bit_cannot_be_made_up_for() {
         let mut batch = Batch::new(ring, &values(ring, 3, trial), trial);
         batch.lows[0][0] ^= 0x80;
         batch.lows[0][2] ^= 0x80;
-        // Each subset for which the two errors may add up to 2^8: one less, or one more, or as it is.
+        // For each subset with a possible error sum of 2^8: one less, one more, or unchanged.
         for shift in [0, 1, u64::MAX] {
             assert!(!batch.passes(trial, |sent| sent.iter_mut().for_each(|h| *h = h.wrapping_add(shift))), "{trial}");
         }
@@ -272,7 +274,7 @@ fn what_is_wrong_in_the_top_bit_cannot_be_made_up_for() {
     let tests = 4000;
     for rows in [1, 2, 4] {
         let passed = (0..tests).filter(|trial| ring::small::cheat_passes(rows, 3, *trial)).count() as f64;
-        // Cancelled in all subsets, or the key's low bits guessed.
+        // Success: errors cancelled in all subsets, or the key's low bits guessed.
         let bound = 0.5f64.powi(rows as i32) + 0.5f64.powi(3);
         let (mean, deviation) = (bound * f64::from(tests as u32), (bound * f64::from(tests as u32)).sqrt());
         assert!(passed < mean + 5.0 * deviation, "{rows} subsets: {passed} of {tests}");

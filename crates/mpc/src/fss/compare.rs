@@ -14,14 +14,15 @@
 //! C = H(s) ^ H(s ^ Delta) ^ (1 - bit of alpha) * Delta,      s on the path to alpha
 //! ```
 //!
-//! so that left children add up to `(1 - bit) * Delta` below the path and to 0 elsewhere, and right ones
-//! follow. Now `x < alpha` says that the path of `alpha` leaves that of `x` to the right where `x` goes left:
-//! the sum of the right siblings of the left steps of `x` is the result. Adding the last node of the path of
-//! `x` makes it `[x <= alpha] * Delta`.
+//! so that left children add up to `(1 - bit) * Delta` below the path and to 0 elsewhere, and right
+//! ones follow. `x < alpha` means that at the first differing bit the path of `alpha` goes right
+//! and that of `x` goes left: the sum of the right siblings of the left steps of `x` is the result.
+//! Adding the last node of the path of `x` gives `[x <= alpha] * Delta`.
 //!
-//! The first `top` levels are a table instead: 2^top blocks, of which the seeded party draws its own from its
-//! seed and the other party gets its own from the dealer. That spares each party a correction and a hash for
-//! each level; `top` = 2 costs the dealer's link in all as much as none, and the seeded party 32 bytes less.
+//! A table replaces the first `top` levels: 2^top blocks. The seeded party draws its own from its
+//! seed, and the other party gets its own from the dealer. That saves each party a correction and a
+//! hash for each level. With `top` = 2 the dealer sends as many bytes in all as without a table,
+//! and 32 bytes fewer to the seeded party.
 //!
 //! Per comparison, L = N - top: corrections `16 L` bytes to each party, tables `16 * 2^top` bytes to the
 //! party without the seed, no rounds. AES: `2 L` at the dealer, `L` at each party, and L keys for every
@@ -36,7 +37,7 @@ use super::group::{Bound, GROUP, Planes, equal};
 use super::tree_hash::{Place, Purpose, TreeHash, Work};
 use crate::MpcError;
 
-/// The most levels that a table stands for.
+/// The most levels that a table replaces.
 pub const MAX_TOP: u32 = 8;
 
 /// Public shape of comparison keys.
@@ -48,7 +49,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Comparisons of numbers of `bits` bits (1 to 64), with the table that costs least.
+    /// Keys for numbers of `bits` bits (1 to 64), with the cheapest table.
     ///
     /// # Errors
     /// `OutOfRange` for other numbers of bits.
@@ -60,7 +61,7 @@ impl Shape {
         Ok(Self { bits, low: 0, top: bits.min(2) })
     }
 
-    /// With a table for the first `top` levels.
+    /// Keys with a table for the first `top` levels.
     ///
     /// # Errors
     /// `OutOfRange` if there are fewer levels, or for more than [`MAX_TOP`].
@@ -118,9 +119,9 @@ impl Shape {
         number >> self.low & crate::low_mask(self.bits)
     }
 
-    /// The place in the table.
+    /// Index in the table.
     fn top_of(self, number: u64) -> u64 {
-        // Two shifts: all 64 bits may be below the table.
+        // Two shifts, because `low` and the levels may be 64 bits together.
         self.compared(number) >> (self.levels() / 2) >> self.levels().div_ceil(2)
     }
 
@@ -137,8 +138,8 @@ fn at_most(what: &'static str, got: u32, max: u32) -> Result<(), MpcError> {
     Ok(())
 }
 
-/// What the dealer makes of a batch. Order of both: by groups of [`GROUP`](super::GROUP) trees; in a group by
-/// place in the table or by level; then by tree.
+/// The dealer's output for a batch. Order of both parts: by groups of [`GROUP`](super::GROUP)
+/// trees; in a group by table index or by level; then by tree.
 pub struct Dealt {
     /// For the party without the seed.
     pub tops: Zeroizing<Vec<Block>>,
@@ -185,7 +186,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// `n` keys from what the dealer sent, as in [`Dealt`].
+    /// `n` keys from the dealer's bytes, as in [`Dealt`].
     ///
     /// # Errors
     /// `Material` if there are more or fewer blocks than `n` keys have.
@@ -208,7 +209,7 @@ impl Keys {
     /// # Errors
     /// `Material` if there are more or fewer corrections than `n` keys have.
     pub fn seeded(shape: Shape, n: usize, seeded: &mut Prg, corrections: Vec<Block>) -> Result<Self, MpcError> {
-        // Before anything is allocated for it.
+        // Checked before any allocation.
         let keys = Self::new(shape, 0, Zeroizing::default(), Vec::new())?;
         if n.checked_mul(shape.levels() as usize) != Some(corrections.len()) {
             return Self::new(shape, n, keys.tops, corrections);
@@ -223,7 +224,7 @@ impl Keys {
         self.n
     }
 
-    /// Without keys?
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.n == 0
     }
@@ -248,7 +249,7 @@ impl Keys {
             sums.fill(Block::ZERO);
             for (j, row) in self.tops_of(g).chunks_exact(m).enumerate() {
                 for (((block, node), sum), x) in row.iter().zip(nodes.iter_mut()).zip(sums.iter_mut()).zip(points) {
-                    // Public, but too irregular to branch on.
+                    // The points are public, but too irregular to branch on.
                     let at = shape.top_of(*x);
                     *node ^= *block & equal(at, j as u64);
                     *sum ^= *block & Block::mask(at.wrapping_sub(j as u64) >> 63);

@@ -1,7 +1,7 @@
-//! The MAC key of bits. `Delta` has 127 random bits, and bit 0 is 1: the least significant bits of two blocks
-//! that add up to `b * Delta` are shares of `b`, and the blocks are the shares of its tag. The dealer draws
-//! one for each material; **neither party ever holds it**, at any level of security: with it and its own key
-//! a party has the other's key.
+//! The MAC key of bits. `Delta` has 127 random bits, and bit 0 is 1: the least significant bits of
+//! two blocks that add up to `b * Delta` are shares of `b`, and the blocks are the shares of its
+//! tag. The dealer draws one key for each material. **Neither party may ever hold it**, at any
+//! level of security: with it and its own comparison key a party could compute the other's key.
 
 use tacit_arith::bits::Bits;
 use tacit_arith::block::Block;
@@ -17,18 +17,18 @@ pub struct Delta(Block);
 pub struct DeltaShare(Block);
 
 impl Delta {
-    /// A fresh key, from randomness of the dealer that no party's seed leads to.
+    /// Draws a fresh key, from randomness of the dealer that is independent of the parties' seeds.
     pub fn draw(dealer: &mut Prg) -> Self {
         Self(Block(dealer.next_block().0 | 1))
     }
 
-    /// The share of the party that does not draw its own from the seed of `seeded`, 16 bytes.
+    /// The share of the party without the seed of `seeded`, 16 bytes.
     pub fn split(&self, seeded: &mut Prg) -> DeltaShare {
         DeltaShare(seeded.next_block() ^ self.0)
     }
 
-    /// The other party's tags of bits: 16 bytes each. They add up to `b * Delta` with the blocks that the
-    /// seeded party draws. Further calls draw further blocks.
+    /// The other party's tags of bits, 16 bytes each. With the blocks that the seeded party draws
+    /// they add up to `b * Delta`. Each further call draws new blocks.
     pub fn deal_bits(&self, bits: &Bits, seeded: &mut Prg) -> Vec<Block> {
         let mut tags = vec![Block::ZERO; bits.len()];
         seeded.fill_blocks(&mut tags);
@@ -64,7 +64,7 @@ impl DeltaShare {
         Self(block)
     }
 
-    /// To be sent to its owner.
+    /// The share's bytes, for sending to its owner.
     pub fn to_block(&self) -> Block {
         self.0
     }

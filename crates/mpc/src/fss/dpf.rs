@@ -1,23 +1,25 @@
 //! Semi-honest keys that end early: distributed point functions on half-trees ([HalfTree], eprint 2022/1431)
 //! with leaves of 128 bits ([BGI16], section 3.2.3), read as a comparison or as a one-hot vector.
 //!
-//! The two roots come from the two parties' seeds, with bit 0 set at the server only: their sum is an offset
-//! of 127 random bits that belongs to this tree alone, and the tree is that of [`compare`](super::compare).
-//! It has `h = max(N - 7, 0)` levels. Its last node `s` becomes a leaf `H'(s) ^ lsb(s) * L` of 128 bits with
+//! The two roots come from the two parties' seeds, with bit 0 set at the server only. Their sum is
+//! an offset of 127 random bits that is unique to this tree. The construction is that of
+//! [`compare`](super::compare), with `h = max(N - 7, 0)` levels. The last node `s` becomes a leaf
+//! `H'(s) ^ lsb(s) * L` of 128 bits with
 //!
 //! ```text
 //! L = H'(s) ^ H'(s ^ offset) ^ e,      e has a 1 at the low 7 bits of alpha
 //! ```
 //!
-//! so that leaves add up to the one-hot vector of alpha. Bit 0 of two nodes adds up to 1 where alpha lies
-//! below, and so to the parity of all one-hot bits there. `[x < alpha]` is the parity of the one-hot bits
-//! behind x: those of the right siblings where x goes left, and those behind x in its own leaf (a
-//! comparison from a point function by its prefix sum). A key may be evaluated at as many points
-//! as wanted: **many thresholds on one value**.
+//! so that leaves add up to the one-hot vector of alpha. Bit 0 of two nodes adds up to 1 if alpha
+//! lies below, and so to the parity of all one-hot bits below. `[x < alpha]` is the parity of the
+//! one-hot bits after x: those of the right siblings where x goes left, and those after x in its
+//! own leaf (a comparison from a point function by its prefix sum). One key may be evaluated at any
+//! number of points: **many thresholds on one value**.
 //!
-//! Per key: `16 (h + 1)` bytes, the same for both parties. AES: `2 (h + 1)` at the dealer, `h + 1` per point
-//! and party, `2^(h + 1) - 1` for all places; h + 1 keys for every [`GROUP`](super::GROUP) trees. No rounds.
-//! Exact. Whoever deviates is not found: for that there are tags.
+//! Per key: `16 (h + 1)` bytes, the same for both parties. AES: `2 (h + 1)` at the dealer, `h + 1`
+//! per point and party, `2^(h + 1) - 1` for all indices; h + 1 hash keys for every
+//! [`GROUP`](super::GROUP) trees. No rounds. Exact. Does not detect a party that deviates; keys
+//! with tags do.
 
 use tacit_arith::aes::CcrHash;
 use tacit_arith::bits::Bits;
@@ -91,7 +93,7 @@ impl Shape {
         self.bits - 1 - level
     }
 
-    /// Where a number lies in its leaf.
+    /// Index of a number in its leaf.
     fn place(self, number: u64) -> u32 {
         (number & crate::low_mask(self.bits.min(LEAF_BITS))) as u32
     }
@@ -166,7 +168,7 @@ impl Keys {
         self.roots.len()
     }
 
-    /// Without keys?
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.roots.is_empty()
     }
@@ -205,8 +207,8 @@ impl Keys {
         out
     }
 
-    /// Calls `each` with the number of a key and this party's shares of its one-hot vector: bit `j` is bit
-    /// `j % 128` of block `j / 128`, and further bits of the last block mean nothing.
+    /// Calls `each` with the index of a key and this party's shares of its one-hot vector. Bit `j`
+    /// is bit `j % 128` of block `j / 128`; further bits of the last block have no meaning.
     ///
     /// # Errors
     /// `OutOfRange` if the keys have more than [`MAX_TABLE_BITS`] bits.

@@ -17,9 +17,9 @@ impl Expander {
         Self { nodes: zeros(), hashes: zeros() }
     }
 
-    /// Expands a tree from the nodes of one level through the levels of `hashes`, each with its correction.
-    /// Leaf `i` of the result is the one whose path spells `i`, the highest bit first. Returns the leaves
-    /// with a second buffer of their number, and how many hashes were made.
+    /// Expands a tree from the nodes of one level through the levels of `hashes`, each with its
+    /// correction. Leaf `i` of the result has the path `i`, the highest bit first. Returns the
+    /// leaves, a second buffer of the same size, and the number of hashes.
     pub(super) fn run(
         &mut self,
         start: impl ExactSizeIterator<Item = Block>,
@@ -31,7 +31,7 @@ impl Expander {
         for (ccr, correction) in levels.iter().zip(corrections) {
             let hashes = &mut self.hashes[..width];
             ccr.hash(&self.nodes[..width], Block::ZERO, hashes);
-            // From the end: a node's children lie at or behind its own place.
+            // From the end, because a node's children have the same or a larger index.
             for (i, h) in hashes.iter().enumerate().rev() {
                 let parent = self.nodes[i];
                 let left = *h ^ (correction & Block::mask(parent.lsb()));

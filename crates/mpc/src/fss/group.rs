@@ -1,14 +1,16 @@
-//! Trees go through their levels in groups, so that many hashes are in flight under one key.
+//! Groups of trees that go through their levels together, so that many hashes are in flight under
+//! one key.
 
 use tacit_arith::bits::transpose::transpose64;
 use tacit_arith::block::Block;
 use zeroize::Zeroize;
 
-/// Trees that share the hash key of a level. More would spare key schedules (0.3 ns a level and tree at 256)
-/// and cost security: an attacker compares each guess with all of them (`docs/parameters.md`).
+/// Trees that share the hash key of a level. A larger group would save key schedules (0.3 ns a
+/// level and tree at 256) at the cost of security: an attacker compares each guess with all trees
+/// (`docs/parameters.md`).
 pub const GROUP: usize = 256;
 
-/// Which comparison a key is evaluated as; both are free.
+/// Comparison that a key is evaluated as; both cost nothing extra.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bound {
     /// `x < alpha`.

@@ -1,7 +1,7 @@
-//! What one party holds is distributed independently of mask, value and key: many dealings under different
-//! secrets are compared, byte by byte. A key that leaks spells something of the secret in some byte of what
-//! its owner has or can compute: own blocks, words without the pad that the owner can make, and sums of two
-//! of these.
+//! The view of one party is distributed independently of mask, value and key. The tests compare
+//! many dealings under different secrets, byte by byte. A leaking key shows part of the secret in
+//! some byte of its owner's view: own blocks, words without the pad that the owner can make, and
+//! sums of two of these.
 
 use super::compare::{self, Shape};
 use super::delta::Delta;
@@ -17,7 +17,7 @@ const GROUPS: usize = 8;
 const SAMPLES: usize = GROUPS * GROUP;
 const SHAPE_BITS: u32 = 5;
 
-/// What a party sees of one dealing, for each of many dealings: `self[column][sample]`.
+/// A party's view of one dealing, for each of many dealings: `self[column][sample]`.
 type View = Vec<Vec<Block>>;
 
 /// The bytes of a column, or of the sum of two.
@@ -52,23 +52,23 @@ fn worst(a: &View, b: &View) -> f64 {
     worst
 }
 
-/// Above this, two distributions differ: some 7 deviations (22.6) from the mean, for 10,000 comparisons of
-/// bytes.
+/// Threshold above which two distributions differ: some 7 deviations (22.6) from the mean, for
+/// 10,000 comparisons of bytes.
 const LIMIT: f64 = 255.0 + 7.5 * 22.6;
 
 fn prg(seed: u8, domain: u64) -> Prg {
     Prg::from_seed(Seed([seed; 16])).fork(domain)
 }
 
-/// How a wrong dealer would spoil the correction words of a level.
+/// How a faulty dealer changes the correction words of a level.
 type Spoil = fn(correction: Block, own: Block, other: Block, delta: Block, previous: Block, side: u64) -> Block;
 
 fn honest(correction: Block, _: Block, _: Block, _: Block, _: Block, _: u64) -> Block {
     correction
 }
 
-/// What a party holds and computes of comparison keys. `party` 0 has the seed. The words are as `spoil` makes
-/// them of honest ones.
+/// A party's material and computed values of comparison keys. `party` 0 has the seed. `spoil` makes
+/// the words from honest ones.
 fn compare_view(party: usize, alpha: u64, delta: &Delta, seed: u8, tables: bool, spoil: Spoil) -> View {
     let shape = Shape::new(SHAPE_BITS).unwrap();
     let place = Place { batch: 0, group: 0 };
@@ -87,7 +87,7 @@ fn compare_view(party: usize, alpha: u64, delta: &Delta, seed: u8, tables: bool,
         let base = &seeded[g * GROUP * tops..][..GROUP * tops];
         let hit = |j: usize, v: u64| Block::mask(u64::from(j as u64 == v >> levels));
         let own: Vec<Block> = (0..GROUP * tops)
-            // Without the pad of the other's seed, where tables are to leak.
+            // Without the pad of the other's seed, for leaking tables.
             .map(|i| if tables { own[i] ^ base[i] ^ (delta.block() & hit(i / GROUP, alpha)) } else { own[i] })
             .collect();
         for j in 0..tops {
@@ -96,7 +96,7 @@ fn compare_view(party: usize, alpha: u64, delta: &Delta, seed: u8, tables: bool,
         let mut words = dealt.corrections[g * GROUP * levels..][..GROUP * levels].to_vec();
         let levels_of: Vec<_> =
             (0..levels).map(|l| hash.at(Purpose::Authenticated, place.after(g), l as u32)).collect();
-        // The dealer's walk along alpha, to spoil the words with what only it knows.
+        // The dealer's walk along alpha, for spoiled words that depend on the dealer's secrets.
         let at = (alpha >> levels) as usize;
         let mut nodes: Vec<Block> = base[at * GROUP..][..GROUP].to_vec();
         let mut previous = vec![Block::ZERO; GROUP];
@@ -139,7 +139,7 @@ fn walk(start: &[Block], words: &[Block], levels: &[CcrHash], x: u64, columns: &
     }
 }
 
-/// Masks and MAC keys between which a party must not be able to tell.
+/// Masks and MAC keys that a party must not be able to distinguish.
 fn secrets() -> [(u64, Delta); 3] {
     let pattern = 0x0123_4567_89ab_cdef_f00d_cafe_dead_beef;
     [(0, Delta::fixed(1)), (31, Delta::fixed(u128::MAX)), (0b01011, Delta::fixed(pattern))]
@@ -160,7 +160,7 @@ fn comparison_keys_of_one_party_tell_neither_mask_nor_key() {
     }
 }
 
-/// Dealers that forget a pad, one way or another, are found: else the test above says nothing.
+/// The test finds dealers that forget a pad; otherwise the test above would prove nothing.
 #[test]
 fn leaks_are_found() {
     const LOW: Block = Block((1 << 40) - 1);
@@ -212,7 +212,7 @@ fn early_ended_keys_of_one_party_do_not_tell_the_mask() {
     }
 }
 
-/// What the party without the seed gets of bits, values, masks and keys.
+/// The view of the party without the seed: bits, values, masks and keys.
 #[test]
 fn dealt_bits_and_values_of_one_party_do_not_tell_them() {
     let ring = Ring::new(24).unwrap();

@@ -1,7 +1,7 @@
-//! Authenticated look-up tables: the keys of [`compare`](super::compare), evaluated at every place. The
-//! leaves are shares of `[j = alpha] * Delta`, a one-hot vector with tags; what is linear over bits can be
-//! computed from it locally, tag included. A tree with tags cannot end early: every entry needs its own 128
-//! bits.
+//! Authenticated look-up tables: the keys of [`compare`](super::compare), evaluated at every index.
+//! The leaves are shares of `[j = alpha] * Delta`, a one-hot vector with tags. Linear functions of
+//! the bits follow locally, tag included. A tree with tags cannot end early: every entry needs its
+//! own 128 bits.
 //!
 //! Look-up of k bits: the parties know `x = v + alpha mod 2^k`; bit `t` of `f(v)` is the sum over j of
 //! `[j = alpha] f_t(x - j)`. Result: shares of `f_t(v) * Delta` for every output bit. Exact, no rounds; the
@@ -30,7 +30,7 @@ pub const MAX_TABLE_BITS: u32 = 16;
 pub struct Table {
     bits: u32,
     out_bits: u32,
-    /// `f` from its last place to its first, twice: any shift of it is a slice.
+    /// `f` from its last index to its first, twice, so that any rotation is a slice.
     backwards: Vec<u64>,
 }
 
@@ -75,7 +75,7 @@ impl Table {
         self.out_bits
     }
 
-    /// The entries that belong to the places `j` = 0, 1, ... of a one-hot vector for the masked input `x`.
+    /// The entries for the indices `j` = 0, 1, ... of a one-hot vector for the masked input `x`.
     pub(super) fn shifted(&self, x: u64) -> &[u64] {
         let n = 1 << self.bits;
         &self.backwards[n - 1 - (x as usize & (n - 1))..][..n]

@@ -55,7 +55,7 @@ fn check_compare(shape: Shape, low: u32, alphas: &[u64], points: &[u64]) {
     }
 }
 
-/// Each of `n` numbers with each.
+/// Pairs each of `n` numbers with each.
 fn pairs(n: u64) -> (Vec<u64>, Vec<u64>) {
     (0..n * n).map(|i| (i / n, i % n)).unzip()
 }

@@ -1,10 +1,11 @@
 //! The hash of all trees, under many keys.
 //!
-//! A party that knows a node `x` and sees something masked with `H_k(x ^ Delta)` can compare each AES call
-//! under `k` with **every** such mask under `k`. So no key serves more than one level of one group of
-//! [`GROUP`] trees, in any material: keys follow from a public seed that the dealer draws afresh for each
-//! material, and from the place. A counter that is only mixed into the input would not do: it is known to the
-//! attacker, who takes it off again and still has one list of guesses for all places.
+//! A party that knows a node `x` and sees a value masked with `H_k(x ^ Delta)` can compare each AES
+//! call under `k` with **every** such mask under `k`. So no key serves more than one level of one
+//! group of [`GROUP`] trees, in any material. Keys follow from the position and from a public seed
+//! that the dealer draws afresh for each material. Mixing only a counter into the input would not
+//! suffice: the attacker knows the counter, removes it, and has one list of guesses for all
+//! positions.
 
 use sha2::{Digest, Sha256};
 use tacit_arith::aes::{Aes128, CcrHash};
@@ -13,13 +14,13 @@ use tacit_arith::prg::PublicSeed;
 
 use super::group::GROUP;
 
-/// Where trees stand in a material.
+/// Position of trees in a material.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The batch, such as a layer of the network. No two batches under one seed share it.
     pub batch: u32,
-    /// Number of the batch's first group; the groups of one call follow each other. A batch that is cut into
-    /// several calls is cut at multiples of [`GROUP`], and the number goes on.
+    /// Number of the batch's first group; the groups of one call follow each other. A batch that is
+    /// split into several calls is split at multiples of [`GROUP`], and the numbers continue.
     pub group: u32,
 }
 
@@ -30,12 +31,12 @@ impl Place {
     }
 }
 
-/// What was computed, to be held against the formulas.
+/// Counted work, for comparison with the formulas.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Work {
     /// AES keys made.
     pub keys: u64,
-    /// Blocks hashed under them.
+    /// Blocks hashed under these keys.
     pub hashes: u64,
 }
 
@@ -45,7 +46,7 @@ impl Work {
     }
 }
 
-/// What a tree is for; no two purposes share a key.
+/// Purpose of a tree; no two purposes share a key.
 #[derive(Clone, Copy)]
 pub(super) enum Purpose {
     Authenticated = 0,
@@ -60,7 +61,8 @@ pub struct TreeHash {
 }
 
 impl TreeHash {
-    /// From the public seed of a material, which the dealer drew after all else about the material was fixed.
+    /// Derives the keys from the public seed of a material. The dealer must draw the seed after
+    /// fixing all else about the material.
     pub fn new(seed: PublicSeed) -> Self {
         let mut hash = Sha256::new();
         hash.update(b"tacit fss hash keys 1");
@@ -71,12 +73,13 @@ impl TreeHash {
         Self { keys: Aes128::new(Block::from_bytes(low)), work: Work::default() }
     }
 
-    /// What was computed so far.
+    /// The work so far.
     pub fn work(&self) -> Work {
         self.work
     }
 
-    /// The hash of a level of a group. The key is the encrypted place: no two places share one.
+    /// The hash of a level of a group. The key is the encrypted position: no two positions share a
+    /// key.
     pub(super) fn at(&mut self, purpose: Purpose, place: Place, level: u32) -> CcrHash {
         let position = u128::from(place.batch) << 64 | u128::from(place.group) << 32 | u128::from(level);
         let mut key = [Block((purpose as u128) << 96 | position)];

@@ -1,13 +1,13 @@
-//! Sign test (DReLU) of additively shared values whose client share is known offline: [CF2-20] sec. 3-4 and
-//! [Chee22] sec. 5, with both phases pulled apart.
+//! Sign test (DReLU) of additively shared values whose client share is known offline: [CF2-20] sec.
+//! 3-4 and [Chee22] sec. 5, split into an offline and an online phase.
 //!
 //! Computes shares of `[y >= 0]` for `y = s + c mod 2^w`, `|y| < 2^(w-1)`; exact. With `lt = [!c < s]` on the
 //! low `w - 1` bits, `msb(y) = msb(s) ^ msb(c) ^ lt`. The `w - 1` bits are cut into digits, lowest first; the
 //! leaves (`direct` or `masked`) give shares of `(lt, eq)` per digit, and a tree of AND gates joins them
 //! (`tree`).
 //!
-//! Cost per element with D digits: the leaves', and for the tree `D - 1` ROTs in each direction and about
-//! `3 (D - 1)` opened bits each way. `Leaves` is the choice.
+//! Cost per element with D digits: the leaves' cost, and for the tree `D - 1` ROTs in each
+//! direction and about `3 (D - 1)` opened bits each way. `Leaves` selects the kind of leaves.
 
 use tacit_arith::bits::{Bits, transpose};
 use tacit_net::{Tag, TrafficModel};
@@ -43,7 +43,7 @@ impl CompareSpec {
         ((leaves + tree) * self.plane_bytes(), tree * self.plane_bytes())
     }
 
-    /// What the offline phase says.
+    /// Adds the messages of the offline phase to the traffic model.
     pub(super) fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut TrafficModel) {
         let leaves = if self.is_direct() {
             self.digits().for_each(|digit| (0..digit.bits).for_each(|_| ots.client_receives(self.n, talk)));
@@ -86,7 +86,7 @@ struct Material {
 }
 
 impl Material {
-    /// That of the leaves, with the tree's.
+    /// The leaves' material, joined with the tree's.
     fn new(
         spec: &CompareSpec,
         mut leaves: LeafMaterial,
@@ -186,8 +186,8 @@ impl ServerCompare {
         Ok(Self(Material::new(spec, leaves, session, ots)?))
     }
 
-    /// Online, first message: leaves for the server's share `s` (`[n]`, in `[0, 2^width)`). Follow with
-    /// `finish`.
+    /// Online, first message: sends leaves for the server's share `s` (`[n]`, in `[0, 2^width)`).
+    /// Follow with `finish`.
     ///
     /// # Errors
     /// Channel errors.

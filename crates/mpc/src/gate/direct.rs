@@ -24,7 +24,7 @@ fn entries(digit: Digit) -> usize {
     1 << digit.bits
 }
 
-/// Bits transferred by OT per entry: `lt`, and `eq` where it is needed and not a local XOR.
+/// Bits transferred by OT per entry: `lt`, and `eq` where needed and not a local XOR.
 fn functions(digit: Digit) -> usize {
     if digit.with_eq && digit.bits > 1 { 2 } else { 1 }
 }
@@ -34,8 +34,8 @@ pub(super) fn client_planes(digit: Digit) -> usize {
     functions(digit)
 }
 
-/// Planes of the server's material: for each entry (the first as is, the others XOR the first), for each
-/// function.
+/// Planes of the server's material: for each entry, for each function. The first entry is stored
+/// plain, the others as XOR with the first.
 pub(super) fn server_planes(digit: Digit) -> usize {
     entries(digit) * functions(digit)
 }

@@ -1,4 +1,5 @@
-//! Widening behind the gate: from the moved share of a value that is not negative to one in a wider ring.
+//! Widening after the gate: from the moved share of a non-negative value to a share in a wider
+//! ring.
 //!
 //! After a gate whose result is `0 <= z < 2^(w-1)` the server has `Z = z - r mod 2^w`, where the client's
 //! share r is known offline and uniform. The top bit of z is zero, so with the top bits `mz` of Z and `mr` of
@@ -6,17 +7,18 @@
 //! ```text
 //! z = Z + r - 2^w (mr or mz)
 //! ```
-//! The client wants to end with `r + 2^w h` in the ring of `w + k` bits, h uniform of k bits. So the server
-//! must learn `h + (mr or mz) = h + mr + mz (1 - mr) mod 2^k` and nothing else: one OT whose choice `rho` is
-//! the server's and random. Offline the parties come to share `rho (1 - mr) = s + c mod 2^k`. Online the
-//! server opens `f = mz ^ rho`, so that `mz = f + (1 - 2 f) rho`, and the client answers
-//! `u = h + mr + f (1 - mr) + (1 - 2 f) c`; the server adds `(1 - 2 f) s`. Exact.
+//! The client's final share is `r + 2^w h` in the ring of `w + k` bits, h uniform of k bits. So the
+//! server must learn exactly `h + (mr or mz) = h + mr + mz (1 - mr) mod 2^k`. This takes one OT
+//! whose random choice `rho` is the server's. Offline the parties obtain shares of `rho (1 - mr) =
+//! s + c mod 2^k`. Online the server opens `f = mz ^ rho`, so that `mz = f + (1 - 2 f) rho`, and
+//! the client answers `u = h + mr + f (1 - mr) + (1 - 2 f) c`; the server adds `(1 - 2 f) s`.
+//! Exact.
 //!
-//! f is masked by rho, and what the server learns is masked by h, which is used for nothing else.
+//! f is masked by rho. The server's result is masked by h, which has no other use.
 //!
-//! Cost per element: 1 ROT (server receives); offline `k` bits client to server; online 1 bit server to
-//! client and `k` bits back, one more round trip. Widening on the way (`wrap`) takes none, but k bits more in
-//! the multiplexer, in the move and for itself.
+//! Cost per element: 1 ROT (server receives); offline `k` bits client to server; online 1 bit
+//! server to client and `k` bits back, one more round trip. Widening during the gate (`wrap`) needs
+//! no extra round trip, but k more bits in the multiplexer, in the move and for the wrap itself.
 
 use tacit_arith::bits::Bits;
 use tacit_net::Tag;
@@ -39,7 +41,7 @@ pub(super) struct ClientGrow {
 /// The server's material.
 pub(super) struct ServerGrow {
     rho: Bits,
-    /// Its share of `rho (1 - mr)`.
+    /// The server's share of `rho (1 - mr)`.
     share: Packed,
 }
 
@@ -49,7 +51,7 @@ fn signed(value: u64, f: u64) -> u64 {
 }
 
 impl ClientGrow {
-    /// Offline. `target` is the share that the client ends with (`[n]`, in the wider ring).
+    /// Offline. `target` is the client's final share (`[n]`, in the wider ring).
     pub fn offline(
         spec: &WrapSpec,
         target: &[u64],
@@ -96,7 +98,8 @@ impl ServerGrow {
         Ok(Self { rho, share: Packed::new(&share, spec.extra) })
     }
 
-    /// Online: the share in the wider ring (`[n]`) from the moved one (`[n]`, below `2^width`).
+    /// Online: computes the share in the wider ring (`[n]`) from the moved one (`[n]`, below
+    /// `2^width`).
     pub fn online(self, spec: &WrapSpec, moved: &[u64], session: &mut Session<'_>) -> Result<Vec<u64>, MpcError> {
         let flip = self.rho.xor(&bit_plane(moved, spec.width - 1));
         planes::send(session.channel, FLIP, std::slice::from_ref(&flip))?;
@@ -137,7 +140,7 @@ mod tests {
             }
             let spec = WrapSpec { n: z.len(), width, extra };
             let moved: Vec<u64> = z.iter().zip(&target).map(|(z, r)| z.wrapping_sub(*r) & low_mask(width)).collect();
-            // Ideal OTs of several seeds: each element meets both choices.
+            // Ideal OTs of several seeds, so that each element has both choices.
             for seed in 0..4 {
                 let ((), server) = run_sessions(
                     seed,

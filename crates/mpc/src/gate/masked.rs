@@ -2,16 +2,17 @@
 //! polynomials in the *opened* masked bits of the server, with coefficients that both parties share from the
 //! offline phase.
 //!
-//! Per digit the client knows the bits `x` (the complement of its number) offline, the server masks its bits
-//! `b` with random `v` and opens `d = b ^ v` online. As polynomials in `b`
+//! The client knows the bits `x` of each digit (the complement of its number) offline. The server
+//! masks its bits `b` with random `v` and opens `d = b ^ v` online. As polynomials in `b`
 //! ```text
 //! lt = sum_i x_i b_i prod_{j > i} (x_j ^ b_j)          eq = prod_i (x_i ^ b_i)
 //! ```
-//! have coefficients that are products of the client's bits. Putting `b_j = d_j ^ v_j`, one bit after the
-//! other, adds `v_j` times the coefficient of `S + {j}` to that of `S`, for every set `S` of other bits. The
-//! server is the receiver of one OT for each of its bits, and the OT's random choice **is** the mask `v_j`:
-//! nothing corrects it. The client's share of a coefficient is a string of the OT; what the server's share of
-//! it adds, the server multiplies itself. Coefficients that are equal are one string ([`Program`]).
+//! have coefficients that are products of the client's bits. Substituting `b_j = d_j ^ v_j`, one
+//! bit after the other, adds `v_j` times the coefficient of `S + {j}` to that of `S`, for every set
+//! `S` of other bits. The server is the receiver of one OT for each of its bits, and the OT's
+//! random choice **is** the mask `v_j`, so no correction is needed. The client's share of a
+//! coefficient is a string of the OT; the server multiplies its own share's contribution itself.
+//! Equal coefficients share one string ([`Program`]).
 //!
 //! Cost of a digit of m bits: m ROTs (server receives), m bits server to client online, and offline, client
 //! to server, 1, 5, 16 or 43 bits for m = 1, 2, 3, 4 (1, 4, 12, 32 for the lowest digit, which needs no
@@ -47,13 +48,13 @@ pub(super) fn corrections(digit: Digit) -> usize {
     program(digit).corrections()
 }
 
-/// Planes of the client's material: its shares of coefficients that it does not know from its number, but
-/// for the constant of `lt` where that is folded into a node's.
+/// Planes of the client's material: its shares of coefficients that its number does not determine.
+/// Excludes the constant of `lt` where a node has folded it in.
 pub(super) fn client_planes(digit: Digit) -> usize {
     program(digit).kept().len() - usize::from(digit.folded)
 }
 
-/// Planes of the server's material: the same, and its masks.
+/// Planes of the server's material: the same planes, and its masks.
 pub(super) fn server_planes(digit: Digit) -> usize {
     client_planes(digit) + digit.bits as usize
 }
@@ -65,7 +66,7 @@ struct Shares<'a> {
     sums: Vec<Option<Bits>>,
 }
 
-/// What a party knows of a digit from the start.
+/// A party's initial knowledge of a digit.
 enum Known<'a> {
     /// The client's bits.
     Client(&'a [Bits]),
@@ -78,13 +79,13 @@ impl<'a> Shares<'a> {
         Self { program, known, sums: vec![None; program.sums().len()] }
     }
 
-    /// The shares as they are kept.
+    /// The shares that the material stores.
     fn kept(self) -> impl Iterator<Item = Bits> {
         let Self { program, mut sums, .. } = self;
         program.kept().iter().map(move |&i| sums[i].take().expect("every sum was made")).collect::<Vec<_>>().into_iter()
     }
 
-    /// From what was kept. Without the constant of `lt` that comes out as if it was zero.
+    /// Restores the shares from the material. A folded constant of `lt` counts as zero.
     fn restored(program: &'a Program, known: Known<'a>, (planes, folded): (&[Bits], bool)) -> Self {
         let mut shares = Self::new(program, known);
         let mut kept = program.kept().iter();
@@ -101,7 +102,7 @@ impl<'a> Shares<'a> {
         shares
     }
 
-    /// The share of a value; nothing for zero.
+    /// The share of a value; `None` for zero.
     fn of(&self, value: Value) -> Option<Bits> {
         match (value, &self.known) {
             (Value::Known(set), Known::Client(x)) => {
@@ -162,24 +163,24 @@ fn complements(digit: Digit, numbers: &[Bits]) -> Vec<Bits> {
     digit.of(numbers).iter().map(Bits::not).collect()
 }
 
-/// What leaves leave as material.
+/// Material of the leaves.
 #[derive(Default)]
 pub(super) struct LeafMaterial {
-    /// Of each digit: the constant of `lt`, if a node may take it.
+    /// For each digit: the constant of `lt`, if a node may fold it in.
     pub(super) constants: Vec<Option<Bits>>,
-    /// Of each digit, what else there is, as it is kept.
+    /// For each digit: the other stored planes.
     planes: Vec<Vec<Bits>>,
 }
 
 impl LeafMaterial {
-    /// The next digit's shares as they are kept, and masks.
+    /// Adds the next digit's stored shares and masks.
     fn push(&mut self, kept: Vec<Bits>, masks: Vec<Bits>) {
         let mut kept = kept.into_iter();
         self.constants.push(kept.next());
         self.planes.push(kept.chain(masks).collect());
     }
 
-    /// Leaves without constants that a node could take.
+    /// Leaves without constants for a node to fold in.
     pub(super) fn whole(planes: Vec<Bits>, digits: usize) -> Self {
         let (mut of, constants) = (vec![Vec::new(); digits], vec![None; digits]);
         if let Some(first) = of.first_mut() {
@@ -188,7 +189,7 @@ impl LeafMaterial {
         Self { constants, planes: of }
     }
 
-    /// All planes, digit by digit: the constant first where no node took it.
+    /// All planes, digit by digit: the constant first if no node folded it in.
     pub(super) fn planes(self) -> Vec<Bits> {
         self.constants
             .into_iter()
@@ -245,7 +246,7 @@ pub(super) fn server_offline(
         let program = program(digit);
         let (mut masks, mut strings): (Vec<Bits>, Vec<_>) =
             received.by_ref().take(digit.bits as usize).map(|ot| (ot.choice, ot.m)).unzip();
-        // The highest bit came first.
+        // The list has the highest bit first.
         masks.reverse();
         let mut shares = Shares::new(&program, Known::Server(&masks));
         for (mask, factors) in program.strings().iter().enumerate().rev() {
@@ -274,7 +275,7 @@ pub(super) fn client_leaf(digit: Digit, numbers: &[Bits], planes: &[Bits], d: &[
     Shares::restored(&program, Known::Client(&x), (planes, digit.folded)).leaf(d)
 }
 
-/// The server's leaf and the masked bits it opens.
+/// The server's leaf and the masked bits that it opens.
 pub(super) fn server_leaf(digit: Digit, numbers: &[Bits], planes: &[Bits]) -> (Leaf, Vec<Bits>) {
     let (planes, v) = planes.split_at(client_planes(digit));
     let d: Vec<Bits> = digit.of(numbers).iter().zip(v).map(|(b, v)| b.xor(v)).collect();

@@ -1,14 +1,14 @@
-//! The gate that all non-linear layers are made of: `z = base + [y >= 0] * X`, moved onto a share of the
-//! client's choosing.
+//! The gate behind all non-linear layers: `z = base + [y >= 0] * X`, moved onto a share that the
+//! client chooses.
 //!
-//! Every wire is shared additively, and the client's share is known to it offline. `y`'s sign is tested
-//! (`compare`), the bit is multiplied onto one or more values (`mux`), the first of which may be widened on
-//! the way (`wrap`), and the client sends the difference between its result and the share it wants to end
-//! with, so that the invariant holds for the next layer.
+//! Every wire is shared additively, and the client knows its share offline. The gate tests `y`'s
+//! sign (`compare`) and multiplies the bit onto one or more values (`mux`), the first of which may
+//! be widened at the same time (`wrap`). Then the client sends the difference between its result
+//! and its chosen share, so that the invariant holds for the next layer.
 //!
-//! Online messages: server -> client leaves, masked values (and wrap message); tree openings both ways;
-//! server -> client opening; client -> server opening and differences. A value that is widened behind the
-//! gate takes a message each way more (`grow`).
+//! Online messages: server -> client leaves, masked values (and wrap message); tree openings both
+//! ways; server -> client opening; client -> server opening and differences. Widening after the
+//! gate takes one more message each way (`grow`).
 
 mod compare;
 mod direct;
@@ -48,35 +48,37 @@ pub struct GateSpec {
     compare: CompareSpec,
     drop: u32,
     mux: MuxSpec,
-    /// The one value is widened behind the gate.
+    /// The widening of the one value after the gate, if any.
     grow: Option<WrapSpec>,
 }
 
-/// Where a gate widens its value.
+/// Stage of a gate at which its value is widened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Widening {
-    /// While it is multiplied: no message more, but every message is as wide as the result.
+    /// During the multiplication: no extra message, but every message is as wide as the result.
     OnTheWay,
-    /// After the client's move: a round trip more, and fewer bits (`grow`). The result must not be negative.
+    /// After the client's move: one more round trip and fewer bits (`grow`). The result must not be
+    /// negative.
     Behind,
 }
 
 impl GateSpec {
-    /// `n` gates: the sign of a value in a ring of `width` bits is tested after dropping its `drop` lowest
-    /// bits (a result of `0 <= y < 2^drop` may then count as negative, never the other way round), and
-    /// multiplied onto values of the given widths.
+    /// `n` gates. Each tests the sign of a value in a ring of `width` bits after dropping its
+    /// `drop` lowest bits, and multiplies the bit onto values of the given widths. A result of `0
+    /// <= y < 2^drop` may count as negative, never the other way round.
     pub fn new(n: usize, width: u32, drop: u32, leaves: Leaves, widths: Vec<u32>) -> Self {
         let compare = CompareSpec::new(n, width.saturating_sub(drop), leaves);
         Self { compare, drop, mux: MuxSpec { n, widths, wrap: None, constant: None }, grow: None }
     }
 
-    /// A gate whose one value is the tested value itself, widened from `width` to `wide` bits (ReLU). A value
-    /// that is widened is below `2^(width-2)` in magnitude, so that its sign shows one bit lower.
+    /// A gate whose one value is the tested value itself, widened from `width` to `wide` bits
+    /// (ReLU). A widened value is below `2^(width-2)` in magnitude, so its sign shows one bit
+    /// lower.
     pub fn widening(n: usize, width: u32, drop: u32, leaves: Leaves, (wide, place): (u32, Widening)) -> Self {
         if wide <= width {
             return Self::new(n, width, drop, leaves, vec![wide]);
         }
-        // Dropped bits may take a value that is nearly as low as it can be one unit below that.
+        // Dropped bits can move a value near the lower bound one unit below it.
         let narrow = width - u32::from(drop == 0);
         match place {
             Widening::OnTheWay => {
@@ -91,8 +93,8 @@ impl GateSpec {
         }
     }
 
-    /// `base - [y >= 0]` for values y in a ring of `width` bits and bases in one of `of` bits. The multiplied
-    /// value is -1, the server's.
+    /// `base - [y >= 0]` for values y in a ring of `width` bits and bases in one of `of` bits. The
+    /// multiplied value is -1, held by the server.
     pub fn subtracting(n: usize, width: u32, leaves: Leaves, of: u32) -> Self {
         let mut gate = Self::new(n, width, 0, leaves, vec![of]);
         gate.mux.constant = Some(u64::MAX);
@@ -128,7 +130,7 @@ impl GateSpec {
         client_rots += n;
         let (up, down) = self.compare.offline_bytes();
         let (opened, levels) = self.compare.tree().opened();
-        // Of values that are not constant, the client's part goes up offline, the server's down online.
+        // For values that are not constant, the client's part is sent offline, the server's online.
         let (values, secret) = (packed(&self.mux.widths), packed(self.mux.server_parts()));
         if self.mux.constant.is_none() {
             server_rots += n;
@@ -169,8 +171,8 @@ impl GateSpec {
     }
 }
 
-/// What a batch of gates costs. Bytes are payload bytes without frame headers and without those of the OT
-/// extension.
+/// Costs of a batch of gates. Bytes are payload bytes without frame headers and without those of
+/// the OT extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GateCost {
     /// Client to server, offline, in bytes.
@@ -185,7 +187,7 @@ pub struct GateCost {
     pub client_rots: usize,
     /// Random OTs with the server as receiver.
     pub server_rots: usize,
-    /// Round trips, online, which start and end at the server.
+    /// Online round trips, each starting and ending at the server.
     pub exchanges: usize,
     /// Size of the client's material, in bytes.
     pub client_material: usize,
@@ -209,29 +211,29 @@ pub struct ServerGate {
     grow: Option<ServerGrow>,
 }
 
-/// Both ways to come by a gate's material, `offline` and `read`, follow the spec.
+/// `offline` and `read`, the two sources of a gate's material, both follow the spec.
 const WRAP: &str = "the material of a widening gate holds a wrap";
 
 fn dropped(share: &[u64], bits: u32) -> Cow<'_, [u64]> {
     if bits == 0 { share.into() } else { share.iter().map(|v| v >> bits).collect() }
 }
 
-/// The client's strings for the multiplexer: with a wrap, its widened share as far as it is known, and its
-/// top bit.
+/// The client's strings for the multiplexer. With a wrap: the known part of its widened share, and
+/// its top bit.
 fn client_values<'a>(spec: &GateSpec, wrap: Option<&ClientWrap>, values: &[&'a [u64]]) -> Vec<Cow<'a, [u64]>> {
     let Some(shape) = spec.mux.wrap else { return values.iter().map(|&v| v.into()).collect() };
     let wrap = wrap.expect(WRAP);
     vec![wrap.known(&shape, values[0]).into(), values[0].iter().map(|&c| shape.top(c)).collect()]
 }
 
-/// Lists of values as gates take them: lent.
+/// Borrows lists of values as gates need them.
 pub fn slices<T: AsRef<[u64]>>(lists: &[T]) -> Vec<&[u64]> {
     lists.iter().map(AsRef::as_ref).collect()
 }
 
 impl ClientGate {
-    /// Offline. `y` is the client's share of the tested value, `values` its shares of the multiplied ones,
-    /// `targets` the shares that it wants to end with (all `[n]`).
+    /// Offline. `y` is the client's share of the tested value, `values` its shares of the
+    /// multiplied ones, `targets` its final shares (all `[n]`).
     ///
     /// # Errors
     /// Channel and OT errors.
@@ -253,8 +255,8 @@ impl ClientGate {
         Ok(Self { wrap, compare, mux, grow })
     }
 
-    /// Online. `y`, `values` and `targets` as offline; `bases` are the client's shares of what is added (one
-    /// `[n]` per value, each reduced into its ring).
+    /// Online. `y`, `values` and `targets` as offline; `bases` are the client's shares of the
+    /// addends (one `[n]` per value, each reduced into its ring).
     ///
     /// # Errors
     /// Channel errors.
@@ -324,8 +326,9 @@ impl ServerGate {
         Ok(Self { wrap, compare, mux, grow })
     }
 
-    /// Online. `y` is the server's share of the tested value, `values` its shares of the multiplied ones,
-    /// `bases` of what is added. Gives the server's shares of the results, one `[n]` per value.
+    /// Online. `y` is the server's share of the tested value, `values` its shares of the multiplied
+    /// ones, `bases` of the addends. Returns the server's shares of the results, one `[n]` per
+    /// value.
     ///
     /// # Errors
     /// Channel errors.

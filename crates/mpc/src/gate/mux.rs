@@ -1,5 +1,5 @@
-//! Multiplexer: shares of `b * X` for a shared bit `b` and values of which each party holds an additive
-//! share, the client's known offline.
+//! Multiplexer: shares of `b * X` for a shared bit `b` and additively shared values. The client
+//! knows its shares offline.
 //!
 //! The parties open `b ^ lambda` for a random shared bit `lambda = lc ^ ls`, so `b = D ^ lc ^ ls` with `D`
 //! public online. The client's part `b X_c` needs `ls (1 - 2 lc) X_c`: one OT offline with the server's
@@ -7,16 +7,16 @@
 //! whose only message is sent online, before `D` is known; `D` flips signs locally ([ABY2]-style masked
 //! evaluation; the correlated-OT multiplexer of [Chee22] sec. 5 split into two phases).
 //!
-//! Several values may hang on one bit (`widths`); their strings share the two OTs. With a wrap (see `wrap`)
-//! the client's value is `known + 2^w mc mu`: a further string of `extra` bits carries `b mc`, and nothing
-//! more is sent online.
+//! Several values may depend on one bit (`widths`); their strings share the two OTs. With a wrap
+//! (see `wrap`) the client's value is `known + 2^w mc mu`: a further string of `extra` bits carries
+//! `b mc`, without further online bytes.
 //!
-//! A value that both parties know, held by the server ([`MuxSpec::constant`]), has no client's part, and its
-//! server's part needs nothing that comes online: it is sent offline, and the server chooses `ls` itself.
+//! A value that both parties know, held by the server ([`MuxSpec::constant`]), has no client part.
+//! Its server part needs no online value: the server sends it offline and chooses `ls` itself.
 //!
-//! Cost per element: 1 ROT in each direction; offline `sum(widths) + extra` bits client to server; online
-//! `sum(widths)` bits server to client and 1 bit each way for `D`. Of a constant: 1 ROT (client receives),
-//! its width server to client offline, and 1 bit each way online.
+//! Cost per element: 1 ROT in each direction; offline `sum(widths) + extra` bits client to server;
+//! online `sum(widths)` bits server to client and 1 bit each way for `D`. For a constant: 1 ROT
+//! (client receives), its width server to client offline, and 1 bit each way online.
 
 use tacit_arith::bits::Bits;
 use tacit_net::Tag;
@@ -36,11 +36,11 @@ const OPENING: Tag = Tag::new(0x0332, "multiplexer opening");
 pub struct MuxSpec {
     /// Elements.
     pub n: usize,
-    /// Ring of each value that hangs on the bit, in bits; together with the wrap's bits at most 64.
+    /// Ring of each multiplied value, in bits; together with the wrap's bits at most 64.
     pub widths: Vec<u32>,
-    /// The first value is being widened.
+    /// The widening of the first value, if any.
     pub wrap: Option<WrapSpec>,
-    /// The one value is this, for all elements, and the server's.
+    /// The one value, equal for all elements and held by the server, if constant.
     pub constant: Option<u64>,
 }
 
@@ -57,7 +57,8 @@ impl MuxSpec {
         if self.constant.is_some() { &[] } else { &self.widths }
     }
 
-    /// All strings of an element are cut from one word of OT output: bits beyond it would travel unmasked.
+    /// Refuses strings of more than 64 bits in all. They are cut from one word of OT output, and
+    /// further bits would be sent unmasked.
     fn check(&self) -> Result<(), MpcError> {
         let bits = self.client_strings().iter().map(|&w| w as usize).sum();
         if bits > u64::BITS as usize {
@@ -67,7 +68,7 @@ impl MuxSpec {
     }
 }
 
-/// Where a string is in words that hold strings of the given widths, one behind the other.
+/// Position of a string in words that hold strings of the given widths, one behind the other.
 #[derive(Clone, Copy)]
 struct Field {
     shift: u32,
@@ -92,16 +93,16 @@ fn negate_if(value: u64, mask: u64) -> u64 {
 /// The client's material.
 pub struct ClientMux {
     lambda: Bits,
-    /// For each string, the client's share of `lambda * X_c`, and of a value the pad of the server's part
-    /// added to it: the two are only ever needed together.
+    /// For each string, the client's share of `lambda * X_c`. For a value, plus the pad of the
+    /// server's part: the two are only used together.
     own: Vec<Packed>,
 }
 
 /// The server's material.
 pub struct ServerMux {
     lambda: Bits,
-    /// For each string, the server's share of `lambda * X_c`, and of a value the pad `p0` of its own part
-    /// taken from it.
+    /// For each string, the server's share of `lambda * X_c`. For a value, minus the pad `p0` of
+    /// its own part.
     own: Vec<Packed>,
     /// For each value `p0 - p1`, the mask of its own part.
     steps: Vec<Packed>,
@@ -155,7 +156,7 @@ impl ClientMux {
         Ok(Self { lambda, own: vec![Packed::new(&own, width)] })
     }
 
-    /// Online, first: receives the server's masked part (must follow the server's `start`); for
+    /// Online, first: receives the server's masked part (after the server's `start`), for
     /// [`finish`](Self::finish).
     ///
     /// # Errors
@@ -173,9 +174,9 @@ impl ClientMux {
         masked.collect()
     }
 
-    /// Online, last: opens the bit (the client's share of it is `bit`) and gives the client's shares of
-    /// `b X`, one `[n]` per value. `values` are those of `offline`, `masked` is what `start` gave; `mu` is
-    /// the wrap's message. The client's opening is sent, not flushed.
+    /// Online, last: opens the bit (the client's share of it is `bit`) and returns the client's
+    /// shares of `b X`, one `[n]` per value. `values` are those of `offline`, `masked` is the
+    /// result of `start`, `mu` is the wrap's message. Sends the client's opening without a flush.
     ///
     /// # Errors
     /// Channel errors.
@@ -196,7 +197,7 @@ impl ClientMux {
         for (part, masked) in parts.iter_mut().zip(masked) {
             part.iter_mut().zip(masked).for_each(|(z, t)| *z = z.wrapping_add(*t));
         }
-        // The share of `b X`: where the opened bit is 1, `X_c` minus the share of `lambda X`.
+        // The share of `b X`: `X_c` minus the share of `lambda X` where the opened bit is 1.
         for (part, x) in parts.iter_mut().zip(values) {
             for ((z, x), flip) in part.iter_mut().zip(*x).zip(&flips) {
                 *z = negate_if(*z, *flip).wrapping_add(x & flip);
@@ -272,8 +273,8 @@ impl ServerMux {
         Ok(Self { lambda, own: vec![Packed::new(&p0, width)], steps: Vec::new() })
     }
 
-    /// Online, first: sends the masked part of the server's values, one `[n]` per value, if they are not
-    /// constant.
+    /// Online, first: sends the masked part of the server's values, one `[n]` per value, unless
+    /// they are constant.
     ///
     /// # Errors
     /// Channel errors.
@@ -289,7 +290,8 @@ impl ServerMux {
         Ok(())
     }
 
-    /// Online, last: opens the bit and gives the server's shares of `b X`. Arguments as for the client.
+    /// Online, last: opens the bit and returns the server's shares of `b X`. Arguments as for the
+    /// client.
     ///
     /// # Errors
     /// Channel errors.

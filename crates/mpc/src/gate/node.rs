@@ -1,15 +1,16 @@
 //! A node of the comparison tree: the products of its operands, from products of random masks.
 //!
-//! With the groups below it numbered from the lowest, a node of two multiplies `eq_1` with `lt_0` (and
-//! `eq_0`), a node of three `eq_2` with `lt_1`, and `eq_2 eq_1` with `lt_0` (and `eq_0`). An operand x is
-//! opened as `x ^ m`, so that the product of operands is a sum of products of masks with public factors.
+//! With the groups below it numbered from the lowest, a node of two multiplies `eq_1` with `lt_0`
+//! (and `eq_0`), a node of three `eq_2` with `lt_1`, and `eq_2 eq_1` with `lt_0` (and `eq_0`). An
+//! operand x is opened as `x ^ m`, so the product of operands is a sum of products of masks with
+//! public factors.
 //!
-//! The masks are *defined* by random OTs with one direction each: the choice is a party's mask of the highest
-//! `eq`, the XOR of the two strings it sends is its masks of all other operands, and the products with the
-//! highest mask follow from the strings. That is all for a node of two, which sends nothing offline. A node
-//! of three takes a second OT each way, with the mask of `eq_1` as choice and the masks of `lt_0` and `eq_0`
-//! and their products with the highest mask as strings: a choice bit and 2 or 4 string bits are corrected
-//! each way.
+//! Random OTs, one per direction, *define* the masks: the choice is a party's mask of the highest
+//! `eq`, the XOR of the two strings it sends is its masks of all other operands, and the products
+//! with the highest mask follow from the strings. A node of two needs no more and sends nothing
+//! offline. A node of three takes a second OT each way. The mask of `eq_1` is its choice; the masks
+//! of `lt_0` and `eq_0` and their products with the highest mask are its strings. Each way, a
+//! choice bit and 2 or 4 string bits are corrected.
 
 use tacit_arith::bits::Bits;
 use tacit_net::{Channel, Tag, TrafficModel};
@@ -27,7 +28,7 @@ pub(super) struct Leaf {
 }
 
 impl Leaf {
-    /// From `[lt]` or `[lt, eq]`.
+    /// Builds a leaf from `[lt]` or `[lt, eq]`.
     pub(super) fn new(shares: Vec<Bits>) -> Self {
         let mut shares = shares.into_iter();
         Self { lt: shares.next().expect("a leaf has at least its `lt`"), eq: shares.next() }
@@ -39,19 +40,21 @@ impl Leaf {
 pub(super) struct Node {
     /// Groups of digits that it joins: 2 or 3.
     pub(super) groups: usize,
-    /// Its `eq` is needed.
+    /// Whether its `eq` is needed.
     pub(super) with_eq: bool,
-    /// It is the highest group of a node above, which only adds its `lt`: the constant of that is with the
-    /// constant of that node.
+    /// Whether it is the highest group of a node above. That node only adds its `lt`, and holds the
+    /// constant of this `lt` with its own constant.
     pub(super) folded: bool,
 }
 
-/// A party's masks and products in the order of the material, by operand. The lower operands are `lt_0` and,
+/// A party's masks and products in the order of the material, by operand. The lower operands are
+/// `lt_0` and, where needed, `eq_0`.
 /// where needed, `eq_0`.
 ///
-/// Two groups: `a` of `eq_1`, `m` of `lt_0`, and `m, a m` of `eq_0`. Three: `a` of `eq_2`, `b` of `lt_1`,
-/// `c, a c` of `eq_1`, `m, a m, c m` of `lt_0`, and `m, a m, c m, a c m` of `eq_0`. Last, unless it is folded, the
-/// constant of `lt`: what is added to it whatever is opened, here and in the highest groups below.
+/// Two groups: `a` of `eq_1`, `m` of `lt_0`, and `m, a m` of `eq_0`. Three: `a` of `eq_2`, `b` of
+/// `lt_1`, `c, a c` of `eq_1`, `m, a m, c m` of `lt_0`, and `m, a m, c m, a c m` of `eq_0`. Last,
+/// unless folded, the constant of `lt`: the addend that does not depend on the opened bits, here
+/// and in the highest groups below.
 impl Node {
     /// Lower operands.
     fn lower(self) -> usize {
@@ -83,13 +86,13 @@ impl Node {
         if self.is_three() { 1 + 2 * self.lower() } else { 0 }
     }
 
-    /// Where the masks of the lower operands are among the planes.
+    /// Indices of the lower operands' masks among the planes.
     fn lower_masks(self) -> impl Iterator<Item = usize> {
         let (first, step) = if self.is_three() { (4, 3) } else { (1, 1) };
         (0..self.lower()).map(move |i| first + step * i)
     }
 
-    /// The party's shares of the operands, masked: what it opens.
+    /// The party's masked shares of the operands, for opening.
     pub(super) fn masked(self, below: &[Leaf], planes: &[Bits]) -> Vec<Bits> {
         let eq = |i: usize| below[i].eq.as_ref().expect("only the lowest group has no `eq`, and nothing multiplies it");
         let mut operands = vec![(eq(self.groups - 1), &planes[0])];
@@ -101,7 +104,8 @@ impl Node {
         operands.into_iter().map(|(share, mask)| share.xor(mask)).collect()
     }
 
-    /// The party's shares of the node's `lt` and `eq`, from those of the highest group and what was opened.
+    /// The party's shares of the node's `lt` and `eq`, from those of the highest group and the
+    /// opened bits.
     pub(super) fn join(self, role: Role, highest: Leaf, opened: &[Bits], planes: &[Bits]) -> Leaf {
         let mut lt = highest.lt;
         if !self.folded {
@@ -118,7 +122,7 @@ impl Node {
         lt.xor_assign(&products.next().expect("a node has an `lt`"));
         let mut eq = products.next();
         if let Some(eq) = &mut eq {
-            // Behind the mask of `eq_0` and its products with one mask.
+            // The constant follows the mask of `eq_0` and its products with one mask.
             let constant = self.lower_masks().last().expect("`eq_0` has a mask") + if self.is_three() { 3 } else { 1 };
             eq.xor_assign(&planes[constant]);
         }
@@ -152,8 +156,8 @@ fn product_of_three(role: Role, [x, y, z]: [&Bits; 3], planes: &[Bits], at: usiz
     out
 }
 
-/// Share of `u v` for shared bits, from the party's shares, what it received as the receiver with the choice
-/// `u`, and its first string as the sender of `v`.
+/// Share of `u v` for shared bits: from the party's shares, its received string as the receiver
+/// with the choice `u`, and its first string as the sender of `v`.
 fn cross(u: &Bits, v: &Bits, received: &Bits, m0: &Bits) -> Bits {
     let mut out = u.and(v);
     out.xor_assign(received);
@@ -161,7 +165,7 @@ fn cross(u: &Bits, v: &Bits, received: &Bits, m0: &Bits) -> Bits {
     out
 }
 
-/// OTs of the same strings in both directions.
+/// Runs OTs of the same strings in both directions.
 fn both(
     session: &mut Session<'_>,
     ots: &mut Ots,
@@ -183,16 +187,16 @@ fn both(
 /// A party's masks and all their products.
 struct Products {
     node: Node,
-    /// Of the highest `eq`.
+    /// Mask of the highest `eq`.
     a: Bits,
-    /// Of all other operands, each with its product with `a`, in the order in which they are opened.
+    /// Masks of all other operands, each with its product with `a`, in the order of opening.
     others: Vec<[Bits; 2]>,
-    /// Of a node of three, for each lower operand `c m, a c m`.
+    /// For a node of three: `c m, a c m` for each lower operand.
     with_c: Vec<[Bits; 2]>,
 }
 
 impl Products {
-    /// As material, the constant last, as if nothing was folded.
+    /// The material, the constant last, as if no constant was folded.
     fn planes(self) -> Vec<Bits> {
         let Self { node, a, others, with_c } = self;
         let mut others = others.into_iter();
@@ -224,13 +228,13 @@ impl Products {
 
 /// A node of three whose second OTs wait for the peer's corrections.
 struct Waiting {
-    /// Which it is.
+    /// Index of the node.
     index: usize,
     received: ReceiverPlanes,
     sent: SenderPlanes,
 }
 
-/// What [`offline`] says.
+/// Adds the messages of [`offline`] to the traffic model.
 pub(super) fn talk_offline(nodes: &[Node], n: usize, ots: &mut PlannedOts, talk: &mut TrafficModel) {
     let mut corrections = 0;
     for node in nodes {
@@ -246,7 +250,7 @@ pub(super) fn talk_offline(nodes: &[Node], n: usize, ots: &mut PlannedOts, talk:
     }
 }
 
-/// The material of each node, the constant last, as if nothing was folded; `n` elements.
+/// The material of each node, the constant last, as if no constant was folded; `n` elements.
 pub(super) fn offline(
     nodes: &[Node],
     n: usize,
@@ -293,7 +297,7 @@ pub(super) fn offline(
     Ok(made.into_iter().map(Products::planes).collect())
 }
 
-/// Sends planes and receives as many; the server speaks first.
+/// Sends planes and receives as many; the server sends first.
 fn exchange(session: &mut Session<'_>, mine: &[Bits], n: usize) -> Result<Vec<Bits>, MpcError> {
     let send = |channel: &mut Channel| planes::send(channel, CORRECTIONS, mine);
     if session.role == Role::Server {

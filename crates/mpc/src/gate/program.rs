@@ -1,14 +1,14 @@
-//! Which coefficients a masked digit has and how they come about, the same at both parties: see `masked`.
+//! The coefficients of a masked digit and their derivation, the same at both parties: see `masked`.
 
-/// A bit that both parties share, by what is known of it. Two values that are written the same are the same,
-/// and so are their shares.
+/// A bit that both parties share, classified by public knowledge. Equal expressions stand for equal
+/// values with equal shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Value {
-    /// Nobody's share is set.
+    /// Both shares are zero.
     Zero,
-    /// The server's share is.
+    /// The server's share is one, the client's zero.
     One,
-    /// The product of the client's bits in this set, which is not empty. The server's share is zero.
+    /// The product of the client's bits in this non-empty set. The server's share is zero.
     Known(u32),
     /// A sum of the program.
     Sum(usize),
@@ -22,10 +22,10 @@ pub(super) struct Sum {
     pub(super) factor: Value,
 }
 
-/// A digit's polynomials in the opened bits, and the sums that lead to them.
+/// A digit's polynomials in the opened bits, and the sums that compute them.
 pub(super) struct Program {
     sums: Vec<Sum>,
-    /// For each mask the factors that its OT multiplies it with.
+    /// For each mask, the factors of its OT.
     strings: Vec<Vec<Value>>,
     lt: Vec<Value>,
     eq: Vec<Value>,
@@ -38,11 +38,11 @@ fn product(set: usize) -> Value {
 }
 
 impl Program {
-    /// For a digit of `bits` bits (1 to 4), with or without its `eq`.
+    /// The program for a digit of `bits` bits (1 to 4), with or without its `eq`.
     pub(super) fn new(bits: usize, with_eq: bool) -> Self {
         let all = (1usize << bits) - 1;
-        // Of a set S of b's: in `eq` the x's of all others; in `lt` the x of its lowest bit and of the others
-        // above that.
+        // Coefficient of a set S of b's. In `eq`: the x's of all other bits. In `lt`: the x of the
+        // lowest bit of S, and those of the other bits above it.
         let lt = |set: usize| match set {
             0 => Value::Zero,
             _ => {
@@ -67,7 +67,7 @@ impl Program {
         program
     }
 
-    /// The coefficients after `b_mask = d_mask ^ v_mask`.
+    /// The coefficients after the substitution `b_mask = d_mask ^ v_mask`.
     fn masked(&mut self, mask: usize, coefficients: &[Value]) -> Vec<Value> {
         let one = |(set, &base): (usize, &Value)| match coefficients.get(set | 1 << mask) {
             Some(&factor) if set >> mask & 1 == 0 => self.sum(Sum { base, mask, factor }),
@@ -91,7 +91,8 @@ impl Program {
         }))
     }
 
-    /// Shares of sums with a factor of one follow from the base and the mask.
+    /// Makes a value's shares material, unless they follow from others: shares of sums with a
+    /// factor of one follow from the base and the mask.
     fn keep(&mut self, value: Value) {
         let Value::Sum(i) = value else { return };
         match self.sums[i] {
@@ -101,12 +102,12 @@ impl Program {
         }
     }
 
-    /// Bits that the client sends.
+    /// Number of bits that the client sends.
     pub(super) fn corrections(&self) -> usize {
         self.strings.iter().map(Vec::len).sum()
     }
 
-    /// All sums; a sum's base and factor come before it.
+    /// All sums, each after its base and factor.
     pub(super) fn sums(&self) -> &[Sum] {
         &self.sums
     }
@@ -116,7 +117,8 @@ impl Program {
         self.sums.iter().copied().enumerate().filter(move |(_, sum)| sum.mask == mask)
     }
 
-    /// For each mask, lowest first, what its OT multiplies it with. The masks are put in highest first.
+    /// For each mask, lowest first, the factors of its OT. The substitution order is highest mask
+    /// first.
     pub(super) fn strings(&self) -> &[Vec<Value>] {
         &self.strings
     }
@@ -126,12 +128,13 @@ impl Program {
         &self.lt
     }
 
-    /// Coefficient of each set of opened bits in `eq`; empty if that is not needed.
+    /// Coefficient of each set of opened bits in `eq`; empty if `eq` is not needed.
     pub(super) fn eq(&self) -> &[Value] {
         &self.eq
     }
 
-    /// The sums whose shares are material: first the constant of `lt`, which nothing else depends on.
+    /// The sums whose shares are material. The first is the constant of `lt`, on which no other sum
+    /// depends.
     pub(super) fn kept(&self) -> &[usize] {
         &self.kept
     }
@@ -180,7 +183,7 @@ mod tests {
             let constant = Value::Sum(program.kept[0]);
             assert_eq!(program.lt[0], constant);
             assert!(!program.lt[1..].contains(&constant) && !program.eq.contains(&constant));
-            // Sums that follow from others when material is read.
+            // Sums that follow from others when the material is read.
             let derived = program.sums.iter().filter(|sum| sum.factor == Value::One);
             assert!(derived.into_iter().all(|sum| sum.base != constant));
         }

@@ -9,17 +9,17 @@ use super::tree::{Group, Joins, Tree, highest};
 /// How the digits of a comparison are evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Leaves {
-    /// Digits of the given number of bits (1 to 4) by 1-of-2^m OT: fewer OTs and offline bits, more online
-    /// bits.
+    /// Digits of the given number of bits (1 to 4) by 1-of-2^m OT: fewer OTs and offline bits, more
+    /// online bits.
     Direct(u32),
     /// Digits of the given number of bits (1 to 4) by masked evaluation: fewest online bits.
     Masked(u32),
-    /// By masked evaluation, with digits and joins that cost least if a bit online is worth so many offline
-    /// (1 to 16).
+    /// Masked evaluation with the cheapest digits and joins if one online bit costs as much as this
+    /// many offline bits (1 to 16).
     Weighed(u32),
 }
 
-/// What a bit online is worth where the size of digits is given.
+/// Offline bits that an online bit is worth where the size of digits is given.
 const WEIGHT: usize = 3;
 /// Largest digit.
 const MAX_BITS: u32 = 4;
@@ -30,10 +30,10 @@ pub struct CompareSpec {
     pub(super) n: usize,
     pub(super) width: u32,
     pub(super) leaves: Leaves,
-    /// Bits of each digit, and whether it is the highest of a node: the constant of its `lt` is with that
-    /// node's, then, where leaves have one.
+    /// Bits of each digit, and whether it is the highest of a node. The constant of such a digit's
+    /// `lt` is part of that node's constant, where leaves have one.
     digits: Vec<(u32, bool)>,
-    /// The nodes of the tree that joins them, by level.
+    /// The nodes of the tree that joins the digits, by level.
     joins: Vec<Vec<Node>>,
 }
 
@@ -54,10 +54,10 @@ impl Digit {
 }
 
 impl CompareSpec {
-    /// `n` sign tests in a ring of `width` bits (2 to 64). For a number of digits they are as equal as can be,
-    /// since large ones cost most, the largest lowest, where they need no `eq`. Where their size is given,
-    /// there are as few as that allows; else as many as cost least, in no more round trips than with digits
-    /// of three bits.
+    /// `n` sign tests in a ring of `width` bits (2 to 64). A given number of digits is cut as
+    /// equally as possible, since large digits cost most; the largest digits are lowest, where they
+    /// need no `eq`. With a given digit size there are as few digits as possible; otherwise the
+    /// cheapest number of digits that needs no more round trips than digits of three bits.
     pub fn new(n: usize, width: u32, leaves: Leaves) -> Self {
         let bits = width.max(2) - 1;
         let fewest = |most: u32| bits.div_ceil(most.clamp(1, MAX_BITS)) as usize;
@@ -105,19 +105,19 @@ impl CompareSpec {
         Tree::new(self.n, &self.joins)
     }
 
-    /// The sum over all digits of one of two figures, by the kind of leaves.
+    /// Sums a figure over all digits; the kind of leaves selects the figure.
     pub(super) fn per_digit(&self, direct: fn(Digit) -> usize, masked: fn(Digit) -> usize) -> usize {
         self.digits().map(if self.is_direct() { direct } else { masked }).sum()
     }
 }
 
-/// `count` digits of `bits` bits, as equal as can be, the largest first.
+/// `count` digits of `bits` bits in all, as equal as possible, the largest first.
 fn cut(bits: u32, count: usize) -> Vec<u32> {
     let count = count as u32;
     (0..count).map(|i| (bits + count - 1 - i) / count).collect()
 }
 
-/// Bits that masked leaves of `count` digits take offline.
+/// Offline bits of masked leaves of `count` digits.
 fn corrections(bits: u32, count: usize) -> usize {
     let digit = |(i, size): (usize, u32)| Program::new(size as usize, i > 0).corrections();
     cut(bits, count).into_iter().enumerate().map(digit).sum()

@@ -1,5 +1,4 @@
-//! What gates say, message by message, in the order of the protocols: the bytes and waits of a phase follow
-//! from it.
+//! Messages of the gates in protocol order, for the bytes and waits of each phase.
 
 use tacit_net::TrafficModel;
 
@@ -8,7 +7,7 @@ use crate::codec::Packed;
 use crate::ot::PlannedOts;
 
 impl GateSpec {
-    /// What the offline phase says.
+    /// Adds the messages of the offline phase.
     pub fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut TrafficModel) {
         if let Some(wrap) = &self.mux.wrap {
             wrap.talk_offline(ots, talk);
@@ -21,7 +20,7 @@ impl GateSpec {
         }
     }
 
-    /// What the online phase says.
+    /// Adds the messages of the online phase.
     pub fn talk_online(&self, talk: &mut TrafficModel) {
         let plane = self.n().div_ceil(8);
         if let Some(wrap) = &self.mux.wrap {
@@ -53,20 +52,20 @@ impl MuxSpec {
 }
 
 impl WrapSpec {
-    /// What the offline phase says.
+    /// Adds the messages of the offline phase.
     pub fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut TrafficModel) {
         ots.client_receives(self.n, talk);
         talk.up(self.n.div_ceil(8));
     }
 
-    /// What the server's message of the online phase says.
+    /// Adds the server's message of the online phase.
     pub fn talk_online(&self, talk: &mut TrafficModel) {
         talk.down(Packed::len_bytes(self.n, self.extra));
     }
 }
 
 impl LiftSpec {
-    /// What the protocol says.
+    /// Adds the messages of the protocol.
     pub fn talk(&self, ots: &mut PlannedOts, talk: &mut TrafficModel) {
         let (up, down) = self.bytes();
         ots.client_receives(self.n, talk);

@@ -1,4 +1,4 @@
-//! Gates as two parties, against the plain computation, with bytes and exchanges counted.
+//! Gates between two parties against the plain computation, with bytes and exchanges counted.
 
 use proptest::prelude::*;
 use tacit_net::Phase;
@@ -6,8 +6,8 @@ use tacit_net::Phase;
 use super::*;
 use crate::session::run_sessions;
 
-/// Runs gates on `values` and gives (result per value list, bytes up, bytes down, rounds at client) of the
-/// online phase.
+/// Runs gates on `values` and returns (result per value list, bytes up, bytes down, rounds at
+/// client) of the online phase.
 struct Run {
     results: Vec<Vec<u64>>,
     sent: [u64; 2],
@@ -41,7 +41,7 @@ fn run(spec: &GateSpec, width: u32, tested: &[u64], values: &[Vec<u64>], bases: 
     };
     let (values_c, values_s): (Vec<_>, Vec<_>) = shared.into_iter().unzip();
     let (bases_c, bases_s): (Vec<_>, Vec<_>) = share(bases, 99).into_iter().unzip();
-    // A value that is widened behind the gate ends in a wider ring.
+    // A value widened after the gate ends in a wider ring.
     let ends: Vec<u32> = spec.grow.map_or_else(|| widths.clone(), |grow| vec![grow.width + grow.extra]);
     let targets: Vec<Vec<u64>> = ends.iter().map(|&w| split(tested, w, seed ^ 0xabc).0).collect();
     let want_targets = targets.clone();
@@ -137,7 +137,8 @@ proptest! {
         let spec = GateSpec::new(n, width, 0, leaves(kind), vec![width, 20]);
         let lists = [ring(&difference), positions.clone()];
         let bases = [ring(&b), vec![3; n]];
-        // The tested value is shared anew here, so the multiplied difference need not have the same shares.
+        // The tested value is shared anew, so the multiplied difference need not have the same
+        // shares.
         let got = run(&spec, width, &ring(&difference), &lists, &bases, seed >> 8);
         for i in 0..n {
             prop_assert_eq!(signed(got.results[0][i], width), a[i].max(b[i]));
@@ -179,7 +180,8 @@ fn subtracting_is_exact_for_all_shares_of_small_rings() {
     }
 }
 
-/// All values with all shares of the client, in both places and with all kinds of leaves.
+/// All values with all shares of the client, at both stages of widening and with all kinds of
+/// leaves.
 #[test]
 fn relu_is_exact_for_all_shares_of_small_rings() {
     for (width, extra, kind) in (0..KINDS).flat_map(|kind| [(4u32, 1u32, kind), (4, 3, kind), (5, 2, kind)]) {

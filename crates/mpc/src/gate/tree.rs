@@ -2,14 +2,15 @@
 //! `lt = lt_1 ^ eq_1 lt_0` and `eq = eq_1 eq_0`, or three: `lt = lt_2 ^ eq_2 lt_1 ^ eq_2 eq_1 lt_0` and
 //! `eq = eq_2 eq_1 eq_0`.
 //!
-//! Every operand of a product is opened under a random mask that nobody knows: 3 bits each way and node of
-//! two groups, 5 of three, and one less for the lowest group of a level, which needs no `eq`. The products of
-//! masks come from random OTs in both directions (`node`).
+//! Every operand of a product is opened under a random mask that neither party knows: 3 bits each
+//! way and node of two groups, 5 of three, and one less for the lowest group of a level, which
+//! needs no `eq`. The products of masks come from random OTs in both directions (`node`).
 //!
-//! On a slow link a level must not wait for a whole round trip: whoever has just heard from the peer sends
-//! its openings of that level and of the next in one message. The server, whose leaves go out before, sends
-//! first on the first level, the client on the second, and so on: two levels take one round trip. Nodes of
-//! three groups cost some bits more offline, and are used where they save a round trip: for 5 to 9 digits.
+//! On a slow link a level must not wait for a whole round trip. A party that has received a message
+//! sends its openings of that level and of the next in one message. The server, which has sent its
+//! leaves before, sends first on the first level, the client on the second, and so on: two levels
+//! take one round trip. Nodes of three groups cost some more bits offline, and are used where they
+//! save a round trip: for 5 to 9 digits.
 
 use tacit_arith::bits::Bits;
 use tacit_net::{Tag, TrafficModel};
@@ -24,12 +25,12 @@ const OPENINGS: Tag = Tag::new(0x0312, "comparison tree openings");
 /// Public shape of the tree.
 pub(super) struct Tree<'a> {
     n: usize,
-    /// For each level the nodes, lowest first; what is above them on a level is passed on.
+    /// The nodes of each level, lowest first; groups above them pass to the next level unchanged.
     levels: &'a [Vec<Node>],
 }
 
 impl<'a> Tree<'a> {
-    /// For `n` elements, of a shape that [`Joins`] found.
+    /// A tree for `n` elements, of a shape that [`Joins`] found.
     pub(super) fn new(n: usize, levels: &'a [Vec<Node>]) -> Self {
         Self { n, levels }
     }
@@ -58,12 +59,12 @@ impl<'a> Tree<'a> {
         (self.nodes().map(Node::opened).sum(), self.levels.len())
     }
 
-    /// What the offline phase says.
+    /// Adds the messages of the offline phase to the traffic model.
     pub(super) fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut TrafficModel) {
         node::talk_offline(&self.nodes().collect::<Vec<_>>(), self.n, ots, talk);
     }
 
-    /// What the online phase says.
+    /// Adds the messages of the online phase to the traffic model.
     pub(super) fn talk_online(&self, talk: &mut TrafficModel) {
         for (index, nodes) in self.levels.iter().enumerate() {
             let bytes = nodes.iter().map(|node| node.opened()).sum::<usize>() * self.n.div_ceil(8);
@@ -73,8 +74,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Offline: the masks and products of all nodes. `constants` are those of the leaves' `lt`, where they
-    /// may be taken: what goes into a node's constant is taken.
+    /// Offline: the masks and products of all nodes. `constants` are those of the leaves' `lt` that
+    /// nodes may fold in; the constants folded into a node are taken.
     pub(super) fn offline(
         &self,
         constants: &mut [Option<Bits>],
@@ -147,14 +148,14 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// A group of digits: one digit, or what a node joined. Nodes are counted over all levels.
+/// A group of digits: one digit, or the result of a node. Nodes are numbered over all levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Group {
     Digit(usize),
     Node(usize),
 }
 
-/// For each node, in order, the highest group that it joins: its `lt` is only added to the node's.
+/// For each node, in order, its highest group, whose `lt` the node only adds.
 pub(super) fn highest(levels: &[Vec<Node>], digits: usize) -> Vec<Group> {
     let mut groups: Vec<Group> = (0..digits).map(Group::Digit).collect();
     let mut out = Vec::new();
@@ -172,24 +173,23 @@ pub(super) fn highest(levels: &[Vec<Node>], digits: usize) -> Vec<Group> {
     out
 }
 
-/// Bits of OT extension that an OT takes, in eighths: what the largest set of `ot::params` sends.
+/// Bits of OT extension per OT, in eighths: the traffic of the largest set of `ot::params`.
 const OT_EIGHTHS: usize = 5;
-/// Digits up to which two levels of nodes of three join all of them, and so up to which it takes one round
-/// trip.
+/// Most digits that two levels of nodes of three can join, and so most digits for one round trip.
 const ONE_ROUND_TRIP: usize = 9;
 
-/// The cost in eighths of an offline bit, and the nodes of the first level: how many of three groups and of
-/// two.
+/// The cost in eighths of an offline bit, and the nodes of the first level: numbers of nodes of
+/// three groups and of two.
 type Shape = (usize, [usize; 2]);
 
-/// The cheapest ways to join digits, for all numbers of them up to some.
+/// The cheapest ways to join digits, for all numbers of digits up to a limit.
 pub(super) struct Joins {
-    /// For each number of levels and each number of digits, if these levels can join them.
+    /// By number of levels and number of digits; `None` where these levels cannot join the digits.
     best: Vec<Vec<Option<Shape>>>,
 }
 
 impl Joins {
-    /// For up to `most` digits, where a bit that is opened is worth `weight` bits offline.
+    /// Plans for up to `most` digits, where an opened bit is worth `weight` offline bits.
     pub(super) fn new(most: usize, weight: usize) -> Self {
         let mut best = vec![vec![None; most + 1]];
         best[0][1] = Some((0, [0, 0]));
@@ -200,7 +200,7 @@ impl Joins {
         Self { best }
     }
 
-    /// Levels for so many digits, which are an even number and join as many as possible in that.
+    /// Number of levels for `digits` digits: even, since two levels take one round trip.
     fn levels(digits: usize) -> usize {
         match digits {
             0..=1 => 0,
@@ -221,7 +221,7 @@ impl Joins {
         costs.min()
     }
 
-    /// What it costs to join so many digits, in eighths of an offline bit.
+    /// Cost of joining `digits` digits, in eighths of an offline bit.
     pub(super) fn cost(&self, digits: usize) -> usize {
         self.at(Self::levels(digits), digits).0
     }
@@ -230,7 +230,7 @@ impl Joins {
         self.best[levels][digits].expect("four levels join 81 digits, and no ring has as many bits")
     }
 
-    /// Round trips for so many digits.
+    /// Round trips for `digits` digits.
     pub(super) fn round_trips(digits: usize) -> usize {
         Self::levels(digits) / 2
     }
@@ -243,7 +243,7 @@ impl Joins {
             digits -= 2 * threes + twos;
             shape.push(nodes([threes, twos]).collect::<Vec<_>>());
         }
-        // Where there is nothing left to join, a level sends nothing.
+        // A level without joins sends nothing.
         shape.retain(|level| !level.is_empty());
         let folded = highest(&shape, all);
         for (index, node) in shape.iter_mut().flatten().enumerate() {
@@ -253,8 +253,8 @@ impl Joins {
     }
 }
 
-/// The nodes of a level, the larger ones lowest; what is above them is passed on. Which are folded is not
-/// known yet.
+/// The nodes of a level, the larger ones lowest; groups above them pass unchanged. Does not set
+/// `folded`.
 fn nodes([threes, twos]: [usize; 2]) -> impl Iterator<Item = Node> {
     let groups = move |i: usize| if i < threes { 3 } else { 2 };
     (0..threes + twos).map(move |i| Node { groups: groups(i), with_eq: i > 0, folded: false })
@@ -286,8 +286,8 @@ mod tests {
         assert_eq!(groups(2, 4), [vec![2, 2], vec![2]]);
         assert_eq!(groups(6, 4), [vec![2], vec![3]]);
         assert_eq!(groups(6, 8), [vec![3, 3, 2], vec![3]]);
-        // Of eight digits the third, the sixth and the last are highest in their nodes, and the third of
-        // these.
+        // Of eight digits the third, the sixth and the last are highest in their nodes, and the
+        // third node is highest in the next.
         let shape = Joins::new(8, 6).shape(8);
         let of = [Group::Digit(2), Group::Digit(5), Group::Digit(7), Group::Node(2)];
         assert_eq!(highest(&shape, 8), of);

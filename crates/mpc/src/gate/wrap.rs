@@ -2,10 +2,11 @@
 //!
 //! For `y = s + c mod 2^w` with `|y| < 2^(w-2)` add `2^(w-2)` to the server's share: the top bit of the sum
 //! is then zero, so as integers `y + 2^(w-2) = s' + c - 2^w (ms + mc - ms mc)` with the top bits `ms`, `mc`
-//! of the two shares ([Chee22] sec. 5.2, known-MSB truncation; signed by the offset). The product `ms mc` is
-//! needed modulo 2^k only, `k = v - w` for a target ring of `v` bits. One OT with the client's choice `mc`,
-//! derandomised offline: the client ends with `h + mc mu`, where `h` is known to it offline and `mu` is the
-//! one message of the online phase; the server's share is `-h0`. Exact.
+//! of the two shares ([Chee22] sec. 5.2, known-MSB truncation; signed by the offset). The product
+//! `ms mc` is needed modulo 2^k only, `k = v - w` for a target ring of `v` bits. One OT with the
+//! client's choice `mc`, derandomised offline: the client's result is `h + mc mu`, where the client
+//! knows `h` offline and `mu` is the one message of the online phase; the server's share is `-h0`.
+//! Exact.
 //!
 //! Cost per element: 1 ROT (client receives); offline 1 bit client to server; online `k` bits server to
 //! client.
@@ -28,7 +29,7 @@ pub struct WrapSpec {
     pub n: usize,
     /// Ring of the input, in bits (at least 3).
     pub width: u32,
-    /// Bits that the ring grows by.
+    /// Extra bits of the target ring.
     pub extra: u32,
 }
 
@@ -66,8 +67,8 @@ impl ClientWrap {
         Ok(Self { h: Packed::new(&words, spec.extra) })
     }
 
-    /// The part of the client's widened share that is known offline: `c - 2^w mc + 2^w h`, `[n]`, in the
-    /// target ring. The rest is `2^w mc mu`.
+    /// The offline part of the client's widened share: `c - 2^w mc + 2^w h`, `[n]`, in the target
+    /// ring. The rest is `2^w mc mu`.
     pub fn known(&self, spec: &WrapSpec, c: &[u64]) -> Vec<u64> {
         let pairs = c.iter().zip(self.h.values());
         pairs
@@ -75,8 +76,8 @@ impl ClientWrap {
             .collect()
     }
 
-    /// Online, on its own: the client's widened share, `[n]` in the target ring. Its low `width` bits are
-    /// those of `c`.
+    /// Online, without a multiplexer: the client's widened share, `[n]` in the target ring. Its low
+    /// `width` bits are those of `c`.
     ///
     /// # Errors
     /// Channel errors.
@@ -125,7 +126,7 @@ impl ServerWrap {
         Ok(Self { h0: Packed::new(&m0, spec.extra), step: Packed::new(&step, spec.extra) })
     }
 
-    /// Online: sends `mu` and gives it back together with the server's widened share (`[n]`, in the target
+    /// Online: sends `mu` and returns it with the server's widened share (`[n]`, in the target
     /// ring).
     ///
     /// # Errors

@@ -1,9 +1,10 @@
 //! Base OT of random keys over Ristretto255: the protocol of Chou and Orlandi (eprint 2015/267, figure 1)
 //! used as a random OT, which is secure against semi-honest parties under CDH in the random-oracle model.
 //!
-//! Sender: `a`, `A = aG`. Receiver with choice `c`: `B = bG + cA`, key `H(i, A, B, bA)`. Sender: keys
-//! `H(i, A, B, aB)` and `H(i, A, B, a(B - A))`. One round, 32 bytes to the receiver and 32 per OT back. `B`
-//! is uniform whatever `c` is; the key that is not chosen is the hash of a Diffie-Hellman value that the
+//! Sender: `a`, `A = aG`. Receiver with choice `c`: `B = bG + cA`, key `H(i, A, B, bA)`. Sender:
+//! keys `H(i, A, B, aB)` and `H(i, A, B, a(B - A))`. One round, 32 bytes to the receiver and 32 per
+//! OT back. `B` is uniform for any `c`; the other key is the hash of a Diffie-Hellman value that
+//! the receiver cannot compute.
 //! receiver cannot compute.
 
 use curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
@@ -56,7 +57,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Step 1: sends `A`. `context` tells instances apart; both parties give the same.
+    /// Step 1: sends `A`. `context` separates instances; both parties give the same.
     pub(super) fn start(ch: &mut Channel, prg: &mut Prg, context: u8) -> Result<Self, MpcError> {
         let secret = scalar(prg);
         let public = &*secret * RISTRETTO_BASEPOINT_TABLE;
@@ -84,7 +85,8 @@ impl Sender {
     }
 }
 
-/// Step 2, the receiver's only one: receives `A`, sends one element per choice, and returns the chosen keys.
+/// Step 2, the receiver's only one: receives `A`, sends one element per choice, and returns the
+/// chosen keys.
 pub(super) fn receive(ch: &mut Channel, prg: &mut Prg, choices: &Bits, context: u8) -> Result<Vec<Block>, MpcError> {
     let a = ch.recv(KEY, POINT_BYTES)?;
     let public = point(&a)?;
@@ -95,7 +97,7 @@ pub(super) fn receive(ch: &mut Channel, prg: &mut Prg, choices: &Bits, context: 
     let mut keys = Vec::with_capacity(choices.len());
     for (i, choice) in choices.iter().enumerate() {
         let b = scalar(prg);
-        // The choice enters as a scalar 0 or 1 of a constant-time multiplication: no branch on it.
+        // The choice is a scalar 0 or 1 of a constant-time multiplication: no branch depends on it.
         let mut choice = Scalar::from(choice as u8);
         let sum = (&*b * RISTRETTO_BASEPOINT_TABLE + choice * public).compress();
         choice.zeroize();
@@ -146,7 +148,7 @@ mod tests {
         let (result, ()) = run_pair(
             |ch| Sender::start(ch, &mut Prg::from_seed(Seed([1; 16])), 0).unwrap().finish(ch, 1),
             |ch| {
-                // Reads the key first: a peer that is gone already would be another error.
+                // Reads the key first: a disconnected peer would cause another error.
                 ch.recv(KEY, 32).unwrap();
                 ch.send(CHOICES, &[0xff; 32]).unwrap();
             },

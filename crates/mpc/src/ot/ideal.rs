@@ -1,5 +1,5 @@
-//! The ideal functionality, played by a shared seed: a test seam only. Nothing is secret here, and nothing is
-//! sent.
+//! The ideal functionality, simulated with a shared seed: for tests only. Nothing is secret, and
+//! nothing is sent.
 
 use tacit_arith::bits::Bits;
 use tacit_arith::prg::{Prg, Seed};
@@ -21,7 +21,7 @@ pub fn pair(seed: u64) -> (IdealSender, IdealReceiver) {
     (IdealSender(prg()), IdealReceiver(prg()))
 }
 
-/// Both directions for both parties: the client's, then the server's.
+/// Both directions for both parties: first the client's, then the server's.
 pub fn ots(seed: u64) -> (Ot<IdealSender, IdealReceiver>, Ot<IdealSender, IdealReceiver>) {
     let (client_sender, server_receiver) = pair(2 * seed);
     let (server_sender, client_receiver) = pair(2 * seed + 1);

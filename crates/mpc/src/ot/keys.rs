@@ -1,10 +1,11 @@
 //! The public AES keys under which one direction hashes.
 //!
-//! A guess of `delta` that is hashed under a key can be compared with everything that was hashed under that
-//! key: an attacker who sees T of `H(x ^ delta)` under one key tries T values of `delta` with every AES call.
-//! So no key is used for more than one tree, or for more than [`PART`] groups of output strings, in any
-//! connection: all follow from a public seed that the OT sender draws at every bootstrap (for each new
-//! `delta`), and from the place at which they are used. Figures: `docs/parameters.md`, section "OT hash".
+//! A guess of `delta` that is hashed under a key can be compared with every value hashed under that
+//! key: an attacker who sees T of `H(x ^ delta)` under one key tries T values of `delta` with every
+//! AES call. So no key is used for more than one tree, or for more than [`PART`] groups of output
+//! strings, in any connection. All keys follow from their position and from a public seed that the
+//! OT sender draws at every bootstrap (for each new `delta`). Figures: `docs/parameters.md`,
+//! section "OT hash".
 
 use sha2::{Digest, Sha256};
 use tacit_arith::aes::Aes128;
@@ -17,8 +18,8 @@ pub(super) const PART: usize = 8;
 pub(super) struct HashKeys(Aes128);
 
 impl HashKeys {
-    /// From the public seed of a bootstrap. The code takes its randomness from the seed itself, the keys from
-    /// its SHA-256.
+    /// Derives the keys from the public seed of a bootstrap. The code takes its randomness from the
+    /// seed itself, the keys from its SHA-256.
     pub(super) fn new(seed: Block) -> Self {
         let mut hash = Sha256::new();
         hash.update(b"tacit OT hash keys 1");
@@ -34,12 +35,12 @@ impl HashKeys {
         self.at(0, extension, tree, 0)
     }
 
-    /// Key of the strings that come from part `part` (of [`PART`] groups) of a tree's leaves.
+    /// Key of the strings made from part `part` (of [`PART`] groups) of a tree's leaves.
     pub(super) fn strings(&self, extension: u32, tree: usize, part: usize) -> Block {
         self.at(1, extension, tree, part)
     }
 
-    /// The encrypted place: a permutation, so no two places of a seed share a key.
+    /// The encrypted position: a permutation, so no two positions of a seed share a key.
     fn at(&self, purpose: u128, extension: u32, tree: usize, part: usize) -> Block {
         let mut key = [Block(purpose << 96 | u128::from(extension) << 64 | (tree as u128) << 32 | part as u128)];
         self.0.encrypt(&mut key);
@@ -70,11 +71,11 @@ mod tests {
         }
     }
 
-    /// The figures of `docs/parameters.md`: what an attacker who knows all but `delta` sees hashed under one
-    /// key.
+    /// The figures of `docs/parameters.md`: values hashed under one key in the view of an attacker
+    /// who knows everything except `delta`.
     #[test]
     fn targets_under_one_key_are_as_documented() {
-        // One unknown node a level of a tree, but for the first, which is not hashed.
+        // Each level of a tree hashes one unknown node, except the first, which is not hashed.
         assert_eq!([SMALL, MEDIUM, LARGE, HUGE].map(|p| p.corrections() / p.lanes), [6, 8, 9, 10]);
         assert_eq!(PART * GROUP, 512);
     }

@@ -28,7 +28,7 @@ use crate::MpcError;
 /// Bytes of a group element of the base OTs.
 const POINT_BYTES: usize = 32;
 
-/// Longest string, in bits, that [`RandomOtSender::planes`] gives per OT.
+/// Longest string, in bits, from [`RandomOtSender::planes`] per OT.
 pub const MAX_PLANES: usize = 32;
 
 /// The sender's strings of `n` OTs as bit planes: bit `i` of `m0[j]` is bit `j` of the first string of OT
@@ -50,10 +50,10 @@ pub struct ReceiverPlanes {
     pub m: Vec<Bits>,
 }
 
-/// The party that gets both strings of every OT.
+/// The party with both strings of every OT.
 pub trait RandomOtSender {
-    /// Tells that about `n` OTs will be asked for, so that a fitting parameter set is chosen. Only a hint,
-    /// but both parties must give the same.
+    /// Announces about `n` OTs, for the choice of a parameter set. Only a hint, but both parties
+    /// must give the same number.
     fn reserve(&mut self, n: usize);
 
     /// `n` OTs of `k`-bit strings, `k <= MAX_PLANES`, as bit planes.
@@ -63,7 +63,7 @@ pub trait RandomOtSender {
     fn words(&mut self, ch: &mut Channel, n: usize) -> Result<(Vec<u64>, Vec<u64>), MpcError>;
 }
 
-/// The party that gets one string of every OT.
+/// The party with one string of every OT.
 pub trait RandomOtReceiver {
     /// See [`RandomOtSender::reserve`].
     fn reserve(&mut self, n: usize);
@@ -75,11 +75,11 @@ pub trait RandomOtReceiver {
     fn words(&mut self, ch: &mut Channel, n: usize) -> Result<(Bits, Vec<u64>), MpcError>;
 }
 
-/// Both directions at one party: it is the sender of one OT instance and the receiver of another.
+/// Both directions at one party, the sender of one OT instance and the receiver of another.
 pub struct Ot<S, R> {
-    /// Paired with the peer's `receiver`.
+    /// Sender, paired with the peer's `receiver`.
     pub sender: S,
-    /// Paired with the peer's `sender`.
+    /// Receiver, paired with the peer's `sender`.
     pub receiver: R,
 }
 

@@ -1,4 +1,4 @@
-//! What becomes of a COT: its blocks are hashed 64 at a time and only the bits asked for are kept.
+//! Output of COTs: their blocks are hashed 64 at a time, and only the requested bits stay.
 //!
 //! The sender's strings of a COT `K` are `H(K)` and `H(K ^ delta)`, the receiver's is `H(M)`: a random OT by
 //! correlation robustness of the AES hash (eprint 2019/074). Its public key changes every few groups
@@ -14,7 +14,7 @@ pub(super) const GROUP: usize = 64;
 
 /// A kind of output of party `P`.
 pub(super) trait Emit<P>: Sync {
-    /// What the output is made of.
+    /// Element of the output.
     type Item: Copy + Default + Send + Zeroize;
     /// Items per group; at least 1.
     fn stride(&self) -> usize;
@@ -22,7 +22,7 @@ pub(super) trait Emit<P>: Sync {
     fn emit(&self, party: &P, key: Block, groups: &[[Block; GROUP]], out: &mut [Self::Item]);
 }
 
-/// The COTs as they are.
+/// The unhashed COTs.
 pub(super) struct Raw;
 
 impl<P> Emit<P> for Raw {
@@ -38,7 +38,7 @@ impl<P> Emit<P> for Raw {
 /// The form of a hashed string.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
-    /// The low bits as this many planes: one word per plane and group.
+    /// The low bits as planes, one word per plane and group.
     Planes(usize),
     /// The low word of each string.
     Words,
@@ -60,6 +60,6 @@ impl Form {
     }
 }
 
-/// Hashed strings. The sender's item: those for choice 0, then those for choice 1. The receiver's: the
-/// choices (one word), then the chosen strings.
+/// Hashed strings. The sender's item: strings for choice 0, then those for choice 1. The
+/// receiver's: the choices (one word), then the chosen strings.
 pub(super) struct Strings(pub(super) Form);

@@ -1,9 +1,10 @@
 //! LPN parameter sets of the silent extension. Security estimates and their sources: `docs/parameters.md`,
 //! section "LPN"; `docs/scripts/lpn_estimate.py` recomputes them.
 
-/// A parameter set: secret of `2^log_secret` bits, `trees` blocks of `2^depth` positions with one error each.
-/// Several instances of LPN with secrets and errors of their own may be side by side: they share the matrix,
-/// whose rows are then read once for all of them, and a tree of each belongs to one of the next.
+/// A parameter set: secret of `2^log_secret` bits, `trees` blocks of `2^depth` positions with one
+/// error each. Several LPN instances with separate secrets and errors may run side by side. They
+/// share the matrix, whose rows are then read once for all of them, and the trees of all instances
+/// are paired by index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LpnParams {
     /// Name for reports.
@@ -16,7 +17,7 @@ pub struct LpnParams {
     pub trees: usize,
     /// Instances side by side: 1 or 2.
     pub lanes: usize,
-    /// A demand of this many OTs makes it worth moving to the next larger set.
+    /// Number of expected OTs from which a move to the next larger set pays.
     pub upgrade_at: usize,
 }
 
@@ -26,32 +27,33 @@ pub const SMALL: LpnParams =
 /// A step between the two others: 2^20 COTs. 2^130.4.
 pub const MEDIUM: LpnParams =
     LpnParams { name: "medium", log_secret: 16, depth: 9, trees: 2048, lanes: 1, upgrade_at: 1_500_000 };
-/// For millions of OTs: 2^21.1 COTs an extension. 2^131.9. Its vector of 2 MB stays near the processor, also
-/// beside others, the other direction's among them.
+/// For millions of OTs: 2^21.1 COTs an extension. 2^131.9. Its vector of 2 MB stays in the cache,
+/// even beside others such as the other direction's.
 pub const LARGE: LpnParams =
     LpnParams { name: "large", log_secret: 17, depth: 10, trees: 2176, lanes: 1, upgrade_at: 20_000_000 };
-/// For tens of millions: twice 2^22.1 COTs an extension. 2^134.0. Two vectors of 4 MB, side by side, take no
-/// longer for an OT than one of 2 MB, and save almost half of the bytes.
+/// For tens of millions: twice 2^22.1 COTs an extension. 2^134.0. Two vectors of 4 MB, side by
+/// side, take no longer for an OT than one of 2 MB, and save almost half of the bytes.
 pub const HUGE: LpnParams =
     LpnParams { name: "huge", log_secret: 18, depth: 11, trees: 2176, lanes: 2, upgrade_at: usize::MAX };
 
-/// COTs that one `delta` may serve; then its direction bootstraps anew. Chosen so that what follows from a
-/// `delta` that became known ends within about 30 large inferences, while the bootstrap's 0.44 MB are lost in
-/// their traffic: `docs/parameters.md`, section "OT hash".
+/// Most COTs under one `delta`; after that its direction bootstraps anew. The bound ends the damage
+/// of a leaked `delta` within about 30 large inferences, while the bootstrap's 0.44 MB are small
+/// against their traffic: `docs/parameters.md`, section "OT hash".
 pub const COTS_PER_DELTA: u64 = 1 << 32;
 
 impl LpnParams {
-    /// Outputs of a tree of each instance (beta of each).
+    /// Outputs of one tree of every instance (beta of each).
     pub const fn leaves(&self) -> usize {
         self.lanes << self.depth
     }
 
-    /// COTs of one extension (n of each instance), those included that the next extension uses up.
+    /// COTs of one extension (n of each instance), including those that the next extension
+    /// consumes.
     pub const fn outputs(&self) -> usize {
         self.trees * self.leaves()
     }
 
-    /// COTs that an extension uses up: the LPN secrets, and one per level of every tree.
+    /// COTs that an extension consumes: the LPN secrets, and one per level of every tree.
     pub const fn base(&self) -> usize {
         self.secret() + self.lanes * self.trees * self.depth as usize
     }
@@ -61,7 +63,7 @@ impl LpnParams {
         self.lanes << self.log_secret
     }
 
-    /// Blocks that the sender sends for a tree of each instance; the first level needs none.
+    /// Blocks that the sender sends for one tree of every instance; the first level needs none.
     pub const fn corrections(&self) -> usize {
         self.lanes * (self.depth as usize - 1)
     }
@@ -78,7 +80,7 @@ impl LpnParams {
     }
 }
 
-/// The set that a connection uses when it makes `n` OTs in one direction for each input.
+/// The set of a connection that makes `n` OTs in one direction for each input.
 pub fn set_for(n: usize) -> LpnParams {
     let mut set = SMALL;
     while let Some(larger) = set.upgrade(n) {

@@ -1,5 +1,5 @@
-//! When a supply of COTs expands how many trees, goes to the next extension, or bootstraps: what both parties
-//! decide alike, and what follows for their traffic.
+//! The schedule of a supply of COTs: when to expand trees, to start the next extension, or to
+//! bootstrap. Both parties decide alike; the traffic follows from it.
 
 use tacit_net::TrafficModel;
 
@@ -7,33 +7,34 @@ use super::output::GROUP;
 use super::params::{COTS_PER_DELTA, LpnParams, SMALL};
 use super::{POINT_BYTES, iknp};
 
-/// Outputs worked on between two messages, so that both parties compute at the same time.
+/// Outputs computed between two messages, so that both parties compute at the same time.
 const BATCH: usize = 1 << 17;
 
 /// COTs that a bootstrap makes.
 pub(super) const BOOTSTRAP: usize = SMALL.base();
 
-/// What comes next for a draw.
+/// The next step of a draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// So many groups of the newest tree, from group `from` of it on.
+    /// Use this many groups of the newest tree, starting at group `from`.
     Left { groups: usize, from: usize },
-    /// So many trees from `first` on go into the draw whole, and with `extra` one more is kept.
+    /// Expand this many trees, starting at `first`, wholly into the draw; with `extra`, store one
+    /// more.
     Batch { first: usize, whole: usize, extra: bool },
-    /// The next extension, with this set.
+    /// Start the next extension, with this set.
     Extend(LpnParams),
-    /// A new `delta`.
+    /// Bootstrap a new `delta`.
     Refresh,
 }
 
-/// Where a supply stands.
+/// State of a supply.
 pub(super) struct Schedule {
     params: LpnParams,
-    /// COTs that the extensions since the bootstrap make, the newest included, and how many there may be.
+    /// COTs of the extensions since the bootstrap, the newest included, and their bound.
     made: u64,
     bound: u64,
     next_tree: usize,
-    /// Groups of the newest tree, and of these, those that are used.
+    /// Groups of the newest tree, and the number of used groups.
     ready: usize,
     taken: usize,
     reserved: usize,
@@ -54,13 +55,13 @@ impl Schedule {
         self.reserved = self.reserved.saturating_add(n);
     }
 
-    /// A draw of so many groups begins.
+    /// Begins a draw of `groups` groups.
     pub(super) fn begin(&mut self, groups: usize) {
         self.reserved = self.reserved.saturating_sub(groups.saturating_mul(GROUP));
     }
 
-    /// The next step of a draw that lacks so many groups (not zero). After [`Step::Extend`] and
-    /// [`Step::Refresh`] follow [`feed`](Self::feed) and [`extended`](Self::extended), or
+    /// The next step of a draw that lacks `groups` groups (not zero). After [`Step::Extend`] and
+    /// [`Step::Refresh`] call [`feed`](Self::feed) and [`extended`](Self::extended), or
     /// [`refreshed`](Self::refreshed).
     pub(super) fn step(&mut self, groups: usize) -> Step {
         if self.taken < self.ready {
@@ -90,7 +91,7 @@ impl Schedule {
         if self.made + next.outputs() as u64 > self.bound { Step::Refresh } else { Step::Extend(next) }
     }
 
-    /// Trees that feed an extension with set `next`, in batches: the first of each and how many.
+    /// Trees that feed an extension with set `next`, in batches: first tree and number of trees.
     pub(super) fn feed(&mut self, next: LpnParams) -> Vec<(usize, usize)> {
         let leaves = self.params.leaves();
         let (mut trees, mut batches) = (next.base().div_ceil(leaves), Vec::new());
@@ -103,31 +104,32 @@ impl Schedule {
         batches
     }
 
-    /// The extension with set `next` has begun.
+    /// Records the start of the extension with set `next`.
     pub(super) fn extended(&mut self, next: LpnParams) {
         self.params = next;
         self.made += next.outputs() as u64;
         (self.next_tree, self.ready, self.taken) = (0, 0, 0);
     }
 
-    /// A new `delta` serves from now on.
+    /// Records a new `delta`.
     pub(super) fn refreshed(&mut self) {
         let reserved = self.reserved;
         *self = Self { reserved, ..Self::new(self.bound) };
     }
 }
 
-/// Both directions of a connection's supply, as far as messages go: what a draw says, without drawing.
+/// Both directions of a connection's supply as message traffic only: models draws without making
+/// OTs.
 pub struct PlannedOts {
-    /// The client receives.
+    /// Direction with the client as receiver.
     to_client: Schedule,
-    /// The server receives.
+    /// Direction with the server as receiver.
     to_server: Schedule,
 }
 
 impl PlannedOts {
-    /// Of a connection that has just been set up, and that was told that so many OTs are coming: with the
-    /// client and with the server as receiver.
+    /// A fresh connection that expects these numbers of OTs: with the client and with the server as
+    /// receiver.
     #[must_use]
     pub fn reserved(client_receives: usize, server_receives: usize) -> Self {
         let with = |n| {
@@ -138,12 +140,12 @@ impl PlannedOts {
         Self { to_client: with(client_receives), to_server: with(server_receives) }
     }
 
-    /// `n` OTs with the client as receiver.
+    /// Draws `n` OTs with the client as receiver.
     pub fn client_receives(&mut self, n: usize, talk: &mut TrafficModel) {
         draw(&mut self.to_client, n, talk, (TrafficModel::down, TrafficModel::up));
     }
 
-    /// `n` OTs with the server as receiver.
+    /// Draws `n` OTs with the server as receiver.
     pub fn server_receives(&mut self, n: usize, talk: &mut TrafficModel) {
         draw(&mut self.to_server, n, talk, (TrafficModel::up, TrafficModel::down));
     }
@@ -151,7 +153,7 @@ impl PlannedOts {
 
 type Say = fn(&mut TrafficModel, usize);
 
-/// `sends` is how the sender of the OTs says something, `receives` how their receiver does.
+/// `sends` adds a message of the OT sender, `receives` one of the OT receiver.
 fn draw(schedule: &mut Schedule, n: usize, talk: &mut TrafficModel, (sends, receives): (Say, Say)) {
     let mut groups = n.div_ceil(GROUP);
     schedule.begin(groups);

@@ -20,7 +20,7 @@ use crate::{MpcError, Role};
 const SEED: Tag = Tag::new(0x0204, "public seed");
 const CORRECTIONS: Tag = Tag::new(0x0205, "tree corrections");
 
-/// Sender of random OTs. Holds `delta` and its supply; nothing of it can be copied or stored.
+/// Sender of random OTs. Holds `delta` and its supply; no part can be copied or stored.
 pub struct RotSender(Stock<SendingParty>);
 
 /// Receiver of random OTs.
@@ -28,24 +28,24 @@ pub struct RotReceiver(Stock<ReceivingParty>);
 
 pub(super) struct SendingParty {
     delta: Block,
-    /// For later bootstraps.
+    /// Randomness of later bootstraps.
     prg: Prg,
     context: u8,
 }
 
 pub(super) struct ReceivingParty {
-    /// For later bootstraps.
+    /// Randomness of later bootstraps.
     prg: Prg,
     context: u8,
 }
 
-/// A new `delta` and its free bits, the choices in the base OTs.
+/// Draws a new `delta` and its free bits, the choices in the base OTs.
 fn new_delta(prg: &mut Prg) -> (Block, Bits) {
     let delta = Block(prg.next_block().0 | 1);
     (delta, (1..128).map(|i| delta.0 >> i & 1 == 1).collect())
 }
 
-/// Public, so not a block of the stream that `delta` comes from.
+/// Public, so it must not be a block of the stream of `delta`.
 fn send_seed(ch: &mut Channel, prg: &mut Prg) -> Result<Block, MpcError> {
     let seed = Block::from_bytes(SplitPrg::draw(prg).public_seed().to_bytes());
     ch.send(SEED, &seed.to_bytes())?;
@@ -140,28 +140,29 @@ impl Emit<ReceivingParty> for Strings {
     }
 }
 
-/// Bytes of [`setup`] each way, without frame headers: as many up as down, since every party is a sender and
-/// a receiver.
+/// Bytes of [`setup`] each way, without frame headers: equal both ways, since every party is a
+/// sender and a receiver.
 pub const SETUP_BYTES: usize = POINT_BYTES + POINT_BYTES * iknp::BASE + 16 + iknp::column_bytes(BOOTSTRAP);
 
-/// What [`setup`] says.
+/// Adds the messages of [`setup`].
 pub fn setup_talk(talk: &mut TrafficModel) {
     talk.both(&[POINT_BYTES]);
     talk.both(&[POINT_BYTES * iknp::BASE, 16]);
     talk.both(&[iknp::column_bytes(BOOTSTRAP)]);
 }
 
-/// Base OTs and bootstrap for both directions, in three rounds. Each party is base-OT sender for the
-/// direction in which it is OT receiver. About 0.88 MB in all. A direction that has made [`COTS_PER_DELTA`]
-/// COTs bootstraps again on its own, inside the call that needs more: 0.44 MB and two rounds.
+/// Base OTs and bootstrap for both directions, in three rounds. Each party is base-OT sender for
+/// the direction in which it is OT receiver. About 0.88 MB in all. A direction that has made
+/// [`COTS_PER_DELTA`] COTs bootstraps again alone, inside the call that needs more: 0.44 MB and two
+/// rounds.
 ///
 /// # Errors
-/// Channel errors, a peer that does not follow the base OT.
+/// Channel errors; a peer that deviates from the base OT.
 pub fn setup(role: Role, ch: &mut Channel, prg: &mut Prg) -> Result<Ot<RotSender, RotReceiver>, MpcError> {
     setup_bounded(role, ch, prg, COTS_PER_DELTA)
 }
 
-/// `setup` with another bound on the COTs of one `delta`.
+/// As [`setup`], with another bound on the COTs of one `delta`.
 fn setup_bounded(
     role: Role,
     ch: &mut Channel,

@@ -1,12 +1,12 @@
 //! The silent COT extension of Ferret (eprint 2020/924, protocol 1) with regular noise, made on demand.
 //!
-//! An extension turns `base()` COTs into `outputs()`: output `i` is leaf `i` of the trees (the noise) plus a
-//! sparse public combination of the secret's COTs. It is lazy: trees are expanded, combined and hashed as
-//! outputs are asked for, and nothing but the secret (k blocks) is held. The sender's tree corrections,
-//! `16 (depth - 1)` bytes a tree, go along with each batch of trees; the receiver sends nothing, so there are
-//! no rounds. When the remaining trees are just enough to feed the next extension (of this or the next larger
-//! set, by demand), they do; but when the next extension would take the COTs of one `delta` beyond a bound,
-//! both parties bootstrap anew instead, with a new `delta`, seed and secret.
+//! An extension turns `base()` COTs into `outputs()`: output `i` is leaf `i` of the trees (the
+//! noise) plus a sparse public combination of the secret's COTs. It is lazy: trees are expanded,
+//! combined and hashed on demand, and only the secret (k blocks) is stored. The sender's tree
+//! corrections, `16 (depth - 1)` bytes a tree, travel with each batch of trees; the receiver sends
+//! nothing, so there are no rounds. The last trees that are just enough feed the next extension (of
+//! this or the next larger set, by demand). If that extension would exceed the bound on the COTs of
+//! one `delta`, both parties bootstrap anew instead, with a new `delta`, seed and secret.
 
 use rayon::prelude::*;
 use tacit_arith::aes::CcrHash;
@@ -23,12 +23,12 @@ use super::schedule::{Schedule, Step};
 use super::workers;
 use crate::MpcError;
 
-/// What differs between sender and receiver.
+/// The difference between sender and receiver.
 pub(super) trait Party: Sync {
-    /// Corrections of a batch before its trees are expanded: the receiver's come from the peer, the sender's
-    /// are zeros.
+    /// Corrections of a batch before its trees are expanded: from the peer at the receiver, zeros
+    /// at the sender.
     fn before(&self, ch: &mut Channel, blocks: usize) -> Result<Vec<Block>, MpcError>;
-    /// After the trees are expanded: the sender sends the corrections.
+    /// After the expansion of the trees: the sender sends the corrections.
     fn after(&self, ch: &mut Channel, corrections: &[Block]) -> Result<(), MpcError>;
     /// A bootstrap for this direction alone: [`BOOTSTRAP`] COTs of a new `delta`, and a new public seed.
     fn bootstrap(&mut self, ch: &mut Channel) -> Result<(Block, Vec<Block>), MpcError>;
@@ -36,17 +36,17 @@ pub(super) trait Party: Sync {
     fn tree(&self, hash: &CcrHash, cots: &[Block], corrections: &mut [Block], leaves: &mut [Block]);
 }
 
-/// One extension: all that is needed to expand any of its trees.
+/// One extension, with all inputs for the expansion of its trees.
 struct Extension {
     params: LpnParams,
     code: LocalCode,
-    /// Its number since the bootstrap: names its hash keys.
+    /// Its number since the bootstrap, part of its hash keys' positions.
     number: u32,
     base: Base,
 }
 
-/// What an extension is made of: the secret (of two instances side by side both, by turns), the COTs of its
-/// trees, and what the last tree of the extension before had more. Wiped when it goes.
+/// Inputs of an extension: the secret (of two instances side by side: both, interleaved), the COTs
+/// of its trees, and surplus outputs of the previous extension's last tree. Wiped on drop.
 struct Base(Long<Block>);
 
 impl Drop for Base {
@@ -70,7 +70,7 @@ impl Extension {
         Self { params, code, number, base }
     }
 
-    /// From a bootstrap.
+    /// The first extension after a bootstrap.
     fn first(seed: Block, blocks: Vec<Block>) -> Self {
         let blocks = Zeroizing::new(blocks);
         let mut base = Long::zeros(blocks.len());
@@ -104,10 +104,10 @@ impl Extension {
     }
 }
 
-/// Where the outputs of a tree go.
+/// Destination of a tree's outputs.
 enum Outputs<'a, I> {
     Emitted(&'a mut [I]),
-    /// As they are, for the next draw.
+    /// Unhashed, for the next draw.
     Kept(&'a mut [Block]),
 }
 
@@ -118,16 +118,17 @@ pub(super) struct Stock<P> {
     keys: HashKeys,
     extension: Extension,
     schedule: Schedule,
-    /// The newest tree, which has this number, and its outputs.
+    /// The newest tree: its number and its outputs.
     newest: usize,
     ready: Vec<Block>,
-    /// Where the extension before was, wiped: the system would clear new memory page by page.
+    /// Wiped buffer of the previous extension, reused because the system would clear new memory
+    /// page by page.
     spare: Option<Base>,
 }
 
 impl<P: Party> Stock<P> {
-    /// From a public seed and [`BOOTSTRAP`](super::schedule::BOOTSTRAP) COTs. `bound` is on the COTs of one
-    /// `delta`; an extension of each set must fit it.
+    /// A supply from a public seed and [`BOOTSTRAP`](super::schedule::BOOTSTRAP) COTs. `bound`
+    /// limits the COTs of one `delta`; an extension of each set must fit the bound.
     pub(super) fn new(party: P, (seed, base): (Block, Vec<Block>), bound: u64) -> Self {
         let (keys, extension) = (HashKeys::new(seed), Extension::first(seed, base));
         let (schedule, ready) = (Schedule::new(bound), Vec::new());
@@ -143,7 +144,7 @@ impl<P: Party> Stock<P> {
         self.extension.params
     }
 
-    /// Makes outputs for `groups` groups of OTs and hands them over in order, some whole groups at a time.
+    /// Makes outputs for `groups` groups of OTs and emits them in order, in runs of whole groups.
     pub(super) fn draw<E: Emit<P>>(
         &mut self,
         ch: &mut Channel,
@@ -195,8 +196,8 @@ impl<P: Party> Stock<P> {
         }
     }
 
-    /// Outputs of `whole` trees from `first` on into `out`, which has room for them, and of one more into
-    /// `ready` if `extra`.
+    /// Writes the outputs of `whole` trees, starting at `first`, to `out`, which has room for them,
+    /// and of one more tree to `ready` if `extra`.
     fn batch<E: Emit<P>>(
         &mut self,
         ch: &mut Channel,
@@ -212,7 +213,7 @@ impl<P: Party> Stock<P> {
         if extra {
             ready.resize(leaves, Block::ZERO);
         }
-        // The one that is kept comes last.
+        // The stored tree is the last.
         let outputs = out.chunks_mut(items).map(Outputs::Emitted).chain([Outputs::Kept(&mut ready)]);
         let trees = corrections.chunks_mut(per_tree).zip(outputs).enumerate();
         workers::for_each(trees, |scratch, (i, (corrections, outputs))| {
@@ -233,7 +234,7 @@ impl<P: Party> Stock<P> {
         self.party.after(ch, &corrections)
     }
 
-    /// Starts an extension with set `next`, fed from the trees that are left.
+    /// Starts an extension with set `next`, fed from the remaining trees.
     fn extend(&mut self, ch: &mut Channel, next: LpnParams) -> Result<(), MpcError> {
         let (leaves, feed) = (self.params().leaves(), self.schedule.feed(next));
         let blocks = leaves * feed.iter().map(|(_, trees)| trees).sum::<usize>();
@@ -255,7 +256,7 @@ impl<P: Party> Stock<P> {
         Ok(())
     }
 
-    /// Goes on with a new `delta`. What is left of the old extension is dropped.
+    /// Continues with a new `delta`. Drops the rest of the old extension.
     fn refresh(&mut self, ch: &mut Channel) -> Result<(), MpcError> {
         let (seed, base) = self.party.bootstrap(ch)?;
         (self.seed, self.keys, self.extension) = (seed, HashKeys::new(seed), Extension::first(seed, base));

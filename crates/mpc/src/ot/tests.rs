@@ -1,4 +1,4 @@
-//! What every pair of OT parties must fulfil: run on the ideal functionality and on the real one.
+//! Requirements of every pair of OT parties, tested on the ideal and on the real functionality.
 
 use super::*;
 use crate::run_pair;

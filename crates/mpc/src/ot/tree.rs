@@ -1,13 +1,14 @@
-//! Single-point COT by a correlated GGM tree (half-tree, eprint 2022/1431, section 4): the sender's leaves
-//! `v` sum to `delta`; the receiver gets all of them, but at one random position `v ^ delta`.
+//! Single-point COT by a correlated GGM tree (half-tree, eprint 2022/1431, section 4): the sender's
+//! leaves `v` sum to `delta`; the receiver gets all of them except one at a random position, where
+//! it has `v ^ delta`.
 //!
-//! A node `x` has the children `H(x)` and `H(x) ^ x`, so every level sums to `delta`. Level `i` uses up one
-//! COT `M = K ^ r * delta` whose choice `r` is the negation of bit `i` of the position: `c = left_sum ^ K`
-//! tells the receiver the sum of side `r`. The first level is the COT itself: its two nodes are `K` and
-//! `K ^ delta`, and the receiver's `M` is the one it may know. One hash per leaf in all, `depth - 1` blocks
-//! sent, no message from the receiver.
+//! A node `x` has the children `H(x)` and `H(x) ^ x`, so every level sums to `delta`. Level `i`
+//! consumes one COT `M = K ^ r * delta` whose choice `r` is the negation of bit `i` of the
+//! position: `c = left_sum ^ K` gives the receiver the sum of side `r`. The first level is the COT
+//! itself: its two nodes are `K` and `K ^ delta`, and the receiver may know only `M`. One hash per
+//! leaf in all, `depth - 1` blocks sent, no message from the receiver.
 //!
-//! Nodes are kept with the bit of the newest level as the highest of their index, so that a level is done in
+//! The bit of the newest level is the highest of a node's index, so that a level is computed in
 //! place. The position is secret: the receiver writes by scanning.
 
 use tacit_arith::aes::CcrHash;

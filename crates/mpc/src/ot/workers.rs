@@ -1,4 +1,5 @@
-//! Work in pieces of some ten microseconds, many times a millisecond: too little to sleep in between.
+//! Parallel work in pieces of some ten microseconds, many times a millisecond: too short for
+//! threads to sleep.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tacit_arith::block::Block;
 use zeroize::Zeroizing;
 
-/// Counts a piece that is being worked on, as long as it lives: a panic ends it, too.
+/// Counts a running piece until dropped, so a panic ends the count, too.
 struct Busy<'a>(&'a AtomicUsize);
 
 impl Drop for Busy<'_> {
@@ -15,12 +16,12 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// How often a thread looks whether the last piece is done before it lets others run: some ten microseconds.
+/// Checks for the last piece before a thread yields to others: some ten microseconds.
 const PATIENCE: u32 = 256;
 
-/// Does `work` with all `pieces` on the threads of the current pool, as far as they are free. Whoever finds
-/// none left waits for the last one to be done without sleeping, as waking up takes as long as a piece. Each
-/// thread has memory of its own for what it works on, wiped when it is done.
+/// Runs `work` on all `pieces` with the free threads of the current pool. A thread without a piece
+/// spins until the last piece is done, because a wake-up takes as long as a piece. Each thread has
+/// separate scratch memory, wiped at the end.
 pub(super) fn for_each<P: Send>(pieces: impl Iterator<Item = P> + Send, work: impl Fn(&mut Vec<Block>, P) + Sync) {
     let (pieces, busy) = (Mutex::new(pieces), AtomicUsize::new(0));
     let next = || {

@@ -6,16 +6,17 @@
 //! ```text
 //! y = base + sum_t 2^t (o_t + (1 - 2 o_t) M_t)       M_t in the ring of w - t bits
 //! ```
-//! * up to [`ONE_HOT_BITS`] bits the server is given the difference of the one-hot vectors: `2^k` bits (at
-//!   least 64);
-//! * above that both have keys of an early-terminated point function ([`crate::fss::dpf`]): `16 (k - 6)`
-//!   bytes, the same for both, which the server passes on online, so that the client's half is still a seed.
+//! * up to [`ONE_HOT_BITS`] bits the dealer gives the server the difference of the one-hot vectors:
+//!   `2^k` bits (at least 64);
+//! * above that both have keys of an early-terminated point function ([`crate::fss::dpf`]):
+//!   `16 (k - 6)` bytes, the same for both. The server forwards the keys online, so that the client's
+//!   half is still a seed.
 //!
-//! **Pieces of lines** ([`LookUp::lines`]): the number has s bits more than the index of a piece. With P and
-//! Q the s low bits of xh and R, `l = P - Q` and `i = floor(xh / 2^s) - floor(R / 2^s)`, `x = 2^s i + l` and
-//! `|l| < 2^s`: i is `floor(x / 2^s)` or one more, which it is follows from the mask. Bits of the piece's
-//! entry and of its slope are opened alike, and a bit b of the slope counts `b l = o (P - Q) + (1 - 2 o)(P M
-//! - M Q)`, for which shares of `M Q` and of Q were dealt.
+//! **Pieces of lines** ([`LookUp::lines`]): the number has s bits more than the index of a piece.
+//! With P and Q the s low bits of xh and R, `l = P - Q` and `i = floor(xh / 2^s) - floor(R / 2^s)`,
+//! `x = 2^s i + l` and `|l| < 2^s`: i is `floor(x / 2^s)` or one more, depending on the mask. Bits
+//! of the piece's entry and of its slope are opened alike. A bit b of the slope counts
+//! `b l = o (P - Q) + (1 - 2 o)(P M - M Q)`, for which shares of `M Q` and of Q were dealt.
 //!
 //! Cost of a look-up from k (and s) bits to m bits, of these m' of a slope, in a ring of w: material `2^k`
 //! bits or the key, and at most w bits for each of `m + m' + 1` words (m without lines), at the server;
@@ -48,12 +49,12 @@ const KEYS: Tag = Tag::new(0x0357, "keys of point functions");
 const BITS: Tag = Tag::new(0x0358, "masked results of a table");
 const MOVE: Tag = Tag::new(0x0359, "share difference of a table's results");
 
-/// The widest index whose one-hot vector is dealt as it is.
+/// The widest index with a dealt one-hot vector.
 pub const ONE_HOT_BITS: u32 = 8;
 /// The widest index.
 pub const MAX_INDEX_BITS: u32 = MAX_TABLE_BITS;
 
-/// The streams of one party for a block.
+/// One party's streams for a block.
 struct Streams<'a> {
     prg: &'a Prg,
     index: u64,
@@ -87,8 +88,8 @@ fn draw(prg: &mut Prg, count: usize, width: u32) -> Zeroizing<Vec<u64>> {
     out
 }
 
-/// The public seed of a batch's keys: a block of a generator of its own, and so nothing that was computed
-/// under the key of the server's masks.
+/// The public seed of a batch's keys. It comes from a separate generator, so it is no block under
+/// the key of the server's masks.
 fn public_seed(server: &Prg) -> [u8; 16] {
     server.fork(u64::MAX).next_seed().0
 }
@@ -98,11 +99,11 @@ fn place(index: usize) -> Place {
     Place { batch: 0, group: u32::try_from(group).expect("a batch has fewer than 2^40 look-ups") }
 }
 
-/// What the server gets for a batch of look-ups whose index the client shares as `c` (`[n]`, modulo
-/// `2^(k+s)`), in pieces. Deterministic.
+/// Makes the server's material, in pieces, for a batch of look-ups whose index the client shares as
+/// `c` (`[n]`, modulo `2^(k+s)`). Deterministic.
 ///
 /// # Errors
-/// Those of `sink`.
+/// Errors of `sink`.
 pub fn deal_look_up<E>(
     spec: &LookUp,
     c: &[u64],
@@ -169,7 +170,7 @@ fn dealt(
 
 /// One party's half of a batch.
 enum Half<'a> {
-    /// With all keys, where there are any.
+    /// The client's half, with all keys, if any.
     Client {
         prg: &'a Prg,
         keys: &'a [u8],
@@ -181,7 +182,7 @@ enum Half<'a> {
 }
 
 impl Half<'_> {
-    /// The party's XOR shares of a block's results, under its masks.
+    /// The party's masked XOR shares of a block's results.
     fn masked(&self, spec: &LookUp, index: usize, xh: &[u64]) -> Result<Zeroizing<Vec<u64>>, MpcError> {
         let (role, prg) = match self {
             Self::Client { prg, .. } => (Role::Client, prg),
@@ -272,7 +273,8 @@ impl Half<'_> {
     }
 }
 
-/// The entries where a share of a one-hot vector is 1, added up. Time does not depend on the vector.
+/// The sum of the entries at which a share of a one-hot vector is 1. The time does not depend on
+/// the vector.
 fn chosen(vector: &[u64], entries: &[u64]) -> u64 {
     vector.iter().zip(entries.chunks(64)).fold(0, |sum, (word, entries)| {
         entries.iter().enumerate().fold(sum, |sum, (j, entry)| sum ^ (entry & (word >> j & 1).wrapping_neg()))
@@ -287,11 +289,11 @@ fn xor(a: &[u64], b: &[u64]) -> Zeroizing<Vec<u64>> {
     Zeroizing::new(a.iter().zip(b).map(|(a, b)| a ^ b).collect())
 }
 
-/// The client's online part: its share ends as `target` (`[n]`, in the ring of the results). `prg` is the
-/// stream that [`deal_look_up`] was given for it.
+/// The client's online part: its final share is `target` (`[n]`, in the ring of the results). `prg`
+/// is the stream that [`deal_look_up`] used for the client.
 ///
 /// # Errors
-/// Channel errors; `Material` if what the server passes on is no key.
+/// Channel errors; `Material` if the server forwards invalid keys.
 pub fn client_look_up(spec: &LookUp, target: &[u64], prg: &Prg, session: &mut Session<'_>) -> Result<(), MpcError> {
     let xh = session.channel.recv_packed(OPENED, spec.n, spec.index_bits())?;
     let keys = match spec.keys() {
@@ -314,11 +316,11 @@ pub fn client_look_up(spec: &LookUp, target: &[u64], prg: &Prg, session: &mut Se
     Ok(session.channel.send_packed(MOVE, &moved, spec.width)?)
 }
 
-/// The server's online part: its shares of the results (`[n]`) for its shares `s` of the indices (`[n]`);
-/// `prg` is its stream and `given` what [`deal_look_up`] made.
+/// The server's online part: its shares of the results (`[n]`) for its shares `s` of the indices
+/// (`[n]`). `prg` is its stream and `given` the output of [`deal_look_up`].
 ///
 /// # Errors
-/// Channel errors; `Material` if `given` is not of these look-ups.
+/// Channel errors; `Material` if `given` does not belong to these look-ups.
 pub fn server_look_up(
     spec: &LookUp,
     s: &[u64],

@@ -1,4 +1,4 @@
-//! Public shape of look-ups, and what their results are combinations of.
+//! The public shape of look-ups, and the linear form of their results.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use crate::fss::dpf::Shape;
 use crate::fss::table::Table;
 use crate::{MpcError, low_mask};
 
-/// Widest number that is looked up, pieces of lines included.
+/// Widest looked-up number, pieces of lines included.
 pub const MAX_SPLINE_BITS: u32 = 40;
 
-/// What makes a table one of pieces of lines: `y = 2^shift entry(i) + slope(i) l`.
+/// The lines of a piecewise linear table: `y = 2^shift entry(i) + slope(i) l`.
 #[derive(Debug, Clone, Copy)]
 pub struct Lines<'a> {
-    /// Bits of the number below those that choose a piece.
+    /// Bits of the number below the index of the piece.
     pub low: u32,
-    /// Zeros behind the entries.
+    /// Zero bits appended to the entries.
     pub shift: u32,
-    /// For each piece.
+    /// Slope of each piece.
     pub slopes: &'a [i64],
 }
 
@@ -28,43 +28,43 @@ pub struct LookUp {
     pub(super) n: usize,
     /// Bits of the index of an entry.
     pub(super) bits: u32,
-    /// Bits of the number below these.
+    /// Bits of the number below the index.
     pub(super) low: u32,
     /// Ring of the result.
     pub(super) width: u32,
-    /// Smallest entry with its zeros, in the ring of the result.
+    /// Smallest entry with its zeros appended, in the ring of the result.
     pub(super) base: u64,
-    /// Zeros behind entries.
+    /// Zero bits appended to the entries.
     shift: u32,
-    /// Bits of an entry above the smallest.
+    /// Bits of an entry relative to the smallest.
     entry_bits: u32,
     /// Smallest slope.
     flattest: i64,
-    /// Bits of an entry and, above them, of a slope above the smallest.
+    /// Bits of an entry and, above them, of a slope, both relative to the smallest.
     pub(super) out_bits: u32,
     pub(super) table: Arc<Tables>,
 }
 
-/// Entries above the smallest one, with slopes above theirs.
+/// Entries and slopes, relative to the smallest.
 pub(super) struct Tables {
-    /// From the last place to the first, twice: any shift of it is a slice.
+    /// From the last index to the first, twice, so that any rotation is a slice.
     pub(super) backwards: Vec<u64>,
     pub(super) keyed: Table,
 }
 
-/// What is dealt of a look-up's result: it is a combination of these with public coefficients. Q is the low
-/// part of the number's mask R.
+/// A dealt word. A look-up's result is a combination of these words with public coefficients. Q is
+/// the low part of the number's mask R.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Word {
     /// The mask of an opened bit.
     Bit(u32),
-    /// That mask times Q.
+    /// The mask of an opened bit times Q.
     Product(u32),
     /// Q.
     Low,
 }
 
-/// Entries above the smallest one, that one, and how many bits they have.
+/// Entries relative to the smallest one, the smallest one, and the bits of the relative entries.
 fn above(entries: &[i64], width: u32) -> Result<(Vec<u64>, i64, u32), MpcError> {
     let low = entries.iter().copied().min().unwrap_or(0);
     let above: Vec<u64> = entries.iter().map(|&e| e.wrapping_sub(low) as u64).collect();
@@ -77,20 +77,22 @@ fn above(entries: &[i64], width: u32) -> Result<(Vec<u64>, i64, u32), MpcError> 
 }
 
 impl LookUp {
-    /// `n` look-ups among `entries`, those of the indices `0, 1, ...`, into a ring of `width` bits (2 to 63).
+    /// `n` look-ups among `entries`, for the indices `0, 1, ...`, into a ring of `width` bits (2 to
+    /// 63).
     ///
     /// # Errors
-    /// `OutOfRange`: the entries are not `2^k` for a k of 1 to 16, or lie farther apart than the ring is
-    /// large.
+    /// `OutOfRange`: the number of entries is not `2^k` for a k of 1 to 16, or their range exceeds
+    /// the ring.
     pub fn new(n: usize, width: u32, entries: &[i64]) -> Result<Self, MpcError> {
         Self::with(n, width, entries, None)
     }
 
-    /// `n` look-ups among pieces of lines: the entry and the slope of each.
+    /// `n` look-ups in a piecewise linear table with an entry and a slope for each piece.
     ///
     /// # Errors
-    /// As [`new`](Self::new); or there is not a slope for each entry, there are no low bits, more than
-    /// [`MAX_SPLINE_BITS`] in all, or entries and slopes have more than 64 bits or do not fit the ring.
+    /// As [`new`](Self::new). Also `OutOfRange` if the numbers of slopes and entries differ, if
+    /// there are no low bits, if there are more than [`MAX_SPLINE_BITS`] in all, or if entries and
+    /// slopes have more than 64 bits or do not fit the ring.
     pub fn lines(n: usize, width: u32, entries: &[i64], lines: Lines<'_>) -> Result<Self, MpcError> {
         Self::with(n, width, entries, Some(lines))
     }
@@ -127,7 +129,7 @@ impl LookUp {
         Ok(Self { n, bits, low, width, base, shift, entry_bits, flattest, out_bits, table })
     }
 
-    /// `factor` times as many look-ups in the same table.
+    /// The same look-ups, `factor` times as many.
     #[must_use]
     pub fn times(&self, factor: usize) -> Self {
         Self { n: factor * self.n, ..self.clone() }
@@ -139,7 +141,7 @@ impl LookUp {
         self.n
     }
 
-    /// Entries above the smallest one, and slopes above theirs.
+    /// Entries and slopes, relative to the smallest.
     pub(crate) fn entries(&self) -> &Table {
         &self.table.keyed
     }
@@ -154,17 +156,17 @@ impl LookUp {
         self.width
     }
 
-    /// Bits of the number below those that choose an entry.
+    /// Bits of the number below the index.
     pub(crate) fn low(&self) -> u32 {
         self.low
     }
 
-    /// Ring of the number that is looked up.
+    /// Ring of the looked-up number.
     pub(crate) fn index_bits(&self) -> u32 {
         self.bits + self.low
     }
 
-    /// The words that a result is a combination of, in the order in which they are dealt.
+    /// The words of a result, in dealing order.
     pub(crate) fn words_dealt(&self) -> Vec<Word> {
         let mut words: Vec<Word> = (0..self.out_bits).map(Word::Bit).collect();
         if self.low > 0 {
@@ -174,7 +176,7 @@ impl LookUp {
         words
     }
 
-    /// A word for the masks of the opened bits and the number's mask.
+    /// The value of a word for the masks of the opened bits and the number's mask.
     pub(crate) fn word(&self, word: Word, masks: u64, secret: u64) -> u64 {
         let low = secret & low_mask(self.low);
         match word {
@@ -184,7 +186,7 @@ impl LookUp {
         }
     }
 
-    /// Its coefficient in the result, an integer, for the opened bits and the masked number.
+    /// The word's integer coefficient in the result, for the opened bits and the masked number.
     pub(crate) fn coefficient(&self, word: Word, opened: u64, masked: u64) -> i128 {
         let sign = |t: u32| 1 - 2 * i128::from(opened >> t & 1);
         match word {
@@ -195,21 +197,21 @@ impl LookUp {
         }
     }
 
-    /// What the opened bits alone say of the slope.
+    /// The slope that follows from the opened bits alone.
     fn opened_slope(&self, opened: u64) -> i128 {
-        // All 64 bits may be an entry's.
+        // An entry may have all 64 bits.
         let above = (u128::from(opened) >> self.entry_bits) as i128;
         above + i128::from(self.flattest)
     }
 
-    /// What is public of a result beside its base, in its ring.
+    /// The public addend of a result without its base, in the result's ring.
     pub(crate) fn public(&self, opened: u64, masked: u64) -> u64 {
         let entry = (opened & low_mask(self.entry_bits)).wrapping_shl(self.shift);
         let line = (self.opened_slope(opened) as u64).wrapping_mul(masked & low_mask(self.low));
         entry.wrapping_add(line) & low_mask(self.width)
     }
 
-    /// Bits of a word that count for the result.
+    /// Bits of a word that affect the result.
     pub(super) fn word_bits(&self, word: Word) -> u32 {
         match word {
             Word::Bit(t) if t < self.entry_bits => self.width - t - self.shift,
@@ -218,7 +220,7 @@ impl LookUp {
         }
     }
 
-    /// Shape of the point functions, if there are any.
+    /// Shape of the point functions, if any.
     pub(super) fn keys(&self) -> Option<Shape> {
         let shape = || Shape::new(self.bits).expect("an index has at most 16 bits");
         (self.bits > ONE_HOT_BITS).then(shape)
@@ -239,17 +241,17 @@ impl LookUp {
         self.vector_bytes(len) + columns.sum::<usize>()
     }
 
-    /// Bytes in front of the blocks: the public seed of keys.
+    /// Bytes before the blocks: the public seed of keys.
     pub(super) fn head(&self) -> usize {
         if self.keys().is_some() { 16 } else { 0 }
     }
 
-    /// Bytes of the keys that the server passes on, if there are any.
+    /// Bytes of the keys that the server forwards, if any.
     pub(in crate::dealt) fn key_bytes(&self) -> Option<usize> {
         self.keys().map(|shape| self.head() + shape.bytes(self.n))
     }
 
-    /// Bytes that the server is given.
+    /// Bytes of the server's material.
     #[must_use]
     pub fn material(&self) -> usize {
         let blocks = (0..block::count(self.n)).map(|i| self.block_bytes(block::range(self.n, i).len()));
@@ -276,13 +278,13 @@ impl LookUp {
         }
     }
 
-    /// A block's part of what the server is given.
+    /// A block's part of the server's material.
     pub(super) fn given<'a>(&self, given: &'a [u8], index: usize) -> &'a [u8] {
         let at = self.head() + index * self.block_bytes(super::super::BLOCK);
         &given[at..][..self.block_bytes(block::range(self.n, index).len())]
     }
 
-    /// The entries that belong to the places 0, 1, ... of a one-hot vector, for a masked number.
+    /// The entries for the positions 0, 1, ... of a one-hot vector, for a masked number.
     pub(super) fn shifted(&self, xh: u64) -> &[u64] {
         let count = 1usize << self.bits;
         &self.table.backwards[count - 1 - ((xh >> self.low) as usize & (count - 1))..][..count]

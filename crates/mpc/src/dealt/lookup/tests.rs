@@ -18,7 +18,8 @@ fn dealt(spec: &LookUp, c: &[u64], [client, server]: [&Prg; 2]) -> Vec<u8> {
     out
 }
 
-/// Looks `x` up with the client's shares `c`, and holds material and traffic to the stated cost.
+/// Looks `x` up with the client's shares `c`, and compares material and traffic with the stated
+/// cost.
 fn run(spec: &LookUp, x: &[u64], c: &[u64]) -> Vec<u64> {
     let (bits, width) = (spec.index_bits(), spec.width());
     let (client, server) = (prg(3), prg(4));
@@ -67,7 +68,7 @@ fn every_index_and_share_of_small_tables() {
         for (width, span) in [(2, 4), (9, 300), (40, 1 << 39)] {
             check(width, &table(bits, span), &x, &c);
         }
-        // A constant one, and one that fills its ring.
+        // A constant entry, and one that fills its ring.
         check(5, &vec![-7; 1 << bits], &x, &c);
         check(3, &table(bits, 8), &x, &c);
     }
@@ -81,7 +82,7 @@ fn every_index_of_tables_of_either_kind() {
         let c: Vec<u64> = x.iter().map(|_| random.next_u64() & low_mask(bits)).collect();
         check(17, &table(bits, 60_000), &x, &c);
     }
-    // Several blocks, the last one cut; the widest table.
+    // Several blocks, the last one partial; the widest table.
     let x: Vec<u64> = (0..BLOCK as u64 + 77).map(|_| random.next_u64() & 0xff).collect();
     let c: Vec<u64> = x.iter().map(|_| random.next_u64() & 0xff).collect();
     check(20, &table(8, 60_000), &x, &c);
@@ -99,13 +100,13 @@ fn tables_that_are_none_are_errors() {
     }
 }
 
-/// Pieces of lines, each a table of its own and one of slopes.
+/// Pieces of lines from a table of entries and one of slopes.
 fn lines(bits: u32, low: u32) -> (Vec<i64>, Vec<i64>, Lines<'static>) {
     let slopes = table(bits, 37);
     (table(bits, 500), slopes.clone(), Lines { low, shift: 3, slopes: slopes.leak() })
 }
 
-/// The results of a number by the piece that it is in, and by the line of the one above.
+/// The results of a number by the line of its own piece, and by that of the next piece.
 fn by_lines(x: u64, entries: &[i64], lines: Lines<'_>, width: u32) -> [u64; 2] {
     let (l, count) = ((x & low_mask(lines.low)) as i64, entries.len());
     let line = |i: usize, l: i64| (entries[i % count] << lines.shift) + lines.slopes[i % count] * l;
@@ -113,7 +114,7 @@ fn by_lines(x: u64, entries: &[i64], lines: Lines<'_>, width: u32) -> [u64; 2] {
     [line(i, l), line(i + 1, l - (1 << lines.low))].map(|y| y as u64 & low_mask(width))
 }
 
-/// Every number and share of small rings, and some of large ones: by either of two lines, and by both.
+/// Every number and share of small rings, and some of large ones. Both lines occur.
 #[test]
 fn every_number_and_share_by_pieces_of_lines() {
     for (bits, low, width) in [(1, 1, 12), (3, 1, 20), (2, 3, 13), (4, 3, 40), (6, 20, 37), (9, 7, 30)] {
@@ -151,12 +152,12 @@ fn lines_that_are_none_are_errors() {
     }
 }
 
-/// The server's half, with its own stream fixed, says nothing about the client's share.
+/// The server's half, with its own stream fixed, is independent of the client's share.
 #[test]
 fn the_servers_half_of_a_table_is_uniform_for_every_share() {
     let mut seeds = prg(7);
     let tables = [6u32, 8, 9].map(|bits| (bits, LookUp::new(16, 12, &table(bits, 200)).unwrap()));
-    // Of lines, every word.
+    // With lines, every word.
     let (entries, _, lines) = lines(3, 6);
     let tables = tables.into_iter().chain([(3, LookUp::lines(16, 24, &entries, lines).unwrap())]);
     for (bits, spec) in tables {
@@ -171,7 +172,7 @@ fn the_servers_half_of_a_table_is_uniform_for_every_share() {
                 }
             }
             let limit = 6.0 * 0.5 / f64::from(dealings).sqrt();
-            // The public seed is the server's own.
+            // The public seed is the server's own draw.
             for (i, count) in counts.into_iter().enumerate().skip(if bits > 8 { 128 } else { 0 }) {
                 let share = f64::from(count) / f64::from(dealings);
                 assert!((share - 0.5).abs() < limit, "bit {i} of {bits} bits with {c}: {share}");
@@ -180,8 +181,9 @@ fn the_servers_half_of_a_table_is_uniform_for_every_share() {
     }
 }
 
-/// A table's keys hash under a public seed, which the client sees. What the server's generator gives for a
-/// known number under the key of its masks would be a pair of plaintext and ciphertext of that key.
+/// A table's keys hash under a public seed, which the client sees. A block of the server's
+/// generator for a known number would be a plaintext and ciphertext pair under the key of its
+/// masks.
 #[test]
 fn the_public_seed_of_a_table_is_no_block_under_the_key_of_the_servers_masks() {
     let spec = LookUp::new(16, 12, &table(9, 200)).unwrap();

@@ -1,13 +1,13 @@
-//! The check at the end of a session where both parties are checked.
+//! The check at the end of a session in which both parties are checked.
 //!
 //! ```text
 //! server: commitment to its coin                    client: its coin
 //! server: its coin, combined high bits              client: the same, commitment to its digests
 //! server: its digests, and that of projections      client: its digests
 //! ```
-//! The subsets follow from both coins, so neither party has chosen them, and none knows them before all was
-//! opened. The server shows its digests to a client that is bound to its own, and the client shows its own
-//! only if the server's are right. Three exchanges.
+//! The subsets follow from both coins, so neither party can choose them, and neither knows them
+//! before all is opened. The server shows its digests to a client that has committed to its own,
+//! and the client shows its own only if the server's are right. Three exchanges.
 
 use tacit_arith::prg::{Prg, PublicSeed};
 use tacit_net::{Channel, Tag};
@@ -26,21 +26,21 @@ const COIN: Tag = Tag::new(0x0369, "coin of a check");
 /// Bytes of a coin and of a nonce.
 pub(super) const COIN_BYTES: usize = 32;
 
-/// What both commit to before they show it.
+/// Hash of a value for a commitment.
 fn sealed(session: &[u8; 32], what: &[u8]) -> [u8; DIGEST] {
     let mut hash = blake3::Hasher::new_derive_key("tacit 2026-11 fss what is committed to");
     hash.update(session).update(what);
     *hash.finalize().as_bytes()
 }
 
-/// Random bytes that are shown: not those of the stream itself, which makes secrets, too.
+/// Random bytes for publication. They are hashed, because the same stream also makes secrets.
 fn random(prg: &mut Prg) -> [u8; COIN_BYTES] {
     let mut drawn = Zeroizing::new([0; COIN_BYTES]);
     prg.fill_bytes(&mut *drawn);
     *blake3::Hasher::new_derive_key("tacit 2026-11 fss coin").update(&*drawn).finalize().as_bytes()
 }
 
-/// Both parties' coins make the seed of the subsets.
+/// Tosses the seed of the subsets from both parties' coins.
 fn toss(role: Role, session: &[u8; 32], channel: &mut Channel, prg: &mut Prg) -> Result<PublicSeed, MpcError> {
     let (own, nonce) = (random(prg), random(prg));
     let (of_server, of_client) = match role {
@@ -71,7 +71,7 @@ fn take(channel: &mut Channel, tag: Tag) -> Result<[u8; DIGEST], MpcError> {
     Ok(*channel.recv(tag, DIGEST)?.first_chunk().expect("that many bytes came"))
 }
 
-/// Exchanges the combined high bits of the checks of all widths: the peer's.
+/// Exchanges the combined high bits of the checks of all widths; returns the peer's.
 fn exchange(role: Role, checks: &[(Check<'_>, [u8; 32])], channel: &mut Channel) -> Result<Vec<Vec<u64>>, MpcError> {
     let send = |channel: &mut Channel| {
         checks.iter().try_for_each(|(check, _)| channel.send_packed(HIGHS, &check.highs(), SIGMA))
@@ -86,16 +86,16 @@ fn exchange(role: Role, checks: &[(Check<'_>, [u8; 32])], channel: &mut Channel)
     Ok(received)
 }
 
-/// All that a party shows, and what it must be shown.
+/// The digests that a party shows, or expects from the peer.
 struct Digests {
-    /// Of words, width by width, and of bits.
+    /// Digests of words, width by width, and of bits.
     own: Zeroizing<Vec<u8>>,
     bits: super::super::mac::bits::Digests,
     projections: [u8; DIGEST],
 }
 
 impl Digests {
-    /// Compares with the peer's, in the same order.
+    /// Compares with the peer's digests, in the same order.
     fn accept(&self, received: &[u8]) -> Result<(), MpcError> {
         let (own, _) = self.own.as_chunks::<DIGEST>();
         let (received, _) = received.as_chunks::<DIGEST>();
@@ -106,19 +106,20 @@ impl Digests {
 }
 
 impl Ledger {
-    /// Bytes that the client sends for a check of both parties, of values in rings of so many different
-    /// widths, and those that the server sends.
+    /// Bytes that each party sends for a check of both, client first, with values in rings of
+    /// `widths` different widths.
     #[must_use]
     pub fn agree_bytes(widths: usize) -> [usize; 2] {
         let both = widths * (Packed::len_bytes(ROWS, SIGMA) + DIGEST) + DIGEST;
         [both + COIN_BYTES + DIGEST + COIN_BYTES, both + DIGEST + 2 * COIN_BYTES + DIGEST]
     }
 
-    /// Checks all that both parties opened, and at the client what the server alone computed.
+    /// Checks all opened values of both parties, and at the client the results that the server
+    /// alone computed.
     ///
     /// # Errors
-    /// Channel errors; `Misbehaviour` if anything that the peer sent is not as it should be; `Material` if
-    /// words of some width have no masks.
+    /// Channel errors; `Misbehaviour` if the peer sent a wrong value; `Material` if words of some
+    /// width have no masks.
     pub fn agree(
         self,
         key: &KeyShare,
@@ -148,7 +149,7 @@ impl Ledger {
     }
 }
 
-/// The client's end.
+/// The client's part of the exchange.
 fn show_last(digests: &Digests, session: &[u8; 32], channel: &mut Channel, prg: &mut Prg) -> Result<(), MpcError> {
     let nonce = random(prg);
     channel.send(COMMITMENT, &ring::commit(Role::Client, session, &sealed(session, &digests.own), &nonce))?;
@@ -164,7 +165,7 @@ fn show_last(digests: &Digests, session: &[u8; 32], channel: &mut Channel, prg: 
     Ok(channel.flush()?)
 }
 
-/// The server's end.
+/// The server's part of the exchange.
 fn show_first(digests: &Digests, session: &[u8; 32], channel: &mut Channel) -> Result<(), MpcError> {
     let commitment = take(channel, COMMITMENT)?;
     channel.send(DIGESTS, &[&digests.own[..], &digests.projections].concat())?;

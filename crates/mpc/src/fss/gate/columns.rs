@@ -1,4 +1,5 @@
-//! Words of rings with spare bits: what the client draws, and what the server is given for it.
+//! Words of rings with spare bits: the client's draws, and the server's material that belongs to
+//! them.
 
 use tacit_arith::block::Block;
 use tacit_arith::prg::Prg;
@@ -33,9 +34,9 @@ fn put(word: u128, bytes: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&word.to_le_bytes()[..bytes]);
 }
 
-/// Writes what the server gets for constants. Where the client alone is checked that is, for each, the
-/// difference to the word that is needed (`width` bits), and the key `b` of the tag; else its shares of that
-/// word and of its tag.
+/// Writes the server's material for constants. If only the client is checked, each constant has the
+/// difference to the needed word (`width` bits), and the key `b` of the tag. Otherwise it has the
+/// server's shares of the word and of its tag.
 pub(super) fn write(
     constants: &Constants,
     (key, checked): (&Key, Checked),
@@ -61,16 +62,16 @@ pub(super) fn write(
     }
 }
 
-/// A party's shares of constants of one kind, where both parties are checked.
+/// A party's shares of constants of one kind, if both parties are checked.
 pub(super) enum Shared<'a> {
-    /// The client's.
+    /// The client's shares.
     Drawn(Constants),
-    /// The server's.
+    /// The server's shares.
     Dealt(&'a [u8], Ring),
 }
 
 impl<'a> Shared<'a> {
-    /// Cuts the shares of `n` constants off `rest`, which has them.
+    /// Splits the shares of `n` constants off `rest`, which has at least as many.
     pub(super) fn take(rest: &mut &'a [u8], ring: Ring, n: usize) -> Self {
         let (bytes, later) = rest.split_at(n * 2 * word_bytes(ring));
         *rest = later;
@@ -104,7 +105,7 @@ fn word(bytes: &[u8]) -> u128 {
 }
 
 impl<'a> Given<'a> {
-    /// Cuts the words for `n` constants off `rest`, which has them.
+    /// Splits the words for `n` constants off `rest`, which has at least as many.
     pub(super) fn take(rest: &mut &'a [u8], ring: Ring, n: usize) -> Self {
         let share = ring.width().div_ceil(8) as usize;
         let each = share + word_bytes(ring);

@@ -1,5 +1,5 @@
-//! What the dealer does: masks from what it knows of both parties, keys for them, and the differences between
-//! what the gates need and what the client draws.
+//! The dealer's work: masks from both parties' seeds, keys for the masks, and the differences
+//! between the needs of the gates and the client's draws.
 
 use rayon::prelude::*;
 use tacit_arith::block;
@@ -25,14 +25,14 @@ pub struct DealerStreams<'a> {
     pub client: &'a Prg,
     /// From the server's seed.
     pub server: &'a Prg,
-    /// From what neither party has.
+    /// From randomness of the dealer alone.
     pub dealer: &'a Prg,
 }
 
-/// What is the same for all batches of a material, and the number of this one.
+/// State common to all batches of a material, and the number of this batch.
 #[derive(Clone, Copy)]
 pub struct Sides<'a> {
-    /// Of the trees' hash keys; public.
+    /// Public hash keys of the trees.
     pub hash: PublicSeed,
     /// Number of the batch: no two under one `hash` share it.
     pub batch: u32,
@@ -42,7 +42,7 @@ pub struct Sides<'a> {
     pub key: &'a Key,
 }
 
-/// Where a piece's trees stand.
+/// Position of a piece's trees.
 pub(super) fn place(batch: u32, index: usize) -> Place {
     let group = u32::try_from(index * (PIECE / GROUP)).expect("a batch has fewer than 2^40 gates");
     Place { batch, group }
@@ -58,7 +58,7 @@ pub(super) fn client_streams(client: &Prg, index: usize) -> [Prg; 3] {
     [0, 1, 2].map(|part| client.fork(4 * index as u64 + part))
 }
 
-/// The server's masks of what it opens in a piece, one list for each value.
+/// The server's masks of its openings in a piece, one list for each value.
 pub(super) fn rho(gate: &FssGate, server: &Prg, index: usize) -> Zeroizing<Vec<Vec<u64>>> {
     let (len, mut prg) = (range(gate.n(), index).len(), server.fork(index as u64));
     let lists = gate.opened().into_iter().map(|width| {
@@ -70,7 +70,7 @@ pub(super) fn rho(gate: &FssGate, server: &Prg, index: usize) -> Zeroizing<Vec<V
     Zeroizing::new(lists.collect())
 }
 
-/// What the dealer knows of a piece: the masks `R` of what is public, and its keys.
+/// The dealer's secrets of a piece: the masks `R` of the public values, and its keys.
 struct Piece {
     secrets: Zeroizing<Vec<Vec<u64>>>,
     keys: compare::Dealt,
@@ -86,7 +86,7 @@ fn piece(
     let own = std::iter::once(shares.tested).chain(gate.others(shares.values));
     let mut secrets = match gate.checked() {
         Checked::Client => rho(gate, streams.server, index),
-        // The masked values are public as they are.
+        // Public values have the dealer's masks alone.
         Checked::Both => Zeroizing::new(vec![vec![0; range(gate.n(), index).len()]; gate.opened().len()]),
     };
     for ((rho, c), width) in secrets.iter_mut().zip(own).zip(gate.opened()) {
@@ -100,14 +100,14 @@ fn piece(
     Piece { secrets, keys }
 }
 
-/// Hands over what `one` makes of each piece of n elements, in order.
+/// Makes each piece of n elements with `one` and passes the pieces to `sink`, in order.
 pub(super) fn pieces<E>(
     n: usize,
     one: impl Fn(usize) -> Zeroizing<Vec<u8>> + Sync,
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let count = n.div_ceil(PIECE);
-    // No more than there is somebody to make: they are in memory together.
+    // Limits the pieces in memory to those that the threads can make at once.
     let at_once = AT_ONCE.min(2 * rayon::current_num_threads());
     for first in (0..count).step_by(at_once) {
         let last = (first + at_once).min(count);
@@ -117,10 +117,11 @@ pub(super) fn pieces<E>(
     Ok(())
 }
 
-/// What the client gets for a batch: correction words. `shares` are those that the client has or will have.
+/// Makes the client's correction words for a batch. `shares` are the client's shares, present or
+/// future.
 ///
 /// # Errors
-/// Those of `sink`.
+/// Errors of `sink`.
 pub fn deal_client<E>(
     gate: &FssGate,
     sides: &Sides<'_>,
@@ -132,10 +133,11 @@ pub fn deal_client<E>(
     pieces(gate.n(), one, sink)
 }
 
-/// What the server gets for a batch, in pieces: correction words, tables, tags of the dealt bits, words.
+/// Makes the server's material for a batch, in pieces: correction words, tables, tags of the dealt
+/// bits, words.
 ///
 /// # Errors
-/// Those of `sink`.
+/// Errors of `sink`.
 pub fn deal_server<E>(
     gate: &FssGate,
     sides: &Sides<'_>,

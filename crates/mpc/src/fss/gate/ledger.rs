@@ -1,6 +1,6 @@
-//! What a session opened, and its check at the end where the client alone is checked: the server draws the
-//! subsets after all was opened, the client answers, and the server compares before it says anything more.
-//! Where both are checked the end is [`Ledger::agree`].
+//! The opened values of a session, and the final check if only the client is checked. The server
+//! draws the subsets after all values are opened, the client answers, and the server compares
+//! before it sends anything else. If both are checked, [`Ledger::agree`] is the final check.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const SUBSETS: Tag = Tag::new(0x0363, "subsets of a check");
 pub(super) const HIGHS: Tag = Tag::new(0x0364, "combined high bits");
 pub(super) const DIGESTS: Tag = Tag::new(0x0365, "digests of a check");
 
-/// The values of one ring: shares with tags, and what was opened.
+/// The values of one ring: shares with tags, and opened values.
 #[derive(Default)]
 pub(super) struct Opened {
     shares: Zeroizing<Vec<Share>>,
@@ -30,7 +30,8 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// A full list is copied to one of twice the size, and wiped: growing would leave its shares behind.
+    /// Moves a full list to one of twice the size and wipes the old one; `Vec` growth would leave
+    /// its shares in memory.
     fn push(&mut self, share: Share) {
         if self.shares.len() == self.shares.capacity() {
             let mut wider = Zeroizing::new(Vec::with_capacity((2 * self.shares.len()).max(1024)));
@@ -41,7 +42,7 @@ impl Opened {
     }
 }
 
-/// All that one session opened, at one party.
+/// All opened values of one session, at one party.
 pub struct Ledger {
     pub(super) role: Role,
     pub(super) session: [u8; 32],
@@ -51,7 +52,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// For a session that both parties name alike and that no other has.
+    /// A ledger for a session name that both parties derive alike and that is used once.
     #[must_use]
     pub fn new(role: Role, session: &[u8; 32], delta: &DeltaShare) -> Self {
         let mut projections = blake3::Hasher::new_derive_key("tacit 2026-11 fss projections");
@@ -60,15 +61,16 @@ impl Ledger {
         Self { role, session: *session, bits, values: BTreeMap::new(), projections }
     }
 
-    /// Opened bits with this party's tags.
+    /// Adds opened bits with this party's tags.
     pub(super) fn bits(&mut self, tags: &[Block], opened: &Bits) {
         self.bits.absorb(tags, opened);
     }
 
-    /// Values of `width` bits (1 to 64), in the order in which both parties enter them. Where the client
-    /// alone is checked, `opened` is what it sent: at the client with the words and their tags, at the
-    /// server with 0 and the tags' keys, negated. Else it is the sum of what both sent, carry included,
-    /// with a party's own shares and tags. Shares and opened values may come in calls of their own.
+    /// Adds values of `width` bits (1 to 64), in the same order at both parties. If only the client
+    /// is checked, `opened` holds the client's messages; the client adds the words and their tags,
+    /// the server 0 and the negated keys of the tags. Otherwise `opened` is the sum of both
+    /// parties' messages, carry included, with the party's own shares and tags. Shares and opened
+    /// values may be added by separate calls.
     pub fn values<O: Into<u128>>(
         &mut self,
         width: u32,
@@ -80,22 +82,22 @@ impl Ledger {
         list.opened.extend(opened.map(Into::into));
     }
 
-    /// Projections of what the server alone computed: at the server those that it was given the means for, at
-    /// the client what they must be.
+    /// Adds projections of results that the server alone computed: the server adds its computed
+    /// ones, the client the expected ones.
     pub fn project(&mut self, words: &[u64]) {
         for word in words {
             self.projections.update(&word.to_le_bytes());
         }
     }
 
-    /// Bytes that the client sends for a check of values in rings of so many different widths, and those that
-    /// the server sends.
+    /// Bytes that the client and the server send for a check of values in rings of `widths`
+    /// different widths.
     #[must_use]
     pub fn bytes(widths: usize) -> [usize; 2] {
         [widths * (Packed::len_bytes(ROWS, SIGMA) + DIGEST) + DIGEST, 16]
     }
 
-    /// There are masks for all that is to be checked.
+    /// Checks that there are masks for all values.
     pub(super) fn covered(&self, masks: &[(u32, Masks)]) -> Result<(), MpcError> {
         let masked = |width: &u32| masks.iter().any(|(masked, _)| masked == width);
         match self.values.iter().find(|(width, values)| !values.opened.is_empty() && !masked(width)) {
@@ -126,11 +128,11 @@ impl Ledger {
         Ok(channel.flush()?)
     }
 
-    /// The server's part of the check: draws the subsets from `prg`, now that all was opened.
+    /// The server's part of the check. Draws the subsets from `prg` now that all values are opened.
     ///
     /// # Errors
-    /// Channel errors; `Misbehaviour` if anything that the client sent is not as dealt; `Material` if words
-    /// of some width have no masks.
+    /// Channel errors; `Misbehaviour` if the client sent a value other than dealt; `Material` if
+    /// words of some width have no masks.
     pub fn verify(
         self,
         key: &KeyShare,
@@ -157,7 +159,7 @@ impl Ledger {
     }
 }
 
-/// The check of the values of one width, and the name of its session.
+/// The check of the values of one width, with its session name.
 pub(super) fn check<'a>(
     key: &'a KeyShare,
     session: &[u8; 32],

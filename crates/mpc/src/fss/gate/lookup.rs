@@ -1,20 +1,21 @@
-//! Look-ups in a public table of up to `2^12` entries, or pieces of lines, with tags on all that is sent.
+//! Look-ups in a public table of up to `2^12` entries, or pieces of lines, with tags on all
+//! messages.
 //!
-//! The server opens `xh = x + R mod 2^k`, as in a gate; where both parties are checked they have it. From an
-//! authenticated tree on R ([`table`](super::super::table)) both have blocks of every bit of `T(x)`, and
-//! with a dealt bit `lambda_t`, which has a tag, too, both send the lowest bits: `o_t = T_t(x) ^ lambda_t` is
-//! public. Then
+//! The server opens `xh = x + R mod 2^k`, as in a gate; if both parties are checked they have it
+//! already. From an authenticated tree on R ([`table`](super::super::table)) both have blocks of
+//! every bit of `T(x)`. With a dealt bit `lambda_t`, also tagged, both send the lowest bits:
+//! `o_t = T_t(x) ^ lambda_t` is public. Then
 //! ```text
 //! y = base + sum_t 2^t o_t + sum_t 2^t (1 - 2 o_t) lambda_t
 //! ```
-//! The client draws `a_t` (its share of `lambda_t`) and a C, and sends `V = sum_t 2^t (1 - 2 o_t) a_t + C`;
-//! the server has the differences to `lambda_t` and to `base - target`. Where both are checked they have
-//! shares of these with tags, and V is opened. The blocks of every bit and V are checked as those of a gate
-//! ([`super`]).
+//! The client draws `a_t` (its share of `lambda_t`) and a C, and sends
+//! `V = sum_t 2^t (1 - 2 o_t) a_t + C`; the server has the differences to `lambda_t` and to
+//! `base - target`. If both are checked they have shares of these with tags, and V is opened. The
+//! blocks of every bit and V are checked as those of a gate ([`super`]).
 //!
-//! *Pieces of lines* ([`LookUp::lines`]): the tree is on R without its s low bits, Q. Of a slope's bits the
-//! client has, beside `a_t`, a share of `lambda_t Q`, and one of Q; the server the differences. What V is a
-//! sum of is then `LookUp::words_dealt`, with public coefficients as before.
+//! *Pieces of lines* ([`LookUp::lines`]): the tree is on R without its s low bits, Q. Of a slope's
+//! bits the client has, beside `a_t`, a share of `lambda_t Q`, and one of Q; the server has the
+//! differences. V is then a sum of `LookUp::words_dealt`, with public coefficients as before.
 //!
 //! Per look-up from k bits to m bits in a ring of w: correction words `16 (k - 2)` bytes to both, at the
 //! server `64 + 16 m` bytes and m + 1 words more (of lines, of which m' bits are a slope's, m + m' + 2);
@@ -58,7 +59,7 @@ pub struct FssLookUp {
 }
 
 impl FssLookUp {
-    /// The look-ups of `table`.
+    /// Adds tags to the look-ups of `table`.
     ///
     /// # Errors
     /// `OutOfRange`: the index has more than [`table::MAX_BITS`] bits.
@@ -86,7 +87,7 @@ impl FssLookUp {
         ring(self.table.width())
     }
 
-    /// Words with tags of one look-up.
+    /// Tagged words of one look-up.
     fn columns(&self) -> usize {
         self.words.len() + 1
     }
@@ -103,7 +104,7 @@ impl FssLookUp {
         self.client_bytes(len) + self.shape.tops_bytes(len) + 16 * len * self.out_bits() + self.column_bytes(len)
     }
 
-    /// A piece of what the server was given.
+    /// A piece of the server's material.
     fn piece<'a>(&self, given: &'a [u8], index: usize) -> &'a [u8] {
         &given[self.server_bytes(PIECE) * index..][..self.server_bytes(range(self.n(), index).len())]
     }
@@ -157,7 +158,7 @@ fn rho(spec: &FssLookUp, server: &Prg, index: usize) -> Zeroizing<Vec<u64>> {
     rho
 }
 
-/// What the dealer knows of a piece: R, and keys for it.
+/// The dealer's secrets of a piece: R, and keys for it.
 fn dealt(
     spec: &FssLookUp,
     sides: &Sides<'_>,
@@ -177,10 +178,10 @@ fn dealt(
     (secrets, keys)
 }
 
-/// What the client gets for look-ups of indices that it shares as `c` (`[n]`): correction words.
+/// Makes the client's correction words for look-ups of indices that it shares as `c` (`[n]`).
 ///
 /// # Errors
-/// Those of `sink`.
+/// Errors of `sink`.
 pub fn deal_look_up_client<E>(
     spec: &FssLookUp,
     sides: &Sides<'_>,
@@ -192,11 +193,11 @@ pub fn deal_look_up_client<E>(
     pieces(spec.n(), one, sink)
 }
 
-/// What the server gets for them, where the client ends on `target`: correction words, tables, tags of the
-/// dealt bits, words.
+/// Makes the server's material, with the client's final shares `target`: correction words, tables,
+/// tags of the dealt bits, words.
 ///
 /// # Errors
-/// Those of `sink`.
+/// Errors of `sink`.
 pub fn deal_look_up_server<E>(
     spec: &FssLookUp,
     sides: &Sides<'_>,
@@ -241,7 +242,7 @@ fn client_keys(
     Ok((Keys::seeded(spec.shape, len, &mut tops, block::from_bytes(corrections))?, dealt))
 }
 
-/// The server's.
+/// The server's keys of a piece, and its tags of the dealt bits.
 fn server_keys(spec: &FssLookUp, piece: &[u8], len: usize) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> {
     let (corrections, rest) = piece.split_at(spec.shape.corrections_bytes(len));
     let (tops, rest) = rest.split_at(spec.shape.tops_bytes(len));
@@ -277,13 +278,13 @@ fn drawn(spec: &FssLookUp, prg: &Prg, (index, len): (usize, usize)) -> Vec<Share
     (0..spec.columns()).map(|_| Shared::Drawn(Constants::draw(&mut stream, spec.ring(), len))).collect()
 }
 
-/// The server's, where both are checked.
+/// The server's constants of a piece, if both are checked.
 fn given<'a>(spec: &FssLookUp, piece: &'a [u8], len: usize) -> Vec<Shared<'a>> {
     let mut rest = &piece[piece.len() - spec.column_bytes(len)..];
     (0..spec.columns()).map(|_| Shared::take(&mut rest, spec.ring(), len)).collect()
 }
 
-/// A look-up's coefficients of its words: those of V but for the last one, which is 1. Public.
+/// The public coefficients of a look-up's words in V, except the last one, which is 1.
 fn coefficients(spec: &FssLookUp, opened: u64, masked: u64) -> impl Iterator<Item = u128> {
     spec.words.iter().map(move |&word| spec.table.coefficient(word, opened, masked) as u128).chain([1])
 }
@@ -293,7 +294,7 @@ fn combined(coefficients: &[u128], xs: impl Iterator<Item = u128>) -> u128 {
     coefficients.iter().zip(xs).fold(0, |sum: u128, (c, x)| sum.wrapping_add(c.wrapping_mul(x)))
 }
 
-/// A party's shares of V, with tags, from what was opened.
+/// A party's shares of V, with tags, from the opened bits.
 fn words<'a>(
     spec: &FssLookUp,
     (bits, masked): (&Bits, &[u64]),
@@ -314,11 +315,11 @@ fn words<'a>(
     Zeroizing::new(pieces.iter().flat_map(|piece| piece.iter().cloned()).collect())
 }
 
-/// The client's online part, where it alone is checked; its shares of the results are the targets of the
-/// dealing. `prg`, `corrections` and `(hash, batch)` as the batch was dealt with.
+/// The client's online part if only the client is checked; its shares of the results are the dealt
+/// targets. `prg`, `corrections` and `(hash, batch)` must be those of the dealing.
 ///
 /// # Errors
-/// Channel errors; `Material` if `corrections` are not of these look-ups.
+/// Channel errors; `Material` if `corrections` do not belong to these look-ups.
 pub fn client_look_up(
     spec: &FssLookUp,
     (hash, batch): (PublicSeed, u32),
@@ -343,14 +344,14 @@ pub fn client_look_up(
     Ok(())
 }
 
-/// The server's shares of a piece's results, and what the client's words are checked with.
+/// The server's shares of a piece's results, and its values for the check of the client's words.
 type Made = (Vec<u64>, Zeroizing<Vec<Share>>);
 
-/// The server's online part, where the client alone is checked: its shares of the results (`[n]`) of indices
-/// that it shares as `s`. `prg` is its stream, `dealt` what it was given.
+/// The server's online part if only the client is checked: its shares of the results (`[n]`) of
+/// indices that it shares as `s`. `prg` is its stream, `dealt` its material.
 ///
 /// # Errors
-/// Channel errors; `Material` if `dealt` is not of these look-ups.
+/// Channel errors; `Material` if `dealt` does not belong to these look-ups.
 pub fn server_look_up(
     spec: &FssLookUp,
     (hash, batch): (PublicSeed, u32),
@@ -401,10 +402,10 @@ pub fn server_look_up(
     Ok(made.iter().flat_map(|(shares, _)| shares.iter().copied()).collect())
 }
 
-/// Where both are checked: the masked results (`[n]`) of masked indices, the same at both parties.
+/// If both are checked: the masked results (`[n]`) of masked indices, the same at both parties.
 ///
 /// # Errors
-/// Channel errors; `Material` if the half is not of these look-ups.
+/// Channel errors; `Material` if the half does not belong to these look-ups.
 pub fn shared_look_up(
     spec: &FssLookUp,
     (hash, batch): (PublicSeed, u32),

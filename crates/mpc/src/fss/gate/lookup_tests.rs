@@ -1,4 +1,5 @@
-//! Look-ups with tags as two parties: every index, every changed bit of what either sends or was given.
+//! Look-ups with tags between two parties: every index, and every changed bit of messages and
+//! material.
 
 use super::shared_tests::{self, HASH, Results};
 use super::tests::Dealing;
@@ -42,7 +43,7 @@ fn halves(spec: &FssLookUp, sides: &Sides<'_>, streams: &DealerStreams<'_>, c: &
     out
 }
 
-/// Results in the clear, where the client alone is checked.
+/// Results in the clear, if only the client is checked.
 fn run(table: &LookUp, (x, c): (&[u64], &[u64]), spoil: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<u64>, MpcError> {
     let (spec, dealing, width) = (FssLookUp::new(table, Checked::Client).unwrap(), Dealing::new(4), table.width());
     let target = targets(x.len(), width);
@@ -79,7 +80,7 @@ fn every_index_of_small_tables() {
     assert!(matches!(FssLookUp::new(&large, Checked::Client), Err(MpcError::OutOfRange { max: 12, got: 13, .. })));
 }
 
-/// A client whose material was changed in one bit is found, or nothing came of it.
+/// Changes one bit of a client's material: the check finds it, or the result is right.
 #[test]
 fn changed_correction_words_are_found_or_without_effect() {
     let (_, x, c) = batch(4, 9);
@@ -93,11 +94,11 @@ fn changed_correction_words_are_found_or_without_effect() {
             Err(other) => panic!("{other}"),
         }
     }
-    // Every leaf counts: a word is without effect only where no node of its level has the lowest bit.
+    // Every leaf has an effect; a word has none only if no node of its level has the lowest bit.
     assert!(found > bits / 7 * 3 / 4, "{found} of {}", bits / 7);
 }
 
-/// Both parties' results, where both are checked, with halves that `spoil` may change.
+/// Both parties' results if both are checked, with halves that `spoil` may change.
 fn shared(table: &LookUp, (x, c): (&[u64], &[u64]), spoil: impl FnOnce(&mut [Vec<u8>; 2])) -> (Results, Vec<u64>) {
     let (spec, seed, width) = (FssLookUp::new(table, Checked::Both).unwrap(), 6, table.width());
     let [client, server, dealer] = [1, 2, 3].map(|part| Prg::from_seed(Seed([seed; 16])).fork(part));
@@ -126,7 +127,7 @@ fn every_index_where_both_are_checked() {
     }
 }
 
-/// Either party with a changed half: the other finds it, or nothing came of it.
+/// Changes either party's half: the other finds it, or the result is right.
 #[test]
 fn changed_halves_are_found_or_without_effect_where_both_are_checked() {
     let (_, x, c) = batch(4, 9);
@@ -141,7 +142,7 @@ fn changed_halves_are_found_or_without_effect_where_both_are_checked() {
             match &results[1 - party] {
                 Ok(results) => assert_eq!(*results, honest[1 - party], "party {party}, bit {bit}"),
                 Err(_) => {
-                    // By this party, or by the spoiled one, which closes the connection.
+                    // Found by this party, or by the changed one, which closes the connection.
                     let checked = |result: &Result<_, _>| matches!(result, Err(MpcError::Misbehaviour { .. }));
                     assert!(results.iter().any(checked), "party {party}, bit {bit}: {results:?}");
                     found += 1;
@@ -155,14 +156,14 @@ fn changed_halves_are_found_or_without_effect_where_both_are_checked() {
 /// A table of lines: 8 of them, of 4 numbers each.
 const LINES: Lines<'_> = Lines { low: 2, shift: 1, slopes: &[5, -3, 0, 2, 11, 1, -7, 4] };
 
-/// Every number of it with several shares.
+/// Every number of the table with several shares.
 fn lines(width: u32) -> (LookUp, Vec<u64>, Vec<u64>) {
     let x: Vec<u64> = (0..32 * 8u64).map(|i| i / 8).collect();
     let c = (0..x.len() as u64).map(|i| (i.wrapping_mul(11) + i / 8) & 31).collect();
     (LookUp::lines(x.len(), width, &entries(3), LINES).unwrap(), x, c)
 }
 
-/// Each number's result by the line of its piece, or by that of the piece above; both come about.
+/// Each number's result by the line of its piece, or of the piece above; both occur.
 fn are_of_lines(results: &[u64], x: &[u64], width: u32) {
     let mut above = 0;
     for (x, got) in x.iter().zip(results) {
@@ -188,7 +189,7 @@ fn every_number_by_pieces_of_lines() {
     }
 }
 
-/// Either party with a changed half of lines: found, or nothing came of it.
+/// Changes either party's half of lines: the other finds it, or the result is right.
 #[test]
 fn changed_halves_of_lines_are_found_or_without_effect() {
     let (_, x, c) = lines(10);
@@ -217,7 +218,7 @@ fn changed_halves_of_lines_are_found_or_without_effect() {
     }
 }
 
-/// More than one piece, the last of which is not full.
+/// More than one piece, the last one partial.
 const PIECES: usize = PIECE + 77;
 
 /// Look-ups of many indices, with shares of them.
@@ -261,8 +262,8 @@ fn changed_halves_of_several_pieces_are_found_or_without_effect() {
     }
 }
 
-/// How often each bit of a party's half (0: the client's) is set over many dealings, for one share of the
-/// index, one target and one MAC key, with the streams `fixed` the same in all of them.
+/// Frequency of each bit in a party's half (0: the client's) over many dealings, for one share of
+/// the index, one target and one MAC key, with the streams `fixed` the same in all of them.
 fn ones(spec: &FssLookUp, party: usize, fixed: &[usize], (c, target): (u64, u64), dealings: u32) -> Vec<f64> {
     let (mut counts, mut seeds): (Vec<u32>, Prg) = (Vec::new(), Prg::from_seed(Seed([9; 16])));
     let of = |byte: u8| Prg::from_seed(Seed([byte; 16]));
@@ -282,8 +283,8 @@ fn ones(spec: &FssLookUp, party: usize, fixed: &[usize], (c, target): (u64, u64)
     counts.into_iter().map(|count| f64::from(count) / f64::from(dealings)).collect()
 }
 
-/// One half, whatever share of the index, target and key: every bit of it is as good as uniform, or padding
-/// and always 0.
+/// For any share of the index, target and key, every bit of a half is practically uniform, or
+/// padding and always 0.
 #[test]
 fn one_half_of_a_look_up_is_uniform_for_every_share_and_target() {
     let (table, lines) = (LookUp::new(4, 20, &entries(5)), LookUp::lines(2, 20, &entries(3), LINES));
@@ -306,7 +307,7 @@ fn one_half_of_a_look_up_is_uniform_for_every_share_and_target() {
                 }
             }
         }
-        // It sees what is not masked: the client's pads the same every time.
+        // With the client's pads the same every time, the test sees unmasked bits.
         let stuck = ones(&spec, 1, &[0, 1], (1, 5), dealings).into_iter().filter(|s| *s > 0.99).count();
         assert!(stuck > 50, "{checked:?}: {stuck}");
     }

@@ -1,33 +1,36 @@
-//! Gates whose material a dealer made, for a server that checks all that its client sends: `z_k = base_k + [y
-//! >= 0] X_k` and signed widening, with authenticated comparison keys and tags on every word.
+//! Gates with dealt material for a server that checks all messages of its client:
+//! `z_k = base_k + [y >= 0] X_k` and signed widening, with authenticated comparison keys and tags
+//! on every word.
 //!
 //! The dealer knows the client's share `c` of every tested value and gave the server a mask `rho`. The server
 //! opens `xh = s + rho = y + R` with `R = rho - c`. With the N low bits of both,
 //! ```text
 //! d = msb(R) ^ [xh_low < R_low] ^ lambda,      q = not msb(xh) ^ d = [y >= 0] ^ lambda
 //! ```
-//! `lambda` a random bit. The bracket comes from a key of [`compare`](super::compare), `msb(R) ^ lambda` as a
-//! dealt bit with a tag; both parties send the lowest bit of their blocks, so q is public. With `X = P - Q_m`
-//! (P public, such as xh; Q such as R, where m is the top bit of xh if the result's ring is wider)
+//! `lambda` is a random bit. The bracket comes from a key of [`compare`](super::compare),
+//! `msb(R) ^ lambda` is a dealt bit with a tag. Both parties send the lowest bit of their blocks,
+//! so q is public. With `X = P - Q_m` (P public, such as xh; Q such as R, where m is the top bit of
+//! xh if the result's ring is wider)
 //! ```text
 //! [y >= 0] X = (1 - 2q) lambda P + q P - (q ^ lambda) Q_m
 //! ```
-//! The client draws `a` (its share of lambda) and a `C` for each (q, m), and sends `V = (1 - 2q) a P + C`,
-//! the low w bits of it. The server has the differences to what is needed, so that it ends on its share;
-//! the client ends on one that the dealer knows (`target`).
+//! The client draws `a` (its share of lambda) and a `C` for each (q, m), and sends the low w bits
+//! of `V = (1 - 2q) a P + C`. The server has the differences to the needed words and so gets its
+//! share of the result; the client's share is one that the dealer knows (`target`).
 //!
-//! **What is checked.** The client's bit: all blocks of both go into [`BitCheck`]. V: a and C have w + 41
-//! bits and tags `m = k a + b`, with k and b at the server alone; V's tag and b follow like V, and
-//! [`ring::Check`] holds them against each other. Nothing else comes from the client. No step depends on
-//! whether a check will fail, and all that the server sends is masked by rho or lambda, once.
+//! **The checks.** The client's bit: all blocks of both go into [`BitCheck`]. V: a and C have w +
+//! 41 bits and tags `m = k a + b`, with k and b at the server alone; V's tag and b are computed
+//! like V, and [`ring::Check`] compares them. The client sends nothing else. No step depends on
+//! whether a check will fail, and rho or lambda masks every message of the server, once.
 //!
-//! **Where both are checked** ([`Checked::Both`]) there is no rho: both parties have the same masked values
-//! `xh = y + R`, R at the dealer alone, and what follows is done by both alike (`shared`); results are masked
-//! values again. lambda and the C are shared with tags under a key that neither party has, and V is opened.
+//! **If both are checked** ([`Checked::Both`]) there is no rho: both parties have the same masked
+//! values `xh = y + R`, R at the dealer alone. Both do the same steps (`shared`), and results are
+//! masked values again. lambda and the C are shared with tags under a key that neither party has,
+//! and V is opened.
 //!
-//! Everything is done in pieces of [`PIECE`] elements, in parallel, each with streams of its own. Exact for
-//! `|y| < 2^(n-1)` (gates) and `|y| < 2^(n-2)` (widening). Costs: [`FssGate::cost`], [`FssWiden::cost`].
-//! Argument: `docs/notes/fss.md`.
+//! All steps work on pieces of [`PIECE`] elements, in parallel, each with its own streams. Exact
+//! for `|y| < 2^(n-1)` (gates) and `|y| < 2^(n-2)` (widening). Costs: [`FssGate::cost`],
+//! [`FssWiden::cost`]. Argument: `docs/notes/fss.md`.
 
 mod agree;
 mod columns;
@@ -59,5 +62,5 @@ use super::mac::{bits::BitCheck, ring};
 
 /// Elements of a piece: whole groups of trees.
 pub const PIECE: usize = 16 * super::GROUP;
-/// Pieces that are dealt before they are handed over.
+/// Pieces that are dealt together before they are handed over.
 pub const AT_ONCE: usize = 8;

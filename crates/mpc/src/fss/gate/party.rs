@@ -1,4 +1,4 @@
-//! The gate, evaluated by either party, where the client alone is checked.
+//! Evaluation of the gate by either party, if only the client is checked.
 
 use rayon::prelude::*;
 use tacit_arith::bits::Bits;
@@ -24,8 +24,8 @@ const OPENED: Tag = Tag::new(0x0360, "masked values");
 pub(super) const BITS: Tag = Tag::new(0x0361, "masked signs");
 pub(super) const WORDS: Tag = Tag::new(0x0362, "checked words");
 
-/// The server's shares around a batch of gates, each `[n]`: of the tested value, of all values (those of
-/// `Tested` and `MinusOne` are not looked at), and of what is added (may be fewer).
+/// The server's shares around a batch of gates, each `[n]`: of the tested value, of all values
+/// (those of `Tested` and `MinusOne` are ignored), and of the addends (may be fewer).
 pub type Shares<'a> = (&'a [u64], &'a [&'a [u64]], &'a [&'a [u64]]);
 
 /// A party's blocks of the opened bits, piece by piece.
@@ -61,7 +61,7 @@ pub(super) fn client_keys(
     Ok((Keys::seeded(gate.comparison().0, len, &mut tops, block::from_bytes(corrections))?, dealt))
 }
 
-/// The server's, from what it was given for a piece.
+/// The server's keys and tags, from its material for a piece.
 pub(super) fn server_keys(gate: &FssGate, given: &[u8], len: usize) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> {
     let shape = gate.comparison().0;
     let (corrections, rest) = given.split_at(shape.corrections_bytes(len));
@@ -139,11 +139,11 @@ fn signed(word: u128, negative: bool) -> u128 {
     if negative { word.wrapping_neg() } else { word }
 }
 
-/// The client's online part. `prg` is the client's stream that the batch was dealt with, `corrections` what
-/// was dealt, `(hash, batch)` as there. Its shares of the results are the targets of the dealing.
+/// The client's online part. `prg` (the client's stream), `corrections` and `(hash, batch)` must be
+/// those of the dealing. Its shares of the results are the dealt targets.
 ///
 /// # Errors
-/// Channel errors; `Material` if `corrections` are not of this gate.
+/// Channel errors; `Material` if `corrections` do not belong to this gate.
 pub fn client_online(
     gate: &FssGate,
     (hash, batch): (PublicSeed, u32),
@@ -175,11 +175,11 @@ pub fn client_online(
     Ok(())
 }
 
-/// The server's online part: its shares of the results, one `[n]` for each value. `prg` is the server's
-/// stream that the batch was dealt with, `given` what was dealt.
+/// The server's online part: its shares of the results, one `[n]` for each value. `prg` is the
+/// server's stream of the dealing, `given` its material.
 ///
 /// # Errors
-/// Channel errors; `Material` if `given` is not of this gate.
+/// Channel errors; `Material` if `given` does not belong to this gate.
 pub fn server_online(
     gate: &FssGate,
     (hash, batch): (PublicSeed, u32),
@@ -217,7 +217,7 @@ pub fn server_online(
     Ok((0..gate.values().len()).map(joined).collect())
 }
 
-/// Masks and sends what the server opens; gives it as both parties know it.
+/// Masks and sends the server's openings; returns the public values.
 fn open(
     gate: &FssGate,
     (tested, values): (&[u64], &[&[u64]]),
@@ -239,10 +239,11 @@ fn open(
     Ok(opened)
 }
 
-/// The server's shares of a value's results in a piece, and what the client's words are checked with.
+/// The server's shares of a value's results in a piece, and its values for the check of the
+/// client's words.
 type Made = (Vec<u64>, Zeroizing<Vec<Share>>);
 
-/// What both parties know of a batch.
+/// Public values of a batch.
 struct Public<'a> {
     gate: &'a FssGate,
     opened: Vec<Vec<u64>>,

@@ -1,7 +1,7 @@
-//! Gates and widening where both parties are checked. What each has of a value is the same masked value `x
-//! + R`; R is the dealer's, and of everything that a gate needs of it both have shares with tags. So both
-//! do the same: the bit q and then, for each value, a word `(1 - 2q) lambda P + D` are opened, D being the
-//! dealer's `(mask of the result) - (q ^ lambda) Q_m`. The masked result is that and `q P`.
+//! Gates and widening if both parties are checked. Both hold the same masked value `x + R`, with R
+//! at the dealer. Both hold tagged shares of all functions of R that a gate needs, so both do the
+//! same. They open the bit q and then, for each value, a word `(1 - 2q) lambda P + D`, D being the
+//! dealer's `(mask of the result) - (q ^ lambda) Q_m`. The masked result is that word plus `q P`.
 
 use rayon::prelude::*;
 use tacit_arith::bits::Bits;
@@ -19,17 +19,17 @@ use super::{FssGate, FssWiden, PIECE, widen};
 use crate::wire::PackedMessages;
 use crate::{MpcError, Role, Session, low_mask, planes};
 
-/// What a party has for a batch.
+/// A party's half of a batch.
 #[derive(Clone, Copy)]
 pub enum Half<'a> {
-    /// The client: the stream of its seed that the batch was dealt with, and correction words.
+    /// The client: the stream of its seed for the batch, and correction words.
     Client(&'a Prg, &'a [u8]),
-    /// The server: all of it was dealt.
+    /// The server: all material is dealt.
     Server(&'a [u8]),
 }
 
-/// Opens lists of words: sends the low bits of a party's shares, and enters into the ledger what came of it.
-/// The client sends all of its own first.
+/// Opens lists of words: sends the low bits of a party's shares, and enters the opened words into
+/// the ledger. The client sends all of its own first.
 ///
 /// # Errors
 /// Channel errors.
@@ -53,7 +53,7 @@ pub fn open_words(
     }
     if session.role == Role::Server {
         send(session.channel)?;
-        // The client goes on with what comes next.
+        // Lets the client continue with the next step.
         session.channel.flush()?;
     }
     for (((ring, shares), own), received) in words.iter().zip(&own).zip(&mut received) {
@@ -64,7 +64,7 @@ pub fn open_words(
     Ok(received)
 }
 
-/// Opens bits. The client answers: what it sends next goes with them.
+/// Opens bits. The client answers without a flush: its next message goes with them.
 pub(super) fn open_bits(own: &Bits, tag: Tag, session: &mut Session<'_>) -> Result<Bits, MpcError> {
     if session.role == Role::Server {
         planes::send(session.channel, tag, std::slice::from_ref(own))?;
@@ -91,11 +91,11 @@ fn columns<'a>(gate: &FssGate, half: Half<'a>, (index, len): (usize, usize)) -> 
     }
 }
 
-/// A batch of gates: the masked results, one `[n]` for each value, of the masked values `shares`, the same at
-/// both parties. `(hash, batch)` as the batch was dealt with.
+/// A batch of gates: the masked results, one `[n]` for each value, of the masked values `shares`,
+/// the same at both parties. `(hash, batch)` must be those of the dealing.
 ///
 /// # Errors
-/// Channel errors; `Material` if the half is not of this gate.
+/// Channel errors; `Material` if the half does not belong to this gate.
 pub fn shared_online(
     gate: &FssGate,
     (hash, batch): (PublicSeed, u32),
@@ -138,7 +138,7 @@ pub fn shared_online(
 /// Widening: the masked results (`[n]`) of masked values, the same at both parties.
 ///
 /// # Errors
-/// Channel errors; `Material` if the half is not of this widening.
+/// Channel errors; `Material` if the half does not belong to this widening.
 pub fn shared_widen(
     spec: &FssWiden,
     masked: &[u64],

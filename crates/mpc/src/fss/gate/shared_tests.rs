@@ -1,4 +1,4 @@
-//! Gates as two parties that are both checked, and either of them cheating.
+//! Gates between two checked parties, either of which may cheat.
 
 use super::*;
 use crate::dealt::{ClientShares, Value};
@@ -195,7 +195,7 @@ fn widening_is_exact_for_every_value_and_mask() {
     }
 }
 
-/// Whichever party's material was changed in one bit: neither goes on with a wrong result.
+/// Changes one bit of either party's material: neither continues with a wrong result.
 #[test]
 fn changed_material_of_either_party_is_found_or_without_effect() {
     let values: Vec<u64> = (0..16).map(|i| i * 5 % 32).map(|v| if v == 16 { 0 } else { v }).collect();
@@ -209,7 +209,7 @@ fn changed_material_of_either_party_is_found_or_without_effect() {
             halves[party][bit / 8] ^= 1 << (bit % 8);
             let results = batch.run(6, &halves);
             halves[party][bit / 8] ^= 1 << (bit % 8);
-            // Whoever did not change anything is the one that counts.
+            // The result of the honest party decides.
             match &results[1 - party] {
                 Ok(results) => assert_eq!(*results, honest[0], "party {party}, bit {bit}"),
                 Err(MpcError::Misbehaviour { .. } | MpcError::Net(_)) => found += 1,
@@ -231,13 +231,13 @@ fn what_the_server_alone_computed_is_held_against_what_the_client_expects() {
             shared_online(&batch.gate, place, (values[0], &values, &[]), half, session, ledger)
         });
         assert_eq!(results[0].is_err(), wrong);
-        // The client goes without showing its digests: the server releases nothing.
+        // The client leaves without showing its digests: the server releases nothing.
         assert_eq!(results[1].is_err(), wrong);
     }
 }
 
-/// How often each bit of the server's half is set over many dealings under one Delta and one key, for one
-/// mask; with the client's pads the same in all of them, if `fixed`.
+/// Frequency of each bit in the server's half over many dealings under one Delta and one key, for
+/// one mask; with the client's pads the same in all of them, if `fixed`.
 fn ones(gate: &FssGate, c: u64, fixed: bool, dealings: u32) -> Vec<f64> {
     let (mut counts, mut seeds): (Vec<u32>, Prg) = (Vec::new(), prg(9));
     let (delta, key) = (Delta::draw(&mut prg(50)), Key::draw(&mut prg(51), &mut prg(52)));
@@ -264,8 +264,8 @@ fn ones(gate: &FssGate, c: u64, fixed: bool, dealings: u32) -> Vec<f64> {
     counts.into_iter().map(|count| f64::from(count) / f64::from(dealings)).collect()
 }
 
-/// The server's half tells nothing of masks, of the masks of results, or of the keys. (The client's is its
-/// seed and correction words, as where it alone is checked.)
+/// The server's half is independent of the masks, of the masks of results, and of the keys. (The
+/// client's half is its seed and correction words, as if only the client is checked.)
 #[test]
 fn the_servers_half_is_uniform_for_every_mask() {
     let gate = FssGate::new(4, 13, 0, vec![Value::Tested { wide: 20 }], Checked::Both);

@@ -1,4 +1,4 @@
-//! Public shapes of batches, and what they cost.
+//! Public shapes of batches, and their costs.
 
 use super::super::Bound;
 use super::super::compare::Shape;
@@ -7,12 +7,12 @@ use super::{AT_ONCE, PIECE};
 use crate::codec::Packed;
 use crate::dealt::Value;
 
-/// Whose messages are checked.
+/// Which parties are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checked {
-    /// The client's: values are shared between the parties, and the server is trusted.
+    /// The client: values are shared between the parties, and the server is trusted.
     Client,
-    /// Both parties': what each has is a public masked value, and the dealer alone knows the mask.
+    /// Both parties: each holds a public masked value, and the dealer alone knows the mask.
     Both,
 }
 
@@ -33,9 +33,9 @@ pub struct FssWiden {
     pub n: usize,
     /// Bits of their ring, at least 3.
     pub width: u32,
-    /// Bits that are added.
+    /// Extra bits of the widened ring.
     pub extra: u32,
-    /// Whose messages are checked.
+    /// Which parties are checked.
     pub checked: Checked,
 }
 
@@ -46,13 +46,13 @@ pub struct FssCost {
     pub up: usize,
     /// Server to client, online.
     pub down: usize,
-    /// Times that the parties wait for each other, online.
+    /// Number of times that the parties wait for each other, online.
     pub exchanges: usize,
-    /// Material at the client, beside its seed.
+    /// Bytes of material at the client, beside its seed.
     pub client_material: usize,
-    /// Material at the server, beside its seed.
+    /// Bytes of material at the server, beside its seed.
     pub server_material: usize,
-    /// Words with tags that are opened: a party remembers them until the check at the end.
+    /// Opened words with tags: each party stores them until the check at the end.
     pub opened: usize,
     /// Bytes of blocks that a party holds while the batch runs.
     pub held: usize,
@@ -71,8 +71,8 @@ pub(super) fn word_bytes(ring: Ring) -> usize {
     ring.share_bits().div_ceil(8) as usize
 }
 
-/// Bytes that the server is given for one constant: a word and the key of the client's tag, or its shares of
-/// word and tag.
+/// Bytes of the server's material for one constant: a word and the key of the client's tag, or its
+/// shares of word and tag.
 pub(super) fn given_bytes(ring: Ring, checked: Checked) -> usize {
     match checked {
         Checked::Client => ring.width().div_ceil(8) as usize + word_bytes(ring),
@@ -86,8 +86,8 @@ pub(super) fn ring(width: u32) -> Ring {
 }
 
 impl FssGate {
-    /// `n` gates on a value in a ring of `width` bits (2 to 63), whose `drop` lowest bits are left out of
-    /// the test: results of `0 <= y < 2^drop` may then count as negative, and the lowest `2^drop` values of
+    /// `n` gates on a value in a ring of `width` bits (2 to 63), without its `drop` lowest bits:
+    /// results of `0 <= y < 2^drop` may then count as negative, and the lowest `2^drop` values of
     /// the ring as positive.
     ///
     /// # Panics
@@ -111,13 +111,13 @@ impl FssGate {
         self.n
     }
 
-    /// What the bit is multiplied with.
+    /// Values that the bit is multiplied with.
     #[must_use]
     pub fn values(&self) -> &[Value] {
         &self.values
     }
 
-    /// Whose messages are checked.
+    /// Which parties are checked.
     pub(super) fn checked(&self) -> Checked {
         self.checked
     }
@@ -139,19 +139,19 @@ impl FssGate {
         ring(self.values.iter().map(|v| v.width()).max().expect("a gate multiplies something"))
     }
 
-    /// Constants of a value: one for each q, and for each top bit of xh where it is widened.
+    /// Constants of a value: one for each q, and for each top bit of xh if the value is widened.
     pub(super) fn branches(&self, value: Value) -> usize {
         if matches!(value, Value::Tested { wide } if wide > self.width) { 4 } else { 2 }
     }
 
-    /// Widths of what the server opens: the tested value, and others.
+    /// Widths of the server's openings: the tested value, and others.
     pub(super) fn opened(&self) -> Vec<u32> {
         let others =
             self.values.iter().filter_map(|v| if let Value::Other { width } = v { Some(*width) } else { None });
         std::iter::once(self.width).chain(others).collect()
     }
 
-    /// Shares of the values other than the tested one, of those of all values.
+    /// Selects the shares of the values other than the tested one from those of all values.
     pub(super) fn others<'a>(&'a self, values: &'a [&'a [u64]]) -> impl Iterator<Item = &'a [u64]> + 'a {
         let pairs = self.values.iter().zip(values);
         pairs.filter(|(value, _)| matches!(value, Value::Other { .. })).map(|(_, share)| *share)

@@ -1,5 +1,5 @@
-//! What gates, widenings and look-ups with tags say online, and the check at the end, message by message, in
-//! the order of the protocols.
+//! Online messages of gates, widenings and look-ups with tags, and of the check at the end, in
+//! protocol order.
 
 use tacit_net::TrafficModel;
 
@@ -24,7 +24,7 @@ fn opened(bits: usize, (n, widths): (usize, &[u32]), checked: Checked, talk: &mu
 }
 
 impl FssGate {
-    /// What a batch says.
+    /// Adds the messages of a batch.
     pub fn talk(&self, talk: &mut TrafficModel) {
         if self.checked == Checked::Client {
             self.opened().into_iter().for_each(|width| talk.down(Packed::len_bytes(self.n(), width)));
@@ -35,7 +35,7 @@ impl FssGate {
 }
 
 impl FssWiden {
-    /// What a batch says.
+    /// Adds the messages of a batch.
     pub fn talk(&self, talk: &mut TrafficModel) {
         if self.checked == Checked::Client {
             talk.down(self.n.div_ceil(8));
@@ -45,7 +45,7 @@ impl FssWiden {
 }
 
 impl FssLookUp {
-    /// What a batch says.
+    /// Adds the messages of a batch.
     pub fn talk(&self, talk: &mut TrafficModel) {
         let n = self.n();
         if self.checked == Checked::Client {
@@ -56,14 +56,14 @@ impl FssLookUp {
 }
 
 impl Ledger {
-    /// What a check of the client says, of values in rings of so many widths.
+    /// Adds the messages of a check of the client, for values in rings of `widths` widths.
     pub fn talk(widths: usize, talk: &mut TrafficModel) {
         talk.down(16);
         talk.ups(widths as u64, Packed::len_bytes(ROWS, SIGMA));
         talk.up((widths + 1) * DIGEST);
     }
 
-    /// What a check of both parties says.
+    /// Adds the messages of a check of both parties.
     pub fn agree_talk(widths: usize, talk: &mut TrafficModel) {
         let (highs, digests) = (Packed::len_bytes(ROWS, SIGMA), (widths + 1) * DIGEST);
         talk.down(DIGEST);

@@ -1,4 +1,4 @@
-//! Gates as two parties, cheating clients, and the halves as the world sees them.
+//! Gates between two parties, cheating clients, and the distribution of the halves.
 
 use super::*;
 use crate::dealt::{ClientShares, Value};
@@ -19,7 +19,7 @@ fn signed(value: u64, width: u32) -> i64 {
     ((value << (64 - width)) as i64) >> (64 - width)
 }
 
-/// All that a dealer has for one batch.
+/// A dealer's inputs for one batch.
 pub(super) struct Dealing {
     pub(super) client: Prg,
     pub(super) server: Prg,
@@ -63,7 +63,7 @@ impl Dealing {
         [ours, theirs]
     }
 
-    /// Runs both parties' ledgers around what they do.
+    /// Runs both parties with their ledgers.
     pub(super) fn run<S: Send>(
         &self,
         widths: &[u32],
@@ -97,12 +97,12 @@ fn widths(gate: &FssGate) -> Vec<u32> {
     widths.into_iter().collect()
 }
 
-/// A batch with everything around it: values in the clear, the client's shares of them, bases, targets.
+/// A batch with its context: values in the clear, the client's shares of them, bases, targets.
 struct Batch {
     gate: FssGate,
     y: Vec<u64>,
     c: Vec<u64>,
-    /// Value and client's share, for each value; not looked at but for `Other`.
+    /// Value and client's share, for each value; ignored except for `Other`.
     others: Vec<(Vec<u64>, Vec<u64>)>,
     base: (u64, u64),
 }
@@ -248,7 +248,7 @@ fn widening_is_exact_for_every_value_and_share() {
     }
 }
 
-/// A client whose material was changed in one bit is found, or nothing came of it: never a wrong result.
+/// Changes one bit of a client's material: the check finds it, or the result is right.
 #[test]
 fn changed_correction_words_are_found_or_without_effect() {
     let y: Vec<u64> = (0..16).map(|i| i * 5 % 32).map(|v| if v == 16 { 0 } else { v }).collect();
@@ -268,7 +268,7 @@ fn changed_correction_words_are_found_or_without_effect() {
     assert!((bits / 20..bits / 5 + 1).contains(&found), "{found} of {} found", bits / 5);
 }
 
-/// A client that sends words of another key, value or place: the tags say so.
+/// A client that sends words of another key, value or position: the tags reveal it.
 #[test]
 fn values_that_were_not_dealt_are_found() {
     let spec = FssWiden { n: 20, width: 6, extra: 3, checked: Checked::Client };
@@ -283,8 +283,8 @@ fn values_that_were_not_dealt_are_found() {
     assert!(KeyShare::new(1 << 41).is_err());
 }
 
-/// How often each bit of a party's half (0: the client's) is set over many dealings, for one share and one
-/// MAC key, with the streams `fixed` the same in all of them.
+/// Frequency of each bit in a party's half (0: the client's) over many dealings, for one share and
+/// one MAC key, with the streams `fixed` the same in all of them.
 fn ones(gate: &FssGate, party: usize, fixed: &[usize], c: u64, dealings: u32) -> Vec<f64> {
     let (mut counts, mut seeds): (Vec<u32>, Prg) = (Vec::new(), prg(9));
     let delta = Delta::draw(&mut prg(50));
@@ -313,7 +313,8 @@ fn ones(gate: &FssGate, party: usize, fixed: &[usize], c: u64, dealings: u32) ->
     counts.into_iter().map(|count| f64::from(count) / f64::from(dealings)).collect()
 }
 
-/// One half, whatever share, mask and key: every bit of it is as good as uniform, or padding and always 0.
+/// For any share, mask and key, every bit of a half is practically uniform, or padding and always
+/// 0.
 #[test]
 fn one_half_is_uniform_for_every_share() {
     let gate = FssGate::new(4, 13, 0, vec![Value::Tested { wide: 20 }], Checked::Client);
@@ -330,7 +331,8 @@ fn one_half_is_uniform_for_every_share() {
             }
         }
     }
-    // It sees what is not masked: the client's pads, or the dealer's bits and the masks, the same every time.
+    // With some streams the same every time (the client's pads, or the dealer's bits and the
+    // masks), the test sees unmasked bits.
     for fixed in [&[0, 1][..], &[1, 0, 2]] {
         let far = ones(&gate, 1, fixed, 1, dealings)
             .into_iter()

@@ -30,7 +30,8 @@ pub(super) fn constants(spec: &FssWiden, client: &Prg) -> [Constants; 2] {
     [0, 1].map(|_| Constants::draw(&mut stream, spec.ring(), spec.n))
 }
 
-/// What the server gets for values that the client shares as `c` and ends with as `target`, each `[n]`.
+/// The server's material for values that the client shares as `c` and ends with as `target`, each
+/// `[n]`.
 #[must_use]
 pub fn deal_widen(
     spec: &FssWiden,
@@ -53,7 +54,7 @@ pub fn deal_widen(
     out
 }
 
-/// The client's online part; its share of the results is the target of the dealing.
+/// The client's online part; its share of the results is the dealt target.
 ///
 /// # Errors
 /// Channel errors.
@@ -77,7 +78,7 @@ pub fn client_widen(
 /// The server's online part: its share (`[n]`) in the wider ring, of values that it shares as `s`.
 ///
 /// # Errors
-/// Channel errors; `Material` if `given` is not of this widening.
+/// Channel errors; `Material` if `given` does not belong to this widening.
 pub fn server_widen(
     spec: &FssWiden,
     s: &[u64],

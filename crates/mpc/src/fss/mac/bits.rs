@@ -1,19 +1,20 @@
 //! The check of opened bits.
 //!
-//! For an opened bit `b` with tag shares `t ^ t' = b' * Delta` and key shares `D ^ D' = Delta` the parties
-//! hold `t ^ b D` and `t' ^ b D'`: equal if `b = b'`, and apart by Delta if not. Each party hashes its blocks
-//! of all opened bits, in the order of their opening, with a name of the session, into a digest; from that
-//! one digest for each role. It sends its own and compares what it gets with the other's.
+//! For an opened bit `b` with tag shares `t ^ t' = b' * Delta` and key shares `D ^ D' = Delta` the
+//! parties hold `t ^ b D` and `t' ^ b D'`: equal if `b = b'`, otherwise differing by Delta. Each
+//! party hashes its blocks of all opened bits, in the order of their opening, with a name of the
+//! session, into a digest. One digest for each role follows from it. Each party sends its own and
+//! compares the received digest with the other role's.
 //!
-//! **No sum of tags is ever sent.** One sum that is wrong by a known combination of flipped bits is a
-//! multiple of Delta, and with Delta a party has the other's comparison keys. A digest of a value that is off
-//! by Delta tells nothing to who cannot guess Delta: 127 bits. A tag that were cut to 40 bits would fall to
-//! 2^40 hashes, at leisure, after the fact.
+//! **No sum of tags is ever sent.** A sum that is wrong by a known combination of flipped bits is a
+//! multiple of Delta, and with Delta a party has the other's comparison keys. A digest of a value
+//! that is off by Delta reveals nothing without a guess of Delta: 127 bits. A tag cut to 40 bits
+//! would fall to 2^40 hashes, computed offline after the session.
 //!
-//! Soundness: who opened a wrong bit passes with probability at most `(q + 1) / 2^127 + q^2 / 2^256` after
-//! `q` hashes (BLAKE3 as a random oracle): it has to hash the other's blocks itself. The digest that it is
-//! shown is not the one that it must answer with, as the roles differ; so both may send at once, without
-//! commitments.
+//! Soundness: a party that opened a wrong bit passes with probability at most
+//! `(q + 1) / 2^127 + q^2 / 2^256` after `q` hashes (BLAKE3 as a random oracle), since it must hash
+//! the other's blocks itself. The received digest differs from the required answer, as the roles
+//! differ; so both may send at once, without commitments.
 //!
 //! Per check: 32 bytes each way, at once. Per opened bit: nothing sent, 16 bytes hashed.
 
@@ -27,7 +28,7 @@ use crate::{MpcError, Role};
 /// Bytes of a digest.
 pub const DIGEST: usize = 32;
 
-/// Blocks that are hashed at a time.
+/// Blocks hashed at a time.
 const CHUNK: usize = 1024;
 
 /// A running check of the bits that one session opens.
@@ -38,24 +39,24 @@ pub struct BitCheck {
     bits: u64,
 }
 
-/// What a check ends with.
+/// The result of a check.
 pub struct Digests {
-    /// To be sent to the peer.
+    /// Digest for the peer.
     pub own: [u8; DIGEST],
     expected: [u8; DIGEST],
 }
 
 impl BitCheck {
-    /// For a session that both parties name alike and that no other check has: material, inference and
-    /// connection.
+    /// A check for a session name that both parties derive alike and that no other check uses:
+    /// material, inference and connection.
     pub fn new(role: Role, session: &[u8; 32], share: &DeltaShare) -> Self {
         let mut hash = blake3::Hasher::new_derive_key("tacit fss check of opened bits 1");
         hash.update(session);
         Self { role, share: share.to_block(), hash, bits: 0 }
     }
 
-    /// Adds opened bits with this party's tags, in the order in which they were opened: how they are cut into
-    /// calls does not matter.
+    /// Adds opened bits with this party's tags, in the order in which they were opened. The
+    /// division into calls has no effect.
     ///
     /// # Panics
     /// If there is not one tag for every bit.
@@ -73,7 +74,7 @@ impl BitCheck {
         self.bits += tags.len() as u64;
     }
 
-    /// The digests of all that was absorbed.
+    /// The digests of all added bits.
     pub fn finish(mut self) -> Digests {
         self.hash.update(&self.bits.to_le_bytes());
         let digest = Zeroizing::new(*self.hash.finalize().as_bytes());
@@ -98,10 +99,10 @@ impl Digests {
     /// Compares with the peer's digest.
     ///
     /// # Errors
-    /// `Misbehaviour` if any opened bit or tag is not what was dealt: the inference ends, and the material
-    /// under this Delta is retired.
+    /// `Misbehaviour` if any opened bit or tag differs from the dealt one: the inference ends, and
+    /// the material under this Delta is retired.
     pub fn accept(&self, received: &[u8; DIGEST]) -> Result<(), MpcError> {
-        // Digests are public once sent: the time of this comparison tells nothing.
+        // Digests are public once sent, so the time of this comparison reveals nothing.
         if self.expected == *received {
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! The checks that find a party that deviates, as pure functions over what each party holds. A check comes
-//! before the result is released, never after. After a failed check the inference ends, and every piece of
+//! The checks that detect a deviating party, as pure functions of each party's values. A check must
+//! precede the release of the result. After a failed check the inference ends, and every piece of
 //! material under its key is retired, used or not.
 
 pub mod bits;

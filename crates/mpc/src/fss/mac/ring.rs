@@ -12,21 +12,21 @@
 //!    `sum over S of X_i + 2^w R mod 2^(w + s)`;
 //! 3. each computes `z = sum over S of its m_i + 2^w (its tag of R) - y (its share of k)`: `z_0 + z_1 = 0`.
 //!
-//! The parties compare digests of all `z_0` and all `-z_1`, and commit to them first: whoever has seen the
-//! other's can find k in 2^s hashes and answer with what is wanted. Where only one party checks, the other
-//! just sends.
+//! The parties compare digests of all `z_0` and all `-z_1`, and commit to them first: a party that
+//! has seen the other's digest can find k in 2^s hashes and forge the answer. If only one party
+//! checks, the other just sends.
 //!
-//! **Why subsets and not one sum with random coefficients of s bits.** The high parts are combined after the
-//! coefficients are known, and nothing binds a party to its own. Who has opened a value that is wrong by
-//! `2^(w - 1)` shifts its `h` by half of that value's coefficient, whenever this is even: the two errors
-//! cancel, and the check passes, with probability **1/2**. A subset holds the wrong value or not; what is
-//! wrong in the low w bits cannot be cancelled from above.
+//! **Why subsets and not one sum with random coefficients of s bits.** The high parts are combined
+//! after the coefficients are known, and nothing binds a party to its own. A party that has opened
+//! a value wrong by `2^(w - 1)` shifts its `h` by half of that value's coefficient, whenever this
+//! is even: the two errors cancel, and the check passes, with probability **1/2**. A subset holds
+//! the wrong value or not; high parts cannot cancel an error in the low w bits.
 //!
-//! Soundness: a wrong opening passes with probability at most `2^-ROWS + 2^-s` = 2^-40.98. Of two subsets
-//! that differ in one wrong value at most one has a sum of errors that is 0 modulo 2^w: so all of them do
-//! with at most `2^-ROWS`. If one does not, `k` times an error with fewer than w trailing zeros has to be
-//! known modulo 2^(w + s): that is s bits of k. **After a failed check a cheater may know k**: every value
-//! under it is retired.
+//! Soundness: a wrong opening passes with probability at most `2^-ROWS + 2^-s` = 2^-40.98. Of two
+//! subsets that differ in one wrong value at most one has an error sum that is 0 modulo 2^w, so all
+//! sums are 0 with probability at most `2^-ROWS`. Otherwise the cheater must know `k` times an
+//! error with fewer than w trailing zeros modulo 2^(w + s): that is s bits of k. **After a failed
+//! check a cheater may know k**: every value under it is retired.
 //!
 //! Per check: `ROWS s` bits (`h`), a commitment and its opening (32 + 64 bytes) each way, in three exchanges
 //! after the coin toss; `2 ROWS s` bits of material at the party without the seed. Per opened value: w bits
@@ -37,7 +37,7 @@ use zeroize::{DefaultIsZeroes, Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::{MpcError, Role};
 
-/// Bits by which shares are wider than values, and unknown bits of the key.
+/// Extra bits of shares over values, and unknown bits of the key.
 pub const SIGMA: u32 = 41;
 
 /// Random subsets of a check, in whole bytes of coefficients.
@@ -63,13 +63,13 @@ pub struct Key {
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub struct KeyShare(u64);
 
-/// A party's share of a value and of its tag, both modulo `2^(width + SIGMA)`; of a mask, both modulo
-/// `2^SIGMA`. Wiped on drop.
+/// A party's share of a value and of its tag, both modulo `2^(width + SIGMA)`; for a mask, both
+/// modulo `2^SIGMA`. Wiped on drop.
 #[derive(Clone, Default, Zeroize, ZeroizeOnDrop)]
 pub struct Share {
-    /// Of the value.
+    /// Share of the value.
     pub value: u128,
-    /// Of the key times the value.
+    /// Share of the key times the value.
     pub tag: u128,
 }
 
@@ -104,12 +104,12 @@ impl Ring {
         2 * self.share_bits().div_ceil(8) as usize
     }
 
-    /// What a party sends to open a value.
+    /// The message with which a party opens a value.
     pub fn low(self, share: &Share) -> u64 {
         share.value as u64 & crate::low_mask(self.width)
     }
 
-    /// An opened value, from what the two parties sent: with its carry, as the check needs it.
+    /// An opened value, from both parties' messages, with its carry for the check.
     ///
     /// # Errors
     /// `Misbehaviour` if the peer's part has more than `width` bits.
@@ -139,14 +139,14 @@ impl Key {
         Self { shares: [KeyShare::draw(seeded).0, KeyShare::draw(dealer).0] }
     }
 
-    /// A fresh key that the party without the seed holds whole, its peer's share being 0: where only this
-    /// party checks, and follows the protocol.
+    /// A fresh key that the party without the seed holds whole, with the peer's share 0: for checks
+    /// by this party only, which follows the protocol.
     pub fn held(dealer: &mut Prg) -> Self {
         Self { shares: [0, KeyShare::draw(dealer).0] }
     }
 
-    /// Of a word that one party holds with its tag, what a tag has beside the key times the word: the holder
-    /// of the key keeps it.
+    /// For a word that one party holds with its tag: the tag minus the key times the word. The
+    /// holder of the key stores it.
     pub fn key_of(&self, ring: Ring, held: &Share) -> u128 {
         held.tag.wrapping_sub(self.whole().wrapping_mul(held.value)) & ring.mask()
     }
@@ -160,20 +160,20 @@ impl Key {
         KeyShare(self.shares[1])
     }
 
-    /// The shares of the party without the seed, of values modulo `2^(width + SIGMA)`. The seeded party's
-    /// come from its stream, as [`draw_shares`].
+    /// The shares, for the party without the seed, of values modulo `2^(width + SIGMA)`. The seeded
+    /// party's come from its stream, as [`draw_shares`].
     pub fn deal(&self, ring: Ring, values: &[u128], seeded: &mut Prg) -> Vec<Share> {
         self.deal_in(ring.mask(), values, seeded)
     }
 
-    /// The shares, of the party without the seed, of the random masks for one check; the seeded party's come
-    /// from its stream, as [`draw_masks`].
+    /// The shares, for the party without the seed, of the random masks for one check. The seeded
+    /// party's come from its stream, as [`draw_masks`].
     pub fn deal_masks(&self, ring: Ring, dealer: &mut Prg, seeded: &mut Prg) -> Masks {
         let values = Zeroizing::new([(); ROWS].map(|()| u128::from(dealer.next_u64())));
         Zeroizing::new(self.deal_in(u128::from(ring.high_mask()), &values[..], seeded))
     }
 
-    /// The share, of the party without the seed, of a value of which the other holds `theirs`.
+    /// The share, for the party without the seed, of a value whose other share is `theirs`.
     pub fn other_share(&self, ring: Ring, value: u128, theirs: &Share) -> Share {
         self.other_in(ring.mask(), value, theirs)
     }
@@ -208,7 +208,7 @@ impl KeyShare {
         Ok(Self(share))
     }
 
-    /// To be sent to its owner: [`SIGMA`] bits.
+    /// The share's bytes, [`SIGMA`] bits, for sending to its owner.
     pub fn to_u64(&self) -> u64 {
         self.0
     }
@@ -259,9 +259,10 @@ pub struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    /// Takes in a batch of opened values: this party's shares, and what they were opened to
-    /// ([`Ring::opened`]). The seed of the subsets is a coin toss of both parties, or the choice of the one
-    /// that checks, made **after** all of the batch was opened. The masks serve this check alone.
+    /// Takes in a batch of opened values: this party's shares, and the opened values
+    /// ([`Ring::opened`]). The seed of the subsets is a coin toss of both parties, or the choice of
+    /// the one that checks, made **after** the whole batch was opened. The masks serve this check
+    /// alone.
     ///
     /// # Panics
     /// If there is not one opened value for every share, and one mask for every subset.
@@ -275,8 +276,8 @@ impl<'a> Check<'a> {
     ) -> Self {
         assert_eq!(shares.len(), opened.len(), "shares of opened values");
         assert_eq!(masks.len(), ROWS, "masks of a check");
-        // A value belongs to subsets as the bits of its coefficients say: it is added once for each byte of
-        // them, to the sum of the values with the same byte.
+        // The bits of a value's coefficients select its subsets. Each value is added once per byte
+        // of its coefficients, to the sum of the values with the same byte.
         let mut buckets = Zeroizing::new(vec![Sums::default(); 256 * BYTES]);
         let mut stream = subsets.stream();
         for (share, opened) in shares.iter().zip(opened) {
@@ -294,15 +295,15 @@ impl<'a> Check<'a> {
         Self { ring, key, masks, rows }
     }
 
-    /// What this party sends first: its part of the combined high bits of each subset, [`SIGMA`] bits each,
-    /// masked.
+    /// This party's first message: its masked part of the combined high bits of each subset,
+    /// [`SIGMA`] bits each.
     pub fn highs(&self) -> Vec<u64> {
         let masked = |(row, mask): (&Sums, &Share)| row.high.wrapping_add(mask.value as u64) & self.ring.high_mask();
         self.rows.iter().zip(self.masks.iter()).map(masked).collect()
     }
 
-    /// What this party commits to and then shows; an honest peer's is the same. `received` is the peer's
-    /// [`Self::highs`].
+    /// The digest that this party commits to and then shows; an honest peer's is the same.
+    /// `received` is the peer's [`Self::highs`].
     ///
     /// # Errors
     /// `Misbehaviour` if there is not one number for every subset.
@@ -339,10 +340,10 @@ const STEP: &str = "the check of opened values";
 /// Compares the two parties' digests.
 ///
 /// # Errors
-/// `Misbehaviour` if they differ: an opened value or a tag is not as dealt. The inference ends, and all
-/// material under this key is retired.
+/// `Misbehaviour` if they differ: an opened value or a tag differs from the dealt one. The
+/// inference ends, and all material under this key is retired.
 pub fn accept(own: &[u8; 32], received: &[u8; 32]) -> Result<(), MpcError> {
-    // Digests are public once both are shown: the time of this comparison tells nothing.
+    // Digests are public once both are shown, so the time of this comparison reveals nothing.
     if own == received {
         return Ok(());
     }
@@ -359,10 +360,10 @@ pub fn commit(role: Role, session: &[u8; 32], digest: &[u8; 32], nonce: &[u8; 32
     *hash.finalize().as_bytes()
 }
 
-/// Compares what a peer of that role shows with its commitment.
+/// Compares the peer's shown digest with its commitment in that role.
 ///
 /// # Errors
-/// `Misbehaviour` if it is not what it committed to.
+/// `Misbehaviour` if they do not match.
 pub fn open(
     role: Role,
     session: &[u8; 32],
@@ -382,9 +383,9 @@ pub(in crate::fss) mod small {
     use super::*;
     use tacit_arith::prg::Seed;
 
-    /// Two of three values are opened wrong by half of the ring, in the first `rows` subsets. Where a subset
-    /// has both or neither, the errors add up to what the answer can make up for; for the others the cheater
-    /// guesses the key.
+    /// Two of three values are opened wrong by half of the ring, in the first `rows` subsets. If a
+    /// subset has both or neither, the answer can compensate the sum of errors; for the others the
+    /// cheater guesses the key.
     pub(in crate::fss) fn cheat_passes(rows: usize, sigma: u32, trial: u64) -> bool {
         let ring = Ring { width: 5, sigma };
         let [mut dealer, mut seeded, mut again] = [1, 2, 2].map(|i| Prg::from_seed(Seed([i; 16])).fork(trial));
@@ -410,7 +411,7 @@ pub(in crate::fss) mod small {
         }
         let error = |k: usize| u128::from(((first ^ third) >> k & 1) << 4);
         let z_server = server.residues(&sent);
-        // Its own high parts, as it sent them, are part of both sums.
+        // The cheater's own high parts, as sent, are part of both sums.
         let shift: Vec<u64> =
             server.highs().iter().enumerate().map(|(k, h)| h.wrapping_sub((first & third) >> k & 1)).collect();
         let z_client = client.residues(&shift);

@@ -53,8 +53,8 @@ fn raw_cots_are_correlated_and_choices_look_uniform() {
         assert!(k.lsb() == 0 && *m == *k ^ (delta & Block::mask(m.lsb())));
         (0..128).for_each(|i| ones[i] += (m.0 >> i & 1) as u32);
     }
-    // Every bit of the receiver's blocks is balanced (5 sigma), the choice included; and neighbours are
-    // independent.
+    // Every bit of the receiver's blocks is balanced (5 sigma), the choice included, and neighbours
+    // are independent.
     let n = m.len() as f64;
     assert!(ones.iter().all(|&o| (o as f64 - n / 2.0).abs() < 2.5 * n.sqrt()));
     let equal = m.windows(2).filter(|w| w[0].lsb() == w[1].lsb()).count() as f64;
@@ -133,7 +133,7 @@ fn setup_costs_what_it_says() {
         },
     );
     let payload = SETUP_BYTES as u64;
-    // Key, choices, public seed, columns. The hash keys follow from the seed that the code needs anyway.
+    // Key, choices, public seed, columns. The hash keys follow from the seed of the code.
     assert_eq!(payload, 434_896);
     for t in [client, server] {
         assert!(t.sent >= payload && t.sent < payload + 200, "{} of {payload}", t.sent);
@@ -163,7 +163,7 @@ fn delta_is_renewed_when_its_cots_are_used_up() {
         sent.push(up);
         received.push(down);
     }
-    // 1.87 extensions serve 338,944 OTs: the fourth draw needs a new delta, and no other does.
+    // 1.87 extensions serve 338,944 OTs: only the fourth draw needs a new delta.
     let renewed: Vec<bool> = deltas.windows(2).map(|w| w[0] != w[1]).collect();
     assert_eq!(renewed, [false, false, false, true, false]);
     // From the OT receiver: key and columns. From the OT sender: choices and seed, beside its corrections.
@@ -232,7 +232,7 @@ fn threads_give_the_same_outputs() {
 #[test]
 fn wrong_lengths_are_errors() {
     let (_, mut server) = parties();
-    // The peer hangs up at the wrong length, so sending may fail as well.
+    // The peer hangs up at the wrong length, so sending may fail, too.
     for length in [0, 15, 17, 16 * 6 * 10_000] {
         let (result, ()) =
             run_pair(|ch| server.receiver.planes(ch, 100, 1), |ch| drop(ch.send(CORRECTIONS, &vec![0; length])));
