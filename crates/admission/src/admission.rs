@@ -1,4 +1,4 @@
-//! The whole under one lock, for threads and tasks alike.
+//! Handshake slots, pools and refusals under one lock, for threads and tasks.
 use crate::ConnectionId;
 use crate::deadline::HandshakeDeadline;
 use crate::eviction::{Evicted, Eviction};
@@ -15,18 +15,19 @@ const GAVE_WAY: Kind = "that gave way to newer ones before they had said who the
 /// Connections that were evicted from a pool.
 const IDLE_GAVE_WAY: Kind = "of known peers that were idle and gave way to others";
 
-/// What a program lets in.
+/// How many connections a program admits.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Connections whose peer is not authenticated.
     pub handshakes: usize,
-    /// How long one may be that and say nothing, from when it is accepted ([`HandshakeDeadline`]).
+    /// How long an unauthenticated peer may send nothing after its connection is accepted
+    /// ([`HandshakeDeadline`]).
     pub handshake_timeout: Duration,
     /// Connections of authenticated peers, by kind.
     pub pools: Vec<PoolLimits>,
 }
 
-/// Told of each refusal, for counters.
+/// Called for each refusal, for counters.
 type Observer = Box<dyn Fn(Kind) + Send + Sync>;
 
 struct State {
@@ -43,40 +44,40 @@ struct Shared {
     state: Mutex<State>,
 }
 
-/// Who is connected to a program, and what is logged of those who are not.
+/// The connections of a program, and the log of its refusals.
 #[derive(Clone)]
 pub struct Admission(Arc<Shared>);
 
-/// Connections now.
+/// Numbers of connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Whose peer is not authenticated.
+    /// Connections whose peer is not authenticated.
     pub handshakes: usize,
-    /// How many of these there may be.
+    /// Number of handshake slots.
     pub handshake_slots: usize,
-    /// Of authenticated peers, by pool.
+    /// Connections of authenticated peers, by pool.
     pub pools: Vec<usize>,
 }
 
-/// A refusal to be counted.
+/// A refusal to count.
 #[derive(Clone, Debug)]
 pub struct Turned {
-    /// In the plural, for sums.
+    /// Kind of the refusal, in the plural, for sums.
     pub kind: Kind,
-    /// Whom it came from, where that is known.
+    /// The peer's address, if known.
     pub from: Option<IpAddr>,
-    /// One of them in words.
+    /// Description of this refusal.
     pub detail: String,
 }
 
 impl Admission {
-    /// Nobody is connected.
+    /// An admission without connections.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self::build(limits, None)
     }
 
-    /// As [`new`](Self::new); `observer` is told of each refusal.
+    /// As [`new`](Self::new); calls `observer` for each refusal.
     #[must_use]
     pub fn observed(limits: Limits, observer: impl Fn(Kind) + Send + Sync + 'static) -> Self {
         Self::build(limits, Some(Box::new(observer)))
@@ -95,14 +96,14 @@ impl Admission {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change of it is whole.
+        // A panic under the lock leaves no half-made change.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a handshake slot for a connection that was accepted.
     ///
     /// # Errors
-    /// When to try again; meanwhile others wait in the system's queue.
+    /// When to try again; until then new connections wait in the system's queue.
     pub fn admit(&self, from: IpAddr) -> Result<ConnectionSlot, Instant> {
         let (now, mut state) = (Instant::now(), self.state());
         let id = state.next;
@@ -122,10 +123,10 @@ impl Admission {
         Ok(ConnectionSlot { admission: self.clone(), id, deadline, eviction })
     }
 
-    /// As [`ConnectionSlot::authenticate`], of the connection of this name.
+    /// As [`ConnectionSlot::authenticate`], for the connection with this id.
     ///
     /// # Errors
-    /// [`Full`]; it has no slot any more.
+    /// [`Full`]; the connection then has no slot any more.
     pub fn authenticate(&self, id: ConnectionId, pool: usize, peer: Peer) -> Result<(), Full> {
         let mut state = self.state();
         if !state.handshakes.leave(id) {
@@ -139,15 +140,15 @@ impl Admission {
         Ok(())
     }
 
-    /// As [`ConnectionSlot::busy`], of the connection of this name.
+    /// As [`ConnectionSlot::busy`], for the connection with this id.
     #[must_use]
     pub fn busy(&self, id: ConnectionId) -> Busy {
         self.state().pools.iter_mut().for_each(|pool| pool.begin(id));
         Busy { admission: self.clone(), id }
     }
 
-    /// Counts a refusal or a broken connection: the first after a quiet minute is logged at once, others
-    /// within a minute in one line.
+    /// Counts a refusal or a broken connection. The first after a quiet minute is logged at once,
+    /// later ones of a minute in one line.
     pub fn refused(&self, turned: Turned) {
         let Turned { kind, from, detail } = turned;
         tracing::debug!("refused: {detail}");
@@ -164,19 +165,19 @@ impl Admission {
         self.state().refusals.alarm()
     }
 
-    /// Logs what was counted, if it is time.
+    /// Logs the counted refusals, if a line is due.
     pub fn sum_up(&self) {
         let line = self.state().refusals.sum_up(Instant::now());
         log(line);
     }
 
-    /// Logs what was counted and not told: the program ends.
+    /// Logs the counted refusals at the end of the program.
     pub fn close(&self) {
         let line = self.state().refusals.told();
         log(line);
     }
 
-    /// Who is there.
+    /// Returns the numbers of connections.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let state = self.state();
@@ -212,7 +213,7 @@ impl State {
     }
 }
 
-/// A connection's slot, from when it is accepted until this is dropped.
+/// The slot of a connection, from when it is accepted until the drop of this value.
 pub struct ConnectionSlot {
     admission: Admission,
     id: ConnectionId,
@@ -221,33 +222,33 @@ pub struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    /// Names the connection.
+    /// The connection's id.
     #[must_use]
     pub fn id(&self) -> ConnectionId {
         self.id
     }
 
-    /// Until when its peer must be authenticated, as long as nothing has come of it.
+    /// The deadline for authenticating the peer, as it is before the first byte.
     #[must_use]
     pub fn deadline(&self) -> HandshakeDeadline {
         self.deadline
     }
 
-    /// Whose connections it is among.
+    /// The admission that the slot belongs to.
     #[must_use]
     pub fn admission(&self) -> &Admission {
         &self.admission
     }
 
-    /// Its peer is authenticated: it leaves its handshake slot for a pool.
+    /// Moves the connection from its handshake slot to a pool, when its peer is authenticated.
     ///
     /// # Errors
-    /// [`Full`]; it has no slot any more.
+    /// [`Full`]; the connection then has no slot any more.
     pub fn authenticate(&self, pool: usize, peer: Peer) -> Result<(), Full> {
         self.admission.authenticate(self.id, pool, peer)
     }
 
-    /// Ends when the slot was given to another: the connection is to end.
+    /// A future that completes when the slot is given to another: then the connection must end.
     #[must_use]
     pub fn evicted(&self) -> Evicted {
         Evicted(Arc::clone(&self.eviction))
@@ -259,12 +260,13 @@ impl ConnectionSlot {
         self.eviction.is_evicted()
     }
 
-    /// An eviction closes this socket, as long as the slot is there.
+    /// Sets the socket that an eviction closes while the slot exists.
     pub fn closes(&self, socket: TcpStream) {
         self.eviction.closes(socket);
     }
 
-    /// A request is in work until what this gives is dropped: the connection is not evicted meanwhile.
+    /// Marks a request as in work until the result is dropped; the connection is not evicted
+    /// meanwhile.
     #[must_use]
     pub fn busy(&self) -> Busy {
         self.admission.busy(self.id)
@@ -338,7 +340,7 @@ mod tests {
         let mut evicted = pin!(old.evicted());
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(evicted.as_mut().poll(&mut context), Poll::Pending);
-        // It holds all slots, so it hoards.
+        // This address holds all slots, so it hoards.
         let new = admission.admit(address(2)).unwrap();
         assert!(old.is_evicted() && !new.is_evicted());
         assert_eq!(evicted.as_mut().poll(&mut context), Poll::Ready(()));

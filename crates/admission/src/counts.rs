@@ -1,8 +1,8 @@
-//! How many connections each owner holds: an address, or a peer's key.
+//! Number of connections of each owner: an address, or a peer's key.
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Connections by owner; who holds none is not in it.
+/// Connections by owner, without owners that hold none.
 pub(crate) struct CountsByOwner<O>(HashMap<O, usize>);
 
 impl<O> Default for CountsByOwner<O> {
@@ -16,7 +16,7 @@ impl<O: Eq + Hash> CountsByOwner<O> {
         *self.0.entry(owner).or_default() += 1;
     }
 
-    /// One less of an owner who holds some.
+    /// Subtracts a connection of an owner that holds some.
     pub(crate) fn remove(&mut self, owner: &O) {
         let count = self.0.get_mut(owner).expect("who holds a connection is counted");
         *count -= 1;
@@ -29,7 +29,7 @@ impl<O: Eq + Hash> CountsByOwner<O> {
         self.0.get(owner).copied().unwrap_or(0)
     }
 
-    /// What the owner holds who holds most.
+    /// The largest number of connections that one owner holds.
     pub(crate) fn most(&self) -> usize {
         self.0.values().copied().max().unwrap_or(0)
     }

@@ -1,14 +1,14 @@
-//! Until when a peer must be authenticated. A link of 1 kbit/s carries TLS's handshake in 17 s, and the
-//! server's part of it in half of that, while nothing comes back.
+//! The deadline for authenticating a peer. A link of 1 kbit/s carries TLS's handshake in 17 s, and
+//! the server's part of it in half of that, during which the peer sends nothing.
 use std::time::{Duration, Instant};
 use tacit_net::MovingDeadline;
 
-/// How many times the timeout may pass between a peer's bytes, once there are some.
+/// Time between a peer's bytes after the first, as a multiple of the timeout.
 const STEP: u32 = 3;
-/// How many times it may pass in all.
+/// Total time, as a multiple of the timeout.
 const LONGEST: u32 = 12;
 
-/// Later with each byte that comes, up to a limit.
+/// A deadline that each received byte extends, up to a limit.
 #[derive(Clone, Copy, Debug)]
 pub struct HandshakeDeadline {
     moving: MovingDeadline,
@@ -16,8 +16,8 @@ pub struct HandshakeDeadline {
 }
 
 impl HandshakeDeadline {
-    /// Of a connection that was accepted then: its first byte has `timeout`, the next one three times as
-    /// long, and all of them together twelve times.
+    /// The deadline of a connection accepted at `accepted`: its first byte has `timeout`, the next
+    /// three times as long, all together twelve times.
     #[must_use]
     pub fn new(accepted: Instant, timeout: Duration) -> Self {
         let longest = timeout * LONGEST;
@@ -25,24 +25,24 @@ impl HandshakeDeadline {
         Self { moving, longest }
     }
 
-    /// When the time is over, if nothing more comes.
+    /// The deadline if no more bytes arrive.
     #[must_use]
     pub fn end(&self) -> Instant {
         self.moving.end
     }
 
-    /// The same for a transport that moves it by itself.
+    /// The same for a transport that moves the deadline by itself.
     #[must_use]
     pub fn moving(&self) -> MovingDeadline {
         self.moving
     }
 
-    /// Something has come.
+    /// Extends the deadline because bytes arrived at `now`.
     pub fn moved(&mut self, now: Instant) {
         self.moving.moved(now);
     }
 
-    /// Why it is over, in words.
+    /// Explains why the deadline has passed.
     #[must_use]
     pub fn expired(&self) -> String {
         let seconds = |time: Duration| time.as_secs_f64();

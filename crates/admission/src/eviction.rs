@@ -1,4 +1,4 @@
-//! What ends a connection whose slot was given to another, in threads or in tasks.
+//! Ends a connection whose slot was given to another, in threads or in tasks.
 use std::net::{Shutdown, TcpStream};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,9 +7,9 @@ use std::task::{Context, Poll, Waker};
 #[derive(Default)]
 struct State {
     is_evicted: bool,
-    /// Of the task that waits.
+    /// Waker of the task that waits for the eviction.
     waker: Option<Waker>,
-    /// Of a thread that reads.
+    /// Socket of a thread that reads.
     socket: Option<TcpStream>,
 }
 
@@ -37,7 +37,7 @@ impl Eviction {
         self.state().is_evicted
     }
 
-    /// This socket is closed by an eviction.
+    /// Sets the socket that an eviction closes.
     pub(crate) fn closes(&self, socket: TcpStream) {
         let mut state = self.state();
         match state.is_evicted {
@@ -46,18 +46,18 @@ impl Eviction {
         }
     }
 
-    /// Whose connection has ended: no socket is held for it any more.
+    /// Releases the socket of a connection that has ended.
     pub(crate) fn forget(&self) {
         self.state().socket = None;
     }
 }
 
 fn close(socket: &TcpStream) {
-    // Closed already is as good.
+    // The only failure is a socket that is closed already.
     let _ = socket.shutdown(Shutdown::Both);
 }
 
-/// Ends when its connection is evicted.
+/// A future that completes when its connection is evicted.
 pub struct Evicted(pub(crate) Arc<Eviction>);
 
 impl Future for Evicted {

@@ -1,17 +1,18 @@
-//! Open files: each connection takes some.
+//! The limit of open files, of which each connection takes some.
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Fewest handshake slots, whatever files there are.
+/// Fewest handshake slots, however low the limit of open files is.
 const FEWEST: u64 = 16;
 
-/// Raises the limit of open files as far as this process may.
+/// Raises this process's limit of open files to its maximum.
 pub fn raise_open_files() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // One that cannot be raised stays.
+    // On failure the limit stays as it is.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// As many handshake slots as files are left beside `others`, of `files` each: `most` at most.
+/// Returns the handshake slots, `most` at most, that fit in the open files beside `others`, with
+/// `files` for each slot.
 #[must_use]
 pub fn handshake_slots(most: usize, files: u64, others: u64) -> usize {
     within(most, files, others, getrlimit(Resource::Nofile).current)

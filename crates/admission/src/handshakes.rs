@@ -1,18 +1,19 @@
-//! Slots for connections whose peer is not authenticated. Strangers can open any number of connections, so
-//! full slots make room instead of closing: the oldest connection of the address that holds most is evicted.
-//! A slow one may take longer than usual as long as half of the slots are free; after that it goes first.
+//! Slots for connections whose peer is not authenticated. Unauthenticated peers can open any number
+//! of connections, so full slots evict: the oldest connection of the address that holds most. A
+//! slow handshake may exceed the usual time while half of the slots are free; after that it is
+//! evicted first.
 use crate::ConnectionId;
 use crate::counts::CountsByOwner;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// What no connection is denied whose address does not hoard: time enough for a handshake over a slow link.
-/// With all slots taken, so many connections are let in a second as this and the slots allow; others wait in
-/// the system's queue meanwhile.
+/// Least time before eviction for a connection whose address does not hoard: enough for a handshake
+/// over a slow link. When all slots are taken, this and the number of slots limit the connections
+/// admitted per second; others wait in the system's queue.
 pub const LEAST_TIME: Duration = Duration::from_millis(500);
 
-/// The part of the slots beyond which an address hoards: one in so many.
+/// An address hoards when it holds more than one in `HOARD` of the slots.
 const HOARD: usize = 8;
 
 struct Held {
@@ -23,37 +24,38 @@ struct Held {
 /// Connections whose peer is not authenticated.
 pub struct HandshakeSlots {
     slots: usize,
-    /// What a handshake takes at most over most links.
+    /// Longest time of a handshake over most links.
     usual: Duration,
-    /// Ids grow, so they are in the order of age.
+    /// By id, which is the order of age since ids grow.
     held: BTreeMap<ConnectionId, Held>,
-    /// How many each address holds of them.
+    /// Number of slots that each address holds.
     by_address: CountsByOwner<IpAddr>,
 }
 
 impl HandshakeSlots {
-    /// So many slots, at least one; a handshake that takes longer than `usual` is slow.
+    /// Makes `slots` slots, at least one; a handshake longer than `usual` is slow.
     #[must_use]
     pub fn new(slots: usize, usual: Duration) -> Self {
         Self { slots: slots.max(1), usual, held: BTreeMap::new(), by_address: CountsByOwner::default() }
     }
 
-    /// Slots that are taken.
+    /// Number of slots taken.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.held.len()
     }
 
-    /// Slots in all.
+    /// Number of slots, free ones included.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// Takes a slot for a connection, whose id is larger than all before; what was evicted for it.
+    /// Takes a slot for a connection, whose id is larger than all before. Returns the connection
+    /// that was evicted for it, if any.
     ///
     /// # Errors
-    /// When to try again: nobody can be evicted before.
+    /// When to try again: until then no connection may be evicted.
     pub fn enter(
         &mut self,
         id: ConnectionId,
@@ -71,7 +73,7 @@ impl HandshakeSlots {
         Ok(evicted)
     }
 
-    /// Whether this connection had a slot, which is free now.
+    /// Frees the slot of a connection; false if it had none.
     pub fn leave(&mut self, id: ConnectionId) -> bool {
         self.remove(id).is_some()
     }
@@ -82,7 +84,8 @@ impl HandshakeSlots {
         Some(from)
     }
 
-    /// Takes the slot of the slowest handshake, where less than half of all are free and it is slow.
+    /// Evicts the oldest handshake if it is slow and a newcomer leaves less than half of the slots
+    /// free.
     fn slowest(&mut self, now: Instant) -> Option<(ConnectionId, IpAddr)> {
         let (&id, held) = self.held.first_key_value().filter(|_| self.held.len() * 2 >= self.slots)?;
         if now < held.since + self.usual {
@@ -92,7 +95,7 @@ impl HandshakeSlots {
     }
 
     fn evict(&mut self, newcomer: IpAddr, now: Instant) -> Result<(ConnectionId, IpAddr), Instant> {
-        // Of addresses that hold as many, the oldest connection of all.
+        // If several addresses hold most, the oldest of all their connections.
         let most = self.by_address.most();
         let next = self.held.iter().find(|(_, held)| self.by_address.of(&held.from) == most);
         let (&id, &Held { from, since }) = next.expect("there is at least one slot, and all are taken");
@@ -105,7 +108,7 @@ impl HandshakeSlots {
     }
 }
 
-/// What counts as one address: whoever has one of IPv6 has 2^64 of them.
+/// Maps an address to its owner: an IPv6 peer usually has a whole /64, so 2^64 addresses.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() >> 64 << 64).into()),
@@ -131,7 +134,8 @@ mod tests {
         let late = start + USUAL;
         assert_eq!(slots.enter(1, address(2), late), Ok(None));
         assert_eq!(slots.enter(2, address(2), late), Ok(None));
-        // Its address holds least, and there is room; but it is slow.
+        // The first is evicted because it is slow, though its address holds least and slots are
+        // free.
         assert_eq!(slots.enter(3, address(2), late), Ok(Some((0, address(1)))));
         assert_eq!(slots.enter(4, address(2), late), Ok(None), "nobody else is slow");
     }
@@ -151,7 +155,7 @@ mod tests {
         (1..4).for_each(|id| assert_eq!(slots.enter(id, address(2), start), Ok(None)));
         assert_eq!(slots.enter(4, address(3), late), Ok(Some((1, address(2)))));
         assert_eq!(slots.enter(5, address(4), late), Ok(Some((2, address(2)))));
-        // Everybody holds one: the oldest of all.
+        // Every address holds one, so the oldest of all is evicted.
         assert_eq!(slots.enter(6, address(5), late), Ok(Some((0, address(1)))));
     }
 
@@ -160,7 +164,7 @@ mod tests {
         let (mut slots, start) = (HandshakeSlots::new(2, USUAL), Instant::now());
         assert_eq!(slots.enter(0, address(1), start), Ok(None));
         assert_eq!(slots.enter(1, address(1), start), Ok(None));
-        // Its own address gains nothing by more connections.
+        // A newcomer from the same address evicts no connection before its least time.
         assert_eq!(slots.enter(2, address(1), start + LEAST_TIME / 2), Err(start + LEAST_TIME));
         assert_eq!(slots.enter(2, address(2), start + LEAST_TIME / 2), Ok(Some((0, address(1)))));
         assert!(slots.leave(1) && !slots.leave(1) && !slots.leave(0));
@@ -172,8 +176,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes: slots are never exceeded, counts are right, and an address that holds no
-        /// more than its share is never evicted before its least time.
+        /// In any sequence: slots are never exceeded, counts are right, and an address within its
+        /// share is never evicted before its least time.
         #[test]
         fn slots_hold_whatever_comes(
             slots in 1usize..20,

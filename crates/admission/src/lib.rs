@@ -1,4 +1,4 @@
-//! Who may be connected: one component for all programs that listen.
+//! Admission of connections: one component for all programs that listen.
 //!
 //! ```text
 //!   accept --> handshake slot --> connection pool of its kind --> closed
@@ -7,16 +7,17 @@
 //!                  out of time: later with each byte that comes, up to a limit
 //! ```
 //!
-//! * [`HandshakeSlots`]: connections whose peer is not authenticated. When all are taken, the oldest of the
-//!   address that holds most is evicted. A slow link has longer while half of them are free
-//!   ([`HandshakeDeadline`]).
-//! * [`ConnectionPool`]: connections of authenticated peers, limited in all and for each peer. Peers of
-//!   another kind (servers, operators) have a pool of their own.
-//! * [`RefusalSummary`]: what is logged of refusals and broken connections, at most a line a minute.
-//! * [`Admission`] holds them under one lock. [`ThreadedListener`] accepts for programs with a thread for
-//!   each connection; programs with an async runtime wait for [`ConnectionSlot::evicted`] beside their work.
+//! * [`HandshakeSlots`]: connections whose peer is not authenticated. When all are taken, the
+//!   oldest of the address that holds most is evicted. A slow handshake has longer while half of
+//!   the slots are free ([`HandshakeDeadline`]).
+//! * [`ConnectionPool`]: connections of authenticated peers, limited in total and per peer. Peers
+//!   of another kind (servers, operators) have their own pool.
+//! * [`RefusalSummary`]: log lines for refusals and broken connections, at most one a minute.
+//! * [`Admission`] holds them under one lock. [`ThreadedListener`] accepts for programs with a
+//!   thread for each connection; programs with an async runtime wait for
+//!   [`ConnectionSlot::evicted`] beside their work.
 //!
-//! The first three decide with the time passed in, and touch neither clock nor socket. This crate uses no
+//! The first three get the time as an argument and use neither clock nor socket. This crate uses no
 //! other crate of the project.
 #![forbid(unsafe_code)]
 
@@ -39,5 +40,5 @@ pub use pools::{ConnectionPool, Full, LEAST_IDLE, Peer, PoolLimits};
 pub use refusals::{Kind, RefusalSummary};
 pub use threaded::{Accepting, Incoming, ThreadedListener, listen};
 
-/// Names a connection of a process; they grow.
+/// Id of a connection within a process; ids grow.
 pub type ConnectionId = u64;

@@ -1,31 +1,31 @@
-//! Connections of authenticated peers: limited in all and for each peer. A full pool makes room for a peer
-//! that holds little: the connection is evicted that was idle longest, of the peer that holds most.
+//! Connections of authenticated peers, limited in total and per peer. A full pool makes room for a
+//! peer that holds few: of the peer that holds most, the longest idle connection is evicted.
 use crate::ConnectionId;
 use crate::counts::CountsByOwner;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What no authenticated connection is denied: a pause between two requests.
+/// An authenticated connection may be idle this long between two requests without being evicted.
 pub const LEAST_IDLE: Duration = Duration::from_secs(5);
 
-/// Fingerprint of what a peer has proved: its key.
+/// Fingerprint of a peer's key.
 pub type Peer = [u8; 32];
 
-/// How many connections a pool has.
+/// How many connections a pool allows.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolLimits {
-    /// In all.
+    /// In total.
     pub connections: usize,
     /// Of one peer.
     pub per_peer: usize,
 }
 
-/// Why a peer is not connected.
+/// Why a peer gets no connection slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// All connections of the pool are taken.
     Pool,
-    /// The peer has as many as one may.
+    /// The peer holds as many as one peer may.
     Peer,
     /// The connection was evicted before.
     Evicted,
@@ -35,7 +35,7 @@ struct Entry {
     peer: Peer,
     /// Requests in work.
     busy: u32,
-    /// Since when there is none.
+    /// Time since when no request is in work.
     idle_since: Instant,
 }
 
@@ -47,22 +47,22 @@ pub struct ConnectionPool {
 }
 
 impl ConnectionPool {
-    /// Nobody is connected.
+    /// An empty pool.
     #[must_use]
     pub fn new(limits: PoolLimits) -> Self {
         Self { limits, entries: BTreeMap::new(), by_peer: CountsByOwner::default() }
     }
 
-    /// Connections now.
+    /// Number of connections.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.entries.len()
     }
 
-    /// Takes a connection in; what was evicted for it.
+    /// Adds a connection; returns the connection that was evicted for it, if any.
     ///
     /// # Errors
-    /// [`Full`]: there is no room for it, and it is nobody's turn to make some.
+    /// [`Full`]: there is no room, and no connection may be evicted.
     pub fn enter(&mut self, id: ConnectionId, peer: Peer, now: Instant) -> Result<Option<ConnectionId>, Full> {
         let own = self.by_peer.of(&peer);
         if own >= self.limits.per_peer {
@@ -78,21 +78,21 @@ impl ConnectionPool {
         Ok(evicted)
     }
 
-    /// Whether this connection was in the pool, and is no more.
+    /// Removes a connection; false if it was not in the pool.
     pub fn leave(&mut self, id: ConnectionId) -> bool {
         let Some(Entry { peer, .. }) = self.entries.remove(&id) else { return false };
         self.by_peer.remove(&peer);
         true
     }
 
-    /// A request begins: the connection is not idle.
+    /// Notes the start of a request: the connection is not idle.
     pub fn begin(&mut self, id: ConnectionId) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.busy += 1;
         }
     }
 
-    /// A request has ended.
+    /// Notes the end of a request.
     pub fn end(&mut self, id: ConnectionId, now: Instant) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.busy = entry.busy.saturating_sub(1);
@@ -100,8 +100,8 @@ impl ConnectionPool {
         }
     }
 
-    /// The connection that makes room for a peer which holds `own`: its peer still holds as many afterwards
-    /// as the newcomer's.
+    /// Chooses the connection to evict for a peer that holds `own`. Its owner still holds at least
+    /// as many afterwards as the newcomer.
     fn next_to_go(&self, own: usize, now: Instant) -> Option<ConnectionId> {
         let is_idle = |entry: &Entry| entry.busy == 0 && now >= entry.idle_since + LEAST_IDLE;
         let candidates = self.entries.iter().filter(|(_, e)| is_idle(e) && self.by_peer.of(&e.peer) >= own + 2);
@@ -140,7 +140,7 @@ mod tests {
             pool.enter(id, A, start + Duration::from_secs(at)).unwrap();
         }
         let later = start + Duration::from_secs(60);
-        // The longest idle one is at work.
+        // The oldest connection has a request in work.
         pool.begin(4);
         assert_eq!(pool.enter(5, B, start + LEAST_IDLE), Err(Full::Pool));
         assert_eq!(pool.enter(5, B, later), Ok(Some(2)));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     proptest! {
-        /// Limits hold whatever comes, and nobody is evicted for a peer that would then have more.
+        /// Limits always hold, and no peer loses a connection to a peer that would then hold more.
         #[test]
         fn pools_hold_whatever_comes(
             (connections, per_peer) in (1usize..12, 1usize..8),

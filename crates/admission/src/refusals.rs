@@ -1,23 +1,23 @@
-//! Refusals and broken connections in the log: whoever likes can cause them, so the first is told at once,
-//! and what follows within a minute in one line. Its memory is bounded.
+//! Log lines for refusals and broken connections. Any peer can cause them, so the first is logged
+//! at once and the rest of a minute in one line. Memory is bounded.
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// How often the log hears of refusals.
+/// Time between two log lines.
 const EVERY: Duration = Duration::from_secs(60);
-/// Addresses that are counted one by one.
+/// Most addresses that are counted separately.
 const MAX_ADDRESSES: usize = 1024;
 
-/// Most characters of one refusal in words: peers have a say in them.
+/// Most characters of the description of a refusal, which peers can influence.
 const MAX_DETAIL: usize = 500;
 
 /// A kind of refusal, in the plural.
 pub type Kind = &'static str;
-/// What was not told yet.
+/// Refusals that are counted but not logged yet.
 #[derive(Default)]
 pub struct RefusalSummary {
-    /// When the next line may come.
+    /// When the next line may be logged.
     quiet_until: Option<Instant>,
     kinds: BTreeMap<Kind, u64>,
     addresses: HashMap<IpAddr, u64>,
@@ -25,7 +25,7 @@ pub struct RefusalSummary {
 }
 
 impl RefusalSummary {
-    /// Counts one; the line to log now, if there is one.
+    /// Counts a refusal; returns the line to log now, if any.
     pub fn count(&mut self, now: Instant, kind: Kind, from: Option<IpAddr>, mut detail: String) -> Option<String> {
         if let Some((end, _)) = detail.char_indices().nth(MAX_DETAIL) {
             detail.truncate(end);
@@ -56,7 +56,7 @@ impl RefusalSummary {
         self.quiet_until
     }
 
-    /// The line for what was counted, if it is time and there is something.
+    /// Returns the line for the counted refusals, if it is due and there are any.
     pub fn sum_up(&mut self, now: Instant) -> Option<String> {
         self.quiet_until.filter(|until| *until <= now)?;
         let told = self.told();
@@ -64,7 +64,7 @@ impl RefusalSummary {
         told
     }
 
-    /// The line for what was counted, if there is something.
+    /// Returns the line for the counted refusals, if there are any.
     pub fn told(&mut self) -> Option<String> {
         let Self { kinds, addresses, last, .. } = std::mem::take(self);
         if kinds.is_empty() {
@@ -87,7 +87,7 @@ mod tests {
         let (start, mut lines) = (Instant::now(), Vec::new());
         let mut refusals = RefusalSummary::default();
         assert!(refusals.alarm().is_none());
-        // A thousand a second for three minutes, from more addresses than are counted one by one.
+        // A thousand a second for three minutes, from more addresses than are counted separately.
         for i in 0..180_000u32 {
             let now = start + Duration::from_millis(u64::from(i));
             lines.extend(refusals.sum_up(now));
@@ -103,7 +103,7 @@ mod tests {
         assert!(refusals.addresses.len() <= MAX_ADDRESSES);
         let end = refusals.alarm().unwrap();
         assert!(refusals.sum_up(end).unwrap().starts_with("refused 60000 times"));
-        // A quiet minute says nothing, and the next refusal is told at once.
+        // A quiet minute logs nothing, and the next refusal is logged at once.
         assert_eq!(refusals.sum_up(end + EVERY), None);
         assert!(refusals.count(end + EVERY, "strangers", None, "new".into()).unwrap().contains("new"));
     }

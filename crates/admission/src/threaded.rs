@@ -1,4 +1,4 @@
-//! Accepting for programs with a thread for each connection.
+//! Accepts connections for programs with a thread for each connection.
 use crate::admission::{Admission, ConnectionSlot, Turned};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind};
@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Connections that the system keeps until they are accepted. With fewer it loses some of a flood's, and
-/// honest ones with them.
+/// Connections that the system queues until they are accepted. With fewer, a flood makes it lose
+/// honest connections too.
 const BACKLOG: i32 = 1024;
-/// How long accepting pauses when the system has nothing left to accept with.
+/// How long accepting pauses when the system is out of resources.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Stack of a connection's thread, as the system gives it out page by page.
+/// Stack of a connection's thread; the system commits it page by page.
 const STACK: usize = 2 << 20;
 
-/// Listens, with room for a crowd.
+/// Listens on a socket that does not block, with a queue long enough for a flood.
 ///
 /// # Errors
 /// The address cannot be listened on.
@@ -26,21 +26,21 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Whether a program goes on accepting.
+/// Whether a program continues to accept.
 pub enum Accepting {
-    /// It does, and is asked again within this time.
+    /// Continue, and ask again within this time.
     GoOn(Duration),
-    /// It has ended.
+    /// Stop accepting.
     Over,
 }
 
 /// A connection whose peer is not authenticated.
 pub struct Incoming {
-    /// Its socket, which an eviction closes.
+    /// The socket, which an eviction closes.
     pub stream: TcpStream,
-    /// Its peer's address.
+    /// The peer's address.
     pub from: SocketAddr,
-    /// Its slot.
+    /// The handshake slot.
     pub slot: ConnectionSlot,
 }
 
@@ -52,7 +52,7 @@ pub struct ThreadedListener {
 }
 
 impl ThreadedListener {
-    /// Listens; connections' threads have this name.
+    /// Listens; `thread` names the connections' threads.
     ///
     /// # Errors
     /// The address cannot be listened on.
@@ -60,15 +60,15 @@ impl ThreadedListener {
         Ok(Self { listener: listen(address)?, admission, thread })
     }
 
-    /// Where it listens.
+    /// The address that the listener is bound to.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// The system cannot tell the address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Accepts until it is over; `serve` has each connection from its first byte on.
+    /// Accepts until [`Accepting::Over`]; `serve` runs each connection from its first byte on.
     pub fn run(&self, accepting: impl Fn() -> Accepting, serve: impl Fn(Incoming) + Send + Sync + 'static) {
         let serve = Arc::new(serve);
         while let Accepting::GoOn(within) = accepting() {
@@ -77,7 +77,7 @@ impl ThreadedListener {
                 Ok((stream, from)) => self.take(stream, from, &serve),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => self.wait(within),
                 Err(e) => {
-                    // Connections go on, and those that close make room.
+                    // Open connections continue, and closing ones free resources.
                     self.refused(format!("accepting a connection: {e}"));
                     thread::sleep(PAUSE);
                 }
@@ -86,12 +86,12 @@ impl ThreadedListener {
         self.admission.close();
     }
 
-    /// Waits for a connection, or until the log is due.
+    /// Waits for a connection, for the next log line, or for `within` at most.
     fn wait(&self, within: Duration) {
         let alarm = self.admission.alarm().map(|at| at.saturating_duration_since(Instant::now()));
         let wait = alarm.map_or(within, |alarm| within.min(alarm)).max(Duration::from_millis(1));
         let wait = Timespec { tv_sec: wait.as_secs().min(3600) as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
-        // What interrupts it is as good as its end: the listener is looked at.
+        // An interrupted wait is harmless: the caller looks at the listener in any case.
         let _ = poll(&mut [PollFd::new(&self.listener, PollFlags::IN)], Some(&wait));
     }
 

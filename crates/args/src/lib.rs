@@ -1,4 +1,4 @@
-//! Arguments that several programs take, and what is made of them.
+//! Command line arguments that several programs share, and their conversion.
 #![forbid(unsafe_code)]
 
 use clap::ValueEnum;
@@ -11,23 +11,23 @@ use tacit_client::wire::LinkClass;
 use tacit_ids::ClientId;
 use tacit_store::keys::{self, ClientIdentity};
 
-/// Takes whole numbers from 1 to `most`, and names that range where it refuses one.
+/// Parses whole numbers from 1 to `most`; an error names that range.
 #[must_use]
 pub fn count(most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=most)
 }
 
-/// Which server, and who asks.
+/// The server, and the client's identity.
 #[derive(clap::Args)]
 pub struct ServerArgs {
     /// Server, host:port
     #[arg(long, global = true, value_name = "HOST:PORT", default_value = "127.0.0.1:7878")]
     pub server: String,
-    /// Folder with ca.pem and the certificate and key of who asks
+    /// Folder with ca.pem and the client's certificate and key
     #[arg(long, global = true, value_name = "DIR", default_value = "keys")]
     pub keys: PathBuf,
-    /// Name of who asks in the key folder; where a server is looked at, an operator sees all, a client what
-    /// is its own
+    /// Name of the client in the key folder; of a server's state, an operator sees everything, a
+    /// client its own part
     #[arg(long, global = true, value_name = "NAME", default_value = "client")]
     pub client: String,
     /// Name in the server's certificate, if it is not the host of --server
@@ -36,39 +36,39 @@ pub struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// The identity of who asks.
+    /// Loads the client's identity.
     ///
     /// # Errors
-    /// The key folder has none of this name, or one that cannot be used.
+    /// The key folder has no identity of this name, or an unusable one.
     pub fn identity(&self) -> anyhow::Result<ClientIdentity> {
         Ok(keys::load_client(&self.keys, &self.client)?)
     }
 }
 
-/// What a client tells the server of its machine, for the server's estimates.
+/// Properties of the client's machine, for the server's estimates.
 #[derive(clap::Args)]
 pub struct DeviceArgs {
-    /// Link to the server, roughly, for its estimates; over a slow one connecting may take 150 s
+    /// Approximate link to the server, for its estimates; over a slow one connecting may take 150 s
     #[arg(long, global = true, value_enum, default_value_t = LinkArg::Lan)]
     link: LinkArg,
-    /// Memory of this device in MiB, for the server's estimates and the size of batches [default: all that
-    /// the machine has]
+    /// Memory of this device in MiB, for the server's estimates and the size of batches [default:
+    /// all memory of the machine]
     #[arg(long, global = true, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
     device_memory: Option<u32>,
-    /// Take the clock of this machine for right, though it shows a time more than a week from when the folder
-    /// of material was last used: what is too old by it expires
+    /// Accept this machine's clock, though it is more than a week from the last use of the folder
+    /// of material: what is too old by this clock expires
     #[arg(long, global = true)]
     accept_clock: bool,
 }
 
 impl DeviceArgs {
-    /// How long connecting may take over its link.
+    /// How long connecting may take over the given link.
     #[must_use]
     pub fn connect_timeout(&self) -> Duration {
         LinkClass::from(self.link).connect_timeout()
     }
 
-    /// Notes it for the connections of a client.
+    /// Applies these arguments to a client's configuration.
     pub fn apply(&self, config: &mut ClientConfig) {
         config.link = self.link.into();
         config.connect_timeout = self.connect_timeout();
@@ -84,7 +84,7 @@ pub enum LinkArg {
     Lan,
     /// Tens of Mbit/s, tens of milliseconds
     Broadband,
-    /// Less than that
+    /// Slower links
     Slow,
 }
 
@@ -98,34 +98,34 @@ impl From<LinkArg> for LinkClass {
     }
 }
 
-/// What a client relies on: the dealer that it trusts, for back ends whose material comes from one, and
-/// options.
+/// The dealer that the client trusts, for back ends with material from one, and the options that it
+/// requires.
 #[derive(clap::Args)]
 pub struct DealerArgs {
-    /// Dealer that this client trusts, host:port, for models whose material comes from one (back ends `dealt`
-    /// and `fss`)
+    /// Dealer that this client trusts, host:port, for back ends with material from a third party
+    /// (`dealt` and `fss`)
     #[arg(long, global = true, value_name = "HOST:PORT", requires = "dealer_pin")]
     dealer: Option<String>,
-    /// Fingerprint of the dealer's key, as the dealer tells it
+    /// Fingerprint of the dealer's key, as the dealer prints it
     #[arg(long, global = true, value_name = "PIN", requires = "dealer")]
     dealer_pin: Option<ClientId>,
-    /// Folder with ca.pem and this client's certificate for the dealer, where that has a CA of its own
-    /// [default: that of --keys]
+    /// Folder with ca.pem and this client's certificate for the dealer, if the dealer has its own
+    /// CA [default: that of --keys]
     #[arg(long, global = true, value_name = "DIR", requires = "dealer")]
     dealer_keys: Option<PathBuf>,
-    /// What the model must have been lowered with, e.g. level=l2 of `fss`, where the server is checked as
-    /// well: the server says what it was, so a client that relies on it has to ask. `public=` pins the digest
-    /// of what clients get of the model (64 hexadecimal digits)
+    /// Options that the model must be lowered with, e.g. level=l2 of `fss`, which also checks the
+    /// server. Options are the server's own statement, so a client that relies on one must require
+    /// it. `public=` pins the digest of the model's public part (64 hexadecimal digits)
     #[arg(long, global = true, value_name = "KEY=VALUE,...")]
     require: Option<Options>,
 }
 
 impl DealerArgs {
-    /// What a client that asks as `who` uses beside its connection; `keep` is its folder of material, and
-    /// connecting to the dealer may take `within`.
+    /// Makes the connection resources of a client with the identity `who`. `keep` is its folder of
+    /// material; connecting to the dealer may take `within`.
     ///
     /// # Errors
-    /// The key folder for the dealer has no such client; the dealer's address is none.
+    /// The key folder for the dealer has no such client; the dealer's address is invalid.
     pub fn resources(
         &self,
         who: &ServerArgs,
@@ -138,13 +138,13 @@ impl DealerArgs {
         Ok(tacit_client::resources_within(within, dealer, apart.as_ref().unwrap_or(identity), keep)?)
     }
 
-    /// Whether a dealer was named.
+    /// Whether the arguments name a dealer.
     #[must_use]
     pub fn is_named(&self) -> bool {
         self.dealer.is_some()
     }
 
-    /// What a model must have been lowered with.
+    /// The options that a model must be lowered with.
     #[must_use]
     pub fn require(&self) -> Options {
         self.require.clone().unwrap_or_default()

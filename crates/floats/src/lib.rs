@@ -1,14 +1,15 @@
-//! Floats in order, and reduced to one, with one decision about NaN everywhere. A reduction that meets a
-//! NaN gives NaN: an error that cannot be computed is never the smallest one. A sort puts every NaN
+//! Orders and reduces floats, with the same rules for NaN everywhere. A reduction that meets a NaN
+//! returns NaN: an error that cannot be computed is never the smallest one. A sort puts every NaN
 //! last, whatever its sign. Infinities are numbers here: the largest and the smallest.
 //!
-//! `f64::max` drops a NaN, `total_cmp` puts a negative one first, and `partial_cmp` leaves it to each place.
-//! `scripts/check_rules.py` holds all code to this crate instead.
+//! The standard library differs: `f64::max` drops a NaN, `total_cmp` puts a negative one first, and
+//! `partial_cmp` leaves the choice to each caller. `scripts/check_rules.py` holds all code to this
+//! crate instead.
 #![forbid(unsafe_code)]
 
 use std::cmp::Ordering;
 
-/// Whether this is no number.
+/// Whether a value is NaN.
 fn is_nan<T: PartialOrd>(value: &T) -> bool {
     value.partial_cmp(value).is_none()
 }
@@ -25,19 +26,20 @@ pub fn smaller<T: PartialOrd>(a: T, b: T) -> T {
     if b < a || is_nan(&b) { b } else { a }
 }
 
-/// The largest magnitude; 0 of no values, NaN if any is.
+/// The largest magnitude; 0 for no values, NaN if any is.
 #[must_use]
 pub fn largest_magnitude<T: Into<f64>>(values: impl IntoIterator<Item = T>) -> f64 {
     values.into_iter().map(|v| v.into().abs()).fold(0.0, larger)
 }
 
-/// The largest distance of two values at the same place; NaN if any is, 0 of no values.
+/// The largest distance of two values at the same index; 0 for no values, NaN if any is.
 #[must_use]
 pub fn largest_distance(a: &[f64], b: &[f64]) -> f64 {
     largest_magnitude(a.iter().zip(b).map(|(a, b)| a - b))
 }
 
-/// The smallest and the largest; infinities that cross of no values, NaN both if any is.
+/// The smallest and the largest value. `[INFINITY, -INFINITY]` for no values, NaN for both if any
+/// is.
 #[must_use]
 pub fn range<T: Into<f64>>(values: impl IntoIterator<Item = T>) -> [f64; 2] {
     let wider = |[low, high]: [f64; 2], value: T| {
@@ -47,7 +49,7 @@ pub fn range<T: Into<f64>>(values: impl IntoIterator<Item = T>) -> [f64; 2] {
     values.into_iter().fold([f64::INFINITY, f64::NEG_INFINITY], wider)
 }
 
-/// The place of the largest value, the first of equals; none of no values, and none if any is NaN.
+/// The index of the largest value, the first of equals; `None` for no values or if any is NaN.
 #[must_use]
 pub fn first_largest<T: PartialOrd>(values: &[T]) -> Option<usize> {
     let mut best = None;
@@ -68,13 +70,13 @@ pub fn tied_for_largest<T: PartialOrd>(values: &[T]) -> usize {
     first_largest(values).map_or(0, |best| values.iter().filter(|v| **v == values[best]).count())
 }
 
-/// For sorting the smallest first, every NaN last.
+/// Compares for sorting the smallest first, every NaN last.
 #[must_use]
 pub fn rising<T: PartialOrd>(a: &T, b: &T) -> Ordering {
     a.partial_cmp(b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
 }
 
-/// For sorting the largest first, every NaN last.
+/// Compares for sorting the largest first, every NaN last.
 #[must_use]
 pub fn falling<T: PartialOrd>(a: &T, b: &T) -> Ordering {
     b.partial_cmp(a).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
@@ -95,7 +97,7 @@ mod tests {
             assert!(largest_distance(&values, &[0.0; 3]).is_nan() && largest_distance(&[0.0; 3], &values).is_nan());
             assert_eq!((first_largest(&values), tied_for_largest(&values)), (None, 0), "{values:?}");
         }
-        // Infinities of one sign have no distance.
+        // The distance of infinities of the same sign is NaN.
         assert!(largest_distance(&[INF, 1.0], &[INF, 1.0]).is_nan());
     }
 

@@ -1,36 +1,36 @@
-//! Files that a user names. A path may lead anywhere: to a named pipe that nobody writes to, a device
-//! without an end, a folder. Only regular files are read, up to a limit that the reader states.
+//! Reads files that a user names. A path may lead to a named pipe without a writer, an endless
+//! device or a folder. Only regular files are read, up to a limit that the caller states.
 use rustix::fs::OFlags;
 use std::fs::{File, FileType, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Opens a regular file for reading, and does not wait for anybody: opening a named pipe would wait
-/// for a writer, and opening a device may do something.
+/// Opens a regular file for reading, without blocking. Other files are not opened: opening a named
+/// pipe would wait for a writer, and opening a device may have effects.
 ///
 /// # Errors
-/// There is no such file, it cannot be opened, or it is no regular one.
+/// The file does not exist, cannot be opened, or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     regular(&std::fs::metadata(path)?)?;
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
-    // It may be another one by now.
+    // The path may lead to another file by now, so check the opened one.
     regular(&file.metadata()?)?;
     Ok(file)
 }
 
-/// All bytes of a regular file.
+/// Reads all bytes of a regular file.
 ///
 /// # Errors
-/// As [`open`]; it has more than `most` bytes.
+/// As [`open`]; the file has more than `most` bytes.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let size = file.metadata()?.len();
     if size > most {
         return Err(too_large(size, most));
     }
-    // One that grows meanwhile is not followed.
+    // A file that grows meanwhile is read up to `most`.
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
@@ -39,10 +39,10 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// All of a text file.
+/// Reads a whole text file.
 ///
 /// # Errors
-/// As [`read`]; it is not UTF-8.
+/// As [`read`]; the text is not UTF-8.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     let text = String::from_utf8(read(path, most)?);
     text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text (UTF-8)"))
@@ -104,10 +104,10 @@ mod tests {
         assert_eq!(read_text(&path, 10).unwrap(), "ten bytes.");
         let error = read(&path, 9).unwrap_err();
         assert_eq!(error.to_string(), "it has 10 bytes or more, the limit is 9");
-        // A sparse file promises what nobody has written.
+        // A sparse file has a size without any data.
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         assert!(read(&path, 1 << 30).is_err());
-        // No size is stated, and yet there are bytes.
+        // This file states size 0 and yet has bytes.
         assert!(read(Path::new("/proc/self/status"), 20).is_err());
         assert!(read_text(Path::new("/proc/self/status"), 1 << 20).unwrap().contains("Name:"));
     }

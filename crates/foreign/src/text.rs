@@ -1,20 +1,20 @@
-//! Text of others on a terminal, in a log, and in a message of ours.
+//! Text from peers and files, made safe for a terminal, a log or an own message.
 //!
-//! A terminal obeys control characters: it moves the cursor, sets its title, answers as if the user
-//! had typed. Line ends forge lines of a log, and marks of direction turn letters around ("Trojan
-//! Source", Boucher and Anderson 2021). A reader sees U+FFFD where there was such a character.
+//! A terminal obeys control characters: it moves the cursor, sets its title, or answers as if the
+//! user had typed. Line ends forge lines of a log, and direction marks reorder letters ("Trojan
+//! Source", Boucher and Anderson 2021). U+FFFD replaces each such character.
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
-/// Most characters that a text of others keeps.
+/// Most characters of a text from peers and files.
 pub const MAX: usize = 2000;
-/// What stands for a character that is not shown.
+/// Replacement of a character that is not shown.
 pub const HIDDEN: char = char::REPLACEMENT_CHARACTER;
-/// What stands for the end of a text that is too long.
+/// Mark at the end of a shortened text.
 const CUT: &str = "...";
 
-/// Whether a character only says what it looks like: no control character (C0, DEL, C1), no line or
-/// paragraph separator, no mark of direction, nothing without width.
+/// Whether a character only stands for what it looks like: no control character (C0, DEL, C1), no
+/// line or paragraph separator, no direction mark, no character of zero width.
 #[must_use]
 pub fn is_plain(c: char) -> bool {
     let unseen = matches!(
@@ -32,13 +32,14 @@ pub fn is_plain(c: char) -> bool {
     !unseen && !c.is_control()
 }
 
-/// Text of others in one line of at most [`MAX`] characters, without what a terminal would obey.
+/// Makes text plain: one line of at most [`MAX`] characters, without characters that a terminal
+/// would obey.
 #[must_use]
 pub fn plain(text: &str) -> String {
     within(text, MAX)
 }
 
-/// As [`plain`], of at most `most` characters before what says that there were more.
+/// As [`plain`], with at most `most` characters before the mark of a shortened text.
 #[must_use]
 pub fn within(text: &str, most: usize) -> String {
     let mut chars = text.chars();
@@ -49,7 +50,7 @@ pub fn within(text: &str, most: usize) -> String {
     made
 }
 
-/// A character of a single line.
+/// Converts a character of a single line.
 fn shown(c: char) -> char {
     match c {
         '\n' | '\t' => ' ',
@@ -58,8 +59,8 @@ fn shown(c: char) -> char {
     }
 }
 
-/// Output of ours, about to be printed, that may hold text of others: its line ends and tabs stay, and
-/// what is not plain is escaped as JSON does it (`\u001b`), so that JSON still says the same.
+/// Makes own output safe to print that may contain text of others. Line ends and tabs stay; other
+/// characters that are not plain become JSON escapes (`\u001b`), so that JSON keeps its meaning.
 #[must_use]
 pub fn lines(text: &str) -> Cow<'_, str> {
     let stays = |c: char| c == '\n' || c == '\t' || is_plain(c);
@@ -76,16 +77,16 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(made)
 }
 
-/// What holds text of others.
+/// A value that contains text from peers or files.
 pub trait Foreign {
-    /// The same with [`plain`] text.
+    /// Returns the value with [`plain`] text.
     #[must_use]
     fn made_plain(self) -> Self;
 }
 
 impl Foreign for String {
     fn made_plain(self) -> Self {
-        // Most is.
+        // Most text is plain already.
         if self.len() <= MAX && self.chars().all(is_plain) { self } else { plain(&self) }
     }
 }
@@ -108,11 +109,11 @@ impl<T: Foreign, const N: usize> Foreign for [T; N] {
     }
 }
 
-/// For `#[serde(deserialize_with = "tacit_foreign::text::decoded")]`: a field of a message or file
-/// whose text is plain from the start.
+/// Decodes a field of a message or file with its text made plain. For `#[serde(deserialize_with =
+/// "tacit_foreign::text::decoded")]`.
 ///
 /// # Errors
-/// Of what it is decoded from.
+/// Errors of the deserializer.
 pub fn decoded<'de, D: Deserializer<'de>, T: Deserialize<'de> + Foreign>(from: D) -> Result<T, D::Error> {
     T::deserialize(from).map(T::made_plain)
 }

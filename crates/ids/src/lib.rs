@@ -1,24 +1,23 @@
-//! Names that several crates share, one type for each concept: whoever schedules, stores, serves or asks
-//! means the same by them.
+//! Ids that several crates share, one type for each concept.
 //!
-//! Ids are opaque bytes. Nothing here says who may use what; they are names, not rights.
+//! Ids are opaque bytes. They name things and grant no rights.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Text that is no id of the asked kind.
+/// The error for text that is not an id of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is no id: {digits} hexadecimal digits are")]
 pub struct NotAnId {
-    /// What was given, shortened.
+    /// The text, shortened.
     text: String,
-    /// Digits of the kind of id.
+    /// Number of hexadecimal digits of this kind of id.
     digits: usize,
 }
 
-/// The operating system gave no random bytes.
+/// The error when the operating system gives no random bytes.
 #[derive(Debug, thiserror::Error)]
 #[error("no randomness from the operating system: {0}")]
 pub struct NoRandomness(#[from] getrandom::Error);
@@ -31,8 +30,8 @@ macro_rules! id {
         pub struct $name(pub [u8; $bytes]);
 
         impl $name {
-            /// An id for tests and simulations: `number` in its last eight bytes, big endian, so that ids
-            /// sort as numbers do.
+            /// An id for tests and simulations: `number` in its last eight bytes, big endian, so
+            /// that ids sort as numbers do.
             #[must_use]
             pub fn numbered(number: u64) -> Self {
                 let mut bytes = [0; $bytes];
@@ -73,8 +72,8 @@ macro_rules! id {
 }
 
 id!(
-    /// The offline half of one inference, at both parties. Sixteen random bytes made by whoever asks for it,
-    /// so that it never collides across restarts or machines.
+    /// The material of one inference, at both parties. Sixteen random bytes made by the party that
+    /// asks for it, so that ids never collide across restarts or machines.
     MaterialId, 16
 );
 id!(
@@ -83,8 +82,8 @@ id!(
 );
 
 id!(
-    /// A folder of material: sixteen random bytes that it gets when it is made. How one party names the place
-    /// where the other has its halves.
+    /// A folder of material: sixteen random bytes made with the folder. One party names by it where
+    /// the other has its halves.
     FolderId, 16
 );
 
@@ -92,7 +91,7 @@ impl MaterialId {
     /// A fresh id.
     ///
     /// # Errors
-    /// The operating system gives no randomness.
+    /// [`NoRandomness`].
     pub fn random() -> Result<Self, NoRandomness> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)?;

@@ -1,10 +1,10 @@
-//! What programs say: the line on stdout that tells where they listen, and what leaves on stderr through a
-//! thread of its own: log lines, panics, last words. Nobody waits for whoever reads them, and nobody panics
-//! for want of a reader: lines that find the queue full are dropped and counted, lines that cannot be written
-//! are lost.
+//! Output of programs: the line on stdout with the address they listen on, and log lines, panics
+//! and final messages, which a thread writes to stderr. A slow or missing reader neither blocks nor
+//! panics the program: lines that find the queue full are dropped and counted, lines that cannot be
+//! written are lost.
 //!
-//! Peers have a say in many lines. A record of the log is one line, whatever it quotes, and what a terminal
-//! would obey is escaped in all that leaves here.
+//! Many lines contain text from peers. A log record is one line, whatever it quotes, and characters
+//! that a terminal would obey are escaped.
 #![forbid(unsafe_code)]
 
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -28,14 +28,14 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Lines that may wait to be written.
+/// Most lines that wait to be written.
 const QUEUE: usize = 1024;
-/// Longest line of the log, in bytes; peers have a say in some of them.
+/// Longest line of the log, in bytes; some contain text from peers.
 const LINE: usize = 4096;
-/// How long the end of a program waits for lines that are still queued.
+/// How long the end of a program waits for queued lines.
 const LAST: Duration = Duration::from_secs(1);
 
-/// A serving program from its start to its end: with a log, and its error on stderr as last words.
+/// Runs a program that serves, with a log, and with its error as final message on stderr.
 pub fn run<E: AsRef<dyn Error>>(program: impl FnOnce() -> Result<(), E>) -> ExitCode {
     let log = match Log::start() {
         Ok(log) => log,
@@ -53,7 +53,7 @@ pub fn run<E: AsRef<dyn Error>>(program: impl FnOnce() -> Result<(), E>) -> Exit
     }
 }
 
-/// The error and its causes in one line; a cause that the line already ends with is not repeated.
+/// Returns the error and its causes in one line, without causes that the line already ends with.
 #[must_use]
 pub fn explain(error: &(dyn Error + 'static)) -> String {
     let (mut line, mut cause) = (error.to_string(), error.source());
@@ -67,8 +67,8 @@ pub fn explain(error: &(dyn Error + 'static)) -> String {
     line
 }
 
-/// Prints the line that scripts wait for and read addresses from, in a thread of its own: that nobody reads
-/// it, or makes room, is no reason not to serve.
+/// Prints the line from which scripts read addresses, in a thread of its own, so that a slow or
+/// missing reader does not stop the program from serving.
 ///
 /// # Errors
 /// The thread cannot be started.
@@ -80,16 +80,17 @@ pub fn announce(line: String) -> io::Result<()> {
     announcing.map(drop)
 }
 
-/// A library whose warnings peers can cause, one for each frame: it is heard where it is named.
+/// A library whose warnings peers can cause, one for each frame: they are logged only if
+/// `TACIT_LOG` names the library.
 const LOUD: &str = "h2";
 
-/// A file that would grow beyond a limit of the system's (`ulimit -f`) fails with an error, which is said as
-/// that of a full disk is: without this, a signal ends the program without a word.
+/// Makes a write beyond the system's file size limit (`ulimit -f`) fail with an error, reported
+/// like a full disk; otherwise a signal ends the program silently.
 fn catch_size_limit() -> io::Result<()> {
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
 }
 
-/// Which lines are wanted: `LEVEL` or `TARGET=LEVEL`, with commas between.
+/// Reads which lines to log: `LEVEL` or `TARGET=LEVEL`, separated by commas.
 fn wanted(text: Option<&OsStr>) -> io::Result<Targets> {
     let Some(text) = text.filter(|text| !text.is_empty()) else {
         return Ok(Targets::new().with_default(LevelFilter::WARN).with_target(LOUD, LevelFilter::OFF));
@@ -104,25 +105,26 @@ fn wanted(text: Option<&OsStr>) -> io::Result<Targets> {
     })
 }
 
-/// What the writing thread is given.
+/// An item for the writing thread.
 enum Item {
     Line(Vec<u8>),
-    /// All lines before this one are written: say so.
+    /// Asks for a reply when all items before this one are written.
     Mark(SyncSender<()>),
 }
 
-/// The way to stderr. What is queued when it is dropped has a second to leave.
+/// The log, which writes to stderr. Dropping it waits up to a second for queued lines.
 pub struct Log(Queue);
 
 impl Log {
-    /// Takes log lines as `TACIT_LOG` asks (warnings and errors without it), and panics of all threads.
-    /// Colours are for terminals only.
+    /// Starts logging at the levels of `TACIT_LOG` (default: warnings and errors), and panics of
+    /// all threads. Colours are only for terminals.
     ///
     /// # Errors
-    /// `TACIT_LOG` is no list of levels, the thread cannot be started, or stderr cannot be had.
+    /// `TACIT_LOG` is not a list of levels, the thread cannot be started, or stderr cannot be
+    /// duplicated.
     pub fn start() -> io::Result<Self> {
         catch_size_limit()?;
-        // A copy: nobody who uses stderr otherwise waits for our lines.
+        // A duplicate, so that other users of stderr do not wait for lines of the log.
         let mut out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
         let (sender, items) = sync_channel(QUEUE);
         let queue = Queue { sender, dropped: Arc::new(AtomicU64::new(0)) };
@@ -144,13 +146,13 @@ impl Log {
         Ok(Self(queue))
     }
 
-    /// A line of the program's own, behind what was logged before.
+    /// Writes a line of the program after the lines logged before.
     pub fn say(&self, line: &str) {
         self.0.put(format!("{}\n", text::lines(line)).into_bytes());
     }
 }
 
-/// A record of the log in one line. Colours that the log itself sets stay.
+/// Converts a log record to one line. Colour codes stay.
 fn record(line: &[u8]) -> String {
     let line = String::from_utf8_lossy(line);
     let body = line.strip_suffix('\n').unwrap_or(&line);
@@ -168,7 +170,7 @@ fn record(line: &[u8]) -> String {
 
 const ESCAPE: char = '\u{1b}';
 
-/// Whether what follows an escape character makes it a colour, and nothing else.
+/// Whether the text after an escape character starts with a colour code.
 fn is_colour(rest: &str) -> bool {
     let digits = rest.strip_prefix('[').map(|r| r.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';'));
     digits.is_some_and(|end| end.starts_with('m'))
@@ -180,7 +182,7 @@ impl Drop for Log {
     }
 }
 
-/// Where lines are put.
+/// The queue of the writing thread.
 #[derive(Clone)]
 struct Queue {
     sender: SyncSender<Item>,
@@ -194,7 +196,7 @@ impl Queue {
         }
     }
 
-    /// Waits until what is queued was written, for `timeout` at most.
+    /// Waits until all queued lines are written, for `timeout` at most.
     fn settle(&self, timeout: Duration) {
         let end = Instant::now() + timeout;
         let (done, written) = sync_channel(1);
@@ -204,13 +206,13 @@ impl Queue {
             }
             thread::sleep(Duration::from_millis(10));
         }
-        // Too late is too late.
+        // After the timeout, gives up.
         let _ = written.recv_timeout(end.saturating_duration_since(Instant::now()));
     }
 }
 
 impl Write for Queue {
-    /// The subscriber hands over a whole line at once.
+    /// Queues a line; the subscriber writes a whole line in one call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let (kept, end) = if line.len() > LINE { (&line[..LINE], &b"..."[..]) } else { (line, &b""[..]) };
         self.put(record(&[kept, end].concat()).into_bytes());
@@ -233,7 +235,7 @@ impl<'a> MakeWriter<'a> for Queue {
 fn write_out(items: &Receiver<Item>, dropped: &AtomicU64, out: &mut impl Write) {
     for item in items {
         match item {
-            // A reader may come back: the next line is tried again.
+            // After a failure the next line is tried, since a reader may return.
             Item::Line(line) => drop(out.write_all(&line)),
             Item::Mark(done) => drop(done.try_send(())),
         }
@@ -283,7 +285,7 @@ mod tests {
         assert!(
             enabled(&two, "tacit_client::wire", LevelFilter::DEBUG) && !enabled(&two, "tacit_net", LevelFilter::DEBUG)
         );
-        // What peers can cause a line of each is heard where it is named.
+        // The library whose warnings peers can cause is logged only if named.
         for (text, is_heard) in [("", false), ("info", false), ("h2=warn,info", true), ("h2::proto=warn", true)] {
             assert_eq!(enabled(&read(text).unwrap(), "h2::proto::ping_pong", LevelFilter::WARN), is_heard, "{text}");
         }

@@ -1,18 +1,18 @@
-//! Reading ahead, as `std::io::BufReader` does, in memory that is given back when nothing is read.
+//! Reads ahead, as `std::io::BufReader` does, and frees the buffer when the connection is idle.
 use crate::Transport;
 use std::io::{self, Read};
 
 /// A transport that is read in pieces of [`Buffered::BYTES`].
 pub(crate) struct Buffered {
     transport: Box<dyn Transport>,
-    /// Empty, or of the full length: what was read ahead lies in `taken..filled`.
+    /// Empty, or of full length; the bytes read ahead are `taken..filled`.
     buffer: Vec<u8>,
     taken: usize,
     filled: usize,
 }
 
 impl Buffered {
-    /// Bytes that are read ahead at most.
+    /// Most bytes that are read ahead.
     pub(crate) const BYTES: usize = 64 << 10;
 
     pub(crate) fn new(transport: Box<dyn Transport>) -> Self {
@@ -23,17 +23,17 @@ impl Buffered {
         &*self.transport
     }
 
-    /// What was read ahead is not to be read from it again.
+    /// The inner transport. Reading from it directly would skip the bytes read ahead.
     pub(crate) fn get_mut(&mut self) -> &mut dyn Transport {
         &mut *self.transport
     }
 
-    /// Whether nothing was read ahead.
+    /// Whether no bytes are read ahead.
     pub(crate) fn is_empty(&self) -> bool {
         self.taken == self.filled
     }
 
-    /// Gives memory back that holds nothing.
+    /// Frees the buffer if it is empty.
     pub(crate) fn rest(&mut self) {
         if self.is_empty() {
             (self.buffer, self.taken, self.filled) = (Vec::new(), 0, 0);
@@ -79,7 +79,7 @@ mod tests {
             got.extend_from_slice(&piece[..n]);
             buffered.rest();
             assert_eq!(buffered.buffer.is_empty(), buffered.is_empty());
-            // Past the size of the buffer, too.
+            // Sizes beyond that of the buffer occur too.
             size = size * 3 % 100_003 + 1;
         }
         assert!(got == bytes);

@@ -1,9 +1,9 @@
 //! Framed, checked and counted messages over a [`Transport`].
 //!
-//! A message is one or more frames; every frame but the last is full ([`MAX_FRAME_BYTES`]). Frame header,
-//! little endian: `tag u16 | length u32 (bit 31: more frames follow) | crc32 u32`, the checksum over the
-//! frame's number on this direction of the connection (u64, not sent), tag, length and payload. Tag and
-//! length are judged before anything is allocated.
+//! A message is one or more frames; every frame but the last is full ([`MAX_FRAME_BYTES`]). Frame
+//! header, little endian: `tag u16 | length u32 (bit 31: more frames follow) | crc32 u32`. The
+//! checksum covers the frame's number in this direction (u64, not sent), tag, length and payload.
+//! Tag and length are checked before any allocation.
 mod alive;
 
 use crate::buffered::Buffered;
@@ -20,30 +20,30 @@ pub const HEADER_BYTES: usize = 10;
 pub const MAX_FRAME_BYTES: usize = 1 << 20;
 
 const MORE: u32 = 1 << 31;
-/// Outgoing bytes are gathered up to this many before they are handed to the transport.
+/// Most outgoing bytes gathered before they go to the transport.
 const GATHER: usize = 64 << 10;
 
 /// A connection to the peer that carries tagged messages.
 ///
-/// Writes are gathered; they leave at the latest when this party turns to reading (where a round is counted),
-/// when the channel is dropped, or on [`flush`](Self::flush): call that before a long computation that the
-/// peer should not wait for. After any error the channel refuses further use: drop it.
+/// Writes are gathered. They leave when this party starts to read (which counts a round), on drop,
+/// or on [`flush`](Self::flush): call that before a long computation. After any error the channel
+/// refuses further use: drop it.
 pub struct Channel {
     transport: Buffered,
     out: Vec<u8>,
     scratch: Vec<u8>,
-    /// What has come of a message that [`try_recv`](Self::try_recv) waits for, header included.
+    /// The part received of a message for [`try_recv`](Self::try_recv), header included.
     partial: Vec<u8>,
     sent_frames: u64,
     received_frames: u64,
-    /// Something was sent since this party last turned to reading.
+    /// Whether anything was sent since this party last read.
     spoke: bool,
     phase: Phase,
     traffic: [Traffic; 3],
     moved: Arc<AtomicU64>,
     alive: Alive,
     failed: Option<String>,
-    /// Header of a frame that came in place of another.
+    /// Header of a frame with an unexpected tag.
     stray: Option<[u8; HEADER_BYTES]>,
 }
 
@@ -75,14 +75,13 @@ impl Channel {
         }
     }
 
-    /// Who is at the other end, for messages.
+    /// Describes the peer, for messages.
     #[must_use]
     pub fn peer(&self) -> String {
         self.transport.get_ref().peer()
     }
 
-    /// Books all further traffic on `phase`. A turn that is still open is counted where its messages were
-    /// sent.
+    /// Counts further traffic for `phase`. A turn still open counts where its messages were sent.
     pub fn set_phase(&mut self, phase: Phase) {
         if phase != self.phase && self.spoke {
             self.end_turn();
@@ -90,31 +89,32 @@ impl Channel {
         self.phase = phase;
     }
 
-    /// The phase that traffic is booked on.
+    /// The phase for which traffic is counted.
     #[must_use]
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// What was sent and received in `phase` up to now (gathered bytes count as sent).
+    /// The traffic of `phase` up to now (gathered bytes count as sent).
     #[must_use]
     pub fn traffic(&self, phase: Phase) -> Traffic {
         self.traffic[phase as usize]
     }
 
-    /// What was sent and received in all phases.
+    /// The traffic of all phases.
     #[must_use]
     pub fn total_traffic(&self) -> Traffic {
         self.traffic.iter().fold(Traffic::default(), |sum, t| sum + *t)
     }
 
-    /// Counts the bytes of all phases, sent and received, as they move: for a thread that shows progress.
+    /// A live counter of the bytes sent and received in all phases, for a thread that shows
+    /// progress.
     #[must_use]
     pub fn moved(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.moved)
     }
 
-    /// How long the peer may make no progress before a call ends with [`NetError::Stalled`].
+    /// Sets how long the peer may make no progress before a call ends with [`NetError::Stalled`].
     ///
     /// # Errors
     /// [`NetError::Io`] if the socket refuses.
@@ -123,8 +123,7 @@ impl Channel {
         set.map_err(|e| NetError::from_io("setting the stall timeout", &e))
     }
 
-    /// A point in time after which reads end with [`NetError::Stalled`] even if bytes trickle in; `None`
-    /// lifts it.
+    /// Sets when reads end with [`NetError::Stalled`] even if bytes trickle in; `None` for never.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.transport.get_mut().set_deadline(deadline);
     }
@@ -132,8 +131,8 @@ impl Channel {
     /// Sends a message of any length.
     ///
     /// # Errors
-    /// [`NetError::Io`] or [`NetError::Stalled`] if the peer is gone or takes nothing; [`NetError::Failed`]
-    /// after an earlier error.
+    /// [`NetError::Io`] or [`NetError::Stalled`] if the peer is gone or reads nothing;
+    /// [`NetError::Failed`] after an earlier error.
     pub fn send(&mut self, tag: Tag, payload: &[u8]) -> Result<(), NetError> {
         self.guarded(|channel| channel.send_frames(tag, payload))
     }
@@ -141,7 +140,7 @@ impl Channel {
     /// Receives a message whose length both parties know.
     ///
     /// # Errors
-    /// Any [`NetError`] that names what is wrong with the frames or the connection.
+    /// A [`NetError`] that names the fault of the frames or the connection.
     pub fn recv(&mut self, tag: Tag, expected_len: usize) -> Result<Vec<u8>, NetError> {
         self.guarded(|channel| channel.recv_exact(tag, expected_len))
     }
@@ -154,31 +153,31 @@ impl Channel {
         self.guarded(|channel| channel.recv_bounded(tag, max_len))
     }
 
-    /// A message of one frame and at most `max_len` bytes ([`MAX_FRAME_BYTES`] at most), if all of it is
-    /// there: never waits. What has come of it is kept, so only further calls for this message may follow
-    /// until one gives it.
+    /// Receives a message of one frame and at most `max_len` bytes ([`MAX_FRAME_BYTES`] at most)
+    /// without waiting; `None` while incomplete. Until it is complete, only calls for the same
+    /// message may follow.
     ///
     /// # Errors
-    /// As [`recv_max`](Self::recv_max), judged as soon as the header is there; the transport must be one that
-    /// need not wait.
+    /// As [`recv_max`](Self::recv_max), once the header is there. The transport must support
+    /// [`Transport::try_read`].
     pub fn try_recv(&mut self, tag: Tag, max_len: usize) -> Result<Option<Vec<u8>>, NetError> {
         self.guarded(|channel| channel.poll_frame(tag, max_len.min(MAX_FRAME_BYTES)))
     }
 
-    /// Whether [`try_recv`](Self::try_recv) has some of a message, but not all.
+    /// Whether [`try_recv`](Self::try_recv) holds an incomplete message.
     #[must_use]
     pub fn has_partial(&self) -> bool {
         !self.partial.is_empty()
     }
 
-    /// Sends everything, waits until it has left this process, and holds no thread afterwards.
+    /// Sends everything, waits until it has left this process, and then holds no thread.
     ///
     /// # Errors
     /// As [`send`](Self::send).
     pub fn settle(&mut self) -> Result<(), NetError> {
         self.guarded(|channel| {
             channel.push_out()?;
-            // Whoever settles may be silent for long, and so may thousands of others.
+            // A settled channel may be idle for long, one of thousands: return its memory.
             (channel.out, channel.scratch) = (Vec::new(), Vec::new());
             channel.transport.rest();
             let settled = channel.transport.get_mut().settle();
@@ -186,7 +185,7 @@ impl Channel {
         })
     }
 
-    /// Sends the message that `write` appends to an empty buffer, which the channel keeps for the next one.
+    /// Sends the message that `write` appends to an empty buffer, which the channel reuses.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -201,11 +200,10 @@ impl Channel {
         })
     }
 
-    /// Receives a message whose length both parties know and gives it to `read`, which says what is wrong
-    /// with it.
+    /// Receives a message of known length and passes it to `read`, which reports faults in it.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv); [`NetError::Malformed`] with what `read` said.
+    /// As [`recv`](Self::recv); [`NetError::Malformed`] with the fault that `read` reports.
     pub fn recv_with<T>(
         &mut self,
         tag: Tag,
@@ -218,8 +216,8 @@ impl Channel {
         })
     }
 
-    /// The message that came in place of the one that was waited for, and so made the channel fail: if it has
-    /// this tag, one frame and at most `max_len` bytes. It is given once.
+    /// Takes the unexpected message that made the channel fail, if it has this tag, one frame and
+    /// at most `max_len` bytes. A second call returns `None`.
     pub fn came_instead(&mut self, tag: Tag, max_len: usize) -> Option<Vec<u8>> {
         let header = parse_header(tag, &self.stray.take()?).ok()?;
         if header.more || header.len > max_len {
@@ -230,7 +228,7 @@ impl Channel {
         Some(payload)
     }
 
-    /// Hands everything gathered to the transport.
+    /// Writes everything gathered to the transport.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -298,7 +296,8 @@ impl Channel {
         written.map_err(|e| NetError::from_io("sending", &e))
     }
 
-    /// Turns from sending to receiving: everything leaves, and if there was anything, a round is counted.
+    /// Turns from sending to receiving: sends everything and, if there was anything, counts a
+    /// round.
     fn turn(&mut self) -> Result<(), NetError> {
         if self.spoke || !self.out.is_empty() {
             self.push_out()?;
@@ -383,7 +382,8 @@ impl Channel {
         }
     }
 
-    /// Adds what is there to the partial message, up to `want` bytes of it in all; false if nothing is there.
+    /// Reads available bytes into the partial message, up to `want` in total; false if there are
+    /// none.
     fn poll_bytes(&mut self, tag: Tag, want: usize) -> Result<bool, NetError> {
         let mut piece = [0u8; 4096];
         let room = (want - self.partial.len()).min(piece.len());
@@ -424,7 +424,7 @@ impl Channel {
         self.account(tag, header, payload)
     }
 
-    /// Counts a frame that has come, and checks it.
+    /// Counts a received frame and checks it.
     fn account(&mut self, tag: Tag, header: &Header, payload: &[u8]) -> Result<(), NetError> {
         let frame = self.received_frames;
         self.received_frames += 1;
@@ -436,8 +436,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Reads until `buf` is full; `at_start` tells a peer that closes between messages from one that breaks
-    /// off.
+    /// Reads until `buf` is full; with `at_start`, an end before the first byte is a regular close.
     fn fill(&mut self, tag: Tag, buf: &mut [u8], at_start: bool) -> Result<(), NetError> {
         let mut got = 0;
         while got < buf.len() {
@@ -458,13 +457,13 @@ impl Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         if self.failed.is_none() {
-            // Nobody is left to tell: a last message that does not leave is the peer's error to report.
+            // A drop cannot report errors; the peer reports a missing last message.
             let _ = self.push_out();
         }
     }
 }
 
-/// A frame header, if it is one of this message.
+/// Decodes a frame header of a message with this tag.
 fn parse_header(tag: Tag, bytes: &[u8; HEADER_BYTES]) -> Result<Header, NetError> {
     let ([t0, t1, l0, l1, l2, l3], crc) = split_header(bytes);
     let got = u16::from_le_bytes([t0, t1]);

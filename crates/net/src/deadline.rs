@@ -1,19 +1,19 @@
-//! A deadline that moves with what comes.
+//! A deadline that received bytes move.
 use std::time::{Duration, Instant};
 
-/// A moment that each read moves: to `step` after the read, but not beyond `last`.
+/// A deadline that each read moves: to `step` after the read, but not beyond `last`.
 #[derive(Clone, Copy, Debug)]
 pub struct MovingDeadline {
-    /// When the time is over, if nothing more comes.
+    /// The deadline if no more bytes arrive.
     pub end: Instant,
-    /// What there is from one read to the next.
+    /// Time from one read to the next.
     pub step: Duration,
-    /// When the time is over, whatever comes.
+    /// The latest deadline, whatever arrives.
     pub last: Instant,
 }
 
 impl MovingDeadline {
-    /// Something has come. A deadline that was later stays.
+    /// Moves the deadline because bytes arrived at `now`, never to an earlier time.
     pub fn moved(&mut self, now: Instant) {
         self.end = self.end.max((now + self.step).min(self.last));
     }

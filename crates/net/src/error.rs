@@ -1,4 +1,4 @@
-//! Everything that can go wrong between two parties, by name.
+//! Errors of channels and transports.
 use crate::Tag;
 use crate::tls_error::explain;
 use std::io;
@@ -7,14 +7,14 @@ use std::io;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
-    /// The frame that came has another tag than the protocol expects here.
+    /// A frame has another tag than the protocol expects here.
     #[error(
         "expected message {expected}, but one of {got} came: the parties are at different steps, or the frame is damaged"
     )]
     UnexpectedTag {
-        /// What this party waited for.
+        /// Tag that this party waited for.
         expected: Tag,
-        /// What the frame says it is.
+        /// Tag of the frame.
         got: Tag,
     },
     /// A message whose length is fixed by the protocol has another length.
@@ -24,7 +24,7 @@ pub enum NetError {
         tag: Tag,
         /// Length this party derived for it, in bytes.
         expected: usize,
-        /// Length that the frames up to here announce, in bytes.
+        /// Length announced by the frames so far, in bytes.
         got: usize,
         /// Whether the peer announced further frames.
         more: bool,
@@ -57,18 +57,18 @@ pub enum NetError {
         /// Number of the frame on this connection, from 0.
         frame: u64,
     },
-    /// The content of a message is not what its sender may write.
+    /// The content of a message breaks the protocol.
     #[error("message {tag} is malformed: {what}")]
     Malformed {
         /// Tag of the message.
         tag: Tag,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
     /// The peer closed the connection between two messages.
     #[error("the peer closed the connection while message {tag} was expected")]
     Closed {
-        /// What this party waited for.
+        /// Tag that this party waited for.
         tag: Tag,
     },
     /// The connection ended inside a frame.
@@ -76,7 +76,7 @@ pub enum NetError {
     Truncated {
         /// Tag of the expected message.
         tag: Tag,
-        /// Bytes of the header or payload that came.
+        /// Bytes received of the header or payload.
         got: usize,
         /// Bytes the header or payload has.
         expected: usize,
@@ -89,25 +89,25 @@ pub enum NetError {
         /// How long it waited.
         detail: String,
     },
-    /// The operating system or the transport failed.
+    /// An error of the operating system or the transport.
     #[error("{doing}: {detail}")]
     Io {
         /// What this party was doing, with the tag or address.
         doing: String,
         /// Kind given by the operating system.
         kind: io::ErrorKind,
-        /// Its message.
+        /// Message of the operating system.
         detail: String,
     },
     /// TLS keys or certificates are unusable, or the TLS handshake failed.
     #[error("TLS: {0}")]
     Tls(String),
-    /// An address that is none.
+    /// An address that cannot be parsed.
     #[error("`{given}` is not an address: {what}; write HOST:PORT, as in server.example:7878 or [::1]:7878")]
     Address {
-        /// What was given.
+        /// The text given as an address.
         given: String,
-        /// What is wrong with it.
+        /// The fault.
         what: &'static str,
     },
     /// The peer does not speak this protocol at all.
@@ -151,8 +151,8 @@ pub enum NetError {
 }
 
 impl NetError {
-    /// Names an I/O error: timeouts are stalls, what TLS says of the peer is said in words, the rest keeps
-    /// its kind.
+    /// Converts an I/O error: timeouts become `Stalled`, TLS errors `Tls` with an explanation, the
+    /// rest keep their kind.
     pub fn from_io(doing: impl Into<String>, error: &io::Error) -> Self {
         if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
             return Self::Tls(explain(tls));
@@ -164,7 +164,7 @@ impl NetError {
         }
     }
 
-    /// That an address cannot be listened on, and the option that chooses another.
+    /// The error for an address that cannot be listened on, with the option that chooses another.
     pub fn listening(address: impl std::fmt::Display, option: &str, error: &io::Error) -> Self {
         let hint = match error.kind() {
             io::ErrorKind::AddrInUse => {
@@ -178,7 +178,7 @@ impl NetError {
         Self::Io { doing, kind: error.kind(), detail }
     }
 
-    /// What happened, for somebody who knows no messages of the protocol: without tags.
+    /// Describes the error without tags, for users who do not know the protocol.
     #[must_use]
     pub fn plainly(&self) -> String {
         match self {
@@ -189,7 +189,7 @@ impl NetError {
         }
     }
 
-    /// What the peer sent that nobody sends who follows the protocol, if that is what it was.
+    /// Describes the peer's breach of the protocol, if the error is one.
     #[must_use]
     pub fn breach(&self) -> Option<&'static str> {
         match self {
@@ -201,7 +201,8 @@ impl NetError {
         }
     }
 
-    /// Whether the peer, or the way to it, is gone: it closed, broke off, or the system says so.
+    /// Whether the peer or the link to it is gone: closed, broken off, or reported so by the
+    /// system.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         match self {
@@ -219,7 +220,7 @@ impl NetError {
     }
 }
 
-/// What the system says, without its number.
+/// The system's message without its number.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     let end = text.find(" (os error ").unwrap_or(text.len());

@@ -1,19 +1,19 @@
-//! The opening message: both parties state what they are about to do, then compare.
+//! The opening message, in which both parties state version, plan and public part, and compare.
 use crate::{Channel, NetError, Tag};
 
-/// Version of everything that goes over the wire; raised with every change of a message.
+/// Version of all messages; raised with every change of one.
 pub const PROTOCOL_VERSION: u32 = 7;
 
 const MAGIC: [u8; 8] = *b"tacit\0hs";
 /// Largest opening message accepted, in bytes.
 pub const MAX_HELLO_BYTES: usize = 1024;
 
-/// What a party is about to do. Compared in the order of the fields.
+/// A party's version, plan and public part, compared in the order `version`, `public`, `plan`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// [`PROTOCOL_VERSION`] of the party.
     pub version: u32,
-    /// Digest of the plan that the party made of the model, options included; zeros while no model is open.
+    /// Digest of the party's plan of the model, options included; zeros while no model is open.
     pub plan: [u8; 32],
     /// Digest of the model's public part; zeros while no model is open.
     pub public: [u8; 32],
@@ -42,13 +42,13 @@ impl Hello {
         out
     }
 
-    /// Compares the peer's payload with this one.
+    /// Compares the peer's payload with this hello.
     ///
     /// # Errors
     /// [`NetError::NotTacit`], [`NetError::VersionMismatch`], [`NetError::PublicMismatch`],
     /// [`NetError::PlanMismatch`].
     pub fn check(&self, bytes: &[u8]) -> Result<(), NetError> {
-        // What follows the magic is parsed as far as the version allows.
+        // The version decides how far the bytes after the magic are parsed.
         let Some(rest) = bytes.strip_prefix(&MAGIC) else {
             return Err(NetError::NotTacit { got: bytes.iter().take(16).copied().collect() });
         };
@@ -67,7 +67,7 @@ impl Hello {
         if !rest.is_empty() {
             return Err(malformed());
         }
-        // The public part first: other public parts make other plans.
+        // The public part comes first: different public parts give different plans.
         if *public != self.public {
             return Err(NetError::PublicMismatch { ours: short_hex(&self.public), theirs: short_hex(public) });
         }
@@ -78,7 +78,7 @@ impl Hello {
     }
 }
 
-/// Sends this party's view, then receives the peer's and compares: a mismatch is named on both sides.
+/// Sends this party's hello, then receives and compares the peer's: both sides name a mismatch.
 ///
 /// # Errors
 /// [`NetError::NotTacit`], [`NetError::VersionMismatch`], [`NetError::PublicMismatch`],

@@ -1,16 +1,16 @@
-//! Byte transports and the framed, counted channel that the protocols talk over.
+//! Byte transports, and the framed, counted channel of the protocols.
 //!
-//! * [`Transport`]: a blocking duplex byte stream. [`MemTransport`] (tests, one process), [`TcpTransport`],
-//!   [`TlsTransport`] (TLS 1.3, mutual authentication), [`RecordTransport`] and [`ReplayTransport`] (one
-//!   party alone), [`PacedTransport`] (sends no faster than asked).
-//! * [`Channel`]: tagged, length-checked, checksummed messages over any transport, with traffic counted per
-//!   [`Phase`].
-//! * [`TrafficModel`]: messages counted before they are sent.
-//! * [`Hello`] and [`handshake`]: the version before anything else is said, plan and public part once a model
-//!   is open.
+//! * [`Transport`]: a blocking duplex byte stream. [`MemTransport`] (tests, one process),
+//!   [`TcpTransport`], [`TlsTransport`] (TLS 1.3, mutual authentication), [`RecordTransport`] and
+//!   [`ReplayTransport`] (one party alone), [`PacedTransport`] (limited rate).
+//! * [`Channel`]: tagged, length-checked, checksummed messages over any transport, with traffic
+//!   counted per [`Phase`].
+//! * [`TrafficModel`]: predicts the traffic and round trips of a phase.
+//! * [`Hello`] and [`handshake`]: compare the version on connecting, and plan and public part once
+//!   a model is open.
 //!
-//! Nothing here deadlocks when both parties write up to [`QUEUE_BYTES`] before either reads: what the kernel
-//! does not take is queued and written by a thread of the transport.
+//! No deadlock arises if both parties write up to [`QUEUE_BYTES`] before either reads: a thread of
+//! the transport queues and writes what the kernel does not take.
 //!
 //! This crate uses no other crate of the project.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Two parties in one process.
+//! Transports and channels between two parties in one process.
 use crate::Channel;
 use crate::queue::ByteQueue;
 use crate::transport::{DEFAULT_STALL, Transport, allowed_wait};

@@ -1,31 +1,30 @@
-//! Sending no faster than a given rate, on purpose.
+//! A transport that limits its sending rate.
 //!
-//! Energy over a slow link grows with the time that both parties wait, but a device whose supply or
-//! temperature allows only so much power may still want a cap: [PM24] 5.2 discusses throttling. The cap is a
-//! token bucket: in any interval of `t` seconds at most `burst + rate * t / 8` bytes are handed to the
-//! transport inside. Bytes are counted as they are written here; what TLS, TCP and IP add comes on top, and
-//! so do the peer's bytes, which its own pacing must hold back.
+//! Energy over a slow link grows with the time that both parties wait, but a device with limited
+//! power or cooling may still want a cap: [PM24] 5.2 discusses throttling. The cap is a token
+//! bucket: in any interval of `t` seconds at most `burst + rate * t / 8` bytes go to the inner
+//! transport. The bytes are those written here; overhead of TLS, TCP and IP comes on top. Bytes of
+//! the peer are not limited: the peer must pace itself.
 use crate::Rate;
 use crate::transport::Transport;
 use std::io::{self, Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a full bucket lasts at the full rate, and so the most that an overslept pause makes up for.
+/// How long a full bucket lasts at the full rate: the longest overslept pause that is made up for.
 const BURST: Duration = Duration::from_millis(4);
 /// Smallest and largest bucket, bytes.
 const BURST_BYTES: (u64, u64) = (4 << 10, 256 << 10);
-/// Tokens of one byte: bits times nanoseconds per second, so that no division loses anything.
+/// Tokens of one byte: bits times nanoseconds per second, so that no division rounds.
 const TOKENS_PER_BYTE: u128 = 8 * 1_000_000_000;
 
-/// Bytes that may leave at once after a pause: what the rate carries in 4 ms, but at least 4 KiB and at most
-/// 256 KiB.
+/// Bytes that may leave at once after a pause: 4 ms at the rate, from 4 KiB to 256 KiB.
 #[must_use]
 pub fn burst_bytes(rate: Rate) -> u64 {
     rate.bytes_in(BURST).clamp(BURST_BYTES.0, BURST_BYTES.1)
 }
 
-/// The token bucket. It has no clock: the caller says what time it is, as the time since any fixed start.
+/// A token bucket without a clock: the caller passes the time since any fixed start.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     rate: u128,
@@ -43,14 +42,14 @@ impl Bucket {
     }
 
     fn refill(&mut self, now: Duration) {
-        // A clock that steps back gives nothing and takes nothing.
+        // A clock that steps back changes no tokens.
         let passed = now.saturating_sub(self.now).as_nanos();
         self.now = self.now.max(now);
         self.tokens = self.capacity.min(self.tokens.saturating_add(passed.saturating_mul(self.rate)));
     }
 
-    /// Takes at most `want` bytes at time `now`; 0 if there are fewer than [`quantum`](Self::quantum) and
-    /// than wanted.
+    /// Takes at most `want` bytes at time `now`; 0 if there are fewer than `want` and fewer than
+    /// half a bucket.
     pub fn take(&mut self, now: Duration, want: usize) -> usize {
         self.refill(now);
         let there = usize::try_from(self.tokens / TOKENS_PER_BYTE).unwrap_or(usize::MAX);
@@ -62,12 +61,13 @@ impl Bucket {
         granted
     }
 
-    /// Gives back what was taken and not used.
+    /// Gives back bytes that were taken and not used.
     pub fn give_back(&mut self, bytes: usize) {
         self.tokens = self.capacity.min(self.tokens + bytes as u128 * TOKENS_PER_BYTE);
     }
 
-    /// How long after the last call [`take`](Self::take) will grant something to one who wants `want` bytes.
+    /// How long after the last call [`take`](Self::take) grants bytes to a caller that wants
+    /// `want`.
     #[must_use]
     pub fn wait(&self, want: usize) -> Duration {
         let lacking = (self.quantum(want) as u128 * TOKENS_PER_BYTE).saturating_sub(self.tokens);
@@ -75,18 +75,19 @@ impl Bucket {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Least that is granted at once: half a bucket, so that a stream is not cut into crumbs.
+    /// Fewest bytes granted at once, unless less is wanted: half a bucket, so that a stream is not
+    /// split into tiny writes.
     fn quantum(&self, want: usize) -> usize {
         let half = usize::try_from(self.capacity / TOKENS_PER_BYTE / 2).unwrap_or(usize::MAX);
         want.min(half)
     }
 }
 
-/// A transport that sends at most at a given rate. Reading is not held back.
+/// A transport that sends at most at a given rate. Reads are not limited.
 ///
-/// A write waits for tokens and passes on as much as there are; it ends with [`io::ErrorKind::TimedOut`] at
-/// the deadline, and the stall timeout of the transport inside holds for what is passed on, not for the
-/// pause.
+/// A write waits for tokens and passes on as many bytes as they allow. It ends with
+/// [`io::ErrorKind::TimedOut`] at the deadline. The stall timeout of the inner transport covers the
+/// writing, not the pause.
 pub struct PacedTransport<T: Transport> {
     inner: T,
     rate: Rate,
@@ -96,7 +97,7 @@ pub struct PacedTransport<T: Transport> {
 }
 
 impl<T: Transport> PacedTransport<T> {
-    /// Caps what is written to `inner`.
+    /// Limits the writes to `inner`.
     #[must_use]
     pub fn new(inner: T, rate: Rate) -> Self {
         Self { inner, rate, bucket: Bucket::new(rate, Duration::ZERO), start: Instant::now(), deadline: None }
@@ -108,7 +109,7 @@ impl<T: Transport> PacedTransport<T> {
         self.rate
     }
 
-    /// Waits until some bytes may leave; how many.
+    /// Waits until some bytes may leave; returns how many.
     fn wait_for_tokens(&mut self, want: usize) -> io::Result<usize> {
         loop {
             let granted = self.bucket.take(self.start.elapsed(), want);

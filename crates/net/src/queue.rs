@@ -5,26 +5,26 @@ use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes a party may write before its peer reads anything, without blocking.
+/// Bytes that a party may write without blocking before its peer reads anything.
 pub const QUEUE_BYTES: usize = 128 << 20;
 
-/// How often a party that waits for its peer to take something looks whether that is still there.
+/// How often a party that waits for its peer to read checks whether the peer is still there.
 pub(crate) const LOOK: Duration = Duration::from_millis(250);
 
 #[derive(Default)]
 struct State {
     chunks: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// Consumed, and the producer's to free.
+    /// Consumed chunks, for the producer to free.
     spent: Vec<Vec<u8>>,
-    /// The consumer holds a chunk that it has not reported done.
+    /// Whether the consumer holds a chunk that it has not reported done.
     busy: bool,
     closed: bool,
     error: Option<(io::ErrorKind, String)>,
 }
 
 impl State {
-    /// Whether a chunk is taken, or refused at once.
+    /// Whether a push would return at once, with success or with an error.
     fn takes(&self) -> bool {
         self.bytes < QUEUE_BYTES || self.closed || self.error.is_some()
     }
@@ -49,7 +49,7 @@ impl ByteQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `ready` says so; false if `timeout` ended first.
+    /// Waits until `ready` returns true; false if `timeout` ended first.
     fn wait(&self, timeout: Duration, ready: impl Fn(&State) -> bool) -> (MutexGuard<'_, State>, bool) {
         let end = Instant::now() + timeout;
         let mut state = self.lock();
@@ -65,12 +65,12 @@ impl ByteQueue {
         }
     }
 
-    /// Waits until another chunk finds room, or pushing it says why not; false if `timeout` ended first.
+    /// Waits until a push would return at once; false if `timeout` ended first.
     pub(crate) fn has_room(&self, timeout: Duration) -> bool {
         self.wait(timeout, State::takes).1
     }
 
-    /// Appends a chunk, waiting while more than [`QUEUE_BYTES`] are queued.
+    /// Appends a chunk; waits while [`QUEUE_BYTES`] or more are queued.
     pub(crate) fn push(&self, chunk: Vec<u8>, timeout: Duration) -> io::Result<()> {
         let (mut state, in_time) = self.wait(timeout, State::takes);
         state.check()?;
@@ -101,8 +101,8 @@ impl ByteQueue {
         }
     }
 
-    /// The consumer has finished with the chunk it popped, which goes back to the producer: memory is counted
-    /// by thread, and what one allocates and another frees would stay on the first one's account.
+    /// Returns a consumed chunk to the producer. Memory is counted by thread: a chunk freed by
+    /// another thread would stay on the account of the one that allocated it.
     pub(crate) fn done(&self, chunk: Vec<u8>) {
         let mut state = self.lock();
         state.busy = false;
@@ -110,21 +110,21 @@ impl ByteQueue {
         self.changed.notify_all();
     }
 
-    /// What was consumed since the last call, for the producer to free.
+    /// The chunks consumed since the last call, for the producer to free.
     pub(crate) fn spent(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.lock().spent)
     }
 
-    /// Nothing queued and nothing in the consumer's hands; an error if the consumer failed.
+    /// Whether nothing is queued or with the consumer; an error if the consumer failed.
     pub(crate) fn idle(&self) -> io::Result<bool> {
         let state = self.lock();
         state.check()?;
         Ok(state.chunks.is_empty() && !state.busy)
     }
 
-    /// Waits until everything was consumed, as long as the consumer gets on: an error if it fails, or does
-    /// nothing for `stall`, or not all of it until the deadline. `look` is asked each time that nothing has
-    /// moved for [`LOOK`], and ends the waiting with its error.
+    /// Waits until everything was consumed. An error if the consumer fails, makes no progress for
+    /// `stall`, or is not done by the deadline. Each time that nothing has moved for [`LOOK`],
+    /// `look` is called; its error ends the wait.
     pub(crate) fn settle(
         &self,
         stall: Duration,
@@ -155,18 +155,18 @@ impl ByteQueue {
         }
     }
 
-    /// Waits until everything was consumed, failed, or `timeout` is over.
+    /// Waits until everything was consumed, the consumer failed, or `timeout` is over.
     pub(crate) fn drain(&self, timeout: Duration) {
         drop(self.wait(timeout, |s| s.error.is_some() || (s.chunks.is_empty() && !s.busy)));
     }
 
-    /// No more pushes; pops return what is left.
+    /// Ends pushing; pops return the chunks that are left.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
     }
 
-    /// The consumer failed: later pushes report it.
+    /// Notes that the consumer failed: later pushes report the error.
     pub(crate) fn fail(&self, error: &io::Error) {
         let mut state = self.lock();
         state.error = Some((error.kind(), error.to_string()));

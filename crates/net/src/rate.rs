@@ -11,19 +11,19 @@ const GBIT: u64 = 1_000_000_000;
 
 /// A bit rate: a whole number of bit/s from 1 to [`Rate::MAX`].
 ///
-/// As text, a decimal number and `bit`, `kbit`, `mbit` or `gbit` (powers of 1000, upper or lower case): the
-/// units of `tc`.
+/// As text, a decimal number and `bit`, `kbit`, `mbit` or `gbit` (powers of 1000, upper or lower
+/// case): the units of `tc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Rate(NonZeroU64);
 
-/// A text that is no rate.
+/// A text that cannot be parsed as a rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rate {text:?}: {reason}; write for example 3.89mbit, 64kbit or 1gbit, from 1bit to 1000gbit")]
 pub struct BadRate {
-    /// What was given.
+    /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// The fault.
     pub reason: &'static str,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Rate {
             KBIT.. => (KBIT, "kbit"),
             bits => return write!(f, "{bits}bit"),
         };
-        // In integers, so that the text reads back as exactly the same rate.
+        // Integers, so that the text parses to exactly the same rate.
         let (whole, rest) = (self.0.get() / unit, self.0.get() % unit);
         if rest == 0 {
             return write!(f, "{whole}{name}");
@@ -94,7 +94,7 @@ impl FromStr for Rate {
         if bits.is_nan() || bits <= 0.0 {
             return Err(wrong("a rate must be above 0 (leave it out for no limit)"));
         }
-        // The cast saturates; whatever is too large or rounds to 0 is refused by `new`.
+        // The cast saturates; `new` refuses values that are too large or round to 0.
         Self::new(bits.round() as u64).ok_or_else(|| wrong("a rate is from 1bit to 1000gbit"))
     }
 }

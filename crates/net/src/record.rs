@@ -1,4 +1,4 @@
-//! Recording one party's bytes, and running that party alone against the recording.
+//! Records one party's bytes, and runs that party alone against the recording.
 //!
 //! File: the line `tacit transcript 1`, then entries
 //! `direction u8 (b'S' sent, b'R' received) | length u32 little endian | bytes`.
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 const MAGIC: &[u8; 19] = b"tacit transcript 1\n";
 
-/// A transport that passes everything on and writes it to a file. The file holds the party's secrets in
-/// transit only as the peer sees them, but treat it like the conversation it is.
+/// A transport that passes all bytes on and writes them to a file. The file holds the party's
+/// secrets only as the peer sees them in transit, but is as confidential as the conversation.
 pub struct RecordTransport<T: Transport> {
     inner: T,
     log: BufWriter<File>,
@@ -73,19 +73,19 @@ impl<T: Transport> Transport for RecordTransport<T> {
     }
 }
 
-/// A transport without a peer: reads return what the recorded party received; writes are dropped, or compared
-/// with what it sent (for a party whose randomness is seeded as in the recording).
+/// A transport without a peer. Reads return what the recorded party received. Writes are dropped,
+/// or compared with what it sent (for a party whose randomness is seeded as in the recording).
 pub struct ReplayTransport {
     received: EntryReader,
     sent: Option<EntryReader>,
     written: u64,
-    /// Room for a part of what was sent.
+    /// Buffer for a part of the recorded bytes.
     recorded: Vec<u8>,
 }
 
 impl ReplayTransport {
-    /// Opens a recording. With `compare_sent`, a write that differs from the recording fails and names the
-    /// offset.
+    /// Opens a recording. With `compare_sent`, a write that differs from the recording fails with
+    /// the offset.
     ///
     /// # Errors
     /// If the file cannot be read or is no recording.

@@ -1,10 +1,10 @@
-//! Message tags: what a frame claims to be.
+//! Message tags: the kind that a frame states.
 use std::fmt;
 
 /// The kind of a message: a number on the wire and a name for people.
 ///
-/// Ranges: `0x00xx` net, `0x01xx` serve, `0x02xx` OT, `0x03xx` two-party protocols, `0x04xx` linear layers
-/// and back ends; the rest is free (tests use `0xf0xx`). Equality is by number.
+/// Ranges: `0x00xx` net, `0x01xx` serve, `0x02xx` OT, `0x03xx` two-party protocols, `0x04xx` linear
+/// layers and back ends; the rest is free (tests use `0xf0xx`). Equality is by number.
 #[derive(Clone, Copy)]
 pub struct Tag {
     id: u16,
@@ -25,7 +25,7 @@ const AREAS: [(u16, &str); 7] = [
 impl Tag {
     /// The opening message of a connection.
     pub const HELLO: Self = Self::new(0x0001, "hello");
-    /// A frame without content: the peer lives, and computes.
+    /// A sign of life: a frame without content from a peer that computes.
     pub const ALIVE: Self = Self::new(0x0002, "alive");
 
     /// A tag with its number and its name.
@@ -46,7 +46,7 @@ impl Tag {
         self.name
     }
 
-    /// A tag read from the wire: only its number and the part of the project it belongs to are known.
+    /// A tag read from the wire: known are its number and the part of the project that owns it.
     pub(crate) fn from_wire(id: u16) -> Self {
         let area = AREAS.iter().rev().find(|(first, _)| *first <= id);
         Self::new(id, area.expect("the areas begin at 0").1)

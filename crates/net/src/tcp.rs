@@ -16,9 +16,9 @@ const CHUNK: usize = 256 << 10;
 /// How long a dropped transport waits for its last bytes to leave.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// A TCP connection. Writes go straight to the kernel while it takes them; the rest is queued and written by
-/// a thread of this transport, so that a party may write far more than the socket buffers hold while its peer
-/// does the same.
+/// A TCP connection. Writes go directly to the kernel while its buffer has room; the rest is queued
+/// and written by a thread of this transport. So both parties may write far more than the socket
+/// buffers hold before either reads.
 pub struct TcpTransport {
     stream: TcpStream,
     queue: Arc<ByteQueue>,
@@ -32,7 +32,7 @@ pub struct TcpTransport {
 }
 
 impl TcpTransport {
-    /// Takes a connected stream: Nagle's delay is switched off, timeouts are set.
+    /// Wraps a connected stream: switches Nagle's delay off and sets timeouts.
     ///
     /// # Errors
     /// [`NetError::Io`] if the socket is unusable.
@@ -57,8 +57,8 @@ impl TcpTransport {
         Ok(transport)
     }
 
-    /// Connects to the first address of `to`, `host:port`, that answers; `timeout` is for all of it, the
-    /// look-up of the name included.
+    /// Connects to the first address of `to`, `host:port`, that answers; `timeout` covers
+    /// everything, name look-up included.
     ///
     /// # Errors
     /// [`NetError::Address`]; [`NetError::Io`] or [`NetError::Stalled`] naming the address.
@@ -69,7 +69,7 @@ impl TcpTransport {
         let addresses = look_up(to, timeout).map_err(|e| NetError::from_io(doing.clone(), &e))?;
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for (i, address) in addresses.iter().enumerate() {
-            // One that never answers leaves the others their part of the time.
+            // An address that never answers uses only its part of the time.
             let left = end.saturating_duration_since(Instant::now()) / (addresses.len() - i) as u32;
             match TcpStream::connect_timeout(address, left.max(Duration::from_millis(1))) {
                 Ok(stream) => return Self::new(stream),
@@ -80,7 +80,8 @@ impl TcpTransport {
         Err(NetError::from_io(doing, &last))
     }
 
-    /// A handle that can end the connection from another thread: pending and later reads and writes fail.
+    /// Returns a handle that can end the connection from another thread: pending and later reads
+    /// and writes then fail.
     ///
     /// # Errors
     /// [`NetError::Io`] if the socket cannot be duplicated.
@@ -88,12 +89,12 @@ impl TcpTransport {
         self.stream.try_clone().map_err(|e| NetError::from_io(format!("duplicating {}", self.peer), &e))
     }
 
-    /// As [`Transport::set_deadline`], but whatever comes moves it.
+    /// As [`Transport::set_deadline`], but received bytes move the deadline.
     pub fn set_moving_deadline(&mut self, deadline: MovingDeadline) {
         (self.deadline, self.moving) = (Some(deadline.end), Some(deadline));
     }
 
-    /// Something has come.
+    /// Moves the deadline because bytes arrived.
     fn moved(&mut self) {
         if let Some(moving) = &mut self.moving {
             moving.moved(Instant::now());
@@ -107,7 +108,8 @@ impl TcpTransport {
         }
         let (queue, mut stream) = (self.queue.clone(), self.stream.try_clone()?);
         let writer = thread::Builder::new().name("tacit-writer".into()).spawn(move || {
-            // The queue is closed when the transport is dropped; until then an idle hour is no reason to end.
+            // Dropping the transport closes the queue; until then an idle hour does not end the
+            // thread.
             loop {
                 match queue.pop(Duration::from_secs(3600)) {
                     Ok(Some(chunk)) => match stream.write_all(&chunk) {
@@ -123,8 +125,8 @@ impl TcpTransport {
         Ok(())
     }
 
-    /// Queues a chunk, and looks meanwhile whether the peer is still there: what it has said last would
-    /// otherwise be heard when the time is over.
+    /// Queues a chunk. Checks meanwhile whether the peer is still there, so that its last message
+    /// is read before the timeout.
     fn push(&self, chunk: Vec<u8>, wait: Duration) -> io::Result<()> {
         let end = Instant::now() + wait;
         while !self.queue.has_room(LOOK.min(end.saturating_duration_since(Instant::now()))) {
@@ -136,7 +138,7 @@ impl TcpTransport {
         self.queue.push(chunk, Duration::ZERO)
     }
 
-    /// An error if the peer says nothing more: it has closed its half, and nobody reads what is queued.
+    /// An error if the peer has closed its half: the peer then reads nothing of the queue.
     fn still_there(&self) -> io::Result<()> {
         let mut polled = [PollFd::new(&self.stream, PollFlags::RDHUP)];
         poll(&mut polled, Some(&Timespec::default()))?;
@@ -145,12 +147,12 @@ impl TcpTransport {
         }
         let gone = io::Error::new(io::ErrorKind::ConnectionAborted, "the peer closed the connection and reads no more");
         self.queue.fail(&gone);
-        // The writer waits in the system.
+        // Ends a write in which the writer thread may be blocked.
         let _ = self.stream.shutdown(Shutdown::Write);
         Err(gone)
     }
 
-    /// Frees what the writer has written, in the thread that allocated it.
+    /// Frees chunks that the writer has written, in the thread that allocated them.
     fn free_spent(&self) {
         if self.writer.is_some() {
             drop(self.queue.spent());
@@ -158,10 +160,10 @@ impl TcpTransport {
     }
 }
 
-/// Host and port of `HOST:PORT`; an IPv6 address is in brackets there and without them in the answer.
+/// Splits `HOST:PORT`; an IPv6 address has brackets there, which the result omits.
 ///
 /// # Errors
-/// [`NetError::Address`] says what is missing or wrong.
+/// [`NetError::Address`] with the fault.
 pub fn split_address(text: &str) -> Result<(&str, u16), NetError> {
     let wrong = |what| NetError::Address { given: text.to_owned(), what };
     let (host, port) = match text.strip_prefix('[') {
@@ -187,11 +189,12 @@ fn no_answer(timeout: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {:.1} s", timeout.as_secs_f64()))
 }
 
-/// The addresses of a name. The system's look-up knows no time-out: a thread is left to it.
+/// Looks up the addresses of a name. The system's look-up has no timeout, so it gets a thread of
+/// its own.
 fn look_up(to: String, timeout: Duration) -> io::Result<Vec<SocketAddr>> {
     let (sender, answer) = mpsc::channel();
     thread::Builder::new().name("tacit-look-up".into()).spawn(move || {
-        // Nobody may wait for it any more.
+        // Sending fails only if the caller has given up.
         let _ = sender.send(to.to_socket_addrs().map(Vec::from_iter));
     })?;
     answer.recv_timeout(timeout).unwrap_or_else(|_| Err(no_answer(timeout)))
@@ -200,7 +203,7 @@ fn look_up(to: String, timeout: Duration) -> io::Result<Vec<SocketAddr>> {
 /// Two connected channels over loopback TCP.
 ///
 /// # Errors
-/// [`NetError::Io`] if loopback is not to be had.
+/// [`NetError::Io`] if loopback is not available.
 pub fn tcp_pair() -> Result<(Channel, Channel), NetError> {
     let name = |e: io::Error| NetError::from_io("opening a loopback connection", &e);
     let listener = TcpListener::bind("127.0.0.1:0").map_err(name)?;
@@ -291,13 +294,13 @@ impl Transport for TcpTransport {
         let settled = self.queue.settle(self.stall, self.deadline, || self.still_there());
         drop(self.queue.spent());
         if settled.is_err() {
-            // It writes still, or has failed and says so at the next write.
+            // The thread still writes, or has failed and the next write reports it.
             self.writer = Some(writer);
             return settled;
         }
         self.queue.close();
         self.queue = Arc::new(ByteQueue::default());
-        // Nothing is left for it to do: it ends at once.
+        // The thread has nothing left to write and ends at once.
         writer.join().map_err(|_| io::Error::other("the writing thread panicked"))
     }
 }
@@ -308,8 +311,8 @@ impl Drop for TcpTransport {
             self.queue.drain(LINGER);
         }
         self.queue.close();
-        // Both ways: a peer (or our writer thread) that still waits learns it now. Errors mean it is closed
-        // already.
+        // Shutting down both ways wakes a peer or writer thread that still waits. An error means
+        // that the socket is closed already.
         let _ = self.stream.shutdown(if self.writer.is_some() { Shutdown::Both } else { Shutdown::Write });
     }
 }

@@ -1,6 +1,6 @@
 //! TLS 1.3 with mutual authentication under a private CA.
 //!
-//! Only TLS 1.3, no resumption, no tickets: every connection authenticates both certificates afresh.
+//! Only TLS 1.3, without resumption or tickets: every connection authenticates both certificates.
 use crate::tls_error::NO_TIME;
 use crate::transport::Transport;
 use crate::{NetError, TcpTransport};
@@ -18,11 +18,12 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// What both parties say they speak (ALPN); whoever says nothing, or something else, is refused.
+/// The ALPN protocol that both parties name; a peer that names none or another is refused.
 pub const ALPN: &[u8] = b"tacit/2";
-/// What a server may be spoken to beside [`ALPN`] (see [`ServerTls::with_http`]).
+/// The ALPN protocol of HTTP/2, which a server may accept beside [`ALPN`] (see
+/// [`ServerTls::with_http`]).
 pub const HTTP_2: &[u8] = b"h2";
-/// As [`HTTP_2`], the version before.
+/// As [`HTTP_2`], for HTTP/1.1.
 pub const HTTP_1: &[u8] = b"http/1.1";
 
 /// A server's TLS identity and the CA whose clients it accepts.
@@ -81,10 +82,10 @@ impl TimeProvider for SystemClock {
     }
 }
 
-/// The first certificate (DER) of a PEM text.
+/// Returns the first certificate (DER) of a PEM text.
 ///
 /// # Errors
-/// [`NetError::Tls`]: there is none.
+/// [`NetError::Tls`] if there is none.
 pub fn first_certificate(pem: &[u8]) -> Result<Vec<u8>, NetError> {
     Ok(certificates(pem, "certificate")?[0].to_vec())
 }
@@ -94,7 +95,8 @@ fn named(what: &'static str) -> impl Fn(rustls::Error) -> NetError {
 }
 
 impl ServerTls {
-    /// From PEM texts: the server's certificate chain, its private key, and the CA that signs clients.
+    /// Makes an identity from PEM texts: the server's certificate chain, its private key, and the
+    /// CA that signs clients.
     ///
     /// # Errors
     /// [`NetError::Tls`] naming the text that is unusable.
@@ -124,25 +126,24 @@ impl ServerTls {
         self.certificate.as_ref()
     }
 
-    /// The certificate of the CA that signs clients (DER): the first, where there are several.
+    /// The certificate of the CA that signs clients (DER): the first if there are several.
     #[must_use]
     pub fn authority(&self) -> &[u8] {
         self.authority.as_ref()
     }
 
-    /// Accepts a TLS client on a connected transport; the client has proved its certificate when this
-    /// returns.
+    /// Runs the handshake with a TLS client on a connected transport, and verifies its certificate.
     ///
     /// # Errors
-    /// [`NetError::Tls`] if the peer is not a TLS 1.3 client that speaks [`ALPN`], with a certificate of our
-    /// CA; [`NetError::Stalled`] if it does nothing.
+    /// [`NetError::Tls`] if the peer is not a TLS 1.3 client that speaks [`ALPN`], with a
+    /// certificate of our CA; [`NetError::Stalled`] if it makes no progress.
     pub fn accept(&self, tcp: TcpTransport) -> Result<TlsTransport, NetError> {
         let session = ServerConnection::new(self.config.clone()).map_err(named("server session"))?;
         TlsTransport::handshake(session.into(), tcp, ALPN)
     }
 
-    /// What a TLS library that waits in another way needs: the same identity and CA, for clients that speak
-    /// [`ALPN`] or HTTP. Sessions of [`ALPN`] become transports by [`TlsTransport::accepted`].
+    /// The configuration for asynchronous TLS: the same identity and CA, for clients that speak
+    /// [`ALPN`] or HTTP. [`TlsTransport::accepted`] turns sessions of [`ALPN`] into transports.
     #[must_use]
     pub fn with_http(&self) -> Arc<ServerConfig> {
         let mut config = (*self.config).clone();
@@ -158,7 +159,8 @@ impl ServerTls {
 }
 
 impl ClientTls {
-    /// From PEM texts: the client's certificate chain, its private key, and the CA that signs servers.
+    /// Makes an identity from PEM texts: the client's certificate chain, its private key, and the
+    /// CA that signs servers.
     ///
     /// # Errors
     /// [`NetError::Tls`] naming the text that is unusable.
@@ -186,21 +188,21 @@ impl ClientTls {
         Self { config: config.into(), certificate: self.certificate.clone() }
     }
 
-    /// The client's own certificate (DER): what the server sees as [`TlsTransport::peer_certificate`].
+    /// The client's own certificate (DER): the server's [`TlsTransport::peer_certificate`].
     #[must_use]
     pub fn certificate(&self) -> &[u8] {
         self.certificate.as_ref()
     }
 
-    /// Authenticates the server called `name` (a DNS name or IP address in its certificate) on a connected
-    /// transport.
+    /// Runs the handshake with the server called `name` (a DNS name or IP address in its
+    /// certificate) on a connected transport, and verifies its certificate.
     ///
-    /// In TLS 1.3 a server judges the client's certificate after the client is done: a refusal shows at the
-    /// first read.
+    /// In TLS 1.3 the server verifies the client's certificate after the client's handshake ends,
+    /// so a refusal shows at the first read.
     ///
     /// # Errors
     /// [`NetError::Tls`] if the server's certificate is not of our CA or not for `name`;
-    /// [`NetError::Stalled`] if it does nothing.
+    /// [`NetError::Stalled`] if the server makes no progress.
     pub fn connect(&self, tcp: TcpTransport, name: &str) -> Result<TlsTransport, NetError> {
         let name = server_name(name)?;
         let session = ClientConnection::new(self.config.clone(), name).map_err(named("client session"))?;
@@ -208,10 +210,10 @@ impl ClientTls {
     }
 }
 
-/// Whether clients could reach a server under this name: it is a DNS name or an IP address.
+/// Checks that `name` is a DNS name or an IP address, as a server's certificate needs.
 ///
 /// # Errors
-/// [`NetError::Tls`] if it is not.
+/// [`NetError::Tls`] if `name` is neither.
 pub fn check_host(name: &str) -> Result<(), NetError> {
     server_name(name).map(drop)
 }
@@ -221,8 +223,8 @@ fn server_name(name: &str) -> Result<ServerName<'static>, NetError> {
         .map_err(|e| NetError::Tls(format!("`{name}` is neither a DNS name nor an IP address: {e}")))
 }
 
-/// Whether a certificate is made for servers, or for anything: not for clients alone. PEM texts: its chain
-/// and the CA. Says nothing about whether it is valid otherwise.
+/// Whether a server may use a certificate, that is, it is not for clients alone. Takes its chain
+/// and the CA as PEM texts. Checks nothing else about its validity.
 ///
 /// # Errors
 /// [`NetError::Tls`] naming the text that is unusable.
@@ -242,7 +244,7 @@ pub struct TlsTransport {
     tcp: TcpTransport,
 }
 
-/// What is said of a handshake with `peer` that failed.
+/// The error for a failed handshake with `peer`.
 #[must_use]
 pub fn handshake_failed(peer: &str, e: &io::Error) -> NetError {
     let doing = format!("TLS handshake with {peer}");
@@ -265,7 +267,7 @@ impl TlsTransport {
                 if transport.session.is_handshaking() { transport.read_in().map(|_| ()) } else { Ok(()) }
             });
             if let Err(e) = step {
-                // An alert tells the peer why.
+                // Sends the alert that tells the peer the reason.
                 let _ = transport.write_out();
                 return Err(handshake_failed(&peer, &e));
             }
@@ -274,11 +276,11 @@ impl TlsTransport {
         transport.agreed(protocol)
     }
 
-    /// Takes over the session of a client that has proved its certificate: somebody else has brought it
-    /// through the handshake.
+    /// Takes over the session of a client after another library completed the handshake and
+    /// verified the client's certificate.
     ///
     /// # Errors
-    /// [`NetError::Tls`] if the handshake is not over, or the client does not say that it speaks [`ALPN`].
+    /// [`NetError::Tls`] if the handshake is not complete, or the client does not name [`ALPN`].
     pub fn accepted(session: ServerConnection, tcp: TcpTransport) -> Result<Self, NetError> {
         if session.is_handshaking() {
             return Err(NetError::Tls(format!("the handshake with {} is not over", tcp.peer())));
@@ -286,7 +288,7 @@ impl TlsTransport {
         Self { session: session.into(), tcp }.agreed(ALPN)
     }
 
-    /// Refuses a peer that left open what it speaks; TLS itself refuses one that speaks something else.
+    /// Refuses a peer that named no protocol; TLS itself refuses one that names another.
     fn agreed(self, protocol: &[u8]) -> Result<Self, NetError> {
         if self.session.alpn_protocol() == Some(protocol) {
             return Ok(self);
@@ -316,16 +318,16 @@ impl TlsTransport {
         Ok(())
     }
 
-    /// One read from the socket into the session; false at the end of the stream.
+    /// Reads once from the socket into the session; false at the end of the stream.
     fn read_in(&mut self) -> io::Result<bool> {
         let n = self.session.read_tls(&mut self.tcp)?;
         self.take_in(n)?;
-        // Key updates and alerts.
+        // Sends key updates and alerts.
         self.write_out()?;
         Ok(n > 0)
     }
 
-    /// Decrypts the `n` bytes that the session was given.
+    /// Decrypts the last `n` bytes read into the session.
     fn take_in(&mut self, n: usize) -> io::Result<()> {
         let state = self.session.process_new_packets();
         state.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
@@ -335,8 +337,8 @@ impl TlsTransport {
         Ok(())
     }
 
-    /// As [`read_in`](Self::read_in) without waiting, and without answering: what TLS has to say leaves with
-    /// the next write.
+    /// As [`read_in`](Self::read_in), but neither waits nor sends: TLS messages leave with the next
+    /// write.
     fn try_read_in(&mut self) -> io::Result<()> {
         let n = self.session.read_tls(&mut WithoutWaiting(&mut self.tcp))?;
         self.take_in(n)
@@ -359,7 +361,7 @@ impl Read for TlsTransport {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     self.read_in()?;
                 }
-                // Without close_notify: the channel names what was cut off.
+                // The peer closed without close_notify: the channel reports what was cut off.
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 other => return other,
             }
@@ -397,7 +399,7 @@ impl Transport for TlsTransport {
         loop {
             match self.session.reader().read(buf) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.try_read_in()?,
-                // As for `read`.
+                // As in `read`.
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 other => return other,
             }
@@ -413,7 +415,7 @@ impl Transport for TlsTransport {
 impl Drop for TlsTransport {
     fn drop(&mut self) {
         self.session.send_close_notify();
-        // The peer may be gone already; then there is nobody to notify.
+        // A failure means that the peer is gone already.
         let _ = self.write_out();
     }
 }

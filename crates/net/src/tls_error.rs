@@ -1,10 +1,10 @@
-//! Errors of TLS in words.
+//! Explains TLS errors.
 use tacit_foreign::plain;
 
-/// Why nothing can be judged by a clock that is not set.
+/// The message for a clock that is not set, by which no certificate can be judged.
 pub(crate) const NO_TIME: &str = "the clock of this machine is not set (it shows a time before 1970): set it first";
 
-/// What a TLS error says about the peer, or about us, and what to do.
+/// Explains a TLS error: what it says about the peer or this party, and what to do.
 pub(crate) fn explain(error: &rustls::Error) -> String {
     use rustls::AlertDescription as Alert;
     use rustls::CertificateError as Bad;
@@ -44,7 +44,7 @@ pub(crate) fn explain(error: &rustls::Error) -> String {
             "the peer speaks something else over TLS, or another version of tacit"
         }
         InvalidMessage(_) => "what the peer sends is not TLS: is a tacit server, or client, there?",
-        // It may quote names of the peer's certificate.
+        // The text may quote names of the peer's certificate, so it is made plain.
         _ => return plain(&error.to_string()),
     };
     plain(&format!("{advice} ({error})"))

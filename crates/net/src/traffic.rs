@@ -3,7 +3,7 @@ use std::ops::{Add, Sub};
 
 use serde::{Deserialize, Serialize};
 
-/// The phase that traffic is booked on.
+/// The phase for which traffic is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -30,14 +30,15 @@ impl Phase {
     }
 }
 
-/// What one party sent and received. Bytes include the channel's frame headers, not those of TLS, TCP and IP.
+/// Traffic of one party. Bytes include the channel's frame headers, but no headers of TLS, TCP and
+/// IP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Bytes sent.
     pub sent: u64,
     /// Bytes received.
     pub received: u64,
-    /// Turns: how often this party, having sent something, went on to wait for the peer.
+    /// Turns: how often this party started to wait for the peer after sending.
     pub rounds: u64,
     /// Messages sent.
     pub messages: u64,
@@ -57,7 +58,7 @@ impl Add for Traffic {
 
 impl Sub for Traffic {
     type Output = Self;
-    /// What was added since an earlier reading `o` of the same counter.
+    /// The difference to an earlier reading `o` of the same counter.
     fn sub(self, o: Self) -> Self {
         Self {
             sent: self.sent.saturating_sub(o.sent),

@@ -1,24 +1,24 @@
-//! What two parties say to each other, counted before they do.
+//! Predicts the traffic of a phase before it runs.
 
 use crate::{HEADER_BYTES, MAX_FRAME_BYTES};
 
-/// One party's part of a talk.
+/// One party's counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Speaker {
-    /// Bytes that it sends, with the headers of frames.
+    /// Bytes sent, frame headers included.
     sent: u64,
-    /// Halves of a round trip that it has waited, if computing and bytes take no time.
+    /// Half round trips that the party has waited, if computing and bytes take no time.
     trips: i64,
-    /// Where it stands if nothing but bytes takes time, each way at one byte a tick.
+    /// The party's clock if only bytes take time, one byte a tick each way.
     at: u64,
-    /// When its way of the link is free again, in the same ticks.
+    /// When the link in the party's direction is free again, in the same ticks.
     free: u64,
-    /// Bytes that it has sent since it last waited, and the most that there were.
+    /// Bytes sent since the party last waited, and the maximum of that so far.
     burst: [u64; 2],
 }
 
 impl Speaker {
-    /// Sends so many bytes; when the last of them arrives.
+    /// Sends bytes; returns when the last of them arrives.
     fn send(&mut self, bytes: u64) -> u64 {
         self.sent += bytes;
         self.free = self.free.max(self.at) + bytes;
@@ -27,7 +27,7 @@ impl Speaker {
         self.free
     }
 
-    /// Takes what was sent after so many halves of a trip, and arrives then.
+    /// Receives bytes that were sent after `trips` half round trips and arrive at `at`.
     fn take(&mut self, trips: i64, at: u64) {
         if trips + 1 > self.trips {
             (self.trips, self.burst[0]) = (trips + 1, 0);
@@ -36,13 +36,13 @@ impl Speaker {
     }
 }
 
-/// Messages of a phase in the order in which both parties come to them: their bytes, how many round trips
-/// the client waits for, and how many of the bytes.
+/// The messages of a phase, in the order in which both parties reach them. Counts their bytes, and
+/// the round trips and bytes that the client waits for.
 ///
-/// It begins with the client told to go by the server, which goes on at once. Time is counted in halves of a
-/// round trip, and apart from that in bytes; computing takes none. A party's clock moves on when it needs
-/// what the other one sent later. Sending is no waiting: what is sent last may still travel when the talk is
-/// over.
+/// The phase begins with the server's signal to the client; the server continues at once. Time is
+/// counted in half round trips and, separately, in bytes; computing takes none. A party's clock
+/// advances when it needs a message that the other sent later. Sending does not wait: the last
+/// messages may still be under way at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrafficModel {
     client: Speaker,
@@ -58,17 +58,17 @@ impl Default for TrafficModel {
 }
 
 impl TrafficModel {
-    /// A message from client to server with so many bytes of payload.
+    /// Adds a message from client to server with `bytes` of payload.
     pub fn up(&mut self, bytes: usize) {
         self.ups(1, bytes);
     }
 
-    /// A message from server to client with so many bytes of payload.
+    /// Adds a message from server to client with `bytes` of payload.
     pub fn down(&mut self, bytes: usize) {
         self.downs(1, bytes);
     }
 
-    /// `count` messages from client to server, each of so many bytes.
+    /// Adds `count` messages from client to server, each with `bytes` of payload.
     pub fn ups(&mut self, count: u64, bytes: usize) {
         if count > 0 {
             self.payload += count * bytes as u64;
@@ -77,7 +77,7 @@ impl TrafficModel {
         }
     }
 
-    /// `count` messages from server to client, each of so many bytes.
+    /// Adds `count` messages from server to client, each with `bytes` of payload.
     pub fn downs(&mut self, count: u64, bytes: usize) {
         if count > 0 {
             self.payload += count * bytes as u64;
@@ -86,7 +86,7 @@ impl TrafficModel {
         }
     }
 
-    /// Messages of so many bytes each way, which both send before they read.
+    /// Adds messages of these sizes each way, which both parties send before they read.
     pub fn both(&mut self, messages: &[usize]) {
         let wire: u64 = messages.iter().map(|&bytes| on_the_wire(bytes)).sum();
         self.payload += 2 * messages.iter().sum::<usize>() as u64;
@@ -98,26 +98,28 @@ impl TrafficModel {
         }
     }
 
-    /// Bytes from client to server, with the headers of frames.
+    /// Bytes from client to server, frame headers included.
     #[must_use]
     pub fn up_bytes(&self) -> u64 {
         self.client.sent
     }
 
-    /// Bytes from server to client, with the headers of frames.
+    /// Bytes from server to client, frame headers included.
     #[must_use]
     pub fn down_bytes(&self) -> u64 {
         self.server.sent
     }
 
-    /// Bytes that the client waits for if both ways are as fast: those of both ways, less what travels one
-    /// way while something travels the other, and what is on its way when the client is through.
+    /// Bytes that the client waits for if both directions are equally fast: those of both
+    /// directions, less bytes that overlap with the other direction, and less bytes under way when
+    /// the client is done.
     #[must_use]
     pub fn waited_bytes(&self) -> u64 {
         self.client.at
     }
 
-    /// Bytes to the server that are still on their way when the client is through, if both ways are as fast.
+    /// Bytes to the server that are still under way when the client is done, if both directions are
+    /// equally fast.
     #[must_use]
     pub fn queued_bytes(&self) -> u64 {
         self.client.free.saturating_sub(self.client.at)
@@ -129,22 +131,21 @@ impl TrafficModel {
         [self.client.burst[1], self.server.burst[1]]
     }
 
-    /// Bytes both ways without headers.
+    /// Payload bytes of both directions.
     #[must_use]
     pub fn payload(&self) -> u64 {
         self.payload
     }
 
-    /// Round trips that the client waits for, one after the other.
+    /// Sequential round trips that the client waits for.
     #[must_use]
     pub fn exchanges(&self) -> u64 {
-        // The client's clock only ever stands where the server's would be one half trip later, and both began
-        // like that.
+        // The client's clock takes only values one half trip after the server's, as at the start.
         (self.client.trips / 2).unsigned_abs()
     }
 }
 
-/// Bytes of a message's frames.
+/// Bytes of a message's frames, headers included.
 fn on_the_wire(bytes: usize) -> u64 {
     (bytes + HEADER_BYTES * bytes.div_ceil(MAX_FRAME_BYTES).max(1)) as u64
 }
@@ -188,7 +189,8 @@ mod tests {
         assert_eq!(counted(&[up, up]), 0, "nobody waits for what is sent");
         assert_eq!(counted(&[up, down]), 1);
         assert_eq!(counted(&[down, up, up, down, down, up, down, up]), 2);
-        // What the server says first comes with the word to go; only the answers to the client's take a trip.
+        // The server's first message arrives with its start signal; only answers to the client take
+        // a trip.
         assert_eq!(counted(&[both]), 0);
         assert_eq!(counted(&[both, both, both]), 1);
     }

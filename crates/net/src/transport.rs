@@ -1,27 +1,27 @@
-//! The seam between the channel and what carries its bytes.
+//! The interface between the channel and the transports that carry its bytes.
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
 /// A blocking duplex byte stream to one peer.
 ///
-/// A read that gets nothing for the stall timeout ends with [`io::ErrorKind::TimedOut`]; a read at the peer's
-/// end of the stream returns 0. A write may queue, and never waits for the peer to read before
-/// [`QUEUE_BYTES`](crate::QUEUE_BYTES) are queued.
+/// A read without data for the stall timeout ends with [`io::ErrorKind::TimedOut`]; a read at the
+/// peer's end of the stream returns 0. A write may queue, and never waits for the peer to read
+/// before [`QUEUE_BYTES`](crate::QUEUE_BYTES) are queued.
 pub trait Transport: Read + Write + Send {
-    /// Who is at the other end, for messages: `tcp 127.0.0.1:4000`.
+    /// Describes the peer, for messages: `tcp 127.0.0.1:4000`.
     fn peer(&self) -> String;
 
-    /// How long a read or write may make no progress.
+    /// Sets how long a read or write may make no progress.
     ///
     /// # Errors
-    /// What the operating system says about the socket.
+    /// The operating system refuses the option of the socket.
     fn set_stall_timeout(&mut self, timeout: Duration) -> io::Result<()>;
 
-    /// A point in time after which reads fail with [`io::ErrorKind::TimedOut`] whatever trickles in, and
-    /// writes and [`settle`](Self::settle) whatever the peer takes, where they can wait; `None` lifts it.
+    /// Sets when reads fail with [`io::ErrorKind::TimedOut`] even if bytes trickle in. Writes and
+    /// [`settle`](Self::settle) fail likewise, where they can wait. `None` means never.
     fn set_deadline(&mut self, deadline: Option<Instant>);
 
-    /// As a read, but without waiting: [`io::ErrorKind::WouldBlock`] where nothing has come.
+    /// Reads without waiting: [`io::ErrorKind::WouldBlock`] if no bytes are available.
     ///
     /// # Errors
     /// As a read; [`io::ErrorKind::Unsupported`] for transports that can only wait (the default).
@@ -30,11 +30,11 @@ pub trait Transport: Read + Write + Send {
         Err(io::Error::new(io::ErrorKind::Unsupported, format!("{} cannot be read without waiting", self.peer())))
     }
 
-    /// Waits until everything that was written has left this process, and holds no thread afterwards.
+    /// Waits until all written bytes have left this process, and then holds no thread.
     ///
     /// # Errors
-    /// As a write; [`io::ErrorKind::TimedOut`] if the peer takes nothing for the stall timeout, or not
-    /// everything until the deadline.
+    /// As a write; [`io::ErrorKind::TimedOut`] if the peer reads nothing for the stall timeout, or
+    /// not everything by the deadline.
     fn settle(&mut self) -> io::Result<()> {
         self.flush()
     }
@@ -62,7 +62,7 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
     }
 }
 
-/// Stall timeout of a transport that nobody configured.
+/// Default stall timeout of a transport.
 pub(crate) const DEFAULT_STALL: Duration = Duration::from_secs(600);
 
 /// The error of a read or write that made no progress in time.
@@ -70,8 +70,8 @@ pub(crate) fn timed_out(waited: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("no progress for {:.1} s", waited.as_secs_f64()))
 }
 
-/// What a read or a write may wait: the stall timeout, cut short by the deadline. An error if the deadline is
-/// over.
+/// How long a read or write may wait: the stall timeout, limited by the deadline. An error if the
+/// deadline has passed.
 pub(crate) fn allowed_wait(stall: Duration, deadline: Option<Instant>) -> io::Result<Duration> {
     let Some(deadline) = deadline else {
         return Ok(stall);

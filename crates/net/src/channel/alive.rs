@@ -1,28 +1,28 @@
-//! Signs of life: frames without content that a party sends while it computes for long, so that its peer does
-//! not take it for gone.
+//! Signs of life: frames without content that a party sends during a long computation, so that its
+//! peer does not take the party for gone.
 //!
-//! They come at fixed intervals of time, whatever is computed, and are no messages: nobody waits for them,
-//! and neither party counts them as traffic or as a round. How long they may keep a party waiting for one
-//! message is that party's to say ([`Channel::set_patience`]).
+//! They are sent at fixed intervals, whatever is computed. They are no messages: they do not end a
+//! wait and count neither as traffic nor as a round. [`Channel::set_patience`] limits how long a
+//! party accepts them in place of one message.
 use super::{Channel, HEADER_BYTES, checksum, parse_header};
 use crate::{NetError, Tag};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a party says that it lives, unless told otherwise.
+/// Default interval of signs of life.
 const EVERY: Duration = Duration::from_secs(20);
-/// Patience of a channel that nobody configured.
+/// Default patience of a channel.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// How long a peer that has closed its side is listened to.
+/// How long [`Channel::last_words`] waits for a message of a peer that closed its side.
 const LAST: Duration = Duration::from_secs(1);
 
-/// What a channel knows of signs of life.
+/// A channel's state for signs of life.
 pub(super) struct Alive {
     every: Duration,
     patience: Duration,
-    /// When the first came since the last message.
+    /// Arrival of the first one since the last message.
     since: Option<Instant>,
 }
 
@@ -33,32 +33,33 @@ impl Default for Alive {
 }
 
 impl Channel {
-    /// How long a peer that says that it lives, and nothing else, is waited for. With none at all such frames
-    /// are refused: a server gives its clients none.
+    /// Sets how long to wait for a peer that sends only signs of life. With zero such frames are
+    /// refused: a server sets zero for its clients.
     pub fn set_patience(&mut self, patience: Duration) {
         self.alive.patience = patience;
     }
 
-    /// How long a peer that only says that it lives is waited for.
+    /// How long this party waits for a peer that sends only signs of life.
     #[must_use]
     pub fn patience(&self) -> Duration {
         self.alive.patience
     }
 
-    /// How often [`while_alive`](Self::while_alive) tells the peer that this party lives.
+    /// Sets the interval at which [`while_alive`](Self::while_alive) sends signs of life.
     pub fn set_sign_of_life(&mut self, every: Duration) {
         self.alive.every = every;
     }
 
-    /// Does work that does not need the channel; a thread tells the peer meanwhile, at fixed intervals, that
-    /// this party lives. What was gathered leaves with the first of these.
+    /// Does work that does not need the channel, while a thread sends the peer signs of life at
+    /// fixed intervals. Gathered bytes leave with the first of these.
     ///
     /// # Errors
-    /// The peer is gone or takes nothing, which is told when the work is done; no thread can be started.
+    /// The peer is gone or reads nothing, reported when the work is done; or no thread can be
+    /// started.
     pub fn while_alive<T>(&mut self, work: impl FnOnce() -> T) -> Result<T, NetError> {
         let (ends, end) = channel();
         thread::scope(move |scope| {
-            // Goes when the work is done, or panics.
+            // Dropped when the work returns or panics, which ends the thread.
             let ends = ends;
             let teller = thread::Builder::new().name("tacit-alive".into());
             let teller = teller.spawn_scoped(scope, move || self.guarded(|channel| channel.tell_until(&end)));
@@ -70,8 +71,8 @@ impl Channel {
         })
     }
 
-    /// What the peer said last, if it has closed the connection and this party found out by sending: the next
-    /// message, where it is one of this kind and all of it is there.
+    /// Returns the peer's last message after a send failed because the peer had closed the
+    /// connection; `None` unless the message has this tag and is complete.
     #[must_use]
     pub fn last_words(&mut self, tag: Tag, max_len: usize) -> Option<Vec<u8>> {
         self.failed.as_ref()?;
@@ -99,7 +100,7 @@ impl Channel {
         self.push_out()
     }
 
-    /// Whether the header of a frame is a sign of life, which is then taken note of.
+    /// Whether the header of a frame is a sign of life, which this call then checks and counts.
     pub(super) fn hears(&mut self, tag: Tag, bytes: &[u8; HEADER_BYTES]) -> Result<bool, NetError> {
         if bytes[..2] != Tag::ALIVE.id().to_le_bytes() || self.alive.patience.is_zero() {
             self.alive.since = None;
