@@ -1,5 +1,5 @@
-//! Functions of one real number that no back end computes from sums and comparisons: back ends with look-up
-//! tables do, others refuse them.
+//! Functions of one real number that sums and comparisons cannot compute. Back ends with look-up
+//! tables support them; others refuse them.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,13 +10,14 @@ pub enum Function {
     Sigmoid,
     /// `tanh(x)`.
     Tanh,
-    /// `relu(x) - gelu(x)` with `gelu(x) = x (1 + erf(x / sqrt 2)) / 2`: even, and nearly zero beyond 4.
+    /// `relu(x) - gelu(x)` with `gelu(x) = x (1 + erf(x / sqrt 2)) / 2`: even, and nearly zero
+    /// beyond 4.
     GeluGap,
-    /// The same with the approximation of GELU by `tanh` that networks are trained with.
+    /// `GeluGap` with the approximation of GELU by `tanh` that networks are trained with.
     GeluTanhGap,
-    /// `relu(x) - x / (1 + exp(-x))`, to SiLU (Swish) what `GeluGap` is to GELU: even, nearly zero beyond 10.
+    /// `relu(x) - x / (1 + exp(-x))`, the gap of SiLU (Swish): even, nearly zero beyond 10.
     SiluGap,
-    /// `relu(x) - x * clip(x / 6 + 1/2, 0, 1)`, to HardSwish what `GeluGap` is to GELU: even, zero beyond 3.
+    /// `relu(x) - x * clip(x / 6 + 1/2, 0, 1)`, the gap of HardSwish: even, zero beyond 3.
     HardSwishGap,
     /// `relu(x) - elu(x)` with alpha 1: zero above zero, `1 - exp(x)` below.
     EluGap,
@@ -31,7 +32,7 @@ pub enum Function {
 }
 
 impl Function {
-    /// All there are.
+    /// All functions.
     pub const ALL: [Self; 11] = [
         Self::Sigmoid,
         Self::Tanh,
@@ -46,13 +47,13 @@ impl Function {
         Self::Rsqrt,
     ];
 
-    /// Its value; infinite or no number where it has none.
+    /// Returns the function's value; infinite or NaN outside its domain.
     #[must_use]
     pub fn value(self, x: f64) -> f64 {
         match self {
             Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
             Self::Tanh => x.tanh(),
-            // For the magnitude: relu(-x) - gelu(-x) = relu(x) - x - gelu(x) + x.
+            // Uses the magnitude: relu(-x) - gelu(-x) = relu(x) - x - gelu(x) + x.
             Self::GeluGap => 0.5 * x.abs() * erfc(x.abs() * std::f64::consts::FRAC_1_SQRT_2),
             Self::GeluTanhGap => {
                 let x = x.abs();
@@ -69,7 +70,8 @@ impl Function {
         }
     }
 
-    /// The magnitude beyond which it hardly changes, where there is one: there inputs may be clipped.
+    /// Returns the magnitude beyond which the function hardly changes, if any. Inputs may be
+    /// clipped to it.
     #[must_use]
     pub fn settles(self) -> Option<f64> {
         match self {
@@ -82,13 +84,13 @@ impl Function {
         }
     }
 
-    /// Whether it has values for positive numbers (and perhaps zero) only.
+    /// Whether the function's domain is the positive numbers (perhaps with zero).
     #[must_use]
     pub fn is_positive(self) -> bool {
         matches!(self, Self::Reciprocal | Self::Sqrt | Self::Rsqrt)
     }
 
-    /// Whether it is what lies between ReLU and another activation.
+    /// Whether the function is the difference between ReLU and another activation.
     #[must_use]
     pub fn is_gap(self) -> bool {
         matches!(self, Self::GeluGap | Self::GeluTanhGap | Self::SiluGap | Self::HardSwishGap | Self::EluGap)
@@ -112,7 +114,8 @@ impl Function {
     }
 }
 
-/// `1 - erf(x)` for x of at least 0: the series of erf below 2.5, a continued fraction above; off by 1e-12.
+/// `1 - erf(x)` for x of at least 0: the series of erf below 2.5, a continued fraction above; off
+/// by 1e-12.
 fn erfc(x: f64) -> f64 {
     if x < 2.5 {
         let (mut term, mut sum) = (x, x);
@@ -160,7 +163,7 @@ mod tests {
         assert_eq!(Function::Sigmoid.value(0.0), 0.5);
         assert_eq!((Function::Reciprocal.value(4.0), Function::Rsqrt.value(4.0)), (0.25, 0.5));
         for f in Function::ALL {
-            // What is said of where it settles.
+            // The stated point where the function settles.
             if let Some(end) = f.settles() {
                 assert!((f.value(end) - f.value(100.0)).abs() < 2e-3, "{f:?}");
             }

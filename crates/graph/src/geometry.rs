@@ -1,13 +1,13 @@
-//! Geometry of tensors and windows, which every level of graph shares: convolutions, pools, slices, and the
-//! shapes they make. Shapes never contain the batch: `[C, H, W]`, `[C, L]` or `[F]`. Rules answer with a
-//! sentence where shapes do not fit.
+//! Geometry of tensors and windows for every level of graph: convolutions, pools, slices, and the
+//! shapes of their results. Shapes have no batch: `[C, H, W]`, `[C, L]` or `[F]`. If shapes do not
+//! fit, a rule returns a sentence as its error.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{MAX_ELEMENTS, MAX_TOTAL_ELEMENTS, MAX_WINDOW_SIDE};
 
-/// The geometry of a two-dimensional convolution with weights `[out_channels, in_channels / groups, kh, kw]`
-/// and a bias `[out_channels]`.
+/// The geometry of a two-dimensional convolution with weights
+/// `[out_channels, in_channels / groups, kh, kw]` and a bias `[out_channels]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConvGeometry {
     /// Output channels.
@@ -25,16 +25,16 @@ pub struct ConvGeometry {
 }
 
 impl ConvGeometry {
-    /// Weights of one output channel on an input of `channels` channels; `None` on overflow or without
-    /// groups.
+    /// Returns the number of weights of one output channel on an input of `channels` channels;
+    /// `None` on overflow or without groups.
     pub fn row_len(&self, channels: usize) -> Option<usize> {
         checked_elements(&[channels.checked_div(self.groups)?, self.kernel[0], self.kernel[1]])
     }
 
-    /// Refuses extents with which later arithmetic on positions could overflow.
+    /// Refuses sizes that could overflow later arithmetic on positions.
     ///
     /// # Errors
-    /// Kernel, stride, dilation or padding beyond [`MAX_ELEMENTS`].
+    /// If kernel, stride, dilation or padding exceeds [`MAX_ELEMENTS`].
     pub fn check(&self) -> Result<(), String> {
         if self.kernel.iter().chain(&self.stride).chain(&self.dilation).chain(&self.pads).any(|&v| v > MAX_ELEMENTS) {
             return Err("kernel, stride, dilation or padding is too large".into());
@@ -43,7 +43,7 @@ impl ConvGeometry {
     }
 }
 
-/// Output positions `lo..hi` for which `position * stride + offset - pad` lies in `0..len`.
+/// Returns output positions `lo..hi` for which `position * stride + offset - pad` lies in `0..len`.
 pub(crate) fn valid_span(out_len: usize, len: usize, stride: usize, offset: usize, pad: usize) -> (usize, usize) {
     let lo = pad.saturating_sub(offset).div_ceil(stride);
     let hi = if len + pad > offset { (len + pad - offset).div_ceil(stride) } else { 0 };
@@ -81,23 +81,25 @@ pub struct Window {
     pub kernel: [usize; 2],
     /// Vertical and horizontal stride.
     pub stride: [usize; 2],
-    /// Padding: top, left, bottom, right (each smaller than the kernel; bottom and right may stand for
-    /// `ceil_mode`).
+    /// Padding: top, left, bottom, right (each smaller than the kernel; bottom and right may stand
+    /// for `ceil_mode`).
     pub pads: [usize; 4],
 }
 
-/// A strided slice of a `[C, H, W]` or `[F]` tensor: `start + step * i` for `i < len`, for each axis.
+/// A strided slice of a `[C, H, W]` or `[F]` tensor: `start + step * i` for `i < len`, for each
+/// axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slice {
     /// First index of each axis.
     pub start: Vec<usize>,
     /// Step of each axis (positive).
     pub step: Vec<usize>,
-    /// Elements kept on each axis.
+    /// Number of elements on each axis of the result.
     pub len: Vec<usize>,
 }
 
-/// Output length of a sliding window along one axis, or `None` where the window does not fit.
+/// Returns the output length of a sliding window along one axis, or `None` if the window does not
+/// fit.
 pub fn window_len(
     len: usize,
     kernel: usize,
@@ -111,7 +113,7 @@ pub fn window_len(
     Some(padded.checked_sub(span)?.checked_div(stride)? + 1)
 }
 
-/// Number of elements of a shape, `None` on overflow.
+/// Returns the number of elements of a shape, `None` on overflow.
 pub fn checked_elements(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d))
 }
@@ -119,7 +121,7 @@ pub fn checked_elements(shape: &[usize]) -> Option<usize> {
 /// Refuses a tensor that is empty or larger than [`MAX_ELEMENTS`].
 ///
 /// # Errors
-/// Says so.
+/// If the tensor is empty or too large.
 pub fn check_size(shape: &[usize]) -> Result<(), String> {
     match checked_elements(shape) {
         Some(n) if (1..=MAX_ELEMENTS).contains(&n) => Ok(()),
@@ -127,11 +129,11 @@ pub fn check_size(shape: &[usize]) -> Result<(), String> {
     }
 }
 
-/// Bounds what a plan allocates per window: a stranger's graph may state any. `elements` are those of the
-/// result.
+/// Bounds what a plan allocates per window, since an unauthenticated peer's graph may state any
+/// window. `elements` is the number of elements of the result.
 ///
 /// # Errors
-/// A window or padding beyond [`MAX_WINDOW_SIDE`], or too many window positions.
+/// If a window or padding exceeds [`MAX_WINDOW_SIDE`], or there are too many window positions.
 pub fn check_window(kernel: [usize; 2], pads: [usize; 4], elements: usize) -> Result<(), String> {
     let fits = |x: usize| x <= MAX_WINDOW_SIDE;
     if !kernel.into_iter().all(fits)
@@ -145,10 +147,10 @@ pub fn check_window(kernel: [usize; 2], pads: [usize; 4], elements: usize) -> Re
     Ok(())
 }
 
-/// Shape of a convolution's result.
+/// Returns the shape of a convolution's result.
 ///
 /// # Errors
-/// Says what does not fit.
+/// A sentence that says what does not fit.
 pub fn conv_shape(c: &ConvGeometry, input: &[usize]) -> Result<Vec<usize>, String> {
     let [ch, h, w] = input else {
         return Err(format!("a convolution needs [C, H, W], got {input:?}"));
@@ -169,10 +171,10 @@ pub fn conv_shape(c: &ConvGeometry, input: &[usize]) -> Result<Vec<usize>, Strin
     }
 }
 
-/// Shape of a pool's result.
+/// Returns the shape of a pool's result.
 ///
 /// # Errors
-/// Says what does not fit.
+/// A sentence that says what does not fit.
 pub fn pool_shape(w: &Window, input: &[usize]) -> Result<Vec<usize>, String> {
     let [ch, h, wd] = input else {
         return Err(format!("a pool needs [C, H, W], got {input:?}"));
@@ -189,10 +191,10 @@ pub fn pool_shape(w: &Window, input: &[usize]) -> Result<Vec<usize>, String> {
     }
 }
 
-/// Shape of tensors joined along the first axis.
+/// Returns the shape of tensors joined along the first axis.
 ///
 /// # Errors
-/// Says what does not fit.
+/// A sentence that says what does not fit.
 pub fn concat_shape(inputs: &[&[usize]]) -> Result<Vec<usize>, String> {
     let mut shape = inputs.first().ok_or("nothing to join")?.to_vec();
     if shape.is_empty() {
@@ -207,10 +209,10 @@ pub fn concat_shape(inputs: &[&[usize]]) -> Result<Vec<usize>, String> {
     Ok(shape)
 }
 
-/// Shape of a strided slice.
+/// Returns the shape of a strided slice.
 ///
 /// # Errors
-/// Says what does not fit.
+/// A sentence that says what does not fit.
 pub fn slice_shape(s: &Slice, input: &[usize]) -> Result<Vec<usize>, String> {
     let axes = input.len();
     if s.start.len() != axes || s.step.len() != axes || s.len.len() != axes {
@@ -226,10 +228,10 @@ pub fn slice_shape(s: &Slice, input: &[usize]) -> Result<Vec<usize>, String> {
     Ok(s.len.clone())
 }
 
-/// Shape of a fully connected layer's result.
+/// Returns the shape of a fully connected layer's result.
 ///
 /// # Errors
-/// The input is not flat.
+/// If the input is not flat.
 pub fn dense_shape(out_features: usize, input: &[usize]) -> Result<Vec<usize>, String> {
     match input {
         [_] => Ok(vec![out_features]),
@@ -237,10 +239,10 @@ pub fn dense_shape(out_features: usize, input: &[usize]) -> Result<Vec<usize>, S
     }
 }
 
-/// Shape of an element-wise operation on two tensors.
+/// Returns the shape of an element-wise operation on two tensors.
 ///
 /// # Errors
-/// They are not two, or differ.
+/// If there are not two tensors, or their shapes differ.
 pub fn pair_shape(inputs: &[&[usize]]) -> Result<Vec<usize>, String> {
     match inputs {
         [a, b] if a == b => Ok(a.to_vec()),
@@ -248,10 +250,10 @@ pub fn pair_shape(inputs: &[&[usize]]) -> Result<Vec<usize>, String> {
     }
 }
 
-/// Shape of a zero-padded tensor.
+/// Returns the shape of a zero-padded tensor.
 ///
 /// # Errors
-/// Another number of axes, or overflow.
+/// If the number of axes differs, or on overflow.
 pub fn pad_shape(before: &[usize], after: &[usize], input: &[usize]) -> Result<Vec<usize>, String> {
     if before.len() != input.len() || after.len() != input.len() {
         return Err(format!("padding of {} axes on a tensor of {}", before.len(), input.len()));
@@ -262,10 +264,10 @@ pub fn pad_shape(before: &[usize], after: &[usize], input: &[usize]) -> Result<V
         .ok_or("padding overflows".into())
 }
 
-/// The declared shape of the same elements in row-major order.
+/// Returns the declared shape of the same elements in row-major order.
 ///
 /// # Errors
-/// The numbers of elements differ.
+/// If the numbers of elements differ.
 pub fn reshaped(declared: &[usize], input: &[usize]) -> Result<Vec<usize>, String> {
     if checked_elements(declared) != checked_elements(input) {
         return Err(format!("{input:?} cannot become {declared:?}"));
@@ -273,10 +275,10 @@ pub fn reshaped(declared: &[usize], input: &[usize]) -> Result<Vec<usize>, Strin
     Ok(declared.to_vec())
 }
 
-/// Shape of a tensor whose axis `i` is axis `perm[i]` of the input.
+/// Returns the shape of a tensor whose axis `i` is axis `perm[i]` of the input.
 ///
 /// # Errors
-/// `perm` is no permutation of the input's axes.
+/// If `perm` is no permutation of the input's axes.
 pub fn transpose_shape(perm: &[usize], input: &[usize]) -> Result<Vec<usize>, String> {
     let mut seen = vec![false; input.len()];
     let each_once = perm.iter().all(|&p| seen.get_mut(p).is_some_and(|s| !std::mem::replace(s, true)));
@@ -286,10 +288,10 @@ pub fn transpose_shape(perm: &[usize], input: &[usize]) -> Result<Vec<usize>, St
     Ok(perm.iter().map(|&p| input[p]).collect())
 }
 
-/// Shape of the index of the largest element.
+/// Returns the shape of the index of the largest element.
 ///
 /// # Errors
-/// The input is not flat, or empty.
+/// If the input is not flat, or is empty.
 pub fn arg_max_shape(input: &[usize]) -> Result<Vec<usize>, String> {
     match input {
         [n] if *n > 0 => Ok(vec![1]),

@@ -1,10 +1,10 @@
-//! What a client needs to know about a model's inputs and outputs.
+//! The information that a client needs about a model's inputs and outputs.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{GraphError, geometry};
 
-/// What the client learns.
+/// The outputs that the client learns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OutputMode {
     /// All values of the last tensor.
@@ -13,15 +13,15 @@ pub enum OutputMode {
     Top1,
 }
 
-/// What the numbers of an input are.
+/// The units of an input's values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Units {
     /// Raw 8-bit pixels, 0 to 255.
     Pixels,
-    /// Inputs of the ONNX network as it was exported.
+    /// Inputs of the exported ONNX network.
     #[default]
     Network,
-    /// What the model computes on: behind everything that the client applies.
+    /// Inputs of the model: after everything that the client applies.
     Normalised,
 }
 
@@ -35,7 +35,7 @@ pub struct ChannelAffine {
 }
 
 impl ChannelAffine {
-    /// The map on all channels of an input.
+    /// Applies the map to all channels of an input.
     #[must_use]
     pub fn apply(&self, values: &[f32]) -> Vec<f32> {
         let inner = (values.len() / self.scale.len().max(1)).max(1);
@@ -43,36 +43,38 @@ impl ChannelAffine {
     }
 }
 
-/// How a client turns pixels into inputs of the ONNX network, `(pixel * pixel_scale - mean) / std`, and these
-/// into what the model computes on.
+/// The client's conversion of pixels into inputs of the ONNX network,
+/// `(pixel * pixel_scale - mean) / std`, and of those into inputs of the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InputSpec {
-    /// Subtracted from scaled pixels per channel (empty: nothing).
+    /// Subtracted from scaled pixels, per channel; empty for none.
     pub mean: Vec<f32>,
-    /// Divides pixels per channel after that (empty: nothing).
+    /// Divides the result, per channel; empty for none.
     pub std: Vec<f32>,
-    /// Multiplied onto raw 8-bit pixels first, e.g. 1/255.
+    /// Factor applied to raw 8-bit pixels first, e.g. 1/255.
     pub pixel_scale: f32,
-    /// What the importer moved from the start of the network to the client.
+    /// The map that the importer moved from the start of the network to the client.
     pub moved: Option<ChannelAffine>,
-    /// Smallest and largest value accepted behind all of that, over all channels; others are refused, since
-    /// they could leave what a back end computes with.
+    /// Smallest and largest accepted value after these conversions, over all channels. Other values
+    /// are refused, since they could leave the range that a back end computes with.
     pub range: [f32; 2],
-    /// What was declared of each channel, as the ONNX network takes it (before [`moved`](Self::moved)): one
-    /// range for each, or one for all. Empty where nothing was, and [`range`](Self::range) alone holds.
+    /// Declared ranges of the ONNX network's input (before [`moved`](Self::moved)): one for each
+    /// channel, or one for all. Empty if none was declared; then [`range`](Self::range) alone
+    /// applies.
     pub declared: Vec<[f32; 2]>,
 }
 
 impl InputSpec {
-    /// Values of this range, as they are: nothing is applied to them.
+    /// A specification with this range and no conversions.
     #[must_use]
     pub fn plain(range: [f32; 2]) -> Self {
         Self { mean: Vec::new(), std: Vec::new(), pixel_scale: 1.0, moved: None, range, declared: Vec::new() }
     }
 
-    /// Smallest and largest value accepted of a channel, behind all that a client applies.
+    /// Returns the smallest and largest accepted value of a channel, after everything that the
+    /// client applies.
     ///
-    /// Both ends take the way of the inputs: rounding cannot put an end's own value outside.
+    /// Both ends are converted like inputs, so that rounding cannot exclude an end's own value.
     #[must_use]
     pub fn accepted(&self, channel: usize) -> [f32; 2] {
         let [low, high] = self.range;
@@ -84,13 +86,13 @@ impl InputSpec {
         [ends[0].min(ends[1]), ends[0].max(ends[1])].map(|end| end.max(low).min(high))
     }
 
-    /// The same as the ONNX network takes it. A factor of zero lets no input reach the model, so what the
-    /// model computes on is told as it is.
+    /// Returns the accepted range in units of the ONNX network's input. If a factor is zero, no
+    /// input reaches the model, and the model's own range is returned.
     fn accepted_by_network(&self, channel: usize) -> [f32; 2] {
         let accepted = self.accepted(channel);
         let [a, b] = accepted.map(|end| self.network_value(channel, end));
         let told = [a.min(b), a.max(b)];
-        // As it was declared, without rounding, unless less is accepted.
+        // The declared range without rounding, unless the accepted range is smaller.
         let wide = Self { range: [f32::MIN, f32::MAX], ..self.clone() };
         match self.declared.get(channel).or(self.declared.first()) {
             Some(declared) if wide.accepted(channel) == accepted => *declared,
@@ -98,7 +100,7 @@ impl InputSpec {
         }
     }
 
-    /// What the ONNX network takes where the model computes on `value`.
+    /// Returns the ONNX network's input for the model's input `value`.
     fn network_value(&self, channel: usize, value: f32) -> f32 {
         match &self.moved {
             Some(moved) if moved.scale[channel] != 0.0 => (value - moved.shift[channel]) / moved.scale[channel],
@@ -107,7 +109,7 @@ impl InputSpec {
     }
 }
 
-/// The end of the ONNX network that is left to the client: over all outputs, in real numbers.
+/// The end of the ONNX network, which the client computes: over all outputs, in real numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FinalActivation {
@@ -125,22 +127,22 @@ pub enum FinalActivation {
     L1,
     /// Divided by the Euclidean norm; zero stays zero.
     L2,
-    /// Divided by the largest value; nothing where that is zero.
+    /// Divided by the largest value; unchanged if that is zero.
     Largest,
     /// A softmax, or its logarithm, for each position: over the middle axis of the outputs as
     /// `[outer, length, inner]`. Both lengths are at least 1.
     SoftmaxAlong {
-        /// Values that a softmax is over.
+        /// Number of values in a softmax.
         length: u32,
         /// Distance between two of them.
         inner: u32,
-        /// Whether its logarithm is meant.
+        /// Whether to take the logarithm of the softmax.
         logarithm: bool,
     },
 }
 
 impl FinalActivation {
-    /// The activated values.
+    /// Applies the activation.
     #[must_use]
     pub fn apply(self, values: &[f64]) -> Vec<f64> {
         let largest = tacit_floats::range(values.iter().copied())[1];
@@ -174,13 +176,13 @@ impl FinalActivation {
         }
     }
 
-    /// Whether each value is activated without the others.
+    /// Whether each value is activated independently of the others.
     #[must_use]
     pub fn by_element(self) -> bool {
         matches!(self, Self::Sigmoid | Self::Tanh)
     }
 
-    /// Its name in ONNX.
+    /// The operator's name in ONNX.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -194,12 +196,13 @@ impl FinalActivation {
     }
 }
 
-/// Inputs and outputs of a model, the same for every back end. A back end takes what
-/// [`accept`](Interface::accept) gives and makes `f64` with the public multiplier applied (the class index in
-/// mode top-1), which [`finish`](Interface::finish) turns into the outputs of the ONNX network.
+/// Inputs and outputs of a model, the same for every back end. A back end takes the values of
+/// [`accept`](Interface::accept) and returns `f64` with the public multiplier applied (in mode
+/// top-1: the class index). [`finish`](Interface::finish) turns these into the outputs of the ONNX
+/// network.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interface {
-    /// Name of the model, for people.
+    /// Name of the model, for users.
     #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub name: String,
     /// Shape of one input: `[C, H, W]`, `[C, L]` or `[F]`.
@@ -208,12 +211,12 @@ pub struct Interface {
     pub input: InputSpec,
     /// Shape of one result: that of the last tensor, `[1]` in mode top-1.
     pub output_shape: Vec<usize>,
-    /// What is revealed.
+    /// The outputs that are revealed.
     pub output_mode: OutputMode,
-    /// Where the ONNX network has several outputs: those, in its order. The result joins them, flattened.
-    /// Empty where there is one.
+    /// The outputs of the ONNX network in its order, if there are several. The result joins them,
+    /// flattened. Empty for a single output.
     pub outputs: Vec<OutputTensor>,
-    /// What the ONNX network does to its outputs last, left to the client.
+    /// The last operation of the ONNX network on its outputs, which the client computes.
     pub final_activation: Option<FinalActivation>,
 }
 
@@ -228,17 +231,17 @@ pub struct OutputTensor {
 }
 
 impl Interface {
-    /// Values of one input.
+    /// Number of values of one input.
     pub fn input_len(&self) -> usize {
         self.input_shape.iter().product()
     }
 
-    /// Values of one answer.
+    /// Number of values of one answer.
     pub fn output_len(&self) -> usize {
         self.output_shape.iter().product()
     }
 
-    /// The values that the model computes on.
+    /// Converts values to inputs of the model.
     #[must_use]
     pub fn normalise(&self, values: &[f32], units: Units) -> Vec<f32> {
         let InputSpec { mean, std, pixel_scale, moved, .. } = &self.input;
@@ -255,7 +258,7 @@ impl Interface {
         moved.as_ref().map_or(network.clone(), |moved| moved.apply(&network))
     }
 
-    /// The values that the model computes on, if it accepts them.
+    /// Converts values to inputs of the model and checks that the model accepts them.
     ///
     /// # Errors
     /// As [`check_input`](Self::check_input).
@@ -266,7 +269,7 @@ impl Interface {
         Ok(normalised)
     }
 
-    /// The outputs of the ONNX network for what a back end answered.
+    /// Turns a back end's answer into the outputs of the ONNX network.
     #[must_use]
     pub fn finish(&self, answer: &[f64]) -> Vec<f64> {
         match self.final_activation {
@@ -278,7 +281,7 @@ impl Interface {
     /// Checks shapes, normalisation and range.
     ///
     /// # Errors
-    /// Says what does not hold together.
+    /// Names the inconsistency.
     pub fn check(&self) -> Result<(), GraphError> {
         let fail = |what: String| Err(GraphError::Interface { what });
         for shape in [&self.input_shape, &self.output_shape] {
@@ -344,14 +347,15 @@ impl Interface {
     /// Checks one input, after normalisation.
     ///
     /// # Errors
-    /// Wrong length, a value that is not finite, or one outside the range that the model accepts (both told
-    /// in the network's units).
+    /// If the length is wrong, or a value is not finite or outside the accepted range (the message
+    /// uses the network's units).
     pub fn check_input(&self, input: &[f32]) -> Result<(), GraphError> {
         self.check_length(input.len())?;
         let inner = self.inner();
         let refused = |(i, x): (usize, &f32)| {
             let [low, high] = self.input.accepted(i / inner);
-            // Rounding in the client's own normalisation must not push the extreme pixel over the edge.
+            // Rounding in the client's own normalisation must not push the extreme pixel out of the
+            // range.
             let slack = (high - low).abs() * 1e-4;
             !(x.is_finite() && *x >= low - slack && *x <= high + slack)
         };
@@ -369,7 +373,7 @@ impl Interface {
         Err(GraphError::Input { what })
     }
 
-    /// The input nearest to zeros that the model accepts, as it computes on it.
+    /// Returns the accepted input nearest to zeros, in the model's units.
     #[must_use]
     pub fn blank(&self) -> Vec<f32> {
         let mut values = vec![0.0; self.input_len()];
@@ -377,7 +381,7 @@ impl Interface {
         values
     }
 
-    /// Brings values that the model computes on into the range that it accepts.
+    /// Clips inputs of the model to the accepted range.
     pub fn clip(&self, values: &mut [f32]) {
         let inner = self.inner();
         for (i, v) in values.iter_mut().enumerate() {
@@ -386,12 +390,12 @@ impl Interface {
         }
     }
 
-    /// Values of a channel.
+    /// Number of values of a channel.
     fn inner(&self) -> usize {
         (self.input_len() / self.input_shape[0].max(1)).max(1)
     }
 
-    /// Where a value stands, in inputs of several axes: " (at [0, 2, 1])".
+    /// Returns the position of a value as text, for inputs of several axes: " (at [0, 2, 1])".
     fn position(&self, flat: usize) -> String {
         if self.input_shape.len() < 2 {
             return String::new();

@@ -1,20 +1,21 @@
 //! Loops shared by reference interpreters over wrapping integers (`i64`) and over floats (`f32`):
-//! convolution, fully connected layers, pooling windows, strided copies. Shapes are those of a checked graph:
-//! `[C, H, W]` row major, or `[F]`.
+//! convolution, fully connected layers, pooling windows, strided copies. Shapes are those of a
+//! checked graph: `[C, H, W]` row major, or `[F]`.
 
 use rayon::prelude::*;
 
 use crate::geometry::{ConvGeometry, ConvPlan, Slice, Window, valid_span};
 use crate::matrix;
 
-/// Integers of this magnitude and below are exact in `f64`, and so are their sums as long as they stay there.
+/// Integers of this magnitude and below are exact in `f64`, and so are their sums up to this
+/// magnitude.
 const EXACT: f64 = (1u64 << 53) as f64;
 
 /// Arithmetic of one interpreter.
 pub trait Scalar: Copy + Default + PartialOrd + Send + Sync {
     /// Type of the weights.
     type Weight: Copy + Default + PartialEq + Send + Sync;
-    /// The convolution as a product of matrices; `None` where that would not be exact.
+    /// Computes the convolution as a product of matrices; `None` if that would not be exact.
     fn conv_as_product(plan: &ConvPlan, input: &[Self], weights: &[Self::Weight], bias: &[Self]) -> Option<Vec<Self>>;
     /// `acc + x * w`.
     fn mac(acc: Self, x: Self, w: Self::Weight) -> Self;
@@ -63,7 +64,8 @@ impl Scalar for f32 {
     }
 }
 
-/// `conv` on `input` of shape `in_shape`; `bias` is the value each output plane starts from.
+/// Computes `conv` on `input` of shape `in_shape`; each output plane starts from its value of
+/// `bias`.
 pub fn conv2d<S: Scalar>(
     conv: &ConvGeometry,
     input: &[S],
@@ -136,14 +138,14 @@ fn axpy<S: Scalar>(acc: &mut [S], from: &[S], w: S::Weight) {
     }
 }
 
-/// `weights * input + bias`, weights `[out, in]`.
+/// Computes `weights * input + bias`, with weights `[out, in]`.
 pub fn dense<S: Scalar>(input: &[S], weights: &[S::Weight], bias: &[S]) -> Vec<S> {
     let row = input.len().max(1);
     weights
         .par_chunks(row)
         .zip(bias.par_iter())
         .map(|(w, &b)| {
-            // Four chains, so that one addition's latency does not set the pace.
+            // Four independent sums hide the latency of an addition.
             let mut acc = [S::default(); 4];
             let whole = row / 4 * 4;
             for (x, w) in input[..whole].chunks_exact(4).zip(w[..whole].chunks_exact(4)) {
@@ -159,7 +161,7 @@ pub fn dense<S: Scalar>(input: &[S], weights: &[S::Weight], bias: &[S]) -> Vec<S
         .collect()
 }
 
-/// Folds each window's real (not padded) elements with `fold`. Every window holds at least one.
+/// Folds each window's real (not padded) elements with `fold`. Every window has at least one.
 pub fn pool<S: Scalar>(
     window: &Window,
     input: &[S],
@@ -206,7 +208,7 @@ pub fn slice<S: Copy>(s: &Slice, input: &[S], in_shape: &[usize]) -> Vec<S> {
     }
 }
 
-/// For each element of the transposed tensor its position in the row-major input.
+/// Returns for each element of the transposed tensor its position in the row-major input.
 pub fn transpose_index(perm: &[usize], in_shape: &[usize]) -> Vec<usize> {
     let strides = row_major(in_shape);
     let mut index = vec![0];
@@ -217,7 +219,7 @@ pub fn transpose_index(perm: &[usize], in_shape: &[usize]) -> Vec<usize> {
     index
 }
 
-/// Axes in another order: axis `i` of the result is axis `perm[i]` of the input.
+/// Reorders axes: axis `i` of the result is axis `perm[i]` of the input.
 pub fn transpose<S: Copy>(perm: &[usize], input: &[S], in_shape: &[usize]) -> Vec<S> {
     transpose_index(perm, in_shape).into_iter().map(|from| input[from]).collect()
 }
@@ -248,7 +250,7 @@ fn row_major(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// Next index in row-major order; false after the last.
+/// Advances to the next index in row-major order; returns false after the last.
 fn advance(at: &mut [usize], shape: &[usize]) -> bool {
     for i in (0..at.len()).rev() {
         at[i] += 1;
@@ -319,7 +321,7 @@ mod tests {
             let b: Vec<i64> = (0..cout).map(|_| pick(1000) as i64).collect();
             let wanted = schoolbook(&c, &x, &shape, &out, &w, &b);
             assert_eq!(conv2d(&c, &x, &shape, &out, &w, &b), wanted, "round {round}: {c:?} on {shape:?}");
-            // Both ways of computing it, whichever is chosen for these sizes.
+            // Both implementations, independent of the choice for these sizes.
             let plan = ConvPlan::new(&c, &shape, &out);
             assert_eq!(conv_in_loops(&plan, &x, &w, &b), wanted, "round {round}: {c:?} on {shape:?} in loops");
             let product = i64::conv_as_product(&plan, &x, &w, &b);
@@ -327,7 +329,7 @@ mod tests {
         }
     }
 
-    /// Values that a product in `f64` would round wrap as the loops do.
+    /// Values that a product in `f64` would round wrap as in the loops.
     #[test]
     fn what_f64_would_round_is_not_multiplied_as_matrices() {
         let c =

@@ -1,7 +1,7 @@
-//! The float level of a model: ONNX import, rewrites that no protocol needs to know, calibration statistics,
-//! the owner's model file, and the float reference that every lowering is compared with. Nothing here knows
-//! rings, fixed point or protocols; back ends lower a [`Model`] to what they compute with, and share
-//! [`walk`](walk()), the geometry of tensors and the loops of [`kernel`].
+//! The float level of a model: ONNX import, rewrites that are independent of protocols, calibration
+//! statistics, the owner's model file, and the float reference for every lowering. This crate has
+//! no rings, fixed point or protocols. Back ends lower a [`Model`] and share [`walk`](walk()), the
+//! geometry of tensors and the loops of [`kernel`].
 #![forbid(unsafe_code)]
 
 pub mod file;
@@ -30,24 +30,25 @@ pub use model::{Calibration, FEWEST_SAMPLES, Model};
 pub use walk::{Interpreter, NodeId, SortedGraph, walk};
 pub use watch::{Step, Watch};
 
-/// Most nodes that a graph may have.
+/// Largest number of nodes of a graph.
 pub const MAX_NODES: usize = 100_000;
-/// Most elements that a stored array may have: weights of an ONNX file, samples.
+/// Largest number of elements of a stored array: weights of an ONNX file, samples.
 pub const MAX_STORED_ELEMENTS: usize = 1 << 28;
-/// Most elements that the tensor of a node may have.
+/// Largest number of elements of a node's tensor.
 pub const MAX_ELEMENTS: usize = 1 << 24;
 /// Largest side of a kernel or pooling window, and largest padding.
 pub const MAX_WINDOW_SIDE: usize = 1 << 9;
-/// Most elements that all tensors of a graph may have together: what a plan allocates grows with it.
+/// Largest number of elements of all tensors of a graph together, which bounds what a plan
+/// allocates.
 pub const MAX_TOTAL_ELEMENTS: usize = 1 << 28;
 
-/// What can be wrong with a model.
+/// An error in a model or in a file of one.
 #[derive(Debug, thiserror::Error)]
 pub enum GraphError {
-    /// Who watches the work wants it to end.
+    /// The watcher of the work ended it.
     #[error("interrupted")]
     Interrupted,
-    /// No nodes, or too many.
+    /// The graph has no nodes, or too many.
     #[error("a graph of {count} nodes is not supported (1 to {MAX_NODES})")]
     NodeCount {
         /// Number of nodes found.
@@ -58,11 +59,11 @@ pub enum GraphError {
     Node {
         /// Index of the node.
         id: NodeId,
-        /// Its name.
+        /// Name of the node.
         name: String,
-        /// Its operation.
+        /// Operation of the node.
         op: &'static str,
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
     /// The output is not a node.
@@ -73,7 +74,7 @@ pub enum GraphError {
         /// Number of nodes.
         count: usize,
     },
-    /// More work or memory than anyone would spend.
+    /// The network needs more work or memory than the limits allow.
     #[error(
         "{macs} multiplications and {elements} tensor elements an inference: the limits are {} and {}",
         float::MAX_MACS,
@@ -85,52 +86,52 @@ pub enum GraphError {
         /// Elements of all tensors together.
         elements: usize,
     },
-    /// What a model says about inputs and outputs does not hold together.
+    /// The interface of the model is inconsistent.
     #[error("interface of the model: {what}")]
     Interface {
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
     /// Calibration samples or statistics do not fit the network.
     #[error("calibration: {what}")]
     Calibration {
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
     /// The input of an inference does not fit the model.
     #[error("input: {what}")]
     Input {
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
-    /// A model file is damaged or not one.
+    /// A file is damaged, or not a model file.
     #[error("model file, {section} section: {what}")]
     File {
         /// Part of the file.
         section: &'static str,
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
-    /// A model file of another version.
+    /// A model file has another version.
     #[error("model file of version {found}, this program reads version {supported}: import the ONNX file again")]
     Version {
         /// Version in the file.
         found: u32,
-        /// Version understood.
+        /// Version that this program reads.
         supported: u32,
     },
-    /// An ONNX file that cannot be read, or exceeds a limit.
+    /// An ONNX file cannot be read, or exceeds a limit.
     #[error("ONNX file: {what}")]
     OnnxFile {
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
-    /// A node of an ONNX file is wrong.
+    /// A node of an ONNX file is faulty.
     #[error("ONNX node {node}: {what}")]
     OnnxNode {
         /// Name and operator.
         node: String,
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
     /// A node of an ONNX file is not supported.
@@ -138,22 +139,22 @@ pub enum GraphError {
     Unsupported {
         /// Name and operator.
         node: String,
-        /// Why, and what would help.
+        /// The reason and a remedy.
         help: String,
     },
     /// A `.npy` file cannot be read.
     #[error(".npy file: {what}")]
     Npy {
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
     /// A `.npz` file cannot be read.
     #[error(".npz file: {what}")]
     Npz {
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
-    /// The system gave no randomness for the identity of an import.
+    /// The system provided no randomness for the identity of an import.
     #[error("no randomness from the system: {0}")]
     Randomness(#[from] getrandom::Error),
 }

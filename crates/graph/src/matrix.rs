@@ -1,7 +1,7 @@
-//! Convolution as a product of matrices: weights `[out, in * kh * kw]` times the windows of the input.
-//! Several times as fast as [`kernel`](crate::kernel)'s loops, and the same result where arithmetic is exact
-//! (integers in `f64`); sums of floats are rounded in another order, which is that of the processor's widest
-//! vectors.
+//! Convolution as a product of matrices: weights `[out, in * kh * kw]` times the windows of the
+//! input. The product is several times as fast as [`kernel`](crate::kernel)'s loops. The results
+//! are equal where arithmetic is exact (integers in `f64`). Sums of floats are rounded in another
+//! order, which depends on the processor's widest vectors.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, LinalgScalar, Slice};
@@ -9,12 +9,12 @@ use rayon::prelude::*;
 
 use crate::geometry::{ConvPlan, valid_span};
 
-/// Most elements of windows that are laid out at once: 8 MB of `f64`.
+/// Largest number of elements of windows laid out at once: 8 MB of `f64`.
 const WINDOW_ELEMENTS: usize = 1 << 20;
-/// Products with fewer terms, or fewer rows of weights, are left to the loops.
+/// Products with fewer terms, or fewer rows of weights, use the loops.
 const LEAST: usize = 8;
 
-/// Numbers that the product takes.
+/// Number types that the product supports.
 pub trait Number: LinalgScalar + Send + Sync {}
 impl Number for f32 {}
 impl Number for f64 {}
@@ -24,12 +24,12 @@ pub(crate) fn worth_it(plan: &ConvPlan) -> bool {
     depth(plan) >= LEAST && plan.conv.out_channels / plan.conv.groups >= LEAST
 }
 
-/// Multiplications for one output element.
+/// Number of multiplications for one output element.
 fn depth(plan: &ConvPlan) -> usize {
     plan.group_channels * plan.conv.kernel[0] * plan.conv.kernel[1]
 }
 
-/// The convolution; `bias` is the value that each output plane starts from.
+/// Computes the convolution; each output plane starts from its value of `bias`.
 pub(crate) fn conv2d<T: Number>(plan: &ConvPlan, input: &[T], weights: &[T], bias: &[T]) -> Vec<T> {
     let plane = plan.out_height * plan.out_width;
     let (groups, depth) = (plan.conv.groups, depth(plan));
@@ -53,8 +53,8 @@ pub(crate) fn conv2d<T: Number>(plan: &ConvPlan, input: &[T], weights: &[T], bia
     out
 }
 
-/// Adds `weights * windows` to the columns of `out` (rows of `plane` elements) that begin at `first`, in
-/// parallel by rows.
+/// Adds `weights * windows` to the columns of `out` (rows of `plane` elements) from column `first`
+/// on, in parallel by rows.
 fn add_product<T: Number>(
     out: &mut [T],
     plane: usize,
@@ -72,8 +72,8 @@ fn add_product<T: Number>(
     });
 }
 
-/// The windows of output lines `top..bottom` as a matrix `[in * kh * kw, (bottom - top) * out_width]`, zeros
-/// where they reach into the padding.
+/// Returns the windows of output lines `top..bottom` as a matrix
+/// `[in * kh * kw, (bottom - top) * out_width]`, with zeros for padding.
 fn windows<T: Number>(plan: &ConvPlan, source: &[T], top: usize, bottom: usize) -> Vec<T> {
     let c = plan.conv;
     let [kh, kw] = c.kernel;

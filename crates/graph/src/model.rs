@@ -1,4 +1,5 @@
-//! The model owner's private value: network, interface and calibration. Every back end lowers it.
+//! The model owner's private value: network, interface and calibration. Every back end lowers this
+//! value.
 
 use std::ops::Range;
 
@@ -6,17 +7,18 @@ use crate::float::run::run;
 use crate::float::{FloatGraph, FloatOp};
 use crate::{GraphError, Interface, OutputMode, file};
 
-/// Largest magnitude of a tensor's element that calibration accepts: beyond it floats overflow soon.
+/// Largest magnitude of a tensor's element that calibration accepts: larger floats may soon
+/// overflow.
 pub(crate) const MAX_MAGNITUDE: f64 = 1e30;
 
-/// Multiplications that running the samples of a lowering's search once may take: bounds how long it
-/// searches.
+/// Largest number of multiplications of one run of a search's samples. Bounds the time of a search.
 pub(crate) const SEARCH_WORK: u64 = 1_500_000_000;
 
-/// Fewest samples of which some are held out to judge by: with fewer, nothing can be said about other inputs.
+/// Smallest number of samples of which some are held out to judge a lowering. Fewer samples allow
+/// no statement about other inputs.
 pub const FEWEST_SAMPLES: usize = 16;
 
-/// What calibration found out, and the samples that a lowering's search tries its scales on.
+/// Statistics of calibration, and the samples on which a lowering's search tries its scales.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calibration {
     /// Largest magnitude of each node's tensor over all samples.
@@ -26,22 +28,23 @@ pub struct Calibration {
     /// Largest magnitude of each node's tensor on made-up extreme inputs of the accepted range
     /// (checkerboards, stripes, noise).
     pub extreme: Vec<f64>,
-    /// Samples after the client's normalisation, in the network's units: at least one, and no more than a
-    /// search can evaluate.
+    /// Samples after the client's normalisation, in the network's units: at least one, and at most
+    /// as many as a search can evaluate.
     pub samples: Vec<Vec<f32>>,
-    /// The network's result for each of them, without the output multiplier.
+    /// The network's result for each sample, without the output multiplier.
     pub wanted: Vec<Vec<f32>>,
-    /// Where ranges come from: "12 calibration samples", "4 seeded random inputs: headroom is a guess".
+    /// The source of the ranges: "12 calibration samples", "4 seeded random inputs: headroom is a
+    /// guess".
     pub text: String,
-    /// The samples were made up, since none were given.
+    /// Whether the samples were made up, since none were given.
     pub guessed: bool,
 }
 
-/// A model as its owner keeps it: the network in real numbers after rewrites, with float weights and
+/// The owner's model: the network in real numbers after rewrites, with float weights and
 /// calibration statistics. Private.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// Random identity of the import; in every digest that binds material to the model.
+    /// Random identity of the import. It is part of every digest that binds material to the model.
     pub model_id: [u8; 16],
     /// The rewritten network, without a final arg max.
     pub graph: FloatGraph,
@@ -59,7 +62,7 @@ impl Model {
     /// Checks that all parts fit each other.
     ///
     /// # Errors
-    /// Says what does not.
+    /// Names the parts that do not fit.
     pub fn check(&self) -> Result<(), GraphError> {
         self.graph.check()?;
         if let Some(id) = self.graph.nodes.iter().position(|n| n.op == FloatOp::ArgMax) {
@@ -70,7 +73,7 @@ impl Model {
         let result = &self.graph.nodes[self.graph.output];
         let fits = match self.interface.output_mode {
             OutputMode::Logits => self.interface.output_shape == result.shape,
-            // Checked to be [1].
+            // The shape is already checked to be [1].
             OutputMode::Top1 => true,
         };
         if !fits || self.interface.input_shape != self.graph.nodes[0].shape {
@@ -82,18 +85,18 @@ impl Model {
         self.calibration.check(&self.graph)
     }
 
-    /// The float truth for one input after the client's normalisation: the output multiplier is applied; in
-    /// mode top-1 the result is the class index, the first of classes that are tied. It is NaN where the
-    /// network is.
+    /// Returns the float result for one input after the client's normalisation, with the output
+    /// multiplier applied. In mode top-1 the result is the class index, the first of tied classes.
+    /// The result is NaN where the network's is.
     ///
     /// # Errors
-    /// The input's length is wrong.
+    /// If the input's length is wrong.
     pub fn run(&self, input: &[f32]) -> Result<Vec<f64>, GraphError> {
         Ok(self.told(&self.outputs(input)?))
     }
 
-    /// What the network gives for one input after the client's normalisation, in both modes: the outputs that
-    /// a class is chosen from.
+    /// Returns the network's outputs for one input after the client's normalisation, in both modes:
+    /// the outputs from which a class is chosen.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -102,7 +105,7 @@ impl Model {
         Ok(result.iter().map(|&v| f64::from(v) * self.output_multiplier).collect())
     }
 
-    /// The answer for what [`outputs`](Self::outputs) gave.
+    /// Returns the answer for the values of [`outputs`](Self::outputs).
     pub fn told(&self, outputs: &[f64]) -> Vec<f64> {
         match self.interface.output_mode {
             OutputMode::Logits => outputs.to_vec(),
@@ -110,15 +113,17 @@ impl Model {
         }
     }
 
-    /// The digest that [`file::digest_of_header`] reads from the model's file: it covers everything.
+    /// Returns the digest that [`file::digest_of_header`] reads from the model's file. It covers
+    /// the whole model.
     pub fn digest(&self) -> [u8; 32] {
         file::digest(self)
     }
 }
 
 impl Calibration {
-    /// Samples that a lowering's search goes by, and those that judge it: a quarter, or more where a search
-    /// cannot run the others. With fewer than [`FEWEST_SAMPLES`], or made-up ones, none judge.
+    /// Returns the samples that a lowering's search uses, and those that judge it: a quarter, or
+    /// more if a search cannot run the others. No samples judge if there are fewer than
+    /// [`FEWEST_SAMPLES`], or if they were made up.
     pub fn split(&self, graph: &FloatGraph) -> (Range<usize>, Range<usize>) {
         let count = self.samples.len();
         let most = graph.runs_within(SEARCH_WORK).max(1);
@@ -130,7 +135,7 @@ impl Calibration {
         (0..searched, searched..count)
     }
 
-    /// Checks lengths, and that all are numbers.
+    /// Checks lengths, and that all values are finite.
     fn check(&self, graph: &FloatGraph) -> Result<(), GraphError> {
         let fail = |what: &str| Err(GraphError::Calibration { what: what.into() });
         let (nodes, input) = (graph.nodes.len(), graph.nodes[0].elements());

@@ -12,14 +12,14 @@ pub struct Npy {
     pub shape: Vec<usize>,
     /// Elements, row major.
     pub data: Vec<f32>,
-    /// The file held unsigned bytes: raw pixels, not yet normalised.
+    /// Whether the file held unsigned bytes: raw pixels, not yet normalised.
     pub is_bytes: bool,
 }
 
-/// Most bytes of a header.
+/// Largest header in bytes.
 pub const MAX_HEADER: usize = 1 << 16;
 
-/// What the header of a file says.
+/// The layout in a file's header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     /// Lengths of the axes.
@@ -28,25 +28,26 @@ pub struct Layout {
     kind: &'static str,
     /// Bytes of an element.
     size: usize,
-    /// Where the elements begin.
+    /// Offset of the first element.
     start: usize,
-    /// Number of elements, [`MAX_STORED_ELEMENTS`] at most.
+    /// Number of elements, at most [`MAX_STORED_ELEMENTS`].
     count: usize,
 }
 
-/// Element types that are read, and their bytes.
+/// Supported element types, and their bytes.
 const KINDS: [(&str, usize); 5] = [("<f4", 4), ("<f8", 8), ("|u1", 1), ("<i4", 4), ("<i8", 8)];
 
 impl Layout {
-    /// Of a file that begins like this: [`MAX_HEADER`] bytes of it, or all that there are.
+    /// Reads the layout from the start of a file: [`MAX_HEADER`] bytes, or the whole file if it is
+    /// shorter.
     ///
     /// # Errors
-    /// Says what is not supported.
+    /// Names the unsupported property.
     pub fn of(bytes: &[u8]) -> Result<Self, GraphError> {
         layout(bytes)
     }
 
-    /// Bytes of the whole file.
+    /// Length of the whole file in bytes.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.start as u64 + self.size as u64 * self.count as u64
@@ -90,7 +91,7 @@ fn layout(bytes: &[u8]) -> Result<Layout, GraphError> {
 /// Reads version 1 to 3, C order, element types `<f4`, `<f8`, `|u1`, `<i4`, `<i8`.
 ///
 /// # Errors
-/// Says what is not supported or does not fit.
+/// Names the property that is unsupported or does not fit.
 pub fn read(bytes: &[u8]) -> Result<Npy, GraphError> {
     let Layout { shape, kind, start, count: n, .. } = layout(bytes)?;
     let body = &bytes[start..];
@@ -127,7 +128,7 @@ fn decode<const B: usize>(body: &[u8], n: usize, from: impl Fn([u8; B]) -> f32) 
     (whole.len() == n && rest.is_empty()).then(|| whole.iter().map(|b| from(*b)).collect())
 }
 
-/// Text of a field of the header up to the next comma outside parentheses.
+/// Returns the text of a header field up to the next comma outside parentheses.
 fn field<'a>(header: &'a str, name: &str) -> Option<&'a str> {
     let at = header.find(&format!("'{name}'"))?;
     let value = header[at..].split_once(':')?.1.trim_start();

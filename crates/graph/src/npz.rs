@@ -8,13 +8,13 @@ use zip::ZipArchive;
 use crate::GraphError;
 use crate::npy::{self, Npy};
 
-/// Most bytes of an array, unpacked, for each byte of its archive, beside [`ALWAYS`]: zeros pack a
-/// thousandfold, and what anybody measured some ten times.
+/// Largest number of unpacked bytes of an array per byte of its archive, in addition to [`ALWAYS`].
+/// Zeros compress a thousandfold, measured data about tenfold.
 const MAX_RATIO: u64 = 100;
-/// Bytes that an array may have however small its archive is.
+/// Size that an array may have in any archive, in bytes.
 const ALWAYS: u64 = 64 << 20;
 
-/// Whether a file begins as an archive does.
+/// Whether a file begins like an archive.
 pub fn is_npz(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
 }
@@ -22,16 +22,17 @@ pub fn is_npz(bytes: &[u8]) -> bool {
 /// Reads the array `wanted`, or the only one.
 ///
 /// # Errors
-/// Says what is wrong with the archive, or which arrays there are to choose from; as [`npy::read`];
-/// the array would be much larger than its archive.
+/// Names the archive's fault, or the arrays to choose from. Also the errors of [`npy::read`], and
+/// an array that would be much larger than its archive.
 pub fn read(bytes: &[u8], wanted: Option<&str>) -> Result<Npy, GraphError> {
     read_if(bytes, wanted, |_| Ok(()))
 }
 
-/// As [`read`], of an array whose shape is `accepted`, which is asked before the elements are unpacked.
+/// Reads an array as [`read`] does, if `accepted` accepts its shape. `accepted` is called before
+/// the elements are unpacked.
 ///
 /// # Errors
-/// As there, and what `accepted` says.
+/// As [`read`], and the errors of `accepted`.
 pub fn read_if(
     bytes: &[u8],
     wanted: Option<&str>,
@@ -53,8 +54,8 @@ pub fn read_if(
         }
     };
     let member = archive.by_name(&format!("{name}.npy")).map_err(|e| fail(format!("array `{name}`: {e}")))?;
-    // What the archive says of its sizes is not relied on: the array's own header is, and its elements
-    // must be as many as that says.
+    // The archive's stated sizes are not trusted. The array's own header counts, and the number of
+    // elements must match it.
     let mut member = member;
     let mut unpacked = Vec::new();
     let mut unpack = |most: u64, unpacked: &mut Vec<u8>| {
@@ -71,7 +72,7 @@ pub fn read_if(
             "array `{name}` would have {size} bytes in an archive of {packed}, the limit is {most}: save it unpacked (.npy)"
         )));
     }
-    // One byte more shows that there are too many.
+    // One further byte shows whether there are too many.
     let rest = (size + 1).saturating_sub(unpacked.len() as u64);
     unpack(rest, &mut unpacked)?;
     npy::read(&unpacked)
@@ -112,7 +113,7 @@ mod tests {
 
     #[test]
     fn an_array_is_asked_for_its_shape_before_it_is_unpacked() {
-        // A header alone, of what would be 1 GiB.
+        // Only the header of a 1 GiB array.
         let mut promise = npy::write(&[4_194_304, 64], &[]);
         promise.extend(vec![0; 1 << 20]);
         let bomb = archive(&[("x.npy", &promise)], CompressionMethod::Deflated);
@@ -123,7 +124,7 @@ mod tests {
         let small = archive(&[("x.npy", &npy::write(&[2], &[1.0, 2.0]))], CompressionMethod::Deflated);
         let error = read_if(&small, None, refused).unwrap_err().to_string();
         assert!(error.contains("array `x`: [2] does not fit"), "{error}");
-        // More elements than the header says, and a name that a terminal would obey.
+        // More elements than the header states, and a name with terminal control characters.
         let mut long = npy::write(&[2], &[1.0, 2.0]);
         long.extend(vec![0; 1 << 24]);
         let long = archive(&[("x\u{1b}[2J.npy", &long)], CompressionMethod::Deflated);
@@ -139,7 +140,7 @@ mod tests {
             assert!(read(&whole[..at], None).is_err(), "cut at {at}");
             let mut changed = whole.clone();
             changed[at] ^= 0x55;
-            // Many bytes say nothing about the content; it must not change without a word.
+            // Many bytes do not affect the content; the content must not change without an error.
             if let Ok(array) = read(&changed, None) {
                 assert_eq!(array.data, [0.5; 64], "byte {at}");
             }

@@ -1,12 +1,12 @@
-//! A small seeded generator for things that are not secret: calibration inputs, random zoo weights, simulated
-//! truncation errors.
+//! A small seeded generator for values that are not secret: calibration inputs, random zoo weights,
+//! simulated truncation errors.
 
 /// SplitMix64 (Steele, Lea, Flood 2014). Not for cryptography.
 #[derive(Debug, Clone)]
 pub struct SplitMix(u64);
 
 impl SplitMix {
-    /// A generator whose whole output follows from `seed`.
+    /// A generator that is determined by `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

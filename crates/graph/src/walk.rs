@@ -1,11 +1,12 @@
-//! The one graph walk that every interpreter of every level shares.
+//! The graph walk that every interpreter of every level shares.
 
 /// Index of a node in its graph.
 pub type NodeId = usize;
 
-/// A graph whose nodes are in topological order: a node's inputs have smaller indices than the node.
+/// A graph whose nodes are in topological order: a node's inputs have smaller indices than the
+/// node.
 pub trait SortedGraph {
-    /// One operation with the tensor that it makes.
+    /// One operation with its result tensor.
     type Node;
 
     /// Nodes in topological order; the first is the input.
@@ -15,7 +16,8 @@ pub trait SortedGraph {
     /// The node whose tensor is the result.
     fn result(&self) -> NodeId;
 
-    /// For each node the number of times that it is read (the result counts as read once more).
+    /// Returns for each node the number of times that it is read (the result counts as read once
+    /// more).
     fn use_counts(&self) -> Vec<usize> {
         let mut uses = vec![0; self.nodes().len()];
         self.nodes().iter().flat_map(Self::inputs).for_each(|&i| uses[i] += 1);
@@ -24,28 +26,29 @@ pub trait SortedGraph {
     }
 }
 
-/// An interpreter of a graph: a plaintext reference, a protocol party, an error bound. It gives the tensor of
-/// each node (its wire) from the wires of the node's inputs, and matches every operation.
+/// An interpreter of a graph: a plaintext reference, a protocol party, an error bound. An
+/// interpreter computes the tensor of each node (its wire) from the wires of the node's inputs, and
+/// handles every operation.
 pub trait Interpreter {
-    /// Nodes of the level of graph that it interprets.
+    /// Nodes of the graph level of this interpreter.
     type Node;
-    /// What a tensor is to this interpreter.
+    /// The interpreter's representation of a tensor.
     type Wire;
-    /// Why a node failed.
+    /// The error of a node.
     type Error;
 
-    /// The wire of `node` from the wires of its inputs, in order. Called once for each node, in topological
-    /// order.
+    /// Returns the wire of `node` from the wires of its inputs, in order. Called once for each
+    /// node, in topological order.
     ///
     /// # Errors
-    /// Whatever the interpreter finds.
+    /// The errors of the interpreter.
     fn node(&mut self, id: NodeId, node: &Self::Node, inputs: &[&Self::Wire]) -> Result<Self::Wire, Self::Error>;
 }
 
 /// Walks the graph and returns the result's wire. A wire is dropped after its last reader.
 ///
 /// # Errors
-/// Whatever the interpreter returned first.
+/// The first error of the interpreter.
 pub fn walk<G, I>(graph: &G, interpreter: &mut I) -> Result<I::Wire, I::Error>
 where
     G: SortedGraph,
@@ -77,7 +80,8 @@ where
 mod tests {
     use super::*;
 
-    /// Nodes are the lists of what they read; the wire of a node is the number of paths from the input.
+    /// A graph whose nodes are lists of their inputs; the wire of a node is the number of paths
+    /// from the input.
     struct Paths(Vec<Vec<NodeId>>);
 
     impl SortedGraph for Paths {

@@ -1,37 +1,37 @@
-//! Long work tells how far it is, and asks whether it should go on.
+//! Progress of long work, and a way to stop it.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::GraphError;
 
-/// How far a piece of work is.
+/// Progress of a piece of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// What is being done, for people: "running calibration samples".
+    /// Description of the current work, for users: "running calibration samples".
     pub what: &'static str,
-    /// Parts of it that are done.
+    /// Number of finished parts.
     pub done: usize,
-    /// Parts that there are; `None` where only the end will tell.
+    /// Number of all parts; `None` if it is not known in advance.
     pub of: Option<usize>,
 }
 
 type Listener = dyn Fn(Step) -> bool + Send + Sync;
 
-/// Who is told, and may end the work; by default nobody.
+/// The listener that gets progress and may stop the work; by default none.
 #[derive(Clone, Default)]
 pub struct Watch(Option<Arc<Listener>>);
 
 impl Watch {
-    /// Tells `listener`, which answers whether the work should go on.
+    /// A watch that reports to `listener`, which returns whether the work should continue.
     pub fn new(listener: impl Fn(Step) -> bool + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(listener)))
     }
 
-    /// Tells that a part is done.
+    /// Reports a finished part.
     ///
     /// # Errors
-    /// [`GraphError::Interrupted`]: the work should end.
+    /// [`GraphError::Interrupted`] if the listener stops the work.
     pub fn tell(&self, what: &'static str, done: usize, of: Option<usize>) -> Result<(), GraphError> {
         match &self.0 {
             Some(listener) if !listener(Step { what, done, of }) => Err(GraphError::Interrupted),

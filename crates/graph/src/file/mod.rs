@@ -6,9 +6,10 @@
 //! weights:     f32 of all nodes in order: weights, then bias (factors, then addends)
 //! calibration: f64 largest magnitudes by node | f64 mean squares by node | f32 samples | f32 results
 //! ```
-//! Integers and floats are little endian, and floats are raw: reading a large model is one pass over its
-//! bytes. How many numbers there are follows from the structure; they are counted against the section before
-//! memory is spent. The digest of a model is that of its header, which holds the digests of all sections.
+//! Integers and floats are little endian, and floats are raw, so that reading a large model is one
+//! pass over its bytes. The structure determines the count of numbers; readers compare it with the
+//! section's length before they allocate memory. The digest of a model is that of its header, which
+//! holds the digests of all sections.
 
 mod record;
 
@@ -33,10 +34,10 @@ pub const MAX_BYTES: u64 = HEADER_BYTES as u64 + SECTIONS[0].1 + SECTIONS[1].1 +
 
 type Header = [u8; HEADER_BYTES];
 
-/// A whole model file.
+/// Encodes a whole model file.
 ///
 /// # Errors
-/// The model does not hold together, or a section would exceed its limit.
+/// If the model is inconsistent, or a section would exceed its limit.
 pub fn write(model: &Model) -> Result<Vec<u8>, GraphError> {
     model.check()?;
     let mut out = vec![0; HEADER_BYTES];
@@ -60,8 +61,8 @@ pub fn write(model: &Model) -> Result<Vec<u8>, GraphError> {
 /// Reads a whole model file.
 ///
 /// # Errors
-/// Says what is wrong with which section: not a model file, another version, truncated or damaged, a model
-/// that does not hold together.
+/// Names the section and its fault: not a model file, another version, truncated or damaged, or an
+/// inconsistent model.
 pub fn read(bytes: &[u8]) -> Result<Model, GraphError> {
     let fail = |what: String| GraphError::File { section: "header", what };
     let header = checked_header(bytes)?;
@@ -86,10 +87,10 @@ pub fn read(bytes: &[u8]) -> Result<Model, GraphError> {
     record::read(sections[0], sections[1], sections[2])
 }
 
-/// The digest of the model in a file, from the header alone.
+/// Reads the digest of the model in a file, from the header alone.
 ///
 /// # Errors
-/// Not a model file, another version, or the bytes cannot be read.
+/// If the file is no model file, has another version, or cannot be read.
 pub fn digest_of_header(from: &mut impl Read) -> Result<[u8; 32], GraphError> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES);
     let read = from.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut bytes);
@@ -97,7 +98,7 @@ pub fn digest_of_header(from: &mut impl Read) -> Result<[u8; 32], GraphError> {
     Ok(*blake3::hash(checked_header(&bytes)?).as_bytes())
 }
 
-/// The digest that the file of a model has, without making the file.
+/// Computes the digest of a model's file, without making the file.
 pub(crate) fn digest(model: &Model) -> [u8; 32] {
     let parts = std::array::from_fn(|index| {
         let mut sum = Sum { length: 0, hasher: blake3::Hasher::new() };
@@ -107,7 +108,7 @@ pub(crate) fn digest(model: &Model) -> [u8; 32] {
     *blake3::hash(&header(&parts)).as_bytes()
 }
 
-/// Counts and hashes what is written to it.
+/// Counts and hashes the bytes written to it.
 struct Sum {
     length: u64,
     hasher: blake3::Hasher,
@@ -144,7 +145,7 @@ fn header(parts: &[(u64, blake3::Hash); 3]) -> Header {
     array(&out)
 }
 
-/// The header of a file of this version.
+/// Returns the header of a file of this version.
 fn checked_header(bytes: &[u8]) -> Result<&[u8], GraphError> {
     let fail = |what: &str| GraphError::File { section: "header", what: what.into() };
     if bytes.len() < MAGIC.len() || bytes[..8] != MAGIC {

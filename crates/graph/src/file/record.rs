@@ -1,4 +1,4 @@
-//! The sections of a model file: the structure without numbers, and the numbers that belong to it.
+//! The sections of a model file: the structure without numbers, and the numbers of the structure.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::function::Function;
 use crate::geometry::{ConvGeometry, Slice, Window, checked_elements};
 use crate::{Calibration, GraphError, Interface, Model};
 
-/// All of a model but its numbers.
+/// A model without its numbers.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Structure {
     model_id: [u8; 16],
@@ -107,7 +107,7 @@ impl Kind {
         }
     }
 
-    /// The operation on an input of shape `first`, with its numbers from the section.
+    /// Rebuilds the operation on an input of shape `first`, with its numbers from the section.
     fn with_numbers(self, first: &[usize], numbers: &mut Numbers) -> Result<FloatOp, GraphError> {
         let channels = first.first().copied();
         let count = |n: Option<usize>| n.ok_or_else(|| numbers_do_not_fit("weights"));
@@ -158,7 +158,7 @@ pub(super) fn put_calibration(model: &Model, out: &mut impl Write) -> io::Result
     c.samples.iter().chain(&c.wanted).try_for_each(|list| put_floats(list, out))
 }
 
-/// Through a small buffer: a sink that hashes is slow on four bytes at a time.
+/// Writes floats through a small buffer, since a hashing sink is slow on four bytes at a time.
 fn put_floats(values: &[f32], out: &mut impl Write) -> io::Result<()> {
     let mut buffer = [0; 1 << 14];
     for part in values.chunks(buffer.len() / 4) {
@@ -170,7 +170,7 @@ fn put_floats(values: &[f32], out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A model from its sections, checked.
+/// Reads a model from its sections and checks it.
 pub(super) fn read(structure: &[u8], weights: &[u8], calibration: &[u8]) -> Result<Model, GraphError> {
     let fail = |what: String| GraphError::File { section: "structure", what };
     let (s, rest): (Structure, _) =
@@ -192,8 +192,8 @@ pub(super) fn read(structure: &[u8], weights: &[u8], calibration: &[u8]) -> Resu
     Ok(model)
 }
 
-/// Lengths of the numbers follow from the shapes of earlier nodes, which are those that the file states: the
-/// model's check compares them with what the operations give.
+/// Reads the graph. The stated shapes of earlier nodes give the lengths of the numbers; the model's
+/// check compares these shapes with those that the operations give.
 fn read_graph(records: Vec<Record>, output: usize, numbers: &mut Numbers) -> Result<FloatGraph, GraphError> {
     let mut nodes: Vec<FloatNode> = Vec::with_capacity(records.len());
     for r in records {
@@ -222,7 +222,8 @@ fn read_calibration(
     };
     let (input, output) = (length(0)?, length(graph.output)?);
     let (max_abs, mean_square, extreme) = (numbers.doubles(count)?, numbers.doubles(count)?, numbers.doubles(count)?);
-    // Each list must be there before the next is made: the number of samples is only claimed. None is empty.
+    // Each list must be present before the next is allocated: the stated number of samples is not
+    // trusted. No list is empty.
     let mut lists = |n: usize| (0..samples).map(|_| numbers.floats(n.max(1))).collect::<Result<Vec<_>, _>>();
     let (samples, wanted) = (lists(input)?, lists(output)?);
     numbers.end()?;

@@ -4,7 +4,7 @@ use super::*;
 use crate::geometry::{ConvGeometry, Slice, Window};
 use crate::{Calibration, FloatGraph, InputSpec, Interface, OutputMode, float::FloatOp};
 
-/// Every operation that a model may have.
+/// A model with every operation that a model may have.
 fn model() -> Model {
     let geometry =
         ConvGeometry { out_channels: 2, kernel: [3, 3], stride: [1, 1], dilation: [1, 1], pads: [1; 4], groups: 2 };
@@ -61,7 +61,7 @@ fn bytes() -> Vec<u8> {
     write(&model()).unwrap()
 }
 
-/// The file with one section replaced, under right digests.
+/// The file with one section replaced, with matching digests.
 fn with_section(index: usize, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let whole = bytes();
     let mut rest = &whole[HEADER_BYTES..];
@@ -167,7 +167,7 @@ proptest! {
 
     #[test]
     fn any_structure_ends_in_a_result(noise in proptest::collection::vec(any::<u8>(), 0..30), at in any::<prop::sample::Index>()) {
-        // With no digest in the way.
+        // The digests match the change.
         let changed = with_section(0, |s| {
             let at = at.index(s.len());
             s[at..].iter_mut().zip(&noise).for_each(|(b, n)| *b ^= n);

@@ -1,5 +1,5 @@
-//! The network as the ONNX file means it, in real numbers: what calibration runs, what the rewrites change,
-//! what back ends lower and are compared with. Shapes carry no batch: `[C, H, W]`, `[C, L]` or `[F]`.
+//! The network of the ONNX file in real numbers. Calibration runs it, rewrites change it, and back
+//! ends lower it and are compared with it. Shapes have no batch: `[C, H, W]`, `[C, L]` or `[F]`.
 
 pub mod run;
 
@@ -7,10 +7,10 @@ use crate::function::Function;
 use crate::geometry::{self, ConvGeometry, Slice, Window};
 use crate::{GraphError, MAX_NODES};
 
-/// Most multiplications of one inference (VGG-16 has 2^34): bounds how long a hostile file can keep the
-/// importer busy.
+/// Largest number of multiplications of one inference (VGG-16 has 2^34). Bounds how long a hostile
+/// file can occupy the importer.
 pub const MAX_MACS: u64 = 1 << 37;
-/// Most elements of all tensors of one inference together.
+/// Largest number of elements of all tensors of one inference together.
 pub const MAX_ACTIVATIONS: usize = 1 << 30;
 
 /// A real-valued operation.
@@ -41,8 +41,8 @@ pub enum FloatOp {
         /// Addend by channel.
         shift: Vec<f32>,
     },
-    /// Multiplies each position of every channel by its own public factor (averages over windows that padding
-    /// cuts).
+    /// Multiplies each position of every channel by its own public factor (averages over windows
+    /// that padding cuts).
     PositionScale(Vec<f32>),
     /// `max(x, 0)`.
     Relu,
@@ -107,7 +107,7 @@ impl FloatOp {
         }
     }
 
-    /// Its numbers: weights, then bias; factors, then addends.
+    /// The numbers of the operation: weights, then bias; factors, then addends.
     pub fn numbers(&self) -> [&[f32]; 2] {
         match self {
             Self::Conv { weights, bias, .. } | Self::Dense { weights, bias } => [weights, bias],
@@ -127,7 +127,8 @@ impl FloatOp {
         }
     }
 
-    /// Shape of the result on inputs of the given shapes; `declared` is needed by `Input` and `Reshape`.
+    /// Returns the shape of the result on inputs of the given shapes; only `Input` and `Reshape`
+    /// need `declared`.
     fn infer_shape(&self, inputs: &[&[usize]], declared: &[usize]) -> Result<Vec<usize>, String> {
         let first = inputs.first().copied().unwrap_or(&[]);
         match self {
@@ -154,9 +155,9 @@ pub struct FloatNode {
     pub name: String,
     /// Operation.
     pub op: FloatOp,
-    /// Nodes read.
+    /// Nodes whose tensors the operation reads.
     pub inputs: Vec<usize>,
-    /// Shape made.
+    /// Shape of the result.
     pub shape: Vec<usize>,
 }
 
@@ -177,20 +178,20 @@ pub struct FloatGraph {
 }
 
 impl FloatGraph {
-    /// A graph of nothing but an input.
+    /// A graph with only an input.
     ///
     /// # Errors
-    /// The shape is empty or too large.
+    /// If the shape is empty or too large.
     pub fn new(name: &str, shape: Vec<usize>) -> Result<Self, String> {
         geometry::check_size(&shape)?;
         let node = FloatNode { name: name.into(), op: FloatOp::Input, inputs: vec![], shape };
         Ok(Self { nodes: vec![node], output: 0 })
     }
 
-    /// Adds a node and returns its index; `shape` is needed by `Reshape` only.
+    /// Adds a node and returns its index; only `Reshape` needs `shape`.
     ///
     /// # Errors
-    /// The shapes do not fit, or the tensor is too large.
+    /// If the shapes do not fit, or the tensor is too large.
     pub fn push(&mut self, name: &str, op: FloatOp, inputs: &[usize], shape: &[usize]) -> Result<usize, String> {
         let shapes: Vec<&[usize]> = inputs.iter().map(|&i| self.nodes[i].shape.as_slice()).collect();
         let shape = checked_shape(&op, &shapes, shape)?;
@@ -201,7 +202,7 @@ impl FloatGraph {
         Ok(self.nodes.len() - 1)
     }
 
-    /// Readers of each node.
+    /// Returns the readers of each node.
     pub fn users(&self) -> Vec<Vec<usize>> {
         let mut users = vec![Vec::new(); self.nodes.len()];
         for (id, node) in self.nodes.iter().enumerate() {
@@ -212,8 +213,8 @@ impl FloatGraph {
         users
     }
 
-    /// The group of each node, told by one of its members: nodes are joined with what they read where `joins`
-    /// says so.
+    /// Returns the group of each node, named by one of its members. A node joins the group of its
+    /// inputs if `joins` accepts its operation.
     pub fn groups(&self, joins: impl Fn(&FloatOp) -> bool) -> Vec<usize> {
         fn root(group: &mut [usize], mut i: usize) -> usize {
             while group[i] != i {
@@ -232,11 +233,11 @@ impl FloatGraph {
         (0..group.len()).map(|id| root(&mut group, id)).collect()
     }
 
-    /// Drops what the result does not need and sorts the rest topologically (stable where it may be). The
-    /// input stays.
+    /// Removes nodes that the result does not need and sorts the others topologically (stable if
+    /// possible). The input always stays.
     ///
     /// # Errors
-    /// There is a cycle.
+    /// If there is a cycle.
     pub fn sort(&mut self) -> Result<(), GraphError> {
         let mut needed = vec![false; self.nodes.len()];
         let mut todo = vec![self.output];
@@ -276,7 +277,7 @@ impl FloatGraph {
         Ok(())
     }
 
-    /// Multiplications of a node.
+    /// Number of multiplications of a node.
     pub fn macs_of(&self, node: &FloatNode) -> u64 {
         match &node.op {
             FloatOp::Conv { geometry, weights, .. } => {
@@ -290,20 +291,20 @@ impl FloatGraph {
         }
     }
 
-    /// Multiplications of one inference (pooling windows counted as well).
+    /// Number of multiplications of one inference (pooling windows included).
     pub fn macs(&self) -> u64 {
         self.nodes.iter().fold(0, |sum, n| sum.saturating_add(self.macs_of(n)))
     }
 
-    /// How many inferences take at most `work` multiplications.
+    /// Returns how many inferences take at most `work` multiplications.
     pub fn runs_within(&self, work: u64) -> usize {
         usize::try_from(work / self.macs().max(1)).unwrap_or(usize::MAX)
     }
 
-    /// Refuses networks that no one could evaluate.
+    /// Refuses networks that are too large to evaluate.
     ///
     /// # Errors
-    /// More than [`MAX_MACS`] or [`MAX_ACTIVATIONS`].
+    /// If the network exceeds [`MAX_MACS`] or [`MAX_ACTIVATIONS`].
     pub fn check_work(&self) -> Result<(), GraphError> {
         let elements = self.nodes.iter().fold(0usize, |n, x| n.saturating_add(x.elements()));
         if self.macs() > MAX_MACS || elements > MAX_ACTIVATIONS {
@@ -315,7 +316,7 @@ impl FloatGraph {
     /// Checks the whole network: order, arity, shapes, lengths of weights, windows, work.
     ///
     /// # Errors
-    /// Names the first node that is wrong and says what is wrong with it.
+    /// Names the first faulty node and its fault.
     pub fn check(&self) -> Result<(), GraphError> {
         let count = self.nodes.len();
         if count == 0 || count > MAX_NODES {
@@ -358,7 +359,7 @@ impl FloatGraph {
     }
 }
 
-/// Shape of the result of `op`, if shapes, sizes and the lengths of weights fit.
+/// Returns the shape of the result of `op`, if shapes, sizes and lengths of weights fit.
 fn checked_shape(op: &FloatOp, inputs: &[&[usize]], declared: &[usize]) -> Result<Vec<usize>, String> {
     if let FloatOp::Conv { geometry, .. } = op {
         geometry.check()?;
@@ -369,7 +370,7 @@ fn checked_shape(op: &FloatOp, inputs: &[&[usize]], declared: &[usize]) -> Resul
     Ok(shape)
 }
 
-/// Lengths of weights, biases and factors.
+/// Checks the lengths of weights, biases and factors.
 fn check_lengths(op: &FloatOp, shapes: &[&[usize]]) -> Result<(), String> {
     let first = shapes.first().copied().unwrap_or(&[]);
     let ok = match op {

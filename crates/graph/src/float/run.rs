@@ -1,22 +1,22 @@
-//! The float interpreter: the ground truth that lowerings are compared with.
+//! The float interpreter, which is the reference for lowerings.
 
 use super::{FloatGraph, FloatNode, FloatOp};
 use crate::GraphError;
 use crate::kernel;
 use crate::walk::{Interpreter, NodeId, SortedGraph, walk};
 
-/// Sees each node's tensor.
+/// A callback that gets each node's tensor.
 pub type NodeObserver<'a> = dyn FnMut(NodeId, &FloatNode, &[f32]) + 'a;
 
 /// Runs a sorted graph on one input of the input node's shape; returns the result's elements.
 ///
 /// # Errors
-/// The input's length is wrong.
+/// If the input's length is wrong.
 pub fn run(graph: &FloatGraph, input: &[f32]) -> Result<Vec<f32>, GraphError> {
     run_tapped(graph, input, &mut |_, _, _| {})
 }
 
-/// As [`run`], showing each node's tensor to `tap` in topological order.
+/// Runs the graph as [`run`] does and passes each node's tensor to `tap`, in topological order.
 ///
 /// # Errors
 /// As [`run`].
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::geometry::Window;
 
-    /// What one operation makes of an input of three values, of an image for windows.
+    /// Returns the result of one operation on an input of three values (an image for windows).
     fn one(op: FloatOp, input: &[f32]) -> Vec<f32> {
         let shape = if matches!(op, FloatOp::ArgMax) { vec![3] } else { vec![1, 1, 3] };
         let mut graph = FloatGraph::new("x", shape).unwrap();

@@ -5,12 +5,13 @@ use crate::float::run::run_tapped;
 use crate::model::{FEWEST_SAMPLES, MAX_MAGNITUDE, SEARCH_WORK};
 use crate::{GraphError, Watch};
 
-/// Multiplications that running all kept samples may take, where that leaves enough to judge a lowering by.
+/// Largest number of multiplications for running all stored samples, if enough samples remain to
+/// judge a lowering.
 const WORK_OF_KEPT: u64 = 8_000_000_000;
-/// Most input elements of the kept samples together.
+/// Largest number of input elements of all stored samples.
 const KEPT_ELEMENTS: usize = 1 << 24;
 
-/// Statistics over all samples, and the samples that are kept with their results. See
+/// Statistics over all samples, and the stored samples with their results. See
 /// [`Calibration`](crate::Calibration).
 pub(super) struct Measured {
     pub max_abs: Vec<f64>,
@@ -19,8 +20,8 @@ pub(super) struct Measured {
     pub wanted: Vec<Vec<f32>>,
 }
 
-/// Runs the samples and keeps the first of them, as many as a search can evaluate. The input's magnitude is
-/// that of its declared range.
+/// Runs the samples and stores the first of them, as many as a search can evaluate. The input's
+/// magnitude is that of its declared range.
 pub(super) fn measure(
     graph: &FloatGraph,
     mut samples: Vec<Vec<f32>>,
@@ -52,7 +53,8 @@ pub(super) fn measure(
     Ok(Measured { max_abs, mean_square, samples, wanted })
 }
 
-/// What is wrong where node `name` overflows on samples whose largest value is `largest`, and what to do.
+/// Returns the error for node `name` that overflows on samples whose largest value is `largest`,
+/// with a remedy.
 fn overflow(name: &str, largest: f64) -> String {
     format!(
         "node `{name}` overflows on a calibration sample: its values exceed {MAX_MAGNITUDE:e}. The samples reach {largest:.3e}. If that is \
@@ -61,7 +63,8 @@ fn overflow(name: &str, largest: f64) -> String {
     )
 }
 
-/// How many of `given` samples are kept: for a search and to judge it, or only as many as a search can run.
+/// Returns how many of `given` samples are stored: enough for a search and to judge it, or only as
+/// many as a search can run.
 pub(super) fn kept(graph: &FloatGraph, given: usize) -> usize {
     let given = given.min(KEPT_ELEMENTS / graph.nodes[0].elements()).max(1);
     let enough = given.min(graph.runs_within(WORK_OF_KEPT));

@@ -1,6 +1,6 @@
-//! How large tensors become on inputs that no calibration set holds: checkerboards, stripes, noise at both
-//! ends of the accepted range, and the input that each filter of the first layer likes best. The range check
-//! accepts them all, so rings should hold them.
+//! Magnitudes of tensors on inputs that no calibration set holds: checkerboards, stripes, noise at
+//! both ends of the accepted range, and the input that maximises each filter of the first layer.
+//! The range check accepts all of these inputs, so rings should hold them.
 
 use crate::float::run::run_tapped;
 use crate::float::{FloatGraph, FloatOp};
@@ -8,22 +8,22 @@ use crate::model::MAX_MAGNITUDE;
 use crate::rng::SplitMix;
 use crate::{GraphError, Watch};
 
-/// Multiplications that all extreme inputs together may take.
+/// Largest number of multiplications for all extreme inputs together.
 const WORK: u64 = 3_000_000_000;
-/// Filters of the first layer with an input of their own.
+/// Number of filters of the first layer that get their own input.
 const FILTERS: usize = 16;
 const NOISE: usize = 6;
 const SEED: u64 = 0x7ac1;
 
-/// Extreme inputs with values in `range`, those that tell most first: `most` of them, or as many as there
-/// are.
+/// Returns up to `most` extreme inputs with values in `range`, the most informative first.
 #[must_use]
 pub fn extreme_inputs(graph: &FloatGraph, range: [f32; 2], most: usize) -> Vec<Vec<f32>> {
     let values = |pattern: Vec<bool>| pattern.into_iter().map(|high| range[usize::from(high)]).collect();
     patterns(graph).into_iter().take(most).map(values).collect()
 }
 
-/// Largest magnitude of each node's tensor over the extreme inputs with values in `range`.
+/// Returns the largest magnitude of each node's tensor over the extreme inputs with values in
+/// `range`.
 pub(super) fn magnitudes(graph: &FloatGraph, range: [f32; 2], watch: &Watch) -> Result<Vec<f64>, GraphError> {
     let patterns = patterns(graph);
     let count = graph.runs_within(WORK).clamp(2, patterns.len());
@@ -33,14 +33,15 @@ pub(super) fn magnitudes(graph: &FloatGraph, range: [f32; 2], watch: &Watch) -> 
         let input: Vec<f32> = pattern.iter().map(|&high| range[usize::from(high)]).collect();
         run_tapped(graph, &input, &mut |id, _, values| {
             let size = tacit_floats::largest_magnitude(values.iter().copied());
-            // What overflows floats overflows every ring.
+            // A value that overflows floats overflows every ring.
             largest[id] = if size < MAX_MAGNITUDE { largest[id].max(size) } else { MAX_MAGNITUDE };
         })?;
     }
     Ok(largest)
 }
 
-/// For each input, which elements are at the upper end of the range; those that tell most first.
+/// Returns for each input which elements are at the upper end of the range; the most informative
+/// inputs come first.
 fn patterns(graph: &FloatGraph) -> Vec<Vec<bool>> {
     let shape = &graph.nodes[0].shape;
     let [channels, rows, columns] = match *shape.as_slice() {
@@ -56,7 +57,7 @@ fn patterns(graph: &FloatGraph) -> Vec<Vec<bool>> {
     let mut rng = SplitMix::new(SEED);
     let mut noise: Vec<_> = (0..NOISE).map(|_| make(&|_, _, _| true)).collect();
     noise.iter_mut().flatten().for_each(|bit| *bit = rng.next_u64() & 1 == 1);
-    // One of each kind before more of any.
+    // One input of each kind precedes further inputs of any kind.
     made.extend(filters.drain(..filters.len().min(4)));
     made.push(noise.remove(0));
     for cell in [1, 2, 4, 8] {
@@ -67,7 +68,7 @@ fn patterns(graph: &FloatGraph) -> Vec<Vec<bool>> {
     }
     made.extend(filters);
     made.extend(noise);
-    // Colours of their own: plain, and as checkerboards of opposite channels.
+    // Single colours: plain, and as checkerboards of opposite channels.
     for c in 0..channels.min(4) {
         made.push(make(&|k, _, _| k == c));
         made.push(make(&|k, _, _| k != c));
@@ -79,8 +80,8 @@ fn patterns(graph: &FloatGraph) -> Vec<Vec<bool>> {
     made
 }
 
-/// Inputs that agree in sign with a filter of the first linear layer everywhere, for the filters with the
-/// largest sums of magnitudes.
+/// Returns inputs that agree in sign with a filter of the first linear layer everywhere, for the
+/// filters with the largest sums of magnitudes.
 fn filters(graph: &FloatGraph) -> Vec<Vec<bool>> {
     let first = graph.nodes.iter().find(|n| n.op.is_linear());
     let Some(node) = first.filter(|n| n.inputs == [0]) else { return Vec::new() };

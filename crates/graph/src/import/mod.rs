@@ -1,5 +1,5 @@
-//! From an ONNX file to a [`Model`]: parse, rewrite, calibrate. Nothing is decided here about how a back end
-//! will compute.
+//! Turns an ONNX file into a [`Model`]: parse, rewrite, calibrate. The import is independent of the
+//! back end.
 
 use std::path::PathBuf;
 
@@ -19,35 +19,35 @@ use crate::rewrite::{self, Rewritten};
 use crate::rng::SplitMix;
 use crate::{Calibration, ChannelAffine, GraphError, InputSpec, Interface, Model, OutputMode, Units, Watch};
 
-/// Choices of an import. `Default` is what a stranger should use.
+/// Options of an import. `Default` holds the recommended values.
 #[derive(Debug, Clone)]
 pub struct ImportOptions {
     /// Name of the model; empty: the name in the file.
     pub name: String,
-    /// Samples `[N, ..input]` or one sample `[..input]`. Floats are inputs of the ONNX network as they are;
-    /// bytes are raw pixels, to which the normalisation below is applied first.
+    /// Samples `[N, ..input]` or one sample `[..input]`. Floats are inputs of the ONNX network,
+    /// without conversion. Bytes are raw pixels, to which the normalisation below is applied first.
     pub calibration: Option<Npy>,
-    /// Most samples that are run; all of them decide about the accepted range.
+    /// Largest number of samples to run; all samples determine the accepted range.
     pub max_samples: usize,
-    /// What the client does to raw 8-bit pixels: `(pixel * pixel_scale - mean) / std`, per channel; empty:
-    /// nothing.
+    /// The client's normalisation of raw 8-bit pixels: `(pixel * pixel_scale - mean) / std`, per
+    /// channel; empty for none.
     pub mean: Vec<f32>,
     /// See `mean`.
     pub std: Vec<f32>,
     /// See `mean`.
     pub pixel_scale: f32,
-    /// Range of the network's input; without it that of normalised pixels (if there is a normalisation), else
-    /// that of the samples.
+    /// Range of the network's input. The default is that of normalised pixels (if there is a
+    /// normalisation), else that of the samples.
     pub range: Option<[f32; 2]>,
-    /// What the client learns.
+    /// The outputs that the client learns.
     pub output_mode: OutputMode,
     /// Seed of generated samples.
     pub seed: u64,
     /// Identity of the import; random if not given.
     pub model_id: Option<[u8; 16]>,
-    /// Folder of the ONNX file: where tensors with external data lie.
+    /// Folder of the ONNX file, for tensors with external data.
     pub folder: Option<PathBuf>,
-    /// Is told how far the import is.
+    /// Receives the progress of the import.
     pub watch: Watch,
 }
 
@@ -71,11 +71,11 @@ impl Default for ImportOptions {
 }
 
 impl ImportOptions {
-    /// At most `limit` samples as inputs of the ONNX network, checked; bytes are normalised as the client
-    /// does it. `shape` is that of one input.
+    /// Returns at most `limit` samples as checked inputs of the ONNX network; bytes are normalised
+    /// as at the client. `shape` is that of one input.
     ///
     /// # Errors
-    /// The samples are of another shape, or hold something that is no number.
+    /// If the samples have another shape, or a value is not finite.
     pub fn prepare(&self, shape: &[usize], npy: &Npy, limit: usize) -> Result<Vec<Vec<f32>>, GraphError> {
         let n: usize = shape.iter().product();
         let fits = npy.shape == *shape || npy.shape.get(1..) == Some(shape);
@@ -97,7 +97,7 @@ impl ImportOptions {
         Ok(npy.data.chunks(n).take(limit).map(prepare).collect())
     }
 
-    /// The client's normalisation of one raw value.
+    /// Applies the client's normalisation to one raw value.
     fn normalise(&self, channel: usize, value: f32) -> f32 {
         let mean = self.mean.get(channel).copied().unwrap_or(0.0);
         let std = self.std.get(channel).copied().unwrap_or(1.0);
@@ -108,15 +108,15 @@ impl ImportOptions {
 /// An imported model.
 #[derive(Debug, Clone)]
 pub struct Imported {
-    /// What the owner keeps, and back ends lower.
+    /// The model, which the owner stores and back ends lower.
     pub model: Model,
     /// The float network of the file (before rewrites), for agreement checks.
     pub network: Network,
 }
 
 impl Imported {
-    /// An input of the ONNX network as the client gives it to the model: with what the rewrites left to the
-    /// client applied.
+    /// Turns an input of the ONNX network into an input of the model: applies the maps that the
+    /// rewrites moved to the client.
     pub fn client_input(&self, x: &[f32]) -> Vec<f32> {
         self.model.interface.normalise(x, Units::Network)
     }
@@ -125,14 +125,14 @@ impl Imported {
 /// Imports an ONNX file.
 ///
 /// # Errors
-/// Whatever `onnx::parse` refuses; calibration samples that do not fit, or overflow the network.
+/// The errors of `onnx::parse`, and calibration samples that do not fit, or overflow the network.
 pub fn import(bytes: &[u8], options: &ImportOptions) -> Result<Imported, GraphError> {
     options.watch.tell("reading the network", 0, None)?;
     let network = onnx::parse_in(bytes, options.folder.as_deref())?;
     import_network(network, options)
 }
 
-/// Imports a network that was read before.
+/// Imports a network that is already parsed.
 ///
 /// # Errors
 /// As [`import`].
@@ -146,7 +146,7 @@ pub fn import_network(network: Network, options: &ImportOptions) -> Result<Impor
         Some(moved) => raw.iter().map(|sample| moved.apply(sample)).collect(),
         None => raw,
     };
-    // The accepted range is that of all samples that were given, whatever is run of them.
+    // The accepted range is that of all given samples, even if only some of them are run.
     let mut input = input_spec(&rewritten, options, declared, &samples)?;
     samples.truncate(options.max_samples.max(1));
     let mut measured = calibrate::measure(&rewritten.graph, samples, input.range, &options.watch)?;
@@ -186,7 +186,7 @@ pub fn import_network(network: Network, options: &ImportOptions) -> Result<Impor
     Ok(Imported { model, network })
 }
 
-/// Takes a final arg max off the network.
+/// Removes a final arg max from the network.
 fn strip_arg_max(graph: &mut FloatGraph) -> Result<bool, GraphError> {
     let found = matches!(graph.nodes[graph.output].op, FloatOp::ArgMax);
     if found {
@@ -211,8 +211,8 @@ fn model_id(options: &ImportOptions) -> Result<[u8; 16], GraphError> {
     Ok(id)
 }
 
-/// All calibration samples as inputs of the ONNX network, a sentence about those that will be used, and
-/// whether they were made up.
+/// Returns all calibration samples as inputs of the ONNX network, a sentence about those that are
+/// used, and whether the samples were made up.
 fn samples(
     graph: &FloatGraph,
     options: &ImportOptions,
@@ -252,8 +252,9 @@ fn check_normalisation(options: &ImportOptions, channels: usize) -> Result<(), G
     Ok(())
 }
 
-/// What is declared of the network's inputs, by channel or for all: as asked, else normalised pixels 0 to 255
-/// where a normalisation is stated, else what the type of the network's input holds.
+/// Returns the declared range of the network's inputs, by channel or for all: the requested range,
+/// else that of normalised pixels 0 to 255 if a normalisation is given, else that of the element
+/// type of the network's input.
 fn declared(options: &ImportOptions, network: Option<[f32; 2]>) -> Vec<[f32; 2]> {
     if let Some(range) = options.range {
         return vec![range];
@@ -273,7 +274,7 @@ fn span(values: impl Iterator<Item = f32>) -> [f32; 2] {
     tacit_floats::range(values).map(|end| end as f32)
 }
 
-/// The input part of the specification; `samples` are what the model computes on.
+/// Makes the input part of the interface; `samples` are values after the client's normalisation.
 fn input_spec(
     rewritten: &Rewritten,
     options: &ImportOptions,
@@ -288,7 +289,7 @@ fn input_spec(
             of_channel.map(|v| v * scale[c] + shift[c])
         })),
         (None, _) => {
-            // A little room: other inputs than the samples come.
+            // A little room for inputs other than the samples.
             let [low, high] = span(samples.iter().flatten().copied());
             let room = 0.05 * (high - low).max(f32::MIN_POSITIVE);
             [low - room, high + room]

@@ -1,23 +1,24 @@
-//! Tensors that are far from one in size, brought near it by powers of two.
+//! Rescaling of tensors far from one in size by powers of two.
 //!
-//! Weights of 1e-7 or inputs of 1e-5 need as many fraction bits as no ring has beside the values of other
-//! tensors. ReLU, maxima and sums commute with a positive factor, so a linear layer may give its result times
-//! `2^e` where the next one takes it times `2^-e`; the client multiplies the input and divides the output.
-//! Powers of two change no digit of a float, and networks of usual sizes not at all.
+//! Weights of 1e-7 or inputs of 1e-5 need more fraction bits than a ring has room for beside the
+//! values of other tensors. ReLU, maxima and sums commute with a positive factor. A linear layer
+//! may therefore multiply its result by `2^e` if the next one divides by `2^e`; the client
+//! multiplies the input and divides the output. Powers of two change no digit of a float. Networks
+//! of usual sizes do not change.
 
 use super::calibrate::Measured;
 use crate::float::{FloatGraph, FloatOp};
 use crate::{ChannelAffine, InputSpec};
 
-/// Root mean squares from `2^-SMALL` to `2^LARGE` stay as they are.
+/// Root mean squares from `2^-SMALL` to `2^LARGE` are not rescaled.
 const SMALL: i32 = 6;
 /// See [`SMALL`].
 const LARGE: i32 = 16;
-/// Largest exponent used: factors stay normal floats.
+/// Largest exponent: factors remain normal floats.
 const MAX: i32 = 100;
 
-/// Rescales the network with its statistics and samples, its input and its output factor. Says whether there
-/// was anything to do.
+/// Rescales the network with its statistics and samples, its input and its output factor. Returns
+/// whether anything changed.
 pub(super) fn rescale(
     graph: &mut FloatGraph,
     measured: &mut Measured,
@@ -63,8 +64,8 @@ fn times(values: &mut [f32], factor: f64) {
     }
 }
 
-/// The exponent of each node's tensor: the same for all that are joined by other operations than linear
-/// layers.
+/// Returns the exponent of each node's tensor. Tensors joined by operations other than linear
+/// layers share one exponent.
 fn exponents(graph: &FloatGraph, mean_square: &[f64]) -> Vec<i32> {
     let group = graph.groups(|op| !op.is_linear());
     let mut largest = vec![0f64; graph.nodes.len()];
@@ -91,8 +92,8 @@ mod tests {
     use crate::rng::SplitMix;
     use crate::{Imported, Units};
 
-    /// Two layers with a shortcut between them, `x -> relu(a) + a -> y`, with input and first layer of the
-    /// given sizes.
+    /// Two layers with a shortcut between them, `x -> relu(a) + a -> y`, with input and first layer
+    /// of the given sizes.
     fn imported(input: f64, first: f64) -> (Imported, Vec<Vec<f32>>) {
         let mut rng = SplitMix::new(3);
         let mut some = |n: usize, size: f64| -> Vec<f32> { (0..n).map(|_| (rng.normal() * size) as f32).collect() };

@@ -56,7 +56,8 @@ fn statistics_cover_all_samples_and_few_are_kept() {
     assert!(all.max_abs[0] > 0.99 && all.mean_square.iter().all(|m| *m > 0.0), "{all:?}");
     let two = tiny(&ImportOptions { calibration, max_samples: 2, ..ImportOptions::default() }).model.calibration;
     assert_eq!((two.samples.len(), two.samples[1].clone()), (2, all.samples[1].clone()));
-    // SqueezeNet takes 0.35 G multiplications: a search can run four samples, 22 are kept to judge it by.
+    // SqueezeNet takes 0.35 G multiplications: a search can run four samples; 22 are stored to
+    // judge it.
     let network = onnx::parse(&zoo::build("squeezenet1.1", 1).unwrap()).unwrap();
     let kept = [3, 8, 16, 64].map(|given| calibrate::kept(&network.graph, given));
     assert_eq!(kept, [3, 4, 16, 22]);

@@ -69,7 +69,7 @@ fn what_was_declared_holds_in_each_channel() {
     }
     let told = i.accept(&[0.0, 0.0, 0.0, 1.5], Units::Network).unwrap_err().to_string();
     assert!(told.contains("value 3 is 1.5, the model accepts -1 to 1 (at [1, 1])"), "{told}");
-    // A lowering may accept less than was declared, and says so.
+    // A lowering may accept less than was declared; the error then states the smaller range.
     let narrow = Interface { input: InputSpec { range: [-0.5, 53.0], ..i.input.clone() }, ..i.clone() };
     let told = narrow.accept(&[0.0, -0.75, 0.0, 0.0], Units::Network).unwrap_err().to_string();
     assert!(told.contains("value 1 is -0.75, the model accepts -0.5 to 1 (at [0, 1])"), "{told}");

@@ -1,4 +1,4 @@
-//! Add, Sub, Mul, Div, Max and Min, of tensors and of tensors with constants.
+//! Add, Sub, Mul, Div, Max and Min of two tensors, or of tensors and constants.
 
 use super::proto::NodeProto;
 use super::tensor::Constant;
@@ -8,7 +8,7 @@ use crate::GraphError;
 use crate::float::FloatOp;
 
 impl Reader<'_> {
-    /// An operation on two tensors, broadcast to one shape.
+    /// Adds an operation on two tensors, broadcast to one shape.
     pub(super) fn pair(&mut self, n: &NodeProto, op: FloatOp, a: &Tensor, b: &Tensor) -> Result<Tensor, GraphError> {
         let (a, b) = self.broadcast(n, a, b)?;
         let second = self.stored_as(n, &b, &a)?;
@@ -24,7 +24,7 @@ impl Reader<'_> {
         Ok((self.expand(n, &a, &shape)?, self.expand(n, &b, &shape)?))
     }
 
-    /// Add, Sub, Mul, Div: of two tensors (not Div) or of a tensor and constants.
+    /// Reads Add, Sub, Mul, Div of two tensors (not Div), or of a tensor and constants.
     pub(super) fn arithmetic(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         if matches!(n.op_type.as_str(), "Sum" | "Mean") {
             let sum = self.fold_inputs(
@@ -103,7 +103,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Folds all inputs of a node, tensors first.
+    /// Folds all inputs of a node, tensors before constants.
     fn fold_inputs(
         &mut self,
         n: &NodeProto,
@@ -125,7 +125,8 @@ impl Reader<'_> {
         Ok(x)
     }
 
-    /// `scale * x + shift` with `(scale, shift)` made from each element of a constant, which is broadcast.
+    /// Adds `scale * x + shift`, with `(scale, shift)` made from each element of a broadcast
+    /// constant.
     pub(super) fn affine_by(
         &mut self,
         n: &NodeProto,

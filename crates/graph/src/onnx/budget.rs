@@ -1,6 +1,6 @@
-//! How much the constants of a file may become. A few bytes name a node that doubles a constant, and
-//! any number of nodes may use it: what folding makes, and what the network then holds, is bounded by
-//! what the file stores.
+//! Limits on the constants of a file. A few bytes name a node that doubles a constant, and any
+//! number of nodes may use it. The elements that the file stores therefore bound the elements that
+//! folding makes and the numbers that the network holds.
 
 use std::cell::Cell;
 
@@ -10,19 +10,20 @@ use super::{GraphError, file};
 use crate::MAX_STORED_ELEMENTS;
 use crate::geometry::checked_elements;
 
-/// Elements that folding may make for each that the file stores: exporters cast, reshape, transpose and
+/// Elements that folding may make per stored element: exporters cast, reshape, transpose and
 /// dequantise weights one after the other.
 const FOLDED_FOR_STORED: usize = 16;
-/// Elements that folding may make beside that: of shapes, grids and positions.
+/// Elements that folding may make in addition, for shapes, grids and positions.
 const FOLDED: usize = 1 << 22;
-/// Numbers that the network may hold for each element that the file stores.
+/// Numbers that the network may hold per stored element.
 const NUMBERS_FOR_STORED: usize = 16;
-/// Numbers that it may hold beside that: an unrolled layer has its weights once for each step.
+/// Numbers that the network may hold in addition: an unrolled layer has its weights once for each
+/// step.
 const NUMBERS: usize = 1 << 26;
-/// Most axes of a constant.
+/// Largest number of axes of a constant.
 pub(super) const MAX_AXES: usize = 64;
 
-/// What is left.
+/// The remaining budget.
 #[derive(Debug)]
 pub(super) struct Budget {
     /// Elements that the file may still store.
@@ -40,10 +41,10 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// The file stores a tensor of so many elements.
+    /// Counts a stored tensor of `count` elements.
     ///
     /// # Errors
-    /// All of them are too many: tensors may lie over each other in a file of external data.
+    /// If the file stores too many elements: tensors may overlap in a file of external data.
     pub fn stored(&self, count: usize) -> Result<(), GraphError> {
         let left = self.stored.get().checked_sub(count);
         self.stored.set(
@@ -54,31 +55,31 @@ impl Budget {
         Ok(())
     }
 
-    /// The elements of a constant of this shape, if folding may still make so many. Nothing is taken
-    /// yet.
+    /// Returns the number of elements of a constant of this shape, if folding may still make so
+    /// many. Does not change the budget.
     ///
     /// # Errors
-    /// They are too many.
+    /// If they exceed the budget.
     pub fn elements(&self, n: &NodeProto, dims: &[usize]) -> Result<usize, GraphError> {
         let count = checked_elements(dims).filter(|&count| count <= self.folded.get() && dims.len() <= MAX_AXES);
         count.ok_or_else(|| fail(n, TOO_LARGE))
     }
 
-    /// A node has made a constant of this shape.
+    /// Counts a constant of this shape, made by a node.
     ///
     /// # Errors
     /// As [`elements`](Self::elements).
     pub fn folded(&self, n: &NodeProto, dims: &[usize]) -> Result<(), GraphError> {
-        // A constant without elements takes something, too.
+        // A constant without elements counts as one.
         let count = self.elements(n, dims)?.max(1);
         self.folded.set(self.folded.get().saturating_sub(count));
         Ok(())
     }
 
-    /// A node has made a layer with so many numbers.
+    /// Counts the numbers of a layer, made by a node.
     ///
     /// # Errors
-    /// They are too many.
+    /// If they exceed the budget.
     pub fn numbers(&self, n: &NodeProto, count: usize) -> Result<(), GraphError> {
         let left = self.numbers.get().checked_sub(count).ok_or_else(|| fail(n, TOO_LARGE))?;
         self.numbers.set(left);

@@ -1,4 +1,4 @@
-//! Activations, normalisation, and what ends a network.
+//! Activations, normalisation, and the last operators of a network.
 
 use super::proto::NodeProto;
 use super::view::Tensor;
@@ -12,7 +12,7 @@ impl Reader<'_> {
         self.affine(n, x, factor, 0.0)
     }
 
-    /// `factor * x + addend` for all elements; nothing where that changes nothing.
+    /// Adds `factor * x + addend` for all elements, or nothing if that changes nothing.
     pub(super) fn affine(&mut self, n: &NodeProto, x: &Tensor, factor: f32, addend: f32) -> Result<Tensor, GraphError> {
         if factor == 1.0 && addend == 0.0 {
             return Ok(x.clone());
@@ -26,7 +26,7 @@ impl Reader<'_> {
         Ok(x.with_node(made))
     }
 
-    /// A factor and an addend for each index of `axis`.
+    /// Applies a factor and an addend for each index of `axis`.
     pub(super) fn affine_along(
         &mut self,
         n: &NodeProto,
@@ -50,7 +50,7 @@ impl Reader<'_> {
 
     pub(super) fn batch_norm(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
-        // Older operator sets say it by further outputs.
+        // Older operator sets state training mode by further outputs.
         if int(n, "training_mode", 0) != 0 || n.output.iter().skip(1).any(|o| !o.is_empty()) {
             return Err(unsupported(n, "it is in training mode; export the model in inference mode".into()));
         }
@@ -92,8 +92,8 @@ impl Reader<'_> {
         self.pair(n, FloatOp::Add, &a, &b)
     }
 
-    /// `y = relu(x) - slope * relu(-x)` with slopes that are broadcast: one product, where private slopes
-    /// take a layer.
+    /// `y = relu(x) - slope * relu(-x)` with broadcast slopes: one product. Private slopes take a
+    /// layer.
     pub(super) fn prelu(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
         let slope = self.needed(n, 1)?;
@@ -136,7 +136,8 @@ impl Reader<'_> {
         self.between(n, &line, Some(0.0), Some(1.0))
     }
 
-    /// `clip(x, 0, hi) = relu(x) - relu(x - hi)`; with another lower end, `lo + clip(x - lo, 0, hi - lo)`.
+    /// `clip(x, 0, hi) = relu(x) - relu(x - hi)`; with another lower end,
+    /// `lo + clip(x - lo, 0, hi - lo)`.
     pub(super) fn between(
         &mut self,
         n: &NodeProto,
@@ -181,12 +182,13 @@ impl Reader<'_> {
 
     pub(super) fn softmax(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let x = self.real(n, 0)?;
-        // Up to operator set 12 the default axis is 1 and everything behind it is one axis.
+        // Up to operator set 12 the default axis is 1, and all axes from the stated one on count as
+        // one.
         let at = axis(n, int(n, "axis", if self.opset < 13 { 1 } else { -1 }), x.shape.len())?;
         let over = |i: usize| if self.opset < 13 { i >= at } else { i == at };
         let logarithm = n.op_type == "LogSoftmax";
         if x.order.iter().any(|&i| !over(i)) {
-            // One for each position: `[outer, length, inner]` in the file's order.
+            // One softmax for each position: `[outer, length, inner]` in the file's order.
             let product = |axes: std::ops::Range<usize>| u32::try_from(x.shape[axes].iter().product::<usize>());
             let behind = if self.opset < 13 { x.shape.len() } else { at + 1 };
             let (Ok(length), Ok(inner)) = (product(at..behind), product(behind..x.shape.len())) else {
@@ -199,8 +201,8 @@ impl Reader<'_> {
         Ok(Value::Activated(x, left))
     }
 
-    /// A Sigmoid or Tanh that was left to the client so far, and that `n` reads as its input `k`, becomes a
-    /// function of the network.
+    /// Turns a Sigmoid or Tanh that was left to the client into a function of the network, if `n`
+    /// reads it as its input `k`.
     pub(super) fn compute_activated(&mut self, n: &NodeProto, k: usize) -> Result<(), GraphError> {
         let Some((name, Value::Activated(x, left))) = n.input.get(k).and_then(|i| self.values.get_key_value(i)) else {
             return Ok(());
@@ -211,14 +213,15 @@ impl Reader<'_> {
             _ => return Ok(()),
         };
         let (name, x) = (name.clone(), x.clone());
-        // Not by the name of what reads it.
+        // The node is named after its own operator, independent of its reader.
         let named = NodeProto { name: name.clone(), op_type: function.name().into(), ..NodeProto::default() };
         let made = self.push(&named, FloatOp::Function(function), &[x.node], &[])?;
         self.values.insert(name, Value::Wire(x.with_node(made)));
         Ok(())
     }
 
-    /// `gelu(x) = relu(x) - gap(x)`: the gap is even and small, so a table of it may be coarse and short.
+    /// `gelu(x) = relu(x) - gap(x)`: the gap is even and small, so a table of it may be coarse and
+    /// short.
     pub(super) fn gelu(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
         let gap = match super::attribute(n, "approximate").map(|a| a.s.as_slice()) {
@@ -249,7 +252,8 @@ impl Reader<'_> {
         self.with_gap(n, &x, Function::EluGap, float(n, "alpha", 1.0)?)
     }
 
-    /// The input of a product that is the other one's gate: `x * sigmoid(x)`, as exporters write SiLU.
+    /// Returns the input of a product whose other factor is that input's own gate:
+    /// `x * sigmoid(x)`, as exporters write SiLU.
     pub(super) fn gated(&self, n: &NodeProto) -> Option<Tensor> {
         let value = |k: usize| n.input.get(k).and_then(|i| self.values.get(i));
         let of = |x: Option<&Value>, gate: Option<&Value>| match (x, gate) {
@@ -269,12 +273,12 @@ impl Reader<'_> {
         self.with_gap(n, &x, Function::SiluGap, 1.0)
     }
 
-    /// Whether a tensor is the number of a class.
+    /// Whether a tensor is a class index.
     pub(super) fn is_class(&self, x: &Tensor) -> bool {
         matches!(self.graph.nodes[x.node].op, FloatOp::ArgMax)
     }
 
-    /// `1 / x`; of a square root one function of its input.
+    /// `1 / x`; for a square root, one function of its input.
     pub(super) fn reciprocal(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
         let made = self.graph.nodes.get(x.node);
@@ -286,7 +290,7 @@ impl Reader<'_> {
         Ok(x.with_node(made))
     }
 
-    /// Sigmoid and Tanh, which the client applies if nothing reads them.
+    /// Reads Sigmoid and Tanh, which the client applies if nothing reads them.
     pub(super) fn final_activation(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let x = self.real(n, 0)?;
         let left = if n.op_type == "Tanh" { FinalActivation::Tanh } else { FinalActivation::Sigmoid };

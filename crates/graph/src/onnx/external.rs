@@ -1,4 +1,4 @@
-//! Tensors whose elements lie in a file beside the ONNX file (external data).
+//! Tensors whose elements are in a file beside the ONNX file (external data).
 
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Component, Path};
@@ -10,10 +10,11 @@ use super::proto::TensorProto;
 use super::tensor::{self, Constant};
 use crate::{GraphError, MAX_STORED_ELEMENTS};
 
-/// Decodes a tensor; what lies elsewhere is read from `folder`.
+/// Decodes a tensor; elements in another file are read from `folder`.
 ///
 /// # Errors
-/// As [`tensor::decode`]; a file that is missing, shorter than stated, or not inside the folder.
+/// As [`tensor::decode`], and for a file that is missing, shorter than stated, or not inside the
+/// folder.
 pub fn decode(t: &TensorProto, folder: Option<&Path>) -> Result<Constant, GraphError> {
     match (t.data_location, folder) {
         (1, Some(folder)) => {

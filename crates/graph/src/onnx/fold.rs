@@ -1,5 +1,5 @@
-//! Folding of what does not depend on the input's values: shape chains of exporters, and arithmetic on
-//! weights.
+//! Folding of nodes that do not depend on the input's values: shape chains of exporters, and
+//! arithmetic on weights.
 
 use std::rc::Rc;
 
@@ -12,8 +12,8 @@ use crate::GraphError;
 use crate::geometry::checked_elements;
 
 impl Reader<'_> {
-    /// The values of a node that does not depend on the input's values; `None` if it does, or is nothing that
-    /// is folded.
+    /// Returns the values of a node that does not depend on the input's values; `None` if the node
+    /// does, or is not folded.
     pub(super) fn fold(&self, n: &NodeProto) -> Result<Option<Vec<Constant>>, GraphError> {
         if !n.domain.is_empty() && n.domain != "ai.onnx" {
             return Ok(None);
@@ -70,10 +70,11 @@ impl Reader<'_> {
         Ok(Some(vec![folded]))
     }
 
-    /// A constant spread over a shape.
+    /// Expands a constant to a shape.
     fn expanded(&self, n: &NodeProto, c: &Constant, shape: Option<&Rc<Constant>>) -> Result<Constant, GraphError> {
         let dims = lengths(n, shape.ok_or_else(|| fail(n, "has no shape"))?)?;
-        // The shape may be shorter than the constant's, or have 1 where that has more.
+        // The shape may be shorter than the constant's, or have 1 where the constant has a longer
+        // axis.
         let longest = self.budget.elements(n, &dims)?;
         let over = Constant { shape: dims.clone(), data: Data::Ints(vec![0; longest]) };
         self.budget.elements(n, &longest_axes(&[c, &over]))?;
@@ -81,7 +82,7 @@ impl Reader<'_> {
         made.ok_or_else(|| fail(n, &format!("{:?} cannot be spread over {dims:?}", c.shape)))
     }
 
-    /// What moves, picks or reduces the elements of one constant.
+    /// Applies an operator that moves, picks or reduces the elements of one constant.
     fn moved(&self, n: &NodeProto, c: &Constant) -> Result<Option<Constant>, GraphError> {
         Ok(Some(match n.op_type.as_str() {
             "Identity" | "Dropout" => c.clone(),
@@ -137,8 +138,8 @@ impl Reader<'_> {
         }))
     }
 
-    /// Bounds are attributes up to operator set 10, then optional inputs: where the lower one is absent, the
-    /// upper one is still input 2.
+    /// Clips a constant. Bounds are attributes up to operator set 10, then optional inputs: if the
+    /// lower bound is absent, the upper one is still input 2.
     fn clipped(&self, n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
         let bound = |k: usize, name: &str| match self.constant(n, k)? {
             Some(b) if b.len() == 1 => Ok(Some((*b).clone())),
@@ -165,7 +166,8 @@ impl Reader<'_> {
         if times.len() != c.shape.len() {
             return Err(fail(n, "has not one repeat for each axis"));
         }
-        // One axis after the other, so none may be too long before another becomes empty.
+        // The axes are repeated one after the other, so none may be too long before another becomes
+        // empty.
         let longest: Vec<usize> = times.iter().zip(&c.shape).map(|(t, len)| (t * len).max(1)).collect();
         self.budget.elements(n, &longest)?;
         Ok((0..times.len()).fold(c.clone(), |c, a| {
@@ -279,13 +281,13 @@ impl Reader<'_> {
     }
 }
 
-/// Non-negative lengths.
+/// Reads a list of non-negative lengths.
 fn lengths(n: &NodeProto, c: &Constant) -> Result<Vec<usize>, GraphError> {
     let dims: Option<Vec<usize>> = c.as_ints().and_then(|v| v.iter().map(|&d| usize::try_from(d).ok()).collect());
     dims.ok_or_else(|| fail(n, "its shape is not a list of lengths"))
 }
 
-/// The elements at the given positions.
+/// Returns the elements at the given positions.
 fn picked(c: &Constant, shape: Vec<usize>, at: &[usize]) -> Constant {
     let data = match &c.data {
         Data::Ints(v) => Data::Ints(at.iter().map(|&i| v[i]).collect()),
@@ -294,7 +296,7 @@ fn picked(c: &Constant, shape: Vec<usize>, at: &[usize]) -> Constant {
     Constant { shape, data }
 }
 
-/// The given indices of one axis.
+/// Picks the given indices of one axis.
 fn along(c: &Constant, axis: usize, indices: &[usize]) -> Constant {
     let inner: usize = c.shape[axis + 1..].iter().product();
     let (outer, len): (usize, usize) = (c.shape[..axis].iter().product(), c.shape[axis]);

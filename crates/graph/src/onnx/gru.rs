@@ -1,7 +1,7 @@
-//! GRU, one direction, unrolled over its steps. With `u = 1 - z = sigmoid(-..)` a step makes
-//! `h + u c - u h`, so that a product follows a function at once: in encrypted slots the sum is part of the
-//! next layer, where `h + u (c - h)` would take a layer of its own in front of the product. What a state of
-//! zeros multiplies is left out.
+//! GRU, one direction, unrolled over its steps. With `u = 1 - z = sigmoid(-..)` a step computes
+//! `h + u c - u h`, so that a product directly follows a function. In encrypted slots the sum is
+//! then part of the next layer; `h + u (c - h)` would need its own layer in front of the product.
+//! Products with a state of zeros are left out.
 
 use super::proto::NodeProto;
 use super::view::Tensor;
@@ -23,12 +23,13 @@ enum State {
     Node(usize),
 }
 
-/// A layer: its gates in the order of the file (update, reset, candidate).
+/// A GRU layer: its gates in the order of the file (update, reset, candidate).
 struct Cell {
     gates: [Gate; 3],
     features: usize,
     hidden: usize,
-    /// Whether the reset gate multiplies what the state's weights make of it, and not the state.
+    /// Whether the reset gate multiplies the product of the state and its weights, instead of the
+    /// state.
     reset_after: bool,
 }
 
@@ -55,7 +56,7 @@ impl Gate {
 }
 
 impl Reader<'_> {
-    /// All states, and the last one.
+    /// Reads a GRU and returns all states, and the last one.
     pub(super) fn gru(&mut self, n: &NodeProto) -> Result<Vec<Value>, GraphError> {
         let x = self.real(n, 0)?;
         let batch_first = int(n, "layout", 0) != 0;
@@ -91,7 +92,7 @@ impl Reader<'_> {
         Ok(vec![Value::Wire(batched(all, all_shape, at[0])), Value::Wire(batched(last, last_shape, at[1]))])
     }
 
-    /// The weights, and a refusal of what is not supported.
+    /// Reads the weights and refuses unsupported forms.
     fn cell(&self, n: &NodeProto, features: usize) -> Result<Cell, GraphError> {
         check_attributes(n)?;
         let (w, r) = (self.needed(n, 1)?, self.needed(n, 2)?);
@@ -117,7 +118,7 @@ impl Reader<'_> {
         Ok(Cell { gates, features, hidden, reset_after: int(n, "linear_before_reset", 0) != 0 })
     }
 
-    /// Every step has the weights once more.
+    /// Checks the number of steps: every step has its own copy of the weights.
     fn check_steps(&self, n: &NodeProto, steps: usize, cell: &Cell) -> Result<(), GraphError> {
         if let Some(lengths) = self.constant(n, 4)?
             && lengths.as_ints() != Some(&[steps as i64][..])
@@ -153,7 +154,7 @@ impl Reader<'_> {
         self.reshaped(n, node, &[hidden]).map(State::Node)
     }
 
-    /// The next state, `[H]`, of an input `[F]`.
+    /// Adds one step and returns the next state, `[H]`, for an input `[F]`.
     fn step(&mut self, n: &NodeProto, cell: &Cell, x: usize, h: &State) -> Result<usize, GraphError> {
         let [update, _, candidate] = &cell.gates;
         let kept = self.gate(n, update, -1.0, x, h)?;
@@ -193,7 +194,8 @@ impl Reader<'_> {
         self.push(n, FloatOp::Function(Function::Sigmoid), &[sum], &[])
     }
 
-    /// The state's part of the candidate's sum, reset before or after its weights; `None` where it is zero.
+    /// Returns the state's part of the candidate's sum, reset before or after its weights; `None`
+    /// if it is zero.
     fn reset_state(&mut self, n: &NodeProto, cell: &Cell, x: usize, h: &State) -> Result<Option<usize>, GraphError> {
         let [_, reset, candidate] = &cell.gates;
         let left = match h {
@@ -218,7 +220,7 @@ impl Reader<'_> {
     }
 }
 
-/// Refuses what is not supported of the operator.
+/// Refuses unsupported attributes of the operator.
 fn check_attributes(n: &NodeProto) -> Result<(), GraphError> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_lowercase();
     if let Some(direction) = attribute(n, "direction").map(|a| text(&a.s)).filter(|d| d != "forward") {

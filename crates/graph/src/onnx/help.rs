@@ -1,15 +1,15 @@
-//! Which operators are read, and what would help where one is not.
+//! The supported operators, and advice for unsupported ones.
 
 use super::ml;
 
-/// An operator that is read.
+/// A supported operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operator {
-    /// Its name in ONNX.
+    /// Name in ONNX.
     pub name: &'static str,
-    /// Its operator set: empty for the standard one.
+    /// Operator set: empty for the standard one.
     pub domain: &'static str,
-    /// What is supported of it, and how it is computed.
+    /// The supported forms, and the way they are computed.
     pub about: &'static str,
 }
 
@@ -29,8 +29,8 @@ const TABLE: &str = "a table";
 const BETWEEN: &str = "a ReLU and a table of what is between them";
 const NORM: &str = "over all outputs, where the network ends by dividing them by it: the client does so";
 
-/// Operators on secret tensors, by name. What depends on constants and shapes alone is folded, and may use
-/// more.
+/// Operators on secret tensors, by name. Nodes that depend only on constants and shapes are folded,
+/// and may use more operators.
 pub const OPERATORS: &[Operator] = &[
     op("Abs", "one ReLU"),
     op("Add", "of two tensors (broadcast), or of one and constants"),
@@ -111,7 +111,7 @@ pub const OPERATORS: &[Operator] = &[
     classical("ZipMap", "the scores in the order of the classes"),
 ];
 
-/// Operators that are refused with advice of their own.
+/// Refused operators with their own advice.
 pub const REFUSED: &[&str] = &[
     "Celu",
     "CumSum",
@@ -136,7 +136,7 @@ pub const REFUSED: &[&str] = &[
     "Where",
 ];
 
-/// What would help where an operator is not supported on secret tensors.
+/// Returns advice for an operator that is not supported on secret tensors.
 #[must_use]
 pub fn advice(op: &str) -> &'static str {
     match op {

@@ -3,14 +3,14 @@
 use super::{file, proto};
 use crate::GraphError;
 
-/// What the file says of the first axis of the input.
+/// The first axis of the input in the file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Batch {
-    /// There is none, or it is 1.
+    /// No batch axis, or a batch of 1.
     One,
     /// Any number of inputs.
     Any,
-    /// So many inputs.
+    /// A fixed number of inputs.
     Many(usize),
 }
 
@@ -41,7 +41,8 @@ pub(super) fn input_rank(input: &proto::ValueInfoProto) -> usize {
     shape.map_or(0, |s| s.dim.len())
 }
 
-/// Shape of one input (the batch counts as 1), what its first axis says, and its element type.
+/// Returns the shape of one input (the batch counts as 1), the meaning of its first axis, and its
+/// element type.
 pub(super) fn input_type(input: &proto::ValueInfoProto) -> Result<(Vec<usize>, Batch, Element), GraphError> {
     let fail = |what: &str| file(format!("input `{}`: {what}", input.name));
     let tensor = input.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).ok_or_else(|| fail("is not a tensor"))?;
@@ -62,7 +63,7 @@ pub(super) fn input_type(input: &proto::ValueInfoProto) -> Result<(Vec<usize>, B
         return Err(fail(&format!("it has {} axes: 1 to {MAX_RANK} are supported, with the batch first", dims.len())));
     }
     let length = |d: &proto::DimensionProto| usize::try_from(d.dim_value).ok().filter(|n| *n > 0);
-    // PaddlePaddle's exporter writes -1 where a length has no name.
+    // PaddlePaddle's exporter writes -1 for a length without a name.
     let named = |d: &proto::DimensionProto| matches!(d.dim_value, 0 | -1);
     let batch = match (dims.len(), length(&dims[0])) {
         (1, Some(_)) | (_, Some(1)) => Batch::One,
@@ -82,5 +83,5 @@ pub(super) fn input_type(input: &proto::ValueInfoProto) -> Result<(Vec<usize>, B
     Ok((rest.collect::<Result<_, _>>()?, batch, element))
 }
 
-/// Most axes of an input.
+/// Largest number of axes of an input.
 const MAX_RANK: usize = 8;

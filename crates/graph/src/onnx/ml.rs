@@ -32,7 +32,7 @@ impl Reader<'_> {
                 }
                 Ok(vec![Value::Unusable(LABELS), self.post_transform(n, scores)?])
             }
-            // Scores by class as a map: the client has them in order.
+            // ZipMap makes a map from classes to scores; the client gets the scores in order.
             "ZipMap" | "Cast" | "FeatureVectorizer" if n.input.len() == 1 => {
                 let value = self.values.get(&n.input[0]).cloned().ok_or_else(|| fail(n, "its input is missing"))?;
                 Ok(vec![value])
@@ -42,7 +42,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Features that are picked from the last axis; or the label of the class that an ArgMax found.
+    /// Picks features from the last axis, or the label of the class that an ArgMax found.
     fn extracted(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         if self.is_constant(n, 0) && self.tensor(n, 1).is_ok_and(|x| self.is_class(&x)) {
             return Ok(Value::Unusable(LABELS));
@@ -54,7 +54,7 @@ impl Reader<'_> {
         self.select(n, &x, last, &indices).map(Value::Wire)
     }
 
-    /// `(x - offset) * scale` along the last axis.
+    /// Adds `(x - offset) * scale` along the last axis.
     fn scaler(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.tensor(n, 0)?;
         let axis = x.shape.len().checked_sub(1).ok_or_else(|| fail(n, "its input has no axes"))?;
@@ -74,7 +74,7 @@ impl Reader<'_> {
         self.affine_along(n, &x, axis, scale, shift)
     }
 
-    /// Division by a norm of the whole row: at the end of the network the client does it.
+    /// Divides by a norm of the whole row; at the end of the network the client does this.
     fn normalizer(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let norm = attribute(n, "norm").map_or(&b"MAX"[..], |a| &a.s);
         let given = n.input.first().and_then(|i| self.values.get(i)).cloned();
@@ -97,7 +97,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Coefficients `[rows, features]` and intercepts.
+    /// Adds a linear layer with coefficients `[rows, features]` and intercepts.
     fn linear(&mut self, n: &NodeProto, rows: Option<usize>) -> Result<Tensor, GraphError> {
         let x = self.tensor(n, 0)?;
         let x = Tensor { integer: false, ..x };
@@ -130,7 +130,7 @@ impl Reader<'_> {
     }
 }
 
-/// What would help where a classical operator is not supported.
+/// Returns advice for an unsupported classical operator.
 fn advice(op: &str) -> &'static str {
     match op {
         "TreeEnsemble" | "TreeEnsembleClassifier" | "TreeEnsembleRegressor" => {

@@ -1,8 +1,8 @@
-//! Reading ONNX files: bytes -> `FloatGraph`. Every limit is checked before memory is spent; no input makes
-//! this panic.
+//! Reading ONNX files: bytes -> `FloatGraph`. Every limit is checked before memory is allocated; no
+//! input causes a panic.
 //!
-//! The batch axis is stripped: whatever the file states (1, N, a name), the network is read for a batch of
-//! one.
+//! The batch axis is removed: the network is read for a batch of one, for any stated batch (1, N, a
+//! name).
 
 mod arithmetic;
 mod budget;
@@ -53,69 +53,70 @@ pub use help::{OPERATORS, Operator, REFUSED, advice};
 
 /// Largest ONNX file in bytes.
 pub const MAX_FILE_BYTES: usize = 2 << 30;
-/// Operator-set versions that are read: up to the newest that onnxruntime, the judge of the tests, knows.
+/// Supported operator-set versions: up to the newest version that onnxruntime, the reference of the
+/// tests, supports.
 pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=26;
 
-/// Most characters of a name that is kept of a node.
+/// Largest number of characters of a node's stored name.
 const LONGEST_NAME: usize = 100;
-/// Most axes, ends or sizes that a node may list.
+/// Largest number of axes, ends or sizes in a list of a node.
 const LONGEST_LIST: usize = 4096;
 
-/// A network as its file means it.
+/// A network read from a file.
 #[derive(Debug, Clone)]
 pub struct Network {
     /// Name of the graph in the file.
     pub name: String,
-    /// The network in real numbers, sorted; without what is left to the client.
+    /// The network in real numbers, sorted, without the operations left to the client.
     pub graph: FloatGraph,
-    /// What the file does to the outputs last.
+    /// The last operation of the file on the outputs, left to the client.
     pub activation: Option<FinalActivation>,
     /// Outputs of the file, in its order. Several are flattened and joined in the graph's result.
     pub outputs: Vec<OutputTensor>,
-    /// The range that the input's element type has (8-bit integers).
+    /// The range of the input's element type (for 8-bit integers).
     pub input_range: Option<[f32; 2]>,
-    /// One sentence for each thing that was read otherwise than it stands in the file.
+    /// One sentence for each deviation from the file.
     pub notes: Vec<String>,
 }
 
 impl Network {
-    /// A network with one output that came from no file.
+    /// A network with one output that was not read from a file.
     #[must_use]
     pub fn new(name: &str, graph: FloatGraph) -> Self {
         Self { name: name.into(), graph, activation: None, outputs: vec![], input_range: None, notes: vec![] }
     }
 }
 
-/// What a name of the file stands for.
+/// The value of a name in the file.
 #[derive(Debug, Clone)]
 enum Value {
-    /// Known without any input.
+    /// A value that is independent of the input.
     Constant(Rc<Constant>),
     /// A tensor that depends on the input.
     Wire(Tensor),
-    /// As `Wire`, but this was left out behind it: only the result may be one.
+    /// A tensor whose last activation was left out. Only the result may have this form.
     Activated(Tensor, FinalActivation),
-    /// The norm of all of this tensor, by which only the tensor itself may be divided.
+    /// The norm of this whole tensor. Only the tensor itself may be divided by it.
     Norm(Tensor, FinalActivation),
-    /// Numbers of a few bits that stand for this tensor.
+    /// Integers of a few bits that stand for this tensor.
     Quantised(Tensor, Rc<quantised::Steps>),
-    /// What no network can compute with (class labels), with the reason.
+    /// A value that a network cannot compute with (class labels), with the reason.
     Unusable(&'static str),
 }
 
-/// Reads a network that lies in one file.
+/// Reads a network without external data.
 ///
 /// # Errors
-/// As [`parse_in`]; tensors that lie in other files.
+/// As [`parse_in`], and for tensors in other files.
 pub fn parse(bytes: &[u8]) -> Result<Network, GraphError> {
     parse_in(bytes, None)
 }
 
-/// Reads a network whose external data, if it has any, lies in `folder`.
+/// Reads a network; external data, if any, is in `folder`.
 ///
 /// # Errors
-/// Not ONNX, too large, an operation that is not supported (named, with what would help), shapes that do not
-/// fit, a cycle, external data that is missing or lies elsewhere.
+/// If the file is not ONNX or too large, an operation is not supported (the error names it and a
+/// remedy), shapes do not fit, there is a cycle, or external data is missing or elsewhere.
 pub fn parse_in(bytes: &[u8], folder: Option<&Path>) -> Result<Network, GraphError> {
     if bytes.len() > MAX_FILE_BYTES {
         return Err(file(format!("{} bytes, the limit is {MAX_FILE_BYTES}", bytes.len())));
@@ -141,7 +142,7 @@ pub fn parse_in(bytes: &[u8], folder: Option<&Path>) -> Result<Network, GraphErr
     read_graph(graph, opset, folder)
 }
 
-/// An error about the file; names in it are made plain.
+/// Makes an error about the file; names in it are escaped.
 fn file(what: String) -> GraphError {
     GraphError::OnnxFile { what: plain(&what) }
 }
@@ -185,14 +186,14 @@ fn read_graph(proto: GraphProto, opset: i64, folder: Option<&Path>) -> Result<Ne
     Ok(Network { name, graph, activation, outputs, input_range: element.range(), notes })
 }
 
-/// Reads node after node.
+/// Reads a graph node by node.
 struct Reader<'a> {
     graph: FloatGraph,
     values: HashMap<String, Value>,
     opset: i64,
     batch: Batch,
     folder: Option<&'a Path>,
-    /// Element types of constants of a few bits, by name.
+    /// Element types of low-bit constants, by name.
     types: HashMap<String, i32>,
     budget: Budget,
     notes: Vec<String>,
@@ -219,7 +220,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The values that a node makes.
+    /// Computes the result values of a node.
     fn operator(&mut self, n: &NodeProto) -> Result<Vec<Value>, GraphError> {
         match n.domain.as_str() {
             "" | "ai.onnx" => {}
@@ -325,7 +326,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The tensor that is input `k`; an error where it is constant, absent, or left to the client.
+    /// Returns input `k` as a tensor; an error if it is constant, absent, or left to the client.
     fn tensor(&mut self, n: &NodeProto, k: usize) -> Result<Tensor, GraphError> {
         self.compute_activated(n, k)?;
         match n.input.get(k).and_then(|name| self.values.get(name)) {
@@ -351,7 +352,8 @@ impl Reader<'_> {
         }
     }
 
-    /// As [`Reader::tensor`], of real numbers: arithmetic on integers would wrap.
+    /// Returns input `k` as [`Reader::tensor`] does, but only a tensor of real numbers: arithmetic
+    /// on integers would wrap.
     fn real(&mut self, n: &NodeProto, k: usize) -> Result<Tensor, GraphError> {
         let x = self.tensor(n, k)?;
         if x.integer {
@@ -365,7 +367,7 @@ impl Reader<'_> {
         matches!(n.input.get(k).and_then(|i| self.values.get(i)), Some(Value::Constant(_)))
     }
 
-    /// Input `k` if the node has one; it must then be constant.
+    /// Returns input `k`, if the node has one, which must be constant.
     fn constant(&self, n: &NodeProto, k: usize) -> Result<Option<Rc<Constant>>, GraphError> {
         match n.input.get(k).filter(|name| !name.is_empty()).and_then(|name| self.values.get(name)) {
             Some(Value::Constant(c)) => Ok(Some(c.clone())),
@@ -381,7 +383,7 @@ impl Reader<'_> {
         self.constant(n, k)?.ok_or_else(|| fail(n, &format!("has no input {k}")))
     }
 
-    /// A list of integers: constant input `k`, or attribute `name` of older operator sets.
+    /// Returns a list of integers: constant input `k`, or attribute `name` in older operator sets.
     fn listed(&self, n: &NodeProto, k: usize, name: &str) -> Result<Option<Vec<i64>>, GraphError> {
         match self.constant(n, k)? {
             Some(c) => match c.as_ints() {

@@ -1,5 +1,5 @@
-//! What a node of the file says, and what is said of it. Text of the file is made plain here, before
-//! it becomes part of an error.
+//! Attributes of a node, and errors about a node. Text of the file is escaped here before it
+//! becomes part of an error.
 
 use tacit_foreign::plain;
 use tacit_foreign::text::within;
@@ -7,7 +7,7 @@ use tacit_foreign::text::within;
 use super::proto::{AttributeProto, NodeProto};
 use crate::GraphError;
 
-/// Name and operator of a node; its first output where it has no name.
+/// Returns name and operator of a node; its first output if it has no name.
 pub(super) fn label(n: &NodeProto) -> String {
     let name = if n.name.is_empty() { n.output.first().map_or("?", |o| o.as_str()) } else { &n.name };
     format!("`{}` ({})", within(name, 100), within(&n.op_type, 50))
@@ -47,7 +47,7 @@ pub(super) fn floats(n: &NodeProto, name: &str) -> Result<Option<Vec<f32>>, Grap
     }
 }
 
-/// An axis that may count from the end, of a tensor of `rank` axes.
+/// Returns the index of an axis that may count from the end, for a tensor of `rank` axes.
 pub(super) fn axis(n: &NodeProto, value: i64, rank: usize) -> Result<usize, GraphError> {
     let rank = rank as i64;
     let from_front = if value < 0 { value.saturating_add(rank) } else { value };

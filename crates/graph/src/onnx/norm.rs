@@ -1,19 +1,19 @@
-//! A network that ends by dividing its answer by the answer's own norm (embeddings of faces, voices,
-//! sentences), in the ways that exporters write it. The client does the division.
+//! Networks that end by dividing the answer by its own norm (embeddings of faces, voices,
+//! sentences), in the forms that exporters write. The client does the division.
 
 use super::proto::NodeProto;
 use super::view::Tensor;
 use super::{Reader, Value, axis, fail, file, float, int, unsupported};
 use crate::{FinalActivation, GraphError};
 
-/// What is said where a norm is anything else.
+/// Advice for a norm in any other use.
 pub(super) const ADVICE: &str = "roots and quotients of secret values are not supported, but for a division of the whole answer by its own \
                                  norm at the end of the network; use BatchNormalization, or cut it off and apply it to the answer";
 
-/// Largest constant that is taken for a guard against a division by zero.
+/// Largest constant that counts as a guard against division by zero.
 const GUARD: f32 = 1e-5;
 
-/// The refusal of a norm as an output.
+/// Returns the error for a norm as an output.
 pub(super) fn as_output(name: &str) -> GraphError {
     file(format!("the output `{name}` is a norm: export the numbers that it is made of"))
 }
@@ -24,7 +24,7 @@ impl Reader<'_> {
         matches!(n.input.get(k).and_then(|i| self.values.get(i)), Some(Value::Norm(..)))
     }
 
-    /// ReduceL1 and ReduceL2 over everything but the batch.
+    /// Reads ReduceL1 and ReduceL2 over everything but the batch.
     pub(super) fn norm(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let x = self.real(n, 0)?;
         let axes = self.reduced_axes(n, x.shape.len())?;
@@ -35,7 +35,8 @@ impl Reader<'_> {
         Ok(Value::Norm(x, if n.op_type == "ReduceL1" { FinalActivation::L1 } else { FinalActivation::L2 }))
     }
 
-    /// What exporters put between a norm and the division: a guard against zero, copies.
+    /// Reads the nodes that exporters put between a norm and the division: a guard against zero,
+    /// copies.
     pub(super) fn kept_norm(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let small = |k: usize| -> Result<bool, GraphError> {
             Ok(self.constant(n, k)?.is_none_or(|c| c.to_floats().iter().all(|v| (0.0..=GUARD).contains(v))))
@@ -52,7 +53,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A tensor divided by its own norm.
+    /// Reads the division of a tensor by its own norm.
     pub(super) fn over_norm(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let x = self.real(n, 0)?;
         let same = |of: &Tensor| of.node == x.node && of.shape == x.shape && of.order == x.order;
@@ -62,7 +63,7 @@ impl Reader<'_> {
         }
     }
 
-    /// LpNormalization over everything but the batch.
+    /// Reads LpNormalization over everything but the batch.
     pub(super) fn normalised(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let x = self.real(n, 0)?;
         let at = axis(n, int(n, "axis", -1), x.shape.len())?;

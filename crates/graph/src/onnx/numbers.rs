@@ -6,7 +6,7 @@ use super::{Budget, fail, float};
 use crate::GraphError;
 use crate::geometry::checked_elements;
 
-/// Operators on constants that are spread over each other.
+/// Operators on constants that broadcast.
 const SPREAD: &[&str] = &[
     "Add",
     "Sub",
@@ -26,8 +26,8 @@ const SPREAD: &[&str] = &[
     "Where",
 ];
 
-/// Two constants under ONNX's broadcasting; of integers if both are. `None`: shapes that do not fit, or an
-/// overflow.
+/// Combines two constants under ONNX's broadcasting; the result has integers if both have. `None`
+/// if shapes do not fit, or on overflow.
 pub(super) fn broadcast(
     a: &Constant,
     b: &Constant,
@@ -40,7 +40,7 @@ pub(super) fn broadcast(
     if sa.iter().zip(&sb).any(|(x, y)| x != y && *x != 1 && *y != 1) {
         return None;
     }
-    // A length of 1 gives way to the other, also to 0.
+    // A length of 1 becomes the other length, also 0.
     let shape: Vec<usize> = sa.iter().zip(&sb).map(|(&x, &y)| if x == 1 { y } else { x }).collect();
     let count = checked_elements(&shape)?;
     let (ia, ib) = (positions(&sa, &shape, count), positions(&sb, &shape, count));
@@ -56,7 +56,8 @@ pub(super) fn broadcast(
     Some(Constant { shape, data })
 }
 
-/// The longest axes of constants that are aligned at their ends: what their broadcast has at most.
+/// Returns the longest axes of constants that are aligned at their ends: an upper limit for their
+/// broadcast.
 pub(super) fn longest_axes(inputs: &[&Constant]) -> Vec<usize> {
     let rank = inputs.iter().map(|c| c.shape.len()).max().unwrap_or(0);
     let axis = |from_end: usize| {
@@ -66,7 +67,7 @@ pub(super) fn longest_axes(inputs: &[&Constant]) -> Vec<usize> {
     (1..=rank).rev().map(axis).collect()
 }
 
-/// For each element of `shape` its position in a tensor of shape `own` that is broadcast.
+/// Returns for each element of `shape` its position in a broadcast tensor of shape `own`.
 fn positions(own: &[usize], shape: &[usize], count: usize) -> Vec<usize> {
     (0..count)
         .map(|i| {
@@ -84,7 +85,7 @@ fn positions(own: &[usize], shape: &[usize], count: usize) -> Vec<usize> {
         .collect()
 }
 
-/// The value of a node of arithmetic, comparison or choice on constants; `None` if it is no such node.
+/// Computes a node of arithmetic, comparison or choice on constants; `None` for other nodes.
 pub(super) fn by_element(n: &NodeProto, budget: &Budget, inputs: &[&Constant]) -> Result<Option<Constant>, GraphError> {
     let does_not_fit = || fail(n, "its constants do not fit each other, or overflow");
     if let [a] = inputs {
@@ -157,9 +158,9 @@ fn unary(n: &NodeProto, c: &Constant) -> Result<Option<Constant>, GraphError> {
     Ok(Some(Constant { shape: c.shape.clone(), data }))
 }
 
-/// `a` where `c` is not 0, else `b`.
+/// Returns `a` where `c` is not 0, else `b`.
 fn choose(c: &Constant, a: &Constant, b: &Constant) -> Option<Constant> {
-    // Spread the pair first, then the choice over it.
+    // Broadcasts the pair first, then the choice over it.
     let spread = |x: &Constant, y: &Constant| broadcast(x, y, |p, _| Some(p), |p, _| p);
     let (a, b) = (spread(a, b)?, spread(b, a)?);
     let (a, b) = (spread(&a, c)?, spread(&b, c)?);

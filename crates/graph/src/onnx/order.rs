@@ -1,4 +1,4 @@
-//! Which nodes the outputs need, in the order of their computation.
+//! The nodes that the outputs need, in the order of their computation.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,8 +6,8 @@ use super::proto::{GraphProto, NodeProto};
 use super::{file, label};
 use crate::GraphError;
 
-/// Names that the outputs need, and the nodes that make them, sorted. The others are left out: they may be
-/// anything.
+/// Returns the names that the outputs need, and the nodes that make them, sorted. Other nodes are
+/// ignored and may be unsupported.
 pub(super) fn needed_nodes(proto: &GraphProto) -> Result<(HashSet<&str>, Vec<usize>), GraphError> {
     let nodes = &proto.node;
     let known: HashSet<&str> =
@@ -37,7 +37,7 @@ pub(super) fn needed_nodes(proto: &GraphProto) -> Result<(HashSet<&str>, Vec<usi
     Ok((names, order))
 }
 
-/// An order in which every used node comes after those that make its inputs.
+/// Returns an order in which every used node follows the nodes that make its inputs.
 fn node_order(
     nodes: &[NodeProto],
     used: &[bool],

@@ -1,6 +1,6 @@
-//! The part of the ONNX protobuf schema (onnx.proto3) that a feed-forward network needs, as `prost` messages.
-//! Fields that are not declared here (subgraphs, doc strings, training info, value info) are skipped when a
-//! file is read.
+//! The part of the ONNX protobuf schema (onnx.proto3) that a feed-forward network needs, as `prost`
+//! messages. Fields that are not declared here (subgraphs, doc strings, training info, value info)
+//! are skipped when a file is read.
 
 use prost::Message;
 
@@ -55,10 +55,10 @@ pub struct GraphProto {
 /// One operation.
 #[derive(Clone, PartialEq, Message)]
 pub struct NodeProto {
-    /// Names of the tensors read; empty for an optional one that is absent.
+    /// Names of the input tensors; empty for an optional input that is absent.
     #[prost(string, repeated, tag = "1")]
     pub input: Vec<String>,
-    /// Names of the tensors made.
+    /// Names of the result tensors.
     #[prost(string, repeated, tag = "2")]
     pub output: Vec<String>,
     /// Name, often empty.
@@ -102,7 +102,7 @@ pub struct AttributeProto {
     /// Strings.
     #[prost(bytes = "vec", repeated, tag = "9")]
     pub strings: Vec<Vec<u8>>,
-    /// Which field is meant: 1 f, 2 i, 3 s, 4 t, 6 floats, 7 ints.
+    /// The field in use: 1 f, 2 i, 3 s, 4 t, 6 floats, 7 ints.
     #[prost(int32, tag = "20")]
     pub r#type: i32,
 }
@@ -134,10 +134,10 @@ pub struct TensorProto {
     /// Elements of a double tensor.
     #[prost(double, repeated, tag = "10")]
     pub double_data: Vec<f64>,
-    /// Where they lie, if in another file: `location`, `offset`, `length`.
+    /// Location of the elements, if they are in another file: `location`, `offset`, `length`.
     #[prost(message, repeated, tag = "13")]
     pub external_data: Vec<EntryProto>,
-    /// 1: the elements lie in another file.
+    /// 1 if the elements are in another file.
     #[prost(int32, tag = "14")]
     pub data_location: i32,
 }
@@ -194,7 +194,7 @@ pub struct TensorShapeProto {
 /// One axis: a length, or a name.
 #[derive(Clone, PartialEq, Message)]
 pub struct DimensionProto {
-    /// Length, 0 where it is symbolic.
+    /// Length, 0 if symbolic.
     #[prost(int64, tag = "1")]
     pub dim_value: i64,
     /// Name of a symbolic length.

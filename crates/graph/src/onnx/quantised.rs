@@ -1,7 +1,8 @@
-//! Networks that were quantised with QuantizeLinear and DequantizeLinear around float operators: read as the
-//! network in real numbers that they approximate. Weights are what their integers stand for. Between a
-//! QuantizeLinear and its DequantizeLinear nothing is rounded; values are clamped where the smallest integer
-//! stands for zero, since quantisers leave out the activation in front of those.
+//! Networks quantised with QuantizeLinear and DequantizeLinear around float operators. They are
+//! read as the networks in real numbers that they approximate: weights are the values that their
+//! integers stand for. Between a QuantizeLinear and its DequantizeLinear nothing is rounded. Values
+//! are clamped if the smallest integer stands for zero, since quantisers leave out the activation
+//! in front of such nodes.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -11,23 +12,23 @@ use super::tensor::{Constant, Data};
 use super::{Reader, Value, attribute, axis, fail, file, int, unsupported};
 use crate::GraphError;
 
-/// What is said where quantised numbers are read by anything else.
+/// Advice for any other reader of quantised numbers.
 pub(super) const ADVICE: &str = "it reads the integers of a QuantizeLinear, which only a DequantizeLinear of the same scale and zero \
                                  point may do: put one in front of it, or take the float32 model that this file was quantised from \
                                  (tacit quantises it itself)";
 
-/// The refusal of an output of integers.
+/// Returns the error for an output of integers.
 pub(super) fn as_output(name: &str) -> GraphError {
     file(format!(
         "the output `{name}` is made of integers by a QuantizeLinear: remove that node, so that the network ends in front of it"
     ))
 }
 
-/// What is said where a DequantizeLinear reads what is not quantised.
+/// The error for a DequantizeLinear whose input is not quantised.
 const NOT_QUANTISED: &str = "it reads no constant, and nothing that a QuantizeLinear made: take the float32 model that this file was \
                              quantised from (tacit quantises it itself)";
 
-/// What is said where a network quantises what its client applies last.
+/// Returns the error for a network that quantises the activation that its client applies last.
 pub(super) fn quantises_the_end(activation: &str) -> String {
     format!(
         "it quantises the {activation} that the network ends with: remove this node (and the DequantizeLinear behind it, if there is one), \
@@ -35,18 +36,18 @@ pub(super) fn quantises_the_end(activation: &str) -> String {
     )
 }
 
-/// Said once of a network with such nodes.
+/// Note for a network with such nodes.
 const NOTE: &str = "read in real numbers: the rounding of QuantizeLinear is left out, and so is its clamping but for activations; the \
                     float32 model needs fewer comparisons";
 
-/// What the integers of a quantised tensor stand for: `(q - zero) * scale`.
+/// The meaning of a quantised tensor's integers: `(q - zero) * scale`.
 #[derive(Debug, PartialEq)]
 pub(super) struct Steps {
     scale: Vec<f32>,
     zero: Vec<f32>,
 }
 
-/// Element types (8 and 16 bit integers) of the constants of a file, by name.
+/// Returns the element types (8 and 16 bit integers) of the constants of a file, by name.
 pub(super) fn types(proto: &GraphProto) -> HashMap<String, i32> {
     let stored = proto.initializer.iter().map(|t| (t.name.clone(), t.data_type));
     let made = proto.node.iter().filter(|n| n.op_type == "Constant").filter_map(|n| {
@@ -56,7 +57,7 @@ pub(super) fn types(proto: &GraphProto) -> HashMap<String, i32> {
     stored.chain(made).filter(|(_, t)| limits(*t).is_some()).collect()
 }
 
-/// Least and largest integer of an element type.
+/// Returns the smallest and largest integer of an element type.
 fn limits(kind: i32) -> Option<[f32; 2]> {
     match kind {
         2 => Some([0.0, 255.0]),
@@ -80,7 +81,7 @@ impl Reader<'_> {
         Ok(Steps { scale, zero })
     }
 
-    /// Least and largest integer that a QuantizeLinear makes.
+    /// Returns the smallest and largest integer that a QuantizeLinear makes.
     fn limits(&self, n: &NodeProto) -> Result<[f32; 2], GraphError> {
         let stated = n.input.get(2).and_then(|z| self.types.get(z)).copied();
         let kind = stated.unwrap_or_else(|| match int(n, "output_dtype", 2) {
@@ -123,7 +124,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The integers of a constant, or the real numbers that its integers stand for.
+    /// Returns the integers of a constant, or the real numbers that its integers stand for.
     pub(super) fn requantised(&self, n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
         let Steps { scale, zero } = self.steps(n)?;
         let values = c.to_floats();

@@ -1,4 +1,4 @@
-//! Sums, means and maxima over axes: pools over whole planes.
+//! Sums, means and maxima over axes, as pools over whole planes.
 
 use super::proto::NodeProto;
 use super::view::Tensor;
@@ -27,7 +27,8 @@ impl Reader<'_> {
         Ok(if int(n, "keepdims", 1) != 0 { made } else { made.without(&axes) })
     }
 
-    /// The axes that a node reduces, sorted; all where it states none (or none, where it says so).
+    /// Returns the axes that a node reduces, sorted. A node that states none reduces all (or none,
+    /// if it says so).
     pub(super) fn reduced_axes(&self, n: &NodeProto, rank: usize) -> Result<Vec<usize>, GraphError> {
         let stated = self.listed(n, 1, "axes")?.unwrap_or_default();
         let mut axes = stated.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, GraphError>>()?;
@@ -39,7 +40,7 @@ impl Reader<'_> {
         Ok(axes)
     }
 
-    /// `x` reduced over `axes`, which stay with length 1.
+    /// Reduces `x` over `axes`, which then have length 1.
     fn reduced(&mut self, n: &NodeProto, x: &Tensor, axes: &[usize], op: &str) -> Result<Tensor, GraphError> {
         axes.iter().try_for_each(|&a| self.keeps_batch(n, x, a))?;
         let (gone, kept) = x.order_from(axes);
@@ -72,7 +73,7 @@ impl Reader<'_> {
     }
 }
 
-/// A rectangle of `count` elements, as square as it can be.
+/// Returns a rectangle of `count` elements, as square as possible.
 fn plane(count: usize) -> Option<[usize; 2]> {
     let side = (1..=count.isqrt()).rev().find(|s| count.is_multiple_of(*s))?;
     (count / side <= MAX_WINDOW_SIDE).then_some([side, count / side])

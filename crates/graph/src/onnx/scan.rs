@@ -1,12 +1,13 @@
-//! A look at the wire format before anything is decoded: decoding turns two bytes of an empty message into a
+//! A scan of the wire format before decoding. Decoding turns two bytes of an empty message into a
 //! hundred bytes of memory, so the number of fields is bounded first.
 
 use crate::GraphError;
 
-/// Most protobuf fields in one file (real networks have some ten per node).
+/// Largest number of protobuf fields in one file (real networks have some ten per node).
 pub const MAX_FIELDS: usize = 2_000_000;
 
-/// Messages whose fields are visited: `(message, field number, message inside)`, with 0 the model.
+/// Messages whose fields are visited: `(message, field number, message inside)`, where 0 is the
+/// model.
 const INNER: &[(u8, u64, u8)] = &[
     (0, 7, 1),  // model.graph
     (0, 8, 9),  // model.opset_import
@@ -26,7 +27,7 @@ const INNER: &[(u8, u64, u8)] = &[
 /// Counts the fields of the messages that would be decoded.
 ///
 /// # Errors
-/// Broken wire format, or more than [`MAX_FIELDS`].
+/// If the wire format is broken, or there are more than [`MAX_FIELDS`].
 pub fn check(bytes: &[u8]) -> Result<(), GraphError> {
     let mut budget = MAX_FIELDS;
     message(bytes, 0, &mut budget)

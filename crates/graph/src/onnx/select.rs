@@ -1,4 +1,5 @@
-//! What picks, joins and repeats parts of tensors: Slice, Split, Gather, Concat, Expand, Tile, Pad.
+//! Operators that pick, join and repeat parts of tensors: Slice, Split, Gather, Concat, Expand,
+//! Tile, Pad.
 
 use super::proto::NodeProto;
 use super::tensor::{Constant, Data};
@@ -7,7 +8,7 @@ use super::{Batch, Reader, attribute, axis, fail, float, int, ints, unsupported}
 use crate::GraphError;
 use crate::float::FloatOp;
 
-/// What is said of a Where whose condition is constant.
+/// The error for a Where with a constant condition.
 pub(super) const CONSTANT_MASK: &str = "a choice by a constant mask is not read as Where; write it as `x * mask + value * (1 - mask)`, \
                                         which costs nothing (masked_fill becomes such a Where), or as Slice and Concat";
 
@@ -33,7 +34,7 @@ impl Reader<'_> {
         }
         let (_, rest) = first.order_from(&[at]);
         let order = [&[at][..], &rest].concat();
-        // Parts that lie as images stay images: what reads them needs no reshape.
+        // Parts stored as images remain images, so that their readers need no reshape.
         let image = |r: &Self, x: &Tensor| {
             let stored = r.node_shape(x.node);
             (x.order == order && stored[0] == x.shape[at]).then(|| stored[1..].to_vec())
@@ -50,7 +51,8 @@ impl Reader<'_> {
         Ok(Tensor { node: made, shape, order, ..first.clone() })
     }
 
-    /// Each tensor with zeros where the others are; added up, with the constants as addends.
+    /// Joins tensors and constants: pads each tensor with zeros where the others are, adds them up,
+    /// and adds the constants.
     fn concat_with_constants(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let (mut tensors, mut constants) = (Vec::new(), Vec::new());
         let (mut shape, mut start): (Option<Vec<usize>>, usize) = (None, 0);
@@ -117,7 +119,7 @@ impl Reader<'_> {
         Ok(x)
     }
 
-    /// The indices that a Slice keeps, for each axis that it names.
+    /// Returns the indices that a Slice selects, for each axis that it names.
     pub(super) fn picked(&self, n: &NodeProto, shape: &[usize]) -> Result<Vec<(usize, Vec<usize>)>, GraphError> {
         let starts = self.listed(n, 1, "starts")?.ok_or_else(|| fail(n, "has no starts"))?;
         let ends = self.listed(n, 2, "ends")?.ok_or_else(|| fail(n, "has no ends"))?;
@@ -162,7 +164,7 @@ impl Reader<'_> {
         Ok(parts)
     }
 
-    /// The axis that a Split cuts, and the lengths of its parts.
+    /// Returns the axis that a Split cuts, and the lengths of its parts.
     pub(super) fn split_sizes(&self, n: &NodeProto, shape: &[usize]) -> Result<(usize, Vec<usize>), GraphError> {
         let at = axis(n, int(n, "axis", 0), shape.len())?;
         let (len, count) = (shape[at], n.output.len());
@@ -222,7 +224,7 @@ impl Reader<'_> {
         self.expand(n, &x, &shape)
     }
 
-    /// Each axis repeated: the axis with one more of length 1 in front, which is spread.
+    /// Repeats each axis: an axis of length 1 is inserted in front of it and expanded.
     pub(super) fn tile(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.tensor(n, 0)?;
         let repeats = self.listed(n, 1, "repeats")?.ok_or_else(|| fail(n, "has no repeats"))?;
@@ -234,7 +236,7 @@ impl Reader<'_> {
         self.repeated(n, &x, &times, false)
     }
 
-    /// Axis `i` repeated `times[i]` times: as a whole, or (`each`) element by element.
+    /// Repeats axis `i` `times[i]` times: as a whole, or (`each`) element by element.
     pub(super) fn repeated(
         &mut self,
         n: &NodeProto,
@@ -291,14 +293,14 @@ impl Reader<'_> {
         if mode != b"constant" || before.iter().chain(&after).all(|p| *p == 0) {
             return Ok(x);
         }
-        // Padding with a value is padding with zero of what is smaller by that value.
+        // Padding with a value equals padding with zero after the value is subtracted.
         let x = self.affine(n, &x, 1.0, -value)?;
         let padded = self.zero_padded(n, &x, &before, &after)?;
         self.affine(n, &padded, 1.0, value)
     }
 
-    /// What one axis needs but for zeros: negative padding cuts, the modes `edge`, `reflect` and `wrap`
-    /// repeat elements.
+    /// Applies to one axis all padding except zeros: negative padding cuts; the modes `edge`,
+    /// `reflect` and `wrap` repeat elements.
     fn pad_axis(
         &mut self,
         n: &NodeProto,
@@ -334,7 +336,7 @@ impl Reader<'_> {
         self.select(n, x, at, &indices)
     }
 
-    /// Zeros in front of and behind each axis.
+    /// Adds zeros in front of and behind each axis.
     pub(super) fn zero_padded(
         &mut self,
         n: &NodeProto,
@@ -343,8 +345,8 @@ impl Reader<'_> {
         after: &[i64],
     ) -> Result<Tensor, GraphError> {
         let grown: Vec<usize> = (0..x.shape.len()).filter(|&a| before[a] + after[a] > 0).collect();
-        // Images stay images where they can: convolutions take over what their input is padded with.
-        // Otherwise every padded axis gets an axis of the node, also where its length is 1.
+        // Images remain images if possible: convolutions can take over their input's padding.
+        // Otherwise every padded axis gets its own axis of the node, even if its length is 1.
         let short: Vec<usize> = grown.iter().copied().filter(|&a| x.shape[a] == 1).collect();
         let order = [short.clone(), x.order.clone()].concat();
         let mut axes: Vec<Option<usize>> = order.iter().copied().map(Some).collect();

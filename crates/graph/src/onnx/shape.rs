@@ -1,4 +1,4 @@
-//! Operations that change the shape or the order of axes alone.
+//! Operations that change only the shape or the order of axes.
 
 use super::proto::NodeProto;
 use super::tensor::Constant;
@@ -8,7 +8,7 @@ use crate::geometry::checked_elements;
 use crate::{FinalActivation, GraphError};
 
 impl Reader<'_> {
-    /// A tensor's shape, or the part of it that `start` and `end` say.
+    /// Returns a tensor's shape, or the part from `start` to `end`.
     pub(super) fn shape_of(&self, n: &NodeProto) -> Result<Constant, GraphError> {
         let dims: Vec<i64> = match n.input.first().and_then(|i| self.values.get(i)) {
             Some(Value::Constant(c)) => c.shape.iter().map(|&d| d as i64).collect(),
@@ -19,14 +19,14 @@ impl Reader<'_> {
             Some(Value::Norm(..)) => return Err(unsupported(n, super::norm::ADVICE.into())),
             None => return Err(fail(n, "has no input")),
         };
-        // Both may count from the end, and beyond either end they mean that end.
+        // Both may count from the end; values beyond either end are clamped to it.
         let rank = dims.len() as i64;
         let clamp = |v: i64| (if v < 0 { v.saturating_add(rank) } else { v }).clamp(0, rank) as usize;
         let (start, end) = (clamp(int(n, "start", 0)), clamp(int(n, "end", rank)));
         Ok(Constant::ints(dims[start..end.max(start)].to_vec()))
     }
 
-    /// Flatten, Reshape, Squeeze and Unsqueeze of a tensor.
+    /// Reads Flatten, Reshape, Squeeze and Unsqueeze of a tensor.
     pub(super) fn reshape(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let (x, left) = match n.input.first().and_then(|i| self.values.get(i)) {
             Some(Value::Activated(x, left)) => (x.clone(), Some(*left)),
@@ -36,7 +36,7 @@ impl Reader<'_> {
             "Squeeze" => {
                 let gone = match self.listed(n, 1, "axes")? {
                     Some(axes) => axes.iter().map(|&a| axis(n, a, x.shape.len())).collect::<Result<Vec<_>, _>>()?,
-                    // A network that is written for any batch keeps it.
+                    // A network for any batch size keeps its batch axis.
                     None => {
                         let is_batch = |i: usize| self.batch != Batch::One && x.batch == Some(i);
                         (0..x.shape.len()).filter(|&i| x.shape[i] == 1 && !is_batch(i)).collect()
@@ -59,7 +59,7 @@ impl Reader<'_> {
         Ok(left.map_or(Value::Wire(made.clone()), |left| Value::Activated(made, left)))
     }
 
-    /// `x` in another shape: the same elements in the file's order.
+    /// Returns `x` in another shape, with the same elements in the file's order.
     pub(super) fn viewed(&mut self, n: &NodeProto, x: &Tensor, shape: Vec<usize>) -> Result<Tensor, GraphError> {
         if checked_elements(&shape) != Some(x.elements()) {
             return Err(fail(n, &format!("{:?} cannot become {shape:?}", x.shape)));
@@ -86,7 +86,7 @@ impl Reader<'_> {
         let perm = permutation(n, x.shape.len())?;
         let made = x.transposed(&perm);
         let left = match *left {
-            // The same axis, elsewhere.
+            // The same axis at another place.
             FinalActivation::SoftmaxAlong { length, inner, logarithm } => {
                 let distance = |shape: &[usize], at: usize| shape[at + 1..].iter().product::<usize>();
                 let is_it = |&at: &usize| x.shape[at] == length as usize && distance(&x.shape, at) == inner as usize;
@@ -101,7 +101,7 @@ impl Reader<'_> {
         Ok(Value::Activated(made, left))
     }
 
-    /// The axes of the result that an Unsqueeze of a tensor with `rank` axes makes, sorted.
+    /// Returns the axes that an Unsqueeze of a tensor with `rank` axes adds to the result, sorted.
     pub(super) fn new_axes(&self, n: &NodeProto, rank: usize) -> Result<Vec<usize>, GraphError> {
         let axes = self.listed(n, 1, "axes")?.ok_or_else(|| fail(n, "has no axes"))?;
         let rank = rank + axes.len();
@@ -113,8 +113,8 @@ impl Reader<'_> {
         Ok(new)
     }
 
-    /// Shape that Flatten or Reshape gives to a tensor of shape `from`. The file may state a batch that is
-    /// not 1.
+    /// Returns the shape that Flatten or Reshape gives to a tensor of shape `from`. The file may
+    /// state a batch other than 1.
     pub(super) fn target_shape(
         &self,
         n: &NodeProto,

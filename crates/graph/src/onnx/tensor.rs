@@ -7,7 +7,7 @@ use crate::geometry::checked_elements;
 use crate::onnx::proto::TensorProto;
 use crate::{GraphError, MAX_STORED_ELEMENTS};
 
-/// A constant: shape as in the file (with any batch axis) and elements, row major.
+/// A constant: the shape in the file (with any batch axis) and the elements, row major.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Constant {
     /// Lengths of the axes; empty for a scalar.
@@ -52,7 +52,7 @@ impl Constant {
         }
     }
 
-    /// The elements as integers, if they are.
+    /// The elements as integers, if they are integers.
     pub fn as_ints(&self) -> Option<&[i64]> {
         match &self.data {
             Data::Ints(v) => Some(v),
@@ -64,7 +64,7 @@ impl Constant {
 /// Decodes a tensor, checking its type, shape, length and that all real numbers are finite.
 ///
 /// # Errors
-/// Says what is wrong with which tensor.
+/// Names the tensor and its fault.
 pub fn decode(t: &TensorProto) -> Result<Constant, GraphError> {
     let fail = |what: String| GraphError::OnnxFile { what: plain(&format!("tensor `{}`: {what}", t.name)) };
     if t.data_location == 1 {
@@ -118,7 +118,7 @@ pub fn decode(t: &TensorProto) -> Result<Constant, GraphError> {
     Ok(Constant { shape, data })
 }
 
-/// The elements from the typed field or from `raw_data`; exactly `n` of them.
+/// Returns exactly `n` elements from the typed field or from `raw_data`.
 fn pick<T: Copy, const B: usize>(
     t: &TensorProto,
     n: usize,
@@ -140,7 +140,7 @@ fn pick<T: Copy, const B: usize>(
     Ok(whole.iter().map(|b| from(*b)).collect())
 }
 
-/// Integers of at most 16 bits: from raw bytes, or one in each element of `int32_data`.
+/// Returns integers of at most 16 bits, from raw bytes or from one element of `int32_data` each.
 fn small<const B: usize>(t: &TensorProto, n: usize, from: impl Fn([u8; B]) -> i64) -> Result<Vec<i64>, String> {
     if t.raw_data.is_empty() {
         return Ok(pick(t, n, &t.int32_data, i32::from_le_bytes)?.into_iter().map(i64::from).collect());
@@ -148,13 +148,13 @@ fn small<const B: usize>(t: &TensorProto, n: usize, from: impl Fn([u8; B]) -> i6
     pick(t, n, &[], from)
 }
 
-/// The bits of 16-bit floats.
+/// Returns the bits of 16-bit floats.
 fn halves(t: &TensorProto, n: usize) -> Result<Vec<u16>, String> {
     let wide = small(t, n, |b| i64::from(u16::from_le_bytes(b)))?;
     wide.into_iter().map(|v| u16::try_from(v).map_err(|_| format!("{v} are not the bits of a 16-bit float"))).collect()
 }
 
-/// The value of a 16-bit float of IEEE 754.
+/// Returns the value of an IEEE 754 16-bit float.
 fn half_to_float(bits: u16) -> f32 {
     let (sign, exponent, mantissa) = (bits >> 15, i32::from(bits >> 10 & 31), f32::from(bits & 1023) / 1024.0);
     let size = match exponent {

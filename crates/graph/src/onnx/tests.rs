@@ -71,8 +71,8 @@ fn a_final_softmax_is_left_to_the_client() {
     assert!(text.contains("end of the network"), "{text}");
 }
 
-/// The network reshaped to `[1, -1]` in front of its last part of the shape that a `Shape` with these
-/// attributes gives.
+/// Reshapes the network to `[1, -1]` in front of its last part of the shape from a `Shape` with
+/// these attributes.
 fn reshaped_by(start: Option<i64>, end: Option<i64>) -> Result<Vec<usize>, GraphError> {
     let mut bytes = decode(&zoo::build("tiny-cnn", 1).unwrap());
     let graph = bytes.graph.as_mut().unwrap();

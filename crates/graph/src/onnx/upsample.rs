@@ -1,5 +1,5 @@
-//! Larger images: ConvTranspose, Resize and Upsample, DepthToSpace; and SpaceToDepth. All are made of
-//! convolutions and of moved elements.
+//! ConvTranspose, Resize, Upsample, DepthToSpace and SpaceToDepth, made of convolutions and moved
+//! elements.
 
 use super::proto::NodeProto;
 use super::view::Tensor;
@@ -8,19 +8,19 @@ use crate::GraphError;
 use crate::float::FloatOp;
 use crate::geometry::ConvGeometry;
 
-/// One axis of a transposed convolution, with output `o = i * stride + t * dilation - before` for input `i`
-/// and tap `t`. Output `m * stride + r` of the uncut result depends on taps `r + stride * j` and inputs
-/// `m - j` alone: a convolution for each phase `r`.
+/// One axis of a transposed convolution, with output `o = i * stride + t * dilation - before` for
+/// input `i` and tap `t`. Output `m * stride + r` of the uncut result depends only on taps
+/// `r + stride * j` and inputs `m - j`: one convolution for each phase `r`.
 struct Phases {
     stride: usize,
-    /// Taps with the gaps of a dilation.
+    /// Number of taps, with the gaps of a dilation.
     taps: usize,
     dilation: usize,
     /// Taps of one phase.
     per_phase: usize,
-    /// Padding behind, for the convolution of the phases.
+    /// Padding behind the input, for the convolution of the phases.
     behind: usize,
-    /// What is cut from the front of the uncut result, and the length that is kept.
+    /// Number of outputs cut from the front of the uncut result, and the final length.
     cut: usize,
     length: usize,
 }
@@ -71,7 +71,7 @@ impl Reader<'_> {
         Ok(if flat { whole.without(&[2]) } else { whole })
     }
 
-    /// Blocks of channels become blocks of pixels, or the other way.
+    /// Turns blocks of channels into blocks of pixels, or the reverse.
     pub(super) fn depth_and_space(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.tensor(n, 0)?;
         let b = usize::try_from(int(n, "blocksize", 0))
@@ -90,7 +90,7 @@ impl Reader<'_> {
             return Err(fail(n, &format!("{:?} cannot be cut into blocks of {b}", x.shape)));
         }
         if n.op_type == "SpaceToDepth" {
-            // Blocks before channels, or (CRD) behind.
+            // Blocks precede channels, or (CRD) follow them.
             let perm = if attribute(n, "mode").is_some_and(|a| a.s == b"CRD") {
                 [0, 1, 3, 5, 2, 4]
             } else {
@@ -108,7 +108,8 @@ impl Reader<'_> {
         self.viewed(n, &parts, vec![batch, c / (b * b), h * b, w * b])
     }
 
-    /// Each axis that changes its length: `nearest` picks elements, `linear` is a fixed matrix.
+    /// Resizes each axis that changes its length: `nearest` picks elements, `linear` is a fixed
+    /// matrix.
     pub(super) fn resize(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
         let targets = self.resize_targets(n, &x)?;
@@ -159,7 +160,7 @@ impl Reader<'_> {
             b"round_prefer_ceil" => (c + 0.5).floor(),
             _ => (c - 0.5).ceil(),
         };
-        // Coordinates that are whole numbers up to rounding are whole numbers.
+        // Coordinates that differ from a whole number only by rounding count as whole.
         let whole = |c: f64| if (c - c.round()).abs() < 1e-6 { c.round() } else { c };
         let indices: Vec<usize> =
             (0..target.length).map(|o| pick(whole(coordinate(o))).clamp(0.0, (len - 1) as f64) as usize).collect();
@@ -195,7 +196,7 @@ impl Reader<'_> {
         let given = given.ok_or_else(|| fail(n, "states no scale or size for each axis"))?;
         for (&axis, &v) in axes.iter().zip(given) {
             let len = x.shape[axis];
-            // The batch of the file may be another than one.
+            // The file may state a batch other than one.
             if sizes.is_some() && Some(axis) == x.batch && len == 1 {
                 continue;
             }
@@ -210,13 +211,13 @@ impl Reader<'_> {
     }
 }
 
-/// What an axis is resized to.
+/// The new length and scale of an axis.
 struct Target {
     length: usize,
     scale: f64,
 }
 
-/// The position in the input that an output has.
+/// Returns the position in the input of each output.
 fn coordinates(
     n: &NodeProto,
     len: usize,
@@ -247,7 +248,7 @@ fn coordinates(
     })
 }
 
-/// The matrix `[out, in]` of a linear interpolation; positions outside take the edge.
+/// Returns the matrix `[out, in]` of a linear interpolation; positions outside take the edge.
 fn linear_matrix(len: usize, target: &Target, coordinate: &dyn Fn(usize) -> f64) -> Vec<f32> {
     let mut matrix = vec![0.0; len * target.length];
     for o in 0..target.length {
@@ -262,8 +263,8 @@ fn linear_matrix(len: usize, target: &Target, coordinate: &dyn Fn(usize) -> f64)
     matrix
 }
 
-/// Weights `[out * sh * sw, ins, jh, jw]` of the convolution of all phases, from those of the file,
-/// `[groups * ins, out / groups, kh, kw]`.
+/// Returns the weights `[out * sh * sw, ins, jh, jw]` of the convolution of all phases, made from
+/// the file's weights `[groups * ins, out / groups, kh, kw]`.
 fn phase_weights(
     n: &NodeProto,
     source: &[f32],
@@ -295,14 +296,15 @@ fn phase_weights(
 }
 
 impl Phases {
-    /// The tap of the file that phase `r` uses as its `j`-th, if there is one.
+    /// Returns the tap of the file that phase `r` uses as its `j`-th, if any.
     fn tap(&self, r: usize, j: usize) -> Option<usize> {
         let at = r + self.stride * j;
         (at < self.taps && at.is_multiple_of(self.dilation)).then_some(at / self.dilation)
     }
 }
 
-/// Axis 0 or 1 of a transposed convolution on `[C, H, W]` (`flat`: the file states one axis, the second).
+/// Returns axis 0 or 1 of a transposed convolution on `[C, H, W]`. `flat` means that the file
+/// states one axis, the second.
 fn phases(n: &NodeProto, axis: usize, input: &[usize], kernel: [usize; 2], flat: bool) -> Result<Phases, GraphError> {
     let len = input[axis + 1];
     let fixed = flat && axis == 0;
@@ -333,14 +335,14 @@ fn phases(n: &NodeProto, axis: usize, input: &[usize], kernel: [usize; 2], flat:
         (None, b"VALID") => (0, Some(full)),
         (output, auto) => {
             let length = output.map_or(Some(len * stride), |o| usize::try_from(o).ok());
-            // An output that is longer than what the input reaches ends with zeros.
+            // An output that extends past the reach of the input ends with zeros.
             let total = full.saturating_sub(length.unwrap_or(full));
             (if auto == b"SAME_UPPER" { total / 2 } else { total - total / 2 }, length)
         }
     };
     let length = length.filter(|l| *l > 0).ok_or_else(|| fail(n, "its padding leaves nothing"))?;
     let per_phase = taps.div_ceil(stride);
-    // The phases reach as far as the last output that is kept.
+    // The phases extend to the last output that is not cut.
     let behind = (before + length).div_ceil(stride).saturating_sub(len).max(per_phase - 1);
     Ok(Phases { stride, taps, dilation, per_phase, behind, cut: before, length })
 }

@@ -1,38 +1,38 @@
-//! Tensors of the file as views of nodes: a node stores elements in some order of the file's axes. What only
-//! moves axes about (Transpose, Squeeze, channels last) changes the view; elements are moved where an
-//! operation needs another order.
+//! Tensors of the file as views of nodes: a node stores elements in some order of the file's axes.
+//! Operators that only move axes (Transpose, Squeeze, channels last) change the view. Elements are
+//! moved when an operation needs another order.
 
 use super::proto::NodeProto;
 use super::{Batch, Reader, fail, unsupported};
 use crate::GraphError;
 use crate::float::FloatOp;
 
-/// Most copies of a tensor that are joined.
+/// Largest number of copies of a tensor that are joined.
 const MAX_COPIES: usize = 1 << 18;
 
 /// A tensor of the file.
 #[derive(Debug, Clone)]
 pub(super) struct Tensor {
-    /// The node that holds its elements.
+    /// The node that holds the elements.
     pub node: usize,
-    /// Shape in the file for one input: the batch axis counts as 1.
+    /// Shape in the file for one input, with a batch axis of length 1.
     pub shape: Vec<usize>,
     /// Axes longer than 1, in the order in which the node stores them.
     pub order: Vec<usize>,
     /// The axis whose outer part is the batch.
     pub batch: Option<usize>,
-    /// Its elements are integers of the file: arithmetic on them would wrap and round.
+    /// Whether the elements are integers in the file: arithmetic on them would wrap and round.
     pub integer: bool,
 }
 
 impl Tensor {
-    /// A node whose elements lie in the order of the axes.
+    /// A view of a node whose elements are in the order of the axes.
     pub fn new(node: usize, shape: Vec<usize>, batch: Option<usize>) -> Self {
         let order = long_axes(&shape);
         Self { node, shape, order, batch, integer: false }
     }
 
-    /// The same tensor after an element-wise operation.
+    /// Returns the same view of another node, after an element-wise operation.
     pub fn with_node(&self, node: usize) -> Self {
         Self { node, ..self.clone() }
     }
@@ -41,7 +41,7 @@ impl Tensor {
         self.shape.iter().product()
     }
 
-    /// Axis `i` of the result is axis `perm[i]`.
+    /// Reorders the axes: axis `i` of the result is axis `perm[i]`.
     pub fn transposed(&self, perm: &[usize]) -> Self {
         let to = |axis: usize| perm.iter().position(|&p| p == axis).expect("every axis is in a permutation");
         Self {
@@ -52,7 +52,7 @@ impl Tensor {
         }
     }
 
-    /// The shape with `axes` (of length 1) left out.
+    /// Returns the view without `axes`, which have length 1.
     pub fn without(&self, axes: &[usize]) -> Self {
         let to = |axis: usize| axis - axes.iter().filter(|&&a| a < axis).count();
         Self {
@@ -63,7 +63,7 @@ impl Tensor {
         }
     }
 
-    /// With axes of length 1 inserted, so that they are `axes` (sorted) of the result.
+    /// Inserts axes of length 1, which become `axes` (sorted) of the result.
     pub fn with_ones(&self, axes: &[usize]) -> Self {
         let rank = self.shape.len() + axes.len();
         let old: Vec<usize> = (0..rank).filter(|i| !axes.contains(i)).collect();
@@ -77,7 +77,7 @@ impl Tensor {
         }
     }
 
-    /// All axes: those that the node stores, `first` in front.
+    /// Returns the axes that the node stores, split into those of `first` and the others.
     pub fn order_from(&self, first: &[usize]) -> (Vec<usize>, Vec<usize>) {
         let (front, rest) = self.order.iter().partition(|a| first.contains(a));
         (front, rest)
@@ -88,14 +88,14 @@ impl Tensor {
     }
 }
 
-/// Axes that are longer than 1.
+/// Returns the axes that are longer than 1.
 pub(super) fn long_axes(shape: &[usize]) -> Vec<usize> {
     (0..shape.len()).filter(|&i| shape[i] != 1).collect()
 }
 
 impl Reader<'_> {
-    /// A node that stores `x` by groups of axes, one axis of the node for each group. Axes that are in no
-    /// group have length 1.
+    /// Returns a node that stores `x` by groups of axes, with one axis of the node for each group.
+    /// Axes outside the groups have length 1.
     pub(super) fn arrange(&mut self, n: &NodeProto, x: &Tensor, groups: &[&[usize]]) -> Result<usize, GraphError> {
         let wanted: Vec<usize> = groups.iter().flat_map(|g| g.iter().copied()).filter(|&a| x.shape[a] != 1).collect();
         let shape: Vec<usize> = groups.iter().map(|g| x.sizes(g)).collect();
@@ -111,13 +111,13 @@ impl Reader<'_> {
         self.reshaped(n, node, &shape)
     }
 
-    /// The node with another shape.
+    /// Returns the node with another shape.
     pub(super) fn reshaped(&mut self, n: &NodeProto, node: usize, shape: &[usize]) -> Result<usize, GraphError> {
         let shape = if shape.is_empty() { &[1][..] } else { shape };
         if self.node_shape(node) == shape { Ok(node) } else { self.push(n, FloatOp::Reshape, &[node], shape) }
     }
 
-    /// `x` with its elements in the order of the axes.
+    /// Returns `x` with its elements in the order of the axes.
     pub(super) fn straight(&mut self, n: &NodeProto, x: &Tensor) -> Result<Tensor, GraphError> {
         if x.order.is_sorted() {
             return Ok(x.clone());
@@ -128,8 +128,8 @@ impl Reader<'_> {
         Ok(Tensor { node, order: axes, ..x.clone() })
     }
 
-    /// `x` stored with `axes` in front as the node's first axis, and the rest behind in any shape. Moves
-    /// nothing where it lies so.
+    /// Returns `x` stored with `axes` as the node's first axis, and the others behind in any shape.
+    /// Moves nothing if the order is already right.
     pub(super) fn lead(&mut self, n: &NodeProto, x: &Tensor, axes: &[usize]) -> Result<Tensor, GraphError> {
         let (front, rest) = x.order_from(axes);
         let channels = x.sizes(&front);
@@ -140,7 +140,7 @@ impl Reader<'_> {
         Ok(Tensor { node, order: [front, rest].concat(), ..x.clone() })
     }
 
-    /// The node of `y` stored as `x` is; both have one shape.
+    /// Returns a node with the elements of `y` in the order of `x`; both have one shape.
     pub(super) fn stored_as(&mut self, n: &NodeProto, y: &Tensor, x: &Tensor) -> Result<usize, GraphError> {
         let groups: Vec<&[usize]> = x.order.iter().map(std::slice::from_ref).collect();
         let node = if y.order == x.order { y.node } else { self.arrange(n, y, &groups)? };
@@ -148,7 +148,7 @@ impl Reader<'_> {
         self.reshaped(n, node, &shape)
     }
 
-    /// `x` with the elements `indices` along `axis`.
+    /// Selects the elements `indices` of `x` along `axis`.
     pub(super) fn select(
         &mut self,
         n: &NodeProto,
@@ -185,7 +185,7 @@ impl Reader<'_> {
         Ok(Tensor { node: made, shape, order: [front, rest].concat(), ..x.clone() })
     }
 
-    /// `x` repeated along its axes of length 1 until it has `shape`.
+    /// Repeats `x` along its axes of length 1 until it has `shape`.
     pub(super) fn expand(&mut self, n: &NodeProto, x: &Tensor, shape: &[usize]) -> Result<Tensor, GraphError> {
         let new: Vec<usize> = (0..shape.len()).filter(|&i| x.shape[i] != shape[i]).collect();
         if x.shape.len() != shape.len() || new.iter().any(|&i| x.shape[i] != 1) {
@@ -204,7 +204,7 @@ impl Reader<'_> {
         Ok(Tensor { node: made, shape: shape.to_vec(), order, ..x.clone() })
     }
 
-    /// Refuses what would mix the inputs of a batch.
+    /// Refuses operations that would mix the inputs of a batch.
     pub(super) fn keeps_batch(&self, n: &NodeProto, x: &Tensor, axis: usize) -> Result<(), GraphError> {
         match self.batch {
             Batch::One => Ok(()),
@@ -219,7 +219,7 @@ impl Reader<'_> {
     }
 }
 
-/// Length and step of the longest arithmetic progression with a positive step at the front.
+/// Returns length and step of the longest arithmetic progression with a positive step at the front.
 fn run_length(indices: &[usize]) -> (usize, usize) {
     let step = match indices {
         [a, b, ..] if b > a => b - a,

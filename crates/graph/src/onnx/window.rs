@@ -7,16 +7,17 @@ use crate::GraphError;
 use crate::float::FloatOp;
 use crate::geometry::{ConvGeometry, Window};
 
-/// Longest kernel, stride, dilation or padding that is accepted.
+/// Largest accepted kernel, stride, dilation or padding.
 const MAX_EXTENT: i64 = 1 << 20;
 
-/// A sliding window with two axes, as the attributes state it.
+/// A sliding window with two axes, from the node's attributes.
 struct Extent {
     kernel: [usize; 2],
     stride: [usize; 2],
     dilation: [usize; 2],
     pads: [usize; 4],
-    /// Padding as far as averages with `count_include_pad` count it: without what `ceil_mode` adds.
+    /// Padding that averages with `count_include_pad` count: without the padding that `ceil_mode`
+    /// adds.
     counted: [usize; 4],
 }
 
@@ -89,13 +90,13 @@ impl Reader<'_> {
         }
     }
 
-    /// The product of a tensor and a constant matrix, on either side.
+    /// Reads the product of a tensor and a constant matrix, on either side.
     pub(super) fn matmul(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         match (self.is_constant(n, 0), self.is_constant(n, 1)) {
             (false, true) => {
                 let (x, b) = (self.real(n, 0)?, self.needed(n, 1)?);
                 let axis = x.shape.len().checked_sub(1).ok_or_else(|| fail(n, "its first factor has no axes"))?;
-                // A vector is a matrix with one column, whose axis is dropped.
+                // A vector is a matrix with one column, whose axis is removed.
                 let vector = b.shape.len() == 1;
                 let shape = if vector { vec![b.shape[0], 1] } else { matrix(n, &b.shape)?.to_vec() };
                 let weights = out_by_in(n, &shape, &b.to_floats(), false)?;
@@ -120,7 +121,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A fully connected layer along one axis: for each position of the others, weights `[out, in]`.
+    /// Adds a fully connected layer along one axis: weights `[out, in]` for each position of the
+    /// other axes.
     pub(super) fn dense(
         &mut self,
         n: &NodeProto,
@@ -141,8 +143,8 @@ impl Reader<'_> {
             let flat = self.reshaped(n, x.node, &[features])?;
             self.push(n, FloatOp::Dense { weights, bias }, &[flat], &[])?
         } else {
-            // A 1 x 1 convolution over the other axes; as near a square as they are, since windows of a row
-            // are not served better.
+            // A 1 x 1 convolution over the other axes. The image is as square as they allow, since
+            // a single row gains nothing.
             let (first, others) = rest.split_at(1);
             let image = self.arrange(n, x, &[&[axis], first, others])?;
             let geometry = ConvGeometry {
@@ -221,8 +223,8 @@ impl Reader<'_> {
         Ok((x, image, flat, e))
     }
 
-    /// A node `[C, H, W]` of a tensor `[N, C, H, W]`; signals `[N, C, L]` become `[C, 1, L]`, and the second
-    /// value is true.
+    /// Returns a node `[C, H, W]` for a tensor `[N, C, H, W]`. Signals `[N, C, L]` become
+    /// `[C, 1, L]`, and the second value is true.
     pub(super) fn as_image(&mut self, n: &NodeProto, x: &Tensor) -> Result<(usize, bool), GraphError> {
         let rank = x.shape.len();
         match x.shape[..] {
@@ -241,7 +243,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The tensor of a node that was made from an image of `x`.
+    /// Returns the tensor of a node that was made from an image of `x`.
     pub(super) fn of_image(&self, made: usize, flat: bool, x: &Tensor) -> Tensor {
         let shape = match self.node_shape(made) {
             &[c, _, l] if flat => vec![1, c, l],
@@ -251,7 +253,7 @@ impl Reader<'_> {
     }
 }
 
-/// The axes of a constant matrix; more axes in front must be of length 1.
+/// Returns the two axes of a constant matrix; further axes in front must have length 1.
 fn matrix<'a>(n: &NodeProto, shape: &'a [usize]) -> Result<&'a [usize], GraphError> {
     match shape.split_last_chunk::<2>() {
         Some((front, last)) if front.iter().all(|d| *d == 1) => Ok(last),
@@ -262,8 +264,8 @@ fn matrix<'a>(n: &NodeProto, shape: &'a [usize]) -> Result<&'a [usize], GraphErr
     }
 }
 
-/// Padding behind an axis so that the last, partly filled window is kept; it never starts in the padding
-/// behind.
+/// Returns the padding behind an axis that includes the last, partly filled window. No window
+/// starts in the padding behind.
 fn ceil_padding(len: usize, e: &Extent, i: usize) -> usize {
     let (k, s, before, after) = (e.kernel[i], e.stride[i], e.pads[i], e.pads[i + 2]);
     let room = (len + before + after).saturating_sub(k);
@@ -274,7 +276,7 @@ fn ceil_padding(len: usize, e: &Extent, i: usize) -> usize {
     ((windows - 1) * s + k).saturating_sub(len + before).max(if windows == room / s + 1 { after } else { 0 })
 }
 
-/// A weight matrix as `[out, in]`.
+/// Returns a weight matrix as `[out, in]`.
 fn out_by_in(n: &NodeProto, shape: &[usize], values: &[f32], transposed: bool) -> Result<Vec<f32>, GraphError> {
     let [rows, columns] = *shape else {
         return Err(unsupported(n, format!("its second factor has shape {shape:?}; a constant matrix is supported")));
@@ -289,8 +291,8 @@ fn out_by_in(n: &NodeProto, shape: &[usize], values: &[f32], transposed: bool) -
     Ok(out)
 }
 
-/// Reads strides, dilations and padding for a window of `kernel` on `[C, H, W]` (`flat`: on `[C, 1, L]`, one
-/// axis stated).
+/// Reads strides, dilations and padding for a window of `kernel` on `[C, H, W]` (`flat`: on
+/// `[C, 1, L]`, with one axis stated).
 fn extent(n: &NodeProto, input: &[usize], flat: bool, kernel: &[i64]) -> Result<Extent, GraphError> {
     let axes = if flat { 1 } else { 2 };
     let list = |name: &str, stated: Option<&[i64]>, len: usize, default: i64, least: i64| {

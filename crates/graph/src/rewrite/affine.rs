@@ -1,5 +1,6 @@
-//! Per-channel affine maps (BatchNormalization, constants, the division of averages): folded into linear
-//! layers where that is exact, handed to the client at either end, else turned into depthwise convolutions.
+//! Per-channel affine maps (BatchNormalization, constants, the division of averages). They are
+//! folded into linear layers where that is exact, moved to the client at either end, or else turned
+//! into depthwise convolutions.
 
 use super::Work;
 use crate::float::FloatOp;
@@ -7,7 +8,7 @@ use crate::geometry::ConvGeometry;
 use crate::{ChannelAffine, GraphError};
 
 impl Work {
-    /// One sweep over all affine maps.
+    /// Makes one sweep over all affine maps.
     pub(super) fn fold_affines(&mut self) -> Result<(), GraphError> {
         let mut users = self.graph.users();
         for id in 0..self.graph.nodes.len() {
@@ -40,8 +41,8 @@ impl Work {
             self.remove(id, "normalisation folded into the layer before");
             return Ok(true);
         }
-        // Before folding: what the client normalises itself has the same size in every channel, whatever
-        // units the data has.
+        // This precedes folding: inputs that the client normalises have the same size in every
+        // channel, independent of the data's units.
         if source == 0 && alone {
             self.input_affine = Some(match self.input_affine.take() {
                 None => ChannelAffine { scale: scale.to_vec(), shift: shift.to_vec() },
@@ -80,7 +81,8 @@ impl Work {
         self.count(why);
     }
 
-    /// `scale * (W x + b) + shift`; also onto an affine map before.
+    /// Folds a map into the linear layer in front: `scale * (W x + b) + shift`. Also folds into an
+    /// affine map in front.
     fn fold_into_producer(&mut self, source: usize, scale: &[f32], shift: &[f32]) -> bool {
         match &mut self.graph.nodes[source].op {
             FloatOp::Conv { weights, bias, .. } | FloatOp::Dense { weights, bias } => {
@@ -102,8 +104,8 @@ impl Work {
         }
     }
 
-    /// `W (scale * x + shift) + b` for every reader. With zero padding an addend is not exact: padded zeros
-    /// do not get it.
+    /// Folds a map into every reader: `W (scale * x + shift) + b`. With zero padding an addend is
+    /// not exact, since padded zeros do not get it.
     fn fold_into_consumers(&mut self, id: usize, scale: &[f32], shift: &[f32], readers: &[usize]) -> bool {
         let has_shift = shift.iter().any(|s| *s != 0.0);
         let fits = |u: &usize| match &self.graph.nodes[*u].op {
@@ -138,8 +140,8 @@ impl Work {
         true
     }
 
-    /// `scale * sum(W x + b)` where the sum pool is the only reader of the linear layer (and windows are
-    /// whole, if there is an addend).
+    /// Folds a map through a sum pool: `scale * sum(W x + b)`. The sum pool must be the only reader
+    /// of the linear layer (and windows must be whole, if there is an addend).
     fn through_sum(&mut self, id: usize, source: usize, scale: &[f32], shift: &[f32], users: &[Vec<usize>]) -> bool {
         let FloatOp::SumPool(window) = &self.graph.nodes[source].op else { return false };
         let count = (window.kernel[0] * window.kernel[1]) as f32;
@@ -154,7 +156,7 @@ impl Work {
         self.graph.nodes[layer].op.is_linear() && self.fold_into_producer(layer, scale, &share)
     }
 
-    /// Moves an affine map behind its only reader, where it may meet a linear layer or the output.
+    /// Moves an affine map behind its only reader, towards a linear layer or the output.
     fn move_forward(
         &mut self,
         id: usize,
@@ -189,8 +191,8 @@ impl Work {
         Ok(true)
     }
 
-    /// What could not be folded: maps that differ by channel become depthwise 1x1 convolutions (their numbers
-    /// are private weights). Uniform ones stay and become public constants.
+    /// Turns maps that could not be folded and differ by channel into depthwise 1x1 convolutions
+    /// (their numbers are private weights). Uniform maps remain and become public constants.
     pub(super) fn affines_to_layers(&mut self) -> Result<(), GraphError> {
         self.graph.sort()?;
         for id in 0..self.graph.nodes.len() {
@@ -225,7 +227,7 @@ impl Work {
     }
 }
 
-/// The factor of a map that multiplies everything by one number and adds nothing.
+/// Returns the factor of a map that multiplies everything by one number and adds nothing.
 fn uniform_factor(scale: &[f32], shift: &[f32]) -> Option<f32> {
     let uniform = scale.iter().all(|s| *s == scale[0]) && shift.iter().all(|s| *s == 0.0);
     uniform.then(|| scale[0])

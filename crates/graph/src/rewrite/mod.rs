@@ -1,6 +1,6 @@
-//! Rewrites of the float network before it is quantised. Each keeps the function that the network computes
-//! (up to float rounding) and leaves less to do for a protocol: fewer linear layers, fewer comparisons, no
-//! divisions.
+//! Rewrites of the float network before it is quantised. Each preserves the network's function (up
+//! to float rounding) and reduces the work of a protocol: fewer linear layers, fewer comparisons,
+//! no divisions.
 
 mod affine;
 mod order;
@@ -11,12 +11,12 @@ mod tests;
 use crate::float::{FloatGraph, FloatOp};
 use crate::{ChannelAffine, GraphError};
 
-/// What the rewrites moved out of the network, and what they did.
+/// The rewritten network, and the maps that the rewrites moved to the client.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rewritten {
-    /// The network left over, sorted.
+    /// The rewritten network, sorted.
     pub graph: FloatGraph,
-    /// What the client applies to the input.
+    /// The map that the client applies to the input.
     pub input_affine: Option<ChannelAffine>,
     /// Positive factor on the output, applied by the client.
     pub output_multiplier: f64,
@@ -27,7 +27,8 @@ pub struct Rewritten {
 /// Applies all rewrites until none applies.
 ///
 /// # Errors
-/// The rewritten network does not hold together (a cycle, shapes that do not fit): would be a defect here.
+/// If the rewritten network is inconsistent (a cycle, shapes that do not fit), which would be a
+/// defect of the rewrites.
 pub fn simplify(graph: &FloatGraph) -> Result<Rewritten, GraphError> {
     let mut work = Work {
         graph: graph.clone(),
@@ -59,7 +60,7 @@ struct Work {
     graph: FloatGraph,
     input_affine: Option<ChannelAffine>,
     output_multiplier: f64,
-    /// How often each rewrite was made.
+    /// Count of each rewrite.
     counts: std::collections::BTreeMap<&'static str, usize>,
 }
 
@@ -68,7 +69,7 @@ impl Work {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// Lets everything that reads `old` read `new` instead (`new` itself excepted).
+    /// Makes all readers of `old` read `new` instead (`new` itself excepted).
     fn redirect(&mut self, old: usize, new: usize) {
         for (id, node) in self.graph.nodes.iter_mut().enumerate() {
             if id != new {
@@ -80,15 +81,16 @@ impl Work {
         }
     }
 
-    /// Takes a node with one input out of the graph.
+    /// Removes a node with one input from the graph.
     fn bypass(&mut self, id: usize) {
         let source = self.graph.nodes[id].inputs[0];
         self.redirect(id, source);
         self.graph.nodes[id].inputs = vec![source];
     }
 
-    /// Exchanges a node and its only reader, both with one input: `x -> a -> b` becomes `x -> b -> a`. The
-    /// indices stay with the positions, so that readers of the pair need no change; shapes are inferred anew.
+    /// Exchanges a node and its only reader, both with one input: `x -> a -> b` becomes
+    /// `x -> b -> a`. Indices belong to positions, so readers of the pair do not change; shapes are
+    /// inferred again.
     fn swap(&mut self, a: usize, b: usize) -> Result<(), GraphError> {
         let (op_a, name_a) = (self.graph.nodes[a].op.clone(), self.graph.nodes[a].name.clone());
         let (op_b, name_b) = (self.graph.nodes[b].op.clone(), self.graph.nodes[b].name.clone());

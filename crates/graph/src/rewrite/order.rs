@@ -1,12 +1,12 @@
-//! Fewer comparisons and fewer nodes: max pools before ReLUs, one ReLU for joined tensors, paddings merged,
-//! identities removed.
+//! Rewrites for fewer comparisons and fewer nodes: max pools before ReLUs, one ReLU for joined
+//! tensors, merged paddings, removed identities.
 
 use super::Work;
 use crate::GraphError;
 use crate::float::FloatOp;
 
 impl Work {
-    /// One sweep of all order rewrites.
+    /// Makes one sweep of all order rewrites.
     pub(super) fn reorder(&mut self) -> Result<(), GraphError> {
         let mut users = self.graph.users();
         for id in 0..self.graph.nodes.len() {
@@ -25,8 +25,8 @@ impl Work {
         Ok(())
     }
 
-    /// `MaxPool(Relu(x)) = Relu(MaxPool(x))` with fewer ReLUs; `Relu(Relu(x)) = Relu(x)`. Padding never wins
-    /// a maximum.
+    /// `MaxPool(Relu(x)) = Relu(MaxPool(x))` with fewer ReLUs; `Relu(Relu(x)) = Relu(x)`. Padding
+    /// never wins a maximum.
     fn behind_relu(&mut self, id: usize, users: &[Vec<usize>]) -> Result<bool, GraphError> {
         if self.drop_unit_window(id) {
             return Ok(true);
@@ -48,7 +48,8 @@ impl Work {
         Ok(true)
     }
 
-    /// `Concat(Relu(a), Relu(b)) = Relu(Concat(a, b))`: one comparison layer (and round) instead of several.
+    /// `Concat(Relu(a), Relu(b)) = Relu(Concat(a, b))`: one comparison layer (and round) instead of
+    /// several.
     fn join_relus(&mut self, id: usize, users: &[Vec<usize>]) -> Result<bool, GraphError> {
         let inputs = self.graph.nodes[id].inputs.clone();
         if let [only] = inputs[..] {
@@ -87,7 +88,7 @@ impl Work {
         false
     }
 
-    /// Zero padding of the spatial axes that only convolutions read becomes padding of those convolutions.
+    /// Moves zero padding of the spatial axes into convolutions, if only convolutions read it.
     fn merge_pad(&mut self, id: usize, users: &[Vec<usize>]) -> bool {
         let FloatOp::Pad { before, after } = self.graph.nodes[id].op.clone() else { return false };
         let readers = &users[id];
@@ -111,7 +112,7 @@ impl Work {
         true
     }
 
-    /// A window of one element changes nothing.
+    /// Removes a window of one element, which changes nothing.
     fn drop_unit_window(&mut self, id: usize) -> bool {
         let unit = match &self.graph.nodes[id].op {
             FloatOp::MaxPool(w) | FloatOp::SumPool(w) => w.kernel == [1, 1] && w.stride == [1, 1] && w.pads == [0; 4],

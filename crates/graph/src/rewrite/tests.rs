@@ -141,7 +141,7 @@ fn a_relu_with_two_readers_stays() {
 
 #[test]
 fn the_division_of_an_average_disappears() {
-    // Into a fully connected layer behind, through the flattening.
+    // The division moves into the fully connected layer behind, through the flattening.
     let mut net = Net::new(&[3, 4, 4]);
     let sum = net.add(FloatOp::SumPool(Net::window(4, 1, 0)), &[0], &[]);
     let mean = net.scale(sum, 1.0 / 16.0);
@@ -150,14 +150,14 @@ fn the_division_of_an_average_disappears() {
     net.add(FloatOp::Dense { weights, bias }, &[flat], &[]);
     let r = net.check();
     assert_eq!((affines(&r), r.output_multiplier), (0, 1.0));
-    // Into the convolution before.
+    // The division moves into the convolution in front.
     let mut net = Net::new(&[3, 4, 4]);
     let c = net.conv(0, 2, 1, 0);
     let sum = net.add(FloatOp::SumPool(Net::window(2, 2, 0)), &[c], &[]);
     let mean = net.scale(sum, 0.25);
     net.add(FloatOp::Concat, &[mean, mean], &[]);
     assert_eq!(affines(&net.check()), 0);
-    // To the client at the end, past the flattening.
+    // The division moves to the client at the end, past the flattening.
     let mut net = Net::new(&[3, 4, 4]);
     let c = net.conv(0, 2, 1, 0);
     let relu = net.add(FloatOp::Relu, &[c], &[]);

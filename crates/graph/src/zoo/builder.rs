@@ -13,7 +13,7 @@ pub(super) struct Tensor {
     pub shape: Vec<usize>,
 }
 
-/// What a network has, without its weights.
+/// The layers of a network, without weights.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outline {
     /// Name in the zoo.
@@ -33,14 +33,14 @@ pub struct Layer {
     pub kernel: usize,
     /// Shape of the result without the batch.
     pub shape: Vec<usize>,
-    /// Numbers in its constants (a batch normalisation has four a channel).
+    /// Count of numbers in its constants (a batch normalisation has four per channel).
     pub parameters: u64,
     /// Multiplications of weights with activations for one input.
     pub macs: u64,
 }
 
 impl Outline {
-    /// Numbers in all constants.
+    /// Count of numbers in all constants.
     pub fn parameters(&self) -> u64 {
         self.layers.iter().map(|l| l.parameters).sum()
     }
@@ -50,7 +50,7 @@ impl Outline {
         self.layers.iter().map(|l| l.macs).sum()
     }
 
-    /// How many nodes have this operator.
+    /// Returns the number of nodes with this operator.
     pub fn count(&self, op: &str) -> usize {
         self.layers.iter().filter(|l| l.op == op).count()
     }
@@ -64,14 +64,14 @@ pub(super) struct Builder {
     nodes: Vec<NodeProto>,
     tensors: Vec<TensorProto>,
     layers: Vec<Layer>,
-    /// Constants since the last node, which belong to the next.
+    /// Count of numbers in constants since the last node; they belong to the next node.
     parameters: u64,
-    /// Without it constants stay empty: only the outline is wanted.
+    /// Generator of the weights; `None` if only the outline is needed and constants stay empty.
     rng: Option<SplitMix>,
 }
 
 impl Builder {
-    /// A graph with weights from `seed`; without one, only its outline.
+    /// A graph with weights from `seed`; without a seed, only its outline.
     pub fn new(name: &str, shape: &[usize], seed: Option<u64>) -> Self {
         let input = Tensor { name: "input".into(), shape: shape.to_vec() };
         Self {
@@ -107,7 +107,7 @@ impl Builder {
         self.last.clone()
     }
 
-    /// Multiplications of the last node: each element of its result takes so many.
+    /// Records the multiplications of the last node: `each` for every element of its result.
     fn multiplies(&mut self, each: usize) {
         let layer = self.layers.last_mut().expect("called after the node is there");
         layer.macs = layer.shape.iter().product::<usize>() as u64 * each as u64;
@@ -117,7 +117,8 @@ impl Builder {
     fn tensor(&mut self, shape: &[usize], mut value: impl FnMut(&mut SplitMix) -> f32) -> String {
         let n: usize = shape.iter().product();
         self.parameters += n as u64;
-        // One generator for each constant, so that a change of one changes no other.
+        // Each constant has its own generator, so that a change of one constant does not change
+        // others.
         let values = self.rng.as_mut().map(|rng| SplitMix::new(rng.next_u64()));
         let raw_data =
             values.map_or(Vec::new(), |mut rng| (0..n).flat_map(|_| value(&mut rng).to_le_bytes()).collect());
@@ -132,7 +133,7 @@ impl Builder {
         name
     }
 
-    /// Normal weights with variance `gain / fan_in`.
+    /// Adds normal weights with variance `gain / fan_in`.
     fn weights(&mut self, shape: &[usize], gain: f64) -> String {
         let fan_in: usize = shape[1..].iter().product();
         let deviation = (gain / fan_in as f64).sqrt();
@@ -143,7 +144,7 @@ impl Builder {
         self.tensor(&[n], |rng| rng.range(low, high) as f32)
     }
 
-    /// Convolution with a square kernel, `gain` 2 in front of a ReLU.
+    /// Adds a convolution with a square kernel; `gain` is 2 in front of a ReLU.
     pub fn conv(&mut self, x: &Tensor, out: usize, k: usize, stride: usize, pad: usize, bias: bool) -> Tensor {
         let weights = self.weights(&[out, x.shape[0], k, k], 2.0);
         let mut inputs = vec![x.name.clone(), weights];
@@ -157,8 +158,8 @@ impl Builder {
         conv
     }
 
-    /// Batch normalisation; `gain` scales gamma (small at the end of a residual branch keeps sums from
-    /// growing).
+    /// Adds a batch normalisation. `gain` scales gamma (a small gain at the end of a residual
+    /// branch prevents growing sums).
     pub fn batch_norm(&mut self, x: &Tensor, gain: f64) -> Tensor {
         let c = x.shape[0];
         let gamma = self.uniform(c, 0.8 * gain, 1.2 * gain);
@@ -182,7 +183,7 @@ impl Builder {
         self.relu(&c)
     }
 
-    /// Convolution without bias, batch normalisation, ReLU.
+    /// Adds a convolution without bias, a batch normalisation and a ReLU.
     pub fn conv_bn_relu(&mut self, x: &Tensor, out: usize, k: usize, stride: usize, pad: usize) -> Tensor {
         let c = self.conv(x, out, k, stride, pad, false);
         let n = self.batch_norm(&c, 1.0);
@@ -236,12 +237,12 @@ impl Builder {
         self.relu(&d)
     }
 
-    /// What has been built, without weights.
+    /// Returns the layers built so far, without weights.
     pub fn outline(self) -> Outline {
         Outline { name: self.name, input: self.input.shape, layers: self.layers }
     }
 
-    /// The file; the last node makes the output.
+    /// Returns the file; the last node makes the output.
     pub fn finish(self) -> ModelProto {
         let value = |t: &Tensor, name: &str| ValueInfoProto {
             name: name.into(),

@@ -1,8 +1,8 @@
-//! Architectures that people compare private inference on, as ONNX files (operator set 13) with seeded random
-//! weights.
+//! Common architectures for comparing private inference, as ONNX files (operator set 13) with
+//! seeded random weights.
 //!
-//! Weights are He-initialised and normalisation statistics plausible, so that activations keep their size
-//! through the network; the classes mean nothing.
+//! Weights are He-initialised and normalisation statistics plausible, so that activations keep
+//! their size through the network. The classes have no meaning.
 
 mod builder;
 mod nets;
@@ -45,17 +45,17 @@ pub const NAMES: &[(&str, [usize; 3])] = &[
     ("tiny-cnn", [1, 8, 8]),
 ];
 
-/// The ONNX file of a network by name, with weights from `seed`.
+/// Builds the ONNX file of a network by name, with weights from `seed`.
 ///
 /// # Errors
-/// No network has that name; the error lists those there are.
+/// If no network has that name; the error lists the names.
 pub fn build(name: &str, seed: u64) -> Result<Vec<u8>, GraphError> {
     let mut b = Builder::new(name, shape_of(name)?, Some(seed));
     layers(name, &mut b);
     Ok(b.finish().encode_to_vec())
 }
 
-/// The layers of a network by name, without making its weights.
+/// Returns the layers of a network by name, without making its weights.
 ///
 /// # Errors
 /// As [`build`].

@@ -23,8 +23,8 @@ pub(super) fn squeezenet(b: &mut Builder) {
     b.flatten(&x);
 }
 
-/// ResNet-18 (basic blocks) and ResNet-50 (bottlenecks, stride in the 3x3 convolution) for ImageNet (He et
-/// al. 2015).
+/// ResNet-18 (basic blocks) and ResNet-50 (bottlenecks, stride in the 3x3 convolution) for ImageNet
+/// (He et al. 2015).
 pub(super) fn resnet_imagenet(b: &mut Builder, blocks: [usize; 4], bottleneck: bool) {
     let x = b.input();
     let mut x = b.conv_bn_relu(&x, 64, 7, 2, 3);
@@ -56,7 +56,7 @@ fn basic_block(b: &mut Builder, x: &Tensor, width: usize, stride: usize) -> Tens
     finish_block(b, x, &y, width, stride)
 }
 
-/// Shortcut (a 1x1 convolution where the shape changes), sum, ReLU.
+/// Adds a shortcut (a 1x1 convolution if the shape changes), a sum and a ReLU.
 fn finish_block(b: &mut Builder, x: &Tensor, y: &Tensor, width: usize, stride: usize) -> Tensor {
     let shortcut = if x.shape[0] == width && stride == 1 {
         x.clone()
@@ -145,8 +145,8 @@ fn norm_relu(b: &mut Builder, x: &Tensor) -> Tensor {
     b.relu(&n)
 }
 
-/// LeNet-5 with ReLU and max pooling (LeCun et al. 1998, modernised as in the CrypTFlow2 and SecureNN
-/// evaluations).
+/// LeNet-5 with ReLU and max pooling (LeCun et al. 1998, modernised as in the CrypTFlow2 and
+/// SecureNN evaluations).
 pub(super) fn lenet(b: &mut Builder) {
     let x = b.input();
     let mut x = b.conv_relu(&x, 20, 5, 1, 0);

@@ -1,12 +1,14 @@
 //! Small networks for MNIST and CIFAR-10, and tiny ones for tests.
 //!
-//! `m1`, `m2`, `hinet` have the kinds and numbers of layers that [SS26] states, and its parameter memory at
-//! four bytes a number (1.6, 4, 2.4 MB). Widths and kernels are ours: we know none of theirs. The public
-//! code of [Shark25] has others in their place: `minionn-mnist`, `minionn-cifar`, `shark-hinet`.
+//! `m1`, `m2` and `hinet` have the kinds and numbers of layers that [SS26] states, and its
+//! parameter memory at four bytes a number (1.6, 4, 2.4 MB). We do not know its widths and kernels;
+//! ours are our own choice. The public code of [Shark25] has other networks in their place:
+//! `minionn-mnist`, `minionn-cifar`, `shark-hinet`.
 
 use super::builder::Builder;
 
-/// M1 of [SS26]: 2 convolutions, 1 fully connected layer, 2 ReLU, 2 max pools. Kernels as in MiniONN's.
+/// M1 of [SS26]: 2 convolutions, 1 fully connected layer, 2 ReLU, 2 max pools. Kernels as in
+/// MiniONN's.
 pub(super) fn m1(b: &mut Builder) {
     let x = b.input();
     let mut x = b.conv_relu(&x, 64, 5, 1, 0);
@@ -17,7 +19,8 @@ pub(super) fn m1(b: &mut Builder) {
     b.dense(&x, 10, 1.0);
 }
 
-/// M2 of [SS26]: 4 convolutions, 1 fully connected layer, 4 ReLU, 2 max pools. Wide layers see few positions.
+/// M2 of [SS26]: 4 convolutions, 1 fully connected layer, 4 ReLU, 2 max pools. Wide layers see few
+/// positions.
 pub(super) fn m2(b: &mut Builder) {
     let x = b.input();
     let mut x = b.conv_relu(&x, 48, 3, 1, 1);
@@ -30,8 +33,8 @@ pub(super) fn m2(b: &mut Builder) {
     b.dense(&x, 10, 1.0);
 }
 
-/// HiNet of [SS26]: 2 convolutions, 1 fully connected layer, 2 ReLU, 1 max pool. Kernels, first width and
-/// pool are those of the public code.
+/// HiNet of [SS26]: 2 convolutions, 1 fully connected layer, 2 ReLU, 1 max pool. Kernels, first
+/// width and pool are those of the public code.
 pub(super) fn hinet(b: &mut Builder) {
     let x = b.input();
     let mut x = b.conv_relu(&x, 64, 5, 1, 1);
@@ -41,7 +44,7 @@ pub(super) fn hinet(b: &mut Builder) {
     b.dense(&x, 10, 1.0);
 }
 
-/// HiNet as the public code of [Shark25] has it: 3 convolutions, each with a max pool.
+/// HiNet in the public code of [Shark25]: 3 convolutions, each with a max pool.
 pub(super) fn shark_hinet(b: &mut Builder) {
     let mut x = b.input();
     for _ in 0..3 {
@@ -61,8 +64,8 @@ pub(super) fn minionn_mlp(b: &mut Builder) {
     b.dense(&x, 10, 1.0);
 }
 
-/// MiniONN's convolutional MNIST network (Liu et al. 2017, figure 12); `simc1` in the public code of
-/// [Shark25], which also puts a ReLU behind the last layer.
+/// MiniONN's convolutional MNIST network (Liu et al. 2017, figure 12); `simc1` in the public code
+/// of [Shark25], which also puts a ReLU behind the last layer.
 pub(super) fn minionn_mnist(b: &mut Builder) {
     let mut x = b.input();
     for _ in 0..2 {
@@ -74,7 +77,8 @@ pub(super) fn minionn_mnist(b: &mut Builder) {
     b.dense(&x, 10, 1.0);
 }
 
-/// MiniONN's CIFAR-10 network (Liu et al. 2017, figure 13); `simc2` in the public code of [Shark25].
+/// MiniONN's CIFAR-10 network (Liu et al. 2017, figure 13); `simc2` in the public code of
+/// [Shark25].
 pub(super) fn minionn_cifar(b: &mut Builder) {
     let x = b.input();
     let mut x = b.conv_relu(&x, 64, 3, 1, 1);
@@ -98,8 +102,8 @@ pub(super) fn tiny_mlp(b: &mut Builder) {
     b.dense(&x, 10, 1.0);
 }
 
-/// Every kind of layer on 8x8 images: convolution, batch normalisation, max and average pool, residual sum,
-/// concatenation.
+/// Every kind of layer on 8x8 images: convolution, batch normalisation, max and average pool,
+/// residual sum, concatenation.
 pub(super) fn tiny_cnn(b: &mut Builder) {
     let x = b.input();
     let x = b.conv_bn_relu(&x, 4, 3, 1, 1);

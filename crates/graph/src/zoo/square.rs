@@ -12,8 +12,8 @@ fn dense_square(b: &mut Builder, x: &Tensor, out: usize) -> Tensor {
     b.square(&d)
 }
 
-/// The network of CryptoNets (Gilad-Bachrach et al. 2016, figure 2) as it is run there, with its linear
-/// layers joined.
+/// The network of CryptoNets (Gilad-Bachrach et al. 2016, figure 2) as used there for inference,
+/// with its linear layers joined.
 pub(super) fn cryptonets(b: &mut Builder) {
     let x = b.input();
     let mut x = conv_square(b, &x, 5, 5, 2, 1);
@@ -22,7 +22,7 @@ pub(super) fn cryptonets(b: &mut Builder) {
     b.dense(&x, 10, 0.5);
 }
 
-/// Fully connected layers alone.
+/// A network of fully connected layers only.
 pub(super) fn mlp(b: &mut Builder) {
     let x = b.input();
     let mut x = b.flatten(&x);
@@ -30,7 +30,7 @@ pub(super) fn mlp(b: &mut Builder) {
     b.dense(&x, 10, 0.5);
 }
 
-/// Convolutions on a colour picture.
+/// A network of convolutions on a colour image.
 pub(super) fn cnn(b: &mut Builder) {
     let x = b.input();
     let mut x = conv_square(b, &x, 6, 3, 2, 1);
@@ -40,7 +40,7 @@ pub(super) fn cnn(b: &mut Builder) {
     b.dense(&x, 10, 0.5);
 }
 
-/// As small as there is.
+/// The smallest network of this kind.
 pub(super) fn tiny(b: &mut Builder) {
     let x = b.input();
     let mut x = conv_square(b, &x, 4, 3, 1, 0);

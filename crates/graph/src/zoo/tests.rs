@@ -11,8 +11,8 @@ fn shown(net: &Outline) -> String {
     layers.map(|l| format!("{} {} {:?}", l.op, l.kernel, l.shape)).collect::<Vec<_>>().join("; ")
 }
 
-/// [SS26] states the kinds and numbers of layers and the memory of the parameters, four bytes a number. Of
-/// AlexNet and VGG-16 it counts the ReLUs behind convolutions only.
+/// [SS26] states the kinds and numbers of layers and the memory of the parameters, four bytes a
+/// number. For AlexNet and VGG-16 it counts only the ReLUs behind convolutions.
 #[test]
 fn the_networks_of_swiftsnni_have_its_counts_and_sizes() {
     for (name, convolutions, dense, relus, pools, megabytes) in [
@@ -82,7 +82,7 @@ fn the_small_networks_have_these_layers() {
     }
 }
 
-/// Sizes that are known from elsewhere: torchvision's, and the shared SqueezeNet's.
+/// Sizes known from torchvision, and from the shared SqueezeNet.
 #[test]
 fn the_large_networks_have_their_known_sizes() {
     for (name, parameters, macs) in [
@@ -115,7 +115,7 @@ fn an_outline_is_what_the_file_holds() {
 #[test]
 fn every_network_but_the_largest_is_read_back() {
     for (name, shape) in NAMES {
-        // 528 MB of random weights prove nothing that the others do not.
+        // 528 MB of random weights would test nothing that the others do not.
         if *name == "vgg16" || *name == "alexnet" {
             continue;
         }

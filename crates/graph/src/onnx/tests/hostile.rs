@@ -1,4 +1,4 @@
-//! Files that somebody made to harm whoever reads them.
+//! Files made to harm their reader.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::super::proto::{EntryProto, TypeProto};
 use super::*;
 use crate::ImportOptions;
 
-/// What a terminal obeys: its title, a line end, a bell, the direction of letters.
+/// Terminal control characters: a title, a line end, a bell, the direction of letters.
 const HOSTILE: &str = "x\u{1b}]0;owned\u{7}\r\nERROR forged\u{202e}\u{9b}2J";
 
 fn ints(name: &str, values: &[i64]) -> TensorProto {
@@ -87,7 +87,7 @@ fn names_that_are_kept_are_plain() {
     assert_eq!(crate::file::read(&crate::file::write(&made.model).unwrap()).unwrap(), made.model);
 }
 
-/// A graph whose nodes double a constant so many times, and then use it.
+/// A graph whose nodes double a constant `times` times, and then use it.
 fn doubled(times: usize, op: impl Fn(&str, &str) -> NodeProto) -> Result<Network, GraphError> {
     changed(|g| {
         g.initializer.push(ints("c0", &[1; 16]));
@@ -113,7 +113,7 @@ fn constants_that_double_are_refused_before_they_are_large() {
         let text = message(doubled(times, joined));
         assert!(text.contains("Concat") && text.contains("many times what it stores"), "{text}");
     }
-    // As many elements, one node after the other.
+    // The same number of elements, made by one node after the other.
     let copied = message(changed(|g| {
         g.initializer.push(ints("shape", &[1 << 21]));
         g.initializer.push(ints("one", &[1]));
@@ -125,7 +125,8 @@ fn constants_that_double_are_refused_before_they_are_large() {
         g.output[0].name = "end".into();
     }));
     assert!(copied.contains("(Abs)") && copied.contains("many times what it stores"), "{copied}");
-    // An axis that vanishes again, a product of two long ones, axes without end.
+    // An axis that becomes empty again, a product of two long axes, and a very large number of
+    // axes.
     let vanishing = message(changed(|g| {
         g.initializer.extend([ints("c", &[1; 4]), ints("times", &[1 << 40, 0]), ints("two", &[2, 2])]);
         g.node.extend([node("Reshape", &["c", "two"], "square"), node("Tile", &["square", "times"], "end")]);
@@ -141,7 +142,7 @@ fn constants_that_double_are_refused_before_they_are_large() {
     assert!(product.contains("(Mul)") && product.contains("many times what it stores"), "{product}");
     let axes = message(changed(|g| g.initializer[0].dims = vec![1; 100_000]));
     assert!(axes.contains("100000 axes"), "{axes}");
-    // Honest folding of what the file stores goes on.
+    // Ordinary folding of stored constants still works.
     assert!(doubled(0, joined).unwrap_err().to_string().contains("does not fit"));
     assert!(began.elapsed() < Duration::from_secs(20), "timing decides nothing, a hang does");
 }
@@ -181,7 +182,7 @@ fn external_data_is_in_regular_files_and_not_there_twice() {
         let text = read(location, &|_| ());
         assert!(text.contains(what), "{location}: {text}");
     }
-    // Three tensors of half a gibibyte that lie over each other.
+    // Three overlapping tensors of half a gibibyte.
     let text = read("sparse", &|g| {
         let first = g.initializer[0].clone();
         g.initializer =
