@@ -1,5 +1,5 @@
-//! A lowered model against its float network on a data set, in the clear: what its owner should know before
-//! serving it.
+//! Compares a lowered model with its float network on a data set, in the clear, before its owner
+//! serves it.
 
 mod private;
 
@@ -14,79 +14,80 @@ pub use crate::classes::useful_bound;
 use crate::classes::{agrees, interval, relative_error, spread_of, told};
 use crate::{BackendError, DryRun, ServerModel, Strain};
 
-/// From this share of a limit on, a tensor counts as near it.
+/// A tensor counts as near its limit from this share of the limit on.
 pub const NEAR: f64 = 0.5;
 
-/// Inputs that are run together.
+/// Inputs per chunk.
 const TOGETHER: usize = 64;
 
-/// What came out.
+/// The result of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Checked {
     /// Inputs that were compared.
     pub inputs: usize,
-    /// Inputs outside the range that the model accepts: a client refuses them, so they were not compared.
+    /// Inputs outside the accepted range: a client refuses them, so they were not compared.
     pub refused: usize,
-    /// Inputs whose answer a client refuses as none of the model's: they have no class, and no output that
-    /// could be off.
+    /// Inputs whose answer a client refuses. They have no class and no output error.
     pub answers_refused: usize,
-    /// Share of inputs with the float network's class (the sign, of a single output; any of those that are
-    /// tied for the best).
+    /// Share of inputs with the float network's class: the sign of a single output, or any class
+    /// tied for the best.
     pub agreement: f64,
-    /// Its 95 % interval, for other inputs like these.
+    /// The 95 % interval of the agreement, for other inputs like these.
     pub interval: [f64; 2],
-    /// Shares of inputs with the right class, where labels were given.
+    /// Shares of inputs with the right class, if labels were given.
     pub accuracy: Option<Accuracy>,
-    /// Mean over inputs of the root mean square error of the outputs, as a share of their range (of a single
-    /// output, and where all are the same: the range over all inputs); 0 in mode top-1. NaN where an output
-    /// is, and where all answers are refused.
+    /// Mean over inputs of the outputs' root mean square error, as a share of their range; 0 in
+    /// mode top-1. For a single output or equal outputs, the range is that over all inputs. NaN if
+    /// an output is NaN, and if all answers are refused.
     pub output_error: f64,
-    /// Inputs whose answer, or the float network's, holds a value that is no number: they count as wrong.
+    /// Inputs with a NaN in the answer or in the float network's outputs. They count as wrong.
     pub no_number: usize,
-    /// Inputs for which the float network's best classes are tied: which of them is answered is chance.
+    /// Inputs whose best classes are tied in the float network, so that the answered class is
+    /// random.
     pub tied: usize,
-    /// Inputs for which some tensor overflowed: their answers are wrong, or refused.
+    /// Inputs for which a tensor overflowed: their answers are wrong or refused.
     pub overflowed: usize,
-    /// What to do about it, if there are any.
+    /// Advice to the owner, if any tensor overflowed.
     pub advice: Option<String>,
-    /// Tensors that came near their limits or went beyond, worst first.
+    /// Tensors near or beyond their limits, worst first.
     pub strained: Vec<Strained>,
 }
 
 /// Shares of inputs with the right class.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Accuracy {
-    /// By the float network.
+    /// The share of the float network.
     pub float: f64,
-    /// By the lowered model.
+    /// The share of the lowered model.
     pub lowered: f64,
 }
 
-/// A tensor that came near its limit.
+/// A tensor near or beyond its limit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Strained {
-    /// Name of the node that makes it.
+    /// Name of the node that outputs the tensor.
     pub node: String,
-    /// Its largest magnitude over all inputs, as a share of the smallest that is computed wrongly.
+    /// Its largest magnitude over all inputs, as a share of the smallest magnitude that overflows.
     pub share: f64,
-    /// Inputs for which it overflowed.
+    /// Inputs for which the tensor overflowed.
     pub overflowed: usize,
-    /// Inputs for which it came beyond [`NEAR`].
+    /// Inputs for which the tensor reached [`NEAR`].
     pub near: usize,
 }
 
-/// How far an honest answer may be from this reference of a model, where that says something of it.
+/// The error bound of an honest answer for this reference of a model, if it is useful
+/// ([`useful_bound`]).
 #[must_use]
 pub fn useful_error_bound(model: &dyn ServerModel, reference: &[f64]) -> Option<f64> {
     useful_bound(model.error_bound(reference), tacit_floats::range(reference.iter().copied()))
 }
 
-/// Runs both on `inputs` (what the model computes on, after the client's normalisation). `labels`: the right
-/// class of each.
+/// Runs the lowered model and its float network on `inputs` (after the client's normalisation).
+/// `labels`: the right class of each input.
 ///
 /// # Errors
-/// No input that the model accepts, labels for another number of inputs, a model that does not compute, or
-/// `watch` wants it to end.
+/// The model accepts no input, the number of labels differs from that of inputs, a model fails to
+/// compute, or `watch` interrupts.
 pub fn check(
     model: &Model,
     lowered: &dyn ServerModel,
@@ -124,20 +125,20 @@ struct Tally {
     same: usize,
     no_number: usize,
     tied: usize,
-    /// By the float network, and by the lowered model.
+    /// Right classes of the float network, and of the lowered model.
     right: [usize; 2],
-    /// What outputs are off by: where they have a range, as a share of it.
+    /// Sum of relative output errors of inputs whose outputs have a range.
     errors: f64,
-    /// The same where all outputs of an input are one number.
+    /// Sum of errors of inputs whose outputs are all equal.
     errors_without_range: f64,
-    /// All wanted outputs.
+    /// Range of all wanted outputs.
     range: Option<[f64; 2]>,
     overflowed: usize,
     strained: BTreeMap<String, Strained>,
 }
 
 impl Tally {
-    /// Adds an input with the float network's outputs and the answer, if a client takes it.
+    /// Adds an input with the float network's outputs, and the answer unless a client refuses it.
     fn add(
         &mut self,
         model: &Model,
@@ -162,7 +163,7 @@ impl Tally {
         self.strains(strain);
     }
 
-    /// Takes in how far outputs are off.
+    /// Adds the output error of an input.
     fn compare(&mut self, wanted: &[f64], got: &[f64]) {
         let [low, high] = tacit_floats::range(wanted.iter().copied());
         match low == high {
@@ -174,7 +175,7 @@ impl Tally {
     }
 
     fn strains(&mut self, strain: Vec<Strain>) {
-        // Several vectors of a node bear its name.
+        // Several vectors of one node have the same name.
         let mut by_node: BTreeMap<String, f64> = BTreeMap::new();
         for Strain { node, share } in strain {
             let most = by_node.entry(node).or_default();
@@ -212,7 +213,7 @@ impl Tally {
             agreement: share(self.same),
             interval: interval(share(self.same), self.inputs),
             accuracy: labelled.then_some(Accuracy { float, lowered: right }),
-            // Of no answer: no number.
+            // NaN if there are no answers.
             output_error: (self.errors + self.errors_without_range / spread)
                 / (self.inputs - self.answers_refused) as f64,
             no_number: self.no_number,
@@ -224,7 +225,7 @@ impl Tally {
     }
 }
 
-/// Whether a share of a limit reaches this one: what is no number does.
+/// Whether a share of a limit reaches `limit`; NaN does.
 fn reaches(share: f64, limit: f64) -> bool {
     share >= limit || share.is_nan()
 }
@@ -276,7 +277,7 @@ mod tests {
     #[test]
     fn what_overflows_is_named() {
         let mut model = tiny(OutputMode::Logits);
-        // Calibration that saw almost nothing.
+        // The calibration saw almost nothing.
         for sizes in [&mut model.calibration.max_abs, &mut model.calibration.extreme] {
             sizes[1..].iter_mut().for_each(|v| *v /= 64.0);
         }
@@ -305,7 +306,7 @@ mod tests {
         assert_eq!((found.inputs, found.agreement, found.no_number, found.overflowed), (3, 1.0 / 3.0, 2, 2));
         assert!(found.output_error.is_nan());
         assert_eq!(found.accuracy, Some(Accuracy { float: 2.0 / 3.0, lowered: 1.0 / 3.0 }));
-        // Two vectors of one node: an input overflows it once.
+        // Two vectors of one node overflow: the input counts once.
         let [Strained { overflowed: 2, near: 2, .. }] = found.strained[..] else { panic!("{found:?}") };
         assert!(found.strained[0].share.is_nan());
     }
@@ -336,7 +337,7 @@ mod tests {
         }
         let found = tally.finish(false, "").unwrap();
         assert!((found.output_error - 0.01).abs() < 1e-12, "{found:?}");
-        // And so it is where all outputs of an input are alike.
+        // The same if all outputs of an input are equal.
         let mut tally = Tally::default();
         tally.add(&model, (vec![1.0, 1.0], Some(vec![1.1, 1.1])), vec![], None);
         tally.add(&model, (vec![1.0, 3.0], Some(vec![1.0, 3.0])), vec![], None);

@@ -1,5 +1,5 @@
-//! The class that outputs stand for, how far outputs are off, how likely that changes the class, and how sure
-//! one can be of a share.
+//! Classes of outputs, output errors, the probability that errors change a class, and confidence
+//! intervals of shares.
 
 use std::f64::consts::SQRT_2;
 
@@ -10,14 +10,14 @@ use tacit_graph::OutputMode;
 /// Normal quantile of two-sided 95 % intervals.
 const Z95: f64 = 1.96;
 
-/// The class that outputs stand for: the first of the largest of several, the sign of a single one. None if
-/// any is NaN.
+/// The class of outputs: the first largest of several, the sign of a single one; `None` if any is
+/// NaN.
 pub(crate) fn class<T: Copy + Default + PartialOrd>(outputs: &[T]) -> Option<usize> {
     let best = tacit_floats::first_largest(outputs)?;
     Some(if outputs.len() == 1 { usize::from(outputs[0] > T::default()) } else { best })
 }
 
-/// The class that an answer tells: in mode top-1 it is the index. None if it is no number.
+/// The class of an answer, which is the index itself in mode top-1; `None` if it is NaN.
 pub(crate) fn told(mode: OutputMode, answer: &[f64]) -> Option<usize> {
     match (mode, answer) {
         // The cast saturates.
@@ -26,29 +26,29 @@ pub(crate) fn told(mode: OutputMode, answer: &[f64]) -> Option<usize> {
     }
 }
 
-/// Whether `class` is that of the outputs `wanted`: any of those that are tied for the largest, since errors
-/// decide between them. Never where outputs are no numbers, or no class was told.
+/// Whether `class` is that of the outputs `wanted`. Any class that is tied for the largest counts,
+/// since errors decide between tied classes. False if an output is NaN or `class` is `None`.
 pub(crate) fn is_class_of<T: Copy + Default + PartialOrd>(class: Option<usize>, wanted: &[T]) -> bool {
     let (Some(told), Some(best)) = (class, self::class(wanted)) else { return false };
     told == best || wanted.len() > 1 && wanted.get(told).is_some_and(|v| *v == wanted[best])
 }
 
-/// Whether an answer tells the class of the network's outputs `wanted`, as [`is_class_of`] says.
+/// Whether an answer has the class of the network's outputs `wanted`, by [`is_class_of`].
 pub(crate) fn agrees(mode: OutputMode, answer: &[f64], wanted: &[f64]) -> bool {
     match (mode, wanted) {
-        // Where there is one, its index is 0.
+        // With a single output, its index is 0.
         (OutputMode::Top1, [one]) => !one.is_nan() && told(mode, answer) == Some(0),
         _ => is_class_of(told(mode, answer), wanted),
     }
 }
 
-/// How far the wanted values of all samples spread: what errors are measured in where those of one sample are
-/// all the same.
+/// The spread of the wanted values of all samples: the unit of errors if the values of one sample
+/// are all equal.
 pub(crate) fn spread<T: Copy + Into<f64>>(wanted: &[Vec<T>]) -> f64 {
     spread_of(range(wanted.iter().flatten().copied()))
 }
 
-/// The same for values within these bounds: how far they are apart, or how large the only one is.
+/// The spread of values within these bounds: their distance, or the magnitude of the only value.
 pub(crate) fn spread_of([low, high]: [f64; 2]) -> f64 {
     match (high > low, high.abs()) {
         (true, _) => high - low,
@@ -57,34 +57,34 @@ pub(crate) fn spread_of([low, high]: [f64; 2]) -> f64 {
     }
 }
 
-/// A bound on what outputs are off by, where it says something: where it is less than they are apart, or than
-/// the magnitude of the only value. They lie between the two values of the range.
+/// Returns an error bound of outputs if it is useful: less than the range of the outputs, or than
+/// the magnitude of a single value. The outputs lie between the two values of the range.
 #[must_use]
 pub fn useful_bound(bound: f64, [low, high]: [f64; 2]) -> Option<f64> {
     let spread = if high > low { high - low } else { high.abs() };
     (bound == 0.0 || bound < spread).then_some(bound)
 }
 
-/// Root mean square error as a share of the range of the wanted values (of `spread`, where they have none);
-/// NaN where any value is.
+/// Root mean square error as a share of the range of the wanted values, or of `spread` if they are
+/// all equal; NaN if any value is.
 pub(crate) fn relative_error<T: Copy + Into<f64>>(got: &[f64], wanted: &[T], spread: f64) -> f64 {
     let [low, high] = range(wanted.iter().copied());
     root_mean_square(got, wanted) / if high > low { high - low } else { spread }
 }
 
-/// Root mean square of the differences; NaN where any value is.
+/// Root mean square of the differences; NaN if any value is.
 pub(crate) fn root_mean_square<T: Copy + Into<f64>>(got: &[f64], wanted: &[T]) -> f64 {
     let squares: f64 = got.iter().zip(wanted).map(|(g, &w)| (g - w.into()).powi(2)).sum();
     (squares / wanted.len().max(1) as f64).sqrt()
 }
 
-/// How likely an answer has another class than the float network's `wanted`, if each output is off by an
-/// independent normal error of the size seen in `got` (what all outputs have in common changes no class). Of
-/// a single output the sign is the class. Classes that are tied in the float network are one here, and an
-/// answer that is no number is none of them.
+/// The probability that an answer has another class than the float network's `wanted`. Assumes that
+/// each output has an independent normal error of the size seen in `got`; an error common to all
+/// outputs changes no class. The class of a single output is its sign. Classes tied in the float
+/// network count as one, and a NaN answer has none of them.
 ///
-/// A count of changed classes cannot tell 1 % from 0.1 % on a dozen samples; how far the best two outputs are
-/// apart can.
+/// A count of changed classes cannot tell 1 % from 0.1 % on a dozen samples; the distance of the
+/// best two outputs can.
 pub(crate) fn flip_probability(wanted: &[f32], got: &[f64]) -> f64 {
     let errors: Vec<f64> = got.iter().zip(wanted).map(|(g, w)| g - f64::from(*w)).collect();
     let count = errors.len().max(1) as f64;
@@ -121,13 +121,14 @@ mod tests {
     #[test]
     fn close_calls_are_likely_to_flip_and_clear_ones_are_not() {
         let near = |a: f64, b: f64| (a - b).abs() < 1e-3;
-        // One rival at the distance of one standard deviation of the difference: 15.9 %.
+        // One rival at a distance of one standard deviation of the difference: 15.9 %.
         assert!(near(flip_probability(&[SQRT_2 as f32, 0.0], &[SQRT_2 + 1.0, -1.0]), 0.1587));
         assert!(flip_probability(&[9.0, 0.0], &[9.5, -0.5]) < 1e-8);
-        // An error that all share changes nothing, nor does none.
+        // Neither a common error nor a zero error changes the class.
         assert_eq!(flip_probability(&[1.0, 0.0], &[6.0, 5.0]), 0.0);
         assert_eq!(flip_probability(&[1.0, 0.0], &[1.0, 0.0]), 0.0);
-        // A near tie goes either way; two rivals at one leave a quarter. Of an exact one any class is right.
+        // A near tie goes either way; two rivals leave a quarter. In an exact tie any class is
+        // right.
         let close = 1.0 - f32::EPSILON;
         assert!(near(flip_probability(&[1.0, close], &[1.1, 0.9]), 0.5));
         assert!(near(flip_probability(&[1.0, close, close], &[1.1, 0.9, 1.0]), 0.75));
@@ -174,7 +175,7 @@ mod tests {
             [Some(0), Some(1), Some(2), Some(3), None].map(|c| is_class_of(c, &wanted)),
             [false, true, true, false, false]
         );
-        // Of a single output the class is the sign.
+        // The class of a single output is its sign.
         assert!(is_class_of(Some(1), &[2.0]) && !is_class_of(Some(0), &[2.0]) && is_class_of(Some(0), &[0.0]));
     }
 

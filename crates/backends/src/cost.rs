@@ -1,4 +1,4 @@
-//! What a lowered model costs, by phase: one account that serves the search for scales, the planner and the
+//! The costs of a lowered model by phase, for the search for scales, the planner and the
 //! scheduler's first estimates.
 
 use std::ops::AddAssign;
@@ -14,7 +14,7 @@ pub struct Work {
     pub ots: u64,
     /// AES blocks.
     pub aes_blocks: u64,
-    /// Multiplications with accumulation in linear layers: pointwise on polynomials, or of integers.
+    /// Multiplications with accumulation in linear layers, pointwise on polynomials or of integers.
     pub macs: u64,
     /// Key switches (relinearisations and rotations).
     pub key_switches: u64,
@@ -27,7 +27,7 @@ pub struct PartyCost {
     pub work: Work,
     /// Estimate of the memory that the phase needs at its peak, in bytes, without the model itself.
     pub peak_memory_bytes: u64,
-    /// Bytes that it leaves behind: keys of a setup, material of an offline phase.
+    /// Bytes that remain after the phase: keys of a setup, material of an offline phase.
     pub stored_bytes: u64,
 }
 
@@ -38,42 +38,44 @@ pub struct PhaseCost {
     pub up_bytes: u64,
     /// Bytes from the server to the client, with the headers of frames (before TLS).
     pub down_bytes: u64,
-    /// Round trips that the client waits for, one after the other.
+    /// Round trips that the client waits for, in sequence.
     pub exchanges: u64,
-    /// Bytes that the client waits for if both ways are as fast ([`TrafficModel::waited_bytes`]).
+    /// Bytes that the client waits for if both directions are equally fast
+    /// ([`TrafficModel::waited_bytes`]).
     pub waited_bytes: u64,
-    /// Bytes that are on their way to the server when the client is through ([`TrafficModel::queued_bytes`]).
+    /// Bytes still on their way to the server when the client is done
+    /// ([`TrafficModel::queued_bytes`]).
     pub queued_bytes: u64,
     /// The most bytes that the client sends without waiting for an answer.
     pub up_burst: u64,
     /// The most bytes that the server sends without waiting for an answer.
     pub down_burst: u64,
-    /// The client's part.
+    /// Costs of the client.
     pub client: PartyCost,
-    /// The server's part.
+    /// Costs of the server.
     pub server: PartyCost,
 }
 
-/// What a lowered model costs: the setup once for a client, the other phases for each input.
+/// The costs of a lowered model: the setup once for a client, the other phases for each input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Costs {
-    /// Keys.
+    /// The phase that makes keys.
     pub setup: PhaseCost,
-    /// Without the input.
+    /// The phase without the input.
     pub offline: PhaseCost,
-    /// With the input.
+    /// The phase with the input.
     pub online: PhaseCost,
     /// Sign tests of one input.
     pub comparisons: u64,
-    /// Numbers in the weights of linear layers, which a server holds in every phase; 0 where the phases' own
-    /// memory has them.
+    /// Numbers in the weights of linear layers, which a server holds in every phase; 0 if the
+    /// phases' peak memory includes them.
     pub weights: u64,
-    /// What a dealer has to do for one input; nothing where nobody deals.
+    /// The dealer's costs for one input; zeros without a dealer.
     pub dealing: DealingCost,
 }
 
 impl Costs {
-    /// What one phase costs.
+    /// Returns the costs of a phase.
     #[must_use]
     pub fn of(&self, phase: Phase) -> &PhaseCost {
         match phase {
@@ -83,14 +85,14 @@ impl Costs {
         }
     }
 
-    /// Bytes that a dealer sends to the client in a phase.
+    /// Returns the bytes that a dealer sends to the client in a phase.
     #[must_use]
     pub fn dealt_bytes(&self, phase: Phase) -> u64 {
         if phase == Phase::Offline { self.dealing.client_bytes } else { 0 }
     }
 
-    /// Bytes that cross the links of client and server in a phase: a dealer's go to the client beside the
-    /// parties' own.
+    /// Returns the bytes on the links of client and server in a phase. A dealer's bytes to the
+    /// client count beside those between the parties.
     #[must_use]
     pub fn carried(&self, phase: Phase) -> [u64; 2] {
         let bytes = self.of(phase).bytes();
@@ -112,7 +114,7 @@ pub struct DealingCost {
 }
 
 impl From<TrafficModel> for PhaseCost {
-    /// What is said costs this, and the parties nothing yet.
+    /// The costs of the traffic alone. Both parties' work is zero.
     fn from(talk: TrafficModel) -> Self {
         let [up_burst, down_burst] = talk.bursts();
         Self {
@@ -130,7 +132,7 @@ impl From<TrafficModel> for PhaseCost {
 }
 
 impl PhaseCost {
-    /// Bytes both ways.
+    /// Bytes in both directions.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.up_bytes + self.down_bytes
@@ -148,7 +150,8 @@ impl AddAssign for Work {
 }
 
 impl AddAssign for PartyCost {
-    /// One after the other: work and stored bytes add up, the peak is the larger one.
+    /// Adds a cost that follows in sequence: work and stored bytes add up, the peak is the larger
+    /// one.
     fn add_assign(&mut self, other: Self) {
         self.work += other.work;
         self.peak_memory_bytes = self.peak_memory_bytes.max(other.peak_memory_bytes);
@@ -157,7 +160,7 @@ impl AddAssign for PartyCost {
 }
 
 impl PhaseCost {
-    /// Work on top, with what is said counted elsewhere.
+    /// Adds work of both parties; traffic is counted separately.
     pub(crate) fn add_work(&mut self, client: PartyCost, server: PartyCost) {
         self.client += client;
         self.server += server;

@@ -1,12 +1,12 @@
-//! The dealer: makes material for both parties and gives each its half, once.
+//! The dealer: makes material for both parties and gives each its half once.
 //!
-//! A server orders material for a model that it has registered; the dealer keeps nothing of a dealing but
-//! its number until the client has fetched its half: both halves follow from the number and a secret that is
-//! drawn when the dealer starts. Numbers never repeat, also over restarts ([`Dealings::new`] is told where
-//! to begin).
+//! A server orders material for a model that it has registered. Until the client has fetched its
+//! half, the dealer stores only the number of a dealing: both halves follow from the number and a
+//! secret that is drawn when the dealer starts. Numbers never repeat, also over restarts:
+//! [`Dealings::new`] takes the first number.
 //!
-//! [`Dealings`] is the dealer without its network. Whoever runs it knows the masks of every inference:
-//! neither party may.
+//! [`Dealings`] is the dealer without its network. Its operator knows the masks of every inference,
+//! so neither party may run it.
 
 mod in_process;
 mod room;
@@ -22,24 +22,25 @@ use self::room::{Room, Taken};
 use crate::seam::{self, Claim, DealerModel, Seal, Ticket};
 use crate::{BackendError, Registry};
 
-/// Who asks: the fingerprint of a certificate.
+/// The party of a request: the fingerprint of its certificate.
 pub type Party = [u8; 32];
 
-/// Materials that may be fetched or audited, of one server, at most: the oldest that were fetched are
-/// forgotten, then the oldest of the others given up.
+/// Most materials of one server that can be fetched or audited. Beyond that, the oldest burnt
+/// material is forgotten, or the oldest other one is given up if none is burnt.
 const MAX_OPEN: usize = 4096;
-/// Models that are registered at a time.
+/// Most registered models at a time.
 const MAX_MODELS: usize = 256;
-/// Random matrices that are remembered, of one server and of all: 96 bytes each, never forgotten.
+/// Most random matrices that are remembered, of one server and of all: 96 bytes each, never
+/// forgotten.
 const MAX_MASKS: [usize; 2] = [1 << 16, 1 << 20];
-/// How often a client may fetch its half: again after a connection that broke, but not for ever.
+/// Most fetches of one client half. A client may fetch again after a broken connection.
 const MAX_FETCHES: u32 = 3;
-/// Memory in which client halves are made, of all clients and of one: what takes more comes alone.
+/// Memory for making client halves, of all clients and of one. A larger half is made alone.
 const MAX_HALVES: [u64; 2] = [1 << 30, 1 << 28];
-/// How long a request waits for that memory: less than a client waits for an answer.
+/// Longest wait of a request for that memory: less than a client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// All that a dealer knows.
+/// The state of a dealer.
 pub struct Dealings {
     registry: Registry,
     /// Seeds of dealings, by number.
@@ -50,23 +51,24 @@ pub struct Dealings {
 
 struct State {
     next: u64,
-    /// By who registered them, and the plan's digest: nobody can take a plan from its owner by being first.
+    /// By registering server and plan digest, so that registering first takes no plan from its
+    /// owner.
     models: HashMap<(Party, [u8; 32]), Registered>,
     open: HashMap<u64, Open>,
-    /// Whose weights each random matrix hides: digests of plans by fingerprints of keys.
+    /// The plan whose weights each random matrix hides: digests of plans by fingerprints of keys.
     masks: HashMap<[u8; 32], [u8; 32]>,
-    /// How many of these each server has registered.
+    /// Number of random matrices that each server has registered.
     mask_counts: HashMap<Party, usize>,
 }
 
-/// What every later run must know of a random matrix.
+/// The record of a random matrix that every later run must know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hidden {
     /// Fingerprint of its key.
     pub mask: [u8; 32],
     /// Digest of the plan whose weights it hides.
     pub digest: [u8; 32],
-    /// Who registered it.
+    /// The server that registered the matrix.
     pub server: Party,
 }
 
@@ -77,8 +79,7 @@ impl State {
         }
     }
 
-    /// Makes room for one more model: the one that its server has used least of late goes, of the server that
-    /// has most.
+    /// Removes the least recently used model of the server with the most models.
     fn make_room(&mut self) {
         let mut counts: HashMap<Party, usize> = HashMap::new();
         self.models.keys().for_each(|(server, _)| *counts.entry(*server).or_default() += 1);
@@ -91,32 +92,32 @@ impl State {
 
 struct Registered {
     model: Arc<dyn DealerModel>,
-    /// Digest of the dealer's part: a server that knows it knows the model.
+    /// Digest of the dealer's part, which only a server with this model knows.
     part: [u8; 32],
     used: u64,
 }
 
-/// A dealing that somebody may ask for.
+/// A dealing whose client half may still be fetched or audited.
 struct Open {
     model: Arc<dyn DealerModel>,
     server: Party,
     /// Digest of the ticket's secret.
     secret: [u8; 32],
-    /// Whom it is for; nobody yet without one.
+    /// The client that may fetch it; `None` until [`bind`](Dealings::bind).
     seal: Option<Seal>,
-    /// A request has its half, or waits for it.
+    /// Whether a request fetches the half or waits for memory.
     busy: bool,
-    /// How often the half was made.
+    /// Number of times that the half was made.
     fetches: u32,
-    /// The client has its half, or has given it up: it is not given out again. What is known of the material
-    /// stays for a while, since it may be audited.
+    /// The client has its half, or has given it up, so it is not given out again. The entry remains
+    /// for a while because the material may be audited.
     burnt: bool,
     /// The client has given the material up for an audit.
     given_up: bool,
 }
 
-/// A client's half that may be made now. While this is there, it counts as memory that is used, and its
-/// ticket gives no other.
+/// The permission to make a client's half. While it exists, it holds memory and blocks other
+/// fetches with the same ticket.
 pub struct Fetching<'a> {
     model: Arc<dyn DealerModel>,
     seed: Seed,
@@ -124,22 +125,22 @@ pub struct Fetching<'a> {
 }
 
 impl Fetching<'_> {
-    /// Its length.
+    /// Length of the half, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.model.client_bytes()
     }
 
-    /// The half, in pieces.
+    /// Makes the half and gives it to `sink` in pieces.
     ///
     /// # Errors
-    /// Those of `sink`.
+    /// Errors of `sink`.
     pub fn half(&self, sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>) -> Result<(), BackendError> {
         self.model.client_half(&self.seed, sink)
     }
 }
 
-/// The one request that fetches with a ticket, until it is dropped.
+/// Marks the request that fetches with a ticket, until it is dropped.
 struct Busy<'a> {
     dealings: &'a Dealings,
     number: u64,
@@ -153,27 +154,27 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// A dealing under way: the server's half is still to be sent.
+/// A dealing whose server half is still to be sent.
 pub struct Started {
     /// The material's number.
     pub number: u64,
-    /// For the client.
+    /// The ticket, for the client.
     pub ticket: Ticket,
     model: Arc<dyn DealerModel>,
     seed: Seed,
 }
 
 impl Started {
-    /// Length of the server's half.
+    /// Length of the server's half, in bytes.
     #[must_use]
     pub fn server_bytes(&self) -> u64 {
         self.model.server_bytes()
     }
 
-    /// The server's half, in pieces. The same each time.
+    /// Makes the server's half, the same each time, and gives it to `sink` in pieces.
     ///
     /// # Errors
-    /// Those of `sink`.
+    /// Errors of `sink`.
     pub fn server_half(&self, sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>) -> Result<(), BackendError> {
         self.model.server_half(&self.seed, sink)
     }
@@ -189,7 +190,7 @@ fn fingerprint(secret: &[u8]) -> [u8; 32] {
 
 const GONE: &str = "there is no such material: it was fetched before, given up, or the dealer was restarted";
 
-/// The material of a ticket.
+/// Looks up the material of a ticket.
 fn named<'a>(state: &'a mut State, ticket: &Ticket) -> Result<(u64, &'a mut Open), BackendError> {
     let (number, secret) = ticket.split_first_chunk().expect("a ticket has more than eight bytes");
     let number = u64::from_le_bytes(*number);
@@ -199,7 +200,7 @@ fn named<'a>(state: &'a mut State, ticket: &Ticket) -> Result<(u64, &'a mut Open
     }
 }
 
-/// Whether a material is for who claims it.
+/// Checks that a material is for this client and claim.
 fn suits(open: &Open, client: Party, claim: &Claim) -> Result<(), BackendError> {
     if open.seal != Some(claim.seal()) || open.model.digest() != claim.digest {
         return refused("it was not dealt for this client's claim");
@@ -211,7 +212,8 @@ fn suits(open: &Open, client: Party, claim: &Claim) -> Result<(), BackendError> 
 }
 
 impl Dealings {
-    /// A dealer whose first material has the number `first`: above all that were ever given out.
+    /// Creates a dealer whose first material has the number `first`, above all numbers ever given
+    /// out.
     #[must_use]
     pub fn new(registry: Registry, secret: Prg, first: u64) -> Self {
         let (models, open) = (HashMap::new(), HashMap::new());
@@ -219,16 +221,17 @@ impl Dealings {
         Self { registry, secret, state: Mutex::new(state), room: Room::new(MAX_HALVES, PATIENCE) }
     }
 
-    /// As [`new`](Self::new), with a secret that nobody had before.
+    /// As [`new`](Self::new), with a fresh random secret.
     ///
     /// # Errors
-    /// No randomness from the operating system.
+    /// [`BackendError::Random`] if the operating system gives no random bytes.
     pub fn fresh(registry: Registry, first: u64) -> Result<Self, BackendError> {
         let secret = seam::randomness()?;
         Ok(Self::new(registry, secret, first))
     }
 
-    /// Nothing that happens under the lock leaves the state half changed.
+    /// Locks the state. A poisoned lock is safe to use: no operation under it leaves the state half
+    /// changed.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -239,19 +242,20 @@ impl Dealings {
         self.state().models.contains_key(&(server, digest))
     }
 
-    /// What earlier runs have seen ([`register`](Self::register)).
+    /// Restores the records of earlier runs ([`register`](Self::register)).
     pub fn remember(&self, hidden: impl IntoIterator<Item = Hidden>) {
         let mut state = self.state();
         hidden.into_iter().for_each(|hidden| state.remember(hidden));
     }
 
-    /// Takes a server's model. `note` is given what every later run must [`remember`](Self::remember); if it
-    /// fails, the model is not taken.
+    /// Registers a server's model. `note` gets the records that every later run must
+    /// [`remember`](Self::remember). If `note` fails, the model is not registered.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`] if this server has the same plan under other keys, a key hides the weights of
-    /// another plan already (both together would show their difference), or as many random matrices are known
-    /// as may be; as [`Backend::dealing`](crate::Backend::dealing); those of `note`.
+    /// [`BackendError::Dealer`] if this server has registered the plan with other keys; if a key
+    /// already hides the weights of another plan (both together would show their difference); or if
+    /// too many random matrices are known. As [`Backend::dealing`](crate::Backend::dealing); errors
+    /// of `note`.
     pub fn register(
         &self,
         server: Party,
@@ -288,12 +292,13 @@ impl Dealings {
         Ok(())
     }
 
-    /// Starts a dealing of material for `batch` inputs to a model of `server`'s, for whoever can show what
-    /// `seal` was made of; for nobody yet without one ([`bind`](Self::bind)). Of too many materials that no
-    /// client has fetched its half of, the oldest is given up.
+    /// Starts a dealing of material for `batch` inputs to a model of `server`, for the client that
+    /// can show the claim of `seal`. Without a seal, [`bind`](Self::bind) names the client later.
+    /// If there are too many unfetched materials, the oldest is given up.
     ///
-    /// # Errors [`BackendError::Dealer`]: it has not registered the model; [`BackendError::Misuse`]: so many
-    /// inputs are not run as one.
+    /// # Errors
+    /// [`BackendError::Dealer`] if `server` has not registered the model; [`BackendError::Misuse`]
+    /// if the back end does not run `batch` inputs as one.
     pub fn start(
         &self,
         server: Party,
@@ -313,7 +318,7 @@ impl Dealings {
         let open = state.open.iter().filter(|(_, open)| open.server == server);
         let open: Vec<(bool, u64)> = open.map(|(number, open)| (!open.burnt, *number)).collect();
         if open.len() >= MAX_OPEN {
-            // Nobody has come for it for thousands of materials: its client is gone.
+            // Its client did not fetch it during thousands of later dealings, so it is gone.
             let (_, oldest) = open.iter().min().expect("there are many");
             state.open.remove(oldest);
         }
@@ -330,11 +335,12 @@ impl Dealings {
         Ok(Started { number, ticket, model, seed })
     }
 
-    /// Says whose a material is that `server` had dealt for nobody yet, once and for good: asked again, it
-    /// must be for the same. False if there is none of this ticket, or it was another server that ordered it.
+    /// Binds material that `server` had dealt ahead to the claim of `seal`, for good. Repeated
+    /// calls must have the same seal. Returns false if there is no material of this ticket, or if
+    /// another server ordered it.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`]: it is another's already.
+    /// [`BackendError::Dealer`] if it is bound to another claim.
     pub fn bind(&self, server: Party, ticket: &Ticket, seal: Seal) -> Result<bool, BackendError> {
         let mut state = self.state();
         let Ok((_, open)) = named(&mut state, ticket) else { return Ok(false) };
@@ -347,16 +353,17 @@ impl Dealings {
         }
     }
 
-    /// The client's half of a material, for the claim that it was dealt for; not again once it is
-    /// [`taken`](Self::taken), by one request at a time, and three times at most: what comes then burns it.
-    /// Waits for memory that others use, for a minute at most.
+    /// Allows the client's half to be made, for the claim that it was dealt for. One request at a
+    /// time may make it, at most three times and not after [`taken`](Self::taken); a further fetch
+    /// burns the material. Waits up to a minute for memory that others use.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`]: there is no such ticket (any more), the claim is another one, the server
-    /// itself asks, another request fetches the same half, or others use the memory for halves.
+    /// [`BackendError::Dealer`] if the ticket is unknown or no longer valid, the claim is another
+    /// one, the server itself asks, another request fetches the same half, or other halves use the
+    /// memory.
     pub fn fetch(&self, client: Party, ticket: &Ticket, claim: &Claim) -> Result<Fetching<'_>, BackendError> {
         let (number, model, busy) = self.claimed(client, ticket, claim)?;
-        // Others need not wait while it is made.
+        // Other requests can run while this half is made.
         let Some(taken) = self.room.take(client, model.client_memory()) else {
             return refused("it deals for too many clients at once: come again");
         };
@@ -367,7 +374,7 @@ impl Dealings {
         Ok(Fetching { model, seed, _held: (taken, busy) })
     }
 
-    /// The material of a ticket: its number, and the only right to fetch it.
+    /// Returns number and model of a ticket's material, and blocks other fetches of it.
     fn claimed(
         &self,
         client: Party,
@@ -391,18 +398,18 @@ impl Dealings {
         Ok((number, Arc::clone(&open.model), Busy { dealings: self, number }))
     }
 
-    /// The client has its half: burns it.
+    /// Burns a material whose half the client has received.
     pub fn taken(&self, ticket: &Ticket) {
         if let Ok((_, open)) = named(&mut self.state(), ticket) {
             open.burnt = true;
         }
     }
 
-    /// The client gives a material up for an audit: it is burnt, and the server may be shown its seed.
+    /// Burns a material that its client gives up for an audit, so that the server may see its seed.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`]: there is no such ticket (any more), the claim is another one, or the server
-    /// itself asks.
+    /// [`BackendError::Dealer`] if the ticket is unknown or no longer valid, the claim is another
+    /// one, or the server itself asks.
     pub fn consent(&self, client: Party, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
         let mut state = self.state();
         let (_, open) = named(&mut state, ticket)?;
@@ -411,11 +418,12 @@ impl Dealings {
         Ok(())
     }
 
-    /// The seed of a material that its client has given up, for the server that ordered it: again if the
-    /// answer was lost, until others need its place.
+    /// Returns the seed of a given-up material to the server that ordered it. Repeated calls
+    /// succeed, in case an answer was lost, until the entry is removed for others.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`]: there is no such material of this server's, or its client may use it.
+    /// [`BackendError::Dealer`] if this server has no such material, or the client may still use
+    /// it.
     pub fn open(&self, server: Party, ticket: &Ticket) -> Result<Seed, BackendError> {
         let mut state = self.state();
         let (number, open) = named(&mut state, ticket)?;
@@ -428,7 +436,7 @@ impl Dealings {
         Ok(self.secret.fork(number).fork(0).seed().clone())
     }
 
-    /// Material of which the server did not get its half: nobody can use it.
+    /// Removes material whose server half was not delivered, so that it is useless.
     pub fn give_up(&self, server: Party, number: u64) {
         let mut state = self.state();
         if state.open.get(&number).is_some_and(|open| open.server == server) {

@@ -1,7 +1,8 @@
-//! Back ends of private inference behind one seam.
+//! Back ends of private inference behind one interface.
 //!
-//! [`seam`] says what a back end is to everybody else, [`Registry`] holds them all. [`ring`] lowers float
-//! models to fixed point, for the back ends that compute on shares. [`lowered`] keeps lowerings in files.
+//! [`seam`] defines the interface of a back end, and [`Registry`] holds all back ends. [`ring`]
+//! lowers float models to fixed point for the back ends that compute on shares. [`lowered`] stores
+//! lowerings in files.
 //!
 //! | back end | how it computes |
 //! | --- | --- |
@@ -13,7 +14,7 @@
 //! | [`clear`] | not private: the server sees the input; a lower bound to compare with |
 #![forbid(unsafe_code)]
 
-// The toy back end of the tests is written as one of another crate.
+// The toy back end of the tests uses this crate by its external name.
 #[cfg(feature = "test-util")]
 extern crate self as tacit_backends;
 
@@ -49,7 +50,7 @@ pub use seam::{
 /// Why a back end failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
-    /// Data that a model cannot be judged by.
+    /// The data set does not allow a judgement of the model.
     #[error("{what}")]
     Data {
         /// What is wrong with it.
@@ -58,9 +59,9 @@ pub enum BackendError {
     /// No back end has this name.
     #[error("there is no back end `{id}`; there are: {known}")]
     Unknown {
-        /// What was asked for, shortened.
+        /// The name that was asked for, shortened.
         id: String,
-        /// Names of those there are.
+        /// The names of all back ends.
         known: String,
     },
     /// The model cannot be lowered for this back end.
@@ -85,10 +86,10 @@ pub enum BackendError {
         /// What is wrong with it.
         what: String,
     },
-    /// The public part of a model is not one.
+    /// The bytes are no valid public part.
     #[error("public part of a model: {what}")]
     Public {
-        /// What is wrong.
+        /// What is wrong with the part.
         what: String,
     },
     /// A model was lowered by another version of its back end.
@@ -99,15 +100,15 @@ pub enum BackendError {
     Version {
         /// The back end.
         backend: &'static str,
-        /// The version that the part states.
+        /// The version that the public part states.
         theirs: u32,
-        /// This program's.
+        /// The version of this program.
         ours: u32,
     },
-    /// The private part of a model is not one, or does not fit the public part.
+    /// The bytes are no valid private part, or do not fit the public part.
     #[error("private part of a model: {what}")]
     Private {
-        /// What is wrong.
+        /// What is wrong with the part.
         what: String,
     },
     /// Stored material does not fit the plan.
@@ -116,41 +117,41 @@ pub enum BackendError {
         /// What is wrong.
         what: String,
     },
-    /// Material cannot be written as it comes.
+    /// Streamed material cannot be buffered or written.
     #[error("writing material: {what}")]
     Spool {
-        /// Why not.
+        /// The cause.
         what: String,
     },
-    /// What a party keeps over connections cannot be kept or read.
+    /// Keys that outlive a connection cannot be stored or read.
     #[error("keeping keys: {what}")]
     Keeping {
-        /// Why not, and what to do.
+        /// The cause, and what to do.
         what: String,
     },
-    /// The client takes no such answer. The protocol has ended as with any other and the connection is as
-    /// good as before: the server learns nothing of it.
+    /// The client refuses the outputs as an answer. The protocol has ended as usual, so the
+    /// connection stays usable and the server learns nothing of the refusal.
     #[error("the answer was refused: {what}")]
     Answer {
-        /// Why, and what helps.
+        /// The cause, and what helps.
         what: String,
     },
-    /// A caller did things in the wrong order.
+    /// Calls were made in the wrong order.
     #[error("{0}")]
     Misuse(&'static str),
     /// A model or an input is wrong.
     #[error(transparent)]
     Graph(#[from] tacit_graph::GraphError),
-    /// The connection failed, or the peer broke its rules.
+    /// The connection failed, or the peer violated its rules.
     #[error(transparent)]
     Net(#[from] tacit_net::NetError),
-    /// The protocol failed, or the peer broke it.
+    /// The protocol failed, or the peer violated it.
     #[error(transparent)]
     Protocol(Box<dyn std::error::Error + Send + Sync>),
     /// The operating system gives no random bytes.
     #[error("no randomness from the operating system: {0}")]
     Random(String),
-    /// A lowered model's file is not one, or is damaged.
+    /// The file of a lowering is invalid or damaged.
     #[error("lowered model: {what}")]
     Lowering {
         /// What is wrong, and what to do.
@@ -161,7 +162,7 @@ pub enum BackendError {
     File {
         /// The file.
         path: std::path::PathBuf,
-        /// Why not.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The dealer is missing, cannot be reached or refuses.
@@ -170,16 +171,16 @@ pub enum BackendError {
         /// What is wrong, and what to do.
         what: String,
     },
-    /// Who runs the phase has ended it.
+    /// The phase was stopped from outside.
     #[error("stopped between two layers")]
     Stopped,
-    /// A fixed-point model, or the lowering to it.
+    /// An error of a fixed-point model or of its lowering.
     #[error(transparent)]
     Ring(#[from] ring::RingError),
 }
 
 impl BackendError {
-    /// An option that the ring level refuses is one of the back end that lowers to it.
+    /// Attributes an option error of the ring level to the back end that lowers to it.
     pub(crate) fn of_backend(self, backend: &'static str) -> Self {
         match self {
             Self::Ring(ring::RingError::Option { name, what }) => {
@@ -189,7 +190,8 @@ impl BackendError {
         }
     }
 
-    /// What the peer did that nobody does who follows the protocol, if that is what it was.
+    /// Returns the peer's deviation from the protocol, if that is the cause: one that no honest
+    /// peer makes.
     #[must_use]
     pub fn deviation(&self) -> Option<&'static str> {
         match self {

@@ -1,11 +1,13 @@
-//! A lowering as a file: made once beside the owner's model, so that a server starts without lowering again.
+//! The file of a lowering, stored beside the owner's model so that a server starts without lowering
+//! again.
 //!
 //! ```text
-//! magic "TACITLOW" | version u32 | head length u32 | public length u64 | private length u64 | BLAKE3 of all three 32 | head | public | private
+//! magic "TACITLOW" | version u32 | head length u32 | public length u64 | private length u64
+//!     | BLAKE3 of all three 32 | head | public | private
 //! head: postcard of (digest of the .tacit file's content, back end, options)
 //! ```
-//! Integers are little endian. The private part holds the weights: the file is the model owner's, as the
-//! model itself is.
+//! Integers are little endian. The private part holds the weights, so the file is as private as the
+//! model.
 
 use std::error::Error;
 use std::io::Read;
@@ -21,7 +23,7 @@ use tacit_graph::file as model_file;
 
 /// First bytes of every lowering.
 pub const MAGIC: [u8; 8] = *b"TACITLOW";
-/// Version written, and the only one read.
+/// The version that is written, and the only version that is read.
 pub const VERSION: u32 = 1;
 /// Largest private part in bytes.
 pub const MAX_PRIVATE_BYTES: u64 = 4 << 30;
@@ -32,50 +34,50 @@ pub const MAX_BYTES: u64 = MAX_PUBLIC_BYTES + MAX_PRIVATE_BYTES + (1 << 20);
 const FIXED: usize = 8 + 4 + 4 + 8 + 8 + 32;
 const MAX_HEAD_BYTES: u32 = 64 << 10;
 
-/// What a lowering was made from.
+/// The model, back end and options of a lowering.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// Digest of the owner's model ([`tacit_graph::Model::digest`]).
     pub model: [u8; 32],
     /// Id of the back end.
     pub backend: String,
-    /// Its options.
+    /// Options of the back end.
     pub options: Options,
 }
 
 /// A lowering read from a file.
 pub struct Lowered<'a> {
-    /// What it was made from.
+    /// The model, back end and options of the lowering.
     pub origin: Origin,
-    /// What clients get.
+    /// The public part, for clients.
     pub public: &'a [u8],
-    /// What stays at the server.
+    /// The private part, which stays at the server.
     pub private: &'a [u8],
 }
 
-/// Where the lowering of a model for a back end lies: `DIR/NAME.BACKEND.lowered` beside `DIR/NAME.tacit`.
+/// Path of a model's lowering for a back end: `DIR/NAME.BACKEND.lowered` beside `DIR/NAME.tacit`.
 #[must_use]
 pub fn path_beside(model: &Path, backend: &str) -> PathBuf {
     model.with_extension(format!("{backend}.lowered"))
 }
 
-/// A file of the owner's as a stream of its content (unsealed, if it is sealed), and how many bytes that has.
+/// The content of an owner's file as a stream (decrypted if sealed), and its length in bytes.
 pub type Content = (Box<dyn Read>, u64);
 
-/// Opens a file of the owner's.
+/// Opens an owner's file.
 pub type Open<'a> = dyn Fn(&Path) -> Result<Content, Box<dyn Error + Send + Sync>> + 'a;
 
-/// A server's model, and where it came from.
+/// A server's model and its origin.
 pub struct Obtained {
     /// The model.
     pub model: Arc<dyn ServerModel>,
-    /// Whether it was lowered just now, and why; `None` for a stored lowering.
+    /// Why the model was lowered now; `None` for a stored lowering.
     pub lowered_because: Option<String>,
 }
 
-/// The server's model for the owner's model at `path`: the lowering stored beside it, if that was made from
-/// this model and with the wanted options (`None`: whatever it was made with), else lowered now. Of a model
-/// with a stored lowering only the header is read.
+/// Loads the lowering stored beside the owner's model at `path`, or lowers the model if none fits.
+/// A stored lowering fits if it was made from this model and with `options` (`None`: any options).
+/// Then only the header of the model is read.
 ///
 /// # Errors
 /// A file cannot be read or is damaged, or the model cannot be lowered.
@@ -102,11 +104,11 @@ pub fn obtain(
     Ok(Obtained { model: backend.lower(&model, options.unwrap_or(&default))?, lowered_because: Some(because) })
 }
 
-/// Why a stored lowering is not taken.
+/// Why a stored lowering is not used.
 enum Unfit {
-    /// How it was made: the model is lowered again.
+    /// The model is lowered again: how the stored lowering was made.
     Stale(&'static str),
-    /// It is none, or damaged.
+    /// The file is damaged or no lowering.
     Wrong(BackendError),
 }
 
@@ -149,7 +151,7 @@ fn content(path: &Path, open: &Open<'_>) -> Result<Zeroizing<Vec<u8>>, BackendEr
     Ok(bytes)
 }
 
-/// The bytes of a lowering's file.
+/// Encodes a lowering as a file.
 ///
 /// # Errors
 /// A part exceeds its limit.
@@ -171,7 +173,7 @@ pub fn write(origin: &Origin, model: &dyn ServerModel) -> Result<Zeroizing<Vec<u
     Ok(out)
 }
 
-/// The version of a lowering's file; `None` where it is none.
+/// The version of a lowering's file; `None` if the file is no lowering.
 fn version(bytes: &[u8]) -> Option<u32> {
     let version = bytes.strip_prefix(&MAGIC)?.first_chunk()?;
     Some(u32::from_le_bytes(*version))
@@ -180,7 +182,8 @@ fn version(bytes: &[u8]) -> Option<u32> {
 /// Reads a lowering's file.
 ///
 /// # Errors
-/// [`BackendError::Lowering`]: no such file's bytes, another version, truncated or damaged.
+/// [`BackendError::Lowering`] if the bytes are no lowering, of another version, truncated or
+/// damaged.
 pub fn read(bytes: &[u8]) -> Result<Lowered<'_>, BackendError> {
     if bytes.get(..8) != Some(&MAGIC[..]) {
         return Err(damaged("this is no lowered model".into()));
@@ -218,7 +221,7 @@ pub fn read(bytes: &[u8]) -> Result<Lowered<'_>, BackendError> {
 }
 
 impl Lowered<'_> {
-    /// The server's model.
+    /// Loads the server's model.
     ///
     /// # Errors
     /// The parts do not pass the back end's checks.

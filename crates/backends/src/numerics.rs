@@ -1,15 +1,15 @@
-//! How a back end's answers relate to its reference.
+//! The relation of a back end's answers to its reference.
 
-/// How answers relate to the reference of the back end's own level: the fixed-point one, or the float
-/// network.
+/// The relation of answers to the reference of the back end's own level: the fixed-point network or
+/// the float network.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Numerics {
-    /// Equal, bit for bit.
+    /// Answers equal the reference, bit for bit.
     Exact,
-    /// Each truncation may be `below` units lower and `above` units higher than the floor of what it is
-    /// given; each linear output may be off by `linear` units at its own (untruncated) scale; ReLU may give 0
-    /// for results below `2^relu_drop` units.
+    /// Each truncation may be `below` units lower and `above` units higher than the floor of its
+    /// argument. Each linear output may be off by `linear` units at its own (untruncated) scale.
+    /// ReLU may give 0 for results below `2^relu_drop` units.
     UlpPerTruncation {
         /// Largest deficit of a truncation, in units of the last place.
         below: u32,
@@ -20,10 +20,10 @@ pub enum Numerics {
         /// Bits that the sign test of ReLU drops.
         relu_drop: u32,
     },
-    /// Approximate arithmetic: off by no more than `relative` times the largest magnitude of the reference's
-    /// outputs by an estimate of the errors, which is no proof.
+    /// Approximate arithmetic: errors are at most `relative` times the largest magnitude of the
+    /// reference's outputs. This is an estimate of the errors, without proof.
     Approx {
-        /// Share of the largest output's magnitude.
+        /// The largest error as a share of the largest output's magnitude.
         relative: f64,
     },
 }

@@ -1,4 +1,4 @@
-//! All back ends, by name. Whoever serves, asks or measures knows them through here.
+//! All back ends by name, for servers, clients and benchmarks.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::fss::Fss;
 use crate::sci_he::SciHe;
 use crate::{Backend, BackendError};
 
-/// The back end that is used where none is named.
+/// The back end that is used if none is named.
 pub const DEFAULT: &str = "cheetah";
 
 /// Back ends by name.
@@ -18,7 +18,7 @@ pub const DEFAULT: &str = "cheetah";
 pub struct Registry(Vec<Arc<dyn Backend>>);
 
 impl Registry {
-    /// All back ends of this program: a line each, the ones that keep inputs private first.
+    /// All back ends of this program, the private ones first.
     #[must_use]
     pub fn standard() -> Self {
         Self::new(vec![
@@ -33,10 +33,10 @@ impl Registry {
         ])
     }
 
-    /// The given back ends.
+    /// A registry of the given back ends.
     ///
     /// # Panics
-    /// If two have one name.
+    /// If two back ends have the same name.
     #[must_use]
     pub fn new(backends: Vec<Arc<dyn Backend>>) -> Self {
         for (i, backend) in backends.iter().enumerate() {
@@ -45,10 +45,10 @@ impl Registry {
         Self(backends)
     }
 
-    /// The back end with this name.
+    /// Returns the back end with this name.
     ///
     /// # Errors
-    /// [`BackendError::Unknown`] lists those there are.
+    /// [`BackendError::Unknown`] lists the existing names.
     pub fn get(&self, id: &str) -> Result<&Arc<dyn Backend>, BackendError> {
         self.0.iter().find(|b| b.id() == id).ok_or_else(|| BackendError::Unknown {
             id: id.chars().take(80).collect(),
@@ -56,7 +56,7 @@ impl Registry {
         })
     }
 
-    /// All of them.
+    /// Iterates over all back ends.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Backend>> {
         self.0.iter()
     }

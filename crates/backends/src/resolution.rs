@@ -1,25 +1,25 @@
-//! Values that are too small for the steps that a model computes in: rounding leaves nothing of them.
+//! Detects inputs that are too small for a model's input steps, so that rounding makes them zero.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// An input of which rounding leaves next to nothing.
+/// An input whose values nearly all round to zero.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Faint {
-    /// Values that are not zero and count as zero.
+    /// Number of nonzero values that round to zero.
     pub zeroed: usize,
-    /// Values that are not zero.
+    /// Number of nonzero values.
     pub of: usize,
     /// The largest magnitude, after the client's normalisation.
     pub largest: f64,
-    /// What one step stands for there.
+    /// The size of one step, after the client's normalisation.
     pub step: f64,
 }
 
 impl Faint {
-    /// Of `input` (what the model computes on) in such steps; none where more than a twentieth of the values
-    /// that are not zero is left.
+    /// Examines `input` (what the model computes on) for a given step. Returns `None` if more than
+    /// a twentieth of the nonzero values stay nonzero.
     #[must_use]
     pub fn of(input: &[f32], step: f64) -> Option<Self> {
         let values = || input.iter().map(|v| f64::from(*v)).filter(|v| *v != 0.0);
@@ -51,12 +51,12 @@ mod tests {
         let found = Faint::of(&tiny, 1.0 / 64.0).unwrap();
         assert_eq!((found.zeroed, found.of, found.step), (99, 99, 1.0 / 64.0));
         assert!(found.to_string().contains("99 of its 99 values"));
-        // In finer steps it is an input like any other, and so are a dark picture and none at all.
+        // In finer steps it is a normal input. So are a dark picture and an empty one.
         assert_eq!(Faint::of(&tiny, 1e-6), None);
         let mut dark = vec![0.0; 95];
         dark.extend([1.0; 5]);
         assert_eq!((Faint::of(&dark, 0.25), Faint::of(&[0.0; 9], 0.25), Faint::of(&[], 0.25)), (None, None, None));
-        // One value in twenty that is left does not help.
+        // One remaining value in twenty is too few.
         let mut spark = vec![1e-3; 19];
         spark.push(5.0);
         assert_eq!(Faint::of(&spark, 0.25).map(|f| (f.zeroed, f.of, f.largest)), Some((19, 20, 5.0)));

@@ -1,16 +1,16 @@
-//! The seam: what a back end is to everybody else.
+//! The interface of every back end.
 //!
-//! A [`Backend`] lowers the owner's float model to a form of its own: a public part, which clients get, and a
-//! private part, which stays with the server. From these come a [`ServerModel`] and a [`ClientModel`], shared
-//! by any number of connections, and from each of them the state of one connection at one party
-//! ([`ServerSide`], [`ClientSide`]), which runs the phases on a channel that it is given: `setup` once,
-//! `offline` per input without knowing it, `online` with it. Nobody outside of a back end names a protocol.
+//! A [`Backend`] lowers the owner's float model to a public part for clients and a private part
+//! that stays at the server. A [`ServerModel`] and a [`ClientModel`] are made from these parts and
+//! shared by any number of connections. [`ServerSide`] and [`ClientSide`] hold one connection's
+//! state. They run the phases on a given channel: `setup` once, `offline` per input without
+//! knowing the input, `online` with the input. Code outside a back end names no protocol.
 //!
-//! A back end whose phases wait on the link runs a **batch** of B inputs as one offline and one online phase,
-//! with the exchanges of one input ([`Plan::max_batch`]). That is a model of its own
-//! ([`ServerModel::batched`], [`ClientModel::batched`]): its costs are the batch's, its digest names B, and
-//! so its material is made, kept, claimed and burnt as one. Connections go from one size to another and keep
-//! their keys ([`ServerSide::set_batch`], [`ClientSide::set_batch`]).
+//! A back end whose phases wait on the link runs a **batch** of B inputs as one offline and one
+//! online phase, with the exchanges of one input ([`Plan::max_batch`]). A batch has a model of its
+//! own ([`ServerModel::batched`], [`ClientModel::batched`]): the costs are the batch's and the
+//! digest names B. Its material is made, stored, claimed and burnt as one. Connections change the
+//! batch size with the same keys ([`ServerSide::set_batch`], [`ClientSide::set_batch`]).
 
 mod batch;
 mod dealing;
@@ -51,71 +51,70 @@ pub use tacit_arith::prg::Seed;
 
 use crate::{BackendError, Costs, Numerics};
 
-/// Largest public part of a lowering, in bytes: what is written, and what a client accepts from a server.
+/// Largest public part of a lowering, in bytes, for writers and for clients that accept one.
 pub const MAX_PUBLIC_BYTES: u64 = 64 << 20;
 
-/// Whom a user of a back end must trust, beside the assumptions of its cryptography.
+/// The parties that a user of a back end must trust, beside the assumptions of its cryptography.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trust {
-    /// Client and server each follow the protocol; neither needs anybody else.
+    /// Client and server must each follow the protocol. No third party is involved.
     TwoParty,
-    /// A third party that makes material and works with neither of them.
+    /// A third party makes material. This dealer must not work with client or server.
     Dealer,
-    /// The server sees the input: no private inference, a lower bound to compare with. Served only where that
-    /// is allowed by name.
+    /// The server sees the input. Not private; served only where allowed by name.
     ServerSeesInput,
 }
 
-/// Where the material for one input comes from.
+/// The origin of the material for one input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preparation {
-    /// Both parties make it together; it is bound to the client.
+    /// Both parties make the material together, bound to the client.
     TwoParty,
-    /// A third party makes it; it may be pooled and is bound when it is claimed.
+    /// A third party makes the material, which may be pooled and is bound when it is claimed.
     Dealt,
-    /// There is nothing to prepare.
+    /// The offline phase makes no material.
     Nothing,
 }
 
-/// What has to be set up on a connection, and before which phase.
+/// What a connection has to set up, and before which phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Setup {
     /// Nothing.
     Nothing,
-    /// Keys before the first offline phase; a connection that only uses stored material needs none.
+    /// Keys before the first offline phase. A connection that uses only stored material needs none.
     BeforeOffline,
-    /// Keys before the first online phase (their size is that of the setup's upload, see [`Costs`]).
+    /// Keys before the first online phase. Their size is that of the setup's upload, see [`Costs`].
     BeforeOnline,
 }
 
 /// A cryptographic back end. Object-safe: [`crate::Registry`] holds them all.
 pub trait Backend: Send + Sync {
-    /// Its name: `cheetah`. Lower case letters, digits and `-`.
+    /// The back end's name, such as `cheetah`: lower case letters, digits and `-`.
     fn id(&self) -> &'static str;
 
-    /// One line for people.
+    /// One line of description for people.
     fn about(&self) -> &'static str;
 
-    /// Whom its users trust.
+    /// The parties that its users trust.
     fn trust(&self) -> Trust;
 
     /// Lowers the owner's model.
     ///
     /// # Errors
-    /// [`BackendError::Unsupported`] names the first node that cannot be lowered and what would help;
-    /// [`BackendError::Option`] an option that is unknown or out of range.
+    /// [`BackendError::Unsupported`] names the first node that cannot be lowered and what would
+    /// help; [`BackendError::Option`] names an option that is unknown or out of range.
     fn lower(&self, model: &Model, options: &Options) -> Result<Arc<dyn ServerModel>, BackendError> {
         self.lower_watched(model, options, &Watch::default())
     }
 
-    /// As [`lower`](Self::lower), telling `watch` how far it is.
+    /// As [`lower`](Self::lower), and reports progress to `watch`.
     ///
     /// # Errors
-    /// As [`lower`](Self::lower); [`GraphError::Interrupted`](tacit_graph::GraphError::Interrupted) as the
-    /// cause if `watch` wants it to end.
+    /// As [`lower`](Self::lower); [`GraphError::Interrupted`](tacit_graph::GraphError::Interrupted)
+    /// as the cause if `watch` interrupts.
     fn lower_watched(
         &self,
         model: &Model,
@@ -123,47 +122,47 @@ pub trait Backend: Send + Sync {
         watch: &Watch,
     ) -> Result<Arc<dyn ServerModel>, BackendError>;
 
-    /// The server's model from parts that [`ServerModel::public_bytes`] and [`ServerModel::private_bytes`]
-    /// gave earlier.
+    /// Loads the server's model from earlier [`ServerModel::public_bytes`] and
+    /// [`ServerModel::private_bytes`].
     ///
     /// # Errors
     /// [`BackendError::Public`] or [`BackendError::Private`] say what is wrong with the bytes.
     fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError>;
 
-    /// The client's model from the public part: bytes of a stranger.
+    /// Opens the client's model from the public part, which is untrusted bytes.
     ///
     /// # Errors
-    /// [`BackendError::Public`], or what [`lower`](Self::lower) would say of such a model.
+    /// [`BackendError::Public`], or the errors of [`lower`](Self::lower) for such a model.
     fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError>;
 
-    /// The dealer's model from the public part and the dealer's ([`Order`]): bytes of a stranger.
+    /// Opens the dealer's model from untrusted bytes: public part and dealer's part ([`Order`]).
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`BackendError::Private`] for the dealer's part; [`BackendError::Dealer`] if
-    /// nobody deals for this back end.
+    /// As [`open`](Self::open); [`BackendError::Private`] for the dealer's part;
+    /// [`BackendError::Dealer`] if this back end uses no dealer.
     fn dealing(&self, _: &[u8], _: &[u8]) -> Result<Arc<dyn DealerModel>, BackendError> {
         Err(BackendError::Dealer { what: format!("nobody deals for the back end {}", self.id()) })
     }
 }
 
-/// What both parties know of a lowered model.
+/// What both parties know about a lowered model.
 pub trait Plan: Send + Sync {
-    /// Inputs and outputs.
+    /// Shapes and meaning of inputs and outputs.
     fn interface(&self) -> &Interface;
 
-    /// Digest of all that both parties must have alike: public part, options, and the plan made from them, in
-    /// canonical bytes. Material is bound to it.
+    /// Digest of what both parties must have alike: public part, options, and the plan made from
+    /// them, in canonical bytes. Material is bound to this digest.
     fn digest(&self) -> [u8; 32];
 
-    /// What the phases cost, for [`batch`](Self::batch) inputs at once.
+    /// Costs of the phases, for [`batch`](Self::batch) inputs at once.
     fn costs(&self) -> Costs;
 
-    /// Inputs that one offline and one online phase of this model are for.
+    /// Number of inputs of one offline and one online phase of this model.
     fn batch(&self) -> usize {
         1
     }
 
-    /// Most inputs that the back end runs as one; 1 where that saves no exchange.
+    /// Most inputs that the back end runs as one batch; 1 where batches save no exchange.
     fn max_batch(&self) -> usize {
         1
     }
@@ -171,60 +170,59 @@ pub trait Plan: Send + Sync {
     /// How answers relate to [`ServerModel::reference`].
     fn numerics(&self) -> Numerics;
 
-    /// Largest `|answer - reference|` of an honest run, where the reference gives `reference` (real units).
+    /// Largest `|answer - reference|` of an honest run for the outputs `reference` (real units).
     fn error_bound(&self, reference: &[f64]) -> f64;
 
-    /// Whether a client takes these outputs for an answer of the model.
+    /// Checks that the client may accept these outputs as an answer of the model.
     ///
     /// # Errors
-    /// [`BackendError::Answer`]: they lie where no answer lies.
+    /// [`BackendError::Answer`] if the outputs lie outside the range of answers.
     fn check_answer(&self, _answer: &[f64]) -> Result<(), BackendError> {
         Ok(())
     }
 
-    /// Where material comes from.
+    /// The origin of material.
     fn preparation(&self) -> Preparation;
 
-    /// What a connection needs before it can be used.
+    /// The keys that a connection needs, and before which phase.
     fn setup(&self) -> Setup;
 
-    /// The real number that one unit in the last place of an answer stands for; `None` where answers are no
-    /// integers.
+    /// The real number of one unit in an answer's last place; `None` without integer answers.
     fn output_unit(&self) -> Option<f64>;
 
-    /// The real number that one step of an input stands for, after the client's normalisation; `None` where
-    /// inputs are not rounded to steps.
+    /// The real number of one input step, after normalisation; `None` if inputs are not rounded.
     fn input_unit(&self) -> Option<f64> {
         None
     }
 
-    /// The public part for people and scripts: `model inspect`.
+    /// Describes the public part for people and scripts, as `model inspect` prints it.
     fn describe(&self) -> serde_json::Value;
 }
 
-/// A lowered model at the server. One copy of the weights, however many connections use it.
+/// A lowered model at the server. All connections share one copy of the weights.
 pub trait ServerModel: Plan {
-    /// What a client gets.
+    /// The public part, for clients.
     fn public_bytes(&self) -> &[u8];
 
-    /// What stays at the server, to be stored beside the public part.
+    /// The private part, which stays at the server and is stored beside the public part.
     ///
     /// # Errors
-    /// It exceeds what [`Backend::load`] reads.
+    /// The private part exceeds what [`Backend::load`] reads.
     fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError>;
 
-    /// What the lowering found, for the model's owner; `None` for a model that was loaded.
+    /// The findings of the lowering, for the model's owner; `None` for a loaded model.
     fn report(&self) -> Option<&dyn LoweringReport>;
 
-    /// The answer that a run should give for a real-valued input (`interface().input_shape`, after the
-    /// client's normalisation), in the clear: compare with [`Plan::error_bound`].
+    /// Computes the expected answer in the clear, for a real-valued input of shape
+    /// `interface().input_shape`, after the client's normalisation. Compare runs by
+    /// [`Plan::error_bound`].
     ///
     /// # Errors
     /// The input does not fit the model.
     fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError>;
 
-    /// An answer as a run may give it: the [`reference`](Self::reference) with the errors of approximate
-    /// arithmetic drawn by their estimates, where there are any.
+    /// Simulates an answer of a run: the [`reference`](Self::reference), with the errors of
+    /// approximate arithmetic (if any) drawn by their estimates.
     ///
     /// # Errors
     /// The input does not fit the model.
@@ -232,8 +230,8 @@ pub trait ServerModel: Plan {
         self.reference(input)
     }
 
-    /// How near each tensor comes to the limit of what computes it, for such an input; empty where there are
-    /// no limits.
+    /// Returns how near each tensor comes to its computation's limit for an input; empty if there
+    /// are no limits.
     ///
     /// # Errors
     /// The input does not fit the model.
@@ -241,14 +239,13 @@ pub trait ServerModel: Plan {
         Ok(Vec::new())
     }
 
-    /// What its owner lowers with where tensors come beyond their limits: the part of a sentence that follows
-    /// "lower".
+    /// The advice for owners whose tensors exceed their limits, as the words that follow "lower".
     fn remedy(&self) -> String {
         "with `-O clamp=true`".into()
     }
 
-    /// An answer as [`simulate`](Self::simulate) gives it and the [`strain`](Self::strain) on the way, for
-    /// each of many inputs: quicker than one by one.
+    /// Runs [`simulate`](Self::simulate) and [`strain`](Self::strain) for many inputs, faster than
+    /// one by one.
     ///
     /// # Errors
     /// An input does not fit the model.
@@ -260,33 +257,33 @@ pub trait ServerModel: Plan {
     /// The same model with phases for `batch` inputs at once, 2 to [`Plan::max_batch`].
     ///
     /// # Errors
-    /// [`BackendError::Misuse`]: so many it does not run as one.
+    /// [`BackendError::Misuse`] if `batch` is more than the back end runs as one.
     fn batched(&self, _batch: usize) -> Result<Arc<dyn ServerModel>, BackendError> {
         Err(ONE_BY_ONE)
     }
 
-    /// What is ordered from a dealer; `None` where nobody deals.
+    /// The order that a dealer gets; `None` if the back end uses no dealer.
     fn order(&self) -> Option<Order<'_>> {
         None
     }
 
-    /// Bytes of material that is better written to disk as it comes than held in memory
-    /// ([`ServerSide::offline_into`]); `None` where it comes as a whole.
+    /// Bytes of material that is better streamed to disk than held in memory
+    /// ([`ServerSide::offline_into`]); `None` if the material is made as a whole.
     fn spooled_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Lets go of what a rehearsal leaves: keys that no connection uses, memory kept for the next run.
+    /// Frees what a rehearsal leaves: keys that no connection uses, and buffers for a next run.
     fn rest(&self) {}
 
-    /// The state of a new connection. Says nothing to the peer.
+    /// Creates the state of a new connection. Sends nothing to the peer.
     ///
     /// # Errors
     /// No randomness from the operating system.
     fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ServerSide>, BackendError>;
 }
 
-/// What [`ServerModel::rehearse`] finds for an input.
+/// The result of [`ServerModel::rehearse`] for one input.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DryRun {
     /// An answer as a run may give it.
@@ -295,20 +292,20 @@ pub struct DryRun {
     pub strains: Vec<Strain>,
 }
 
-/// How near a tensor comes to the limit of what computes it.
+/// How near a tensor comes to the limit of its computation.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Strain {
-    /// Name of the node that makes it.
+    /// Name of the node that outputs the tensor.
     pub node: String,
-    /// Its largest magnitude as a share of the smallest that is computed wrongly: from 1 on it overflows.
+    /// Its largest magnitude over the smallest one that overflows: 1 or more is an overflow.
     pub share: f64,
 }
 
-/// What a lowering tells the model's owner, as text and as JSON.
+/// A lowering's report to the model's owner, as text and as JSON.
 pub trait LoweringReport: fmt::Display + Send + Sync {
-    /// The same for scripts.
+    /// The report for scripts.
     fn json(&self) -> serde_json::Value;
-    /// Sentences that the owner should not miss.
+    /// Warnings that the owner should read.
     fn warnings(&self) -> &[String];
 }
 
@@ -317,7 +314,7 @@ pub trait ClientModel: Plan {
     /// See [`ServerModel::batched`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`ServerModel::batched`].
     fn batched(&self, _batch: usize) -> Result<Arc<dyn ClientModel>, BackendError> {
         Err(ONE_BY_ONE)
     }
@@ -327,65 +324,65 @@ pub trait ClientModel: Plan {
         None
     }
 
-    /// An option that it was lowered with and that leaves out what protects its client, by name and value:
-    /// for those alone that ask for it.
+    /// Name and value of a lowering option that removes a protection of the client, if one is set.
+    /// Clients accept such a model only if they ask for it.
     fn waives(&self) -> Option<(&'static str, &'static str)> {
         None
     }
 
-    /// The state of a new connection. Says nothing to the peer.
+    /// Creates the state of a new connection. Sends nothing to the peer.
     ///
     /// # Errors
     /// No randomness from the operating system.
     fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ClientSide>, BackendError>;
 }
 
-/// One connection's state at the server. After an error of a phase it is of no further use, and so is the
-/// channel.
+/// One connection's state at the server. After an error, state and channel are unusable.
 pub trait ServerSide: Send {
-    /// Keys and whatever else belongs to a client and not to an input.
+    /// Sets up keys and other state that belongs to the client rather than to an input.
     ///
     /// # Errors
-    /// Of the protocol or the channel.
+    /// Errors of the protocol or the channel.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError>;
 
-    /// Phases from now on, and material that is read, are for `batch` inputs: those of the model that
-    /// [`ServerModel::batched`] gives for it. Says nothing to the peer, which has to do the same.
+    /// Sets the batch size of later phases and of material that is read, as in the model of
+    /// [`ServerModel::batched`]. Sends nothing: the peer has to call this too.
     ///
     /// # Errors
-    /// [`BackendError::Misuse`]: so many it does not run as one.
+    /// [`BackendError::Misuse`] if `batch` is more than the back end runs as one.
     fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
         if batch == 1 { Ok(()) } else { Err(ONE_BY_ONE) }
     }
 
-    /// Material for one input, or for a batch.
+    /// Makes material for one input, or for a batch.
     ///
     /// # Errors
-    /// As [`setup`](Self::setup); [`BackendError::Misuse`] before it, or where there is nothing to prepare.
+    /// As [`setup`](Self::setup); [`BackendError::Misuse`] if called before
+    /// setup, or if there is nothing to prepare.
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError>;
 
-    /// As [`offline`](Self::offline), with the material's bytes written to `place` as they come:
-    /// [`ServerModel::spooled_bytes`] of them.
+    /// As [`offline`](Self::offline), but streams the material to `place`:
+    /// [`ServerModel::spooled_bytes`] bytes.
     ///
     /// # Errors
-    /// As there; [`BackendError::Spool`] if `place` fails.
+    /// As [`offline`](Self::offline); [`BackendError::Spool`] if `place` fails.
     fn offline_into(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
         write_whole(&self.offline(channel)?, place)
     }
 
-    /// One inference, or those of a batch.
+    /// Runs one inference, or those of a batch.
     ///
     /// # Errors
-    /// As [`setup`](Self::setup); the material is spent in any case.
+    /// As [`setup`](Self::setup). The material is spent even after an error.
     fn online(&mut self, channel: &mut Channel, material: Material) -> Result<(), BackendError>;
 
-    /// Material that was stored.
+    /// Reads stored material.
     ///
     /// # Errors
-    /// [`BackendError::Material`]: the bytes do not fit the plan.
+    /// [`BackendError::Material`] if the bytes do not fit the plan.
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError>;
 
-    /// Material of `bytes` bytes that was stored, and is read as it is used.
+    /// Opens stored material of `bytes` bytes, for the online phase to read from `source`.
     ///
     /// # Errors
     /// As [`read_material`](Self::read_material).
@@ -394,19 +391,18 @@ pub trait ServerSide: Send {
     }
 }
 
-/// One connection's state at the client. After an error of a phase it is of no further use, and so is the
-/// channel.
+/// One connection's state at the client. After an error, state and channel are unusable.
 pub trait ClientSide: Send {
     /// See [`ServerSide::setup`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`ServerSide::setup`].
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError>;
 
     /// See [`ServerSide::set_batch`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`ServerSide::set_batch`].
     fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
         if batch == 1 { Ok(()) } else { Err(ONE_BY_ONE) }
     }
@@ -414,54 +410,56 @@ pub trait ClientSide: Send {
     /// See [`ServerSide::offline`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`ServerSide::offline`].
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError>;
 
     /// See [`ServerSide::offline_into`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`ServerSide::offline_into`].
     fn offline_into(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
         write_whole(&self.offline(channel)?, place)
     }
 
-    /// As [`offline`](Self::offline) for whose material `seed` is given: all that the client chooses of it
-    /// follows from the seed. The bytes are the material without that; [`with_seed`](Self::with_seed) puts
-    /// both together.
+    /// As [`offline`](Self::offline), with the client's random choices derived from `seed`. Returns
+    /// the material without these choices; [`with_seed`](Self::with_seed) puts both together.
     ///
     /// # Errors
-    /// As there; [`BackendError::Misuse`]: this back end's material follows from no seed.
+    /// As [`offline`](Self::offline); [`BackendError::Misuse`] if the back end's material uses no
+    /// seed.
     fn offline_from(&mut self, _: &mut Channel, _: MaterialSeed) -> Result<Zeroizing<Vec<u8>>, BackendError> {
         Err(NO_SEED)
     }
 
-    /// The material that a seed makes with what [`offline_from`](Self::offline_from) gave for it, here or
-    /// elsewhere.
+    /// Puts together material from a seed and the result of [`offline_from`](Self::offline_from)
+    /// for that seed, which may come from another connection or machine.
     ///
     /// # Errors
-    /// [`BackendError::Material`]: the bytes do not fit the plan; [`BackendError::Misuse`] as there.
+    /// [`BackendError::Material`] if the bytes do not fit; [`BackendError::Misuse`] if no seed is
+    /// used.
     fn with_seed(&self, _: MaterialSeed, _rest: &[u8]) -> Result<Material, BackendError> {
         Err(NO_SEED)
     }
 
-    /// The model's real-valued outputs for a real-valued input that `interface().check_input` accepts; in
-    /// mode top-1 the class index. Inputs and outputs of a batch stand one behind the other.
+    /// Computes the real-valued outputs for an input that `interface().check_input` accepts; in
+    /// mode top-1 the class index. Inputs and outputs of a batch are concatenated.
     ///
     /// # Errors
-    /// As [`ServerSide::online`]; [`BackendError::Graph`] for an input that does not fit, before anything is
-    /// sent; [`BackendError::Answer`] after the protocol has ended as it should: both parties can go on.
+    /// As [`ServerSide::online`]; [`BackendError::Graph`] before anything is sent, if the input
+    /// does not fit; [`BackendError::Answer`] after a complete protocol run, so that the connection
+    /// stays usable.
     fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError>;
 
     /// See [`ServerSide::read_material`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`ServerSide::read_material`].
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError>;
 
     /// See [`ServerSide::spooled_material`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`ServerSide::spooled_material`].
     fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
         self.read_material(&read_whole(bytes, source)?)
     }
@@ -469,15 +467,15 @@ pub trait ClientSide: Send {
 
 const NO_SEED: BackendError = BackendError::Misuse("the client's material of this back end follows from no seed");
 
-/// Randomness of the operating system, for one connection or model.
+/// Creates a generator seeded by the operating system, for one connection or model.
 ///
 /// # Errors
-/// [`BackendError::Random`].
+/// [`BackendError::Random`] if the operating system gives no random bytes.
 pub(crate) fn randomness() -> Result<Prg, BackendError> {
     Prg::from_os().map_err(|e| BackendError::Random(e.to_string()))
 }
 
-/// Digest of canonical bytes: each part with its length in front, under a domain of its own.
+/// Digest of canonical bytes: each part is preceded by its length, and `domain` separates uses.
 #[must_use]
 pub fn digest(domain: &str, parts: &[&[u8]]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_derive_key(domain);

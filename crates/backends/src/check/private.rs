@@ -1,4 +1,4 @@
-//! Inputs as a client and a server compute them, both in this process.
+//! Runs inputs through client and server in one process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,40 +12,41 @@ use tacit_net::{Channel, Traffic};
 use crate::classes::{agrees, class, is_class_of, root_mean_square, told, useful_bound};
 use crate::{Backend, BackendError, ConnectionResources, Material, Preparation, ServerModel, Setup, Trust};
 
-/// What runs of both parties gave.
+/// The result of running both parties.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunReport {
-    /// Inputs that were answered.
+    /// Inputs with an answer.
     pub inputs: usize,
-    /// Inputs whose answer the client refused: nothing else here is of these.
+    /// Inputs whose answer the client refused. No other field counts them.
     pub answers_refused: usize,
-    /// Of those that were answered those with the float network's class, or one that is tied with it.
+    /// Answers with the float network's class, or a class tied with it.
     pub same_class: usize,
-    /// Those with the class of the model's own arithmetic in the clear.
+    /// Answers with the class of the model's own arithmetic in the clear.
     pub as_reference: usize,
-    /// Answers with a value that is no number: they are wrong.
+    /// Wrong answers because of a NaN.
     pub no_number: usize,
-    /// Largest distance of an output from what that gives, in real units; 0 in mode top-1, NaN where
-    /// either is no number, and without any answer.
+    /// Largest distance of an output from the reference, in real units; 0 in mode top-1. NaN if
+    /// either is NaN, and without any answer.
     pub off: f64,
-    /// The same from the float network, as a root mean square over the outputs, mean over the inputs.
+    /// Root mean square distance of outputs from the float network, averaged over inputs.
     pub error: f64,
-    /// Largest [`off`](Self::off) of an honest run, whatever it is; infinite where there is no bound.
+    /// Largest [`off`](Self::off) of an honest run; infinite if there is no bound.
     #[serde(skip)]
     pub bound: f64,
-    /// The same where it says something ([`useful_bound`]) of the outputs of these inputs.
+    /// The bound, if it is useful ([`useful_bound`]) for the outputs of these inputs.
     pub stated: Option<f64>,
-    /// Keys and whatever else comes before the first input.
+    /// Costs of keys and other setup.
     pub setup: Took,
-    /// For an input, on average, before it is there.
+    /// Mean costs of the offline phase of one input.
     pub offline: Took,
-    /// For an input, on average, when it is there.
+    /// Mean costs of the online phase of one input.
     pub online: Took,
-    /// Seconds of the server in that, by kinds of steps, where it tells of them.
+    /// The server's mean seconds of one online phase by kind of step, if the back end reports
+    /// steps.
     pub steps: BTreeMap<&'static str, f64>,
 }
 
-/// Seconds between the steps that are told, by their kinds.
+/// Measures the seconds of each kind of step.
 struct Split {
     last: Instant,
     seconds: BTreeMap<&'static str, f64>,
@@ -56,7 +57,7 @@ impl Split {
         Self { last: Instant::now(), seconds: BTreeMap::new() }
     }
 
-    /// What comes next begins now.
+    /// Starts the time of the next step.
     fn begin(&mut self) {
         self.last = Instant::now();
     }
@@ -67,19 +68,19 @@ impl Split {
     }
 }
 
-/// What a phase took.
+/// The costs of a phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Took {
     /// Seconds.
     pub seconds: f64,
-    /// Bytes from client to server, with the headers of frames.
+    /// Bytes from client to server, with frame headers.
     pub up_bytes: u64,
-    /// Bytes from server to client.
+    /// Bytes from server to client, with frame headers.
     pub down_bytes: u64,
 }
 
 impl RunReport {
-    /// Nothing compared yet, of phases that took so long.
+    /// A report without comparisons, with the costs of the phases.
     fn of([setup, offline, online]: [Took; 3], steps: BTreeMap<&'static str, f64>) -> Self {
         Self {
             inputs: 0,
@@ -98,7 +99,7 @@ impl RunReport {
         }
     }
 
-    /// Takes in an answer: how it compares with the float network's outputs and with the reference.
+    /// Adds an answer, compared with the float network's outputs and with the reference.
     fn compare(&mut self, mode: OutputMode, answer: &[f64], [float, reference]: [&[f64]; 2]) {
         self.inputs += 1;
         self.same_class += usize::from(agrees(mode, answer, float));
@@ -114,7 +115,7 @@ impl RunReport {
     }
 }
 
-/// Measures what a phase at the client takes and adds it.
+/// Measures a phase at the client and adds its costs to `total`.
 fn timed<T>(
     total: &mut Took,
     channel: &mut Channel,
@@ -130,7 +131,7 @@ fn timed<T>(
 }
 
 impl Took {
-    /// The mean over so many.
+    /// The mean over `count` inputs.
     fn over(self, count: usize) -> Self {
         let mean = |bytes: u64| bytes / count.max(1) as u64;
         let seconds = self.seconds / count.max(1) as f64;
@@ -138,12 +139,11 @@ impl Took {
     }
 }
 
-/// Runs `inputs` (what the model computes on) through the protocol of `backend`, one after the other on one
-/// connection, and compares the answers with the float network and with the model's own arithmetic.
+/// Runs `inputs` (after normalisation) through the protocol of `backend`, one after the other on
+/// one connection. Compares the answers with the float network and with the model's own arithmetic.
 ///
 /// # Errors
-/// No input that the model accepts, a back end that needs a dealer, what its phases fail with, or `watch`
-/// wants it to end.
+/// The model accepts no input, the back end needs a dealer, a phase fails, or `watch` interrupts.
 pub fn run(
     model: &Model,
     (backend, lowered): (&dyn Backend, &Arc<dyn ServerModel>),
@@ -187,11 +187,11 @@ fn locked(split: &Mutex<Split>) -> std::sync::MutexGuard<'_, Split> {
     split.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Answers to inputs: none where the client refuses it.
+/// The answers to inputs; `None` if the client refuses one.
 type Answers = Vec<Option<Vec<f64>>>;
 
-/// The answers to the inputs, and what all setups, offline and online
-/// phases took; the server's online phases go into `split`.
+/// Returns the answers to the inputs, and the total costs of setup, offline and online phases.
+/// Records the server's online steps in `split`.
 fn both(
     backend: &dyn Backend,
     lowered: &Arc<dyn ServerModel>,
@@ -214,11 +214,12 @@ fn both(
                 false => Material::nothing(),
             };
             let answer = timed(online, channel, |channel| {
-                // The server's steps follow from what is sent: its share is part of this time.
+                // The server's steps start with the client's message, so they are part of this
+                // time.
                 locked(split).begin();
                 match side.online(channel, material, input) {
                     Ok(answer) => Ok(Some(answer)),
-                    // An error of this input alone: the connection goes on.
+                    // This error concerns one input alone: the connection stays usable.
                     Err(BackendError::Answer { .. }) => Ok(None),
                     Err(error) => Err(error),
                 }
@@ -247,7 +248,7 @@ fn both(
     };
     match run_pair(ask, serve) {
         (Ok(answers), Ok(())) => Ok((answers, took)),
-        // What ended first broke the connection of the other.
+        // The first party to fail breaks the connection of the other.
         (Err(BackendError::Net(_)), Err(first)) | (Err(first), _) | (Ok(_), Err(first)) => Err(first),
     }
 }
@@ -265,7 +266,7 @@ mod tests {
     fn lower(backend: &dyn Backend, output_mode: OutputMode) -> (Model, Arc<dyn ServerModel>) {
         let options = ImportOptions { output_mode, ..ImportOptions::default() };
         let model = import(&zoo::build("tiny-cnn", 2).unwrap(), &options).unwrap().model;
-        // So fine that no error of a unit changes a class.
+        // Fine enough that an error of one unit changes no class.
         let lowered = backend.lower(&model, &"frac_bits=12".parse::<Options>().unwrap()).unwrap();
         (model, lowered)
     }
@@ -303,10 +304,10 @@ mod tests {
         }
         assert_eq!((ran.same_class, ran.as_reference, ran.no_number), (1, 1, 2));
         assert!(ran.off.is_nan() && ran.error.is_nan(), "never a distance of 0");
-        // What came before is no excuse, and what comes later none either.
+        // Neither earlier nor later values hide a NaN.
         ran.compare(OutputMode::Logits, &float, [&float, &float]);
         assert!(ran.off.is_nan());
-        // The reference is none: there is nothing to agree with.
+        // The reference is NaN, so no answer agrees with it.
         ran.compare(OutputMode::Logits, &[f64::NAN; 2], [&[f64::NAN; 2], &[f64::NAN; 2]]);
         ran.compare(OutputMode::Top1, &[f64::NAN], [&float, &[f64::NAN]]);
         assert_eq!((ran.same_class, ran.as_reference, ran.no_number), (2, 2, 4));
@@ -347,7 +348,7 @@ mod tests {
         assert!(refused(&inputs(), &Dealt, &lowered).contains("dealer"));
         let lowered = lower(&Cheetah, OutputMode::Logits).1;
         assert!(refused(&inputs()[3..], &Cheetah, &lowered).contains("range"));
-        // The other party's public part.
+        // The public part of another back end.
         assert!(refused(&inputs(), &Ckks, &lowered).contains("cheetah"));
     }
 }

@@ -1,5 +1,5 @@
-//! The client's side of the phases. Both phases walk the graph over the client's shares, which are the same
-//! in both: offline it prepares for them, online it uses what was prepared.
+//! The client's side of the offline and online phases. Both walk the graph over the client's
+//! shares, which are the same in both phases: offline prepares material for them, online uses it.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ pub(super) const RESULT: Tag = Tag::new(0x0411, "share of the result");
 /// Message: the client's part of a signed widening.
 pub(super) const WIDEN: Tag = Tag::new(0x0412, "widening difference");
 
-/// What the client keeps of a connection's setup: its keys and the random OTs.
+/// What a connection's setup leaves at the client: its keys and the random OTs.
 pub struct ClientKeys<L: Lattice> {
     lattice: L::ClientKeys,
     ots: Ots,
@@ -44,7 +44,7 @@ pub(super) fn setup<L: Lattice>(
     Ok(ClientKeys { lattice, ots })
 }
 
-/// The client's material, whose shares that it chooses itself follow from `seed`.
+/// Makes the client's material. The shares that the client chooses itself follow from `seed`.
 pub(super) fn offline<L: Lattice>(
     plan: &Plan<L>,
     keys: &mut ClientKeys<L>,
@@ -73,11 +73,11 @@ pub(super) fn offline<L: Lattice>(
     Ok(ClientMaterial { plan: plan.digest(), seed, linear, pieces })
 }
 
-/// The online phase; `tap` is shown the client's share of every node's tensor (`[B, elements]`, in the node's
-/// ring).
+/// Runs the online phase. `tap` gets the client's share of every node's tensor (`[B, elements]`, in
+/// the node's ring).
 ///
 /// # Errors
-/// `InputLength`, `Misuse` if the material is of another plan, or channel and protocol errors.
+/// `InputLength`, `Misuse` if the material belongs to another plan, or channel and protocol errors.
 pub fn online_traced<L: Lattice>(
     plan: &Plan<L>,
     material: ClientMaterial,
@@ -105,15 +105,16 @@ pub fn online_traced<L: Lattice>(
     revealed(&plan.graph, &mine, RESULT, session.channel)
 }
 
-/// The client's shares of tensors that are encrypted, as far as it is free to choose them.
+/// The client's shares of encrypted tensors, as far as the client may choose them.
 struct Masks<'a, L: Lattice> {
     plan: &'a Plan<L>,
     secret: L::Secret,
-    /// The material's generator, of which each tensor has a child.
+    /// The material's generator. Each tensor uses a child of it.
     seed: Prg,
 }
 
-/// Set in the numbers of the children of tensors: shares that the walk chooses have lower ones.
+/// A bit set in the numbers of the children of tensors. Shares that the walk chooses use lower
+/// numbers.
 const OF_TENSOR: u64 = 1 << 63;
 
 impl<'a, L: Lattice> Masks<'a, L> {
@@ -121,7 +122,7 @@ impl<'a, L: Lattice> Masks<'a, L> {
         Ok(Self { plan, secret: L::secret(&plan.lattice(), seed)?, seed: Prg::from_seed(seed.seed().clone()) })
     }
 
-    /// What the tensor of a node is encrypted with.
+    /// The generator that encrypts the tensor of a node.
     fn random(&self, tensor: NodeId) -> Prg {
         self.seed.fork(OF_TENSOR | tensor as u64)
     }
@@ -136,7 +137,7 @@ struct Offline<'a, 's, L: Lattice> {
     plan: &'a Plan<L>,
     keys: &'a mut ClientKeys<L>,
     masks: Masks<'a, L>,
-    /// Per group, shares of members that come later in the walk.
+    /// Per group, the shares of members that the walk reaches later.
     answers: Vec<VecDeque<Vec<u64>>>,
     linear: Vec<Packed>,
     pieces: Vec<Piece<ClientGate, ClientWrap>>,

@@ -18,12 +18,13 @@ use crate::{BackendError, PartyCost, seam};
 /// The back end.
 pub struct Cheetah;
 
-/// Steps in which ciphertexts of a model are taken apart, at most: what the keys are for.
+/// The largest number of steps in which the server splits ciphertexts of a model: the keys are made
+/// for this number.
 fn steps(plans: &[&LinearPlan]) -> u32 {
     plans.iter().map(|plan| plan.steps()).max().unwrap_or(0)
 }
 
-/// The ring is the same for all models.
+/// The context of the ring, which is the same for all models.
 fn context() -> Result<Arc<Context>, LinearError> {
     static CONTEXT: OnceLock<Arc<Context>> = OnceLock::new();
     if let Some(context) = CONTEXT.get() {
@@ -33,12 +34,13 @@ fn context() -> Result<Arc<Context>, LinearError> {
     Ok(Arc::clone(CONTEXT.get_or_init(|| made)))
 }
 
-/// The client's keys for such plans, and what the server keeps of them. They are a material's own where the
-/// encryption chooses masks, which follow from them; else, and with `dealt`, a connection's.
+/// The client's keys for a set of plans, and the server's part of them. Each material has its own
+/// keys if the encryption chooses masks, since the masks follow from the keys. Otherwise, and with
+/// `dealt`, the keys belong to the connection.
 pub(crate) struct Keys;
 
 impl Keys {
-    /// What sending them says.
+    /// Records the traffic of sending the keys.
     pub(crate) fn talk(plans: &[&LinearPlan], talk: &mut TrafficModel) {
         talk.up(PUBLIC_KEY_BYTES);
         if steps(plans) > 0 {
@@ -46,15 +48,15 @@ impl Keys {
         }
     }
 
-    /// Their memory at the server.
+    /// Memory of the keys at the server.
     pub(crate) fn memory(plans: &[&LinearPlan]) -> u64 {
         expansion_key_memory(steps(plans)) as u64
     }
 
-    /// Draws and sends them.
+    /// Draws and sends the keys.
     ///
     /// # Errors
-    /// Of the channel.
+    /// Channel errors.
     pub(crate) fn send(
         plans: &[&LinearPlan],
         prg: &mut Prg,
@@ -63,16 +65,16 @@ impl Keys {
         linear::ClientKeys::setup(&context()?, steps(plans), prg, channel)
     }
 
-    /// Receives them.
+    /// Receives the keys.
     ///
     /// # Errors
-    /// Of the channel; malformed keys.
+    /// Channel errors, and malformed keys.
     pub(crate) fn receive(plans: &[&LinearPlan], channel: &mut Channel) -> Result<linear::ServerKeys, LinearError> {
         linear::ServerKeys::receive(&context()?, steps(plans), channel)
     }
 }
 
-/// Whether each material has keys of its own, and no connection any.
+/// Whether each material has its own keys, so that the connection has none.
 fn by_material(plans: &[&LinearPlan]) -> bool {
     plans.iter().any(|plan| plan.chooses())
 }
@@ -82,7 +84,7 @@ fn by_connection(plans: &[&LinearPlan]) -> bool {
     !plans.is_empty() && !by_material(plans)
 }
 
-/// The generator of a material's keys among those of its seed: no node has this number.
+/// Number of the keys' generator among the children of a material's seed. No node has this number.
 const KEYS: u64 = u64::MAX;
 
 const HAS_KEYS: &str = "a model with a linear layer has keys, of a material or a connection";
@@ -115,8 +117,8 @@ impl Lattice for Cheetah {
         LinearDraft::new(layers, options.linear_error)
     }
 
-    /// Encryptions choose masks where that saves more than the keys of a material cost; these are for as many
-    /// steps of taking ciphertexts apart as they are worth. Keys of a connection are free.
+    /// Lets encryptions choose masks where that saves more than a material's keys cost. The keys
+    /// cover as many splitting steps as pay for themselves. Keys of a connection cost nothing here.
     fn plans(drafts: Vec<(LinearDraft, bool)>) -> Vec<LinearPlan> {
         let score = |most: u32| drafts.iter().map(|(draft, _)| draft.score(most)).sum::<usize>();
         let with_keys = |&most: &u32| score(most) + expansion_key_bytes(most);

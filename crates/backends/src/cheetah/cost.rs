@@ -1,5 +1,5 @@
-//! What one input or a batch costs, from the plan alone. Traffic is exact, and that of the first input of a
-//! connection; memory is an estimate.
+//! Costs of one input or a batch, computed from the plan alone. Traffic is exact for the first
+//! input of a connection; memory is an estimate.
 
 use tacit_mpc::codec::Packed;
 use tacit_mpc::ot::{self, PlannedOts, params};
@@ -11,8 +11,8 @@ use super::plan::{self, Plan, Step};
 use crate::ring::{Node, RingGraph};
 use crate::{BackendError, Costs, PartyCost, PhaseCost, Work};
 
-/// Payload bytes both ways of the online phase of one input: what the search for scales goes by. Linear
-/// layers send nothing online, so they need no plan for this.
+/// Returns the payload bytes, both ways, of the online phase of one input. The search for scales
+/// minimises this number. Linear layers send nothing online, so no lattice plan is needed.
 ///
 /// # Errors
 /// `Unsupported` names the first node that cannot be compiled.
@@ -23,7 +23,7 @@ pub fn online_bytes<L: Lattice>(graph: &RingGraph, options: &Options) -> Result<
     Ok(talk.payload())
 }
 
-/// Costs of a plan's inputs, the first of a connection, and of the setup.
+/// Returns the costs of the setup and of a plan's inputs, as the first of a connection.
 pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
     let said = |says: fn(&Plan<L>, &mut TrafficModel)| {
         let mut talk = TrafficModel::default();
@@ -60,18 +60,18 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
     costs
 }
 
-/// What the phases of a plan say, behind what was said before.
+/// Appends the messages of a plan's phases to a traffic model.
 pub(crate) struct TrafficOf;
 
 impl TrafficOf {
-    /// Base OTs, OT bootstrap and what the lattice half keeps for a connection.
+    /// The setup: base OTs, OT bootstrap and the lattice half's keys for a connection.
     pub(crate) fn setup<L: Lattice>(plan: &Plan<L>, talk: &mut TrafficModel) {
         ot::setup_talk(talk);
         L::setup_talk(&plan.lattice(), talk);
     }
 
-    /// The offline phase of a connection's first input. Later ones differ by what earlier ones have left over
-    /// of the OT extension.
+    /// The offline phase of a connection's first input. Later inputs differ, since the OT extension
+    /// has leftovers from earlier ones.
     pub(crate) fn offline<L: Lattice>(plan: &Plan<L>, talk: &mut TrafficModel) {
         L::public_talk(&plan.lattice(), talk);
         let (client, server) = rots(plan);
@@ -94,7 +94,7 @@ impl TrafficOf {
     }
 }
 
-/// What the online phase says.
+/// Appends the messages of the online phase.
 fn say_online(graph: &RingGraph, (steps, batch): (&[Step], usize), talk: &mut TrafficModel) {
     let packed = |node: &Node| Packed::len_bytes(batch * node.elements(), node.fixed.width);
     for (step, node) in steps.iter().zip(graph.nodes()) {
@@ -104,7 +104,7 @@ fn say_online(graph: &RingGraph, (steps, batch): (&[Step], usize), talk: &mut Tr
                 wrap.talk_online(talk);
                 talk.up(Packed::len_bytes(wrap.n, wrap.extra));
             }
-            // No plan of this back end has look-ups.
+            // Plans of this back end have no look-ups.
             Step::Linear(_) | Step::Local | Step::LookUp(_) => {}
             Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
                 step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.talk_online(talk));
@@ -127,7 +127,7 @@ fn packed(n: usize, width: u32) -> u64 {
     Packed::len_bytes(n, width) as u64
 }
 
-/// What a step leaves in the material, but for linear layers.
+/// Adds what a step leaves in the material, except for linear layers.
 fn kept_of(step: &Step, costs: &mut Costs) {
     if let Step::Widen(wrap) = step {
         let extra = packed(wrap.n, wrap.extra);
@@ -143,8 +143,8 @@ fn keeps(costs: &mut Costs, client: u64, server: u64) {
     costs.offline.server.stored_bytes += server;
 }
 
-/// Work of the OT extension in both directions, at client and server. An OT costs its leaf of a tree one AES
-/// call at both parties, its strings two at the sender and one at the receiver.
+/// Work of the OT extension in both directions, at client and server. The tree leaf of an OT costs
+/// one AES call at both parties; its strings cost two at the sender and one at the receiver.
 fn extension((client_receives, server_receives): (usize, usize)) -> [PartyCost; 2] {
     let (received, sent) = (client_receives as u64, server_receives as u64);
     let ots = received + sent;
@@ -155,7 +155,7 @@ fn extension((client_receives, server_receives): (usize, usize)) -> [PartyCost; 
     [party(received, sent), party(sent, received)]
 }
 
-/// The setup, of which `said` is what is said.
+/// The cost of the setup; `said` is its traffic.
 fn setup<L: Lattice>(plan: &Plan<L>, said: PhaseCost) -> PhaseCost {
     let stored = 2 * 16 * params::SMALL.secret() as u64;
     let party = PartyCost {
@@ -168,8 +168,8 @@ fn setup<L: Lattice>(plan: &Plan<L>, said: PhaseCost) -> PhaseCost {
     setup
 }
 
-/// Peaks: material, the secrets of an OT extension and of the next, ciphertexts of the largest group, and the
-/// two largest tensors in 64-bit words.
+/// Memory peaks: material, the secrets of one OT extension and of the next, ciphertexts of the
+/// largest group, and the two largest tensors in 64-bit words.
 fn memory<L: Lattice>(plan: &Plan<L>, costs: &mut Costs) {
     let (client_rots, server_rots) = rots(plan);
     let set = |n: usize| 2 * 16 * params::set_for(n).secret() as u64;

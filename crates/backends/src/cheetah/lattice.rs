@@ -1,6 +1,6 @@
-//! The lattice half of the protocol: how client and server come by shares of `W r`, for a mask r of the
-//! client and weights W of the server, before the input is known. Everything else is the same for all back
-//! ends of this kind.
+//! The lattice half of the protocol: client and server obtain shares of `W r` before the input is
+//! known, for a mask `r` of the client and weights `W` of the server. All back ends of this kind
+//! share everything else.
 
 use serde::Serialize;
 use tacit_arith::prg::Prg;
@@ -16,9 +16,9 @@ use crate::{BackendError, PartyCost, seam};
 
 /// A back end of client and server whose linear layers are made offline with a lattice scheme.
 pub trait Lattice: Send + Sync + Sized + 'static {
-    /// Its name.
+    /// Name of the back end.
     const NAME: &'static str;
-    /// One line for people.
+    /// One-line description for users.
     const ABOUT: &'static str;
     /// Version of the public part and of the protocol that follows from it.
     const VERSION: u32;
@@ -27,19 +27,20 @@ pub trait Lattice: Send + Sync + Sized + 'static {
     /// Whether all truncations give the floor, so that answers equal the reference.
     const EXACT: bool;
 
-    /// Of all linear layers that read one tensor, as long as it is not known what others do.
+    /// A draft for all linear layers that read one tensor, made before the drafts of other tensors
+    /// are known.
     type Draft;
-    /// Of all linear layers that read one tensor.
+    /// The plan for all linear layers that read one tensor.
     type Plan: Send + Sync;
-    /// What planning chose and both parties must have alike.
+    /// The choices of planning that both parties must share.
     type Choices: Serialize;
-    /// What the client keeps of a setup.
+    /// What a setup leaves at the client.
     type ClientKeys: Send;
-    /// What the server keeps of a setup.
+    /// What a setup leaves at the server.
     type ServerKeys: Send;
-    /// What the client draws for one material, from its seed.
+    /// Secrets that the client draws for one material, from its seed.
     type Secret: Send;
-    /// What the server gets of that.
+    /// The part of [`Secret`](Self::Secret) that the server receives.
     type Public: Send;
 
     /// Reads the options of the protocol and of the lowering to a ring.
@@ -48,23 +49,24 @@ pub trait Lattice: Send + Sync + Sized + 'static {
     /// [`BackendError::Option`].
     fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError>;
 
-    /// Checks options that came from elsewhere.
+    /// Checks options that did not come from [`parse`](Self::parse).
     ///
     /// # Errors
-    /// Names the one that is out of its range.
+    /// Names the option that is out of its range.
     fn check(options: &Options) -> Result<(), BackendError>;
 
     /// Drafts a plan of the layers that read one tensor.
     ///
     /// # Errors
-    /// Shapes, rings and norms that do not fit.
+    /// If a shape, ring or norm does not fit.
     fn draft(layers: &[Consumer], options: &Options) -> Result<Self::Draft, LinearError>;
 
-    /// The plans of a model. `free`: the client may choose its share of the tensor as it likes.
+    /// Turns drafts into the plans of a model. The flag says whether the client may choose its
+    /// share of the tensor freely.
     fn plans(drafts: Vec<(Self::Draft, bool)>) -> Vec<Self::Plan>;
 
-    /// A plan's layers for `batch` tensors at once, of as many inputs. What follows is for all tensors of a
-    /// plan: their masks and shares stand one behind the other.
+    /// Returns the plan for the tensors of `batch` inputs at once. The methods below work on all
+    /// tensors of a plan; their masks and shares are concatenated.
     fn times(plan: &Self::Plan, batch: usize) -> Self::Plan;
 
     /// The layers of a plan, in the order given.
@@ -73,75 +75,76 @@ pub trait Lattice: Send + Sync + Sized + 'static {
     /// Largest error of a layer's outputs before truncation.
     fn max_error(plan: &Self::Plan, index: usize) -> u32;
 
-    /// What planning chose.
+    /// Returns the choices of planning.
     fn choices(plan: &Self::Plan) -> Self::Choices;
 
     /// Random OTs of a plan, with the client as receiver.
     fn rots(plan: &Self::Plan) -> usize;
 
-    /// What the setup says for all plans of a model.
+    /// Records the setup traffic for all plans of a model.
     fn setup_talk(plans: &[&Self::Plan], talk: &mut TrafficModel);
 
-    /// What the server keeps of it.
+    /// Cost of the setup keys at the server.
     fn keys(plans: &[&Self::Plan]) -> PartyCost;
 
-    /// What an offline phase says first.
+    /// Records the first messages of an offline phase: the client's public values.
     fn public_talk(plans: &[&Self::Plan], talk: &mut TrafficModel);
 
-    /// What the server holds of that during the phase.
+    /// Cost, at the server, of holding those public values during the phase.
     fn public(plans: &[&Self::Plan]) -> PartyCost;
 
-    /// What a plan says offline.
+    /// Records the offline traffic of a plan.
     fn talk(plan: &Self::Plan, ots: &mut PlannedOts, talk: &mut TrafficModel);
 
-    /// What it costs client and server offline, beside OTs.
+    /// Offline work of client and server, without OTs.
     fn work(plan: &Self::Plan) -> [PartyCost; 2];
 
-    /// What it costs the client in each phase to choose its shares.
+    /// Work of the client, in each phase, to choose its shares.
     fn choosing(plan: &Self::Plan) -> PartyCost;
 
-    /// The client's keys for all plans of a model.
+    /// Makes the client's keys for all plans of a model.
     ///
     /// # Errors
-    /// Of the channel.
+    /// Channel errors.
     fn client_setup(plans: &[&Self::Plan], session: &mut Session<'_>) -> Result<Self::ClientKeys, BackendError>;
 
     /// The server's side of [`client_setup`](Self::client_setup).
     ///
     /// # Errors
-    /// Of the channel; malformed keys.
+    /// Channel errors, and malformed keys.
     fn server_setup(plans: &[&Self::Plan], session: &mut Session<'_>) -> Result<Self::ServerKeys, BackendError>;
 
-    /// What the client draws from a material's seed: the same in all phases.
+    /// Draws the client's secrets from a material's seed; the result is the same in all phases.
     ///
     /// # Errors
     /// None in practice.
     fn secret(plans: &[&Self::Plan], seed: &Prg) -> Result<Self::Secret, BackendError>;
 
-    /// Sends what the server needs of it: first in an offline phase.
+    /// Sends the server's part of the secrets, as the first message of an offline phase.
     ///
     /// # Errors
-    /// Of the channel.
+    /// Channel errors.
     fn send_public(plans: &[&Self::Plan], seed: &Prg, session: &mut Session<'_>) -> Result<(), BackendError>;
 
     /// The server's side of [`send_public`](Self::send_public).
     ///
     /// # Errors
-    /// Of the channel; malformed keys.
+    /// Channel errors, and malformed keys.
     fn receive_public(plans: &[&Self::Plan], session: &mut Session<'_>) -> Result<Self::Public, BackendError>;
 
-    /// Of a tensor whose share the client is free to choose, `mask` `[B, C, H, W]` is random: puts in place
-    /// what is cheaper to send, if anything is. `random` is that of the tensor in the material.
+    /// Replaces values of the random `mask` `[B, C, H, W]`, where the client may choose its share
+    /// freely, with values that are cheaper to send, if there are any. `random` is the generator of
+    /// the tensor in the material.
     ///
     /// # Errors
     /// None in practice.
     fn choose(plan: &Self::Plan, secret: &Self::Secret, random: &Prg, mask: &mut [u64]) -> Result<(), BackendError>;
 
-    /// The client's share of every layer's result for its mask `[B, C, H, W]`. `random` is that of the tensor
-    /// in the material.
+    /// Returns the client's share of every layer's result for its mask `[B, C, H, W]`. `random` is
+    /// the generator of the tensor in the material.
     ///
     /// # Errors
-    /// Of the protocol or the channel.
+    /// Protocol or channel errors.
     fn client(
         plan: &Self::Plan,
         keys: (&Self::ClientKeys, &Self::Secret),
@@ -150,10 +153,10 @@ pub trait Lattice: Send + Sync + Sized + 'static {
         ots: &mut Ots,
     ) -> Result<Vec<Vec<u64>>, BackendError>;
 
-    /// The server's share of every layer's result; `weights[k]` are those of layer k.
+    /// Returns the server's share of every layer's result; `weights[k]` belong to layer k.
     ///
     /// # Errors
-    /// Of the protocol or the channel; weights that do not fit the plan.
+    /// Protocol or channel errors, and weights that do not fit the plan.
     fn server(
         plan: &Self::Plan,
         keys: (&Self::ServerKeys, &Self::Public),

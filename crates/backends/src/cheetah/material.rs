@@ -1,5 +1,5 @@
-//! One party's preprocessing for one input or a batch: shares of the linear outputs, and the gates' material,
-//! in node order.
+//! One party's material for one input or a batch: shares of the linear outputs and the gates'
+//! material, in node order.
 
 use tacit_arith::prg::Seed;
 use tacit_mpc::MpcError;
@@ -20,27 +20,28 @@ pub(super) enum Piece<G, W> {
     Wrap(W),
 }
 
-/// The client's material. One use; dropped when the online phase has taken it.
+/// The client's material, for one use. The online phase consumes it.
 pub struct ClientMaterial {
-    /// Digest of the plan it was made for.
+    /// Digest of the plan that the material was made for.
     pub(super) plan: [u8; 32],
-    /// All shares that the client chooses itself follow from this seed.
+    /// Seed of all shares that the client chooses itself.
     pub(super) seed: Seed,
-    /// Its shares of the linear outputs, without the low bits that nothing reads.
+    /// The client's shares of the linear outputs, without the low bits that nothing reads.
     pub(super) linear: Vec<Packed>,
     pub(super) pieces: Vec<Piece<ClientGate, ClientWrap>>,
 }
 
-/// The server's material. One use.
+/// The server's material, for one use.
 pub struct ServerMaterial {
-    /// Digest of the plan it was made for.
+    /// Digest of the plan that the material was made for.
     pub(super) plan: [u8; 32],
-    /// Its shares of `W r` for the linear layers, without the low bits that they are rounded by.
+    /// The server's shares of `W r` for the linear layers, without the low bits that rounding
+    /// removes.
     pub(super) linear: Vec<Packed>,
     pub(super) pieces: Vec<Piece<ServerGate, ServerWrap>>,
 }
 
-/// Why the online walk always finds the piece it needs.
+/// States why the online walk always finds the piece it needs.
 pub(super) const MADE: &str = "material is made and read along its plan's steps, and the plan was checked";
 
 /// Specification of a piece.
@@ -62,15 +63,15 @@ fn piece_specs<L: Lattice>(plan: &Plan<L>) -> impl Iterator<Item = PieceSpec<'_>
     })
 }
 
-/// Elements of the linear layers' results, and bits that a party keeps of each; `left` are those that it
-/// leaves out.
+/// Numbers of elements of the linear layers' results, and the bits that a party stores of each
+/// element; `left` are the bits left out.
 fn linear_shares<'a, L: Lattice>(plan: &'a Plan<L>, left: &'a [u32]) -> impl Iterator<Item = (usize, u32)> + 'a {
     let linear = |&(node, _): &(&Node, &u32)| matches!(node.op, Op::Conv2d(_) | Op::Linear(_));
     let nodes = plan.graph.nodes().iter().zip(left).filter(linear);
     nodes.map(|(node, left)| (plan.batch * node.elements(), node.fixed.width - left))
 }
 
-/// Writes what both halves have: the shares of the linear outputs, then the pieces.
+/// Writes the content common to both halves: the shares of the linear outputs, then the pieces.
 fn write<G, W>(
     out: &mut Writer,
     linear: &[Packed],
@@ -92,7 +93,7 @@ type Read<S, T> = fn(&S, &mut Reader<'_>) -> Result<T, MpcError>;
 /// Shares of the linear outputs, and the pieces.
 type Parts<G, W> = (Vec<Packed>, Vec<Piece<G, W>>);
 
-/// Reads what `write` wrote, to the end.
+/// Reads the output of `write`, to the end.
 fn read<L: Lattice, G, W>(
     plan: &Plan<L>,
     (mut from, left): (Reader<'_>, &[u32]),
@@ -112,7 +113,7 @@ fn read<L: Lattice, G, W>(
 }
 
 impl ClientMaterial {
-    /// As bytes, to be stored; all lengths follow from the plan.
+    /// Encodes the material for storage; all lengths follow from the plan.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let mut out = Writer::default();
         out.bytes(&self.seed.0);
@@ -120,7 +121,8 @@ impl ClientMaterial {
         out.finish()
     }
 
-    /// As bytes without the seed: what the server's messages and the OTs have made of it.
+    /// Encodes the material without the seed: the parts that depend on the server's messages and
+    /// the OTs.
     pub fn rest_to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let mut out = Writer::default();
         self.write_rest(&mut out);
@@ -131,7 +133,7 @@ impl ClientMaterial {
         write(out, &self.linear, &self.pieces, ClientGate::write, ClientWrap::write);
     }
 
-    /// Material that was stored.
+    /// Decodes stored material.
     ///
     /// # Errors
     /// [`BackendError::Material`] if the bytes do not fit the plan.
@@ -142,7 +144,7 @@ impl ClientMaterial {
         Self::read_rest(plan, seed, from)
     }
 
-    /// The material of a seed, and of what [`rest_to_bytes`](Self::rest_to_bytes) wrote.
+    /// Restores material from a seed and the bytes of [`rest_to_bytes`](Self::rest_to_bytes).
     ///
     /// # Errors
     /// [`BackendError::Material`] if the bytes do not fit the plan.
@@ -157,14 +159,14 @@ impl ClientMaterial {
 }
 
 impl ServerMaterial {
-    /// As bytes, to be stored; all lengths follow from the plan.
+    /// Encodes the material for storage; all lengths follow from the plan.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let mut out = Writer::default();
         write(&mut out, &self.linear, &self.pieces, ServerGate::write, ServerWrap::write);
         out.finish()
     }
 
-    /// Material that was stored.
+    /// Decodes stored material.
     ///
     /// # Errors
     /// [`BackendError::Material`] if the bytes do not fit the plan.

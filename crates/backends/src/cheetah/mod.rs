@@ -1,19 +1,20 @@
-//! The `cheetah` back end: lattice-based linear layers and silent-OT comparisons, with the whole
-//! input-independent part pulled into an offline phase ([Delphi20] phases, [Chee22] protocols).
+//! The `cheetah` back end: lattice-based linear layers and silent-OT comparisons, with all
+//! input-independent work in an offline phase ([Delphi20] phases, [Chee22] protocols).
 //!
-//! One invariant holds it together: every secret tensor is shared additively modulo a power of two, and **the
-//! client knows its share of every tensor before it knows its input**. So
-//! * a linear layer sends nothing online: the server applies its weights to its own share and adds what the
-//!   offline phase gave it;
-//! * the client's side of every comparison is fixed offline, and online the server sends masked tables for
-//!   it;
-//! * after each non-linear layer the client sends one ring element, which moves its share back to the value
-//!   it committed to.
+//! One invariant is the base of all steps: every secret tensor is shared additively modulo a power
+//! of two, and **the client knows its share of every tensor before it knows its input**. Therefore
+//! * a linear layer sends nothing online: the server applies its weights to its own share and adds
+//!   its offline result;
+//! * the client's side of every comparison is fixed offline, and online the server sends masked
+//!   tables for it;
+//! * after each non-linear layer the client sends one ring element, which moves its share back to
+//!   the value it committed to.
 //!
-//! `model` is the seam, `party` a connection's state, `client` and `server` what they do in each phase of the
-//! walks that all back ends on shares have in common (`ring::share`), `plan` the compilation, `cost` what it
-//! all costs. `lattice` says what the lattice half must do: `coeff` is this back end's, over `linear`; that
-//! of `sci-he` is another, and everything else is shared with it.
+//! `model` implements the seam (`crate::seam`), `party` holds a connection's state. `client` and
+//! `server` implement the phases on the walks of `ring::share`, which all back ends on shares use.
+//! `plan` compiles a model and `cost` states its costs. `lattice` is the interface of the lattice
+//! half: `coeff` implements it for this back end over `linear`. `sci-he` has its own implementation
+//! and shares everything else.
 
 mod client;
 mod coeff;

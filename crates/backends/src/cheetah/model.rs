@@ -1,8 +1,8 @@
-//! The seam: a float model lowered to a ring and compiled to a plan, at the server with its weights, at the
-//! client without.
+//! Implementation of the seam: a float model is lowered to a ring and compiled to a plan. The
+//! server has the plan with the weights, the client without.
 //!
-//! The public part is `postcard((name, version, Options))`, then the public part of the ring level. The
-//! private part is that of the ring level: integer weights.
+//! The public part is `postcard((name, version, Options))`, then the public part of the ring level.
+//! The private part consists of the ring level's integer weights.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ use crate::{
     ServerSide, Strain, Trust,
 };
 
-/// What both parties have.
+/// The public part and the plans, which both parties have.
 struct Compiled<L: Lattice> {
     public: Arc<[u8]>,
-    /// For one input.
+    /// The plan for one input.
     one: Arc<Plan<L>>,
-    /// For the batch of this model.
+    /// The plan for the batch of this model.
     plan: Arc<Plan<L>>,
 }
 

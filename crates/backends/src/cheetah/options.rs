@@ -10,19 +10,20 @@ use crate::BackendError;
 use crate::ring::RingOptions;
 use crate::seam;
 
-/// Public choices of the protocol; both parties must use the same (they are in the public part and in the
-/// plan's digest).
+/// Public choices of the protocol; both parties must make the same choices, which are in the public
+/// part and in the plan's digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// How the digits of comparisons are evaluated.
     pub leaves: Leaves,
-    /// Low bits that ReLU's sign test leaves out: results below `2^relu_drop` units may become 0.
+    /// Number of low bits that ReLU's sign test leaves out: results below `2^relu_drop` units may
+    /// become 0.
     pub relu_drop: u32,
-    /// Most units that a linear output may be off before truncation, at least 1 (raised where a wide ring
-    /// needs it): larger bounds save bytes. A layer uses as much of it as its truncation makes invisible.
+    /// Largest error of a linear output before truncation, in units, at least 1; wide rings raise
+    /// it. Larger bounds save bytes. A layer uses as much of this error as its truncation hides.
     pub linear_error: u32,
-    /// Online bytes that one more round trip is worth: a ReLU that saves as many by widening behind its gate
-    /// takes it.
+    /// Number of online bytes that one round trip is worth. A ReLU that saves this many by widening
+    /// after its gate takes the extra round trip.
     pub round_trip: u32,
 }
 
@@ -33,10 +34,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Checks options that came from elsewhere.
+    /// Checks options that did not come from the parser.
     ///
     /// # Errors
-    /// [`BackendError::Option`] names the one that is out of its range.
+    /// [`BackendError::Option`] names the option that is out of its range.
     pub fn check(&self, backend: &'static str) -> Result<(), BackendError> {
         let (leaves, sizes) = match self.leaves {
             Leaves::Direct(bits) | Leaves::Masked(bits) => (bits, LEAVES),
@@ -56,7 +57,7 @@ impl Options {
 
 /// Bits of a leaf.
 const LEAVES: RangeInclusive<u32> = 1..=4;
-/// What a bit online is worth, in bits offline.
+/// Worth of an online bit, in offline bits.
 const WEIGHTS: RangeInclusive<u32> = 1..=16;
 const RELU_DROP: RangeInclusive<u32> = 0..=30;
 const LINEAR_ERROR: RangeInclusive<u32> = 1..=1 << 16;
@@ -80,7 +81,7 @@ impl FromStr for LeavesText {
     }
 }
 
-/// The defaults, with what is asked for about gates.
+/// Reads the options of gates; the other options have their defaults.
 ///
 /// # Errors
 /// [`BackendError::Option`].

@@ -1,5 +1,5 @@
-//! The state of one connection at either party: what the seam's phases run on. Tests drive it too, with ideal
-//! OTs and with every node's shares shown to them.
+//! The state of one connection at either party, on which the seam's phases run. Tests use it
+//! directly, with ideal OTs and with a tap on every node's shares.
 
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ const NO_SETUP: BackendError = BackendError::Misuse("the setup comes first");
 
 /// A connection at the client.
 pub struct ClientParty<L: Lattice = Cheetah> {
-    /// For one input.
+    /// The plan for one input.
     one: Arc<Plan<L>>,
-    /// For the batch at hand.
+    /// The plan for the current batch.
     plan: Arc<Plan<L>>,
     prg: Prg,
     stop: Stop,
@@ -34,9 +34,9 @@ pub struct ClientParty<L: Lattice = Cheetah> {
 
 /// A connection at the server.
 pub struct ServerParty<L: Lattice = Cheetah> {
-    /// For one input.
+    /// The plan for one input.
     one: Arc<Plan<L>>,
-    /// For the batch at hand.
+    /// The plan for the current batch.
     plan: Arc<Plan<L>>,
     weights: Arc<Weights>,
     prg: Prg,
@@ -44,7 +44,7 @@ pub struct ServerParty<L: Lattice = Cheetah> {
     keys: Option<ServerKeys<L>>,
 }
 
-/// The plan for a batch.
+/// Returns the plan for a batch.
 fn plan_for<L: Lattice>(one: &Arc<Plan<L>>, batch: usize) -> Result<Arc<Plan<L>>, BackendError> {
     Ok(match seam::checked_batch(batch, seam::most_inputs(&cost::costs(one)))? {
         1 => Arc::clone(one),
@@ -57,44 +57,44 @@ fn session<'a>(role: Role, channel: &'a mut Channel, prg: &'a mut Prg) -> Sessio
 }
 
 impl<L: Lattice> ClientParty<L> {
-    /// A fresh connection, for one input at a time; all its randomness is drawn from `prg`.
+    /// A new connection, for one input at a time. `prg` is the source of all its randomness.
     #[must_use]
     pub fn new(plan: Arc<Plan<L>>, prg: Prg) -> Self {
         Self { one: Arc::clone(&plan), plan, prg, stop: Stop::default(), keys: None }
     }
 
-    /// Its phases are ended by `stop`.
+    /// Lets `stop` end the phases.
     #[must_use]
     pub fn stopped_by(mut self, stop: &Stop) -> Self {
         self.stop = stop.clone();
         self
     }
 
-    /// The plan that it runs.
+    /// The current plan.
     #[must_use]
     pub fn plan(&self) -> &Plan<L> {
         &self.plan
     }
 
-    /// Phases from now on are for `batch` inputs at once.
+    /// Makes all later phases run for `batch` inputs at once.
     ///
     /// # Errors
-    /// [`BackendError::Misuse`]: they are too many.
+    /// [`BackendError::Misuse`] if there are too many inputs.
     pub fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
         self.plan = plan_for(&self.one, batch)?;
         Ok(())
     }
 
-    /// Base OTs, OT bootstrap and lattice keys.
+    /// Runs the setup: base OTs, OT bootstrap and lattice keys.
     ///
     /// # Errors
-    /// Channel and protocol errors. So for all phases.
+    /// Channel and protocol errors, as in all phases.
     pub fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let ots = Ots::setup(&mut session(Role::Client, channel, &mut self.prg))?;
         self.setup_with(channel, ots)
     }
 
-    /// The setup over given OTs: lattice keys alone.
+    /// Runs the setup over given OTs, which leaves the lattice keys.
     ///
     /// # Errors
     /// As [`setup`](Self::setup).
@@ -103,19 +103,19 @@ impl<L: Lattice> ClientParty<L> {
         Ok(())
     }
 
-    /// Material for the inputs of a batch.
+    /// Makes material for the inputs of a batch.
     ///
     /// # Errors
-    /// As [`setup`](Self::setup); [`BackendError::Misuse`] before it.
+    /// As [`setup`](Self::setup); [`BackendError::Misuse`] before the setup.
     pub fn offline(&mut self, channel: &mut Channel) -> Result<ClientMaterial, BackendError> {
         let seed = self.prg.next_seed();
         self.offline_with(channel, seed)
     }
 
-    /// As [`offline`](Self::offline), with a seed that is used once.
+    /// Makes material as [`offline`](Self::offline) does, from a seed that is used once.
     ///
     /// # Errors
-    /// As there.
+    /// As [`offline`](Self::offline).
     pub fn offline_from(&mut self, channel: &mut Channel, seed: MaterialSeed) -> Result<ClientMaterial, BackendError> {
         self.offline_with(channel, seed.into_seed())
     }
@@ -125,10 +125,11 @@ impl<L: Lattice> ClientParty<L> {
         client::offline(&self.plan, keys, seed, &mut session(Role::Client, channel, &mut self.prg), &self.stop)
     }
 
-    /// The integers of the output node for those of the input node, of each input of the batch.
+    /// Returns the integers of the output node for the integers of the input node, for each input
+    /// of the batch.
     ///
     /// # Errors
-    /// As [`setup`](Self::setup); an input of another length.
+    /// As [`setup`](Self::setup), and if an input has the wrong length.
     pub fn online(
         &mut self,
         channel: &mut Channel,
@@ -142,63 +143,63 @@ impl<L: Lattice> ClientParty<L> {
 }
 
 impl<L: Lattice> ServerParty<L> {
-    /// A fresh connection, for one input at a time; all its randomness is drawn from `prg`.
+    /// A new connection, for one input at a time. `prg` is the source of all its randomness.
     #[must_use]
     pub fn new(plan: Arc<Plan<L>>, weights: Arc<Weights>, prg: Prg) -> Self {
         Self { one: Arc::clone(&plan), plan, weights, prg, stop: Stop::default(), keys: None }
     }
 
-    /// Its phases are ended by `stop`.
+    /// Lets `stop` end the phases.
     #[must_use]
     pub fn stopped_by(mut self, stop: &Stop) -> Self {
         self.stop = stop.clone();
         self
     }
 
-    /// The plan that it runs.
+    /// The current plan.
     #[must_use]
     pub fn plan(&self) -> &Plan<L> {
         &self.plan
     }
 
-    /// Phases from now on are for `batch` inputs at once.
+    /// Makes all later phases run for `batch` inputs at once.
     ///
     /// # Errors
-    /// [`BackendError::Misuse`]: they are too many.
+    /// [`BackendError::Misuse`] if there are too many inputs.
     pub fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
         self.plan = plan_for(&self.one, batch)?;
         Ok(())
     }
 
-    /// See [`ClientParty::setup`].
+    /// Runs the server's side of [`ClientParty::setup`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`ClientParty::setup`].
     pub fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let ots = Ots::setup(&mut session(Role::Server, channel, &mut self.prg))?;
         self.setup_with(channel, ots)
     }
 
-    /// See [`ClientParty::setup_with`].
+    /// Runs the server's side of [`ClientParty::setup_with`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`ClientParty::setup_with`].
     pub fn setup_with(&mut self, channel: &mut Channel, ots: Ots) -> Result<(), BackendError> {
         self.keys = Some(server::setup(&self.plan, &mut session(Role::Server, channel, &mut self.prg), ots)?);
         Ok(())
     }
 
-    /// See [`ClientParty::offline`].
+    /// Runs the server's side of [`ClientParty::offline`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`ClientParty::offline`].
     pub fn offline(&mut self, channel: &mut Channel) -> Result<ServerMaterial, BackendError> {
         let keys = self.keys.as_mut().ok_or(NO_SETUP)?;
         let session = &mut session(Role::Server, channel, &mut self.prg);
         server::offline(&self.plan, keys, &self.weights, session, &self.stop)
     }
 
-    /// The server's part of an inference, or of those of a batch.
+    /// Runs the server's online phase for one input or a batch.
     ///
     /// # Errors
     /// Channel and protocol errors.
@@ -212,11 +213,12 @@ impl<L: Lattice> ServerParty<L> {
         server::online_traced(&self.plan, material, (&self.weights, None), session, tap, &self.stop)
     }
 
-    /// As [`online`](Self::online), where the input is shared already: `own` is the server's share, `[B,
-    /// elements]` in the ring of the input node, and the client's is what it gives as its input.
+    /// Runs [`online`](Self::online) on an input that is already shared. `own` is the server's
+    /// share, `[B, elements]` in the ring of the input node. The client gives its own share as its
+    /// input.
     ///
     /// # Errors
-    /// As there; [`BackendError::Misuse`]: the share has another length.
+    /// As [`online`](Self::online); [`BackendError::Misuse`] if the share has the wrong length.
     pub fn online_on_shares(
         &mut self,
         channel: &mut Channel,

@@ -1,5 +1,5 @@
-//! From the model graph to a plan: which nodes are local, which are batches of gates, which tensors are
-//! encrypted once for which linear layers.
+//! Compiles the model graph to a plan: local nodes, batches of gates, and the linear layers that
+//! share one encrypted tensor.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Batch for GateSpec {
 
 pub(super) type Step = share::Step<Parts>;
 
-/// Linear layers that read one tensor: its mask is encrypted once for all of them.
+/// Linear layers that read one tensor, whose mask is encrypted once for all of them.
 pub(crate) struct Group<L: Lattice> {
     /// The tensor.
     pub tensor: NodeId,
@@ -52,44 +52,47 @@ impl<L: Lattice> Group<L> {
 /// A compiled model.
 pub struct Plan<L: Lattice = Cheetah> {
     pub(super) graph: Arc<RingGraph>,
-    /// Of all inputs of the batch.
+    /// Steps for all inputs of the batch.
     pub(super) steps: Vec<Step>,
     pub(super) groups: Vec<Group<L>>,
-    /// For each node, the group that reads its tensor, if the client is free to choose its share of that.
+    /// For each node, the group that reads its tensor, if the client may choose its share of the
+    /// tensor freely.
     pub(super) free: Vec<Option<usize>>,
-    /// For each node, low bits of the client's share of a linear layer's result that nothing reads.
+    /// For each node, the number of low bits of the client's share of a linear layer's result that
+    /// nothing reads.
     pub(super) unread: Vec<u32>,
-    /// For each node, low bits that the server's share of a linear layer's result is rounded by.
+    /// For each node, the number of low bits that rounding removes from the server's share of a
+    /// linear layer's result.
     pub(super) rounded: Vec<u32>,
-    /// Inputs at once.
+    /// Number of inputs at once.
     pub(super) batch: usize,
     options: Options,
     digest: [u8; 32],
 }
 
 impl<L: Lattice> Plan<L> {
-    /// The graph it was compiled from.
+    /// The graph that the plan was compiled from.
     pub fn graph(&self) -> &RingGraph {
         &self.graph
     }
 
-    /// Digest of the public graph, of the options and of what planning chose: both parties must have the
-    /// same, and material is bound to it.
+    /// Digest of the public graph, of the options and of the choices of planning. Both parties must
+    /// have the same digest, and material is bound to it.
     pub fn digest(&self) -> [u8; 32] {
         self.digest
     }
 
-    /// The public choices it was compiled with.
+    /// The public choices that the plan was compiled with.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Inputs that one offline and one online phase are for.
+    /// Number of inputs of one offline and one online phase.
     pub fn batch(&self) -> usize {
         self.batch
     }
 
-    /// Sign tests (and carry tests of exact truncations) needed for the inputs of a batch.
+    /// Number of sign tests (and carry tests of exact truncations) for the inputs of a batch.
     pub fn comparisons(&self) -> u64 {
         self.gates().map(|g| g.n() as u64).sum()
     }
@@ -104,17 +107,19 @@ impl<L: Lattice> Plan<L> {
         }
     }
 
-    /// Whether a node is a truncation that gives the floor exactly (the others may be one unit off).
+    /// Whether a node is a truncation that gives the exact floor (other truncations may be one unit
+    /// off).
     pub fn truncates_exactly(&self, node: NodeId) -> bool {
         matches!(self.steps[node], Step::TruncateExact { .. })
     }
 
-    /// Low bits of the client's share of a node's tensor that are not kept, since a truncation drops them.
+    /// Number of low bits of the client's share of a node's tensor that are not stored, since a
+    /// truncation drops them.
     pub fn unread(&self, node: NodeId) -> u32 {
         self.unread[node]
     }
 
-    /// Low bits of the server's share of a node's tensor that are rounded away.
+    /// Number of low bits of the server's share of a node's tensor that rounding removes.
     pub(super) fn rounded(&self, node: NodeId) -> u32 {
         self.rounded[node]
     }
@@ -129,7 +134,7 @@ impl<L: Lattice> Plan<L> {
         self.groups.iter().map(|group| &group.plan).collect()
     }
 
-    /// How results relate to the reference.
+    /// The relation of results to the reference.
     pub fn numerics(&self) -> Numerics {
         if L::EXACT {
             return Numerics::Exact;
@@ -175,14 +180,14 @@ pub fn compile<L: Lattice>(graph: RingGraph, options: Options) -> Result<Plan<L>
     Ok(Plan { free: of_tensor, unread, rounded, graph, options, steps, groups, batch: 1, digest })
 }
 
-/// By how many low bits the server's share of each node is rounded.
+/// For each node, the number of low bits that rounding removes from the server's share.
 fn rounded(graph: &RingGraph, errors: &[u32]) -> Vec<u32> {
     let of = |(node, &error): (&Node, &u32)| if node.op.facts().is_some() { slack::rounded(error) } else { 0 };
     graph.nodes().iter().zip(errors).map(of).collect()
 }
 
-/// The plan for `batch` inputs at once that follows from a plan for one: as many gates in each exchange as
-/// all inputs have, the linear layers of each input over the same weights.
+/// Derives the plan for `batch` inputs at once from the plan for one. Each exchange has the gates
+/// of all inputs; the linear layers of all inputs use the same weights.
 ///
 /// # Panics
 /// If the plan is for several inputs already.
@@ -202,8 +207,9 @@ pub fn batched<L: Lattice>(one: &Plan<L>, batch: usize) -> Plan<L> {
     }
 }
 
-/// Over the public part, the options, and what planning chose: the steps with the sizes of what they send and
-/// keep, the sizes of tiles and the bits of ciphertexts (which follow from floating-point estimates).
+/// Digest of the public part, the options and the choices of planning: the steps with the sizes of
+/// their messages and material, the sizes of tiles, and the bits of ciphertexts (which follow from
+/// floating-point estimates).
 fn digest<L: Lattice>(graph: &RingGraph, options: &Options, (steps, groups): (&[Step], &[Group<L>])) -> [u8; 32] {
     let tiles: Vec<_> = groups.iter().map(|group| (&group.nodes, L::choices(&group.plan))).collect();
     let steps: Vec<_> = steps.iter().map(canonical).collect();
@@ -215,14 +221,14 @@ fn digest<L: Lattice>(graph: &RingGraph, options: &Options, (steps, groups): (&[
 /// Linear nodes by the tensor that they read.
 type Members = Vec<(NodeId, Vec<NodeId>)>;
 
-/// How each node is evaluated, with the linear layers still to be planned.
+/// Returns the steps of all nodes, and the linear layers that are still to be planned.
 pub(super) fn steps<L: Lattice>(graph: &RingGraph, options: &Options) -> Result<(Vec<Step>, Members), BackendError> {
     let mut maker = Maker { options, exact: L::EXACT, members: Members::new() };
     let steps = share::steps(graph, &mut maker)?;
     Ok((steps, maker.members))
 }
 
-/// Makes steps, and gathers the linear layers that read one tensor.
+/// Makes steps and collects the linear layers that read one tensor.
 struct Maker<'a> {
     options: &'a Options,
     exact: bool,
@@ -249,7 +255,7 @@ impl Compile<Parts> for Maker<'_> {
         let gate = |place| GateSpec::widening(n, width, drop, self.options.leaves, (wide, place));
         let [way, behind] = [gate(Widening::OnTheWay), gate(Widening::Behind)];
         let [most, least] = [&way, &behind].map(|gate| gate.cost().online_up + gate.cost().online_down);
-        // On the way, the value and its wrap bits come from one word of OT output.
+        // Widening within the gate takes the value and its wrap bits from one word of OT output.
         let behind_pays = most >= least + self.options.round_trip as usize;
         Ok(if behind_pays || 2 * wide - width > u64::BITS { behind } else { way })
     }
@@ -267,11 +273,11 @@ impl Compile<Parts> for Maker<'_> {
     }
 }
 
-/// Drafts a plan of the layers `nodes`, which all read `tensor`; `errors` are the units that each node may be
-/// off by.
+/// Drafts a plan of the layers `nodes`, which all read `tensor`; `errors` are the units that each
+/// node's result may be off by.
 ///
 /// # Errors
-/// `Unsupported` names the first of them if they cannot be planned.
+/// `Unsupported` names the first of the layers if they cannot be planned.
 pub(crate) fn draft<L: Lattice>(
     graph: &RingGraph,
     options: &Options,
@@ -287,7 +293,7 @@ pub(crate) fn draft<L: Lattice>(
     })
 }
 
-/// What the lattice part needs to know of a linear node.
+/// Describes a linear node for the lattice half.
 fn consumer(graph: &RingGraph, tensor: NodeId, id: NodeId) -> Consumer {
     let node = &graph.nodes()[id];
     let facts = node.op.facts().expect("only layers with weights join a group");
@@ -341,7 +347,7 @@ mod tests {
         };
         assert_eq!(exchanges(16, 32, 1 << 17), exchanges(16, 16, 0));
         assert_eq!(exchanges(16, 32, 0), exchanges(16, 16, 0) + 1);
-        // A word of masks is too short for the other way.
+        // One word of masks is too short for widening within the gate.
         assert_eq!(exchanges(16, 40, 1 << 17), exchanges(16, 16, 0));
         assert_eq!(exchanges(15, 40, 1 << 17), exchanges(16, 16, 0) + 1);
     }

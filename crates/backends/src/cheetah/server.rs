@@ -1,5 +1,5 @@
-//! The server's side of the phases. Offline it has no values, only material to make; online it walks the
-//! graph over its shares.
+//! The server's side of the phases. Offline the server has no values and makes material; online it
+//! walks the graph over its shares.
 
 use tacit_graph::NodeId;
 use tacit_mpc::codec::Packed;
@@ -19,7 +19,7 @@ use crate::ring::slack::rounding_error;
 use crate::ring::{Node, Weights};
 use crate::seam::{Stop, check_made_for};
 
-/// What the server keeps of a connection's setup: the client's keys and the random OTs.
+/// What a connection's setup leaves at the server: the client's keys and the random OTs.
 pub struct ServerKeys<L: Lattice> {
     lattice: L::ServerKeys,
     ots: Ots,
@@ -71,7 +71,7 @@ pub(super) fn offline<L: Lattice>(
                 }
             }
             Step::Widen(spec) => pieces.push(Piece::Wrap(ServerWrap::offline(spec, session, &mut keys.ots)?)),
-            // No plan of this back end has look-ups.
+            // Plans of this back end have no look-ups.
             Step::Linear(_) | Step::Input | Step::Local | Step::LookUp(_) => {}
         }
     }
@@ -79,12 +79,12 @@ pub(super) fn offline<L: Lattice>(
     Ok(ServerMaterial { plan: plan.digest(), linear: linear.into_iter().flatten().collect(), pieces })
 }
 
-/// The online phase; `tap` is shown the server's share of every node's tensor (`[B, elements]`, in the node's
-/// ring). Of the input the server may have a share of its own, `own`: the input is that and what the client
-/// gives.
+/// Runs the online phase. `tap` gets the server's share of every node's tensor (`[B, elements]`, in
+/// the node's ring). The server may have a share `own` of the input: the input is then the sum of
+/// `own` and the client's values.
 ///
 /// # Errors
-/// `Misuse` if weights or material are of another model; channel and protocol errors.
+/// `Misuse` if weights or material belong to another model; channel and protocol errors.
 pub fn online_traced<L: Lattice>(
     plan: &Plan<L>,
     material: ServerMaterial,
@@ -105,7 +105,7 @@ pub fn online_traced<L: Lattice>(
     Ok(session.channel.flush()?)
 }
 
-/// What the server has for the online phase.
+/// The server's state in the online phase.
 struct Online<'a, 's, L: Lattice> {
     plan: &'a Plan<L>,
     weights: &'a Weights,

@@ -1,11 +1,11 @@
-//! The best class alone. The last linear step puts the outputs into coefficients, the server hides all of
-//! these under a uniform mask, and the arg max of what both parties then share is taken with `cheetah`'s
-//! gates. Neither sees an output.
+//! Mode top-1, which reveals the best class alone. The last linear step puts the outputs into
+//! coefficients, and the server hides all coefficients under a uniform mask. The arg max of the
+//! resulting shares is computed with `cheetah`'s gates. Neither party sees an output.
 //!
-//! *Outputs as coefficients.* A message whose slots repeat after P is a polynomial in `Y = X^(N / 2P)`. Slots
-//! `sum_k v_k 2 cos(pi k 5^j / 2P)`, j < P, are those of `sum_k v_k (Y^k + Y^-k)`: for k = 1 .. n < P,
-//! coefficient `k N / 2P` is v_k. So the map from outputs to coefficients is one more factor of the last
-//! matrix, and takes no level.
+//! *Outputs as coefficients.* A message whose slots repeat after P is a polynomial in
+//! `Y = X^(N / 2P)`. The slots `sum_k v_k 2 cos(pi k 5^j / 2P)`, j < P, belong to the polynomial
+//! `sum_k v_k (Y^k + Y^-k)`: for k = 1 .. n < P, coefficient `k N / 2P` is v_k. So the map from
+//! outputs to coefficients is one more factor of the last matrix, and takes no level.
 
 use std::f64::consts::PI;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use crate::ring::{FixedPoint, Node, Op, RingGraph, RingSpec};
 
 /// Bits below the outputs' range that are compared.
 const FRACTION: u32 = 16;
-/// What differs by less of the outputs' range is not told apart.
+/// Outputs that differ by less than this share of their range count as tied.
 pub(super) const LEAST: f64 = 1.0 / (1 << FRACTION) as f64;
-/// Most outputs: as many are compared.
+/// Most outputs that can be compared.
 const MAX: usize = 1 << 12;
 
-/// Slots of `n` outputs, after which they repeat.
+/// Returns the number of slots for `n` outputs, after which they repeat.
 pub(super) const fn period(n: usize) -> usize {
     (n + 1).next_power_of_two()
 }
 
-/// `2 cos(pi k 5^j / 2P)` for slot j and output k - 1.
+/// Returns `2 cos(pi k 5^j / 2P)` for slot j and output k - 1.
 fn cosines(n: usize) -> impl Iterator<Item = Vec<f64>> {
     let twice = 2 * period(n);
     let powers = std::iter::successors(Some(1), move |power| Some(5 * power % (2 * twice)));
@@ -40,13 +40,13 @@ fn cosines(n: usize) -> impl Iterator<Item = Vec<f64>> {
     })
 }
 
-/// The slots of `n` outputs, from these.
+/// Returns the matrix from `n` outputs to slots.
 pub(super) fn matrix(n: usize) -> Sparse {
     let row = |row: Vec<f64>| row.iter().enumerate().map(|(k, &v)| (k as u32, v as f32)).collect();
     Sparse::from_rows(n, cosines(n).map(row))
 }
 
-/// The `n` outputs of slots.
+/// Returns the `n` outputs from slots.
 pub(super) fn outputs(slots: &[f64], n: usize) -> Vec<f64> {
     let mut all = vec![0.0; n];
     for (row, slot) in cosines(n).zip(slots) {
@@ -55,20 +55,20 @@ pub(super) fn outputs(slots: &[f64], n: usize) -> Vec<f64> {
     all
 }
 
-/// The class that outputs stand for, as answers tell it; NaN if any is.
+/// Returns the class of outputs in the form of an answer; NaN if any output is NaN.
 pub(super) fn class(outputs: &[f64]) -> Vec<f64> {
     vec![tacit_floats::first_largest(outputs).map_or(f64::NAN, |class| class as f64)]
 }
 
-/// How the arg max of `n` outputs is computed.
+/// The arg max of `n` outputs.
 pub(super) struct Best {
-    /// Of `cheetah`, from shares of the coefficients.
+    /// Plan of `cheetah`, on shares of the coefficients.
     pub plan: Arc<Plan<Cheetah>>,
     n: usize,
 }
 
 impl Best {
-    /// For the outputs of a ciphertext at level 1.
+    /// Makes the arg max for the outputs of a ciphertext at level 1.
     ///
     /// # Errors
     /// Too few outputs, too many, or parameters that leave too little room.
@@ -109,12 +109,12 @@ impl Best {
         Ok(Self { plan, n })
     }
 
-    /// Bits of the ring of the shares.
+    /// Returns the bits of the ring of the shares.
     pub fn width(&self) -> u32 {
         self.plan.graph().input().fixed.width
     }
 
-    /// The shares of the outputs, of a party's shares of all N coefficients.
+    /// Returns the shares of the outputs from a party's shares of all N coefficients.
     pub fn shares(&self, coefficients: &[u64]) -> Vec<u64> {
         let distance = coefficients.len() / (2 * period(self.n));
         (1..=self.n).map(|k| coefficients[k * distance]).collect()

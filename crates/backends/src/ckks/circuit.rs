@@ -1,4 +1,4 @@
-//! A plan's steps on ciphertexts.
+//! Runs a plan's steps on ciphertexts.
 
 use rayon::prelude::*;
 use tacit_graph::Watch;
@@ -13,23 +13,23 @@ use super::program::{Step, VectorId};
 use crate::BackendError;
 use crate::seam::Stop;
 
-/// Encoded weights of a plan.
+/// The encoded weights of a plan.
 pub(super) struct Circuit {
     encoder: Encoder,
-    /// The parts of each vector's step, if that is linear.
+    /// Parts of each vector's step; empty unless the step is linear.
     linear: Vec<Vec<(VectorId, Compiled)>>,
 }
 
 /// A matrix, ready to be applied.
 struct Compiled {
     product: Product,
-    /// Distances over which its result is moved and added to itself.
+    /// Distances over which the result is rotated and added to itself.
     folds: Vec<usize>,
 }
 
-/// What a matrix does to the slots.
+/// How a matrix is applied to slots.
 enum Product {
-    /// All slots times these.
+    /// Slots are multiplied by these values.
     Slots(Vec<Complex>, Scale),
     Transform(LinearTransform),
 }
@@ -52,7 +52,7 @@ impl Circuit {
         Ok(Self { encoder, linear })
     }
 
-    /// Bytes of encoded weights.
+    /// Returns the bytes of encoded weights.
     #[cfg(test)]
     pub fn memory_bytes(&self) -> usize {
         let of = |(_, compiled): &(VectorId, Compiled)| match &compiled.product {
@@ -62,7 +62,7 @@ impl Circuit {
         self.linear.iter().flatten().map(of).sum()
     }
 
-    /// The result for an encrypted input.
+    /// Computes the result for an encrypted input.
     ///
     /// # Errors
     /// Missing keys; [`BackendError::Stopped`].
@@ -107,7 +107,7 @@ impl Compiled {
         let (of, ref matrix) = parts[index];
         let (n, level) = (encoder.slots(), plan.places[id].made + 1);
         let parameters = plan.context.parameters();
-        // What brings the source's scale to the canonical one below.
+        // The factor from the source's scale to the canonical scale one level below.
         let goal = parameters.scale(level - 1).times_prime(parameters.primes()[level - 1]);
         let scale = goal.over(plan.places[of].scale);
         let (from, to) = (&plan.layouts[of], &plan.layouts[id]);
@@ -125,7 +125,7 @@ impl Compiled {
     }
 }
 
-/// One step.
+/// A step that runs.
 struct Run<'a> {
     circuit: &'a Circuit,
     plan: &'a Plan,
@@ -136,7 +136,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// The vector that a step makes.
+    /// Computes the vector of a step.
     fn step(&self, step: &Step) -> Result<Ciphertext, HeError> {
         match step {
             Step::Input => unreachable!("the input comes from the client"),
@@ -155,7 +155,7 @@ impl Run<'_> {
         }
     }
 
-    /// A vector that has used up its levels, at the level at which it is read.
+    /// Bootstraps a vector that has used up its levels, to the level at which it is read.
     fn bootstrapped(&self, made: &Ciphertext) -> Result<Ciphertext, HeError> {
         let boot = self.plan.bootstrapper.as_ref().expect("a plan with bootstraps has the tables");
         boot.bootstrap(self.evaluator, made)?.drop_to(self.place.level)
@@ -169,7 +169,7 @@ impl Run<'_> {
         self.made[of].as_ref().expect("vectors live until their last reader").drop_to(level)
     }
 
-    /// Adds a number to each element; nothing if all are zero.
+    /// Adds a number to each element; does nothing if all are zero.
     fn plus(&self, a: Ciphertext, values: &[f64]) -> Result<Ciphertext, HeError> {
         if values.iter().all(|v| *v == 0.0) {
             return Ok(a);
@@ -218,7 +218,7 @@ impl Run<'_> {
     fn quadratic(&self, of: VectorId, square: &[f64], linear: &[f64], constant: &[f64]) -> Result<Ciphertext, HeError> {
         let level = self.place.made + 2;
         let x = self.source(of, level)?;
-        // Encoded at the prime's size, so that the scale stays.
+        // Encoded at the prime's size, so that rescaling leaves the scale unchanged.
         let prime = Scale::ONE.times_prime(self.plan.context.parameters().primes()[level - 1]);
         let plain = self.circuit.encoder.encode(&self.spread(square), level, prime)?;
         let factor = self.evaluator.rescale(&self.evaluator.mul_plain(&x, &plain)?)?;

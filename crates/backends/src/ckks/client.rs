@@ -1,4 +1,4 @@
-//! A connection at the client, and the keys that connections of one opened model share.
+//! The client's side of a connection, and the keys that connections of one opened model share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -19,44 +19,47 @@ use crate::cheetah::{self, ClientParty};
 use crate::seam::{ConnectionResources, Secrets, Stop, UploadName};
 use crate::{BackendError, ClientSide, Material};
 
-/// How long a connection leaves the setup of another alone before it looks again.
+/// Pause before a connection looks again whether another one's setup has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What a kept secret begins with: how the secret key follows from the seed behind it. The name comes last.
+/// First byte of a stored secret: the version of how the secret key follows from the seed after it.
+/// The key set's name comes last.
 const SECRET_VERSION: u8 = 2;
 /// Bytes of a seed.
 const SEED: usize = 16;
 
-/// What connections of one model share.
+/// State that connections of one model share.
 pub(super) struct Shared {
     pub public: Public,
     /// Digest of the public part.
     pub digest: [u8; 32],
     pub context: Arc<Context>,
-    /// Where the best class is told alone.
+    /// The arg max, if only the best class is revealed.
     best: Option<Best>,
-    /// The secret of the set that the server has, or has a part of or nothing yet, with its name.
+    /// The secret and the name of the key set, of which the server may have all, a part or nothing
+    /// yet.
     keys: Mutex<Option<Keys>>,
 }
 
-/// A secret, and what the server calls its key set.
+/// A secret, and the name of its key set at the server.
 #[derive(Clone)]
 pub(super) struct Keys {
     pub secret: Arc<SecretKey>,
-    /// Whoever knows it may use the set. It tells nothing of the secret: it comes of another stream.
+    /// Any connection of this client that knows the name may use the set. The name is drawn from
+    /// another random stream, so it reveals nothing of the secret.
     pub name: Zeroizing<UploadName>,
-    /// Whether a server may have keys of it.
+    /// Whether a server may have keys of this secret.
     may_be_there: bool,
 }
 
 impl Keys {
-    /// Fresh ones, as they are kept.
+    /// Draws a fresh seed and name, in the stored form.
     fn draw(prg: &mut SplitPrg) -> Zeroizing<Vec<u8>> {
         let name = [prg.public_seed(), prg.public_seed()].map(PublicSeed::to_bytes).concat();
         Zeroizing::new([&[SECRET_VERSION][..], &prg.secret().next_seed().0, &name].concat())
     }
 
-    /// Those that are kept so.
+    /// Reads the stored form.
     pub fn from_kept(context: &Arc<Context>, kept: &[u8], may_be_there: bool) -> Option<Self> {
         let (seed, name) = kept.strip_prefix(&[SECRET_VERSION])?.split_first_chunk::<SEED>()?;
         let name = Zeroizing::new(UploadName::try_from(name).ok()?);
@@ -66,16 +69,17 @@ impl Keys {
 }
 
 impl Shared {
-    /// From a stranger's public part, checked: keys of less than 128 bits are never made.
+    /// Makes the state from an untrusted public part, checked: keys of less than 128 bits are never
+    /// made.
     ///
     /// # Errors
-    /// [`BackendError::Public`].
+    /// [`BackendError::Public`] if a check fails.
     pub fn new(public: Public, digest: [u8; 32]) -> Result<Self, BackendError> {
         let wrong = |e: tacit_he::HeError| BackendError::Public { what: e.to_string() };
         let parameters = Parameters::new(&public.parameters).map_err(wrong)?;
         public.check(&parameters)?;
         let context = Arc::new(Context::new(&parameters).map_err(wrong)?);
-        // What it makes this client send, not what it says of that.
+        // Compare the keys that this client would send with the size that the public part states.
         if key_bytes(&context, &public.keys, 0)? != public.costs.setup.server.stored_bytes {
             return Err(BackendError::Public { what: "its keys are not as large as it says".into() });
         }
@@ -83,8 +87,8 @@ impl Shared {
         Ok(Self { public, digest, context, best, keys: Mutex::default() })
     }
 
-    /// The keys, as soon as no other connection sets up: that takes minutes on a slow link, and whoever waits
-    /// for it can be stopped.
+    /// Locks the keys as soon as no other connection sets up. A setup takes minutes on a slow link,
+    /// so the wait can be stopped.
     fn held(&self, stop: &Stop) -> Result<MutexGuard<'_, Option<Keys>>, BackendError> {
         loop {
             match self.keys.try_lock() {
@@ -105,7 +109,7 @@ pub(super) struct Asking {
     spared: Arc<AtomicU64>,
     prg: SplitPrg,
     secret: Option<Arc<SecretKey>>,
-    /// For the arg max, where the best class is told alone.
+    /// The party of the arg max, if only the best class is revealed.
     arg_max: Option<ClientParty>,
 }
 
@@ -118,7 +122,7 @@ impl Asking {
         Self { shared, stop, secrets, spared, prg: SplitPrg::new(prg), secret: None, arg_max }
     }
 
-    /// Keys that no connection of this process has used yet.
+    /// Returns the stored secret, or a fresh one, for the first setup of this process.
     fn keys(&mut self) -> Result<Keys, BackendError> {
         let fresh = Keys::draw(&mut self.prg);
         let (kept, was_there) = match &self.secrets {
@@ -130,14 +134,14 @@ impl Asking {
         })
     }
 
-    /// What the server has of the set of this name.
+    /// Asks the server which keys it has of the set of this name.
     fn ask(&self, channel: &mut Channel, name: UploadName) -> Result<Welcome, BackendError> {
         channel.send(HELLO, &Hello { name, lasts: self.secrets.is_some() }.to_bytes())?;
         channel.flush()?;
         Ok(channel.recv_with(WELCOME, WELCOME_BYTES, Welcome::from_bytes)?)
     }
 
-    /// Makes the keys behind the first `there`, one at a time, and sends them.
+    /// Makes all keys but the first `there`, one at a time, and sends them.
     fn send_keys(&mut self, channel: &mut Channel, keys: &Keys, there: u64) -> Result<(), BackendError> {
         let Shared { public, digest, context, .. } = &*self.shared;
         let skipped = usize::try_from(there).ok().and_then(|there| public.keys.get(..there)).ok_or_else(|| {
@@ -163,7 +167,7 @@ impl Asking {
         Ok(channel.recv_with(CONFIRMED, DIGEST, check)?)
     }
 
-    /// What it means that the server takes no keys.
+    /// Returns the error for a server that takes no keys.
     fn refused(&self, answer: Welcome) -> BackendError {
         let bytes = self.shared.public.costs.setup.server.stored_bytes;
         let smaller = "Fewer bytes: a model lowered with `-O rotations=chained`";
@@ -200,23 +204,23 @@ impl Asking {
 impl ClientSide for Asking {
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let shared = self.shared.clone();
-        // One setup at a time: others then find its keys.
+        // One setup at a time: later ones find its keys.
         let mut held = shared.held(&self.stop)?;
         let mut keys = match &*held {
             Some(keys) => keys.clone(),
             None => self.keys()?,
         };
-        // What breaks off goes on with the same secret.
+        // A setup that breaks off is resumed with the same secret.
         *held = Some(keys.clone());
         match self.ask(channel, *keys.name)? {
             Welcome::Known | Welcome::Send { there: 1.. } if !keys.may_be_there => {
-                // Nobody takes it for one that keys were made of.
+                // Forget the secret: no keys were made from it, so it must not be resumed.
                 *held = None;
                 self.secrets.iter().try_for_each(|secrets| secrets.forget(&shared.digest))?;
                 return Err(BackendError::Data { what: "the server claims to have keys that were never made".into() });
             }
             Welcome::Known => {
-                // What the arg max sets up is new each time.
+                // The setup of the arg max is new on each connection.
                 let of_best = shared.best.as_ref().map_or(0, |best| cheetah::costs(&best.plan).setup.up_bytes);
                 let keys = shared.public.costs.setup.up_bytes.saturating_sub(of_best);
                 self.spared.fetch_add(keys, Ordering::Relaxed);
@@ -253,7 +257,7 @@ impl ClientSide for Asking {
         let plain = encoder.encode_real(&slots, public.input.level).map_err(he)?;
         channel.send(INPUT, &secret.encrypt_seeded(&plain, &mut self.prg).to_bytes(context))?;
         channel.flush()?;
-        // What the arg max needs is made before the server computes.
+        // The offline phase of the arg max runs before the server computes.
         let material = self.arg_max.as_mut().map(|party| party.offline(channel)).transpose()?;
         let len = Ciphertext::bytes_len(context, public.output.level);
         let answer = channel.recv_with(OUTPUT, len, |bytes| self.read_answer(bytes))?;
@@ -263,7 +267,7 @@ impl ClientSide for Asking {
             let class = party.online(channel, material, &share, &mut |_, _| {})?;
             return Ok(class.iter().map(|&index| index as f64).collect());
         }
-        // From here on nothing is said: what becomes of the answer is not the server's to know.
+        // From here on nothing is sent: the server must not learn whether the answer is accepted.
         let slots = encoder.decode(&secret.decrypt(&answer)).map_err(he)?;
         public.answer(&slots)
     }

@@ -1,5 +1,5 @@
-//! What is sent where the server derives keys ([LLKN23]): a few masters in place of the rotation keys that
-//! follow from them.
+//! Keys to send where the server derives keys ([LLKN23]): a few masters in place of the rotation
+//! keys that follow from them.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,27 @@ use super::hops::Hops;
 use super::levelled_program::he;
 use crate::BackendError;
 
-/// Steps that a key may be away from the identity, where signed powers of two need no more: each adds noise.
+/// Most steps from a master to a derived key, unless signed powers of two need more: each step adds
+/// noise.
 const MAX_STEPS: u32 = 3;
 
 /// The keys that are sent for a circuit, and those that the server derives from them.
 #[derive(Default)]
 pub(super) struct Sent {
-    /// What is sent.
+    /// The keys that are sent.
     pub keys: Vec<KeyId>,
-    /// What follows from it.
+    /// How the server derives other keys from them.
     pub derivations: Vec<Derivation>,
 }
 
 impl Sent {
-    /// All keys as they are.
+    /// Sends all keys as they are.
     pub fn whole(keys: Vec<KeyId>) -> Self {
         Self { keys, derivations: Vec::new() }
     }
 
-    /// Masters in place of rotation keys, where the parameters leave masters special primes and that is fewer
-    /// bytes.
+    /// Replaces rotation keys by masters, where the parameters leave special primes for masters and
+    /// the masters are fewer bytes.
     ///
     /// # Errors
     /// None in practice.
@@ -36,7 +37,8 @@ impl Sent {
         let n = context.degree() / 2;
         let distances: BTreeMap<u32, i64> = (1..n as i64).map(|k| (context.rotation_element(k), k)).collect();
         let master = |id: &KeyId, k: i64| KeyId { kind: KeyKind::Master(context.rotation_element(k)), ..*id };
-        // By special primes: masters serve keys with as many, up to their level.
+        // Grouped by the number of special primes: a master serves keys with as many, up to its
+        // level.
         let mut groups: BTreeMap<usize, Vec<(KeyId, i64)>> = BTreeMap::new();
         for id in &keys {
             let KeyKind::Galois(element) = id.kind else { continue };
@@ -62,28 +64,28 @@ impl Sent {
         Ok(sent)
     }
 
-    /// Bytes of the keys that the server computes with: those that were sent, but for masters, and both
-    /// halves of those that it has made.
+    /// Returns the bytes of the keys that the server computes with: sent keys without masters, and
+    /// both halves of derived keys.
     pub fn resident_bytes(&self, context: &Context) -> u64 {
         let used = self.keys.iter().filter(|id| !matches!(id.kind, KeyKind::Master(_)));
         let used: usize = used.map(|&id| SwitchKey::packed_bytes(context, id)).sum();
         used as u64 + self.derived_bytes(context)
     }
 
-    /// Bytes of what is made.
+    /// Returns the bytes of derived keys.
     pub fn derived_bytes(&self, context: &Context) -> u64 {
         self.derivations.iter().map(|derivation| derivation.memory_bytes(context) as u64).sum()
     }
 
-    /// Transforms that making it takes.
+    /// Returns the number of transforms that the derivation takes.
     pub fn transforms(&self, context: &Context) -> u64 {
         self.derivations.iter().map(|derivation| derivation.transforms(context) as u64).sum()
     }
 
-    /// `sent` with all that follows from it.
+    /// Returns `sent` with all derived keys.
     ///
     /// # Errors
-    /// What reading a master from a file may fail with.
+    /// An error in reading a master from a file.
     pub fn completed(&self, context: &Context, sent: &KeySet) -> Result<KeySet, BackendError> {
         let mut all = sent.clone();
         for derivation in &self.derivations {
@@ -93,8 +95,8 @@ impl Sent {
     }
 }
 
-/// Few distances that all of `needs` are sums of: of the signed powers of two those that cannot be left out
-/// without a sum of more than [`MAX_STEPS`].
+/// Returns few distances whose sums give all of `needs`: the signed powers of two, without those
+/// that can be left out while no sum takes more than [`MAX_STEPS`] terms.
 fn generators(n: usize, needs: &[i64]) -> Vec<i64> {
     let mut kept: Vec<i64> = (0..n.trailing_zeros()).flat_map(|b| [1 << b, n as i64 - (1 << b)]).collect();
     let farthest = |generators: &[i64]| {

@@ -1,9 +1,10 @@
-//! The float network as vectors of slots.
+//! Lowers the float network to a program on vectors of slots.
 //!
-//! Linear operations are put together as one matrix as long as that has not many more entries than its
-//! factors; a product of a tensor with itself, its multiples and sums with constants become one polynomial of
-//! each element. Slots are scaled by the range of their tensor, so that all are about 1 at most: what is
-//! certain of it for all accepted inputs, or its range on the calibration samples.
+//! Linear operations are merged into one matrix as long as the result has few more entries than its
+//! factors. Products of a tensor with itself, multiples and sums with constants become one
+//! polynomial of each element. Slots are scaled by the range of their tensor, so that all are about
+//! 1 at most. The range is the certain one for all accepted inputs, or that of the calibration
+//! samples.
 
 use std::collections::HashMap;
 
@@ -21,28 +22,28 @@ use super::program::{Program, Step, Vector, VectorId};
 use super::sparse::Sparse;
 use crate::BackendError;
 
-/// A matrix of so many entries is always put together.
+/// Matrices of up to so many entries are always merged.
 const FEW_ENTRIES: usize = 1 << 18;
-/// Otherwise it may have so many times the entries of its factors.
+/// A larger merged matrix may have so many times the entries of its factors.
 const GROWTH: usize = 4;
 /// Most entries of all matrices together: 8 bytes each.
 const MAX_ENTRIES: usize = 1 << 29;
-/// Highest degree that products of a tensor with itself are gathered to.
+/// Highest degree up to which products of a tensor with itself are merged.
 const MAX_DEGREE: usize = 7;
-/// Largest factor beside a square: errors count that many times.
+/// Largest coefficient beside a square: it multiplies errors.
 const MAX_LINEAR: f64 = 1024.0;
-/// Calibration samples that ranges are taken from, and multiplications that running them may take.
+/// Most calibration samples that ranges are taken from, and most multiplications to run them.
 const SAMPLES: usize = 64;
 const SAMPLE_WORK: u64 = 4_000_000_000;
-/// Room above a certain range, for errors of the arithmetic.
+/// Factor on a certain range, for errors of the arithmetic.
 const CERTAIN: f64 = 1.01;
 
-/// Calibration samples that ranges are taken from.
+/// Which calibration samples ranges are taken from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Samples {
-    /// All.
+    /// All samples.
     All,
-    /// Without those that judge a lowering.
+    /// All but those that judge the lowering.
     Searched,
 }
 
@@ -51,12 +52,12 @@ pub(super) enum Samples {
 pub(super) struct Span {
     pub middle: f64,
     pub half: f64,
-    /// Whether no accepted input leaves it.
+    /// Whether no accepted input leaves the range.
     pub certain: bool,
 }
 
 impl Span {
-    /// From ends; its half is usable.
+    /// Makes a span from ends; its half can be divided by.
     fn new([low, high]: [f64; 2], margin: f64, certain: bool) -> Self {
         Self { middle: f64::midpoint(low, high), half: usable((high - low) / 2.0) * margin, certain }
     }
@@ -66,10 +67,10 @@ impl Span {
     }
 }
 
-/// What is known of a tensor's values.
+/// The known range of a tensor's values.
 struct Known {
     ends: [f64; 2],
-    /// Room above them, as a factor.
+    /// Factor on the range, for values beyond it.
     margin: f64,
     certain: bool,
 }
@@ -84,18 +85,18 @@ impl Known {
     }
 }
 
-/// A tensor: for each element a polynomial of the element of an expression.
+/// A tensor as a polynomial, for each element, of the element of an expression.
 #[derive(Clone)]
 pub(super) struct Wire {
     pub(super) origin: usize,
     pub(super) polynomial: Elementwise,
 }
 
-/// What polynomials are of.
+/// The expression that polynomials are applied to.
 struct Origin {
     expr: Expr,
     shape: Vec<usize>,
-    /// Where it has been computed.
+    /// The vector that holds it, once it is computed.
     vector: Option<VectorId>,
 }
 
@@ -105,7 +106,7 @@ pub(super) struct Emitter<'a> {
     pub(super) vectors: Vec<Vector>,
     /// Slots of each vector on each sample.
     pub(super) slots: Vec<Vec<Vec<f64>>>,
-    /// Of each vector, what is certain of its slots.
+    /// Certain bounds of each vector's slots, where there are any.
     pub(super) bounds: Vec<Option<Bounds>>,
     origins: Vec<Origin>,
     pub(super) wires: Vec<Wire>,
@@ -115,7 +116,7 @@ pub(super) struct Emitter<'a> {
     pub(super) approximations: Vec<Approximation>,
 }
 
-/// The program of a model, and what it approximates.
+/// Lowers a model to a program, and lists the functions that it approximates.
 pub(super) fn emit(
     model: &Model,
     options: &Options,
@@ -158,7 +159,7 @@ pub(super) fn refused(graph: &FloatGraph, id: NodeId, what: &str) -> BackendErro
     BackendError::Unsupported { node: id, name: node.name.clone(), op: node.op.name(), what: what.into() }
 }
 
-/// A range that may be divided by.
+/// Returns a range that can be divided by: 1 in place of one that is not positive and finite.
 pub(super) fn usable(range: f64) -> f64 {
     if range > 0.0 && range.is_finite() { range } else { 1.0 }
 }
@@ -188,7 +189,7 @@ impl Emitter<'_> {
         self.wires.push(wire);
     }
 
-    /// The wire of a vector as it is.
+    /// Returns the wire of a vector.
     pub(super) fn of_vector(&mut self, id: VectorId) -> Wire {
         let expr = Expr::of_vector(id, &self.vectors[id]);
         let shape = self.vectors[id].shape.clone();
@@ -226,7 +227,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// A linear operation on one tensor.
+    /// Lowers a linear operation on one tensor.
     fn linear(&mut self, id: NodeId, source: NodeId, map: &maps::Map) -> Result<Wire, BackendError> {
         let shape = self.graph.nodes[id].shape.clone();
         if map.0.is_diagonal() {
@@ -250,7 +251,7 @@ impl Emitter<'_> {
         Ok(self.origin(expr.mapped(map), shape, None))
     }
 
-    /// The values of a node as an expression.
+    /// Returns the values of a node as an expression.
     pub(super) fn expr(&mut self, id: NodeId) -> Result<Expr, BackendError> {
         let Wire { origin, polynomial } = &self.wires[id];
         if polynomial.degree() > 1 {
@@ -287,7 +288,7 @@ impl Emitter<'_> {
         Ok(self.of_vector(made))
     }
 
-    /// The vector of a node without a shift, in the layout of `shape`.
+    /// Returns the vector of a node without a shift, in the layout of `shape`.
     fn vector_of_shape(&mut self, id: NodeId, shape: &[usize]) -> Result<VectorId, BackendError> {
         let vector = self.vector(id)?;
         if self.vectors[vector].shape == shape && self.vectors[vector].shift == 0.0 {
@@ -297,7 +298,7 @@ impl Emitter<'_> {
         Ok(self.computed(id, shape.to_vec(), &expr, None))
     }
 
-    /// The vector of a node: computed, if it has not been.
+    /// Returns the vector of a node, computed now if it has not been.
     fn vector(&mut self, id: NodeId) -> Result<VectorId, BackendError> {
         if let Some(&known) = self.computed.get(&id) {
             return Ok(known);
@@ -316,7 +317,7 @@ impl Emitter<'_> {
         Ok(made)
     }
 
-    /// The vector that an origin stands for.
+    /// Returns the vector of an origin, computed now if it has not been.
     fn base(&mut self, id: NodeId, origin: usize) -> VectorId {
         if let Some(known) = self.origins[origin].vector {
             return known;
@@ -327,7 +328,8 @@ impl Emitter<'_> {
         made
     }
 
-    /// A vector of a linear step. Its slots are scaled by `[scale, shift]`, or by the range of its values.
+    /// Adds a vector of a linear step. `view` gives the scale and shift of its slots; without it,
+    /// the scale is the range of its values.
     pub(super) fn computed(&mut self, id: NodeId, shape: Vec<usize>, expr: &Expr, view: Option<[f64; 2]>) -> VectorId {
         let [scale, shift] = view.unwrap_or_else(|| {
             [self.magnitude(intervals::of_expr(expr, &self.bounds), &|slots| expr.values(slots)), 0.0]
@@ -339,18 +341,18 @@ impl Emitter<'_> {
         self.push(id, shape, vec![scale; n], shift, Step::Linear { parts, bias: expr.bias })
     }
 
-    /// The range of an expression's values.
+    /// Returns the range of an expression's values.
     pub(super) fn span(&self, expr: &Expr) -> Span {
         self.known(intervals::of_expr(expr, &self.bounds), &|slots| expr.values(slots)).span()
     }
 
-    /// A magnitude that values of slots stay below, those between `certain` ends included.
+    /// Returns a magnitude that values of slots stay below, up to what is known of their range.
     fn magnitude(&self, certain: Option<Bounds>, values: &dyn Fn(&[Vec<f64>]) -> Vec<f64>) -> f64 {
         self.known(certain, values).magnitude()
     }
 
-    /// Which range the values of slots are taken to have: the one that is certain, or that of the samples. It
-    /// is without end where something is no number.
+    /// Chooses the range of the values of slots: the certain one, or that of the samples. NaN makes
+    /// the range of the samples unbounded.
     fn known(&self, certain: Option<Bounds>, values: &dyn Fn(&[Vec<f64>]) -> Vec<f64>) -> Known {
         let certain = certain.map(intervals::ends).filter(|ends| ends.iter().all(|end| end.is_finite()));
         if let (Domain::Accepted, Some(ends)) = (self.options.domain, certain) {
@@ -384,7 +386,7 @@ impl Emitter<'_> {
         self.vectors.len() - 1
     }
 
-    /// A polynomial of each element of a vector.
+    /// Adds a polynomial of each element of a vector.
     fn polynomial(&mut self, id: NodeId, of: VectorId, p: &Elementwise) -> Result<VectorId, BackendError> {
         let vector = &self.vectors[of];
         let (shape, n) = (vector.shape.clone(), vector.scale.len());
@@ -404,7 +406,7 @@ impl Emitter<'_> {
         if fits(&linear) && fits(&constant) {
             return Ok(self.push(id, shape, c2.clone(), 0.0, Step::Square { of, linear, constant }));
         }
-        // Some elements are hardly squared: factors for all of them.
+        // Some elements have a tiny square coefficient: use factors for all of them.
         let step = |range: f64| {
             let over = |list: &[f64]| list.iter().map(|c| c / range).collect::<Vec<f64>>();
             Step::Quadratic { of, square: over(c2), linear: over(c1), constant: over(c0) }
@@ -415,7 +417,7 @@ impl Emitter<'_> {
         Ok(self.push(id, shape, vec![range; n], 0.0, step(range)))
     }
 
-    /// A polynomial that is the same for all elements, by coefficients of powers.
+    /// Adds a polynomial that is the same for all elements, given by coefficients of powers.
     fn uniform(
         &mut self,
         id: NodeId,
@@ -435,8 +437,8 @@ impl Emitter<'_> {
         Ok(made)
     }
 
-    /// The result as the last vector: one scale for all elements, a power of two, nothing in other slots. For
-    /// an arg max they go into coefficients.
+    /// Adds the result as the last vector: one scale for all elements, a power of two, and zeros in
+    /// other slots. For an arg max the outputs become coefficients.
     fn output(&mut self, mode: OutputMode) -> Result<(), BackendError> {
         let id = self.graph.output;
         let expr = self.expr(id)?;

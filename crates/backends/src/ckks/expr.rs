@@ -1,5 +1,5 @@
-//! Linear expressions in the slots of vectors, and polynomials of single elements: what a tensor is before it
-//! is computed.
+//! Tensors before they are computed: linear expressions in the slots of vectors, and polynomials of
+//! single elements.
 
 use std::collections::BTreeMap;
 
@@ -15,27 +15,27 @@ pub(super) struct Expr {
 }
 
 impl Expr {
-    /// The values of a vector.
+    /// Returns the values of a vector.
     pub fn of_vector(id: VectorId, vector: &Vector) -> Self {
         let parts = BTreeMap::from([(id, Sparse::diagonal(&vector.scale))]);
         Self { parts, bias: vec![vector.shift; vector.scale.len()] }
     }
 
-    /// Entries of all matrices.
+    /// Returns the number of entries of all matrices.
     pub fn entries(&self) -> usize {
         self.parts.values().map(Sparse::entries).sum()
     }
 
-    /// Entries that [`mapped`](Self::mapped) makes at most.
+    /// Returns the most entries that [`mapped`](Self::mapped) can make.
     pub fn entries_mapped(&self, matrix: &Sparse) -> usize {
         self.parts.values().map(|part| matrix.entries_after(part)).sum()
     }
 
-    /// A linear map of it.
+    /// Applies a linear map.
     pub fn mapped(&self, (matrix, bias): &Map) -> Self {
         let mut parts: BTreeMap<VectorId, Sparse> =
             self.parts.iter().map(|(id, part)| (*id, matrix.after(part))).collect();
-        // A slice may leave nothing of a vector.
+        // A slice may drop all entries of a vector.
         if parts.values().any(|part| part.entries() > 0) {
             parts.retain(|_, part| part.entries() > 0);
         }
@@ -43,14 +43,14 @@ impl Expr {
         Self { parts, bias }
     }
 
-    /// Element by element, `factor x + addend`.
+    /// Computes `factor x + addend` element by element.
     pub fn scaled(mut self, factor: &[f64], addend: &[f64]) -> Self {
         self.parts.values_mut().for_each(|part| part.scale_rows(factor));
         self.bias.iter_mut().zip(factor.iter().zip(addend)).for_each(|(b, (f, a))| *b = *b * f + a);
         self
     }
 
-    /// The sum of two.
+    /// Adds two expressions.
     pub fn plus(mut self, other: Self) -> Self {
         for (id, part) in other.parts {
             let sum = match self.parts.remove(&id) {
@@ -63,7 +63,7 @@ impl Expr {
         self
     }
 
-    /// One below the other.
+    /// Concatenates expressions.
     pub fn joined(all: Vec<Self>) -> Self {
         let rows: usize = all.iter().map(|e| e.bias.len()).sum();
         let mut first = 0;
@@ -78,7 +78,7 @@ impl Expr {
         placed.into_iter().reduce(Self::plus).expect("a concatenation has inputs")
     }
 
-    /// Its values for the slots of all vectors.
+    /// Evaluates the expression on the slots of all vectors.
     pub fn values(&self, slots: &[Vec<f64>]) -> Vec<f64> {
         let mut sum = self.bias.clone();
         for (id, part) in &self.parts {
@@ -88,12 +88,12 @@ impl Expr {
     }
 }
 
-/// A polynomial for each element; coefficients by degree, then by element.
+/// A polynomial for each element: coefficients by degree, then by element.
 #[derive(Clone, PartialEq)]
 pub(super) struct Elementwise(pub Vec<Vec<f64>>);
 
 impl Elementwise {
-    /// `x`.
+    /// Returns `x`.
     pub fn identity(n: usize) -> Self {
         Self(vec![vec![0.0; n], vec![1.0; n]])
     }
@@ -102,7 +102,7 @@ impl Elementwise {
         self.0.len() - 1
     }
 
-    /// `factor p + addend`.
+    /// Returns `factor p + addend`.
     pub fn scaled(mut self, factor: &[f64], addend: &[f64]) -> Self {
         self.0.iter_mut().for_each(|list| list.iter_mut().zip(factor).for_each(|(c, f)| *c *= f));
         self.0[0].iter_mut().zip(addend).for_each(|(c, a)| *c += a);
@@ -127,7 +127,7 @@ impl Elementwise {
         Self(product)
     }
 
-    /// The polynomial in `t` with `x = scale t + shift`.
+    /// Returns the polynomial in `t` with `x = scale t + shift`.
     pub fn rescaled(&self, scale: &[f64], shift: f64) -> Self {
         let n = self.0[0].len();
         let line = Self(vec![vec![shift; n], scale.to_vec()]);
@@ -136,7 +136,7 @@ impl Elementwise {
         rest.iter().rev().fold(Self(vec![last.clone()]), horner)
     }
 
-    /// Its coefficients where all elements have the same.
+    /// Returns the coefficients, if all elements have the same.
     pub fn uniform(&self) -> Option<Vec<f64>> {
         let one = |list: &Vec<f64>| list.iter().all(|c| *c == list[0]).then(|| list[0]);
         self.0.iter().map(one).collect()

@@ -1,30 +1,31 @@
-//! Functions as polynomials: interpolation at Chebyshev points, the degree by the error that is allowed.
+//! Functions as polynomials: interpolation at Chebyshev points, with the least degree within the
+//! allowed error.
 
 use std::f64::consts::PI;
 
 use tacit_he::ckks::{Basis, Polynomial};
 
-/// Degrees that are tried: those that fill their depth.
+/// Degrees that are tried: the highest of each depth.
 const DEGREES: [usize; 5] = [3, 7, 15, 31, 63];
-/// Points at which the error is looked at.
+/// Points at which the error is measured.
 const POINTS: usize = 4001;
 
-/// A function that polynomials stand for.
+/// A function that polynomials replace.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub(super) struct Approximation {
     /// The node.
     pub node: String,
     /// Its operation.
     pub op: &'static str,
-    /// The range that they hold on.
+    /// The range that the polynomials hold on.
     pub range: [f64; 2],
-    /// Whether no accepted input leaves it.
+    /// Whether no accepted input leaves the range.
     pub certain: bool,
-    /// Their degrees, one applied after the other.
+    /// Degrees of the polynomials, which are applied one after the other.
     pub degrees: Vec<usize>,
-    /// The function's largest value there.
+    /// The function's largest value on the range.
     pub largest: f64,
-    /// Their largest error on the range, as a share of that.
+    /// Largest error on the range, as a share of `largest`.
     pub error: f64,
 }
 
@@ -34,12 +35,12 @@ pub(super) struct Fit {
     pub error: f64,
 }
 
-/// Points of [-1, 1].
+/// Returns points of [-1, 1].
 fn grid() -> impl Iterator<Item = f64> {
     (0..POINTS).map(|i| 2.0 * i as f64 / (POINTS - 1) as f64 - 1.0)
 }
 
-/// The largest magnitude of a polynomial on `[-half, half]`.
+/// Returns the largest magnitude of a polynomial on `[-half, half]`.
 pub(super) fn largest_on(polynomial: &Polynomial, half: f64) -> f64 {
     tacit_floats::largest_magnitude(grid().map(|t| polynomial.at(half * t)))
 }
@@ -49,24 +50,25 @@ pub(super) struct Ranged<'f> {
     pub f: &'f (dyn Fn(f64) -> f64 + Sync),
     pub middle: f64,
     pub half: f64,
-    /// Its largest value there, which errors are measured in.
+    /// Largest value on the range, the unit of errors.
     pub top: f64,
 }
 
 impl<'f> Ranged<'f> {
-    /// Errors are measured in `share` of the argument's largest value, if that is more.
+    /// Samples the function. The unit of errors is its largest value, or `share` of the argument's
+    /// largest value if that is more.
     pub fn new(f: &'f (dyn Fn(f64) -> f64 + Sync), middle: f64, half: f64, share: f64) -> Self {
         let top = grid().map(|t| f(middle + half * t)).map(f64::abs).fold(0.0, tacit_floats::larger);
         Self { f, middle, half, top: top.max(share * (middle.abs() + half)) }
     }
 
-    /// The range.
+    /// Returns the ends of the range.
     pub fn ends(&self) -> [f64; 2] {
         [self.middle - self.half, self.middle + self.half]
     }
 
-    /// The polynomial of least degree that errs by `tolerance` at most, of the function over its largest
-    /// value.
+    /// Returns the polynomial of least degree with an error of `tolerance` at most, for the
+    /// function divided by its largest value.
     pub fn fit(&self, tolerance: f64) -> Option<Fit> {
         let top = if self.top > 0.0 { self.top } else { 1.0 };
         let fit = fitted(&|t| (self.f)(self.middle + self.half * t) / top, tolerance);
@@ -74,7 +76,7 @@ impl<'f> Ranged<'f> {
     }
 }
 
-/// The interpolation of degree `degree`.
+/// Interpolates with degree `degree`.
 pub(super) fn interpolated(f: &dyn Fn(f64) -> f64, degree: usize) -> Option<Fit> {
     let count = degree + 1;
     let angle = |j: usize| PI * (j as f64 + 0.5) / count as f64;
@@ -84,7 +86,8 @@ pub(super) fn interpolated(f: &dyn Fn(f64) -> f64, degree: usize) -> Option<Fit>
         sum * if k == 0 { 1.0 } else { 2.0 } / count as f64
     };
     let mut coefficients: Vec<f64> = (0..count).map(coefficient).collect();
-    // What rounding leaves of an odd or even function's other half costs products.
+    // Drops the rounding errors in coefficients that are zero for an odd or even function: each
+    // would cost products.
     let largest = tacit_floats::largest_magnitude(coefficients.iter().copied());
     coefficients.iter_mut().filter(|c| c.abs() < largest * 1e-14).for_each(|c| *c = 0.0);
     let polynomial = Polynomial::new(Basis::Chebyshev, &coefficients).ok()?;
@@ -92,7 +95,8 @@ pub(super) fn interpolated(f: &dyn Fn(f64) -> f64, degree: usize) -> Option<Fit>
     Some(Fit { polynomial, error })
 }
 
-/// The interpolation of least degree that errs by `tolerance` at most, or the best of all.
+/// Returns the interpolation of least degree with an error of `tolerance` at most, or else the best
+/// one.
 pub(super) fn fitted(f: &dyn Fn(f64) -> f64, tolerance: f64) -> Option<Fit> {
     let mut best: Option<Fit> = None;
     for degree in DEGREES {
@@ -117,9 +121,9 @@ mod tests {
         let coarse = fitted(&wide, 0.05).unwrap();
         let fine = fitted(&wide, 1e-4).unwrap();
         assert!(coarse.error <= 0.05 && fine.error <= 1e-4 && coarse.polynomial.degree() < fine.polynomial.degree());
-        // Odd, so even coefficients are none at all.
+        // The function is odd, so even coefficients are zero.
         assert!((fine.polynomial.at(0.3) + fine.polynomial.at(-0.3)).abs() < 1e-12);
-        // The error of ReLU falls slowly: the best is given.
+        // The error of ReLU falls slowly: no degree suffices, so the best one is returned.
         assert!(fitted(&|x| x.max(0.0), 1e-9).unwrap().polynomial.degree() > 31);
         assert!(fitted(&|_| 1.0, 1e-9).is_none(), "a constant is no polynomial to evaluate");
     }

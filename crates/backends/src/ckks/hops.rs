@@ -1,13 +1,13 @@
-//! Shortest ways through the slots: distances are the vertices of the Cayley graph of Z_n, whose generators
-//! are the rotations that have a key. At one level every edge is one key switch, so that fewest hops are
-//! least time.
+//! Shortest paths through the slots. Distances are the vertices of the Cayley graph of Z_n, whose
+//! generators are the rotations that have a key. At one level every edge is one key switch, so
+//! fewest hops are least time.
 
 use std::collections::VecDeque;
 
-/// Hops of a distance that no generators reach.
+/// Hops to a distance that no sum of generators reaches.
 pub(super) const NEVER: u32 = u32::MAX;
 
-/// Fewest hops to each distance.
+/// The fewest hops to each distance.
 #[derive(Clone)]
 pub(super) struct Hops {
     of: Vec<u32>,
@@ -15,7 +15,7 @@ pub(super) struct Hops {
 }
 
 impl Hops {
-    /// From none to all `n` distances.
+    /// Computes the hops from 0 to all `n` distances.
     pub fn new(n: usize, generators: impl IntoIterator<Item = i64>) -> Self {
         let mut hops = Self { of: vec![NEVER; n], generators: Vec::new() };
         hops.of[0] = 0;
@@ -24,7 +24,7 @@ impl Hops {
         hops
     }
 
-    /// With one generator more.
+    /// Adds a generator.
     pub fn add(&mut self, generator: i64) {
         let n = self.of.len();
         let step = generator.rem_euclid(n as i64) as usize;
@@ -32,7 +32,7 @@ impl Hops {
             return;
         }
         self.generators.push(step as i64);
-        // Those that it brings nearer, nearest first, and what follows from them.
+        // Vertices whose step by the new generator reaches a distance sooner, nearest first.
         let mut nearer: Vec<usize> = Vec::new();
         for from in 0..n {
             let to = (from + step) % n;
@@ -44,7 +44,8 @@ impl Hops {
         self.spread(nearer.into());
     }
 
-    /// Goes on from `queue`. A vertex is looked at again whenever it has come nearer.
+    /// Updates hops from the vertices in `queue`. A vertex is visited again whenever it has come
+    /// nearer.
     fn spread(&mut self, mut queue: VecDeque<usize>) {
         let n = self.of.len();
         while let Some(from) = queue.pop_front() {
@@ -58,7 +59,7 @@ impl Hops {
         }
     }
 
-    /// Hops to `k`, or [`NEVER`].
+    /// Returns the hops to `k`, or [`NEVER`].
     pub fn of(&self, k: i64) -> u32 {
         self.of[k.rem_euclid(self.of.len() as i64) as usize]
     }
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
     use tacit_graph::rng::SplitMix;
 
-    /// Sums of `hops` generators, by trying all.
+    /// Finds the fewest generators that sum to `k` by trying all.
     fn brute(n: i64, generators: &[i64], k: i64) -> u32 {
         let mut reached = std::collections::BTreeSet::from([0]);
         for hops in 0..n as u32 {

@@ -1,4 +1,4 @@
-//! Intervals of slots for all inputs that are accepted: what is certain of a domain.
+//! Intervals that hold slots for all accepted inputs: certain bounds of a domain.
 
 use rayon::prelude::*;
 
@@ -6,45 +6,45 @@ use super::expr::Expr;
 use super::program::{Step, VectorId};
 use super::sparse::Sparse;
 
-/// Ends of each element.
+/// Interval ends of each element.
 pub(super) type Bounds = Vec<[f64; 2]>;
 
-/// Points at which a function is looked at over an interval.
+/// Points at which a function is sampled over an interval.
 const POINTS: usize = 33;
 
-/// Ends of a function of each element over its interval.
+/// A function of each element, for its range over an interval.
 pub(super) struct Image<'f> {
     /// The function, of real values.
     pub f: &'f (dyn Fn(f64) -> f64 + Sync),
-    /// Value of a slot of 1 of the argument, and of a slot of 0.
+    /// Scale and shift of the argument: its value is `scale * slot + shift`.
     pub argument: [f64; 2],
-    /// Largest distance of what is computed from the function.
+    /// Largest error of the computed function.
     pub error: f64,
     /// Value of a slot of 1 of the result.
     pub unit: f64,
 }
 
 impl Image<'_> {
-    /// The interval of one element.
+    /// Returns the interval of one element.
     fn of(&self, [low, high]: [f64; 2]) -> [f64; 2] {
         let [scale, shift] = self.argument;
         let at = |k: usize| (self.f)((low + (high - low) * k as f64 / (POINTS - 1) as f64) * scale + shift);
         let values: [f64; POINTS] = std::array::from_fn(at);
-        // Between two points a smooth function exceeds both by an eighth of its second difference at most,
-        // one with a kink by half of it.
+        // Between two points a smooth function exceeds both by an eighth of its second difference
+        // at most, and one with a kink by half of it.
         let bends = values.windows(3).map(|w| (w[0] - 2.0 * w[1] + w[2]).abs());
         let slack = tacit_floats::largest_magnitude(bends) / 2.0 + self.error;
         let [least, most] = ends(values.into_iter().map(|v| [v, v]));
         [(least - slack) / self.unit, (most + slack) / self.unit]
     }
 
-    /// Those of all elements.
+    /// Returns the intervals of all elements.
     pub fn bounds(&self, argument: &Bounds) -> Bounds {
         argument.par_iter().map(|&interval| self.of(interval)).collect()
     }
 }
 
-/// The interval around all of these; without end where one of them is no number.
+/// Returns the interval around all of these; unbounded if one end is NaN.
 pub(super) fn ends(all: impl IntoIterator<Item = [f64; 2]>) -> [f64; 2] {
     all.into_iter().fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], [l, h]| match l.is_nan() || h.is_nan() {
         true => [f64::NEG_INFINITY, f64::INFINITY],
@@ -60,7 +60,7 @@ fn plus([a, b]: [f64; 2], [c, d]: [f64; 2]) -> [f64; 2] {
     [a + c, b + d]
 }
 
-/// `square v^2 + linear v + constant` over an interval.
+/// Returns the range of `square v^2 + linear v + constant` over an interval.
 fn quadratic([low, high]: [f64; 2], [square, linear, constant]: [f64; 3]) -> [f64; 2] {
     let at = |v: f64| (square * v + linear) * v + constant;
     let vertex = -linear / (2.0 * square);
@@ -86,12 +86,13 @@ fn sum<'a>(
     Some(made)
 }
 
-/// Those of an expression's values.
+/// Returns the intervals of an expression's values; `None` if a vector has none.
 pub(super) fn of_expr(expr: &Expr, known: &[Option<Bounds>]) -> Option<Bounds> {
     sum(expr.parts.iter(), &expr.bias, known)
 }
 
-/// Those of what a step makes; none where an argument has none, and for polynomials.
+/// Returns the intervals of a step's result; `None` for polynomials, and where an argument has
+/// none.
 pub(super) fn of_step(step: &Step, known: &[Option<Bounds>]) -> Option<Bounds> {
     let each = |of: VectorId, f: &dyn Fn(usize, [f64; 2]) -> [f64; 2]| {
         let bounds = known[of].as_ref()?;

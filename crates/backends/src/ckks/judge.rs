@@ -1,5 +1,5 @@
-//! Answers of a lowered network, in the clear, beside those of the float network: on samples that judge it,
-//! on extreme inputs and on such as are drawn from the accepted range.
+//! Judges a lowered network in the clear: compares its answers with those of the float network on
+//! samples, on extreme inputs and on inputs drawn from the accepted range.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -13,102 +13,105 @@ use super::program::Program;
 use crate::classes::{class, flip_probability, interval, relative_error, spread, told};
 use crate::{BackendError, DryRun};
 
-/// What an answer may be off beyond what was seen, as a share of the outputs' range, before it counts as
-/// wrong.
+/// Error of an answer, beyond the measured one, from which on it counts as wrong; as a share of the
+/// outputs' range.
 const SLACK: f64 = 1.0 / 64.0;
 
-/// An input, and the network's result in floats.
+/// An input, and the float network's result.
 struct Case {
     input: Vec<f32>,
     wanted: Vec<f32>,
 }
 
-/// What a lowering is judged by.
+/// The inputs that judge a lowering.
 pub(super) struct Judge {
     mode: OutputMode,
-    /// What the network's results are multiplied by for an answer.
+    /// Factor from the network's results to an answer.
     multiplier: f64,
-    /// Whether samples were made up.
+    /// Whether the samples were made up.
     guessed: bool,
     kinds: [Vec<Case>; 3],
     samples: Samples,
-    /// How far the wanted values of all samples spread.
+    /// Spread of the wanted values of all samples.
     spread: f64,
 }
 
 /// How calibration samples were used.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Samples {
-    /// Ranges were taken from these.
+    /// Number of samples that ranges are taken from.
     pub searched: usize,
-    /// These judge.
+    /// Number of samples that judge the lowering.
     pub held_out: usize,
 }
 
-/// What to expect of other inputs like the samples that judge.
+/// The expected agreement on other inputs like the samples that judge.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Expected {
-    /// Share with the float network's class.
+    /// Expected share that gets the float network's class.
     pub share: f64,
     /// Ends of its 95 % interval.
     pub interval: [f64; 2],
 }
 
-/// What became of inputs of one kind.
+/// Results for the inputs of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Tried {
     pub inputs: usize,
-    /// Some tensor left what its polynomial or its bootstrap holds for.
+    /// Inputs for which a tensor left the domain of its polynomial or bootstrap.
     pub left: usize,
-    /// A client refuses the answer.
+    /// Inputs whose answer a client refuses.
     pub refused: usize,
-    /// The answer is wrong, and no client notices.
+    /// Inputs whose answer is wrong, and no client notices.
     pub wrong: usize,
 }
 
-/// The verdict.
+/// The verdict on a lowering.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Judged {
     pub samples: Samples,
-    /// Share of the samples that judge with the float network's class; none where they were made up.
+    /// Share of the judging samples that get the float network's class; `None` if samples were made
+    /// up.
     pub agreement: Option<f64>,
     pub expected: Option<Expected>,
-    /// Mean root mean square error of their outputs, as a share of these outputs' range.
+    /// Mean over these samples of the outputs' root mean square error, as a share of the outputs'
+    /// range.
     pub output_error: f64,
-    /// Largest distance from the float network of an answer that no tensor left its range for, as a share of
-    /// the outputs' range.
+    /// Largest distance from the float network, over answers for which no tensor left its range, as
+    /// a share of the outputs' range.
     pub off: f64,
-    /// Samples that judge, extreme inputs, inputs drawn from the accepted range.
+    /// Results on judging samples, extreme inputs, and inputs drawn from the accepted range.
     pub tried: [Tried; 3],
 }
 
-/// Runs in the clear of what both parties compute.
+/// Runs in the clear that include everything both parties compute.
 pub(super) struct Runs<'r> {
     pub rehearse: &'r dyn Fn(&[&[f32]]) -> Vec<DryRun>,
-    /// Whether a client refuses an answer.
+    /// Returns whether a client refuses an answer.
     pub refuses: &'r dyn Fn(&[f64]) -> bool,
     /// Largest error that is stated.
     pub stated: f64,
 }
 
-/// What one input gives.
+/// The result of one input.
 struct Outcome {
     outputs: Vec<f64>,
     left: bool,
 }
 
-/// Largest distance of outputs from `multiplier` times what is wanted; NaN where either is no number.
+/// Returns the largest distance of outputs from `multiplier` times the wanted values; NaN if either
+/// is NaN.
 fn distance(outputs: &[f64], wanted: &[f32], multiplier: f64) -> f64 {
     tacit_floats::largest_magnitude(outputs.iter().zip(wanted).map(|(v, w)| v - f64::from(*w) * multiplier))
 }
 
-/// Whether a distance is at most so much: never where it is no number.
+/// Returns whether a distance is at most `most`; false for NaN.
 fn is_within(distance: f64, most: f64) -> bool {
     distance <= most
 }
 
 impl Judge {
-    /// Made with the network's results in floats.
+    /// Makes a judge with the float network's results.
     ///
     /// # Errors
     /// None in practice.
@@ -133,7 +136,7 @@ impl Judge {
         })
     }
 
-    /// Whether samples judge that ranges are not taken from.
+    /// Returns whether the judging samples are held out: ranges are not taken from them.
     pub fn holds_out(&self) -> bool {
         self.samples.held_out > 0
     }
@@ -142,7 +145,7 @@ impl Judge {
         self.mode == OutputMode::Top1
     }
 
-    /// The verdict on a program, without errors of the arithmetic.
+    /// Judges a program, without errors of the arithmetic.
     pub fn of_program(&self, program: &Program) -> Judged {
         let unit = program.output().scale[0];
         let outcomes = self.kinds.each_ref().map(|cases| self.outcomes(program, cases));
@@ -152,7 +155,7 @@ impl Judge {
         let far = |case: &Case, o: &Outcome| distance(&o.outputs, &case.wanted, 1.0);
         let off = tacit_floats::largest_magnitude(inside.map(|(case, outcome)| far(case, outcome))) / unit;
         let is_right = |case: &Case, o: &Outcome| match self.is_best_alone() {
-            // Where nothing left its range, errors decide between classes that are nearly tied.
+            // If no tensor left its range, classes differ only where they are nearly tied.
             true => !o.left || class(&case.wanted) == class(&o.outputs),
             false => is_within(far(case, o), (2.0 * off + SLACK) * unit),
         };
@@ -206,8 +209,8 @@ impl Judge {
         (0..cases.len()).map(outcome).collect()
     }
 
-    /// The verdict on what both parties compute, with errors of the arithmetic and all limits; agreement and
-    /// what follows from it are those of `judged`, or worse.
+    /// Judges complete runs, with errors of the arithmetic and all limits. Agreement is that of
+    /// `judged`, or worse; expected agreement and output errors are copied from it.
     pub fn of_runs(&self, judged: &Judged, runs: &Runs<'_>) -> Judged {
         let mut found = judged.clone();
         let mut same = 0;
@@ -236,17 +239,17 @@ impl Judge {
 }
 
 impl Judged {
-    /// Inputs that get a wrong answer unnoticed.
+    /// Returns the number of inputs that get a wrong answer unnoticed.
     pub fn wrong(&self) -> usize {
         self.tried.iter().map(|tried| tried.wrong).sum()
     }
 
-    /// Inputs that get no answer.
+    /// Returns the number of inputs that get no answer.
     pub fn refused(&self) -> usize {
         self.tried.iter().map(|tried| tried.refused).sum()
     }
 
-    /// Inputs that left what is computed rightly.
+    /// Returns the number of inputs for which a tensor left its domain.
     pub fn left(&self) -> usize {
         self.tried.iter().map(|tried| tried.left).sum()
     }
@@ -256,7 +259,7 @@ fn sum(a: f64, b: f64) -> f64 {
     a + b
 }
 
-/// How likely the class changes; surely where an output is no number.
+/// Returns the probability that the class changes; 1 if an output is NaN.
 fn flip(wanted: &[f32], outcome: &Outcome) -> f64 {
     let likely = flip_probability(wanted, &outcome.outputs);
     if likely.is_nan() { 1.0 } else { likely }

@@ -1,4 +1,5 @@
-//! Keys that outlive connections and processes: gone on with where they broke off, found again, refused.
+//! Keys that outlive connections and processes: uploads that are resumed, sets that are found
+//! again, sets that are refused.
 
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
@@ -23,17 +24,17 @@ use super::wire::{DIGEST, HELLO, HELLO_BYTES, Hello, KEY, WELCOME, WELCOME_BYTES
 use crate::seam::{NoRoom, Secrets, UploadName, Uploads};
 use crate::{Backend, BackendError, ClientModel, ConnectionResources, Material, ServerModel};
 
-/// A secret as it is kept, of a version: a seed and a name.
+/// Returns a stored secret of a version: a seed and a name.
 fn kept_secret(version: u8, of: u8) -> Vec<u8> {
     [&[version][..], &[of; 16], &[of + 1; 32]].concat()
 }
 
-/// The keys that follow from one of this version.
+/// Returns the keys that follow from a secret of the current version.
 fn keys_of(shared: &Shared, of: u8) -> Keys {
     Keys::from_kept(&shared.context, &kept_secret(2, of), true).unwrap()
 }
 
-/// A folder that is gone when the test ends.
+/// A folder that is deleted when the test ends.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -50,7 +51,7 @@ impl Drop for Folder {
     }
 }
 
-/// A client's secrets and what a server keeps of it, in memory but for the files.
+/// A client's secrets and a server's record of its uploads, in memory except for the files.
 struct Place {
     folder: PathBuf,
     most: u64,
@@ -71,7 +72,7 @@ impl Place {
         })
     }
 
-    /// The parts of both parties.
+    /// Returns the connection resources of client and server.
     fn resources(self: &Arc<Self>) -> [ConnectionResources; 2] {
         [
             ConnectionResources { secrets: Some(self.clone()), ..ConnectionResources::default() },
@@ -121,13 +122,13 @@ impl Uploads for Place {
     }
 }
 
-/// What the client knows, opened anew, as another process has it.
+/// Opens the client's state anew, as another process would.
 fn shared(server: &dyn ServerModel) -> Shared {
     let bytes = server.public_bytes();
     Shared::new(Public::read(bytes).unwrap(), digest_of(bytes)).unwrap()
 }
 
-/// Sends the next keys of the first secret's set, and is gone.
+/// Sends the next keys of the first secret's set, and breaks the connection off.
 fn break_off(server: &Arc<dyn ServerModel>, resources: &ConnectionResources, there: u64, keys: usize) {
     let shared = shared(&**server);
     let send = |channel: &mut Channel| {
@@ -152,7 +153,8 @@ fn break_off(server: &Arc<dyn ServerModel>, resources: &ConnectionResources, the
     assert!(matches!(served, Err(BackendError::Net(_))), "{served:?}");
 }
 
-/// One inference, by a client that has opened the model anew; bytes of its setup, and those it was spared.
+/// Runs one inference with a client that has opened the model anew. Returns the bytes of its setup,
+/// and those it was spared.
 fn once(
     model: &Model,
     server: &Arc<dyn ServerModel>,
@@ -193,11 +195,11 @@ fn keys_go_on_where_they_broke_off_and_are_sent_once() {
     let all = server.costs().setup.up_bytes;
     let [sent, spared] = once(&model, &server, &resources).unwrap();
     assert!(spared > 0 && sent > 1 << 20 && sent + spared <= all + 1000, "{sent} and {spared} of {all}");
-    // Another process at either end.
+    // Both ends are new processes.
     let again = Ckks.load(server.public_bytes(), &server.private_bytes().unwrap()).unwrap();
     let [second, spared] = once(&model, &again, &resources).unwrap();
     assert!(second < 200 && spared == all, "{second} bytes went up");
-    // A damaged key is sent again, with those behind it.
+    // A damaged key is sent again, with all keys after it.
     drop(server);
     let path = folder.0.join("set");
     let length = path.metadata().unwrap().len();
@@ -207,8 +209,8 @@ fn keys_go_on_where_they_broke_off_and_are_sent_once() {
     let [third, _] = once(&model, &last, &resources).unwrap();
     assert!(third > 10_000 && third < sent, "{third} bytes went up");
     assert!(once(&model, &last, &resources).unwrap()[0] < 200);
-    // One that is damaged behind the server's back: who asks for the set does not have it read through, who
-    // uses it fails, and then it is sent again.
+    // The file is damaged without the server's notice. A setup does not read the file through, the
+    // next inference fails, and then the keys are sent again.
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     let modified = file.metadata().unwrap().modified().unwrap();
     file.write_all_at(&[0xaa; 16], length - 100).unwrap();
@@ -217,12 +219,12 @@ fn keys_go_on_where_they_broke_off_and_are_sent_once() {
     assert_eq!(once(&model, &last, &resources).unwrap()[0], third);
 }
 
-/// A name is the client's word: a set in memory is the client's alone that sent it.
+/// A name is only a claim: a set in memory belongs to the client that sent it.
 #[test]
 fn a_set_in_memory_is_its_clients_whatever_name_another_gives() {
     let (model, folder) = (residual(), Folder::new("memory"));
     let (server, _) = both(&model, "rotations=chained");
-    // The same secret, and so the same name, by whoever has it.
+    // Both clients have the same secret, and so the same name.
     let [secrets, _] = Place::new(&folder.0, 0).resources();
     let of =
         |client: u8| [secrets.clone(), ConnectionResources { client: [client; 32], ..ConnectionResources::default() }];
@@ -248,7 +250,8 @@ fn sets_of_others_and_sets_without_room_are_refused() {
     let shared = shared(&*server);
     let name = [10; 32];
     assert_eq!(*place.whole.lock().unwrap(), HashMap::from([(name, true)]));
-    // The file of a whole set is another client's, or of another plan: it is not used, and sent anew.
+    // The file of a whole set belongs to another client or plan: the server does not use it, and
+    // the keys are sent anew.
     let stranger = Place::new(&folder.0, u64::MAX);
     *stranger.secret.lock().unwrap() = Some(kept_secret(2, 3));
     stranger.whole.lock().unwrap().insert([4; 32], true);
@@ -262,7 +265,7 @@ fn sets_of_others_and_sets_without_room_are_refused() {
     let part = PartFile::resume(&folder.0.join("set"), &shared.context, &[0; 32], &[], |_| false).unwrap().unwrap();
     assert!(refused(&place).contains("sends these keys now"));
     drop(part);
-    // A name that nobody has told the server, which claims to know it.
+    // The server claims to know a name that it has never received.
     let fresh = Place::new(&folder.0, u64::MAX);
     *fresh.secret.lock().unwrap() = None;
     let lie = |channel: &mut Channel| {
@@ -271,7 +274,7 @@ fn sets_of_others_and_sets_without_room_are_refused() {
         channel.flush().unwrap();
     };
     let client = Ckks.open(server.public_bytes()).unwrap();
-    // However often it does.
+    // The claim is refused each time.
     for _ in 0..2 {
         let ask = |channel: &mut Channel| client.clone().connect(&fresh.resources()[0]).unwrap().setup(channel);
         let (asked, ()) = run_pair(ask, lie);
@@ -280,8 +283,8 @@ fn sets_of_others_and_sets_without_room_are_refused() {
     }
 }
 
-/// What breaks off before the server has said anything goes on under the same name, and a name of one process
-/// is told as one.
+/// A setup that breaks off before the server's first message is resumed under the same name. A name
+/// without a stored secret is marked as such.
 #[test]
 fn a_name_outlives_a_connection_that_breaks_at_once() {
     let (_, client) = both(&residual(), "rotations=chained");
@@ -299,13 +302,13 @@ fn a_name_outlives_a_connection_that_breaks_at_once() {
     };
     let (_, first) = name(None);
     assert_eq!(name(Some(Welcome::Busy)).1, first);
-    // The server has heard a name, and no key.
+    // The server has received a name, and no key.
     let (error, again) = name(Some(Welcome::Known));
     assert!(again == first && !first.lasts && error.contains("never made"), "{error}");
     assert_ne!(name(None).1, first);
 }
 
-/// A file that is of no row would grow uncounted.
+/// A file without a row in the store would grow uncounted.
 #[test]
 fn what_is_deleted_before_it_grows_is_not_asked_for() {
     let (model, folder) = (residual(), Folder::new("deleted"));
@@ -322,7 +325,7 @@ fn what_is_deleted_before_it_grows_is_not_asked_for() {
     assert!(asked.is_err() && matches!(served, Err(BackendError::Keeping { .. })), "{served:?}");
 }
 
-/// A server whose every step takes so long that the client would have given it up several times.
+/// A server whose evaluation takes several times as long as the client's patience.
 #[test]
 fn a_server_that_evaluates_for_longer_than_its_client_waits_is_not_given_up() {
     let (model, patience) = (residual(), Duration::from_secs(2));
@@ -335,7 +338,7 @@ fn a_server_that_evaluates_for_longer_than_its_client_waits_is_not_given_up() {
         let (server, x, client) = (server.clone(), x.clone(), client.clone());
         let serving = std::thread::spawn(move || {
             let slow = Watch::new(move |step| {
-                // Some of them, of which there are about ten.
+                // Sleep in some of about ten steps.
                 std::thread::sleep(if step.done % 4 == 1 { 2 * patience } else { Duration::ZERO });
                 true
             });
@@ -360,7 +363,7 @@ fn a_server_that_evaluates_for_longer_than_its_client_waits_is_not_given_up() {
     let off =
         server.reference(&x).unwrap().iter().zip(answer.unwrap()).fold(0.0, |m: f64, (w, g)| m.max((w - g).abs()));
     assert!(off <= server.error_bound(&[]), "off by {off}");
-    // Keys went up with the first client: nothing but their confirmation is missing.
+    // The first client has sent the keys, so only their confirmation is missing.
     let stated = server.costs().setup.down_bytes + server.costs().online.down_bytes;
     assert_eq!(traffic.received, stated - (DIGEST + HEADER_BYTES) as u64, "signs of life are not counted");
     assert_eq!((theirs.received, theirs.sent), (traffic.sent, traffic.received));

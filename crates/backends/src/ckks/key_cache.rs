@@ -1,4 +1,4 @@
-//! The key sets that a server has open: in memory, or in files of its clients.
+//! The key sets that a server has open: in memory, or in files that it stores for clients.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -9,14 +9,15 @@ use super::public::MAX_KEY_BYTES;
 use crate::BackendError;
 use crate::seam::UploadName;
 
-/// Most files that are known to have been checked. Behind that all are checked again.
+/// Most files that are remembered as checked. When more come, all are forgotten and checked again.
 const MAX_CHECKED: usize = 1 << 12;
 
-/// Most bytes of derived keys that are kept for sets that nobody uses now.
+/// Most bytes of derived keys that are cached.
 const MAX_DERIVED_BYTES: u64 = 4 << 30;
 
-/// Key sets: [`MAX_KEY_BYTES`] at most in memory, those under way included. Of those that are in memory
-/// alone, sets that no connection uses go first, those unused for longest before others.
+/// The key sets of a server: [`MAX_KEY_BYTES`] at most in memory, uploads in progress included.
+/// When room is needed, sets without a file that no connection uses are dropped, the longest unused
+/// first.
 #[derive(Default)]
 pub(super) struct KeySets(Mutex<Held>);
 
@@ -24,19 +25,19 @@ pub(super) struct KeySets(Mutex<Held>);
 struct Held {
     sets: HashMap<UploadName, Entry>,
     clock: u64,
-    /// Bytes of sets under way, and what of them has arrived.
+    /// Bytes that uploads in progress will take, and the bytes of them that have arrived.
     promised: u64,
     arrived: u64,
-    /// Sets in files that connections use, with the bytes that each may have in memory.
+    /// Sets in files that connections use, with the memory budget of each in bytes.
     open: HashMap<FileState, (Weak<KeySet>, u64)>,
-    /// Files that need not be read through again.
+    /// Files whose keys have been checked.
     checked: HashSet<FileState>,
-    /// Sets with all that follows from them, the last used last.
+    /// Sets together with their derived keys, the most recently used last.
     derived: Vec<(UploadName, Entry)>,
 }
 
 impl Held {
-    /// Bytes of sets in use and of those under way.
+    /// Returns the bytes of sets in use and of uploads in progress.
     fn taken(&mut self) -> u64 {
         self.open.retain(|_, (set, _)| set.strong_count() > 0);
         let used: u64 = self.sets.values().filter(|entry| !entry.is_idle()).map(|entry| entry.bytes).sum();
@@ -57,7 +58,7 @@ impl Entry {
     }
 }
 
-/// Room that is kept for a set until it is there, or is not coming any more.
+/// Room reserved for a set whose upload is in progress; dropping it gives the room back.
 pub(super) struct Room<'a> {
     sets: &'a KeySets,
     bytes: u64,
@@ -69,7 +70,7 @@ impl KeySets {
         self.0.lock().expect("nothing panics while it holds the key sets")
     }
 
-    /// The set of this name, if it is there.
+    /// Returns the set of this name, if it is in memory.
     pub fn find(&self, name: &UploadName) -> Option<Arc<KeySet>> {
         let mut held = self.held();
         held.clock += 1;
@@ -79,8 +80,8 @@ impl KeySets {
         Some(entry.keys.clone())
     }
 
-    /// Keeps room for a set beside those in use and those under way. Nobody's set goes for it yet: who only
-    /// asks takes nothing from others.
+    /// Reserves room for a set beside sets in use and uploads in progress, if there is enough.
+    /// Drops no idle set yet: a mere request must not take anything from other clients.
     pub fn room(&self, bytes: u64) -> Option<Room<'_>> {
         let mut held = self.held();
         if held.taken().saturating_add(bytes) > MAX_KEY_BYTES {
@@ -90,8 +91,9 @@ impl KeySets {
         Some(Room { sets: self, bytes, arrived: 0 })
     }
 
-    /// The set of a file: that of connections that have it open, or as `open` gives it for so many bytes in
-    /// memory: all of it, if there is room for that.
+    /// Returns the set of a file: the one that other connections have open, or a new one from
+    /// `open`. `open` gets a memory budget in bytes: `bytes`, or the room that is left if that is
+    /// less.
     pub fn open(&self, file: FileState, bytes: u64, open: impl FnOnce(usize) -> KeySet) -> Arc<KeySet> {
         let mut held = self.held();
         if let Some(set) = held.open.get(&file).and_then(|(set, _)| set.upgrade()) {
@@ -103,11 +105,12 @@ impl KeySets {
         set
     }
 
-    /// The set of this name with all that follows from it, as `make` makes it: so many bytes more. It is kept
-    /// for the next connection; of those that nobody uses the oldest go for it.
+    /// Returns the set of this name with its derived keys, made by `make` if they are not cached.
+    /// They take `bytes` more and stay cached for the next connection; idle sets are dropped for
+    /// them, the oldest first.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The errors of `make`.
     pub fn completed(
         &self,
         name: &UploadName,
@@ -124,7 +127,8 @@ impl KeySets {
         if let Some(keys) = known(&mut self.held()) {
             return Ok(keys);
         }
-        // It takes seconds, in which others go on. Of two that make it, the first one's stays.
+        // Derivation takes seconds, so the lock is free meanwhile. If two connections derive, the
+        // first result stays.
         let keys = Arc::new(make()?);
         let mut held = self.held();
         if let Some(keys) = known(&mut held) {
@@ -139,27 +143,28 @@ impl KeySets {
         Ok(keys)
     }
 
-    /// The set of this name is there no more: nor is what followed from it.
+    /// Drops the derived keys of the set of this name, which is no longer complete.
     pub fn forget(&self, name: &UploadName) {
         self.held().derived.retain(|(of, _)| of != name);
     }
 
-    /// Sets that no connection uses go.
+    /// Drops sets that no connection uses.
     pub fn forget_idle(&self) {
         let mut held = self.held();
         let sets: Vec<Entry> = held.sets.extract_if(|_, entry| entry.is_idle()).map(|(_, entry)| entry).collect();
         let derived: Vec<_> = held.derived.extract_if(.., |(_, entry)| entry.is_idle()).collect();
-        // Large ones take a while to be freed: not while others wait.
+        // Freeing large sets takes a while: release the lock first.
         drop(held);
         drop((sets, derived));
     }
 
-    /// Whether the keys of a file have been checked.
+    /// Returns whether the keys of a file have been checked.
     pub fn is_checked(&self, file: &FileState) -> bool {
         self.held().checked.contains(file)
     }
 
-    /// They have: whoever only asks for a set should not have it read through each time.
+    /// Records that the keys of a file have been checked, so that a mere request does not read the
+    /// file through again.
     pub fn note_checked(&self, file: FileState) {
         let mut held = self.held();
         if held.checked.len() >= MAX_CHECKED {
@@ -168,14 +173,16 @@ impl KeySets {
         held.checked.insert(file);
     }
 
-    /// Something of it failed: it is checked again when it is next asked for.
+    /// Forgets that a file was checked, because a key of it failed: the next request checks it
+    /// again.
     pub fn doubt(&self, file: &FileState) {
         self.held().checked.remove(file);
     }
 }
 
 impl Room<'_> {
-    /// So many bytes have come: idle sets go as they need the place. Whether there is place.
+    /// Counts `bytes` more that have arrived and drops idle sets where room is needed. Returns
+    /// whether there is room.
     pub fn arrive(&mut self, bytes: u64) -> bool {
         let mut gone = Vec::new();
         let mut held = self.sets.held();
@@ -189,12 +196,12 @@ impl Room<'_> {
             let Some(oldest) = idle.min_by_key(|(_, entry)| entry.used).map(|(name, _)| *name) else { return false };
             gone.extend(held.sets.remove(&oldest));
         }
-        // Large ones take a while to be freed: not while others wait.
+        // Freeing large sets takes a while: release the lock first.
         drop(held);
         true
     }
 
-    /// The set is there. Of two that came under one name the first stays.
+    /// Puts the complete set under its name. If two uploads have one name, the first set stays.
     pub fn fill(self, name: UploadName, keys: KeySet) -> Arc<KeySet> {
         let mut held = self.sets.held();
         held.clock += 1;
@@ -219,7 +226,7 @@ mod tests {
 
     const HALF: u64 = MAX_KEY_BYTES / 2;
 
-    /// States of a file, by when it was changed.
+    /// States of a file, by modification time.
     struct States(File);
 
     impl States {
@@ -243,7 +250,7 @@ mod tests {
         assert!(first.arrive(HALF));
         drop(first.fill([1; 32], KeySet::default()));
         assert!(sets.room(MAX_KEY_BYTES + 1).is_none(), "never fits");
-        // Asking drives nobody out, but takes the place from others who ask.
+        // A request drops no set, but takes room from other requests.
         let asked = sets.room(MAX_KEY_BYTES).unwrap();
         assert!(sets.room(1).is_none() && sets.find(&[1; 32]).is_some());
         drop(asked);
@@ -276,7 +283,7 @@ mod tests {
                 assert_eq!(budget as u64, wanted);
                 KeySet::default()
             });
-            // Another connection that comes for it takes no memory of its own.
+            // Another connection to the same file takes no memory of its own.
             let again = sets.open(files[file], bytes, |_| unreachable!("it is open"));
             assert!(Arc::ptr_eq(&opened, &again));
             opened
@@ -296,7 +303,8 @@ mod tests {
         assert!(Arc::ptr_eq(&used, &none(1, MAX_DERIVED_BYTES / 2).unwrap()));
         assert!(none(2, 1).is_err());
         drop(made(2, MAX_DERIVED_BYTES / 2));
-        // The idle one goes for another; what is too large is not kept, and drives nobody's out that is used.
+        // The idle set is dropped for another one. A set that is too large is not cached, and drops
+        // no set in use.
         drop(made(3, MAX_DERIVED_BYTES / 2));
         assert!(none(2, 1).is_err() && none(3, 1).is_ok() && none(1, 1).is_ok());
         drop(made(4, MAX_DERIVED_BYTES));

@@ -1,4 +1,4 @@
-//! Keys, costs and the public part of a frame with a way to make rotations.
+//! Keys, costs and the public part of a frame, with a way to compute rotations.
 
 use std::collections::BTreeSet;
 
@@ -18,11 +18,12 @@ use super::wire::{DIGEST, HELLO_BYTES, WELCOME_BYTES};
 use crate::cheetah::{self, TrafficOf};
 use crate::{BackendError, Costs, PartyCost, PhaseCost, Work};
 
-/// Decrypted outputs are taken to be within so many estimated deviations of the reference. Were the errors
-/// Gaussian and the estimate a third of the truth, one output in a thousand would not be.
+/// Factor on the estimated deviation: decrypted outputs are taken to be within so many deviations
+/// of the reference. If errors are Gaussian and the estimate is a third of the truth, one output in
+/// a thousand is not.
 const DEVIATIONS: f64 = 10.0;
 
-/// What a frame needs and costs.
+/// The keys that a frame needs, and its costs.
 pub(super) struct Draft<'a> {
     frame: &'a Frame,
     options: &'a Options,
@@ -30,27 +31,28 @@ pub(super) struct Draft<'a> {
     pub needs: Vec<KeyId>,
     pub steps: Vec<StepRecord>,
     pub work: Work,
-    /// Bytes of encoded weights and of tables of bootstraps, which all connections share.
+    /// Bytes of encoded weights and bootstrap tables, which all connections share.
     pub weights: u64,
-    /// Bytes of what is encoded from: matrices as they are in the plan.
+    /// Bytes of the plan's matrices, from which weights are encoded.
     matrices: u64,
-    /// The most bytes that one matrix takes while it is encoded.
+    /// Most bytes that one matrix takes while it is encoded.
     encoding: u64,
     most_held: u64,
 }
 
-/// Bytes of a server's program without any model: code, threads, TLS, its data base. Measured: 24 to 26 MB.
+/// Bytes of a server process without any model: code, threads, TLS, its database. Measured: 24 to
+/// 26 MB.
 const PROGRAM: u64 = 26 << 20;
 
-/// With what the allocator holds between what is used, in pieces that cannot go back to the system. Measured
-/// (`scripts/server_memory.py`): nothing of 138 MB for digits with squares, a fifth more with two threads for
-/// SqueezeNet with squares.
+/// Adds a quarter for gaps that the allocator cannot return to the system. Measured
+/// (`scripts/server_memory.py`): no gaps in 138 MB for digits with squares, a fifth more with two
+/// threads for SqueezeNet with squares.
 fn with_gaps(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 4)
 }
 
 impl<'a> Draft<'a> {
-    /// Goes through all steps.
+    /// Collects the needs of all steps.
     ///
     /// # Errors
     /// None in practice.
@@ -69,7 +71,7 @@ impl<'a> Draft<'a> {
         Ok(draft)
     }
 
-    /// The keys that are sent, each once, and what the server makes of them.
+    /// Returns the keys that are sent, each once, and those that the server derives.
     ///
     /// # Errors
     /// None in practice.
@@ -78,7 +80,7 @@ impl<'a> Draft<'a> {
         if self.options.derive { Sent::derived(&self.frame.context, keys) } else { Ok(Sent::whole(keys)) }
     }
 
-    /// Keys, costs and a record of one step.
+    /// Adds the keys, costs and record of one step.
     fn step(&mut self, id: VectorId, bootstrapper: Option<&Bootstrapper>) -> Result<(), BackendError> {
         let (vector, place) = (&self.frame.program.vectors[id], self.frame.places[id]);
         let mut record = StepRecord {
@@ -97,7 +99,7 @@ impl<'a> Draft<'a> {
                     let [from, to] = [*of, id].map(|id| &self.frame.layouts[id]);
                     let moves = layout::moves(matrix, from, to);
                     self.matrices += matrix.memory_bytes() as u64;
-                    // Complex numbers in all slots, and once more where they are moved.
+                    // Complex numbers in all slots, twice if they are rotated.
                     let slots = (self.frame.context.degree() / 2) as u64;
                     self.encoding = self.encoding.max(2 * 16 * slots * moves.offsets.len() as u64);
                     let way = self.frame.way(self.options, id, index);
@@ -116,7 +118,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Diagonals of bootstraps are kept transformed.
+    /// Adds a bootstrap. Its diagonals are stored transformed.
     fn bootstrap(&mut self, boot: &Bootstrapper) {
         let parameters = self.frame.context.parameters();
         self.needs.extend(boot.keys());
@@ -131,7 +133,8 @@ impl<'a> Draft<'a> {
         boot.switches().into_iter().for_each(|(level, count)| self.switches(level, count as u64));
     }
 
-    /// Relinearisations of a step whose result is at level `made`: at which level, and how many.
+    /// Returns the relinearisations of a step whose result is at level `made`: the level, and how
+    /// many.
     pub fn relinearisations(step: &Step, made: usize) -> Vec<(usize, u64)> {
         match step {
             Step::Input | Step::Linear { .. } => vec![],
@@ -144,7 +147,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A part of a linear step, whose diagonals repeat after `period` slots.
+    /// Adds a part of a linear step, whose diagonals repeat after `period` slots.
     fn linear(
         &mut self,
         (offsets, period): (&BTreeSet<i64>, usize),
@@ -156,13 +159,13 @@ impl<'a> Draft<'a> {
         let context = &self.frame.context;
         let limbs = (level + context.parameters().alpha(level)) as u64;
         let n = context.degree() as u64;
-        // Those that repeat are transformed in a smaller ring.
+        // Repeating diagonals are transformed in a smaller ring.
         self.work.ntts += limbs * offsets.len() as u64 * (2 * period as u64).min(n) / n;
         self.work.macs += 2 * limbs * n * offsets.len() as u64;
         if let Part::Transform(plan) = part(context, way, offsets, level)? {
             let rotations = plan.rotations();
             self.needs.extend(plan.keys(context));
-            // As 64-bit coefficients in a subring.
+            // Diagonals are 64-bit coefficients in a subring.
             self.weights += 16 * (period * offsets.len()) as u64;
             let switches = plan.switches();
             record.switches += switches;
@@ -170,13 +173,13 @@ impl<'a> Draft<'a> {
             self.holds(plan.held(context.parameters().alpha(level)));
             record.rotations.extend(rotations);
         } else {
-            // Complex numbers.
+            // The slots are complex numbers.
             self.weights += 8 * n;
         }
         Ok(())
     }
 
-    /// Rotations that add shares of a sum up.
+    /// Adds the rotations of folds, which add up shares of a sum.
     fn folds(&mut self, folds: &[usize], level: usize, record: &mut StepRecord) {
         let context = &self.frame.context;
         let key = |by: &usize| KeyId::at(context, KeyKind::Galois(context.rotation_element(*by as i64)), level);
@@ -186,26 +189,27 @@ impl<'a> Draft<'a> {
         self.switches(level, folds.len() as u64);
     }
 
-    /// Bytes at the server beside keys of `stored` bytes while it computes for one client.
+    /// Returns the server's bytes while it computes for one client, with keys of `stored` bytes.
     pub fn memory(&self, stored: u64) -> u64 {
         stored + self.weights + self.most_held
     }
 
-    /// Bytes at the server while keys come, which take so many, or weights are encoded before.
+    /// Returns the server's bytes during setup: while keys of `keys` bytes arrive or, before, while
+    /// weights are encoded.
     fn setup_memory(&self, keys: u64) -> u64 {
         self.resident() + self.weights + self.encoding.max(keys)
     }
 
-    /// Bytes of a server's process that has loaded the network, and no keys.
+    /// Returns the bytes of a server process that has loaded the network, and no keys.
     fn resident(&self) -> u64 {
         let parameters = self.frame.context.parameters();
         let primes = (parameters.primes().len() + parameters.special_primes().len()) as u64;
-        // Twiddle factors both ways, each with what divides by the prime.
+        // Twiddle factors for both directions, each with its quotient by the prime.
         let tables = 32 * self.frame.context.degree() as u64 * primes;
         PROGRAM + self.matrices + tables
     }
 
-    /// Products of one step: at which level, and how many.
+    /// Adds the products of one step: the level, and how many.
     fn products(&mut self, counts: &[(usize, u64)]) {
         for &(level, count) in counts {
             self.needs.push(KeyId::at(&self.frame.context, KeyKind::Relinearise, level));
@@ -213,13 +217,14 @@ impl<'a> Draft<'a> {
         }
         if let Some(level) = counts.iter().map(|(level, _)| *level).max() {
             let alpha = self.frame.context.parameters().alpha(level);
-            // Each may be a power that is kept, and two more are multiplied, relinearised by one switch.
+            // Each product may be a stored power. Two more are multiplied, and relinearised by one
+            // switch.
             let kept = counts.iter().map(|(_, count)| *count as usize).sum::<usize>() + 2;
             self.holds(2 * level * kept + (level.div_ceil(alpha) + 4) * (level + alpha));
         }
     }
 
-    /// So many limbs are held at once.
+    /// Notes that a step holds `limbs` limbs at once.
     fn holds(&mut self, limbs: usize) {
         self.most_held = self.most_held.max(8 * (limbs * self.frame.context.degree()) as u64);
     }
@@ -235,10 +240,10 @@ impl<'a> Draft<'a> {
         Port { level: self.frame.places[id].level, unit: self.frame.program.vectors[id].scale[0], slots, period }
     }
 
-    /// The public part, where `sent` is what is sent.
+    /// Makes the public part for the keys `sent`.
     ///
     /// # Errors
-    /// More keys than anyone would send, outputs that cannot be compared.
+    /// More bytes of keys than a client sends; outputs that cannot be compared.
     pub fn public(
         self,
         model: &Model,
@@ -248,7 +253,8 @@ impl<'a> Draft<'a> {
         let last = self.frame.program.vectors.len() - 1;
         let mut output = self.port(last);
         output.unit *= model.output_multiplier;
-        // Rounded up to a power of two: the estimate depends on the weights, and little of it is published.
+        // Round up to a power of two: the estimate depends on the weights, and little of it is
+        // published.
         let before_rounding = (DEVIATIONS * deviation).log2().ceil().exp2();
         let relative = if self.options.round { 2.0 * before_rounding } else { before_rounding };
         let keys: Vec<KeyRecord> = sent.keys.iter().copied().map(KeyRecord::of).collect();
@@ -331,7 +337,7 @@ impl<'a> Draft<'a> {
             server: PartyCost { work: self.work, peak_memory_bytes: memory, stored_bytes: 0 },
             ..talk.into()
         };
-        // What is stored at the server is keys.
+        // The server's stored bytes are keys alone.
         let unkept = |party: PartyCost| PartyCost { stored_bytes: 0, ..party };
         setup.add_work(of_best.setup.client, unkept(of_best.setup.server));
         for phase in [of_best.offline, of_best.online] {

@@ -1,18 +1,18 @@
-//! Numbers that a program runs on in the clear: one, or those of several inputs side by side, so that
-//! matrices are read once for all of them.
+//! Slot values for runs in the clear: of one input, or of several inputs side by side, so that each
+//! matrix is read once for all of them.
 
 use tacit_he::ckks::Polynomial;
 
-/// Inputs side by side.
+/// Inputs that run side by side.
 pub(super) const LANES: usize = 8;
 
-/// A slot.
+/// The value of a slot, for one input or for several.
 pub(super) trait Value: Copy + Send + Sync {
-    /// The same number for each input.
+    /// Returns the same number for each input.
     fn of(value: f64) -> Self;
     fn plus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
-    /// The value of a polynomial.
+    /// Evaluates a polynomial at this value.
     fn under(self, polynomial: &Polynomial) -> Self;
 }
 
@@ -54,14 +54,14 @@ impl Value for [f64; LANES] {
     }
 }
 
-/// Inputs of one length side by side; without one in a lane: zeros.
+/// Packs inputs of one length side by side; unused lanes are zeros.
 pub(super) fn side_by_side(inputs: &[&[f32]]) -> Vec<[f64; LANES]> {
     let len = inputs.first().map_or(0, |x| x.len());
     let at = |i: usize, lane: usize| inputs.get(lane).map_or(0.0, |x| f64::from(x[i]));
     (0..len).map(|i| std::array::from_fn(|lane| at(i, lane))).collect()
 }
 
-/// One input.
+/// Converts one input.
 pub(super) fn alone(input: &[f32]) -> Vec<f64> {
     input.iter().map(|&v| f64::from(v)).collect()
 }

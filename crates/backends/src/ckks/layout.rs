@@ -1,8 +1,8 @@
-//! Where the elements of a tensor lie among the slots, and matrices as diagonals between such layouts.
+//! Layouts: the slot of each element of a tensor, and matrices as diagonals between layouts.
 //!
-//! An image keeps the grid of the network's input: after a stride of 2, four channels share the places of
-//! one (multiplexed packing, [MPCNN22]), so that a convolution moves slots by few distances. A tensor that
-//! fills a part of the slots is repeated.
+//! An image keeps the grid of the network's input. After a stride of 2, four channels share the
+//! places of one (multiplexed packing, [MPCNN22]), so a convolution moves slots over few distances.
+//! A tensor that fills only a part of the slots is repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +15,11 @@ use super::sparse::Sparse;
 pub(super) struct Layout {
     /// Slot of each element, below `period`.
     pub slots: Vec<u32>,
-    /// Slots repeat after so many: a power of two.
+    /// Number of slots after which they repeat: a power of two.
     pub period: usize,
 }
 
-/// Channels, rows and columns.
+/// Returns channels, rows and columns.
 fn image(shape: &[usize]) -> [usize; 3] {
     match *shape {
         [c, h, w] => [c, h, w],
@@ -28,14 +28,14 @@ fn image(shape: &[usize]) -> [usize; 3] {
     }
 }
 
-/// The largest power of two that `part` fits into `whole` so many times; 1 if it does not.
+/// Returns the largest power of two by which `part` fits into `whole`; 1 if `part` is larger.
 fn times(whole: usize, part: usize) -> usize {
     if part > whole { 1 } else { 1 << (whole / part).ilog2() }
 }
 
 impl Layout {
-    /// The layout of a tensor in a network with inputs of shape `input`, among `n` slots; `None` if it does
-    /// not fit.
+    /// Returns the layout of a tensor in a network with inputs of shape `input`, among `n` slots;
+    /// `None` if the tensor does not fit.
     pub fn new(shape: &[usize], input: &[usize], n: usize) -> Option<Self> {
         let ([channels, h, w], [_, gh, gw]) = (image(shape), image(input));
         let count = channels * h * w;
@@ -62,7 +62,7 @@ impl Layout {
         (period <= n).then_some(Self { slots, period })
     }
 
-    /// Values of elements in all `n` slots; others are 0.
+    /// Puts values of elements into all `n` slots; others are 0.
     pub fn spread(&self, values: &[f64], n: usize) -> Vec<f64> {
         let mut all = vec![0.0; n];
         for copy in all.chunks_mut(self.period) {
@@ -71,7 +71,7 @@ impl Layout {
         all
     }
 
-    /// The same as complex numbers.
+    /// As [`Layout::spread`], as complex numbers.
     pub fn spread_complex(&self, values: &[f64], n: usize) -> Vec<Complex> {
         self.spread(values, n).into_iter().map(Complex::from).collect()
     }
@@ -79,19 +79,21 @@ impl Layout {
 
 /// How a matrix between layouts is computed.
 pub(super) struct Moves {
-    /// Distances over which slots are moved before they are multiplied.
+    /// Distances over which slots are rotated before they are multiplied.
     pub offsets: BTreeSet<i64>,
-    /// Distances over which sums are moved and added to themselves, one after the other. Without any, the
-    /// result is there at once.
+    /// Distances over which sums are rotated and added to themselves, one after the other. Without
+    /// folds, the multiplied slots add up to the result.
     pub folds: Vec<usize>,
 }
 
-/// A fold costs a key switch and a key, a diagonal a product and its weights.
+/// Diagonals that one fold is worth: a fold costs a key switch and a key, a diagonal a product and
+/// its weights.
 const FOLD_COST: usize = 4;
 
-/// The way that takes least for a matrix: each sum in the slot of its result, or shares of it in all slots
-/// that equal that one modulo the result's period, which folds add up; then nothing is moved as far as that
-/// period ([GAZELLE], hybrid).
+/// Chooses the cheaper of two ways for a matrix. Either each sum is computed in the slot of its
+/// result; or shares of it are computed in all slots that equal that slot modulo the result's
+/// period, and folds add them up. In the second way no slot moves as far as that period ([GAZELLE],
+/// hybrid).
 pub(super) fn moves(matrix: &Sparse, from: &Layout, to: &Layout) -> Moves {
     let (inner, outer) = (from.period, to.period);
     let marked = |offsets: &mut dyn Iterator<Item = i64>| {
@@ -113,12 +115,13 @@ pub(super) fn moves(matrix: &Sparse, from: &Layout, to: &Layout) -> Moves {
     Moves { offsets: whole.into_iter().map(|d| centred(d, inner)).collect(), folds: Vec::new() }
 }
 
-/// The representative of an offset that is nearest to 0.
+/// Returns the representative of an offset that is nearest to 0.
 fn centred(offset: i64, period: usize) -> i64 {
     if 2 * offset > period as i64 { offset - period as i64 } else { offset }
 }
 
-/// The diagonals of a matrix: `out[i] = sum_d D_d[i] v[i + d]` for `n` slots, before any folds.
+/// Returns the diagonals of a matrix: `out[i] = sum_d D_d[i] v[i + d]` for `n` slots, before any
+/// folds.
 pub(super) fn diagonals(
     matrix: &Sparse,
     from: &Layout,
@@ -178,7 +181,7 @@ mod tests {
         super::super::maps::map(&node, shape).unwrap().0
     }
 
-    /// A chain of layers through diagonals gives what matrices give, in every slot of every copy.
+    /// A chain of layers by diagonals gives what matrices give, in every slot of every copy.
     #[test]
     fn diagonals_compute_the_matrix() {
         let (input, n) = (vec![3, 8, 8], 1024);

@@ -1,4 +1,4 @@
-//! A program with parameters: layouts, levels and scales. How rotations are made is not part of it.
+//! A program with parameters: layouts, levels and scales, but no way to compute rotations.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::rotation_method::{Way, Ways};
 use super::setting::{self, Setting};
 use crate::BackendError;
 
-/// A network as a program, at no levels yet.
+/// A network as a program, before it has levels.
 pub(super) struct Emitted {
     program: Arc<Program>,
     approximations: Vec<Approximation>,
@@ -25,7 +25,7 @@ pub(super) struct Emitted {
     input: Vec<usize>,
 }
 
-/// What is computed at which level.
+/// A program with its parameters, and the level of each vector.
 pub(super) struct Frame {
     pub program: Arc<Program>,
     pub approximations: Vec<Approximation>,
@@ -35,19 +35,20 @@ pub(super) struct Frame {
     pub places: Vec<Place>,
 }
 
-/// An error of the library as one of the back end.
+/// Converts an error of the library.
 pub(super) fn he(error: tacit_he::HeError) -> BackendError {
     BackendError::Protocol(Box::new(error))
 }
 
-/// Bytes from which on keys are not for a single distance of a single layer.
+/// Key size from which on a set with bootstraps chains rotations, since a key for one distance of
+/// one layer is too expensive.
 const DEAR_KEY: usize = 8 << 20;
 
 /// How one part of a linear step is computed.
 pub(super) enum Part {
     /// Slots times constants.
     Slots,
-    /// A transform.
+    /// A linear transform.
     Transform(TransformPlan),
 }
 
@@ -65,25 +66,26 @@ impl Emitted {
         &self.program
     }
 
-    /// Whether something is certain of every vector, and no accepted input leaves what a polynomial in place
-    /// of a function holds on.
+    /// Returns whether every vector has certain bounds, and no accepted input leaves the range of a
+    /// polynomial in place of a function.
     pub fn is_certain(&self) -> bool {
         let is_bounded = self.program.vectors.iter().all(|vector| vector.certain.is_finite());
         is_bounded && self.approximations.iter().all(|approximation| approximation.certain)
     }
 
-    /// The largest error of a polynomial in place of a function, as a share of the outputs' range.
+    /// Returns the largest error of a polynomial in place of a function, as a share of the outputs'
+    /// range.
     pub fn largest_error(&self) -> f64 {
         let errors = self.approximations.iter().map(|approximation| approximation.error * approximation.largest);
         tacit_floats::largest_magnitude(errors) / self.program.output().scale[0]
     }
 
-    /// The layouts of all vectors among `n` slots, if they fit.
+    /// Returns the layouts of all vectors among `n` slots, if they fit.
     fn laid(&self, n: usize) -> Option<Vec<Layout>> {
         self.program.vectors.iter().map(|v| Layout::new(&v.shape, &self.input, n)).collect()
     }
 
-    /// Parameters and levels that hold it.
+    /// Chooses parameters and levels that hold the program.
     ///
     /// # Errors
     /// A network that no secure parameters hold.
@@ -91,10 +93,11 @@ impl Emitted {
         setting::choose(&self.program, options, |n| self.laid(n).is_some())
     }
 
-    /// With parameters and levels; those of the frame `like` are used again where they are the same.
+    /// Adds parameters and levels. The context of the frame `like` is used again if the parameters
+    /// are the same.
     ///
     /// # Errors
-    /// A network that no secure parameters hold; ways for another number of transforms.
+    /// A network that no secure parameters hold; a list of ways for another number of transforms.
     pub fn frame(&self, options: &Options, like: Option<&Frame>) -> Result<Frame, BackendError> {
         let Self { program, approximations, .. } = self;
         let (setting, levels) = self.setting(options)?;
@@ -116,18 +119,19 @@ impl Emitted {
 }
 
 impl Frame {
-    /// Bootstraps of an inference.
+    /// Returns the number of bootstraps of an inference.
     pub fn bootstraps(&self) -> usize {
         self.places.iter().filter(|place| place.boots).count()
     }
 
-    /// Number of linear transforms of the steps before that of vector `id`: parts of linear steps.
+    /// Returns the number of linear transforms (parts of linear steps) in the steps before that of
+    /// vector `id`.
     pub fn transforms(&self, id: usize) -> usize {
         let parts = |step: &Step| if let Step::Linear { parts, .. } = step { parts.len() } else { 0 };
         self.program.vectors[..id].iter().map(|vector| parts(&vector.step)).sum()
     }
 
-    /// Distances over which shares of sums are moved, and at which level.
+    /// Returns the distance and level of each fold, which adds up shares of sums.
     pub fn folds(&self) -> Vec<(i64, usize)> {
         let mut all = Vec::new();
         for (id, (vector, place)) in self.program.vectors.iter().zip(&self.places).enumerate() {
@@ -140,18 +144,18 @@ impl Frame {
         all
     }
 
-    /// The key that answers are encrypted anew with.
+    /// Returns the key by which answers are re-encrypted.
     pub fn anew(&self) -> KeyId {
         let last = self.places.last().expect("a program has a result");
         KeyId::at(&self.context, KeyKind::Zero, last.level)
     }
 
-    /// How part `index` of the linear step of vector `id` makes its rotations.
+    /// Returns how part `index` of the linear step of vector `id` computes its rotations.
     pub fn way(&self, options: &Options, id: usize, index: usize) -> Way {
         self.way_of(options, self.transforms(id) + index, self.places[id].made + 1)
     }
 
-    /// That of the transform of this number, whose input has this level.
+    /// As [`Frame::way`], for the transform of this number, whose input has this level.
     pub fn way_of(&self, options: &Options, transform: usize, level: usize) -> Way {
         if options.rotations == Ways::All(Way::HOISTED) && self.dear(level) {
             return Way::CHAINED;
@@ -159,14 +163,14 @@ impl Frame {
         options.rotations.of(transform).expect("as many ways as transforms have been checked")
     }
 
-    /// Whether keys of a level are so large that a layer had better chain its steps. Few layers are that high
-    /// in a set with bootstraps: those that run on what the fresh ciphertext has.
+    /// Returns whether keys of a level are so large that a layer should chain its steps. In a set
+    /// with bootstraps few layers are that high: those that use the levels of the fresh ciphertext.
     fn dear(&self, level: usize) -> bool {
         let key = SwitchKey::packed_bytes(&self.context, KeyId::at(&self.context, KeyKind::Relinearise, level));
         self.context.parameters().spec().encapsulated && key > DEAR_KEY
     }
 
-    /// The tables of its bootstraps, if it has any.
+    /// Makes the tables of bootstraps, if there are any.
     ///
     /// # Errors
     /// None in practice.
@@ -177,7 +181,7 @@ impl Frame {
     }
 }
 
-/// Levels and scales of all vectors.
+/// Returns the levels and scales of all vectors.
 fn places(program: &Program, levels: &Levels, setting: &Setting, parameters: &Parameters) -> Vec<Place> {
     let mut places: Vec<Place> = Vec::with_capacity(program.vectors.len());
     for (id, vector) in program.vectors.iter().enumerate() {
@@ -194,7 +198,7 @@ fn places(program: &Program, levels: &Levels, setting: &Setting, parameters: &Pa
     places
 }
 
-/// How one part of a linear step is computed.
+/// Plans one part of a linear step.
 ///
 /// # Errors
 /// None in practice.

@@ -1,17 +1,18 @@
-//! At which level each vector is, and where bootstraps are.
+//! The level of each vector, and the places of bootstraps.
 //!
-//! Levels are counted from the result back: each vector is as low as its readers allow, since everything
-//! costs less at lower levels. A bootstrap comes in front of what could not be reached otherwise, and only
-//! where slots are scaled to their range: behind linear steps and polynomials of a range.
+//! Levels are counted from the result back: each vector is as low as its readers allow, since lower
+//! levels cost less. A bootstrap is inserted before a vector that could not be reached otherwise.
+//! It may follow only steps that scale slots to their range: linear steps, and polynomials on a
+//! range.
 
 use super::program::{Program, Step};
 
-/// What bootstraps take and give.
+/// Levels that bootstraps start from and reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bootstraps {
-    /// Level that they start from.
+    /// Level that a bootstrap starts from.
     pub from: usize,
-    /// Highest level that they give.
+    /// Highest level that a bootstrap reaches.
     pub to: usize,
 }
 
@@ -20,20 +21,20 @@ pub(super) struct Bootstraps {
 pub(super) struct Levels {
     /// The level at which the vector is read.
     pub level: Vec<usize>,
-    /// Whether it is bootstrapped before.
+    /// Whether it is bootstrapped before it is read.
     pub boots: Vec<bool>,
 }
 
-/// Levels of a program whose input may have `most` levels, with `free` ones between the last bootstrap and
-/// the result that are not used; `None` if that cannot be.
+/// Computes the levels of a program whose input may have `most` levels. `free` levels between the
+/// last bootstrap and the result stay unused. Returns `None` if there is no solution.
 pub(super) fn levels(program: &Program, bootstraps: Option<Bootstraps>, most: usize, free: usize) -> Option<Levels> {
-    // What is bootstrapped inside of an activation is bootstrapped beside its argument: that may save some
-    // bootstraps or cost some.
+    // A bootstrap inside an activation needs another one for the activation's argument: that may
+    // save bootstraps or cost some.
     let ways = [false, true].into_iter().filter_map(|inside| levels_with(program, bootstraps, (most, free), inside));
     ways.min_by_key(Levels::bootstraps)
 }
 
-/// With bootstraps behind linear steps, and behind polynomials if they may be `inside` of activations.
+/// Allows bootstraps after linear steps and, if `inside`, after polynomials inside activations.
 fn levels_with(
     program: &Program,
     bootstraps: Option<Bootstraps>,
@@ -42,7 +43,7 @@ fn levels_with(
 ) -> Option<Levels> {
     let vectors = &program.vectors;
     let may = |step: &Step| matches!(step, Step::Linear { .. }) || inside && matches!(step, Step::Polynomial { .. });
-    // Levels from a vector back to the nearest ones that may be bootstrapped, and to the input.
+    // Levels from a vector back to the nearest vectors that may be bootstrapped, and to the input.
     let mut back: Vec<[Option<usize>; 2]> = Vec::with_capacity(vectors.len());
     for vector in vectors {
         let mut own = [None; 2];
@@ -61,7 +62,7 @@ fn levels_with(
         let mut raw = found.level[id];
         if let Some(Bootstraps { from, to }) = bootstraps.filter(|_| may(&vectors[id].step)) {
             let [ranged, input] = back[id];
-            // From the result back, the first bootstrap is the last one.
+            // Going back from the result, the first bootstrap found is the last one.
             let to = if found.boots.contains(&true) { to } else { to.saturating_sub(free) };
             if ranged.is_some_and(|d| raw + d > to) || input.is_some_and(|d| raw + d > most) {
                 found.boots[id] = true;
@@ -78,12 +79,12 @@ fn levels_with(
 }
 
 impl Levels {
-    /// How many there are.
+    /// Returns the number of bootstraps.
     pub fn bootstraps(&self) -> usize {
         self.boots.iter().filter(|boots| **boots).count()
     }
 
-    /// The level at which the vector is made, before a bootstrap.
+    /// Returns the level at which the vector is made, before a bootstrap.
     pub fn made(&self, id: usize, bootstraps: Option<Bootstraps>) -> usize {
         match bootstraps {
             Some(Bootstraps { from, .. }) if self.boots[id] => from,
@@ -133,7 +134,7 @@ mod tests {
         program(steps)
     }
 
-    /// ReLUs as composites: three polynomials, and a product with their argument.
+    /// Makes layers with composite ReLUs: three polynomials, and a product with the argument.
     fn rectified(layers: usize) -> Program {
         let polynomial = |degree: usize| {
             let coefficients: Vec<f64> = (0..=degree).map(|i| f64::from(u8::from(i == degree))).collect();
@@ -152,8 +153,8 @@ mod tests {
         program(steps)
     }
 
-    /// Set A: a layer and its ReLU take all levels between two bootstraps. With fewer levels bootstraps come
-    /// inside of ReLUs too.
+    /// Set A: a layer and its ReLU take all levels between two bootstraps. With fewer levels
+    /// bootstraps are also needed inside ReLUs.
     #[test]
     fn a_composite_takes_one_bootstrap() {
         let (program, bootstraps) = (rectified(19), |to| Some(Bootstraps { from: 4, to }));
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!(levels(&program, bootstraps(8), 9, 0), None);
     }
 
-    /// Levels that are left free at the end move bootstraps, and may cost some.
+    /// Levels that are left free at the end move bootstraps, and may cost more of them.
     #[test]
     fn bootstraps_come_later_where_levels_are_left_free() {
         let bootstraps = Some(Bootstraps { from: 3, to: 9 });
@@ -204,9 +205,9 @@ mod tests {
                 assert!(found.level[of] >= found.made(id, bootstraps) + vector.step.depth());
             }
         }
-        // Nothing to gain.
+        // Bootstraps gain nothing here.
         assert_eq!(count(&levels(&residual(1), bootstraps, 8, 0).unwrap()), 0);
-        // A step that is deeper than what is between two bootstraps.
+        // A step is deeper than the levels between two bootstraps.
         assert!(levels(&residual(1), Some(Bootstraps { from: 3, to: 4 }), 8, 0).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Linear operations of the float level as matrices on the elements of their input, in row-major order.
+//! Linear operations of the float level as matrices on their input's elements, in row-major order.
 
 use tacit_graph::float::{FloatNode, FloatOp};
 use tacit_graph::geometry::{ConvGeometry, Window};
@@ -6,10 +6,10 @@ use tacit_graph::kernel;
 
 use super::sparse::Sparse;
 
-/// A matrix and an addend for each row.
+/// A matrix, and an addend for each row.
 pub(super) type Map = (Sparse, Vec<f64>);
 
-/// What `node` does to a tensor of shape `from`, if it is linear and has one input.
+/// Returns the map of `node` on a tensor of shape `from`, if it is linear and has one input.
 pub(super) fn map(node: &FloatNode, from: &[usize]) -> Option<Map> {
     let (columns, rows) = (from.iter().product::<usize>(), node.elements());
     let plain = |matrix: Sparse| Some((matrix, vec![0.0; rows]));
@@ -59,7 +59,7 @@ fn taken(columns: usize, from: &[usize]) -> Sparse {
     Sparse::select(columns, &from.iter().map(|&i| Some(i as u32)).collect::<Vec<_>>())
 }
 
-/// Input position of tap `tap` of output position `at`, if it is not padding.
+/// Returns the input position of tap `tap` of output position `at`, if it is not padding.
 fn position(at: usize, stride: usize, tap: usize, dilation: usize, pad: usize, len: usize) -> Option<usize> {
     (at * stride + tap * dilation).checked_sub(pad).filter(|p| *p < len)
 }
@@ -106,7 +106,7 @@ mod tests {
     use tacit_graph::geometry::Slice;
     use tacit_graph::rng::SplitMix;
 
-    /// Each linear operation on an image, as a matrix and as the float level computes it.
+    /// Each linear operation on an image: the matrix agrees with the float level.
     #[test]
     fn matrices_are_what_the_float_level_computes() {
         let mut rng = SplitMix::new(5);

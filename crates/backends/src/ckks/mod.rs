@@ -1,10 +1,11 @@
-//! `ckks`: the server computes on one ciphertext that the client sends, and answers with one.
+//! `ckks`: the client sends one ciphertext, the server computes on it and answers with one.
 //!
-//! The network becomes linear maps of slots and polynomials of each of them, in approximate arithmetic
-//! (RNS-CKKS, [`tacit_he::ckks`]): convolutions are single linear transforms of multiplexed images,
-//! activations are polynomials, bootstraps come where levels run out. The setup is the upload of switching
-//! keys, once for a model; nothing is prepared for an input. Answers are off by a share of their range that
-//! the model states. In mode top-1 an arg max on shares follows ([`argmax`]), which reveals the class alone.
+//! The lowering turns the network into linear maps of slots and polynomials of each slot, in
+//! approximate arithmetic (RNS-CKKS, [`tacit_he::ckks`]). Convolutions are single linear transforms
+//! of multiplexed images, activations are polynomials, and bootstraps refill levels that run out.
+//! The setup uploads switching keys, once for a model; inputs have no offline phase. Answers have
+//! an error, a share of their range that the model states. In mode top-1 an arg max on shares
+//! follows ([`argmax`]), which reveals the class alone.
 
 mod activations;
 mod argmax;

@@ -1,4 +1,5 @@
-//! The seam. The private part is the owner's model: weights are encoded when the first client comes.
+//! The back end behind the common interface ([`seam`]). The private part is the owner's model:
+//! weights are encoded when the first client connects.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::{
     ServerSide, Setup, Strain, Trust,
 };
 
-/// The back end.
+/// The back end `ckks`.
 pub struct Ckks;
 
 struct Server {

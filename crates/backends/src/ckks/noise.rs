@@ -1,6 +1,6 @@
-//! How far off slots are: deviations of each step by the library's model (`docs/notes/ckks.md`), and of the
-//! result by runs in the clear with errors drawn from them. Errors of neighbours come from the same sources,
-//! so that no formula for independent ones would do.
+//! Error estimates: deviations of each step by the library's model (`docs/notes/ckks.md`), and of
+//! the result by runs in the clear with errors drawn from them. Errors of neighbours have the same
+//! sources, so a formula for independent errors would be wrong.
 
 use tacit_graph::Model;
 use tacit_graph::rng::SplitMix;
@@ -10,20 +10,20 @@ use super::lanes::alone;
 use super::layout::{Layout, moves};
 use super::program::{Program, Step};
 
-/// Calibration samples that errors are drawn on, and how often on each.
+/// Calibration samples that errors are drawn on, and number of draws on each.
 const SAMPLES: usize = 4;
 const DRAWS: u64 = 4;
-/// Deviation of a fresh error's coefficient, with the rounding of the encoding.
+/// Deviation of a coefficient of a fresh error, with the rounding of the encoding.
 const FRESH: f64 = 3.26;
-/// Rounded diagonals have at least so many bits.
+/// Least bits of rounded diagonals.
 const DIAGONAL_BITS: i32 = 34;
 
-/// Where a vector's ciphertext is.
+/// Level and scale of a vector's ciphertext.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     /// Level at which it is made, before a bootstrap.
     pub made: usize,
-    /// Its scale there.
+    /// Its scale.
     pub scale: Scale,
     /// Whether it is bootstrapped.
     pub boots: bool,
@@ -31,12 +31,13 @@ pub(super) struct Place {
     pub level: usize,
 }
 
-/// Deviation of a slot whose coefficients are off by `deviation`.
+/// Returns the deviation of a slot whose coefficients are off by `deviation`.
 fn in_slots(context: &Context, deviation: f64, scale: f64) -> f64 {
     deviation * (context.degree() as f64).sqrt() / scale
 }
 
-/// Deviation of a coefficient by one key switch, before the special primes are divided out.
+/// Returns the deviation of a coefficient by one key switch, without the rounding of the division
+/// by the special primes.
 fn switch(context: &Context, level: usize) -> f64 {
     let (parameters, alpha) = (context.parameters(), context.parameters().alpha(level));
     let bits = |primes: &[u64]| primes.iter().map(|&p| (p as f64).log2()).sum::<f64>();
@@ -44,7 +45,7 @@ fn switch(context: &Context, level: usize) -> f64 {
     digits_deviation(context.degree(), &digits, bits(&parameters.special_primes()[..alpha]))
 }
 
-/// Deviation that each vector's own step adds to its slots.
+/// Returns the deviation that each vector's own step adds to its slots.
 pub(super) fn of_steps(
     program: &Program,
     places: &[Place],
@@ -66,7 +67,8 @@ pub(super) fn of_steps(
                 if moves(matrix, &layouts[*of], &layouts[id]).folds.is_empty() {
                     return own;
                 }
-                // Each fold switches once, and all add up that of so many slots.
+                // Each fold switches keys once, and the folds together add up the error of so many
+                // slots.
                 let folded = rounding.hypot(in_slots(context, switch(context, place.made), place.scale.to_f64()));
                 own.hypot(folded * (layouts[*of].period as f64 / layouts[id].period as f64).sqrt())
             }),
@@ -75,7 +77,7 @@ pub(super) fn of_steps(
             Step::Square { .. } | Step::Product { .. } => rounding,
             Step::Quadratic { .. } => 2.0 * rounding,
         };
-        // The answer is encrypted anew.
+        // The answer is re-encrypted.
         let anew = if id + 1 == places.len() { public_deviation(context.degree()) } else { 0.0 };
         let own = own.hypot(in_slots(context, anew, place.scale.to_f64()));
         match bootstrapper.filter(|_| place.boots) {
@@ -86,12 +88,12 @@ pub(super) fn of_steps(
     (0..places.len()).map(one).collect()
 }
 
-/// The result of a run with errors of the deviations `own`.
+/// Returns the result of a run with errors of the deviations `own`.
 pub(super) fn drawn(program: &Program, own: &[f64], input: &[f32], rng: &mut SplitMix) -> Vec<f64> {
     program.run(alone(input), |id, slots: &mut Vec<f64>| slots.iter_mut().for_each(|v| *v += rng.normal() * own[id]))
 }
 
-/// Root mean square error of the result's slots, over draws on calibration samples.
+/// Returns the root mean square error of the result's slots, over draws on calibration samples.
 pub(super) fn of_result(program: &Program, own: &[f64], model: &Model) -> f64 {
     let samples = &model.calibration.samples[..SAMPLES.min(model.calibration.samples.len())];
     let (mut sum, mut count) = (0.0, 0usize);

@@ -1,5 +1,5 @@
-//! The plan in the clear: what a run gives but for its errors, with errors drawn by their estimates, and how
-//! near slots come to what is computed rightly.
+//! The plan in the clear: exact runs, runs with errors drawn by their estimates, and how near slots
+//! come to the limits of a right computation.
 
 use rayon::prelude::*;
 use tacit_graph::rng::SplitMix;
@@ -9,40 +9,41 @@ use super::lanes::{LANES, alone, side_by_side};
 use super::plan::Plan;
 use crate::{DryRun, Strain};
 
-/// Largest slot that a bootstrap brings back: beyond, its sine leaves the line.
+/// Largest slot that a bootstrap restores: beyond it, the sine is no longer linear.
 const BOOTSTRAPPED: f64 = 4.0;
 
-/// The same errors for the same input.
+/// Makes a generator that gives the same errors for the same input.
 fn seeded(input: &[f32]) -> SplitMix {
     SplitMix::new(input.iter().fold(0u64, |sum, v| sum.rotate_left(7) ^ u64::from(v.to_bits())))
 }
 
 impl Plan {
-    /// The real value of a slot of 1 of the program's result, over that of the answer.
+    /// Returns the real value of a slot of 1 of the program's result, divided by the answer's.
     fn multiplier(&self) -> f64 {
         self.public.output.unit / self.program.output().scale[0]
     }
 
-    /// What a bootstrap makes of a slot of a vector, or the ciphertext's modulus of one that is too large for
-    /// it.
+    /// Returns a slot of a vector after its bootstrap. Without a bootstrap, a slot that exceeds the
+    /// ciphertext's modulus becomes NaN.
     fn arrived(&self, id: usize, slot: f64) -> f64 {
         let boot = self.bootstrapper.as_ref().filter(|_| self.places[id].boots);
         match boot {
             Some(boot) => boot.of_slot(slot),
-            // Coefficients are off by multiples of the modulus, and slots by more: no answer.
+            // Coefficients are off by multiples of the modulus, and slots by more: there is no
+            // answer.
             None if slot.abs() > self.modulus(id) => f64::NAN,
             None => slot,
         }
     }
 
-    /// The answer, exactly.
+    /// Returns the answer without errors of the arithmetic.
     pub fn reference(&self, input: &[f32]) -> Vec<f64> {
         self.answer(self.program.run(alone(input), |id, slots: &mut Vec<f64>| {
             slots.iter_mut().for_each(|v| *v = self.arrived(id, *v));
         }))
     }
 
-    /// An answer with errors of the size that is estimated; the same for the same input.
+    /// Returns an answer with errors of the estimated size; the same for the same input.
     pub fn simulate(&self, input: &[f32]) -> Vec<f64> {
         let mut rng = seeded(input);
         self.rounded(self.program.run(alone(input), |id, slots: &mut Vec<f64>| {
@@ -50,8 +51,8 @@ impl Plan {
         }))
     }
 
-    /// For each input an answer as [`Plan::simulate`] gives it, and how near each vector came to its limit on
-    /// the way.
+    /// Returns for each input an answer as [`Plan::simulate`], and how near each vector came to its
+    /// limit.
     pub fn rehearse(&self, inputs: &[&[f32]]) -> Vec<DryRun> {
         inputs.chunks(LANES).flat_map(|some| self.rehearse_some(some)).collect()
     }
@@ -80,13 +81,13 @@ impl Plan {
         self.answer(result).into_iter().map(|value| self.public.rounded(value)).collect()
     }
 
-    /// The answer for the program's result.
+    /// Returns the answer for the program's result.
     fn answer(&self, result: Vec<f64>) -> Vec<f64> {
         let multiplier = self.multiplier();
         let values: Vec<f64> = result.into_iter().map(|v| v * multiplier).collect();
         match self.public.compared {
             Some(n) => {
-                // Bits below the outputs' range that are compared: what is nearer is a tie.
+                // Round to the bits that are compared: nearer outputs are tied.
                 let step = self.public.output.unit * argmax::LEAST;
                 let outputs = argmax::outputs(&values, n as usize);
                 argmax::class(&outputs.iter().map(|v| (v / step).round()).collect::<Vec<_>>())
@@ -95,27 +96,27 @@ impl Plan {
         }
     }
 
-    /// The largest `|slot|` of a vector that is computed rightly.
+    /// Returns the largest `|slot|` of a vector that is computed rightly.
     fn limit(&self, id: usize) -> f64 {
         let bootstrapped = if self.places[id].boots { BOOTSTRAPPED } else { f64::INFINITY };
         let limit = self.program.vectors[id].limit.unwrap_or(f64::INFINITY);
         tacit_floats::smaller(self.modulus(id), tacit_floats::smaller(bootstrapped, limit))
     }
 
-    /// Half of the modulus at which a vector is made, in slots.
+    /// Returns half of the modulus at which a vector is made, in slots.
     fn modulus(&self, id: usize) -> f64 {
         let place = &self.places[id];
-        // The scale behind a bootstrap is another.
+        // The scale after a bootstrap is another.
         let scale = if place.boots { self.context.parameters().scale(place.made) } else { place.scale };
         (self.context.parameters().modulus_log2(place.made, 0) - 1.0 - scale.log2()).exp2()
     }
 
-    /// Whether no accepted input makes a slot that is not computed rightly.
+    /// Returns whether no accepted input makes a slot that is not computed rightly.
     pub fn is_certain(&self) -> bool {
         (0..self.program.vectors.len()).all(|id| self.program.vectors[id].certain <= self.limit(id))
     }
 
-    /// How near each vector comes to its limit for an input.
+    /// Returns how near each vector comes to its limit for an input.
     pub fn strain(&self, input: &[f32]) -> Vec<Strain> {
         let mut strains = Vec::with_capacity(self.program.vectors.len());
         self.program.run(alone(input), |id, slots: &mut Vec<f64>| {
@@ -126,7 +127,7 @@ impl Plan {
     }
 
     fn strained(&self, id: usize, slots: impl Iterator<Item = f64>) -> Strain {
-        // Not a number: beyond all.
+        // NaN counts as beyond every limit.
         let largest = slots.fold(0.0, |m: f64, v| if v.is_finite() { m.max(v.abs()) } else { f64::INFINITY });
         let share = if largest.is_finite() { largest / self.limit(id) } else { f64::MAX };
         Strain { node: self.program.vectors[id].name.clone(), share }

@@ -1,4 +1,4 @@
-//! Public choices of the back end.
+//! Lowering options of the back end, which are public.
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 /// Name of the back end.
 pub(super) const NAME: &str = "ckks";
 
-/// Which primes there are.
+/// Which parameters (primes) the network runs with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Set {
     /// The smallest ring that holds the network without bootstraps, else a set with bootstraps.
     Auto,
-    /// A set of its own, without bootstraps.
+    /// Parameters made for the network, without bootstraps.
     Leveled,
     /// Set A of the library.
     A,
@@ -24,26 +24,26 @@ pub(super) enum Set {
     B,
 }
 
-/// What stands for ReLU.
+/// What computes ReLU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum ReluBy {
-    /// A polynomial where one is within the tolerance, else a composite.
+    /// A polynomial if one is within the tolerance, else a composite.
     Auto,
-    /// One polynomial of its range: few levels.
+    /// One polynomial on the argument's range: takes few levels.
     Polynomial,
     /// `x (1 + sign x) / 2`, with polynomials applied one after another for the sign.
     Composite,
 }
 
-/// Where polynomials hold.
+/// On which inputs polynomials hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Domain {
-    /// On what accepted inputs make, of which there may be fewer than the model accepts; with a margin: on
-    /// what samples make.
+    /// All accepted inputs; the lowering may narrow the accepted range for that. With `margin`: as
+    /// `Calibrated`.
     Auto,
-    /// On what all inputs make that the model accepts, for certain.
+    /// All inputs that the model accepts, for certain.
     Accepted,
-    /// On what calibration samples make, with the margin.
+    /// The values of calibration samples, with the margin.
     Calibrated,
 }
 
@@ -77,29 +77,30 @@ impl FromStr for ReluBy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Options {
     pub set: Set,
-    /// How linear transforms make their rotations.
+    /// How linear transforms compute their rotations.
     pub rotations: Ways,
-    /// How bootstraps make them: one of [`BOOTSTRAPS`].
+    /// How bootstraps compute their rotations: one of [`BOOTSTRAPS`].
     pub bootstraps: Steps,
-    /// Where bootstraps are: levels between the last of them and the result that are left free. Each that is
-    /// moves all bootstraps a level nearer to the result.
+    /// Where bootstraps are: the number of levels left free between the last bootstrap and the
+    /// result. Each free level moves all bootstraps a level nearer to the result.
     pub placement: u32,
-    /// Whether the server derives rotation keys from masters, where that is fewer bytes to send.
+    /// Whether the server derives rotation keys from masters, where that saves bytes to send.
     pub derive: bool,
-    /// Room above the range that calibration saw, as a factor.
+    /// Factor on the range of calibration samples, for inputs beyond them.
     pub margin: f64,
-    /// Largest error of a polynomial in place of a function, as a share of its largest value.
+    /// Largest error of a polynomial in place of a function, as a share of the function's largest
+    /// value.
     pub tolerance: f64,
-    /// What stands for ReLU.
+    /// What computes ReLU.
     pub relu: ReluBy,
-    /// Where polynomials hold.
+    /// On which inputs polynomials hold.
     pub domain: Domain,
-    /// Share of inputs that must get the float network's class; 0: whatever comes is served.
+    /// Share of inputs that must get the float network's class; 0 accepts any.
     pub agreement: f64,
-    /// Whether the client rounds answers to twice their error: what lies below says something of the weights
-    /// and of the secret key, and nothing of the network's answer.
+    /// Whether the client rounds answers to twice their error. Digits below that reveal something
+    /// of the weights and of the secret key, and add nothing to the answer.
     pub round: bool,
-    /// Inputs of those that are tried that may get a wrong answer which no client notices.
+    /// Most inputs, of those tried, that may get a wrong answer which no client notices.
     pub unnoticed: u32,
 }
 
@@ -136,13 +137,13 @@ impl FromStr for Set {
     }
 }
 
-/// Levels that may be left free.
+/// Allowed values of `placement`.
 const PLACEMENT: RangeInclusive<u32> = 0..=30;
 
-/// Wrong answers that may be asked for by name.
+/// Allowed values of `unnoticed`.
 const UNNOTICED: RangeInclusive<u32> = 0..=1000;
 
-/// How bootstraps may make their rotations, from the most keys.
+/// How bootstraps may compute their rotations, in order of falling number of keys.
 pub(super) const BOOTSTRAPS: [Steps; 3] = [Steps::Hoisted, Steps::Paired, Steps::Chained];
 
 /// One of [`BOOTSTRAPS`].
@@ -158,10 +159,10 @@ impl FromStr for OfBootstraps {
 }
 
 impl Options {
-    /// Reads them from text.
+    /// Reads options from text.
     ///
     /// # Errors
-    /// [`BackendError::Option`].
+    /// [`BackendError::Option`] for an unknown option or a value that is not allowed.
     pub fn read(text: &seam::Options) -> Result<Self, BackendError> {
         let mut reader = text.reader(NAME);
         let own = Self::default();
@@ -187,7 +188,8 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether so many of the inputs that are tried may get a wrong answer which no client notices.
+    /// Returns whether `wrong` inputs, of those tried, may get a wrong answer which no client
+    /// notices.
     pub fn bears(&self, wrong: usize) -> bool {
         wrong <= self.unnoticed as usize
     }

@@ -1,4 +1,4 @@
-//! Everything that the server runs.
+//! The plan: everything that the server runs.
 
 use std::ops::Deref;
 
@@ -14,14 +14,14 @@ use super::options::Options;
 use super::public::Public;
 use crate::BackendError;
 
-/// A frame with the tables and the public part of one way to make rotations.
+/// A frame with bootstrap tables and the public part, for one way to make rotations.
 pub(super) struct Plan {
     pub public: Public,
     pub options: Options,
     pub bootstrapper: Option<Bootstrapper>,
-    /// Deviation that each vector's own step adds.
+    /// Deviation of the error that each vector's own step adds.
     pub noise: Vec<f64>,
-    /// What the client sends, and what follows from it.
+    /// The keys that the client sends, and the keys derived from them.
     pub sent: Sent,
     frame: Frame,
 }
@@ -34,22 +34,23 @@ impl Deref for Plan {
     }
 }
 
-/// Deviation of a result's slots from which on answers say nothing.
+/// Largest deviation of a result's slots; answers with more are noise.
 const MAX_DEVIATION: f64 = 1.0 / 64.0;
 
-/// Lowers a model with what it was settled on.
+/// Plans a model with options that [`settle`](super::settle::settle) has chosen before.
 ///
 /// # Errors
-/// A node that cannot be lowered; a network that no secure parameters hold.
+/// A node that cannot be lowered, or a network that no secure parameters hold.
 pub(super) fn plan(model: &Model, options: &Options, approximation: f64, watch: &Watch) -> Result<Plan, BackendError> {
     let emitted = Emitted::new(model, options, Samples::All, watch)?;
     plan_of(model, &emitted, (options, approximation), watch)
 }
 
-/// The same of a network that was emitted; polynomials put answers off by the share `approximation`.
+/// Plans a network that is emitted already. `approximation` is the error of answers by polynomials,
+/// as a share of the outputs' range.
 ///
 /// # Errors
-/// A network that no secure parameters hold, or whose answers would be noise.
+/// A network that no secure parameters hold, or with answers that would be noise.
 pub(super) fn plan_of(
     model: &Model,
     emitted: &Emitted,

@@ -1,30 +1,29 @@
-//! Inputs that the accepted range holds and calibration does not: extreme ones, and such as are drawn from
-//! it.
+//! Inputs of the accepted range that calibration lacks: extreme ones, and random ones.
 
 use tacit_graph::Model;
 use tacit_graph::import::extreme_inputs;
 use tacit_graph::rng::SplitMix;
 
-/// Multiplications that all made-up inputs of a kind may take, and most extreme ones and most of those that
-/// are drawn.
+/// Most multiplications for all made-up inputs of a kind, most extreme inputs, and most random
+/// inputs.
 const WORK: u64 = 600_000_000;
 const MAX: usize = 64;
 const MAX_DRAWN: usize = 256;
 
-/// Seed of what is drawn.
+/// Seed of random inputs.
 const SEED: u64 = 0x1d6e5;
 
 fn count(model: &Model, most: usize) -> usize {
     model.graph.runs_within(WORK).clamp(4, most)
 }
 
-/// Extreme inputs.
+/// Makes extreme inputs.
 pub(super) fn extremes(model: &Model) -> Vec<Vec<f32>> {
     extreme_inputs(&model.graph, model.interface.input.range, count(model, MAX))
 }
 
-/// Inputs drawn from the accepted range, of three kinds in turn: uniform in the range, at its ends, and
-/// samples with a third of their values drawn anew.
+/// Draws inputs from the accepted range, of three kinds in turn: uniform in the range, at its ends,
+/// and samples with a third of their values drawn anew.
 pub(super) fn drawn(model: &Model) -> Vec<Vec<f32>> {
     let [low, high] = model.interface.input.range;
     let samples = &model.calibration.samples;

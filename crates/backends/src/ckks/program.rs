@@ -1,4 +1,4 @@
-//! What the server computes: vectors of slots, each made by one step from earlier ones.
+//! The server's program: vectors of slots, each made by one step from earlier ones.
 
 use rayon::prelude::*;
 use tacit_he::ckks::Polynomial;
@@ -6,30 +6,31 @@ use tacit_he::ckks::Polynomial;
 use super::lanes::Value;
 use super::sparse::Sparse;
 
-/// Index of a vector; inputs of its step have smaller ones.
+/// Index of a vector. A step reads only vectors with smaller indices.
 pub(super) type VectorId = usize;
 
 /// A tensor in slots.
 pub(super) struct Vector {
-    /// Name of the node that it belongs to.
+    /// Name of the node that the vector belongs to.
     pub name: String,
     /// Shape of the tensor.
     pub shape: Vec<usize>,
-    /// The element's value is `scale * slot + shift`.
+    /// Scale of each element, whose value is `scale * slot + shift`.
     pub scale: Vec<f64>,
     /// See `scale`.
     pub shift: f64,
-    /// How it is made.
+    /// The step that makes it.
     pub step: Step,
     /// Largest `|slot|` on the calibration samples.
     pub largest: f64,
-    /// No accepted input makes a larger `|slot|`; infinite where that is not known.
+    /// Bound of `|slot|` for all accepted inputs; infinite where none is known.
     pub certain: f64,
-    /// The largest `|slot|` that is computed rightly, where there is one.
+    /// The largest `|slot|` that is computed rightly, if there is a limit.
     pub limit: Option<f64>,
 }
 
-/// How the slots of a vector follow from others', element by element but for the first two.
+/// How the slots of a vector follow from other vectors. All steps but the first two work element by
+/// element.
 pub(super) enum Step {
     /// Encrypted by the client.
     Input,
@@ -42,7 +43,7 @@ pub(super) enum Step {
     },
     /// `v^2 + linear v + constant`: one level.
     Square {
-        /// v
+        /// The vector v.
         of: VectorId,
         /// Factors.
         linear: Vec<f64>,
@@ -51,7 +52,7 @@ pub(super) enum Step {
     },
     /// `(square v + linear) v + constant`: two levels.
     Quadratic {
-        /// v
+        /// The vector v.
         of: VectorId,
         /// Factors.
         square: Vec<f64>,
@@ -69,13 +70,13 @@ pub(super) enum Step {
     },
     /// Product of two vectors of one layout: one level.
     Product {
-        /// Both.
+        /// Both factors.
         of: [VectorId; 2],
     },
 }
 
 impl Step {
-    /// The vectors that it reads.
+    /// Returns the vectors that the step reads.
     pub fn inputs(&self) -> Vec<VectorId> {
         match self {
             Self::Input => vec![],
@@ -85,7 +86,7 @@ impl Step {
         }
     }
 
-    /// Levels that it takes.
+    /// Returns the number of levels that the step takes.
     pub fn depth(&self) -> usize {
         match self {
             Self::Input => 0,
@@ -95,7 +96,7 @@ impl Step {
         }
     }
 
-    /// Name for people.
+    /// Returns the name for display.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Input => "input",
@@ -107,7 +108,8 @@ impl Step {
         }
     }
 
-    /// Its result for the slots of all vectors so far (those of its own elements, without copies).
+    /// Computes the step from the slots of all earlier vectors (slots of their own elements,
+    /// without copies).
     pub fn apply<V: Value>(&self, slots: &[Vec<V>]) -> Vec<V> {
         let each = |of: VectorId, f: &(dyn Fn(usize, V) -> V + Sync)| {
             slots[of].par_iter().with_min_len(1 << 10).enumerate().map(|(i, &v)| f(i, v)).collect::<Vec<V>>()
@@ -141,12 +143,12 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// The result.
+    /// Returns the result's vector.
     pub fn output(&self) -> &Vector {
         &self.vectors[self.vectors.len() - 1]
     }
 
-    /// For each vector, those that read it.
+    /// Returns for each vector the vectors that read it.
     pub fn readers(&self) -> Vec<Vec<VectorId>> {
         let mut readers = vec![Vec::new(); self.vectors.len()];
         for (id, vector) in self.vectors.iter().enumerate() {
@@ -155,8 +157,8 @@ impl Program {
         readers
     }
 
-    /// The slots of each vector for an input (or several), exactly; `visit` may change them before they are
-    /// read on.
+    /// Runs the program exactly, for one input or several side by side. `visit` may change each
+    /// vector's slots before they are read.
     pub fn run<V: Value>(&self, input: Vec<V>, mut visit: impl FnMut(VectorId, &mut Vec<V>)) -> Vec<V> {
         let scale = V::of(1.0 / self.vectors[0].scale[0]);
         let mut slots: Vec<Vec<V>> = Vec::with_capacity(self.vectors.len());
@@ -171,7 +173,7 @@ impl Program {
             };
             visit(id, &mut made);
             slots.push(made);
-            // What nobody reads any more is let go of.
+            // Free vectors that no later step reads.
             for of in vector.step.inputs().into_iter().filter(|of| last[*of] == id) {
                 slots[of] = Vec::new();
             }

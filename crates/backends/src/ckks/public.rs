@@ -1,4 +1,4 @@
-//! What both parties know: primes, where inputs and outputs lie, which keys are needed, what it costs.
+//! The public part: primes, slots of inputs and outputs, keys that are needed, costs.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -12,11 +12,12 @@ use crate::{BackendError, Costs, Numerics};
 
 /// Version of the public part and of the protocol that follows from it.
 pub(super) const VERSION: u32 = 9;
-/// How far slots may be from what they must be, as a share of the outputs' range: much more than any error.
+/// Largest distance of decrypted slots from a valid answer, as a share of the outputs' range: far
+/// above any expected error.
 const STRAY: f64 = 0.125;
 /// Most keys that a network may ask for.
 const MAX_KEYS: usize = 4096;
-/// Most bytes of keys: a client makes and sends them.
+/// Most bytes of keys that a client makes and sends.
 pub(super) const MAX_KEY_BYTES: u64 = 12 << 30;
 
 /// The public part.
@@ -27,23 +28,24 @@ pub(super) struct Public {
     pub version: u32,
     pub interface: Interface,
     pub options: Options,
-    /// Name of the parameters, for people.
+    /// Name of the parameters, for display.
     #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub set: String,
     pub parameters: ParametersSpec,
     pub input: Port,
     pub output: Port,
     pub keys: Vec<KeyRecord>,
-    /// Outputs of which the best is told alone; none where all are.
+    /// Number of outputs that the arg max compares; `None` if all outputs are revealed.
     pub compared: Option<u32>,
-    /// Largest error of an output that is expected, in real units, rounding included.
+    /// Largest expected error of an output in real units, rounding included.
     pub error: f64,
-    /// The same as a share of the outputs' range.
+    /// `error` as a share of the outputs' range.
     pub relative: f64,
-    /// Largest distance of the polynomials' network from the float network that is expected, as a share of
-    /// the outputs' range.
+    /// Largest expected distance of the network with polynomials from the float network, as a share
+    /// of the outputs' range.
     pub approximation: f64,
-    /// Whether no accepted input leaves what is computed rightly; else that was measured on some.
+    /// Whether no accepted input leaves a domain where the computation is right; otherwise errors
+    /// were measured on some inputs.
     pub certain: bool,
     pub costs: Costs,
     pub steps: Vec<StepRecord>,
@@ -58,26 +60,26 @@ pub(super) struct Port {
     pub unit: f64,
     /// Slot of each element.
     pub slots: Vec<u32>,
-    /// Slots repeat after so many.
+    /// Number of slots after which they repeat.
     pub period: usize,
 }
 
-/// A step for people.
+/// A step of the program, for display.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
     /// Name of the node.
     #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub node: String,
-    /// What it does.
+    /// Kind of the step.
     #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub step: String,
     /// Level of its result.
     pub level: usize,
-    /// Whether the result is bootstrapped, to that level.
+    /// Whether a bootstrap brings the result to that level.
     pub bootstrapped: bool,
     /// Diagonals of a linear step.
     pub diagonals: usize,
-    /// Rotations of a linear step that have keys.
+    /// Distances of rotations of a linear step that have keys.
     pub rotations: Vec<i64>,
     /// Key switches of a linear step.
     pub switches: usize,
@@ -128,8 +130,8 @@ impl KeyRecord {
 }
 
 impl Port {
-    /// Whether slots are those of such a tensor: it repeats, nothing lies between its elements, and all are
-    /// real. What overflowed the modulus is none of these.
+    /// Returns whether slots can be those of such a tensor: the tensor repeats, other slots are
+    /// zero, and all slots are real. Slots that overflowed the modulus satisfy none of these.
     fn holds(&self, slots: &[Complex], stray: f64) -> bool {
         let mut tensor = vec![0.0; self.period];
         self.slots.iter().for_each(|&slot| tensor[slot as usize] = slots[slot as usize].re);
@@ -138,7 +140,7 @@ impl Port {
     }
 }
 
-/// What a client says of an answer that is none.
+/// The error for slots that are no valid answer.
 fn refused() -> BackendError {
     let what = "it lies outside of the range that this model's answers have, so the input left what its polynomials hold for. The owner \
                 can recalibrate with inputs like this one, lower with a larger `-O margin`, or offer another back end (`cheetah`, \
@@ -155,10 +157,10 @@ impl Public {
         postcard::to_stdvec(self).or_else(|e| wrong(e.to_string()))
     }
 
-    /// Reads a stranger's bytes; everything that sizes follow from is checked.
+    /// Reads untrusted bytes and checks everything that sizes depend on.
     ///
     /// # Errors
-    /// [`BackendError::Public`].
+    /// [`BackendError::Public`] for malformed bytes or another version.
     pub fn read(bytes: &[u8]) -> Result<Self, BackendError> {
         version::check((NAME, VERSION), bytes)?;
         let public: Self = match postcard::take_from_bytes(bytes) {
@@ -170,10 +172,10 @@ impl Public {
         Ok(public)
     }
 
-    /// Checks what it says against its parameters.
+    /// Checks the public part against its parameters.
     ///
     /// # Errors
-    /// [`BackendError::Public`].
+    /// [`BackendError::Public`] if a check fails.
     pub fn check(&self, parameters: &Parameters) -> Result<(), BackendError> {
         let (n, levels) = (parameters.degree() / 2, parameters.levels());
         let is_best = self.interface.output_mode == OutputMode::Top1;
@@ -223,10 +225,10 @@ impl Public {
         Ok(())
     }
 
-    /// An output as a client gets it: rounded to a multiple of the error, which is twice what it is without
+    /// Rounds an output for the client to a multiple of `error`, which is twice the error without
     /// rounding.
     pub fn rounded(&self, value: f64) -> f64 {
-        // A sum with 0 has no sign of its own.
+        // Adding 0 turns -0 into 0.
         if self.options.round && self.error > 0.0 && self.compared.is_none() {
             (value / self.error).round() * self.error + 0.0
         } else {
@@ -234,10 +236,10 @@ impl Public {
         }
     }
 
-    /// The answer that decrypted slots hold.
+    /// Decodes the answer from decrypted slots.
     ///
     /// # Errors
-    /// [`BackendError::Answer`] for slots that no answer has.
+    /// [`BackendError::Answer`] for slots that no valid answer has.
     pub fn answer(&self, slots: &[Complex]) -> Result<Vec<f64>, BackendError> {
         if !self.output.holds(slots, STRAY.max(8.0 * self.relative)) {
             return Err(refused());
@@ -248,24 +250,25 @@ impl Public {
         Ok(answer)
     }
 
-    /// Whether outputs lie in their range, but for the error that is stated. Those of a polynomial that left
-    /// its domain do not, as a rule.
+    /// Checks that outputs lie in their range, up to the stated error. Outputs of a polynomial that
+    /// left its domain usually do not.
     ///
     /// # Errors
-    /// [`BackendError::Answer`].
+    /// [`BackendError::Answer`] if an output does not.
     pub fn check_answer(&self, answer: &[f64]) -> Result<(), BackendError> {
         let most = self.output.unit + self.stated();
-        // False of what is no number.
+        // False for NaN.
         let is_inside = |v: &f64| v.abs() <= most;
         if self.compared.is_some() || answer.iter().all(is_inside) { Ok(()) } else { Err(refused()) }
     }
 
-    /// Largest distance of an answer from the float network's that is expected.
+    /// Returns the largest expected distance of an answer from the float network's.
     pub fn stated(&self) -> f64 {
         self.error + self.approximation * self.output.unit
     }
 
-    /// Largest error of an answer that is expected. That of a class says nothing.
+    /// Returns the largest expected error of an answer; infinite for a class, which has no
+    /// distance.
     pub fn error_bound(&self) -> f64 {
         if self.compared.is_some() { f64::INFINITY } else { self.error }
     }
@@ -293,10 +296,10 @@ impl Public {
     }
 }
 
-/// Bytes of all keys as they travel, each with its digest.
+/// Returns the bytes of all keys on the wire, each with its digest.
 ///
 /// # Errors
-/// [`BackendError::Public`]: more than anyone would send.
+/// [`BackendError::Public`] if they are more than [`MAX_KEY_BYTES`].
 pub(super) fn key_bytes(
     context: &tacit_he::ckks::Context,
     keys: &[KeyRecord],

@@ -1,4 +1,4 @@
-//! Answers that a client does not take, and that the server does not see which ones these are.
+//! Answers that a client refuses, without the server learning which ones.
 
 use tacit_graph::Model;
 use tacit_he::ckks::Complex;
@@ -9,7 +9,7 @@ use super::public::Public;
 use super::tests::{activated, both, relu};
 use crate::{BackendError, ConnectionResources, Material};
 
-/// What lowers a network on its samples' ranges, whatever else the model accepts.
+/// Options that lower a network on its samples' ranges, whatever range the model accepts.
 const AS_CALIBRATED: &str = "domain=calibrated,agreement=0";
 
 /// A ReLU between two dense layers, calibrated on a fortieth of the range that it accepts.
@@ -17,7 +17,8 @@ fn narrow() -> Model {
     activated([0.1, 4.0], relu)
 }
 
-/// An answer is an error for its client alone: the connection goes on, and not a byte tells of it.
+/// A refused answer is an error at the client alone: the connection stays usable, and no byte
+/// reveals the refusal.
 #[test]
 fn an_answer_out_of_range_is_refused_and_the_server_sees_nothing() {
     let (server, client) = both(&narrow(), AS_CALIBRATED);
@@ -57,7 +58,7 @@ fn an_answer_out_of_range_is_refused_and_the_server_sees_nothing() {
             other => panic!("input {k}: {other:?}"),
         }
     }
-    // The model in the clear says the same.
+    // The model in the clear agrees.
     let refused = |x: &[f32]| server.check_answer(&server.simulate(x).unwrap()).is_err();
     assert!(refused(&wild) && !refused(&tame));
 }
@@ -76,7 +77,8 @@ fn what_is_no_answer_is_refused() {
     ] {
         assert_eq!(public.check_answer(&[0.0, value, 0.0]).is_ok(), is_taken, "{value}");
     }
-    // Slots that no result has: one between its elements, a copy that differs, an imaginary part.
+    // Slots that no valid result has: a value between its elements, a copy that differs, an
+    // imaginary part.
     let (period, n) = (public.output.period, 4 * public.output.period);
     let slots: Vec<Complex> = (0..n).map(|i| Complex::from([0.5, -0.25, 1.0, 0.0][i % period])).collect();
     assert_eq!(period, 4);

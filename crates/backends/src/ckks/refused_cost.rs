@@ -1,4 +1,4 @@
-//! What a network would take at least that is refused for its maxima or its size.
+//! The least cost of a network that is refused for its maxima or its size.
 
 use tacit_graph::FloatGraph;
 use tacit_graph::float::FloatOp;
@@ -7,11 +7,11 @@ use crate::BackendError;
 
 /// Slots of a ciphertext of the largest set.
 const SLOTS: usize = 1 << 15;
-/// Seconds of one thread for a bootstrap of that set: three quarters of 130.6 s for 19 of them (ResNet-20
-/// MPCNN, docs/keysets.md).
+/// Seconds of one thread for a bootstrap of the largest set: three quarters of 130.6 s for 19 of
+/// them (ResNet-20 MPCNN, docs/keysets.md).
 const BOOTSTRAP_SECONDS: f64 = 5.2;
 
-/// The refusal with what the network would cost, if maxima or tensors of many ciphertexts are what it is for.
+/// Adds the network's cost to a refusal, if the reason is maxima or tensors of many ciphertexts.
 pub(super) fn priced(error: BackendError, graph: &FloatGraph) -> BackendError {
     match error {
         BackendError::Unsupported { node, name, op, what } if matches!(graph.nodes[node].op, FloatOp::MaxPool(_)) => {
@@ -24,8 +24,9 @@ pub(super) fn priced(error: BackendError, graph: &FloatGraph) -> BackendError {
     }
 }
 
-/// Ciphertexts that comparisons fill: one for a ReLU, one less than the window's places for a maximum. Each
-/// takes the levels between two bootstraps, so it is a bootstrap at least.
+/// Returns the number of ciphertexts that comparisons fill: one for a ReLU, one less than the
+/// window's places for a maximum. Each comparison takes the levels between two bootstraps, so at
+/// least one bootstrap.
 fn compared(graph: &FloatGraph) -> usize {
     let of = |op: &FloatOp| match op {
         FloatOp::Relu => 1,
@@ -35,7 +36,7 @@ fn compared(graph: &FloatGraph) -> usize {
     graph.nodes.iter().map(|node| of(&node.op) * node.elements().div_ceil(SLOTS)).sum()
 }
 
-/// A sentence on the cost of comparisons, empty without any.
+/// Returns a sentence on the cost of comparisons; empty if there are none.
 fn floor(graph: &FloatGraph) -> String {
     match compared(graph) {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! What a lowering tells the model's owner.
+//! The lowering report for the model's owner.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::options::Domain;
 use super::plan::Plan;
 use crate::LoweringReport;
 
-/// The report.
+/// Figures of a lowering and their text form.
 #[derive(Serialize)]
 pub(super) struct Report {
     model: String,
@@ -24,20 +24,20 @@ pub(super) struct Report {
     key_bytes: u64,
     up_bytes: u64,
     down_bytes: u64,
-    /// Diagonals of all linear steps.
+    /// Number of diagonals of all linear steps.
     diagonals: usize,
-    /// Largest error of an answer that is expected, as shares of the outputs' range: by the arithmetic, by
-    /// polynomials in place of functions, and of both.
+    /// Largest expected error of an answer, as a share of the outputs' range: by the arithmetic, by
+    /// polynomials in place of functions, and by both.
     relative_error: f64,
     approximation: f64,
     stated_error: f64,
-    /// The inputs that are accepted, as the network computes on them; and those that the model accepts, where
-    /// these are more.
+    /// Range of accepted inputs; the model's own range where that is wider.
     accepted: [f32; 2],
     narrowed_from: Option<[f32; 2]>,
-    /// Whether none of them leaves what is computed rightly; else that was measured on those that were tried.
+    /// Whether no accepted input leaves a domain where the computation is right; otherwise errors
+    /// were measured on the inputs that were tried.
     certain: bool,
-    /// Where polynomials hold, and with which margin and tolerance.
+    /// On which inputs polynomials hold, and with which margin and tolerance.
     domain: Domain,
     margin: f64,
     tolerance: f64,
@@ -47,7 +47,8 @@ pub(super) struct Report {
     agreement: Option<f64>,
     expected: Option<Expected>,
     output_error: f64,
-    /// Samples that judge, extreme inputs, inputs drawn from the accepted range.
+    /// Held-out samples (all samples if there are none), extreme inputs, inputs drawn from the
+    /// accepted range.
     held_out: Tried,
     extreme: Tried,
     drawn: Tried,
@@ -55,7 +56,8 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// For a model, the same as it is accepted, its plan and the verdict on it.
+    /// Builds the report from a model, the same model with its accepted range, its plan, and the
+    /// verdict on it.
     pub fn new((model, accepting): (&Model, &Model), plan: &Plan, judged: Judged) -> Self {
         let public = &plan.public;
         let (costs, options) = (&public.costs, &public.options);
@@ -137,7 +139,7 @@ impl Report {
 }
 
 impl Report {
-    /// What is vouched for where nothing is certain.
+    /// Says what was measured where correctness is not certain.
     fn measured(&self) -> String {
         let all = [self.held_out, self.extreme, self.drawn];
         let of = |count: fn(&Tried) -> usize| all.iter().map(count).sum::<usize>();
@@ -166,7 +168,7 @@ impl LoweringReport for Report {
     }
 }
 
-/// A share as a power of two, and in per cent.
+/// Formats a share as a power of two.
 fn power(share: f64) -> String {
     if share > 0.0 { format!("2^{:.0}", share.log2()) } else { "0".into() }
 }

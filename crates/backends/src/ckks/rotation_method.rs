@@ -1,6 +1,7 @@
-//! How each linear transform of a network makes its rotations, as it stands in an option: `hoisted`, `flat`,
-//! `paired`, `chained`, `powers`, or for each transform in the order of the lowering, such as `3h+2c+f5`: three
-//! hoisted, two chained, one flat with baby steps below 2^5.
+//! How each linear transform of a network computes its rotations, in the form of an option. The
+//! option is `hoisted`, `flat`, `paired`, `chained` or `powers` for all transforms, or a list in
+//! the order of the lowering. For example, `3h+2c+f5` is three hoisted, two chained, and one flat
+//! with baby steps below 2^5.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,25 +10,25 @@ use serde::{Deserialize, Serialize};
 use tacit_he::HeError;
 use tacit_he::ckks::{Method, TransformPlan};
 
-/// Most transforms that an option may speak of.
+/// Most transforms in a list.
 const MAX: usize = 4096;
 
-/// What steps have keys.
+/// Which steps have keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Steps {
-    /// Each, and blocks of them share theirs.
+    /// Every baby step, every giant step of a block, and every block.
     Hoisted,
-    /// Each for itself (fewest transforms).
+    /// Each step, on its own (fewest number-theoretic transforms).
     Flat,
-    /// Few, which are chained, with a key more to take two baby steps at a time.
+    /// Few steps, which are chained, with one more key to take two baby steps at a time.
     Paired,
-    /// Few, which are chained (fewest bytes).
+    /// Few steps, which are chained (fewest bytes).
     Chained,
-    /// Powers of two, for all transforms.
+    /// Powers of two, shared by all transforms.
     Powers,
 }
 
-/// How each of them is called.
+/// Name of each.
 const NAMES: [(Steps, &str); 5] = [
     (Steps::Hoisted, "hoisted"),
     (Steps::Flat, "flat"),
@@ -36,7 +37,7 @@ const NAMES: [(Steps, &str); 5] = [
     (Steps::Powers, "powers"),
 ];
 
-/// By which letter they stand in a list.
+/// Letter of each in a list.
 const LETTERS: [(Steps, char); 5] =
     [(Steps::Hoisted, 'h'), (Steps::Flat, 'f'), (Steps::Paired, 'p'), (Steps::Chained, 'c'), (Steps::Powers, 'w')];
 
@@ -72,12 +73,12 @@ impl Steps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Way {
     pub steps: Steps,
-    /// log2 of the bound of baby steps; none: the one that is cheapest for it alone. Those that are hoisted
-    /// have none.
+    /// log2 of the bound of baby steps; `None` for the bound that is cheapest for the transform
+    /// alone, and for hoisted steps, which have no bound.
     pub log_babies: Option<u8>,
 }
 
-/// Those of all transforms.
+/// The ways of all transforms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Ways {
     /// The same for all.
@@ -92,14 +93,14 @@ impl Way {
     pub const PAIRED: Self = Self { steps: Steps::Paired, log_babies: None };
     pub const CHAINED: Self = Self { steps: Steps::Chained, log_babies: None };
     pub const POWERS: Self = Self { steps: Steps::Powers, log_babies: None };
-    /// All of them: from the most keys, and what others do.
+    /// All ways with the cheapest bound, in order of falling number of keys.
     pub const ALL: [Self; 5] = [Self::HOISTED, Self::FLAT, Self::PAIRED, Self::CHAINED, Self::POWERS];
 
     pub fn method(self) -> Method {
         self.steps.method()
     }
 
-    /// The steps of a transform with diagonals at `offsets`.
+    /// Plans a transform with diagonals at `offsets`.
     ///
     /// # Errors
     /// As [`TransformPlan::new`] and [`TransformPlan::with_babies`].
@@ -115,14 +116,14 @@ impl Way {
         }
     }
 
-    /// Whether its steps are not chained.
+    /// Returns whether every step has a key, so that none is chained.
     pub fn is_keyed(self) -> bool {
         !self.method().is_chained()
     }
 }
 
 impl Ways {
-    /// The way of transform `index`, if there is one.
+    /// Returns the way of transform `index`, if there is one.
     pub fn of(&self, index: usize) -> Option<Way> {
         match self {
             Self::All(way) => Some(*way),
@@ -130,7 +131,7 @@ impl Ways {
         }
     }
 
-    /// Of how many transforms it speaks, where that is a number.
+    /// Returns the number of transforms in a list; `None` for one way for all.
     pub fn len(&self) -> Option<usize> {
         match self {
             Self::All(_) => None,
@@ -138,10 +139,11 @@ impl Ways {
         }
     }
 
-    /// The shortest form of these.
+    /// Returns the shortest form of these ways.
     pub fn each(ways: Vec<Way>) -> Self {
         match ways.first() {
-            // What is hoisted altogether is chained where keys are dear; these are as they are told to be.
+            // `All(HOISTED)` means chained where keys are large; the ways here are explicit, so
+            // that form is not used.
             Some(first) if Way::ALL[1..].contains(first) && ways.iter().all(|way| way == first) => Self::All(*first),
             None => Self::All(Way::HOISTED),
             _ => Self::Each(ways),

@@ -1,4 +1,4 @@
-//! A connection at the server.
+//! The server's side of a connection.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -26,35 +26,35 @@ use crate::ring::Weights;
 use crate::seam::{ConnectionResources, NoRoom, Stop, UploadName, Uploads, digest};
 use crate::{BackendError, Material, ServerSide};
 
-/// What connections of one model share.
+/// State that connections of one model share.
 pub(super) struct Shared {
     pub plan: Plan,
     /// Digest of the public part.
     pub digest: [u8; 32],
     pub keys: KeySets,
-    /// Where the best class is told alone.
+    /// The arg max, if only the best class is revealed.
     best: Option<Best>,
     circuit: Mutex<Option<Arc<Circuit>>>,
 }
 
 impl Shared {
-    /// For a plan and the digest of its public part.
+    /// Makes the state from a plan and the digest of its public part.
     ///
     /// # Errors
-    /// None in practice: the plan has been made with the same.
+    /// None in practice: the plan has passed the same checks.
     pub fn new(plan: Plan, digest: [u8; 32]) -> Result<Self, BackendError> {
         let best = plan.public.compared.map(|n| Best::new(n as usize, plan.context.parameters())).transpose()?;
         Ok(Self { plan, digest, keys: KeySets::default(), best, circuit: Mutex::default() })
     }
 
-    /// Keys in memory that no connection uses go, and buffers of computations that have ended.
+    /// Frees keys in memory that no connection uses, and buffers of computations that have ended.
     pub fn rest(&self) {
         self.keys.forget_idle();
         self.plan.context.give_up_spares();
         heap::give_back();
     }
 
-    /// The encoded weights: made when they are needed first.
+    /// Returns the encoded weights, made at the first call.
     fn circuit(&self) -> Result<Arc<Circuit>, BackendError> {
         let mut made =
             self.circuit.lock().map_err(|_| BackendError::Misuse("encoding the weights broke down before"))?;
@@ -71,15 +71,15 @@ impl Shared {
 pub(super) struct Serving {
     shared: Arc<Shared>,
     uploads: Option<Arc<dyn Uploads>>,
-    /// Who is at the other end.
+    /// Fingerprint of the client.
     client: [u8; 32],
     stop: Stop,
     watch: Watch,
     keys: Option<Arc<KeySet>>,
-    /// What they are read from.
+    /// The file that the keys are read from.
     file: Option<FileState>,
     prg: SplitPrg,
-    /// For the arg max, where the best class is told alone.
+    /// The party of the arg max, if only the best class is revealed.
     arg_max: Option<ServerParty>,
 }
 
@@ -99,7 +99,7 @@ fn read_key(
     Ok((key, computed))
 }
 
-/// What a kept file of keys is bound to.
+/// Returns the digest that a stored key file is bound to.
 fn bound(plan: &[u8; 32], name: &UploadName) -> [u8; 32] {
     digest("tacit 2026-11 ckks kept keys", &[plan, name])
 }
@@ -124,7 +124,8 @@ impl Serving {
         Ok(channel.flush()?)
     }
 
-    /// Receives the keys behind the first `there` and gives each with its bytes to `take`; their digest.
+    /// Receives all keys but the first `there`, and passes each with its bytes to `take`. Returns
+    /// the digest of the received keys.
     fn receive(
         &self,
         channel: &mut Channel,
@@ -148,12 +149,13 @@ impl Serving {
         Ok(set_digest(digest, there as u64, &digests))
     }
 
-    /// What a set in memory is known by: whose it is, and for which plan. A name alone is the client's word.
+    /// Returns the name of a set in memory: a digest of its client, its plan and the client's name
+    /// for it. The client's name alone is only a claim.
     fn resident(&self, name: &UploadName) -> UploadName {
         digest("tacit 2026-11 ckks keys in memory", &[&self.client, &self.shared.digest, name])
     }
 
-    /// Keys in this process's memory.
+    /// Finds the set in this process's memory, or receives it.
     fn in_memory(&self, channel: &mut Channel, name: &UploadName, bytes: u64) -> Result<Arc<KeySet>, BackendError> {
         let (sets, resident) = (&self.shared.keys, self.resident(name));
         if let Some(keys) = sets.find(&resident) {
@@ -173,7 +175,8 @@ impl Serving {
         Ok(room.fill(resident, keys))
     }
 
-    /// Keys in a file that is kept for the client. What comes of them stays if the rest does not come now.
+    /// Finds the set in a file stored for the client, or receives it. Keys that arrive stay stored
+    /// if the connection breaks off.
     fn kept(
         &mut self,
         channel: &mut Channel,
@@ -190,7 +193,7 @@ impl Serving {
                 return Err(BackendError::Data { what: format!("{bytes} bytes of keys beside {held} of {most}") });
             }
         };
-        // A damaged one goes on with what is whole of it.
+        // A damaged file is resumed from its intact keys.
         if let (true, Ok(keys)) = (is_whole, self.opened(&path, &name, bytes)) {
             Self::welcome(channel, Welcome::Known)?;
             return Ok(keys);
@@ -208,17 +211,17 @@ impl Serving {
         let there = part.there();
         Self::welcome(channel, Welcome::Send { there: there as u64 })?;
         let came = self.receive(channel, &name, there, |_, packed| part.push(&plan.context, packed).map_err(keeping));
-        // What broke off, too.
+        // Also after an upload that broke off.
         sets.note_checked(part.state().map_err(keeping)?);
         let came = came?;
         part.finish().map_err(keeping)?;
         uploads.set_whole((digest, &name), true)?;
-        // What is confirmed is on the disk.
+        // Confirm only what is on disk.
         channel.send(CONFIRMED, &came)?;
         self.opened(&path, &name, bytes)
     }
 
-    /// The keys of a whole file, all of them checked.
+    /// Opens a whole file; all its keys have been checked.
     fn opened(&mut self, path: &Path, name: &UploadName, bytes: u64) -> Result<Arc<KeySet>, BackendError> {
         let Shared { plan, digest, keys, .. } = &*self.shared;
         let file = KeyFile::open(path, &plan.context, &bound(digest, name)).map_err(keeping)?;
@@ -231,7 +234,7 @@ impl Serving {
         Ok(keys.open(state, bytes, |budget| KeySet::paged(&plan.context, file, budget)))
     }
 
-    /// The keys that were sent with those that follow from them.
+    /// Returns the keys that were sent, with the keys derived from them.
     fn completed(&self, name: &UploadName, sent: Arc<KeySet>) -> Result<Arc<KeySet>, BackendError> {
         let Shared { plan, keys, .. } = &*self.shared;
         if plan.sent.derivations.is_empty() {
@@ -265,7 +268,8 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // Keys of hundreds of megabytes, which the next connection would read into other memory.
+        // Keys take hundreds of megabytes, and the next connection would read its keys into other
+        // memory.
         if self.keys.take().is_some() {
             heap::give_back();
         }
@@ -274,7 +278,7 @@ impl Drop for Serving {
 
 impl ServerSide for Serving {
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
-        // Before anything is asked for: a server that cannot compute should not take keys.
+        // Encode the weights first: a server that cannot compute should not take keys.
         channel.while_alive(|| self.shared.circuit())??;
         let hello = channel.recv_with(HELLO, HELLO_BYTES, Hello::from_bytes)?;
         let bytes = self.shared.plan.public.costs.setup.server.stored_bytes;
@@ -283,7 +287,7 @@ impl ServerSide for Serving {
             None => self.in_memory(channel, &hello.name, bytes)?,
         };
         self.keys = Some(channel.while_alive(|| self.completed(&hello.name, sent))??);
-        // What keys were read through, and weights encoded from, is free now: another thread evaluates.
+        // Buffers for reading keys and encoding weights are free now, and another thread evaluates.
         heap::give_back();
         match &mut self.arg_max {
             Some(party) => party.setup(channel),
@@ -303,12 +307,12 @@ impl ServerSide for Serving {
         let input = channel.recv_with(INPUT, len, |bytes| self.read_input(bytes))?;
         let material = self.arg_max.as_mut().map(|party| party.offline(channel)).transpose()?;
         let evaluator = Evaluator::new(context, &keys);
-        // It may take longer than the client waits for a silent server.
+        // The computation may take longer than the client waits for a silent server.
         let output = channel.while_alive(|| {
             let output = shared.circuit()?.run(&shared.plan, &evaluator, input, (&self.stop, &self.watch))?;
             evaluator.encrypt_anew(&output, &mut self.prg).map_err(he)
         })?;
-        // A key may have been damaged since they were checked.
+        // A key may have been damaged since the check.
         let output = output.inspect_err(|_| self.file.iter().for_each(|file| shared.keys.doubt(file)))?;
         let (Some(best), Some(party), Some(material)) = (&shared.best, &mut self.arg_max, material) else {
             channel.send(OUTPUT, &output.to_bytes(context))?;

@@ -1,4 +1,5 @@
-//! Parameters for a program: the smallest ring that holds it without bootstraps, or a set with them.
+//! Chooses parameters for a program: the smallest ring that holds it without bootstraps, or a set
+//! with bootstraps.
 
 use serde::{Deserialize, Serialize};
 use tacit_he::ckks::{BootstrapSpec, KeyGroup, NamedSet, ParametersSpec, Secret, Segment, max_modulus_bits};
@@ -8,34 +9,37 @@ use super::options::{NAME, Options, Set};
 use super::program::Program;
 use crate::BackendError;
 
-/// Bits of the lowest prime, of those above, and of special ones.
+/// Bits of the lowest prime, of the primes above it, and of special primes.
 const BASE_BITS: u32 = 46;
 const SCALE_BITS: u32 = 36;
 const SPECIAL_BITS: u32 = 50;
-/// Bytes of a bootstrap's diagonals that are kept transformed: all of them, in the sets that there are.
+/// Most bytes of a bootstrap's diagonals that are stored transformed: enough for all diagonals in
+/// the existing sets.
 const KEPT_BYTES: usize = 3 << 28;
-/// Degrees of sets without bootstraps. Above the first limit a set with bootstraps is tried first.
+/// Degrees of sets without bootstraps. Beyond `SMALL_LOG_DEGREE` a set with bootstraps is tried
+/// first.
 const LOG_DEGREES: [u32; 4] = [13, 14, 15, 16];
 const SMALL_LOG_DEGREE: u32 = 15;
-/// What a bootstrap of each set costs, with the layers that go with it, beside one of set B.
+/// Cost of a bootstrap of each set, with the layers that go with it, relative to set B.
 const BOOTSTRAP_COSTS: [(Set, usize); 2] = [(Set::B, 1), (Set::A, 5)];
-/// Most bytes of an input, if that only takes one more bootstrap.
+/// Most bytes of an input, unless the network fits no levels that way. The limit may cost one more
+/// bootstrap.
 const INPUT_BYTES: usize = 3_000_000;
-/// Most special primes: more gain nothing.
+/// Most special primes: more bring no gain.
 const MAX_SPECIAL: usize = 8;
 
 /// Primes, and how bootstraps are made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Setting {
-    /// Its name: that of a set, or `leveled`.
+    /// Name of the set, or `leveled`.
     pub name: String,
     /// The primes.
     pub parameters: ParametersSpec,
-    /// Without bootstraps: nothing.
+    /// How bootstraps are made; `None` without bootstraps.
     pub bootstrap: Option<Bootstrapping>,
 }
 
-/// Levels of a bootstrap and how straight its sine is.
+/// Levels of a bootstrap, and the accuracy of its sine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Bootstrapping {
     slot_to_coeff: usize,
@@ -47,7 +51,7 @@ pub(super) struct Bootstrapping {
 }
 
 impl Bootstrapping {
-    /// What its levels are with so many primes.
+    /// Returns the levels it starts from and reaches with `primes` primes.
     pub fn levels(&self, primes: usize) -> Bootstraps {
         Bootstraps { from: 1 + self.slot_to_coeff, to: primes - self.depth }
     }
@@ -66,12 +70,12 @@ impl Bootstrapping {
 }
 
 impl Setting {
-    /// Ring degree N.
+    /// Returns the ring degree N.
     pub fn degree(&self) -> usize {
         1 << self.parameters.log_degree
     }
 
-    /// Number of slots.
+    /// Returns the number of slots.
     pub fn slots(&self) -> usize {
         self.degree() / 2
     }
@@ -80,7 +84,8 @@ impl Setting {
         1 + self.parameters.segments.iter().map(|s| s.count).sum::<usize>()
     }
 
-    /// Bytes that a client sends for a ciphertext at `level`: the other half is a seed.
+    /// Returns the bytes that a client sends for a ciphertext at `level`: one half, and a seed for
+    /// the other half.
     fn input_bytes(&self, level: usize) -> usize {
         let spec = &self.parameters;
         let above = spec.segments.iter().flat_map(|s| std::iter::repeat_n(s.bits, s.count));
@@ -88,12 +93,13 @@ impl Setting {
         self.degree() / 8 * bits as usize
     }
 
-    /// Levels of bootstraps, if there are any.
+    /// Returns the levels of bootstraps, if there are any.
     pub fn bootstraps(&self) -> Option<Bootstraps> {
         self.bootstrap.map(|b| b.levels(self.primes()))
     }
 
-    /// A chain of `levels` primes without bootstraps: the number of special primes that makes keys smallest.
+    /// Makes a chain of `levels` primes without bootstraps, with the number of special primes that
+    /// makes keys smallest.
     pub fn leveled(log_degree: u32, levels: usize) -> Option<Self> {
         let most = f64::from(max_modulus_bits(1 << log_degree, Secret::Ternary));
         let bits = |alpha: usize| f64::from(BASE_BITS + SCALE_BITS * (levels as u32 - 1) + SPECIAL_BITS * alpha as u32);
@@ -111,7 +117,7 @@ impl Setting {
         Some(Self { name: "leveled".into(), parameters, bootstrap: None })
     }
 
-    /// One of the library's sets.
+    /// Returns one of the library's sets.
     fn named(set: Set) -> Self {
         let (name, bootstrap) = match set {
             Set::A => (
@@ -128,11 +134,11 @@ impl Setting {
     }
 }
 
-/// A setting that holds the program, and the levels in it. `holds` says whether all tensors fit so many
-/// slots.
+/// Returns a setting that holds the program, and the levels in it. `holds` says whether all tensors
+/// fit a number of slots.
 ///
 /// # Errors
-/// [`BackendError::Option`] if none does.
+/// [`BackendError::Option`] if no setting does.
 pub(super) fn choose(
     program: &Program,
     options: &Options,
@@ -147,7 +153,8 @@ pub(super) fn choose(
     let named = |set: Set| {
         let setting = Setting::named(set);
         let bootstraps = setting.bootstraps()?;
-        // The client may encrypt a level above what bootstraps give; lower, where inputs would be too large.
+        // The client may encrypt one level above what bootstraps reach, or lower if inputs would be
+        // too large.
         let top = bootstraps.to + 1;
         let small = (1..=top).rev().find(|&level| setting.input_bytes(level) <= INPUT_BYTES).unwrap_or(top);
         let found = |most| levels(program, Some(bootstraps), most, options.placement as usize);
@@ -202,13 +209,13 @@ mod tests {
         assert!(a.input_bytes(8) <= INPUT_BYTES && a.input_bytes(9) > INPUT_BYTES && b.input_bytes(8) <= INPUT_BYTES);
     }
 
-    /// The depths that are stated are those of the library's bootstraps.
+    /// The stated depths are those of the library's bootstraps.
     #[test]
     fn bootstraps_have_the_levels_that_are_stated() {
         let set = Setting::named(Set::B);
         let parameters = Parameters::new(&set.parameters).unwrap();
         let context = Arc::new(Context::new(&parameters).unwrap());
-        // Few slots: the levels are the same.
+        // Few slots suffice: the levels are the same.
         let spec = set.bootstrap.unwrap().spec(64, &Options::default());
         let boot = Bootstrapper::new(&context, &spec).unwrap();
         assert_eq!(set.bootstraps(), Some(Bootstraps { from: boot.level_in(), to: boot.level_out() }));

@@ -1,10 +1,11 @@
-//! Which of the choices that leave the protocol alone a network is lowered with: composites, degrees,
-//! margins, domains and how much of the accepted range, from cheap to dear, until answers hold on what
-//! judges them.
+//! The search for lowering options that leave the protocol unchanged: composites, degrees, margins,
+//! domains and how much of the accepted range. Choices are tried from cheap to expensive, until
+//! answers hold on the inputs that judge them.
 //!
-//! A network with functions is lowered only with polynomials that hold on all that it then accepts, or with
-//! ranges of its samples where that is asked for by name. One of polynomials is nowhere wrong but beyond a
-//! bootstrap or a modulus: where these cannot be proven to hold, they are measured.
+//! A network with functions is lowered only with polynomials that hold on all inputs it then
+//! accepts, or with the ranges of its samples if an option asks for that. A network of polynomials
+//! can go wrong only beyond the limit of a bootstrap or a modulus: where these limits cannot be
+//! proven to hold, they are measured.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -20,30 +21,30 @@ use super::refusal::{Fallen, MAX_OFF, hinted, is_function, refusal, uncertain};
 use super::refused_cost;
 use crate::{BackendError, seam};
 
-/// Margins that are tried where none is given.
+/// Margins that are tried if no option gives one.
 const MARGINS: [f64; 3] = [1.25, 2.0, 4.0];
-/// Tolerances that are tried, as shares of the one that is allowed.
+/// Tolerances that are tried, as shares of the one that the options allow.
 const TOLERANCES: [f64; 3] = [1.0, 0.25, 0.0625];
-/// From so much on no finer polynomials help.
+/// Output error above which finer polynomials do not help.
 const HOPELESS: f64 = 100.0 * MAX_OFF;
-/// Shares of the way from the accepted range to that of the samples: the least that can be accepted tells
-/// whether anything holds.
+/// Narrower ranges that are tried, as shares of the way from the accepted range to that of the
+/// samples. The narrowest is first: it shows whether anything holds.
 const NARROWER: [f64; 3] = [1.0, 1.0 / 3.0, 2.0 / 3.0];
-/// Scales that refuse no answer are taken if errors are no more than so many times as large.
+/// Scales that are certain are taken if their error is at most so many times as large.
 const DEARER: f64 = 4.0;
-/// Room above the largest error that was seen, as a factor: inputs that were not tried may err more.
+/// Factor on the largest error that was measured: inputs that were not tried may err more.
 const ROOM: f64 = 4.0;
-/// Ranges that differ by less, as a share, are one.
+/// Ranges that differ by a smaller share count as the same.
 const ALIKE: f64 = 0.02;
 
-/// What a network is lowered with.
+/// The chosen network and options.
 pub(super) struct Settled<'m> {
     /// The network, with the range that is accepted.
     pub model: Cow<'m, Model>,
     pub held: Held,
 }
 
-/// A choice that does.
+/// A choice that holds, with its plan and verdict.
 pub(super) struct Held {
     pub options: Options,
     pub emitted: Emitted,
@@ -51,7 +52,7 @@ pub(super) struct Held {
     pub judged: Judged,
 }
 
-/// A network with a range that it accepts, and what judges it there.
+/// A network with an accepted range, and the judge for that range.
 struct Place<'m> {
     model: Cow<'m, Model>,
     judge: Judge,
@@ -68,23 +69,24 @@ struct Search<'a> {
     watch: &'a Watch,
     tried: usize,
     best: Option<Fallen>,
-    /// Why what could not be built was not.
+    /// The first error of a choice that could not be built.
     broken: Option<BackendError>,
-    /// Whether polynomials stand for anything.
+    /// Whether polynomials replace any function.
     functions: bool,
-    /// Whether ranges that hold for certain came to no end.
+    /// Whether some choice had no certain bounds.
     endless: bool,
 }
 
-/// The choices for a model.
+/// Searches the choices for a model.
 ///
 /// # Errors
-/// A node that cannot be lowered; [`BackendError::Option`] says what would do where no choice does.
+/// A node that cannot be lowered; [`BackendError::Option`] where no choice holds, with what would
+/// help.
 pub(super) fn settle<'m>(model: &'m Model, text: &seam::Options, watch: &Watch) -> Result<Settled<'m>, BackendError> {
     let mut asked = Options::read(text)?;
     let has_margin = text.iter().any(|(key, _)| key == "margin");
     if asked.domain == Domain::Auto && has_margin {
-        // There is none but above the ranges of samples.
+        // A margin is meant for the ranges of samples.
         asked.domain = Domain::Calibrated;
     }
     let functions = has_functions(model);
@@ -103,18 +105,18 @@ pub(super) fn settle<'m>(model: &'m Model, text: &seam::Options, watch: &Watch) 
     })
 }
 
-/// Whether polynomials stand for anything.
+/// Returns whether polynomials replace any function.
 fn has_functions(model: &Model) -> bool {
     model.graph.nodes.iter().any(|node| is_function(&node.op))
 }
 
-/// What is stated where the largest error that was seen is `off`: a power of two, since it depends on the
-/// weights and little of it is published.
+/// Returns the error to state if `off` was the largest one measured: a power of two, since `off`
+/// depends on the weights and little of it is published.
 pub(super) fn stated(off: f64) -> f64 {
     if off > 0.0 { (ROOM * off).log2().ceil().exp2() } else { 0.0 }
 }
 
-/// Whether a verdict is good enough.
+/// Returns whether a verdict is good enough.
 pub(super) fn holds(judged: &Judged, options: &Options, model: &Model) -> bool {
     let asked = options.agreement;
     let agrees = judged.agreement.is_none_or(|share| share >= asked);
@@ -124,7 +126,7 @@ pub(super) fn holds(judged: &Judged, options: &Options, model: &Model) -> bool {
 }
 
 impl Search<'_> {
-    /// With the widest range that is accepted of those for which something holds.
+    /// Searches for the widest accepted range for which something holds.
     fn widest<'m>(mut self, whole: Place<'m>) -> Result<Settled<'m>, BackendError> {
         let choices = accepted(self.asked);
         if let Some(held) = self.first(&whole, &choices)? {
@@ -137,7 +139,7 @@ impl Search<'_> {
             match self.first(&place, &choices)? {
                 Some(held) if share < 1.0 => return Ok(Settled { model: place.model, held }),
                 Some(held) => least = Some(Settled { model: place.model, held }),
-                // Nothing holds on the least, nor on more.
+                // Nothing holds on the narrowest range, so neither on wider ones.
                 None if share >= 1.0 => break,
                 None => {}
             }
@@ -145,7 +147,7 @@ impl Search<'_> {
         least.ok_or_else(|| self.refusal())
     }
 
-    /// With the first choice that does.
+    /// Takes the first choice that holds.
     fn only<'m>(mut self, place: Place<'m>, choices: &[Options]) -> Result<Settled<'m>, BackendError> {
         match self.first(&place, choices)? {
             Some(held) => Ok(Settled { model: place.model, held }),
@@ -153,8 +155,8 @@ impl Search<'_> {
         }
     }
 
-    /// With the scales of samples where nothing is left and no answer refused, else with what is certain if
-    /// errors are not much larger there, or with more room if neither does.
+    /// Takes the scales of samples if they are certain and no answer is refused. Otherwise takes
+    /// certain scales if their error is not much larger. If neither holds, tries larger margins.
     fn scaled<'m>(mut self, place: Place<'m>, has_margin: bool) -> Result<Settled<'m>, BackendError> {
         let scales = margins(self.asked, has_margin);
         let mut held = self.first(&place, &scales[..1])?;
@@ -177,7 +179,7 @@ impl Search<'_> {
         }
     }
 
-    /// The first choice that does.
+    /// Returns the first choice that holds.
     fn first(&mut self, place: &Place<'_>, choices: &[Options]) -> Result<Option<Held>, BackendError> {
         let mut hopeless = None;
         for options in choices {
@@ -203,7 +205,8 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// One choice, from ranges of the samples that do not judge; if that does, from those of all.
+    /// Tries one choice: first with ranges of the samples that do not judge and, if that holds,
+    /// with ranges of all samples.
     fn tries(&mut self, place: &Place<'_>, options: &Options) -> Result<Tried, BackendError> {
         let Place { model, judge } = place;
         let mut emitted = Emitted::new(model, options, Samples::Searched, self.watch)?;
@@ -222,7 +225,8 @@ impl Search<'_> {
             emitted = Emitted::new(model, options, Samples::All, self.watch)?;
         }
         let approximation = match model.interface.output_mode {
-            // Few inputs come near the worst point of a polynomial: what was seen may be far less.
+            // Few inputs come near the worst point of a polynomial, so the measured error may be
+            // far too small.
             OutputMode::Logits => stated(tacit_floats::larger(judged.off, emitted.largest_error() / ROOM)),
             OutputMode::Top1 => 0.0,
         };
@@ -240,8 +244,9 @@ impl Search<'_> {
         Ok(Tried::Fails)
     }
 
-    /// Whether what the model accepts is what the plan holds for. Of a class alone a client sees nothing: it
-    /// is certain, or no input that was tried is beyond a limit, of a network of polynomials or by name.
+    /// Returns whether the plan holds for what the model accepts. A client cannot check a class. So
+    /// a plan for classes must be certain, unless no tried input exceeds a limit and the network is
+    /// one of polynomials or an option asks for sample ranges.
     fn is_vouched(&mut self, plan: &Plan, judged: &Judged, mode: OutputMode) -> bool {
         let by_name = self.asked.domain == Domain::Calibrated;
         let is_vouched = plan.is_certain()
@@ -270,26 +275,26 @@ impl Search<'_> {
     }
 }
 
-/// What became of a choice.
+/// The outcome of a choice.
 enum Tried {
     Holds(Box<Held>),
     Fails,
-    /// And so would finer polynomials.
+    /// The choice fails, and so would finer polynomials.
     Hopeless,
 }
 
-/// Whether nothing is wrong with a verdict but that it is not certain.
+/// Returns whether a verdict fails only because it is not certain.
 fn holds_but(Fallen { options, judged }: &Fallen) -> bool {
     let share = judged.agreement.unwrap_or(1.0);
     options.bears(judged.wrong()) && share >= options.agreement && judged.output_error <= MAX_OFF
 }
 
-/// With finer polynomials, and composites behind them.
+/// Choices with finer polynomials, and composites where no polynomial is fine enough.
 fn finer(options: &Options) -> Vec<Options> {
     TOLERANCES.map(|share| Options { tolerance: options.tolerance * share, ..options.clone() }).to_vec()
 }
 
-/// Ranges that are certain.
+/// Choices with certain ranges.
 fn accepted(asked: &Options) -> Vec<Options> {
     finer(&Options { domain: Domain::Accepted, ..asked.clone() })
 }
@@ -300,12 +305,13 @@ fn margins(asked: &Options, has_margin: bool) -> Vec<Options> {
     margins.into_iter().map(with).collect()
 }
 
-/// Ranges of samples.
+/// Choices with the ranges of samples.
 fn calibrated(asked: &Options, has_margin: bool) -> Vec<Options> {
     margins(asked, has_margin).iter().flat_map(finer).collect()
 }
 
-/// The model with a range that lies between what it accepts and its samples; none where these are alike.
+/// Returns the model with a range between the accepted one and that of its samples; `None` if these
+/// are alike.
 fn narrowed(model: &Model, share: f64) -> Option<Model> {
     let own = model.interface.input.range.map(f64::from);
     let samples = tacit_floats::range(model.calibration.samples.iter().flatten().copied());

@@ -1,22 +1,22 @@
-//! Sparse matrices: what linear operations do to the elements of a tensor.
+//! Sparse matrices: linear operations on the elements of a tensor.
 
 use rayon::prelude::*;
 
 use super::lanes::Value;
 
-/// A matrix by rows. Entries that are zero by chance are kept: where entries are says what is computed, and
-/// that is public.
+/// A matrix by rows. Entries that happen to be zero are stored: the places of entries determine the
+/// computation, and are public.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sparse {
     columns: usize,
-    /// Where each row begins, and the end.
+    /// Index of each row's first entry, and the number of entries.
     starts: Vec<usize>,
     at: Vec<u32>,
     values: Vec<f32>,
 }
 
 impl Sparse {
-    /// Rows of `(column, value)`; columns ascend in each.
+    /// Makes a matrix from rows of `(column, value)`; columns ascend in each row.
     pub fn from_rows(columns: usize, rows: impl IntoIterator<Item = Vec<(u32, f32)>>) -> Self {
         let mut made = Self { columns, starts: vec![0], at: Vec::new(), values: Vec::new() };
         for row in rows {
@@ -24,18 +24,18 @@ impl Sparse {
             made.values.extend(row.iter().map(|(_, value)| value));
             made.starts.push(made.at.len());
         }
-        // They live as long as the plan.
+        // The lists live as long as the plan.
         made.at.shrink_to_fit();
         made.values.shrink_to_fit();
         made
     }
 
-    /// Bytes in memory.
+    /// Returns the bytes in memory.
     pub fn memory_bytes(&self) -> usize {
         size_of::<usize>() * self.starts.len() + (size_of::<u32>() + size_of::<f32>()) * self.at.len()
     }
 
-    /// Row `i` takes element `from[i]`, or nothing.
+    /// Selects elements: row `i` takes element `from[i]`, or nothing.
     pub fn select(columns: usize, from: &[Option<u32>]) -> Self {
         Self::from_rows(columns, from.iter().map(|from| from.iter().map(|&c| (c, 1.0)).collect()))
     }
@@ -56,23 +56,23 @@ impl Sparse {
         self.at.len()
     }
 
-    /// Sum of the squares of all entries.
+    /// Returns the sum of the squares of all entries.
     pub fn squares(&self) -> f64 {
         self.values.iter().map(|&v| f64::from(v) * f64::from(v)).sum()
     }
 
-    /// The entries of row `i`.
+    /// Returns the entries of row `i`.
     pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
         let span = self.starts[i]..self.starts[i + 1];
         self.at[span.clone()].iter().zip(&self.values[span]).map(|(&c, &v)| (c as usize, f64::from(v)))
     }
 
-    /// Whether every row has its entry on the diagonal and no other.
+    /// Returns whether every row has its entry on the diagonal and no other.
     pub fn is_diagonal(&self) -> bool {
         self.rows() == self.columns && (0..self.rows()).all(|i| self.row(i).map(|(c, _)| c).eq([i]))
     }
 
-    /// The entries of a matrix that [`is_diagonal`](Self::is_diagonal).
+    /// Returns the diagonal of a matrix that [`is_diagonal`](Self::is_diagonal).
     pub fn on_diagonal(&self) -> Vec<f64> {
         self.values.iter().map(|&v| f64::from(v)).collect()
     }
@@ -83,32 +83,32 @@ impl Sparse {
         }
     }
 
-    /// `self * x`.
+    /// Returns `self * x`.
     pub fn apply<V: Value>(&self, x: &[V]) -> Vec<V> {
         let row = |i| self.row(i).fold(V::of(0.0), |sum, (c, v)| sum.plus(x[c].times(V::of(v))));
         (0..self.rows()).into_par_iter().map(row).collect()
     }
 
-    /// Entries that [`after`](Self::after) makes at most.
+    /// Returns the most entries that [`after`](Self::after) can make.
     pub fn entries_after(&self, inner: &Self) -> usize {
         self.at.iter().map(|&k| inner.starts[k as usize + 1] - inner.starts[k as usize]).sum()
     }
 
-    /// `self * inner`.
+    /// Returns `self * inner`.
     pub fn after(&self, inner: &Self) -> Self {
         let row = |i: usize| sum_rows(self.row(i).flat_map(|(k, w)| inner.row(k).map(move |(c, v)| (c, w * v))));
         let rows: Vec<Vec<(u32, f32)>> = (0..self.rows()).into_par_iter().map(row).collect();
         Self::from_rows(inner.columns, rows)
     }
 
-    /// `self + other`, of one shape.
+    /// Returns `self + other`; both have one shape.
     pub fn plus(&self, other: &Self) -> Self {
         let row = |i: usize| sum_rows(self.row(i).chain(other.row(i)));
         Self::from_rows(self.columns, (0..self.rows()).map(row))
     }
 }
 
-/// Entries of one row, those of one column summed.
+/// Sorts the entries of one row and adds up those of the same column.
 fn sum_rows(entries: impl Iterator<Item = (usize, f64)>) -> Vec<(u32, f32)> {
     let mut all: Vec<(usize, f64)> = entries.collect();
     all.sort_by_key(|(c, _)| *c);

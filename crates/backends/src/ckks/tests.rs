@@ -1,4 +1,4 @@
-//! Two parties on small networks, and what a party says to a peer that breaks the rules.
+//! Two-party runs on small networks, and errors for a peer that breaks the protocol.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ pub(super) fn both(model: &Model, options: &str) -> (Arc<dyn ServerModel>, Arc<d
     (server, client)
 }
 
-/// A setup and the answers to some inputs on one connection, with the bytes of the setup's upload.
+/// Runs a setup and inputs on one connection; returns answers and the setup's uploaded bytes.
 fn answers(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, inputs: &[Vec<f32>]) -> (Vec<Vec<f64>>, u64) {
     let ask = |channel: &mut Channel| {
         let mut side = client.clone().connect(&ConnectionResources::default())?;
@@ -114,14 +114,14 @@ fn a_residual_network_with_squares_is_answered_within_its_bound() {
         }
         let bound = server.error_bound(&[]);
         assert!(off <= bound, "{options}: off by {off}, {bound} is stated");
-        // The keys are there already.
+        // The server has the keys already.
         let (again, second) = answers(&server, &client, &inputs[..1]);
         assert_eq!(again.len(), 1);
         assert!(second < 200 && first > 1 << 20, "{first} bytes first, {second} then");
     }
 }
 
-/// What lies below the error never reaches the caller, and rounding costs what is stated.
+/// Digits below the error never reach the caller, and rounding costs what is stated.
 #[test]
 fn answers_are_rounded_to_the_error_that_is_stated() {
     let model = residual();
@@ -138,13 +138,13 @@ fn answers_are_rounded_to_the_error_that_is_stated() {
     assert!(!exact.iter().flatten().all(is_round));
     for (x, got) in inputs.iter().zip(&exact) {
         let off = fine.reference(x).unwrap().iter().zip(got).fold(0.0, |m: f64, (w, g)| m.max((w - g).abs()));
-        // Neither is the bound far from what happens.
+        // The bound is not far above the actual error.
         assert!(off <= step / 2.0 && off > step / 400.0, "off by {off}, {} is stated", step / 2.0);
     }
     assert!(server.simulate(&inputs[0]).unwrap().iter().all(is_round));
 }
 
-/// What is stated holds the weights as they are encoded, and not much more.
+/// The stated memory covers the encoded weights, and is not much more.
 #[test]
 fn the_memory_that_is_stated_holds_the_weights() {
     let options = super::options::Options::default();
@@ -161,8 +161,8 @@ fn what_breaks_the_rules_is_an_error() {
     let model = residual();
     let (server, client) = both(&model, "rotations=chained");
     let hello = Hello { name: [7; 32], lasts: false }.to_bytes();
-    // A key of another length, a key set cut off, an input that is none: the server says so and keeps
-    // nothing of it.
+    // A key of another length, a truncated key set, an invalid input: the server reports an error
+    // and stores none of it.
     let serve = |channel: &mut Channel| {
         let mut side = server.clone().connect(&ConnectionResources::default()).unwrap();
         side.setup(channel)?;
@@ -210,7 +210,7 @@ fn public_parts_that_do_not_hold_together_are_refused() {
         let mut damaged = bytes.clone();
         let at = (rng.next_u64() % damaged.len() as u64) as usize;
         damaged[at] ^= 1 << (rng.next_u64() % 8);
-        // Read or refused; never a panic.
+        // The read succeeds or fails, but never panics.
         drop(Ckks.open(&damaged));
     }
     assert!(Ckks.open(&bytes[..bytes.len() - 1]).is_err());
@@ -228,7 +228,7 @@ fn inputs_that_leave_the_range_are_noticed() {
     let (server, _) = both(&wide, "");
     let largest = |x: &[f32]| server.strain(x).unwrap().iter().fold(0.0, |m: f64, s| m.max(s.share));
     assert!(largest(&vec![1e5; 128]) > 1.0 && largest(&input(&model, 4)) < 1.0);
-    // What is advised exists here.
+    // The advised option exists in this back end.
     let found = check(&wide, &*server, &[vec![1e5; 128]], None, &Watch::default()).unwrap();
     let advice = found.advice.unwrap();
     assert!(found.overflowed == 1 && advice.contains("-O margin=1.25"), "{advice}");
@@ -244,18 +244,18 @@ fn key_sets_are_compared_and_the_best_within_a_budget_runs() {
     let small = of(&wish(None, Goal::Upload)).unwrap();
     let chosen = |d: &Design| d.choices[d.chosen].clone();
     assert!(chosen(&fast).seconds < chosen(&small).seconds && chosen(&small).bytes < chosen(&fast).bytes);
-    // Nothing that runs is better than what was searched for, and strategies of the paper take more.
+    // No runnable set beats the search's result, and the paper's strategies need more.
     let runs = |d: &Design| d.choices.iter().filter(|c| c.options.is_some()).cloned().collect::<Vec<_>>();
     assert!(runs(&fast).iter().all(|c| c.seconds >= chosen(&fast).seconds && c.bytes >= chosen(&small).bytes));
     let preset = |name: &str| fast.choices.iter().find(|c| c.name == name).unwrap();
     assert!(PRESETS.iter().all(|p| preset(p.name).bytes > chosen(&small).bytes));
     assert!(preset("level-aware").plain_bytes < preset("alpha=1").plain_bytes);
     assert!(preset("alpha=1").plain_bytes < preset("all-required").plain_bytes);
-    // The front falls, and ends where the goals' sets are.
+    // Seconds fall along the front, and its ends are the sets of the two goals.
     assert!(fast.front.windows(2).all(|w| w[0].bytes < w[1].bytes && w[0].seconds > w[1].seconds));
     assert_eq!(fast.front[0].bytes, chosen(&small).bytes);
     assert!((fast.front[fast.front.len() - 1].seconds - chosen(&fast).seconds).abs() < 1e-9);
-    // In between the ways are mixed; the options that are named give the keys that are stated, and answers.
+    // Between the ends the ways are mixed. The named options give the stated keys, and answers.
     let half = chosen(&small).bytes.midpoint(chosen(&fast).bytes);
     let between = of(&wish(Some(half), Goal::Latency)).unwrap();
     assert!(chosen(&between).bytes <= half && chosen(&between).seconds < chosen(&small).seconds);
@@ -286,7 +286,7 @@ fn budgets_that_nothing_fits_and_unknown_strategies_are_refused() {
     let one = Wish { strategy: "level-aware".into(), ..Wish::default() };
     let found = design(&model, &Options::default(), &one, &Watch::default()).unwrap();
     assert!(found.choices[found.chosen].name == "level-aware" && found.keys.is_empty());
-    // What is served is what was designed for.
+    // The design's options include all given ones.
     let found = design(&model, &"margin=3,derive=true".parse().unwrap(), &Wish::default(), &Watch::default()).unwrap();
     let runs: Vec<&String> = found.choices.iter().filter_map(|choice| choice.options.as_ref()).collect();
     assert!(runs.iter().all(|options| options.starts_with("margin=3,rotations=")), "{runs:?}");
@@ -296,8 +296,8 @@ fn budgets_that_nothing_fits_and_unknown_strategies_are_refused() {
     assert!(count > 2 && error.contains("ways for 2 transforms"), "{error}");
 }
 
-/// A dense layer, an activation that `act` adds behind node 1, and a dense layer; how far inputs of the
-/// calibration go from zero, and those that are accepted.
+/// A dense layer, an activation that `act` adds after node 1, and a dense layer. The arguments are
+/// the largest magnitudes of calibration inputs and of accepted inputs.
 pub(super) fn activated([calibrated, accepted]: [f64; 2], act: impl Fn(&mut FloatGraph) -> usize) -> Model {
     let mut rng = SplitMix::new(5);
     let mut some = |n: usize| (0..n).map(|_| (rng.normal() / 2.0) as f32).collect::<Vec<f32>>();
@@ -316,7 +316,7 @@ pub(super) fn relu(graph: &mut FloatGraph) -> usize {
     graph.push("relu", FloatOp::Relu, &[1], &[]).unwrap()
 }
 
-/// The same network that tells its best class alone.
+/// Returns the same network in mode top-1.
 pub(super) fn telling_the_class(mut model: Model) -> Model {
     model.interface.output_mode = OutputMode::Top1;
     model.interface.output_shape = vec![1];
@@ -332,7 +332,7 @@ fn distance(model: &Model, server: &Arc<dyn ServerModel>) -> f64 {
     all.iter().flat_map(|[a, b]| a.iter().zip(b)).fold(0.0, |m: f64, (a, b)| m.max((a - b).abs())) / range
 }
 
-/// A ReLU by a composite sign is answered within the bound, and as near the float network as it says.
+/// A ReLU by a composite sign keeps the bound, and the stated distance from the float network.
 #[test]
 fn relu_is_a_polynomial_or_a_composite() {
     let model = activated([1.0; 2], relu);
@@ -348,7 +348,7 @@ fn relu_is_a_polynomial_or_a_composite() {
         let off = server.reference(x).unwrap().iter().zip(got).fold(0.0, |m: f64, (w, g)| m.max((w - g).abs()));
         assert!(off <= server.error_bound(&[]), "off by {off}, {} is stated", server.error_bound(&[]));
     }
-    // Where one polynomial is as near as it is asked to be, it is taken; it never is to a thousandth.
+    // One polynomial is used where it is within the tolerance, which it never is for a thousandth.
     let ways = ["tolerance=0.05", "tolerance=0.001", "relu=composite,tolerance=0.001"]
         .map(|o| both(&model, &format!("{o},agreement=0")).0);
     assert_eq!(ways.each_ref().map(degrees), [1, 3, 3]);
@@ -360,7 +360,7 @@ fn relu_is_a_polynomial_or_a_composite() {
     }
 }
 
-/// Degrees follow the error that is allowed; GELU and SiLU are one polynomial, not two.
+/// Degrees follow the allowed error; GELU and SiLU are one polynomial, not two.
 #[test]
 fn smooth_activations_are_near_by_one_polynomial() {
     for function in [Function::Sigmoid, Function::Tanh, Function::GeluGap, Function::SiluGap] {
@@ -381,7 +381,7 @@ fn smooth_activations_are_near_by_one_polynomial() {
     }
 }
 
-/// Many inputs at once come out as one by one do.
+/// Many inputs at once give the same answers as one by one.
 #[test]
 fn rehearsals_are_simulations() {
     let model = residual();
@@ -397,7 +397,7 @@ fn rehearsals_are_simulations() {
     assert!(server.rehearse(&[&inputs[0], &[0.0; 3]]).is_err());
 }
 
-/// A layer whose steps go over many distances.
+/// A layer with rotations over many distances.
 fn wide() -> Model {
     let mut rng = SplitMix::new(5);
     let mut some = |n: usize| (0..n).map(|_| (rng.normal() / 16.0) as f32).collect::<Vec<f32>>();
@@ -411,7 +411,7 @@ fn wide() -> Model {
     import_network(Network::new("wide", graph), &options).unwrap().model
 }
 
-/// A few masters go up, rotation keys are made of them; answers are as near as with keys that were sent.
+/// Keys derived from a few masters give answers as near as keys that were sent.
 #[test]
 fn derived_keys_answer_as_those_that_are_sent() {
     let model = wide();
@@ -429,7 +429,7 @@ fn derived_keys_answer_as_those_that_are_sent() {
     assert!(derived.online.server.peak_memory_bytes > sent.online.server.peak_memory_bytes);
 }
 
-/// As many bytes and exchanges as are stated, and what is sent in place of the outputs tells nothing of them.
+/// Answers are the float network's classes, and no error bound is stated.
 #[test]
 fn the_best_class_alone_is_told() {
     let model = telling_the_class(residual());
@@ -476,7 +476,7 @@ fn the_best_class_costs_what_is_stated() {
     assert!(costs.comparisons == 4 && costs.online.exchanges > 1, "{costs:?}");
 }
 
-/// A public part whose outputs lie elsewhere, or which says of one kind of answer that it is the other.
+/// A public part with other slots of outputs, or with the wrong kind of answer, is refused.
 #[test]
 fn public_parts_that_disagree_about_the_answer_are_refused() {
     let of = |model: &Model| Public::read(both(model, "").0.public_bytes()).unwrap();

@@ -1,9 +1,9 @@
 //! Messages of the protocol.
 //!
-//! Setup: the client names its key set by 32 random bytes, and says whether it keeps the secret; the server
-//! says whether it has the set, or how many of its keys came before. The client sends the others in the
-//! order of the public part, each with a digest, and the server confirms these. Online: a ciphertext up, a
-//! ciphertext down.
+//! Setup: the client names its key set by 32 random bytes, and says whether it stores the secret.
+//! The server answers that it has the set, or how many of its keys have arrived before. The client
+//! sends the other keys in the order of the public part, each with a digest, and the server
+//! confirms these. Online: one ciphertext up, one ciphertext down.
 
 use tacit_net::Tag;
 
@@ -16,19 +16,19 @@ pub(super) const CONFIRMED: Tag = Tag::new(0x0604, "digest of all keys");
 pub(super) const INPUT: Tag = Tag::new(0x0605, "encrypted input");
 pub(super) const OUTPUT: Tag = Tag::new(0x0606, "encrypted output");
 
-/// A key set's name, and a byte.
+/// A key set's name, and one byte for `lasts`.
 pub(super) const HELLO_BYTES: usize = 33;
 /// Bytes of a digest.
 pub(super) const DIGEST: usize = 32;
-/// What the server says of a key set: which of five, and two numbers.
+/// Bytes of a [`Welcome`]: its kind, one byte, and two numbers.
 pub(super) const WELCOME_BYTES: usize = 17;
 
-/// What the client asks for.
+/// The client's first message: which key set it wants to use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hello {
-    /// Whoever knows it may use the set.
+    /// Any connection of the client that knows the name may use the set.
     pub name: UploadName,
-    /// Whether the client will know it when it is started anew.
+    /// Whether the client stores the secret, so that it can use the set after a restart.
     pub lasts: bool,
 }
 
@@ -50,15 +50,16 @@ impl Hello {
 /// The server's answer to a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Welcome {
-    /// It has the keys.
+    /// The server has all keys.
     Known,
-    /// It wants them, but for the first so many, which it has.
+    /// The server has the first `there` keys and needs the others.
     Send { there: u64 },
-    /// It has no room for them.
+    /// The server has no room for the keys.
     Full,
-    /// The client has its share of what is kept: bytes that it has, and may have.
+    /// The client's quota of stored bytes is exhausted: bytes that it has, and the most that it may
+    /// have.
     Quota { held: u64, most: u64 },
-    /// Another connection sends this set now.
+    /// Another connection is sending this set.
     Busy,
 }
 
@@ -93,12 +94,13 @@ impl Welcome {
     }
 }
 
-/// Digest of the key in place `index` of the set `name` for the plan `plan`.
+/// Returns the digest of the key at position `index` of the set `name` for the plan `plan`.
 pub(super) fn key_digest(plan: &[u8; 32], name: &[u8], index: usize, bytes: &[u8]) -> [u8; DIGEST] {
     digest("tacit 2026-11 ckks key", &[plan, name, &(index as u64).to_le_bytes(), bytes])
 }
 
-/// Digest of the keys of a set that came on one connection, behind the first `there`, from those of each.
+/// Returns the digest of the keys that arrived on one connection after the first `there`, from the
+/// digest of each.
 pub(super) fn set_digest(plan: &[u8; 32], there: u64, digests: &[[u8; DIGEST]]) -> [u8; DIGEST] {
     digest("tacit 2026-11 ckks key set", &[plan, &there.to_le_bytes(), &digests.concat()])
 }

@@ -1,8 +1,8 @@
-//! `clear`: the server computes on the plain input. No protocol and no privacy: the lower bound that every
-//! other back end is measured against, and served only where that is allowed by name.
+//! `clear`: the server computes on the plain input, without protocol or privacy. It is the lower
+//! bound for comparisons with other back ends, served only where allowed by name.
 //!
-//! Online the client sends its real input (`f32`), the server answers with the model's real outputs (`f64`).
-//! Nothing is set up or prepared.
+//! Online the client sends its real input (`f32`), and the server answers with the model's real
+//! outputs (`f64`). There is no setup and no offline phase.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use crate::{
 const INPUT: Tag = Tag::new(0x0501, "plain input");
 const OUTPUT: Tag = Tag::new(0x0502, "plain output");
 
-/// First byte of the public part, beside its name.
+/// Version of the public part.
 const VERSION: u32 = 3;
 const NAME: &str = "clear";
 
 /// The back end.
 pub struct Clear;
 
-/// What a client needs: inputs, outputs, and how much there is to compute.
+/// The public part: inputs, outputs, and the amount of work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Public {
     backend: String,
@@ -37,7 +37,7 @@ struct Public {
     macs: u64,
 }
 
-/// The public part, and its bytes.
+/// The public part and its encoding.
 struct Opened {
     public: Public,
     bytes: Vec<u8>,
@@ -216,7 +216,7 @@ impl ServerSide for Serving {
         let bytes = channel.recv(INPUT, 4 * self.0.interface().input_len())?;
         let (values, _) = bytes.as_chunks();
         let input: Vec<f32> = values.iter().map(|v| f32::from_le_bytes(*v)).collect();
-        // A large network on a slow machine takes longer than clients wait for a silent server.
+        // A large network on a slow machine computes longer than clients wait for a silent server.
         let output = channel.while_alive(|| self.0.model.run(&input))??;
         channel.send(OUTPUT, &output.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
         Ok(channel.flush()?)
@@ -261,7 +261,7 @@ mod tests {
 
     use super::*;
 
-    /// A client that hears no signs of life as such meets them as messages that it does not expect.
+    /// A client that does not expect signs of life receives them as unexpected messages.
     #[test]
     fn a_server_that_computes_says_that_it_lives() {
         const WIDTH: usize = 2048;

@@ -1,4 +1,4 @@
-//! A dealer without a network between.
+//! A dealer without a network.
 
 use std::sync::Arc;
 
@@ -8,15 +8,14 @@ use super::{Dealings, Party};
 use crate::BackendError;
 use crate::seam::{Claim, Dealer, Order, Piece, Seal, Stop, Ticket};
 
-/// A dealer in the process of a party: for tests, benchmarks and warm-ups, where nothing is secret from
-/// anybody.
+/// A dealer in the process of a party, for tests, benchmarks and warm-ups without secrets.
 pub struct InProcessDealer {
     dealings: Arc<Dealings>,
     party: Party,
 }
 
 impl InProcessDealer {
-    /// The same dealer as `party` reaches it.
+    /// Creates the access of `party` to the dealer.
     #[must_use]
     pub fn new(dealings: Arc<Dealings>, party: Party) -> Self {
         Self { dealings, party }
@@ -82,7 +81,7 @@ impl Dealer for InProcessDealer {
     }
 
     fn stopped_by(self: Arc<Self>, _: &Stop) -> Arc<dyn Dealer> {
-        // Nothing is waited for.
+        // This dealer never waits.
         self
     }
 }

@@ -1,18 +1,17 @@
-//! Memory for client halves: making each takes some, so how many are made at a time is bounded, over all and
-//! of one party.
+//! Limits the memory for making client halves, over all parties and for each party.
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Who asks.
+/// The party of a request.
 type Party = [u8; 32];
 
-/// Bytes that client halves may take.
+/// The memory that client halves may take, in bytes.
 pub(super) struct Room {
-    /// Of all parties, and of one.
+    /// Most bytes of all parties, and of one.
     most: [u64; 2],
-    /// How long a request waits for others to end.
+    /// Longest wait of a request for others to end.
     patience: Duration,
     held: Mutex<Held>,
     freed: Condvar,
@@ -24,7 +23,7 @@ struct Held {
     parties: HashMap<Party, u64>,
 }
 
-/// Room that was taken, until it is dropped.
+/// Reserved memory, until it is dropped.
 pub(super) struct Taken<'a> {
     room: &'a Room,
     party: Party,
@@ -36,20 +35,21 @@ impl Room {
         Self { most, patience, held: Mutex::default(), freed: Condvar::new() }
     }
 
-    /// Nothing that happens under the lock leaves the sums half changed.
+    /// Locks the sums. A poisoned lock is safe to use: no operation under it leaves the sums half
+    /// changed.
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A half that is larger than all that there may be is built while there is no other: it can be had, but
-    /// one at a time.
+    /// Whether `bytes` may be reserved. A half above a limit is allowed while no other half is
+    /// made.
     fn fits(&self, held: &Held, party: &Party, bytes: u64) -> bool {
         let own = held.parties.get(party).copied().unwrap_or(0);
         let fits = |held: u64, most: u64| held == 0 || held.saturating_add(bytes) <= most;
         fits(held.all, self.most[0]) && fits(own, self.most[1])
     }
 
-    /// Room for so many bytes; none if others hold it for too long.
+    /// Reserves `bytes` bytes; `None` if others hold the memory for too long.
     pub(super) fn take(&self, party: Party, bytes: u64) -> Option<Taken<'_>> {
         let until = Instant::now() + self.patience;
         let mut held = self.held();

@@ -13,7 +13,7 @@ fn nothing_is_dealt_for_strangers() {
     assert_eq!(dealings.next(), 5, "a refused dealing takes no number");
 }
 
-/// One layer.
+/// A graph of one layer.
 fn graph() -> RingGraph {
     use crate::ring::reference::tests::spec;
     use crate::ring::{FixedPoint, Linear, Node, Op, WeightFacts};
@@ -24,7 +24,7 @@ fn graph() -> RingGraph {
     RingGraph::new(spec(vec![node(Op::Input, vec![]), node(dense, vec![0])])).unwrap()
 }
 
-/// A model of one layer: public part and dealer's.
+/// A model of one layer: public part and dealer's part.
 fn model(seed: u8) -> (Vec<u8>, Vec<u8>) {
     let options = crate::dealt::Options { rtt_ms: u32::from(seed), ..Default::default() };
     (
@@ -38,16 +38,16 @@ fn nobody_takes_a_model_from_its_owner() {
     let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
     let (public, part) = model(7);
     let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
-    // A client, who has the public part, is a server elsewhere, and faster.
+    // A client, which has the public part, registers it as a server of its own, before the owner.
     dealings.register([2; 32], "dealt", (&public, &[9; 16]), |_| Ok(())).unwrap();
     dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
     assert!(dealings.knows([1; 32], digest) && dealings.knows([2; 32], digest));
     assert!(dealings.start([1; 32], (digest, 1), Some([0; 32])).is_ok());
     assert!(dealings.register([1; 32], "dealt", (&public, &[8; 16]), |_| Ok(())).is_err(), "other keys");
-    // What hid this model hides no other.
+    // Keys that hide this model hide no other.
     let other = model(6).0;
     assert!(dealings.register([3; 32], "dealt", (&other, &part), |_| Ok(())).is_err());
-    // What cannot be written down is not taken.
+    // A model whose record cannot be stored is not registered.
     let lost = |_: &[Hidden]| Err(BackendError::Dealer { what: "a full disk".into() });
     assert!(dealings.register([3; 32], "dealt", (&other, &[6; 16]), lost).is_err());
     assert!(
@@ -56,7 +56,7 @@ fn nobody_takes_a_model_from_its_owner() {
     );
 }
 
-/// All of a half that may be made.
+/// Makes the whole half.
 fn whole(fetching: &Fetching<'_>) -> Vec<u8> {
     let mut half = Vec::new();
     let mut push = |bytes: &[u8]| {
@@ -106,7 +106,7 @@ fn a_seed_is_shown_only_of_what_the_client_has_given_up() {
     dealings.taken(&ticket);
     assert!(dealings.fetch([2; 32], &ticket, &claim).is_err(), "it has it");
     assert!(refusal(1).contains("given this material up"), "the client may be using it");
-    // Nobody else can give it up.
+    // No other party can give it up.
     assert!(dealings.consent([1; 32], &ticket, &claim).is_err(), "the server itself");
     assert!(dealings.consent([2; 32], &ticket, &Claim { nonce: [6; 32], ..claim }).is_err());
     let mut other = ticket;
@@ -124,7 +124,7 @@ fn a_seed_is_shown_only_of_what_the_client_has_given_up() {
     started.model.client_half(&seed, &mut push).unwrap();
     assert_eq!(again, half);
     assert_eq!(dealings.open([1; 32], &ticket).unwrap().0, seed.0, "its answer may have been lost");
-    // Given up before it was fetched: nobody gets it any more.
+    // A material given up before its fetch cannot be fetched.
     let ticket = dealings.start([1; 32], (digest, 1), Some(claim.seal())).unwrap().ticket;
     dealings.consent([2; 32], &ticket, &claim).unwrap();
     assert!(dealings.fetch([2; 32], &ticket, &claim).is_err());
@@ -145,13 +145,13 @@ fn what_was_dealt_for_nobody_is_bound_once_and_by_its_server() {
     };
     is_refused(&claim);
     assert!(dealings.open([1; 32], &ticket).is_err(), "nobody has given it up");
-    // Another server, another ticket, and one that this dealer never gave out.
+    // Another server, and a ticket that this dealer never gave out.
     assert!(!dealings.bind([3; 32], &ticket, claim.seal()).unwrap());
     let mut guessed = ticket;
     guessed[20] ^= 1;
     assert!(!dealings.bind([1; 32], &guessed, claim.seal()).unwrap());
     is_refused(&claim);
-    // Asked again, as after a lost answer, it is for the same; nobody else ever gets it.
+    // Repeated calls, as after a lost answer, must have the same claim.
     for _ in 0..2 {
         assert!(dealings.bind([1; 32], &ticket, claim.seal()).unwrap());
         assert!(dealings.bind([1; 32], &ticket, other.seal()).is_err());
@@ -161,10 +161,10 @@ fn what_was_dealt_for_nobody_is_bound_once_and_by_its_server() {
     assert!(dealings.fetch([2; 32], &ticket, &claim).is_ok());
     dealings.taken(&ticket);
     assert!(dealings.bind([1; 32], &ticket, other.seal()).is_err(), "nor when it is burnt");
-    // What was dealt for somebody from the beginning is nobody else's either.
+    // Material that was dealt for a claim from the start cannot be bound to another.
     let ticket = dealings.start([1; 32], (digest, 1), Some(claim.seal())).unwrap().ticket;
     assert!(dealings.bind([1; 32], &ticket, other.seal()).is_err());
-    // A dealer that was started again has none of it.
+    // A restarted dealer does not have the material.
     let again = Dealings::fresh(Registry::standard(), dealings.next()).unwrap();
     assert!(!again.bind([1; 32], &ticket, claim.seal()).unwrap());
 }
@@ -204,7 +204,8 @@ fn a_key_is_one_key_to_every_back_end() {
     let error = dealings.register([1; 32], "fss", (&fss(&part), &part), |_| Ok(())).unwrap_err().to_string();
     assert!(error.contains("hides the weights of another one"), "{error}");
     assert!(dealings.register([1; 32], "fss", (&fss(&[9; 16]), &[9; 16]), |_| Ok(())).is_ok());
-    // Other keys than those that the public part states, as a dealer that has forgotten them would take.
+    // Keys other than those that the public part states, which a restarted dealer would otherwise
+    // accept.
     let error = dealings.register([2; 32], "fss", (&fss(&[9; 16]), &[8; 16]), |_| Ok(())).unwrap_err().to_string();
     assert!(error.contains("the public part states"), "{error}");
 }
@@ -222,7 +223,7 @@ fn one_server_crowds_out_itself_alone() {
     }
     assert_eq!(dealings.state().models.len(), MAX_MODELS);
     assert!(dealings.knows([1; 32], digest));
-    // What it can remember of one server is bounded.
+    // The number of matrices of one server is bounded.
     let hidden = (0..MAX_MASKS[0] as u64).map(|i| {
         let mut mask = [0xab; 32];
         mask[..8].copy_from_slice(&i.to_le_bytes());

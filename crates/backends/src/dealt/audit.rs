@@ -1,28 +1,29 @@
-//! Ordering material, and auditing the dealer: what the parties say to each other and to it, for every back
-//! end with a dealer.
+//! Orders material and audits the dealer: the messages between the parties and with the dealer, for
+//! every back end with a dealer.
 //!
 //! ```text
 //! client: seal of its claim
 //! server: ticket, with the dealer's commitment to the seed;  commitment to its coin
-//! both get their halves from the dealer, put them away, and say to each other at each megabyte that they get on
+//! both: get their halves from the dealer, store them, and report each megabyte to each other
 //! client: its coin, once it has all of its half
 //! server: its coin, once it has all of its own
-//! audited: client gives the material up at the dealer, says so; server has it opened, and passes the seed on;
-//!          each deals its half again and compares; then all begins anew
+//! audited: client gives the material up at the dealer and reports this; server has it opened and
+//!          passes the seed on; each deals its half again and compares; then a new order begins
 //! ```
-//! **Nobody knows whether a material is audited before the dealer has given all of both halves**, and until
-//! then the parties do the same with every material and wait for nothing but the dealer. So a dealer that
-//! watches them, and deals rightly until it knows, learns nothing in time.
+//! **No party knows whether a material is audited before the dealer has given all of both halves.**
+//! Until then the parties treat every material alike and wait only for the dealer. A dealer that
+//! watches them, and deals correctly until it knows, learns nothing in time.
 //!
-//! A seed is opened only if both agree, and neither uses the material then. It makes all of that material's
-//! masks and keys, and nothing else: A's keys are the owner's. Of k materials that are dealt wrongly one is
-//! found with `1 - (1 - rate)^k`. A ticket binds the dealer for both parties: it is the server's and, by the
-//! server, the client's, and the dealer gives a half for no other.
+//! A seed is opened only if both parties agree, and then neither uses the material. The seed makes
+//! all masks and keys of that material and nothing else: A's keys are the owner's. Of k wrongly
+//! dealt materials, at least one is found with probability `1 - (1 - rate)^k`. A ticket binds the
+//! dealer for both parties: the server gets it and passes it to the client, and the dealer gives
+//! out halves for no other ticket.
 //!
-//! Who has cheated shows only where no other party had a hand in it: a half that comes from the dealer and is
-//! not what the seed makes that it has committed to, and for the server the seed. What is not opened, or
-//! comes to the client by way of the server, can be either's doing, and is told so: the other party could
-//! have an honest dealer blamed otherwise.
+//! The cheating party is known only if no other party can be the cause: for a half from the dealer
+//! that differs from what the committed seed makes, and at the server also for the seed. A missing
+//! opening, or data that reaches the client through the server, can be the fault of either party,
+//! and the error says so. Otherwise the other party could have an honest dealer blamed.
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_net::{Channel, Tag, TrafficModel};
@@ -31,41 +32,41 @@ use zeroize::Zeroizing;
 use crate::BackendError;
 use crate::seam::{self, Claim, ConnectionResources, Order, Piece, Seal, Ticket};
 
-/// Offline: which material.
+/// Offline: names the material.
 const TICKET: Tag = Tag::new(0x0425, "ticket for the dealer");
-/// Offline: for whom material is to be dealt.
+/// Offline: the seal of the claim for which the material is dealt.
 const SEAL: Tag = Tag::new(0x0426, "seal of a claim to material");
 const COMMITMENT: Tag = Tag::new(0x0427, "commitment to a coin");
 const COIN: Tag = Tag::new(0x0428, "coin");
 const GIVEN_UP: Tag = Tag::new(0x0429, "a material is given up");
 const OPENED: Tag = Tag::new(0x042a, "seed of an audited material");
-/// Offline: the other party has so much more of its half. On a slow link to the dealer it would be taken for
-/// one that does nothing.
+/// Offline: the other party has received another megabyte of its half. Without this message, a
+/// party on a slow link to the dealer would seem idle.
 const FETCHED: Tag = Tag::new(0x042b, "a megabyte of a half has come");
 
-/// Bytes of a half behind which a party says so.
+/// Bytes of a half between two of these messages.
 const STEP: u64 = 1 << 20;
 
 /// Bytes of a coin and of a commitment.
 const COIN_BYTES: usize = 32;
 
-/// Materials of a thousand that are audited, unless the options say so.
+/// Default number of audited materials per thousand.
 pub(crate) const DEFAULT: u32 = 10;
-/// What they may say.
+/// Allowed numbers of audited materials per thousand.
 pub(crate) const RATES: std::ops::RangeInclusive<u32> = 0..=900;
 
-/// Takes pieces of a half.
+/// Takes the pieces of a half.
 pub(crate) type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), BackendError> + 'a;
 
-/// What ordering a material says whose halves have so many bytes, the client's first. One that is audited
-/// says more, and is ordered anew.
+/// Adds the traffic of ordering one material whose halves have these lengths, the client's first.
+/// An audited material needs more, and a new order.
 pub(crate) fn talk(rate: u32, halves: [u64; 2], talk: &mut TrafficModel) {
     talk.up(size_of::<Seal>());
     talk.down(size_of::<Ticket>());
     if rate > 0 {
         talk.down(COIN_BYTES);
     }
-    // Neither waits for the other's before its own.
+    // Neither party waits for the other before it has its own half.
     let [up, down] = halves.map(|half| half / STEP);
     talk.downs(down, 1);
     talk.ups(up, 1);
@@ -75,30 +76,31 @@ pub(crate) fn talk(rate: u32, halves: [u64; 2], talk: &mut TrafficModel) {
     }
 }
 
-/// Random bytes, as a digest of the stream's: coins are shown, and the stream makes nonces that are not.
+/// Random bytes, as a digest of the stream's output: coins are shown, and the same stream makes
+/// secret nonces.
 fn random(prg: &mut Prg) -> [u8; COIN_BYTES] {
     let mut drawn = Zeroizing::new([0; COIN_BYTES]);
     prg.fill_bytes(&mut *drawn);
     seam::digest("tacit 2026-11 random bytes", &[&*drawn])
 }
 
-/// A coin is random enough to be hidden by its digest.
+/// Commits to a coin. A coin has enough randomness for its digest to hide it.
 fn committed(ticket: &Ticket, coin: &[u8]) -> [u8; 32] {
     seam::digest("tacit 2026-11 coin of an audit", &[ticket, coin])
 }
 
-/// Whether both coins say that the material is audited.
+/// Whether both coins together select the material for an audit.
 fn is_audited(rate: u32, ticket: &Ticket, of_server: &[u8], of_client: &[u8]) -> bool {
     let digest = seam::digest("tacit 2026-11 audit", &[ticket, of_server, of_client]);
     let drawn = u32::from_le_bytes(*digest.first_chunk().expect("a digest is longer"));
     u64::from(drawn) * 1000 < u64::from(rate) << 32
 }
 
-/// Who may have cheated.
+/// The parties that may have cheated.
 #[derive(Clone, Copy)]
 enum Suspect {
     Dealer,
-    /// Or the other party.
+    /// The dealer or the other party.
     DealerOrClient,
     DealerOrServer,
 }
@@ -117,7 +119,7 @@ fn cheated(ticket: &Ticket, suspect: Suspect, what: &str) -> BackendError {
     BackendError::Dealer { what: format!("an audit of material {number} failed: {what}. {advice}") }
 }
 
-/// What the dealer did when it was to open a material.
+/// Blames `suspect` if the dealer does not open a material.
 fn opened<T>(ticket: &Ticket, suspect: Suspect, done: Result<T, BackendError>) -> Result<T, BackendError> {
     done.map_err(|error| match error {
         BackendError::Dealer { what } => cheated(ticket, suspect, &format!("it was not opened ({what})")),
@@ -125,10 +127,10 @@ fn opened<T>(ticket: &Ticket, suspect: Suspect, done: Result<T, BackendError>) -
     })
 }
 
-/// A half as it comes.
+/// A half while it arrives.
 struct Got {
     hasher: blake3::Hasher,
-    /// Bytes that have come, and all.
+    /// Bytes received, and bytes in all.
     bytes: [u64; 2],
 }
 
@@ -137,7 +139,7 @@ impl Got {
         Self { hasher: blake3::Hasher::new(), bytes: [0, bytes] }
     }
 
-    /// Tells the other party that this one gets on.
+    /// Adds bytes, and reports progress to the other party.
     fn update(&mut self, bytes: &[u8], channel: &mut Channel) -> Result<(), BackendError> {
         let [come, all] = self.bytes;
         let now = come + bytes.len() as u64;
@@ -159,7 +161,7 @@ impl Got {
     }
 }
 
-/// Waits until the other party has all of its half, as long as it gets on.
+/// Waits until the other party has its whole half, as long as it reports progress.
 fn wait_for(half: u64, channel: &mut Channel) -> Result<(), BackendError> {
     (0..half / STEP).try_for_each(|_| channel.recv(FETCHED, 1).map(drop))?;
     Ok(())
@@ -169,7 +171,7 @@ fn length(what: &str) -> BackendError {
     BackendError::Material { what: format!("{what} bytes from the dealer than its half has") }
 }
 
-/// Holds what was dealt against what the seed makes, which comes from `source`.
+/// Compares a dealt half with what the seed makes. The seed comes from `source`.
 fn compare(
     (ticket, plan): (&Ticket, &[u8; 32]),
     (seed, source): (&Seed, Suspect),
@@ -191,23 +193,25 @@ fn compare(
     Ok(())
 }
 
-/// What a party orders by.
+/// The parameters of a party's orders.
 pub(crate) struct Ordering<'a> {
     pub(crate) resources: &'a ConnectionResources,
-    /// Materials of a thousand that are audited.
+    /// Audited materials per thousand.
     pub(crate) rate: u32,
     /// The plan's digest.
     pub(crate) plan: [u8; 32],
-    /// Bytes of the client's half and of the server's.
+    /// Lengths of the client's half and of the server's, in bytes.
     pub(crate) halves: [u64; 2],
 }
 
 impl Ordering<'_> {
-    /// At the client: orders a material and gives `sink` its half as it comes. False if that was audited and
-    /// found right: it is of no use then, and another one must be ordered. `again` deals a half from a seed.
+    /// At the client: orders a material and streams its half to `sink`. Returns false if the
+    /// material was audited and found right: it must not be used, and another one must be ordered.
+    /// `again` deals a half from a seed.
     ///
     /// # Errors
-    /// Of the channel; [`BackendError::Dealer`]: it gives none, or an audit failed; those of `sink`.
+    /// Errors of the channel; [`BackendError::Dealer`] if the dealer gives no material or an audit
+    /// failed; errors of `sink`.
     pub(crate) fn fetch(
         &self,
         (channel, prg): (&mut Channel, &mut Prg),
@@ -236,7 +240,7 @@ impl Ordering<'_> {
         compare((&ticket, &self.plan), (&seed, Suspect::DealerOrServer), got, &again).map(|()| false)
     }
 
-    /// The client's part of the toss.
+    /// The client's part of the coin toss.
     fn toss(
         &self,
         (ticket, commitment): (&Ticket, &[u8]),
@@ -255,7 +259,8 @@ impl Ordering<'_> {
         Ok(is_audited(self.rate, ticket, &theirs, &own))
     }
 
-    /// At the server: the same for its half. Either party has all of its own when this returns.
+    /// At the server: as [`fetch`](Self::fetch), for the server's half. When this returns, both
+    /// parties have their whole halves.
     ///
     /// # Errors
     /// As [`fetch`](Self::fetch).
@@ -270,7 +275,7 @@ impl Ordering<'_> {
         let (dealer, own) = (self.resources.dealer()?, random(prg));
         let (mut known, mut got) = (None, Got::new(self.halves[1]));
         dealer.deal_into(order, &seal, &mut |piece| match piece {
-            // The client fetches its half meanwhile.
+            // The client fetches its half in the meantime.
             Piece::Ticket(ticket) => {
                 channel.send(TICKET, ticket)?;
                 if self.rate > 0 {

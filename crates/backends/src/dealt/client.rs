@@ -1,5 +1,6 @@
-//! The client's phases. Offline it computes `E r` (for layers that are not dealt it asks the server for its
-//! share of `W r`) and sends what moves its shares; online it needs its seed alone.
+//! The client's phases. Offline the client computes `E r`, or gets its share of `W r` from the
+//! server for layers that are not dealt, and sends the differences that move its shares. Online it
+//! needs only its seed.
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::ring::ConvSpec;
@@ -25,10 +26,10 @@ use crate::seam::Stop;
 pub(super) const INPUT: Tag = Tag::new(0x0420, "masked input");
 /// Message: the server's share of the result.
 pub(super) const RESULT: Tag = Tag::new(0x0421, "share of the result");
-/// Message, offline: by how much the client's share of a tensor moves.
+/// Message, offline: the difference by which the client's share of a tensor moves.
 pub(super) const MOVE: Tag = Tag::new(0x0422, "moved share");
 
-/// The offline phase with the half `seed`; `lattice` has the part of the layers that are not dealt.
+/// Runs the offline phase with the half `seed`. `lattice` computes the layers that are not dealt.
 pub(super) fn offline(
     plan: &Plan,
     (statics, lattice): (&Statics, lattice::Client<'_>),
@@ -46,8 +47,8 @@ pub(super) fn offline(
     Ok(channel.flush()?)
 }
 
-/// The online phase: the integers of the output node for those of the input node; `tap` is shown the client's
-/// shares (of tensors before they are moved: nothing).
+/// Runs the online phase. Returns the integers of the output node for those of the input node.
+/// `tap` gets the client's shares, but not those of tensors before they are moved.
 pub(super) fn online(
     plan: &Plan,
     seed: &Seed,
@@ -71,7 +72,7 @@ struct Offline<'a> {
     plan: &'a Plan,
     statics: &'a Statics,
     lattice: lattice::Client<'a>,
-    /// The next linear layer that is dealt.
+    /// The next dealt linear layer.
     next: usize,
     seed: Prg,
     channel: &'a mut Channel,
@@ -131,7 +132,7 @@ impl ClientPhase<Parts> for Online<'_, '_> {
         Ok(self.session.channel.send_packed(INPUT, &masked, width)?)
     }
 
-    /// Nothing reads this share before it is moved.
+    /// Returns zeros: this share is not read before it is moved.
     fn linear(&mut self, conv: &ConvSpec, _: NodeId, _: &[u64]) -> Result<Vec<u64>, BackendError> {
         Ok(vec![0; self.plan.batch * conv.out_len()])
     }

@@ -17,12 +17,12 @@ use crate::ring::reference;
 use crate::seam::{Chunks, ConnectionResources, check_made_for, write_material};
 use crate::{BackendError, ClientSide, Material, MaterialPart};
 
-/// The connection.
+/// A client's connection.
 pub(super) struct Asking {
     model: Arc<Client>,
     resources: ConnectionResources,
     prg: Prg,
-    /// For layers that are not dealt, from the setup.
+    /// Keys from the setup, for layers that are not dealt.
     keys: Option<ClientKeys>,
 }
 
@@ -60,7 +60,7 @@ impl ClientSide for Asking {
         Ok(())
     }
 
-    /// Sends keys, if there are layers that are not dealt; gets `E`, unless this process or its folder has
+    /// Sends keys if some layers are not dealt. Fetches `E`, unless this process or its folder has
     /// it.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let Client { compiled, statics } = &*self.model;

@@ -14,15 +14,15 @@ use super::{cost, server};
 use crate::ring::{self, Weights, public};
 use crate::{BackendError, ConnectionResources, Costs, seam};
 
-/// Version of the public part and of the protocol that follows from it.
+/// Version of the public part and of its protocol.
 pub(crate) const VERSION: u32 = 5;
 
-/// What both parties have.
+/// What both parties have of a model.
 pub(super) struct Compiled {
     pub(super) public: Arc<[u8]>,
-    /// For one input.
+    /// The plan for one input.
     pub(super) one: Arc<Plan>,
-    /// For the batch of this model.
+    /// The plan for the batch of this model.
     pub(super) plan: Arc<Plan>,
     /// Digest of `E`.
     pub(super) statics: [u8; 32],
@@ -41,12 +41,12 @@ pub(super) struct Server {
 /// The model at the client.
 pub(super) struct Client {
     pub(super) compiled: Compiled,
-    /// `E`, once a connection of this process has it.
+    /// `E`, once a connection of this process has received it.
     pub(super) statics: Arc<OnceLock<Arc<Statics>>>,
 }
 
 impl Compiled {
-    /// From the public part: bytes of a stranger.
+    /// Reads the public part, which is untrusted bytes.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, BackendError> {
         let ((options, statics), rest): ((Options, [u8; 32]), _) = public::read((NAME, VERSION), bytes)?;
         options.check()?;
@@ -58,7 +58,7 @@ impl Compiled {
         Self { public, plan: Arc::clone(&one), one, statics }
     }
 
-    /// The same for a batch.
+    /// Returns the same model for a batch.
     pub(super) fn batched(&self, batch: usize) -> Result<Self, BackendError> {
         let (public, one, statics) = (Arc::clone(&self.public), Arc::clone(&self.one), self.statics);
         let plan = match seam::checked_batch(batch, self.max_batch())? {
@@ -68,7 +68,7 @@ impl Compiled {
         Ok(Self { public, one, plan, statics })
     }
 
-    /// How material for the batch is ordered.
+    /// How this model orders material for its batch.
     pub(super) fn ordering<'a>(&self, resources: &'a ConnectionResources) -> Ordering<'a> {
         let halves = [SEED_BYTES, server::half_bytes(&self.plan)].map(|bytes| bytes as u64);
         Ordering { resources, rate: self.plan.options().audit, plan: self.digest(), halves }
@@ -86,12 +86,12 @@ impl Compiled {
         cost::costs(&self.plan)
     }
 
-    /// Over the plan, `E` and the batch: material is bound to all three.
+    /// Digest of the plan, `E` and the batch, to all of which material is bound.
     pub(super) fn digest(&self) -> [u8; 32] {
         seam::batch_digest(&self.digest_of_one(), self.batch())
     }
 
-    /// Of the model for one input: what a dealer knows it by.
+    /// Digest of the model for one input, by which a dealer knows the model.
     pub(super) fn digest_of_one(&self) -> [u8; 32] {
         seam::digest("tacit 2026-11 dealt", &[&self.one.digest(), &self.statics])
     }
@@ -111,7 +111,7 @@ impl Server {
         Ok(Self { compiled: Compiled::of_one(public.into(), plan, statics), weights, secret, keys, part, report })
     }
 
-    /// The same for a batch.
+    /// Returns the same model for a batch.
     pub(super) fn batched(&self, batch: usize) -> Result<Self, BackendError> {
         let (weights, keys, part) = (Arc::clone(&self.weights), Arc::clone(&self.keys), Arc::clone(&self.part));
         let (compiled, secret) = (self.compiled.batched(batch)?, self.secret.clone());
@@ -120,7 +120,7 @@ impl Server {
 }
 
 impl Client {
-    /// The same for a batch; what connections of the process have got stays shared.
+    /// Returns the same model for a batch, with the same shared `E`.
     pub(super) fn batched(&self, batch: usize) -> Result<Self, BackendError> {
         Ok(Self { compiled: self.compiled.batched(batch)?, statics: Arc::clone(&self.statics) })
     }

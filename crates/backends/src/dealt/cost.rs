@@ -1,4 +1,4 @@
-//! What one input or a batch costs, from the plan alone. Traffic is exact, memory an estimate.
+//! Costs of one input or a batch, from the plan alone. Traffic is exact, memory is an estimate.
 
 use tacit_arith::ring::ConvSpec;
 use tacit_mpc::codec::Packed;
@@ -12,15 +12,15 @@ use super::{audit, server, setup, statics};
 use crate::ring::{Node, RingGraph};
 use crate::{BackendError, Costs, DealingCost, PartyCost, Work};
 
-/// What of a server's material counts beside bytes between the parties when scales are searched: it comes
-/// over a link that is some ten times faster.
+/// Weight of the server's material against bytes between the parties in the search for scales: the
+/// dealer's link is some ten times faster.
 const MATERIAL_WORTH: f64 = 0.1;
 
 fn packed(node: &Node, batch: usize) -> usize {
     Packed::len_bytes(batch * node.elements(), node.fixed.width)
 }
 
-/// The price that the search for scales goes by.
+/// The price that the search for scales minimises.
 pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, BackendError> {
     let steps = plan::steps(graph, options)?;
     let moves = plan::moves(graph, &steps);
@@ -32,7 +32,7 @@ pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, Backend
     Ok(total)
 }
 
-/// What the online phase says.
+/// The traffic of the online phase.
 fn online_talk(graph: &RingGraph, steps: &[Step], batch: usize) -> TrafficModel {
     let mut talk = TrafficModel::default();
     for (step, node) in steps.iter().zip(graph.nodes()) {
@@ -50,20 +50,20 @@ fn online_talk(graph: &RingGraph, steps: &[Step], batch: usize) -> TrafficModel 
     talk
 }
 
-/// What the setup says: keys for layers that are not dealt, and `E` of the others.
+/// The traffic of the setup: keys for layers that are not dealt, and `E` of the others.
 fn setup_talk(plan: &Plan) -> TrafficModel {
     let mut talk = setup::talk(statics::bytes(plan));
     plan.lattice.setup_talk(&mut talk);
     talk
 }
 
-/// Multiplications of the linear layers that are dealt.
+/// Multiplications of the dealt linear layers.
 fn dealt_macs(plan: &Plan) -> u64 {
     let of = |conv: &ConvSpec| (conv.weight_len() / conv.out_ch * conv.out_len()) as u64;
     plan.batch as u64 * statics::layers(plan).map(|(_, conv, _)| of(conv)).sum::<u64>()
 }
 
-/// What the offline phase says: the order, layers that are not dealt, and what moves shares.
+/// The traffic of the offline phase: the order, layers that are not dealt, and the moves of shares.
 fn offline_talk(plan: &Plan, half: u64) -> TrafficModel {
     let mut talk = TrafficModel::default();
     audit::talk(plan.options().audit, [SEED_BYTES as u64, half], &mut talk);
@@ -83,7 +83,7 @@ fn aes(step: &Step) -> [u64; 2] {
     all.fold([0, 0], |[client, server], one| [client + one.client_aes as u64, server + one.server_aes as u64])
 }
 
-/// Costs of a plan's inputs, of the setup, and of dealing.
+/// The costs of a plan's inputs, of the setup, and of dealing.
 pub(super) fn costs(plan: &Plan) -> Costs {
     let half = server::half_bytes(plan) as u64;
     let mut costs = Costs {
@@ -107,7 +107,7 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     let [client, server] = plan.lattice.work();
     costs.offline.add_work(client, server);
     let largest = plan.graph.nodes().iter().map(|n| 8 * plan.elements(n) as u64).max().expect("a graph has nodes");
-    // A matrix entry is kept as 4 bytes, or 8 in rings beyond 32 bits.
+    // A matrix entry is stored as 4 bytes, or 8 in rings beyond 32 bits.
     let matrices: u64 =
         statics::layers(plan).map(|(_, c, width)| c.weight_len() as u64 * if width > 32 { 8 } else { 4 }).sum();
     memory(plan, &mut costs, [matrices, largest]);
@@ -122,11 +122,12 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     costs
 }
 
-/// What the phases hold at their peaks, beside what is there already: ciphertexts of layers that are not
-/// dealt. `matrices` are the bytes of `E` in memory, `largest` those of the largest tensor.
+/// Sets the phases' peak memory, on top of the ciphertexts of layers that are not dealt, which are
+/// counted already. `matrices` are the bytes of `E` in memory, `largest` those of the largest
+/// tensor.
 fn memory(plan: &Plan, costs: &mut Costs, [matrices, largest]: [u64; 2]) {
     costs.setup.client.stored_bytes = matrices;
-    // Taken as it comes.
+    // The matrices are streamed.
     costs.setup.client.peak_memory_bytes = matrices + (64 << 20);
     costs.setup.server.peak_memory_bytes = 64 << 20;
     costs.setup.add_work(PartyCost::default(), plan.lattice.keys());

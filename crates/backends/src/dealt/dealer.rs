@@ -1,5 +1,6 @@
-//! What the dealer does: the client's walk over masks alone. It knows the client's seed, so every share that
-//! the client chose; what it does not know (shares of linear outputs) it never needs, and takes as zero.
+//! The dealer runs the client's walk over masks. It knows the client's seed, and so every share
+//! that the client chose. It takes the other shares (of linear outputs) as zero, because it never
+//! needs them.
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_graph::{NodeId, walk};
@@ -16,8 +17,8 @@ use crate::ring::fixed::ring_mask;
 use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, chosen, stream};
 use tacit_arith::ring::ConvSpec;
 
-/// Parts of the client's seed beside the shares that it chooses (`share::chosen`): what a batch of gates
-/// draws, the mask `t` of a linear layer, the share that a tensor is moved to.
+/// Parts of the client's seed beside its chosen shares (`share::chosen`): the randomness of a batch
+/// of gates, the mask `t` of a linear layer, and the new share of a moved tensor.
 pub(super) const GATE: u8 = 0xf0;
 pub(super) const LINEAR: u8 = 0xf1;
 pub(super) const MOVED: u8 = 0xf2;
@@ -25,13 +26,13 @@ pub(super) const MOVED: u8 = 0xf2;
 /// Length of a party's seed, in bytes.
 pub(super) const SEED_BYTES: usize = 16;
 
-/// The seeds of both parties that follow from that of a dealing.
+/// Derives the seeds of both parties from that of a dealing.
 pub(super) fn seeds(dealing: &Seed) -> [Seed; 2] {
     let prg = Prg::from_seed(dealing.clone());
     [1, 2].map(|party| prg.fork(party).seed().clone())
 }
 
-/// The share that a moved tensor ends on.
+/// The client's new share of a moved tensor.
 pub(super) fn moved(plan: &Plan, seed: &Prg, id: NodeId, node: &Node) -> Vec<u64> {
     chosen(seed, At { node: id, level: 0 }, MOVED, plan.elements(node), node.fixed.width)
 }
@@ -41,10 +42,10 @@ pub(super) fn mask(seed: &Prg, id: NodeId, elements: usize, width: u32) -> Vec<u
     chosen(seed, At { node: id, level: 0 }, LINEAR, elements, width)
 }
 
-/// A dealer's keys of the linear layers that are dealt, in node order.
+/// A dealer's keys of the dealt linear layers, in node order.
 pub(super) struct Keys(pub(super) Vec<Seed>);
 
-/// Gives the server's half in pieces, in the order of the walk.
+/// Makes the server's half in pieces, in the order of the walk.
 pub(super) fn server_half(
     plan: &Plan,
     keys: &Keys,
@@ -74,7 +75,7 @@ impl ClientPhase<Parts> for Dealing<'_> {
         Ok(())
     }
 
-    /// The server gets `A r - t`, but for layers that are not dealt.
+    /// The server gets `A r - t`, except for layers that are not dealt.
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
         if self.plan.lattice.place(id).is_some() {
             return Ok(vec![0; self.plan.batch * conv.out_len()]);

@@ -1,8 +1,8 @@
-//! Linear layers that the dealer has no part in, for models whose `E` is too large for a client: their
-//! offline part is that of `cheetah`. The client encrypts its share r of the layer's input, the server
-//! answers with its encrypted share of `W r`. What the client gets so takes the place of `E r + t`, and is
-//! moved to a share from its seed as that would be; what the server keeps takes the place of `A r - t`.
-//! Everything else, so the whole online phase, is as with a dealt layer.
+//! Linear layers without the dealer, for models whose `E` is too large for a client. Their offline
+//! part is that of `cheetah`: the client encrypts its share r of the layer's input, and the server
+//! answers with the client's encrypted share of `W r`. This share replaces `E r + t`, and the
+//! client moves it to a share from its seed in the same way. The server's share replaces `A r - t`.
+//! Everything else, including the whole online phase, is as with a dealt layer.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -19,18 +19,19 @@ use crate::ring::share::exact_truncations;
 use crate::ring::{RingGraph, Weights, slack};
 use crate::{BackendError, PartyCost};
 
-/// Where a layer stands: its group, and which of that it is.
+/// Position of a layer: its group, and its index in the group.
 pub(super) type Place = (usize, usize);
 
-/// The layers of a plan that are made so.
+/// The layers of a plan that use lattices.
 pub(super) struct Layers {
-    /// Those that read one tensor, which is encrypted once for all of them.
+    /// Groups of layers that read the same tensor, which is encrypted once for the group.
     groups: Vec<Group<Cheetah>>,
-    /// Of each node.
+    /// The place of each node.
     places: Vec<Option<Place>>,
 }
 
-/// Those of `layers` (nodes in order, and what a client would get of `E` for each) that `linear` chooses.
+/// Returns the `layers` that use lattices under the option `linear`. `layers` are nodes in order,
+/// with the bytes of `E` of each.
 fn chosen(layers: &[(NodeId, u64)], linear: Linear) -> Vec<NodeId> {
     let limit = match linear {
         Linear::Dealt => return Vec::new(),
@@ -38,7 +39,7 @@ fn chosen(layers: &[(NodeId, u64)], linear: Linear) -> Vec<NodeId> {
         Linear::Auto { limit } => limit,
     };
     let mut largest = layers.to_vec();
-    // The sort is stable: of equal ones the first in the graph comes first.
+    // The sort is stable: of layers of equal size, the first in the graph stays first.
     largest.sort_by_key(|(_, bytes)| Reverse(*bytes));
     let mut left: u64 = layers.iter().map(|(_, bytes)| bytes).sum();
     let mut chosen = Vec::new();
@@ -54,10 +55,10 @@ fn chosen(layers: &[(NodeId, u64)], linear: Linear) -> Vec<NodeId> {
 }
 
 impl Layers {
-    /// Chooses among a graph's linear layers (nodes in order, bytes of `E`), and plans them.
+    /// Chooses and plans layers among a graph's linear layers (nodes in order, bytes of `E`).
     ///
     /// # Errors
-    /// `Unsupported` names the first that cannot be planned.
+    /// `Unsupported` names the first layer that cannot be planned.
     pub(super) fn new(graph: &RingGraph, layers: &[(NodeId, u64)], linear: Linear) -> Result<Self, BackendError> {
         let mut members: Vec<(NodeId, Vec<NodeId>)> = Vec::new();
         let mut places = vec![None; graph.nodes().len()];
@@ -80,22 +81,23 @@ impl Layers {
         Ok(Self { groups: groups.collect::<Result<_, _>>()?, places })
     }
 
-    /// The same for `batch` inputs at once.
+    /// The same layers for `batch` inputs at once.
     pub(super) fn times(&self, batch: usize) -> Self {
         Self { groups: self.groups.iter().map(|group| group.times(batch)).collect(), places: self.places.clone() }
     }
 
-    /// Whether a node is one of them, and which.
+    /// The place of a node, if it uses lattices.
     pub(super) fn place(&self, node: NodeId) -> Option<Place> {
         self.places[node]
     }
 
-    /// What planning chose, and both parties must have alike: nodes, sizes of tiles, bits of ciphertexts.
+    /// The choices of planning that both parties must have alike: nodes, sizes of tiles, bits of
+    /// ciphertexts.
     pub(super) fn choices(&self) -> Vec<(&[NodeId], Vec<[u64; 7]>)> {
         self.groups.iter().map(|group| (&*group.nodes, group.plan.choices())).collect()
     }
 
-    /// Units that a result may be off by.
+    /// Largest error of a result, in units.
     pub(super) fn max_error(&self) -> u32 {
         let of = |group: &Group<Cheetah>| (0..group.nodes.len()).map(|k| group.plan.max_error(k)).max();
         self.groups.iter().filter_map(of).max().unwrap_or(0)
@@ -105,27 +107,27 @@ impl Layers {
         self.groups.iter().map(|group| &group.plan).collect()
     }
 
-    /// What the setup says for them: the client's keys.
+    /// Adds the traffic of the setup: the client's keys.
     pub(super) fn setup_talk(&self, talk: &mut TrafficModel) {
         if !self.groups.is_empty() {
             Keys::talk(&self.plans(), talk);
         }
     }
 
-    /// What the server keeps of a setup.
+    /// Memory and storage of the server's keys from the setup.
     pub(super) fn keys(&self) -> PartyCost {
         let bytes = if self.groups.is_empty() { 0 } else { Keys::memory(&self.plans()) };
         PartyCost { peak_memory_bytes: bytes, stored_bytes: bytes, ..PartyCost::default() }
     }
 
-    /// What the offline phase says at a node.
+    /// Adds the traffic of the offline phase at a node.
     pub(super) fn talk(&self, node: NodeId, talk: &mut TrafficModel) {
         if let Some((group, 0)) = self.place(node) {
             self.groups[group].plan.talk(talk);
         }
     }
 
-    /// Work of client and server, and memory of the group that takes most.
+    /// Work of client and server, and memory of the group that needs most.
     pub(super) fn work(&self) -> [PartyCost; 2] {
         let mut both = [PartyCost::default(); 2];
         for group in &self.groups {
@@ -134,10 +136,10 @@ impl Layers {
         both
     }
 
-    /// The client's part of the setup: keys, if there are such layers.
+    /// The client's part of the setup: sends keys, if any layer uses lattices.
     ///
     /// # Errors
-    /// Of the channel.
+    /// Errors of the channel.
     pub(super) fn client_setup(
         &self,
         (channel, prg): (&mut Channel, &mut Prg),
@@ -148,10 +150,10 @@ impl Layers {
         Ok(Some(Keys::send(&self.plans(), prg, channel)?))
     }
 
-    /// The server's part.
+    /// The server's part of the setup: receives the client's keys, if any layer uses lattices.
     ///
     /// # Errors
-    /// Of the channel; malformed keys.
+    /// Errors of the channel; malformed keys.
     pub(super) fn server_setup(&self, channel: &mut Channel) -> Result<Option<ServerKeys>, BackendError> {
         if self.groups.is_empty() {
             return Ok(None);
@@ -160,7 +162,7 @@ impl Layers {
     }
 }
 
-/// What a party has of layers whose group was run with an earlier one.
+/// A party's shares of layers whose group has already run.
 struct Later(Vec<VecDeque<Vec<u64>>>);
 
 impl Later {
@@ -168,7 +170,7 @@ impl Later {
         Self(vec![VecDeque::new(); layers.groups.len()])
     }
 
-    /// The share at a place; `run` makes those of the whole group.
+    /// Returns the share at a place. `run` computes the shares of the whole group.
     fn share(
         &mut self,
         (group, index): Place,
@@ -193,15 +195,15 @@ pub(super) struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// With the keys of the connection's setup, and randomness for ciphertexts.
+    /// Creates it with the keys of the connection's setup, and randomness for ciphertexts.
     pub(super) fn new(layers: &'a Layers, keys: Option<&'a ClientKeys>, prg: &'a mut Prg) -> Self {
         Self { layers, keys, prg, later: Later::of(layers) }
     }
 
-    /// Its share of a layer's `W r`, for its share `r` of what the layer reads.
+    /// Returns the client's share of a layer's `W r`, for its share `r` of the layer's input.
     ///
     /// # Errors
-    /// Of the protocol or the channel.
+    /// Errors of the protocol or the channel.
     pub(super) fn share(&mut self, place: Place, r: &[u64], channel: &mut Channel) -> Result<Vec<u64>, BackendError> {
         let Self { layers, keys, prg, later } = self;
         later.share(place, || {
@@ -221,7 +223,7 @@ pub(super) struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    /// With the keys of the connection's setup, and randomness for its shares.
+    /// Creates it with the keys of the connection's setup, and randomness for the server's shares.
     pub(super) fn new(
         layers: &'a Layers,
         keys: Option<&'a ServerKeys>,
@@ -231,10 +233,10 @@ impl<'a> Server<'a> {
         Self { layers, keys, weights, prg, later: Later::of(layers) }
     }
 
-    /// Its share of a layer's `W r`.
+    /// Returns the server's share of a layer's `W r`.
     ///
     /// # Errors
-    /// Of the protocol or the channel.
+    /// Errors of the protocol or the channel.
     pub(super) fn share(&mut self, place: Place, channel: &mut Channel) -> Result<Vec<u64>, BackendError> {
         let Self { layers, keys, weights, prg, later } = self;
         later.share(place, || {

@@ -1,4 +1,4 @@
-//! Public choices of the back end.
+//! Public options of the back end.
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -12,14 +12,14 @@ use crate::{BackendError, cheetah, seam};
 /// Name of the back end.
 pub(super) const NAME: &str = "dealt";
 
-/// How many exchanges a batch of gates takes.
+/// Number of exchanges of a batch of gates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Choice {
-    /// For each batch what takes less time over the links that the options name.
+    /// The faster choice for each batch, over the links that the options describe.
     Auto,
-    /// One: most material.
+    /// One exchange, with the most material.
     One,
-    /// Two: least material.
+    /// Two exchanges, with the least material.
     Two,
 }
 
@@ -36,22 +36,22 @@ impl FromStr for Choice {
     }
 }
 
-/// Where the shares of linear layers come from.
+/// Origin of the shares of linear layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Linear {
-    /// From the dealer: the client gets the masked weights `E` once.
+    /// The dealer. The client gets the masked weights `E` once.
     Dealt,
-    /// From lattices, without a dealer: there is no `E`.
+    /// Lattices, without a dealer and without `E`.
     He,
-    /// From lattices for the layers with most of `E`, as many as it takes until the client gets no more of it
-    /// than the limit; from the dealer for all others.
+    /// Lattices for the layers with the largest `E`, as many as needed to keep the client's `E`
+    /// within the limit. The dealer for all others.
     Auto {
-        /// Most bytes of `E`.
+        /// Most bytes of `E` that a client gets.
         limit: u64,
     },
 }
 
-/// Most bytes of `E` if nothing else is said, and how many may be asked for: no model has more.
+/// Default of that limit in bytes, and its allowed values: no model has more.
 const LIMIT: u64 = 64 * MB;
 const LIMITS: RangeInclusive<u64> = 0..=4096 * MB;
 const MB: u64 = 1_000_000;
@@ -70,7 +70,7 @@ impl FromStr for Linear {
 }
 
 impl Linear {
-    /// Reads where they come from, and the limit.
+    /// Reads the origin of the shares, and the limit.
     fn read(reader: &mut seam::Reader<'_>) -> Result<Self, BackendError> {
         let given = reader.get("linear")?.unwrap_or(Options::default().linear);
         match (given, reader.up_to(E_LIMIT, (LIMITS.end() / MB) as f64)?) {
@@ -85,20 +85,20 @@ impl Linear {
     }
 }
 
-/// Public choices of the protocol; both parties and the dealer must use the same.
+/// Public options of the protocol, which both parties and the dealer must share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// Low bits that ReLU's sign test leaves out: results below `2^relu_drop` units may become 0.
+    /// Low bits that ReLU's sign test drops: results below `2^relu_drop` units may become 0.
     pub relu_drop: u32,
-    /// Exchanges of a batch of gates.
+    /// Number of exchanges of a batch of gates.
     pub exchanges: Choice,
-    /// Round trip between the parties, in milliseconds: what a second exchange costs.
+    /// Round trip between the parties in milliseconds, which is the cost of a second exchange.
     pub rtt_ms: u32,
-    /// Rate of the link between dealer and server, in Mbit/s: what material costs.
+    /// Rate of the link between dealer and server in Mbit/s, which sets the cost of material.
     pub dealer_mbit: u32,
-    /// Materials of a thousand that the parties have opened and deal again.
+    /// Materials per thousand that the parties open, as an audit, and have dealt again.
     pub audit: u32,
-    /// Where the shares of linear layers come from.
+    /// Origin of the shares of linear layers.
     pub linear: Linear,
 }
 
@@ -115,17 +115,17 @@ impl Default for Options {
     }
 }
 
-/// Largest values of the numbers among the options, and smallest.
+/// Allowed ranges of the integer options.
 const RANGES: [(&str, RangeInclusive<u32>); 4] =
     [("relu_drop", 0..=30), ("rtt_ms", 0..=60_000), ("dealer_mbit", 1..=1_000_000), ("audit", audit::RATES)];
-/// Most of `E`, in MB (10^6 bytes).
+/// Key of the most bytes of `E`, in MB (10^6 bytes).
 const E_LIMIT: &str = "e_limit";
 
 impl Options {
-    /// Checks options that came from elsewhere.
+    /// Checks options from outside.
     ///
     /// # Errors
-    /// [`BackendError::Option`] names the one that is out of its range.
+    /// [`BackendError::Option`] names an option that is out of range.
     pub fn check(&self) -> Result<(), BackendError> {
         for ((key, allowed), value) in RANGES.iter().zip([self.relu_drop, self.rtt_ms, self.dealer_mbit, self.audit]) {
             seam::within(NAME, key, value, allowed)?;
@@ -143,7 +143,7 @@ impl Options {
 /// Reads the options of the protocol and of the lowering to a ring.
 ///
 /// # Errors
-/// [`BackendError::Option`].
+/// [`BackendError::Option`] names an option that is unknown or out of range.
 pub(super) fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
     let mut reader = text.reader(NAME);
     let default = Options::default();

@@ -1,4 +1,5 @@
-//! From the graph to a plan: which tensors the client moves its share of, which gates take one exchange.
+//! Compiles a graph to a plan: the tensors whose client share moves, and the exchanges of each
+//! gate.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::ring::share::{self, Added, Batch, Compile, Kind, Times, conv_spec};
 use crate::ring::{Node, RingGraph, Table};
 use crate::{BackendError, Numerics, seam};
 
-/// The steps of this back end.
+/// The step types of this back end.
 pub(crate) struct Parts;
 
 impl Kind for Parts {
@@ -42,43 +43,43 @@ pub(crate) type Step = share::Step<Parts>;
 /// A compiled model.
 pub struct Plan {
     pub(super) graph: Arc<RingGraph>,
-    /// Of all inputs of the batch.
+    /// The steps, for all inputs of the batch.
     pub(super) steps: Vec<Step>,
-    /// Inputs at once.
+    /// Number of inputs in the batch.
     pub(super) batch: usize,
     /// For each node, whether the client moves its share of the tensor.
     moves: Vec<bool>,
-    /// The linear layers that the dealer has no part in.
+    /// The linear layers that use lattices instead of the dealer.
     pub(super) lattice: Layers,
     options: Options,
     digest: [u8; 32],
 }
 
 impl Plan {
-    /// The graph it was compiled from.
+    /// The graph that the plan was compiled from.
     #[must_use]
     pub fn graph(&self) -> &RingGraph {
         &self.graph
     }
 
-    /// The public choices it was compiled with.
+    /// The public options that the plan was compiled with.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Inputs that one offline and one online phase are for.
+    /// Number of inputs of one offline and one online phase.
     #[must_use]
     pub fn batch(&self) -> usize {
         self.batch
     }
 
-    /// Elements that a node's tensor has, of all inputs of the batch.
+    /// Number of elements of a node's tensor, over all inputs of the batch.
     pub(super) fn elements(&self, node: &Node) -> usize {
         self.batch * node.elements()
     }
 
-    /// Digest of all that the parties and the dealer must have alike; of the plan for one input.
+    /// Digest of what the parties and the dealer must have alike, for the plan for one input.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         self.digest
@@ -96,8 +97,8 @@ impl Plan {
         if self.lattice.place(node).is_some() { 0 } else { dealt_bytes(step, &self.graph.nodes()[node], self.batch) }
     }
 
-    /// How results relate to the reference: truncations of both shares are off by one unit at most, linear
-    /// layers only where they are not dealt.
+    /// The relation of results to the reference. Truncating both shares is off by at most one unit;
+    /// linear layers are off only if they are not dealt.
     #[must_use]
     pub fn numerics(&self) -> Numerics {
         let (linear, relu_drop) = (self.lattice.max_error(), self.options.relu_drop);
@@ -135,10 +136,10 @@ pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError>
     Ok(Plan { graph: Arc::new(graph), steps, batch: 1, moves, lattice, options, digest })
 }
 
-/// The plan for `batch` inputs at once that follows from a plan for one, with the same exchanges.
+/// Returns the plan for `batch` inputs from the plan for one, with the same exchanges.
 ///
 /// # Panics
-/// If the plan is for several inputs already.
+/// If `one` is the plan of a batch.
 #[must_use]
 pub fn batched(one: &Plan, batch: usize) -> Plan {
     assert_eq!(one.batch, 1, "plans of batches are made from the plan for one input");
@@ -147,7 +148,7 @@ pub fn batched(one: &Plan, batch: usize) -> Plan {
     Plan { graph: Arc::clone(&one.graph), steps, batch, moves, lattice, options: one.options, digest: one.digest }
 }
 
-/// The linear layers of a graph, with the bytes of `E` that each has if it is dealt.
+/// The linear layers of a graph, with the bytes of each one's `E` if it is dealt.
 fn masked_bytes(graph: &RingGraph, steps: &[Step]) -> Vec<(NodeId, u64)> {
     let nodes = steps.iter().zip(graph.nodes()).enumerate();
     let bytes = nodes.filter_map(|(id, (step, node))| match step {
@@ -157,7 +158,7 @@ fn masked_bytes(graph: &RingGraph, steps: &[Step]) -> Vec<(NodeId, u64)> {
     bytes.collect()
 }
 
-/// Bytes that the dealer gives the server for a step of `batch` inputs, if he has a part in it.
+/// Bytes that the dealer gives the server for a step of `batch` inputs.
 pub(super) fn dealt_bytes(step: &Step, node: &Node, batch: usize) -> usize {
     match step {
         Step::Linear(_) => Packed::len_bytes(batch * node.elements(), node.fixed.width),
@@ -167,14 +168,14 @@ pub(super) fn dealt_bytes(step: &Step, node: &Node, batch: usize) -> usize {
     }
 }
 
-/// How each node is evaluated.
+/// Compiles the step of each node.
 pub(super) fn steps(graph: &RingGraph, options: &Options) -> Result<Vec<Step>, BackendError> {
     share::steps(graph, &mut Maker { graph, options })
 }
 
-/// The tensors whose client share the dealer does not know, but must: those that follow from a linear layer
-/// by local steps alone, and that a gate or a linear layer reads, or that are the result (so that the client
-/// keeps nothing but its seed).
+/// The tensors whose client share is unknown to the dealer although it is needed. They follow from
+/// a linear layer by local steps alone, and a gate or a linear layer reads them or they are the
+/// result (so that the client stores nothing but its seed).
 pub(super) fn moves(graph: &RingGraph, steps: &[Step]) -> Vec<bool> {
     let mut needed = vec![false; steps.len()];
     needed[graph.spec().output] = true;
@@ -183,7 +184,7 @@ pub(super) fn moves(graph: &RingGraph, steps: &[Step]) -> Vec<bool> {
             node.inputs.iter().for_each(|&i| needed[i] = true);
         }
     }
-    // One walk is enough: whether a tensor is moved depends on earlier ones alone.
+    // One walk is enough: whether a tensor is moved depends only on earlier tensors.
     let (mut moves, mut unknown) = (vec![false; steps.len()], vec![false; steps.len()]);
     for (id, (step, node)) in steps.iter().zip(graph.nodes()).enumerate() {
         let made = match step {
@@ -208,7 +209,7 @@ fn digest(graph: &RingGraph, options: &Options, (steps, lattice): (&[Step], &Lay
     seam::digest("tacit 2026-11 dealt plan", &[&canonical])
 }
 
-/// Makes steps.
+/// Compiles steps.
 struct Maker<'a> {
     graph: &'a RingGraph,
     options: &'a Options,
@@ -221,7 +222,7 @@ impl Maker<'_> {
             Choice::One => one,
             Choice::Two => two,
             Choice::Auto => {
-                // Microseconds: a bit takes 1 / Mbit.
+                // In microseconds: a bit takes 1 / Mbit.
                 let sent = |gate: &DealtGate| 8.0 * gate.cost().material as f64 / f64::from(self.options.dealer_mbit);
                 let wait = 1000.0 * f64::from(self.options.rtt_ms);
                 if sent(&one) <= sent(&two) + wait { one } else { two }

@@ -1,6 +1,6 @@
-//! The server's phases. Offline it puts its shares of linear layers that are not dealt, and what moves the
-//! client's shares, which comes from the client, into its half; online it walks over its shares, piece by
-//! piece through all of it.
+//! The server's phases. Offline the server adds two things to its half: its shares of linear layers
+//! that are not dealt, and the differences by which the client moves its shares. Online it walks
+//! over its shares and reads the material in order.
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::ring::ConvSpec;
@@ -25,45 +25,46 @@ use crate::ring::share::{At, NodeObserver, ServerPhase, ServerShares, ServerWalk
 use crate::ring::{Node, Weights};
 use crate::seam::Stop;
 
-/// The server's material for one input or a batch: what the dealer gave, its shares of linear layers that are
-/// not dealt, and what the client moved its shares by, in the order in which the online phase reads it.
+/// The server's material for one input or a batch, in the order in which the online phase reads it.
+/// It holds the dealer's data, the server's shares of linear layers that are not dealt, and the
+/// differences by which the client moved its shares.
 pub(super) struct ServerMaterial {
-    /// Digest of the plan that it was read for.
+    /// Digest of the plan that the material was read for.
     pub(super) plan: [u8; 32],
     pub(super) bytes: Zeroizing<Vec<u8>>,
 }
 
-/// Bytes of the server's half.
+/// Length of the server's half, in bytes.
 pub(super) fn half_bytes(plan: &Plan) -> usize {
     SEED_BYTES + (0..plan.steps.len()).map(|id| plan.dealt_bytes(id)).sum::<usize>()
 }
 
-/// Bytes of its shares of linear layers that are not dealt.
+/// Bytes of the server's shares of linear layers that are not dealt.
 fn made_bytes(plan: &Plan) -> usize {
     let nodes = plan.graph.nodes().iter().enumerate().filter(|(id, _)| plan.lattice.place(*id).is_some());
     nodes.map(|(_, node)| Packed::len_bytes(plan.elements(node), node.fixed.width)).sum()
 }
 
-/// Bytes of what the client moves its shares by.
+/// Bytes of the differences by which the client moves its shares.
 fn moved_bytes(plan: &Plan) -> usize {
     let nodes = plan.graph.nodes().iter().enumerate().filter(|(id, _)| plan.moves(*id));
     nodes.map(|(_, node)| Packed::len_bytes(plan.elements(node), node.fixed.width)).sum()
 }
 
-/// Bytes of all that the server keeps.
+/// Length of the server's material, in bytes.
 pub(super) fn material_bytes(plan: &Plan) -> usize {
     half_bytes(plan) + made_bytes(plan) + moved_bytes(plan)
 }
 
-/// Gives `sink` elements of a node's tensor.
+/// Gives elements of a node's tensor to `sink`.
 fn put(values: &[u64], node: &Node, sink: &mut Sink<'_>) -> Result<(), BackendError> {
     let mut out = Writer::default();
     out.packed(&Packed::new(values, node.fixed.width));
     sink(&out.finish())
 }
 
-/// The offline phase: gives `sink` the half, and where they are needed its shares of layers that are not
-/// dealt, which `lattice` makes, and what the client moves its shares by.
+/// Runs the offline phase. Gives `sink` the half and, at their places, the server's shares of
+/// layers that are not dealt (from `lattice`) and the client's differences.
 pub(super) fn offline(
     plan: &Plan,
     (mut half, mut lattice): (Source<'_>, lattice::Server<'_>),
@@ -85,7 +86,7 @@ pub(super) fn offline(
     Ok(())
 }
 
-/// The online phase with material of this plan; `tap` is shown the server's shares.
+/// Runs the online phase with material of this plan. `tap` gets the server's shares.
 pub(super) fn online(
     plan: &Plan,
     weights: &Weights,
@@ -153,7 +154,7 @@ impl ServerPhase<Parts> for Online<'_, '_> {
     }
 }
 
-/// Refuses stored material of another length. What stands in it shows when it is used.
+/// Checks the length of stored material. Wrong content shows only in use.
 pub(super) fn check_length(plan: &Plan, bytes: u64) -> Result<(), BackendError> {
     let needed = material_bytes(plan);
     if bytes != needed as u64 {

@@ -1,4 +1,4 @@
-//! A connection at the server: masked weights once, then material as it comes from the dealer and the client.
+//! A connection at the server: masked weights once, then material from the dealer and the client.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::seam::{Chunks, ConnectionResources, MaterialPlace, check_made_for, wr
 use crate::{BackendError, Material, MaterialPart, ServerModel, ServerSide};
 use tacit_mpc::codec::Reader;
 
-/// The connection.
+/// A server's connection.
 pub(super) struct Serving {
     model: Arc<Server>,
     resources: ConnectionResources,
     prg: Prg,
-    /// The client's, for layers that are not dealt, from the setup.
+    /// The client's keys from the setup, for layers that are not dealt.
     keys: Option<ServerKeys>,
 }
 
@@ -33,7 +33,7 @@ impl Serving {
         Self { model, resources, prg, keys: None }
     }
 
-    /// Orders material, puts the half of it away, and gives `sink` what the offline phase makes of it.
+    /// Orders material, buffers its half, and gives `sink` the result of the offline phase.
     fn make(&mut self, channel: &mut Channel, sink: &mut Sink<'_>) -> Result<(), BackendError> {
         let Self { model, resources, prg, keys: of_client } = self;
         let order = model.order().expect("a dealt model can be ordered");
@@ -64,8 +64,8 @@ impl ServerSide for Serving {
         Ok(())
     }
 
-    /// Takes the client's keys, if there are layers that are not dealt; sends `E`, if the client has not kept
-    /// it.
+    /// Receives the client's keys if some layers are not dealt. Sends `E`, unless the client has
+    /// stored it.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let Server { compiled, weights, keys, .. } = &*self.model;
         self.keys = compiled.plan.lattice.server_setup(channel)?;

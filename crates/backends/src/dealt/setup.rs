@@ -12,14 +12,14 @@ use crate::BackendError;
 use crate::ring::Weights;
 use crate::seam::{ConnectionResources, Place};
 
-/// Whether the client wants `E`.
+/// Message: whether the client wants `E`.
 const WANTED: Tag = Tag::new(0x0423, "whether masked weights are wanted");
-/// A piece of `E`.
+/// Message: a piece of `E`.
 const STATICS: Tag = Tag::new(0x0424, "masked weights");
 /// Bytes of `E` in one message.
 const PIECE: usize = 4 << 20;
 
-/// What the setup of a client says that has none of so many bytes of masked weights yet.
+/// The traffic of the setup of a client that has not stored its `statics` bytes of masked weights.
 pub(crate) fn talk(statics: u64) -> TrafficModel {
     let (mut talk, piece) = (TrafficModel::default(), PIECE as u64);
     talk.up(1);
@@ -28,7 +28,7 @@ pub(crate) fn talk(statics: u64) -> TrafficModel {
     talk
 }
 
-/// The server's part: sends `E`, if it is wanted.
+/// The server's part: sends `E` if the client wants it.
 pub(crate) fn give(
     plan: &impl Masked,
     weights: &Weights,
@@ -62,16 +62,16 @@ pub(crate) fn give(
     Ok(channel.flush()?)
 }
 
-/// The `E` of a plan, by what the public part says of it.
+/// The `E` of a plan as the public part defines it.
 pub(crate) struct Expected<'a, P> {
     pub(crate) plan: &'a P,
     pub(crate) digest: [u8; 32],
-    /// Begins the digest.
+    /// Starts the digest.
     pub(crate) hasher: fn() -> blake3::Hasher,
 }
 
 impl<P: Masked> Expected<'_, P> {
-    /// The client's part. Afterwards `own`, which all connections of a process share, has it.
+    /// The client's part. Stores `E` in `own`, which all connections of a process share.
     pub(crate) fn take(
         &self,
         own: &OnceLock<Arc<Statics>>,
@@ -85,17 +85,17 @@ impl<P: Masked> Expected<'_, P> {
             Some(statics) => statics,
             None => self.received(resources, channel)?,
         };
-        // Another connection may have been faster: it has the same.
+        // Another connection may have stored the same `E` first.
         let _ = own.set(statics);
         Ok(())
     }
 
-    /// What the folder has, if it is what the public part says.
+    /// Loads `E` from the folder, if it has the digest of the public part.
     fn kept(&self, resources: &ConnectionResources) -> Option<Arc<Statics>> {
         let mut source = resources.keep.as_ref()?.load(self.digest)?;
         let (mut gathering, mut piece) = (Gathering::new(self.plan, (self.hasher)()), vec![0; PIECE]);
         loop {
-            // What was kept and does not fit any more is asked for anew.
+            // Stored bytes that do not fit are fetched again.
             match source.read(&mut piece).ok()? {
                 0 => return gathering.finish(&self.digest).ok().map(Arc::new),
                 n => gathering.push(&piece[..n]).ok()?,
@@ -103,7 +103,7 @@ impl<P: Masked> Expected<'_, P> {
         }
     }
 
-    /// What the server sends; kept if there is a place for it.
+    /// Receives `E` from the server, and stores it if there is a place.
     fn received(&self, resources: &ConnectionResources, channel: &mut Channel) -> Result<Arc<Statics>, BackendError> {
         let total = statics::bytes(self.plan);
         let mut gathering = Gathering::new(self.plan, (self.hasher)());
@@ -113,7 +113,7 @@ impl<P: Masked> Expected<'_, P> {
             let piece = channel.recv(STATICS, left.min(PIECE))?;
             left -= piece.len();
             gathering.push(&piece)?;
-            // A folder that is full is no reason to fail.
+            // A full folder is no reason to fail.
             place = place.and_then(|mut place| place.write_all(&piece).is_ok().then_some(place));
         }
         let statics = gathering.finish(&self.digest)?;

@@ -1,4 +1,4 @@
-//! Material, or a half, as a phase reads it: from memory, or from disk as it is used.
+//! The bytes of a material or a half for a phase, from memory or streamed from disk.
 
 use std::io::Read;
 use std::ops::Deref;
@@ -10,17 +10,17 @@ use super::audit::Sink;
 use crate::BackendError;
 use crate::ring::Node;
 
-/// Bytes that are passed on at a time.
+/// Bytes per piece when bytes are passed on.
 const PIECE: usize = 1 << 20;
 
 /// Material on disk.
 pub(crate) struct SpooledMaterial {
-    /// Digest of the plan that it was read for.
+    /// Digest of the plan that the material was read for.
     pub(crate) plan: [u8; 32],
     pub(crate) source: Box<dyn Read + Send>,
 }
 
-/// Where a phase reads a party's bytes, from their beginning.
+/// A phase's source of a party's bytes, read from their beginning.
 pub(crate) enum Source<'a> {
     Memory(Reader<'a>),
     Spooled(Box<dyn Read + Send>),
@@ -44,7 +44,7 @@ impl Deref for Bytes<'_> {
 }
 
 impl<'a> Source<'a> {
-    /// The next `len` bytes.
+    /// Reads the next `len` bytes.
     pub(crate) fn bytes(&mut self, len: usize) -> Result<Bytes<'a>, BackendError> {
         match self {
             Self::Memory(reader) => Ok(Bytes::Memory(reader.bytes(len)?)),
@@ -56,7 +56,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Gives the next `len` bytes to `sink`, some at a time.
+    /// Gives the next `len` bytes to `sink` in pieces.
     pub(crate) fn pass(&mut self, len: usize, sink: &mut Sink<'_>) -> Result<(), BackendError> {
         let mut left = len;
         while left > 0 {
@@ -67,7 +67,7 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// `n` ring elements of a node's tensor.
+    /// Reads `n` ring elements of a node's tensor.
     pub(crate) fn packed(&mut self, node: &Node, n: usize) -> Result<Vec<u64>, BackendError> {
         let width = node.fixed.width;
         let bytes = self.bytes(Packed::len_bytes(n, width))?;

@@ -1,9 +1,10 @@
-//! The random matrices `A` and what the client gets instead of the weights: `E = W - A` modulo the layer's
-//! ring.
+//! The random matrices `A`, and the masked weights `E = W - A` modulo the layer's ring, which the
+//! client gets instead of the weights.
 //!
-//! `A` is the stream of a key that is bound to the layer's integers, its ring and its shape, under a secret
-//! of the owner's: two sets of weights never share an `A` (which would reveal their difference). `E` alone
-//! is uniform. **`A`'s key together with `E` is `W`**: it stays with server and dealer.
+//! `A` is the stream of a key. The key is bound to the layer's integers, ring and shape, under a
+//! secret of the owner, so that two sets of weights never share an `A`, which would reveal their
+//! difference. `E` alone is uniform. **The key of `A` together with `E` gives `W`**: the key stays
+//! with server and dealer.
 
 use std::ops::Range;
 
@@ -19,9 +20,9 @@ use crate::ring::share::{Kind, Step};
 use crate::ring::{self, LayerWeights, RingGraph, Weights};
 use crate::{BackendError, seam};
 
-/// Weights that are drawn from one stream: rows are generated in parallel.
+/// Number of weights per stream: rows are generated in parallel.
 const PIECE: usize = 1 << 16;
-/// Pieces that are masked, or unpacked, before the next ones.
+/// Number of pieces that are masked or unpacked together.
 const GROUP: usize = 64;
 
 /// A matrix with entries modulo `2^width`, up to 2^40: `low + 2^32 high`.
@@ -40,7 +41,7 @@ impl Drop for Matrix {
 }
 
 impl Matrix {
-    /// An empty one, for `count` entries.
+    /// An empty matrix with room for `count` entries.
     fn empty(count: usize, width: u32) -> Self {
         let high = if width > 32 { count } else { 0 };
         Self { low: Vec::with_capacity(count), high: Vec::with_capacity(high), width }
@@ -54,25 +55,25 @@ impl Matrix {
         }
     }
 
-    /// Of words modulo `2^width`.
+    /// A matrix of words modulo `2^width`.
     pub(crate) fn new(words: &[u64], width: u32) -> Self {
         let mut out = Self::empty(words.len(), width);
         for &word in words {
             out.low.push(word as u32 as i32);
             if width > 32 {
-                // `low` counts as signed.
+                // `low` is signed.
                 out.high.push((word.wrapping_sub(i64::from(word as u32 as i32) as u64) >> 32) as i32);
             }
         }
         out
     }
 
-    /// Entries as integers: `low + 2^32 high`, where there is no `high` for rings of up to 32 bits.
+    /// Entries as integers `low + 2^32 high`; `high` is empty for rings of up to 32 bits.
     pub(crate) fn parts(&self) -> (&[i32], &[i32]) {
         (&self.low, &self.high)
     }
 
-    /// Entries as words: right modulo `2^width`, whatever is above.
+    /// Entries as words that are correct modulo `2^width`; higher bits are arbitrary.
     pub(crate) fn words(&self, range: Range<usize>) -> Zeroizing<Vec<u64>> {
         let low = self.low[range.clone()].iter().map(|low| i64::from(*low) as u64).collect::<Vec<u64>>();
         let mut out = Zeroizing::new(low);
@@ -83,10 +84,10 @@ impl Matrix {
         out
     }
 
-    /// `M x` modulo `2^width`, of each x of one or more inputs.
+    /// `M x` modulo `2^width` for each x of one or more inputs.
     pub(crate) fn apply(&self, conv: &ConvSpec, x: &[u64]) -> Result<Vec<u64>, BackendError> {
         let mut each = x.chunks(conv.in_len()).map(|x| self.apply_one(conv, x)).collect::<Result<Vec<_>, _>>()?;
-        // One is not copied.
+        // A single result is not copied.
         Ok(if each.len() == 1 { each.remove(0) } else { each.concat() })
     }
 
@@ -102,7 +103,7 @@ impl Matrix {
     }
 }
 
-/// Entries of one piece of a layer's `A`.
+/// Draws the entries of one piece of a layer's `A`.
 fn entries(key: &Prg, piece: usize, count: usize, width: u32) -> Zeroizing<Vec<u64>> {
     let mut prg = key.fork(piece as u64);
     let mask = ring_mask(width);
@@ -117,7 +118,7 @@ fn entries(key: &Prg, piece: usize, count: usize, width: u32) -> Zeroizing<Vec<u
     Zeroizing::new(pairs.iter().flat_map(|w| [w & mask, w >> 32 & mask]).take(count).collect())
 }
 
-/// Entries `range` of a layer's `A`, which has `count` of them.
+/// Draws the entries `range` of a layer's `A`, which has `count` entries.
 pub(crate) fn random(key: &Prg, range: Range<usize>, count: usize, width: u32) -> Matrix {
     let pieces = (range.start / PIECE..range.end.div_ceil(PIECE)).into_par_iter().map(|piece| {
         let first = piece * PIECE;
@@ -130,13 +131,14 @@ pub(crate) fn random(key: &Prg, range: Range<usize>, count: usize, width: u32) -
     out
 }
 
-/// Entries of `A` that are in memory at a time, or one row: 1 MB, as much again while they are drawn.
+/// Entries of `A` in memory at a time, unless one row is longer: 1 MB, and as much again while they
+/// are drawn.
 pub(crate) const AT_ONCE: usize = 1 << 18;
-/// Bytes of these.
+/// Bytes of these entries as words.
 pub(crate) const AT_ONCE_BYTES: u64 = 8 * AT_ONCE as u64;
 
-/// `A x` modulo `2^width` for a layer's `A` and each x of one or more inputs, by groups of rows: a large `A` is
-/// drawn once, and never there as a whole.
+/// `A x` modulo `2^width` for a layer's `A` and each x of one or more inputs, by groups of rows. A
+/// large `A` is drawn once and is never in memory as a whole.
 pub(crate) fn apply_random(key: &Seed, conv: &ConvSpec, x: &[u64], width: u32) -> Result<Vec<u64>, BackendError> {
     apply_by(AT_ONCE, key, conv, x, width)
 }
@@ -167,32 +169,32 @@ fn apply_by(at_once: usize, key: &Seed, conv: &ConvSpec, x: &[u64], width: u32) 
 
 /// A plan whose linear layers are masked.
 pub(crate) trait Masked {
-    /// Its steps.
+    /// The step types of its back end.
     type Parts: Kind<Linear = ConvSpec>;
     fn graph(&self) -> &RingGraph;
     fn steps(&self) -> &[Step<Self::Parts>];
-    /// Whether the weights of a linear node are masked: those of others the client gets nothing of.
+    /// Whether the weights of a linear node are masked. The client gets nothing of other nodes.
     fn masks(&self, _node: NodeId) -> bool {
         true
     }
-    /// Biases are masked, too: the entries behind a layer's weights.
+    /// Whether biases are masked too, as the entries after a layer's weights.
     fn biases(&self) -> bool {
         false
     }
 }
 
-/// Entries of a layer's `A` and `E`.
+/// Number of entries of a layer's `A` and `E`.
 pub(crate) fn entries_of(plan: &impl Masked, conv: &ConvSpec) -> usize {
     conv.weight_len() + if plan.biases() { conv.out_ch } else { 0 }
 }
 
-/// An entry of what is masked.
+/// An entry of the weights, or of the biases after them.
 fn entry(layer: &LayerWeights, i: usize) -> u64 {
     let bias = || layer.bias[i - layer.weights.len()];
     layer.weights.get(i).map_or_else(bias, |weight| i64::from(*weight)) as u64
 }
 
-/// The linear nodes of a plan whose weights are masked: index, shape, ring.
+/// The linear nodes of a plan whose weights are masked: index, shape, width of the ring.
 pub(crate) fn layers<P: Masked>(plan: &P) -> impl Iterator<Item = (usize, &ConvSpec, u32)> {
     let nodes = plan.graph().nodes().iter().zip(plan.steps()).enumerate();
     nodes.filter_map(move |(id, (node, step))| match step {
@@ -201,23 +203,23 @@ pub(crate) fn layers<P: Masked>(plan: &P) -> impl Iterator<Item = (usize, &ConvS
     })
 }
 
-/// Bytes of `E` of one layer.
+/// Bytes of one layer's `E`.
 pub(super) fn bytes_of(entries: usize, width: u32) -> u64 {
     (entries as u64 * u64::from(width)).div_ceil(8)
 }
 
-/// Bytes of `E`, all layers.
+/// Bytes of `E` over all layers.
 pub(crate) fn bytes(plan: &impl Masked) -> u64 {
     layers(plan).map(|(_, conv, width)| bytes_of(entries_of(plan, conv), width)).sum()
 }
 
-/// What a dealer knows a key of `A` by: the same for every back end, so that no two of them hide different
-/// weights behind one `A`.
+/// The name of a key of `A` at the dealer. All back ends use the same, so that no two of them hide
+/// different weights with one `A`.
 pub(crate) fn fingerprint(key: &Seed) -> [u8; 32] {
     seam::digest("tacit 2026-11 dealt mask", &[&key.0])
 }
 
-/// The keys of all layers, in node order.
+/// Derives the keys of all layers, in node order.
 pub(crate) fn keys(plan: &impl Masked, weights: &Weights, secret: &[u8; 32]) -> Vec<Seed> {
     let key = |(id, conv, width): (usize, &ConvSpec, u32)| {
         let layer = weights.get(id).expect("weights are checked against the graph when they are read or made");
@@ -234,7 +236,7 @@ pub(crate) fn keys(plan: &impl Masked, weights: &Weights, secret: &[u8; 32]) -> 
     layers(plan).map(key).collect()
 }
 
-/// Gives `E`, packed at the ring's width, in pieces and layer by layer.
+/// Writes `E`, packed at the ring's width, in pieces and layer by layer.
 pub(crate) fn write(
     plan: &impl Masked,
     weights: &Weights,
@@ -253,7 +255,7 @@ pub(crate) fn write(
             out
         };
         let pieces = count.div_ceil(PIECE);
-        // A few at a time: `E` of a large layer is never in memory as a whole.
+        // A few pieces at a time: `E` of a large layer is never in memory as a whole.
         for first in (0..pieces).step_by(GROUP) {
             let group = first..(first + GROUP).min(pieces);
             let packed: Vec<Vec<u8>> = group.into_par_iter().map(packed).collect();
@@ -263,7 +265,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Digest of `E`, begun by `hasher`: what the public part says of it.
+/// Digest of `E` as in the public part, starting from `hasher`.
 pub(crate) fn digest(
     plan: &impl Masked,
     weights: &Weights,
@@ -277,10 +279,10 @@ pub(crate) fn digest(
     Ok(*hasher.finalize().as_bytes())
 }
 
-/// The keys of all layers, from a dealer's part of a model.
+/// Reads the keys of all layers from a dealer's part of a model.
 ///
 /// # Errors
-/// `Private` if it has not one for each linear layer.
+/// `Private` if the number of keys differs from that of linear layers.
 pub(crate) fn read_keys(plan: &impl Masked, part: &[u8]) -> Result<Vec<Seed>, BackendError> {
     let layers = layers(plan).count();
     let (keys, rest) = part.as_chunks();
@@ -291,7 +293,7 @@ pub(crate) fn read_keys(plan: &impl Masked, part: &[u8]) -> Result<Vec<Seed>, Ba
     Ok(keys.iter().map(|key| Seed(*key)).collect())
 }
 
-/// A model's private part: the secret that its keys follow from, and its weights.
+/// Encodes a model's private part: the secret of its keys, and its weights.
 pub(crate) fn private_bytes(secret: &[u8; 32], weights: &Weights) -> Zeroizing<Vec<u8>> {
     let weights = ring::weights_to_bytes(weights);
     let mut out = Zeroizing::new(Vec::with_capacity(secret.len() + weights.len()));
@@ -300,14 +302,14 @@ pub(crate) fn private_bytes(secret: &[u8; 32], weights: &Weights) -> Zeroizing<V
     out
 }
 
-/// The secret and the weights of a plan's private part.
+/// Reads secret and weights from a private part.
 pub(crate) fn read_private(plan: &impl Masked, private: &[u8]) -> Result<(Zeroizing<[u8; 32]>, Weights), BackendError> {
     let no_secret = || BackendError::Private { what: "it has no secret".into() };
     let (secret, rest) = private.split_first_chunk().ok_or_else(no_secret)?;
     Ok((Zeroizing::new(*secret), ring::read_weights(rest, plan.graph())?))
 }
 
-/// A layer's `E`, at the server.
+/// Computes a layer's `E` at the server.
 pub(crate) fn masked(layer: &LayerWeights, key: &Seed, width: u32) -> Matrix {
     let key = Prg::from_seed(key.clone());
     let pieces = layer.weights.par_chunks(PIECE).enumerate().map(|(piece, weights)| {
@@ -321,7 +323,7 @@ pub(crate) fn masked(layer: &LayerWeights, key: &Seed, width: u32) -> Matrix {
     out
 }
 
-/// The client's matrices, in node order.
+/// The client's matrices `E`, in node order.
 pub(crate) struct Statics(Vec<Matrix>);
 
 impl Statics {
@@ -331,31 +333,31 @@ impl Statics {
     }
 }
 
-/// Takes `E` as it comes, in the order of [`write`]: beside the matrices a few megabytes are in memory.
+/// Receives `E` in the order of [`write`], with a few megabytes of memory beside the matrices.
 pub(crate) struct Gathering<'a> {
-    /// Entries and ring of the layers that were not begun.
+    /// Number of entries and width of the layers that have not begun.
     layers: Box<dyn Iterator<Item = (usize, u32)> + 'a>,
     matrices: Vec<Matrix>,
-    /// Entries of the last matrix that are still to come.
+    /// Missing entries of the last matrix.
     left: usize,
-    /// Bytes of whole pieces, as far as they came.
+    /// Received bytes of incomplete pieces.
     buffer: Vec<u8>,
     hasher: blake3::Hasher,
 }
 
-/// Digests `E`: what the public part says of it.
+/// The start of the digest of `E` in the public part.
 pub(super) fn hasher() -> blake3::Hasher {
     blake3::Hasher::new_derive_key("tacit 2026-11 dealt masked weights")
 }
 
 impl<'a> Gathering<'a> {
-    /// `hasher` begins what the public part says of `E`.
+    /// Starts to receive. `hasher` is the start of the digest in the public part.
     pub(crate) fn new(plan: &'a impl Masked, hasher: blake3::Hasher) -> Self {
         let layers = Box::new(layers(plan).map(|(_, conv, width)| (entries_of(plan, conv), width)));
         Self { layers, matrices: Vec::new(), left: 0, buffer: Vec::new(), hasher }
     }
 
-    /// The next bytes.
+    /// Takes the next bytes.
     pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<(), BackendError> {
         self.hasher.update(bytes);
         while !bytes.is_empty() {
@@ -367,7 +369,7 @@ impl<'a> Gathering<'a> {
                 self.left = count;
             }
             let matrix = self.matrices.last_mut().expect("there is one with entries to come");
-            // Pieces begin at whole bytes: their counts are multiples of eight.
+            // Pieces begin at whole bytes because their counts are multiples of eight.
             let count = self.left.min(GROUP * PIECE);
             let needed = (count * matrix.width as usize).div_ceil(8);
             let (now, later) = bytes.split_at(bytes.len().min(needed - self.buffer.len()));
@@ -382,7 +384,7 @@ impl<'a> Gathering<'a> {
         Ok(())
     }
 
-    /// All matrices, if they came and are those with this digest.
+    /// Returns all matrices, if they are complete and have this digest.
     pub(crate) fn finish(mut self, digest: &[u8; 32]) -> Result<Statics, BackendError> {
         if self.left > 0 || self.layers.next().is_some() {
             return Err(wrong("fewer bytes of masked weights than it has".into()));
@@ -398,7 +400,7 @@ fn wrong(what: String) -> BackendError {
     BackendError::Public { what }
 }
 
-/// The entries of whole pieces of one layer.
+/// Unpacks whole pieces of one layer.
 fn unpacked(bytes: &[u8], count: usize, width: u32) -> Result<Vec<Matrix>, BackendError> {
     let pieces = bytes.par_chunks(PIECE * width as usize / 8).enumerate().map(|(i, piece)| {
         let values = pack::unpack(piece, PIECE.min(count - i * PIECE), width, u64::MAX);

@@ -1,6 +1,6 @@
-//! The client's phases where it alone is checked (level `l1`). Offline it sends its part of the linear
-//! layers, online a masked input and what gates need; all but the input has tags, and each phase ends with
-//! the answer to the server's check.
+//! The client's phases at level `l1`, where only the client is checked. Offline it sends its part
+//! of the linear layers, online a masked input and the words of gates. Everything except the input
+//! has tags. Each phase ends with the answer to the server's check.
 
 use tacit_arith::prg::{Prg, PublicSeed};
 use tacit_arith::ring::ConvSpec;
@@ -34,11 +34,11 @@ pub(super) const RESULT: Tag = Tag::new(0x0431, "share of the result");
 /// Message, offline: the client's part of a linear layer.
 pub(super) const LINEAR: Tag = Tag::new(0x0432, "checked words of a linear layer");
 
-/// The client's half, with what its offline phase has added.
+/// The client's half, with the additions of its offline phase.
 pub(super) struct ClientMaterial {
-    /// Digest of the plan that it was read for.
+    /// Digest of the plan that the half was read for.
     pub(super) plan: [u8; 32],
-    /// Without its digest.
+    /// The content, without its digest.
     pub(super) bytes: Zeroizing<Vec<u8>>,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn ledger(plan: &Plan, seed: &Prg, hash: PublicSeed, when: When) -> L
     Ledger::new(Role::Client, &material_format::session(plan, hash, when), &delta)
 }
 
-/// The offline phase.
+/// Runs the offline phase.
 pub(super) fn offline(
     plan: &Plan,
     statics: &Statics,
@@ -74,8 +74,9 @@ pub(super) fn offline(
     Ok(ledger.answer(masks, channel)?)
 }
 
-/// The online phase with material from `source`, made for the plan of that digest: the integers of the
-/// output node for those of the input node; `tap` is shown the client's shares.
+/// Runs the online phase with material from `source`, made for the plan of digest `made_for`.
+/// Returns the integers of the output node for those of the input node. `tap` gets the client's
+/// shares.
 pub(super) fn online(
     plan: &Plan,
     (made_for, mut source): ([u8; 32], Source<'_>),
@@ -170,7 +171,7 @@ impl ClientPhase<Parts> for Online<'_, '_> {
         Ok(target(&self.seed, id, self.plan.elements(node), node.fixed.width))
     }
 
-    /// Its shares are in what was dealt.
+    /// The client's shares are in the dealt data.
     fn gate(&mut self, at: At, gate: &FssGate, _: &GateShares<'_>) -> Result<(), BackendError> {
         let corrections = self.source.bytes(gate.cost().client_material)?;
         let (place, prg) = ((self.hash, self.batch), stream(&self.seed, at, GATE));

@@ -1,4 +1,4 @@
-//! A connection at the client: masked weights once, then material as it comes from the dealer.
+//! A connection at the client: masked weights once, then material from the dealer.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::ring::reference;
 use crate::seam::{Chunks, ConnectionResources, MaterialPlace, write_material};
 use crate::{BackendError, ClientSide, Material, MaterialPart};
 
-/// The connection.
+/// A client's connection.
 pub(super) struct Asking {
     model: Arc<Client>,
     resources: ConnectionResources,
@@ -44,7 +44,7 @@ impl Asking {
         self.model.statics.get().ok_or(BackendError::Misuse("the setup comes first"))
     }
 
-    /// Gives `place` the client's half as it comes, and then what the offline phase adds.
+    /// Streams the client's half to `place`, followed by the results of the offline phase.
     fn make(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
         let statics = self.statics()?.clone();
         let Self { model, resources, prg } = self;
@@ -77,7 +77,7 @@ impl ClientSide for Asking {
         Ok(())
     }
 
-    /// Gets `E`, unless this process or its folder has it.
+    /// Fetches `E`, unless this process or its folder has it.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let Client { compiled, statics } = &*self.model;
         Expected { plan: &*compiled.plan, digest: compiled.stated.statics, hasher }.take(
@@ -90,7 +90,7 @@ impl ClientSide for Asking {
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
         let model = Arc::clone(&self.model);
         let (plan, [_, kept]) = (&model.compiled.plan, material_format::client_bytes(&model.compiled.plan));
-        // How much it should be is what the server says: room is taken for what comes.
+        // The server states the size, so memory is taken only for bytes that arrive.
         let mut chunks = Chunks::default();
         self.make(channel, &mut chunks)?;
         let mut bytes = chunks.into_bytes();

@@ -13,26 +13,26 @@ use crate::dealt::statics::{self, Statics};
 use crate::ring::{self, Weights, public};
 use crate::{BackendError, ConnectionResources, Costs, seam};
 
-/// Version of the public part and of the protocol that follows from it.
+/// Version of the public part and of its protocol.
 pub(crate) const VERSION: u32 = 5;
 
-/// What both parties have.
+/// What both parties have of a model.
 pub(super) struct Compiled {
     pub(super) public: Arc<[u8]>,
-    /// For one input.
+    /// The plan for one input.
     pub(super) one: Arc<Plan>,
-    /// For the batch of this model.
+    /// The plan for the batch of this model.
     pub(super) plan: Arc<Plan>,
-    /// What the public part says beside the graph.
+    /// The digests that the public part states.
     pub(super) stated: Stated,
 }
 
-/// What the public part binds, by digests.
+/// Digests by which the public part binds `E` and the keys.
 #[derive(Clone, Copy)]
 pub(super) struct Stated {
-    /// Of `E`.
+    /// Digest of `E`.
     pub(super) statics: [u8; 32],
-    /// Of the keys of A ([`of_keys`]).
+    /// Digest of the keys of A ([`of_keys`]).
     pub(super) keys: [u8; 32],
 }
 
@@ -49,15 +49,15 @@ pub(super) struct Server {
 /// The model at the client.
 pub(super) struct Client {
     pub(super) compiled: Compiled,
-    /// `E`, once a connection of this process has it.
+    /// `E`, once a connection of this process has received it.
     pub(super) statics: Arc<OnceLock<Arc<Statics>>>,
 }
 
-/// What the public part begins with: choices, digest of `E`, digest of the keys of A.
+/// The head of the public part: options, digest of `E`, digest of the keys of A.
 type Head = (Options, [u8; 32], [u8; 32]);
 
-/// What the public part says of the dealer's part, the keys of A: all clients have one model, which no dealer
-/// that was started anew takes other keys for. The keys are too many to guess.
+/// The public part's digest of the dealer's part, the keys of A. It ensures that all clients have
+/// the same model: a restarted dealer accepts no other keys. The keys are too many to guess.
 pub(super) fn of_keys(statics: &[u8; 32], part: &[u8]) -> [u8; 32] {
     seam::digest("tacit 2026-11 fss keys of masks", &[statics, part])
 }
@@ -74,13 +74,13 @@ impl Compiled {
         Ok(Self::of_one(bytes.into(), plan, Stated { statics, keys }))
     }
 
-    /// `plan`: not bound to anything yet.
+    /// `plan` is not bound to a model yet.
     fn of_one(public: Arc<[u8]>, plan: Plan, stated: Stated) -> Self {
         let one = Arc::new(plan.bound_to([&stated.statics, &stated.keys]));
         Self { public, plan: Arc::clone(&one), one, stated }
     }
 
-    /// The same for a batch.
+    /// Returns the same model for a batch.
     pub(super) fn batched(&self, batch: usize) -> Result<Self, BackendError> {
         let (public, one, stated) = (Arc::clone(&self.public), Arc::clone(&self.one), self.stated);
         let plan = match seam::checked_batch(batch, self.max_batch())? {
@@ -102,7 +102,7 @@ impl Compiled {
         cost::most_inputs(&self.one)
     }
 
-    /// How material for the batch is ordered.
+    /// How this model orders material for its batch.
     pub(super) fn ordering<'a>(&self, resources: &'a ConnectionResources) -> Ordering<'a> {
         let [client, server] =
             [material_format::client_bytes(&self.plan)[0], material_format::server_bytes(&self.plan)[0]];
@@ -110,7 +110,7 @@ impl Compiled {
         Ordering { resources, rate, plan: self.digest(), halves }
     }
 
-    /// Over the plan, `E`, the keys of A and the batch: material is bound to all of them.
+    /// Digest of the plan, `E`, the keys of A and the batch, to all of which material is bound.
     pub(super) fn digest(&self) -> [u8; 32] {
         self.plan.binding()
     }
@@ -132,7 +132,7 @@ impl Server {
         Ok(Self { compiled, weights, secret, keys, part, report })
     }
 
-    /// The same for a batch.
+    /// Returns the same model for a batch.
     pub(super) fn batched(&self, batch: usize) -> Result<Self, BackendError> {
         let (weights, keys, part) = (Arc::clone(&self.weights), Arc::clone(&self.keys), Arc::clone(&self.part));
         let (compiled, secret) = (self.compiled.batched(batch)?, self.secret.clone());
@@ -141,7 +141,7 @@ impl Server {
 }
 
 impl Client {
-    /// The same for a batch; what connections of the process have got stays shared.
+    /// Returns the same model for a batch, with the same shared `E`.
     pub(super) fn batched(&self, batch: usize) -> Result<Self, BackendError> {
         Ok(Self { compiled: self.compiled.batched(batch)?, statics: Arc::clone(&self.statics) })
     }

@@ -1,4 +1,4 @@
-//! What one input or a batch costs, from the plan alone. Traffic is exact, memory an estimate.
+//! Costs of one input or a batch, from the plan alone. Traffic is exact, memory is an estimate.
 
 use tacit_mpc::codec::Packed;
 use tacit_mpc::fss::gate::{FssCost, Ledger};
@@ -13,15 +13,15 @@ use crate::dealt::{audit, setup, statics};
 use crate::ring::{Node, RingGraph};
 use crate::{BackendError, Costs, DealingCost, Work, seam};
 
-/// What material counts beside bytes between the parties when scales are searched: it comes over a link
-/// that is some ten times faster.
+/// Weight of material against bytes between the parties in the search for scales: the dealer's link
+/// is some ten times faster.
 const MATERIAL_WORTH: f64 = 0.1;
 
-/// Bytes that the client's half of a batch has at most: a client without a folder for material holds it in
+/// Most bytes of the client's half of a batch: a client without a folder for material holds it in
 /// memory.
 const MAX_HALF: u64 = 1 << 28;
 
-/// Most inputs that are run as one.
+/// Most inputs of a batch.
 pub(super) fn most_inputs(one: &Plan) -> usize {
     let costs = costs(one);
     seam::most_inputs(&costs).min((MAX_HALF / costs.dealing.client_bytes) as usize).max(1)
@@ -31,7 +31,7 @@ fn packed(node: &Node, batch: usize) -> usize {
     Packed::len_bytes(batch * node.elements(), node.fixed.width)
 }
 
-/// The price that the search for scales goes by.
+/// The price that the search for scales minimises.
 pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, BackendError> {
     let steps = plan::steps(graph, options)?;
     let of_one = (options.level, 1);
@@ -41,7 +41,7 @@ pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, Backend
         let mut dealt: usize =
             plan::batches(step, options.level).map(|cost| cost.client_material + cost.server_material).sum();
         let linear = LinearBytes::of(step, node, of_one);
-        // The words go up once more; where both parties are checked down, too.
+        // The words are sent up once more, and at level `l2` also down.
         total += linear.words as f64 * if options.level == Level::L2 { 2.0 } else { 1.0 };
         dealt += linear.dealt();
         total += MATERIAL_WORTH * dealt as f64;
@@ -49,7 +49,7 @@ pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, Backend
     Ok(total)
 }
 
-/// The check at the end of a phase, of words in rings of so many widths.
+/// Adds the traffic of the check at the end of a phase, with words of `widths` widths.
 fn check(level: Level, widths: usize, talk: &mut TrafficModel) {
     match level {
         Level::L1 => Ledger::talk(widths, talk),
@@ -57,7 +57,7 @@ fn check(level: Level, widths: usize, talk: &mut TrafficModel) {
     }
 }
 
-/// What the online phase says up to the check.
+/// The traffic of the online phase before the check.
 fn walk_talk(graph: &RingGraph, steps: &[Step], (level, batch): (Level, usize)) -> TrafficModel {
     let mut talk = TrafficModel::default();
     for (step, node) in steps.iter().zip(graph.nodes()) {
@@ -101,13 +101,13 @@ fn offline_talk(plan: &Plan) -> TrafficModel {
     talk
 }
 
-/// The multiplications of linear layers.
+/// Adds the multiplications of linear layers.
 fn made(plan: &Plan, costs: &mut Costs) {
     let (level, batch) = (plan.level(), plan.batch as u64);
     let macs = batch * plan.graph.macs();
     costs.online.server.work.macs = macs;
-    // Values and tags, in rings of more than 64 bits; where both parties are checked at both, and a few rows
-    // of each matrix and each result.
+    // Values and tags, in rings of more than 64 bits. At level `l2` both parties have both, and a
+    // few rows of each matrix and each result.
     costs.offline.client.work = Work { macs: 4 * macs, ..Work::default() };
     costs.offline.server.work = Work { macs: 2 * macs, ..Work::default() };
     if level == Level::L2 {
@@ -121,13 +121,13 @@ fn made(plan: &Plan, costs: &mut Costs) {
     }
 }
 
-/// What all batches of a plan cost.
+/// The costs of all batches of a plan.
 fn all_batches(plan: &Plan) -> impl Iterator<Item = FssCost> {
     plan.steps.iter().flat_map(|step| plan::batches(step, plan.level()))
 }
 
-/// Memory of making one half: some tensors, rows of a matrix, and pieces of a batch of gates, of which as
-/// much again is in the making, and some wait to leave.
+/// Memory for making one half: some tensors, rows of a matrix, and pieces of a batch of gates. As
+/// much again is being made, and some pieces wait to be sent.
 pub(super) fn dealing_memory(plan: &Plan) -> u64 {
     let largest = plan.graph.nodes().iter().map(|n| 8 * plan.elements(n) as u64).max().expect("a graph has nodes");
     let layer = statics::layers(plan).map(|(_, conv, _)| 8 * conv.weight_len() as u64).max().unwrap_or(0);
@@ -139,7 +139,7 @@ pub(super) fn dealing_memory(plan: &Plan) -> u64 {
     8 * largest + 2 * layer.min(rows) + 2 * pieces + (4 << 20)
 }
 
-/// Costs of a plan's inputs, of the setup, and of dealing.
+/// The costs of a plan's inputs, of the setup, and of dealing.
 pub(super) fn costs(plan: &Plan) -> Costs {
     let (level, macs) = (plan.level(), plan.batch as u64 * plan.graph.macs());
     let mut costs = Costs {
@@ -157,11 +157,11 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     let [client, kept] = material_format::client_bytes(plan).map(material_format::with_digest);
     let [half, stored] = material_format::server_bytes(plan).map(material_format::with_digest);
     let largest = plan.graph.nodes().iter().map(|n| 8 * plan.elements(n) as u64).max().expect("a graph has nodes");
-    // What was opened: 48 bytes a word, as a share with its tag, in a list that doubles by copying.
+    // Opened words take 48 bytes each, as a share with tag, in a list that doubles by copying.
     let word = 3 * 48;
     let opened: u64 = all_batches(plan).map(|batch| batch.opened as u64).sum();
     let ledger = word * opened + all_batches(plan).map(|batch| batch.held as u64).max().unwrap_or(0);
-    // A matrix entry is kept as 4 bytes, or 8 in rings beyond 32 bits.
+    // A matrix entry is stored as 4 bytes, or 8 in rings beyond 32 bits.
     let matrix = |(_, conv, width): (usize, &tacit_arith::ring::ConvSpec, u32)| {
         conv.weight_len() as u64 * if width > 32 { 8 } else { 4 }
     };
@@ -171,15 +171,15 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     costs.online.server.peak_memory_bytes = stored + ledger + 16 * largest;
     let gates = costs.online.client.work.aes_blocks + costs.online.server.work.aes_blocks;
     costs.setup.client.stored_bytes = matrices;
-    // Taken as it comes.
+    // The matrices are streamed.
     costs.setup.client.peak_memory_bytes = matrices + (64 << 20);
     costs.setup.server.peak_memory_bytes = 64 << 20;
     made(plan, &mut costs);
     costs.offline.client.stored_bytes = kept;
     costs.offline.server.stored_bytes = stored;
     let linear = statics::layers(plan).map(|(_, conv, _)| (plan.batch * conv.out_len()) as u64).sum::<u64>();
-    // A party with a folder for material holds little of it in memory. What the server stores takes the place
-    // of its half, of which it is a part.
+    // A party with a folder for material holds little of it in memory. The server's stored material
+    // replaces its half and is a part of it.
     costs.offline.client.peak_memory_bytes = matrices + kept + word * linear + 16 * largest;
     costs.offline.server.peak_memory_bytes = half + layer + word * linear + 16 * largest;
     let projections = statics::layers(plan).map(|(_, conv, _)| linear_check::work(conv)[0]);
@@ -213,7 +213,8 @@ mod tests {
         });
         let plan = compile(RingGraph::new(spec(nodes.collect())).unwrap(), Options::default()).unwrap();
         let online = costs(&plan).online.client.peak_memory_bytes;
-        // Seven layers in the ledger, and blocks of the bits of one: entries of -9 to 13 have 5.
+        // Seven layers in the ledger, and blocks of the bits of one: entries of -9 to 13 have 5
+        // bits.
         let least = material_format::client_bytes(&plan)[1] + 7 * n * 3 * 48 + 16 * 5 * n;
         assert!((least as u64..2 * least as u64).contains(&online), "{online}, {least}");
     }

@@ -1,5 +1,5 @@
-//! What the dealer does: the client's walk over masks, once for each half. It knows the client's share of
-//! every tensor.
+//! The dealer makes both halves. For each half it runs the client's walk over masks, because it
+//! knows the client's share of every tensor.
 
 use tacit_arith::prg::{Prg, PublicSeed, Seed};
 use tacit_arith::ring::ConvSpec;
@@ -26,16 +26,16 @@ use crate::ring::Node;
 use crate::ring::fixed::ring_mask;
 use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, chosen, stream};
 
-/// Parts of the client's seed beside the shares that it chooses (`share::chosen`): what a batch of gates
-/// draws, the share that a linear layer's result ends on, tags of the layer's input, its mask tau with
-/// tags.
+/// Parts of the client's seed beside its chosen shares (`share::chosen`): the randomness of a batch
+/// of gates, the target share of a linear layer's result, the tags of the layer's input, and its
+/// mask tau with tags.
 pub(super) const GATE: u8 = 0xf0;
 pub(super) const TARGET: u8 = 0xf1;
 pub(super) const TAGS: u8 = 0xf2;
 pub(super) const TAU: u8 = 0xf3;
 
-/// The streams of a material: the parties' seeds, the dealer's own, the public seed of the hash keys, and
-/// the shares that are the dealer's alone where both parties are checked.
+/// The streams of a material: the parties' seeds, the dealer's own stream, the public seed of the
+/// hash keys, and at level `l2` the shares that only the dealer has.
 struct Streams {
     seeds: [Seed; 2],
     dealer: Prg,
@@ -46,20 +46,20 @@ struct Streams {
 impl Streams {
     fn new(dealing: &Seed) -> Self {
         let prg = Prg::from_seed(dealing.clone());
-        // The published one is all that its stream ever gives.
+        // The published seed is the only output of its stream.
         let hash = PublicSeed::from_bytes(prg.fork(4).next_seed().0);
         let seeds = [1, 2].map(|party| prg.fork(party).seed().clone());
         Self { seeds, dealer: prg.fork(3), hash, masks: prg.fork(5) }
     }
 }
 
-/// The share that the client ends on behind a linear layer.
+/// The client's target share after a linear layer.
 pub(super) fn target(seed: &Prg, id: NodeId, elements: usize, width: u32) -> Vec<u64> {
     chosen(seed, At { node: id, level: 0 }, TARGET, elements, width)
 }
 
-/// The client's tags of its share of a layer's input (the values drawn with them are used where both parties
-/// are checked: it does not know that share then, and has a share of it), and its masks.
+/// The client's tags of its share of a layer's input, and its masks tau. At level `l2` the client
+/// does not know that share, and the values drawn with the tags are the client's share of it.
 pub(super) fn tags_and_masks(
     seed: &Prg,
     id: NodeId,
@@ -74,17 +74,18 @@ fn stream_of(seed: &Prg, (id, part): (NodeId, u8)) -> Prg {
     stream(seed, At { node: id, level: 0 }, part)
 }
 
-/// Words of a linear layer that are dealt at a time: whole bytes, however wide they are.
+/// Number of words of a linear layer that are dealt at a time. They fill whole bytes at every
+/// width.
 const AT_ONCE: usize = 1 << 16;
 
-/// The same a few at a time.
+/// The same words with tags, a few at a time.
 fn drawn(seed: &Prg, of: (NodeId, u8), n: usize, width: u32) -> impl Iterator<Item = Zeroizing<Vec<Share>>> + use<> {
     let mut stream = stream_of(seed, of);
     let draw = move |first| Zeroizing::new(draw_shares(ring(width), AT_ONCE.min(n - first), &mut stream));
     (0..n).step_by(AT_ONCE).map(draw)
 }
 
-/// Gives a party's half in pieces. `keys`: of the linear layers, in node order.
+/// Makes a party's half in pieces. `keys`: of the linear layers, in node order.
 pub(super) fn deal(
     role: Role,
     plan: &Plan,
@@ -131,9 +132,9 @@ pub(super) fn deal(
     sink(&digesting.finish())
 }
 
-/// What the client's half begins with.
+/// The head of the client's half.
 fn client_head(plan: &Plan, seed: &Seed, hash: PublicSeed, chooser: &Prg) -> Zeroizing<Vec<u8>> {
-    // All of it at once: what grows leaves its beginning behind in memory.
+    // Allocated at once: a growing vector would leave unwiped copies in memory.
     let mut head = Zeroizing::new(Vec::with_capacity(material_format::client_head(plan)));
     head.extend_from_slice(&seed.0);
     head.extend_from_slice(&hash.to_bytes());
@@ -149,7 +150,7 @@ fn input_stream(plan: &Plan, chooser: &Prg) -> Prg {
     stream(chooser, At { node: input, level: 0 }, 0)
 }
 
-/// What the server's half begins with.
+/// The head of the server's half.
 fn server_head(
     plan: &Plan,
     (seed, hash): (&Seed, PublicSeed),
@@ -177,7 +178,7 @@ struct Dealing<'a> {
     client: Prg,
     server: Prg,
     dealer: Prg,
-    /// The shares that the walk is over follow from it.
+    /// The stream of the walk's shares.
     chooser: Prg,
     sides: (PublicSeed, Delta, Key),
     /// Number of the next batch.
@@ -186,7 +187,8 @@ struct Dealing<'a> {
 }
 
 impl Dealing<'_> {
-    /// The masks tau of a layer, where they are the dealer's; else the client has drawn them with their tags.
+    /// A layer's masks tau if they belong to the dealer; at level `l1` the client has drawn them
+    /// with their tags.
     fn masks(&self, id: NodeId, n: usize, width: u32) -> Zeroizing<Vec<u64>> {
         Zeroizing::new(match self.plan.level() {
             Level::L1 => Vec::new(),
@@ -194,7 +196,7 @@ impl Dealing<'_> {
         })
     }
 
-    /// Takes tau and the target off `A r`.
+    /// Subtracts tau and the target from `A r`.
     fn hide(&self, id: NodeId, known: &mut [u64], (masks, target): (&[u64], &[u64]), width: u32) {
         let take_off = |known: &mut [u64], words: &mut dyn Iterator<Item = u64>| {
             known.iter_mut().zip(words).for_each(|(k, word)| *k = k.wrapping_sub(word) & ring_mask(width));
@@ -208,9 +210,9 @@ impl Dealing<'_> {
         }
     }
 
-    /// What the server gets for n words that the client has with tags of its own stream: where it alone is
-    /// checked the tags' keys, else the server's shares of `values`, with tags. Without values the words are
-    /// those that were drawn with the tags.
+    /// Gives the server its values for n words whose tags come from the client's stream. At level
+    /// `l1` these are the keys of the tags, otherwise its shares of `values` with tags. Without
+    /// `values`, the words are those drawn with the tags.
     fn words(&mut self, id: NodeId, (part, values): (u8, &[u64]), n: usize, width: u32) -> Result<(), BackendError> {
         let (ring, key, level) = (ring(width), &self.sides.2, self.plan.level());
         for (at, theirs) in drawn(&self.client, (id, part), n, width).enumerate() {
@@ -249,7 +251,7 @@ impl ClientPhase<Parts> for Dealing<'_> {
         }
         let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
         let mut known = Zeroizing::new(statics::apply_random(key, conv, r, width)?);
-        // Not before: a large layer takes much memory.
+        // Drawn only now: a large layer takes much memory.
         let (target, masks) = (target(), self.masks(id, known.len(), width));
         self.hide(id, &mut known, (&masks, &target), width);
         for known in known.chunks(AT_ONCE) {

@@ -1,11 +1,12 @@
-//! The phases of either party where both are checked (level `l2`). What both have of every tensor is the same
-//! masked value `xh = x - c`; c is the dealer's, and the parties have shares of what they need of it. So one
-//! walk serves both, and the server adds what only it can: linear layers.
+//! The phases of both parties at level `l2`, where both are checked. Both parties have the same
+//! masked value `xh = x - c` of every tensor. Only the dealer has c, and the parties have shares of
+//! what they need of c. So one walk serves both parties, and the server adds the linear layers.
 //!
-//! Offline they open `V = E c + tau` for each linear layer, from shares with tags. Online the client
-//! sends its masked input, the server the masked result of each linear layer ([`super::linear_check`]),
-//! and both open the words of gates. Each phase ends with the check of both (`Ledger::agree`); only then
-//! does the server send its share of the mask of the result, which has a tag under a key of the client's.
+//! Offline the parties open `V = E c + tau` for each linear layer, from shares with tags. Online
+//! the client sends its masked input, the server sends the masked result of each linear layer
+//! ([`super::linear_check`]), and both open the words of gates. Each phase ends with a check of
+//! both parties (`Ledger::agree`). Only then does the server send its share of the result's mask,
+//! which has a tag under a key of the client.
 
 use tacit_arith::prg::{Prg, PublicSeed, Seed};
 use tacit_arith::ring::ConvSpec;
@@ -37,12 +38,12 @@ use crate::seam::{Stop, check_made_for};
 
 /// Message: the masked result of a linear layer.
 const MASKED: Tag = Tag::new(0x0433, "masked result of a linear layer");
-/// Message: digest of the tags of the server's share of the result.
-/// Bytes of a digest of tags.
+/// Bytes of the digest of the tags of the server's share of the result, which [`TAGS`] carries.
 pub(super) const TAGS_BYTES: usize = 32;
 pub(super) const TAGS: Tag = Tag::new(0x0434, "tags of the share of the result");
 
-/// A party's words `E c + tau` of a layer go into the ledger; gives what it sends of them.
+/// Enters a party's words `E c + tau` of a layer into the ledger. Returns what the party sends of
+/// them.
 fn enter(
     matrix: &Matrix,
     (conv, width): (&ConvSpec, u32),
@@ -55,14 +56,14 @@ fn enter(
     Ok(own)
 }
 
-/// Both parties' words make the opened ones.
+/// Adds both parties' words to the opened words.
 fn opened(own: &[u64], received: &[u64], width: u32, ledger: &mut Ledger) -> Vec<u64> {
     let pairs = || own.iter().zip(received);
     ledger.values(width, std::iter::empty(), pairs().map(|(a, b)| u128::from(*a) + u128::from(*b)));
     pairs().map(|(a, b)| a.wrapping_add(*b) & ring_mask(width)).collect()
 }
 
-/// The client's offline phase: gives its projections, which go behind its half.
+/// Runs the client's offline phase. Returns its projections, which are stored after its half.
 pub(super) fn offline_client(
     plan: &Plan,
     statics: &Statics,
@@ -97,8 +98,8 @@ pub(super) fn offline_client(
     Ok(bytes)
 }
 
-/// Of a linear layer, the server's words, and what they make with the client's. Its shares come next in
-/// `from`. `masked`: the layer's weights and biases.
+/// Returns the server's words of a linear layer, and the opened words with those of the client. The
+/// server's shares are next in `from`. `masked`: the layer's weights and biases.
 pub(super) fn received(
     masked: &Matrix,
     (conv, width, batch): (&ConvSpec, u32, usize),
@@ -114,14 +115,14 @@ pub(super) fn received(
     Ok((own, opened))
 }
 
-/// What a party has of one material and brings to it.
+/// A party's private data in an online phase.
 enum Party<'a> {
     Client {
         seed: Box<Prg>,
-        /// Of the mask of the input.
+        /// The stream of the input's mask.
         mask: Box<Prg>,
         input: &'a [i64],
-        /// What the server says of its linear layers.
+        /// The server's results of linear layers.
         said: Vec<Said>,
     },
     Server {
@@ -129,8 +130,8 @@ enum Party<'a> {
     },
 }
 
-/// A linear layer's masked input, and the result that the server sent. What the client checks it by stands
-/// behind its correction words, so it does when the walk is over.
+/// A linear layer's masked input, and the result that the server sent. The client checks it after
+/// the walk, because the projections follow its correction words.
 struct Said {
     input: Vec<u64>,
     result: Vec<u64>,
@@ -148,8 +149,8 @@ struct Online<'a, 'b, 's> {
     session: &'b mut Session<'s>,
 }
 
-/// The client's online phase: the integers of the output node for those of the input node; `tap` is shown
-/// the masked values.
+/// Runs the client's online phase. Returns the integers of the output node for those of the input
+/// node. `tap` gets the masked values.
 pub(super) fn online_client(
     plan: &Plan,
     (made_for, mut source): ([u8; 32], Source<'_>),
@@ -183,7 +184,7 @@ pub(super) fn online_client(
     Ok(masked.iter().zip(mask).map(|(xh, c)| to_signed(xh.wrapping_add(c), width)).collect())
 }
 
-/// Enters into the ledger what the server's results must be.
+/// Enters the expected projections of the server's results into the ledger.
 fn project(plan: &Plan, party: &Party<'_>, mut source: Source<'_>, ledger: &mut Ledger) -> Result<(), BackendError> {
     let Party::Client { seed, said, .. } = party else { return Ok(()) };
     for (Said { input, result }, (id, conv, width)) in said.iter().zip(statics::layers(plan)) {
@@ -196,7 +197,7 @@ fn project(plan: &Plan, party: &Party<'_>, mut source: Source<'_>, ledger: &mut 
     Ok(())
 }
 
-/// The server's online phase.
+/// Runs the server's online phase.
 pub(super) fn online_server(
     plan: &Plan,
     weights: &Weights,
@@ -233,12 +234,12 @@ impl<'a> Online<'a, '_, '_> {
         }
     }
 
-    /// The next bytes of what was dealt, of the client's or of the server's number.
+    /// Reads the next dealt bytes: `client` or `server` of them, depending on the party.
     fn dealt(&mut self, client: usize, server: usize) -> Result<Bytes<'a>, BackendError> {
         self.source.bytes(if matches!(self.party, Party::Client { .. }) { client } else { server })
     }
 
-    /// The client's stream of a batch; the server needs none.
+    /// The client's stream of a batch; unused at the server.
     fn stream(&self, at: At) -> Prg {
         match &self.party {
             Party::Client { seed, .. } => stream(seed, at, GATE),

@@ -1,28 +1,31 @@
-//! How a client checks that a server's linear layer is that of the masked weights, without having them.
+//! The client's check that a server's linear layer used the masked weights, which the client does
+//! not have.
 //!
-//! Both know `xh = x - c` and `V = E c + tau`. The server's result, which it sends, is
+//! Both parties know `xh = x - c` and `V = E c + tau`. The server sends the result
 //! ```text
-//! zh = W xh + bias + V + K = (E + A) xh + (E_b + A_b) + V + K,      K = A c - tau - target from the dealer
+//! zh = W xh + bias + V + K = (E + A) xh + (E_b + A_b) + V + K
+//! K = A c - tau - target, from the dealer
 //! ```
-//! The client has, from its seed, a secret matrix G of bits, [`ROWS`] for each output channel, and random a
-//! and b. The dealer gives the server `beta = a - G A`, a kernel with [`ROWS`] output channels, and, for
-//! each position of the result, `kappa = b - G (K + A_b)`. The server proves with the digest of `T = beta
-//! xh + kappa`, and the client expects
+//! From its seed, the client has a secret matrix G of bits with [`ROWS`] rows for each output
+//! channel, and random a and b. The dealer gives the server `beta = a - G A`, a kernel with
+//! [`ROWS`] output channels, and for each position of the result `kappa = b - G (K + A_b)`. The
+//! server proves its result with the digest of `T = beta xh + kappa`, and the client expects
 //! ```text
 //! T = (a + G E) xh + b + G (E_b + V) - G zh
 //! ```
-//! all modulo `2^w`. The first two terms the client computes offline. beta and kappa are uniform without a
-//! and b, so they tell nothing of G; T is what the client computes, so it tells the client nothing. A
-//! result that is wrong by an e other than 0 needs a T that is off by `G e`. Let v be the number of
-//! trailing zeros of the entry of e that has fewest: then each row of `G e` is `2^v` times a sum whose
-//! lowest bit is uniform. So T is guessed with probability at most `2^-ROWS`.
+//! all modulo `2^w`. The client computes the first two terms offline. Without a and b, beta and
+//! kappa are uniform, so they reveal nothing about G. The client can compute T itself, so T reveals
+//! nothing to the client. A result that is wrong by an e other than 0 needs a T that is off by
+//! `G e`. Let v be the smallest number of trailing zeros of an entry of e. Then each row of `G e`
+//! is `2^v` times a sum whose lowest bit is uniform, so T is guessed with probability at most
+//! `2^-ROWS`.
 //!
-//! For a batch of inputs the positions are those of all its inputs: one G, one a and one beta, and a b and a
-//! kappa of its own for each position of each input.
+//! The positions of a batch are those of all its inputs. A batch has one G, one a and one beta, and
+//! a separate b and kappa for each position of each input.
 //!
-//! Per layer at the server: [`ROWS`] words of w bits for each weight of one output channel of all groups, and
-//! for each position; as many at the client once the offline phase is over. Online: nothing is sent but the
-//! digest.
+//! The server holds per layer [`ROWS`] words of w bits for each weight of one output channel of all
+//! groups, and for each position. The client holds as many after the offline phase. Online, only
+//! the digest is sent.
 
 use std::ops::Range;
 
@@ -37,39 +40,39 @@ use crate::dealt::statics::{self, Matrix};
 use crate::ring::fixed::ring_mask;
 use crate::ring::share::{At, chosen, stream};
 
-/// Rows of a projection.
+/// Number of rows of a projection.
 pub(super) const ROWS: usize = 48;
 
-/// Entries of a matrix that are projected at a time: each time all projections of them are added up.
+/// Number of matrix entries that are projected in one step, before the projections are added up.
 const AT_ONCE: usize = 1 << 20;
-/// Bytes of these, as words.
+/// Bytes of these entries as words.
 pub(super) const AT_ONCE_BYTES: u64 = 8 * AT_ONCE as u64;
-/// Words of these that are in a core's own cache together.
+/// Number of words that fit together in a core's own cache.
 const CACHED: usize = 1 << 17;
 
-/// Parts of the client's seed: G, a, b.
+/// Parts of the client's seed, for G, a and b.
 const BITS: u8 = 0xf4;
 const KERNEL: u8 = 0xf5;
 const OFFSETS: u8 = 0xf6;
 
-/// Weights of one output channel that reads all groups, and positions of the result.
+/// Number of weights of one output channel that reads all groups, and of positions of the result.
 fn sizes(conv: &ConvSpec) -> [usize; 2] {
     [conv.in_ch * conv.kernel.0 * conv.kernel.1, conv.out_h() * conv.out_w()]
 }
 
-/// Words of a kernel and of the offsets of `batch` inputs.
+/// Number of words of a kernel, and of the offsets of `batch` inputs.
 fn words(conv: &ConvSpec, batch: usize) -> [usize; 2] {
     let [kernel, positions] = sizes(conv);
     [kernel, batch * positions].map(|n| ROWS * n)
 }
 
-/// Bytes of a kernel and of the offsets of `batch` inputs, as each party keeps them.
+/// Bytes of a kernel and of the offsets of `batch` inputs at each party.
 pub(super) fn bytes(conv: &ConvSpec, width: u32, batch: usize) -> usize {
     words(conv, batch).iter().map(|n| Packed::len_bytes(*n, width)).sum()
 }
 
-/// Multiplications of projecting a layer's matrix, and of applying what came of it to the masked values and
-/// the result of one input.
+/// Number of multiplications for projecting a layer's matrix, and for applying the projection to
+/// masked values and result of one input.
 pub(super) fn work(conv: &ConvSpec) -> [u64; 2] {
     let ([kernel, positions], out) = (sizes(conv), conv.out_ch);
     [conv.weight_len(), kernel * positions + out * positions].map(|n| (ROWS * n) as u64)
@@ -92,7 +95,7 @@ pub(super) struct Applied {
 }
 
 impl<'a> Projection<'a> {
-    /// Of layer `id` for `batch` inputs, from the client's seed.
+    /// Draws the projection of layer `id` for `batch` inputs from the client's seed.
     pub(super) fn draw(seed: &Prg, id: NodeId, conv: &'a ConvSpec, (width, batch): (u32, usize)) -> Self {
         let (at, [kernel, offsets]) = (At { node: id, level: 0 }, words(conv, batch));
         let mut words = Zeroizing::new(vec![0u64; conv.out_ch]);
@@ -103,14 +106,15 @@ impl<'a> Projection<'a> {
         Self { bits: Zeroizing::new(bits.collect()), conv, width, pads }
     }
 
-    /// `G M` for rows `first..` of a matrix, each of so many words: `[ROWS, length]`.
+    /// `G M` for the rows from `first` on of a matrix, each of `length` words: `[ROWS, length]`.
     fn rows(&self, first: usize, words: &[u64], length: usize) -> Result<Zeroizing<Vec<u64>>, BackendError> {
         let n = words.len() / length;
         let bits = self.bits.chunks_exact(self.conv.out_ch).flat_map(|row| &row[first..first + n]);
         let bits: Zeroizing<Vec<i32>> = Zeroizing::new(bits.copied().collect());
         let fail = |_| BackendError::Misuse("a projection belongs to another layer");
         let mut out = Zeroizing::new(vec![0; ROWS * length]);
-        // Some columns at a time: all projections of them find them in a core's own cache.
+        // Works on some columns at a time, so that all their projections find them in the core's
+        // cache.
         let columns = (CACHED / n).max(64);
         for from in (0..length).step_by(columns) {
             let to = length.min(from + columns);
@@ -124,7 +128,7 @@ impl<'a> Projection<'a> {
         Ok(out)
     }
 
-    /// `G M` for a whole matrix of the layer, whose entries come in ranges: `[ROWS, in, kh, kw]`.
+    /// `G M` for a whole matrix of the layer, with entries by range: `[ROWS, in, kh, kw]`.
     fn kernel(
         &self,
         entries: impl Fn(Range<usize>) -> Zeroizing<Vec<u64>>,
@@ -156,7 +160,8 @@ impl<'a> Projection<'a> {
         Ok(out)
     }
 
-    /// `pad + sign * (kernel, positions)`, with the projection of one word for each channel at all positions.
+    /// `pad + sign * (kernel, positions)`. At all positions, adds the projection of one word for
+    /// each channel.
     fn applied(
         &self,
         negative: bool,
@@ -176,11 +181,11 @@ impl<'a> Projection<'a> {
         Ok(Applied { kernel, offsets: padded(&self.pads[1], &mut { offsets }) })
     }
 
-    /// What the server gets: beta and kappa. `key`: of A, which has `count` entries; `known`: K.
+    /// The server's beta and kappa. `key`: the key of A, which has `count` entries; `known`: K.
     pub(super) fn for_server(&self, key: &Seed, count: usize, known: &[u64]) -> Result<Applied, BackendError> {
         let (key, width, weights) = (Prg::from_seed(key.clone()), self.width, self.conv.weight_len());
         let random = |range: Range<usize>| statics::random(&key, range, count, width);
-        // Many small groups are drawn at once.
+        // A small matrix with many groups is drawn in one step.
         let whole = (weights <= AT_ONCE).then(|| random(0..weights));
         let kernel = self.kernel(|range| match &whole {
             Some(matrix) => matrix.words(range),
@@ -190,14 +195,14 @@ impl<'a> Projection<'a> {
         self.applied(true, &kernel, (&self.positions(known)?, &biases))
     }
 
-    /// What the client keeps: `a + G E` and `b + G (E_b + V)`.
+    /// The client's `a + G E` and `b + G (E_b + V)`.
     pub(super) fn for_client(&self, masked: &Matrix, opened: &[u64]) -> Result<Applied, BackendError> {
         let (weights, count) = (self.conv.weight_len(), self.conv.weight_len() + self.conv.out_ch);
         let kernel = self.kernel(|range| masked.words(range))?;
         self.applied(false, &kernel, (&self.positions(opened)?, &masked.words(weights..count)))
     }
 
-    /// `T` as the client expects it, of masked values and the result that it was sent.
+    /// The `T` that the client expects for masked values and the server's result.
     pub(super) fn expected(&self, own: &Applied, masked: &[u64], result: &[u64]) -> Result<Vec<u64>, BackendError> {
         let (mut out, result) = (own.of(self.conv, masked, self.width)?, self.positions(result)?);
         let pairs = out.iter_mut().zip(result.iter());
@@ -207,7 +212,7 @@ impl<'a> Projection<'a> {
 }
 
 impl Applied {
-    /// The kernel on masked values, and the offsets: `[B, ROWS, positions]`.
+    /// Applies the kernel to masked values and adds the offsets: `[B, ROWS, positions]`.
     pub(super) fn of(&self, conv: &ConvSpec, masked: &[u64], width: u32) -> Result<Vec<u64>, BackendError> {
         let projected = ConvSpec { out_ch: ROWS, groups: 1, ..*conv };
         let mut out = Matrix::new(&self.kernel, width).apply(&projected, masked)?;
@@ -216,12 +221,12 @@ impl Applied {
         Ok(out)
     }
 
-    /// As bytes, [`bytes`].
+    /// Encodes kernel and offsets in [`bytes`] bytes.
     pub(super) fn write(&self, width: u32, out: &mut Writer) {
         [&self.kernel, &self.offsets].iter().for_each(|words| out.packed(&Packed::new(words, width)));
     }
 
-    /// As it was written.
+    /// Decodes what [`write`](Self::write) wrote.
     pub(super) fn read(
         conv: &ConvSpec,
         (width, batch): (u32, usize),
@@ -257,7 +262,7 @@ mod tests {
             ..ConvSpec::linear(1, 1)
         };
         let (key, seed) = (Seed([3; 16]), Prg::from_seed(Seed([4; 16])));
-        // The last one is projected in several parts.
+        // The last layer is projected in several parts.
         let large = ConvSpec::linear(200, 3000);
         for conv in [ConvSpec::linear(30, 7), conv(4, 6, 3, 2, 1), conv(6, 4, 2, 1, 2), conv(5, 5, 3, 1, 5), large] {
             for (width, batch) in [(13, 1), (32, 3), (37, 1), (37, 2)] {
@@ -266,7 +271,7 @@ mod tests {
                 let e = random(5, count, width);
                 let [xh, known, opened] = [(6, conv.in_len()), (7, conv.out_len()), (8, conv.out_len())]
                     .map(|(b, n)| random(b, batch * n, width));
-                // What an honest server sends.
+                // The result of an honest server.
                 let sum: Vec<u64> = a.words(0..count).iter().zip(&e).map(|(a, e)| a.wrapping_add(*e)).collect();
                 let sum: Vec<u64> = sum.iter().map(|w| w & ring_mask(width)).collect();
                 let mut zh = Matrix::new(&sum[..weights], width).apply(&conv, &xh).unwrap();
@@ -287,7 +292,8 @@ mod tests {
                 assert_eq!(bytes.len(), super::bytes(&conv, width, batch));
                 let again = Applied::read(&conv, (width, batch), &mut Reader::new(&bytes)).unwrap();
                 assert!(again.of(&conv, &xh, width).unwrap() == shown);
-                // The top bit of one entry of the last input: about half of the rows at its place are others.
+                // Flips the top bit of one entry of the last input: about half of the rows at its
+                // position change.
                 zh[(batch - 1) * conv.out_len() + positions / 2] ^= 1 << (width - 1);
                 let expected = projection.expected(&ours, &xh, &zh).unwrap();
                 let apart = expected.iter().zip(&shown).filter(|(a, b)| a != b).count();

@@ -1,8 +1,8 @@
-//! Masked weights times words with spare bits: rings of up to 81 bits.
+//! Products of masked weights and words with spare bits, in rings of up to 81 bits.
 //!
-//! With entries `l + 2^32 h` and words cut as `x = x_0 + 2^d x_1` at `d = bits - 64`, sums of `l x_0` are
-//! exact in 64 bits, those of `l x_1` and `h x` are needed modulo 2^64 only: two or three products in words
-//! of 64 bits.
+//! Entries are split as `l + 2^32 h` and words as `x = x_0 + 2^d x_1` at `d = bits - 64`. Sums of
+//! `l x_0` are exact in 64 bits; those of `l x_1` and `h x` are needed only modulo 2^64. This takes
+//! two or three products in words of 64 bits.
 
 use tacit_arith::ring::{ConvSpec, ShapeError, conv2d};
 use tacit_mpc::MpcError;
@@ -23,7 +23,7 @@ pub(super) fn word_bytes(ring: Ring) -> usize {
     ring.share_bits().div_ceil(8) as usize
 }
 
-/// Says why a layer's sums would not fit, if they do not.
+/// Checks that a layer's sums fit; the error says why they do not.
 pub(super) fn check(conv: &ConvSpec, width: u32) -> Result<(), String> {
     let row = conv.weight_len() / conv.out_ch.max(1);
     let low = ring(width).share_bits().saturating_sub(64);
@@ -33,8 +33,8 @@ pub(super) fn check(conv: &ConvSpec, width: u32) -> Result<(), String> {
     }
 }
 
-/// `M x` modulo `2^bits` for words of `bits` (42 to 81) bits, with the entries of M as integers, of each x of
-/// one or more inputs.
+/// `M x` modulo `2^bits` for words of `bits` (42 to 81) bits, with the entries of M as integers.
+/// `x` holds one or more inputs.
 pub(super) fn apply(
     matrix: &Matrix,
     conv: &ConvSpec,
@@ -50,7 +50,7 @@ pub(super) fn apply(
 
 fn apply_one(matrix: &Matrix, conv: &ConvSpec, x: &[u128], bits: u32) -> Result<Zeroizing<Vec<u128>>, BackendError> {
     let fail = |_: ShapeError| BackendError::Misuse("a matrix belongs to another layer");
-    // Behind the weights there may be biases.
+    // Biases may follow the weights.
     let (low, high) = matrix.parts();
     let low = low.get(..conv.weight_len()).unwrap_or(low);
     let high = high.get(..conv.weight_len()).unwrap_or(high);
@@ -61,7 +61,7 @@ fn apply_one(matrix: &Matrix, conv: &ConvSpec, x: &[u128], bits: u32) -> Result<
     let mut out: Vec<u128> = upper.iter().map(|v| u128::from(*v) << split).collect();
     if split > 0 {
         let lower = product(low, &words(&|x| x as u64 & ((1 << split) - 1)))?;
-        // Exact, with a sign.
+        // The sums are exact and signed.
         out.iter_mut().zip(lower.iter()).for_each(|(o, v)| *o = o.wrapping_add(*v as i64 as u128));
     }
     if !high.is_empty() {
@@ -73,7 +73,7 @@ fn apply_one(matrix: &Matrix, conv: &ConvSpec, x: &[u128], bits: u32) -> Result<
     Ok(Zeroizing::new(out))
 }
 
-/// `M x + tau` for words with tags: shares of the results of masked weights.
+/// `M x + tau` for words with tags: the shares of a masked layer's result.
 pub(super) fn words(
     matrix: &Matrix,
     conv: &ConvSpec,
@@ -93,19 +93,19 @@ pub(super) fn words(
     Ok(Zeroizing::new(words.collect()))
 }
 
-/// The next `count` shares with tags, as [`write`] writes value and tag of each.
+/// Reads the next `count` shares with tags: value and tag of each, as [`write`] encodes them.
 pub(super) fn read_shares(from: &mut Reader<'_>, ring: Ring, count: usize) -> Result<Zeroizing<Vec<Share>>, MpcError> {
     let words = read(from, ring, 2 * count)?;
     let (pairs, _) = words.as_chunks();
     Ok(Zeroizing::new(pairs.iter().map(|&[value, tag]| Share { value, tag }).collect()))
 }
 
-/// Words as bytes.
+/// Encodes words.
 pub(super) fn write(words: impl Iterator<Item = u128>, ring: Ring, out: &mut Writer) {
     words.for_each(|word| out.bytes(&word.to_le_bytes()[..word_bytes(ring)]));
 }
 
-/// The next `count` words.
+/// Reads the next `count` words.
 pub(super) fn read(from: &mut Reader<'_>, ring: Ring, count: usize) -> Result<Zeroizing<Vec<u128>>, MpcError> {
     let each = word_bytes(ring);
     let word = |bytes: &[u8]| {
@@ -130,7 +130,7 @@ mod tests {
             let bits = ring(width).share_bits();
             let matrix = statics::random(&Prg::from_seed(Seed([9; 16])), 0..1500, 1500, width);
             let (low, high) = matrix.parts();
-            // Every bit of the words set, too: the sums are largest.
+            // Also with every bit of the words set, where the sums are largest.
             for full in [false, true] {
                 let mask = u128::MAX >> (128 - bits);
                 let x: Vec<u128> = (0..300).map(|_| if full { mask } else { random.next_block().0 & mask }).collect();

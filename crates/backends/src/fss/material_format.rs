@@ -1,23 +1,25 @@
-//! What the two halves of a material begin and end with.
+//! The format of the two halves of a material.
 //!
 //! ```text
-//! client: seed 16 | seed of the hash keys 16 | correction words of all batches                          | digest 32
-//! server: seed 16 | seed of the hash keys 16 | share of Delta 16 | key 8 | masks | pieces of all steps  | digest 32
+//! client: seed 16 | seed of the hash keys 16 | correction words of all batches | digest 32
+//! server: seed 16 | seed of the hash keys 16 | share of Delta 16 | key 8 | masks
+//!         | pieces of all steps | digest 32
 //! ```
-//! Where both parties are checked (level `l2`), the client's correction words come behind the seed of the
-//! input's mask (16), and the server's half ends with its share of the result's mask and what that is checked
-//! by ([`Reveal`]). A linear layer then has `A r - t`, shares with tags of r and tau, and a projection
-//! ([`super::linear_check`]); the key is a share of one.
+//! At level `l2`, where both parties are checked, the seed of the input's mask (16) precedes the
+//! client's correction words. The server's half ends with its share of the result's mask and the
+//! tags that it is checked by ([`Reveal`]). The data of a linear layer is then `A r - t`, shares
+//! with tags of r and tau, and a projection ([`super::linear_check`]). The key is a share of a key.
 //!
-//! Masks: for each width of words offline, then online, those of one check. Steps in node order: of a
-//! linear layer `A r - t` (packed), then what its tags are checked with; of a batch of gates what was dealt
-//! for it. The digest is of all before it, of the plan with `E`, and of whose half it is. It finds damage and
-//! halves of the other party or of another model; it is no tag, and nothing rests on it.
+//! Masks: those of one check for each width of words, offline, then online. Steps in node order:
+//! for a linear layer `A r - t` (packed), then the values that its tags are checked with; for a
+//! batch of gates the dealt data. The digest covers all bytes before it, the plan with `E`, and the
+//! role of the half's party. It detects damage and halves of the other party or of another model.
+//! The digest is no tag, and no security rests on it.
 //!
-//! Stored at the server, a linear layer has `A r - t + V`, and nothing more of what its tags are checked
-//! with. At the client at level `l2` its projections stand between the correction words and the digest.
-//! Either party puts its half away as it comes ([`super::receive`]), and then adds to it
-//! ([`super::server_ingest`]).
+//! Material stored at the server has `A r - t + V` for a linear layer, without the values that its
+//! tags are checked with. At the client at level `l2`, the projections stand between correction
+//! words and digest. Either party stores its half as it arrives ([`super::receive`]), and then adds
+//! to it ([`super::server_ingest`]).
 
 use std::collections::BTreeSet;
 
@@ -44,15 +46,16 @@ pub(super) const DIGEST: usize = 32;
 /// Bytes of a word of 41 bits.
 const MASK: usize = 6;
 
-/// Streams from a party's seed, by purpose: `NODE` and what is behind it are parts of `share::stream`.
+/// Numbers of streams from a party's seed. `NODE` and the numbers after it are parts of
+/// `share::stream`.
 pub(super) const DELTA: u64 = u64::MAX;
 const CHECKS: [u64; 2] = [u64::MAX - 1, u64::MAX - 2];
-/// At level `l2`: the client's share of the key of words; its share of the result's mask, and its key for
-/// the server's.
+/// At level `l2`: the client's share of the key of words; its share of the result's mask, and its
+/// key for that of the server.
 pub(super) const KEY: u64 = u64::MAX - 3;
 const REVEAL: [u64; 2] = [u64::MAX - 4, u64::MAX - 5];
 
-/// When a check is made.
+/// The phase in which a check is made.
 #[derive(Clone, Copy)]
 pub(super) enum When {
     Offline = 0,
@@ -69,7 +72,7 @@ pub(super) fn client_masks(seed: &Prg, when: When, widths: &BTreeSet<u32>) -> Ve
     widths.iter().map(|&w| (w, draw_masks(ring(w), &mut mask_stream(seed, when, w)))).collect()
 }
 
-/// The name of a session that opens something with a material, which is used once.
+/// The name of the session that opens values of a material, which is used once.
 pub(super) fn session(plan: &Plan, hash: PublicSeed, when: When) -> [u8; 32] {
     seam::digest("tacit 2026-11 fss session", &[&plan.binding(), &hash.to_bytes(), &[when as u8]])
 }
@@ -80,13 +83,13 @@ fn digesting(binding: &[u8; 32], role: Role, bytes: &[u8]) -> Digesting {
     digesting
 }
 
-/// The digest of a half whose bytes come in pieces.
+/// The digest of a half, from its bytes in pieces.
 pub(super) struct Digesting(blake3::Hasher);
 
 impl Digesting {
     pub(super) fn new(binding: &[u8; 32], role: Role) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("tacit 2026-11 fss half");
-        // Of fixed lengths: the rest is the content.
+        // Fixed lengths, so that everything after is content.
         hasher.update(binding).update(&[u8::from(role == Role::Server)]);
         Self(hasher)
     }
@@ -95,15 +98,15 @@ impl Digesting {
         self.0.update(bytes);
     }
 
-    /// Of all bytes so far.
+    /// The digest of all bytes so far.
     pub(super) fn finish(&self) -> [u8; DIGEST] {
         *self.0.finalize().as_bytes()
     }
 
-    /// Refuses a half that states another digest.
+    /// Checks the digest that a half states.
     ///
     /// # Errors
-    /// [`BackendError::Material`].
+    /// [`BackendError::Material`] if the digest differs.
     pub(super) fn check(&self, stated: &[u8]) -> Result<(), BackendError> {
         if self.finish() == *stated {
             return Ok(());
@@ -113,10 +116,10 @@ impl Digesting {
     }
 }
 
-/// Refuses material of another length than `len` and a digest.
+/// Checks that material has `len` bytes and a digest.
 ///
 /// # Errors
-/// [`BackendError::Material`].
+/// [`BackendError::Material`] if the length differs.
 pub(super) fn check_length(bytes: u64, len: usize) -> Result<(), BackendError> {
     if bytes == with_digest(len) {
         return Ok(());
@@ -124,17 +127,17 @@ pub(super) fn check_length(bytes: u64, len: usize) -> Result<(), BackendError> {
     Err(BackendError::Material { what: format!("{bytes} bytes, {} expected", with_digest(len)) })
 }
 
-/// The content of a half of `len` bytes and its digest, if that is right.
+/// Checks length and digest of a half, and returns its `len` bytes of content.
 ///
 /// # Errors
-/// [`BackendError::Material`].
+/// [`BackendError::Material`] if length or digest differ.
 pub(super) fn checked<'a>(plan: &Plan, role: Role, bytes: &'a [u8], len: usize) -> Result<&'a [u8], BackendError> {
     check_length(bytes.len() as u64, len)?;
     let (content, stated) = bytes.split_at(len);
     digesting(&plan.binding(), role, content).check(stated).map(|()| content)
 }
 
-/// Appends the digest. `binding`: of the plan that the half is of.
+/// Appends the digest. `binding`: of the half's plan.
 pub(super) fn sealed(binding: &[u8; 32], role: Role, content: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut out = Zeroizing::new(Vec::with_capacity(content.len() + DIGEST));
     out.extend_from_slice(content);
@@ -142,7 +145,7 @@ pub(super) fn sealed(binding: &[u8; 32], role: Role, content: &[u8]) -> Zeroizin
     out
 }
 
-/// Bytes of what the client's half begins with.
+/// Length of the head of the client's half, in bytes.
 pub(super) fn client_head(plan: &Plan) -> usize {
     match plan.level() {
         Level::L1 => 2 * SEED,
@@ -150,7 +153,7 @@ pub(super) fn client_head(plan: &Plan) -> usize {
     }
 }
 
-/// Bytes of the client's half, and of what it stores, both without their digest.
+/// Bytes of the client's half, and of its stored material, both without digest.
 pub(super) fn client_bytes(plan: &Plan) -> [usize; 2] {
     let batches = plan.steps.iter().flat_map(|step| batches(step, plan.level()));
     let half = client_head(plan) + batches.map(|cost| cost.client_material).sum::<usize>();
@@ -161,12 +164,12 @@ pub(super) fn client_bytes(plan: &Plan) -> [usize; 2] {
     [half, half + projections]
 }
 
-/// Bytes of what the server's half begins with.
+/// Length of the head of the server's half, in bytes.
 pub(super) fn head_bytes(plan: &Plan) -> usize {
     3 * SEED + 8 + plan.widths().iter().map(|widths| widths.len() * ROWS * 2 * MASK).sum::<usize>()
 }
 
-/// Bytes of the server's half, and of what it stores, both without their digest.
+/// Bytes of the server's half, and of its stored material, both without digest.
 pub(super) fn server_bytes(plan: &Plan) -> [usize; 2] {
     let both = head_bytes(plan) + reveal_bytes(plan);
     let (mut half, mut stored) = (both, both);
@@ -178,22 +181,22 @@ pub(super) fn server_bytes(plan: &Plan) -> [usize; 2] {
     [half, stored]
 }
 
-/// Bytes of what was dealt to the server for a step's batches.
+/// Bytes of the server's dealt data for a step's batches.
 pub(super) fn batch_bytes(step: &Step, level: Level) -> usize {
     batches(step, level).map(|cost| cost.server_material).sum()
 }
 
-/// Bytes of what the server's half ends with.
+/// Length of the end of the server's half ([`Reveal`]), in bytes.
 pub(super) fn reveal_bytes(plan: &Plan) -> usize {
     if plan.level() == Level::L2 { Reveal::bytes(plan) } else { 0 }
 }
 
-/// Bytes with a digest.
+/// Length with a digest, in bytes.
 pub(super) fn with_digest(len: usize) -> u64 {
     (len + DIGEST) as u64
 }
 
-/// Masks as bytes.
+/// Encodes masks.
 pub(super) fn write_masks(masks: &Masks, out: &mut Vec<u8>) {
     for Share { value, tag } in masks.iter().map(|m| Share { value: m.value, tag: m.tag }) {
         [value, tag].iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()[..MASK]));
@@ -210,11 +213,11 @@ fn read_seed(from: &mut Reader<'_>) -> Result<[u8; SEED], MpcError> {
     Ok(*from.bytes(SEED)?.first_chunk().expect("that many bytes were read"))
 }
 
-/// What the client's half begins with.
+/// The head of the client's half.
 pub(super) struct ClientHead {
     pub(super) seed: Prg,
     pub(super) hash: PublicSeed,
-    /// Of the input's mask, where both parties are checked.
+    /// The stream of the input's mask, at level `l2`.
     pub(super) mask: Option<Prg>,
 }
 
@@ -230,13 +233,13 @@ impl ClientHead {
     }
 }
 
-/// What the server's half begins with.
+/// The head of the server's half.
 pub(super) struct ServerHead {
     pub(super) seed: Prg,
     pub(super) hash: PublicSeed,
     pub(super) delta: DeltaShare,
     pub(super) key: KeyShare,
-    /// Of both checks.
+    /// The masks of the offline and the online check.
     pub(super) masks: [Vec<(u32, Masks)>; 2],
 }
 
@@ -255,9 +258,10 @@ impl ServerHead {
     }
 }
 
-/// How the result is revealed where both parties are checked. The client has a share of the result's mask
-/// and a key from its seed; the server has the other share, and for each word of it the tag
-/// `key * share + b`, b being the client's. It sends the shares, and a digest of their tags.
+/// Reveals the result where both parties are checked. The client derives a share of the result's
+/// mask and a key from its seed. The server has the other share and, for each word, the tag
+/// `key * share + b` with a b of the client. The server sends its shares and a digest of their
+/// tags.
 pub(super) struct Reveal {
     /// The client's shares of the mask, and its b.
     own: Zeroizing<Vec<Share>>,
@@ -266,7 +270,7 @@ pub(super) struct Reveal {
 }
 
 impl Reveal {
-    /// From the client's seed.
+    /// Draws the client's part from the client's seed.
     pub(super) fn draw(seed: &Prg, plan: &Plan) -> Self {
         let (output, [shares, key]) = (plan.graph.output(), REVEAL.map(|part| seed.fork(part)));
         let (width, mut shares, mut key) = (output.fixed.width, shares, key);
@@ -288,7 +292,7 @@ impl Reveal {
         self.own.iter().zip(shares).map(tag)
     }
 
-    /// The server's part for the mask `c` of the result.
+    /// Makes the server's part for the mask `c` of the result.
     pub(super) fn deal(&self, c: &[u64]) -> Zeroizing<Vec<u8>> {
         let shares = c.iter().zip(self.own.iter()).map(|(c, own)| c.wrapping_sub(own.value as u64));
         let shares: Zeroizing<Vec<u64>> = Zeroizing::new(shares.map(|s| s & ring_mask(self.width)).collect());
@@ -298,7 +302,7 @@ impl Reveal {
         out.finish()
     }
 
-    /// The server's shares, and the digest of their tags.
+    /// Reads the server's shares, and computes the digest of their tags.
     pub(super) fn read(
         plan: &Plan,
         session: &[u8; 32],
@@ -312,12 +316,12 @@ impl Reveal {
         Ok((shares, tags_digest(session, tags.iter().copied())))
     }
 
-    /// The mask, from what the server sent, if that is as dealt.
+    /// Returns the mask, after checking that the server's shares are as dealt.
     ///
     /// # Errors
-    /// `Misbehaviour` if not.
+    /// `Misbehaviour` if they are not as dealt.
     pub(super) fn mask(&self, session: &[u8; 32], shares: &[u64], digest: &[u8]) -> Result<Vec<u64>, MpcError> {
-        // Public once it is sent: the time of this comparison tells nothing.
+        // The digest is public once it is sent, so the time of this comparison reveals nothing.
         if tags_digest(session, self.tags(shares)) != *digest {
             let what = "the share of the result is not as dealt";
             return Err(MpcError::Misbehaviour { step: "the end of the inference", what });

@@ -1,8 +1,10 @@
-//! The seam: a float model lowered to a ring and compiled to a plan.
+//! Implements the back end: a float model lowered to a ring and compiled to a plan.
 //!
-//! The public part is `postcard(("fss", version, Options, digest of E, digest of the dealer's part))`, then
-//! that of the ring level. The private part is a secret of 32 bytes, from which the keys of `A` follow, then
-//! that of the ring level. The dealer's part is the keys of `A`, 16 bytes for each linear layer.
+//! The public part is
+//! `postcard(("fss", version, Options, digest of E, digest of the dealer's part))`,
+//! followed by that of the ring level. The private part is a secret of 32 bytes, from
+//! which the keys of `A` are derived, followed by that of the ring level. The dealer's part is the
+//! keys of `A`, 16 bytes for each linear layer.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Public choices of the back end.
+//! Public options of the back end.
 
 use std::str::FromStr;
 
@@ -13,17 +13,17 @@ use crate::seam;
 /// Name of the back end.
 pub(super) const NAME: &str = "fss";
 
-/// Whose deviations are found.
+/// The parties whose deviations are detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Level {
-    /// The client's; the server follows the protocol.
+    /// The client is checked; the server must follow the protocol.
     L1,
-    /// Both parties'.
+    /// Both parties are checked.
     L2,
 }
 
 impl Level {
-    /// Whose messages are checked.
+    /// The parties whose messages are checked.
     pub(super) fn checked(self) -> Checked {
         match self {
             Self::L1 => Checked::Client,
@@ -44,14 +44,14 @@ impl FromStr for Level {
     }
 }
 
-/// Public choices of the protocol; both parties and the dealer must use the same.
+/// Public options of the protocol, which both parties and the dealer must share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// Whose deviations are found.
+    /// The parties whose deviations are detected.
     pub level: Level,
-    /// Low bits that ReLU's sign test leaves out: results below `2^relu_drop` units may become 0.
+    /// Low bits that ReLU's sign test drops: results below `2^relu_drop` units may become 0.
     pub relu_drop: u32,
-    /// Materials of a thousand that the parties have opened and deal again.
+    /// Materials per thousand that the parties open, as an audit, and have dealt again.
     pub audit: u32,
 }
 
@@ -64,10 +64,10 @@ impl Default for Options {
 const DROP: std::ops::RangeInclusive<u32> = 0..=30;
 
 impl Options {
-    /// Checks options that came from elsewhere.
+    /// Checks options from outside.
     ///
     /// # Errors
-    /// [`BackendError::Option`] names the one that is out of its range.
+    /// [`BackendError::Option`] names an option that is out of range.
     pub fn check(&self) -> Result<(), BackendError> {
         seam::within(NAME, "audit", self.audit, &audit::RATES)?;
         seam::within(NAME, "relu_drop", self.relu_drop, &DROP).map(drop)
@@ -77,7 +77,7 @@ impl Options {
 /// Reads the options of the protocol and of the lowering to a ring.
 ///
 /// # Errors
-/// [`BackendError::Option`].
+/// [`BackendError::Option`] names an option that is unknown or out of range.
 pub(super) fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
     let mut reader = text.reader(NAME);
     let default = Options::default();

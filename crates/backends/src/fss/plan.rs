@@ -1,4 +1,4 @@
-//! From the graph to a plan.
+//! Compiles a graph to a plan.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::ring::share::{self, Added, Batch, Compile, Kind, Times, conv_spec};
 use crate::ring::{Node, RingGraph, Table};
 use crate::{BackendError, Numerics, seam};
 
-/// The steps of this back end.
+/// The step types of this back end.
 pub(crate) struct Parts;
 
 impl Kind for Parts {
@@ -47,9 +47,9 @@ pub(crate) type Step = share::Step<Parts>;
 /// A compiled model.
 pub struct Plan {
     pub(super) graph: Arc<RingGraph>,
-    /// Of all inputs of the batch.
+    /// The steps, for all inputs of the batch.
     pub(super) steps: Vec<Step>,
-    /// Inputs at once.
+    /// Number of inputs in the batch.
     pub(super) batch: usize,
     options: Options,
     digest: [u8; 32],
@@ -57,55 +57,56 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The graph it was compiled from.
+    /// The graph that the plan was compiled from.
     #[must_use]
     pub fn graph(&self) -> &RingGraph {
         &self.graph
     }
 
-    /// The public choices it was compiled with.
+    /// The public options that the plan was compiled with.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Inputs that one offline and one online phase are for.
+    /// Number of inputs of one offline and one online phase.
     #[must_use]
     pub fn batch(&self) -> usize {
         self.batch
     }
 
-    /// Elements that a node's tensor has, of all inputs of the batch.
+    /// Number of elements of a node's tensor, over all inputs of the batch.
     pub(super) fn elements(&self, node: &Node) -> usize {
         self.batch * node.elements()
     }
 
-    /// Whose messages are checked.
+    /// The parties whose messages are checked.
     pub(super) fn level(&self) -> Level {
         self.options.level
     }
 
-    /// Digest of all that the parties and the dealer must have alike; of the plan for one input.
+    /// Digest of what the parties and the dealer must have alike, for the plan for one input.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         self.digest
     }
 
-    /// What material is bound to: the plan, what it is [`bound_to`](Self::bound_to), and the batch.
+    /// Digest that material is bound to: the plan, the model it is [`bound_to`](Self::bound_to),
+    /// and the batch.
     #[must_use]
     pub fn binding(&self) -> [u8; 32] {
         self.binding
     }
 
-    /// The same plan for one model: material belongs to the model whose masked weights have this digest, and
-    /// the keys of their masks that one.
+    /// Binds the plan to a model, by the digests of its masked weights and of the keys of their
+    /// masks.
     #[must_use]
     pub fn bound_to(self, [statics, keys]: [&[u8; 32]; 2]) -> Self {
         let binding = seam::digest("tacit 2026-11 fss", &[&self.digest, statics, keys]);
         Self { binding, ..self }
     }
 
-    /// How results relate to the reference: truncations of both shares are off by one unit at most.
+    /// The relation of results to the reference: truncating both shares is off by at most one unit.
     #[must_use]
     pub fn numerics(&self) -> Numerics {
         Numerics::UlpPerTruncation { below: 1, above: 1, linear: 0, relu_drop: self.options.relu_drop }
@@ -173,10 +174,10 @@ pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError>
     Ok(Plan { graph: Arc::new(graph), steps, batch: 1, options, digest, binding: digest })
 }
 
-/// The plan for `batch` inputs at once that follows from a plan for one, with the same exchanges.
+/// Returns the plan for `batch` inputs from the plan for one, with the same exchanges.
 ///
 /// # Panics
-/// If the plan is for several inputs already.
+/// If `one` is the plan of a batch.
 #[must_use]
 pub fn batched(one: &Plan, batch: usize) -> Plan {
     assert_eq!(one.batch, 1, "plans of batches are made from the plan for one input");
@@ -185,7 +186,7 @@ pub fn batched(one: &Plan, batch: usize) -> Plan {
     Plan { graph, steps, batch, options: one.options, digest: one.digest, binding }
 }
 
-/// What a step's batches of gates, widenings and look-ups cost.
+/// The costs of a step's batches of gates, widenings and look-ups.
 pub(super) fn batches(step: &Step, level: Level) -> impl Iterator<Item = FssCost> {
     let more = match step {
         Step::Widen(spec) => Some(spec.cost()),
@@ -195,24 +196,24 @@ pub(super) fn batches(step: &Step, level: Level) -> impl Iterator<Item = FssCost
     step.gates().filter(|gate| gate.n() > 0).map(|gate| gate.cost()).chain(more)
 }
 
-/// Look-ups with tags.
+/// The look-up with tags.
 pub(super) fn tagged(table: &LookUp, level: Level) -> FssLookUp {
     FssLookUp::new(table, level.checked()).expect("tables are checked when a plan is made")
 }
 
-/// Bytes of a linear layer in the server's half, of a batch of inputs.
+/// Bytes of a linear layer in the server's half, for a batch of inputs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LinearBytes {
     /// `A r - t`.
     pub(super) words: usize,
-    /// What the client's words are checked with, or the server's own shares: not needed online.
+    /// Values that check the client's words, or the server's own shares. Not needed online.
     pub(super) checked: usize,
-    /// What the layer's result is checked by, where both parties are.
+    /// Values that check the layer's result, at level `l2`.
     pub(super) projected: usize,
 }
 
 impl LinearBytes {
-    /// Of a step; nothing, if it is no linear layer.
+    /// The sizes for a step; zeros for a step other than a linear layer.
     pub(super) fn of(step: &Step, node: &Node, (level, batch): (Level, usize)) -> Self {
         let Step::Linear(conv) = step else { return Self::default() };
         let (n, width) = (batch * node.elements(), node.fixed.width);
@@ -224,18 +225,18 @@ impl LinearBytes {
         }
     }
 
-    /// All of it.
+    /// Bytes that are dealt.
     pub(super) fn dealt(&self) -> usize {
         self.words + self.checked + self.projected
     }
 
-    /// What is kept for the online phase.
+    /// Bytes that are stored for the online phase.
     pub(super) fn kept(&self) -> usize {
         self.words + self.projected
     }
 }
 
-/// How each node is evaluated.
+/// Compiles the step of each node.
 pub(super) fn steps(graph: &RingGraph, options: &Options) -> Result<Vec<Step>, BackendError> {
     share::steps(graph, &mut Maker { graph, options })
 }
@@ -251,7 +252,7 @@ fn digest(graph: &RingGraph, options: &Options, steps: &[Step]) -> [u8; 32] {
     seam::digest("tacit 2026-11 fss plan", &[&canonical])
 }
 
-/// Makes steps.
+/// Compiles steps.
 struct Maker<'a> {
     graph: &'a RingGraph,
     options: &'a Options,

@@ -1,5 +1,5 @@
-//! A party's half as it comes from the dealer: it is put away as it comes, and of no use before its digest is
-//! checked.
+//! Receives a party's half from the dealer as a stream. The half must not be used before its digest
+//! is checked.
 
 use tacit_mpc::Role;
 use zeroize::Zeroizing;
@@ -9,12 +9,12 @@ use super::plan::Plan;
 use crate::BackendError;
 use crate::dealt::audit::Sink;
 
-/// Takes a half.
+/// Receives a half.
 pub(super) struct Taking {
-    /// What the half begins with, at the client, which needs it at once.
+    /// The head of the half, which the client needs at once.
     head: Zeroizing<Vec<u8>>,
     head_bytes: usize,
-    /// Bytes before the digest that are still to come.
+    /// Number of missing bytes before the digest.
     left: usize,
     stated: Vec<u8>,
     digesting: Digesting,
@@ -31,7 +31,8 @@ impl Taking {
         Self { head, head_bytes, left, stated: Vec::with_capacity(DIGEST), digesting }
     }
 
-    /// The next bytes of the half, whose length whoever orders it checks. All but the digest goes to `place`.
+    /// Takes the next bytes of the half and gives all but the digest to `place`. The order checks
+    /// the length ([`crate::dealt::audit`]).
     pub(super) fn take(&mut self, bytes: &[u8], place: &mut Sink<'_>) -> Result<(), BackendError> {
         let (content, stated) = bytes.split_at(bytes.len().min(self.left));
         self.left -= content.len();
@@ -42,10 +43,10 @@ impl Taking {
         place(content)
     }
 
-    /// What the half begins with and its digest, if that is what the half states.
+    /// Checks the digest. Returns the head of the half, and the digest.
     ///
     /// # Errors
-    /// [`BackendError::Material`].
+    /// [`BackendError::Material`] if the half states another digest.
     pub(super) fn finish(self) -> Result<(Zeroizing<Vec<u8>>, Digesting), BackendError> {
         self.digesting.check(&self.stated)?;
         Ok((self.head, self.digesting))

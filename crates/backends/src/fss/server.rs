@@ -1,6 +1,6 @@
-//! The server's part where the client alone is checked (level `l1`): linear layers of the offline phase
-//! ([`super::server_ingest`]), and the online phase. At its end the server checks what the client sent, and
-//! only then sends its share of the result.
+//! The server's phases at level `l1`, where only the client is checked: linear layers of the
+//! offline phase ([`super::server_ingest`]), and the online phase. At its end the server checks the
+//! client's messages, and only then sends its share of the result.
 
 use tacit_arith::prg::{Prg, PublicSeed};
 use tacit_arith::ring::ConvSpec;
@@ -29,11 +29,11 @@ use crate::seam::{Stop, check_made_for};
 
 pub(super) const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
 
-/// The server's material for the inputs of a plan, as [`super::server_ingest`] leaves it.
+/// The server's material for the inputs of a plan, made by [`super::server_ingest`].
 pub(super) struct ServerMaterial {
-    /// Digest of the plan that it was read for.
+    /// Digest of the plan that the material was read for.
     pub(super) plan: [u8; 32],
-    /// Without its digest.
+    /// The content, without its digest.
     pub(super) bytes: Zeroizing<Vec<u8>>,
 }
 
@@ -44,8 +44,8 @@ impl ServerMaterial {
     }
 }
 
-/// A layer's words from the client, entered into the ledger with the keys of their tags, which come next in
-/// `from`. `masked`: the layer's weights.
+/// Receives a layer's words from the client, and enters them into the ledger with the keys of their
+/// tags, which are next in `from`. `masked`: the layer's weights.
 pub(super) fn received(
     masked: &Matrix,
     (conv, width, batch): (&ConvSpec, u32, usize),
@@ -63,8 +63,8 @@ pub(super) fn received(
     Ok(words)
 }
 
-/// The online phase with material from `source`, made for the plan of that digest; `tap` is shown the
-/// server's shares.
+/// Runs the online phase with material from `source`, made for the plan of digest `made_for`. `tap`
+/// gets the server's shares.
 pub(super) fn online(
     plan: &Plan,
     weights: &Weights,

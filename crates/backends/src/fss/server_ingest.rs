@@ -1,5 +1,5 @@
-//! What the server makes of its half and the client's words, when all of the half is there: what the online
-//! phase reads goes on to where it is kept, the rest is used and dropped. No more than one linear layer is in
+//! Turns the server's half and the client's words into material, once the half is complete. Passes
+//! on what the online phase reads, and uses and drops the rest. Holds at most one linear layer in
 //! memory.
 
 use tacit_arith::prg::{Prg, Seed};
@@ -25,23 +25,24 @@ use crate::ring::fixed::ring_mask;
 use crate::ring::{Node, Weights};
 use crate::seam::Stop;
 
-/// The offline phase under way.
+/// The server's offline phase.
 pub(super) struct Intake<'a> {
     plan: &'a Plan,
     weights: &'a Weights,
-    /// Of the linear layers, in node order.
+    /// Keys of the linear layers, in node order.
     keys: std::slice::Iter<'a, Seed>,
     /// The half.
     source: Source<'a>,
     kept: Digesting,
     ledger: Ledger,
-    /// Where both parties are checked: the server's words, which it sends when it has all of the client's.
+    /// At level `l2`: the server's words, which are sent after all words of the client have
+    /// arrived.
     pending: Vec<(Vec<u64>, u32)>,
     sink: &'a mut Sink<'a>,
 }
 
 impl<'a> Intake<'a> {
-    /// Begins with a half that was checked; the material goes to `sink`.
+    /// Starts with a checked half. The material goes to `sink`.
     pub(super) fn begin(
         plan: &'a Plan,
         (weights, keys): (&'a Weights, &'a [Seed]),
@@ -58,7 +59,7 @@ impl<'a> Intake<'a> {
         Ok((intake, head))
     }
 
-    /// The whole phase: the walk, and the check of what the client sent.
+    /// Runs the whole phase: the walk, and the check of the client's messages.
     pub(super) fn run(
         mut self,
         head: ServerHead,
@@ -90,7 +91,7 @@ impl<'a> Intake<'a> {
         (self.sink)(bytes)
     }
 
-    /// Keeps the next bytes of the half as they are.
+    /// Copies the next bytes of the half to the material.
     fn pass(&mut self, bytes: usize) -> Result<(), BackendError> {
         let Self { source, kept, sink, .. } = self;
         source.pass(bytes, &mut |piece| {
@@ -99,7 +100,7 @@ impl<'a> Intake<'a> {
         })
     }
 
-    /// `A r - t` and the client's V are kept as their sum.
+    /// Stores the sum of `A r - t` and the client's V.
     fn linear(&mut self, id: NodeId, conv: &ConvSpec, node: &Node, channel: &mut Channel) -> Result<(), BackendError> {
         let (width, batch, level) = (node.fixed.width, self.plan.batch, self.plan.level());
         let of_layer = LinearBytes::of(&Step::Linear(*conv), node, (level, batch));

@@ -1,4 +1,4 @@
-//! A connection at the server: masked weights once, then material as it comes from the dealer and the client.
+//! A connection at the server: masked weights once, then material from the dealer and the client.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::dealt::source::{Source, SpooledMaterial};
 use crate::seam::{Chunks, ConnectionResources, MaterialPlace, write_material};
 use crate::{BackendError, Material, MaterialPart, ServerModel, ServerSide};
 
-/// The connection.
+/// A server's connection.
 pub(super) struct Serving {
     model: Arc<Server>,
     resources: ConnectionResources,
@@ -32,7 +32,7 @@ impl Serving {
         Self { model, resources, prg }
     }
 
-    /// Orders material, puts the half of it away, and gives `sink` what the offline phase makes of it.
+    /// Orders material, buffers its half, and gives `sink` the result of the offline phase.
     fn make(&mut self, channel: &mut Channel, sink: &mut Sink<'_>) -> Result<(), BackendError> {
         let Self { model, resources, prg } = self;
         let order = model.order().expect("there is an order for every model of this back end");
@@ -65,7 +65,7 @@ impl ServerSide for Serving {
         Ok(())
     }
 
-    /// Sends `E`, if the client has not kept it.
+    /// Sends `E`, unless the client has stored it.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let Server { compiled, weights, keys, .. } = &*self.model;
         setup::give(&*compiled.plan, weights, keys, channel)

@@ -1,6 +1,6 @@
-//! Both parties over a line on which somebody changes one bit of one message, or with halves in which a bit
-//! was changed: the server ends with an error before it sends its share of the result, or nothing came of
-//! it.
+//! Runs both parties over a link that changes one bit of one message, or with a changed bit in a
+//! half. Either the server fails before it sends its share of the result, or the change has no
+//! effect.
 
 mod halves;
 
@@ -34,15 +34,15 @@ const HEADER: usize = 10;
 const SUBSETS: u16 = 0x363;
 /// Tag of the combined high bits.
 const HIGHS: u16 = 0x364;
-/// Tag of the coins of a check of both.
+/// Tag of the coins of a check of both parties.
 const COIN: u16 = 0x369;
 
-/// Changes one bit of the payload of one frame, with a checksum that fits, and notes all frames.
+/// Changes one bit of the payload of one frame, corrects the checksum, and records all frames.
 struct Flipping {
     inner: MemTransport,
     pending: Vec<u8>,
     frame: u64,
-    /// Frame and bit.
+    /// Frame and bit to change.
     target: Option<(u64, usize)>,
     /// Tags and lengths of the frames so far.
     seen: Arc<Mutex<Vec<(u16, usize)>>>,
@@ -100,7 +100,7 @@ impl Transport for Flipping {
     }
 }
 
-/// A model at all three.
+/// A model at client, server and dealer.
 struct Case {
     plan: Plan,
     weights: Weights,
@@ -110,7 +110,7 @@ struct Case {
     halves: [Vec<u8>; 2],
 }
 
-/// A party's half of a dealing.
+/// Makes a party's half of a dealing.
 fn dealt(role: Role, plan: &Plan, keys: &[Seed], dealing: u8) -> Vec<u8> {
     let mut half = Vec::new();
     let mut push = |bytes: &[u8]| {
@@ -121,7 +121,7 @@ fn dealt(role: Role, plan: &Plan, keys: &[Seed], dealing: u8) -> Vec<u8> {
     half
 }
 
-/// What happened.
+/// The result of a run.
 struct Seen {
     /// Frames by sender, client first.
     frames: [Vec<(u16, usize)>; 2],
@@ -134,7 +134,7 @@ impl Case {
         Self::of_batch(level, nodes, 1)
     }
 
-    /// For several inputs at once.
+    /// A case for several inputs at once.
     fn of_batch(level: Level, nodes: Vec<Node>, batch: usize) -> Self {
         let graph = RingGraph::new(spec(nodes)).expect("a valid graph");
         let mut random = Prg::from_seed(Seed([1; 16]));
@@ -163,7 +163,8 @@ impl Case {
         Self { plan, weights, keys, statics, input, halves }
     }
 
-    /// All phases, the client with `material`, and a bit of what the parties send (client first) changed.
+    /// Runs all phases, the client with `material`. `flip`: the bit to change in each party's
+    /// messages, client first.
     fn run(&self, material: &[u8], flip: [Option<(u64, usize)>; 2]) -> Seen {
         let ends = MemTransport::pair();
         let seen = [(); 2].map(|()| Arc::new(Mutex::new(Vec::new())));
@@ -193,14 +194,14 @@ impl Case {
                     Level::L2 => l2_phases::online_server(plan, weights, made, line, &mut |_, _| {}, &stop),
                 }
             });
-            // Gone before the server is waited for.
+            // Dropped before the server is waited for.
             let answer = Self::ask(plan, statics, material, input, (ours, our_prg));
             (answer, server.join().expect("no panic"))
         });
         Seen { frames: seen.map(|seen| seen.lock().unwrap().clone()), answer, server }
     }
 
-    /// A half as it comes over a network, in pieces that are cut anywhere, and what it begins with.
+    /// Receives a half in arbitrarily cut pieces, as over a network. Returns content and head.
     fn taken(plan: &Plan, role: Role, half: &[u8]) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), BackendError> {
         let (mut taking, mut content) = (Taking::new(plan, role), Vec::new());
         half.chunks(1000).try_for_each(|piece| {
@@ -212,7 +213,7 @@ impl Case {
         Ok((content, taking.finish()?.0))
     }
 
-    /// The client's phases.
+    /// Runs the client's phases.
     fn ask(
         plan: &Plan,
         statics: &Statics,
@@ -242,7 +243,7 @@ impl Case {
         &self.halves[0][..material_format::client_bytes(&self.plan)[0]]
     }
 
-    /// What honest parties do; the answer is that of the reference but for local truncations.
+    /// Runs honest parties. The answer equals the reference up to local truncations.
     fn honest(&self, exact: bool) -> Seen {
         let seen = self.run(self.material(), [None; 2]);
         let graph = self.plan.graph();
@@ -278,7 +279,7 @@ fn lines() -> Op {
     Op::LookUp(Table { function: Function::Tanh, entries, lines, frac_bits: 4, error: 1 })
 }
 
-/// Everything that has a protocol of its own, and two inputs at once.
+/// Every operation with a protocol of its own, and batches of two inputs.
 fn cases(level: Level) -> Vec<Case> {
     let cut = |mut node: Node| {
         node.fixed.frac_bits = 1;
@@ -311,7 +312,7 @@ fn cases(level: Level) -> Vec<Case> {
         Case::new(level, vec![node(Op::Input, vec![], &[4], 14), node(dense(3), vec![0], &[3], 14), index]),
         Case::of_batch(level, layers, 2),
         Case::new(level, vec![node(Op::Input, vec![], &[3], 6), node(table(), vec![0], &[3], 9)]),
-        // A table in the middle of a network, and for two inputs at once.
+        // A table in the middle of a network, for two inputs at once.
         Case::of_batch(
             level,
             vec![
@@ -327,12 +328,13 @@ fn cases(level: Level) -> Vec<Case> {
     ]
 }
 
-/// Nets without local truncations, and without lines, of which a mask decides.
+/// Whether a net has neither local truncations nor lines, whose results depend on masks.
 fn is_exact(number: usize) -> bool {
     ![3, 7].contains(&number)
 }
 
-/// The tags of messages that stay unchecked: the input is the client's choice, and the server is honest.
+/// Whether messages with a tag are checked: the input is the client's choice, and the server is
+/// honest.
 fn is_checked(tag: u16) -> bool {
     ![client::INPUT, RESULT].iter().any(|free| free.id() == tag)
 }
@@ -343,16 +345,17 @@ fn every_changed_bit_of_every_message_is_found() {
         let honest = case.honest(is_exact(number));
         for (party, frames) in honest.frames.iter().enumerate() {
             for (frame, &(tag, len)) in frames.iter().enumerate().filter(|(_, (tag, _))| is_checked(*tag)) {
-                // The combined high bits and digests are long: not every bit of them.
+                // The combined high bits and digests are long, so only some bits are tried.
                 let step = if len > 40 { 61 } else { 1 };
                 for bit in (0..8 * len).step_by(step) {
                     let mut flip = [None; 2];
                     flip[party] = Some((frame as u64, bit));
                     let seen = case.run(case.material(), flip);
-                    // A sum of high bits is no value, but what the check takes off: wrong by `2^j` it is as
-                    // good, if `2^(41 - j)` divides the key of the words. So it is the last bits at most.
+                    // A sum of high bits is no value: the check subtracts it. If wrong by `2^j`, it
+                    // passes if `2^(41 - j)` divides the key of the words. So at most the last bits
+                    // can pass.
                     let same = seen.answer.as_ref().is_ok_and(|answer| answer == honest.answer.as_ref().unwrap());
-                    // Subsets of no words at all are as good as others.
+                    // Subsets of no words are all equally good.
                     if tag == SUBSETS && same {
                         assert!(case.plan.widths()[0].is_empty(), "net {number}, bit {bit}");
                         continue;
@@ -370,8 +373,9 @@ fn every_changed_bit_of_every_message_is_found() {
     }
 }
 
-/// At level `l2`: no bit of either party's messages, the input included, can be changed so that the client
-/// ends with another result, and the server does not send its share after a wrong message of either.
+/// At level `l2` no change of a bit in either party's messages, the input included, makes the
+/// client end with another result. The server does not send its share after a wrong message of
+/// either party.
 #[test]
 fn every_changed_bit_of_both_parties_is_found_where_both_are_checked() {
     for (number, case) in cases(Level::L2).iter().enumerate() {
@@ -384,7 +388,7 @@ fn every_changed_bit_of_both_parties_is_found_where_both_are_checked() {
                     flip[party] = Some((frame as u64, bit));
                     let seen = case.run(case.material(), flip);
                     let same = seen.answer.as_ref().is_ok_and(|answer| answer == honest.answer.as_ref().unwrap());
-                    // As at the other level: subsets of nothing, and what a check takes off.
+                    // As at level `l1`: subsets of no words, and what a check subtracts.
                     if tag == COIN && party == 0 && same {
                         assert!(case.plan.widths()[0].is_empty(), "net {number}, bit {bit}");
                         continue;
@@ -403,7 +407,7 @@ fn every_changed_bit_of_both_parties_is_found_where_both_are_checked() {
     }
 }
 
-/// A server with other weights or biases than it was masked with, in one entry.
+/// The server uses weights or biases that differ in one entry from those that were masked.
 #[test]
 fn a_server_with_another_model_is_found() {
     let mut case = cases(Level::L2).swap_remove(0);
@@ -434,7 +438,7 @@ fn a_server_with_changed_material_is_found_or_nothing_came_of_it() {
             tried += 1;
             match seen.answer {
                 Err(_) => found += 1,
-                // What was not used, padding, or the highest bits of what a check takes off.
+                // An unused bit, padding, or the highest bits of what a check subtracts.
                 Ok(changed) => assert_eq!(changed, answer, "net {number}, bit {bit}"),
             }
         }
@@ -449,7 +453,7 @@ fn a_client_with_changed_material_is_found_or_nothing_came_of_it() {
         let answer = case.honest(is_exact(number)).answer.unwrap();
         let (mut material, mut found) = (case.material().to_vec(), 0);
         let bits = 8 * material.len();
-        // Where both are checked a third seed makes the input's mask: changed, it is another input.
+        // At level `l2` a third seed makes the input's mask: changing it changes the input.
         let head = 8 * material_format::client_head(&case.plan);
         for bit in (0..bits).filter(|bit| *bit < 256 || (*bit >= head && bit % 13 == 0)) {
             material[bit / 8] ^= 1 << (bit % 8);
@@ -460,7 +464,7 @@ fn a_client_with_changed_material_is_found_or_nothing_came_of_it() {
                     assert!(!seen.frames[1].iter().any(|(tag, _)| *tag == RESULT.id()), "net {number}, bit {bit}");
                     found += 1;
                 }
-                // A correction word that is not used.
+                // An unused correction word.
                 Ok(()) => assert_eq!(seen.answer.unwrap(), answer, "net {number}, bit {bit}"),
             }
         }

@@ -1,5 +1,6 @@
-//! Largest possible distance of an answer from the reference: every node's declared error, carried on through
-//! the largest row norm of each layer. A guarantee, not an estimate; far above what happens in deep models.
+//! The largest possible distance of an answer from the reference. The walk carries every node's
+//! declared error through the largest row norm of each layer. The bound is a guarantee; real errors
+//! in deep models are far below it.
 
 use std::convert::Infallible;
 
@@ -8,21 +9,22 @@ use tacit_graph::{Interpreter, NodeId, walk};
 use super::{Node, Op, RingGraph, WeightFacts, Weights, slack};
 use crate::Numerics;
 
-/// The bound in units of the output's last place; infinite where a class index is the answer, since it may be
-/// any. Without the weights (at the client) the public facts about them bound their norms.
+/// Returns the bound in units of the output's last place. The bound is infinite if the answer is a
+/// class index, which may then be any. Without the weights (at the client) the public facts about
+/// the weights bound their norms.
 #[must_use]
 pub fn worst_case(graph: &RingGraph, weights: Option<&Weights>, numerics: &Numerics) -> f64 {
     let linear = match *numerics {
         Numerics::UlpPerTruncation { linear, .. } => slack::layer_errors(graph, linear),
         Numerics::Exact => vec![0.0; graph.nodes().len()],
-        // An approximate back end does not compute in a ring.
+        // An approximate back end computes outside rings.
         Numerics::Approx { .. } => vec![f64::INFINITY; graph.nodes().len()],
     };
     let Ok(bound) = walk(graph, &mut Bound { graph, weights, errors: Errors::of(numerics), linear });
     bound
 }
 
-/// What each kind of node adds, but for linear layers.
+/// The error that each kind of node adds, without linear layers.
 struct Errors {
     truncation: f64,
     dropped: f64,
@@ -45,7 +47,7 @@ struct Bound<'a> {
     graph: &'a RingGraph,
     weights: Option<&'a Weights>,
     errors: Errors,
-    /// Of each linear layer.
+    /// The error of each linear layer.
     linear: Vec<f64>,
 }
 
@@ -80,10 +82,11 @@ impl Interpreter for Bound<'_> {
             }
             (Op::Linear(l), Some(input)) => times(self.row_norm(id, input.elements(), l.weights)) + self.linear[id],
             (Op::Relu, _) => worst + self.errors.dropped,
-            // Never farther apart than two results.
+            // The difference is at most that of the largest and smallest result.
             (Op::LookUp(table), _) => {
                 let [low, high] = table.range();
-                // Lines: either of two pieces here and there, and those between.
+                // With lines, each of the two numbers may use either of two pieces, and the pieces
+                // between them add to the error.
                 let pieces =
                     2.0 + table.lines.as_ref().map_or(0.0, |lines| (worst / f64::from(lines.low).exp2()).floor());
                 (times(table.steepest() as f64) + pieces * table.apart() as f64).min(low.abs_diff(high) as f64)

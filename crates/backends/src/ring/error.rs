@@ -1,8 +1,8 @@
-//! What can be wrong with a fixed-point model.
+//! Errors of fixed-point models.
 
 use tacit_graph::{GraphError, MAX_NODES, MAX_TOTAL_ELEMENTS, NodeId};
 
-/// What can be wrong with a fixed-point model, with the bytes of one, or with the lowering to it.
+/// An error in a fixed-point model, in its encoding, or in the lowering to it.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
     /// Ring width or scale out of range.
@@ -13,7 +13,7 @@ pub enum RingError {
         /// Stated fraction bits.
         frac_bits: u32,
     },
-    /// No nodes, or too many.
+    /// The graph has no nodes, or too many.
     #[error("a graph of {count} nodes is not supported (1 to {MAX_NODES})")]
     NodeCount {
         /// Number of nodes found.
@@ -24,11 +24,11 @@ pub enum RingError {
     Node {
         /// Index of the node.
         id: NodeId,
-        /// Its name.
+        /// Name of the node.
         name: String,
-        /// Its operation.
+        /// Operation of the node.
         op: &'static str,
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
     /// All tensors together are too large.
@@ -42,13 +42,13 @@ pub enum RingError {
         /// Number of nodes.
         count: usize,
     },
-    /// The stated interface is not that of the nodes.
+    /// The stated interface differs from that of the nodes.
     #[error("the stated {what} is not that of the graph")]
     Interface {
-        /// Which part.
+        /// The part that differs.
         what: &'static str,
     },
-    /// Weights for other nodes than the linear ones.
+    /// The weights do not belong to the linear nodes.
     #[error("{found} weight tensors for {needed} linear layers")]
     WeightCount {
         /// Weight tensors found.
@@ -59,40 +59,40 @@ pub enum RingError {
     /// The input of an inference does not fit the model.
     #[error("input: {what}")]
     Input {
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
-    /// The bytes of a lowered model are damaged or not one.
+    /// The bytes are damaged, or not a lowered model.
     #[error("lowered model, {part} part: {what}")]
     Encoding {
         /// `public` or `private`.
         part: &'static str,
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
-    /// An option of the lowering out of range.
+    /// An option of the lowering is out of range.
     #[error("option `{name}`: {what}")]
     Option {
-        /// Its name.
+        /// Name of the option.
         name: &'static str,
         /// The range.
         what: &'static str,
     },
-    /// The values of the network fit no supported ring under the scales at hand.
+    /// The values of the network fit no supported ring under the current scales.
     #[error("fixed point: {what}")]
     NoRing {
         /// Why.
         what: String,
     },
-    /// The float network has a form that this level does not compute.
+    /// The float network has a form that this level does not support.
     #[error("node `{name}`: {what}")]
     Unsupported {
         /// The node.
         name: String,
-        /// Which form, and what would help.
+        /// The form, and a remedy.
         what: &'static str,
     },
-    /// The float model does not hold together.
+    /// The float model is inconsistent.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }

@@ -1,4 +1,4 @@
-//! The fixed-point graph: checked when built, topologically sorted, immutable.
+//! The fixed-point graph: checked when built, topologically sorted and immutable.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use super::RingError;
 use super::fixed::{FixedPoint, MAX_FRAC_BITS, to_signed};
 use super::op::{Conv2d, MAX_MAGNITUDE_BITS, MAX_NORM_BITS, Op, infer_shape};
 
-/// One node: an operation and the tensor it makes.
+/// One node: an operation and its result tensor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// Name for reports and errors (from the ONNX file where there is one).
@@ -17,11 +17,11 @@ pub struct Node {
     pub name: String,
     /// The operation.
     pub op: Op,
-    /// Nodes whose tensors are its inputs.
+    /// Nodes whose tensors the operation reads.
     pub inputs: Vec<NodeId>,
-    /// Shape of its tensor: `[C, H, W]` or `[F]`.
+    /// Shape of the result: `[C, H, W]` or `[F]`.
     pub shape: Vec<usize>,
-    /// Ring and scale of its tensor.
+    /// Ring and scale of the result.
     pub fixed: FixedPoint,
 }
 
@@ -32,8 +32,8 @@ impl Node {
     }
 }
 
-/// The public part of a lowered model: all that a client ever receives. Serialisable; becomes a [`RingGraph`]
-/// after checking.
+/// The public part of a lowered model, which is all that a client receives. Checking turns this
+/// serialisable form into a [`RingGraph`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RingSpec {
     /// Random identity of the import; part of the digest that binds material to the model.
@@ -67,7 +67,7 @@ pub struct LayerWeights {
 }
 
 impl Weights {
-    /// The weights of a node, if it has any.
+    /// Returns the weights of a node, if any.
     pub fn get(&self, node: NodeId) -> Option<&LayerWeights> {
         self.layers.binary_search_by_key(&node, |l| l.node).ok().map(|i| &self.layers[i])
     }
@@ -83,7 +83,7 @@ impl RingGraph {
     /// Checks a specification: order, arity, shapes, rings and scales, sizes.
     ///
     /// # Errors
-    /// Names the first node that is wrong and says what is wrong with it.
+    /// Names the first faulty node and its fault.
     pub fn new(spec: RingSpec) -> Result<Self, RingError> {
         if spec.nodes.is_empty() || spec.nodes.len() > MAX_NODES {
             return Err(RingError::NodeCount { count: spec.nodes.len() });
@@ -96,7 +96,8 @@ impl RingGraph {
                 what,
             })?;
         }
-        // Each is at most MAX_ELEMENTS and there are at most MAX_NODES: no overflow.
+        // The sum cannot overflow: each tensor has at most MAX_ELEMENTS elements, and there are at
+        // most MAX_NODES tensors.
         if spec.nodes.iter().map(Node::elements).sum::<usize>() > MAX_TOTAL_ELEMENTS {
             return Err(RingError::TooLarge);
         }
@@ -107,7 +108,7 @@ impl RingGraph {
         Ok(Self { spec })
     }
 
-    /// The specification it was built from.
+    /// The specification that the graph was built from.
     pub fn spec(&self) -> &RingSpec {
         &self.spec
     }
@@ -122,12 +123,12 @@ impl RingGraph {
         &self.spec.nodes[0]
     }
 
-    /// The result's node.
+    /// The node of the result.
     pub fn output(&self) -> &Node {
         &self.spec.nodes[self.spec.output]
     }
 
-    /// The real number that one unit in the last place of an answer stands for.
+    /// Returns the real number that one unit in the last place of an answer stands for.
     pub fn output_unit(&self) -> f64 {
         match self.output().op {
             Op::ArgMax => 1.0,
@@ -135,7 +136,7 @@ impl RingGraph {
         }
     }
 
-    /// Multiplications of one inference in linear layers.
+    /// Number of multiplications of one inference in linear layers.
     pub fn macs(&self) -> u64 {
         let of_node = |(id, (_, row)): (NodeId, (usize, usize))| {
             (self.spec.nodes[id].elements() as u64).saturating_mul(row as u64)
@@ -143,14 +144,14 @@ impl RingGraph {
         self.linear_nodes().map(of_node).fold(0, u64::saturating_add)
     }
 
-    /// Numbers in the weights of linear layers.
+    /// Number of weights of linear layers.
     pub fn weights(&self) -> u64 {
         self.linear_nodes()
             .map(|(_, (rows, row))| (rows as u64).saturating_mul(row as u64))
             .fold(0, u64::saturating_add)
     }
 
-    /// The nodes for people and scripts.
+    /// Describes the nodes, for users and scripts.
     pub fn describe(&self) -> Vec<serde_json::Value> {
         let node = |node: &Node| {
             serde_json::json!({
@@ -161,8 +162,8 @@ impl RingGraph {
         self.spec.nodes.iter().map(node).collect()
     }
 
-    /// Each linear node with the rows of its weights (one for each output channel or feature) and their
-    /// length.
+    /// Returns each linear node with the number of its weight rows (one for each output channel or
+    /// feature) and their length.
     pub(super) fn linear_nodes(&self) -> impl Iterator<Item = (NodeId, (usize, usize))> {
         self.spec.nodes.iter().enumerate().filter_map(|(id, node)| {
             let input = &self.spec.nodes[*node.inputs.first()?];
@@ -177,8 +178,8 @@ impl RingGraph {
         })
     }
 
-    /// Checks that weights fit the graph: one entry per linear node, lengths, magnitudes and norms as the
-    /// public facts say.
+    /// Checks that weights fit the graph: one entry per linear node, with the lengths, magnitudes
+    /// and norms that the public facts state.
     ///
     /// # Errors
     /// Names the node whose weights are missing or do not fit.
@@ -229,7 +230,7 @@ impl SortedGraph for RingGraph {
     }
 }
 
-/// The interface must be that of the nodes.
+/// Checks that the interface is that of the nodes.
 fn check_interface(spec: &RingSpec) -> Result<(), RingError> {
     let fail = |what| Err(RingError::Interface { what });
     spec.interface.check()?;
@@ -276,7 +277,8 @@ fn check_node(nodes: &[Node], id: NodeId, node: &Node) -> Result<(), String> {
     check_fixed(nodes, node)
 }
 
-/// Bounds that keep all later arithmetic on shapes and scales free of overflow.
+/// Checks bounds on parameters that keep all later arithmetic on shapes and scales free of
+/// overflow.
 fn check_parameters(op: &Op) -> Result<(), String> {
     match op {
         Op::Conv2d(c) => c.geometry.check()?,

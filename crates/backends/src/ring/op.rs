@@ -1,13 +1,14 @@
-//! The operations of the fixed-point graph, with shape inference. Shapes never contain the batch: `[C, H, W]`
-//! or `[F]`.
+//! The operations of the fixed-point graph, with shape inference. Shapes never contain the batch:
+//! `[C, H, W]` or `[F]`.
 
 use serde::{Deserialize, Serialize};
 use tacit_graph::geometry::{self, ConvGeometry, Slice, Window};
 
 use super::Table;
 
-/// A two-dimensional convolution with private weights `[out_channels, in_channels / groups, kh, kw]` and a
-/// private bias `[out_channels]` at the output's scale.
+/// A two-dimensional convolution with private weights
+/// `[out_channels, in_channels / groups, kh, kw]` and a private bias `[out_channels]` at the
+/// output's scale.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conv2d {
     /// Channels, window and groups.
@@ -16,8 +17,8 @@ pub struct Conv2d {
     pub weights: WeightFacts,
 }
 
-/// A fully connected layer with private weights `[out_features, in_features]` and bias `[out_features]`.
-/// Input `[F]`.
+/// A fully connected layer with private weights `[out_features, in_features]` and bias
+/// `[out_features]`. Input `[F]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Linear {
     /// Output features.
@@ -31,8 +32,7 @@ pub const MAX_MAGNITUDE_BITS: u32 = 31;
 /// Largest `norm_bits` that weight facts may state.
 pub const MAX_NORM_BITS: u32 = 60;
 
-/// What the public part of a model says about the integers of a weight tensor: the lattice parameters depend
-/// on it.
+/// Public facts about the integers of a weight tensor. The lattice parameters depend on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeightFacts {
     /// Bits behind the binary point of the weights.
@@ -43,7 +43,7 @@ pub struct WeightFacts {
     pub norm_bits: u32,
 }
 
-/// One operation. Values are integers; the real number behind them follows from the node's `FixedPoint`.
+/// One operation on integers. The node's `FixedPoint` says which real numbers they stand for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
     /// The client's private input.
@@ -52,8 +52,8 @@ pub enum Op {
     Conv2d(Conv2d),
     /// Fully connected layer with private weights; exact in the ring of the output.
     Linear(Linear),
-    /// `max(x, 0)`. The output ring may be wider than the input ring (the sign is known, so widening is cheap
-    /// here).
+    /// `max(x, 0)`. The output ring may be wider than the input ring (the sign is known, so
+    /// widening is cheap here).
     Relu,
     /// Maximum over windows.
     MaxPool(Window),
@@ -68,17 +68,17 @@ pub enum Op {
         /// The integer added, at the scale of the tensor.
         value: i64,
     },
-    /// Multiplies by public integers: one for all elements, or one per spatial position (`H * W`, the same
-    /// for every channel).
+    /// Multiplies by public integers: one for all elements, or one per spatial position (`H * W`
+    /// factors, equal for all channels).
     MulConst {
         /// The factors, 1 or `H * W` of them.
         factors: Vec<i64>,
         /// Bits behind the binary point of the factors (added to the scale).
         frac_bits: u32,
     },
-    /// `floor(x / 2^bits)`. The ring narrows by `bits` as well. The importer adds `2^(bits-1)` in front
-    /// (round to nearest). A back end that shifts both parties' shares should let one party add `2^(bits-1)`
-    /// once more: see `reference::Truncation`.
+    /// `floor(x / 2^bits)`. The ring narrows by `bits` as well. The lowering adds `2^(bits-1)` in
+    /// front (round to nearest). A back end that shifts both parties' shares should let one party
+    /// add `2^(bits-1)` once more: see `reference::Truncation`.
     Truncate {
         /// Bits dropped.
         bits: u32,
@@ -88,7 +88,7 @@ pub enum Op {
         /// Bits of the shift.
         bits: u32,
     },
-    /// The same value in a wider ring (a protocol of its own where the sign is not known).
+    /// The same value in a wider ring. If the sign is unknown, this needs its own protocol.
     Widen,
     /// Joins `[C, H, W]` tensors along the channels, or `[F]` tensors along the features.
     Concat,
@@ -105,13 +105,13 @@ pub enum Op {
     Reshape,
     /// Axes in another order: axis `i` of the result is axis `perm[i]` of the input.
     Transpose {
-        /// For each axis of the result the input's axis.
+        /// For each axis of the result, the input's axis.
         perm: Vec<usize>,
     },
-    /// Index of the largest element of an `[F]` tensor; the lowest index wins ties. Output shape `[1]`, scale
-    /// 0.
+    /// Index of the largest element of an `[F]` tensor; the lowest index wins ties. Output shape
+    /// `[1]`, scale 0.
     ArgMax,
-    /// A public function of each element, whose ring is that of the table's index.
+    /// A public function of each element. The input's ring is that of the table's index.
     LookUp(Table),
 }
 
@@ -142,7 +142,7 @@ impl Op {
         }
     }
 
-    /// Public facts about the weights, where the operation has any.
+    /// Public facts about the weights, if the operation has any.
     pub fn facts(&self) -> Option<WeightFacts> {
         match self {
             Self::Conv2d(c) => Some(c.weights),
@@ -162,11 +162,11 @@ impl Op {
     }
 }
 
-/// Shape of the result of `op` on inputs of the given shapes. `declared` is the shape that the node states
-/// (needed by `Input` and `Reshape`).
+/// Shape of the result of `op` on inputs of the given shapes. `declared` is the shape that the node
+/// states; only `Input` and `Reshape` need it.
 ///
 /// # Errors
-/// A sentence saying why there is none.
+/// A sentence that says why there is no such shape.
 pub fn infer_shape(op: &Op, inputs: &[&[usize]], declared: &[usize]) -> Result<Vec<usize>, String> {
     let first = inputs.first().copied().unwrap_or(&[]);
     match op {
@@ -193,8 +193,9 @@ pub fn infer_shape(op: &Op, inputs: &[&[usize]], declared: &[usize]) -> Result<V
     }
 }
 
-/// Two-argument maxima of a max pool done along rows first and then along columns (a window of `k` real
-/// elements needs `k - 1`; padded positions need none). Shapes `[C, H, W]` before and after.
+/// Number of two-argument maxima of a max pool that works along rows first and then along columns.
+/// A window of `k` real elements needs `k - 1`; padded positions need none. Shapes are `[C, H, W]`
+/// before and after.
 pub fn max_comparisons(window: &Window, input: &[usize], output: &[usize]) -> u64 {
     let along = |axis: usize| -> u64 {
         (0..output[axis + 1])

@@ -1,4 +1,4 @@
-//! Options of the lowering to a ring, as every back end of this level reads them.
+//! Options of the lowering to a ring, shared by all back ends of this level.
 
 use std::ops::RangeInclusive;
 
@@ -9,11 +9,11 @@ use super::table::MAX_TABLE_BITS;
 use crate::BackendError;
 use crate::seam::Reader;
 
-/// Most bits that the search leaves out of a ReLU's test.
+/// Largest number of bits that the search leaves out of a ReLU's test.
 const MAX_DROPPED: u32 = 4;
 
 impl RingOptions {
-    /// Reads the options; what is not given is as in [`RingOptions::default`].
+    /// Reads the options; missing options have the values of [`RingOptions::default`].
     ///
     /// # Errors
     /// [`BackendError::Option`].
@@ -35,7 +35,8 @@ impl RingOptions {
         })
     }
 
-    /// Reads how many bits a ReLU leaves out of its test: as many as are given, or what the search finds.
+    /// Reads the number of bits that a ReLU leaves out of its test: a given number, or a range for
+    /// the search.
     ///
     /// # Errors
     /// [`BackendError::Option`].

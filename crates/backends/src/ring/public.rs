@@ -1,5 +1,5 @@
-//! What the models of all back ends of this level have in common at the seam: how a public part begins, and
-//! what graph and weights alone answer.
+//! Code that the models of all back ends of this level share at the seam: the start of a public
+//! part, and answers that follow from graph and weights alone.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,10 +13,10 @@ fn wrong(what: String) -> BackendError {
     BackendError::Public { what }
 }
 
-/// A public part: the back end's name and version, what it says itself, and the graph.
+/// Encodes a public part: the back end's name and version, its own data, and the graph.
 ///
 /// # Errors
-/// It would be too long.
+/// If the public part would be too long.
 pub(crate) fn write<T: Serialize>(
     (name, version): (&str, u32),
     own: &T,
@@ -27,10 +27,10 @@ pub(crate) fn write<T: Serialize>(
     Ok(public)
 }
 
-/// What a back end says itself, and the bytes of the graph behind it.
+/// Decodes the back end's own data and returns the bytes of the graph behind it.
 ///
 /// # Errors
-/// Those of [`version::check`], and [`BackendError::Public`]: it is damaged.
+/// The errors of [`version::check`], and [`BackendError::Public`] if the bytes are damaged.
 pub(crate) fn read<'a, T: DeserializeOwned>(
     of: (&'static str, u32),
     public: &'a [u8],
@@ -39,36 +39,36 @@ pub(crate) fn read<'a, T: DeserializeOwned>(
     postcard::take_from_bytes(rest).map_err(|e| wrong(format!("it is not one of {}: {e}", of.0)))
 }
 
-/// The public part for people and scripts.
+/// Describes the public part, for users and scripts.
 pub(crate) fn describe<T: Serialize>(graph: &RingGraph, options: &T) -> serde_json::Value {
     json!({ "nodes": graph.describe(), "options": options, "output": graph.spec().output })
 }
 
-/// Largest distance of an honest answer from the reference, in real units.
+/// Returns the largest distance of an honest answer from the reference, in real units.
 pub(crate) fn error_bound(graph: &RingGraph, weights: Option<&Weights>, numerics: &Numerics) -> f64 {
     bound::worst_case(graph, weights, numerics) * graph.output_unit()
 }
 
-/// The answer that a run should give.
+/// Returns the answer of the reference for an input.
 ///
 /// # Errors
-/// The input does not fit the model.
+/// If the input does not fit the model.
 pub(crate) fn reference(graph: &RingGraph, weights: &Weights, input: &[f32]) -> Result<Vec<f64>, BackendError> {
     let integers = reference::run(graph, weights, &reference::quantize_input(graph, input)?)?;
     Ok(reference::dequantize_output(graph, &integers))
 }
 
-/// How near each tensor comes to its ring's limit.
+/// Returns how near each tensor comes to its ring's limit.
 ///
 /// # Errors
-/// The input does not fit the model.
+/// If the input does not fit the model.
 pub(crate) fn strain(graph: &RingGraph, weights: &Weights, input: &[f32]) -> Result<Vec<Strain>, BackendError> {
     Ok(lowering::strain(graph, weights, &reference::quantize_input(graph, input)?)?)
 }
 
-/// The seam's plan of a party's model that has a field `compiled` with `plan`, `digest()` and `costs()`.
-/// Named are its generics, if it has any, where its material comes from
-/// ([`Preparation`](crate::Preparation)), and the weights, where the party has them.
+/// Implements the seam's plan for a party's model that has a field `compiled` with `plan`,
+/// `digest()` and `costs()`. The arguments are the model's generics, if any, the source of its
+/// material ([`Preparation`](crate::Preparation)), and the weights, if the party has them.
 macro_rules! seam_plan {
     ($(@[$($generics:tt)*])? $party:ty, $preparation:ident, |$self:ident| $weights:expr) => {
         impl$(<$($generics)*>)? $crate::seam::Plan for $party {

@@ -1,18 +1,19 @@
-//! What a truncation behind a linear layer makes needless: bits of ciphertexts that it would drop anyway, and
-//! low bits of the client's share.
+//! Bits that a truncation behind a linear layer makes unnecessary: bits of ciphertexts that it
+//! would drop anyway, and low bits of the client's share.
 
 use super::share::exact_truncations;
 use super::{Node, Op, RingGraph};
 
-/// A layer's error stays below a unit of the truncated result by this many bits. That bounds it by half a
-/// unit, and an eighth comes on top where the server rounds its share ([`rounded`]). Its deviation is a tenth
-/// of a unit, beside two fifths of the truncation's own.
+/// A layer's error is below a unit of the truncated result by this many bits. The error is then at
+/// most half a unit, plus an eighth if the server rounds its share ([`rounded`]). Its deviation is
+/// a tenth of a unit, besides two fifths from the truncation itself.
 const MARGIN: u32 = 1;
-/// Units that a layer may be off by whatever reads it: wide rings need some.
+/// Largest error of a layer in units, independent of its readers: wide rings need some.
 const ANYWHERE: u32 = 64;
 
-/// Low bits of each node's tensor that all its readers drop by inexact truncations, those behind an operation
-/// that `passes` them on, with how many bits less, included; none for a tensor that nothing reads.
+/// Returns the number of low bits of each node's tensor that all its readers drop by inexact
+/// truncations. `passes` names operations between tensor and truncation, and the number of bits
+/// that they cost. `None` stands for a tensor that nothing reads.
 fn dropped(graph: &RingGraph, exact: &[bool], passes: impl Fn(&Op) -> Option<u32>) -> Vec<Option<u32>> {
     let nodes = graph.nodes();
     let mut dropped: Vec<Option<u32>> = vec![None; nodes.len()];
@@ -30,12 +31,13 @@ fn dropped(graph: &RingGraph, exact: &[bool], passes: impl Fn(&Op) -> Option<u32
     dropped
 }
 
-/// For each node, the error that its tensor may have where all that reads it shifts `f` of its bits out:
-/// `2^(f - MARGIN)` units, from 1 to `most` (which is 1 and more). It is 1 where a truncation is exact, since
-/// the result would show the error, and where something else than a truncation reads the tensor.
+/// Returns for each node the error that its tensor may have. If all readers shift `f` of its bits
+/// out, the error is `2^(f - MARGIN)` units, from 1 to `most` (which is at least 1). The error is 1
+/// if a truncation is exact, since the result would show the error, or if an operation other than a
+/// truncation reads the tensor.
 pub(crate) fn errors(graph: &RingGraph, exact: &[bool], most: u32) -> Vec<u32> {
     let passes = |op: &Op| match op {
-        // Two operands may both be off.
+        // Both operands may have an error.
         Op::Add | Op::Sub => Some(1),
         Op::AddConst { .. } | Op::Concat | Op::Slice(_) | Op::Pad { .. } | Op::Reshape => Some(0),
         _ => None,
@@ -44,26 +46,28 @@ pub(crate) fn errors(graph: &RingGraph, exact: &[bool], most: u32) -> Vec<u32> {
     dropped(graph, exact, passes).into_iter().map(|bits| units(bits).min(u64::from(most)) as u32).collect()
 }
 
-/// Low bits that the server leaves out of its share of a layer that may be off by so many units, rounding it:
-/// that may be off by a quarter as much once more.
+/// Returns the number of low bits that the server rounds away from its share of a layer whose error
+/// may be `error` units. The rounding adds at most a quarter of this error.
 pub(crate) fn rounded(error: u32) -> u32 {
     error.checked_ilog2().map_or(0, |bits| bits.saturating_sub(1))
 }
 
-/// Units that rounding `bits` low bits away may be off by.
+/// Returns the largest error, in units, of rounding `bits` low bits away.
 pub(crate) fn rounding_error(bits: u32) -> u32 {
     (1 << bits) >> 1
 }
 
-/// For each node, units that it may be off by if it is a linear layer and `most` is the largest error of any.
+/// Returns the largest error of each node in units, if it is a linear layer and `most` is the
+/// largest error of any.
 pub(super) fn layer_errors(graph: &RingGraph, most: u32) -> Vec<f64> {
     let errors = errors(graph, &exact_truncations(graph), most);
     let own = |error: u32| (error + rounding_error(rounded(error))).max(most.min(ANYWHERE));
     errors.into_iter().map(|error| f64::from(own(error))).collect()
 }
 
-/// For each node, how many low bits of the client's share of its tensor nothing reads: where all that reads
-/// the tensor is local truncations, which shift that share.
+/// Returns for each node the number of low bits of the client's share of its tensor that nothing
+/// reads. Such bits exist if all readers of the tensor are local truncations, which shift the
+/// share.
 pub(crate) fn unread(graph: &RingGraph, exact: &[bool]) -> Vec<u32> {
     let of = |(node, least): (&Node, Option<u32>)| if node.op.facts().is_some() { least.unwrap_or(0) } else { 0 };
     graph.nodes().iter().zip(dropped(graph, exact, |_| None)).map(of).collect()

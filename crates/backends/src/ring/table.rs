@@ -1,4 +1,4 @@
-//! Public functions of small integers, as tables: of all their values, or of pieces of lines.
+//! Public functions of small integers as tables: of all values, or of pieces of lines.
 
 use serde::{Deserialize, Serialize};
 use tacit_graph::Function;
@@ -9,47 +9,48 @@ use super::fixed::to_signed;
 /// Widest index of a table, in bits.
 pub const MAX_TABLE_BITS: u32 = 16;
 
-/// A public function of small integers: every index of its ring has an entry, or every piece of the ring.
+/// A public function of small integers. Every index of its ring has an entry, or every piece of the
+/// ring has one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
-    /// What it stands for.
+    /// The function that the table computes.
     pub function: Function,
     /// Result for the index `j` (`0 <= j < 2^k`), which stands for `j - 2^k` from `2^(k-1)` on.
     pub entries: Vec<i64>,
-    /// Where the ring has more bits than an index: what makes an entry a line.
+    /// The lines of the entries, if the ring has more bits than an index.
     pub lines: Option<Lines>,
     /// Bits behind the binary point of the results.
     pub frac_bits: u32,
-    /// Largest difference to the function where a number stands for all that round to it, in units of the
-    /// results' last place, rounded up.
+    /// Largest difference to the function, where a number stands for all numbers that round to it.
+    /// The unit is the results' last place, rounded up.
     pub error: u32,
 }
 
-/// Lines in place of constants: `x = 2^low i + l` has the result `2^shift entry(i) + slope(i) l`. Which i
-/// stands for an x is open to a back end: the piece that x is in, or the one above, whose line goes on below
-/// it.
+/// Lines in place of constants: `x = 2^low i + l` has the result `2^shift entry(i) + slope(i) l`. A
+/// back end may choose the i of an x: the piece that contains x, or the piece above, whose line
+/// extends below it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lines {
-    /// Bits of a number below those of its piece.
+    /// Number of bits of a number below the index of its piece.
     pub low: u32,
-    /// Zeros behind the entries.
+    /// Number of zero bits appended to each entry.
     pub shift: u32,
-    /// Of each piece.
+    /// The slope of each piece.
     pub slopes: Vec<i64>,
 }
 
 impl Table {
-    /// Bits of a piece's index.
+    /// Number of bits of a piece's index.
     pub fn index_bits(&self) -> u32 {
         self.entries.len().max(1).ilog2()
     }
 
-    /// Bits of the numbers.
+    /// Number of bits of the numbers that the table takes.
     pub fn bits(&self) -> u32 {
         self.index_bits() + self.lines.as_ref().map_or(0, |lines| lines.low)
     }
 
-    /// Numbers at the upper end of the ring that must not come: their piece may be the one above, which is
+    /// Count of numbers at the upper end of the ring that must not occur: the piece above them is
     /// at the lower end.
     pub fn reserved(&self) -> i64 {
         self.lines.as_ref().map_or(0, |lines| 1 << lines.low)
@@ -60,7 +61,8 @@ impl Table {
         self.with(x, 0)
     }
 
-    /// The same by the piece that a back end takes with a random mask: above it if its low bits are more.
+    /// Computes the result by the piece that a back end takes with a random mask: the piece above,
+    /// if the mask's low bits are more.
     pub fn masked(&self, x: i64, mask: u64) -> i64 {
         let low = self.lines.as_ref().map_or(0, |lines| lines.low);
         let part = |v: u64| v & ((1 << low) - 1);
@@ -88,7 +90,7 @@ impl Table {
         self.entries.iter().enumerate().map(ends).reduce(join).expect("a checked table has entries")
     }
 
-    /// Largest difference between the results of neighbours, by one choice of pieces.
+    /// Largest difference between the results of neighbouring numbers, by one choice of pieces.
     pub fn steepest(&self) -> u64 {
         if let Some(lines) = &self.lines {
             return lines.slopes.iter().map(|slope| slope.unsigned_abs()).max().unwrap_or(0);
@@ -107,16 +109,16 @@ impl Table {
         self.ends().map(of).max().unwrap_or(0)
     }
 
-    /// Places of neighbours, from the lowest index to the highest.
+    /// Returns the places of neighbouring entries, from the lowest index to the highest.
     fn ends(&self) -> impl Iterator<Item = [usize; 2]> {
         let count = self.entries.len();
         (0..count - 1).map(move |i| [i, i + 1].map(|i| (i + count / 2) & (count - 1)))
     }
 
-    /// The gates that look `n` numbers up, into a ring of `width` bits.
+    /// Makes the gates that look `n` numbers up, into a ring of `width` bits.
     ///
     /// # Errors
-    /// A sentence: the results do not fit the ring.
+    /// A sentence, if the results do not fit the ring.
     pub(crate) fn look_up(&self, n: usize, width: u32) -> Result<dealt::LookUp, String> {
         let made = match &self.lines {
             None => dealt::LookUp::new(n, width, &self.entries),
@@ -128,7 +130,7 @@ impl Table {
     }
 
     /// # Errors
-    /// A sentence: there is no such table.
+    /// A sentence, if the table is not valid.
     pub(super) fn check(&self) -> Result<(), String> {
         let count = self.entries.len();
         if !count.is_power_of_two() || !(2..=1 << MAX_TABLE_BITS).contains(&count) {
@@ -139,7 +141,7 @@ impl Table {
         {
             return Err(format!("a table of {count} lines with {low} low bits is not supported"));
         }
-        // Three results fit a word together: sums of them do not overflow.
+        // Sums of three results do not overflow a word.
         let fits = |value: i64, bits: u32| i128::from(value).unsigned_abs() << bits < 1 << 60;
         match self.entries.iter().all(|e| fits(*e, *shift)) && slopes.iter().all(|s| fits(*s, *low)) {
             true => Ok(()),
@@ -174,7 +176,7 @@ mod tests {
                 farthest = farthest.max(table.at(x).abs_diff(got));
             }
         }
-        // At the ends of pieces themselves it is as large.
+        // The bound is reached at the ends of pieces.
         assert!(farthest > 0 && table.steepest() == 3);
     }
 

@@ -1,5 +1,5 @@
-//! How a ciphertext is brought to all turns that a layer needs, with few keys: from an anchor the seven turns
-//! behind it come from one decomposition, and the anchor moves on by powers of two.
+//! Computes all turns of a ciphertext that a layer needs, with few keys. One decomposition of an
+//! anchor gives the seven turns behind it; the anchor moves on by powers of two.
 
 /// Turns that one anchor serves: 0 to 7 places ahead.
 const REACH: usize = 8;
@@ -9,11 +9,11 @@ const REACH: usize = 8;
 pub(super) enum Step {
     /// The anchor moves by this much.
     Move(usize),
-    /// The turn with this index is the anchor, this much turned (0: as it is).
+    /// The turn with this index is the anchor turned by this much (0: the anchor itself).
     Use(usize, usize),
 }
 
-/// The steps that lead through `turns`, which ascend.
+/// Returns the steps that visit `turns`, which must ascend.
 pub(super) fn chain(turns: &[usize]) -> Vec<Step> {
     let (mut at, mut steps) = (0, Vec::new());
     for (index, &turn) in turns.iter().enumerate() {
@@ -27,17 +27,17 @@ pub(super) fn chain(turns: &[usize]) -> Vec<Step> {
     steps
 }
 
-/// Most rotations one after the other.
+/// Largest number of consecutive rotations.
 pub(super) fn depth(steps: &[Step]) -> usize {
     1 + steps.iter().filter(|step| matches!(step, Step::Move(_))).count()
 }
 
-/// Rotations in all.
+/// Total number of rotations.
 pub(super) fn rotations(steps: &[Step]) -> usize {
     steps.iter().filter(|step| !matches!(step, Step::Use(_, 0))).count()
 }
 
-/// Decompositions in all: one for each anchor that is turned or moved on.
+/// Total number of decompositions: one for each anchor that is turned or moved.
 pub(super) fn raises(steps: &[Step]) -> usize {
     let (mut count, mut fresh) = (0, true);
     for step in steps {

@@ -1,4 +1,4 @@
-//! The client's side: keys, encryption of masks, opening of answers.
+//! The client's side: makes keys, encrypts masks, decrypts answers.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use super::units::{TAG_DOWN, TAG_GALOIS, TAG_KEY, TAG_SEED, TAG_UP, keys, lift_s
 use crate::BackendError;
 use crate::cheetah::linear::{LinearError, batch};
 
-/// The client's lattice key for one connection: one key serves every plan. Wiped on drop.
+/// The client's lattice key for one connection, which serves every plan. Wiped on drop.
 pub struct ClientKeys {
     ctx: Arc<Context>,
     secret: SecretKey,
 }
 
 impl ClientKeys {
-    /// Draws a key, sends the public key and the Galois keys of all plans: the setup phase.
+    /// Runs the setup phase: draws a key and sends the public key and the Galois keys of all plans.
     ///
     /// # Errors
-    /// Of the channel.
+    /// Channel errors.
     pub fn setup(plans: &[&SlotPlan], session: &mut Session<'_>) -> Result<Self, BackendError> {
         let ctx = Arc::new(Context::new().map_err(LinearError::from)?);
         let secret = ctx.secret_key(session.prg);
@@ -39,12 +39,12 @@ impl ClientKeys {
         Ok(Self { ctx, secret })
     }
 
-    /// The whole exchange for a plan's tensors: sends the mask `[B, C, H, W]` (bits above the plan's rings
-    /// are ignored) and returns the client's share `[B, O, OH, OW]` of every layer in its ring, in the plan's
-    /// order.
+    /// Runs the whole exchange for a plan's tensors: sends the mask `[B, C, H, W]` (bits above the
+    /// plan's rings are ignored) and returns the client's share `[B, O, OH, OW]` of every layer in
+    /// its ring, in the plan's order.
     ///
     /// # Errors
-    /// Malformed answers, a mask of another length, errors of channel and OTs.
+    /// Malformed answers, a mask of the wrong length, and errors of channel and OTs.
     pub fn run(
         &self,
         plan: &SlotPlan,
@@ -103,7 +103,8 @@ impl ClientKeys {
         Ok(())
     }
 
-    /// Shares in the field of all layers of an upload, for one input: layer by layer, digit by digit.
+    /// Receives the shares, in the field, of all layers of an upload for one input: layer by layer,
+    /// digit by digit.
     fn receive(
         &self,
         plan: &SlotPlan,
@@ -132,13 +133,15 @@ impl ClientKeys {
     }
 }
 
-/// Takes the lowest signed digit of `bits` bits off every value, as residues of the field.
+/// Removes the lowest signed digit of `bits` bits from every value and returns the digits as
+/// residues of the field.
 fn digits(rest: &mut [u64], bits: u32, plain: &Plain) -> Vec<u64> {
     let m = plain.modulus();
     rest.iter_mut()
         .map(|value| {
             let digit = ((*value << (64 - bits)) as i64) >> (64 - bits);
-            // Bits above the ring are not looked at: what is shifted in does not matter.
+            // Nothing reads bits above the ring, so the bits that the shift brings in do not
+            // matter.
             *value = value.wrapping_sub(digit as u64) >> bits;
             m.reduce_i64(digit)
         })

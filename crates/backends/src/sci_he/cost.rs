@@ -1,4 +1,4 @@
-//! Exact costs of a plan, but for memory, which is an estimate.
+//! Costs of a plan: exact, except for memory, which is an estimate.
 
 use tacit_arith::prg::PublicSeed;
 use tacit_he::bfv::{ANSWER_BYTES, Ciphertext, DEGREE, FRESH_BYTES, GALOIS_KEY_BYTES, GaloisKey, PUBLIC_KEY_BYTES};
@@ -11,22 +11,22 @@ use super::server::Done;
 use super::units::{keys, lift_spec, units};
 use crate::{PartyCost, Work};
 
-/// Primes of a ciphertext, of an answer, of a key.
+/// Number of primes of a ciphertext, of an answer, of a key.
 const LEVELS: [u64; 3] = [4, 2, 5];
 
-/// What sending the lattice keys of all plans says.
+/// Records the traffic of sending the lattice keys of all plans.
 pub(super) fn setup_talk(plans: &[&SlotPlan], talk: &mut TrafficModel) {
     talk.up(PUBLIC_KEY_BYTES);
     talk.ups(keys(plans).len() as u64, GALOIS_KEY_BYTES);
 }
 
-/// What the server keeps of them.
+/// Cost, at the server, of holding these keys.
 pub(super) fn keys_kept(plans: &[&SlotPlan]) -> PartyCost {
     let kept = (keys(plans).len() * GaloisKey::MEMORY_BYTES) as u64;
     PartyCost { stored_bytes: kept, peak_memory_bytes: kept, ..PartyCost::default() }
 }
 
-/// What the server does for the tensors of one exchange.
+/// Work of the server for the tensors of one exchange.
 pub(super) fn done(plan: &SlotPlan) -> Done {
     let mut done = Done::default();
     for upload in &plan.uploads {
@@ -44,7 +44,7 @@ pub(super) fn done(plan: &SlotPlan) -> Done {
     done
 }
 
-/// What one exchange says.
+/// Records the traffic of one exchange.
 pub(super) fn talk(plan: &SlotPlan, ots: &mut PlannedOts, talk: &mut TrafficModel) {
     for upload in &plan.uploads {
         talk.ups((plan.batch * upload.ciphertexts()) as u64, FRESH_BYTES);
@@ -59,7 +59,7 @@ pub(super) fn talk(plan: &SlotPlan, ots: &mut PlannedOts, talk: &mut TrafficMode
     }
 }
 
-/// What one exchange costs client and server, beside OTs.
+/// Work of client and server in one exchange, without OTs.
 pub(super) fn work(plan: &SlotPlan) -> [PartyCost; 2] {
     let (done, mut both) = (done(plan), [PartyCost::default(); 2]);
     let [client, server] = &mut both;

@@ -1,4 +1,4 @@
-//! The back end as the protocol's engine sees it.
+//! Implements the protocol's lattice half for this back end.
 
 use tacit_arith::prg::Prg;
 use tacit_mpc::gate::LiftSpec;
@@ -20,7 +20,7 @@ use crate::{BackendError, PartyCost, seam};
 /// The back end.
 pub struct SciHe;
 
-/// Nothing is dropped and nothing is off.
+/// Sets the options of an exact computation: no dropped bits, no error.
 fn exact(options: Options) -> Options {
     Options { relu_drop: 0, linear_error: 0, ..options }
 }
@@ -54,7 +54,7 @@ impl Lattice for SciHe {
             let what = "`relu_drop` and `linear_error` are 0 in a back end that is exact".into();
             return Err(BackendError::Public { what });
         }
-        // What is left is checked as the other's defaults would be.
+        // The other options have the ranges that `cheetah` checks.
         Options { linear_error: 1, ..*options }.check(Self::NAME)
     }
 

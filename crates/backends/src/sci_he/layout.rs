@@ -1,14 +1,15 @@
-//! Geometry: which slot holds what.
+//! Geometry: the contents of each slot.
 //!
-//! All layers of an upload have one stride and lie in one frame of phase planes, as in the coefficient
-//! encoding ([`Frame`]). Output rows and columns are cut into tiles. A ciphertext holds 2C virtual channels
-//! of one tile: channel c of row r at position p is slot `p C + c + C - 1` of that row, channels beside each
-//! other. An output of class c at position p is slot `p C + c` of its row.
+//! All layers of an upload have one stride and lie in one frame of phase planes, as in the
+//! coefficient encoding ([`Frame`]). Output rows and columns are cut into tiles. A ciphertext holds
+//! 2C virtual channels of one tile: channel c of row r at position p is slot `p C + c + C - 1` of
+//! that row, with channels side by side. An output of class c at position p is slot `p C + c` of
+//! its row.
 //!
-//! So for a kernel tap that lies `t` positions ahead, input class i and output class o the row is turned by
-//! `t C + i - o + C - 1`: a turn serves all pairs of classes and taps of that sum at once, and neighbouring
-//! taps share most of their turns. Which pair a product uses is in its weights, of which there is one for
-//! each output class: they repeat along the row.
+//! For a kernel tap that lies `t` positions ahead, input class i and output class o, the row is
+//! therefore turned by `t C + i - o + C - 1`. One turn serves all pairs of classes and taps with
+//! this sum at once, and neighbouring taps share most of their turns. The weights of a product
+//! select the pair: there is one weight for each output class, repeated along the row.
 
 use tacit_he::bfv::{DEGREE, ROW};
 
@@ -24,10 +25,10 @@ pub(super) struct Layout {
     pub classes: usize,
 }
 
-/// Weights of all products that lead from one input block to one output block.
+/// Weights of all products from one input block to one output block.
 pub(super) struct Products {
-    /// For each turn, for each half (rows kept, rows swapped): `[2, C]` weights if any pair of channels uses
-    /// it, by shape alone.
+    /// For each turn and each half (rows in place, rows swapped): `[2, C]` weights, if any pair of
+    /// channels uses the turn, judged by shape alone.
     pub weights: Vec<[Option<Vec<i32>>; 2]>,
 }
 
@@ -53,7 +54,8 @@ impl Layout {
         consumer.conv.out_ch.div_ceil(2 * self.classes)
     }
 
-    /// Output rows and columns of `tile` for a consumer; empty if it lies outside.
+    /// Output rows and columns of `tile` for a consumer; empty for a tile outside the consumer's
+    /// output.
     fn outputs(&self, consumer: &Consumer, tile: usize) -> [std::ops::Range<usize>; 2] {
         let place = [tile / self.grid().1, tile % self.grid().1];
         let sizes = [(self.tile_out.0, consumer.conv.out_h()), (self.tile_out.1, consumer.conv.out_w())];
@@ -95,7 +97,7 @@ impl Layout {
                 for j in 0..self.columns() {
                     let x = ((first.1 + j) * f.stride.1 + phase.1).wrapping_sub(f.origin.1);
                     let slot = ((i * self.columns() + j) * self.classes + class + self.classes - 1) % ROW;
-                    // Beside the image there are zeros.
+                    // Outside the image there are zeros.
                     out[row * ROW + slot] = line.get(x).copied().unwrap_or(0);
                 }
             }
@@ -122,7 +124,7 @@ impl Layout {
         places
     }
 
-    /// By how much a row is turned for a tap, an input class and an output class.
+    /// The turn of a row for a tap, an input class and an output class.
     fn turn(&self, tap: &Tap, input: usize, output: usize) -> usize {
         ((tap.shift.0 * self.columns() + tap.shift.1 + 1) * self.classes + input - output - 1) % ROW
     }
@@ -143,8 +145,9 @@ impl Layout {
         (0..ROW).filter(|&turn| known[turn]).collect()
     }
 
-    /// The products from input block `input` to output block `output`, for the given turns. `weight(o, inner,
-    /// tap)` is that of an output channel, a channel of its group and a tap.
+    /// The products from input block `input` to output block `output`, for the given turns.
+    /// `weight(o, inner, tap)` is the weight of an output channel, a channel of its group and a
+    /// tap.
     pub fn products(
         &self,
         consumer: &Consumer,
@@ -175,7 +178,7 @@ impl Layout {
 }
 
 impl Products {
-    /// How many products there are.
+    /// Number of products.
     pub fn count(&self) -> usize {
         self.weights.iter().flatten().flatten().count()
     }

@@ -1,4 +1,4 @@
-//! Planning: which layers share an upload, how tensors are cut, which field they are computed in.
+//! Planning: chooses the layers that share an upload, the tiles of tensors, and the field.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,15 +10,16 @@ use super::layout::Layout;
 use crate::cheetah::linear::LinearError;
 use crate::cheetah::linear::tiling::{Consumer, Frame, Tap, strides};
 
-/// What uploads, answers, products and rotations cost beside bytes, in bytes of equal worth: processor time
-/// at 100 Mbit/s (80 ns a byte; about 1 ms, 1 ms, 50 us and 0.4 ms, estimated).
+/// The worth, in bytes, of uploads, answers, products and rotations, besides the bytes that they
+/// send. It is processor time at 100 Mbit/s (80 ns a byte; about 1 ms, 1 ms, 50 us and 0.4 ms,
+/// estimated).
 const POLY_WORTH: usize = 12_000;
 const PRODUCT_WORTH: usize = 600;
 const TURN_WORTH: usize = 5000;
-/// A variable of the width of a mask's limb exceeds so many times that width with probability at most 2^-40:
-/// 7.54 deviations of `1 / sqrt(12)`.
+/// Tail factor: a variable as wide as a mask's limb exceeds this many times its width with
+/// probability at most 2^-40. It is 7.54 deviations of `1 / sqrt(12)`.
 const UNIFORM_TAIL: f64 = 2.177;
-/// Most parts that a mask is cut into.
+/// Largest number of parts of a mask.
 const MAX_LIMBS: u32 = 8;
 
 /// Layers with one stride that share one encryption of the tensor.
@@ -27,11 +28,12 @@ pub(super) struct Upload {
     pub layout: Layout,
     /// The layers, by index.
     pub members: Vec<usize>,
-    /// Turns of each input block that any of them needs, ascending.
+    /// Turns of each input block that any of the layers needs, ascending.
     pub turns: Vec<Vec<usize>>,
     /// The field.
     pub prime: u64,
-    /// The mask is `sum_l d_l 2^(l * limb_bits)` mod `2^ring_bits`, with a ciphertext for each digit.
+    /// The mask is `sum_l d_l 2^(l * limb_bits)` mod `2^ring_bits`, with a ciphertext for each
+    /// digit.
     pub limbs: u32,
     /// Bits of a digit.
     pub limb_bits: u32,
@@ -39,13 +41,14 @@ pub(super) struct Upload {
     pub ring_bits: u32,
 }
 
-/// Plan for all linear layers that read one tensor. Both parties derive the same plan from public data.
+/// Plan for all linear layers that read one tensor. Both parties derive the same plan from public
+/// data.
 #[derive(Clone, Debug)]
 pub struct SlotPlan {
     consumers: Vec<Consumer>,
     pub(super) uploads: Vec<Upload>,
     pub(super) taps: Vec<Vec<Tap>>,
-    /// Tensors that one exchange is for.
+    /// Number of tensors in one exchange.
     pub(super) batch: usize,
 }
 
@@ -53,8 +56,8 @@ impl SlotPlan {
     /// Plans `consumers`, which all read the same tensor `[C, H, W]`.
     ///
     /// # Errors
-    /// [`LinearError::Shape`], [`LinearError::Group`], [`LinearError::Tile`] or, for rings and norms that no
-    /// field fits, [`LinearError::He`].
+    /// [`LinearError::Shape`], [`LinearError::Group`], [`LinearError::Tile`], or
+    /// [`LinearError::He`] if no field fits the rings and norms.
     pub fn new(consumers: &[Consumer]) -> Result<Self, LinearError> {
         let strides = strides(consumers)?;
         let mut taps = vec![vec![]; consumers.len()];
@@ -70,8 +73,8 @@ impl SlotPlan {
         Ok(Self { consumers: consumers.to_vec(), uploads, taps, batch: 1 })
     }
 
-    /// The same for `batch` tensors at once, of as many inputs: their masks and shares stand one behind the
-    /// other.
+    /// The same plan for the tensors of `batch` inputs at once. Their masks and shares are
+    /// concatenated.
     pub fn times(&self, batch: usize) -> Self {
         Self { batch, ..self.clone() }
     }
@@ -81,13 +84,13 @@ impl SlotPlan {
         &self.consumers
     }
 
-    /// Elements of the tensors that one exchange is for.
+    /// Number of elements of all tensors in one exchange.
     pub fn input_len(&self) -> usize {
         self.batch * self.consumers[0].conv.in_len()
     }
 
-    /// What planning chose for each upload: tile outputs (rows, columns), classes, field and digits. Both
-    /// parties must have chosen the same.
+    /// The choices of planning for each upload: tile outputs (rows, columns), classes, field and
+    /// digits. Both parties must have made the same choices.
     pub fn choices(&self) -> Vec<u64> {
         let one = |u: &Upload| {
             let sizes = [u.layout.tile_out.0, u.layout.tile_out.1, u.layout.classes].map(|size| size as u64);
@@ -109,15 +112,16 @@ impl SlotPlan {
         keys
     }
 
-    /// Products of weights and ciphertexts of layer `k` for one tile and digit: for each output block how
-    /// many with rows kept and with rows swapped.
+    /// Number of products of weights and ciphertexts of layer `k` for one tile and digit. For each
+    /// output block: products with rows in place, and with rows swapped.
     pub(super) fn products(&self, upload: &Upload, k: usize) -> Vec<[usize; 2]> {
         let (layout, c) = (&upload.layout, &self.consumers[k]);
         let (blocks, outputs) = (layout.in_blocks(), layout.out_blocks(c));
         let phases = layout.frame.phases.len();
         let mut known: HashMap<(usize, usize), [usize; 2]> = HashMap::new();
         let mut of = |output: usize, input: usize| {
-            // Blocks of one group look alike but for their phases and for what the last ones lack.
+            // Blocks of one group are alike, except for their phases and for missing channels of
+            // the last blocks.
             let alike = c.conv.groups == 1 && output + 1 < outputs && input + 1 < blocks;
             let key = if alike { (usize::MAX, input * 2 * layout.classes % phases) } else { (output, input) };
             *known.entry(key).or_insert_with(|| {
@@ -158,7 +162,7 @@ impl Upload {
         Err(HeError::TooNoisy { ring_bits, norm_log2: norm_log2.into(), max_error: 0 }.into())
     }
 
-    /// Ciphertexts of the mask.
+    /// Number of ciphertexts of the mask.
     pub(super) fn ciphertexts(&self) -> usize {
         self.limbs as usize * self.layout.tiles() * self.layout.in_blocks()
     }
@@ -170,9 +174,10 @@ fn turns(layout: &Layout, of: &[(&Consumer, &[Tap])], block: usize) -> Vec<usize
     all.into_iter().collect()
 }
 
-/// log2 of a field that is four times as wide as an output of the layer may be, for digits of `bits` bits:
-/// `|W d|` is at most the product of the norms, and above `2^(bits + norm) (2.177 + sqrt(row) / 2^bits)` with
-/// probability at most 2^-40, since digits are uniform (the second term is their mean of 1/2).
+/// Returns log2 of a field four times as wide as an output of the layer may be, for digits of
+/// `bits` bits. `|W d|` is at most the product of the norms. It exceeds
+/// `2^(bits + norm) (2.177 + sqrt(row) / 2^bits)` with probability at most 2^-40, since digits are
+/// uniform (the second term is their mean of 1/2).
 fn plain_log2(c: &Consumer, bits: u32) -> f64 {
     let row = ((c.conv.group_in() * c.conv.kernel.0 * c.conv.kernel.1) as f64).sqrt();
     let range = f64::from(bits).exp2();
@@ -192,7 +197,7 @@ fn candidates(frame: &Frame) -> impl Iterator<Item = Layout> + '_ {
     })
 }
 
-/// Weighted cost in bytes, from that of the first input block.
+/// Weighted cost in bytes, extrapolated from the first input block.
 fn score(layout: &Layout, of: &[(&Consumer, &[Tap])]) -> usize {
     let (tiles, blocks) = (layout.tiles(), layout.in_blocks());
     let turned = turns(layout, of, 0).len();

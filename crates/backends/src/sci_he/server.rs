@@ -1,4 +1,4 @@
-//! The server's side: keys, ciphertexts, evaluation.
+//! The server's side: receives keys and ciphertexts, evaluates layers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::units::{TAG_DOWN, TAG_GALOIS, TAG_KEY, TAG_SEED, TAG_UP, Unit, keys, 
 use crate::BackendError;
 use crate::cheetah::linear::{LinearError, batch, check_weights};
 
-/// What the server keeps of a connection's setup.
+/// What a connection's setup leaves at the server.
 pub struct ServerKeys {
     ctx: Arc<Context>,
     public: PublicKey,
@@ -49,16 +49,16 @@ struct Job<'a> {
 
 /// A turned ciphertext, with the index of its turn.
 type Turned = (usize, Ciphertext);
-/// Takes a group of them.
+/// Receives a group of turned ciphertexts.
 type Sink<'a> = dyn FnMut(&[Turned]) + 'a;
-/// Sums of one output block: rows kept, and rows to be swapped.
+/// Sums of one output block: rows in place, and rows to be swapped.
 type Sums = [Option<Sum>; 2];
 
 impl ServerKeys {
-    /// Receives the client's keys for all plans: the setup phase.
+    /// Runs the setup phase: receives the client's keys for all plans.
     ///
     /// # Errors
-    /// Of the channel; malformed keys.
+    /// Channel errors, and malformed keys.
     pub fn setup(plans: &[&SlotPlan], session: &mut Session<'_>) -> Result<Self, BackendError> {
         let ctx = Arc::new(Context::new().map_err(LinearError::from)?);
         let public = ctx.read_public_key(&session.channel.recv(TAG_KEY, PUBLIC_KEY_BYTES)?);
@@ -71,12 +71,12 @@ impl ServerKeys {
         Ok(Self { ctx, public, galois })
     }
 
-    /// The whole exchange for a plan's tensors: answers every layer, `weights[k]` (`[O, I/groups, kh, kw]`)
-    /// being those of layer k; the server's share `[B, O, OH, OW]` of each in its ring, in the plan's order,
-    /// and what was done.
+    /// Runs the whole exchange for a plan's tensors and answers every layer. `weights[k]`
+    /// (`[O, I/groups, kh, kw]`) are those of layer k. Returns the server's share `[B, O, OH, OW]`
+    /// of each layer in its ring, in the plan's order, and the work done.
     ///
     /// # Errors
-    /// Weights that do not fit the plan, malformed ciphertexts, errors of channel and OTs.
+    /// Weights that do not fit the plan, malformed ciphertexts, and errors of channel and OTs.
     pub fn run(
         &self,
         plan: &SlotPlan,
@@ -129,7 +129,8 @@ impl ServerKeys {
 }
 
 impl Job<'_> {
-    /// Sends the answers for one input; the server's shares in the field, layer by layer, digit by digit.
+    /// Sends the answers for one input. Returns the server's shares in the field, layer by layer,
+    /// digit by digit.
     fn answer(
         &self,
         ciphertexts: &[Ciphertext],
@@ -200,7 +201,7 @@ impl Job<'_> {
         sums
     }
 
-    /// Hands all turns of a ciphertext to `sink`, in groups, with their indices.
+    /// Hands all turns of a ciphertext, with their indices, to `sink` in groups.
     fn walk(&self, steps: &[Step], c: &Ciphertext, sink: &mut Sink<'_>) {
         let ctx = &self.keys.ctx;
         let (mut anchor, mut raised): (Ciphertext, Option<Raised>) = (c.clone(), None);

@@ -1,4 +1,5 @@
-//! Linear layers over shape classes: exact shares, bytes and work as stated, malformed messages.
+//! Tests of linear layers over shape classes: exact shares, stated bytes and work, malformed
+//! messages.
 
 use proptest::prelude::*;
 use tacit_arith::prg::{Prg, Seed};
@@ -22,7 +23,8 @@ fn prg(n: u8) -> Prg {
     Prg::from_seed(Seed([n; 16]))
 }
 
-/// Runs both parties over a channel; checks every output, the plan's bytes and work, and returns the plan.
+/// Runs both parties over a channel. Checks every output and the plan's bytes and work. Returns the
+/// plan.
 fn check(convs: &[(ConvSpec, u32)], size: i32) -> SlotPlan {
     let mut data = prg(1);
     let values: Vec<Vec<i32>> = convs.iter().map(|(c, _)| shapes::weights(c, size, &mut data)).collect();
@@ -54,7 +56,7 @@ fn check(convs: &[(ConvSpec, u32)], size: i32) -> SlotPlan {
     }
     let (mut stated, mut extension) = (TrafficModel::default(), TrafficModel::default());
     cost::talk(&plan, &mut PlannedOts::reserved(0, 0), &mut stated);
-    // The OTs here are ideal: those of the lifts say nothing.
+    // The OTs here are ideal: the OTs of the lifts send nothing.
     let mut ots = PlannedOts::reserved(0, 0);
     plan.uploads.iter().for_each(|upload| ots.client_receives(lift_spec(&plan, upload).n, &mut extension));
     assert_eq!((traffic.sent, traffic.received), (stated.up_bytes(), stated.down_bytes() - extension.down_bytes()));
@@ -118,13 +120,13 @@ fn wrong_input_is_named() {
     assert!(matches!(SlotPlan::new(&[heavy]), Err(LinearError::He(_))));
 }
 
-/// What a peer may send instead of keys, ciphertexts and answers: an error at whoever reads it.
+/// A party that reads malformed keys, ciphertexts or answers returns an error.
 #[test]
 fn malformed_messages_are_errors() {
     let plan = SlotPlan::new(&[Consumer { conv: conv(2, 2, (4, 4), 3), ring_bits: 30, norm_log2: 6 }]).unwrap();
     let plan = &plan;
     let keys = plan.keys().len();
-    // All zeros are a key, and a ciphertext; all ones are none.
+    // All zeros are a valid key and ciphertext; all ones are invalid.
     let messages: Vec<(Tag, usize)> = std::iter::once((TAG_KEY, PUBLIC_KEY_BYTES))
         .chain(std::iter::repeat_n((TAG_GALOIS, GALOIS_KEY_BYTES), keys))
         .chain([(TAG_UP, FRESH_BYTES)])
@@ -154,13 +156,14 @@ fn malformed_messages_are_errors() {
         },
         |session, _: Ots| {
             let _keys = ServerKeys::setup(&[plan], session);
-            // A peer that ends before it has read all is another error, a closed connection.
+            // A peer that ends before it has read everything would cause another error, a closed
+            // connection.
             for _ in 0..plan.uploads.iter().map(|upload| upload.ciphertexts()).sum() {
                 session.channel.recv(TAG_UP, FRESH_BYTES).unwrap();
             }
             session.channel.send(TAG_SEED, &[0; 16]).unwrap();
-            // All answers of a batch are received before the first is read: how many, the number of threads
-            // says.
+            // The client receives all answers of a batch before it decodes the first; the number of
+            // threads sets the batch size.
             for _ in 0..answers {
                 session.channel.send(TAG_DOWN, &vec![0xff; ANSWER_BYTES]).unwrap();
             }

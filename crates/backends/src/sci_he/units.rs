@@ -1,4 +1,4 @@
-//! What both parties walk along: the answers of an upload, in order, and where their values belong.
+//! The answers of an upload in the order that both parties use, and the places of their values.
 
 use std::collections::BTreeSet;
 
@@ -23,12 +23,12 @@ pub(super) struct Unit {
     pub layer: usize,
     /// Output block.
     pub output: usize,
-    /// Where the layer's values of this digit begin.
+    /// Start of the layer's values of this digit.
     offset: usize,
 }
 
 impl Unit {
-    /// (slot, place among all values of the upload) of every output.
+    /// Returns (slot, place among all values of the upload) of every output.
     pub fn places(&self, plan: &SlotPlan, upload: &Upload) -> impl Iterator<Item = (usize, usize)> {
         let places = upload.layout.places(&plan.consumers()[self.layer], self.tile, self.output);
         let offset = self.offset;
@@ -57,19 +57,19 @@ pub(super) fn units(plan: &SlotPlan, upload: &Upload) -> Vec<Unit> {
     units
 }
 
-/// Values of all layers of an upload for one input, each digit by digit.
+/// Number of values of all layers of an upload for one input, each counted once per digit.
 pub(super) fn values(plan: &SlotPlan, upload: &Upload) -> usize {
     let outputs = upload.members.iter().map(|&k| plan.consumers()[k].conv.out_len());
     outputs.sum::<usize>() * upload.limbs as usize
 }
 
-/// From the field to the ring: all values of an upload, input by input.
+/// Specifies the lift of all values of an upload from the field to the ring, input by input.
 pub(super) fn lift_spec(plan: &SlotPlan, upload: &Upload) -> LiftSpec {
     LiftSpec { n: plan.batch * values(plan, upload), prime: upload.prime, width: upload.ring_bits }
 }
 
-/// Puts the digits of all layers of an upload together: a party's shares, each in its layer's ring, input by
-/// input.
+/// Combines the digits of all layers of an upload into a party's shares, each in its layer's ring,
+/// input by input.
 pub(super) fn rings(plan: &SlotPlan, upload: &Upload, lifted: &[u64], shares: &mut [Vec<u64>]) {
     lifted.chunks(values(plan, upload)).for_each(|of_one| rings_of_one(plan, upload, of_one, shares));
 }

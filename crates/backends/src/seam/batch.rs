@@ -1,26 +1,26 @@
-//! How many inputs run as one, and what tells plans of different sizes apart.
+//! Sizes of batches, and the digests of plans for batches.
 
 use crate::{BackendError, Costs};
 
-/// What back ends say that run one input at a time.
+/// The error of back ends that run one input at a time.
 pub(crate) const ONE_BY_ONE: BackendError = BackendError::Misuse("this back end runs one input at a time");
 
-/// Most inputs of a batch, of any back end.
+/// Most inputs of a batch, for every back end.
 const MAX_INPUTS: usize = 32;
-/// Bytes that a party may hold for the phases of a batch, as far as costs tell.
+/// Bytes that a party may hold for the phases of a batch, by the estimate in the costs.
 const BATCH_MEMORY: u64 = 2 << 30;
 
-/// Most inputs that are run as one, by what one of them costs.
+/// Returns how many inputs to run as one batch, from the costs of one input.
 pub(crate) fn most_inputs(one: &Costs) -> usize {
     let parties = [&one.offline, &one.online].into_iter().flat_map(|phase| [&phase.client, &phase.server]);
     let peak = parties.map(|party| party.peak_memory_bytes).max().expect("there are two phases");
     MAX_INPUTS.min((BATCH_MEMORY / peak.max(1)) as usize).max(1)
 }
 
-/// The number of a batch's inputs, if a plan that takes `most` of them can have it.
+/// Returns `batch` if a plan for at most `most` inputs allows it.
 ///
 /// # Errors
-/// [`BackendError::Misuse`].
+/// [`BackendError::Misuse`] if `batch` is 0 or more than `most`.
 pub(crate) fn checked_batch(batch: usize, most: usize) -> Result<usize, BackendError> {
     match (1..=most).contains(&batch) {
         true => Ok(batch),
@@ -28,8 +28,8 @@ pub(crate) fn checked_batch(batch: usize, most: usize) -> Result<usize, BackendE
     }
 }
 
-/// Digest of the plan for `batch` inputs that follows from the plan for one: material of one size is no
-/// material of another.
+/// Digest of the plan for `batch` inputs, derived from the digest of the plan for one. Every size
+/// has its own, so material of one size does not fit another.
 #[must_use]
 pub fn batch_digest(plan: &[u8; 32], batch: usize) -> [u8; 32] {
     match batch {

@@ -1,5 +1,5 @@
-//! What back ends with a dealer need beside a channel: the dealer as a party reaches it, and a place for
-//! what a client gets once.
+//! What back ends with a dealer need beside a channel: access to the dealer, and a store for what a
+//! client gets only once.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -14,74 +14,76 @@ use super::spool::{self, Spool, Spools};
 use super::{Secrets, Stop, Uploads};
 use crate::BackendError;
 
-/// Names one material to all three, and binds the dealer to it: a number that the dealer never gives out
-/// again, and the dealer's [`commitment`] to what it deals from, which nobody else could guess.
+/// Names one dealt material to client, server and dealer, and binds the dealer. Holds a number that
+/// the dealer never reuses and the [`commitment`] to the dealing's seed, which no other party can
+/// guess.
 pub type Ticket = [u8; 32];
 
-/// What follows the number in a ticket.
+/// The part of a ticket after the number.
 pub type Commitment = [u8; 24];
 
-/// The commitment to the seed of a dealing for a plan. The seed is random, so this hides it; other seeds for
-/// one commitment take 2^96 tries to find.
+/// Commits to the seed of a dealing for a plan. The seed is random, so the commitment hides it;
+/// finding another seed for one commitment takes 2^96 tries.
 #[must_use]
 pub fn commitment(number: u64, digest: &[u8; 32], dealing: &Seed) -> Commitment {
     let parts: [&[u8]; 3] = [&number.to_le_bytes(), digest, &dealing.0];
     *super::digest("tacit 2026-11 dealing", &parts).first_chunk().expect("a digest is longer")
 }
 
-/// What a [`Claim`]'s nonce is known by before it is shown.
+/// The digest of a [`Claim`], by which the server names the claim before the client shows it.
 pub type Seal = [u8; 32];
 
-/// What a client shows the dealer: a nonce of its own, which the server has never seen, so that nobody else
-/// gets this half, and this client no half that was dealt for anything else; and the plan that it is for.
+/// What a client shows to the dealer to fetch its half: a nonce that the server has never seen, and
+/// the plan. The nonce keeps others from this half, and binds this client to material dealt for
+/// this claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Claim {
-    /// Drawn for this material.
+    /// Random, drawn for this material alone.
     pub nonce: [u8; 32],
     /// The plan's digest.
     pub digest: [u8; 32],
 }
 
 impl Claim {
-    /// What the server is told of it.
+    /// The seal that the server gets.
     #[must_use]
     pub fn seal(&self) -> Seal {
         super::digest("tacit 2026-11 dealer claim", &[&self.nonce, &self.digest])
     }
 }
 
-/// A model for which a server orders material.
+/// A server's order of material for a model.
 #[derive(Clone, Copy)]
 pub struct Order<'a> {
     /// Id of the back end.
     pub backend: &'static str,
-    /// The digest of the plan for one input: what the model is registered by.
+    /// Digest of the plan for one input, under which the model is registered.
     pub digest: [u8; 32],
-    /// Inputs that one material is for.
+    /// Inputs of one material.
     pub batch: u32,
     /// The public part.
     pub public: &'a [u8],
-    /// What else the dealer must know, and a client must not.
+    /// What the dealer must know beyond the public part, and a client must not.
     pub part: &'a [u8],
-    /// Length of the server's half.
+    /// Length of the server's half, in bytes.
     pub server_bytes: u64,
 }
 
-/// What a server gets of a dealing: first the ticket, then its half in pieces.
+/// What a server gets from a dealing: first the ticket, then its half in pieces.
 pub enum Piece<'a> {
-    /// For the client.
+    /// The ticket, which the server passes to the client.
     Ticket(&'a Ticket),
     /// The next bytes of the server's half.
     Half(&'a [u8]),
 }
 
-/// The dealer, as a party reaches it.
+/// A party's access to the dealer.
 pub trait Dealer: Send + Sync {
-    /// At the server: has new material dealt, for the client that can show what `seal` was made of. `sink` is
-    /// given the ticket, then all of the server's half as it comes.
+    /// At the server: orders new material for the client that can show the claim of `seal`. `sink`
+    /// gets the ticket, then the server's half in pieces.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`]; those of `sink`.
+    /// [`BackendError::Dealer`] if the dealer fails or refuses; errors of `sink`.
     fn deal_into(
         &self,
         order: &Order<'_>,
@@ -89,11 +91,12 @@ pub trait Dealer: Send + Sync {
         sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
     ) -> Result<(), BackendError>;
 
-    /// At the server: as [`deal_into`](Self::deal_into), for nobody yet. No half of it is given to a client
-    /// before it is [bound](Self::bind).
+    /// At the server: as [`deal_into`](Self::deal_into), for no client yet. The dealer gives out no
+    /// client half of this material before the server [binds](Self::bind) it.
     ///
     /// # Errors
-    /// As there; this dealer may deal nothing ahead of time.
+    /// As [`deal_into`](Self::deal_into); [`BackendError::Dealer`] if the dealer deals nothing
+    /// ahead.
     fn deal_ahead(
         &self,
         _: &Order<'_>,
@@ -102,19 +105,19 @@ pub trait Dealer: Send + Sync {
         Err(BackendError::Dealer { what: "it deals nothing ahead of time".into() })
     }
 
-    /// At the server: says whose a material is that was dealt for nobody yet, once and for good. False if
-    /// the dealer has none of this ticket (any more): its half is of no use then.
+    /// At the server: names the client of material that was dealt ahead, for good. Returns false if
+    /// the dealer no longer has material of this ticket; the server's half is useless then.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`]: it is another's already, or the dealer cannot be asked.
+    /// [`BackendError::Dealer`] if it is bound to another client, or the dealer cannot be reached.
     fn bind(&self, _: &Ticket, _: &Seal) -> Result<bool, BackendError> {
         Ok(false)
     }
 
-    /// As [`deal_into`](Self::deal_into), with all of the half in memory.
+    /// As [`deal_into`](Self::deal_into), with the whole half in memory.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`].
+    /// [`BackendError::Dealer`] if the dealer fails or refuses.
     fn deal(&self, order: &Order<'_>, seal: &Seal) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError> {
         let mut got = None;
         let mut half = Zeroizing::new(Vec::with_capacity(order.server_bytes as usize));
@@ -129,11 +132,11 @@ pub trait Dealer: Send + Sync {
         Ok((ticket, half))
     }
 
-    /// At the client: its half, given to `sink` as it comes.
+    /// At the client: fetches the client's half and gives it to `sink` in pieces.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`]: there is no such material, or it was not dealt for this claim; those of
-    /// `sink`.
+    /// [`BackendError::Dealer`] if there is no such material or it was dealt for another claim;
+    /// errors of `sink`.
     fn fetch_into(
         &self,
         ticket: &Ticket,
@@ -141,12 +144,12 @@ pub trait Dealer: Send + Sync {
         sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
     ) -> Result<(), BackendError>;
 
-    /// As [`fetch_into`](Self::fetch_into), with all of the half in memory.
+    /// As [`fetch_into`](Self::fetch_into), with the whole half in memory.
     ///
     /// # Errors
-    /// As there.
+    /// As [`fetch_into`](Self::fetch_into).
     fn fetch(&self, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, BackendError> {
-        // What grows leaves its beginning behind in memory.
+        // A growing vector would leave unwiped copies in memory when it reallocates.
         let mut pieces: Vec<Zeroizing<Vec<u8>>> = Vec::new();
         self.fetch_into(ticket, claim, &mut |bytes| {
             pieces.push(Zeroizing::new(bytes.to_vec()));
@@ -157,35 +160,35 @@ pub trait Dealer: Send + Sync {
         Ok(half)
     }
 
-    /// At the client: gives a material up, so that the server may be shown what it was dealt from. It must
-    /// not be used any more, and no half of it is given out again.
+    /// At the client: gives up material, so that the dealer may show the server its seed. The
+    /// client must not use the material afterwards, and the dealer gives out no half of it.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`]: there is no such material, or it was not dealt for this claim.
+    /// [`BackendError::Dealer`] if there is no such material or it was dealt for another claim.
     fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError>;
 
-    /// At the server: what a material was dealt from, once its client has given it up. It must not be used.
+    /// At the server: returns the seed of material that its client gave up, and that is burnt.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`]: there is no such material of this server's, or its client may use it.
+    /// [`BackendError::Dealer`] if this server has no such material or the client may still use it.
     fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError>;
 
-    /// The same dealer for one connection: what waits for it ends with [`BackendError::Stopped`] when `stop`
-    /// is raised.
+    /// Returns the same dealer for one connection. Calls that wait for the dealer end with
+    /// [`BackendError::Stopped`] once `stop` is raised.
     fn stopped_by(self: Arc<Self>, stop: &Stop) -> Arc<dyn Dealer>;
 }
 
-/// Where a client keeps what a model's clients get once. Whatever comes back is checked.
+/// A client's store for data that a model's clients get only once. The caller checks loaded data.
 pub trait KeyStore: Send + Sync {
-    /// What was kept under `key`, if it is still there.
+    /// Opens the data stored under `key`, if there is any.
     fn load(&self, key: [u8; 32]) -> Option<Box<dyn Read>>;
-    /// A place for so many bytes under `key`, if there is room.
+    /// Opens a place for `bytes` bytes under `key`, if there is room.
     fn place(&self, key: [u8; 32], bytes: u64) -> Option<Box<dyn Place>>;
 }
 
-/// Takes the bytes that are kept. Nothing is kept of one that is dropped.
+/// Takes bytes to store. A place dropped before `keep` stores nothing.
 pub trait Place: Write {
-    /// All bytes are written, and are what they should be.
+    /// Stores the bytes: all are written and checked.
     fn keep(self: Box<Self>);
 }
 
@@ -194,99 +197,100 @@ pub trait Place: Write {
 pub struct ConnectionResources {
     /// The dealer that this party has chosen.
     pub dealer: Option<Arc<dyn Dealer>>,
-    /// Where it keeps what is the same for every connection.
+    /// Store for data that is the same on every connection.
     pub keep: Option<Arc<dyn KeyStore>>,
-    /// Where it puts what is too large for memory until a phase is over; without it, it is in memory.
+    /// Store for data of one phase that is too large for memory; without it, such data stays in
+    /// memory.
     pub spools: Option<Arc<dyn Spools>>,
-    /// At a client: where it keeps the secrets of what it sends once.
+    /// At a client: store for the secrets behind data that it sends once.
     pub secrets: Option<Arc<dyn Secrets>>,
-    /// At a server: where it keeps what this connection's client sends once.
+    /// At a server: store for data that this connection's client sends once.
     pub uploads: Option<Arc<dyn Uploads>>,
-    /// At a server: whom this connection is with, by the fingerprint of its certificate; zeros where nobody
-    /// asks for one.
+    /// At a server: the fingerprint of the client's certificate; zeros if certificates are not
+    /// required.
     pub client: [u8; 32],
-    /// Bytes of the phase under way that the peer had already, and that do not move.
+    /// Bytes of the current phase that are not sent because the peer already has them.
     pub spared: Arc<AtomicU64>,
-    /// What ends its phases before their time.
+    /// Ends the connection's phases early.
     pub stop: Stop,
-    /// At a server that computes for long: is told of each part of it as it is done.
+    /// At a server with long computations: gets the progress.
     pub watch: Watch,
 }
 
 impl ConnectionResources {
-    /// The same, with what ends the phases of one connection.
+    /// Returns the same resources for one connection, whose phases `stop` ends.
     #[must_use]
     pub fn stopped_by(&self, stop: &Stop) -> Self {
         let dealer = self.dealer.as_ref().map(|dealer| Arc::clone(dealer).stopped_by(stop));
         Self { dealer, spared: Arc::default(), stop: stop.clone(), ..self.clone() }
     }
 
-    /// A place for so many bytes until a phase is over.
+    /// Opens a place for `bytes` bytes until a phase is over.
     ///
     /// # Errors
-    /// [`BackendError::Spool`].
+    /// [`BackendError::Spool`] if the place cannot be made.
     pub(crate) fn spool(&self, bytes: u64) -> Result<Box<dyn Spool>, BackendError> {
         spool::spool(self.spools.as_deref(), bytes)
     }
 
-    /// The dealer.
+    /// Returns the dealer.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`] without one.
+    /// [`BackendError::Dealer`] if this party has none.
     pub fn dealer(&self) -> Result<&dyn Dealer, BackendError> {
         let none = || BackendError::Dealer { what: "this party was told of none".into() };
         self.dealer.as_deref().ok_or_else(none)
     }
 }
 
-/// The seed of a dealing that nobody has made yet.
+/// Draws the seed of a new dealing.
 ///
 /// # Errors
-/// No randomness from the operating system.
+/// [`BackendError::Random`] if the operating system gives no random bytes.
 pub fn fresh_seed() -> Result<Seed, BackendError> {
     Seed::from_os().map_err(|e| BackendError::Random(e.to_string()))
 }
 
-/// A model as the dealer has it. Dealing is a function of the dealing's seed.
+/// A model at the dealer. Both halves are functions of the dealing's seed.
 pub trait DealerModel: Send + Sync {
     /// The plan's digest.
     fn digest(&self) -> [u8; 32];
 
-    /// The same for material of `batch` inputs at once, 2 to what the plan runs as one.
+    /// Returns the model for batches of `batch` inputs, 2 to the most of the plan.
     ///
     /// # Errors
-    /// [`BackendError::Misuse`]: so many it does not.
+    /// [`BackendError::Misuse`] if `batch` is more than the back end runs as one.
     fn batched(&self, _batch: usize) -> Result<Arc<dyn DealerModel>, BackendError> {
         Err(ONE_BY_ONE)
     }
 
-    /// Fingerprints of the keys of random matrices that hide weights from clients: one must never hide two
-    /// sets.
+    /// Fingerprints of the keys of random matrices that hide weights from clients. One key must
+    /// never hide two sets of weights.
     fn masks(&self) -> Vec<[u8; 32]>;
 
-    /// Length of the client's half.
+    /// Length of the client's half, in bytes.
     fn client_bytes(&self) -> u64;
 
-    /// Memory that making the client's half takes, about.
+    /// Estimate of the memory for making the client's half, in bytes.
     fn client_memory(&self) -> u64;
 
-    /// The client's half, in pieces.
+    /// Makes the client's half and gives it to `sink` in pieces.
     ///
     /// # Errors
-    /// Those of `sink`.
+    /// Errors of `sink`.
     fn client_half(
         &self,
         dealing: &Seed,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
     ) -> Result<(), BackendError>;
 
-    /// Length of the server's half.
+    /// Length of the server's half, in bytes.
     fn server_bytes(&self) -> u64;
 
-    /// The server's half, in pieces.
+    /// Makes the server's half and gives it to `sink` in pieces.
     ///
     /// # Errors
-    /// Those of `sink`.
+    /// Errors of `sink`.
     fn server_half(
         &self,
         dealing: &Seed,

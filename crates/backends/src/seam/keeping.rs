@@ -1,5 +1,5 @@
-//! What outlives a connection at either party: a client's secret under which it has sent keys, and these keys
-//! at a server.
+//! What outlives a connection: a client's secret for the keys that it has sent, and these keys at
+//! the server.
 
 use std::path::PathBuf;
 
@@ -7,38 +7,39 @@ use zeroize::Zeroizing;
 
 use crate::BackendError;
 
-/// What a client calls what it has sent: random, and the same whenever it comes back.
+/// A client's random name for what it has sent, the same on every connection.
 pub type UploadName = [u8; 32];
 
-/// Where a client keeps the secrets of what it sends to servers once. As secret as its private key.
+/// A client's store for the secrets behind what it sends once. As sensitive as its private key.
 pub trait Secrets: Send + Sync {
-    /// The secret for a plan, and whether it was there; what `fresh` gives, durably, if there is none.
+    /// Returns the secret for a plan and whether it was stored; if not, stores `fresh` durably.
     ///
     /// # Errors
-    /// [`BackendError::Keeping`].
+    /// [`BackendError::Keeping`] if the store cannot be read or written.
     fn secret(&self, plan: &[u8; 32], fresh: Zeroizing<Vec<u8>>) -> Result<(Zeroizing<Vec<u8>>, bool), BackendError>;
 
     /// Destroys the secret for a plan, durably.
     ///
     /// # Errors
-    /// [`BackendError::Keeping`].
+    /// [`BackendError::Keeping`] if the secret cannot be destroyed.
     fn forget(&self, plan: &[u8; 32]) -> Result<(), BackendError>;
 
-    /// Destroys those that have not been used for as long as they are kept.
+    /// Destroys secrets that were not used within the storage time.
     ///
     /// # Errors
-    /// [`BackendError::Keeping`].
+    /// [`BackendError::Keeping`] if a secret cannot be destroyed.
     fn expire(&self) -> Result<(), BackendError>;
 }
 
-/// Where a server keeps what one client sends once.
+/// A server's store for what one client sends once.
 pub trait Uploads: Send + Sync {
-    /// A file for what the client sends for a plan under a name, `bytes` bytes in all, and whether it was
-    /// [said to be whole](Self::set_whole); `Err` if that is more than the client may have. Of what does not
-    /// last (the client that ends knows its name no more) something that is not in use goes for it.
+    /// Returns the file for `bytes` bytes that the client sends for a plan under a name, and
+    /// whether it is [whole](Self::set_whole). The inner `Err`: the client would exceed its share.
+    /// For an upload that does not last (the client forgets the name at its end), an unused one is
+    /// deleted to make room.
     ///
     /// # Errors
-    /// [`BackendError::Keeping`].
+    /// [`BackendError::Keeping`] if the store cannot be read or written.
     fn place(
         &self,
         plan_and_name: (&[u8; 32], &UploadName),
@@ -46,19 +47,19 @@ pub trait Uploads: Send + Sync {
         lasts: bool,
     ) -> Result<Result<(PathBuf, bool), NoRoom>, BackendError>;
 
-    /// Says whether all of it is there: before a file grows, so that none does that is not counted, and at
-    /// its end.
+    /// Records whether the file is complete. Called before a file grows, so that every byte on disk
+    /// is counted, and at its end.
     ///
     /// # Errors
-    /// [`BackendError::Keeping`]; also if it is not kept any more: then its file is gone.
+    /// [`BackendError::Keeping`]; also if the entry no longer exists: then its file is deleted.
     fn set_whole(&self, plan_and_name: (&[u8; 32], &UploadName), is_whole: bool) -> Result<(), BackendError>;
 }
 
-/// A client has its share of what is kept.
+/// The client has used up its share of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoRoom {
-    /// Bytes of what it has.
+    /// Bytes that the client has stored.
     pub held: u64,
-    /// Bytes that it may have.
+    /// Bytes that the client may store.
     pub most: u64,
 }

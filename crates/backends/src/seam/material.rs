@@ -1,4 +1,4 @@
-//! One party's half of the preprocessing.
+//! One party's half of the offline phase's result.
 
 use std::any::Any;
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::spool::MaterialPlace;
 use crate::BackendError;
 
-/// Checks that material was made for (or read with) the plan of this digest.
+/// Checks that material was made for, or read with, the plan of this digest.
 pub(crate) fn check_made_for(made_for: &[u8; 32], plan: &[u8; 32]) -> Result<(), BackendError> {
     if made_for != plan {
         return Err(BackendError::Misuse("the material belongs to another plan"));
@@ -16,13 +16,14 @@ pub(crate) fn check_made_for(made_for: &[u8; 32], plan: &[u8; 32]) -> Result<(),
     Ok(())
 }
 
-/// What a back end keeps for one input, or for a batch, as it sees it.
+/// A back end's own form of the material for one input, or for a batch.
 pub trait MaterialPart: Any + Send {
-    /// The material as bytes, to be stored; all lengths follow from the plan.
+    /// Encodes the material to store it. All lengths follow from the plan.
     fn to_bytes(&self) -> Zeroizing<Vec<u8>>;
 }
 
-/// One party's half of the preprocessing for one input, or for a batch. Opaque, and used by value: once.
+/// One party's half of the material for one input, or for a batch. Opaque, and passed by value
+/// because it may be used only once.
 pub struct Material(Held);
 
 enum Held {
@@ -40,32 +41,32 @@ impl MaterialPart for Nothing {
 }
 
 impl Material {
-    /// A back end's own material.
+    /// Wraps a back end's material.
     pub fn new(part: impl MaterialPart) -> Self {
         Self(Held::Memory(Box::new(part)))
     }
 
-    /// Material of which a back end reads the bytes as it uses them.
+    /// Wraps material whose bytes the back end reads from a store while it uses them.
     pub fn spooled(part: impl Any + Send) -> Self {
         Self(Held::Spooled(Box::new(part)))
     }
 
-    /// For back ends that have nothing to prepare.
+    /// The material of back ends that have nothing to prepare.
     #[must_use]
     pub fn nothing() -> Self {
         Self::new(Nothing)
     }
 
-    /// Whether its bytes are read as it is used.
+    /// Whether the bytes are read from a store during use.
     #[must_use]
     pub fn is_spooled(&self) -> bool {
         matches!(self.0, Held::Spooled(_))
     }
 
-    /// As bytes, to be stored.
+    /// Encodes the material to store it.
     ///
     /// # Errors
-    /// [`BackendError::Misuse`]: it was stored, and is read as it is used.
+    /// [`BackendError::Misuse`] if the material is stored already ([`spooled`](Self::spooled)).
     pub fn to_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError> {
         match &self.0 {
             Held::Memory(part) => Ok(part.to_bytes()),
@@ -73,10 +74,10 @@ impl Material {
         }
     }
 
-    /// What the back end put in.
+    /// Returns the back end's material.
     ///
     /// # Errors
-    /// [`BackendError::Misuse`]: it belongs to another back end or party.
+    /// [`BackendError::Misuse`] if it belongs to another back end or party.
     pub fn take<T: Any>(self) -> Result<T, BackendError> {
         let part: Box<dyn Any> = match self.0 {
             Held::Memory(part) => part,
@@ -88,17 +89,17 @@ impl Material {
     }
 }
 
-/// Writes material that is there as a whole.
+/// Writes material that is in memory as a whole.
 pub(super) fn write_whole(material: &Material, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
     write(&material.to_bytes()?, place)
 }
 
-/// Writes some bytes of material.
+/// Writes a piece of material.
 pub(crate) fn write(bytes: &[u8], place: &mut (impl Write + ?Sized)) -> Result<(), BackendError> {
     place.write_all(bytes).map_err(|e| BackendError::Spool { what: e.to_string() })
 }
 
-/// Reads material as a whole.
+/// Reads stored material as a whole.
 pub(super) fn read_whole(bytes: u64, mut source: Box<dyn Read + Send>) -> Result<Zeroizing<Vec<u8>>, BackendError> {
     let mut all = Zeroizing::new(vec![0; bytes as usize]);
     source.read_exact(&mut all).map_err(|e| BackendError::Material { what: e.to_string() })?;

@@ -1,17 +1,17 @@
-//! A seed that one material is made from, once.
+//! The seed of one material, which cannot be used twice.
 
 use tacit_arith::prg::Seed;
 use zeroize::Zeroize;
 
 use super::digest;
 
-/// What all shares of one material follow from that a client chooses itself: its masks. Two materials of one
-/// seed have the same masks, and whoever sees two inputs under one mask sees their difference. So it is used
-/// by value, once, and can be neither copied nor written down; wiped on drop.
+/// The seed of a client's masks in one material. Two materials with one seed have the same masks,
+/// and two inputs under one mask reveal their difference. Therefore the seed is passed by value,
+/// cannot be copied or stored, and is wiped on drop.
 pub struct MaterialSeed(Seed);
 
 impl MaterialSeed {
-    /// Of 16 bytes that are used for one material and for nothing else. The bytes are wiped.
+    /// Takes 16 bytes that serve one material and nothing else. Wipes `bytes`.
     #[must_use]
     pub fn new(bytes: &mut [u8; 16]) -> Self {
         let seed = Self(Seed(*bytes));
@@ -19,8 +19,9 @@ impl MaterialSeed {
         seed
     }
 
-    /// What follows from `master`, 32 secret bytes, for the material that `of` names among all that are made
-    /// from it. `BLAKE3` in its mode for deriving keys, cut to 16 bytes.
+    /// Derives the seed of the material that `of` names from `master`, 32 secret bytes. `of` must
+    /// be unique among all materials of one master. Uses `BLAKE3` in its key derivation mode, cut
+    /// to 16 bytes.
     #[must_use]
     pub fn derived(master: &[u8; 32], of: &[&[u8]]) -> Self {
         let parts: Vec<&[u8]> = std::iter::once(&master[..]).chain(of.iter().copied()).collect();
@@ -31,7 +32,7 @@ impl MaterialSeed {
         Self::new(&mut half)
     }
 
-    /// For whoever makes the material.
+    /// Returns the seed to make the material with.
     #[must_use]
     pub fn into_seed(self) -> Seed {
         self.0

@@ -1,4 +1,4 @@
-//! A back end's options, as text and read.
+//! A back end's options as text, and their parser.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use crate::BackendError;
 
-/// A back end's options as text: from the command line (`-O key=value`), a file or Python. Sorted, so that
-/// equal options are equal bytes.
+/// A back end's options as text, from the command line (`-O key=value`), a file or Python. Sorted,
+/// so that equal options have equal bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Options(BTreeMap<String, String>);
 
@@ -23,7 +23,7 @@ impl Options {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// Starts reading; [`Reader::end`] refuses what no one asked for.
+    /// Starts to read; [`Reader::end`] refuses keys that were not read.
     #[must_use]
     pub fn reader(&self, backend: &'static str) -> Reader<'_> {
         Reader { options: self, backend, known: Vec::new() }
@@ -33,7 +33,7 @@ impl Options {
 impl FromStr for Options {
     type Err = BackendError;
 
-    /// `key=value`, comma separated.
+    /// Parses comma-separated `key=value`.
     fn from_str(text: &str) -> Result<Self, BackendError> {
         let mut options = Self::default();
         for pair in text.split(',').filter(|pair| !pair.is_empty()) {
@@ -48,7 +48,7 @@ impl FromStr for Options {
     }
 }
 
-/// Reads options and remembers which there are.
+/// Reads options and records the known keys.
 pub struct Reader<'a> {
     options: &'a Options,
     backend: &'static str,
@@ -56,10 +56,10 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The value of `key`, if it is given.
+    /// Reads the value of `key`, if it is given.
     ///
     /// # Errors
-    /// [`BackendError::Option`]: it does not parse.
+    /// [`BackendError::Option`] if the value does not parse.
     pub fn get<T: FromStr>(&mut self, key: &'static str) -> Result<Option<T>, BackendError>
     where
         T::Err: fmt::Display,
@@ -74,18 +74,18 @@ impl Reader<'_> {
         parsed.map(Some)
     }
 
-    /// A number, if it is given.
+    /// Reads an integer, if it is given.
     ///
     /// # Errors
-    /// [`BackendError::Option`]: it does not parse, or is out of range.
+    /// [`BackendError::Option`] if the value does not parse or is out of range.
     pub fn in_range(&mut self, key: &'static str, allowed: RangeInclusive<u32>) -> Result<Option<u32>, BackendError> {
         self.get(key)?.map(|value| within(self.backend, key, value, &allowed)).transpose()
     }
 
-    /// A real number from 0 to `most`, if it is given.
+    /// Reads a real number from 0 to `most`, if it is given.
     ///
     /// # Errors
-    /// [`BackendError::Option`]: it does not parse, or is out of range.
+    /// [`BackendError::Option`] if the value does not parse or is out of range.
     pub fn up_to(&mut self, key: &'static str, most: f64) -> Result<Option<f64>, BackendError> {
         match self.get::<f64>(key)? {
             Some(value) if !(value >= 0.0 && value <= most) => {
@@ -98,7 +98,7 @@ impl Reader<'_> {
     /// Ends reading.
     ///
     /// # Errors
-    /// [`BackendError::Option`] names a key that was not asked for, and those that were.
+    /// [`BackendError::Option`] names an unknown key and the known keys.
     pub fn end(self) -> Result<(), BackendError> {
         match self.options.0.keys().find(|key| !self.known.contains(&key.as_str())) {
             None => Ok(()),
@@ -111,10 +111,10 @@ impl Reader<'_> {
     }
 }
 
-/// A back end's option, if it is in its range.
+/// Returns `value` if it is in the range of the option `key`.
 ///
 /// # Errors
-/// [`BackendError::Option`].
+/// [`BackendError::Option`] if `value` is out of range.
 pub fn within(
     backend: &'static str,
     key: &str,

@@ -1,5 +1,5 @@
-//! Places for bytes on their way: where a party's material goes as it comes, and where a party puts what it
-//! reads once more before its phase is over.
+//! Buffers for large data: streamed material, and what a party reads once more before its phase
+//! ends.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -8,45 +8,46 @@ use zeroize::Zeroizing;
 
 use crate::BackendError;
 
-/// What has more bytes than this lies on disk meanwhile, where a party has a place for it.
+/// Data above this size is buffered on disk if the party has [`Spools`].
 const IN_MEMORY: u64 = 64 << 20;
-/// Bytes of memory that are taken at a time.
+/// Bytes of memory per allocation.
 const CHUNK: usize = 1 << 18;
 
-/// Takes the bytes of material as they come. It can be rewound, and goes nowhere else: they come from the
-/// beginning again then, and nothing is left of those that came before.
+/// Takes a stream of material. The only seek is to the start: it discards all bytes, and the
+/// material is written again from its beginning.
 pub trait MaterialPlace: Write + Seek + Send {}
 
 impl<T: Write + Seek + Send> MaterialPlace for T {}
 
-/// Where a party puts what is too large for memory and goes with the phase.
+/// A party's disk buffers for data that is too large for memory. They end with the phase.
 pub trait Spools: Send + Sync {
-    /// A place for so many bytes.
+    /// Opens a buffer for `bytes` bytes.
     ///
     /// # Errors
-    /// [`BackendError::Spool`].
+    /// [`BackendError::Spool`] if there is no space.
     fn spool(&self, bytes: u64) -> Result<Box<dyn Spool>, BackendError>;
 }
 
-/// Takes bytes, and gives them back once. Nothing is left of one that is dropped.
+/// A buffer that takes bytes and returns them once. Dropping it removes the bytes.
 pub trait Spool: Write + Send {
-    /// What was written, from its beginning.
+    /// Returns what was written, from its beginning.
     ///
     /// # Errors
-    /// [`BackendError::Spool`].
+    /// [`BackendError::Spool`] if the bytes cannot be read.
     fn contents(self: Box<Self>) -> Result<Box<dyn Read + Send>, BackendError>;
 }
 
-/// Bytes in memory: room is taken as they come, not as they are announced, and given back as they are read.
+/// A buffer in memory. It grows as bytes are written, regardless of announced sizes, and shrinks as
+/// they are read.
 #[derive(Default)]
 pub(crate) struct Chunks {
     chunks: VecDeque<Zeroizing<Vec<u8>>>,
-    /// Bytes of the first chunk that were read.
+    /// Bytes of the first chunk that are already read.
     read: usize,
 }
 
 impl Chunks {
-    /// All of it in one piece.
+    /// Returns all bytes in one piece.
     pub(crate) fn into_bytes(self) -> Zeroizing<Vec<u8>> {
         let mut bytes = Zeroizing::new(Vec::with_capacity(self.chunks.iter().map(|chunk| chunk.len()).sum()));
         self.chunks.into_iter().for_each(|chunk| bytes.extend_from_slice(&chunk));
@@ -101,10 +102,11 @@ impl Spool for Chunks {
     }
 }
 
-/// A place for so many bytes: in memory, if there is no other or they are few.
+/// Opens a buffer for `bytes` bytes, in memory if `spools` is `None` or the size is at most
+/// `IN_MEMORY`.
 ///
 /// # Errors
-/// [`BackendError::Spool`].
+/// [`BackendError::Spool`] if there is no space.
 pub(super) fn spool(spools: Option<&dyn Spools>, bytes: u64) -> Result<Box<dyn Spool>, BackendError> {
     match spools {
         Some(spools) if bytes > IN_MEMORY => spools.spool(bytes),

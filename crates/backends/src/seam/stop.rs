@@ -1,4 +1,4 @@
-//! Ending a phase between two of its layers.
+//! Ends a phase between two of its layers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,14 +8,13 @@ use tacit_graph::{Interpreter, NodeId, SortedGraph, walk};
 
 use crate::BackendError;
 
-/// Set once a connection's phases are to end.
+/// The bit that is set once a connection's phases must end.
 const RAISED: u64 = 1 << 63;
 
-/// Ends the phases of a connection, from any thread: a phase begins no further layer once it was raised, and
-/// fails with [`BackendError::Stopped`]. What the phase has made goes with its error, and so does the
-/// material that it used. A phase that waits for a third party hears of it at once
-/// ([`on_raise`](Self::on_raise)). For good: the connection is of no further use. Clones are of one
-/// connection.
+/// Ends the phases of a connection, from any thread and for good. Once raised, a phase begins no
+/// further layer and fails with [`BackendError::Stopped`]; its results and the material that it
+/// used are lost. A phase that waits for a third party ends at once ([`on_raise`](Self::on_raise)).
+/// The connection is of no further use. Clones belong to the same connection.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<State>);
 
@@ -25,7 +24,7 @@ struct State {
     waits: Mutex<Waits>,
 }
 
-/// What ends waits, by number.
+/// Callbacks that end waits, by number.
 #[derive(Default)]
 struct Waits {
     last: u64,
@@ -39,27 +38,29 @@ impl State {
 }
 
 impl Stop {
-    /// Ends them. Gives how many layers the connection's phases have begun, and will ever have.
+    /// Ends the phases. Returns the final number of layers that the connection's phases have begun.
     pub fn raise(&self) -> u64 {
         let begun = self.0.layers.fetch_or(RAISED, Relaxed) & !RAISED;
         let mut waits = self.0.waits();
-        // Locked meanwhile: a wait that is over is over.
+        // Called under the lock, so that no callback runs after its `Wait` was dropped.
         std::mem::take(&mut waits.ends).into_values().for_each(|end| end());
         begun
     }
 
-    /// Whether they are to end.
+    /// Whether the phases must end.
     #[must_use]
     pub fn is_raised(&self) -> bool {
         self.0.layers.load(Relaxed) & RAISED != 0
     }
 
-    /// Has `end` called when this is raised, at once if it was, and not after what this returns is dropped.
-    /// `end` must not block, nor use this.
+    /// Registers `end` to be called when this is raised, or calls it at once if this is raised
+    /// already. Dropping the returned [`Wait`] removes the callback. `end` must not block or use
+    /// this `Stop`.
     #[must_use = "dropped, it takes `end` back"]
     pub fn on_raise(&self, end: impl FnOnce() + Send + 'static) -> Wait<'_> {
         let mut waits = self.0.waits();
-        // Whoever raises takes the list after that: it finds this there, or this finds it raised.
+        // `raise` sets the flag before it takes the list: either it finds this entry, or the flag
+        // is set here.
         if self.is_raised() {
             drop(waits);
             end();
@@ -71,25 +72,25 @@ impl Stop {
         Wait { stop: self, number: Some(number) }
     }
 
-    /// How many layers the connection's phases have begun.
+    /// Number of layers that the connection's phases have begun.
     #[must_use]
     pub fn begun(&self) -> u64 {
         self.0.layers.load(Relaxed) & !RAISED
     }
 
-    /// A layer begins, if any still may.
+    /// Counts a layer that begins.
     ///
     /// # Errors
-    /// [`BackendError::Stopped`].
+    /// [`BackendError::Stopped`] if the phases must end.
     pub fn begin(&self) -> Result<(), BackendError> {
         let next = |seen: u64| (seen & RAISED == 0).then_some(seen + 1);
         self.0.layers.fetch_update(Relaxed, Relaxed, next).map(drop).map_err(|_| BackendError::Stopped)
     }
 
-    /// Walks a graph, each node a layer.
+    /// Walks a graph and counts each node as a layer.
     ///
     /// # Errors
-    /// [`BackendError::Stopped`], or whatever the interpreter returned first.
+    /// [`BackendError::Stopped`], or the first error of the interpreter.
     pub(crate) fn walk<G, I>(&self, graph: &G, interpreter: &mut I) -> Result<I::Wire, BackendError>
     where
         G: SortedGraph,
@@ -99,7 +100,7 @@ impl Stop {
     }
 }
 
-/// A wait that ends when its phase is to.
+/// The registration of a callback at a [`Stop`], removed on drop.
 pub struct Wait<'a> {
     stop: &'a Stop,
     number: Option<u64>,
@@ -113,7 +114,7 @@ impl Drop for Wait<'_> {
     }
 }
 
-/// An interpreter that begins no node once it is to stop.
+/// An interpreter that begins no node once its [`Stop`] is raised.
 struct Stoppable<'a, I> {
     interpreter: &'a mut I,
     stop: &'a Stop,

@@ -1,10 +1,11 @@
-//! How every public part of a model begins: the back end's name, and the version of both parts.
+//! The start of every public part: the back end's name, and the version of both parts.
 use crate::BackendError;
 
-/// Checks whom the bytes are for, and returns those behind the name and the version.
+/// Checks name and version, and returns the bytes behind them.
 ///
 /// # Errors
-/// [`BackendError::Version`]: for another version; [`BackendError::Public`]: of another back end, or damaged.
+/// [`BackendError::Version`] for another version; [`BackendError::Public`] for another back end or
+/// damaged bytes.
 pub(crate) fn check<'a>((name, version): (&'static str, u32), public: &'a [u8]) -> Result<&'a [u8], BackendError> {
     let wrong = |what: String| BackendError::Public { what };
     let head = postcard::take_from_bytes::<(&str, u32)>(public);

@@ -1,4 +1,4 @@
-//! The client's side: encryption of masks, opening of answers.
+//! The client's side: encrypts masks and decrypts answers.
 
 use super::tiling::Place;
 use super::{ClientKeys, LinearError, LinearPlan, TAG_DOWN, TAG_SEED, TAG_UP, batch};
@@ -15,14 +15,14 @@ pub struct LinearClient<'a> {
 }
 
 impl<'a> LinearClient<'a> {
-    /// Runs `plan` under `keys`.
+    /// A client that runs `plan` under `keys`.
     #[must_use]
     pub fn new(keys: &'a ClientKeys, plan: &'a LinearPlan) -> Self {
         Self { keys, plan }
     }
 
-    /// For each element `[B, C, H, W]` of which the encryption with `random` chooses the mask (see
-    /// [`LinearPlan::choosing`]), puts that in place of the low bits of `mask`, as many as the ring has.
+    /// Replaces the low bits of `mask` `[B, C, H, W]` (as many as the ring has) at the elements for
+    /// which the encryption with `random` chooses the mask (see [`LinearPlan::choosing`]).
     ///
     /// # Errors
     /// [`LinearError::Length`].
@@ -59,9 +59,10 @@ impl<'a> LinearClient<'a> {
         Err(LinearError::Length { what: "mask", got: mask.len(), expected })
     }
 
-    /// Encrypts the mask `[B, C, H, W]`, of as many inputs as the plan is for (bits above its ring are
-    /// ignored), with `random`, which nothing else is encrypted with, and hands each ciphertext to `sink`, in
-    /// order. What the encryption chooses must be in it ([`choose`](Self::choose)).
+    /// Encrypts the mask `[B, C, H, W]` of all inputs of the plan with `random` and hands each
+    /// ciphertext to `sink`, in order. Bits above the plan's ring are ignored. `random` must
+    /// encrypt nothing else. The mask must already hold the values that the encryption chooses
+    /// ([`choose`](Self::choose)).
     ///
     /// # Errors
     /// [`LinearError::Length`], or what `sink` returns.
@@ -94,11 +95,12 @@ impl<'a> LinearClient<'a> {
         Ok(())
     }
 
-    /// Reads the answer of one layer: `source(n)` returns the next message, which must have n bytes. The
-    /// result is the client's share `[B, O, OH, OW]` mod `2^l` of the layer's own ring.
+    /// Reads the answer of one layer. `source(n)` returns the next message, which must have n
+    /// bytes. Returns the client's share `[B, O, OH, OW]` mod `2^l` of the layer's own ring.
     ///
     /// # Errors
-    /// [`LinearError::Consumer`], [`LinearError::He`] for malformed answers, or what `source` returns.
+    /// [`LinearError::Consumer`], [`LinearError::He`] for malformed answers, or what `source`
+    /// returns.
     pub fn decrypt(
         &self,
         consumer: usize,
@@ -143,7 +145,7 @@ impl<'a> LinearClient<'a> {
         Ok(channel.flush()?)
     }
 
-    /// Receives one layer's answer: the client's share `[B, O, OH, OW]`.
+    /// Receives one layer's answer and returns the client's share `[B, O, OH, OW]`.
     ///
     /// # Errors
     /// As [`LinearClient::decrypt`].
@@ -155,8 +157,8 @@ impl<'a> LinearClient<'a> {
         })
     }
 
-    /// The whole exchange for a plan's tensors: sends the mask and returns the client's share of every layer,
-    /// in the plan's order.
+    /// Runs the whole exchange for a plan's tensors: sends the mask and returns the client's share
+    /// of every layer, in the plan's order.
     ///
     /// # Errors
     /// As [`LinearClient::encrypt`] and [`LinearClient::decrypt`].

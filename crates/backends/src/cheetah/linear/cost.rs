@@ -5,7 +5,7 @@ use tacit_arith::prg::PublicSeed;
 use tacit_he::coeff::{Ciphertexts, HALVING_NTTS};
 use tacit_net::{HEADER_BYTES, TrafficModel};
 
-/// Cost of one layer, beside its tensor's upload.
+/// Cost of one layer, without its tensor's upload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConsumerCost {
     /// Bytes from server to client, message headers included.
@@ -25,7 +25,7 @@ pub struct LinearCost {
     pub up_bytes: u64,
     /// Fresh ciphertexts.
     pub uploads: u64,
-    /// Halvings of parts of them.
+    /// Halvings of parts of the fresh ciphertexts.
     pub halvings: u64,
     /// Bytes that all parts take in memory at the server.
     pub memory_bytes: u64,
@@ -40,14 +40,16 @@ impl LinearCost {
         self.consumers.iter().map(|c| c.down_bytes).sum()
     }
 
-    /// NTTs at the server: two per ciphertext and weight polynomial, five per answer, and those of halvings.
+    /// NTTs at the server: two per ciphertext and weight polynomial, five per answer, plus those of
+    /// halvings.
     #[must_use]
     pub fn server_ntts(&self) -> u64 {
         let halvings = HALVING_NTTS * self.halvings;
         2 * self.uploads + halvings + self.consumers.iter().map(|c| 2 * c.weight_polys + 5 * c.answers).sum::<u64>()
     }
 
-    /// NTTs at the client beside [`LinearPlan::choosing_ntts`]: two per ciphertext and per answer.
+    /// NTTs at the client, without [`LinearPlan::choosing_ntts`]: two per ciphertext and per
+    /// answer.
     #[must_use]
     pub fn client_ntts(&self) -> u64 {
         2 * self.uploads + self.consumers.iter().map(|c| 2 * c.answers).sum::<u64>()
@@ -60,7 +62,8 @@ fn frames(upload: &Upload) -> impl Iterator<Item = usize> + '_ {
 }
 
 impl LinearPlan {
-    /// What running this plan once costs; exact (tests hold it to the channel's counters).
+    /// Returns the exact cost of running this plan once (tests compare it with the channel's
+    /// counters).
     #[must_use]
     pub fn cost(&self) -> LinearCost {
         let count = |u: &Upload| (self.batch * u.tiling.uploads()) as u64;
@@ -81,14 +84,15 @@ impl LinearPlan {
         self.batch as u64 * self.uploads.iter().flat_map(frames).map(message).sum::<u64>()
     }
 
-    /// NTTs at the client of the masks that encryptions choose, once in each phase: two per ciphertext.
+    /// NTTs at the client, in each phase, for the masks that encryptions choose: two per
+    /// ciphertext.
     #[must_use]
     pub fn choosing_ntts(&self) -> u64 {
         let chosen = self.uploads.iter().filter(|u| u.chosen.is_some());
         2 * chosen.map(|u| (self.batch * u.tiling.uploads()) as u64).sum::<u64>()
     }
 
-    /// What running it says, message by message.
+    /// Records the plan's traffic, message by message.
     pub fn talk(&self, talk: &mut TrafficModel) {
         for upload in &self.uploads {
             (0..self.batch).for_each(|_| frames(upload).for_each(|bytes| talk.up(bytes)));

@@ -4,22 +4,22 @@ use tacit_arith::ring::ShapeError;
 use tacit_he::HeError;
 use tacit_net::NetError;
 
-/// What can go wrong in planning or running linear layers.
+/// An error in planning or running linear layers.
 #[derive(Debug, thiserror::Error)]
 pub enum LinearError {
-    /// A consumer is no convolution.
+    /// A consumer is not a valid convolution.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// Parameters, keys or foreign bytes.
+    /// Invalid parameters, keys, or bytes from the peer.
     #[error(transparent)]
     He(#[from] HeError),
-    /// The connection.
+    /// The connection failed.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// Consumers of one tensor disagree on its shape, or there is none.
+    /// Consumers of one tensor disagree on its shape, or there are no consumers.
     #[error("the layers of one plan must read one tensor; layer {consumer} does not fit")]
     Group {
-        /// Index of the first that does not fit.
+        /// Index of the first consumer that does not fit.
         consumer: usize,
     },
     /// The kernel's footprint does not fit one polynomial.
@@ -34,33 +34,33 @@ pub enum LinearError {
         /// The ring degree.
         degree: usize,
     },
-    /// A slice of a wrong length.
+    /// A slice has the wrong length.
     #[error("{what}: {got} elements, expected {expected}")]
     Length {
         /// Which slice.
         what: &'static str,
-        /// Its length.
+        /// The actual length.
         got: usize,
-        /// The length of the plan.
+        /// The length that the plan requires.
         expected: usize,
     },
-    /// Weights larger than the norm the plan's noise bound was computed for.
+    /// Weights exceed the norm that the plan's noise bound was computed for.
     #[error("output channel {channel}: weights exceed the plan's norm of 2^{norm_log2}")]
     WeightNorm {
-        /// The first such channel.
+        /// The first channel that exceeds the norm.
         channel: usize,
         /// The plan's bound.
         norm_log2: u32,
     },
-    /// The client has sent no keys to take ciphertexts of this plan apart.
+    /// The client's keys do not suffice to split the ciphertexts of this plan.
     #[error("ciphertexts are to be taken apart in {needed} steps, and there are keys for {have}")]
     Steps {
-        /// Steps of the plan.
+        /// Splitting steps of the plan.
         needed: u32,
-        /// Steps that the setup was for.
+        /// Splitting steps that the client's keys are for.
         have: u32,
     },
-    /// No such layer in the plan, or weights of another layer.
+    /// The plan has no such layer, or the weights belong to another layer.
     #[error("the plan has {have} layers, number {consumer} was used")]
     Consumer {
         /// Index used.

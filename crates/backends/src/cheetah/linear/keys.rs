@@ -13,17 +13,17 @@ pub struct ClientKeys {
     pub(super) secret: SecretKey,
 }
 
-/// A client's keys as they are sent.
+/// A client's encoded keys.
 pub struct KeyBytes {
     /// The public key: 25,616 bytes.
     pub public: Vec<u8>,
-    /// What the server takes ciphertexts apart with.
+    /// The keys with which the server splits ciphertexts.
     pub expansion: Vec<u8>,
 }
 
 impl ClientKeys {
-    /// Draws a secret key and sends the public key, and keys for so many steps if there are any: the setup
-    /// phase.
+    /// Runs the setup phase: draws a secret key, sends the public key and, if `steps` is not 0, the
+    /// keys for `steps` splitting steps.
     ///
     /// # Errors
     /// [`LinearError::Net`].
@@ -36,7 +36,7 @@ impl ClientKeys {
         Ok(keys)
     }
 
-    /// A secret key and what the server gets of it, for callers that move bytes themselves.
+    /// Generates a secret key and the server's keys, for callers that send the bytes themselves.
     ///
     /// # Errors
     /// None in practice.
@@ -48,8 +48,8 @@ impl ClientKeys {
         Ok((keys, KeyBytes { public, expansion }))
     }
 
-    /// The secret key alone: that of [`generate`](Self::generate) and [`setup`](Self::setup) with the same
-    /// generator.
+    /// Draws the secret key alone: the same key as [`generate`](Self::generate) and
+    /// [`setup`](Self::setup) draw with the same generator.
     #[must_use]
     pub fn draw(ctx: &Arc<Context>, prg: &mut Prg) -> Self {
         Self { ctx: Arc::clone(ctx), secret: ctx.secret_key(prg) }
@@ -64,7 +64,7 @@ pub struct ServerKeys {
 }
 
 impl ServerKeys {
-    /// Receives them: the setup phase.
+    /// Receives the client's keys in the setup phase.
     ///
     /// # Errors
     /// [`LinearError::Net`], [`LinearError::He`] for malformed keys.
@@ -77,7 +77,7 @@ impl ServerKeys {
         Self::read(ctx, steps, &KeyBytes { public, expansion })
     }
 
-    /// Reads a peer's keys for so many steps.
+    /// Reads a peer's keys for `steps` splitting steps.
     ///
     /// # Errors
     /// [`LinearError::He`].

@@ -1,16 +1,17 @@
-//! Linear layers of the `cheetah` back end, offline phase: coefficient encoding of [Chee22] sec. 3 (conv as a
-//! product of polynomials), after [Delphi20]'s split into phases.
+//! Linear layers of the `cheetah` back end, offline phase: coefficient encoding of [Chee22] sec. 3
+//! (conv as a product of polynomials), after [Delphi20]'s split into phases.
 //!
-//! For a tensor whose client share is the mask `r` and each linear layer `W` that reads it, client and server
-//! obtain `c` and `s` with `c + s = W r + e mod 2^l`, `|e| <= ` [`LinearPlan::max_error`] (1 up to 39-bit
-//! rings) except with probability 2^-40 per output. The client sends RLWE(r) once per tensor and stride; all
-//! layers that read the tensor share its tiling. Where a tile is small, a ciphertext carries several parts,
-//! which the server takes apart, so that neither direction sends zeros. The server answers with one
+//! For a tensor whose client share is the mask `r` and each linear layer `W` that reads it, client
+//! and server obtain `c` and `s` with `c + s = W r + e mod 2^l`, `|e| <= `
+//! [`LinearPlan::max_error`] (1 up to 39-bit rings) except with probability 2^-40 per output. The
+//! client sends RLWE(r) once per tensor and stride; all layers that read the tensor share its
+//! tiling. Where a tile is small, a ciphertext carries several parts, so that neither direction
+//! sends zeros; the server splits the ciphertext into these parts. The server answers with one
 //! polynomial for each (block of output channels, tile); see `docs/notes/noise.md` for the bound.
 //!
-//! Bytes: `uploads * Params::up_bytes` up, `answers * Params::down_bytes + 16` per layer down, plus message
-//! headers: [`LinearPlan::cost`] states them exactly. One round per tensor. What is skipped, sent or
-//! multiplied depends on shapes only.
+//! Bytes: `uploads * Params::up_bytes` up, `answers * Params::down_bytes + 16` per layer down, plus
+//! message headers: [`LinearPlan::cost`] states them exactly. One round per tensor. Only shapes
+//! determine what is skipped, sent or multiplied.
 
 mod client;
 mod cost;
@@ -38,7 +39,8 @@ const TAG_UP: Tag = Tag::new(0x0401, "linear ciphertext");
 const TAG_SEED: Tag = Tag::new(0x0402, "linear answer seed");
 const TAG_DOWN: Tag = Tag::new(0x0403, "linear answer");
 
-/// Polynomials worked on before their bytes are handed on: keeps all threads busy and memory bounded.
+/// Number of polynomials that are computed before their bytes are passed on. It keeps all threads
+/// busy and bounds memory.
 pub(crate) fn batch() -> usize {
     8 * rayon::current_num_threads()
 }

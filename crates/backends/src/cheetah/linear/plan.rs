@@ -1,4 +1,4 @@
-//! Planning: which layers share an upload, and how tensors are cut.
+//! Planning: chooses the layers that share an upload, and the tiles of tensors.
 
 use super::LinearError;
 use super::tiling::{Consumer, Frame, Place, Tap, Tiling, strides};
@@ -6,22 +6,23 @@ use std::sync::Arc;
 use tacit_he::HeError;
 use tacit_he::coeff::{DEGREE, MAX_STEPS, Params, ParamsSpec};
 
-/// What an upload, an answer, a weight polynomial and a product cost beside bytes, in bytes of equal worth:
-/// processor time at 100 Mbit/s (80 ns a byte; about 0.1 ms, 0.1 ms, 10 us and 2.5 us measured).
+/// The worth, in bytes, of an upload, an answer, a weight polynomial and a product, besides the
+/// bytes that they send. It is processor time at 100 Mbit/s (80 ns a byte; about 0.1 ms, 0.1 ms, 10
+/// us and 2.5 us measured).
 const POLY_WORTH: usize = 1200;
 const WEIGHT_WORTH: usize = 120;
 const PRODUCT_WORTH: usize = 30;
-/// A halving of a part of an uploaded ciphertext (about 0.1 ms).
+/// The worth, in bytes, of halving a part of an uploaded ciphertext (about 0.1 ms).
 const HALVING_WORTH: usize = 1200;
-/// Most parts of a tensor that is taken apart: 40 MiB at the server.
+/// Largest number of parts of a split tensor: 40 MiB at the server.
 const MAX_PARTS: usize = 512;
 
-/// The smallest `norm_log2` that holds for weights of `out_ch` output channels: publishing it tells the
-/// client this much about the weights; a model owner may publish a larger one.
+/// Returns the smallest `norm_log2` that holds for weights of `out_ch` output channels. Publishing
+/// this value tells the client this much about the weights; a model owner may publish a larger one.
 #[must_use]
 pub fn weight_norm_log2(out_ch: usize, weights: &[i32]) -> u32 {
     let row = (weights.len() / out_ch.max(1)).max(1);
-    // No weights have the norm 0.
+    // The norm of no weights is 0.
     let largest = weights.chunks(row).map(norm_sq).fold(0, u128::max);
     (0..=63).find(|&n| largest <= 1u128 << (2 * n)).expect("fewer than 2^64 squares of at most 2^62 each")
 }
@@ -35,20 +36,22 @@ pub(super) fn norm_sq(weights: &[i32]) -> u128 {
 pub(super) struct Upload {
     pub tiling: Tiling,
     pub params: Params,
-    /// For each polynomial of a tensor, how many masks the encryption chooses, if it does.
+    /// For each polynomial of a tensor, the number of masks that the encryption chooses; `None` if
+    /// the encryption chooses none.
     pub chosen: Option<Vec<usize>>,
 }
 
-/// A plan that is still to be told in how many steps ciphertexts may be taken apart.
+/// A plan before the number of splitting steps is chosen.
 pub struct LinearDraft {
     consumers: Vec<Consumer>,
     strides: Vec<(usize, usize)>,
-    /// For each stride and each number of steps the best upload that takes so many, if any fits, and its
-    /// weighted cost in bytes.
+    /// For each stride and number of splitting steps, the best upload with this number, if any
+    /// fits, and its weighted cost in bytes.
     uploads: Vec<Vec<Option<(usize, Upload)>>>,
 }
 
-/// Plan for all linear layers that read one tensor. Both parties derive the same plan from public data.
+/// Plan for all linear layers that read one tensor. Both parties derive the same plan from public
+/// data.
 #[derive(Clone, Debug)]
 pub struct LinearPlan {
     consumers: Vec<Consumer>,
@@ -56,25 +59,26 @@ pub struct LinearPlan {
     /// Upload of each consumer.
     upload_of: Vec<usize>,
     taps: Vec<Vec<Tap>>,
-    /// Tensors that one exchange is for.
+    /// Number of tensors in one exchange.
     pub(super) batch: usize,
 }
 
 impl LinearPlan {
-    /// Plans `consumers`, which all read the same tensor `[C, H, W]`. `max_error >= 1` is the error allowed
-    /// at each output; it is raised where the ring is too wide for it (see [`LinearPlan::max_error`]). Larger
-    /// bounds save bytes.
+    /// Plans `consumers`, which all read the same tensor `[C, H, W]`. `max_error >= 1` is the error
+    /// allowed at each output. Wide rings raise this error (see [`LinearPlan::max_error`]). Larger
+    /// errors save bytes.
     ///
     /// # Errors
-    /// [`LinearError::Shape`], [`LinearError::Group`], [`LinearError::Tile`] or, for rings and norms that no
-    /// parameters fit, [`LinearError::He`].
+    /// [`LinearError::Shape`], [`LinearError::Group`], [`LinearError::Tile`], or
+    /// [`LinearError::He`] if no parameters fit the rings and norms.
     pub fn new(consumers: &[Consumer], max_error: u32) -> Result<Self, LinearError> {
         Ok(LinearDraft::new(consumers, max_error)?.plan(MAX_STEPS))
     }
 
-    /// The same where masks are free to be chosen: the encryption chooses those of elements that it meets for
-    /// the first time ([`LinearClient::choose`](super::LinearClient::choose)), and l bits of their
-    /// coefficients need not be sent.
+    /// The same plan with masks chosen by the encryption, for masks that the client may choose
+    /// freely. The encryption chooses the masks of elements that it meets for the first time
+    /// ([`LinearClient::choose`](super::LinearClient::choose)). `l` bits of their coefficients then
+    /// need not be sent.
     #[must_use]
     pub fn choosing(mut self) -> Self {
         if let Some(first) = self.uploads.first_mut() {
@@ -90,8 +94,8 @@ impl LinearPlan {
         self.uploads.iter().any(|upload| upload.chosen.is_some())
     }
 
-    /// The same for `batch` tensors at once, of as many inputs: their masks and shares stand one behind the
-    /// other, and the weights are transformed for several of them at a time.
+    /// The same plan for the tensors of `batch` inputs at once. Their masks and shares are
+    /// concatenated, and the weights are transformed for several tensors at a time.
     #[must_use]
     pub fn times(&self, batch: usize) -> Self {
         Self { batch, ..self.clone() }
@@ -103,7 +107,7 @@ impl LinearPlan {
         &self.consumers
     }
 
-    /// Elements of the tensors that one exchange is for.
+    /// Number of elements of all tensors in one exchange.
     #[must_use]
     pub fn input_len(&self) -> usize {
         self.batch * self.consumers[0].conv.in_len()
@@ -118,21 +122,21 @@ impl LinearPlan {
         self.uploads[self.upload_of[consumer]].params.max_error()
     }
 
-    /// The widest ring in use: input shares must be known mod `2^` this.
+    /// The widest ring in use: input shares must be known modulo 2 to the power of this width.
     #[must_use]
     pub fn ring_bits(&self) -> u32 {
         self.uploads.iter().map(|u| u.params.ring_bits()).max().expect("a plan has a layer")
     }
 
-    /// Steps in which the server takes the largest ciphertexts apart.
+    /// Number of steps in which the server splits the largest ciphertexts.
     #[must_use]
     pub fn steps(&self) -> u32 {
         self.uploads.iter().map(|u| u.params.steps()).max().expect("a plan has a layer")
     }
 
-    /// What planning chose for each upload: steps in which it is taken apart, tile outputs (rows, columns),
-    /// channels in and out of a part, bits of a coefficient up and down. Both parties must have chosen the
-    /// same.
+    /// The choices of planning for each upload: splitting steps, tile outputs (rows, columns),
+    /// channels in and out of a part, bits of a coefficient up and down. Both parties must have
+    /// made the same choices.
     #[must_use]
     pub fn choices(&self) -> Vec<[u64; 7]> {
         let one = |u: &Upload| {
@@ -163,7 +167,7 @@ impl LinearDraft {
     /// See [`LinearPlan::new`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`LinearPlan::new`].
     pub fn new(consumers: &[Consumer], max_error: u32) -> Result<Self, LinearError> {
         let strides = strides(consumers)?;
         let draft = Self { consumers: consumers.to_vec(), strides, uploads: Vec::new() };
@@ -175,7 +179,7 @@ impl LinearDraft {
         Ok(Self { uploads, ..draft })
     }
 
-    /// Names the first layer of the group that failed.
+    /// Adds to `error` the index of the first layer with this stride.
     fn locate(&self, stride: (usize, usize), error: LinearError) -> LinearError {
         let first = self.consumers.iter().position(|c| c.conv.stride == stride);
         let first = first.expect("the stride is that of a layer");
@@ -187,19 +191,19 @@ impl LinearDraft {
         }
     }
 
-    /// The cheapest of an upload's in up to so many steps.
+    /// The cheapest version of an upload with at most `most_steps` splitting steps.
     fn best(of: &[Option<(usize, Upload)>], most_steps: u32) -> &(usize, Upload) {
         let within = of.iter().take(most_steps as usize + 1).flatten();
         within.min_by_key(|(score, _)| *score).expect("an upload that is not taken apart, or nothing else, was checked")
     }
 
-    /// Weighted cost in bytes if ciphertexts are taken apart in up to so many steps.
+    /// Weighted cost in bytes with at most `most_steps` splitting steps.
     #[must_use]
     pub fn score(&self, most_steps: u32) -> usize {
         self.uploads.iter().map(|of| Self::best(of, most_steps).0).sum()
     }
 
-    /// The plan that takes ciphertexts apart in up to so many steps.
+    /// The plan with at most `most_steps` splitting steps.
     #[must_use]
     pub fn plan(&self, most_steps: u32) -> LinearPlan {
         let uploads: Vec<Upload> = self.uploads.iter().map(|of| Self::best(of, most_steps).1.clone()).collect();
@@ -214,10 +218,12 @@ impl LinearDraft {
 }
 
 impl Upload {
-    /// The best for each number of steps, if any fits. There is one that is not taken apart.
+    /// The best upload for each number of splitting steps, if any fits. The upload without
+    /// splitting always exists.
     fn all(members: &[Consumer], max_error: u32) -> Result<Vec<Option<(usize, Self)>>, LinearError> {
         let frame = Arc::new(Frame::new(members));
-        // Without taking apart there always are parameters. With it there may be none for as small an error.
+        // Parameters always exist without splitting. With splitting, there may be none for so small
+        // an error.
         let whole = Self::in_steps(0, &frame, members, max_error)?;
         if whole.is_none() {
             let (rows, columns) = (frame.span.0 + 1, frame.span.1 + 1);
@@ -232,12 +238,12 @@ impl Upload {
         self.params.up_bytes(self.chosen.as_ref().map_or(0, |chosen| chosen[i]))
     }
 
-    /// The coefficients in `places` of which the encryption chooses the masks.
+    /// For each of `places`, whether the encryption chooses the mask.
     pub fn free(&self, places: &[Place]) -> Vec<bool> {
         places.iter().map(|place| self.chosen.is_some() && place.is_free()).collect()
     }
 
-    /// The best tiling for ciphertexts that are taken apart in `steps` steps, if any fits, with its score.
+    /// The best tiling with `steps` splitting steps, if any fits, with its score.
     fn in_steps(
         steps: u32,
         frame: &Arc<Frame>,
@@ -245,7 +251,7 @@ impl Upload {
         max_error: u32,
     ) -> Result<Option<(usize, Self)>, HeError> {
         let single = params(members, (1, steps), max_error, 1.0)?;
-        // With many output channels in a part there may be no parameters any more.
+        // Parameters may not exist for many output channels in a part.
         let counts = (0..=DEGREE.ilog2()).map(|log2| 1 << log2);
         let most = counts.take_while(|&mt| params(members, (mt, steps), max_error, 1.0).is_ok()).last();
         let fitting = candidates(frame, steps).filter(|tiling| most.is_some_and(|most| tiling.mt <= most));
@@ -257,8 +263,7 @@ impl Upload {
     }
 }
 
-/// Parameters for layers with `mt` output channels in a part, and ciphertexts that are taken apart in `steps`
-/// steps.
+/// Parameters for layers with `mt` output channels in a part and `steps` splitting steps.
 fn params(
     members: &[Consumer],
     (mt, steps): (usize, u32),
@@ -272,8 +277,7 @@ fn params(
     Params::new(&ParamsSpec { ring_bits, norm_sq, steps, max_error, up_per_down })
 }
 
-/// Sizes that differ in the number of parts: the smallest size for each number of parts that `total` can be
-/// cut into.
+/// The smallest size for each number of parts that `total` can be cut into.
 fn sizes(total: usize, most: usize) -> impl Iterator<Item = usize> + Clone {
     (1..=total.min(most)).filter(move |&size| size == total.div_ceil(total.div_ceil(size)))
 }

@@ -1,4 +1,4 @@
-//! The server's side: weights, ciphertexts, evaluation.
+//! The server's side: checks weights, receives ciphertexts, evaluates layers.
 
 use super::plan::norm_sq;
 use super::tiling::Tap;
@@ -12,12 +12,12 @@ use tacit_net::Channel;
 
 /// Tiles that share one transformation of the weights.
 pub(super) const TILES_AT_ONCE: usize = 8;
-/// Sums that are worked on together, each 192 KiB: those of several output blocks, which share the reads of
-/// the ciphertexts.
+/// Number of sums that are computed together, each 192 KiB. Sums of several output blocks share the
+/// reads of the ciphertexts.
 const SUMS_AT_ONCE: usize = 16;
-/// Most output blocks among them.
+/// Largest number of output blocks among these sums.
 const OUTPUTS_AT_ONCE: usize = 8;
-/// Weight polynomials that are held for a pass over the sums, each 40 KiB.
+/// Number of weight polynomials held for a pass over the sums, each 40 KiB.
 const WEIGHTS_AT_ONCE: usize = 64;
 
 /// The weights of one layer, checked against the plan.
@@ -38,7 +38,7 @@ impl<'a> CheckedWeights<'a> {
     }
 }
 
-/// Checks `[O, I/groups, kh, kw]` weights against what the plan was made for.
+/// Checks `[O, I/groups, kh, kw]` weights against the layer that the plan was made for.
 ///
 /// # Errors
 /// [`LinearError::Length`] or [`LinearError::WeightNorm`].
@@ -65,15 +65,16 @@ pub struct Evaluation {
     pub products: u64,
 }
 
-/// A tensor's mask as received by the server.
+/// A tensor's encrypted mask at the server.
 pub struct LinearServer<'a> {
     keys: &'a ServerKeys,
     plan: &'a LinearPlan,
-    /// Per upload, input by input, tile by tile, taken apart.
+    /// Per upload, the split ciphertexts, input by input and tile by tile.
     received: Vec<Ciphertexts>,
 }
 
-/// Output blocks, the input blocks that they all read, and up to [`TILES_AT_ONCE`] tiles.
+/// A unit of work: output blocks, the input blocks that they all read, and up to [`TILES_AT_ONCE`]
+/// tiles.
 struct Part {
     outputs: Range<usize>,
     inputs: Vec<usize>,
@@ -95,14 +96,14 @@ struct Job<'a> {
     taps: &'a [Tap],
     weights: &'a CheckedWeights<'a>,
     upload: usize,
-    /// Of all inputs: tile t of input k is `k * tiles + t`.
+    /// Tiles of all inputs: tile t of input k is `k * tiles + t`.
     tiles: Vec<usize>,
     secret: Prg,
     public: PublicSeed,
     buffers: Buffers,
 }
 
-/// Room for sums and weight polynomials that one part after the other uses.
+/// Buffers for sums and weight polynomials, which parts reuse one after the other.
 #[derive(Default)]
 struct Buffers(Mutex<Vec<(Sums, Weights)>>);
 
@@ -119,7 +120,8 @@ impl Buffers {
 const NO_PANIC: &str = "nothing panics while it holds the lock";
 
 impl<'a> LinearServer<'a> {
-    /// Reads the client's ciphertexts; `source(n)` returns the next message, which must have n bytes.
+    /// Reads the client's ciphertexts; `source(n)` returns the next message, which must have n
+    /// bytes.
     ///
     /// # Errors
     /// [`LinearError::He`] for malformed ciphertexts, or what `source` returns.
@@ -147,7 +149,8 @@ impl<'a> LinearServer<'a> {
                 };
                 let parsed: Vec<Vec<Ciphertext>> = frames.par_iter().map(parse).collect::<Result<_, LinearError>>()?;
                 for (i, expanded) in (start..).zip(parsed) {
-                    // The last ciphertext of an input may have room for more parts than there are.
+                    // The last ciphertext of an input may have room for more parts than the tensor
+                    // has.
                     let left = parts - ((i % each) << steps);
                     for ciphertext in expanded.into_iter().take(left) {
                         ciphertexts.put(there, &ciphertext);
@@ -174,8 +177,8 @@ impl<'a> LinearServer<'a> {
         self.received.iter().map(|c| c.count() * Ciphertexts::MEMORY_BYTES).sum()
     }
 
-    /// Evaluates one layer on the mask and hands the answer's messages to `sink`, in order: a 16-byte seed,
-    /// then one message for each (output block, tile).
+    /// Evaluates one layer on the mask. Hands the answer's messages to `sink`, in order: a 16-byte
+    /// seed, then one message for each (output block, tile).
     ///
     /// # Errors
     /// [`LinearError::Consumer`], or what `sink` returns.
@@ -290,8 +293,8 @@ impl<'a> LinearServer<'a> {
         Ok(result.share)
     }
 
-    /// The whole exchange for a plan's tensors: receives the mask, answers every layer, and returns the
-    /// server's shares in the plan's order. `weights[k]` belongs to layer k.
+    /// Runs the whole exchange for a plan's tensors: receives the mask, answers every layer, and
+    /// returns the server's shares in the plan's order. `weights[k]` belongs to layer k.
     ///
     /// # Errors
     /// As [`LinearServer::receive`] and [`LinearServer::evaluate`].

@@ -1,4 +1,4 @@
-//! Shape classes of linear layers, for the tests of every back end that multiplies under encryption.
+//! Shape classes of linear layers, for tests of every back end that multiplies under encryption.
 
 use proptest::prelude::*;
 use tacit_arith::prg::Prg;
@@ -16,7 +16,7 @@ pub(crate) fn weights(spec: &ConvSpec, size: i32, prg: &mut Prg) -> Vec<i32> {
     (0..spec.weight_len()).map(|_| (prg.next_u64() % (2 * size as u64 + 1)) as i32 - size).collect()
 }
 
-/// The layers of `convs` (shape, width of the ring) with those weights.
+/// The layers of `convs` (shape, width of the ring) with weights `values`.
 pub(crate) fn consumers(convs: &[(ConvSpec, u32)], values: &[Vec<i32>]) -> Vec<Consumer> {
     let consumer = |((conv, ring_bits), w): (&(ConvSpec, u32), &Vec<i32>)| Consumer {
         conv: *conv,
@@ -26,8 +26,8 @@ pub(crate) fn consumers(convs: &[(ConvSpec, u32)], values: &[Vec<i32>]) -> Vec<C
     convs.iter().zip(values).map(consumer).collect()
 }
 
-/// A layer of every class: padding on any side, strides, dilation, groups, many channels, tiles, fully
-/// connected.
+/// A layer of every class: padding on any side, strides, dilation, groups, many channels, tiles,
+/// fully connected.
 pub(crate) fn classes() -> Vec<ConvSpec> {
     let pad = |c: ConvSpec, pads| ConvSpec { pads, ..c };
     vec![

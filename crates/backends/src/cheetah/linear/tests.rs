@@ -1,4 +1,4 @@
-//! Conformance over shape classes, byte counts, malformed messages.
+//! Tests of results over shape classes, of byte counts, and of malformed messages.
 
 use super::shapes::{self, conv, weights};
 use super::tiling::Place;
@@ -15,13 +15,13 @@ fn prg(n: u8) -> Prg {
     Prg::from_seed(Seed([n; 16]))
 }
 
-/// Runs both parties over a channel, with a given mask and with one that the encryption chooses; checks every
-/// output's error, the plan's bytes and work, and returns the plan for the given mask.
+/// Runs both parties over a channel, with a given mask and with a mask that the encryption chooses.
+/// Checks every output's error and the plan's bytes and work. Returns the plan for the given mask.
 fn check(convs: &[(ConvSpec, u32)], size: i32) -> LinearPlan {
     check_within(convs, size, 1)
 }
 
-/// The same with a larger error allowed.
+/// `check` with a larger allowed error.
 fn check_within(convs: &[(ConvSpec, u32)], size: i32, max_error: u32) -> LinearPlan {
     let mut data = prg(1);
     let values: Vec<Vec<i32>> = convs.iter().map(|(c, _)| weights(c, size, &mut data)).collect();
@@ -33,7 +33,7 @@ fn check_within(convs: &[(ConvSpec, u32)], size: i32, max_error: u32) -> LinearP
     let ctx = Arc::new(Context::new().unwrap());
     let mut chosen = mask.clone();
     LinearClient::new(&ClientKeys::draw(&ctx, &mut prg(2)), &choosing).choose(&mut chosen, &prg(3)).unwrap();
-    // An element of which the encryption chooses the mask saves as many bits as the ring has, nearly.
+    // Each element whose mask the encryption chooses saves nearly as many bits as the ring has.
     let same = |(given, chosen): &(&u64, &u64)| given == chosen;
     let changed = mask.iter().zip(&chosen).filter(|pair| !same(pair)).count() as u64;
     assert!(mask.iter().zip(&chosen).all(|(given, chosen)| (given ^ chosen) >> plan.ring_bits() == 0));
@@ -125,7 +125,7 @@ fn small_tiles_are_taken_apart() {
     assert!(steps.iter().max() > steps.iter().min(), "{steps:?}");
 }
 
-/// Ciphertexts that are to be taken apart need keys: a server whose setup was for fewer steps says so.
+/// Splitting ciphertexts needs keys: a server whose setup covered fewer steps returns an error.
 #[test]
 fn missing_expansion_keys_are_named() {
     let layer = Consumer { conv: conv(24, 130, (13, 13), 1), ring_bits: 30, norm_log2: 10 };
@@ -187,8 +187,8 @@ fn work_is_what_the_plan_says() {
     assert_eq!(result.weight_polys, cost.weight_polys);
 }
 
-/// The seed of an answer is published: it is neither in the server's stream nor in that of a seed drawn from
-/// it.
+/// The seed of an answer is published. It must occur neither in the server's stream nor in the
+/// stream of a seed drawn from it.
 #[test]
 fn the_seed_of_an_answer_is_not_in_the_secret_stream() {
     let plan = LinearPlan::new(&[Consumer { conv: conv(2, 2, (4, 4), 3), ring_bits: 37, norm_log2: 6 }], 1).unwrap();

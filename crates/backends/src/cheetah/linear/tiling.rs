@@ -1,45 +1,47 @@
-//! Geometry: which coefficient holds what.
+//! Geometry: the contents of each coefficient.
 //!
-//! All layers of an upload have one stride `s`. Their padded inputs lie in one frame (the largest padding at
-//! the top and left); the frame is split into `s.0 * s.1` phase planes, of which only those with a kernel tap
-//! are kept: a *virtual channel* is a pair (channel, phase). On phase planes every layer has stride 1. Output
-//! rows and columns are cut into tiles; an input tile has `A = rows * columns` elements with its halo. A
-//! part of a polynomial has `n = N / 2^steps` coefficients and holds `ct` virtual channels of one tile,
+//! All layers of an upload have one stride `s`. Their padded inputs lie in one frame, which has the
+//! largest padding at the top and left. The frame is split into `s.0 * s.1` phase planes; planes
+//! without a kernel tap are dropped. A *virtual channel* is a pair (channel, phase). On phase
+//! planes every layer has stride 1. Output rows and columns are cut into tiles; an input tile has
+//! `A = rows * columns` elements with its halo. A part of a polynomial has `n = N / 2^steps`
+//! coefficients and holds `ct` virtual channels of one tile,
 //!
 //! `x[c A + i columns + j]`, and weights are
-//! `w[m ct A + (ct - 1 - c) A + (span - d).row * columns + (span - d).column]` for output channel `m < mt` of
-//! a part of a block and tap shift `d`, with `mt * ct * A <= n`. Output `(m, i, j)` is coefficient
-//! `m ct A + (ct - 1) A + (i + span.row) columns + j + span.column` of the product. Products of other
-//! channels land in other slots; what spills over a slot's end lands below the slot's first output, since a
-//! shift is at most `span`.
+//! `w[m ct A + (ct - 1 - c) A + (span - d).row * columns + (span - d).column]` for output channel
+//! `m < mt` of a part of a block and tap shift `d`, with `mt * ct * A <= n`. Output `(m, i, j)` is
+//! coefficient `m ct A + (ct - 1) A + (i + span.row) columns + j + span.column` of the product.
+//! Products of other channels land in other slots; coefficients that spill over a slot's end land
+//! below the slot's first output, since a shift is at most `span`.
 //!
-//! Part p of a polynomial are its coefficients `k 2^steps + p`. An uploaded polynomial holds as many parts of
-//! the tensor, in order, and the server takes them apart, each in place of part 0. Weights of `2^steps` times
-//! `mt` output channels then make a polynomial, and so do as many outputs.
+//! Part p of a polynomial consists of the coefficients `k 2^steps + p`. An uploaded polynomial
+//! holds `2^steps` parts of the tensor, in order. The server splits it and moves each part to the
+//! place of part 0. A polynomial of weights, or of answers, then covers `2^steps` times `mt` output
+//! channels.
 
 use super::LinearError;
 use std::sync::Arc;
 use tacit_arith::ring::ConvSpec;
 use tacit_he::coeff::DEGREE;
 
-/// A linear layer that reads a tensor. Everything here is public.
+/// A linear layer that reads a tensor. All fields are public.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Consumer {
     /// Shape; a fully connected layer is [`ConvSpec::linear`].
     pub conv: ConvSpec,
-    /// Width l of the ring of input and output, 1 to 45. Layers of one upload are computed in the widest of
-    /// their rings.
+    /// Width l of the ring of input and output, 1 to 45. Layers of one upload are computed in the
+    /// widest of their rings.
     pub ring_bits: u32,
     /// Every output channel's weights have a Euclidean norm of at most `2^norm_log2`
     /// ([`weight_norm_log2`](super::weight_norm_log2)).
     pub norm_log2: u32,
 }
 
-/// The strides of `consumers`, each once, in the order in which they come.
+/// The strides of `consumers`, each once, in order of first appearance.
 ///
 /// # Errors
-/// [`LinearError::Shape`]; [`LinearError::Group`] if there is none, or one reads another tensor than the
-/// first.
+/// [`LinearError::Shape`]; [`LinearError::Group`] if there are no consumers, or one reads another
+/// tensor than the first.
 pub(crate) fn strides(consumers: &[Consumer]) -> Result<Vec<(usize, usize)>, LinearError> {
     let input = |c: &Consumer| (c.conv.in_ch, c.conv.in_h, c.conv.in_w);
     let first = consumers.first().ok_or(LinearError::Group { consumer: 0 })?;
@@ -96,7 +98,8 @@ fn axis(pad: usize, origin: usize, k: usize, dilation: usize, stride: usize) -> 
 }
 
 impl Frame {
-    /// The frame of `consumers`, which are checked, not empty, read one tensor and have one stride.
+    /// The frame of `consumers`. The list must be checked and not empty; its layers must read one
+    /// tensor and have one stride.
     pub fn new(consumers: &[Consumer]) -> Self {
         let conv = &consumers[0].conv;
         let most = |f: &dyn Fn(&Consumer) -> usize| consumers.iter().map(f).max().expect("a frame has a layer");
@@ -154,24 +157,24 @@ impl Frame {
     }
 }
 
-/// What a coefficient of an upload holds.
+/// The content of an upload's coefficient.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// Whatever is here, no output depends on it.
+    /// Any value: no output depends on it.
     Unread,
     /// A zero.
     Zero,
-    /// Element `at` of the tensor `[C, H, W]`; `new`: it is in no earlier tile.
+    /// Element `at` of the tensor `[C, H, W]`; `new` if no earlier tile contains the element.
     Element { at: u32, new: bool },
 }
 
 impl Place {
-    /// The encryption may choose what is here.
+    /// Whether the encryption may choose the value.
     pub fn is_free(self) -> bool {
         matches!(self, Self::Unread | Self::Element { new: true, .. })
     }
 
-    /// The value here.
+    /// The value of this coefficient.
     pub fn value(self, tensor: &[u64]) -> u64 {
         if let Self::Element { at, .. } = self { tensor[at as usize] } else { 0 }
     }
@@ -241,8 +244,8 @@ impl Tiling {
         ((index * size).min(out), ((index + 1) * size).min(out))
     }
 
-    /// Output rows and columns of `tile` for a consumer: ((first, end), (first, end)); empty if it lies
-    /// outside.
+    /// Output rows and columns of `tile` for a consumer: ((first, end), (first, end)). Both are
+    /// empty for a tile outside the consumer's output.
     fn outputs(&self, consumer: &Consumer, tile: usize) -> ((usize, usize), (usize, usize)) {
         let (ty, tx) = (tile / self.grid().1, tile % self.grid().1);
         let rows = Self::range(ty, self.tile_out.0, consumer.conv.out_h());
@@ -258,9 +261,9 @@ impl Tiling {
         (0..self.tiles()).filter(used).collect()
     }
 
-    /// What each of the N coefficients of uploaded polynomial number `upload` holds.
+    /// The content of each of the N coefficients of uploaded polynomial number `upload`.
     pub fn places(&self, upload: usize) -> Vec<Place> {
-        // Parts beyond those of the tensor are thrown away.
+        // The server discards parts beyond those of the tensor.
         let mut out = vec![Place::Unread; DEGREE];
         for (place, part) in ((upload << self.steps)..self.parts()).take(1 << self.steps).enumerate() {
             self.part(part, out[place..].iter_mut().step_by(1 << self.steps));
@@ -268,7 +271,7 @@ impl Tiling {
         out
     }
 
-    /// The places of one part: of an input block of a tile.
+    /// Writes the places of one part, which is an input block of a tile.
     fn part<'a>(&self, part: usize, mut out: impl Iterator<Item = &'a mut Place>) {
         let (tile, block) = (part / self.in_blocks(), part % self.in_blocks());
         let f = &self.frame;
@@ -277,7 +280,7 @@ impl Tiling {
         let mut put = |place| *out.next().expect("channels fit a part") = place;
         for v in (block * self.ct..).take(self.ct) {
             if v >= f.virtual_channels() {
-                // No weights: what is here reaches no output.
+                // No weights belong to this channel: its values reach no output.
                 (0..self.area()).for_each(|_| put(Place::Unread));
                 continue;
             }
@@ -285,22 +288,22 @@ impl Tiling {
             for i in 0..self.rows() {
                 let y = ((first.0 + i) * f.stride.0 + phase.0).wrapping_sub(f.origin.0);
                 if y >= f.in_h {
-                    // Beside the image there are zeros.
+                    // Outside the image there are zeros.
                     (0..self.columns()).for_each(|_| put(Place::Zero));
                     continue;
                 }
                 let row = (channel * f.in_h + y) * f.in_w;
                 for j in 0..self.columns() {
                     let x = ((first.1 + j) * f.stride.1 + phase.1).wrapping_sub(f.origin.1);
-                    // Tiles share as many rows and columns as a halo has.
+                    // Neighbouring tiles overlap by the rows and columns of the halo.
                     let new = (ty == 0 || i >= f.span.0) && (tx == 0 || j >= f.span.1);
                     let at = || u32::try_from(row + x).expect("a tensor of fewer than 2^32 elements");
                     put(if x < f.in_w { Place::Element { at: at(), new } } else { Place::Zero });
                 }
             }
         }
-        // What is behind the channels meets the weights of further outputs, if there are any in a part; else
-        // it stays clear of the last slot, of which the outputs are.
+        // Coefficients behind the channels meet the weights of further outputs, if a part has
+        // several outputs. Otherwise they do not reach the last slot, which holds the outputs.
         let rest = if self.mt == 1 { Place::Unread } else { Place::Zero };
         out.for_each(|place| *place = rest);
     }
@@ -341,8 +344,8 @@ impl Tiling {
             .any(|v| groups.contains(&(v / phases / group_in)) && taps.iter().any(|t| t.phase == v % phases))
     }
 
-    /// Writes the weight polynomial of (output block, input block) into `out`, as (coefficient, weight)
-    /// pairs.
+    /// Writes the weight polynomial of (output block, input block) into `out`, as (coefficient,
+    /// weight) pairs.
     pub fn encode_weights(
         &self,
         consumer: &Consumer,

@@ -1,5 +1,5 @@
-//! Key sets: what a network's rotations need under the ways there are to serve them ([KDS25]), and which of
-//! those that this back end runs fits a budget.
+//! Key sets: the keys that a network's rotations need under each strategy ([KDS25]), and the
+//! strategies that this back end runs and that fit a budget.
 
 mod paper;
 mod presets;
@@ -33,7 +33,7 @@ use super::settle::{Held, settle};
 use crate::BackendError;
 use crate::seam;
 
-/// What a chosen set is to be best at.
+/// The goal that a chosen set is best at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// Least time.
@@ -61,8 +61,8 @@ impl FromStr for Goal {
 }
 
 impl Goal {
-    /// What is to be small: seconds, bytes to send, bytes at the server; the second figure where the first
-    /// is the same.
+    /// Returns the figures to minimise, from seconds, bytes to send and bytes at the server. The
+    /// second figure decides where the first is the same.
     fn cost(self, seconds: f64, bytes: u64, memory: u64) -> (f64, f64) {
         match self {
             Self::Latency => (seconds, bytes as f64),
@@ -78,46 +78,48 @@ impl Goal {
 pub struct KeySetChoice {
     /// Its name.
     pub name: String,
-    /// What it is, in a line.
+    /// Description in one line.
     pub about: String,
-    /// All of the back end's options that run it; none for what is computed only.
+    /// All options of the back end that run it; `None` if it is only computed.
     pub options: Option<String>,
-    /// Keys in all: rotations, relinearisation, bootstraps.
+    /// Number of keys: rotations, relinearisation, bootstraps.
     pub keys: usize,
     /// Bytes to send, seeded and packed.
     pub bytes: u64,
-    /// Of them those of rotations.
+    /// Number of rotation keys.
     pub rotation_keys: usize,
-    /// Bytes of these.
+    /// Bytes of rotation keys.
     pub rotation_bytes: u64,
-    /// The same with both halves and 8 bytes a residue, as the paper counts.
+    /// Bytes of rotation keys with both halves and 8 bytes a residue, as the paper counts.
     pub plain_bytes: u64,
-    /// Bytes at the server while it computes for one client: keys, encoded weights, what a step holds.
+    /// Bytes at the server while it computes for one client: keys, encoded weights, and what a step
+    /// holds.
     pub memory: u64,
     /// Key switches of rotations in linear steps of one inference.
     pub rotations: u64,
     /// Number-theoretic transforms of linear steps, those of diagonals left out.
     pub transforms: u64,
-    /// Estimated seconds of an inference by the rates, on one thread: linear steps, bootstraps, products.
+    /// Estimated seconds of an inference on one thread, by the rates: linear steps, bootstraps,
+    /// products.
     pub seconds: f64,
 }
 
-/// A step's rotations: a row of the table of indices by level and layer.
+/// A step's rotations: a row of the table by level and layer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TableRow {
-    /// Nodes whose steps have these, in order; `bootstraps` for those.
+    /// Nodes whose steps have these rotations, in order, or `bootstraps`.
     pub nodes: Vec<String>,
-    /// Level at which they are made.
+    /// Level of the rotations.
     pub level: usize,
-    /// Special primes of keys there.
+    /// Special primes of keys at that level.
     pub alpha: usize,
-    /// Diagonals.
+    /// Number of diagonals.
     pub diagonals: usize,
     /// Distances of rotations where each has a key.
     pub rotations: Vec<i64>,
 }
 
-/// A set that nothing that runs here beats in both figures.
+/// A set that no other runnable set beats in both bytes and seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FrontPoint {
     /// Bytes of keys.
@@ -126,43 +128,43 @@ pub struct FrontPoint {
     pub memory: u64,
     /// Estimated seconds.
     pub seconds: f64,
-    /// The options that run it.
+    /// Options that run it.
     pub options: String,
 }
 
-/// A network's rotations and the sets that serve them.
+/// A network's rotations, and the key sets that serve them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Design {
     /// Name of the network.
     pub model: String,
     /// Name of the parameters, and log2 of the ring degree.
     pub parameters: (String, u32),
-    /// What seconds are computed from.
+    /// Rates from which seconds are computed.
     pub rates: Rates,
-    /// Steps with their rotations (distances in slots), hoisted.
+    /// Steps with their rotations (distances in slots), if all are hoisted.
     pub steps: Vec<StepRecord>,
     /// Rotations by level and layer.
     pub table: Vec<TableRow>,
-    /// Ways to serve them, those that run first.
+    /// Key sets that serve them; those that run come first.
     pub choices: Vec<KeySetChoice>,
-    /// What the search found between fewest bytes and least time.
+    /// The trade-offs that the search found, from fewest bytes to least time.
     pub front: Vec<FrontPoint>,
-    /// Index of the one that was chosen.
+    /// Index of the chosen set in `choices`.
     pub chosen: usize,
-    /// The keys of the chosen set, each with its reason. Of a set that is computed only: none.
+    /// The keys of the chosen set, each with its reason; empty for a set that is only computed.
     pub keys: Vec<KeyReason>,
     /// Transforms of the chosen set whose distances have no keys of their own.
     pub chains: Vec<Chain>,
-    /// What the search chose from, for a solver.
+    /// The search problem, for an external solver.
     pub problem: serde_json::Value,
 }
 
 /// Budgets in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// Keys, encoded weights and what a step holds, at the server.
+    /// Most bytes at the server: keys, encoded weights, and what a step holds.
     pub memory: Option<u64>,
-    /// Keys to send.
+    /// Most bytes of keys to send.
     pub upload: Option<u64>,
 }
 
@@ -172,16 +174,16 @@ impl Budget {
     }
 }
 
-/// What is asked for.
+/// A request for a key set.
 #[derive(Clone, Debug)]
 pub struct Wish {
-    /// What must hold.
+    /// Budgets that the set must keep.
     pub budget: Budget,
-    /// What is best among what does.
+    /// Goal that decides between sets within the budgets.
     pub goal: Goal,
     /// A strategy by name: `auto`, or one of [`PRESETS`].
     pub strategy: String,
-    /// What the machine does.
+    /// Speed of the machine.
     pub rates: Rates,
 }
 
@@ -192,11 +194,11 @@ impl Default for Wish {
     }
 }
 
-/// The design of a model's key set.
+/// Designs a model's key set.
 ///
 /// # Errors
-/// What lowering fails with; [`BackendError::Data`] where nothing fits the budget: it says what would;
-/// [`BackendError::Option`] for a strategy that there is not.
+/// The errors of lowering; [`BackendError::Data`] if nothing fits the budget, with what would help;
+/// [`BackendError::Option`] for an unknown strategy.
 pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch) -> Result<Design, BackendError> {
     let mut known = std::iter::once("auto").chain(PRESETS.iter().map(|preset| preset.name));
     if !known.any(|name| name == wish.strategy) {
@@ -257,15 +259,15 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
     })
 }
 
-/// Where bootstraps may be: as few as there can be, at different places. The options that place them, and
-/// what comes of it; with a placement that is asked for, that alone.
+/// Returns the placements with the fewest bootstraps: the options of each, and its frame. If the
+/// options give a placement, returns that alone.
 fn placements(emitted: &Emitted, base: &Options) -> Result<Vec<(Options, Frame)>, BackendError> {
     let usual = emitted.frame(base, None)?;
     let boots = usual.setting.bootstraps().filter(|_| usual.bootstraps() > 0 && base.placement == 0);
     let mut found = vec![(base.clone(), usual)];
     for placement in boots.into_iter().flat_map(|Bootstraps { from, to }| 1..to - from) {
         let options = Options { placement: placement as u32, ..base.clone() };
-        // Too many may leave no way at all.
+        // Too many free levels may leave no solution.
         let Ok(frame) = emitted.frame(&options, Some(&found[0].1)) else { continue };
         let (_, usual) = &found[0];
         let levels = |frame: &Frame| frame.places.iter().map(|place| (place.level, place.boots)).collect::<Vec<_>>();
@@ -279,7 +281,7 @@ fn placements(emitted: &Emitted, base: &Options) -> Result<Vec<(Options, Frame)>
     Ok(found)
 }
 
-/// Points that no other one beats in bytes and time, by bytes.
+/// Returns the points that no other one beats in both bytes and time, by bytes.
 fn undominated(mut points: Vec<FrontPoint>) -> Vec<FrontPoint> {
     points.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(tacit_floats::rising(&a.seconds, &b.seconds)));
     let mut least = f64::INFINITY;
@@ -295,7 +297,7 @@ fn less(a: (f64, f64), b: (f64, f64)) -> std::cmp::Ordering {
     tacit_floats::rising(&a.0, &b.0).then(tacit_floats::rising(&a.1, &b.1))
 }
 
-/// The best of those that run and fit.
+/// Returns the best of the sets that run and fit the budget.
 fn choose(choices: &[KeySetChoice], front: &[Selection], wish: &Wish) -> Result<usize, BackendError> {
     let fitting = choices.iter().enumerate().filter(|(_, c)| wish.budget.holds(c.bytes, c.memory));
     let cost = |c: &KeySetChoice| wish.goal.cost(c.seconds, c.bytes, c.memory);
@@ -312,7 +314,7 @@ fn choose(choices: &[KeySetChoice], front: &[Selection], wish: &Wish) -> Result<
     })
 }
 
-/// The strategy of this name, if it fits.
+/// Returns the strategy of this name, if it fits the budget.
 fn named(choices: &[KeySetChoice], name: &str, budget: Budget) -> Result<usize, BackendError> {
     let found = choices.iter().position(|choice| choice.name == name).expect("every strategy is among the choices");
     let KeySetChoice { bytes, memory, .. } = choices[found];

@@ -1,5 +1,5 @@
-//! The figures of [KDS25] by the formulas behind them, and what they would be for our own bootstraps and
-//! primes.
+//! The figures of [KDS25], computed by the formulas behind them, and the same figures for our own
+//! bootstraps and primes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,29 +10,31 @@ use super::super::levelled_program::he;
 use super::presets::most_special;
 use crate::BackendError;
 
-/// Bytes of a residue of both halves of a key: N = 2^16, 8 bytes.
+/// Bytes of one residue of both halves of a key: N = 2^16, 8 bytes.
 const UNIT: u64 = 2 * (1 << 16) * 8;
-/// Primes and special ones that have 128 bits together with one more than is counted in a key's bytes.
+/// Most primes and special primes that together have 128 bits: one more than a key's bytes count.
 const MAX_PRIMES: u64 = 33;
-/// Keys of a bootstrap in the columns with several alphas.
+/// Number of keys of a bootstrap in the columns with several alphas.
 const KEYS: u64 = 38;
 /// log2 of the slots.
 const LOG_SLOTS: u32 = 15;
 
-/// Bytes of a key with `primes` primes (1 + Q) of which digits have `alpha`: nothing is seeded there.
+/// Returns the bytes of a key with `primes` primes (1 + Q), in digits of `alpha` primes. The
+/// paper's keys are not seeded.
 fn key(primes: u64, alpha: u64) -> u64 {
     UNIT * primes.div_ceil(alpha) * (primes + alpha - 1)
 }
 
-/// Bytes of one rotation key in the paper's setting: `depth` multiplications are left after a bootstrap of 15
-/// levels.
+/// Returns the bytes of one rotation key in the paper's setting: `depth` multiplications are left
+/// after a bootstrap of 15 levels.
 #[must_use]
 pub fn paper_key_bytes(depth: u64, alpha: u64) -> u64 {
     key(depth + 16, alpha)
 }
 
-/// Bytes of the keys for one rotation at all levels with dynamic alpha in its Tables 6 and 7: one with each
-/// of these alphas, at the highest level where that has 128 bits.
+/// Returns the bytes of the keys for one rotation at all levels, with dynamic alpha as in the
+/// paper's Tables 6 and 7: one key for each of these alphas, at the highest level where that alpha
+/// has 128 bits.
 #[must_use]
 pub fn dynamic_key_bytes(alphas: &[u64]) -> u64 {
     alphas.iter().map(|&alpha| key(MAX_PRIMES - alpha, alpha)).sum()
@@ -43,21 +45,23 @@ pub fn dynamic_key_bytes(alphas: &[u64]) -> u64 {
 pub struct BootstrapKeys {
     /// Multiplications left after it.
     pub depth: u64,
-    /// With alpha = 1: 38 keys.
+    /// Bytes of 38 keys with alpha = 1.
     pub single: u64,
-    /// The largest alpha that has 128 bits there, where the paper has a figure, and the bytes.
+    /// The largest alpha that has 128 bits at this depth, and the bytes; `None` where the paper has
+    /// no figure.
     pub largest: Option<(u64, u64)>,
-    /// Alphas whose 38 keys each, at the highest level, add up to the paper's dynamic column, and the bytes.
+    /// Alphas of which 38 keys each, at the highest level, add up to the paper's dynamic column,
+    /// and the bytes.
     pub dynamic: Option<(Vec<u64>, u64)>,
     /// The paper's dynamic and level-aware columns, in millions of bytes.
     pub paper: Option<[u64; 2]>,
 }
 
-/// Alphas of the paper's column "largest alpha", by depth, from the deepest: 0 where it has none.
+/// Alphas of the paper's column "largest alpha", by depth, from the deepest; 0 where it has none.
 const LARGEST: [u64; 16] = [1, 0, 1, 0, 4, 3, 2, 5, 6, 0, 2, 7, 10, 0, 9, 0];
 
-/// Alphas that make up its column "dynamic", by depth: found by trying sets of divisors. For depths 16 and 6
-/// no set does.
+/// Alphas that add up to the paper's column "dynamic", by depth: found by trying sets of divisors.
+/// No set fits depths 16 and 6.
 const DYNAMIC: [(u64, &[u64]); 9] = [
     (14, &[1, 3, 5]),
     (12, &[1, 2, 4]),
@@ -89,8 +93,8 @@ fn at<T: Clone>(list: &[(u64, T)], depth: u64) -> Option<T> {
     list.iter().find(|(of, _)| *of == depth).map(|(_, value)| value.clone())
 }
 
-/// The paper's Table 5: 38 keys with alpha = 1, 45 where the largest alpha is used (38 at depth 14), 38 of
-/// each of several alphas where it is dynamic.
+/// Computes the paper's Table 5: 38 keys with alpha = 1; 45 keys with the largest alpha (38 at
+/// depth 14); 38 keys of each of several alphas where alpha is dynamic.
 #[must_use]
 pub fn table_5() -> Vec<BootstrapKeys> {
     let row = |(depth, alpha): (u64, u64)| {
@@ -106,33 +110,36 @@ pub fn table_5() -> Vec<BootstrapKeys> {
     (1..=16).rev().zip(LARGEST).map(row).collect()
 }
 
-/// Keys of a bootstrap of ours at a depth, in the paper's bytes.
+/// The keys of one of our bootstraps at a depth, in the paper's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StageKeys {
     /// Multiplications left after it.
     pub depth: u64,
-    /// Distances, in three and three linear transforms.
+    /// Number of distances, in three and three linear transforms.
     pub distances: usize,
-    /// With dynamic alpha: each distance with every alpha that it is used with, at the highest level of that.
+    /// Bytes with dynamic alpha: each distance has a key for every alpha that it is used with, at
+    /// the highest level of that alpha.
     pub dynamic: u64,
-    /// The same at the highest level that it is needed at.
+    /// Bytes of the same keys, each only at the highest level that needs it.
     pub level_aware: u64,
 }
 
-/// The largest alpha of 1, 2, 4, 8, 16 that the paper's budget allows at a level.
+/// Returns the largest alpha of 1, 2, 4, 8, 16 that the paper's budget allows at a level.
 fn dynamic_alpha(primes: u64) -> u64 {
     [16, 8, 4, 2, 1].into_iter().find(|alpha| primes + alpha <= MAX_PRIMES).unwrap_or(1)
 }
 
-/// What our own split of a bootstrap with CoeffToSlot at the top and SlotToCoeff at the end, three levels
-/// each, takes at a depth: the rule that gives the paper's Table 7, with other distances than its own.
+/// Computes the keys of our own split of a bootstrap at a depth, with CoeffToSlot at the top and
+/// SlotToCoeff at the end, three levels each. The rule is the one that gives the paper's Table 7;
+/// the distances differ.
 ///
 /// # Errors
 /// None in practice.
 pub fn stage_keys(depth: u64) -> Result<StageKeys, BackendError> {
     let (primes, n) = (depth + 16, 1i64 << LOG_SLOTS);
     let stage = |group: u32, level: u64| -> Result<Vec<(i64, u64)>, BackendError> {
-        // Five butterflies: multiples of their least stride up to their sum, either way.
+        // A stage merges five butterflies: its distances are multiples of their least stride up to
+        // their sum, either way.
         let stride = 1i64 << (5 * group);
         let offsets = (-31..=31).map(|i| (i * stride).rem_euclid(n));
         let plan = TransformPlan::new(n as usize, level as usize, Method::Flat, offsets).map_err(he)?;
@@ -154,20 +161,21 @@ pub fn stage_keys(depth: u64) -> Result<StageKeys, BackendError> {
     Ok(StageKeys { depth, distances, dynamic, level_aware })
 }
 
-/// What 128 bits leave room for at a level: the paper's Fig. 3.
+/// The alphas that 128 bits allow at a level: the paper's Fig. 3.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alphas {
     /// Primes of the level.
     pub level: usize,
-    /// The most special primes, of 50 bits, with the primes of set A; no more than the level has primes.
+    /// The most special primes, of 50 bits, with the primes of set A; at most as many as the level
+    /// has primes.
     pub largest: usize,
-    /// Those that divide the level: the paper takes whole numbers of digits only.
+    /// Alphas that divide the level: the paper uses whole numbers of digits only.
     pub whole: Vec<usize>,
-    /// The paper's largest, where its Table 5 shows it.
+    /// The paper's largest alpha, where its Table 5 shows one.
     pub paper: Option<u64>,
 }
 
-/// Alphas by level at N = 2^16.
+/// Returns the alphas by level at N = 2^16.
 ///
 /// # Errors
 /// None in practice.
@@ -183,16 +191,16 @@ pub fn allowed_alphas() -> Result<Vec<Alphas>, BackendError> {
     Ok((1..=parameters.levels()).map(row).collect())
 }
 
-/// A line of the paper's Tables 6 and 7 that a formula gives.
+/// A line of the paper's Tables 6 and 7 that the formula reproduces.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PaperAlphas {
     /// Network and strategy.
     pub what: &'static str,
-    /// Keys.
+    /// Number of keys for each alpha.
     pub keys: u64,
-    /// Alphas of each.
+    /// Alphas of the keys.
     pub alphas: &'static [u64],
-    /// Its figure, in millions of bytes.
+    /// The paper's figure, in millions of bytes.
     pub printed: u64,
 }
 
@@ -200,7 +208,7 @@ const fn line(what: &'static str, keys: u64, alphas: &'static [u64], printed: u6
     PaperAlphas { what, keys, alphas, printed }
 }
 
-/// All lines but the proposal's and one of the GRU.
+/// All lines but those of the paper's own method and one of the GRU.
 pub const PAPER_ALPHAS: [PaperAlphas; 9] = [
     line("GRU + MLP, all-required", 286, &[1], 307_090),
     line("GRU + MLP, power-of-two", 52, &[1], 55_835),
@@ -233,7 +241,7 @@ mod tests {
         assert_eq!(largest.join(" "), paper);
     }
 
-    /// The last digit is off by one at depth 4.
+    /// Figures agree, up to one unit of the last digit at depth 4.
     #[test]
     fn dynamic_columns_are_those_of_the_paper() {
         let rows = table_5();

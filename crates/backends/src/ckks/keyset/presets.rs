@@ -1,5 +1,6 @@
-//! The strategies of [KDS25] on this lowering. Each rotation is a key switch of its own there; which
-//! distances have keys, with how many special primes, and at which levels, are three questions.
+//! The strategies of [KDS25], applied to this lowering. Each rotation is a separate key switch in
+//! them. A strategy decides which distances have keys, with how many special primes, and at which
+//! levels.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +13,14 @@ use super::rates::{key_bytes, plain_bytes, transforms};
 use super::runnable_sets::Running;
 use crate::BackendError;
 
-/// Special primes of keys.
+/// Number of special primes of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alpha {
     /// One.
     Single,
-    /// As many as have 128 bits at the top.
+    /// As many as have 128 bits at the highest level.
     Largest,
-    /// At each level as many, of 1, 2, 4, 8 and 16, as have 128 bits there.
+    /// At each level the most of 1, 2, 4, 8 and 16 that have 128 bits there.
     Dynamic,
 }
 
@@ -28,13 +29,13 @@ pub enum Alpha {
 pub struct Preset {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Description.
     pub about: &'static str,
-    /// Whether only powers of two, either way, have keys.
+    /// Whether only powers of two, in either direction, have keys.
     pub powers: bool,
     /// Special primes.
     pub alpha: Alpha,
-    /// Whether keys are for the levels that they are used at, not for the highest.
+    /// Whether keys are made for the levels that use them, instead of the highest.
     pub needed: bool,
 }
 
@@ -42,7 +43,7 @@ const fn preset(name: &'static str, about: &'static str, powers: bool, alpha: Al
     Preset { name, about, powers, alpha, needed }
 }
 
-/// All of them.
+/// All strategies.
 pub const PRESETS: [Preset; 7] = [
     preset("power-of-two", "powers of two, one special prime, highest level", true, Alpha::Single, false),
     preset(
@@ -65,21 +66,21 @@ pub const PRESETS: [Preset; 7] = [
     ),
 ];
 
-/// The most special primes of `bits` bits, up to as many as the level has, with which keys at `level` have
-/// 128 bits; at least one.
+/// Returns the most special primes, of the parameters' size, with which keys at `level` have 128
+/// bits: at least one, at most as many as the level has primes.
 pub(super) fn most_special(parameters: &Parameters, level: usize) -> usize {
     let most = f64::from(max_modulus_bits(parameters.degree(), Secret::Ternary));
     let left = most - parameters.modulus_log2(level, 0);
     ((left / f64::from(parameters.spec().special_bits)) as usize).clamp(1, level.max(1))
 }
 
-/// Those of 1, 2, 4, 8, 16.
+/// Rounds [`most_special`] down to 1, 2, 4, 8 or 16.
 fn dynamic(parameters: &Parameters, level: usize) -> usize {
     1 << most_special(parameters, level).min(16).ilog2()
 }
 
 impl Alpha {
-    /// At `level` of keys for it.
+    /// Returns the number of special primes of keys at `level`.
     fn at(self, parameters: &Parameters, level: usize) -> usize {
         match self {
             Self::Single => 1,
@@ -89,7 +90,7 @@ impl Alpha {
     }
 }
 
-/// A distance of a linear step or a bootstrap: its level, and how often it is moved over.
+/// A rotation distance of a linear step or a bootstrap: its level, and the number of rotations.
 struct Move {
     distance: i64,
     level: usize,
@@ -113,7 +114,7 @@ fn moves(running: &Running<'_>) -> Result<Vec<Move>, BackendError> {
 }
 
 impl Preset {
-    /// Its keys and its work for a network.
+    /// Computes the keys and the work of the strategy for a network.
     ///
     /// # Errors
     /// None in practice.
@@ -128,7 +129,7 @@ impl Preset {
             true => powers.iter().copied().collect(),
             false => moves.iter().map(|m| m.distance).collect(),
         };
-        // For each distance and number of special primes the highest level.
+        // The highest level for each distance and number of special primes.
         let mut keys: BTreeMap<(i64, usize), usize> = BTreeMap::new();
         let mut add = |distance: i64, alpha: usize, level: usize| {
             let highest = keys.entry((distance, alpha)).or_default();

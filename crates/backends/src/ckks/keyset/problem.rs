@@ -1,5 +1,5 @@
-//! The choice that is to be made: for each kind of transform one of several plans, and the keys that all of
-//! them need together.
+//! The search problem: one of several plans for each class of transforms, and the keys that all
+//! chosen plans need together.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,66 +14,66 @@ use super::super::rotation_method::{Way, Ways};
 use super::rates::{Rates, key_bytes};
 use crate::BackendError;
 
-/// A key that a plan needs: which of the problem's, and the level.
+/// A key that a plan needs: its index in the problem's keys, and the level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) struct Need {
     pub key: usize,
     pub level: usize,
 }
 
-/// A key that may be had at any level, by its bytes at each.
+/// A key that can be made for any level, with its bytes at each.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Key {
-    /// For people.
+    /// Name for display.
     pub name: String,
     #[serde(skip)]
     pub id: Option<(KeyKind, usize)>,
-    /// Bytes at level 0 (none), 1, 2, ..
+    /// Bytes at level 0 (zero), 1, 2, ..
     pub bytes: Vec<u64>,
 }
 
 /// One way to run the transforms of a class.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Plan {
-    /// For people, and for the option.
+    /// Name for display, and for the option.
     pub name: String,
     #[serde(skip)]
     pub way: Way,
-    /// Of all its transforms, in one inference.
+    /// Seconds of all its transforms in one inference.
     pub seconds: f64,
-    /// Bytes that one of them holds while it runs.
+    /// Bytes that one transform holds while it runs.
     pub held: u64,
     pub needs: Vec<Need>,
 }
 
-/// Transforms over the same distances at the same level; or all bootstraps.
+/// Transforms over the same distances at the same level, or all bootstraps.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Class {
-    /// Of the lowering, in order; none: the bootstraps.
+    /// Indices of the transforms in the lowering, in order; empty for the bootstraps.
     pub transforms: Vec<usize>,
     pub level: usize,
     pub plans: Vec<Plan>,
     #[serde(skip)]
     pub offsets: BTreeSet<i64>,
-    /// What part of the slots a diagonal takes.
+    /// Share of the slots that a diagonal takes.
     #[serde(skip)]
     pub share: f64,
 }
 
-/// What there is to choose from.
+/// The classes, plans and keys to choose from.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Problem {
     pub keys: Vec<Key>,
-    /// What is needed whatever is chosen.
+    /// Keys that every choice needs.
     pub fixed: Vec<Need>,
-    /// Of products and bootstraps, beside their rotations.
+    /// Seconds of products and bootstraps, without their rotations.
     pub fixed_seconds: f64,
     pub classes: Vec<Class>,
     /// Bytes of encoded weights.
     pub weights: u64,
 }
 
-/// Gives keys their numbers.
+/// Numbers the keys.
 struct Keys<'a> {
     frame: &'a Frame,
     numbers: HashMap<(KeyKind, usize), usize>,
@@ -102,8 +102,8 @@ impl Keys<'_> {
     }
 }
 
-/// The problem of a network, whose bootstraps are made with one of `bootstrappers` (none where there are no
-/// bootstraps).
+/// Makes the problem of a network, whose bootstraps use one of `bootstrappers` (empty if there are
+/// no bootstraps).
 pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rates) -> Result<Problem, BackendError> {
     let mut keys = Keys { frame, numbers: HashMap::new(), list: Vec::new() };
     let (mut fixed, mut fixed_seconds) = (vec![keys.need(frame.anew())], 0.0);
@@ -137,10 +137,12 @@ pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rat
     Ok(Problem { keys: keys.list, fixed, fixed_seconds, ..problem })
 }
 
-/// Distances, the transforms that have them, their level, and what part of the slots a diagonal takes.
+/// Distances, the transforms that have them, their level, and the share of the slots that a
+/// diagonal takes.
 type Found = (BTreeSet<i64>, Vec<usize>, usize, f64);
 
-/// Transforms by distances and level, in order of the first of each; bytes of diagonals are added up.
+/// Groups transforms by distances and level, in order of the first of each. Adds the bytes of
+/// diagonals to `weights`.
 fn classes(frame: &Frame, weights: &mut u64) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
     let n = frame.context.degree() / 2;
@@ -166,7 +168,8 @@ fn classes(frame: &Frame, weights: &mut u64) -> Vec<Found> {
     found
 }
 
-/// Ways to run `count` transforms, those left out that another does better with keys that it needs as well.
+/// Returns the plans to run `count` transforms, without plans that another one beats with a subset
+/// of their keys.
 fn plans(
     frame: &Frame,
     keys: &mut Keys<'_>,
@@ -222,7 +225,7 @@ fn undominated(plans: Vec<Plan>) -> Vec<Plan> {
     kept
 }
 
-/// The transforms of all bootstraps with the tables `boot`.
+/// Returns the plan for the transforms of all bootstraps with the tables `boot`.
 fn bootstraps(keys: &mut Keys<'_>, boot: &Bootstrapper, count: usize, rates: &Rates) -> Plan {
     let parameters = keys.frame.context.parameters();
     let seconds = |plan: &TransformPlan| rates.transform(&plan.work(parameters.alpha(plan.level())), 1.0);
@@ -237,7 +240,7 @@ fn bootstraps(keys: &mut Keys<'_>, boot: &Bootstrapper, count: usize, rates: &Ra
     }
 }
 
-/// What a bootstrap does beside its transforms.
+/// Returns the seconds of a bootstrap without its transforms.
 fn beside_transforms(parameters: &Parameters, boot: &Bootstrapper, rates: &Rates) -> f64 {
     let at = |(level, count): (usize, usize)| count as f64 * rates.switch(level, parameters.alpha(level));
     boot.switches().into_iter().map(at).sum()

@@ -1,44 +1,45 @@
-//! What counted work takes on one machine.
+//! Estimates the seconds of counted work on one machine.
 
 use serde::Serialize;
 use tacit_arith::prg::PublicSeed;
 use tacit_he::ckks::{SwitchKey, TransformWork};
 
-/// Seconds of the three things that everything else is made of.
+/// Seconds of the three operations that all work is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Rates {
-    /// log2 of the ring degree that they are for.
+    /// log2 of the ring degree that the rates are for.
     pub log_degree: u32,
     /// A number-theoretic transform mod one prime.
     pub ntt_s: f64,
-    /// A product of a digit with a limb of a key, and what comes with it: reading the key, the conversion
-    /// between primes, the permutation.
+    /// A product of a digit with a limb of a key, with its share of other work: reading the key,
+    /// the conversion between primes, the permutation.
     pub product_s: f64,
-    /// A product of a limb with one of a plaintext.
+    /// A product of a limb with a limb of a plaintext.
     pub plain_product_s: f64,
 }
 
 impl Default for Rates {
-    /// Where nothing is measured a product with a key counts a third of a transform, one with a
-    /// plaintext a tenth; seconds are then those of no machine.
+    /// Without a measurement, a product with a key counts a third of a transform, and one with a
+    /// plaintext a tenth. Seconds are then those of no real machine.
     fn default() -> Self {
         Self { log_degree: 16, ntt_s: 1e-4, product_s: 3e-5, plain_product_s: 1e-5 }
     }
 }
 
-/// Transforms of one key switch at `level` with `alpha` special primes.
+/// Returns the number-theoretic transforms of one key switch at `level` with `alpha` special
+/// primes.
 pub(super) fn transforms(level: usize, alpha: usize) -> u64 {
     ((level.div_ceil(alpha) + 2) * (level + alpha)) as u64
 }
 
-/// Products of one key switch.
+/// Returns the products of one key switch.
 pub(super) fn products(level: usize, alpha: usize) -> u64 {
     (2 * level.div_ceil(alpha) * (level + alpha)) as u64
 }
 
 impl Rates {
-    /// From the seconds of a transform, of a product with a plaintext, and of one rotation at a level with so
-    /// many special primes.
+    /// Computes rates from the seconds of a transform, of a product with a plaintext, and of one
+    /// rotation at a level with `alpha` special primes.
     #[must_use]
     pub fn measured(
         log_degree: u32,
@@ -47,14 +48,14 @@ impl Rates {
         (level, alpha): (usize, usize),
     ) -> Self {
         let left = rotation_s - transforms(level, alpha) as f64 * ntt_s;
-        // A transform among others is not slower than one alone; what is left is never nothing.
+        // A transform among others is not slower than one alone, and the rest is never zero.
         let least = 0.05 * rotation_s;
         let product_s = left.max(least) / products(level, alpha) as f64;
         Self { log_degree, ntt_s, product_s, plain_product_s }
     }
 
-    /// The same in another ring: products take as many times longer as there are more words, transforms by
-    /// their logarithm more than that.
+    /// Converts the rates to another ring: products scale with the number of words, transforms also
+    /// with the logarithm of the degree.
     #[must_use]
     pub fn at(self, log_degree: u32) -> Self {
         let words = 2f64.powi(log_degree as i32 - self.log_degree as i32);
@@ -63,13 +64,14 @@ impl Rates {
         Self { log_degree, ntt_s: self.ntt_s * butterflies, product_s, plain_product_s }
     }
 
-    /// A key switch.
+    /// Returns the seconds of a key switch.
     #[must_use]
     pub fn switch(&self, level: usize, alpha: usize) -> f64 {
         transforms(level, alpha) as f64 * self.ntt_s + products(level, alpha) as f64 * self.product_s
     }
 
-    /// A linear transform whose diagonals repeat after a `share` of the slots.
+    /// Returns the seconds of a linear transform whose diagonals repeat after a `share` of the
+    /// slots.
     pub(super) fn transform(&self, work: &TransformWork, share: f64) -> f64 {
         // Each limb of a diagonal is transformed once and multiplied with both halves.
         let plain = 2 * work.diagonal_ntts;
@@ -79,8 +81,8 @@ impl Rates {
     }
 }
 
-/// Bytes of a seeded, packed key at `level` with `alpha` special primes, of which there may be more than the
-/// parameters have: what it would take.
+/// Returns the bytes of a seeded, packed key at `level` with `alpha` special primes. The parameters
+/// may have fewer special primes: the result is what the key would take.
 pub(super) fn key_bytes(parameters: &tacit_he::ckks::Parameters, level: usize, alpha: usize) -> u64 {
     let width = |prime: &u64| u64::from(u64::BITS - prime.leading_zeros());
     let special = u64::from(parameters.spec().special_bits);
@@ -89,7 +91,7 @@ pub(super) fn key_bytes(parameters: &tacit_he::ckks::Parameters, level: usize, a
     level.div_ceil(alpha) as u64 * (SEED_BYTES + half)
 }
 
-/// Bytes of the same with both halves and 8 bytes a residue.
+/// Returns the bytes of the same key with both halves and 8 bytes a residue.
 pub(super) fn plain_bytes(degree: usize, level: usize, alpha: usize) -> u64 {
     (16 * degree * level.div_ceil(alpha) * (level + alpha)) as u64
 }
@@ -97,7 +99,7 @@ pub(super) fn plain_bytes(degree: usize, level: usize, alpha: usize) -> u64 {
 /// Bytes of a seed.
 const SEED_BYTES: u64 = PublicSeed::BYTES as u64;
 
-/// Bytes of a key that the parameters have.
+/// Returns the bytes of a key that the parameters have.
 pub(super) fn packed_bytes(context: &tacit_he::ckks::Context, id: tacit_he::ckks::KeyId) -> u64 {
     SwitchKey::packed_bytes(context, id) as u64
 }

@@ -1,4 +1,4 @@
-//! Why each key of a set is there, and how distances without one are served.
+//! Why a set has each of its keys, and how distances without a key are served.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,15 +10,15 @@ use super::rates::packed_bytes;
 use super::runnable_sets::Running;
 use crate::BackendError;
 
-/// Nodes that a reason names.
+/// Most nodes that a reason names.
 const NAMED: usize = 3;
 
 /// A key of the chosen set.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KeyReason {
-    /// What it does.
+    /// Purpose of the key.
     pub key: String,
-    /// Slots that it moves, if it does.
+    /// Distance in slots, for a rotation key.
     pub distance: Option<i64>,
     /// Highest level.
     pub level: usize,
@@ -26,28 +26,29 @@ pub struct KeyReason {
     pub alpha: usize,
     /// Bytes.
     pub bytes: u64,
-    /// `uploaded` by the client and `resident` at the server: every key of a set that runs is both.
+    /// `uploaded, resident` for a key that the client sends and the server computes with;
+    /// `uploaded` for a master.
     pub state: &'static str,
-    /// What needs it.
+    /// What needs the key.
     pub reason: String,
 }
 
-/// Transforms whose distances are served by keys of others.
+/// Transforms that chain keys, because not every distance has one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Chain {
-    /// Their nodes.
+    /// Nodes of the transforms.
     pub nodes: Vec<String>,
     /// Level.
     pub level: usize,
-    /// Distances that would each have a key if they were hoisted.
+    /// Number of keys if the transforms were hoisted.
     pub distances: usize,
-    /// The distances of the keys that are chained.
+    /// Distances of the keys that are chained.
     pub by: Vec<i64>,
     /// Key switches of one transform.
     pub switches: usize,
 }
 
-/// Up to so many names, and how many more there are.
+/// Lists up to [`NAMED`] names, and how many more there are.
 fn names(nodes: &[String]) -> String {
     let shown = nodes.iter().take(NAMED).map(|node| format!("`{node}`")).collect::<Vec<_>>().join(", ");
     match nodes.len().saturating_sub(NAMED) {
@@ -56,7 +57,7 @@ fn names(nodes: &[String]) -> String {
     }
 }
 
-/// What moves: by distance, roles and the nodes that have them.
+/// By distance: roles of a rotation, and the nodes that need it in each role.
 type Roles = BTreeMap<i64, BTreeMap<&'static str, Vec<String>>>;
 
 fn note(roles: &mut Roles, plan: &TransformPlan, nodes: &[String]) {
@@ -76,7 +77,7 @@ fn note(roles: &mut Roles, plan: &TransformPlan, nodes: &[String]) {
 }
 
 impl Running<'_> {
-    /// Reasons of the keys of a set that runs, and its chains.
+    /// Returns the reasons for the keys of a set that runs, and its chains.
     ///
     /// # Errors
     /// None in practice.

@@ -1,6 +1,7 @@
-//! Rotations by shortest ways: where a distance has no key, the keys that are there are chained as the Cayley
-//! graph says. From the fewest keys, always the one is added that saves the most seconds for its bytes. This
-//! is computed only: the back end runs transforms whose keys are all there, or one chain.
+//! Rotations by shortest paths: a distance without a key is served by a chain of keys, along a
+//! shortest path in the Cayley graph. The search starts from the fewest keys and always adds the
+//! key that saves the most seconds for its bytes. These sets are only computed: the back end runs
+//! transforms that have all their keys, or that are one chain.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
@@ -14,10 +15,10 @@ use super::runnable_sets::Running;
 use super::search::Selection;
 use super::{KeySetChoice, Wish};
 
-/// Keys that may be added.
+/// Most keys that are added.
 const MAX_ADDED: usize = 600;
 
-/// A class with its splits, each with what it takes with all keys.
+/// A class with its possible splits, and their costs with all keys.
 struct Layer {
     level: usize,
     count: f64,
@@ -26,15 +27,15 @@ struct Layer {
 
 struct Split {
     chained: bool,
-    /// With all keys.
+    /// Seconds with all keys.
     seconds: f64,
     switches: u64,
     ntts: u64,
-    /// Distances that have keys of their own, each with whether it is a baby step.
+    /// Distances that have keys of their own; `true` marks a baby step.
     moves: Vec<(i64, bool)>,
 }
 
-/// Resident keys by distance, and the ways that they give at each level.
+/// Resident keys by distance, and the hops that they allow at each level.
 #[derive(Clone)]
 struct Resident {
     keys: BTreeMap<i64, usize>,
@@ -47,7 +48,7 @@ struct Router<'a> {
     n: i64,
 }
 
-/// How good a key was when it was last looked at; the best first.
+/// A key with its gain when it was last evaluated, ordered by gain.
 #[derive(PartialEq)]
 struct Candidate {
     gain: f64,
@@ -68,7 +69,7 @@ impl PartialOrd for Candidate {
     }
 }
 
-/// What the search comes to, from the keys of `smallest` up, by the wish; nothing where none fits.
+/// Searches from the keys of `smallest` up, by the wish; returns `None` if nothing fits.
 pub(super) fn routed(running: &Running<'_>, smallest: &Selection, wish: &Wish) -> Option<KeySetChoice> {
     let router = Router::new(running)?;
     let (boots, mut resident, others) = router.start(smallest);
@@ -114,7 +115,7 @@ impl Resident {
 }
 
 impl<'a> Router<'a> {
-    /// `None` where nothing rotates.
+    /// Makes a router; `None` if no transform rotates.
     fn new(running: &'a Running<'a>) -> Option<Self> {
         let n = running.frame.context.degree() as i64 / 2;
         let layer = |class: &Class| {
@@ -128,7 +129,7 @@ impl<'a> Router<'a> {
                 let (work, chained) = (plan.work(alpha), plan.method().is_chained());
                 let seconds = running.rates.transform(&work, class.share);
                 let [babies, giants] = plan.moves();
-                // A chain's steps are its generators; each move of a hoisted one is its own.
+                // The moves of a chain are its generators; other splits have a key for each move.
                 let moves = match chained {
                     true => plan.rotations().into_iter().map(|k| (k, false)).collect(),
                     false => {
@@ -138,7 +139,7 @@ impl<'a> Router<'a> {
                 Split { chained, seconds, switches: work.key_switches as u64, ntts: work.ntts as u64, moves }
             };
             let mut splits: Vec<Split> = plans.into_iter().flatten().map(split).collect();
-            // Splits of many more moves than the best are never worth their keys.
+            // Splits with many more moves than the best are never worth their keys.
             let least = splits.iter().filter(|s| !s.chained).map(|s| s.moves.len()).min().unwrap_or(0);
             splits.retain(|s| s.chained || s.moves.len() <= least + least / 2);
             Some(Layer { level: class.level, count: class.transforms.len() as f64, splits })
@@ -148,8 +149,8 @@ impl<'a> Router<'a> {
         (!layers.is_empty()).then_some(Self { running, layers, n })
     }
 
-    /// Seconds of bootstraps, the keys of the smallest selection's linear steps, and number and bytes of all
-    /// others: bootstraps keep theirs.
+    /// Returns the seconds of bootstraps, the keys of the smallest selection's linear steps, and
+    /// the number and bytes of all other keys. Bootstraps retain their keys.
     fn start(&self, smallest: &Selection) -> (f64, Resident, (usize, u64)) {
         let problem = &self.running.problem;
         let hops = self.layers.iter().map(|layer| (layer.level, Hops::new(self.n as usize, [])));
@@ -186,13 +187,13 @@ impl<'a> Router<'a> {
         resident.keys.values().map(|&level| self.key_bytes(level)).sum()
     }
 
-    /// The same with both halves and 8 bytes a residue.
+    /// Returns the bytes of resident keys with both halves and 8 bytes a residue.
     fn plain_bytes(&self, resident: &Resident) -> u64 {
         let degree = self.running.frame.context.degree();
         resident.keys.values().map(|&level| plain_bytes(degree, level, self.alpha(level))).sum()
     }
 
-    /// What may be added: every distance of every split.
+    /// Returns the keys that may be added: every distance of every hoisted split.
     fn candidates(&self, resident: &Resident) -> BTreeSet<(i64, usize)> {
         let of = |layer: &Layer| {
             let hoisted = layer.splits.iter().filter(|split| !split.chained);
@@ -203,7 +204,8 @@ impl<'a> Router<'a> {
         self.layers.iter().flat_map(of).filter(|key| !there(key)).collect()
     }
 
-    /// Seconds of a layer's transforms by its best split, and its key switches and transforms.
+    /// Returns the seconds of one transform of a layer by its best split, and its key switches and
+    /// number-theoretic transforms.
     fn of_layer(&self, layer: &Layer, hops: &Hops) -> (f64, u64, u64) {
         let alpha = self.alpha(layer.level);
         let (raised, digits) = (layer.level + alpha, layer.level.div_ceil(alpha));
@@ -241,7 +243,7 @@ impl<'a> Router<'a> {
         self.layers.iter().map(of).fold((0, 0), |sum, [switches, ntts]| (sum.0 + switches, sum.1 + ntts))
     }
 
-    /// Seconds that a key saves for each byte more.
+    /// Returns the seconds that a key saves for each additional byte.
     fn gain(&self, resident: &Resident, (distance, level): (i64, usize)) -> f64 {
         let before = resident.keys.get(&distance).copied().unwrap_or(0);
         let bytes = self.key_bytes(level).saturating_sub(self.key_bytes(before)).max(1);
@@ -255,8 +257,8 @@ impl<'a> Router<'a> {
         saved / bytes as f64
     }
 
-    /// The key that is worth most. What a key is worth falls as others come, so that only those are looked at
-    /// anew that were worth the most before.
+    /// Returns the key with the largest gain. Gains fall as keys are added, so only keys whose last
+    /// gain was the largest are evaluated again.
     fn next(&self, resident: &Resident, queue: &mut BinaryHeap<Candidate>) -> Option<(i64, usize)> {
         let mut fresh: BTreeSet<(i64, usize)> = BTreeSet::new();
         while let Some(first) = queue.pop() {

@@ -1,4 +1,4 @@
-//! The sets that this back end runs: the same way for all transforms, or what the search selects.
+//! Key sets that this back end runs: the same way for all transforms, or the search's selection.
 
 use tacit_graph::Watch;
 use tacit_he::ckks::{Bootstrapper, KeyId, KeyKind, TransformPlan, TransformWork};
@@ -15,27 +15,27 @@ use super::search::Selection;
 use super::{FrontPoint, KeySetChoice, TableRow};
 use crate::{BackendError, seam};
 
-/// Options that [`Running::text`] writes from what was chosen.
+/// Options that [`Running::text`] writes for a choice.
 const WRITTEN: [&str; 4] = ["rotations", "bootstraps", "placement", "derive"];
 
-/// A lowered network with what there is to choose.
+/// A lowered network, with its search problem.
 pub(super) struct Running<'a> {
     pub frame: &'a Frame,
     pub problem: Problem,
     pub rates: Rates,
     base: Options,
-    /// What else was asked of the lowering, as it is written.
+    /// Other options of the lowering, in text form.
     given: String,
-    /// With each way to make their rotations, where there are bootstraps.
+    /// Bootstrap tables for each way to compute their rotations; empty without bootstraps.
     pub bootstrappers: &'a [Bootstrapper],
     /// Node of each transform.
     pub nodes: Vec<String>,
 }
 
-/// Tables of bootstraps, with each way to make their rotations; none where there are no bootstraps.
+/// Makes bootstrap tables for each way to compute their rotations; none if there are no bootstraps.
 ///
 /// # Errors
-/// Whoever waits has had enough.
+/// An interruption by the listener of `watch`.
 pub(super) fn bootstrappers(frame: &Frame, base: &Options, watch: &Watch) -> Result<Vec<Bootstrapper>, BackendError> {
     let mut made = Vec::new();
     for bootstraps in BOOTSTRAPS {
@@ -46,7 +46,7 @@ pub(super) fn bootstrappers(frame: &Frame, base: &Options, watch: &Watch) -> Res
 }
 
 impl<'a> Running<'a> {
-    /// Makes the problem.
+    /// Makes the search problem of a frame.
     ///
     /// # Errors
     /// None in practice.
@@ -65,7 +65,7 @@ impl<'a> Running<'a> {
         Ok(Self { frame, problem, rates, base: base.clone(), given, bootstrappers, nodes: of.flatten().collect() })
     }
 
-    /// The tables that go with the options.
+    /// Returns the bootstrap tables that match the options.
     pub fn bootstrapper(&self, options: &Options) -> Option<&Bootstrapper> {
         self.bootstrappers.iter().find(|boot| boot.spec().method == options.bootstraps.method())
     }
@@ -74,7 +74,7 @@ impl<'a> Running<'a> {
         Draft::new(self.frame, options, self.bootstrapper(options))
     }
 
-    /// The same way for all.
+    /// Returns the sets with the same way for all transforms.
     pub fn uniform(&self) -> Result<Vec<(KeySetChoice, Options)>, BackendError> {
         let boots = &BOOTSTRAPS[..if self.bootstrappers.is_empty() { 1 } else { BOOTSTRAPS.len() }];
         let mut all = Vec::new();
@@ -100,15 +100,15 @@ impl<'a> Running<'a> {
         Ok(all)
     }
 
-    /// What the search has selected.
+    /// Returns the set that the search has selected.
     pub fn selected(&self, name: &str, selection: &Selection) -> Result<(KeySetChoice, Options), BackendError> {
         let options = self.options(selection);
         let about = "a way and a number of baby steps for each transform, and where bootstraps come; found by search";
         Ok((self.choice(name, about, &options)?, options))
     }
 
-    /// What the search has selected, with the rotation keys that masters can give derived at the server;
-    /// nothing where there are none.
+    /// Returns the search's selection with rotation keys derived from masters at the server; `None`
+    /// if there would be no masters.
     pub fn derived(&self, selection: &Selection) -> Result<Option<(KeySetChoice, Options)>, BackendError> {
         let options = Options { derive: true, ..self.options(selection) };
         let sent = self.draft(&options)?.sent()?;
@@ -122,7 +122,7 @@ impl<'a> Running<'a> {
         Ok(Some((self.choice("auto, derived", &about, &options)?, options)))
     }
 
-    /// The options that run a selection.
+    /// Returns the options that run a selection.
     pub fn options(&self, selection: &Selection) -> Options {
         let mut ways = vec![Way::HOISTED; self.nodes.len()];
         let mut bootstraps = self.base.bootstraps;
@@ -136,7 +136,7 @@ impl<'a> Running<'a> {
         Options { rotations: Ways::each(ways), bootstraps, ..self.base.clone() }
     }
 
-    /// As they are written, with all that serves them.
+    /// Writes the options as text, together with the other options of the lowering.
     fn text(&self, options: &Options) -> String {
         let Options { rotations, bootstraps, placement, derive, .. } = options;
         let mut text = format!("{}rotations={rotations}", self.given);
@@ -191,12 +191,13 @@ impl<'a> Running<'a> {
         })
     }
 
-    /// The keys that are sent with these options, each once.
+    /// Returns the keys that are sent with these options, each once.
     pub fn keys(&self, options: &Options) -> Result<Vec<KeyId>, BackendError> {
         Ok(self.draft(options)?.sent()?.keys)
     }
 
-    /// Keys for anything but linear transforms, with those of bootstraps that rotate nothing.
+    /// Returns the keys for everything but linear transforms, including bootstrap keys that are not
+    /// for rotations.
     pub fn other_needs(&self) -> Vec<KeyId> {
         let conjugation = KeyKind::Galois(self.frame.context.conjugation_element());
         let id = |need: &Need| {
@@ -208,7 +209,8 @@ impl<'a> Running<'a> {
         self.problem.fixed.iter().filter_map(id).chain(boots).collect()
     }
 
-    /// Seconds of everything but rotations: products, what bootstraps do beside their transforms, diagonals.
+    /// Returns the seconds of everything but rotations: products, bootstraps without their
+    /// transforms, diagonals.
     pub fn seconds_beside_rotations(&self) -> f64 {
         let mut seconds = self.problem.fixed_seconds;
         let boots = self.frame.bootstraps();
@@ -224,14 +226,14 @@ impl<'a> Running<'a> {
         seconds
     }
 
-    /// Bytes at the server beside keys, hoisted.
+    /// Returns the server's bytes without keys, for plans that are not chained.
     pub fn beside_keys(&self) -> u64 {
         let hoisted = |class: &Class| class.plans.iter().filter(|plan| plan.way.is_keyed()).map(|plan| plan.held).min();
         let held = |class: &Class| hoisted(class).unwrap_or(0);
         self.problem.weights + self.problem.classes.iter().map(held).max().unwrap_or(0)
     }
 
-    /// The plan of a class's transforms.
+    /// Plans a class's transforms.
     pub fn plan(&self, class: &Class, way: Way) -> Result<TransformPlan, BackendError> {
         way.plan(self.frame.context.degree() / 2, class.level, class.offsets.iter().copied()).map_err(he)
     }
@@ -240,26 +242,26 @@ impl<'a> Running<'a> {
         Ok(self.plan(class, way)?.work(self.frame.context.parameters().alpha(class.level)))
     }
 
-    /// What stands for a selection among others.
+    /// Returns the front point of a selection.
     pub fn point(&self, selection: &Selection) -> FrontPoint {
         let &Selection { bytes, memory, seconds, .. } = selection;
         FrontPoint { bytes, memory, seconds, options: self.text(&self.options(selection)) }
     }
 
-    /// Steps with every rotation that is hoisted.
+    /// Returns the steps with all their rotations, hoisted.
     pub fn hoisted_steps(&self) -> Result<Vec<StepRecord>, BackendError> {
         let options = Options { rotations: Ways::All(Way::HOISTED), ..self.base.clone() };
         Ok(self.draft(&options)?.steps)
     }
 
-    /// Nodes of the transforms of a class, each once.
+    /// Returns the nodes of the transforms of a class, each once.
     pub fn nodes(&self, class: &Class) -> Vec<String> {
         let mut nodes: Vec<String> = class.transforms.iter().map(|&t| self.nodes[t].clone()).collect();
         nodes.dedup();
         if class.transforms.is_empty() { vec!["bootstraps".into()] } else { nodes }
     }
 
-    /// Rotations by level and layer, those of bootstraps last.
+    /// Returns rotations by level and layer, those of bootstraps last.
     pub fn table(&self) -> Result<Vec<TableRow>, BackendError> {
         let alpha = |level| self.frame.context.parameters().alpha(level);
         let row = |nodes, plan: &TransformPlan| TableRow {

@@ -1,25 +1,26 @@
-//! The search: from the fewest bytes up and from the fewest seconds down by the best exchange of one for the
-//! other, then pairs of changes, until nothing gains. [`super::problem`] says between what; an exact solver
-//! is beside it in `docs/scripts/keyset_exact.py`.
+//! The search for key sets. The search starts from the fewest bytes and from the fewest seconds,
+//! and repeats the best exchange of one for the other. Then it tries pairs of changes until nothing
+//! gains. [`super::problem`] defines the choices; `docs/scripts/keyset_exact.py` solves the same
+//! problem exactly.
 
 use super::problem::{Class, Need, Plan, Problem};
 use super::{Budget, Goal, less};
 
-/// Selections of the front that pairs of changes begin from.
+/// Selections of the front from which pairs of changes start.
 const STARTS: usize = 6;
 
-/// A plan for each class, and what that comes to.
+/// A plan for each class, and the resulting costs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Selection {
     pub picked: Vec<usize>,
     pub seconds: f64,
-    /// Of keys.
+    /// Bytes of keys.
     pub bytes: u64,
-    /// Keys, weights and what is held.
+    /// Bytes of keys, weights and what a step holds.
     pub memory: u64,
 }
 
-/// A selection in the making: how often each key is needed at each level.
+/// A selection that changes step by step, with the uses of each key at each level.
 struct Tally<'a> {
     problem: &'a Problem,
     picked: Vec<usize>,
@@ -39,13 +40,13 @@ impl<'a> Tally<'a> {
         tally
     }
 
-    /// Bytes of a key at the highest level that it is needed at.
+    /// Returns the bytes of a key at the highest level that needs it.
     fn of_key(&self, key: usize) -> u64 {
         let level = self.uses[key].iter().rposition(|&count| count > 0).unwrap_or(0);
         self.problem.keys[key].bytes[level]
     }
 
-    /// Takes another plan for a class.
+    /// Changes the plan of a class.
     fn change(&mut self, class: usize, plan: usize) {
         let plans = &self.problem.classes[class].plans;
         let (old, new) = (&plans[self.picked[class]].needs, &plans[plan].needs);
@@ -76,7 +77,7 @@ impl<'a> Tally<'a> {
         Selection { picked: self.picked.clone(), seconds: self.seconds(), bytes, memory }
     }
 
-    /// All changes of one class's plan.
+    /// Returns all changes of a single class's plan.
     fn moves(&self) -> Vec<(usize, usize)> {
         let of = |(class, &picked): (usize, &usize)| {
             let plans = self.problem.classes[class].plans.len();
@@ -85,7 +86,7 @@ impl<'a> Tally<'a> {
         self.picked.iter().enumerate().flat_map(of).collect()
     }
 
-    /// What it would come to with another plan for a class.
+    /// Looks at the selection with another plan for a class, then restores it.
     fn with<T>(&mut self, (class, plan): (usize, usize), look: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.picked[class];
         self.change(class, plan);
@@ -95,7 +96,7 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// Selections of which none is better than another in bytes and seconds at once, by bytes.
+/// Finds selections of which none beats another in both bytes and seconds, by bytes.
 pub(super) fn front(problem: &Problem) -> Vec<Selection> {
     let least = |cost: &dyn Fn(&Plan) -> f64| -> Vec<usize> {
         let best = |class: &Class| {
@@ -122,9 +123,10 @@ pub(super) fn front(problem: &Problem) -> Vec<Selection> {
     undominated(found)
 }
 
-/// The best selection within the budget, from those of the front that cost least; `None` if none is.
+/// Finds the best selection within the budget, starting from those of the front that cost least;
+/// `None` if none fits.
 pub(super) fn best(problem: &Problem, front: &[Selection], budget: Budget, goal: Goal) -> Option<Selection> {
-    // What does not fit is worse the more it takes, so that the way back leads down.
+    // Outside the budget the cost grows with the bytes, so that improvements lead back into it.
     let cost = |s: &Selection| match budget.holds(s.bytes, s.memory) {
         true => goal.cost(s.seconds, s.bytes, s.memory),
         false => (f64::MAX / 2.0, s.bytes as f64 + s.memory as f64),
@@ -136,7 +138,8 @@ pub(super) fn best(problem: &Problem, front: &[Selection], budget: Budget, goal:
     budget.holds(best.bytes, best.memory).then_some(best)
 }
 
-/// Makes the change of least price until none has one; every selection on the way is noted.
+/// Makes the change of least price until no change has a price. Every selection on the way is
+/// recorded.
 fn walk(
     problem: &Problem,
     start: Vec<usize>,
@@ -170,8 +173,8 @@ fn undominated(mut all: Vec<Selection>) -> Vec<Selection> {
     kept
 }
 
-/// From `start` by single changes and, if `pairs`, by two at once, while `cost` falls: the first figure, then
-/// the second.
+/// Improves `start` by single changes and, if `pairs`, by two at once, while `cost` falls. The
+/// second figure of `cost` decides where the first is the same.
 pub(super) fn improved(
     problem: &Problem,
     start: Vec<usize>,
@@ -220,7 +223,7 @@ mod tests {
     use super::*;
     use tacit_graph::rng::SplitMix;
 
-    /// Layers that share some of their keys, with plans of few and of many.
+    /// Makes layers that share some of their keys, with plans of few keys and of many.
     fn random(rng: &mut SplitMix, classes: usize) -> Problem {
         let mut some = |least: usize, most: usize| rng.range(least as f64, most as f64 + 1.0) as usize;
         let key = |some: &mut dyn FnMut(usize, usize) -> usize| {
@@ -270,7 +273,7 @@ mod tests {
         }
     }
 
-    /// On average within 3 % of the best of all, for budgets that something fits.
+    /// On average the search is within 3 % of the optimum, for budgets that some selection fits.
     #[test]
     fn the_search_is_near_the_best_of_all() {
         let (mut sum, mut count) = (0.0, 0.0);

@@ -36,7 +36,7 @@ fn masked_weights_and_masks_add_up_to_the_weights() {
         .unwrap();
         assert_eq!(masked.len() as u64, bytes(&plan));
         let digest = *hasher().update(&masked).finalize().as_bytes();
-        // In pieces of any size.
+        // Pieces of any size.
         let read = |bytes: &[u8], piece: usize| {
             let mut gathering = Gathering::new(&plan, hasher());
             bytes.chunks(piece).try_for_each(|bytes| gathering.push(bytes))?;
@@ -78,7 +78,7 @@ fn a_random_matrix_is_the_same_by_groups_of_rows() {
             let by = |at_once| apply_by(at_once, &Seed([3; 16]), &conv, &x, width).unwrap();
             let whole = by(1 << 30);
             assert_eq!(whole.len(), conv.out_len());
-            // Rows that begin and end inside of pieces of the stream.
+            // Rows that begin and end within pieces of the stream.
             for at_once in [1, 100, 70_000] {
                 assert!(by(at_once) == whole, "{conv:?}, {at_once} at once");
             }

@@ -1,4 +1,4 @@
-//! Halves that were damaged, or are of others, are refused.
+//! Damaged halves, and halves of others, are refused.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 fn every_changed_byte_of_a_half_is_found_before_it_is_used() {
     let case = &cases(Level::L1)[0];
     let stored = {
-        // What the server stores has the results of the offline phase, too.
+        // The server's stored material also has the results of the offline phase.
         let len = material_format::server_bytes(&case.plan)[1];
         material_format::sealed(&case.plan.binding(), Role::Server, &vec![7; len])
     };
@@ -31,7 +31,7 @@ fn halves_of_others_are_refused() {
     assert!(ClientMaterial::read(&case.plan, ours).is_ok());
     assert!(ClientMaterial::read(&case.plan, theirs).is_err());
     assert!(ServerMaterial::read(&case.plan, theirs).is_err(), "nothing came from a client yet");
-    // The right length under the wrong role.
+    // The right length with the wrong role.
     let content = &ours[..material_format::client_bytes(&case.plan)[0]];
     assert!(
         ClientMaterial::read(&case.plan, &material_format::sealed(&case.plan.binding(), Role::Server, content))

@@ -1,10 +1,11 @@
-//! A lowered model as bytes.
+//! The encoding of a lowered model.
 //!
-//! The **public** part, all that a client ever receives, is the `postcard` encoding of [`RingSpec`]. The
-//! **private** part is, for each linear node in order: bytes of one weight (1, 2 or 4, the smallest that
-//! holds all of the layer's), the weights, the bias with 8 bytes each; integers are signed, little endian and
-//! raw, so that reading is one pass. How many there are follows from the public part, and they are counted
-//! against the bytes before memory is spent.
+//! The **public** part is all that a client receives: the `postcard` encoding of [`RingSpec`]. The
+//! **private** part has for each linear node, in order: the bytes of one weight (1, 2 or 4, the
+//! smallest size that holds all weights of the layer), the weights, and the bias with 8 bytes each.
+//! Integers are signed, little endian and raw, so that reading is one pass. The public part
+//! determines the number of integers; readers compare this number with the bytes before they
+//! allocate memory.
 
 #[cfg(test)]
 mod tests;
@@ -14,20 +15,20 @@ use zeroize::Zeroizing;
 use super::{LayerWeights, RingError, RingGraph, RingSpec, Weights};
 use crate::seam::MAX_PUBLIC_BYTES;
 
-/// The public part: what a client receives.
+/// Encodes the public part, which a client receives.
 ///
 /// # Errors
-/// It would exceed [`MAX_PUBLIC_BYTES`].
+/// If the public part would exceed [`MAX_PUBLIC_BYTES`].
 pub fn public_bytes(graph: &RingGraph) -> Result<Vec<u8>, RingError> {
     let bytes = postcard::to_stdvec(graph.spec()).expect("plain data with known lengths has an encoding");
     check_public_length(&bytes)?;
     Ok(bytes)
 }
 
-/// Reads a public part: what a client does with bytes from a server.
+/// Decodes a public part from a server, at the client.
 ///
 /// # Errors
-/// Too long, not a graph, or one that does not pass its checks.
+/// If the bytes are too many, are not a graph, or fail the graph's checks.
 pub fn read_public(bytes: &[u8]) -> Result<RingGraph, RingError> {
     let fail = |what: String| RingError::Encoding { part: "public", what };
     check_public_length(bytes)?;
@@ -48,10 +49,10 @@ fn check_public_length(bytes: &[u8]) -> Result<(), RingError> {
     Ok(())
 }
 
-/// The private part: the weights.
+/// Encodes the private part: the weights.
 pub fn weights_to_bytes(weights: &Weights) -> Zeroizing<Vec<u8>> {
     let size = |l: &LayerWeights| 1 + weight_size(&l.weights) * l.weights.len() + 8 * l.bias.len();
-    // At its full size from the start: a buffer that grew would leave copies behind.
+    // The buffer has its full size from the start: a growing buffer would leave copies behind.
     let mut out = Zeroizing::new(Vec::with_capacity(weights.layers.iter().map(size).sum()));
     for layer in &weights.layers {
         let size = weight_size(&layer.weights);
@@ -69,7 +70,8 @@ pub fn weights_to_bytes(weights: &Weights) -> Zeroizing<Vec<u8>> {
 /// Reads a private part for `graph`.
 ///
 /// # Errors
-/// Another length than the graph needs, or weights that do not fit it ([`RingGraph::check_weights`]).
+/// If the length is not what the graph needs, or the weights do not fit the graph
+/// ([`RingGraph::check_weights`]).
 pub fn read_weights(bytes: &[u8], graph: &RingGraph) -> Result<Weights, RingError> {
     let fail = || RingError::Encoding { part: "private", what: "its length does not fit the graph".into() };
     let mut rest = bytes;
@@ -101,7 +103,7 @@ pub fn read_weights(bytes: &[u8], graph: &RingGraph) -> Result<Weights, RingErro
     Ok(weights)
 }
 
-/// Bytes that hold each of the weights.
+/// Number of bytes that hold each of the weights.
 fn weight_size(weights: &[i32]) -> usize {
     let all = |fits: fn(i32) -> bool| weights.iter().all(|&w| fits(w));
     if all(|w| i8::try_from(w).is_ok()) {

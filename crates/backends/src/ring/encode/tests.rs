@@ -82,7 +82,7 @@ proptest! {
 
     #[test]
     fn any_public_part_ends_in_a_result(noise in prop::collection::vec(any::<u8>(), 0..300), at in any::<prop::sample::Index>()) {
-        // Whatever a server sends must end in a value or an error.
+        // Any bytes from a server must give a value or an error.
         let _ = read_public(&noise);
         let mut public = public_bytes(&small_model().0).unwrap();
         let at = at.index(public.len());

@@ -1,4 +1,4 @@
-//! Agreement of a fixed-point model with the float network on inputs that calibration did not see.
+//! Agreement of a fixed-point model with the float network on inputs that calibration did not use.
 
 use tacit_graph::float::run::run;
 use tacit_graph::{Imported, OutputMode};
@@ -12,24 +12,24 @@ use crate::ring::{RingError, reference};
 pub struct Agreement {
     /// Number of inputs.
     pub samples: usize,
-    /// Share with the class of the float network (the sign, of a single output).
+    /// Share of inputs with the class of the float network (for a single output: its sign).
     pub same_class: f64,
-    /// Mean over inputs of the root mean square error of the outputs, as a share of their range (0 in mode
-    /// top-1).
+    /// Mean over inputs of the root mean square error of the outputs, as a share of their range (0
+    /// in mode top-1).
     pub mean_error: f64,
-    /// Largest of them.
+    /// Largest of these errors.
     pub max_error: f64,
     /// Inputs with a value outside the safe range of some ring.
     pub out_of_range: usize,
 }
 
-/// Compares a lowered model with the float network of the ONNX file. `inputs` are inputs of that network
-/// ([`ImportOptions::prepare`](tacit_graph::ImportOptions::prepare)); with a `seed`, the errors of two-party
-/// truncation (and of tests of fewer bits) are simulated on seeded shares. A class chosen among equal outputs
-/// counts as right.
+/// Compares a lowered model with the float network of the ONNX file. `inputs` are inputs of that
+/// network ([`ImportOptions::prepare`](tacit_graph::ImportOptions::prepare)). With a `seed`, the
+/// comparison simulates on seeded shares the errors of two-party truncation and of tests of fewer
+/// bits. A class chosen among equal outputs counts as right.
 ///
 /// # Errors
-/// The inputs do not fit the model.
+/// If the inputs do not fit the model.
 pub fn agreement(
     imported: &Imported,
     lowered: &RingModel,
@@ -56,7 +56,7 @@ pub fn agreement(
         };
         let got = reference::dequantize_output(graph, &out);
         let same = match (graph.spec().interface.output_mode, wanted.as_slice()) {
-            // The network ends with an arg max of its own.
+            // The network itself ends with an arg max.
             (OutputMode::Top1, &[index]) => out[0] as f32 == index,
             (OutputMode::Top1, several) => is_class_of(Some(out[0] as usize), several),
             (OutputMode::Logits, outputs) => is_class_of(class(&got), outputs),

@@ -1,10 +1,11 @@
-//! Clamps that keep every accepted input inside the rings, on request ([`RingOptions::clamp`]).
+//! Optional clamps that keep every accepted input inside the rings ([`RingOptions::clamp`]).
 //!
-//! The bounds of the module `range` grow from layer to layer by the sum of magnitudes of a layer's weights.
-//! Where what a layer reads could exceed what calibration saw (with its guard, and the room for extreme
-//! inputs) by more than a factor, it is clamped to that: `min(x, c) = c - relu(c - x)`, one comparison an
-//! element, two where `x` may be far below zero as well. The bounds of the clamped network then choose its
-//! rings. A larger factor takes fewer clamps and wider rings: the back end's price decides.
+//! The bounds of the module `range` grow from layer to layer by the sum of magnitudes of a layer's
+//! weights. A layer's input is clamped if its bound exceeds the calibrated magnitude (with its
+//! guard, and the room for extreme inputs) by more than a factor. The clamp is
+//! `min(x, c) = c - relu(c - x)`: one comparison per element, or two where `x` may also be far
+//! below zero. The bounds of the clamped network then choose its rings. A larger factor takes fewer
+//! clamps and wider rings; the back end's price decides.
 
 use tacit_graph::float::FloatOp;
 use tacit_graph::{Model, Watch};
@@ -15,23 +16,23 @@ use super::{Problem, RingOptions, Target, range};
 use crate::BackendError;
 use crate::ring::{Op, RingError};
 
-/// Logarithms of the factors that are tried.
+/// Logarithms of the factors to try.
 const ROOM: std::ops::RangeInclusive<i32> = 0..=10;
-/// Scales to compare prices at: neither coarse nor fine.
+/// Medium scales at which prices are compared.
 const TYPICAL: Scheme = Scheme::Relative { activations: 7, weights: 9, most: 12 };
 
-/// Where a tensor is clamped.
+/// A clamp of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Clamp {
     /// Float node.
     pub node: usize,
     /// Largest magnitude let through.
     pub most: f64,
-    /// Clamped below `-most` as well.
+    /// Whether values below `-most` are clamped as well.
     pub below: bool,
 }
 
-/// The model with the clamps that cost least in the back end at hand.
+/// Returns the model with the clamps that cost least in the target back end.
 pub(super) fn clamped(
     model: &Model,
     options: &RingOptions,
@@ -67,8 +68,8 @@ pub(super) fn clamped(
     best.map(|(_, model)| model).ok_or_else(|| refused.expect("every candidate without a price was refused"))
 }
 
-/// Tensors that layers read and whose bounds exceed what is likely by more than `room`, given the clamps
-/// before them.
+/// Finds tensors that layers read and whose bounds exceed the likely magnitude by more than `room`,
+/// given the clamps before them.
 fn find(model: &Model, options: &RingOptions, emitted: &Emitted, room: f64) -> Vec<Clamp> {
     let (graph, stats) = (&model.graph, &model.calibration);
     let read_by_layer: Vec<bool> =
@@ -98,13 +99,13 @@ fn find(model: &Model, options: &RingOptions, emitted: &Emitted, room: f64) -> V
     found
 }
 
-/// What a ring would hold without clamps: the calibrated magnitude with the guard, and extreme inputs with
-/// their margin.
+/// Returns the magnitude that a ring would hold without clamps: the calibrated magnitude with the
+/// guard, and extreme inputs with their margin.
 fn likely(max_abs: f64, extreme: f64, options: &RingOptions) -> f64 {
     (max_abs * options.guard_bits.exp2()).max(extreme * emit::EXTREME_MARGIN)
 }
 
-/// The model with `clamps`; all readers of a clamped tensor read what the clamp leaves.
+/// Returns the model with `clamps`; all readers of a clamped tensor read the clamped values.
 fn insert(model: &Model, clamps: &[Clamp]) -> Result<Model, RingError> {
     let mut made = model.clone();
     let old = std::mem::take(&mut made.graph.nodes);
@@ -169,7 +170,7 @@ mod tests {
             let mut model = tiny(output_mode);
             let plain = lowered(&model, &RingOptions::default());
             assert!(plain.report.overflow.likely > 0);
-            // A calibration that saw hardly anything: rings would be far too narrow.
+            // A calibration with tiny magnitudes: rings would be far too narrow.
             for size in model.calibration.max_abs[1..].iter_mut().chain(&mut model.calibration.extreme[1..]) {
                 *size *= 0.1;
             }
@@ -199,7 +200,7 @@ mod tests {
             assert_eq!(tacit_floats::first_largest(&a), tacit_floats::first_largest(&b));
             assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1e-4), "{a:?} {b:?}");
         }
-        // And they do cut: nothing beyond them gets through.
+        // The clamps take effect: no larger value passes.
         let narrow: Vec<Clamp> = all.iter().map(|c| Clamp { most: 1e-3, below: true, ..*c }).collect();
         let cut = insert(&model, &narrow).unwrap();
         let mut seen = 0;

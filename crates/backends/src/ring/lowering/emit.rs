@@ -1,9 +1,10 @@
-//! The float network under a scheme of scales -> fixed-point nodes and integer weights.
+//! Turns the float network under a scheme of scales into fixed-point nodes and integer weights.
 //!
-//! A tensor comes out of a linear layer with the layer's extra fraction bits ("pending"). It is truncated to
-//! its own scale when something reads it that needs the narrow form: a comparison, or the next linear layer.
-//! Sums of pending tensors are made before truncation. Truncating `b` bits adds `2^(b-1)` first, in the bias
-//! of the layer where that is possible: the floor then rounds to nearest.
+//! A tensor comes out of a linear layer with the layer's extra fraction bits ("pending"). A
+//! comparison or the next linear layer needs the narrow form: the tensor is truncated to its own
+//! scale in front of them. Sums of pending tensors are made before truncation. Truncating `b` bits
+//! adds `2^(b-1)` first, in the bias of the layer where that is possible: the floor then rounds to
+//! nearest.
 
 mod functions;
 
@@ -19,14 +20,14 @@ use super::{Problem, range, width};
 use crate::ring::fixed::MAX_FRAC_BITS;
 use crate::ring::{Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingError, RingGraph, RingSpec, Weights};
 
-/// Room above the extreme inputs that the importer tried: there are others.
+/// Room above the extreme inputs that the importer tried, since other inputs may be larger.
 pub(super) const EXTREME_MARGIN: f64 = 1.5;
 
 /// A model under one scheme.
 pub(super) struct Emitted {
     pub graph: RingGraph,
     pub weights: Weights,
-    /// Float node that each fixed-point node stands for.
+    /// For each fixed-point node, the float node that it stands for.
     pub origin: Vec<usize>,
 }
 
@@ -41,7 +42,7 @@ struct Emitter<'a> {
     graph: &'a FloatGraph,
     stats: &'a Calibration,
     scheme: &'a Scheme,
-    /// Published facts about weights are rounded up to a multiple of this.
+    /// Published facts about weights are rounded up to a multiple of this number.
     round_facts: u32,
     /// Scale of each float node's tensor in narrow form.
     target: Vec<u32>,
@@ -51,21 +52,21 @@ struct Emitter<'a> {
     origin: Vec<usize>,
     wires: Vec<Wire>,
     truncated: HashMap<(usize, u32), Wire>,
-    /// Nodes whose size does not follow from their float node's.
+    /// Known sizes of nodes whose size does not follow from their float node's.
     sized: HashMap<NodeId, Size>,
     guard: f64,
     table_bits: u32,
 }
 
-/// What is known of a node's values.
+/// Known bounds of a node's values.
 enum Size {
-    /// They fit this ring exactly.
+    /// The values fit this ring exactly.
     Ring(u32),
-    /// Largest magnitude that is likely, and on extreme inputs, in units.
+    /// Largest likely magnitude, and largest magnitude on extreme inputs, in units.
     Units([f64; 2]),
 }
 
-/// Builds the model; with `top1`, an arg max is appended.
+/// Builds the model; with `top1`, appends an arg max.
 pub(super) fn emit(problem: &Problem, scheme: &Scheme, top1: bool) -> Result<Emitted, RingError> {
     let (graph, stats) = (&problem.model.graph, &problem.model.calibration);
     let mut readers = vec![0; graph.nodes.len()];
@@ -109,8 +110,8 @@ fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Resu
         weights.layers.iter_mut().zip(&layers).for_each(|(layer, &node)| layer.node = moved[node]);
     };
     let (likely, extreme) = needs(&e);
-    // Inputs that hardly come must not cost a network its rings: without room for them it is said that they
-    // may overflow.
+    // Unlikely inputs must not exclude all rings. If there is no room for them, the report warns
+    // that they may overflow.
     let both = likely.iter().zip(extreme).map(|(a, b)| *a.max(&b)).collect();
     let mut rings = Rings::new(&e, both).or_else(|_| Rings::new(&e, likely))?;
     if problem.options.clamp {
@@ -146,7 +147,7 @@ impl Rings {
         let mut interface = problem.model.interface.clone();
         let output = self.moved[output];
         if !top1 {
-            // The search looks at logits, whatever is revealed in the end.
+            // The search compares logits, even if only a class is revealed in the end.
             interface.output_mode = OutputMode::Logits;
             interface.output_shape = self.nodes[output].shape.clone();
         }
@@ -160,7 +161,7 @@ impl Rings {
     }
 }
 
-/// The narrowest rings for bounds that no input exceeds.
+/// Returns the narrowest rings for bounds that no input exceeds.
 fn certain(e: &Emitter, bounds: &[f64]) -> Vec<u32> {
     let quartered = width::quartered(&e.nodes);
     let one = |(id, node): (usize, &Node)| match known_width(e, id, node) {
@@ -170,7 +171,7 @@ fn certain(e: &Emitter, bounds: &[f64]) -> Vec<u32> {
     e.nodes.iter().enumerate().map(one).collect()
 }
 
-/// The ring of an index: of a table, or that of an arg max.
+/// Returns the known ring of an index: the index of a table, or that of an arg max.
 fn known_width(e: &Emitter, id: NodeId, node: &Node) -> Option<u32> {
     if let Some(Size::Ring(width)) = e.sized.get(&id) {
         return Some(*width);
@@ -180,14 +181,14 @@ fn known_width(e: &Emitter, id: NodeId, node: &Node) -> Option<u32> {
     matches!(node.op, Op::ArgMax).then(|| 2 + classes.ilog2() + 1)
 }
 
-/// The narrowest rings for calibrated magnitudes and the guard, and for extreme inputs.
+/// Returns the narrowest rings for calibrated magnitudes with the guard, and for extreme inputs.
 fn needs(e: &Emitter) -> (Vec<u32>, Vec<u32>) {
     let quartered = width::quartered(&e.nodes);
     let one = |(id, node): (usize, &Node)| {
         if let Some(width) = known_width(e, id, node) {
             return (width, width);
         }
-        // One unit more: rounding.
+        // Rounding adds one unit.
         let units = |size: f64| size * f64::from(node.fixed.frac_bits).exp2() + 1.0;
         let [likely, extreme] = match e.sized.get(&id) {
             Some(Size::Units(units)) => *units,
@@ -198,8 +199,8 @@ fn needs(e: &Emitter) -> (Vec<u32>, Vec<u32>) {
     e.nodes.iter().enumerate().map(one).unzip()
 }
 
-/// Scales of tensors. Tensors that must share one (joined, or passed through) take that of their common mean
-/// square.
+/// Returns the scales of tensors. Tensors that must share one scale (joined, or passed through)
+/// take that of their common mean square.
 fn targets(graph: &FloatGraph, stats: &Calibration, scheme: &Scheme) -> Vec<u32> {
     let passes = |op: &FloatOp| {
         matches!(
@@ -236,14 +237,14 @@ impl Emitter<'_> {
             (Op::Truncate { .. } | Op::ShiftLeft { .. } | Op::AddConst { .. }, Some(&i)) => self.nodes[i].shape.clone(),
             _ => self.graph.nodes[from].shape.clone(),
         };
-        // The width is set when all readers are known.
+        // The width is set once all readers are known.
         let fixed = FixedPoint { width: 0, frac_bits: frac };
         self.nodes.push(Node { name: name.into(), op, inputs: inputs.to_vec(), shape, fixed });
         self.origin.push(from);
         Wire { id: self.nodes.len() - 1, frac }
     }
 
-    /// The tensor of float node `from` with at most `frac` fraction bits.
+    /// Returns the tensor of float node `from` with at most `frac` fraction bits.
     fn at_most(&mut self, from: usize, frac: u32) -> Wire {
         let wire = self.wires[from];
         if wire.frac <= frac {
@@ -264,12 +265,12 @@ impl Emitter<'_> {
         cut
     }
 
-    /// The tensor in its own scale.
+    /// Returns the tensor in its own scale.
     fn narrow(&mut self, from: usize) -> Wire {
         self.at_most(from, self.target[from])
     }
 
-    /// The tensor with exactly `frac` fraction bits.
+    /// Returns the tensor with exactly `frac` fraction bits.
     fn exactly(&mut self, from: usize, frac: u32) -> Wire {
         let wire = self.at_most(from, frac);
         if wire.frac == frac {
@@ -279,7 +280,8 @@ impl Emitter<'_> {
         self.add(from, &name, Op::ShiftLeft { bits: frac - wire.frac }, &[wire.id], frac)
     }
 
-    /// Adds a constant to the bias of the layer that makes `id`, if nothing else reads what lies between.
+    /// Adds a constant to the bias of the layer that makes `id`, if nothing else reads the nodes in
+    /// between.
     fn absorb(&mut self, id: NodeId, value: i64) -> bool {
         match self.nodes[id].op {
             Op::Conv2d(_) | Op::Linear(_) => {
@@ -367,7 +369,7 @@ impl Emitter<'_> {
         let row = weights.len() / bias.len();
         let size = |i: usize| self.stats.mean_square[i].sqrt();
         let gain = (row as f64).sqrt() * size(source) / size(id);
-        // A tensor that is always zero says nothing about the size of weights.
+        // A tensor that is always zero gives no information about the size of weights.
         let gain = if gain.is_finite() && gain > 0.0 { gain } else { 1.0 };
         let largest = weights.iter().fold(0f32, |m, w| m.max(w.abs()));
         let bits = self.scheme.layer(gain, f64::from(largest));
@@ -387,12 +389,13 @@ impl Emitter<'_> {
         Ok(made)
     }
 
-    /// Largest magnitude of a float node's tensor that is likely, and on extreme inputs.
+    /// Returns the largest likely magnitude of a float node's tensor, and the largest on extreme
+    /// inputs.
     fn sizes(&self, from: usize) -> [f64; 2] {
         [self.stats.max_abs[from] * self.guard, self.stats.extreme[from] * EXTREME_MARGIN]
     }
 
-    /// Public factor and addend, the same for all elements.
+    /// Multiplies by a public factor and adds a public addend, the same for all elements.
     fn uniform(&mut self, id: usize, node: &FloatNode, scale: f64, shift: f64) -> Wire {
         let source = node.inputs[0];
         let mut x = self.wires[source];
@@ -410,8 +413,8 @@ impl Emitter<'_> {
         x
     }
 
-    /// Sum or difference. Pending operands are added before truncation; a narrow one brings the other to its
-    /// scale.
+    /// Computes a sum or difference. Pending operands are added before truncation; a narrow operand
+    /// brings the other to its scale.
     fn sum(&mut self, id: usize, node: &FloatNode, op: Op) -> Wire {
         let pending = |e: &Self, i: usize| e.wires[i].frac > e.target[i];
         let (a, b) = (node.inputs[0], node.inputs[1]);
@@ -425,9 +428,9 @@ impl Emitter<'_> {
         self.add(id, &node.name, op, &[x.id, y.id], frac)
     }
 
-    /// The tensor that is revealed: never an untruncated product, whose lowest bits would tell more of the
-    /// weights than the answer (and whose resharing error depends on them). Two bits more than inside the
-    /// network keep near ties apart.
+    /// Returns the revealed tensor. It is never an untruncated product: the lowest bits of a
+    /// product would reveal more about the weights than the answer does (and its resharing error
+    /// depends on them). Two more bits than inside the network keep near ties apart.
     fn logits(&mut self, source: usize) -> NodeId {
         let (wire, target) = (self.wires[source], self.target[source]);
         if wire.frac <= target {

@@ -1,12 +1,13 @@
-//! From a float model to fixed point in rings: choice of scales and rings, report.
+//! Lowers a float model to fixed point in rings: chooses scales and rings, and writes a report.
 //!
-//! Every bit of a ring or of a comparison costs online bytes, so scales are chosen as small as accuracy
-//! allows. With the root mean square `rms` of a tensor, its fraction bits are `p_a - log2(rms)`: the same
-//! relative precision everywhere. A layer's weights get `p_w + log2(sqrt(fan_in) * rms_in / rms_out)`
-//! fraction bits: the same relative noise from rounded weights. The search finds the `(p_a, p_w)` that the
-//! back end's own cost model calls the cheapest among those that keep the logits, and the classes as often as
-//! asked for, on calibration samples with the protocol's truncation errors simulated. Others are held out:
-//! the search does not go by them, the promise is theirs.
+//! Every bit of a ring or of a comparison costs online bytes, so scales are chosen as small as
+//! accuracy allows. With the root mean square `rms` of a tensor, its fraction bits are
+//! `p_a - log2(rms)`: the same relative precision everywhere. A layer's weights get
+//! `p_w + log2(sqrt(fan_in) * rms_in / rms_out)` fraction bits: the same relative noise from
+//! rounded weights. The search finds the `(p_a, p_w)` that is cheapest by the back end's own cost
+//! model. Candidates must preserve the logits, and the classes as often as requested, on
+//! calibration samples with simulated truncation errors of the protocol. Other samples are held out
+//! of the search; the promised agreement is measured on them.
 
 mod agreement;
 mod clamp;
@@ -41,53 +42,55 @@ pub use agreement::{Agreement, agreement};
 use report::RingReport;
 pub use width::strain;
 
-/// What one inference of a graph costs online in the back end at hand, in bytes both ways (or any unit that
-/// grows with cost). An [`Unsupported`](BackendError::Unsupported) error says that the back end cannot
-/// compute in the rings of the graph.
+/// The online cost of one inference of a graph in the target back end, in bytes both ways (or any
+/// unit that grows with cost). An [`Unsupported`](BackendError::Unsupported) error says that the
+/// back end cannot compute in the rings of the graph.
 pub type Price<'a> = dyn Fn(&RingGraph) -> Result<f64, BackendError> + 'a;
 
-/// The back end that is lowered for. Both functions are given how many low bits ReLUs leave out of their
-/// tests.
+/// The back end that a lowering is for. Both functions get the number of low bits that ReLUs leave
+/// out of their tests.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
-    /// As a [`Price`]: asked for every scheme that the search looks at.
+    /// The [`Price`], called for every scheme that the search considers.
     pub price: &'a dyn Fn(&RingGraph, u32) -> Result<f64, BackendError>,
-    /// Whether the back end compiles a graph, asked for those that it would take; an
-    /// [`Unsupported`](BackendError::Unsupported) error says that it does not.
+    /// Checks whether the back end compiles a graph, for schemes that the search would choose. An
+    /// [`Unsupported`](BackendError::Unsupported) error says that the back end does not.
     pub check: &'a dyn Fn(&RingGraph, u32) -> Result<(), BackendError>,
 }
 
-/// Choices of a lowering. `Default` is what a stranger should use.
+/// Options of a lowering. `Default` holds the recommended values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RingOptions {
-    /// The same fraction bits for all tensors, instead of the search; at most 47.
+    /// Fraction bits of all tensors, instead of the search; at most 47.
     pub frac_bits: Option<u32>,
-    /// The same fraction bits for all weights, instead of the search (with `frac_bits`; default: as many); at
-    /// most 47.
+    /// Fraction bits of all weights, instead of the search (only with `frac_bits`, whose value is
+    /// the default); at most 47.
     pub weight_bits: Option<u32>,
-    /// Most fraction bits of a tensor that the search may choose; at most 47.
+    /// Largest number of fraction bits of a tensor that the search may choose; at most 47.
     pub max_frac_bits: u32,
     /// Headroom above the largest calibrated magnitude, in bits; 0 to 38.
     pub guard_bits: f64,
-    /// Largest root mean square error of the logits, as a share of their range, that the search accepts.
+    /// Largest root mean square error of the logits, as a share of their range, that the search
+    /// accepts.
     pub error_bound: f64,
-    /// Share of inputs that must be expected to get the float network's class, where there are samples to
-    /// tell from.
+    /// Required expected share of inputs with the float network's class, if there are samples to
+    /// estimate it.
     pub agreement: f64,
     /// Seed of simulated errors.
     pub seed: u64,
-    /// The published `magnitude_bits` and `norm_bits` of weights are rounded up to a multiple of this, which
-    /// tells a client less and costs bytes; 1 publishes them as they are. 1 to 31.
+    /// The published `magnitude_bits` and `norm_bits` of weights are rounded up to a multiple of
+    /// this number, 1 to 31. A larger multiple tells a client less and costs bytes; 1 publishes the
+    /// exact values.
     pub round_facts: u32,
-    /// Clamp tensors and choose rings by bounds, so that no accepted input overflows; else that is only
-    /// unlikely.
+    /// Whether to clamp tensors and choose rings by bounds, so that no accepted input overflows.
+    /// Otherwise an overflow is only unlikely.
     pub clamp: bool,
     /// Bits of the widest index of a table; 4 to 16.
     pub table_bits: u32,
-    /// Units of the last place that a layer's result may be off by in the back end at hand.
+    /// Largest error of a layer's result in the target back end, in units of the last place.
     pub linear_error: u32,
-    /// How many low bits a ReLU's sign test may leave out in the back end at hand: the search chooses, from
-    /// the fewest up.
+    /// Range of the number of low bits that a ReLU's sign test may leave out in the target back
+    /// end. The search chooses, starting with the fewest.
     pub relu_drop: RangeInclusive<u32>,
 }
 
@@ -151,24 +154,25 @@ pub struct RingModel {
     pub graph: RingGraph,
     /// Private part.
     pub weights: Weights,
-    /// How many low bits ReLUs leave out of their tests.
+    /// Number of low bits that ReLUs leave out of their tests.
     pub relu_drop: u32,
-    /// What the lowering found; for the model's owner.
+    /// The results of the lowering, for the model's owner.
     pub report: RingReport,
 }
 
-/// Everything that stays the same while scales are searched.
+/// The constant inputs of a search for scales.
 struct Problem<'a> {
     model: &'a Model,
     options: &'a RingOptions,
     watch: &'a Watch,
-    /// Schemes that were run on the samples so far.
+    /// Number of schemes run on the samples so far.
     tried: Cell<usize>,
-    /// Samples that the search goes by.
+    /// Samples that the search uses.
     searched: Range<usize>,
-    /// Samples that it does not see, to judge it by; none where there are few.
+    /// Samples that judge the result and that the search does not use; empty if there are few
+    /// samples.
     held_out: Range<usize>,
-    /// How far the outputs of all samples spread.
+    /// Spread of the outputs of all samples.
     spread: f64,
 }
 
@@ -184,22 +188,23 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// Lowers a model for a back end that compiles whatever it names a price for; see [`lower_for`].
+/// Lowers a model for a back end that compiles every graph that it gives a price for; see
+/// [`lower_for`].
 ///
 /// # Errors
-/// As there.
+/// As [`lower_for`].
 pub fn lower(model: &Model, options: &RingOptions, price: &Price) -> Result<RingModel, BackendError> {
     let target = Target { price: &|graph, _| price(graph), check: &|graph, _| price(graph).map(drop) };
     lower_for(model, options, target, &Watch::default())
 }
 
-/// Lowers a model, telling `watch` how far it is; the back end's price decides between scales that are
-/// equally good, and only scales that it compiles are taken.
+/// Lowers a model and reports progress to `watch`. The back end's price decides between equally
+/// good scales; only scales that the back end compiles are chosen.
 ///
 /// # Errors
-/// Options out of range, a model that does not hold together, whose values fit no supported ring or for which
-/// the back end compiles none (its reason is told), whatever the back end fails with, and when `watch` wants
-/// it to end.
+/// If an option is out of range, the model is inconsistent, its values fit no supported ring, or
+/// the back end compiles none of the candidates (with its reason). Errors of the back end, and an
+/// interruption by `watch`, are passed on.
 pub fn lower_for(
     model: &Model,
     options: &RingOptions,
@@ -227,8 +232,8 @@ pub fn lower_for(
     Ok(RingModel { graph: emitted.graph, weights: emitted.weights, relu_drop, report })
 }
 
-/// Per-channel constants would be weights: the importer makes depthwise layers of them. Nothing multiplies
-/// shares.
+/// Refuses unsupported forms. Per-channel constants would be weights: the importer makes depthwise
+/// layers of them. Back ends of this level do not multiply shares.
 fn check_forms(model: &Model) -> Result<(), BackendError> {
     let uniform = |v: &[f32]| v.iter().all(|x| *x == v[0]);
     for (id, node) in model.graph.nodes.iter().enumerate() {

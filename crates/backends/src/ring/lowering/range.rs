@@ -1,8 +1,8 @@
-//! Bounds on every tensor over all inputs that the range check accepts: interval arithmetic through the
-//! weights, channel by channel.
+//! Bounds on every tensor for all inputs that the range check accepts, by interval arithmetic
+//! through the weights, channel by channel.
 //!
-//! Where such a bound fits the ring, no input can overflow it. Bounds grow by the sum of magnitudes of a
-//! layer's weights, so they tell little of deep networks; there rings rest on calibration.
+//! No input can overflow a ring that holds such a bound. Bounds grow by the sum of magnitudes of a
+//! layer's weights and are too loose for deep networks; rings of deep networks rest on calibration.
 
 use std::convert::Infallible;
 
@@ -10,14 +10,15 @@ use tacit_graph::{Interpreter, NodeId, walk};
 
 use crate::ring::{Node, Op, RingGraph, Weights, slack};
 
-/// Smallest and largest value of a channel (the index on the first axis), in units of the last place.
+/// Smallest and largest value of a channel (the index on the first axis), in units of the last
+/// place.
 pub(super) type Span = [f64; 2];
 
-/// May narrow the spans of a node's channels before its readers see them.
+/// A callback that may narrow the spans of a node's channels before its readers use them.
 pub(super) type Visit<'a> = dyn FnMut(NodeId, &mut Vec<Span>) + 'a;
 
-/// Largest magnitude of each node's tensor, for inputs in `range` (real units); `linear_error`: units that a
-/// layer may be off by.
+/// Returns the largest magnitude of each node's tensor, for inputs in `range` (real units).
+/// `linear_error` is the largest error of a layer in units.
 pub(super) fn worst_case(graph: &RingGraph, weights: &Weights, range: [f32; 2], linear_error: u32) -> Vec<f64> {
     let mut largest = Vec::with_capacity(graph.nodes().len());
     walk_bounds(graph, weights, range, linear_error, &mut |_, spans| {
@@ -27,7 +28,7 @@ pub(super) fn worst_case(graph: &RingGraph, weights: &Weights, range: [f32; 2], 
     largest
 }
 
-/// Shows `visit` the spans of each node's channels, node by node.
+/// Passes the spans of each node's channels to `visit`, node by node.
 pub(super) fn walk_bounds(graph: &RingGraph, weights: &Weights, range: [f32; 2], linear_error: u32, visit: &mut Visit) {
     let errors = slack::layer_errors(graph, linear_error);
     let Ok(_) = walk(graph, &mut Bounds { graph, weights, range, errors, visit });
@@ -37,7 +38,7 @@ struct Bounds<'a, 'v> {
     graph: &'a RingGraph,
     weights: &'a Weights,
     range: [f32; 2],
-    /// Units that each layer's result may be off by.
+    /// Largest error of each layer's result, in units.
     errors: Vec<f64>,
     visit: &'a mut Visit<'v>,
 }
@@ -45,17 +46,17 @@ struct Bounds<'a, 'v> {
 impl Bounds<'_, '_> {
     fn input(&self, node: &Node) -> Span {
         let [low, high] = self.range.map(f64::from);
-        // What the range check lets pass beyond its ends, and rounding.
+        // The range check accepts slightly more than the range; rounding adds to it.
         let slack = (high - low) * 1e-4;
         let units = f64::from(node.fixed.frac_bits).exp2();
         [(low - slack) * units - 1.0, (high + slack) * units + 1.0]
     }
 
-    /// A linear layer: `row_len` weights an output, of which `taps` read each channel of `inputs` (those of
-    /// output `o`).
+    /// Bounds a linear layer with `row_len` weights per output. `taps` of these weights read each
+    /// channel of `inputs` (the channels that output `o` reads).
     fn layer(&self, id: NodeId, row_len: usize, taps: usize, inputs: impl Fn(usize) -> Vec<Span>) -> Vec<Span> {
         let layer = self.weights.get(id).expect("a lowered model has the weights of its layers");
-        // A unit more than declared: shares are rounded as well.
+        // One unit more than declared, since shares are rounded as well.
         let error = self.errors[id] + 1.0;
         let output = |(o, row): (usize, &[i32])| {
             let bias = layer.bias[o] as f64;
@@ -86,7 +87,8 @@ fn times([low, high]: Span, factor: f64) -> Span {
     [a.min(b), a.max(b)]
 }
 
-/// The channels of a tensor of shape `to` with the elements of one of shape `from`, in order.
+/// Returns the channel spans of a tensor of shape `to` that has the elements of one of shape
+/// `from`, in order.
 fn reshaped(spans: &[Span], from: &[usize], to: &[usize]) -> Vec<Span> {
     let inner = |shape: &[usize]| shape[1..].iter().product::<usize>().max(1);
     let (old, new) = (inner(from), inner(to));

@@ -1,4 +1,4 @@
-//! What a lowering found out, for the model's owner; the module `text` writes it for people.
+//! The report of a lowering, for the model's owner; the module `text` formats it.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use crate::classes::{interval, useful_bound};
 use crate::ring::op::max_comparisons;
 use crate::ring::{Node, Op, RingError, RingGraph, reference};
 
-/// Samples whose every tensor is compared with the float network.
+/// Number of samples for which every tensor is compared with the float network.
 const COMPARED_SAMPLES: usize = 4;
 
 /// The report of one lowering.
@@ -23,77 +23,78 @@ const COMPARED_SAMPLES: usize = 4;
 pub struct RingReport {
     /// Name of the model.
     pub model: String,
-    /// Where ranges come from.
+    /// The source of the ranges.
     pub calibration: String,
-    /// How scales were chosen.
+    /// The way scales were chosen.
     pub scheme: String,
-    /// How many samples the search saw, and how many judge it.
+    /// Numbers of samples that the search used, and that judge its result.
     pub samples: Samples,
-    /// Share of the samples held out with the float network's class (the sign, of a single output),
-    /// truncation errors simulated; none where there are too few samples to hold some out: nothing is
-    /// promised then.
+    /// Share of the held-out samples with the float network's class (for a single output: its
+    /// sign), with simulated truncation errors. `None` if there are too few samples to hold some
+    /// out; then nothing is promised.
     pub agreement: Option<f64>,
-    /// What to expect of other inputs like the samples held out; none where `agreement` is none.
+    /// Expectation for other inputs like the held-out samples; `None` if `agreement` is `None`.
     pub expected: Option<Expected>,
-    /// What was tried, from cheap to dear, without what is worse and costs more.
+    /// The schemes tried, from cheap to expensive, without those that cost more and are worse.
     pub choices: Vec<Choice>,
-    /// Mean over samples of the root mean square error of the outputs, as a share of their range: those held
-    /// out, or those that the search saw.
+    /// Mean over samples of the root mean square error of the outputs, as a share of their range.
+    /// The samples are the held-out ones, or else those of the search.
     pub output_error: f64,
-    /// What the outputs are off by in their own unit; none where a class alone is revealed.
+    /// Errors of the outputs in their own unit; `None` if only a class is revealed.
     pub errors: Option<OutputErrors>,
-    /// What a step of the input stands for, in the network's units: values below half of it count as zero.
+    /// The value of one step of the input, in the network's units. Values below half a step count
+    /// as zero.
     pub input_step: f64,
-    /// Where values can leave their rings.
+    /// Tensors whose values can leave their rings.
     pub overflow: Overflow,
-    /// Comparisons of one inference.
+    /// Comparisons of one inference, by kind.
     pub comparisons: Comparisons,
     /// Multiplications of one inference in linear layers.
     pub macs: u64,
-    /// Private weights and biases.
+    /// Number of private weights and biases.
     pub parameters: u64,
     /// One line for each node that computes.
     pub layers: Vec<LayerReport>,
-    /// Rewrites that the importer made, with how often.
+    /// Rewrites that the importer made, with their counts.
     pub notes: Vec<String>,
-    /// What the owner should know.
+    /// Warnings for the owner.
     pub warnings: Vec<String>,
 }
 
-/// How calibration samples were used.
+/// The use of the calibration samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Samples {
-    /// Scales were chosen by these.
+    /// Number of samples by which scales were chosen.
     pub searched: usize,
-    /// The search did not see these.
+    /// Number of samples that the search did not use.
     pub held_out: usize,
 }
 
-/// Expected share of inputs with the float network's class, by the margins between the outputs of the samples
-/// held out.
+/// Expected share of inputs with the float network's class, by the margins between the outputs of
+/// the held-out samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Expected {
     /// The share.
     pub share: f64,
-    /// Ends of its 95 % interval, as of a share counted in as many samples.
+    /// Ends of the share's 95 % interval, as for a share counted in the same number of samples.
     pub interval: [f64; 2],
 }
 
-/// What outputs are off by, in their own unit.
+/// Errors of the outputs, in their own unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OutputErrors {
-    /// From the float network: root mean square, mean over the samples held out, or over those that the
-    /// search saw.
+    /// Distance from the float network: root mean square, mean over the held-out samples, or else
+    /// over those of the search.
     pub expected: f64,
-    /// From the fixed-point model in the clear, at most, where that is proven to be less than the outputs'
-    /// own range; none where all that is proven says nothing.
+    /// Largest distance from the fixed-point model in the clear. `None` if the proven bound is not
+    /// below the outputs' own range.
     pub bound: Option<f64>,
-    /// How far the outputs of the samples spread.
+    /// Spread of the outputs of the samples.
     pub range: f64,
 }
 
 impl RingReport {
-    /// Takes in how far answers can be from the fixed-point model in the clear.
+    /// Records the largest distance of answers from the fixed-point model in the clear.
     pub(crate) fn state_bound(&mut self, bound: f64) {
         if let Some(errors) = &mut self.errors {
             errors.bound = useful_bound(bound, [0.0, errors.range]);
@@ -101,14 +102,14 @@ impl RingReport {
     }
 }
 
-/// For which tensors it is certain that no accepted input overflows their ring.
+/// The tensors for which no accepted input can overflow their ring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overflow {
-    /// Tensors that the weights bound.
+    /// Number of tensors that the weights bound.
     pub certain: usize,
-    /// The others: their rings hold more than calibration saw.
+    /// Number of other tensors, whose rings hold more than the calibrated magnitudes.
     pub likely: usize,
-    /// How much more at least, as a factor of the largest calibrated magnitude.
+    /// The least factor between what such a ring holds and the largest calibrated magnitude.
     pub least_factor: f64,
 }
 
@@ -126,7 +127,7 @@ pub struct Comparisons {
 }
 
 impl Comparisons {
-    /// All together.
+    /// Total of all kinds.
     pub fn total(&self) -> u64 {
         self.relu + self.max_pool + self.arg_max + self.widen
     }
@@ -137,29 +138,29 @@ impl Comparisons {
 pub struct LayerReport {
     /// Index of the node.
     pub node: usize,
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Its operation.
+    /// Operation of the node.
     pub op: String,
-    /// Its shape.
+    /// Shape of the node's tensor.
     pub shape: Vec<usize>,
-    /// Bits of its ring.
+    /// Bits of the node's ring.
     pub width: u32,
-    /// Fraction bits.
+    /// Fraction bits of the tensor.
     pub frac_bits: u32,
-    /// Fraction bits of its weights.
+    /// Fraction bits of the node's weights, if any.
     pub weight_bits: Option<u32>,
     /// Bits between the largest calibrated magnitude and the limit `2^(width-2)`.
     pub headroom_bits: f64,
-    /// No accepted input overflows its ring; else that is only likely.
+    /// Whether no accepted input can overflow the ring; otherwise an overflow is only unlikely.
     pub certain: bool,
     /// Largest difference to the float network (real units).
     pub max_error: f64,
     /// Mean difference to the float network (real units).
     pub mean_error: f64,
-    /// Comparisons needed.
+    /// Number of comparisons.
     pub comparisons: u64,
-    /// Bits of the ring that they compare in.
+    /// Bits of the ring in which values are compared.
     pub compared_width: Option<u32>,
 }
 
@@ -248,7 +249,7 @@ pub(super) fn build(problem: &Problem, found: Found, emitted: &Emitted) -> Resul
     })
 }
 
-/// What the owner should not miss.
+/// Collects warnings for the owner.
 fn warnings(
     problem: &Problem,
     emitted: &Emitted,
@@ -304,7 +305,8 @@ fn describe(scheme: &Scheme, relu_drop: u32) -> String {
     scales + &tests
 }
 
-/// Largest and mean difference to the float network for each fixed-point node, over a few samples.
+/// Returns the largest and mean difference to the float network for each fixed-point node, over a
+/// few samples.
 fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingError> {
     let (graph, model) = (&emitted.graph, problem.model);
     let count = graph.nodes().len();
@@ -312,16 +314,18 @@ fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingE
     let samples = &model.calibration.samples[..model.calibration.samples.len().min(COMPARED_SAMPLES)];
     for (done, sample) in samples.iter().enumerate() {
         problem.watch.tell("comparing each layer with the float network", done, Some(samples.len()))?;
-        // Fixed-point results first: the float tensors then come one by one and are compared with theirs.
+        // Fixed-point results come first; each float tensor is then compared with its fixed-point
+        // tensors as soon as it is computed.
         let mut typed: Vec<Vec<(usize, Vec<i64>)>> = vec![Vec::new(); model.graph.nodes.len()];
         let fixed = graph.input().fixed;
         let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
-        // A factor whose addend is still to come is no tensor of the float network.
+        // A node that has a factor applied but not yet its addend is no tensor of the float
+        // network.
         let half_done = |id: usize, node: &Node| {
             let float = &model.graph.nodes[emitted.origin[id]].op;
             match (&node.op, float) {
                 (Op::MulConst { .. }, FloatOp::Affine { shift, .. }) => shift[0] != 0.0,
-                // What prepares the index of a table.
+                // Nodes that prepare the index of a table.
                 (op, FloatOp::Function(_)) => !matches!(op, Op::LookUp(_)),
                 _ => false,
             }
@@ -349,7 +353,7 @@ fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingE
     Ok(errors)
 }
 
-/// What is certain of each node, and of all of them.
+/// Returns for each node whether its range is certain, and a summary over all nodes.
 fn overflow(problem: &Problem, emitted: &Emitted) -> (Overflow, Vec<bool>) {
     let graph = &emitted.graph;
     let (range, error) = (problem.model.interface.input.range, problem.options.linear_error);
@@ -359,7 +363,7 @@ fn overflow(problem: &Problem, emitted: &Emitted) -> (Overflow, Vec<bool>) {
     let mut certain = Vec::with_capacity(graph.nodes().len());
     for (id, node) in graph.nodes().iter().enumerate() {
         let limit = width::limit(node.fixed.width, quartered[id]);
-        // A class index lives in no ring.
+        // A class index is in no ring.
         let is_certain = matches!(node.op, Op::ArgMax) || bounds[id] < limit;
         certain.push(is_certain);
         if is_certain {
@@ -370,12 +374,12 @@ fn overflow(problem: &Problem, emitted: &Emitted) -> (Overflow, Vec<bool>) {
         let seen = problem.model.calibration.max_abs[emitted.origin[id]] * f64::from(node.fixed.frac_bits).exp2();
         found.least_factor = found.least_factor.min(limit / seen.max(1.0));
     }
-    // A finite number also where all is certain, for JSON.
+    // JSON needs a finite number, also if all tensors are certain.
     found.least_factor = if found.likely == 0 { 0.0 } else { found.least_factor };
     (found, certain)
 }
 
-/// Nodes whose rings had no room for extreme inputs.
+/// Names nodes whose rings have no room for extreme inputs.
 fn extremes(problem: &Problem, emitted: &Emitted) -> Option<String> {
     let (nodes, extreme) = (emitted.graph.nodes(), &problem.model.calibration.extreme);
     let quartered = width::quartered(nodes);
@@ -393,7 +397,7 @@ fn extremes(problem: &Problem, emitted: &Emitted) -> Option<String> {
     ))
 }
 
-/// Calibration samples must stay inside the rings that were chosen from them.
+/// Warns if calibration samples leave the rings that were chosen from them.
 fn out_of_range(problem: &Problem, emitted: &Emitted) -> Result<Vec<String>, RingError> {
     let graph = &emitted.graph;
     let mut warnings = Vec::new();

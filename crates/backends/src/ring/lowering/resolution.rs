@@ -1,5 +1,5 @@
-//! Whether the scales that were chosen leave anything of what calibration saw, and what a client's input
-//! needs to be seen at all.
+//! Warnings about resolution: scales that round calibrated values to nothing, and inputs too small
+//! to have an effect.
 
 use tacit_graph::float::FloatOp;
 
@@ -8,26 +8,26 @@ use super::emit::Emitted;
 use crate::resolution::Faint;
 use crate::ring::Op;
 
-/// Root mean squares below so many steps are as good as nothing.
+/// Root mean squares below this number of steps count as nothing.
 const FEWEST_STEPS: f64 = 0.5;
-/// Root mean squares of the network's own input from here on are unusual: it may be that clients ask in other
-/// units.
+/// Root mean squares of the network's own input from this value on are unusual: clients may use
+/// other units.
 const LARGE_INPUT: f64 = (1u64 << 16) as f64;
 
-/// What its owner should know of resolution.
+/// Returns warnings for the owner about resolution.
 pub(super) fn warnings(problem: &Problem, emitted: &Emitted) -> Vec<String> {
     [input(problem, emitted), tensors(problem, emitted), units(problem, emitted)].into_iter().flatten().collect()
 }
 
-/// The step of the input in the network's units: what its first channel is multiplied by at the client
-/// is taken back.
+/// Returns the step of the input in the network's units, by dividing out the factor that the client
+/// applies to the first channel.
 pub(super) fn input_step(problem: &Problem, emitted: &Emitted) -> f64 {
     let moved = problem.model.interface.input.moved.as_ref();
     let factor = moved.map_or(1.0, |moved| f64::from(moved.scale[0]).abs());
     emitted.graph.input().fixed.dequantize(1) / if factor > 0.0 { factor } else { 1.0 }
 }
 
-/// Samples that round to nothing.
+/// Warns of samples that round to nothing.
 fn input(problem: &Problem, emitted: &Emitted) -> Option<String> {
     let samples = &problem.model.calibration.samples;
     let step = emitted.graph.input().fixed.dequantize(1);
@@ -41,14 +41,14 @@ fn input(problem: &Problem, emitted: &Emitted) -> Option<String> {
     })
 }
 
-/// Tensors whose values hardly reach a step.
+/// Warns of tensors whose values hardly reach a step.
 fn tensors(problem: &Problem, emitted: &Emitted) -> Option<String> {
     let squares = &problem.model.calibration.mean_square;
     let steps =
         |id: usize| squares[emitted.origin[id]].sqrt() * f64::from(emitted.graph.nodes()[id].fixed.frac_bits).exp2();
     let lost = |id: &usize| {
         let node = &emitted.graph.nodes()[*id];
-        // What prepares the index of a table is no tensor of the float network.
+        // Nodes that prepare the index of a table are no tensors of the float network.
         let of_table = matches!(problem.model.graph.nodes[emitted.origin[*id]].op, FloatOp::Function(_));
         let is_tensor = !matches!(node.op, Op::ArgMax | Op::MulConst { .. }) && !of_table;
         is_tensor && steps(*id) > 0.0 && steps(*id) < FEWEST_STEPS
@@ -64,7 +64,7 @@ fn tensors(problem: &Problem, emitted: &Emitted) -> Option<String> {
     ))
 }
 
-/// Samples of unusual size.
+/// Warns of samples of unusual size.
 fn units(problem: &Problem, emitted: &Emitted) -> Option<String> {
     let model = problem.model;
     let step = input_step(problem, emitted);

@@ -1,11 +1,11 @@
 //! Fraction bits of tensors and of weights.
 
-/// Scales to use.
+/// The scales of a lowering.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Scheme {
-    /// The same for all tensors and for all weights.
+    /// One scale for all tensors and one for all weights.
     Fixed { frac: u32, weight: u32 },
-    /// Relative precisions, see the module `lowering`.
+    /// Relative precisions; see the module `lowering`.
     Relative { activations: i32, weights: i32, most: u32 },
 }
 
@@ -14,7 +14,7 @@ impl Scheme {
         Self::Fixed { frac, weight }
     }
 
-    /// Fraction bits of a tensor.
+    /// Returns the fraction bits of a tensor.
     pub(super) fn tensor(&self, mean_square: f64) -> u32 {
         match *self {
             Self::Fixed { frac, .. } => frac,
@@ -25,8 +25,8 @@ impl Scheme {
         }
     }
 
-    /// Fraction bits of a layer's weights. `gain`: how much larger its input is than its output, fan-in
-    /// included. Weights of magnitude `largest` must fit.
+    /// Returns the fraction bits of a layer's weights. `gain` is the ratio of the layer's input to
+    /// its output in size, fan-in included. Weights of magnitude `largest` must fit.
     pub(super) fn layer(&self, gain: f64, largest: f64) -> u32 {
         let wanted = match *self {
             Self::Fixed { weight, .. } => weight,

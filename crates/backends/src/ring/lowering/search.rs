@@ -1,4 +1,4 @@
-//! The cheapest scales that keep accuracy.
+//! The search for the cheapest scales that preserve accuracy.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,55 +12,57 @@ use crate::BackendError;
 use crate::classes::{class, flip_probability, is_class_of, relative_error, root_mean_square};
 use crate::ring::{RingError, reference};
 
-/// Finest precision tried, in bits relative to a tensor's root mean square.
+/// Finest precision to try, in bits relative to a tensor's root mean square.
 const FINEST: i32 = 12;
-/// Coarsest precision of activations and of weights, however well the samples take it: other inputs come.
+/// Coarsest precision of activations and of weights, even if the samples allow less: other inputs
+/// may need it.
 const COARSEST: i32 = 4;
-/// The same where ranges come from random inputs, whose errors average out more than those of real ones.
+/// Coarsest precision if ranges come from random inputs, whose errors average out more than those
+/// of real inputs.
 const COARSEST_GUESSED: i32 = 6;
-/// How often demands are tightened for the sake of the samples held out.
+/// Largest number of times that demands are tightened because of the held-out samples.
 const TIGHTENED: usize = 3;
-/// Other simulated errors than those that the search chose by.
+/// Seed offset that gives judging other simulated errors than the search.
 const JUDGED: u64 = 1 << 32;
-/// Multiplications that may be spent on schemes that are only shown.
+/// Largest number of multiplications for schemes that are only reported.
 const LOOK_WORK: u64 = 2_000_000_000;
-/// What a test of fewer bits must save, as a share of the cost, to be worth its error.
+/// Saving, as a share of the cost, that a test of fewer bits must bring to be worth its error.
 const WORTH: f64 = 0.01;
-/// How many bits more than activations weights may get, and how many fewer.
+/// Largest number of bits by which the precision of weights may exceed that of activations.
 const WEIGHTS_ABOVE: i32 = 4;
 
-/// How good a scheme is on some of the calibration samples.
+/// Quality of a scheme on some of the calibration samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Quality {
     /// Share of samples with the float network's class.
     pub agreement: f64,
-    /// Share of inputs like these that are expected to get another class, by the margins between outputs.
+    /// Expected share of inputs like these that get another class, by the margins between outputs.
     pub flips: f64,
     /// Mean over samples of the root mean square error of the outputs, as a share of their range.
     pub error: f64,
-    /// The same in the unit of the float network's outputs.
+    /// The same error in the unit of the float network's outputs.
     pub distance: f64,
 }
 
-/// Scales that were tried.
+/// A scheme that was tried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
-    /// Bits below the root mean square of each tensor.
+    /// Bits below the root mean square, for tensors.
     pub activations: i32,
-    /// The same for weights.
+    /// Bits below the root mean square, for weights.
     pub weights: i32,
-    /// How many low bits ReLUs leave out of their tests.
+    /// Number of low bits that ReLUs leave out of their tests.
     pub relu_drop: u32,
-    /// What one inference costs online, by the back end's own measure (bytes both ways).
+    /// Online cost of one inference, by the back end's own measure (bytes both ways).
     pub cost: f64,
-    /// Expected share of inputs with the float network's class, on the samples that the search went by; none
-    /// where those are made up.
+    /// Expected share of inputs with the float network's class, on the samples of the search;
+    /// `None` if those are made up.
     pub expected_agreement: Option<f64>,
-    /// Mean root mean square error of the outputs on them, as a share of their range.
+    /// Mean root mean square error of the outputs on these samples, as a share of their range.
     pub output_error: f64,
 }
 
-/// Scales and a test of fewer bits that may be tried.
+/// A candidate: scales, and the number of bits that ReLU tests leave out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Trial {
     activations: i32,
@@ -68,8 +70,8 @@ struct Trial {
     relu_drop: u32,
 }
 
-/// Runs the samples at `which` with simulated truncation errors, and with ReLUs that leave out `relu_drop`
-/// bits.
+/// Runs the samples at `which` with simulated truncation errors and with ReLUs that leave out
+/// `relu_drop` bits.
 fn quality(
     problem: &Problem,
     (emitted, relu_drop): (&Emitted, u32),
@@ -98,36 +100,36 @@ fn quality(
     Ok(Quality { agreement: same as f64 / count, flips: flips / count, error: error / count, distance })
 }
 
-/// What was chosen.
+/// The result of the search.
 pub(super) struct Found {
     pub scheme: Scheme,
     pub relu_drop: u32,
-    /// As [`judge`] says.
+    /// The quality that [`judge`] found.
     pub quality: Quality,
-    /// What else was tried and is worth a look.
+    /// Other tried schemes that are worth reporting.
     pub choices: Vec<Choice>,
 }
 
-/// What a scheme must reach on the samples that the search goes by.
+/// Requirements for a scheme on the samples of the search.
 #[derive(Debug, Clone, Copy)]
 struct Demands {
     error: f64,
     flips: f64,
 }
 
-/// The cheapest scheme that keeps the promises on the samples held out as well, and what else was tried on
-/// the way.
+/// Finds the cheapest scheme that also meets its promises on the held-out samples, and other
+/// schemes to report.
 ///
 /// # Errors
-/// No scheme fits the supported rings, the back end can compute none of those that do, or it fails for other
-/// reasons.
+/// If no scheme fits the supported rings, the back end can compute none of those that fit, or the
+/// back end fails for another reason.
 pub(super) fn cheapest(problem: &Problem, target: &Target) -> Result<Found, BackendError> {
     let mut search = Search::new(problem, target);
     let options = problem.options;
     let mut demands = Demands { error: options.error_bound, flips: 1.0 - options.agreement };
     let mut best = search.cheapest(demands)?;
     let mut quality = search.judge(best)?;
-    // Samples that the search went by flatter it.
+    // The search's own samples give too good a result.
     for _ in 0..TIGHTENED {
         if problem.held_out.is_empty() || quality.flips <= 1.0 - options.agreement {
             break;
@@ -140,8 +142,8 @@ pub(super) fn cheapest(problem: &Problem, target: &Target) -> Result<Found, Back
     Ok(Found { scheme: search.scheme(best), relu_drop: best.relu_drop, quality, choices: search.choices() })
 }
 
-/// How good a scheme is on samples that the search did not go by (where there are none: on those that it
-/// did), with other simulated errors.
+/// Returns the quality of a scheme on the held-out samples (or, without any, on those of the
+/// search), with other simulated errors.
 pub(super) fn judge(problem: &Problem, (scheme, relu_drop): (&Scheme, u32)) -> Result<Quality, RingError> {
     let judges = if problem.held_out.is_empty() { &problem.searched } else { &problem.held_out };
     let (emitted, seed) = (emit(problem, scheme, false)?, problem.options.seed.wrapping_add(JUDGED));
@@ -152,9 +154,9 @@ struct Search<'a> {
     problem: &'a Problem<'a>,
     target: &'a Target<'a>,
     coarsest: i32,
-    /// Schemes that were run on the samples, with what they cost.
+    /// Schemes that were run on the samples, with their costs.
     tried: BTreeMap<Trial, (f64, Quality)>,
-    /// Why the back end could not compute what it was given last.
+    /// The back end's reason for its last refusal.
     refused: Option<BackendError>,
 }
 
@@ -164,7 +166,7 @@ impl<'a> Search<'a> {
         Self { problem, target, coarsest, tried: BTreeMap::new(), refused: None }
     }
 
-    /// With as few bits left out as may be.
+    /// A trial with the fewest bits left out.
     fn trial(&self, activations: i32, weights: i32) -> Trial {
         Trial { activations, weights, relu_drop: *self.problem.options.relu_drop.start() }
     }
@@ -178,8 +180,8 @@ impl<'a> Search<'a> {
         judge(self.problem, (&self.scheme(trial), trial.relu_drop))
     }
 
-    /// The model under a scheme, its outputs revealed, and what it costs; `None` where no ring or not the
-    /// back end takes it.
+    /// Returns the model under a scheme, with its outputs revealed, and its cost; `None` if no ring
+    /// fits or the back end refuses.
     fn computable(&mut self, trial: Trial) -> Result<Option<(Emitted, f64)>, BackendError> {
         let emitted = match emit(self.problem, &self.scheme(trial), false) {
             Err(RingError::NoRing { .. }) => return Ok(None),
@@ -189,7 +191,8 @@ impl<'a> Search<'a> {
         Ok(self.unless_refused(price)?.map(|cost| (emitted, cost)))
     }
 
-    /// Whether the back end compiles the model under a scheme, as it is revealed in the end.
+    /// Whether the back end compiles the model under a scheme, in the form that is finally
+    /// revealed.
     fn compiles(&mut self, trial: Trial) -> Result<bool, BackendError> {
         let emitted = match emit(self.problem, &self.scheme(trial), self.problem.top1()) {
             Err(RingError::NoRing { .. }) => return Ok(false),
@@ -199,7 +202,7 @@ impl<'a> Search<'a> {
         Ok(self.unless_refused(checked)?.is_some())
     }
 
-    /// Rings that this back end cannot compute in: other scales may do.
+    /// Turns a refusal of the rings into `None`, since other scales may work.
     fn unless_refused<T>(&mut self, result: Result<T, BackendError>) -> Result<Option<T>, BackendError> {
         match result {
             Err(refused @ BackendError::Unsupported { .. }) => {
@@ -210,7 +213,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What a scheme reaches; `None` where it cannot be computed.
+    /// Returns the quality of a scheme; `None` if it cannot be computed.
     fn quality(&mut self, trial: Trial) -> Result<Option<Quality>, BackendError> {
         if let Some((_, known)) = self.tried.get(&trial) {
             return Ok(Some(*known));
@@ -222,7 +225,7 @@ impl<'a> Search<'a> {
         Ok(Some(found))
     }
 
-    /// From coarse to fine, and then with fewer bits in the tests of ReLUs.
+    /// Searches from coarse to fine scales, and then with fewer bits in the tests of ReLUs.
     fn cheapest(&mut self, demands: Demands) -> Result<Trial, BackendError> {
         let reachable = self.reachable()?;
         match self.cheapest_scales(reachable, demands)? {
@@ -235,7 +238,8 @@ impl<'a> Search<'a> {
         let mut found: Option<(f64, Trial)> = None;
         let mut first_ok = None;
         for p in self.coarsest..=FINEST {
-            // One step beyond the coarsest activations that do: there, coarser weights may do as well.
+            // The search stops one step beyond the coarsest sufficient activations: coarser weights
+            // may suffice there.
             if first_ok.is_some_and(|f| p > f + 1) {
                 break;
             }
@@ -258,8 +262,8 @@ impl<'a> Search<'a> {
         Ok(found)
     }
 
-    /// What is cheaper with more bits left out, at scales as found or with weights a bit finer. Random inputs
-    /// tell too little of small values.
+    /// Finds cheaper trials with more bits left out, at the found scales or with slightly finer
+    /// weights. Random inputs give too little information about small values.
     fn fewest_tested(
         &mut self,
         (mut least, scales): (f64, Trial),
@@ -281,7 +285,7 @@ impl<'a> Search<'a> {
         Ok(found)
     }
 
-    /// The best agreement that fine scales reach.
+    /// Returns the best agreement that fine scales reach.
     fn reachable(&mut self) -> Result<f64, BackendError> {
         for p in (self.coarsest..=FINEST).rev().step_by(2) {
             if let Some(q) = self.quality(self.trial(p, p))? {
@@ -294,7 +298,7 @@ impl<'a> Search<'a> {
     fn accepts(&mut self, trial: Trial, agreement: f64, demands: Demands) -> Result<bool, BackendError> {
         let guessed = self.problem.model.calibration.guessed;
         let keeps = |q: &Quality| match guessed {
-            // Random inputs have no class worth speaking of: margins tell nothing.
+            // Random inputs have no meaningful class, so margins give no information.
             true => q.agreement >= agreement,
             false => q.flips <= demands.flips,
         };
@@ -302,8 +306,8 @@ impl<'a> Search<'a> {
         Ok(q.is_some_and(|q| keeps(&q) && q.error <= demands.error))
     }
 
-    /// Tries what is a little coarser and finer than what was chosen, where samples are cheap: so that its
-    /// owner sees the knee.
+    /// Tries slightly coarser and finer scales than the chosen ones, if samples are cheap to run.
+    /// The owner then sees the knee of the trade-off.
     fn look_around(&mut self, chosen: Trial) -> Result<(), BackendError> {
         let one = self.problem.model.graph.macs().saturating_mul(self.problem.searched.len() as u64);
         let affordable = (LOOK_WORK / one.max(1)) as usize;
@@ -316,7 +320,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// What was tried and is worth a look: no other costs less and is better.
+    /// Returns the tried schemes that no other beats in both cost and error.
     fn choices(&self) -> Vec<Choice> {
         let all = self.tried.iter().map(|(&Trial { activations, weights, relu_drop }, &(cost, q))| Choice {
             activations,
@@ -339,7 +343,7 @@ impl<'a> Search<'a> {
         all
     }
 
-    /// The most exact scheme that compiles: nothing met the bound.
+    /// Returns the most exact scheme that compiles, for when no scheme met the bound.
     fn finest(&mut self) -> Result<Trial, BackendError> {
         let mut best: Option<(f64, Trial)> = None;
         for p in (self.coarsest..=FINEST).rev() {

@@ -1,17 +1,18 @@
-//! Functions as pieces of lines, for numbers that have more bits than the index of a table.
+//! Functions as pieces of lines, for numbers with more bits than the index of a table.
 //!
-//! With s low bits a piece is `2^s` numbers long, of which each is computed by its own line or by that of
-//! the piece above: so a line is fitted to its piece and the one below. Where the function curves by c, the
-//! error of pieces of length d is `c d^2 / 4`, that of constants over them would be `d / 2` times the
-//! steepest slope.
+//! With s low bits a piece is `2^s` numbers long. Each number is computed by its own line or by
+//! that of the piece above, so a line is fitted to its piece and the one below. If the function
+//! curves by c, pieces of length d have the error `c d^2 / 4`; constants over them would have
+//! `d / 2` times the steepest slope.
 //!
-//! A number has so many fraction bits that rounding it costs a quarter of a unit of the result (if its own
-//! scale allows), an entry two more than the result, a slope so many that its rounding costs a quarter of a
-//! unit at the end of a piece. The result then has `s + 1` fraction bits more than asked for, and is
-//! truncated as the result of a linear layer is.
+//! The fraction bits are chosen as follows. Rounding a number costs a quarter of a unit of the
+//! result (if its own scale allows). An entry has two more bits than the result. Rounding a slope
+//! costs a quarter of a unit at the end of a piece. The result then has `s + 1` more fraction bits
+//! than requested, and is truncated like the result of a linear layer.
 //!
-//! What lies between ReLU and another function has a kink at zero, which no line follows: there the
-//! magnitude is looked up, or what lies below zero, which are never below the first piece.
+//! The difference between ReLU and another function has a kink at zero, which no line follows.
+//! There the table takes the magnitude, or the part below zero; neither is ever below the first
+//! piece.
 
 use tacit_graph::Function;
 
@@ -19,13 +20,13 @@ use super::integers::quantise;
 use super::tabulated::{Argument, Scales, Tabulated, cut, exceed};
 use crate::ring::{Lines, Table};
 
-/// Places in a piece at which it is held against the function.
+/// Number of places in a piece where its line is compared with the function.
 const PLACES: i64 = 32;
-/// Widest number, and most fraction bits of a result.
+/// Widest number in bits, and largest number of fraction bits of a result.
 const MAX_BITS: [i32; 2] = [30, 40];
 
-/// The fewest pieces of lines that are as exact as the results' scale, or as many as an index has places.
-/// None if numbers have no more bits than an index.
+/// Returns the fewest pieces of lines that are as exact as the results' scale, or as many pieces as
+/// an index allows. `None` if numbers have no more bits than an index.
 pub(super) fn at(function: Function, scales: &Scales, half_span: i32, coarsest: i32) -> Option<Tabulated> {
     let function = Curve::of(function);
     let span = half_span + i32::from(!function.starts_at_zero());
@@ -50,7 +51,7 @@ pub(super) fn at(function: Function, scales: &Scales, half_span: i32, coarsest: 
     best.map(|(_, made)| made)
 }
 
-/// A function of what is looked up.
+/// A function of the looked-up argument.
 struct Curve {
     function: Function,
     of: Argument,
@@ -66,20 +67,20 @@ impl Curve {
         Self { function, of }
     }
 
-    /// Whether nothing below zero is looked up.
+    /// Whether the looked-up argument is never below zero.
     fn starts_at_zero(&self) -> bool {
         self.function.is_positive() || self.of != Argument::Itself
     }
 
-    /// Its value, cut where its results are.
+    /// The function's value, cut to the range of the results.
     fn value(&self, scales: &Scales) -> impl Fn(f64) -> f64 + use<> {
         let (value, sign) = (cut(self.function, scales), if self.of == Argument::Itself { 1.0 } else { -1.0 });
-        // An even function may as well be asked below zero.
+        // An even function may also be evaluated below zero.
         move |x| value(sign * x)
     }
 }
 
-/// The steepest slope over a span of `2^span`, about.
+/// Returns approximately the steepest slope over a span of `2^span`.
 fn steepest(function: &Curve, scales: &Scales, span: i32) -> f64 {
     let (value, step) = (function.value(scales), f64::from(span - 12).exp2());
     let first = if function.starts_at_zero() { 0 } else { -2048 };
@@ -87,15 +88,16 @@ fn steepest(function: &Curve, scales: &Scales, span: i32) -> f64 {
     (first..first + 4096).map(slope).fold(0.0, tacit_floats::larger)
 }
 
-/// The function at the places of all pieces, and of one more below them.
+/// Values of the function at the places of all pieces, and of one more piece below them.
 struct Samples {
     /// Places from the first one to the middle of all pieces.
     origin: i64,
-    /// The first place that a number of the function's domain is at.
+    /// The first place inside the function's domain.
     first: i64,
-    /// At each place, and half a number to either side: a number stands for those that round to it.
+    /// Values at each place, and half a number to either side: a number stands for those that round
+    /// to it.
     values: Vec<Sample>,
-    /// From one place to the next.
+    /// Distance from one place to the next.
     length: f64,
 }
 
@@ -107,7 +109,8 @@ struct Sample {
 }
 
 impl Samples {
-    /// Of `count` pieces of `2^low` numbers of `frac` fraction bits, half of them below `centre`.
+    /// Samples of `count` pieces of `2^low` numbers of `frac` fraction bits, half of them below
+    /// `centre`.
     fn new(function: &Curve, scales: &Scales, (count, low): (i64, u32), (centre, frac): (i64, u32)) -> Self {
         let (unit, value) = ((-f64::from(frac)).exp2(), function.value(scales));
         let least = if function.starts_at_zero() { 0.0 } else { f64::NEG_INFINITY };
@@ -129,8 +132,8 @@ impl Samples {
     }
 }
 
-/// Pieces of `2^low` numbers, chosen by an index of so many bits, and their error in units of the result's
-/// scale.
+/// Makes pieces of `2^low` numbers, chosen by an index of the given bits, and returns their error
+/// in units of the result's scale.
 fn with(function: &Curve, scales: &Scales, (index, low): (u32, u32), frac: u32) -> (f64, Tabulated) {
     let half = 1i64 << (index + low - 1);
     let centre = if function.starts_at_zero() { half } else { 0 };
@@ -145,7 +148,7 @@ fn with(function: &Curve, scales: &Scales, (index, low): (u32, u32), frac: u32) 
         let of_piece = |place: i64| samples.at(piece * PLACES + place);
         let first = (samples.first - piece * PLACES).max(-PLACES);
         let first = if first < PLACES { first } else { 0 };
-        // The topmost is kept free.
+        // The topmost piece is reserved.
         let last = if piece == count / 2 - 1 { 0 } else { PLACES };
         let start = first.min(last - 1);
         let slope = (of_piece(last).at - of_piece(start).at) / ((last - start) as f64 * samples.length);

@@ -1,10 +1,11 @@
-//! Tables of functions: which numbers an index stands for, and how fine it is.
+//! Tables of functions: the numbers that an index stands for, and the resolution of the index.
 //!
-//! An index of k bits at f fraction bits stands for the numbers that round to it, over a span of `2^(k-f)`
-//! around zero, or from zero for functions of positive numbers. The span is that of calibration with its
-//! guard, but no wider than where the function settles; what may lie outside is clipped. The index is as fine
-//! as the result's scale asks for: the error is one unit of it, if the widest table and the input's own scale
-//! allow. Where one table is too wide, pieces of lines ([`super::spline`]) take its place.
+//! An index of k bits at f fraction bits stands for the numbers that round to it, over a span of
+//! `2^(k-f)` around zero, or from zero for functions of positive numbers. The span is that of
+//! calibration with its guard, but at most the part where the function still changes; inputs
+//! outside are clipped. The index is as fine as the result's scale requires: the error is one unit
+//! of the result, if the widest table and the input's own scale allow. Where one table is too wide,
+//! pieces of lines ([`super::spline`]) take its place.
 
 use tacit_graph::Function;
 
@@ -13,10 +14,10 @@ use super::spline;
 use super::tabulated::{Argument, Scales, Tabulated, cut, exceed};
 use crate::ring::Table;
 
-/// The coarsest table that is as exact as its results' scale, or the finest there can be.
+/// Returns the coarsest table that is as exact as its results' scale, or the finest possible table.
 ///
 /// # Errors
-/// A sentence: the input is too large for any.
+/// A sentence, if the input is too large for any table.
 pub(super) fn tabulate(function: Function, scales: &Scales) -> Result<Tabulated, String> {
     let [likely, extreme] = scales.input;
     let reach = match function.settles() {
@@ -26,7 +27,7 @@ pub(super) fn tabulate(function: Function, scales: &Scales) -> Result<Tabulated,
     let half_span = if reach > 0.0 { reach.log2().ceil().max(-40.0) as i32 } else { 0 };
     let span = if function.is_positive() { half_span } else { half_span + 1 };
     let most_bits = scales.most_bits as i32;
-    // Two bits of index at least.
+    // An index has at least two bits.
     let (coarsest, finest) = ((2 - span).max(0), (most_bits - span).min(scales.finest as i32));
     if finest < coarsest {
         return Err(format!(
@@ -57,7 +58,7 @@ fn at(function: Function, scales: &Scales, bits: u32, frac: u32) -> Tabulated {
     let (unit, value) = ((-f64::from(frac)).exp2(), cut(function, scales));
     let one = f64::from(scales.frac_bits).exp2();
     let (mut entries, mut error) = (vec![0; 1 << bits], 0f64);
-    // Every function here rises or falls between two indices: its ends there are the farthest.
+    // Every function here rises or falls between two indices, so its ends there are the farthest.
     let end = |x: f64| value(if function.is_positive() { x.max(0.0) } else { x } * unit) * one;
     let mut before = end((centre - half) as f64 - 0.5);
     for index in -half..half {
@@ -68,9 +69,9 @@ fn at(function: Function, scales: &Scales, bits: u32, frac: u32) -> Tabulated {
         error = error.max((before - entry as f64).abs()).max((after - entry as f64).abs());
         before = after;
     }
-    // What rounds below zero must not become the largest number.
+    // A number that rounds below zero must not wrap to the largest number.
     let clipped = function.is_positive() || exceed(scales, frac, half);
-    // A cast saturates. Half a unit is what rounding takes.
+    // A cast saturates. Rounding accounts for half a unit.
     let error = (error - 0.5).max(0.0).ceil() as u32;
     Tabulated {
         table: Table { function, entries, lines: None, frac_bits: scales.frac_bits, error: error.max(1) },
@@ -108,7 +109,7 @@ mod tests {
             assert_eq!(clipped, clips, "{function:?}");
             let mut worst = 0f64;
             for step in -4000..4000i64 {
-                // Within the table, between indices too.
+                // Inputs within the table, also between indices.
                 let x = ((step as f64 / 4000.0) * (half as f64 - 1.0)).min(top as f64) + centre as f64;
                 if (function.is_positive() || of != Argument::Itself) && x < 0.0 {
                     continue;
@@ -122,7 +123,7 @@ mod tests {
             }
             assert!(worst <= f64::from(table.error) + 0.51, "{function:?}: {worst} units, {} stated", table.error);
         }
-        // What settles slowly gets no more than it can use.
+        // A function that settles slowly gets no larger a table than it can use.
         assert!(tabulate(Function::Sigmoid, &scales([3.0, 3.0], 1.0)).unwrap().table.bits() <= 10);
     }
 
@@ -140,11 +141,11 @@ mod tests {
             let lines = made.table.lines.as_ref().unwrap_or_else(|| panic!("{function:?}: a table"));
             assert!(made.table.index_bits() <= 9 && made.table.frac_bits == frac_bits + lines.low + 1, "{function:?}");
             let units = f64::from(made.table.error) * (-f64::from(lines.low + 1)).exp2();
-            // Of constants it would be many; the square root is steep at zero.
+            // Constants would have a far larger error; the square root is steep at zero.
             assert!(units <= if function == Function::Sqrt { 6.0 } else { 1.0 }, "{function:?}: {units}");
             let one = at(function, &scales, 9, made.frac.min(9 - (made.table.bits() - made.frac)));
             assert!(f64::from(one.table.error) > 2.0 * units, "{function:?}: {}, {units}", one.table.error);
-            // What lines are apart is part of the error.
+            // The distance between neighbouring lines is part of the error.
             assert!(made.table.apart() <= 2 * u64::from(made.table.error), "{function:?}");
         }
     }

@@ -1,16 +1,16 @@
-//! What a function is looked up for, and what comes of it: a table, or pieces of lines.
+//! The requirements of a look-up, and its result: a table, or pieces of lines.
 
 use tacit_graph::Function;
 
 use crate::ring::Table;
 
-/// What a table is made for.
+/// Ranges and scales that a table is made for.
 pub(super) struct Scales {
-    /// Largest magnitude of the input that is likely, and on extreme inputs.
+    /// Largest likely magnitude of the input, and largest magnitude on extreme inputs.
     pub input: [f64; 2],
-    /// Most fraction bits that the input has.
+    /// Largest number of fraction bits of the input.
     pub finest: u32,
-    /// Largest magnitude of a result that is likely: larger ones are cut.
+    /// Largest likely magnitude of a result; larger ones are cut.
     pub result: f64,
     /// Fraction bits of the results.
     pub frac_bits: u32,
@@ -18,33 +18,34 @@ pub(super) struct Scales {
     pub most_bits: u32,
 }
 
-/// A table and what its index stands for.
+/// A table and the meaning of its index.
 pub(super) struct Tabulated {
     pub table: Table,
     /// Fraction bits of the index.
     pub frac: u32,
-    /// The number that index 0 stands for, at that scale.
+    /// The number that index 0 stands for, in the index's scale.
     pub centre: i64,
-    /// The input may lie outside.
+    /// Whether the input may lie outside the table and is clipped.
     pub clipped: bool,
-    /// What of the input is looked up.
+    /// The part of the input that is looked up.
     pub of: Argument,
 }
 
-/// What of a number is looked up.
+/// The part of a number that is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Argument {
-    /// The number.
+    /// The number itself.
     Itself,
-    /// Its magnitude.
+    /// The magnitude of the number.
     Magnitude,
-    /// How far it lies below zero, or 0.
+    /// The distance of the number below zero, or 0.
     Below,
 }
 
-/// The function, cut where its results are.
+/// Returns the function, cut to the range of its results.
 pub(super) fn cut(function: Function, scales: &Scales) -> impl Fn(f64) -> f64 + use<> {
-    // Tables are public: where they are cut must say no more of the calibration data than a power of two.
+    // Tables are public: the point where they are cut must reveal only a power of two about the
+    // calibration data.
     let most = if scales.result > 0.0 { scales.result.log2().ceil().exp2() } else { 1.0 };
     move |x| {
         let value = function.value(x);
@@ -52,7 +53,8 @@ pub(super) fn cut(function: Function, scales: &Scales) -> impl Fn(f64) -> f64 + 
     }
 }
 
-/// Whether numbers may lie `top` or more above what index 0 stands for, in units of `frac` fraction bits.
+/// Whether numbers may lie at least `top` above the number of index 0, in units of `frac` fraction
+/// bits.
 pub(super) fn exceed(scales: &Scales, frac: u32, top: i64) -> bool {
     let [likely, extreme] = scales.input.map(|size| size * f64::from(frac).exp2() + 2.0);
     likely.max(extreme) >= top as f64

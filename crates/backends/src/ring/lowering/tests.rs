@@ -42,7 +42,7 @@ fn top1_is_the_class_of_the_logits() {
         let a = reference::run(&logits.graph, &logits.weights, &ints).unwrap();
         let b = reference::run(&top1.graph, &top1.weights, &ints).unwrap();
         let best = a.iter().max().unwrap();
-        // The arg max sees truncated logits: near-equal ones may tie.
+        // The arg max reads truncated logits: near-equal ones may tie.
         assert!((best - a[b[0] as usize]) as f64 <= 0.02 * (*best as f64).abs(), "{a:?} {b:?}");
     }
     assert_eq!(top1.report.comparisons.arg_max, 9);
@@ -71,15 +71,15 @@ fn coarser_bounds_give_narrower_rings() {
 #[test]
 fn the_price_decides_and_its_errors_come_through() {
     let model = tiny(OutputMode::Logits);
-    // Where wide rings are called cheap, the first scheme that is accepted stays the best no longer.
+    // If wide rings are priced as cheap, the search continues past the first accepted scheme.
     let width = |graph: &RingGraph| graph.nodes().iter().map(|n| f64::from(n.fixed.width)).sum::<f64>();
     let narrow = lower(&model, &RingOptions::default(), &|g| Ok(width(g))).unwrap();
     let wide = lower(&model, &RingOptions::default(), &|g| Ok(-width(g))).unwrap();
     assert!(width(&narrow.graph) < width(&wide.graph));
     let broken = lower(&model, &RingOptions::default(), &|_| Err(BackendError::Misuse("no price")));
     assert!(matches!(broken, Err(BackendError::Misuse("no price"))));
-    // A back end that cannot compute in any of the rings says why, one that cannot compute in cheap ones gets
-    // others.
+    // A back end that refuses all rings has its reason reported; a back end that refuses cheap
+    // rings gets others.
     let refusal = || BackendError::Unsupported { node: 7, name: String::new(), op: "Input", what: "never".into() };
     let refused = lower(&model, &RingOptions::default(), &|_| Err(refusal()));
     assert!(matches!(refused, Err(BackendError::Unsupported { node: 7, .. })));
@@ -182,7 +182,7 @@ fn small_networks_agree() {
     }
 }
 
-/// A made-up model: layers of the given weights, ReLU where none are given.
+/// A synthetic model: layers of the given weights, and a ReLU for each `None`.
 fn chain(inputs: usize, layers: &[Option<Vec<f32>>], samples: usize) -> Model {
     use tacit_graph::npy::Npy;
     use tacit_graph::onnx::Network;
@@ -216,7 +216,8 @@ fn agreement_is_stated_of_samples_that_the_search_did_not_see() {
     assert!(many.agreement.is_some_and(|a| a > 0.9), "{many}");
     let expected = many.expected.unwrap();
     assert!(expected.share >= 0.99 && expected.interval[0] < expected.share, "{many}");
-    // Where what is held out cannot be met, finer scales are tried, and it is said.
+    // If the held-out samples cannot be satisfied, the search tries finer scales and the report
+    // warns.
     let mut other = model.clone();
     other.calibration.wanted[48..].iter_mut().for_each(|w| w.reverse());
     let lied = lowered(&other, &RingOptions::default()).report;
@@ -257,11 +258,12 @@ fn relus_test_fewer_bits_where_that_saves_something_and_samples_allow_it() {
     assert!((1..=4).contains(&some.relu_drop) && some.report.output_error <= 0.02, "{}", some.report);
     assert!(some.report.scheme.contains("lowest bit"), "{}", some.report.scheme);
     assert!(some.report.choices.iter().any(|c| c.relu_drop == some.relu_drop));
-    // Where it saves too little, where nothing is good enough, and where samples are made up: none.
+    // No bit is left out if that saves too little, if nothing is good enough, or if samples are
+    // made up.
     assert_eq!(lowered(&model, 0..=4, (0.001, 0.02)).relu_drop, 0);
     assert_eq!(lowered(&model, 0..=4, (0.05, 0.0)).relu_drop, 0);
     assert_eq!(lowered(&tiny(OutputMode::Logits), 0..=4, (0.05, 0.02)).relu_drop, 0);
-    // As many as are asked for, and their error is in the report.
+    // A fixed number of bits is left out as requested, and the report has the error.
     let [none, six] = [0, 6].map(|n| lowered(&model, n..=n, (0.05, 1.0)));
     assert_eq!((none.relu_drop, six.relu_drop), (0, 6));
     assert!(six.report.output_error > none.report.output_error, "{}", six.report);
@@ -282,7 +284,8 @@ fn constant_outputs_and_dead_layers_are_lowered_with_a_finite_error() {
 
 #[test]
 fn a_relu_is_as_wide_as_what_it_widens_to_needs() {
-    // A long way from a ReLU's own values to those that are summed behind it without another one.
+    // The values that are summed behind a ReLU, without another one, are much larger than its own
+    // values.
     let wide: Vec<f32> = (0..40).map(|i| if i == 0 { 3000.0 } else { 0.01 }).collect();
     let layers = [Some(wide.clone()), None, Some(wide[..20].to_vec()), Some(vec![300.0; 8]), Some(vec![200.0; 8])];
     let made = lowered(&chain(4, &layers, 20), &RingOptions::default());
@@ -295,8 +298,8 @@ fn a_relu_is_as_wide_as_what_it_widens_to_needs() {
 
 #[test]
 fn rings_hold_extreme_inputs_and_the_report_says_what_is_certain() {
-    // Samples in which neighbours cancel, filtered by sums: calibration sees next to nothing of what a
-    // constant input does.
+    // Samples in which neighbours cancel, filtered by sums: calibration finds almost nothing of the
+    // effect of a constant input.
     let rows: Vec<f32> = (0..64).map(|i| if i % 16 < 8 { 1.0 } else { -1.0 }).collect();
     let mut model = chain(8, &[Some(rows), None, Some(vec![1.0; 8])], 20);
     let (seen, extreme) = (model.calibration.max_abs[1], model.calibration.extreme[1]);
@@ -312,7 +315,7 @@ fn rings_hold_extreme_inputs_and_the_report_says_what_is_certain() {
     assert!((got[0] - wanted[0]).abs() < 0.5, "{got:?} {wanted:?}");
     let overflow = &made.report.overflow;
     assert!(overflow.certain > 1 && overflow.certain + overflow.likely == made.graph.nodes().len(), "{overflow:?}");
-    // Without that headroom, it is said which nodes may overflow.
+    // Without that headroom, the report names the nodes that may overflow.
     let mut tight = model.clone();
     tight.calibration.extreme.iter_mut().for_each(|v| *v = 0.0);
     let tight = lowered(&tight, &RingOptions { frac_bits: Some(8), ..RingOptions::default() });
@@ -380,7 +383,7 @@ fn a_lowering_tells_how_far_it_is_and_ends_when_asked() {
     assert!(matches!(ended, Err(BackendError::Ring(RingError::Graph(GraphError::Interrupted)))));
 }
 
-/// The report says what outputs are off by, and a bound only where it says something.
+/// The report states the errors of outputs, and a bound only if it is useful.
 #[test]
 fn errors_are_stated_in_the_unit_of_the_outputs() {
     let model = tiny(OutputMode::Logits);
@@ -401,8 +404,8 @@ fn errors_are_stated_in_the_unit_of_the_outputs() {
     assert_eq!(lowered(&tiny(OutputMode::Top1), &RingOptions::default()).report.errors, None);
 }
 
-/// Samples a million times too large: the lowering says what their scale costs, and an input in other
-/// units is told to be nothing.
+/// Samples a million times too large: the lowering states the cost of their scale, and the client
+/// gets an error for an input in other units.
 #[test]
 fn samples_of_another_scale_are_warned_of() {
     let network = zoo::build("tiny-cnn", 2).unwrap();
@@ -415,8 +418,8 @@ fn samples_of_another_scale_are_warned_of() {
     let unusual =
         |model: &Model| lowered(model, &RingOptions::default()).report.warnings.join("\n").contains("in size");
     assert!(!unusual(&at_scale(1.0)) && !unusual(&at_scale(255.0)) && unusual(&at_scale(1e6)));
-    // At the scale of its samples it computes as well as ever; what is as small as it should have been
-    // is nothing.
+    // At the scale of its samples the model computes as well as ever; inputs of the intended scale
+    // round to nothing.
     let model = at_scale(1e6);
     let server = Cheetah.lower(&model, &crate::Options::default()).unwrap();
     let unit = crate::seam::Plan::input_unit(&*server).unwrap();
@@ -426,7 +429,7 @@ fn samples_of_another_scale_are_warned_of() {
     assert_eq!(crate::Faint::of(&model.calibration.samples[0], unit), None);
 }
 
-/// Scales that are too coarse for what calibration saw.
+/// Scales that are too coarse for the calibrated values.
 #[test]
 fn scales_that_leave_nothing_are_warned_of() {
     let options = RingOptions { frac_bits: Some(8), ..RingOptions::default() };

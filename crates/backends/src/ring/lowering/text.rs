@@ -1,11 +1,12 @@
-//! A lowering's report as text.
+//! Formats a lowering's report as text.
 
 use std::fmt;
 
 use super::report::{Choice, Expected, OutputErrors, Overflow, RingReport};
 
 impl RingReport {
-    /// Smallest and largest ring of the linear layers, and of the tensors that are compared.
+    /// Returns the smallest and largest ring of the linear layers, and of the tensors that are
+    /// compared.
     pub fn widths(&self) -> ([u32; 2], [u32; 2]) {
         let span =
             |widths: Vec<u32>| [widths.iter().min().copied().unwrap_or(0), widths.iter().max().copied().unwrap_or(0)];
@@ -13,7 +14,7 @@ impl RingReport {
         (span(linear), span(self.layers.iter().filter_map(|l| l.compared_width).collect()))
     }
 
-    /// What is certain of overflow, and what is only likely.
+    /// Writes for how many tensors overflow is excluded, and for how many only unlikely.
     fn overflow(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Overflow { certain, likely, least_factor } = self.overflow;
         match likely {
@@ -30,7 +31,7 @@ impl RingReport {
         }
     }
 
-    /// What other scales would cost and bring.
+    /// Writes costs and errors of other scales.
     fn trade_off(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (k, c) in self.choices.iter().enumerate() {
             let head = if k == 0 { "trade-off" } else { "" };
@@ -46,7 +47,7 @@ impl RingReport {
         Ok(())
     }
 
-    /// One line for each node.
+    /// Writes one line for each node.
     fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,

@@ -1,8 +1,8 @@
-//! Ring widths: as narrow as the values and the readers allow.
+//! Ring widths, as narrow as values and readers allow.
 //!
-//! A node needs `|x| < 2^(width-2)` for its largest calibrated magnitude plus the guard, and [`limit`] for
-//! inputs that are less likely. Linear and local operations may only narrow, so a reader's ring is demanded
-//! of what it reads, back to a ReLU (which may widen) or the input.
+//! A node needs `|x| < 2^(width-2)` for its largest calibrated magnitude plus the guard, and
+//! [`limit`] for less likely inputs. Linear and local operations may only narrow. A reader's ring
+//! is therefore required of its inputs too, back to a ReLU (which may widen) or the input.
 
 use tacit_graph::NodeId;
 
@@ -10,25 +10,26 @@ use crate::Strain;
 use crate::ring::fixed::{MAX_WIDENING, MAX_WIDTH, MIN_COMPARED_WIDTH};
 use crate::ring::{Node, Op, RingError, RingGraph, Weights, reference};
 
-/// Bits of a ring that holds magnitudes up to `largest` (an integer's magnitude, guard included) below a
-/// quarter.
+/// Returns the bits of a ring in which magnitudes up to `largest` (an integer's magnitude, guard
+/// included) stay below a quarter.
 pub(super) fn needed_width(largest: f64) -> u32 {
     (bits(largest) + 2).max(MIN_COMPARED_WIDTH)
 }
 
-/// Bits of the narrowest ring that computes rightly with magnitudes up to `largest`, for [`quartered`] nodes
-/// or others.
+/// Returns the bits of the narrowest ring that is correct for magnitudes up to `largest`, for
+/// [`quartered`] nodes or others.
 pub(super) fn least_width(largest: f64, quartered: bool) -> u32 {
     (bits(largest) + 1 + u32::from(quartered)).max(MIN_COMPARED_WIDTH)
 }
 
-/// Smallest magnitude that a ring of `width` bits computes wrongly with.
+/// Returns the smallest magnitude for which a ring of `width` bits gives wrong results.
 pub(super) fn limit(width: u32, quartered: bool) -> f64 {
     f64::from(width - 1 - u32::from(quartered)).exp2()
 }
 
-/// Which nodes must stay below a quarter of their ring, not half: those whose readers subtract values to
-/// compare them, or widen them (as a ReLU may, where widths are not known yet).
+/// Returns the nodes that must stay below a quarter of their ring, where others may use half. Their
+/// readers subtract values to compare them, or widen them (as a ReLU may, while widths are
+/// unknown).
 pub(super) fn quartered(nodes: &[Node]) -> Vec<bool> {
     let mut found = vec![false; nodes.len()];
     for node in nodes {
@@ -42,10 +43,10 @@ pub(super) fn quartered(nodes: &[Node]) -> Vec<bool> {
     found
 }
 
-/// How near each tensor comes to its [`limit`] on an input.
+/// Returns how near each tensor comes to its [`limit`] on an input.
 ///
 /// # Errors
-/// The input's length is wrong.
+/// If the input's length is wrong.
 pub fn strain(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<Strain>, RingError> {
     let nodes = graph.nodes();
     let quartered = quartered(nodes);
@@ -61,9 +62,9 @@ fn bits(largest: f64) -> u32 {
     if largest < 1.0 { 1 } else { largest.log2().floor() as u32 + 1 }
 }
 
-/// Sets the widths of all nodes. `needs[i]` is the narrowest ring that holds node `i`'s values. Inserts
-/// `Widen` behind truncations where a chain without ReLU would need a ring beyond [`MAX_WIDTH`]; `origin`
-/// grows with the nodes. Returns for each original node its new index.
+/// Sets the widths of all nodes. `needs[i]` is the narrowest ring that holds node `i`'s values.
+/// Inserts `Widen` behind truncations where a chain without ReLU would need a ring beyond
+/// [`MAX_WIDTH`]; `origin` grows with the nodes. Returns the new index of each original node.
 pub(super) fn assign(
     nodes: &mut Vec<Node>,
     mut needs: Vec<u32>,
@@ -78,7 +79,7 @@ pub(super) fn assign(
             }
             return Ok(moved);
         };
-        // The last truncation whose readers ask for more than its values need, and whose source is then too
+        // The last truncation whose readers need more than its values, and whose source is then too
         // wide.
         let cut = (worst..nodes.len()).rev().find(|&i| {
             matches!(nodes[i].op, Op::Truncate { .. })
@@ -100,13 +101,13 @@ pub(super) fn assign(
     }
 }
 
-/// Widths from needs and demands; may exceed what is supported.
+/// Computes widths from needs and demands; they may exceed the supported widths.
 fn solve(nodes: &[Node], needs: &[u32]) -> Vec<u32> {
     let mut width = needs.to_vec();
     for (id, node) in nodes.iter().enumerate().rev() {
         for &i in &node.inputs {
             let demand = match node.op {
-                // Of rings that cannot be, each ReLU in front doubles the demand.
+                // For impossible rings, each ReLU in front doubles the demand.
                 Op::Truncate { bits } => width[id].saturating_add(bits),
                 Op::Relu => width[id].saturating_mul(2).saturating_sub(MAX_WIDENING),
                 Op::Widen | Op::ArgMax | Op::LookUp(_) => 0,
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
     use crate::ring::FixedPoint;
 
-    /// Behind 60 ReLUs a value that no ring holds: the demand doubles with each of them.
+    /// A value that no ring holds, behind 60 ReLUs: each of them doubles the demand.
     #[test]
     fn what_no_ring_holds_is_an_error_behind_any_number_of_relus() {
         let node = |op, inputs: &[usize]| Node {

@@ -1,10 +1,10 @@
-//! The fixed-point reference: the integers that every back end must compute (exactly, or within its declared
-//! bound).
+//! The fixed-point reference: the integers that every back end must compute (exactly, or within its
+//! declared bound).
 //!
-//! Wires are signed integers in `[-2^(width-1), 2^(width-1))`, row major. Arithmetic wraps in the node's
-//! ring, comparisons are those of signed integers, `Truncate` is the floor. `Truncation::Shares` replaces the
-//! floor by what the two-party protocol does (both parties shift their shares), so that its one-ulp error can
-//! be simulated.
+//! Wires are signed integers in `[-2^(width-1), 2^(width-1))`, row major. Arithmetic wraps in the
+//! node's ring, comparisons are those of signed integers, `Truncate` is the floor.
+//! `Truncation::Shares` replaces the floor by the two-party protocol (both parties shift their
+//! shares), so that its one-ulp error can be simulated.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -15,34 +15,35 @@ use tacit_graph::{Interpreter, NodeId, kernel, walk};
 use super::fixed::{ring_mask, to_ring, to_signed};
 use super::{LayerWeights, Node, Op, RingError, RingGraph, Table, Weights};
 
-/// What a truncation computes.
+/// The result of a truncation.
 #[derive(Debug, Clone)]
 pub enum Truncation {
     /// `floor(x / 2^bits)`.
     Floor,
-    /// `floor(c / 2^bits) + floor(s / 2^bits)` for random shares `c + s = x + 2^(bits-1)`: the floor, one
-    /// less or one more.
+    /// `floor(c / 2^bits) + floor(s / 2^bits)` for random shares `c + s = x + 2^(bits-1)`: the
+    /// floor, one less or one more.
     ///
-    /// Shifting shares loses their low bits' carry, so it gives the floor or one less, half a unit low on
-    /// average: enough to cost several bits of precision over a deep network. A party that adds the public
-    /// constant `2^(bits-1)` before it shifts makes the mean error zero; since the graph itself adds
-    /// `2^(bits-1)` in front of a truncation (to round to nearest), the whole is then stochastic rounding.
+    /// Shifting shares loses the carry of their low bits. The result is the floor or one less, half
+    /// a unit low on average: enough to cost several bits of precision over a deep network. If one
+    /// party adds the public constant `2^(bits-1)` before it shifts, the mean error is zero. The
+    /// graph itself also adds `2^(bits-1)` in front of a truncation (to round to nearest), so the
+    /// whole is stochastic rounding.
     Shares(SplitMix),
 }
 
-/// Sees each node's tensor.
+/// A callback that gets each node's tensor.
 pub type NodeObserver<'a> = dyn FnMut(NodeId, &Node, &[i64]) + 'a;
 
-/// The reference as an interpreter of the graph.
+/// The reference, as an interpreter of the graph.
 pub struct Reference<'a> {
     graph: &'a RingGraph,
     weights: &'a Weights,
     input: &'a [i64],
     truncation: Truncation,
-    /// Low bits that a ReLU leaves out of its test where shares are simulated.
+    /// Number of low bits that a ReLU leaves out of its test when shares are simulated.
     relu_drop: u32,
-    /// Reduce into the ring after each node; the range check does not, to see by how much a value would leave
-    /// it.
+    /// Whether to reduce into the ring after each node. The range check does not reduce, to measure
+    /// how far a value would leave the ring.
     wrap: bool,
     tap: Option<&'a mut NodeObserver<'a>>,
 }
@@ -52,24 +53,25 @@ pub struct Reference<'a> {
 pub struct OutOfRange {
     /// The node.
     pub node: NodeId,
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// Largest magnitude seen.
     pub max_abs: u64,
-    /// Smallest magnitude that is not allowed: `2^(width-2)`, or `2^(width-1)` for the index of a table.
+    /// Smallest magnitude that is not allowed: `2^(width-2)`, or `2^(width-1)` for the index of a
+    /// table.
     pub limit: u64,
 }
 
-/// Runs the model on one input: integers of the `Input` node's shape and scale. Returns the integers of the
-/// output node.
+/// Runs the model on one input: integers of the `Input` node's shape and scale. Returns the
+/// integers of the output node.
 ///
 /// # Errors
-/// The input's length is wrong, or a layer has no weights (see `RingGraph::check_weights`).
+/// If the input's length is wrong, or a layer has no weights (see `RingGraph::check_weights`).
 pub fn run(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<i64>, RingError> {
     walk(graph, &mut Reference::new(graph, weights, input)?)
 }
 
-/// As [`run`], showing each node's tensor to `tap` in topological order.
+/// Runs the model as [`run`] does and passes each node's tensor to `tap`, in topological order.
 ///
 /// # Errors
 /// As [`run`].
@@ -84,8 +86,8 @@ pub fn run_tapped<'a>(
     walk(graph, &mut reference)
 }
 
-/// As [`run`], with the two-party truncation simulated on seeded shares, and a ReLU that tests the sign of
-/// shares without their `relu_drop` lowest bits.
+/// Runs the model as [`run`] does, but simulates the two-party truncation on seeded shares. A ReLU
+/// tests the sign of shares without their `relu_drop` lowest bits.
 ///
 /// # Errors
 /// As [`run`].
@@ -101,8 +103,8 @@ pub fn run_with_share_errors(
     walk(graph, &mut reference)
 }
 
-/// Largest magnitude of each node's tensor, computed without wrapping; that of a class index is 0: it lives
-/// in no ring.
+/// Returns the largest magnitude of each node's tensor, computed without wrapping. A class index,
+/// which is in no ring, counts as 0.
 ///
 /// # Errors
 /// As [`run`].
@@ -110,7 +112,7 @@ pub fn magnitudes(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result
     largest(graph, weights, input, |_, v| v.unsigned_abs())
 }
 
-/// The largest of what `size` says of each node's values, computed without wrapping.
+/// Returns the largest `size` of each node's values, computed without wrapping.
 fn largest(
     graph: &RingGraph,
     weights: &Weights,
@@ -129,8 +131,8 @@ fn largest(
     Ok(found)
 }
 
-/// Computes without wrapping and names every node with a value outside `|x| < 2^(width-2)`, or of the ring
-/// where it is the index of a table.
+/// Computes without wrapping. Returns every node with a value outside `|x| < 2^(width-2)`, or
+/// outside its ring if the value is the index of a table.
 ///
 /// # Errors
 /// As [`run`].
@@ -141,7 +143,7 @@ pub fn range_check(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Resul
             reserved[node.inputs[0]] = Some(table.reserved());
         }
     }
-    // Lines keep a piece free above all numbers.
+    // Lines reserve a piece above all numbers.
     let free = |node: NodeId, v: i64| if v < 0 { 0 } else { reserved[node].unwrap_or(0) };
     let found = largest(graph, weights, input, |node, v| v.saturating_add(free(node, v)).unsigned_abs())?;
     let one = |(node, (n, max_abs)): (NodeId, (&Node, u64))| {
@@ -155,17 +157,17 @@ pub fn range_check(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Resul
 /// Turns real inputs (after normalisation) into the integers of the `Input` node.
 ///
 /// # Errors
-/// Wrong length, a value that is not finite, or one outside the range that the model accepts.
+/// If the length is wrong, or a value is not finite or outside the range that the model accepts.
 pub fn quantize_input(graph: &RingGraph, input: &[f32]) -> Result<Vec<i64>, RingError> {
     graph.spec().interface.check_input(input)?;
     let fixed = graph.input().fixed;
     Ok(input.iter().map(|&x| fixed.quantize(f64::from(x))).collect())
 }
 
-/// As [`quantize_input`] for the inputs of a batch, one behind the other.
+/// Converts the concatenated inputs of a batch as [`quantize_input`] does.
 ///
 /// # Errors
-/// The first input that does not fit, or other than `batch` of them.
+/// For the first input that does not fit, or if there are not `batch` inputs.
 pub fn quantize_inputs(graph: &RingGraph, batch: usize, inputs: &[f32]) -> Result<Vec<i64>, RingError> {
     let each = graph.input().elements();
     if batch == 1 {
@@ -182,8 +184,8 @@ pub fn quantize_inputs(graph: &RingGraph, batch: usize, inputs: &[f32]) -> Resul
     Ok(integers)
 }
 
-/// Real outputs from the integers of the output node: scale and public multiplier applied. A class index
-/// stays as it is.
+/// Converts the integers of the output node to real outputs, with scale and public multiplier. A
+/// class index is unchanged.
 pub fn dequantize_output(graph: &RingGraph, output: &[i64]) -> Vec<f64> {
     let fixed = graph.output().fixed;
     let is_class = matches!(graph.output().op, Op::ArgMax);
@@ -195,7 +197,7 @@ impl<'a> Reference<'a> {
     /// A reference for one input.
     ///
     /// # Errors
-    /// The input's length is wrong.
+    /// If the input's length is wrong.
     pub fn new(graph: &'a RingGraph, weights: &'a Weights, input: &'a [i64]) -> Result<Self, RingError> {
         if input.len() != graph.input().elements() {
             return Err(RingError::Input {
@@ -230,7 +232,7 @@ impl<'a> Reference<'a> {
         }
     }
 
-    /// Of values in a ring of `width` bits.
+    /// Computes ReLU of values in a ring of `width` bits.
     fn relu(&mut self, input: &[i64], width: u32) -> Vec<i64> {
         match &mut self.truncation {
             Truncation::Shares(rng) if self.relu_drop > 0 => {
@@ -278,7 +280,7 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// The sum of random shares of x, each without its `bits` lowest bits.
+/// Returns the sum of random shares of x, each without its `bits` lowest bits.
 fn shifted(rng: &mut SplitMix, x: i64, width: u32, bits: u32) -> u64 {
     let client = rng.next_u64() & ring_mask(width);
     let server = to_ring(x.wrapping_sub(client as i64), width);
@@ -293,7 +295,7 @@ impl Interpreter for Reference<'_> {
     fn node(&mut self, id: NodeId, node: &Node, inputs: &[&Vec<i64>]) -> Result<Vec<i64>, RingError> {
         let inputs: Vec<&[i64]> = inputs.iter().map(|w| w.as_slice()).collect();
         let mut values = self.compute(id, node, &inputs)?;
-        // A class index is public and lives in no ring.
+        // A class index is public and in no ring.
         if self.wrap && !matches!(node.op, Op::ArgMax) {
             let width = node.fixed.width;
             values.iter_mut().for_each(|v| *v = to_signed(*v as u64, width));

@@ -13,7 +13,7 @@ pub(crate) fn node(op: Op, inputs: &[usize], shape: &[usize], width: u32, frac: 
     Node { name: op.name().to_string(), op, inputs: inputs.to_vec(), shape: shape.to_vec(), fixed: fixed(width, frac) }
 }
 
-/// The public part of a model of these nodes, the last of which is the result.
+/// The public part of a model with these nodes, whose last node is the result.
 pub(crate) fn spec(nodes: Vec<Node>) -> RingSpec {
     let output = nodes.len() - 1;
     let top1 = matches!(nodes[output].op, Op::ArgMax);
@@ -75,8 +75,8 @@ fn share_truncation_is_within_one_and_unbiased() {
         assert!((s - f).abs() <= 1, "{f} became {s}");
         sum += s as f64 - *x as f64 / 8.0;
     }
-    // Floors of random shares lose 1 - 2^-bits on average, of which half a unit is added back: stochastic
-    // rounding, once the graph's own addend makes up for the other half.
+    // Floors of random shares lose 1 - 2^-bits on average, and half a unit is added back. With the
+    // graph's own addend for the other half, the result is stochastic rounding.
     assert!((sum / 1000.0 + 0.375).abs() < 0.08, "mean error {}", sum / 1000.0);
 }
 
@@ -96,7 +96,7 @@ fn a_test_without_low_bits_makes_zeros_of_some_small_values_only() {
         assert!(*one == whole || ((0..8).contains(&whole) && *one == 0), "{whole} became {one}");
         vanished[whole.min(7) as usize] += usize::from(*one != whole);
     }
-    // A value v vanishes where the low bits of a share exceed it: in 7 - v cases of 8.
+    // A value v vanishes if the low bits of a share exceed it: in 7 - v of 8 cases.
     assert!(vanished[1] > vanished[4] && vanished[4] > vanished[6] && vanished[7] == 0, "{vanished:?}");
 }
 

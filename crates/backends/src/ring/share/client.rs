@@ -1,5 +1,5 @@
-//! The walk over the client's shares, which are the same in all phases: offline it prepares for them, online
-//! it uses what was prepared. A dealer walks the same way, over what it knows of them.
+//! The walk over the client's shares, which are the same in all phases: offline prepares material
+//! for them, online uses it. A dealer does the same walk over the shares that it knows.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::BackendError;
 use crate::ring::fixed::{ring_mask, to_signed};
 use crate::ring::{Node, RingGraph};
 
-/// Where in the graph a batch of gates stands.
+/// The place of a batch of gates in the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct At {
     pub(crate) node: NodeId,
@@ -27,7 +27,7 @@ pub(crate) struct At {
     pub(crate) level: usize,
 }
 
-/// The client's shares around a batch of gates.
+/// The client's shares at a batch of gates.
 pub(crate) struct GateShares<'a> {
     pub(crate) tested: &'a [u64],
     pub(crate) values: &'a [&'a [u64]],
@@ -35,29 +35,31 @@ pub(crate) struct GateShares<'a> {
     pub(crate) targets: &'a [&'a [u64]],
 }
 
-/// A back end that plans no look-ups meets none.
+/// The error of a look-up in a back end that plans none.
 pub(super) const NO_TABLES: BackendError = BackendError::Misuse("this back end plans no look-ups");
 
-/// What a phase does where the client does not simply compute.
+/// The actions of a phase at the steps that a party cannot compute alone.
 pub(crate) trait ClientPhase<K: Kind> {
-    /// The client is about to choose `share`, which is random, as its share of a node's tensor: another may
-    /// take its place, the same in all phases.
+    /// Called before the client takes the random `share` as its share of a node's tensor. The phase
+    /// may replace the share, by the same value in all phases.
     fn choose(&mut self, _id: NodeId, _share: &mut [u64]) -> Result<(), BackendError> {
         Ok(())
     }
-    /// The input is masked with `share`.
+    /// Masks the input with `share`.
     fn input(&mut self, share: &[u64], width: u32) -> Result<(), BackendError>;
-    /// The client's share of a linear layer's result; `x` is its share of the tensor that the layer reads.
+    /// Returns the client's share of a linear layer's result; `x` is its share of the tensor that
+    /// the layer reads.
     fn linear(&mut self, layer: &K::Linear, id: NodeId, x: &[u64]) -> Result<Vec<u64>, BackendError>;
-    /// A batch of gates.
+    /// Handles a batch of gates.
     fn gate(&mut self, at: At, gate: &K::Gate, shares: &GateShares<'_>) -> Result<(), BackendError>;
-    /// The client's share goes from `c` to `to` in the wider ring.
+    /// Changes the client's share from `c` to `to`, which is in the wider ring.
     fn widen(&mut self, id: NodeId, widen: &K::Widen, c: &[u64], to: &[u64]) -> Result<(), BackendError>;
-    /// Look-ups: the client's share of the index is `c`, that of the results ends as `to`.
+    /// Handles look-ups: `c` is the client's share of the index, `to` the share of the results that
+    /// it must end with.
     fn look_up(&mut self, _id: NodeId, _table: &LookUp, _c: &[u64], _to: &[u64]) -> Result<(), BackendError> {
         Err(NO_TABLES)
     }
-    /// What becomes of the share of a node's tensor.
+    /// Processes the share of a node's tensor, and returns the share that later nodes read.
     fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError>;
 }
 
@@ -65,18 +67,19 @@ pub(crate) trait ClientPhase<K: Kind> {
 pub(crate) struct ClientWalk<'a, K: Kind, P> {
     pub(crate) graph: &'a RingGraph,
     pub(crate) steps: &'a [Step<K>],
-    /// Inputs at once. A tensor has them one behind the other, and so has what the phase is given.
+    /// Number of inputs at once. Tensors, and the arguments of the phase, hold the inputs
+    /// concatenated.
     pub(crate) batch: usize,
-    /// All shares that the client chooses itself follow from it.
+    /// The generator of all shares that the client chooses itself.
     pub(crate) seed: Prg,
     pub(crate) phase: P,
     pub(crate) tap: &'a mut NodeObserver<'a>,
 }
 
-/// Checks the inputs of a batch before anything of them is sent.
+/// Checks the inputs of a batch before anything about them is sent.
 ///
 /// # Errors
-/// Their length.
+/// If their length is wrong.
 pub(crate) fn check_input(graph: &RingGraph, batch: usize, input: &[i64]) -> Result<(), BackendError> {
     let needed = batch * graph.input().elements();
     if input.len() == needed {
@@ -86,11 +89,11 @@ pub(crate) fn check_input(graph: &RingGraph, batch: usize, input: &[i64]) -> Res
     Err(BackendError::Graph(GraphError::Input { what }))
 }
 
-/// The end of the client's online phase: the server's share of the result comes, in the message `tag`, and
-/// makes the result of the client's.
+/// Ends the client's online phase: receives the server's share of the result in the message `tag`
+/// and adds the client's own.
 ///
 /// # Errors
-/// Of the channel.
+/// Channel errors.
 pub(crate) fn revealed(
     graph: &RingGraph,
     mine: &[u64],
@@ -102,8 +105,8 @@ pub(crate) fn revealed(
     Ok(mine.iter().zip(theirs).map(|(a, b)| to_signed(a.wrapping_add(b), width)).collect())
 }
 
-/// The share that the client chooses for result `part` of round `level` of a node: `n` elements of `width`
-/// bits.
+/// Returns the share that the client chooses for result `part` of round `level` of a node: `n`
+/// elements of `width` bits.
 pub(crate) fn chosen(seed: &Prg, at: At, part: u8, n: usize, width: u32) -> Vec<u64> {
     let mut values = vec![0; n];
     stream(seed, at, part).fill_u64(&mut values);
@@ -111,7 +114,7 @@ pub(crate) fn chosen(seed: &Prg, at: At, part: u8, n: usize, width: u32) -> Vec<
     values
 }
 
-/// The stream of `part` of round `level` of a node.
+/// Returns the random stream of `part` of round `level` of a node.
 pub(crate) fn stream(seed: &Prg, at: At, part: u8) -> Prg {
     seed.fork((at.node as u64) << 24 | (at.level as u64) << 8 | u64::from(part))
 }
@@ -186,8 +189,8 @@ impl<K: Kind, P: ClientPhase<K>> ClientWalk<'_, K, P> {
         input: &[u64],
     ) -> Result<Vec<u64>, BackendError> {
         let width = self.graph.nodes()[node.inputs[0]].fixed.width;
-        // The positions are public at first: the client's share of them is zero.
-        // The input is not copied: it may be large.
+        // The positions are public at first, so the client's share of them is zero. The input is
+        // not copied, since it may be large.
         let mut lists = vec![(Cow::Borrowed(input), width)];
         if indexed {
             lists.push((Cow::Owned(vec![0; input.len()]), node.fixed.width));

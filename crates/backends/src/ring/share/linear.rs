@@ -6,11 +6,11 @@ use crate::BackendError;
 use crate::ring::LayerWeights;
 use crate::ring::fixed::ring_mask;
 
-/// Weights and material are checked against the plan when they are read.
+/// The error of weights of another model. Readers check weights and material against the plan.
 const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
 
-/// `W u + bias + known` in the ring: the online half of a linear layer, on the server's share `u` alone, of
-/// one or more inputs.
+/// Computes `W u + bias + known` in the ring: the online half of a linear layer for one or more
+/// inputs, which needs only the server's share `u`.
 pub(crate) fn linear_online(
     conv: &ConvSpec,
     layer: &LayerWeights,

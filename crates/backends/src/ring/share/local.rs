@@ -1,5 +1,5 @@
-//! Operations that each party does on its own share, without the other: they are linear over the ring (or,
-//! for `Truncate`, one unit in the last place away from it).
+//! Operations that each party computes on its own share, without the other. They are linear over
+//! the ring (`Truncate` is one unit in the last place away from linear).
 
 use rayon::prelude::*;
 use tacit_graph::geometry::{Slice, Window};
@@ -9,12 +9,12 @@ use tacit_mpc::Role;
 use crate::ring::fixed::ring_mask;
 use crate::ring::{Node, Op};
 
-/// Elements that a thread computes at least: fewer are not worth waking it.
+/// Smallest number of elements per thread; fewer are not worth a thread's start.
 pub(super) const PART: usize = 1 << 15;
 
-/// The share of the tensor of a `node` that is planned as local, from the shares of its inputs, of a batch of
-/// inputs to the model one behind the other. Inputs may be in wider rings than the result. Public constants
-/// are added by the server.
+/// Computes the share of the tensor of a local `node` from the shares of its inputs, for a batch of
+/// concatenated inputs to the model. Inputs may be in wider rings than the result. The server adds
+/// public constants.
 pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[usize]], batch: usize) -> Vec<u64> {
     joined(batch, |one| {
         let inputs: Vec<&[u64]> = inputs.iter().map(|tensor| part(tensor, one, batch)).collect();
@@ -22,21 +22,21 @@ pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[u
     })
 }
 
-/// What `f` gives for each input of a batch, one behind the other. The first is not copied: most batches have
-/// no other.
+/// Concatenates the results of `f` for each input of a batch. The first result is not copied, since
+/// most batches have only one input.
 pub(super) fn joined(batch: usize, mut f: impl FnMut(usize) -> Vec<u64>) -> Vec<u64> {
     let mut all = f(0);
     (1..batch).for_each(|one| all.extend(f(one)));
     all
 }
 
-/// The part of input `one` of a tensor that a batch has.
+/// Returns the part of a batch's tensor that belongs to input `one`.
 fn part(tensor: &[u64], one: usize, batch: usize) -> &[u64] {
     let len = tensor.len() / batch;
     &tensor[one * len..][..len]
 }
 
-/// What `f` makes of the part that each input of a batch has in a tensor.
+/// Concatenates the results of `f` on the part of each input of a batch.
 pub(super) fn each(tensor: &[u64], batch: usize, mut f: impl FnMut(&[u64]) -> Vec<u64>) -> Vec<u64> {
     joined(batch, |one| f(part(tensor, one, batch)))
 }
@@ -49,15 +49,15 @@ fn apply_one(role: Role, node: &Node, inputs: &[&[u64]], shapes: &[&[usize]]) ->
         Op::Add => zip(inputs[0], inputs[1], mask, u64::wrapping_add),
         Op::Sub => zip(inputs[0], inputs[1], mask, u64::wrapping_sub),
         Op::AddConst { value } if role == Role::Server => map(&|v| v.wrapping_add(*value as u64)),
-        // A `Widen` that is local has nothing to widen.
+        // A local `Widen` has nothing to widen.
         Op::AddConst { .. } | Op::Reshape | Op::Widen => map(&|v| v),
         Op::MulConst { factors, .. } => {
             let n = factors.len();
             first.iter().enumerate().map(|(i, v)| v.wrapping_mul(factors[i % n] as u64) & mask).collect()
         }
-        // The input's ring is exactly `bits` wider, so the shifted share fits the result's ring. The server
-        // adds half a unit: dropping the low bits of both shares loses half a unit on average, which would
-        // otherwise add up over the layers.
+        // The input's ring is exactly `bits` wider, so the shifted share fits the result's ring.
+        // The server adds half a unit: dropping the low bits of both shares loses half a unit on
+        // average, which would otherwise add up over the layers.
         Op::Truncate { bits } => {
             let half = if role == Role::Server { (1u64 << bits) >> 1 } else { 0 };
             map(&|v| (v.wrapping_add(half) & ring_mask(node.fixed.width + bits)) >> bits)

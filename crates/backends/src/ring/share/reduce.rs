@@ -1,7 +1,8 @@
 //! Schedules of pairwise comparisons: separable max pooling and the arg-max tournament.
 //!
-//! A k x k maximum is a maximum over rows, then over columns of the row maxima, so overlapping windows share
-//! the first half: for a 3 x 3 window with stride 2 that is about 6 comparisons an output instead of 8.
+//! A k x k maximum is a maximum over rows, then over columns of the row maxima, so overlapping
+//! windows share the first half. A 3 x 3 window with stride 2 needs about 6 comparisons per output
+//! instead of 8.
 
 use rayon::prelude::*;
 use tacit_graph::geometry::Window;
@@ -16,12 +17,14 @@ pub(crate) struct Level {
     pub left: Vec<u32>,
     /// Right operands.
     pub right: Vec<u32>,
-    /// The next list: comparison results first where `< left.len()`, else old value `i - left.len()`.
+    /// The next list: comparison results first where `< left.len()`, else old value
+    /// `i - left.len()`.
     pub next: Vec<u32>,
 }
 
 impl Level {
-    /// The next list from the results and the old list, each of `batch` inputs, one behind the other.
+    /// Returns the next list from the results and the old list, each for `batch` concatenated
+    /// inputs.
     pub(super) fn advance(&self, results: &[u64], old: &[u64], batch: usize) -> Vec<u64> {
         let (pairs, len) = (self.left.len(), old.len() / batch);
         joined(batch, |input| {
@@ -34,7 +37,7 @@ impl Level {
         })
     }
 
-    /// `left - right` of the pairs of each of `batch` inputs.
+    /// Returns `left - right` of the pairs of each of `batch` inputs.
     pub(super) fn difference(&self, list: &[u64], width: u32, batch: usize) -> Vec<u64> {
         let pairs = |list: &[u64]| -> Vec<u64> {
             let pairs = self.left.par_iter().zip(&self.right).with_min_len(PART);
@@ -43,7 +46,7 @@ impl Level {
         each(list, batch, pairs)
     }
 
-    /// `right` of the pairs of each of `batch` inputs.
+    /// Returns `right` of the pairs of each of `batch` inputs.
     pub(super) fn rights(&self, list: &[u64], width: u32, batch: usize) -> Vec<u64> {
         each(list, batch, |list| gather(list, &self.right, ring_mask(width)))
     }
@@ -75,9 +78,9 @@ fn reduce(mut groups: Vec<Vec<u32>>) -> Vec<Level> {
     levels
 }
 
-/// Comparisons of a max pool on `[c, h, w]` giving `[c, oh, ow]`: rows of each window first, then columns.
-/// The last level's list is the result in row-major order. Empty if the pool picks single elements without
-/// comparing (see `gather`).
+/// Returns the comparisons of a max pool from `[c, h, w]` to `[c, oh, ow]`: rows of each window
+/// first, then columns. The last level's list is the result in row-major order. Empty if the pool
+/// picks single elements without comparing (see `gather`).
 pub(super) fn max_pool(shape: &[usize], w: &Window, out_shape: &[usize]) -> Vec<Level> {
     let ([channels, h, width], [_, oh, ow]) = (shape, out_shape) else { unreachable!("the graph pools images only") };
     let mut rows = Vec::with_capacity(channels * oh * width);
@@ -99,7 +102,7 @@ pub(super) fn max_pool(shape: &[usize], w: &Window, out_shape: &[usize]) -> Vec<
     levels
 }
 
-/// `reduce`, with a level that only picks where there is nothing to compare.
+/// Calls `reduce`, or returns a level that only picks if there is nothing to compare.
 fn pick_or_reduce(groups: Vec<Vec<u32>>) -> Vec<Level> {
     if groups.iter().all(|g| g.len() == 1) {
         return vec![Level { left: Vec::new(), right: Vec::new(), next: groups.into_iter().flatten().collect() }];
@@ -107,7 +110,7 @@ fn pick_or_reduce(groups: Vec<Vec<u32>>) -> Vec<Level> {
     reduce(groups)
 }
 
-/// The tournament over `n` values: lower positions are left operands and win ties.
+/// Returns the tournament over `n` values: lower positions are left operands and win ties.
 pub(super) fn tournament(n: usize) -> Vec<Level> {
     reduce(vec![(0..n as u32).collect()])
 }

@@ -1,4 +1,4 @@
-//! The walk over the server's shares, online: offline it has no values.
+//! The online walk over the server's shares. Offline the server has no values.
 
 use std::sync::Arc;
 
@@ -14,28 +14,28 @@ use super::{At, Batch, Kind, Level, NodeObserver, Step};
 use crate::BackendError;
 use crate::ring::{Node, RingGraph};
 
-/// The server's shares around a batch of gates.
+/// The server's shares at a batch of gates.
 pub(crate) struct ServerShares<'a> {
     pub(crate) tested: &'a [u64],
     pub(crate) values: &'a [&'a [u64]],
     pub(crate) bases: &'a [&'a [u64]],
 }
 
-/// What the online phase does where the server does not simply compute.
+/// The actions of the online phase at the steps that the server cannot compute alone.
 pub(crate) trait ServerPhase<K: Kind> {
-    /// The masked input.
+    /// Returns the masked input.
     fn input(&mut self, node: &Node) -> Result<Vec<u64>, BackendError>;
-    /// The share of a linear layer's result.
+    /// Returns the share of a linear layer's result.
     fn linear(&mut self, layer: &K::Linear, id: NodeId, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError>;
-    /// A batch of gates: the shares of its values.
+    /// Handles a batch of gates and returns the shares of its values.
     fn gate(&mut self, at: At, gate: &K::Gate, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>, BackendError>;
-    /// The share in the wider ring.
+    /// Returns the share in the wider ring.
     fn widen(&mut self, id: NodeId, widen: &K::Widen, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError>;
-    /// Look-ups: the shares of the results for those of the indices.
+    /// Handles look-ups: returns the shares of the results for the shares of the indices.
     fn look_up(&mut self, _id: NodeId, _table: &LookUp, _x: &[u64]) -> Result<Vec<u64>, BackendError> {
         Err(NO_TABLES)
     }
-    /// What becomes of the share of a node's tensor.
+    /// Processes the share of a node's tensor, and returns the share that later nodes read.
     fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError>;
 }
 
@@ -43,7 +43,8 @@ pub(crate) trait ServerPhase<K: Kind> {
 pub(crate) struct ServerWalk<'a, K: Kind, P> {
     pub(crate) graph: &'a RingGraph,
     pub(crate) steps: &'a [Step<K>],
-    /// Inputs at once. A tensor has them one behind the other, and so has what the phase is given.
+    /// Number of inputs at once. Tensors, and the arguments of the phase, hold the inputs
+    /// concatenated.
     pub(crate) batch: usize,
     pub(crate) phase: P,
     pub(crate) tap: &'a mut NodeObserver<'a>,

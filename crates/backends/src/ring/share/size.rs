@@ -1,5 +1,5 @@
-//! Limits of models whose weights a dealer's matrices mask: what a dealer and a client allocate and compute
-//! follows from the public part alone.
+//! Limits of models whose weights a dealer's matrices mask. The public part alone determines what a
+//! dealer and a client allocate and compute.
 
 use tacit_arith::ring::ConvSpec;
 
@@ -7,23 +7,23 @@ use super::{Kind, Step};
 use crate::BackendError;
 use crate::ring::{Node, Op, RingGraph};
 
-/// Entries of all matrices, multiplications, and bytes of dealt material that a model may have.
+/// Limits of a model: entries of all matrices, multiplications, and bytes of dealt material.
 const MAX_WEIGHTS: u128 = 1 << 28;
 const MAX_MACS: u128 = 1 << 36;
 const MAX_MATERIAL: u128 = 8 << 30;
 
-/// What a back end adds to what a graph's layers take by themselves.
+/// Costs that a back end adds to those of a graph's layers.
 pub(crate) struct Added {
     /// Bytes of a step's material at the party with more of it.
     pub(crate) material: u128,
-    /// Multiplications beside those of the layer itself.
+    /// Multiplications besides those of the layer itself.
     pub(crate) macs: u128,
 }
 
-/// Refuses models of which a few bytes of graph would ask for more than that.
+/// Refuses models that exceed these limits: a few bytes of a graph could demand more.
 ///
 /// # Errors
-/// `Unsupported` names the node with which it gets too much.
+/// `Unsupported` names the node that exceeds a limit.
 pub(crate) fn check_sizes<K: Kind<Linear = ConvSpec>>(
     graph: &RingGraph,
     steps: &[Step<K>],
@@ -44,7 +44,7 @@ pub(crate) fn check_sizes<K: Kind<Linear = ConvSpec>>(
             macs += row[0] * row[1] * row[2] * node.elements() as u128;
         }
         if let Op::LookUp(table) = &node.op {
-            // A look-up goes through all entries.
+            // A look-up reads all entries.
             macs += node.elements() as u128 * table.entries.len() as u128;
         }
         let added = added(step, node);

@@ -1,4 +1,4 @@
-//! From a graph's nodes to steps.
+//! Turns a graph's nodes into steps.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::BackendError;
 use crate::ring::fixed::MIN_COMPARED_WIDTH;
 use crate::ring::{Node, Op, RingGraph, Table};
 
-/// What a back end's steps are made of.
+/// The types of a back end's steps.
 pub(crate) trait Kind {
     /// A linear layer.
     type Linear;
@@ -23,15 +23,15 @@ pub(crate) trait Kind {
     type Widen;
 }
 
-/// A batch of gates, as far as everybody must know it.
+/// The properties of a batch of gates that the shared code needs.
 pub(crate) trait Batch {
     /// Number of gates.
     fn n(&self) -> usize;
 }
 
-/// What a batch of inputs has more of than one input, at once.
+/// Types that grow with the number of inputs in a batch.
 pub(crate) trait Times {
-    /// The same for `batch` inputs.
+    /// Returns the value for `batch` inputs.
     fn times(&self, batch: usize) -> Self;
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum Step<K: Kind> {
     Input,
     /// A linear layer.
     Linear(K::Linear),
-    /// Each party on its own.
+    /// A local operation of each party.
     Local,
     /// Sign test, multiplexer and widening in one.
     Relu(K::Gate),
@@ -68,7 +68,7 @@ pub(crate) enum Step<K: Kind> {
     Widen(K::Widen),
     /// Look-ups in a public table.
     LookUp(LookUp),
-    /// Truncation without an error, where its carry would show in the result.
+    /// Truncation without error, for results that would show its carry.
     TruncateExact {
         /// Bits dropped.
         bits: u32,
@@ -78,7 +78,7 @@ pub(crate) enum Step<K: Kind> {
 }
 
 impl<K: Kind> Step<K> {
-    /// Its batches of gates, in order, the empty ones included.
+    /// Returns the step's batches of gates in order, including empty ones.
     pub(crate) fn gates(&self) -> impl Iterator<Item = &K::Gate> {
         let one = match self {
             Self::Relu(gate) | Self::TruncateExact { gate, .. } => Some(gate),
@@ -88,7 +88,7 @@ impl<K: Kind> Step<K> {
         one.into_iter().chain(many.iter().map(|(_, gate)| gate))
     }
 
-    /// A number for its kind, for digests.
+    /// Returns a number for the step's kind, for digests.
     pub(crate) fn number(&self) -> u8 {
         match self {
             Self::Input => 0,
@@ -102,8 +102,8 @@ impl<K: Kind> Step<K> {
         }
     }
 
-    /// The same step for `batch` inputs at once: their gates stand one input behind the other. Linear layers,
-    /// and the pairs of a reduction, are those of one input.
+    /// Returns the same step for `batch` inputs at once, with their gates concatenated. Linear
+    /// layers, and the pairs of a reduction, remain those of one input.
     pub(crate) fn times(&self, batch: usize) -> Self
     where
         K::Linear: Clone,
@@ -126,31 +126,32 @@ impl<K: Kind> Step<K> {
     }
 }
 
-/// Makes a back end's steps. A step that cannot be made is a sentence saying why.
+/// Makes a back end's steps. An error is a sentence that says why a step cannot be made.
 pub(crate) trait Compile<K: Kind> {
-    /// Whether every truncation must give the floor, and not only those whose carry would show.
+    /// Whether every truncation must give the floor. Otherwise only those must whose carry would
+    /// show.
     fn exact(&self) -> bool {
         false
     }
-    /// The linear layer `id`, which reads the tensor of node `tensor`.
+    /// Makes the linear layer `id`, which reads the tensor of node `tensor`.
     fn linear(&mut self, tensor: NodeId, id: NodeId) -> K::Linear;
-    /// ReLU of `n` values in a ring of `width` bits, into one of `wide`; `whole`: no bit may be left out of
-    /// the test.
+    /// Makes a ReLU of `n` values in a ring of `width` bits, into a ring of `wide` bits. If
+    /// `whole`, the test must leave no bit out.
     fn relu(&mut self, n: usize, width: u32, wide: u32, whole: bool) -> Result<K::Gate, String>;
-    /// Maxima of `n` pairs; with `index`, of positions in a ring of that many bits too.
+    /// Makes maxima of `n` pairs; with `index`, also of positions in a ring of that many bits.
     fn maximum(&mut self, n: usize, width: u32, index: Option<u32>) -> K::Gate;
-    /// Carry tests of a truncation of `n` values by `bits` to a ring of `width` bits.
+    /// Makes the carry tests of a truncation of `n` values by `bits` to a ring of `width` bits.
     fn carry(&mut self, n: usize, bits: u32, width: u32) -> K::Gate;
-    /// `n` look-ups, into a ring of `width` bits.
+    /// Makes `n` look-ups, into a ring of `width` bits.
     fn look_up(&mut self, _n: usize, _width: u32, table: &Table) -> Result<LookUp, String> {
         let name = table.function.name();
         Err(format!("this back end has no look-up tables, which {name} needs here; `dealt` has"))
     }
-    /// Widening of `n` signed values.
+    /// Makes a widening of `n` signed values.
     fn widen(&mut self, n: usize, width: u32, extra: u32) -> K::Widen;
 }
 
-/// How each node is evaluated.
+/// Compiles each node to a step.
 ///
 /// # Errors
 /// `Unsupported` names the first node that cannot be compiled.
@@ -174,12 +175,12 @@ pub(crate) fn steps<K: Kind>(graph: &RingGraph, make: &mut impl Compile<K>) -> R
         .collect()
 }
 
-/// What helps where a network ends with a function.
+/// Advice for a network that ends with a function.
 const CUT: &str = "only sums and copies follow this function: cut the network in front of it, at the logit (`onnx.utils.extract_model`, \
                    with the tensor that it reads as the output), and apply it and what follows to the answer";
 
-/// Whether node `id` is a function of each element with nothing behind it but what costs nothing: as the
-/// sigmoid of a classifier of two classes, whose probabilities are joined from it.
+/// Whether node `id` is a function of each element with only free operations behind it. An example
+/// is the sigmoid of a classifier of two classes, which joins both probabilities from it.
 fn only_ends(graph: &RingGraph, id: NodeId) -> bool {
     let nodes = graph.nodes();
     let mut behind = vec![false; nodes.len()];
@@ -194,8 +195,8 @@ fn only_ends(graph: &RingGraph, id: NodeId) -> bool {
     behind[id]
 }
 
-/// `whole`: which small values a test of fewer bits loses would show in the result, beside what it says,
-/// or would miss a table.
+/// Makes the step of a non-linear or local node. `whole` forbids tests of fewer bits: the small
+/// values that such a test loses would show in the result, or would miss a table.
 fn nonlinear<K: Kind>(
     graph: &RingGraph,
     (node, whole): (&Node, bool),
@@ -228,8 +229,8 @@ fn nonlinear<K: Kind>(
     })
 }
 
-/// The convolution that a linear node is, on the tensor of node `tensor`. A fully connected layer is a 1 x 1
-/// convolution of a 1 x 1 image.
+/// Returns the convolution that a linear node computes on the tensor of node `tensor`. A fully
+/// connected layer is a 1 x 1 convolution of a 1 x 1 image.
 pub(crate) fn conv_spec(graph: &RingGraph, tensor: NodeId, id: NodeId) -> ConvSpec {
     let (input, node) = (&graph.nodes()[tensor], &graph.nodes()[id]);
     match &node.op {
@@ -261,7 +262,8 @@ mod tests {
     use crate::cheetah::Cheetah;
     use crate::{Backend, Options};
 
-    /// What `cheetah` says of a sigmoid that is joined with `1 - sigmoid`, and a layer behind them perhaps.
+    /// Returns the error of `cheetah` for a sigmoid that is joined with `1 - sigmoid`, optionally
+    /// followed by a layer.
     fn refusal(layer: bool) -> String {
         let mut graph = FloatGraph::new("x", vec![3]).unwrap();
         let dense = |outputs: usize, inputs: usize| FloatOp::Dense {

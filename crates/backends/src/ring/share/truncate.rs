@@ -1,25 +1,26 @@
-//! Exact truncation, for what is revealed: `floor(x / 2^bits)` of a shared `x`, without the unit that local
-//! shifts may be off by.
+//! Exact truncation of revealed values: `floor(x / 2^bits)` of a shared `x`, without the error of
+//! one unit that local shifts may make.
 //!
-//! With `x = c + s mod 2^w` the result in the ring of `w - bits` bits is `(c >> bits) + (s >> bits) + carry`,
-//! where `carry` says whether the low parts sum to `2^bits` or more; a wrap of `c + s` vanishes in the
-//! narrower ring. Taken as shares in a ring of `bits + 1` bits, the low parts sum to a `y` whose top bit is
-//! the carry, so the sign test of a gate gives its complement: the gate computes `base + [y >= 0] X` with
-//! `X = -1` (a share of the server's) and one more in the base. Like every gate it ends on a share of the
-//! client's choosing.
+//! With `x = c + s mod 2^w` the result in the ring of `w - bits` bits is
+//! `(c >> bits) + (s >> bits) + carry`, where `carry` says whether the low parts sum to `2^bits` or
+//! more; a wrap of `c + s` vanishes in the narrower ring. Taken as shares in a ring of `bits + 1`
+//! bits, the low parts sum to a `y` whose top bit is the carry, so the sign test of a gate gives
+//! its complement: the gate computes `base + [y >= 0] X` with `X = -1` (the server's share) and one
+//! more in the base. As in every gate, the client chooses its share of the result.
 
 use tacit_mpc::Role;
 
 use crate::ring::{Op, RingGraph};
 
-/// The truncations that must be exact, by node: those from which the output is reached without a linear layer
-/// (or an arg max, whose index shows no carry). Their carry would show in the result, also through a ReLU, a
-/// maximum or a sum, so that repeated queries of one input would narrow down the bits that they drop.
+/// Returns the truncations that must be exact, by node: those with a path to the output without a
+/// linear layer (or an arg max, whose index shows no carry). Their carry would show in the result,
+/// also through a ReLU, a maximum or a sum. Repeated queries of one input would then narrow down
+/// the dropped bits.
 pub(crate) fn exact(graph: &RingGraph) -> Vec<bool> {
     all(graph).into_iter().zip(shown(graph)).map(|(drops, shown)| shown && drops).collect()
 }
 
-/// The nodes from which the output is reached without a linear layer (or an arg max).
+/// Returns the nodes with a path to the output without a linear layer (or an arg max).
 pub(super) fn shown(graph: &RingGraph) -> Vec<bool> {
     let mut shown = vec![false; graph.nodes().len()];
     shown[graph.spec().output] = true;
@@ -32,8 +33,9 @@ pub(super) fn shown(graph: &RingGraph) -> Vec<bool> {
     shown
 }
 
-/// The nodes whose values become what is looked up in a table by local steps alone. ReLUs among them clip
-/// it: with bits left out of their tests it would leave the table and come in again at its other end.
+/// Returns the nodes whose values reach a table's index by local steps alone. ReLUs among them clip
+/// the index. A ReLU that leaves bits out of its test would let the index leave the table and wrap
+/// to its other end.
 pub(super) fn into_tables(graph: &RingGraph) -> Vec<bool> {
     let mut read = vec![false; graph.nodes().len()];
     for (id, node) in graph.nodes().iter().enumerate().rev() {
@@ -45,12 +47,12 @@ pub(super) fn into_tables(graph: &RingGraph) -> Vec<bool> {
     read
 }
 
-/// All truncations that drop anything, by node.
+/// Returns all truncations that drop any bits, by node.
 pub(super) fn all(graph: &RingGraph) -> Vec<bool> {
     graph.nodes().iter().map(|node| matches!(node.op, Op::Truncate { bits: 1.. })).collect()
 }
 
-/// What a party gives to the gates.
+/// A party's inputs to the gates.
 pub(super) struct Parts {
     /// Shares in the ring of `bits + 1` bits: the low parts.
     pub tested: Vec<u64>,
@@ -60,7 +62,7 @@ pub(super) struct Parts {
     pub base: Vec<u64>,
 }
 
-/// A party's parts, from its share of the tensor (`[n]`, each below `2^(width + bits)`).
+/// Computes a party's parts from its share of the tensor (`[n]`, each below `2^(width + bits)`).
 pub(super) fn parts(role: Role, share: &[u64], bits: u32) -> Parts {
     let low = (1u64 << bits) - 1;
     let (value, more) = match role {
@@ -80,7 +82,8 @@ mod tests {
     use crate::ring::reference::tests::spec;
     use crate::ring::{FixedPoint, Linear, Node, WeightFacts};
 
-    /// A chain of operations on two values from a ring of 40 bits; each node reads the one before it.
+    /// A chain of operations on two values from a ring of 40 bits; each node reads the one before
+    /// it.
     fn chain(ops: &[Op]) -> RingGraph {
         let mut nodes: Vec<Node> = Vec::new();
         for (id, op) in [Op::Input].iter().chain(ops).enumerate() {

@@ -1,4 +1,4 @@
-//! Functions that are looked up: what is looked up of their input, clipped.
+//! Look-up functions: their tables, and the clipped input that is looked up.
 
 use tacit_graph::{Function, NodeId};
 
@@ -8,7 +8,8 @@ use super::{Emitter, Size, Wire};
 use crate::ring::{Op, RingError};
 
 impl Emitter<'_> {
-    /// A table of the function, in front of which the input is clipped where it may leave the table.
+    /// Adds a table of the function, and clips the input in front of it if the input may leave the
+    /// table.
     pub(super) fn function(
         &mut self,
         id: usize,
@@ -39,7 +40,8 @@ impl Emitter<'_> {
         Ok(made)
     }
 
-    /// What of `x` is looked up, clipped where it may leave the table, and what makes an index of it.
+    /// Returns the looked-up part of `x`, clipped if it may leave the table, and the addend that
+    /// makes it an index.
     fn argument(&mut self, id: usize, name: &str, x: Wire, (made, units): (&Tabulated, [f64; 2])) -> (Wire, i64) {
         let mut step = |part: &str, op: Op, inputs: &[NodeId]| {
             let made = self.add(id, &format!("{name}.{part}"), op, inputs, x.frac);
@@ -47,7 +49,7 @@ impl Emitter<'_> {
             made
         };
         let (half, centre) = (1i64 << (made.table.bits() - 1), made.centre);
-        // What lines keep free is above all that comes.
+        // The numbers that lines reserve are above all inputs.
         let top = half - 1 - made.table.reserved();
         let mut x = x;
         if made.of != Argument::Itself {
@@ -60,13 +62,13 @@ impl Emitter<'_> {
         if !made.clipped {
             return (x, -centre);
         }
-        // max(x - centre, 1 - half) + half - 1, where it may lie below.
+        // max(x - centre, 1 - half) + half - 1, if x may be below the table.
         let mut from = -centre;
         if made.of == Argument::Itself {
             let low = step("low", Op::AddConst { value: half - 1 - centre }, &[x.id]);
             (x, from) = (step("above", Op::Relu, &[low.id]), 1 - half);
         }
-        // And no more than the top.
+        // Clip to the top.
         let high = step("high", Op::AddConst { value: from - top }, &[x.id]);
         let over = step("over", Op::Relu, &[high.id]);
         (step("clipped", Op::Sub, &[x.id, over.id]), from)
