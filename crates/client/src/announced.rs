@@ -1,4 +1,4 @@
-//! Inputs that are announced: their material is made before they come.
+//! Announced inputs, whose material is made in advance.
 use crate::answer::{made_for, only};
 use crate::ask::ask;
 use crate::claimed::{Asked, ClaimedMaterial};
@@ -11,11 +11,12 @@ use tacit_backends::Material;
 use tacit_graph::Units;
 use tacit_net::Phase;
 
-/// What an announcement makes, and the connection that made it: the server holds its half while it is open.
+/// Result of an announcement, and the connection that made it: the server holds its half while that
+/// is open.
 type Made = (Option<PhaseReport>, Prepared, Material, Client);
 
-/// An input that will come, or a batch. Its material is made on a connection of its own, when the server says
-/// so, in a thread. Dropped unused, it is withdrawn.
+/// An announced input or batch. A thread makes its material on a connection of its own, when the
+/// server schedules it. Dropping it unused withdraws the notice.
 pub struct Announced {
     name: InputId,
     inputs: usize,
@@ -24,19 +25,19 @@ pub struct Announced {
 }
 
 impl Announced {
-    /// Whether the material is made, or will not be.
+    /// Whether the material is made, or has failed.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.maker.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// For how many inputs it is.
+    /// Number of inputs.
     #[must_use]
     pub fn inputs(&self) -> usize {
         self.inputs
     }
 
-    /// What ends the connection that makes its material.
+    /// Ends the connection that makes the material.
     #[must_use]
     pub fn closer(&self) -> Arc<Closer> {
         Arc::clone(&self.closer)
@@ -57,23 +58,24 @@ impl Drop for Announced {
 }
 
 impl Client {
-    /// Announces an input that will be asked for, `expected` from now if that is known, so that its offline
-    /// phase may run before.
+    /// Announces an input, expected `expected` from now if that is known, so that its offline phase
+    /// may run in advance.
     ///
     /// # Errors
-    /// [`ClientError::Usage`] where there is nothing to prepare, [`ClientError::NoDealer`],
-    /// [`ClientError::Refused`] where too much is under way, and as [`again`](Self::again).
+    /// [`ClientError::Usage`] if the back end has no offline phase, [`ClientError::NoDealer`],
+    /// [`ClientError::Refused`] if too much is under way, and as [`again`](Self::again).
     pub fn announce(&self, expected: Option<Duration>) -> Result<Announced, ClientError> {
         self.check_prepares()?;
         self.announce_over(self.again()?, expected)
     }
 
-    /// As [`announce`](Self::announce), over a connection that is there already ([`again`](Self::again), and
-    /// perhaps [`setup`](Self::setup)), so that the notice costs no connection when it is given; for as many
-    /// inputs as that one was last asked to run as one ([`ask_batch`](Self::ask_batch)).
+    /// As [`announce`](Self::announce), over an existing connection ([`again`](Self::again), and
+    /// perhaps [`setup`](Self::setup)), so that the notice needs no new connection. The batch size
+    /// is that of `maker` ([`ask_batch`](Self::ask_batch)).
     ///
     /// # Errors
-    /// As there; [`ClientError::Usage`] if the connection is of another client, model or back end.
+    /// As [`announce`](Self::announce); [`ClientError::Usage`] if the connection is of another
+    /// client, model or back end.
     pub fn announce_over(&self, mut maker: Self, expected: Option<Duration>) -> Result<Announced, ClientError> {
         self.check_makes(&maker)?;
         let name = InputId::random()?;
@@ -86,19 +88,19 @@ impl Client {
         Self::making(maker, name)
     }
 
-    /// An input of this client's that was announced in another way, such as over HTTP, under a name that the
-    /// server gave: its offline phase runs on `maker`, when its turn has come. For a batch, `maker` must have
-    /// been asked for its size.
+    /// Takes up an input of this client that was announced in another way, such as over HTTP, under
+    /// a name that the server gave. Its offline phase runs on `maker`, when its turn has come. For
+    /// a batch, `maker` must have its batch size.
     ///
     /// # Errors
-    /// As [`announce_over`](Self::announce_over); that the server no longer knows the name shows when the
-    /// material is waited for.
+    /// As [`announce_over`](Self::announce_over). If the server no longer knows the name, waiting
+    /// for the material fails.
     pub fn take_up(&self, maker: Self, name: InputId) -> Result<Announced, ClientError> {
         self.check_makes(&maker)?;
         Self::making(maker, name)
     }
 
-    /// What this client announces over HTTP, and how it stands.
+    /// This client's notices over HTTP, and their states.
     ///
     /// # Errors
     /// As [`Notices::of`].
@@ -127,11 +129,12 @@ impl Client {
         Ok(Announced { name, inputs, closer, maker: Some(maker) })
     }
 
-    /// As [`infer_in`](Self::infer_in) for an input that was announced: waits for the material that is being
-    /// made for it. If the server no longer knows the notice, it is an input like any other.
+    /// As [`infer_in`](Self::infer_in) for an announced input: waits for the material that is being
+    /// made for it. If the server no longer knows the notice, the input is answered as an
+    /// unannounced one.
     ///
     /// # Errors
-    /// As there. An input that does not fit the model withdraws the notice.
+    /// As [`infer_in`](Self::infer_in). An input that does not fit the model withdraws the notice.
     pub fn infer_announced(
         &mut self,
         announced: Announced,
@@ -143,13 +146,14 @@ impl Client {
         Ok(only(answers))
     }
 
-    /// As [`infer_announced`](Self::infer_announced) for a batch that was announced, or for a part of it:
-    /// what is left of its material is burnt with it. Calls `claimed` when the material is made and before
-    /// the online phase begins, so that what comes next can be announced then, and gives back the connection
-    /// that made the material, if there was one, for the next announcement.
+    /// As [`infer_announced`](Self::infer_announced) for an announced batch or a part of it; the
+    /// unused rest of its material is burnt. Calls `claimed` when the material is made and before
+    /// the online phase begins, so that the caller can announce the next batch. Returns the
+    /// connection that made the material, if there was one, for the next announcement.
     ///
     /// # Errors
-    /// As there; [`ClientError::Usage`] for no input, or more than were announced.
+    /// As [`infer_announced`](Self::infer_announced); [`ClientError::Usage`] for no input, or more
+    /// than were announced.
     pub fn infer_announced_batch(
         &mut self,
         announced: Announced,

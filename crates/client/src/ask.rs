@@ -1,4 +1,4 @@
-//! A request and its answer.
+//! Sending a request and receiving its answer.
 use crate::ClientError;
 use crate::error::server_of;
 use crate::wire::{
@@ -8,18 +8,19 @@ use std::time::{Duration, Instant};
 use tacit_backends::BackendError;
 use tacit_net::{Channel, NetError};
 
-/// Asks and waits for the answer; a refusal is an error.
+/// Sends a request and waits for the answer; a refusal is an error.
 pub(crate) fn ask(channel: &mut Channel, request: &Request) -> Result<Reply, ClientError> {
     ask_telling(channel, request, &|_| ())
 }
 
-/// As [`ask`]; `waits` is told how many jobs are queued at the server while the turn has not come.
+/// As [`ask`]; calls `waits` with the number of jobs queued at the server until the request starts.
 fn ask_telling(channel: &mut Channel, request: &Request, waits: &dyn Fn(u32)) -> Result<Reply, ClientError> {
     send(channel, REQUEST, request).map_err(|e| lost(channel, e.into(), request.name()))?;
     answer_to(channel, request, waits)
 }
 
-/// What went wrong `during` something: where the server has closed the connection, what it said last counts.
+/// Describes an error `during` a request. If the server has closed the connection with a goodbye,
+/// that is the error.
 pub(crate) fn lost(channel: &mut Channel, error: ClientError, during: &'static str) -> ClientError {
     let (ClientError::Net(net) | ClientError::Backend(BackendError::Net(net))) = &error else {
         return error.of(channel, during);
@@ -32,20 +33,21 @@ pub(crate) fn lost(channel: &mut Channel, error: ClientError, during: &'static s
     }
 }
 
-/// The answer to a request, when the server has come to it; a refusal is an error.
+/// Waits for the answer to a request; a refusal is an error.
 fn answer_to(channel: &mut Channel, request: &Request, waits: &dyn Fn(u32)) -> Result<Reply, ClientError> {
-    // Stock is made when the server has nothing else to do, and nobody waits for it.
+    // Stock is made when the server is idle, so a refill may wait without limit.
     let patience = (!matches!(request, Request::Refill { .. })).then(|| channel.patience());
     wait_for(channel, request.name(), patience, waits)
 }
 
-/// The answer to `request`, when the server has come to it; a refusal is an error.
+/// Waits for the answer to `request`; a refusal is an error.
 pub(crate) fn answered(channel: &mut Channel, request: &'static str) -> Result<Reply, ClientError> {
     let patience = Some(channel.patience());
     wait_for(channel, request, patience, &|_| ())
 }
 
-/// The answer to `request`. A server that only says that it waits is waited for no longer than `patience`.
+/// Waits for the answer to `request`, for at most `patience` while the server only reports that it
+/// waits.
 fn wait_for(
     channel: &mut Channel,
     request: &'static str,
@@ -70,7 +72,7 @@ fn wait_for(
     }
 }
 
-/// Why a phase failed: in the server's words, where it has ended the connection with some.
+/// Describes why a phase failed; uses the server's reason if the server has ended the connection.
 pub(crate) fn broken_off(channel: &mut Channel, error: ClientError, phase: &'static str) -> ClientError {
     match reply_instead(channel) {
         Some(Reply::Goodbye { reason }) => ClientError::Ended { server: server_of(channel), reason },
@@ -78,8 +80,8 @@ pub(crate) fn broken_off(channel: &mut Channel, error: ClientError, phase: &'sta
     }
 }
 
-/// Asks for a phase. An input whose phase is refused is taken back: nobody comes for it, and the server need
-/// not keep its place and its material.
+/// Requests a phase. If the server refuses, withdraws the input, so that the server can free its
+/// place and its material.
 pub(crate) fn ask_for(channel: &mut Channel, request: &Request, waits: &dyn Fn(u32)) -> Result<Reply, ClientError> {
     let reply = ask_telling(channel, request, waits);
     took_back(channel, request, reply)
@@ -91,21 +93,23 @@ fn took_back(
     reply: Result<Reply, ClientError>,
 ) -> Result<Reply, ClientError> {
     if let (Err(ClientError::Refused { .. }), Some(name)) = (&reply, request.input()) {
-        // It may have ended, and so may the connection: the refusal is what counts.
+        // An error is ignored: the input or the connection may have ended, and the refusal is the
+        // result.
         let _ = ask(channel, &Request::Cancel { name });
     }
     reply
 }
 
-/// Asks for `first`, of which only a refusal matters, and for `second` without waiting in between; the answer
-/// to the second.
+/// Sends `first` and `second` without waiting in between; returns the answer to the second. Of the
+/// first answer only a refusal matters.
 pub(crate) fn ask_both(
     channel: &mut Channel,
     first: &Request,
     second: &Request,
     waits: &dyn Fn(u32),
 ) -> Result<Reply, ClientError> {
-    // In one write: after a goodbye that has crossed it, a second one would fail before that is heard.
+    // Sends both in one write. If the server's goodbye has crossed the first, a second write would
+    // fail before the goodbye is read.
     let said = gather(channel, REQUEST, first).and_then(|()| send(channel, REQUEST, second));
     said.map_err(|e| lost(channel, e.into(), first.name()))?;
     match answered(channel, first.name()) {

@@ -1,5 +1,5 @@
-//! What `tacit bench` reports: figures of both parties by phase, and the answer's distance from the back
-//! end's reference.
+//! The report of `tacit bench`: figures of both parties by phase, and the answer's distance from
+//! the back end's reference.
 use crate::{ClientConfig, ClientError, Connection, Figures, OpenedModels, PhaseReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub struct PartyFigures {
 pub struct PhaseFigures {
     /// The client's wall time in seconds.
     pub wall_s: f64,
-    /// Turns, the larger of both parties' counts.
+    /// Round trips, the larger of both parties' counts.
     pub rounds: u64,
     /// The client.
     pub client: PartyFigures,
@@ -49,26 +49,28 @@ pub struct OutputFigures {
     pub argmax: usize,
     /// Class of the back end's reference.
     pub reference_argmax: usize,
-    /// Largest difference from the reference in the output's real unit; for top-1 the distance of the class
-    /// indices, which says little.
+    /// Largest difference from the reference in the output's real unit. For top-1: the distance of
+    /// the class indices, which says little.
     pub max_error: f64,
-    /// Worst case of that which the back end declares for these weights; `null` where it says nothing: for
-    /// top-1, and for deep models, where it exceeds the range of the reference's outputs.
+    /// The back end's declared worst case of that difference for these weights. `null` where the
+    /// back end declares none: for top-1, and for deep models, where it exceeds the range of the
+    /// reference's outputs.
     pub error_bound: Option<f64>,
-    /// The difference in units of the output's last place; for top-1 0 if the classes agree, else 1. `null`
-    /// where answers are no integers.
+    /// The difference in units of the output's last place. For top-1: 0 if the classes agree,
+    /// otherwise 1. `null` if answers are not integers.
     pub max_ulp_error: Option<u64>,
-    /// The bound in units of the last place; `null` where there is none and where answers are no integers.
+    /// The bound in units of the last place; `null` if there is none or answers are not integers.
     pub ulp_bound: Option<f64>,
 }
 
 /// One inference by a fresh client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Run {
-    /// `setup`, `offline`, `online`: those that the back end has.
+    /// Figures of `setup`, `offline` and `online`; phases that the back end does not have are
+    /// absent.
     pub phases: BTreeMap<String, PhaseFigures>,
-    /// The client's wall time from the request to the answer, in seconds: the online phase, and before it the
-    /// claim of stored material at both parties (found, read, burnt durably).
+    /// The client's wall time from the request to the answer, in seconds: the claim of stored
+    /// material at both parties (found, read, burnt durably) and the online phase.
     pub request_to_answer_s: f64,
     /// Size of the material.
     pub material_bytes: MaterialBytes,
@@ -85,7 +87,7 @@ pub struct Report {
     pub backend: String,
     /// Threads of each party.
     pub threads: usize,
-    /// What carried the bytes.
+    /// Description of the link.
     pub link: String,
     /// Processor and number of cores.
     pub machine: String,
@@ -93,28 +95,29 @@ pub struct Report {
     pub runs: Vec<Run>,
 }
 
-/// What the client process of a benchmark tells the one that started it.
+/// Report of a benchmark's client process to its parent process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ClientRun {
     /// Setup of the connection, where the back end has one.
     pub setup: Option<PhaseReport>,
-    /// Offline phase, where there is something to prepare.
+    /// Offline phase, if the back end has one.
     pub offline: Option<PhaseReport>,
     /// Online phase.
     pub online: PhaseReport,
     /// See [`Run::request_to_answer_s`].
     pub request_to_answer_s: f64,
-    /// Material of the client and the server, in bytes.
+    /// Bytes of material at the client and the server.
     pub material_bytes: [u64; 2],
-    /// What the back end answered, before what the client applies.
+    /// The back end's answer, before the client's own last steps.
     pub values: Vec<f64>,
 }
 
-/// Runs the client's side: a fresh connection with its own setup for each run, and material that both parties
-/// store before the input comes (`config.store`, and a server with a folder for it).
+/// Runs the client's side: for each run a fresh connection with its own setup, and material that
+/// both parties store before the online phase (`config.store`, and a server with a folder for
+/// material).
 ///
 /// # Errors
-/// Of the connection, the protocol or the store.
+/// Errors of the connection, the protocol or the store.
 pub fn client_runs(
     registry: &Registry,
     config: &ClientConfig,
@@ -144,10 +147,11 @@ pub fn client_runs(
     (0..runs).map(|_| one()).collect()
 }
 
-/// Sums of floats in another order differ by so much of the largest output, in a back end that is exact.
+/// Relative to the largest output: how far float sums in another order differ in a back end that is
+/// exact.
 const ROUNDING: f64 = 1e-6;
 
-/// An answer that is wrong, though its back end computes as it should.
+/// An error about an answer that is wrong although its back end computes correctly.
 fn unusable(what: &str) -> ClientError {
     let what = format!(
         "{what}: the input takes the model beyond what it computes rightly (with `ckks`: it leaves the range of a polynomial); give an \
@@ -156,12 +160,12 @@ fn unusable(what: &str) -> ClientError {
     BackendError::Data { what }.into()
 }
 
-/// Compares a client's run with the back end's reference and brings it into the printed form. `input` is what
-/// the model computes on.
+/// Compares a client's run with the back end's reference and returns the printed form. `input` is
+/// normalised.
 ///
 /// # Errors
-/// The input does not fit the model or takes it beyond all numbers, or the answer is off by more than the
-/// model states.
+/// The input does not fit the model or overflows it, or the answer is off by more than the model
+/// states.
 pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<Run, ClientError> {
     let reference = model.reference(input)?;
     if run.values.iter().chain(&reference).any(|v| !v.is_finite()) {
@@ -203,7 +207,7 @@ pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<
     })
 }
 
-/// A report's figures in the printed form.
+/// Converts a report's figures to the printed form.
 #[must_use]
 pub fn printed(report: &PhaseReport) -> PhaseFigures {
     let party =
@@ -216,10 +220,10 @@ pub fn printed(report: &PhaseReport) -> PhaseFigures {
     }
 }
 
-/// Processor model of this machine, and how many cores this process may use.
+/// Describes this machine: processor model, and number of cores that this process may use.
 #[must_use]
 pub fn machine() -> String {
-    // A machine that does not tell is described as such.
+    // If the file cannot be read, the processor is "unknown".
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_else(|_| String::new());
     let name = info.lines().find_map(|l| l.strip_prefix("model name")).and_then(|l| l.split_once(':'));
     let name = name.map_or("unknown processor", |(_, name)| name.trim());

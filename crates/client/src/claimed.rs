@@ -1,4 +1,4 @@
-//! What an online phase starts with: an input's place in the server's queue, and material.
+//! The prerequisites of an online phase: an input in the server's queue, and material.
 use crate::wire::InputId;
 use std::sync::Arc;
 use tacit_backends::{ClientSide, Material};
@@ -8,9 +8,9 @@ use tacit_store::{Binding, Claimed, IN_MEMORY, Picked, Store, StoreError};
 /// An input in the server's queue.
 #[derive(Clone, Copy)]
 pub(crate) enum Asked {
-    /// It is asked for along with its online phase.
+    /// The online phase's request asks for the input as well.
     Now(InputId),
-    /// It stands there.
+    /// An earlier request has put the input in the queue.
     Before(InputId),
 }
 
@@ -18,18 +18,18 @@ pub(crate) enum Asked {
 pub(crate) struct ClaimedMaterial {
     pub(crate) id: MaterialId,
     material: Material,
-    /// Where it lies until it is used up.
+    /// The store that holds it until it is used up; `None` for material in memory.
     stored: Option<(Arc<Store>, Picked)>,
 }
 
 impl ClaimedMaterial {
-    /// This process has made it.
+    /// Material that this process has made.
     pub(crate) fn made(id: MaterialId, material: Material) -> Self {
         Self { id, material, stored: None }
     }
 
-    /// Stored material, if nobody else has it in hand. Unless it is used up, it stays where it is; what is
-    /// damaged is burnt.
+    /// Picks stored material, unless another process has it in use. It stays stored unless it is
+    /// used up; damaged material is burnt.
     pub(crate) fn picked(
         store: &Arc<Store>,
         side: &dyn ClientSide,
@@ -50,7 +50,8 @@ impl ClaimedMaterial {
         }
     }
 
-    /// The material for its one use: what was stored is claimed and burnt, durably, when this returns.
+    /// Returns the material for its single use. Stored material is claimed and burnt, durably,
+    /// before this returns.
     pub(crate) fn used_up(self) -> Result<Material, StoreError> {
         if let Some((store, picked)) = self.stored {
             store.claim_picked(picked)?;

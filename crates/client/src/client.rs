@@ -24,7 +24,7 @@ use tacit_ids::MaterialId;
 use tacit_net::{Channel, Phase};
 use tacit_store::{Binding, Entry, StoreError};
 
-/// How long a server has to say that the time of a request is over.
+/// How long a server may take, after the time of a request is over, to report that.
 const OVERDUE: Duration = Duration::from_secs(60);
 
 /// A client with an open model.
@@ -33,9 +33,9 @@ pub struct Client {
     pub(crate) config: ClientConfig,
     channel: Channel,
     closer: Arc<Closer>,
-    /// For one input.
+    /// The model for one input.
     one: Arc<dyn ClientModel>,
-    /// For as many inputs as phases are for now.
+    /// The model for the current batch size.
     model: Arc<dyn ClientModel>,
     side: Box<dyn ClientSide>,
     /// Names of the model and the back end.
@@ -48,7 +48,7 @@ pub struct Client {
     marks: Marks,
     pub(crate) terms: Terms,
     progress: Option<Arc<Progress>>,
-    /// Bytes of the phase under way that the server had already.
+    /// Bytes of the current phase that were not sent because the server already had them.
     spared: Arc<AtomicU64>,
 }
 
@@ -85,20 +85,19 @@ impl Client {
         })
     }
 
-    /// The lowered model: plan, costs, numerics, description; for as many inputs at once as were last asked
-    /// for.
+    /// The lowered model for the current batch size: plan, costs, numerics, description.
     #[must_use]
     pub fn model(&self) -> &dyn ClientModel {
         &*self.model
     }
 
-    /// Inputs and outputs.
+    /// Shapes, ranges and output of the model.
     #[must_use]
     pub fn interface(&self) -> &Interface {
         self.model.interface()
     }
 
-    /// What ends the connection from another thread.
+    /// Ends the connection from another thread.
     #[must_use]
     pub fn closer(&self) -> Arc<Closer> {
         Arc::clone(&self.closer)
@@ -122,26 +121,27 @@ impl Client {
         &self.names[1]
     }
 
-    /// On what terms inputs are asked from now on: how long the answer may take, how soon it is needed.
+    /// Sets the terms of all later inputs: how long the answer may take, how soon it is needed.
     pub fn set_terms(&mut self, terms: Terms) {
         self.terms = terms;
-        // The server takes a request back when its time is over; one that does not is not waited for.
+        // The server withdraws a request when its time is over; the client does not wait for a
+        // server that fails to.
         let over = terms.timeout_ms.map(|ms| Duration::from_millis(ms).saturating_add(OVERDUE));
         self.channel.set_patience(over.map_or(self.config.patience, |over| over.min(self.config.patience)));
     }
 
-    /// What this client's material for the model is bound to, for as many inputs at once as were last asked
-    /// for.
+    /// The binding of this client's material for the model at the current batch size.
     #[must_use]
     pub fn binding(&self) -> Binding {
         self.binding
     }
 
-    /// Makes the connection's keys, if the back end has a setup and it has not run. Runs by itself where it
-    /// is needed.
+    /// Makes the connection's keys, if the back end has a setup that has not run. Phases that need
+    /// the setup run it themselves.
     ///
     /// # Errors
-    /// Of the protocol or the connection; the client is useless afterwards. So for all phases.
+    /// Errors of the protocol or the connection; the client is unusable afterwards. This holds for
+    /// all phases.
     pub fn setup(&mut self) -> Result<Option<PhaseReport>, ClientError> {
         if self.is_set_up || self.model.setup() == Setup::Nothing {
             return Ok(None);
@@ -152,7 +152,7 @@ impl Client {
         Ok(Some(report))
     }
 
-    /// The setup, if it must precede `phase`.
+    /// Runs the setup, if it must precede `phase`.
     pub(crate) fn setup_before(&mut self, phase: Phase) -> Result<Option<PhaseReport>, ClientError> {
         match (self.model.setup(), phase) {
             (Setup::BeforeOffline, Phase::Offline) | (Setup::BeforeOnline, Phase::Online) => self.setup(),
@@ -164,7 +164,7 @@ impl Client {
         &mut self.channel
     }
 
-    /// What asks for an input under a name.
+    /// Builds the request for an input under a name.
     pub(crate) fn asking(&self, name: InputId, notice: Option<InputId>, material: Option<MaterialId>) -> Request {
         Request::Ask(Ask { name, notice, material, terms: self.terms })
     }
@@ -182,11 +182,11 @@ impl Client {
         }
     }
 
-    /// Stored material of this model that is ready at both parties, for as many inputs at once as were last
-    /// asked for, oldest first.
+    /// Lists stored material of this model that is ready at both parties, for the current batch
+    /// size, oldest first.
     ///
     /// # Errors
-    /// Of the store or the connection.
+    /// Errors of the store or the connection.
     pub fn stored(&mut self) -> Result<Vec<Entry>, ClientError> {
         let Some(stock) = &self.stock else { return Ok(vec![]) };
         let ours = stock.ready(self.binding)?;
@@ -197,10 +197,10 @@ impl Client {
         Ok(ours.into_iter().filter(|e| theirs.contains(&e.id)).collect())
     }
 
-    /// Ids of this client's material for the model that the server has on disk.
+    /// Lists ids of this client's material for the model that the server has on disk.
     ///
     /// # Errors
-    /// Of the connection.
+    /// Errors of the connection.
     pub fn stored_at_server(&mut self) -> Result<Vec<MaterialId>, ClientError> {
         match ask(&mut self.channel, &Request::Stored)? {
             Reply::Ids(ids) => Ok(ids),
@@ -208,31 +208,31 @@ impl Client {
         }
     }
 
-    /// Destroys material of this client at both parties, whatever the model; returns how many of them either
-    /// party had.
+    /// Destroys material of this client at both parties, for any model. Returns how many of the ids
+    /// either party had.
     ///
     /// # Errors
-    /// Of the store or the connection.
+    /// Errors of the store or the connection.
     pub fn discard(&mut self, ids: &[MaterialId]) -> Result<usize, ClientError> {
         stock::discard(self.stock.as_ref(), ids, &mut self.channel)
     }
 
-    /// Answers one real-valued input of the ONNX network, with stored material if there is any, else with new
-    /// material.
+    /// Answers one real-valued input of the ONNX network, with stored material if there is any,
+    /// else with new material.
     ///
     /// # Errors
-    /// The input does not fit the model (nothing was sent or used then), or of the store, the protocol or the
-    /// connection. Stored material is used up when the server says that the online phase begins, and not
-    /// before: what is refused costs none.
+    /// The input does not fit the model (nothing was sent or used then); errors of the store, the
+    /// protocol or the connection. Stored material is used up only when the server begins the
+    /// online phase: a refusal costs none.
     pub fn infer(&mut self, input: &[f32]) -> Result<Answer, ClientError> {
         self.infer_in(Units::Network, input)
     }
 
-    /// As [`infer`](Self::infer), with an input in the given units: pixels, or what the model computes on
-    /// ([`input::read`](crate::input::read) gives that).
+    /// As [`infer`](Self::infer), with an input in the given units: pixels, or the normalised
+    /// input ([`input::read`](crate::input::read) returns that).
     ///
     /// # Errors
-    /// As there.
+    /// As [`infer`](Self::infer).
     pub fn infer_in(&mut self, units: Units, input: &[f32]) -> Result<Answer, ClientError> {
         let asked = Instant::now();
         let answer = self.answer(&self.interface().accept(input, units)?)?;
@@ -244,8 +244,8 @@ impl Client {
         Ok(only(self.answers(input)?))
     }
 
-    /// Answers what the model computes on, of all inputs of the batch at hand, with stored material if there
-    /// is any for so many.
+    /// Answers all inputs of the current batch, given as normalised input, with stored
+    /// material of that batch size if there is any.
     pub(crate) fn answers(&mut self, input: &[f32]) -> Result<Vec<Answer>, ClientError> {
         let name = InputId::random()?;
         if !self.needs_material()? {
@@ -255,7 +255,8 @@ impl Client {
             let Some(stock) = &self.stock else { break };
             match ClaimedMaterial::picked(stock.store(), &*self.side, self.binding, entry.id) {
                 Ok(Some(claimed)) => return self.online(Asked::Now(name), Some(claimed), input),
-                // Somebody else was faster, or the file is damaged (and burnt now): the next one will do.
+                // Another process claimed it first, or the file is damaged (and now burnt): try the
+                // next one.
                 Ok(None) | Err(StoreError::Burnt(_) | StoreError::NoMaterial(_) | StoreError::Damaged { .. }) => {}
                 Err(e) => return Err(e.into()),
             }
@@ -264,7 +265,8 @@ impl Client {
         self.answer_anew(name, Some(&asking), input)
     }
 
-    /// Answers the inputs of a batch that are asked for with `first`, or were before, with new material.
+    /// Answers the inputs of a batch with new material. `first` asks for them, unless an earlier
+    /// request did.
     pub(crate) fn answer_anew(
         &mut self,
         name: InputId,
@@ -277,9 +279,8 @@ impl Client {
         Ok(made_for(answers, setup, prepared))
     }
 
-    /// The online phase with material that this process has in hand, for what the model computes on, of all
-    /// inputs of the batch at hand. What is stored is claimed when the phase begins, before anything of it
-    /// leaves.
+    /// Runs the online phase on all inputs of the current batch, with the given material. Claims
+    /// stored material when the phase begins, before any of it is sent.
     pub(crate) fn online(
         &mut self,
         asked: Asked,
@@ -313,16 +314,16 @@ impl Client {
         revealed.chunks(interface.output_len()).enumerate().zip(given).map(answer).collect()
     }
 
-    /// Tells the server that nothing more comes.
+    /// Tells the server that the connection ends.
     ///
     /// # Errors
-    /// Of the connection.
+    /// Errors of the connection.
     pub fn close(mut self) -> Result<(), ClientError> {
         Ok(send(&mut self.channel, REQUEST, &Request::Bye)?)
     }
 
-    /// Asks for a phase, behind what is asked first, runs it in this client's threads and takes both parties'
-    /// figures; last the size of what the server keeps.
+    /// Requests a phase, after the requests in `first`, and runs it in this client's threads.
+    /// Returns the result, both parties' figures and the bytes that the server stores.
     fn phase<T: Send>(
         &mut self,
         phase: Phase,
@@ -332,7 +333,7 @@ impl Client {
     ) -> Result<(T, PhaseReport, u64), ClientError> {
         let done = self.run_phase(phase, first, request, work);
         self.progress.iter().for_each(|progress| progress.ends(phase, done.is_ok()));
-        // The same name stands in the server's log and records.
+        // The server's log and records have the same name.
         let input = request.input().map_or_else(|| "none".to_owned(), |name| name.to_string());
         let [model, backend] = &self.names;
         match &done {
@@ -368,11 +369,12 @@ impl Client {
         let meter = Meter::start(channel, phase, &self.marks);
         let done = self.threads.install(|| work(side, channel));
         if let Err(ClientError::Store(_) | ClientError::Backend(BackendError::Spool { .. })) = &done {
-            // The server waits for what will not come.
+            // Cuts the connection: the server waits for messages that this client cannot send.
             self.closer.cut();
         }
         let done = match done {
-            // It ends as with any answer: the server must not see which ones are refused.
+            // Ends the phase as with any other answer: the server must not learn which ones are
+            // refused.
             Err(e) if e.refuses_answer() => Err(e),
             done => Ok(done.map_err(|e| broken_off(channel, e, request.name()))?),
         };
@@ -389,7 +391,7 @@ impl Client {
     }
 }
 
-/// The class that an answer tells, the first of equal outputs.
+/// The class of a revealed answer; the first of equal outputs.
 fn class_told(interface: &Interface, revealed: &[f64]) -> Result<usize, ClientError> {
     let best = tacit_floats::first_largest(revealed);
     let best = best.ok_or_else(|| ClientError::NoNumber { model: interface.name.clone() })?;

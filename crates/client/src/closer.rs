@@ -1,10 +1,10 @@
-//! The end of a connection, from another thread.
+//! Ending a connection from another thread.
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tacit_backends::seam::Stop;
 
-/// Ends a connection from another thread: a call that waits on it fails at once, one that computes before its
-/// next layer.
+/// Ends a connection from another thread. A call that waits on the connection fails at once; a call
+/// that computes fails before its next layer.
 pub struct Closer {
     stream: TcpStream,
     closed: AtomicBool,
@@ -12,35 +12,34 @@ pub struct Closer {
 }
 
 impl Closer {
-    /// Of the connection of a socket.
+    /// Returns the closer of a socket's connection.
     pub(crate) fn new(stream: TcpStream) -> Self {
         Self { stream, closed: AtomicBool::new(false), stop: Stop::default() }
     }
 
-    /// Ends the connection. The client of it is useless afterwards.
+    /// Ends the connection. Its client is unusable afterwards.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.stop.raise();
         self.cut();
     }
 
-    /// Ends the connection for a fault of this end's.
+    /// Ends the connection because of a fault of this party.
     pub(crate) fn cut(&self) {
-        // One that the peer has ended is as good.
+        // An error means that the peer has ended the connection already.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Whether something has come from the server that nobody waits for, its end included. For connections on
-    /// which nothing is under way.
+    /// Whether the server has sent data, or ended the connection, while no request is under way.
     #[must_use]
     pub fn hears_something(&self) -> bool {
-        // The socket's mode is everybody's who has a copy of it: nobody else uses it now.
+        // All copies of a socket share its mode; no other thread uses the socket now.
         let seen = self.stream.set_nonblocking(true).and_then(|()| self.stream.peek(&mut [0]));
         let back = self.stream.set_nonblocking(false);
         back.is_err() || !matches!(&seen, Err(e) if e.kind() == std::io::ErrorKind::WouldBlock)
     }
 
-    /// Whether this ended the connection.
+    /// Whether `close` has ended the connection.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)

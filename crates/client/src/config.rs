@@ -1,4 +1,4 @@
-//! How a client connects and works.
+//! Configuration of a client.
 use crate::opened::OpenedModels;
 use crate::wire::{Device, LinkClass};
 use crate::{ClientError, MAX_THREADS};
@@ -10,55 +10,56 @@ use tacit_net::{NetError, Rate};
 use tacit_store::keys::ClientIdentity;
 use tacit_store::{EXPIRE, SealKey};
 
-/// How a client connects and works.
+/// Configuration of a client.
 #[derive(Clone)]
 pub struct ClientConfig {
     /// `host:port` of the server.
     pub address: String,
-    /// TLS identity: who this client is, and which CA's servers it trusts.
+    /// TLS identity: this client's certificate, and the CA whose servers it trusts.
     pub identity: ClientIdentity,
     /// Name in the server's certificate, if it differs from the host in `address`.
     pub server_name: Option<String>,
     /// Folder of stored material; without one, material lives in memory only.
     pub store: Option<PathBuf>,
-    /// Key that stored material is sealed with; in the clear without one.
+    /// Key that seals stored material; `None` stores it in the clear.
     pub seal: Option<SealKey>,
-    /// How long stored material is kept of which no server says that it has the other half.
+    /// Lifetime of stored material whose other half no server confirms.
     pub expire: Duration,
-    /// Whether the clock is taken for right where it stands far from when the store was last used.
+    /// Whether to accept a clock that is far from the last use of the store.
     pub accept_clock: bool,
-    /// Most bit/s that are sent; `None` as fast as the link takes them.
+    /// Limit on sending, in bit/s; `None`: no limit.
     pub pace: Option<Rate>,
     /// Threads for arithmetic, 1 to [`MAX_THREADS`].
     pub threads: usize,
-    /// Inputs that are run as one at most, where back end and server do that; 1 runs each on its own.
+    /// Largest batch size, if back end and server allow batches; 1 runs each input on its own.
     pub max_batch: usize,
-    /// The dealer that this client trusts, and where it keeps what it gets once.
+    /// The dealer that this client trusts, and the folder for data that it receives once.
     pub resources: ConnectionResources,
-    /// Options that a model must have been lowered with, such as `level=l2`: the public part that says them
-    /// is the server's word, and what a client relies on it has to ask for. `public=` and 64 hexadecimal
-    /// digits pin the public part itself by its digest. Anything else is not opened.
+    /// Options that a model must have been lowered with, such as `level=l2`. The public part that
+    /// states them is the server's word, so a client must require the options that it relies on.
+    /// `public=` and 64 hexadecimal digits pin the public part itself by its digest. Other models
+    /// are not opened.
     pub require: Options,
-    /// Models opened with this configuration and its clones, for one server: connections share what they make
-    /// or get once.
+    /// Models opened with this configuration and its clones, for one server. Connections share data
+    /// that is made or received once.
     pub opened: OpenedModels,
-    /// What the server is told of the link, for its estimates.
+    /// Class of the link, reported to the server for its estimates.
     pub link: LinkClass,
-    /// Bytes of memory that the server is told of, for its estimates and the size of batches; without, those
-    /// that this process may have. Told as a power of two.
+    /// Bytes of memory reported to the server, as a power of two, for its estimates and batch
+    /// sizes; `None`: the memory that this process may use.
     pub memory: Option<u64>,
-    /// How long connecting may take in all, until the server has said welcome.
+    /// Limit on connecting, up to the server's welcome.
     pub connect_timeout: Duration,
-    /// How long the server may make no progress.
+    /// Limit on the time without progress of the server.
     pub stall_timeout: Duration,
-    /// How long a server is waited for that says that it lives, and nothing else: the turn does not come, or
-    /// it computes.
+    /// Limit on the time in which a server only sends signs of life, because the turn has not come
+    /// or the server computes.
     pub patience: Duration,
 }
 
 impl LinkClass {
-    /// How long connecting may take over such a link, until the server has said welcome: over the slowest, as
-    /// long as a server waits for a handshake (two minutes), and what comes after it.
+    /// Limit on connecting over such a link, up to the server's welcome. For the slowest class: the
+    /// server's limit on a handshake (two minutes), and time for the rest.
     #[must_use]
     pub const fn connect_timeout(self) -> Duration {
         match self {
@@ -68,14 +69,15 @@ impl LinkClass {
     }
 }
 
-/// Bytes of memory that this process may have, where the system tells.
+/// Bytes of memory that this process may use, if the system reports them.
 fn own_memory() -> Option<u64> {
     ProcessLimits::read(&Roots::default()).memory_bytes
 }
 
 impl ClientConfig {
-    /// Defaults for an address: no store (30 days until material expires in one), one thread, batches as
-    /// large as the server allows, 10 seconds to connect, 5 minutes stall timeout, an hour of patience.
+    /// Defaults for an address: no store, one thread, batches as large as the server allows, 10
+    /// seconds to connect, 5 minutes stall timeout, an hour of patience. Material in a store
+    /// expires after 30 days.
     #[must_use]
     pub fn new(address: &str, identity: ClientIdentity) -> Self {
         Self {
@@ -100,7 +102,7 @@ impl ClientConfig {
         }
     }
 
-    /// What the server is told of this client's machine.
+    /// Description of this client's machine for the server.
     pub(crate) fn device(&self) -> Result<Device, ClientError> {
         if !(1..=MAX_THREADS).contains(&self.threads) {
             return Err(ClientError::Usage(format!("threads: {} is not from 1 to {MAX_THREADS}", self.threads)));
@@ -111,7 +113,7 @@ impl ClientConfig {
         Ok(Device { threads: self.threads as u16, link: self.link, memory_mib })
     }
 
-    /// What went wrong before the server said welcome.
+    /// Describes an error before the server's welcome.
     pub(crate) fn not_connected(&self, error: ClientError) -> ClientError {
         let (server, seconds) = (self.address.clone(), self.connect_timeout.as_secs_f64());
         let what = match error {

@@ -1,4 +1,4 @@
-//! From nothing to an open model.
+//! Connecting to a server and opening a model.
 use crate::ask::ask;
 use crate::closer::Closer;
 use crate::config::ClientConfig;
@@ -25,18 +25,19 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects, authenticates and agrees on the version. With a folder of stored material, both parties then
-    /// destroy the halves that the other has lost.
+    /// Connects, authenticates and agrees on the version. With a folder of stored material, both
+    /// parties then destroy the halves that the other has lost.
     ///
     /// # Errors
-    /// The folder is unusable, the server cannot be reached, is not the right one, does not know this client,
-    /// speaks another version, or is full.
+    /// The folder is unusable; the server cannot be reached, is another one, does not know this
+    /// client, speaks another version, or is full.
     pub fn connect(registry: Registry, mut config: ClientConfig) -> Result<Self, ClientError> {
         config.device()?;
         if let (None, Some(dir)) = (&config.resources.secrets, &config.store) {
             config.resources.secrets = Some(Arc::new(SecretsFolder::new(dir, config.seal.clone(), config.expire)));
         }
-        // A folder that is not for this client is told before anybody is bothered.
+        // Opens the folder first: a folder that this client cannot use is an error before the
+        // server is contacted.
         let store = config.store.as_deref();
         let store = store.map(|dir| Store::open(dir, Party::Client, config.seal.clone())).transpose()?;
         if config.accept_clock {
@@ -50,7 +51,7 @@ impl Connection {
         Ok(Self { registry, config, channel, closer, stock })
     }
 
-    /// A connection whose server has said welcome.
+    /// Returns a connection after the server's [`Reply::Welcome`](crate::wire::Reply::Welcome).
     fn welcomed(config: &ClientConfig) -> Result<(Channel, Arc<Closer>), ClientError> {
         let end = Instant::now() + config.connect_timeout;
         let (host, _) = split_address(&config.address)?;
@@ -60,7 +61,7 @@ impl Connection {
         let closer = Arc::new(Closer::new(tcp.closer()?));
         let tls = config.identity.tls.connect(tcp, config.server_name.as_deref().unwrap_or(host))?;
         if matches!(tls.peer_certificate().map(Role::of), Some(Role::Helper { .. })) {
-            // It may listen, for its owner's orders.
+            // A helper may listen as well, for its owner's orders.
             return Err(NetError::Tls("there is a client's helper, and no server".into()).into());
         }
         let transport: Box<dyn Transport> = match config.pace {
@@ -82,16 +83,17 @@ impl Connection {
         Ok((channel, closer))
     }
 
-    /// What connecting has settled between both parties' folders of material; `None` without one.
+    /// Halves that connecting destroyed in both parties' folders of material; `None` without a
+    /// folder.
     #[must_use]
     pub fn reconciled(&self) -> Option<Reconciled> {
         self.stock.as_ref().map(Stock::settled)
     }
 
-    /// All stored material of this client at either party, for any model, oldest first.
+    /// Lists all stored material of this client at either party, for any model, oldest first.
     ///
     /// # Errors
-    /// [`ClientError::Usage`] without a folder; of the store or the connection.
+    /// [`ClientError::Usage`] without a folder; errors of the store or the connection.
     pub fn material(&mut self) -> Result<Vec<StoredMaterial>, ClientError> {
         match &self.stock {
             Some(stock) => stock.list(&mut self.channel),
@@ -99,19 +101,19 @@ impl Connection {
         }
     }
 
-    /// Destroys material of this client at both parties, for any model; returns how many of them either party
-    /// had.
+    /// Destroys material of this client at both parties, for any model. Returns how many of the ids
+    /// either party had.
     ///
     /// # Errors
-    /// Of the store or the connection.
+    /// Errors of the store or the connection.
     pub fn discard(&mut self, ids: &[MaterialId]) -> Result<usize, ClientError> {
         stock::discard(self.stock.as_ref(), ids, &mut self.channel)
     }
 
-    /// What the server keeps of what this client has sent once, for any model, oldest first.
+    /// Lists the uploads of this client that the server stores, for any model, oldest first.
     ///
     /// # Errors
-    /// Of the connection.
+    /// Errors of the connection.
     pub fn uploads(&mut self) -> Result<Vec<Upload>, ClientError> {
         match ask(&mut self.channel, &Request::Uploads)? {
             Reply::Uploads(uploads) => Ok(uploads),
@@ -119,16 +121,16 @@ impl Connection {
         }
     }
 
-    /// Deletes these at the server, and before that the secrets here of what it says that they are for
-    /// ([`SecretsFolder::forget_all`] believes nobody); how many the server had. It takes keys again of a
-    /// secret that is drawn then.
+    /// Deletes uploads at the server, after the secrets here of the plans that the server names for
+    /// them. Returns how many uploads the server had. ([`SecretsFolder::forget_all`] relies on no
+    /// server.) The next use of such a model draws a new secret and uploads new keys.
     ///
     /// # Errors
-    /// Of the folder of secrets or the connection.
+    /// Errors of the folder of secrets or the connection.
     pub fn delete_uploads(&mut self, which: &[Upload]) -> Result<u64, ClientError> {
         let mut gone = 0;
         for upload in which {
-            // First here, where it matters.
+            // The local secret goes first: its deletion is what protects the client.
             self.config.resources.secrets.iter().try_for_each(|secrets| secrets.forget(&upload.plan))?;
             match ask(&mut self.channel, &Request::DeleteUpload { name: upload.name })? {
                 Reply::Deleted { uploads } => gone += u64::from(uploads),
@@ -138,18 +140,18 @@ impl Connection {
         Ok(gone)
     }
 
-    /// Tells the server that nothing more comes.
+    /// Tells the server that the connection ends.
     ///
     /// # Errors
-    /// Of the connection.
+    /// Errors of the connection.
     pub fn close(mut self) -> Result<(), ClientError> {
         Ok(send(&mut self.channel, REQUEST, &Request::Bye)?)
     }
 
-    /// The models on offer, with their back ends.
+    /// Lists the models on offer, with their back ends.
     ///
     /// # Errors
-    /// Of the connection.
+    /// Errors of the connection.
     pub fn models(&mut self) -> Result<Vec<ModelInfo>, ClientError> {
         match ask(&mut self.channel, &Request::List)? {
             Reply::Models(models) => Ok(models),
@@ -157,14 +159,14 @@ impl Connection {
         }
     }
 
-    /// Opens a model with a back end for the rest of the connection: receives its public part and plans it.
-    /// Without a name, the back end is the first on offer that this client's registry knows and whose server
-    /// does not see the input.
+    /// Opens a model with a back end for the rest of the connection: receives its public part and
+    /// plans it. If `backend` is `None`, takes the first on offer that this client's registry knows
+    /// and whose server does not see the input.
     ///
     /// # Errors
-    /// The server has no such model or does not offer it so (it names what there is), this registry does not
-    /// know the back end, the public part does not pass its checks, or the parties plan it differently. The
-    /// connection is closed then.
+    /// The server does not offer the model with this back end (the error lists the alternatives);
+    /// this registry does not know the back end; the public part does not pass its checks; or the
+    /// parties' plans differ. The connection is closed then.
     pub fn open(mut self, model: &str, backend: Option<&str>) -> Result<Client, ClientError> {
         let backend = match backend {
             Some(name) => name.to_owned(),
@@ -193,7 +195,7 @@ impl Connection {
         Client::new((registry, config), (channel, closer), stock, opened, [model, &backend], digest)
     }
 
-    /// The back end for a model where none is named.
+    /// Chooses the back end for a model.
     fn choose(&mut self, model: &str) -> Result<String, ClientError> {
         let models = self.models()?;
         let Some(info) = models.iter().find(|m| m.name == model) else {
@@ -204,7 +206,8 @@ impl Connection {
     }
 }
 
-/// The first back end of a model that this client knows and whose server does not see the input.
+/// Chooses the first back end of a model that this client knows and whose server does not see the
+/// input.
 pub(crate) fn choose<'a>(
     registry: &Registry,
     model: &str,
@@ -214,7 +217,7 @@ pub(crate) fn choose<'a>(
     for backend in backends {
         match registry.get(backend) {
             Ok(known) if known.trust() == Trust::TwoParty => return Ok(backend.to_owned()),
-            // More trust than that is the client's to give, by name.
+            // Back ends that need more trust must be named by the client.
             Ok(known) if known.trust() == Trust::Dealer => {
                 passed_over.push(format!("`{backend}` (trusts a dealer)"));
             }
@@ -225,11 +228,12 @@ pub(crate) fn choose<'a>(
     Err(ClientError::NoBackend { model: model.into(), offered: passed_over.join(", ") })
 }
 
-/// No back end's option has this name: it stands for the digest of the public part, which binds all that a
-/// client has of a model.
+/// Name of a requirement that no back end's option has: the digest of the public part, which binds
+/// all that a client has of a model.
 const PUBLIC_DIGEST: &str = "public";
 
-/// Refuses a model that was not lowered with these options, or whose public part has another digest.
+/// Refuses a model that was not lowered with these options, or whose public part has another
+/// digest.
 fn required(
     require: &Options,
     model: &str,
@@ -257,7 +261,7 @@ fn required(
 }
 
 impl Client {
-    /// A second connection for the same model and back end, without a folder of material.
+    /// Opens a second connection for the same model and back end, without a folder of material.
     ///
     /// # Errors
     /// As [`Connection::connect`] and [`Connection::open`].

@@ -1,5 +1,5 @@
-//! The control interface of a server, as a client of it: HTTP/1.1 over our own TLS, blocking. For those who
-//! look at a server or announce inputs without a connection of the protocol.
+//! A client of a server's control interface: HTTP/1.1 over our own TLS, blocking. For programs that
+//! watch a server or give notices without a connection of the protocol.
 use crate::ClientError;
 use serde_json::Value;
 use std::fmt;
@@ -18,11 +18,11 @@ use ureq::{Agent, Body, Error};
 const MAX_ANSWER_BYTES: u64 = 16 << 20;
 /// Buffers of a connection, in bytes.
 const BUFFER: usize = 16 << 10;
-/// The body of a request.
+/// Content type of a request's body.
 const JSON: &str = "application/json";
 
-/// The control interface of one server. It connects when something is asked, and keeps the connection for
-/// what is asked next.
+/// The control interface of one server. Connects on the first request and reuses the connection for
+/// the next.
 pub struct Control {
     agent: Agent,
     server: String,
@@ -30,11 +30,12 @@ pub struct Control {
 }
 
 impl Control {
-    /// Of the server at `host:port`, for a client; nothing is connected yet. `name` is that in the server's
-    /// certificate, if it is not the host; an answer may take `timeout`.
+    /// Returns the control interface of the server at `host:port`, for a client; does not connect
+    /// yet. `name` is the name in the server's certificate, if it is not the host. `timeout` limits
+    /// each answer.
     ///
     /// # Errors
-    /// [`ClientError::Net`] if the address is none.
+    /// [`ClientError::Net`] if the address is malformed.
     pub fn of(
         server: &str,
         identity: &ClientIdentity,
@@ -53,24 +54,25 @@ impl Control {
         Ok(Self { agent, server: server.to_owned(), timeout })
     }
 
-    /// What a path answers.
+    /// Gets the answer of a path.
     ///
     /// # Errors
-    /// [`ClientError::Http`]: there is no answer, or none in JSON; [`ClientError::Denied`]: it is a refusal.
+    /// [`ClientError::Http`]: there is no answer, or it is not JSON; [`ClientError::Denied`]: the
+    /// answer is a refusal.
     pub fn get(&self, path: &str) -> Result<Value, ClientError> {
         self.answer(path, self.agent.get(self.url(path)).call())
     }
 
-    /// As [`get`](Self::get), for an answer that the server gives after `wait` at the latest.
+    /// As [`get`](Self::get), for an answer that the server may delay by up to `wait`.
     ///
     /// # Errors
-    /// As there.
+    /// As [`get`](Self::get).
     pub fn get_after(&self, path: &str, wait: Duration) -> Result<Value, ClientError> {
         let request = self.agent.get(self.url(path)).config().timeout_global(Some(self.timeout + wait)).build();
         self.answer(path, request.call())
     }
 
-    /// Has something done, and what that answers.
+    /// Posts a body and returns the answer.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -78,7 +80,7 @@ impl Control {
         self.answer(path, self.agent.post(self.url(path)).content_type(JSON).send(body.to_string()))
     }
 
-    /// Has something taken away.
+    /// Deletes a resource.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -90,7 +92,7 @@ impl Control {
         format!("https://{}{path}", self.server)
     }
 
-    /// What was answered; `null` where an answer has no content.
+    /// Decodes an answer; `null` if it has no content.
     fn answer(&self, path: &str, response: Result<Response<Body>, Error>) -> Result<Value, ClientError> {
         let failed =
             |what: &str| ClientError::Http { asking: format!("asking {} for {path}", self.server), what: plain(what) };
@@ -160,7 +162,7 @@ impl fmt::Debug for ControlConnection {
     }
 }
 
-/// A time-out is `ureq`'s to name; what TLS says is said in our words.
+/// Passes time-outs to `ureq` for naming; TLS errors keep our wording.
 fn named(e: io::Error, timeout: &NextTimeout) -> Error {
     match e.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Error::Timeout(timeout.reason),
@@ -188,7 +190,8 @@ impl Transport for ControlConnection {
     }
 
     fn is_open(&mut self) -> bool {
-        // Between two answers a server says nothing; whatever comes then, its end included, is the end.
+        // A server sends nothing between two answers: any data, or the end of the stream, means
+        // that the connection is over.
         matches!(self.transport.try_read(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 

@@ -1,4 +1,4 @@
-//! Everything that can go wrong at a client, by name.
+//! Errors of the client.
 use crate::wire::WireError;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,10 +20,10 @@ pub enum ClientError {
     Unreachable {
         /// Its address.
         server: String,
-        /// Why, and what to do.
+        /// Cause and remedy.
         what: String,
     },
-    /// The connection to the server was lost, or nothing comes over it any more.
+    /// The connection to the server was lost, or the server has fallen silent.
     #[error(
         "lost the server at {server}, asked for {during}: {}; if nobody stopped it, its log says more. Connect again",
         error.plainly()
@@ -31,28 +31,28 @@ pub enum ClientError {
     Lost {
         /// Its address.
         server: String,
-        /// What was asked for: "the model", "the inference".
+        /// The request that was lost: "the model", "the inference".
         during: &'static str,
-        /// What shows that it is lost.
+        /// The error that shows the loss.
         error: NetError,
     },
-    /// The server has ended the connection in good order.
+    /// The server has ended the connection in an orderly way.
     #[error("the server at {server} has ended the connection: {reason}")]
     Ended {
         /// Its address.
         server: String,
-        /// Why, in the server's words.
+        /// The server's reason.
         reason: String,
     },
-    /// A message does not decode, or is not what comes here.
+    /// A message does not decode, or does not belong at this point.
     #[error("unexpected {what} from the server: {detail}")]
     Unexpected {
-        /// Which message.
+        /// Name of the message.
         what: &'static str,
         /// What is wrong.
         detail: String,
     },
-    /// The server says that it lives, and does not come to what was asked.
+    /// The server sends signs of life but does not start the request.
     #[error(
         "the server at {server} was asked for {request} and has only said for {} s that it is not its turn ({queued} jobs wait there): \
          a longer patience (--patience) waits on",
@@ -61,50 +61,50 @@ pub enum ClientError {
     Waited {
         /// Its address.
         server: String,
-        /// What was asked.
+        /// The request.
         request: &'static str,
-        /// How long it was waited for.
+        /// How long the client waited.
         patience: Duration,
-        /// Jobs that wait at the server, by its word.
+        /// Jobs that wait at the server, as the server reports.
         queued: u32,
     },
     /// The server answered a request with a refusal.
     #[error("the server refused {request}: {reason}")]
     Refused {
-        /// What was asked.
+        /// The request.
         request: &'static str,
-        /// Why not, in the server's words.
+        /// The server's reason.
         reason: String,
-        /// After how long it may be granted: what a day or a minute allows is used up.
+        /// Time after which it may be granted, if a limit per day or minute is used up.
         again: Option<Duration>,
     },
-    /// Something was asked over HTTP in vain.
+    /// A request over HTTP failed.
     #[error("{asking}: {what}")]
     Http {
-        /// Whom, and for what.
+        /// The address and the request.
         asking: String,
-        /// What went wrong.
+        /// Cause.
         what: String,
     },
-    /// A server refuses what was asked over HTTP.
+    /// A server refuses a request over HTTP.
     #[error("{server} refuses ({status}): {why}")]
     Denied {
         /// Its address.
         server: String,
-        /// The status of its answer.
+        /// HTTP status of the answer.
         status: u16,
-        /// Why, in the server's words.
+        /// The server's reason.
         why: String,
     },
     /// The server has no such model.
     #[error("the server has no model `{name}`; there are: {known}")]
     NoModel {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
-        /// Names of those there are.
+        /// Names of the models on offer.
         known: String,
     },
-    /// The server's lowering is not what this client relies on.
+    /// The server's lowering does not meet this client's requirements.
     #[error(
         "model `{model}` is required to be lowered with {option}={wanted}, and the server's says {stated}: nothing was sent"
     )]
@@ -113,12 +113,12 @@ pub enum ClientError {
         model: String,
         /// The option.
         option: String,
-        /// What was required.
+        /// The required value.
         wanted: String,
-        /// What its public part says.
+        /// The value that the public part states.
         stated: String,
     },
-    /// The server's public part leaves out what protects this client.
+    /// The server's public part leaves out a protection of this client.
     #[error(
         "model `{model}` was lowered with {option}={value}, which leaves out what protects the client's secrets: it is opened for those alone          that ask for that (--require {option}={value}); nothing was sent"
     )]
@@ -130,7 +130,7 @@ pub enum ClientError {
         /// Its value.
         value: &'static str,
     },
-    /// The answer is none: a value of it is NaN.
+    /// The answer is not a number: one of its values is NaN.
     #[error(
         "the answer is no number: an input like this takes model `{model}` beyond the numbers that it computes with. Ask with inputs like \
          those that it was made for, or ask its owner to calibrate it with inputs like this one"
@@ -139,7 +139,7 @@ pub enum ClientError {
         /// The model.
         model: String,
     },
-    /// None of the back ends that a model is offered with may be chosen unasked.
+    /// None of the back ends on offer may be chosen automatically.
     #[error("model `{model}` is offered with {offered}, and none of these is chosen unasked: name one")]
     NoBackend {
         /// The model.
@@ -147,15 +147,15 @@ pub enum ClientError {
         /// Its back ends, and why each is not chosen.
         offered: String,
     },
-    /// This client's helper did not do what was asked.
+    /// This client's helper failed to do what was asked.
     #[error("the helper at {address}: {what}")]
     Helper {
         /// Its address.
         address: String,
-        /// Why, and what to do.
+        /// Cause and remedy.
         what: String,
     },
-    /// The back end's material comes from a dealer.
+    /// The back end's material comes from a dealer, and the client names none.
     #[error(
         "the back end {backend} takes its material from a dealer, and none was named: give its address and the fingerprint of its \
          certificate (--dealer, --dealer-pin)"
@@ -180,18 +180,18 @@ pub enum ClientError {
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// An image or array that the model cannot take.
+    /// An image or array that does not fit the model.
     #[error("input {path}: {what}")]
     Input {
-        /// Where it came from.
+        /// Path of the file.
         path: PathBuf,
         /// What is wrong.
         what: String,
     },
-    /// The caller did things in the wrong order, or configured nonsense.
+    /// The caller used the interface in the wrong order or gave an invalid configuration.
     #[error("{0}")]
     Usage(String),
     /// The operating system gives no random bytes.
@@ -200,14 +200,14 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether it is about an answer that this client does not take, after the protocol has ended as with any
-    /// other: the connection is as good as before.
+    /// Whether this is about an answer that the client refuses, after the protocol has ended as
+    /// usual: the connection stays usable.
     #[must_use]
     pub fn refuses_answer(&self) -> bool {
         matches!(self, Self::Backend(BackendError::Answer { .. }))
     }
 
-    /// For the first of several inputs of which some were refused an answer: `refused` of them.
+    /// Rewords the first of several refused answers: `refused` of `inputs` were refused.
     #[must_use]
     pub fn of_some(self, index: usize, [refused, inputs]: [usize; 2]) -> Self {
         match self {
@@ -219,11 +219,11 @@ impl ClientError {
         }
     }
 
-    /// Names the server where it was lost `during` something.
+    /// Adds the server's name if the connection was lost `during` a request.
     pub(crate) fn of(self, channel: &Channel, during: &'static str) -> Self {
         let lost = |error: &NetError| error.is_gone() || matches!(error, NetError::Stalled { .. });
         match self {
-            // Its connection was closed from here, and so is lost.
+            // This party closed the connection, so the connection is lost.
             Self::Backend(BackendError::Stopped) => {
                 let error = NetError::from_io("stopping", &std::io::ErrorKind::ConnectionAborted.into());
                 Self::Lost { server: server_of(channel), during, error }
@@ -235,7 +235,7 @@ impl ClientError {
         }
     }
 
-    /// An operating-system error with the file it is about.
+    /// Converts an operating-system error, with the file that it is about.
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { doing, path, source }

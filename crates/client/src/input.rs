@@ -1,5 +1,5 @@
-//! Turning files into model inputs: images are resized, cropped and normalised as the model's public part
-//! states.
+//! Conversion of files to model inputs: images are resized, cropped and normalised as the model's
+//! public part states.
 use crate::{ClientError, jpeg, png};
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
@@ -22,11 +22,11 @@ const MAX_INPUTS: usize = 1 << 20;
 /// Largest array file accepted, in bytes.
 pub const MAX_ARRAY_BYTES: u64 = 4 << 30;
 
-/// How an image of another size is brought to the model's.
+/// How an image of another size is fitted to the model's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// The short side is scaled to 8/7 of the model's, then the centre is cut out (usual for ImageNet
-    /// models).
+    /// The short side is scaled to 8/7 of the model's, then the centre is cut out (usual for
+    /// ImageNet models).
     Crop,
     /// The short side is scaled to the model's, then the centre is cut out.
     Fill,
@@ -34,14 +34,16 @@ pub enum Fit {
     Stretch,
 }
 
-/// Reads the inputs in a file: one for an image, `N` for an array `[N, C, H, W]` (or one without the leading
-/// axis). Arrays are `.npy` files, and `.npz` files with one array; `FILE.npz:NAME` names one of several.
+/// Reads the inputs in a file: one for an image, `N` for an array `[N, C, H, W]` (or one without
+/// the leading axis). Arrays are `.npy` files, and `.npz` files with one array; `FILE.npz:NAME`
+/// names one of several.
 ///
-/// Returns what the model computes on ([`Units::Normalised`]). Images are turned as their EXIF orientation
-/// says. Images and arrays of bytes are pixels; arrays of numbers are in `units`.
+/// Returns the model's normalised input ([`Units::Normalised`]). Images are turned by their EXIF
+/// orientation. Images and arrays of bytes are pixels; arrays of numbers are in `units`.
 ///
 /// # Errors
-/// The file cannot be read, decoded or brought to the model's shape, or it does not hold all of its pixels.
+/// The file cannot be read, decoded or brought to the model's shape, or it does not hold all of its
+/// pixels.
 pub fn read(path: &Path, interface: &Interface, fit: Fit, units: Units) -> Result<Vec<Vec<f32>>, ClientError> {
     if is_array(path)? {
         return read_array(path, interface, units);
@@ -57,7 +59,7 @@ pub fn array(path: &Path) -> Result<Npy, ClientError> {
     array_if(path, |_| Ok(()))
 }
 
-/// As [`array`], of a shape that is `accepted`, which is asked before elements are unpacked or converted.
+/// As [`array`]; calls `accepted` with the shape before elements are unpacked or converted.
 fn array_if(path: &Path, accepted: impl Fn(&[usize]) -> Result<(), String>) -> Result<Npy, ClientError> {
     let (file, name) = member(path);
     let fail = |what: String| ClientError::Input { path: path.to_owned(), what };
@@ -74,7 +76,7 @@ fn has_extension(path: &Path, wanted: &str) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case(wanted))
 }
 
-/// Whether a file holds arrays, by its name or else by how it begins.
+/// Whether a file holds arrays, by its name or else by its first bytes.
 fn is_array(path: &Path) -> Result<bool, ClientError> {
     let (file, _) = member(path);
     if has_extension(&file, "npy") || has_extension(&file, "npz") {
@@ -134,7 +136,8 @@ fn read_image(path: &Path, interface: &Interface, fit: Fit) -> Result<Vec<f32>, 
     Ok(interface.normalise(&values, Units::Pixels))
 }
 
-/// The picture in an image file, upright; an error where the file does not hold all of its pixels.
+/// Decodes the picture in an image file and turns it upright; an error if the file does not hold
+/// all of its pixels.
 fn decode(bytes: &[u8]) -> Result<DynamicImage, String> {
     let failed = |e: ImageError| match e {
         ImageError::Decoding(_) | ImageError::IoError(_) => {
@@ -174,7 +177,7 @@ fn bring_to_size(image: &DynamicImage, height: u32, width: u32, fit: Fit) -> Dyn
     };
     let (from_w, from_h) = (f64::from(image.width()), f64::from(image.height()));
     let scale = margin * (f64::from(width) / from_w).max(f64::from(height) / from_h);
-    // Long thin images: scaling is bounded, what is cut away anyway need not exist.
+    // Bounds the scaled side of long thin images: the excess would be cut away anyway.
     let side = |from: f64, to: u32| ((from * scale).round() as u32).clamp(to, MAX_IMAGE_SIDE);
     let (w, h) = (side(from_w, width), side(from_h, height));
     image.resize_exact(w, h, FilterType::Triangle).crop_imm((w - width) / 2, (h - height) / 2, width, height)

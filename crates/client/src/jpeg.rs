@@ -1,26 +1,27 @@
-//! Whether a JPEG file holds every pixel that it promises.
+//! Checks that a JPEG file holds all of its pixels.
 //!
-//! Decoders fill what is missing with grey, so that a browser can show a picture that is still coming. A
-//! network would classify the grey. This walks through the entropy-coded data (ITU-T T.81: markers in annex
-//! B, sequential blocks in F.2, progressive ones in G.2) and counts blocks and bits, without computing a
-//! pixel: each scan must hold a code for every block, and nothing but padding after the last.
+//! Decoders fill missing data with grey, so that a browser can show a picture during its download.
+//! A network would classify the grey. This module parses the entropy-coded data (ITU-T T.81:
+//! markers in annex B, sequential blocks in F.2, progressive ones in G.2). It counts blocks and
+//! bits without computing a pixel: each scan must hold a code for every block, and only padding
+//! after the last.
 
 /// Largest image side accepted, in pixels.
 pub const MAX_IMAGE_SIDE: u32 = 16_384;
-/// Most scans of a file; the decoder's limit too.
+/// Most scans of a file; the decoder has the same limit.
 const MAX_SCANS: usize = 100;
-/// Most bytes that encoders pad a scan with.
+/// Most bytes of padding that encoders add to a scan.
 const MAX_PADDING: usize = 3;
 
 /// Checks a file that a decoder has accepted.
 ///
 /// # Errors
-/// Says what is missing.
+/// Describes what is missing.
 pub fn check(bytes: &[u8]) -> Result<(), String> {
     Walk { bytes, at: 2, tables: Default::default(), restart: 0, frame: None }.run()
 }
 
-/// A Huffman table: how many codes of each length there are, and the symbols in the order of their codes.
+/// A Huffman table: number of codes of each length, and the symbols in the order of their codes.
 #[derive(Clone, Default)]
 struct Huffman {
     counts: [u8; 16],
@@ -35,7 +36,7 @@ struct Component {
     blocks: [usize; 2],
     /// Blocks of one row, the last unit of an interleaved scan included.
     stride: usize,
-    /// Which coefficients of each block are known not to be zero; progressive files only.
+    /// Bits of the coefficients of each block that are known to be nonzero; progressive files only.
     nonzero: Vec<u64>,
     seen: bool,
 }
@@ -47,7 +48,7 @@ struct Frame {
     units: [usize; 2],
 }
 
-/// What a scan's header says of its coefficients.
+/// The coefficients that a scan's header selects.
 struct Band {
     first: usize,
     last: usize,
@@ -57,7 +58,7 @@ struct Band {
 struct Walk<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// By class (DC, AC) and index.
+    /// Tables by class (DC, AC) and index.
     tables: [[Huffman; 4]; 2],
     restart: usize,
     frame: Option<Frame>,
@@ -69,7 +70,7 @@ struct Bits<'a> {
     at: usize,
     byte: u8,
     left: u32,
-    /// Blocks that follow and have no more coefficients in this scan.
+    /// Number of following blocks that have no more coefficients in this scan.
     end_of_band: usize,
 }
 
@@ -89,7 +90,7 @@ impl Bits<'_> {
         Ok(u32::from(self.byte >> self.left) & 1)
     }
 
-    /// Up to 15 bits.
+    /// Reads up to 15 bits.
     fn bits(&mut self, count: u32) -> Result<usize, String> {
         (0..count).try_fold(0, |value, _| Ok(value << 1 | self.bit()? as usize))
     }
@@ -100,7 +101,7 @@ impl Bits<'_> {
             code = code << 1 | self.bit()? as usize;
             let count = usize::from(count);
             if code < first + count {
-                // A code below the first of its length belongs to no symbol of a sound table.
+                // Only an invalid table has codes below the first code of their length.
                 let index = code.checked_sub(first).and_then(|i| table.symbols.get(before + i));
                 return index.copied().ok_or_else(|| "the pixel data holds an invalid code".into());
             }
@@ -110,7 +111,7 @@ impl Bits<'_> {
         Err("the pixel data holds an invalid code".into())
     }
 
-    /// One block of a sequential scan.
+    /// Reads one block of a sequential scan.
     fn sequential_block(&mut self, [dc, ac]: [&Huffman; 2]) -> Result<(), String> {
         let size = self.symbol(dc)?;
         self.bits(u32::from(size & 15))?;
@@ -130,7 +131,7 @@ impl Bits<'_> {
         Ok(())
     }
 
-    /// One block of a progressive scan.
+    /// Reads one block of a progressive scan.
     fn progressive_block(&mut self, [dc, ac]: [&Huffman; 2], band: &Band, nonzero: &mut u64) -> Result<(), String> {
         match (band.first, band.refines) {
             (0, false) => {
@@ -179,7 +180,7 @@ impl Bits<'_> {
                 break;
             }
             if size > 0 {
-                // The sign of a coefficient that is new.
+                // The sign of a newly nonzero coefficient.
                 self.bit()?;
             }
             while k <= band.last {
@@ -198,7 +199,7 @@ impl Bits<'_> {
             k += 1;
         }
         if self.end_of_band > 0 {
-            // A bit more of each coefficient that is not zero, to the end of the band.
+            // One more bit of each nonzero coefficient, up to the end of the band.
             let known = (k..=band.last).filter(|&k| *nonzero >> k & 1 == 1).count();
             self.bits_skipped(known)?;
             self.end_of_band -= 1;
@@ -210,13 +211,13 @@ impl Bits<'_> {
         (0..count).try_for_each(|_| self.bit().map(drop))
     }
 
-    /// Zeros in front of a coefficient, and the number of its bits.
+    /// Number of zeros before a coefficient, and number of its bits.
     fn run_and_size(&mut self, table: &Huffman) -> Result<(usize, u32), String> {
         let symbol = self.symbol(table)?;
         Ok((usize::from(symbol >> 4), u32::from(symbol & 15)))
     }
 
-    /// Passes a restart marker, of which there are eight in turn.
+    /// Reads a restart marker; their numbers cycle through eight values.
     fn restart(&mut self, number: usize) -> Result<(), String> {
         self.align()?;
         while self.bytes.get(self.at..self.at + 2) == Some(&[0xff, 0xff]) {
@@ -230,8 +231,7 @@ impl Bits<'_> {
         Ok(())
     }
 
-    /// Skips the padding in front of a marker; the bytes that lie between are not pixels that anybody
-    /// decoded.
+    /// Skips the padding before a marker; no decoder uses the bytes in between as pixels.
     fn align(&mut self) -> Result<(), String> {
         self.left = 0;
         let rest = &self.bytes[self.at.min(self.bytes.len())..];
@@ -272,7 +272,7 @@ impl<'a> Walk<'a> {
         self.complete(false)
     }
 
-    /// The code of the next marker; what lies in front of it is skipped.
+    /// Finds the next marker and returns its code; skips the bytes before it.
     fn marker(&mut self) -> Option<u8> {
         loop {
             let two = [*self.bytes.get(self.at)?, *self.bytes.get(self.at + 1)?];
@@ -284,7 +284,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The content of the segment that begins here.
+    /// Returns the content of the segment that begins here.
     fn segment(&mut self) -> Result<&'a [u8], String> {
         let rest = &self.bytes[self.at..];
         let length = word(rest, 0)?;
@@ -356,7 +356,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Whether everything came. Only the mark at its end says that a progressive file has no more scans.
+    /// Checks that the data is complete. Only the end marker shows that a progressive file has no
+    /// more scans.
     fn complete(&self, ended: bool) -> Result<(), String> {
         let frame = self.frame.as_ref().ok_or("it states no size")?;
         if !frame.components.iter().all(|c| c.seen) || frame.progressive && !ended {
@@ -397,12 +398,12 @@ impl Frame {
     }
 }
 
-/// A byte of a segment.
+/// Reads a byte of a segment.
 fn byte(content: &[u8], at: usize) -> Result<usize, String> {
     content.get(at).map(|&b| usize::from(b)).ok_or_else(|| "a segment is too short".into())
 }
 
-/// A number of two bytes.
+/// Reads a number of two bytes.
 fn word(content: &[u8], at: usize) -> Result<usize, String> {
     Ok(byte(content, at)? << 8 | byte(content, at + 1)?)
 }
@@ -413,7 +414,7 @@ mod tests {
     use image::codecs::jpeg::JpegEncoder;
     use image::{GrayImage, RgbImage};
 
-    /// A picture with detail everywhere, so that every block has codes of its own.
+    /// A picture with detail everywhere, so that every block has its own codes.
     fn encoded(quality: u8, grey: bool) -> Vec<u8> {
         let value = |x: u32, y: u32, c: u32| ((x * 7 + y * 13 + c * 50) ^ (x * y)) as u8;
         let mut bytes = Vec::new();
@@ -437,7 +438,7 @@ mod tests {
             let end = [0xff, 0xd9];
             for cut in (2..bytes.len() - 4).step_by(7) {
                 check(&bytes[..cut]).unwrap_err();
-                // As tools leave it that end a file for which they have no more.
+                // Some tools append the end marker to a file that is cut short.
                 check(&[&bytes[..cut], end.as_slice()].concat()).unwrap_err();
             }
         }

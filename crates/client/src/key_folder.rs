@@ -1,5 +1,5 @@
-//! What the clients of a model get once, kept in the folder of stored material: not secret on its own (see
-//! the back ends), and checked whenever it is used.
+//! Data that a client receives once per model, stored in the folder of stored material. It is not
+//! secret on its own (see the back ends), and each use checks it.
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -8,19 +8,19 @@ use tacit_ids::MaterialId;
 use tacit_store::managed::hex_stem;
 use tacit_store::{Party, material_folder};
 
-/// Files in a folder, named by what they must hash to.
+/// A folder of files that are named by their expected digests.
 pub struct KeyFolder {
     dir: PathBuf,
 }
 
-/// Most bytes kept in a folder; the oldest go first.
+/// Most bytes in a folder; the oldest files are deleted first.
 const MAX: u64 = 4 << 30;
 const KEPT: &str = ".kept";
-/// Of files that are being written; whoever writes one has it locked.
+/// Ending of unfinished files; the writer holds a lock on each.
 const UNFINISHED: &str = ".part";
 
 impl KeyFolder {
-    /// Keeps files in `dir`, which need not exist yet.
+    /// Stores files in `dir`, which need not exist yet.
     #[must_use]
     pub fn new(dir: &Path) -> Self {
         Self { dir: dir.to_owned() }
@@ -31,7 +31,7 @@ impl KeyFolder {
         self.dir.join(name + KEPT)
     }
 
-    /// Makes room for so many bytes, and removes what an interruption has left.
+    /// Makes room for `bytes` bytes, and deletes unfinished files of interrupted writers.
     fn make_room(&self, bytes: u64) -> io::Result<()> {
         let mut kept = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
@@ -69,12 +69,12 @@ impl KeyFolder {
     }
 }
 
-/// Whether there is a regular file, and no link.
+/// Whether `path` is a regular file, not a link.
 fn is_file(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|meta| meta.is_file())
 }
 
-/// A file that is being written.
+/// An unfinished file.
 struct KeepPlace {
     file: File,
     unfinished: PathBuf,
@@ -96,7 +96,7 @@ impl Write for KeepPlace {
 
 impl Place for KeepPlace {
     fn keep(self: Box<Self>) {
-        // What is damaged in a crash is found when it is used.
+        // A crash may damage the file; its next use detects that.
         if self.left == 0
             && let Err(error) = fs::rename(&self.unfinished, &self.path)
         {
@@ -107,14 +107,14 @@ impl Place for KeepPlace {
 
 impl Drop for KeepPlace {
     fn drop(&mut self) {
-        // There is none where it was kept.
+        // After a rename there is no such file.
         let _ = fs::remove_file(&self.unfinished);
     }
 }
 
 impl KeyStore for KeyFolder {
     fn load(&self, key: [u8; 32]) -> Option<Box<dyn Read>> {
-        // What cannot be read is asked for again.
+        // A file that cannot be read is fetched again.
         Some(Box::new(File::open(self.path(key)).ok()?))
     }
 
@@ -156,7 +156,7 @@ mod tests {
         save(&keep, [1; 32], b"uno");
         assert_eq!((loaded(&keep, [1; 32]), loaded(&keep, [2; 32])), (Some(b"uno".to_vec()), Some(b"two".to_vec())));
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 3, "and the mark");
-        // A folder that cannot be is no reason to fail.
+        // An unusable folder is not an error.
         fs::write(dir.path().join("file"), b"").unwrap();
         assert!(KeyFolder::new(&dir.path().join("file")).place([3; 32], 5).is_none());
     }
@@ -165,14 +165,14 @@ mod tests {
     fn what_was_not_finished_goes() {
         let dir = tempfile::tempdir().unwrap();
         let keep = KeyFolder::new(dir.path());
-        // But for the mark, which is there as soon as something is kept.
+        // All files except the mark, which the first write makes.
         let files = || fs::read_dir(dir.path()).unwrap().count() - 1;
-        // Given up, too short, too long.
+        // An abandoned file, one too short and one too long.
         keep.place([1; 32], 3).unwrap().write_all(b"one").unwrap();
         keep.place([1; 32], 3).unwrap().keep();
         assert!(keep.place([1; 32], 3).unwrap().write_all(b"four").is_err());
         assert_eq!(files(), 0);
-        // Killed: the file stays, and nobody has it locked. What has another name is somebody's.
+        // A killed process leaves its file unlocked. Files with other names belong to others.
         fs::write(dir.path().join(format!("{}.part", "0".repeat(32))), b"something").unwrap();
         fs::write(dir.path().join("taxes.part"), b"something").unwrap();
         let alive = keep.place([1; 32], 3).unwrap();

@@ -1,4 +1,5 @@
-//! The client of private inference: connect, prepare material, infer, measure. Blocking; no async runtime.
+//! The client of private inference: connect, prepare material, infer, measure. Blocking; no async
+//! runtime.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,38 +18,42 @@
 //! ```
 //!
 //! * [`Connection::connect`]`(registry, config)`: TLS 1.3 with both certificates, then the version.
-//!   [`Connection::models`] lists what is on offer.
-//! * [`Connection::open`]`(model, backend)`: a [`Client`]. Without a name, the back end is the first that the
-//!   server offers, this registry knows and whose server does not see the input. Whom a back end trusts is
-//!   read in the own registry, never taken from the server.
-//! * [`Client::infer`], [`infer_many`]: real-valued inputs to an [`Answer`] of real values. Floats are inputs
-//!   of the ONNX network; the client applies what the importer moved out of it at either end. Other
-//!   [`Units`](tacit_graph::Units) are named ([`Client::infer_in`]). Material is used from the store if there
-//!   is any, and made otherwise; `infer_many` makes it on a second connection, one batch ahead: as many
-//!   inputs are run as one as the back end and the server allow. [`Client::infer_batch`] runs its inputs as
-//!   one, also with material that was made for them before ([`Client::prepare_batch`]).
-//! * [`Client::announce`], [`Client::infer_announced`]: an input that will come, whose material is made
-//!   before. [`Client::set_terms`]: how long an answer may take, how soon it is needed. When a phase starts
-//!   is the server's to say: calls wait for their turn.
-//! * [`Notices`]: the same over HTTP, for who has no connection yet; [`Client::take_up`] runs the phases.
-//!   [`Control`]: whatever else a server answers over HTTP.
+//!   [`Connection::models`] lists the models on offer.
+//! * [`Connection::open`]`(model, backend)`: a [`Client`]. Without a name, the back end is the
+//!   first that the server offers, this registry knows and whose server does not see the input. The
+//!   client's own registry states which parties a back end trusts; the server's word does not
+//!   count.
+//! * [`Client::infer`], [`infer_many`]: real-valued inputs to an [`Answer`] of real values. Floats
+//!   are inputs of the ONNX network; the client applies the steps that the importer moved out of it
+//!   at either end. [`Client::infer_in`] takes other [`Units`](tacit_graph::Units). Stored material
+//!   is used if there is any; else material is made. `infer_many` makes it on a second connection,
+//!   one batch ahead, with batches as large as the back end and the server allow.
+//!   [`Client::infer_batch`] runs its inputs as one batch, also with stored material
+//!   ([`Client::prepare_batch`]).
+//! * [`Client::announce`], [`Client::infer_announced`]: an input that is expected later, whose
+//!   material is made in advance. [`Client::set_terms`]: how long an answer may take, how soon it
+//!   is needed. The server decides when a phase starts: calls wait for their turn.
+//! * [`Notices`]: the same over HTTP, without a connection; [`Client::take_up`] runs the phases.
+//!   [`Control`]: the other requests that a server answers over HTTP.
 //! * [`Client::prepare`], [`Client::stored`], [`Client::discard`]: material ahead of time
-//!   ([`ClientConfig::store`]). [`Connection::material`] lists that of all models, gone ones too; connecting
-//!   destroys halves whose other half is lost ([`Connection::reconciled`]). [`Client::setup`] and whatever
-//!   material needs happen by themselves where the back end's plan says so.
-//! * [`Client::model`]: plan, costs, numerics; [`Client::interface`]: shapes, ranges, what is revealed.
-//! * [`SecretsFolder`]: secrets of keys that a server keeps. [`Connection::uploads`] lists these keys,
-//!   [`Connection::delete_uploads`] deletes them.
-//! * [`Client::order`], [`Client::collect`] over a [`HelperLine`]: material that a second machine of the
-//!   client's makes, its helper, which runs a [`HelperServer`].
-//! * [`RemoteDealer`], [`KeyFolder`]: what back ends with a dealer need beside the server
+//!   ([`ClientConfig::store`]). [`Connection::material`] lists the material of all models, also of
+//!   those no longer on offer. Connecting destroys halves whose other half is lost
+//!   ([`Connection::reconciled`]). [`Client::setup`] and the preparation of material run
+//!   automatically if the back end's plan requires them.
+//! * [`Client::model`]: plan, costs, numerics; [`Client::interface`]: shapes, ranges, what is
+//!   revealed.
+//! * [`SecretsFolder`]: secrets of keys that a server stores. [`Connection::uploads`] lists these
+//!   keys, [`Connection::delete_uploads`] deletes them.
+//! * [`Client::order`], [`Client::collect`] over a [`HelperLine`]: material made by the client's
+//!   helper, a second machine of its own that runs a [`HelperServer`].
+//! * [`RemoteDealer`], [`KeyFolder`]: resources of back ends with a dealer
 //!   ([`ClientConfig::resources`]).
-//! * [`input`]: images and arrays; [`bench`]: what both parties' figures look like; [`measure`]: taking them;
-//!   [`wire`]: messages.
+//! * [`input`]: images and arrays; [`bench`]: the form of both parties' figures; [`measure`]:
+//!   taking them; [`wire`]: messages.
 //!
-//! What a server says is checked before it is used. A public part has
-//! [`MAX_PUBLIC_BYTES`](tacit_backends::seam::MAX_PUBLIC_BYTES) at most, which is checked before any of it is
-//! taken; the digests of plan and public part are compared.
+//! The client checks all data from a server before using it. A public part has at most
+//! [`MAX_PUBLIC_BYTES`](tacit_backends::seam::MAX_PUBLIC_BYTES), checked before any of it is
+//! received; the digests of plan and public part are compared.
 #![forbid(unsafe_code)]
 
 mod announced;
@@ -76,7 +81,7 @@ mod secrets;
 mod stock;
 pub mod wire;
 
-/// Most threads that a party may be given.
+/// Most threads of a party.
 pub const MAX_THREADS: usize = 1024;
 
 pub use announced::Announced;

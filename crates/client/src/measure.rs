@@ -1,5 +1,5 @@
-//! What a phase costs one party: wall time, processor time, peak memory, bytes and rounds. Where
-//! `TACIT_MARKS` names a listener (`tacit lab`), phases are marked for it too.
+//! The cost of a phase for one party: wall time, processor time, peak memory, bytes and rounds. If
+//! `TACIT_MARKS` names a listener (`tacit lab`), phases are also marked for it.
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -16,35 +16,36 @@ use tacit_net::{Channel, Phase, Traffic};
 pub struct Figures {
     /// Wall time in seconds.
     pub wall_s: f64,
-    /// Processor time of the whole process in seconds (all threads; with several clients at once, of all
-    /// their sessions).
+    /// Processor time of the whole process in seconds: all threads, and with several clients at
+    /// once all their sessions.
     pub cpu_s: f64,
-    /// Largest resident set of the process during the phase, in bytes; 0 where the system does not tell.
+    /// Largest resident set of the process during the phase, in bytes; 0 if the system does not
+    /// report it.
     pub peak_rss_bytes: u64,
     /// Bytes sent, with frame headers, without TLS and TCP.
     pub sent_bytes: u64,
     /// Bytes received.
     pub received_bytes: u64,
-    /// Turns from sending to waiting.
+    /// Round trips, counted as turns from sending to waiting.
     pub rounds: u64,
 }
 
 /// Both parties' figures for one phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseReport {
-    /// The client's, measured here.
+    /// The client's figures, measured here.
     pub client: Figures,
-    /// The server's, as it reports them.
+    /// The server's figures, as the server reports them.
     pub server: Figures,
 }
 
-/// Where phases are marked; nowhere, if nobody measures this process from outside.
+/// The listener for phase marks, if this process is measured from outside.
 #[derive(Clone, Default)]
 pub struct Marks(Option<Arc<MarkSender>>);
 
 impl Marks {
-    /// Connects to the listener in `TACIT_MARKS`, if that is set. Measuring must not keep anything from
-    /// working: without a listener there is a warning and no marks.
+    /// Connects to the listener in `TACIT_MARKS`, if that is set. A missing listener causes a
+    /// warning and no marks: measuring must not stop work.
     #[must_use]
     pub fn from_env(party: &str) -> Self {
         match MarkSender::from_env(party) {
@@ -72,7 +73,7 @@ pub struct Meter {
     open: OpenPhase,
 }
 
-/// A marked phase that has not ended; one that is dropped has failed.
+/// A marked phase that has not ended; dropping it marks the phase as failed.
 struct OpenPhase {
     marks: Marks,
     phase: Phase,
@@ -99,7 +100,8 @@ impl Meter {
     /// Starts measuring and books the channel's traffic on `phase`.
     #[must_use]
     pub fn start(channel: &mut Channel, phase: Phase, marks: &Marks) -> Self {
-        // Resets the high-water mark; where that is not allowed, the peak is that of the process so far.
+        // Resets the high-water mark. If that is not allowed, the peak covers the whole life of the
+        // process.
         let _ = fs::write("/proc/self/clear_refs", "5");
         channel.set_phase(phase);
         marks.tell(|sender| sender.begin(phase.name()));
@@ -107,13 +109,13 @@ impl Meter {
         Self { start: Instant::now(), cpu_s: process_cpu_s(), phase, traffic: channel.traffic(phase), open }
     }
 
-    /// What is measured.
+    /// The measured phase.
     #[must_use]
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// The figures since the start.
+    /// Returns the figures since the start.
     pub fn stop(self, channel: &Channel) -> Figures {
         let traffic = channel.traffic(self.phase) - self.traffic;
         let figures = Figures {
@@ -129,7 +131,7 @@ impl Meter {
     }
 }
 
-/// Processor time that this process has used, in seconds.
+/// Processor time of this process, in seconds.
 #[must_use]
 pub fn process_cpu_s() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
@@ -161,7 +163,7 @@ mod tests {
         assert_eq!(peer.recv_max(tag, 10).unwrap(), b"four");
         let figures = meter.stop(&channel);
         drop(Meter::start(&mut channel, Phase::Online, &marks));
-        // Nobody listens: nothing happens.
+        // Without a listener, marks do nothing.
         Meter::start(&mut channel, Phase::Online, &Marks::default()).stop(&channel);
         listener.close();
         sampler.stop().unwrap().finish().unwrap();

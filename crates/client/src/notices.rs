@@ -1,6 +1,6 @@
-//! Announcements without a connection of the protocol: over HTTP, by a device that sleeps until its turn has
-//! come, or pays for its link by the minute. The phases themselves are run over the protocol
-//! ([`Client::take_up`](crate::Client::take_up)), by the same client.
+//! Notices over HTTP, without a connection of the protocol: for a device that sleeps until its
+//! turn, or pays for its link by the minute. The same client runs the phases over the protocol
+//! ([`Client::take_up`](crate::Client::take_up)).
 use crate::connection::choose;
 use crate::wire::{Device, InputId};
 use crate::{ClientConfig, ClientError, Control};
@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 use tacit_backends::Registry;
 use tacit_foreign::plain;
 
-/// What it means that a server has no such input, for people. A server keeps them in memory alone.
+/// Explains to people that a server does not have an input. A server has notices in memory alone.
 pub const GONE: &str = "nothing of this client's is announced under this name: its time is over, it was used or taken back, or the server \
                         was started anew since, and it is lost";
 
-/// The longest that a server lets somebody wait for a turn at a time.
+/// Longest that a server holds a request for a turn open.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// How soon it is asked again how an input stands that has changed, but not in what is waited for.
+/// Pause before the next request, if the state has changed but the turn has not come.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How an announced input stands.
+/// State of an announced input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NoticeState {
@@ -45,42 +45,45 @@ impl fmt::Display for NoticeState {
     }
 }
 
-/// An announced input, as its server tells.
+/// An announced input, as the server reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     /// The name that the server gave it.
     pub name: InputId,
-    /// How far it is.
+    /// Its state.
     pub state: NoticeState,
-    /// For how many inputs it is: as many as were announced, or as the server runs as one.
+    /// Number of inputs: as announced, or the number that the server runs as one batch.
     pub inputs: usize,
-    /// Whether its next phase would start at once if a connection came for it now. A hint: no core is held.
+    /// Whether its next phase would start at once if a connection requested it now. A hint: no core
+    /// is reserved.
     pub turn: bool,
 }
 
-/// What one client announces to one server over HTTP.
+/// Notices of one client at one server, over HTTP.
 pub struct Notices {
     control: Control,
     device: Device,
 }
 
 impl Notices {
-    /// Of a client as it would connect: address, identity, name of the server, threads, link, and
-    /// `connect_timeout` for each answer. Nothing is connected yet.
+    /// Returns the notices of a client with this configuration: address, identity, name of the
+    /// server, threads, link, and `connect_timeout` as the limit on each answer. Does not connect
+    /// yet.
     ///
     /// # Errors
-    /// [`ClientError::Usage`] for too many threads, [`ClientError::Net`] if the address is none.
+    /// [`ClientError::Usage`] for too many threads, [`ClientError::Net`] if the address is
+    /// malformed.
     pub fn of(config: &ClientConfig) -> Result<Self, ClientError> {
         let device = config.device()?;
         let name = config.server_name.as_deref();
         Ok(Self { control: Control::of(&config.address, &config.identity, name, config.connect_timeout)?, device })
     }
 
-    /// Model and back end for what is announced without one or both: the only model on offer; the back end as
-    /// [`Connection::open`](crate::Connection::open) chooses it.
+    /// Chooses the model, the back end or both where the caller names none: the only model on
+    /// offer; the back end as [`Connection::open`](crate::Connection::open) chooses it.
     ///
     /// # Errors
-    /// There is no such model, or the choice is not clear; as [`Control::get`].
+    /// There is no such model, or the choice is ambiguous; as [`Control::get`].
     pub fn choose(
         &self,
         registry: &Registry,
@@ -107,11 +110,12 @@ impl Notices {
         Ok([offer.name.clone(), backend])
     }
 
-    /// Announces inputs that will be asked for as one, for a model with a back end, expected in `expected` if
-    /// that is known, and forgotten `ttl` after that (all three at most what the server allows).
+    /// Announces a batch of inputs for a model with a back end. The batch is expected in
+    /// `expected`, if that is known, and forgotten `ttl` later. The server's limits cap all three.
     ///
     /// # Errors
-    /// [`ClientError::Denied`]: there is no such model, too much is under way; as [`Control::post`].
+    /// [`ClientError::Denied`]: there is no such model, or too much is under way; as
+    /// [`Control::post`].
     pub fn announce(
         &self,
         model: &str,
@@ -134,14 +138,14 @@ impl Notices {
         standing(self.control.post("/v1/inputs", &body)?)
     }
 
-    /// How an input stands: at once, or, with `wait` (a minute at most), when its turn has come or its state
-    /// has changed. `None` if there is none of this name any more: [`GONE`].
+    /// Returns the state of an input: at once, or, with `wait` (at most a minute), when its turn
+    /// has come or its state has changed. `None` if the server has none of this name: [`GONE`].
     ///
     /// # Errors
     /// As [`Control::get`].
     pub fn look(&self, name: InputId, wait: Duration) -> Result<Option<Standing>, ClientError> {
         let path = path(name);
-        // Whole seconds; what is left of one is waited for here.
+        // The server waits for whole seconds; this function sleeps for the rest.
         let seconds = wait.min(LONGEST_WAIT).as_secs();
         let told = match seconds {
             0 => self.control.get(&path),
@@ -150,7 +154,7 @@ impl Notices {
         known(told)?.map(standing).transpose()
     }
 
-    /// Waits until an input's turn has come, or for `within`; how it stands then.
+    /// Waits until an input's turn has come, or for `within`; returns its state then.
     ///
     /// # Errors
     /// As [`look`](Self::look).
@@ -170,7 +174,7 @@ impl Notices {
         Ok(told)
     }
 
-    /// Takes an input back; whether there was one of this name.
+    /// Withdraws an input; returns whether there was one of this name.
     ///
     /// # Errors
     /// As [`Control::delete`].
@@ -184,7 +188,7 @@ struct Models {
     models: Vec<Offer>,
 }
 
-/// A model; what else is told of it is not asked here.
+/// A model in the list; other fields are ignored.
 #[derive(Deserialize)]
 struct Offer {
     #[serde(deserialize_with = "tacit_foreign::text::decoded")]
@@ -217,7 +221,7 @@ fn standing(answer: Value) -> Result<Standing, ClientError> {
     Ok(Standing { name, state, inputs, turn })
 }
 
-/// Nothing where the server knows no such input (any more).
+/// Turns the error of an unknown input into `None`.
 fn known<T>(told: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
     match told {
         Ok(told) => Ok(Some(told)),

@@ -1,10 +1,11 @@
-//! Opened models that connections of one configuration share: what a client makes or gets once, such as the
-//! keys of a model on encrypted slots or masked weights, is then there for the next connection.
+//! Opened models that connections of one configuration share. Data that a client makes or receives
+//! once, such as the keys of a model on encrypted slots or masked weights, serves later connections
+//! as well.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use tacit_backends::{BackendError, ClientModel};
 
-/// Most models kept: a server that changes its models again and again fills no memory here.
+/// Most models in the cache: bounds the memory if a server changes its models often.
 const MAX: usize = 16;
 
 /// Back end, and digest of the public part.
@@ -12,15 +13,15 @@ type Name = (String, [u8; 32]);
 
 type Entry = (Name, Arc<dyn ClientModel>);
 
-/// The models that were opened last, shared by all clones.
+/// The most recently used models, shared by all clones.
 #[derive(Clone, Default)]
 pub struct OpenedModels(Arc<Mutex<Vec<Entry>>>);
 
 impl OpenedModels {
-    /// The model of this back end and public part: as it was opened before, or by `open`.
+    /// Returns the model of this back end and public part from the cache, or opens it with `open`.
     ///
     /// # Errors
-    /// Of `open`.
+    /// Errors of `open`.
     pub(crate) fn get_or(
         &self,
         backend: &str,
@@ -30,19 +31,20 @@ impl OpenedModels {
         if let Some(model) = self.use_of(backend, &digest, None) {
             return Ok(model);
         }
-        // It may take a while: others are not kept waiting. Who comes second takes what the first has kept.
+        // Opens without the lock, since opening may take long. A thread that finishes second uses
+        // the first one's model.
         let model = open()?;
         Ok(self.use_of(backend, &digest, Some(&model)).unwrap_or(model))
     }
 
-    /// The model that is kept, moved to the end, where the latest are; else `new` is kept.
+    /// Returns the cached model and moves it to the end, where the latest are; else caches `new`.
     fn use_of(
         &self,
         backend: &str,
         digest: &[u8; 32],
         new: Option<&Arc<dyn ClientModel>>,
     ) -> Option<Arc<dyn ClientModel>> {
-        // Nothing below can fail half-way.
+        // A poisoned lock is safe to use: the steps below cannot fail half-way.
         let mut models = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = match models.iter().position(|((b, d), _)| b == backend && d == digest) {
             Some(place) => models.remove(place),

@@ -1,5 +1,5 @@
-//! Many inputs: as many of them as may be run as one are a batch, and the offline phase of the next batch
-//! runs on a second connection during the online phase of this one.
+//! Many inputs, in batches: the offline phase of the next batch runs on a second connection during
+//! the online phase of the current one.
 use crate::answer::{made_for, only};
 use crate::claimed::{Asked, ClaimedMaterial};
 use crate::wire::InputId;
@@ -10,11 +10,11 @@ use tacit_backends::Material;
 use tacit_graph::Units;
 use tacit_net::Phase;
 
-/// A batch that is asked for, its material, and the setup that came before that.
+/// A batch that is asked for, its material, and the setup before that, if any.
 type Made = (InputId, Option<PhaseReport>, Prepared, Material);
 
-/// One after the other, without material. Where an answer is refused the others are asked for all the same:
-/// where a client stops would tell the server what became of its answer.
+/// Answers inputs one after the other, without material. After a refused answer it continues with
+/// the other inputs: stopping would reveal to the server that its answer was refused.
 fn one_by_one(
     client: &mut Client,
     inputs: &[Vec<f32>],
@@ -34,17 +34,17 @@ fn one_by_one(
     first.map_or(Ok(()), |(index, error)| Err(error.of_some(index, [refused, inputs.len()])))
 }
 
-/// Answers real-valued inputs, given in `units`, in order, calling `each` with the index and the answer. As
-/// many are run as one as the back end, the server and `config.max_batch` allow; the last batch may be
-/// smaller. Material is made on a second connection, one batch ahead; stored material is not touched. The
-/// first answers carry the cost of the second connection's setup. Where there is nothing to prepare, inputs
-/// go one after the other.
+/// Answers real-valued inputs, given in `units`, in order; calls `each` with the index and the
+/// answer. Batches are as large as the back end, the server and `config.max_batch` allow; the last
+/// may be smaller. A second connection makes the material, one batch ahead; stored material is not
+/// used. The first answers include the cost of the second connection's setup. If the back end has
+/// no offline phase, inputs run one after the other.
 ///
 /// # Errors
-/// An input does not fit the model (nothing was sent then), or the day's quota is not enough for all
-/// ([`Client::begin_call`]); the first error of either connection, or of
-/// `each`: answers before it were delivered. An answer that is refused
-/// ([`ClientError::refuses_answer`]) is an error behind all the others' answers.
+/// An input does not fit the model (nothing was sent then), or the day's quota does not cover all
+/// ([`Client::begin_call`]); the first error of either connection or of `each`, after the answers
+/// before it were delivered. A refused answer ([`ClientError::refuses_answer`]) is an error that is
+/// returned after all other answers.
 pub fn infer_many(
     client: &mut Client,
     units: Units,
@@ -72,12 +72,13 @@ pub fn infer_many(
                 let asking = maker.asking(name, None, None);
                 let (prepared, material) = maker.make_for(name, Some(&asking))?;
                 if sender.send((name, setup, prepared, material)).is_err() {
-                    // The online side failed and reports it.
+                    // The online side has failed and reports the error.
                     break;
                 }
             }
             drop(sender);
-            // Kept open until the server has used what it holds in memory for this client.
+            // Stays open until the server has used the material that it holds in memory for this
+            // client.
             Ok(maker)
         });
         let mut work = || -> Result<(), ClientError> {

@@ -1,24 +1,24 @@
-//! What of a PNG file is decoded: its pixels. Other chunks may unpack to a thousand times their size
-//! (colour profiles, texts), and nothing is done with them here (ISO/IEC 15948: chunks in 5, their
+//! Reduces a PNG file to its pixels before decoding. Other chunks (colour profiles, texts) may
+//! unpack to a thousand times their size, and are not used here (ISO/IEC 15948: chunks in 5, their
 //! kinds in 11).
 use crate::jpeg::MAX_IMAGE_SIDE;
 use std::borrow::Cow;
 
-/// Most pixels of an image: cameras have some 50 million at most.
+/// Most pixels of an image; cameras have at most some 50 million.
 pub const MAX_IMAGE_PIXELS: u64 = 64 << 20;
 const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 /// Length, kind and checksum of a chunk.
 const FRAME: usize = 12;
-/// Chunks beside the critical ones that are kept: transparency, and which way up the picture is.
+/// Ancillary chunks that are retained: transparency and orientation.
 const KEPT: [&[u8; 4]; 2] = [b"tRNS", b"eXIf"];
-/// Largest `eXIf` that is kept, in bytes.
+/// Largest `eXIf` chunk that is retained, in bytes.
 const MAX_EXIF: usize = 64 << 10;
 
-/// The file without what is not needed for its pixels; any other file as it is. The sides that the
-/// header states are checked.
+/// Returns a PNG file without the chunks that its pixels do not need; any other file unchanged.
+/// Checks the sides that the header states.
 ///
 /// # Errors
-/// It has too many pixels, or a chunk is longer than the file.
+/// The image has too many pixels, or a chunk is longer than the file.
 pub fn pixels_alone(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     let Some(mut rest) = bytes.strip_prefix(SIGNATURE) else { return Ok(Cow::Borrowed(bytes)) };
     let mut kept = SIGNATURE.to_vec();
@@ -45,11 +45,10 @@ pub fn pixels_alone(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     Ok(Cow::Owned(kept))
 }
 
-/// Whether a picture is decoded that has these sides: its header is asked, before anything is made of
-/// it.
+/// Checks the sides that an image's header states, before the image is decoded.
 ///
 /// # Errors
-/// They are too many.
+/// The image has too many pixels.
 pub fn check_pixels(width: u32, height: u32) -> Result<(), String> {
     let pixels = u64::from(width) * u64::from(height);
     if width.max(height) > MAX_IMAGE_SIDE || pixels > MAX_IMAGE_PIXELS {

@@ -1,6 +1,6 @@
-//! Secrets of keys that servers keep, in the folder of stored material: one file for each plan, for this user
-//! alone, sealed if material is. Beside them are the master keys of this client's helpers, which what was
-//! ordered from a helper is lost without.
+//! Secrets of keys that servers store, in the folder of stored material: one file per plan,
+//! readable by this user alone, sealed if material is. The folder also holds the master keys of
+//! this client's helpers. Without its master key, material that was ordered from a helper is lost.
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use tacit_store::seal::{Kind, open_renamed, read_own_file, sync_folder, unfinish
 use tacit_store::{FolderKind, ManagedFolder, Party, SealKey, StoreError, made_file, material_folder};
 use zeroize::Zeroizing;
 
-/// No secret has more bytes.
+/// Most bytes of a secret.
 const MAX: u64 = 1 << 10;
-/// No file of a secret has more, sealed or not.
+/// Most bytes of a file of a secret, sealed or not.
 const LARGEST: u64 = 2 << 10;
 const LOCK: &str = "lock";
 const FOLDER: FolderKind = FolderKind::private("client", "secrets");
@@ -23,12 +23,12 @@ const FOLDER: FolderKind = FolderKind::private("client", "secrets");
 /// Bytes of a file that holds a master key, plain and sealed.
 const MASTERS: [u64; 2] = [32, 149];
 
-/// What a secret is of.
+/// Purpose of a secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
-    /// Keys that a server keeps: they can be made anew.
+    /// Keys that a server stores; they can be made again.
     Keys,
-    /// What was ordered from a helper: without it, that is lost.
+    /// Orders from a helper; without the secret they are lost.
     Helper,
 }
 
@@ -41,22 +41,24 @@ impl Of {
     }
 }
 
-/// What a file of secrets is of, whole or as a crash has left it; `None` for anything else.
+/// The purpose of a file of secrets, finished or left unfinished by a crash; `None` for other
+/// files.
 fn kind_of(path: &Path) -> Option<Of> {
     let whole = unfinished_of(path).unwrap_or_else(|| path.to_owned());
     let of = [Of::Keys, Of::Helper].into_iter().find(|of| hex_stem(&whole, of.ending(), 64).is_some())?;
     let meta = path.symlink_metadata().ok().filter(|meta| meta.is_file() && meta.len() <= LARGEST)?;
-    // Version 0.1 gave a master key the name of a key's secret; it is known by its length, plain or sealed.
+    // Version 0.1 named a master key like the secret of a key. Its length, plain or sealed, tells
+    // them apart.
     Some(if MASTERS.contains(&meta.len()) { Of::Helper } else { of })
 }
 
-/// Whether something in an unmarked folder is ours.
+/// Whether a file in an unmarked folder is a file of secrets.
 fn is_ours(path: &Path) -> bool {
     let is_lock = || path.ends_with(LOCK) && path.symlink_metadata().is_ok_and(|m| m.is_file() && m.len() == 0);
     kind_of(path).is_some() || is_lock()
 }
 
-/// A folder of secrets. One that was not used for as long as material is kept is destroyed.
+/// A folder of secrets. Secrets that were unused for the lifetime of stored material are destroyed.
 pub struct SecretsFolder {
     material: PathBuf,
     dir: PathBuf,
@@ -81,15 +83,15 @@ fn failed(error: StoreError) -> BackendError {
 }
 
 impl SecretsFolder {
-    /// Secrets in a folder of stored material, which need not exist yet: in `secrets` there, sealed if there
-    /// is a key.
+    /// Returns the folder `secrets` in a folder of stored material, which need not exist yet.
+    /// Secrets are sealed if there is a key.
     #[must_use]
     pub fn new(material: &Path, seal: Option<SealKey>, expire: Duration) -> Self {
         Self { material: material.to_owned(), dir: material.join("secrets"), seal, expire }
     }
 
-    /// Destroys all secrets of keys, durably; how many there were. Servers need not be asked, and cannot keep
-    /// any. Master keys of helpers stay.
+    /// Destroys all secrets of keys, durably, and returns their number. Works without the servers,
+    /// which cannot prevent it. Master keys of helpers stay.
     ///
     /// # Errors
     /// [`BackendError::Keeping`].
@@ -100,7 +102,7 @@ impl SecretsFolder {
         }
     }
 
-    /// The master key for a helper under a name; `fresh`, durably, if there is none.
+    /// Returns the master key for a helper under a name; stores `fresh`, durably, if there is none.
     ///
     /// # Errors
     /// [`BackendError::Keeping`].
@@ -108,7 +110,7 @@ impl SecretsFolder {
         let lock = self.locked()?;
         self.remove_old(&lock)?;
         let path = self.path(name, Of::Helper);
-        // Version 0.1 gave it the name of a key's secret.
+        // Version 0.1 named it like the secret of a key.
         let earlier = self.path(name, Of::Keys);
         if path.symlink_metadata().is_err() && earlier.symlink_metadata().is_ok() {
             let mut master = Zeroizing::new(Vec::new());
@@ -125,7 +127,8 @@ impl SecretsFolder {
         self.dir.join(name + of.ending())
     }
 
-    /// What a file holds, which is used now, and whether it was there; `fresh`, durably, if it was not.
+    /// Returns the content of a file, marked as used now, and whether it existed. Stores `fresh`,
+    /// durably, if it did not.
     fn kept(&self, path: &Path, fresh: Zeroizing<Vec<u8>>) -> Result<(Zeroizing<Vec<u8>>, bool), BackendError> {
         let there = path.symlink_metadata().map(drop);
         match there {
@@ -147,8 +150,8 @@ impl SecretsFolder {
         self.dir.try_exists().map_err(keeping(&self.dir))
     }
 
-    /// Makes the folder, for this user alone, and keeps other processes from drawing or destroying a secret
-    /// until the file is closed.
+    /// Makes the folder, for this user alone. Until the returned file is closed, other processes
+    /// cannot draw or destroy a secret.
     fn locked(&self) -> Result<File, BackendError> {
         material_folder(&self.material, Party::Client)
             .and_then(|_| ManagedFolder::open_or_mark(&self.dir, FOLDER, is_ours))
@@ -159,8 +162,8 @@ impl SecretsFolder {
         Ok(lock)
     }
 
-    /// Destroys some secrets, and what a crash has left of them, durably; how many secrets. What is none is
-    /// not looked at.
+    /// Destroys the secrets that `is_gone` selects, and their unfinished files, durably; returns
+    /// the number of secrets. Leaves other files alone.
     fn remove(&self, _lock: &File, is_gone: impl Fn(&Path, Of) -> io::Result<bool>) -> Result<usize, BackendError> {
         let (mut removed, mut secrets) = (0, 0);
         for entry in fs::read_dir(&self.dir).map_err(keeping(&self.dir))? {
@@ -178,8 +181,8 @@ impl SecretsFolder {
         Ok(secrets)
     }
 
-    /// Destroys what was not used lately; but nothing where the clock stands far later than when the folder
-    /// was last used, which the next use tells from a clock that is wrong for a moment.
+    /// Destroys secrets that were not used lately. Destroys nothing if the clock is far later than
+    /// at the last use of the folder: the clock may be wrong. The next use decides.
     fn remove_old(&self, lock: &File) -> Result<(), BackendError> {
         let now = SystemTime::now();
         let keeping_lock = || keeping(&self.dir);
@@ -189,7 +192,7 @@ impl SecretsFolder {
             tracing::warn!("{} was not used for long, or the clock is wrong: nothing expires now", self.dir.display());
             return Ok(());
         }
-        // One from the future is of now.
+        // A time in the future counts as now.
         let is_old = |path: &Path, _| {
             let then = path.symlink_metadata()?.modified()?;
             Ok(now.duration_since(then).unwrap_or_default() >= self.expire)
@@ -251,14 +254,14 @@ mod tests {
         };
         age(&path, DAY);
         assert_eq!(got(&folder, 1, b"newer"), (b"newer".to_vec(), false));
-        // Of models that are never used again, too, and what a crash has left of one.
+        // Secrets of models that are never used again expire, too, and so do unfinished files.
         let left = folder.path(&[3; 32], Of::Keys).with_extension("secret.123-0.part");
         fs::write(&left, b"three").unwrap();
         [&path, &left].into_iter().for_each(|path| age(path, DAY));
         assert_eq!(got(&folder, 2, b"new"), (b"two".to_vec(), true));
         assert!(!path.exists() && !left.exists());
         age(&folder.path(&[2; 32], Of::Keys), DAY);
-        // What was not used here for long may only seem so.
+        // After a jump of the clock, disuse may be an illusion: nothing expires at first.
         age(&folder.dir.join(LOCK), JUMP + DAY);
         folder.expire().unwrap();
         assert!(folder.path(&[2; 32], Of::Keys).exists());
@@ -278,7 +281,7 @@ mod tests {
         assert_eq!(got(&folder, 1, b"new"), (b"new".to_vec(), false));
     }
 
-    /// Without it, all that was ordered from a helper is lost.
+    /// Without its master key, material that was ordered from a helper is lost.
     #[test]
     fn only_keys_are_forgotten_and_what_is_no_secret_stays() {
         let dir = tempfile::tempdir().unwrap();
@@ -298,7 +301,7 @@ mod tests {
         folder.expire().unwrap();
         assert_eq!(master(b"two"), b"one");
         assert_eq!(fs::read_dir(&folder.dir).unwrap().count(), 6, "lock, mark, master, and three of somebody");
-        // As version 0.1 called it.
+        // The name in version 0.1.
         fs::rename(folder.path(&[1; 32], Of::Helper), folder.path(&[1; 32], Of::Keys)).unwrap();
         assert_eq!(master(b"three"), b"one");
     }
@@ -339,7 +342,7 @@ mod tests {
         assert!(!bytes.windows(3).any(|w| w == b"one"));
         let error = folder(None).secret(&[1; 32], Zeroizing::default()).unwrap_err().to_string();
         assert!(error.contains("sealed"), "{error}");
-        // One in the clear is not taken for a sealed one, and can be deleted.
+        // A secret in the clear is not accepted as a sealed one, and can be deleted.
         got(&folder(None), 2, b"two");
         let error = folder(key()).secret(&[2; 32], Zeroizing::default()).unwrap_err().to_string();
         assert!(error.contains("without sealing") && error.contains("keyset delete --all"), "{error}");

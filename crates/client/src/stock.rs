@@ -1,14 +1,15 @@
 //! Stored material at both parties.
 //!
-//! A half without its other half is of no use, and takes its place in a quota all the same. Each party's row
-//! names the folder of the other that got the other half. When a client connects, the two compare what they
-//! have for each other's folder, and each destroys what the other has lost. Nothing else is touched: what
-//! lies in other folders of this client, or came from other servers, is none of theirs.
+//! A half without its other half is useless, and still takes a place in a quota. Each party's row
+//! names the folder of the other party that got the other half. When a client connects, the parties
+//! compare what they store for each other's folder, and each destroys the halves that the other has
+//! lost. Material of other folders of this client, or from other servers, is left alone.
 //!
-//! Other processes may use the same folder meanwhile. So what the server has lost is judged by what was ready
-//! here *before* it was asked (the server's half is there first), and what was lost here by what is ready or
-//! being made *after* it was asked (an id is taken here first). What another connection has taken out and not
-//! asked to use yet looks lost; the server leaves it while such a connection is open.
+//! Other processes may use the same folder meanwhile. A half here is lost at the server only if it
+//! was ready here *before* the server was asked: the server stores its half first. A half at the
+//! server is lost here only if it is neither ready nor being made here *after* the server was
+//! asked: the id is reserved here first. A half that another connection has claimed and not yet
+//! requested looks lost; the server does not destroy it while such a connection is open.
 use crate::ClientError;
 use crate::ask::ask;
 use crate::wire::{Half, MAX_IDS, Reply, Request, misplaced};
@@ -19,7 +20,7 @@ use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_net::Channel;
 use tacit_store::{Binding, Entry, Store};
 
-/// What was found out of step between both parties' folders, and destroyed.
+/// Number of halves that were destroyed because the other party had lost theirs.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Reconciled {
     /// Halves here that the server had lost.
@@ -33,17 +34,18 @@ pub struct Reconciled {
 pub enum Usability {
     /// Both parties have their halves, and the model is on offer.
     Ready,
-    /// The model is no longer on offer as it was.
+    /// The model is no longer on offer, or has changed.
     ModelGone,
-    /// The server's half is there; the other one is in another folder than this, if it still is anywhere.
+    /// The server has its half; the other half is in another folder of the client, if it still
+    /// exists.
     Elsewhere,
-    /// This folder's half is here; the other one is at another server, or was in a folder that this one no
-    /// longer has.
+    /// This folder has its half; the other half is at another server, or was made for a server's
+    /// folder that is gone.
     OtherServer,
 }
 
 impl Usability {
-    /// Whether it can never be used from here, and takes a place in the quota.
+    /// Whether the material can never be used from here but takes a place in the quota.
     #[must_use]
     pub const fn is_orphan(self) -> bool {
         matches!(self, Self::ModelGone | Self::Elsewhere)
@@ -61,23 +63,24 @@ pub struct StoredMaterial {
     pub plan: [u8; 32],
     /// When it was made, seconds since 1970.
     pub created: u64,
-    /// Bytes of the half here, or else of the one at the server.
+    /// Bytes of the half here, or else of the half at the server.
     pub bytes: u64,
     /// Whether it can be used.
     pub state: Usability,
 }
 
-/// This client's folder, and the server's that it is used with.
+/// This client's folder, and the server's folder that it is used with.
 pub(crate) struct Stock {
     store: Arc<Store>,
     client: ClientId,
-    /// The server's folder; none where it stores nothing.
+    /// The server's folder; `None` if the server stores nothing.
     peer: Option<FolderId>,
     settled: Reconciled,
 }
 
 impl Stock {
-    /// Compares both parties' folders, and destroys what the other has lost, and what expires.
+    /// Compares both parties' folders; destroys halves that the other party has lost, and expired
+    /// material.
     pub(crate) fn reconciled(
         store: Store,
         client: ClientId,
@@ -98,7 +101,7 @@ impl Stock {
         Ok(Self { store: Arc::new(store), client, peer, settled })
     }
 
-    /// What [`reconciled`](Self::reconciled) destroyed.
+    /// Halves that [`reconciled`](Self::reconciled) destroyed.
     pub(crate) fn settled(&self) -> Reconciled {
         self.settled
     }
@@ -108,19 +111,20 @@ impl Stock {
         &self.store
     }
 
-    /// The server's folder; none where it stores nothing.
+    /// The server's folder; `None` if the server stores nothing.
     pub(crate) fn peer(&self) -> Option<FolderId> {
         self.peer
     }
 
-    /// What is ready here, with its other half at this server when that was asked last, oldest first.
+    /// Material that is ready here and had its other half at this server at the last comparison,
+    /// oldest first.
     pub(crate) fn ready(&self, binding: Binding) -> Result<Vec<Entry>, ClientError> {
         let entries = self.store.list(Some(binding))?;
         Ok(entries.into_iter().filter(|entry| Some(entry.peer) == self.peer).collect())
     }
 
-    /// All of this client's material at either party, oldest first. What another process takes out or makes
-    /// at this moment is left out.
+    /// All of this client's material at either party, oldest first, except what another process
+    /// claims or makes at this moment.
     pub(crate) fn list(&self, channel: &mut Channel) -> Result<Vec<StoredMaterial>, ClientError> {
         let ours = self.store.list_of(self.client)?;
         let theirs = halves_at_server(channel)?;
@@ -146,7 +150,7 @@ impl Stock {
     }
 }
 
-/// Destroys this client's material at both parties; how many of them either party had.
+/// Destroys this client's material at both parties; returns how many of the ids either party had.
 pub(crate) fn discard(stock: Option<&Stock>, ids: &[MaterialId], channel: &mut Channel) -> Result<usize, ClientError> {
     let mut gone: BTreeSet<MaterialId> = discard_at_server(ids, None, channel)?.into_iter().collect();
     if let Some(stock) = stock {
@@ -155,7 +159,7 @@ pub(crate) fn discard(stock: Option<&Stock>, ids: &[MaterialId], channel: &mut C
     Ok(gone.len())
 }
 
-/// Destroys the server's halves, in parts; the ids that are gone.
+/// Destroys the server's halves, in parts; returns the ids that are destroyed.
 fn discard_at_server(
     ids: &[MaterialId],
     lost_by: Option<FolderId>,
@@ -172,7 +176,7 @@ fn discard_at_server(
     Ok(gone)
 }
 
-/// What the server has for a folder of this client, and in which of its own.
+/// The ids that the server stores for a folder of this client, and the server's own folder.
 fn ids_at_server(
     folder: FolderId,
     channel: &mut Channel,
@@ -208,7 +212,8 @@ fn halves_at_server(channel: &mut Channel) -> Result<BTreeMap<MaterialId, Half>,
     }
 }
 
-/// Whether a list has ended with this answer. One that repeats itself would have no end.
+/// Whether a list has ended with this answer. A list that repeats itself is an error: it would
+/// never end.
 fn is_last(came: usize, new: usize, request: &Request) -> Result<bool, ClientError> {
     if came > MAX_IDS || (came == MAX_IDS && new < came) {
         let detail = format!("{came} ids to {}, {new} of them new", request.name());

@@ -1,11 +1,11 @@
-//! Requests and answers between client and server, around the phases of a back end. Both parties use this
-//! module.
+//! Requests and answers between client and server, around the phases of a back end. Both parties
+//! use this module.
 //!
-//! After TLS (with [`tacit_net::tls::ALPN`]) the parties compare [`Hello::opening`]s, and the server says
-//! [`Reply::Welcome`]. From then on the client asks and the server answers. [`Reply::Model`] is followed by
-//! the public part as a message of its own, and then by a comparison of [`Hello::opened`] at both: digests of
-//! plan and public part. After [`Reply::Go`] both parties run the phase on the same connection, then the
-//! server reports its figures with [`Reply::Done`].
+//! After TLS (with [`tacit_net::tls::ALPN`]) the parties compare [`Hello::opening`]s, and the
+//! server sends [`Reply::Welcome`]. From then on the client asks and the server answers. The public
+//! part follows [`Reply::Model`] as a message of its own. Both parties then compare
+//! [`Hello::opened`]: digests of plan and public part. After [`Reply::Go`] both parties run the
+//! phase on the same connection. The server then reports its figures with [`Reply::Done`].
 mod kept;
 
 use crate::measure::Figures;
@@ -20,11 +20,11 @@ use tacit_net::{Channel, NetError, Tag};
 
 pub use kept::{Half, Upload};
 
-/// A [`Request`].
+/// Tag of a [`Request`].
 pub const REQUEST: Tag = Tag::new(0x0101, "request");
-/// A [`Reply`].
+/// Tag of a [`Reply`].
 pub const REPLY: Tag = Tag::new(0x0102, "reply");
-/// The public part of a lowered model.
+/// Tag of the public part of a lowered model.
 pub const PUBLIC: Tag = Tag::new(0x0103, "public part");
 
 /// Largest request, in bytes: a list of [`MAX_IDS`] ids.
@@ -34,29 +34,29 @@ pub const MAX_REPLY_BYTES: usize = 1 << 20;
 /// Most ids in one request or answer.
 pub const MAX_IDS: usize = 2048;
 
-/// The connection failed, or a message is not one.
+/// The connection failed, or a message is malformed or misplaced.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// The connection failed or the peer broke the protocol.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// A message does not decode, or is not what comes here.
+    /// A message does not decode, or does not belong at this point.
     #[error("unexpected {what} from the peer: {detail}")]
     Unexpected {
-        /// Which message.
+        /// Name of the message.
         what: &'static str,
         /// What is wrong.
         detail: String,
     },
 }
 
-/// What a client calls an input that it asked for or announced: any number that no other live one of this
-/// client's has.
+/// A client's name for an input that it asked for or announced. Unique among the live inputs of one
+/// client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct InputId(pub u64);
 
 impl InputId {
-    /// A number that nobody else has thought of.
+    /// Draws a random name.
     ///
     /// # Errors
     /// The operating system gives no randomness.
@@ -68,13 +68,13 @@ impl InputId {
 }
 
 impl fmt::Display for InputId {
-    /// Sixteen hexadecimal digits: what logs and records of both parties have in common of an input.
+    /// Sixteen hexadecimal digits: the name of the input in logs and records of both parties.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
     }
 }
 
-/// Text that is no name of an input.
+/// Text that is not the name of an input.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no name of an input: sixteen hexadecimal digits are")]
 pub struct NotAName(String);
@@ -93,60 +93,62 @@ impl FromStr for InputId {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Deadline {
-    /// Somebody waits for it.
+    /// A person or program waits for the answer.
     Interactive,
-    /// The usual.
+    /// The default.
     #[default]
     Normal,
-    /// When there is room.
+    /// The answer may wait until the server has room.
     Batch,
 }
 
-/// On what terms an input is to be answered.
+/// Terms on which an input is to be answered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Terms {
-    /// Milliseconds from now after which nobody wants the answer any more; none without end.
+    /// Milliseconds from now after which the answer is no longer wanted; `None`: no limit.
     pub timeout_ms: Option<u64>,
-    /// How soon it is needed.
+    /// How soon the answer is needed.
     pub deadline: Deadline,
 }
 
-/// One input that is to be answered by the open model.
+/// One input that the open model is to answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
-    /// What to call it.
+    /// Name of the input.
     pub name: InputId,
-    /// What announced it.
+    /// The notice that announced the input.
     pub notice: Option<InputId>,
     /// Stored material to use.
     pub material: Option<MaterialId>,
-    /// On what terms.
+    /// Its terms.
     pub terms: Terms,
 }
 
-/// One input that will come for the open model.
+/// Notice of one input for the open model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announce {
-    /// What to call it.
+    /// Name of the input.
     pub name: InputId,
-    /// In how many milliseconds, if that is known. The time to live counts from there.
+    /// Milliseconds until the input is expected, if known. The time to live counts from then.
     pub expected_ms: Option<u64>,
-    /// Milliseconds after which it is forgotten, and its material burnt; the server's limit is the most.
+    /// Milliseconds after which the server forgets the notice and burns its material. The server's
+    /// own limit caps this.
     pub ttl_ms: Option<u64>,
 }
 
-/// What a client's machine is to the server's estimates: the same job takes others another time.
+/// The client's machine, for the server's estimates: the same job takes a different time on another
+/// machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Device {
-    /// Threads that it computes with.
+    /// Threads for computation.
     pub threads: u16,
-    /// Its link.
+    /// Class of its link.
     pub link: LinkClass,
-    /// Its memory in MiB; 0 where that is not said.
+    /// Memory in MiB; 0: unknown.
     pub memory_mib: u32,
 }
 
-/// A link, roughly.
+/// Rough class of a link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkClass {
@@ -155,16 +157,16 @@ pub enum LinkClass {
     Lan,
     /// Tens of Mbit/s, tens of milliseconds.
     Broadband,
-    /// Less than that.
+    /// Less than `Broadband`.
     Slow,
 }
 
-/// What a client asks.
+/// A request of the client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// The catalog.
+    /// Asks for the catalog.
     List,
-    /// Use this model with this back end for the rest of the connection.
+    /// Opens a model with a back end for the rest of the connection.
     Open {
         /// Name in the catalog.
         #[serde(deserialize_with = "tacit_foreign::text::decoded")]
@@ -172,70 +174,70 @@ pub enum Request {
         /// Name of the back end.
         #[serde(deserialize_with = "tacit_foreign::text::decoded")]
         backend: String,
-        /// What the server's estimates go by.
+        /// The client's machine, for the server's estimates.
         device: Device,
     },
-    /// The back end's setup.
+    /// Runs the back end's setup.
     Setup,
-    /// One input is to be answered. From now on it has its place in the queue; the connection, or another of
-    /// this client's, comes for its phases with [`Prepare`](Self::Prepare) and [`Infer`](Self::Infer). It
-    /// ends with the connections that asked or came for it.
+    /// Queues one input for an answer. This or another connection of the client then runs the
+    /// phases with [`Prepare`](Self::Prepare) and [`Infer`](Self::Infer). The input is withdrawn
+    /// when the connections that asked for it or ran its phases end.
     Ask(Ask),
-    /// An input will come: its material may be made before. The notice is withdrawn with the connections that
-    /// gave it or came for it, unless its material is on disk.
+    /// Announces an input, so that its material may be made before. The notice is withdrawn with
+    /// the connections that gave it or ran its phases, unless its material is on disk.
     Announce(Announce),
-    /// Take back what was asked or announced under this name.
+    /// Withdraws the input or notice of this name.
     Cancel {
-        /// Which.
+        /// Name of the input.
         name: InputId,
     },
-    /// Make material for one input, kept on disk, or in memory for this client's connections. The answer may
-    /// be some time in coming ([`Reply::Waiting`]).
+    /// Makes material for one input, stored on disk, or in memory for this client's connections.
+    /// The server may delay the phase ([`Reply::Waiting`]).
     Prepare {
         /// A fresh id.
         id: MaterialId,
-        /// On disk: the client's folder that gets the other half.
+        /// The client's folder that gets the other half; `None`: memory only.
         folder: Option<FolderId>,
-        /// What was asked or announced, whose material this is; none for stock.
+        /// The input or notice that the material is for; `None` for stock.
         of: Option<InputId>,
     },
-    /// Answer one input with this material; without any exactly where there is nothing to prepare. The answer
-    /// may be some time in coming ([`Reply::Waiting`]).
+    /// Answers one input with this material; without material exactly where the back end has no
+    /// offline phase. The server may delay the phase ([`Reply::Waiting`]).
     Infer {
         /// The material.
         id: Option<MaterialId>,
-        /// What was asked; none asks for it now, on the usual terms.
+        /// The input that was asked for; `None` asks for one now, on the default terms.
         of: Option<InputId>,
     },
-    /// Ids of this client's material for the open model that are ready on disk.
+    /// Lists ids of this client's material for the open model that are ready on disk.
     Stored,
-    /// Ids of this client's material on disk, for any model, whose other halves went to a folder of its own.
-    /// This connection uses that folder from now on.
+    /// Lists ids of this client's material on disk, for any model, whose other halves went to one
+    /// of the client's folders. This connection uses that folder from now on.
     Reconcile {
         /// The folder.
         folder: FolderId,
-        /// Only ids behind this one: answers have [`MAX_IDS`] at most, in order.
+        /// Only ids after this one: answers are ordered and have at most [`MAX_IDS`].
         after: Option<MaterialId>,
     },
-    /// All of this client's material on disk, for any model and folder.
+    /// Lists all of this client's material on disk, for any model and folder.
     Halves {
-        /// Only ids behind this one: answers have [`MAX_IDS`] at most, in order.
+        /// Only ids after this one: answers are ordered and have at most [`MAX_IDS`].
         after: Option<MaterialId>,
     },
-    /// Destroy material of this client, for any model.
+    /// Destroys material of this client, for any model.
     Discard {
-        /// Which, [`MAX_IDS`] at most.
+        /// The ids, at most [`MAX_IDS`].
         ids: Vec<MaterialId>,
-        /// Not asked for by anybody, but because this folder of the client's has lost the other halves:
-        /// nothing is done while another connection uses the folder, which may have taken them out a moment
-        /// ago.
+        /// The client's folder that has lost the other halves; `None`: the user asked for this. The
+        /// server does nothing while another connection uses the folder: that connection may just
+        /// have claimed the halves.
         lost_by: Option<FolderId>,
     },
-    /// Nothing more.
+    /// Ends the connection.
     Bye,
-    /// Make material for this client's stock, on disk, when the server has nothing else to do and only while
-    /// the stock is below what the client's own rate asks for. The answer may be long in coming
-    /// ([`Reply::Waiting`]).
+    /// Makes material for this client's stock, on disk. The server does this only when it is idle
+    /// and the stock is below the need that the client's own rate gives. The phase may be long
+    /// delayed ([`Reply::Waiting`]).
     Refill {
         /// A fresh id.
         id: MaterialId,
@@ -246,35 +248,35 @@ pub enum Request {
         /// How many it may hold.
         most: u32,
     },
-    /// All that this connection asks for from now on is for so many inputs at once: one input of the
-    /// scheduler's, one material, one answer of an online phase.
+    /// Sets the batch size of all later requests: a batch counts as one input for the scheduler and
+    /// has one material and one online phase.
     Batch {
-        /// How many at most; 1 is one input, as at the beginning.
+        /// Most inputs per batch; 1, the initial value, is a single input.
         inputs: u32,
     },
-    /// So many inputs of the open model will be asked for, in one call. Refused where the day's quota has
-    /// fewer left: before anything is made or counted for the first.
+    /// Announces how many inputs of the open model one call asks for. Refused before the first is
+    /// prepared or counted, if the day's quota has fewer left.
     Call {
-        /// How many.
+        /// Number of inputs.
         inputs: u32,
     },
-    /// What the server keeps of what this client sends once, for any model.
+    /// Lists the uploads of this client that the server stores, for any model.
     Uploads,
-    /// Delete what is kept under this name.
+    /// Deletes the upload of this name.
     DeleteUpload {
-        /// As the client called it when it sent it.
+        /// The name under which the client sent it.
         name: UploadName,
     },
 }
 
 impl Request {
-    /// Whether a phase of an input runs for it, when its turn has come.
+    /// Whether the request starts a phase of an input once it is scheduled.
     #[must_use]
     pub const fn is_phase(&self) -> bool {
         matches!(self, Self::Prepare { .. } | Self::Refill { .. } | Self::Infer { .. })
     }
 
-    /// What is asked, to be put after "refused" and "asked for".
+    /// Name of the request, to follow "refused" and "asked for" in messages.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -294,7 +296,7 @@ impl Request {
         }
     }
 
-    /// The input that it is about, by its name; none where it is about none, or about stock.
+    /// The input that the request is about; `None` for others and for stock.
     #[must_use]
     pub fn input(&self) -> Option<InputId> {
         match self {
@@ -306,10 +308,10 @@ impl Request {
         }
     }
 
-    /// A request from the payload of a [`REQUEST`] message.
+    /// Decodes a request from the payload of a [`REQUEST`] message.
     ///
     /// # Errors
-    /// [`WireError::Unexpected`]: the bytes are no request.
+    /// [`WireError::Unexpected`]: the bytes are not a request.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, WireError> {
         decode(bytes, "request")
     }
@@ -318,24 +320,24 @@ impl Request {
 /// A model on offer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelInfo {
-    /// Name to open it by.
+    /// Name by which a client opens it.
     #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub name: String,
-    /// The back ends it is offered with, in the server's order of preference.
+    /// Back ends that offer the model, in the server's order of preference.
     pub backends: Vec<Offer>,
 }
 
-/// A back end that a model is offered with.
+/// A back end that offers a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     /// Name of the back end.
     #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub backend: String,
-    /// [`public_digest`] of what a client gets.
+    /// [`public_digest`] of the model's public part.
     pub public: [u8; 32],
 }
 
-/// What the server answers.
+/// An answer of the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
     /// The connection is accepted.
@@ -347,14 +349,14 @@ pub enum Reply {
         /// Its length, [`MAX_PUBLIC_BYTES`](tacit_backends::seam::MAX_PUBLIC_BYTES) at most.
         bytes: u64,
     },
-    /// What was asked, announced or taken back is noted.
+    /// The server has noted the request, notice or withdrawal.
     Noted {
-        /// Why the notice that was named does not help, for people.
+        /// Why the server ignores the notice that was named, for people.
         #[serde(deserialize_with = "tacit_foreign::text::decoded")]
         notice_ignored: Option<String>,
     },
-    /// The phase has not begun; [`Go`](Self::Go) or a refusal comes later. Sent now and then, so that a
-    /// client knows that the server lives.
+    /// The phase has not begun; [`Go`](Self::Go) or a refusal follows later. The server repeats
+    /// this from time to time as a sign of life.
     Waiting {
         /// Jobs that wait at the server.
         queued: u32,
@@ -365,58 +367,58 @@ pub enum Reply {
     Done {
         /// The server's figures.
         figures: Figures,
-        /// Size of what the server keeps.
+        /// Bytes of material that the server stores.
         material_bytes: u64,
     },
-    /// Ids.
+    /// Ids of material.
     Ids(Vec<MaterialId>),
-    /// The server's side of a [`Request::Reconcile`].
+    /// Answer to [`Request::Reconcile`].
     Reconciled {
-        /// The server's folder; none where it stores no material.
+        /// The server's folder; `None` if the server stores no material.
         folder: Option<FolderId>,
-        /// What is ready there for the client's.
+        /// Ids that are ready there for the client's folder.
         ids: Vec<MaterialId>,
     },
-    /// Material.
+    /// Halves of material.
     Halves(Vec<Half>),
-    /// Not granted; the connection stays usable unless the server closes it.
+    /// The server refuses; the connection stays usable unless the server closes it.
     Refused {
-        /// Why, for people.
+        /// Reason, for people.
         #[serde(deserialize_with = "tacit_foreign::text::decoded")]
         reason: String,
-        /// Seconds after which it may be granted, where it is a limit that is used up for so long.
+        /// Seconds after which the request may be granted, for limits per minute or day.
         again_s: Option<u64>,
     },
-    /// What the connection asks for from now on is for so many inputs at once.
+    /// The batch size of all later requests.
     Batch {
         /// As many as were asked for, or fewer.
         inputs: u32,
     },
-    /// What the server keeps of what this client sends once.
+    /// Uploads of this client that the server stores.
     Uploads(Vec<Upload>),
-    /// It is deleted.
+    /// The upload is deleted.
     Deleted {
-        /// How many there were under that name.
+        /// Number of uploads that had this name.
         uploads: u32,
     },
-    /// The server ends the connection. May come where nothing was asked, and in place of any other answer.
+    /// The server ends the connection. May arrive unasked and in place of any other answer.
     Goodbye {
-        /// Why, for people.
+        /// Reason, for people.
         #[serde(deserialize_with = "tacit_foreign::text::decoded")]
         reason: String,
     },
 }
 
-/// Digest that both parties must have of the public part.
+/// Digest of the public part, on which both parties must agree.
 #[must_use]
 pub fn public_digest(public: &[u8]) -> [u8; 32] {
     digest("tacit 2026-11 public part", &[public])
 }
 
-/// Sends a message with the next one.
+/// Queues a message to be sent with the next one.
 ///
 /// # Errors
-/// Of the channel.
+/// Errors of the channel.
 pub(crate) fn gather<T: Serialize>(channel: &mut Channel, tag: Tag, message: &T) -> Result<(), NetError> {
     let bytes = postcard::to_stdvec(message).expect("plain data is always encoded into a growing buffer");
     channel.send(tag, &bytes)
@@ -425,7 +427,7 @@ pub(crate) fn gather<T: Serialize>(channel: &mut Channel, tag: Tag, message: &T)
 /// Sends a message now.
 ///
 /// # Errors
-/// Of the channel.
+/// Errors of the channel.
 pub fn send<T: Serialize>(channel: &mut Channel, tag: Tag, message: &T) -> Result<(), NetError> {
     gather(channel, tag, message)?;
     channel.flush()
@@ -439,21 +441,21 @@ pub(crate) fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8], what: &'static 
     }
 }
 
-/// The next answer, refusals included.
+/// Receives the next answer, refusals included.
 ///
 /// # Errors
-/// Of the channel; [`WireError::Unexpected`]: the bytes are no answer.
+/// Errors of the channel; [`WireError::Unexpected`]: the bytes are not an answer.
 pub fn recv_reply(channel: &mut Channel) -> Result<Reply, WireError> {
     decode(&channel.recv_max(REPLY, MAX_REPLY_BYTES)?, "reply")
 }
 
-/// The answer that came in place of a message of a phase, if one did.
+/// Returns the answer that arrived in place of a message of a phase, if there is one.
 #[must_use]
 pub fn reply_instead(channel: &mut Channel) -> Option<Reply> {
     decode(&channel.came_instead(REPLY, MAX_REPLY_BYTES)?, "reply").ok()
 }
 
-/// The error of a well-formed answer that does not belong here.
+/// The error for a well-formed answer that does not belong at this point.
 #[must_use]
 pub fn misplaced(request: &'static str, reply: &Reply) -> WireError {
     let reply: String = format!("{reply:?}").chars().take(200).collect();

@@ -1,4 +1,5 @@
-//! Who may ask: holders of the token, or of the socket's file; and no web page but the sidecar's own.
+//! Authorization: holders of the token, or users who can open the socket's file. No web page but
+//! the sidecar's own may send requests.
 use crate::ApiError;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderName, Uri};
@@ -9,26 +10,26 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// Bytes of a new token, before they are written as text.
+/// Bytes of a new token, before encoding as text.
 const TOKEN_BYTES: usize = 32;
-/// Shortest and longest token that a file may hold.
+/// Shortest and longest token in a file, in bytes.
 const TOKEN_LEN: [usize; 2] = [16, 1024];
 
-/// What a request must show. Only a hash is kept, which is compared in constant time.
+/// The token that requests must show. Only its hash is stored, and compared in constant time.
 #[derive(Clone)]
 pub struct Token(blake3::Hash);
 
 impl Token {
-    /// The token that a text is.
+    /// Makes a token from its text.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(blake3::hash(text.as_bytes()))
     }
 
-    /// The token in a file that is its user's alone (mode 0600).
+    /// Reads the token from a file that is private to its user (mode 0600).
     ///
     /// # Errors
-    /// The file cannot be read, is open to others, or holds no token.
+    /// The file cannot be read, is open to other users, or holds no token.
     pub fn read(path: &Path) -> io::Result<Self> {
         let refused = |what: String| io::Error::other(what);
         let file = tacit_foreign::file::open(path)?;
@@ -49,10 +50,10 @@ impl Token {
         Ok(Self::new(token))
     }
 
-    /// Writes a new token to a file that does not exist yet.
+    /// Writes a new token to a new file.
     ///
     /// # Errors
-    /// There is such a file, it cannot be written, or there are no random bytes.
+    /// The file exists or cannot be written, or the operating system gives no randomness.
     pub fn make(path: &Path) -> io::Result<()> {
         let mut bytes = Zeroizing::new([0; TOKEN_BYTES]);
         getrandom::fill(&mut *bytes).map_err(|e| io::Error::other(e.to_string()))?;
@@ -65,7 +66,7 @@ impl Token {
 
     fn is_in(&self, headers: &HeaderMap) -> bool {
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        // Names of schemes have no case.
+        // Names of schemes are case-insensitive.
         let given = given.and_then(|value| value.split_once(' ')).filter(|(s, _)| s.eq_ignore_ascii_case("bearer"));
         given.is_some_and(|(_, token)| blake3::hash(token.trim().as_bytes()) == self.0)
     }
@@ -74,14 +75,14 @@ impl Token {
 /// The rules of one listener.
 #[derive(Clone)]
 pub struct Access {
-    /// `None` where reaching the listener is enough: a socket whose file is its user's alone.
+    /// `None` if opening the listener suffices: a socket whose file is private to its user.
     token: Option<Token>,
-    /// `host:port` that requests may name; `None` where there is no such thing.
+    /// The `host:port` values that requests may name; `None` for a socket file.
     hosts: Option<Vec<String>>,
 }
 
 impl Access {
-    /// A TCP address: its token, and requests to it or to `localhost` by name.
+    /// Rules of a TCP address: requests need its token, and must name the address or `localhost`.
     #[must_use]
     pub fn tcp(address: SocketAddr, token: Token) -> Self {
         let port = address.port();
@@ -92,28 +93,29 @@ impl Access {
         Self { token: Some(token), hosts: Some(hosts) }
     }
 
-    /// A socket that only its user can open.
+    /// Rules of a socket that only its user can open.
     #[must_use]
     pub fn unix() -> Self {
         Self { token: None, hosts: None }
     }
 
-    /// Whether a request shows the token, where there is one.
+    /// Whether a request shows the token, if there is one.
     pub(crate) fn is_proved(&self, headers: &HeaderMap) -> bool {
         self.token.as_ref().is_none_or(|token| token.is_in(headers))
     }
 
-    /// Whether a request may go on.
+    /// Checks a request.
     ///
     /// # Errors
-    /// It names another host, comes from another page, or lacks the token.
+    /// The request names another host, comes from a foreign page, or lacks the token.
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
-        // Of two, one would be looked at here, and perhaps the other by whoever reads the request next.
+        // With two headers, this check might read one and a later reader the other.
         let is_repeated = |name: HeaderName| headers.get_all(name).iter().nth(1).is_some();
         if is_repeated(HOST) || is_repeated(ORIGIN) {
             return Err(ApiError::Forbidden("the request names its host or its origin more than once"));
         }
-        // A page of another name that a resolver has pointed here would pass for this one otherwise.
+        // Otherwise a foreign page whose name a resolver points to this address would pass as the
+        // sidecar's own.
         if let Some(hosts) = &self.hosts {
             let header = headers.get(HOST).map(|value| value.to_str().unwrap_or(""));
             let named = [uri.authority().map(|a| a.as_str()), header];
@@ -129,7 +131,7 @@ impl Access {
                 return Err(ApiError::Forbidden("the request comes from a web page that is not the sidecar's own"));
             }
         }
-        // The page holds nothing; what it asks for needs the token.
+        // The page itself holds no data; its requests need the token.
         let open = matches!(uri.path(), "/" | "/v2/health/live");
         match &self.token {
             Some(token) if !open && !token.is_in(headers) => Err(ApiError::NoToken),

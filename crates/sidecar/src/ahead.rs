@@ -1,5 +1,5 @@
-//! Inputs that wait here are announced to the server: the material of the next is made, on a connection of
-//! its own, during the online phase of the one before.
+//! Announces waiting inputs to the server: the material of the next input is made, on a connection
+//! of its own, during the online phase of the current one.
 use crate::connector::Connector;
 use crate::lane::{Key, Lane};
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use tacit_backends::Preparation;
 use tacit_client::{Announced, Answer, Client, ClientError};
 use tacit_graph::Units;
 
-/// What a worker has announced, and its connections for that.
+/// A worker's announcements, and the connections for them.
 ///
-/// Nothing is announced before the input at hand has its material, so a worker never waits for a place in the
-/// server's memory while it holds one that it does not use.
+/// Nothing is announced before the current input has its material. So a worker never waits for a
+/// place in the server's memory while it holds one that it does not use.
 pub(crate) struct Ahead {
     lane: Arc<Lane>,
     connector: Connector,
     announced: Option<Announced>,
-    /// Connections that make material, for the next announcements.
+    /// Connections that make the material of the next announcements.
     makers: Vec<Client>,
-    /// One that is being made.
+    /// A connection that is being made.
     connecting: Option<JoinHandle<Result<Client, ClientError>>>,
 }
 
@@ -29,34 +29,36 @@ impl Ahead {
         Self { lane: Arc::clone(lane), connector, announced: None, makers: Vec::new(), connecting: None }
     }
 
-    /// Whether the next inputs are to be answered through an announcement: they were announced, or others
-    /// wait behind them and there is a connection. Not with material in stock, nor where nothing is prepared.
+    /// Whether to answer the next inputs through an announcement. True if they are announced
+    /// already. Also true if further inputs wait, the back end needs material, the stock has none
+    /// for them, and there is a connection.
     pub(crate) fn is_of_use(&mut self, client: &Client, inputs: usize) -> Result<bool, ClientError> {
         let prepares = client.model().preparation() != Preparation::Nothing;
         let is_wanted = prepares && self.lane.waiting() > 0 && client.next_stored(inputs)?.is_none();
         Ok(self.announced.is_some() || is_wanted && self.has_maker())
     }
 
-    /// Whether there is a connection for an announcement; if not, one is made meanwhile.
+    /// Whether there is a connection for an announcement; if not, starts to make one.
     fn has_maker(&mut self) -> bool {
         if let Some(done) = self.connecting.take_if(|connecting| connecting.is_finished()) {
             match done.join() {
                 Ok(Ok(maker)) => self.makers.push(maker),
                 Ok(Err(error)) => tracing::debug!("inputs of model {} are not announced: {error}", self.lane.name()),
-                // The log has the panic.
+                // The panic is in the log.
                 Err(_) => {}
             }
         }
         if self.makers.is_empty() && self.connecting.is_none() {
             let (lane, connector) = (Arc::clone(&self.lane), self.connector.clone());
             let connect = move || Ok(connector.open(&lane, &[])?.0);
-            // Without a thread nothing is announced.
+            // If the thread cannot start, nothing is announced.
             self.connecting = thread::Builder::new().name("tacit-ahead".into()).spawn(connect).ok();
         }
         !self.makers.is_empty()
     }
 
-    /// Answers the first of these inputs, as many as were announced or are now; announces what comes next.
+    /// Answers the first of these inputs, as many as were announced or are announced now; then
+    /// announces the next.
     pub(crate) fn infer(
         &mut self,
         client: &mut Client,
@@ -79,20 +81,20 @@ impl Ahead {
         Ok(answers)
     }
 
-    /// Announces so many inputs, or as many of them as the server runs as one.
+    /// Announces `inputs` inputs, or as many of them as the server allows in a batch.
     fn announce(&mut self, client: &Client, inputs: usize) -> Option<Announced> {
         let mut maker = self.makers.pop()?;
         match maker.ask_batch(inputs).and_then(|_| client.announce_over(maker, None)) {
             Ok(announced) => Some(announced),
             Err(error) => {
-                // They are asked for when their turn has come, as any others.
+                // The inputs are requested in their turn, without an announcement.
                 tracing::debug!("inputs of model {} are not announced: {error}", self.lane.name());
                 None
             }
         }
     }
 
-    /// Takes back what was announced.
+    /// Withdraws the announcements.
     pub(crate) fn withdraw(&mut self) {
         self.announced = None;
     }

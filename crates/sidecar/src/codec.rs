@@ -1,25 +1,25 @@
-//! Reading messages whose memory is in proportion to their length: two bytes can be a whole tensor,
-//! and one can be a number of eight, at any depth. So what a message would take is counted before
-//! anything is made of it.
+//! Decodes messages with memory in proportion to their length. Two bytes can encode a whole tensor,
+//! and one byte a number of eight, at any depth. So the memory of a message is counted before the
+//! message is decoded.
 use prost::Message;
 use prost::bytes::Buf;
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder};
 use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
 
-/// Most fields of a message, numbers of a list not counted. There are a handful in a request.
+/// Most fields of a message, without numbers of lists. A request has a handful.
 const MAX_FIELDS: usize = 1024;
-/// Bytes of memory that a message may take for each of its own: pixels of a byte are numbers of four.
+/// Most bytes of memory for each byte of a message: a pixel of one byte becomes a number of four.
 const MAX_RATIO: usize = 4;
-/// Bytes of memory that it may take beside that.
+/// Bytes of memory that a message may take in addition.
 const FRAME_MEMORY: usize = 256 << 10;
-/// Bytes of memory that a field takes that is no number of a list.
+/// Bytes of memory of a field that is not a number of a list.
 const FIELD_MEMORY: usize = 200;
 
-/// A message as the reader finds it.
+/// A message type, as the decoder meets it.
 #[derive(Clone, Copy, PartialEq)]
 enum Inside {
-    /// Any request: of inference, or with fewer fields.
+    /// Any request: for inference, or with fewer fields.
     Request,
     Input,
     Output,
@@ -29,17 +29,17 @@ enum Inside {
     Parameter,
 }
 
-/// What a field holds that is delimited by its length.
+/// Content of a length-delimited field.
 enum Held {
     Message(Inside),
-    /// Numbers of variable length, each of so many bytes in memory.
+    /// Numbers of variable length, each with this number of bytes in memory.
     Numbers(usize),
-    /// Bytes as they are: text, data, numbers of a fixed length.
+    /// Plain bytes: text, data, numbers of fixed length.
     Bytes,
 }
 
 impl Inside {
-    /// What field `number` holds, by the protocol's file.
+    /// The content of field `number`, by the protocol's file.
     fn holds(self, number: u64) -> Held {
         match (self, number) {
             (Self::Request, 4) | (Self::Input, 4) | (Self::Output, 2) => Held::Message(Self::Entry),
@@ -54,13 +54,13 @@ impl Inside {
         }
     }
 
-    /// Whether a field is one number of a list that is not packed.
+    /// Whether a field is one number of an unpacked list.
     fn is_listed(self, number: u64) -> bool {
         self == Self::Contents && (1..=7).contains(&number)
     }
 }
 
-/// As [`ProstCodec`], with that limit.
+/// As [`ProstCodec`], with the memory limit.
 pub(crate) struct Counted<T, U>(ProstCodec<T, U>);
 
 impl<T: Message + Send + 'static, U: Message + Default + Send + 'static> Default for Counted<T, U> {
@@ -84,7 +84,7 @@ impl<T: Message + Send + 'static, U: Message + Default + Send + 'static> Codec f
     }
 }
 
-/// The half that reads.
+/// The decoder.
 pub(crate) struct CountedDecoder<U>(ProstDecoder<U>);
 
 impl<U: Message + Default> Decoder for CountedDecoder<U> {
@@ -92,13 +92,13 @@ impl<U: Message + Default> Decoder for CountedDecoder<U> {
     type Error = Status;
 
     fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        // A message lies in one piece: it was gathered whole.
+        // The whole message is gathered in one piece.
         check(bytes.chunk()).map_err(Status::invalid_argument)?;
         self.0.decode(bytes)
     }
 }
 
-/// What is left to a message.
+/// The remaining allowance of a message.
 struct Left {
     fields: usize,
     memory: usize,
@@ -107,13 +107,13 @@ struct Left {
 /// Checks a message before it is decoded.
 ///
 /// # Errors
-/// It would take many times its length.
+/// Decoding would take many times the message's length.
 pub fn check(bytes: &[u8]) -> Result<(), String> {
     let memory = FRAME_MEMORY + MAX_RATIO * bytes.len();
     walk(bytes, Inside::Request, &mut Left { fields: MAX_FIELDS, memory })
 }
 
-/// Goes through a message up to where it is none: the reader refuses what is left.
+/// Walks through a message up to the first malformed byte: the decoder refuses the rest.
 fn walk(mut bytes: &[u8], inside: Inside, left: &mut Left) -> Result<(), String> {
     while let Some((key, rest)) = number(bytes) {
         let field = key >> 3;
@@ -125,7 +125,7 @@ fn walk(mut bytes: &[u8], inside: Inside, left: &mut Left) -> Result<(), String>
                 None => (None, None),
             },
             5 => (None, rest.get(4..)),
-            // Groups are no part of this protocol's messages.
+            // The protocol's messages have no groups.
             _ => (None, None),
         };
         let Some(behind) = behind else { return Ok(()) };
@@ -138,9 +138,9 @@ fn walk(mut bytes: &[u8], inside: Inside, left: &mut Left) -> Result<(), String>
             left.fields.checked_sub(1).ok_or_else(|| format!("a message of more than {MAX_FIELDS} fields"))?;
         left.take(FIELD_MEMORY)?;
         match (held, inside.holds(field)) {
-            // The table has no circle, so this is five deep at most.
+            // The message types have no cycle, so the depth is at most five.
             (Some(held), Held::Message(inner)) => walk(held, inner, left)?,
-            // Each ends with a byte below 0x80.
+            // Each number ends with a byte below 0x80.
             (Some(held), Held::Numbers(size)) => left.take(size * held.iter().filter(|byte| **byte < 0x80).count())?,
             (Some(held), Held::Bytes) => left.take(held.len())?,
             (None, _) => {}
@@ -157,13 +157,13 @@ impl Left {
     }
 }
 
-/// What is in a field that says its length, and what is behind it.
+/// The content of a length-delimited field, and the rest.
 fn delimited(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = number(bytes)?;
     rest.split_at_checked(usize::try_from(length).ok()?)
 }
 
-/// A number of variable length, and what is behind it.
+/// A number of variable length, and the rest.
 fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let end = bytes.iter().take(10).position(|byte| byte & 0x80 == 0)?;
     let (own, rest) = bytes.split_at(end + 1);
@@ -193,12 +193,12 @@ mod tests {
         for contents in [doubles, pixels] {
             assert_eq!(check(&typed(contents).encode_to_vec()), Ok(()));
         }
-        // Numbers one by one, as older writers have them: input { contents { fp32, fp32, .. } }.
+        // Unpacked numbers, as older encoders write them: input { contents { fp32, fp32, .. } }.
         let numbers: Vec<u8> = [0x35, 0, 0, 0x80, 0x3f].repeat(50_000);
         assert_eq!(check(&nested(&[5, 5], &numbers)), Ok(()));
     }
 
-    /// `inner` as the content of fields in fields.
+    /// `inner` as the content of nested fields.
     fn nested(path: &[u8], inner: &[u8]) -> Vec<u8> {
         path.iter().rev().fold(inner.to_vec(), |inner, field| {
             let mut made = vec![field << 3 | 2];
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_left_to_the_reader() {
-        // Cut short, of unknown kinds, longer than it is.
+        // Truncated, of unknown types, with an excessive length.
         for bytes in [&[0x80][..], &[0x0b, 0, 0], &[0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f], &[0x09, 1], &[0xff; 11]] {
             assert_eq!(check(bytes), Ok(()), "{bytes:?}");
         }

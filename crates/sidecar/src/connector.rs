@@ -1,4 +1,4 @@
-//! How connections to the server are made.
+//! Connecting to the server.
 use crate::lane::Lane;
 use crate::metadata::ModelMetadata;
 use std::path::PathBuf;
@@ -6,19 +6,20 @@ use tacit_backends::{Preparation, Registry};
 use tacit_client::{Client, ClientConfig, ClientError, Connection};
 use tacit_store::keys;
 
-/// How connections are made.
+/// Makes connections to the server.
 #[derive(Clone)]
 pub(crate) struct Connector {
     pub registry: Registry,
     pub config: ClientConfig,
-    /// Where the client's certificate comes from: folder and name.
+    /// Folder and name of the client's certificate.
     pub keys: Option<(PathBuf, String)>,
 }
 
 impl Connector {
     pub(crate) fn connection(&self) -> Result<Connection, ClientError> {
         let mut config = self.config.clone();
-        // It may have been renewed since; a process that runs for months must not need a restart for that.
+        // Reads the certificate again: it may have been renewed, and a long-running process should
+        // not need a restart for that.
         if let Some((folder, name)) = &self.keys {
             match keys::load_client(folder, name) {
                 Ok(identity) => config.identity = identity,

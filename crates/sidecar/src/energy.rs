@@ -1,4 +1,4 @@
-//! What answers cost this machine, modelled: nobody measures here.
+//! Modelled energy cost of answers on this machine; nothing is measured.
 use serde_json::{Value, json};
 use tacit_client::measure::Figures;
 use tacit_meter::MeterError;
@@ -13,10 +13,11 @@ pub struct EnergyModel {
 }
 
 impl EnergyModel {
-    /// From a device profile: a name of those built in or a file, with `/MODE` if it is not the default one.
+    /// Loads a device profile: the name of a built-in one or a file, with `/MODE` if it is not the
+    /// default mode.
     ///
     /// # Errors
-    /// There is no such profile or mode, or the file is wrong.
+    /// There is no such profile or mode, or the file is invalid.
     pub fn load(text: &str) -> Result<Self, MeterError> {
         let (profile, mode) = DeviceProfile::load_with_mode(text)?;
         let mode = profile.mode(mode)?;
@@ -24,15 +25,15 @@ impl EnergyModel {
         Ok(Self { device, w_per_core: mode.w_per_core.clone(), j_per_byte: mode.j_per_byte.clone() })
     }
 
-    /// Joules above idle that a phase has cost this machine: processor seconds and bytes both ways, each
-    /// times its coefficient.
+    /// Joules above idle that a phase costs this machine: processor seconds and bytes in both
+    /// directions, each times its coefficient.
     #[must_use]
     pub fn joules(&self, figures: &Figures) -> f64 {
         let bytes = figures.sent_bytes.saturating_add(figures.received_bytes);
         self.w_per_core.value * figures.cpu_s + self.j_per_byte.value * bytes as f64
     }
 
-    /// What the figures rest on, for people.
+    /// The basis of the figures, for people.
     pub(crate) fn told(&self) -> Value {
         let of = |what: &str, unit: &str, c: &Coefficient| json!({ "what": what, "value": c.value, "unit": unit, "source": c.source, "assumed": c.assumed() });
         json!({

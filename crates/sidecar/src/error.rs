@@ -1,4 +1,4 @@
-//! What a request can be refused with, and the codes of both protocols for it.
+//! Reasons for refusing a request, and their codes in both protocols.
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, Response, StatusCode};
@@ -7,60 +7,60 @@ use tacit_client::ClientError;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
-/// Why a request is not answered.
+/// Reason why a request is not answered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
-    /// It says what cannot be, or what the model does not take.
+    /// The request is invalid, or does not fit the model.
     #[error("{0}")]
     Bad(String),
-    /// It lacks the token.
+    /// The request lacks the token.
     #[error("this needs `Authorization: Bearer TOKEN` with the sidecar's token")]
     NoToken,
-    /// It comes from where nothing should come from.
+    /// The request comes from a forbidden origin.
     #[error("{0}")]
     Forbidden(&'static str),
     /// There is no such model, version or path.
     #[error("{0}")]
     NotFound(String),
-    /// There is such a path, for other methods.
+    /// The path exists for other methods only.
     #[error("this path is not for that method")]
     Method,
-    /// More bytes than this request may have.
+    /// The request has too many bytes.
     #[error("the request is larger than the {0} bytes that it may have")]
     TooLarge(usize),
-    /// A body of a kind that is not read.
+    /// The body has an unsupported type.
     #[error("{0}")]
     MediaType(&'static str),
-    /// A part of the protocol that the sidecar does not have.
+    /// The sidecar does not have this part of the protocol.
     #[error("{0} is not supported by this sidecar")]
     Unsupported(String),
     /// The queue is full.
     #[error("the queue of model `{0}` is full: try again later")]
     Full(String),
-    /// What the server allows this client in a day or a minute is used up.
+    /// The server's limit for this client in a day or a minute is used up.
     #[error("{reason}")]
     OverLimit {
-        /// Why, in the server's words.
+        /// The server's reason.
         reason: String,
-        /// Seconds until there is something left again.
+        /// Seconds until the limit allows more.
         again_s: u64,
     },
-    /// The server cannot be had now.
+    /// The server is not available now.
     #[error("{0}")]
     Unavailable(String),
-    /// The time that the request gave is over.
+    /// The request's time limit is over.
     #[error("the request's time is over; what was sent for it is not used again")]
     Timeout,
-    /// There is no answer to this input: another try gives none either.
+    /// This input has no answer: another try gives none either.
     #[error("{0}")]
     NoAnswer(String),
-    /// Something failed that the request cannot help.
+    /// A failure that the request did not cause.
     #[error("{0}")]
     Internal(String),
 }
 
 impl ApiError {
-    /// The code over HTTP.
+    /// The HTTP status.
     #[must_use]
     pub fn http(&self) -> StatusCode {
         match self {
@@ -80,7 +80,7 @@ impl ApiError {
         }
     }
 
-    /// The code over gRPC.
+    /// The gRPC code.
     #[must_use]
     pub fn grpc(&self) -> Code {
         match self {
@@ -97,7 +97,7 @@ impl ApiError {
         }
     }
 
-    /// Seconds after which it may be of use to ask again.
+    /// Seconds after which another try may succeed.
     fn retry_after_s(&self) -> Option<u64> {
         match self {
             Self::Full(_) | Self::Unavailable(_) => Some(1),
@@ -125,7 +125,7 @@ impl From<&ClientError> for ApiError {
     }
 }
 
-/// Whether an error is that of a connection, so that another one may do better.
+/// Whether an error is the connection's fault, so that another connection may succeed.
 pub(crate) fn is_connection(error: &ClientError) -> bool {
     use ClientError::{Backend, Ended, Lost, Net, Unreachable};
     let of_backend = matches!(error, Backend(tacit_backends::BackendError::Net(_)));

@@ -1,4 +1,4 @@
-//! All models of the sidecar, and the way from a request to its answer.
+//! All models of the sidecar, and the path of a request to its answer.
 use crate::ApiError;
 use crate::connector::Connector;
 use crate::energy::EnergyModel;
@@ -19,54 +19,54 @@ use tacit_client::{Answer, ClientConfig};
 /// The one version that every model has.
 pub const VERSION: &str = "1";
 
-/// What a sidecar asks for, of whom, and how much at once.
+/// Configuration of a sidecar.
 #[derive(Clone)]
 pub struct FleetConfig {
-    /// Back ends.
+    /// Back ends of this program.
     pub registry: Registry,
-    /// How the server is reached.
+    /// Configuration of connections to the server.
     pub client: ClientConfig,
-    /// Folder and name of the client's certificate, which is read anew for each connection; without, the one
-    /// that is there already is used for ever.
+    /// Folder and name of the client's certificate, which is read again for each connection;
+    /// `None`: the certificate in `client` is always used.
     pub keys: Option<(PathBuf, String)>,
-    /// Models with the back end of each; empty for all that the server has.
+    /// Models with the back end of each; empty: all of the server's models.
     pub models: Vec<(String, Option<String>)>,
     /// Names of classes by model.
     pub labels: BTreeMap<String, Vec<String>>,
     /// Connections for each model.
     pub workers: usize,
-    /// Inputs that may wait for each model, and the largest batch.
+    /// Most waiting inputs of each model; also the largest batch.
     pub queue: usize,
-    /// Most inputs that material is kept ready for, for each model.
+    /// For each model, most inputs for which material is made ahead.
     pub ready: usize,
-    /// Inputs that each of these materials is for, at most: as many as the server runs as one.
+    /// Largest batch size of each of these materials; the server may allow less.
     pub ready_batch: usize,
-    /// What tells joules from processor time and bytes; without, none are told.
+    /// Model for joules from processor time and bytes; `None`: joules are not reported.
     pub energy: Option<EnergyModel>,
 }
 
-/// An inference, whichever way it came.
+/// An inference request of either protocol.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Request {
-    /// What the answer is to be called.
+    /// Id of the answer.
     pub id: String,
     /// The inputs.
     pub inputs: Vec<Tensor>,
-    /// The outputs that are wanted; all where there are none.
+    /// The wanted outputs; empty: all.
     pub outputs: Vec<Wanted>,
-    /// How long it may take.
+    /// Limit on the time to the answer.
     pub timeout: Option<Duration>,
-    /// 1 before 2 and so on; 0 after all of them.
+    /// Priority: lower numbers first, from 1; 0 is after all others.
     pub priority: u64,
-    /// Whether outputs that do not say so are sent as bytes.
+    /// Whether outputs are sent as bytes by default.
     pub binary: bool,
 }
 
-/// Answers to a batch, and how long each was waited for.
+/// Answers to a batch, and their waiting time.
 pub(crate) struct Answered {
     pub answers: Vec<Answer>,
     pub queued: Duration,
-    /// How many inputs were run as one, and how long that took, for each run.
+    /// Batch size and duration of each run.
     pub runs: Vec<(usize, Duration)>,
 }
 
@@ -74,12 +74,12 @@ pub(crate) struct Answered {
 pub struct Fleet {
     config: FleetConfig,
     lanes: RwLock<BTreeMap<String, Arc<Lane>>>,
-    /// Why the models are not known; `None` once they are.
+    /// Why the models are not known yet; `None` once they are.
     unknown: Mutex<Option<String>>,
 }
 
 impl Fleet {
-    /// Starts the workers, or asks the server for its models first.
+    /// Starts the workers. If no models are configured, first asks the server for its models.
     ///
     /// # Errors
     /// A thread cannot be started.
@@ -96,7 +96,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// What tells joules, if there is anything.
+    /// The energy model, if there is one.
     pub(crate) fn energy(&self) -> Option<&EnergyModel> {
         self.config.energy.as_ref()
     }
@@ -127,10 +127,10 @@ impl Fleet {
         self.lanes.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Says whether every model answers.
+    /// Checks that every model is ready.
     ///
     /// # Errors
-    /// Says why not.
+    /// The reason why one is not.
     pub fn ready(&self) -> Result<(), ApiError> {
         self.known()?;
         self.lanes().iter().try_for_each(|lane| {
@@ -145,10 +145,10 @@ impl Fleet {
         }
     }
 
-    /// A model; an empty version is any.
+    /// Finds a model; an empty version matches any.
     ///
     /// # Errors
-    /// There is none of that name and version, or models are not known yet.
+    /// There is no model of this name and version, or models are not known yet.
     pub fn lane(&self, name: &str, version: &str) -> Result<Arc<Lane>, ApiError> {
         let found = self.lanes.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         let Some(lane) = found else {
@@ -162,7 +162,7 @@ impl Fleet {
         Err(ApiError::NotFound(what))
     }
 
-    /// Most bytes that a request for any of the models may have.
+    /// Most bytes of a request for any of the models.
     #[must_use]
     pub fn body_limit(&self) -> usize {
         let limits =
@@ -182,7 +182,7 @@ impl Fleet {
         Ok(lanes.iter().map(|lane| (lane.name().to_owned(), lane.stats.counts())).collect())
     }
 
-    /// Ends all work.
+    /// Stops all work.
     pub fn stop(&self) {
         self.lanes().iter().for_each(|lane| lane.stop());
     }
@@ -217,19 +217,19 @@ fn find_models(fleet: &Weak<Fleet>) {
     }
 }
 
-/// What a request is answered with.
+/// The answer to a request.
 #[derive(Debug)]
 pub struct Reply {
-    /// Its outputs, and what was said of each.
+    /// The outputs, each with the request for it.
     pub outputs: Vec<(Tensor, Wanted)>,
-    /// What is wrong with rows that were refused, by row.
+    /// Reasons for refused rows, by row.
     pub refused: BTreeMap<usize, String>,
 }
 
 /// Answers a request.
 ///
 /// # Errors
-/// As the codes say.
+/// As [`ApiError`] describes.
 pub async fn infer(lane: &Arc<Lane>, request: Request) -> Result<Reply, ApiError> {
     let begun = Instant::now();
     let result = infer_timed(lane, request, begun).await;
@@ -255,7 +255,7 @@ async fn infer_timed(lane: &Arc<Lane>, request: Request, begun: Instant) -> Resu
     Ok((reply, times))
 }
 
-/// Queues inputs and waits for their answers, for `timeout` at most.
+/// Queues inputs and waits for their answers, for at most `timeout`.
 pub(crate) async fn answers(
     lane: &Arc<Lane>,
     inputs: Vec<Vec<f32>>,
@@ -263,7 +263,7 @@ pub(crate) async fn answers(
     timeout: Option<Duration>,
 ) -> Result<Answered, ApiError> {
     let rank = priority.checked_sub(1).unwrap_or(u64::MAX);
-    // Dropped, the ticket ends what is asked for, whether time is over or whoever asked has gone away.
+    // Dropping the ticket ends the work, on a time-out as well as when the caller has disconnected.
     let Asked { answers, ticket: _ticket } = lane.ask(inputs, rank)?;
     let all = async {
         let mut answered = Answered { answers: Vec::new(), queued: Duration::ZERO, runs: Vec::new() };

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
-/// What the protocol's file says, in Rust.
+/// Code generated from the protocol's file.
 #[allow(missing_docs, clippy::all, clippy::use_self)]
 pub mod proto {
     tonic::include_proto!("inference");
@@ -33,12 +33,12 @@ use proto::{
     ServerReadyResponse, StatisticDuration,
 };
 
-/// The service.
+/// The gRPC service.
 pub(crate) struct Service {
     fleet: Arc<Fleet>,
 }
 
-/// The service as something that answers requests; messages have `most` bytes at most.
+/// Wraps the service for requests; messages have at most `most` bytes.
 pub(crate) fn service(fleet: Arc<Fleet>, most: usize) -> GrpcInferenceServiceServer<Service> {
     GrpcInferenceServiceServer::new(Service { fleet }).max_decoding_message_size(most)
 }
@@ -136,7 +136,7 @@ impl GrpcInferenceService for Service {
 }
 
 fn statistics((name, counts): (String, Counts)) -> ModelStatistics {
-    // The message has no place for sizes of batches.
+    // The message has no field for batch sizes.
     let Counts { last_inference, inference_count, execution_count, inference_stats, batches: _ } = counts;
     let one = |Total { count, ns }| Some(StatisticDuration { count, ns });
     let Totals { success, fail, queue, compute_input, compute_infer, compute_output, cache_hit, cache_miss } =
@@ -155,7 +155,7 @@ fn statistics((name, counts): (String, Counts)) -> ModelStatistics {
     ModelStatistics { name, version, last_inference, inference_count, execution_count, inference_stats }
 }
 
-/// The time that the caller waits, from the header `grpc-timeout`: up to eight digits and a unit.
+/// The time limit of the caller, from the header `grpc-timeout`: up to eight digits and a unit.
 fn deadline(metadata: &MetadataMap) -> Result<Option<Duration>, ApiError> {
     let Some(given) = metadata.get("grpc-timeout") else { return Ok(None) };
     let given = given.to_str().unwrap_or("");
@@ -175,12 +175,13 @@ fn deadline(metadata: &MetadataMap) -> Result<Option<Duration>, ApiError> {
     Ok(Some(Duration::from_nanos(count.saturating_mul(nanoseconds))))
 }
 
-/// Whether the answer is to be bytes, as most clients want it: unless the request itself was not.
+/// Whether the answer carries raw bytes, as most clients prefer: yes, unless the request used typed
+/// values.
 fn answers_raw(request: &ModelInferRequest) -> bool {
     request.inputs.iter().all(|input| input.contents.is_none())
 }
 
-/// What an inference asks for.
+/// Decodes an inference request.
 ///
 /// # Errors
 /// [`ApiError::Bad`], [`ApiError::Unsupported`].
@@ -227,7 +228,7 @@ fn scalars(parameters: HashMap<String, InferParameter>) -> Result<Parameters, Ap
     parameters.into_iter().map(one).collect()
 }
 
-/// Values from the list that belongs to their datatype; all other lists must be empty.
+/// Takes values from the list of their datatype; all other lists must be empty.
 fn typed(datatype: &str, mut contents: InferTensorContents) -> Result<Values, ApiError> {
     let values = match datatype {
         "FP32" => Values::F32(std::mem::take(&mut contents.fp32_contents)),

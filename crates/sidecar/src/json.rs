@@ -1,6 +1,6 @@
-//! The protocol's JSON, with tensors as lists of numbers or as bytes behind the JSON (the binary tensor
-//! extension). What a text may make of memory is in proportion to its length: numbers are kept as such,
-//! parameters are scalars, and nothing nests deeper than a tensor may have axes.
+//! The protocol's JSON, with tensors as lists of numbers or as bytes behind the JSON (the binary
+//! tensor extension). Memory stays in proportion to the length of a text: numbers are stored as
+//! numbers, parameters are scalars, and lists nest no deeper than the axes of a tensor.
 use crate::ApiError;
 use crate::fleet::{Request, VERSION};
 use crate::metadata::Wanted;
@@ -53,7 +53,7 @@ struct Output {
     parameters: Parameters,
 }
 
-/// What a request says beside its tensors, over either protocol.
+/// The settings of a request beside its tensors, for either protocol.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Settings {
     pub timeout: Option<Duration>,
@@ -63,7 +63,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// # Errors
-    /// A parameter is none that is known, or has no value for it.
+    /// A parameter is unknown, or has an invalid value.
     pub(crate) fn read(parameters: &Parameters) -> Result<Self, ApiError> {
         let mut settings = Self::default();
         for (name, value) in parameters {
@@ -84,7 +84,7 @@ impl Settings {
     }
 }
 
-/// An output as its parameters ask for it.
+/// Reads an output and its parameters.
 pub(crate) fn wanted(name: String, parameters: &Parameters) -> Result<Wanted, ApiError> {
     let mut wanted = Wanted { name, ..Wanted::default() };
     for (name, value) in parameters {
@@ -107,10 +107,10 @@ pub(crate) fn unknown(whose: &str, name: &str, known: &str) -> ApiError {
     ApiError::Bad(format!("parameter `{name}` {whose} is unknown or has no value that is taken; known: {known}"))
 }
 
-/// Reads a request whose JSON has `header` bytes; what follows are tensors.
+/// Reads a request whose JSON has `header` bytes; tensors follow it.
 ///
 /// # Errors
-/// It is no request, or says what is not taken.
+/// The bytes are not a request, or the request is not supported.
 pub fn read(bytes: &[u8], header: Option<usize>) -> Result<Request, ApiError> {
     let Some((text, mut rest)) = bytes.split_at_checked(header.unwrap_or(bytes.len())) else {
         return Err(ApiError::Bad("Inference-Header-Content-Length is more than the body has".into()));
@@ -155,13 +155,13 @@ fn binary_size(parameters: &Parameters) -> Result<Option<usize>, ApiError> {
     Ok(size)
 }
 
-/// An error of the JSON reader; it may quote what it read, so it is cut.
+/// Text of a JSON error, shortened, since it may quote the input.
 pub(crate) fn cut(error: &serde_json::Error) -> String {
     short(&error.to_string())
 }
 
-/// Writes an answer with parameters: JSON, and the bytes that follow it. Where an output does not say how,
-/// `binary` does. What is no number is `null` in JSON.
+/// Writes an answer with parameters: JSON, and the bytes that follow it. `binary` is the default
+/// for outputs that do not choose. Values that are not numbers are `null` in JSON.
 #[must_use]
 pub fn write(
     [model, id]: [&str; 2],
@@ -200,10 +200,10 @@ pub fn write(
     (told.to_string().into_bytes(), raw)
 }
 
-/// Numbers of a list, of lists of them and so on, in the order in which they stand.
+/// Numbers of a list, possibly nested, in order of appearance.
 pub(crate) struct Numbers(pub(crate) Vec<f64>);
 
-/// Where numbers go, and how many lists may be open.
+/// The target of numbers, and how many more lists may nest.
 struct Into<'a>(&'a mut Vec<f64>, usize);
 
 impl<'de> Deserialize<'de> for Numbers {

@@ -1,5 +1,5 @@
-//! The lane of one model: its queue, what waits, what runs, and who works on it. No clock decides here;
-//! whoever waits brings the time that it has.
+//! The lane of one model: its queue, the waiting and running jobs, and its workers. The lane has no
+//! clock of its own: callers that wait pass their time limit.
 use crate::ApiError;
 use crate::metadata::ModelMetadata;
 use crate::stats::Stats;
@@ -9,36 +9,36 @@ use std::time::{Duration, Instant};
 use tacit_client::{Answer, Closer, Progress, Step};
 use tokio::sync::oneshot;
 
-/// Where a job stands: its rank, then its turn.
+/// Position of a job: its rank, then its turn.
 pub(crate) type Key = (u64, u64);
 
-/// What came of one input.
+/// The result of one input.
 pub(crate) struct Done {
     pub answer: Answer,
     pub queued: Duration,
-    /// With those that were run as one with it.
+    /// Time of the whole batch.
     pub worked: Duration,
 }
 
-/// One input that wants an answer.
+/// One input to be answered.
 pub(crate) struct Job {
-    /// What the model computes on.
+    /// The normalised input.
     pub input: Vec<f32>,
     pub reply: oneshot::Sender<Result<Done, ApiError>>,
     pub asked: Instant,
-    /// Whether a connection was lost over it already.
+    /// Whether a connection was lost during it already.
     pub retried: bool,
-    /// The request that it is of, by number.
+    /// Number of its request.
     pub request: u64,
-    /// How many inputs that has, for the first of them.
+    /// Number of inputs of the request; on its first input only.
     pub first_of: Option<usize>,
 }
 
-/// What a worker does next.
+/// The next step of a worker.
 pub(crate) enum Next {
     /// Inputs of one request.
     Work(Vec<(Key, Job)>),
-    /// Nothing came in the time given.
+    /// No input arrived in the given time.
     Idle,
     Stop,
 }
@@ -50,7 +50,7 @@ pub struct Lane {
     capacity: usize,
     state: Mutex<State>,
     changed: Condvar,
-    /// What workers note of the phases that they run.
+    /// Progress of the workers' phases.
     progress: Mutex<Vec<Weak<Progress>>>,
     /// Counts of requests.
     pub(crate) stats: Stats,
@@ -62,17 +62,17 @@ struct State {
     running: HashMap<Key, Running>,
     turns: u64,
     metadata: Option<Arc<ModelMetadata>>,
-    /// Workers with a connection.
+    /// Number of workers with a connection.
     workers: usize,
-    /// Why there are none, and the last attempt to connect has failed.
+    /// Why the last attempt to connect failed, if no worker has a connection.
     down: Option<String>,
-    /// Answers since the last look of whoever keeps material ready.
+    /// Whether there were answers since the thread that makes material ahead last looked.
     used: bool,
     stopping: bool,
 }
 
 struct Running {
-    /// What ends it: its worker's connection, and whatever else works for it.
+    /// End the job: closers of its worker's connection and of others that work for it.
     closers: Vec<Arc<Closer>>,
     given_up: bool,
 }
@@ -85,7 +85,7 @@ impl Lane {
         Self { name, backend, capacity, state, changed: Condvar::new(), progress, stats: Stats::default() }
     }
 
-    /// Where a worker notes how far its phases are.
+    /// A new place where a worker records the progress of its phases.
     pub(crate) fn shows(&self) -> Arc<Progress> {
         let progress = Arc::<Progress>::default();
         let mut all = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +94,7 @@ impl Lane {
         progress
     }
 
-    /// The phases that run now.
+    /// The running phases.
     pub(crate) fn steps(&self) -> Vec<Step> {
         let all = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().filter_map(Weak::upgrade).flat_map(|one| one.now()).collect()
@@ -106,54 +106,55 @@ impl Lane {
         &self.name
     }
 
-    /// The back end that was asked for.
+    /// The requested back end.
     pub(crate) fn backend(&self) -> Option<&str> {
         self.backend.as_deref()
     }
 
-    /// Inputs that may wait.
+    /// Most waiting inputs.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Inputs that wait.
+    /// Number of waiting inputs.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.lock().waiting.len()
     }
 
-    /// Inputs that a worker gets next who takes `most` at once.
+    /// Number of inputs that a worker which takes at most `most` would get next.
     pub(crate) fn upcoming(&self, most: usize) -> usize {
         let state = self.lock();
         let first = state.waiting.values().next().map(|job| job.request);
         state.waiting.values().take_while(|job| Some(job.request) == first).take(most).count()
     }
 
-    /// Inputs that are worked on.
+    /// Number of running inputs.
     #[must_use]
     pub fn running(&self) -> usize {
         self.lock().running.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change of the state is whole: nothing between two of its lines panics.
+        // Each change of the state is complete, and none can panic half-way: a poisoned lock is
+        // safe to use.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the server says of the model.
+    /// The server's description of the model.
     ///
     /// # Errors
-    /// Nobody has told yet.
+    /// No worker has received it yet.
     pub fn metadata(&self) -> Result<Arc<ModelMetadata>, ApiError> {
         let state = self.lock();
         state.metadata.clone().ok_or_else(|| self.unavailable(&state))
     }
 
-    /// Says whether inputs are answered.
+    /// Checks that inputs are answered.
     ///
     /// # Errors
-    /// Says why not.
+    /// The reason why not.
     pub fn ready(&self) -> Result<(), String> {
         self.lock().down.clone().map_or(Ok(()), Err)
     }
@@ -163,7 +164,7 @@ impl Lane {
         ApiError::Unavailable(format!("model `{}` is not ready: {why}", self.name))
     }
 
-    /// Queues all inputs or none; what comes of each.
+    /// Queues all inputs or none; returns the receivers of their results.
     pub(crate) fn ask(self: &Arc<Self>, inputs: Vec<Vec<f32>>, rank: u64) -> Result<Asked, ApiError> {
         let mut state = self.lock();
         if state.stopping || state.down.is_some() {
@@ -189,7 +190,8 @@ impl Lane {
         Ok(Asked { answers, ticket: Ticket { lane: self.clone(), keys } })
     }
 
-    /// The next jobs, for a worker whose connection `closer` ends: of one request, `most` of them.
+    /// Takes the next jobs, at most `most` of one request, for a worker whose connection `closer`
+    /// ends.
     pub(crate) fn next(&self, closer: &Arc<Closer>, most: usize, patience: Duration) -> Next {
         let state = self.lock();
         let waits = |s: &mut State| s.waiting.is_empty() && !s.stopping;
@@ -213,7 +215,7 @@ impl Lane {
         Next::Work(jobs)
     }
 
-    /// A job is no longer worked on; whether nobody wants its answer any more.
+    /// Ends a running job; returns whether its caller has given it up.
     pub(crate) fn ended(&self, key: Key) -> bool {
         let mut state = self.lock();
         let given_up = state.running.remove(&key).is_none_or(|running| running.given_up);
@@ -223,7 +225,7 @@ impl Lane {
         given_up
     }
 
-    /// Another connection works for a running job: it is ended with it.
+    /// Adds a connection that works for a running job: giving up the job ends it as well.
     pub(crate) fn also_ends(&self, key: Key, closer: Arc<Closer>) {
         match self.lock().running.get_mut(&key) {
             Some(running) if !running.given_up => running.closers.push(closer),
@@ -231,12 +233,12 @@ impl Lane {
         }
     }
 
-    /// Whether nobody wants the answer of a running job any more.
+    /// Whether the caller of a running job has given it up.
     pub(crate) fn is_given_up(&self, key: Key) -> bool {
         self.lock().running.get(&key).is_none_or(|running| running.given_up)
     }
 
-    /// Puts a job back to where it stood, for another connection.
+    /// Puts a job back at its position, for another connection.
     pub(crate) fn again(&self, key: Key, job: Job) {
         let mut state = self.lock();
         if !state.stopping {
@@ -244,19 +246,19 @@ impl Lane {
         }
     }
 
-    /// One input of a request has failed, so none of the others need be answered.
+    /// Fails the waiting inputs of a request of which one input has failed.
     pub(crate) fn fail_others(&self, request: u64, error: &ApiError) {
         let mut state = self.lock();
         let others: Vec<Key> = state.waiting.iter().filter(|(_, j)| j.request == request).map(|(k, _)| *k).collect();
         let others: Vec<Job> = others.iter().filter_map(|key| state.waiting.remove(key)).collect();
         drop(state);
         for job in others {
-            // Whoever asked may be gone.
+            // The caller may have left.
             let _ = job.reply.send(Err(error.clone()));
         }
     }
 
-    /// A worker has a connection.
+    /// Records that a worker has a connection.
     pub(crate) fn connected(&self, metadata: ModelMetadata) {
         let mut state = self.lock();
         state.workers += 1;
@@ -264,13 +266,13 @@ impl Lane {
         state.metadata = Some(Arc::new(metadata));
     }
 
-    /// A worker has lost its connection, and makes another; requests may wait for that.
+    /// Records that a worker has lost its connection and makes another; requests may wait for that.
     pub(crate) fn disconnected(&self) {
         self.lock().workers -= 1;
     }
 
-    /// A worker gets no connection: where no other has one, what waits is not made to wait for nothing.
-    /// Whether the reason is news.
+    /// Records that a worker cannot connect. If no other worker has a connection, fails all waiting
+    /// jobs. Returns whether the reason is new.
     pub(crate) fn unreachable(&self, error: &ApiError) -> bool {
         let mut state = self.lock();
         if state.workers > 0 {
@@ -282,13 +284,13 @@ impl Lane {
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         for job in waiting.into_values() {
-            // Whoever asked may be gone.
+            // The caller may have left.
             let _ = job.reply.send(Err(error.clone()));
         }
         news
     }
 
-    /// Waits until `pause` is over; whether this is the end.
+    /// Waits until `pause` is over; returns whether the lane is stopping.
     pub(crate) fn pause(&self, pause: Duration) -> bool {
         let state = self.lock();
         let (state, _) =
@@ -296,8 +298,8 @@ impl Lane {
         state.stopping
     }
 
-    /// Waits until nothing waits and nothing runs, and something was used since the last time; whether this
-    /// is the end.
+    /// Waits until no job waits or runs, and there was an answer since the last call; returns
+    /// whether the lane is stopping.
     pub(crate) fn idle_after_use(&self) -> bool {
         let state = self.lock();
         let busy = |s: &mut State| !s.stopping && (!s.used || !s.waiting.is_empty() || !s.running.is_empty());
@@ -306,17 +308,17 @@ impl Lane {
         state.stopping
     }
 
-    /// Whether this is the end.
+    /// Whether the lane is stopping.
     pub(crate) fn is_stopping(&self) -> bool {
         self.lock().stopping
     }
 
-    /// Whoever keeps material ready looks again.
+    /// Makes the thread that makes material ahead look again.
     pub(crate) fn look_again(&self) {
         self.lock().used = true;
     }
 
-    /// Ends all connections that work, and all waiting.
+    /// Ends all working connections and all waiting.
     pub(crate) fn stop(&self) {
         let mut state = self.lock();
         state.stopping = true;
@@ -326,8 +328,8 @@ impl Lane {
         self.changed.notify_all();
     }
 
-    /// Takes jobs out of the queue, and ends the connections of those that run: all inputs that a connection
-    /// works on at a time are of one request.
+    /// Removes waiting jobs, and ends the connections of running ones: all inputs that a connection
+    /// works on at a time belong to one request.
     fn give_up(&self, keys: &[Key]) {
         let mut state = self.lock();
         for key in keys {
@@ -340,14 +342,14 @@ impl Lane {
     }
 }
 
-/// Inputs in the queue.
+/// Queued inputs.
 pub(crate) struct Asked {
     pub answers: Vec<oneshot::Receiver<Result<Done, ApiError>>>,
-    /// Whoever drops it wants no answer any more: what waits is taken out, what runs is ended.
+    /// Dropping it gives up the inputs: waiting ones are removed, running ones are ended.
     pub ticket: Ticket,
 }
 
-/// A right to answers.
+/// The right to answers of queued inputs.
 pub(crate) struct Ticket {
     lane: Arc<Lane>,
     keys: Vec<Key>,

@@ -1,12 +1,13 @@
-//! The sidecar: a process beside an application that speaks the Open Inference Protocol (KServe v2) to it on
-//! this machine, and tacit's private protocol to the server. An application that knows the one gets the other
-//! without a change.
+//! The sidecar: a process beside an application. It serves the Open Inference Protocol (KServe v2)
+//! to the application on this machine, and uses tacit's private protocol with the server. An
+//! application that uses the former gets the latter without a change.
 //!
-//! * [`fleet`]: models, each with a [`lane`] of workers, which are blocking clients; requests and answers.
-//! * [`server`]: listeners. [`access`]: who may ask. Both protocols meet at [`fleet::infer`].
+//! * [`fleet`]: models, each with a [`lane`] of workers, which are blocking clients; requests and
+//!   answers.
+//! * [`server`]: listeners. [`access`]: authorization. Both protocols meet at [`fleet::infer`].
 //!
-//! What an application sends is checked before anything is sent on: shapes, datatypes, values that are no
-//! numbers, sizes. None of it, and no answer, gets into the log.
+//! The sidecar checks an application's data before it sends any on: shapes, datatypes, values that
+//! are not numbers, sizes. The log contains no inputs and no answers.
 #![forbid(unsafe_code)]
 
 pub mod access;

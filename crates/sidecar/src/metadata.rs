@@ -1,4 +1,5 @@
-//! What an application is told of a model, and the way from its tensors to the model's inputs and back.
+//! A model's description for applications, and the conversion between their tensors and the model's
+//! inputs and outputs.
 use crate::ApiError;
 use crate::rows::Accepted;
 use crate::tensor::{Tensor, Values, elements, short};
@@ -8,33 +9,33 @@ use tacit_graph::{InputSpec, Interface, OutputMode, Units};
 
 /// Name of the one input that every model has.
 pub const INPUT: &str = "input";
-/// Name of the output of a model whose interface names none.
+/// Name of the output, if the model's interface names none.
 pub const OUTPUT: &str = "output";
 /// Name of the output of a model that reveals the class alone.
 pub const CLASS: &str = "class";
 
-/// What a row that was refused has in place of `value:class`.
+/// Text of a refused row in place of `value:class`.
 const NO_CLASS: &str = "nan:-1";
 
-/// Bytes that one value may take as text, with what stands around it.
+/// Most bytes of one value as text, separators included.
 const TEXT_BYTES: usize = 28;
 /// Bytes of a request beside its values.
 pub(crate) const FRAME_BYTES: usize = 64 << 10;
 /// Most bytes of a request, whatever the model.
 pub const MAX_BODY_BYTES: usize = 64 << 20;
 
-/// An output that was asked for.
+/// An output that a request asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// Its name.
     pub name: String,
-    /// Whether its values are to be sent as bytes; as the request says where this does not.
+    /// Whether its values are sent as bytes; `None`: as the request says.
     pub binary: Option<bool>,
-    /// The largest so many classes in place of the values; 0 for the values.
+    /// Number of largest classes to send in place of the values; 0: send the values.
     pub classes: usize,
 }
 
-/// A tensor as it is told: -1 for an axis that the request chooses.
+/// Description of a tensor; -1 stands for an axis that the request chooses.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct TensorDescription {
     /// Its name.
@@ -45,29 +46,29 @@ pub struct TensorDescription {
     pub shape: Vec<i64>,
 }
 
-/// A model as its server describes it.
+/// Description of a model by its server.
 #[derive(Debug, Clone)]
 pub struct ModelMetadata {
     /// Inputs and outputs.
     pub interface: Interface,
     /// The back end in use.
     pub backend: String,
-    /// Whom its users trust, by this program's registry.
+    /// The parties that its users trust, by this program's registry.
     pub trust: Trust,
-    /// Whether inputs need material.
+    /// Whether the back end needs material.
     pub prepares: bool,
-    /// Names of classes, if there are any.
+    /// Names of classes; empty if there are none.
     pub labels: Vec<String>,
 }
 
 impl ModelMetadata {
-    /// The input.
+    /// Describes the input.
     #[must_use]
     pub fn input(&self) -> TensorDescription {
         TensorDescription { name: INPUT.into(), datatype: "FP32", shape: batched(&self.interface.input_shape) }
     }
 
-    /// The outputs.
+    /// Describes the outputs.
     #[must_use]
     pub fn outputs(&self) -> Vec<TensorDescription> {
         let Interface { outputs, output_shape, output_mode, .. } = &self.interface;
@@ -79,7 +80,7 @@ impl ModelMetadata {
         }
     }
 
-    /// Most bytes that a request for this model may have, for so many inputs.
+    /// Most bytes of a request with this number of inputs for this model.
     #[must_use]
     pub fn body_limit(&self, inputs: usize) -> usize {
         let values = self.interface.input_len().saturating_mul(inputs);
@@ -92,8 +93,8 @@ impl ModelMetadata {
         matches!(self.interface.input_shape.as_slice(), [1 | 3, _, _])
     }
 
-    /// Whether it is known how pictures become inputs: the model says how pixels are scaled, or accepts 0 to
-    /// 255 as they are. Otherwise a picture would be taken for numbers that it is not.
+    /// Whether pictures can be converted: the model states the scale of pixels, or accepts 0 to 255
+    /// unchanged. Otherwise a picture's numbers would be misread.
     #[must_use]
     pub fn takes_pixels(&self) -> bool {
         let InputSpec { mean, std, pixel_scale, .. } = &self.interface.input;
@@ -105,7 +106,7 @@ impl ModelMetadata {
         self.has_picture_shape() && (is_said || (takes(0.0) && takes(255.0)))
     }
 
-    /// Why pictures are not taken.
+    /// Explains why the model takes no pictures.
     #[must_use]
     pub fn no_pictures(&self) -> &'static str {
         match self.has_picture_shape() {
@@ -114,10 +115,11 @@ impl ModelMetadata {
         }
     }
 
-    /// What the model computes on, for each input of a batch of `most` at most that it accepts.
+    /// Converts tensors, a batch of at most `most` rows, to normalised inputs, one for each
+    /// accepted row.
     ///
     /// # Errors
-    /// The tensors are not the model's input, or it accepts none of the rows.
+    /// The tensors do not fit the model's input, or all rows are refused.
     pub fn accept(&self, tensors: Vec<Tensor>, most: usize) -> Result<Accepted, ApiError> {
         let bad = |what: String| Err(ApiError::Bad(what));
         let count = tensors.len();
@@ -150,8 +152,8 @@ impl ModelMetadata {
         Accepted::of(values.chunks(self.interface.input_len()).map(|one| self.interface.accept(one, units)))
     }
 
-    /// The outputs that are wanted (all of them where none is named), for the answers to a batch, none for
-    /// rows that were refused; each with what was said of it.
+    /// Converts the answers of a batch to the wanted outputs (all if none is named), each with its
+    /// request. A refused row has no answer.
     ///
     /// # Errors
     /// There is no such output, or it has no classes.
@@ -166,10 +168,10 @@ impl ModelMetadata {
         wanted.iter().map(|w| Ok((self.output(w, answers)?, w.clone()))).collect()
     }
 
-    /// Checks what [`reply`](Self::reply) would be asked, before anything is sent.
+    /// Checks the outputs that a request wants, before anything is sent.
     ///
     /// # Errors
-    /// As there.
+    /// As [`reply`](Self::reply).
     pub fn check_wanted(&self, wanted: &[Wanted]) -> Result<(), ApiError> {
         let names: Vec<&str> = wanted.iter().map(|w| w.name.as_str()).collect();
         if let Some(twice) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
@@ -211,7 +213,7 @@ impl ModelMetadata {
         Ok(Tensor { name, shape, values })
     }
 
-    /// `value:class` or `value:class:label`, largest first.
+    /// Formats `value:class` or `value:class:label`, largest first.
     fn ranked(&self, values: &[f64], shown: usize) -> Vec<String> {
         let text = |(class, value): (usize, f64)| match self.labels.get(class) {
             Some(label) => format!("{value:.6}:{class}:{label}"),
@@ -221,7 +223,7 @@ impl ModelMetadata {
     }
 }
 
-/// The largest values with their places, the first of equals first.
+/// The largest values with their indices, the first of equals first.
 pub(crate) fn largest(values: &[f64], count: usize) -> Vec<(usize, f64)> {
     let mut order: Vec<(usize, f64)> = values.iter().copied().enumerate().collect();
     order.sort_by(|a, b| tacit_floats::falling(&a.1, &b.1).then(a.0.cmp(&b.0)));

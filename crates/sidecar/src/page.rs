@@ -1,7 +1,7 @@
-//! The page for people: a picture or numbers in, classes out, with what it took and what the server could
-//! see. Pictures are for models of which it is known how pixels become their inputs. The page loads nothing
-//! from elsewhere; what it asks for needs the token, which it takes from its address behind `#`, the part
-//! that browsers send nobody.
+//! The web page for people: takes a picture or numbers, and shows classes, costs, and what the
+//! server could see. Pictures require a model that states how pixels become its inputs. The page
+//! loads nothing from other sites. Its requests need the token, which the page takes from its
+//! address behind `#`, the part that browsers do not send.
 use crate::ApiError;
 use crate::energy::EnergyModel;
 use crate::fleet::{self, Fleet};
@@ -28,14 +28,14 @@ use tacit_graph::{Interface, OutputMode, Units, npy};
 const PAGE: &str = include_str!("../page/index.html");
 /// Most bytes of a picture's file.
 const PICTURE_BYTES: usize = 32 << 20;
-/// Most time for one picture.
+/// Limit on the time for one picture.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
-/// Classes shown.
+/// Number of classes shown.
 const SHOWN: usize = 5;
 
 type Told = Result<Response<Body>, ApiError>;
 
-/// The page and what it asks for.
+/// Routes of the page and its requests.
 pub(crate) fn routes(fleet: Arc<Fleet>) -> Router {
     Router::new()
         .route("/", get(page))
@@ -82,7 +82,7 @@ fn is_private(metadata: &ModelMetadata) -> bool {
     metadata.trust != Trust::ServerSeesInput
 }
 
-/// What the server could see, in plain words.
+/// Describes in plain words what the server could see.
 fn server_sees(metadata: &ModelMetadata) -> String {
     match metadata.trust {
         Trust::TwoParty => "The server could see: that this client asked, when, which model, and how many bytes went to and fro. It \
@@ -134,7 +134,7 @@ async fn classify(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>, r
     })))
 }
 
-/// What waits and what runs of a model, for who waits for an answer of it.
+/// Waiting and running work of a model, for a user who waits for an answer.
 async fn progress(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>) -> Told {
     let lane = fleet.lane(&asked.model, "")?;
     let running = lane.steps().into_iter();
@@ -150,7 +150,7 @@ fn top(metadata: &ModelMetadata, answer: &Answer) -> Vec<Value> {
     }
 }
 
-/// Phases with this machine's figures; joules are modelled, and null where no device was named.
+/// Phases with this machine's figures; joules are modelled, and null without a named device.
 fn phases(answer: &Answer, energy: Option<&EnergyModel>) -> Vec<Value> {
     let one = |name: &str, report: &PhaseReport| {
         let PhaseReport { client, server } = report;
@@ -163,7 +163,7 @@ fn phases(answer: &Answer, energy: Option<&EnergyModel>) -> Vec<Value> {
     setup.into_iter().chain(offline).chain([one("online", &answer.online)]).collect()
 }
 
-/// What the model computes on, from a picture's file or from numbers.
+/// Reads a picture's file or numbers; returns the normalised input.
 fn read(bytes: &Bytes, metadata: &ModelMetadata) -> Result<Vec<f32>, ApiError> {
     let is_picture = bytes.starts_with(b"\x89PNG") || bytes.starts_with(b"\xff\xd8");
     let (values, units) = match is_picture {
@@ -174,13 +174,13 @@ fn read(bytes: &Bytes, metadata: &ModelMetadata) -> Result<Vec<f32>, ApiError> {
     metadata.interface.accept(&values, units).map_err(|e| ApiError::Bad(e.to_string()))
 }
 
-/// One input in numbers: a list in JSON, flat or nested, or an array file (`.npy`). Bytes in a file are
-/// pixels.
+/// Reads one input as numbers: a JSON list, flat or nested, or an array file (`.npy`). Bytes in an
+/// array file are pixels.
 fn numbers(bytes: &Bytes, metadata: &ModelMetadata) -> Result<(Vec<f32>, Units), ApiError> {
     let (shape, len) = (&metadata.interface.input_shape, metadata.interface.input_len());
     let bad = |what: String| ApiError::Bad(what);
     if bytes.starts_with(b"\x93NUMPY") {
-        // Asked before its elements are converted.
+        // Checks the shape before the elements are converted.
         let layout = npy::Layout::of(bytes).map_err(|e| bad(e.to_string()))?;
         let found = layout.shape.as_slice();
         if found != shape && !matches!(found, [1, one @ ..] if one == shape) && found != [len] {
@@ -206,7 +206,7 @@ fn numbers(bytes: &Bytes, metadata: &ModelMetadata) -> Result<(Vec<f32>, Units),
     Ok((values.into_iter().map(|v| v as f32).collect(), Units::Network))
 }
 
-/// What the model computes on, from a picture's file.
+/// Reads a picture's file; returns the normalised input.
 fn picture(bytes: &Bytes, interface: &Interface) -> Result<Vec<f32>, ApiError> {
     let internal = |e: io::Error| ApiError::Internal(format!("keeping the picture in memory: {e}"));
     let (file, path) = in_memory(bytes).map_err(internal)?;
@@ -219,7 +219,7 @@ fn picture(bytes: &Bytes, interface: &Interface) -> Result<Vec<f32>, ApiError> {
     read.into_iter().next().ok_or_else(|| ApiError::Bad("the file holds no picture".into()))
 }
 
-/// A file without a name that is on no disk, and the path by which this process may open it.
+/// An anonymous file in memory, and the path by which this process may open it.
 fn in_memory(bytes: &[u8]) -> io::Result<(std::fs::File, PathBuf)> {
     let file = rustix::fs::memfd_create("picture", rustix::fs::MemfdFlags::CLOEXEC)?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file)));

@@ -16,13 +16,13 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Length of the JSON in a body that goes on with bytes.
+/// Length of the JSON in a body that has binary data after it.
 const HEADER_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
-/// The protocol over gRPC, for who makes a client.
+/// The protocol's gRPC definition, served to authors of clients.
 const PROTO: &str = include_str!("../proto/open_inference.proto");
-/// How long a body may take to arrive.
+/// Limit on the time in which a body arrives.
 const BODY_TIME: Duration = Duration::from_secs(60);
-/// Most bytes of a request that carries no tensors.
+/// Most bytes of a request without tensors.
 const SMALL: usize = 64 << 10;
 
 /// Name of this server.
@@ -34,7 +34,7 @@ pub(crate) const EXTENSIONS: [&str; 5] =
 type Answer = Result<Response<Body>, ApiError>;
 type Models = State<Arc<Fleet>>;
 
-/// A model, and the version if the path has one.
+/// The model in a path, and its version if there is one.
 #[derive(serde::Deserialize)]
 struct Named {
     model: String,
@@ -77,7 +77,7 @@ pub(crate) fn routes(fleet: Arc<Fleet>) -> Router {
         .with_state(fleet)
 }
 
-/// What the protocol has and this sidecar does not, told by its name.
+/// Refuses by name a part of the protocol that this sidecar does not have.
 async fn refused(request: Request) -> ApiError {
     let path = request.uri().path();
     let what = [
@@ -119,7 +119,7 @@ async fn metadata(State(fleet): Models, Path(named): Path<Named>) -> Answer {
         "inputs": [input], "outputs": outputs })))
 }
 
-/// How the protocol calls what computes: who made it, and the back end.
+/// The protocol's name for the engine: maker and back end.
 pub(crate) fn platform(backend: &str) -> String {
     format!("tacit_{backend}")
 }
@@ -166,7 +166,7 @@ async fn index(State(fleet): Models, request: Request) -> Answer {
     Ok(answer(&told.collect()))
 }
 
-/// A model's state and the reason for it, as a repository tells them.
+/// A model's state and its reason, in the terms of the repository extension.
 pub(crate) fn told_state(ready: Result<(), String>) -> [String; 2] {
     match ready {
         Ok(()) => ["READY".into(), String::new()],
@@ -202,17 +202,17 @@ fn header_length(headers: &HeaderMap) -> Result<Option<usize>, ApiError> {
     length.map(Some).ok_or_else(|| ApiError::Bad("Inference-Header-Content-Length is no number".into()))
 }
 
-/// The body of a request, and its headers.
+/// Reads the body of a request, and its headers.
 ///
 /// # Errors
-/// It is of another kind, too large, too slow, or breaks off.
+/// The body is of another type, too large, too slow, or incomplete.
 pub(crate) async fn body(request: Request, limit: usize) -> Result<(Bytes, HeaderMap), ApiError> {
     let (parts, body) = request.into_parts();
     if parts.headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
         return Err(ApiError::MediaType("bodies are read as they are: no Content-Encoding"));
     }
     let kind = parts.headers.get(CONTENT_TYPE).map(|kind| kind.to_str().unwrap_or("?"));
-    // Kinds that a page elsewhere could send without being allowed to are none of these.
+    // The accepted types are not among those that foreign web pages may send without permission.
     let kind = kind.map(|kind| kind.split(';').next().unwrap_or("").trim().to_ascii_lowercase());
     if kind.is_some_and(|kind| !matches!(kind.as_str(), "application/json" | "application/octet-stream" | "")) {
         return Err(ApiError::MediaType("the body must be application/json or application/octet-stream"));

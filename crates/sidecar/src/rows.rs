@@ -1,30 +1,30 @@
-//! Rows of a batch of which some lie outside of what the model accepts: they fail alone, and the answer says
-//! so. In the outputs they are NaN, or -1 where the model tells a class.
+//! Batches with rows outside the accepted range: only these rows fail, and the answer reports them.
+//! In the outputs they are NaN, or -1 for a class.
 use crate::ApiError;
 use std::collections::BTreeMap;
 use tacit_client::Answer;
 
-/// Most rows of which an answer says what is wrong with them.
+/// Most refused rows whose reasons an answer gives.
 const TOLD: usize = 16;
 /// Parameter of an answer: the rows that were refused, as `1,4`.
 pub const REFUSED_ROWS: &str = "refused_rows";
-/// Parameter of an answer: what is wrong with them.
+/// Parameter of an answer: the reasons.
 pub const REFUSED_WHY: &str = "refused_why";
 
-/// What the model computes on, of the rows that it accepts.
+/// Normalised inputs of the accepted rows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Accepted {
     /// In the order of their rows.
     pub inputs: Vec<Vec<f32>>,
-    /// What is wrong with the others, by row.
+    /// Reasons for the refused rows, by row.
     pub refused: BTreeMap<usize, String>,
 }
 
 impl Accepted {
-    /// Of what the model says of each row.
+    /// Collects the model's verdict on each row.
     ///
     /// # Errors
-    /// It accepts none.
+    /// All rows are refused.
     pub(crate) fn of<E: std::fmt::Display>(rows: impl Iterator<Item = Result<Vec<f32>, E>>) -> Result<Self, ApiError> {
         let mut accepted = Self::default();
         for (row, made) in rows.enumerate() {
@@ -41,7 +41,7 @@ impl Accepted {
         }
     }
 
-    /// The answers in the places of their rows.
+    /// The answers at the positions of their rows.
     pub(crate) fn placed<'a>(&self, answers: &'a [Answer]) -> Vec<Option<&'a Answer>> {
         let mut answers = answers.iter();
         let rows = self.inputs.len() + self.refused.len();
@@ -49,7 +49,7 @@ impl Accepted {
     }
 }
 
-/// What an answer says of refused rows; nothing where there are none.
+/// Parameters of an answer for refused rows; empty if there are none.
 pub(crate) fn told(refused: &BTreeMap<usize, String>) -> Vec<(&'static str, String)> {
     if refused.is_empty() {
         return vec![];

@@ -1,4 +1,4 @@
-//! Listening: connections with limits on all that a peer may take, until the sidecar is stopped.
+//! Listeners: connections with limits on all resources of a peer, until the sidecar is stopped.
 use crate::access::Access;
 use crate::fleet::Fleet;
 use crate::{ApiError, grpc, page, rest};
@@ -31,35 +31,35 @@ use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until};
 use tonic::codegen::Service as _;
 
-/// Connections at a time on one listener that have shown that they may ask.
+/// Most authenticated connections of one listener at a time.
 const CONNECTIONS: usize = 256;
-/// Connections at a time that have not, as far as open files allow. When they are taken, the oldest of the
-/// address that holds most is evicted.
+/// Most unauthenticated connections at a time, as far as open files allow. When all are in use,
+/// admission evicts the oldest of the address that holds most.
 const MAX_HANDSHAKES: usize = 1024;
-/// How long a connection has to show that it may ask, from when it is accepted.
+/// Time from accepting a connection to its first authorized request.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Open files that are kept for those who may ask, and all else.
+/// Open files reserved for authenticated connections and everything else.
 const OTHER_FILES: u64 = 512;
-/// How often it is looked whether the log is due.
+/// Interval of checking whether a log entry is due.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long accepting pauses when the system has nothing left to accept with.
+/// Pause of accepting when the system is out of resources.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Requests at a time on one connection (HTTP/2).
+/// Most concurrent requests of one connection (HTTP/2).
 const STREAMS: u32 = 64;
-/// How long the headers of a request may take, counted from the end of the one before: clients keep
+/// Limit on receiving the headers of a request, from the end of the previous request: clients reuse
 /// connections for a while.
 const HEADER_TIME: Duration = Duration::from_secs(60);
-/// Most headers of a request, and their bytes.
+/// Most headers of a request, and most bytes of them.
 const HEADERS: usize = 64;
 const HEADER_BYTES: usize = 32 << 10;
-/// How long requests may take that are in work when the sidecar is stopped.
+/// Time for running requests to finish after a stop.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Where requests come from.
+/// A source of connections.
 pub enum Listener {
-    /// An address of this machine.
+    /// A TCP address of this machine.
     Tcp(TcpListener),
-    /// A socket file, which goes away with the listener.
+    /// A socket file, which is deleted with the listener.
     Unix(UnixListener, SocketFile),
 }
 
@@ -70,7 +70,7 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Whatever has taken the file's place is not ours to remove.
+    /// Whether the socket file is still there; a file that has replaced it is not ours to delete.
     fn is_there(&self) -> bool {
         fs::symlink_metadata(&self.path)
             .is_ok_and(|meta| meta.file_type().is_socket() && (meta.dev(), meta.ino()) == self.inode)
@@ -86,10 +86,10 @@ impl Drop for SocketFile {
 }
 
 impl Listener {
-    /// Listens on a loopback address: what comes is not encrypted.
+    /// Listens on a loopback address: the traffic is not encrypted.
     ///
     /// # Errors
-    /// The address is another machine's to reach, or cannot be had.
+    /// Other machines can reach the address, or it is unavailable.
     pub async fn tcp(address: SocketAddr) -> io::Result<Self> {
         if !address.ip().is_loopback() {
             return Err(io::Error::other(
@@ -99,10 +99,10 @@ impl Listener {
         Ok(Self::Tcp(TcpListener::bind(address).await?))
     }
 
-    /// Listens on a socket file with mode 0600. One that a sidecar left behind is replaced.
+    /// Listens on a socket file with mode 0600. Replaces a file that a sidecar left behind.
     ///
     /// # Errors
-    /// There is such a file and it is none of ours, somebody listens there, or it cannot be made.
+    /// The file exists and is not ours, another process listens there, or it cannot be made.
     pub fn unix(path: &Path) -> io::Result<Self> {
         if let Ok(meta) = fs::symlink_metadata(path) {
             let ours = meta.file_type().is_socket() && meta.uid() == rustix::process::geteuid().as_raw();
@@ -111,21 +111,21 @@ impl Listener {
             }
             fs::remove_file(path)?;
         }
-        // Made under another name first: it is never open to others under its own.
+        // Made under another name first, so that it is never open to other users under its own.
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let making = folder.join(format!(".tacit-{}", std::process::id()));
         let old = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
         let bound = UnixListener::bind(&making);
         rustix::process::umask(old);
         let bound = bound?;
-        // Unlike a new name, a link never replaces what is there.
+        // Unlike a rename, a link never replaces an existing file.
         let linked = fs::symlink_metadata(&making).and_then(|meta| fs::hard_link(&making, path).map(|()| meta));
         fs::remove_file(&making)?;
         let meta = linked?;
         Ok(Self::Unix(bound, SocketFile { path: path.to_owned(), inode: (meta.dev(), meta.ino()) }))
     }
 
-    /// The address, if there is one.
+    /// The TCP address, if there is one.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
@@ -135,27 +135,27 @@ impl Listener {
     }
 }
 
-/// Everything over HTTP.
+/// All routes over HTTP.
 pub fn http(fleet: &Arc<Fleet>, access: Access) -> Router {
     guarded(rest::routes(fleet.clone()).merge(page::routes(fleet.clone())), access)
 }
 
-/// Everything over gRPC.
+/// The service over gRPC.
 pub fn grpc(fleet: &Arc<Fleet>, access: Access) -> Router {
     let unknown = async || tonic::Status::unimplemented("there is no such service").into_http::<Body>();
     let router = Router::new().route("/inference.GRPCInferenceService/{*call}", any(call)).fallback(unknown);
     guarded(router.with_state(fleet.clone()), access)
 }
 
-/// One call. Messages may be as large as a model's largest batch, and models come to be known: so the service
-/// is made for each call, which costs nothing.
+/// Serves one gRPC call. The limit on messages depends on the models, which become known over time:
+/// so each call makes its own service, which is cheap.
 async fn call(State(fleet): State<Arc<Fleet>>, request: Request) -> Response<Body> {
     let most = fleet.body_limit();
     let Ok(response) = grpc::service(fleet, most).call(request).await;
     response.map(Body::new)
 }
 
-/// What may be connected to one listener: its one user, and strangers until they are found out.
+/// Connection limits of one listener: its single user, and unauthenticated peers.
 fn limits() -> Limits {
     Limits {
         handshakes: handshake_slots(MAX_HANDSHAKES, 1, OTHER_FILES),
@@ -164,10 +164,11 @@ fn limits() -> Limits {
     }
 }
 
-/// Who is at the other end of a connection: the one user, or nobody knows who.
+/// The peer of a connection: the single user, or unauthenticated.
 struct Peer {
     slot: ConnectionSlot,
-    /// Since its first request that shows the token, or needs none: whether it has a place.
+    /// Set by the first request with the token, or for which no token is needed: whether there was
+    /// a connection slot.
     place: OnceLock<Result<(), Full>>,
 }
 
@@ -176,7 +177,7 @@ impl Peer {
         Self { slot, place: OnceLock::new() }
     }
 
-    /// It has shown that it may ask.
+    /// Records an authorized request and takes a connection slot.
     fn authenticate(&self) -> Result<(), Full> {
         *self.place.get_or_init(|| self.slot.authenticate(0, [0; 32]))
     }
@@ -185,7 +186,7 @@ impl Peer {
         matches!(self.place.get(), Some(Ok(())))
     }
 
-    /// Ends when its time is over and it has not shown that it may ask.
+    /// Completes if the peer is still unauthenticated when its time is over.
     async fn late(&self) {
         sleep_until(self.slot.deadline().end().into()).await;
         if self.is_authenticated() {
@@ -198,7 +199,7 @@ fn guarded(router: Router, access: Access) -> Router {
     router.layer(from_fn_with_state(Arc::new(access), guard))
 }
 
-/// Checks whoever asks, before anything of a body is read.
+/// Checks a request before any of its body is read.
 async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response<Body> {
     let grpc = request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
     let checked = access.check(request.uri(), request.headers()).and_then(|()| {
@@ -217,7 +218,8 @@ async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) 
     response
 }
 
-/// Serves until `stop` is true or its sender is gone; running requests then have a little time.
+/// Serves until `stop` is true or its sender is dropped; running requests then have `GRACE` to
+/// finish.
 pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver<bool>) {
     let graceful = GracefulShutdown::new();
     let admission = Admission::new(limits());
@@ -251,11 +253,11 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
     }
     drop(listener);
     admission.close();
-    // What takes longer ends with the runtime.
+    // Requests that take longer end with the runtime.
     let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
 }
 
-/// A service whose requests say which connection they come from.
+/// A service whose requests carry their connection.
 fn told(
     router: Router,
     peer: &Arc<Peer>,
@@ -270,7 +272,8 @@ fn told(
     })
 }
 
-/// A connection until it ends, gives way, or has not shown in time that it may ask.
+/// Serves a connection until it ends, is evicted, or misses the time limit for its first authorized
+/// request.
 async fn connection<E: std::fmt::Display>(served: impl Future<Output = Result<(), E>>, peer: Arc<Peer>, from: IpAddr) {
     let (kind, detail) = tokio::select! {
         ended = served => match ended {
@@ -280,7 +283,7 @@ async fn connection<E: std::fmt::Display>(served: impl Future<Output = Result<()
             Err(error) => return tracing::debug!("a connection ended: {error}"),
             Ok(()) => return,
         },
-        // It is counted already.
+        // Admission has already counted the eviction.
         () = peer.slot.evicted() => return,
         () = peer.late() => {
             ("that did not show in time that they may ask", format!("a connection from {from} made no request in time"))
@@ -289,7 +292,7 @@ async fn connection<E: std::fmt::Display>(served: impl Future<Output = Result<()
     peer.slot.admission().refused(Turned { kind, from: Some(from), detail });
 }
 
-/// Waits until the log is due.
+/// Waits until a log entry is due.
 async fn due(admission: &Admission) {
     loop {
         match admission.alarm() {
@@ -299,7 +302,7 @@ async fn due(admission: &Admission) {
     }
 }
 
-/// A handshake slot, as soon as there is one; all others wait in the system's queue meanwhile.
+/// Waits for a handshake slot; other connections wait in the system's queue meanwhile.
 async fn admitted(admission: &Admission, from: IpAddr) -> ConnectionSlot {
     loop {
         match admission.admit(from) {
@@ -317,7 +320,7 @@ fn limit(builder: &mut Builder<TokioExecutor>) {
     http2.keep_alive_interval(Duration::from_secs(30));
 }
 
-/// Bytes from and to a peer.
+/// A byte stream from and to a peer.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
@@ -325,7 +328,7 @@ async fn accept(listener: &Listener) -> io::Result<(Box<dyn Stream>, IpAddr)> {
     match listener {
         Listener::Tcp(listener) => {
             let (stream, from) = listener.accept().await?;
-            // Answers are small, and waited for.
+            // Sends at once: answers are small, and clients wait for them.
             stream.set_nodelay(true)?;
             Ok((Box::new(stream), from.ip()))
         }

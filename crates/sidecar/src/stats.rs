@@ -1,12 +1,12 @@
-//! Counts of one model's requests, as the statistics extension of the protocol tells them.
+//! Counts of one model's requests, for the statistics extension of the protocol.
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How often something happened, and how long it took in all.
+/// How often an event occurred, and its total time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Total {
-    /// How often.
+    /// Number of events.
     pub count: u64,
     /// Nanoseconds.
     pub ns: u64,
@@ -19,18 +19,18 @@ impl Total {
     }
 }
 
-/// Totals by what the time went to.
+/// Totals by stage of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Totals {
     /// Requests that were answered.
     pub success: Total,
-    /// Requests that were not.
+    /// Requests that failed.
     pub fail: Total,
     /// Waiting for a worker.
     pub queue: Total,
     /// Checking and normalising inputs.
     pub compute_input: Total,
-    /// The private inference: material if it has to be made, and the online phase.
+    /// The private inference: making material if needed, and the online phase.
     pub compute_infer: Total,
     /// Making the outputs.
     pub compute_output: Total,
@@ -47,26 +47,26 @@ pub struct Counts {
     pub last_inference: u64,
     /// Inputs answered.
     pub inference_count: u64,
-    /// Runs of the model: inputs that were run as one are one.
+    /// Runs of the model; a batch is one run.
     pub execution_count: u64,
-    /// Times.
+    /// Total times.
     pub inference_stats: Totals,
-    /// Private inferences by how many inputs were run as one.
+    /// Private inferences by batch size.
     pub batches: BTreeMap<usize, Total>,
 }
 
-/// Where one request's time went.
+/// Time of one request by stage.
 pub(crate) struct Times {
     pub inputs: u64,
     pub accepted: Duration,
     pub queued: Duration,
-    /// How many inputs were run as one, and how long that took.
+    /// Size and duration of each batch.
     pub runs: Vec<(usize, Duration)>,
     pub finished: Duration,
     pub all: Duration,
 }
 
-/// Counts that several threads add to.
+/// Counts that several threads update.
 #[derive(Default)]
 pub(crate) struct Stats(Mutex<Counts>);
 

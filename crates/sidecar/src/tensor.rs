@@ -1,10 +1,10 @@
-//! Tensors as both protocols carry them: a name, a datatype, a shape, values in row-major order.
+//! Tensors of both protocols: a name, a datatype, a shape, values in row-major order.
 use crate::ApiError;
 
-/// Most axes that a tensor may have.
+/// Most axes of a tensor.
 pub(crate) const MAX_AXES: usize = 8;
 
-/// Values of a tensor; which of them says its datatype.
+/// Values of a tensor, by datatype.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
     /// `FP32`.
@@ -26,7 +26,7 @@ pub struct Tensor {
     pub name: String,
     /// Its shape.
     pub shape: Vec<usize>,
-    /// What it holds.
+    /// Its values.
     pub values: Values,
 }
 
@@ -43,7 +43,7 @@ impl Values {
         }
     }
 
-    /// How many there are.
+    /// Number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -55,16 +55,16 @@ impl Values {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Input values that came as numbers of a text.
+    /// Converts input values from numbers of a text.
     ///
     /// # Errors
-    /// The datatype is none of inputs, or a number is none of it.
+    /// Inputs cannot have the datatype, or a number does not fit it.
     pub fn from_numbers(datatype: &str, numbers: Vec<f64>) -> Result<Self, ApiError> {
         let refused = |i: usize| ApiError::Bad(format!("value {i} is no number of datatype {datatype}"));
         let values = match datatype {
@@ -80,10 +80,10 @@ impl Values {
         values.finite()
     }
 
-    /// Pixels that came as whole numbers.
+    /// Converts pixels from whole numbers.
     ///
     /// # Errors
-    /// One is larger than 255.
+    /// A number is larger than 255.
     pub(crate) fn from_whole(numbers: &[u32]) -> Result<Self, ApiError> {
         let byte = |(i, &v): (usize, &u32)| {
             u8::try_from(v).map_err(|_| ApiError::Bad(format!("value {i} is no number of datatype UINT8")))
@@ -91,10 +91,10 @@ impl Values {
         Ok(Self::U8(numbers.iter().enumerate().map(byte).collect::<Result<_, _>>()?))
     }
 
-    /// Input values that came as bytes, little endian.
+    /// Converts input values from bytes, little endian.
     ///
     /// # Errors
-    /// The datatype is none of inputs, there is half a value, or a value is no number.
+    /// Inputs cannot have the datatype, the last value is incomplete, or a value is not a number.
     pub fn from_bytes(datatype: &str, bytes: &[u8]) -> Result<Self, ApiError> {
         let size = match datatype {
             "FP32" => 4,
@@ -113,10 +113,10 @@ impl Values {
         values.finite()
     }
 
-    /// All values as a model takes them.
+    /// Converts all values to a model's input.
     ///
     /// # Errors
-    /// These are not the values of an input, or one is too large for `FP32`.
+    /// Inputs cannot have this datatype, or a value is too large for `FP32`.
     pub fn into_f32(self) -> Result<Vec<f32>, ApiError> {
         let narrowed = match self {
             Self::F32(values) => Self::F32(values),
@@ -130,7 +130,7 @@ impl Values {
         }
     }
 
-    /// The bytes that carry the values: little endian, texts each behind its length in four bytes.
+    /// Encodes the values: little endian, each text after its length in four bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
@@ -160,15 +160,15 @@ pub(crate) fn not_an_input(datatype: &str) -> ApiError {
     ApiError::Bad(format!("datatype `{}` is not taken: FP32, FP64 and UINT8 (pixels) are", short(datatype)))
 }
 
-/// What a peer named, short enough to be named back.
+/// Shortens a name from a peer, so that a message may quote it.
 pub(crate) fn short(text: &str) -> String {
     text.chars().take(100).flat_map(char::escape_debug).collect()
 }
 
-/// Values in a tensor of a shape that somebody else gave.
+/// Number of elements of a tensor, from a peer's shape.
 ///
 /// # Errors
-/// No shape that a tensor here may have.
+/// A tensor here cannot have this shape.
 pub(crate) fn elements(shape: &[usize]) -> Result<usize, ApiError> {
     let count = shape.iter().try_fold(1usize, |n, &axis| n.checked_mul(axis));
     match count.filter(|_| shape.len() <= MAX_AXES) {

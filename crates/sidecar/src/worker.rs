@@ -1,4 +1,5 @@
-//! The threads of a model: workers, each with a connection to the server, and one that keeps material ready.
+//! Threads of a model: workers, each with a connection to the server, and one that makes material
+//! ahead.
 use crate::ApiError;
 use crate::ahead::Ahead;
 use crate::connector::Connector;
@@ -13,14 +14,15 @@ use tacit_backends::Preparation;
 use tacit_client::{Answer, Client, ClientError};
 use tacit_graph::Units;
 
-/// How long a connection that nobody needs is left alone: servers end those that are silent for long.
+/// Longest time without a message on an idle connection: servers end silent connections.
 const PING: Duration = Duration::from_secs(30);
-/// How often such a connection is looked at: a server that is gone is noticed before it is needed.
+/// Interval of checking an idle connection, so that the loss of a server is noticed before the next
+/// request.
 const LOOK: Duration = Duration::from_millis(500);
 /// First and longest pause between two attempts to connect.
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
 
-/// Pauses that grow until something works again.
+/// Pauses that grow until a connection is useful.
 pub(crate) struct Backoff(Duration);
 
 impl Backoff {
@@ -35,8 +37,8 @@ impl Backoff {
     }
 }
 
-/// Starts the workers of a model, and the thread that keeps material of so many inputs ready, each for so
-/// many as one.
+/// Starts the workers of a model, and the thread that makes material ahead. `ready` limits its
+/// inputs, and their batch size.
 pub(crate) fn start(
     lane: &Arc<Lane>,
     connector: &Connector,
@@ -68,7 +70,7 @@ fn work(lane: &Arc<Lane>, connector: &Connector, labels: &[String]) {
                 match ended {
                     Ended::Stop => return,
                     Ended::Lost => {}
-                    // Made anew at once.
+                    // Reconnects at once.
                     Ended::Useful => {
                         backoff = Backoff::new();
                         continue;
@@ -90,12 +92,12 @@ fn work(lane: &Arc<Lane>, connector: &Connector, labels: &[String]) {
 /// How a connection ended.
 enum Ended {
     Stop,
-    /// Before it was of any use.
+    /// Before any useful work.
     Lost,
     Useful,
 }
 
-/// Answers what waits, until the connection is lost.
+/// Answers waiting inputs until the connection is lost.
 fn answer_all(lane: &Arc<Lane>, connector: &Connector, mut client: Client) -> Ended {
     let closer = client.closer();
     let (mut ended, mut ahead) = (Ended::Lost, Ahead::new(lane, connector));
@@ -103,13 +105,13 @@ fn answer_all(lane: &Arc<Lane>, connector: &Connector, mut client: Client) -> En
     client.set_progress(Some(progress.clone()));
     loop {
         if lane.waiting() == 0 {
-            // Whoever it was for has left: what it holds at the server is for others.
+            // The caller of the announced input has left: frees its place at the server for others.
             ahead.withdraw();
         }
         match lane.next(&closer, client.max_batch(), LOOK) {
             Next::Work(jobs) => {
                 let answered = answer_some(lane, &mut client, &mut ahead, jobs, &mut ended);
-                // Only what runs is shown.
+                // Drops old steps: only running phases are shown.
                 drop(progress.take());
                 asked = Instant::now();
                 match answered {
@@ -124,7 +126,7 @@ fn answer_all(lane: &Arc<Lane>, connector: &Connector, mut client: Client) -> En
             }
             Next::Idle => return ended,
             Next::Stop => {
-                // The server notices the end of the connection in any case.
+                // An error is ignored: the server notices the end of the connection.
                 let _ = client.close();
                 return Ended::Stop;
             }
@@ -135,7 +137,7 @@ fn answer_all(lane: &Arc<Lane>, connector: &Connector, mut client: Client) -> En
 /// The connection is of no further use.
 struct Unusable;
 
-/// Answers inputs of one request, as many as one as the server runs so.
+/// Answers inputs of one request, in batches as large as the server allows.
 fn answer_some(
     lane: &Lane,
     client: &mut Client,
@@ -173,14 +175,15 @@ fn answer_some(
             }
             Ok(Err(error)) if error.refuses_answer() => {
                 *ended = Ended::Useful;
-                // The other inputs of its request are asked for all the same: the server sees no difference.
+                // The other inputs of the request are still asked for, so that the server sees no
+                // difference.
                 let (key, job) = jobs.remove(0);
                 lane.ended(key);
                 let _ = job.reply.send(Err(ApiError::from(&error)));
             }
             Ok(Err(error)) => return failed(lane, client, jobs, &error),
             Err(_) => {
-                // What is left of the connection goes with it; the log has the panic.
+                // The connection is dropped; the panic is in the log.
                 refuse(lane, jobs, &ApiError::Internal("the inference broke down".into()));
                 return Err(Unusable);
             }
@@ -196,18 +199,19 @@ fn done(lane: &Lane, answer: Answer, job: Job, begun: Instant) {
         let seconds = worked.as_secs_f64();
         tracing::info!(%input, model = lane.name(), inputs, "answered in {seconds:.3} s, after {waited:.3} s");
     }
-    // Whoever asked may be gone.
+    // The caller may have left.
     let _ = job.reply.send(Ok(Done { answer, queued, worked }));
 }
 
-/// Inputs were not answered: others of their request are not begun, and where the connection was lost,
-/// another one gets them, once.
+/// Handles inputs that were not answered. Other inputs of their request are not begun. If the
+/// connection was lost, another connection tries these inputs once.
 fn failed(lane: &Lane, client: &Client, jobs: Vec<(Key, Job)>, error: &ClientError) -> Result<(), Unusable> {
     let lost = is_connection(error) || client.closer().is_closed();
     let can_go_on = !lost && is_refusal(error);
     if lost && jobs.iter().all(|(_, job)| !job.retried) {
         for (key, job) in jobs {
-            // Its material is burnt here. Another connection takes other material: nothing is used twice.
+            // The material is burnt here. Another connection takes other material: none is used
+            // twice.
             if !lane.ended(key) {
                 lane.again(key, job);
             }
@@ -224,19 +228,19 @@ fn refuse(lane: &Lane, jobs: Vec<(Key, Job)>, error: &ApiError) {
     }
     for (key, job) in jobs {
         lane.ended(key);
-        // Whoever asked may be gone.
+        // The caller may have left.
         let _ = job.reply.send(Err(error.clone()));
     }
 }
 
-/// Whether the connection can be used after an error: nothing was sent, or the server said no.
+/// Whether the connection stays usable after an error: nothing was sent, or the server refused.
 fn is_refusal(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused { .. } | ClientError::Graph(_))
 }
 
-/// Keeps material ready, for so many inputs at most, each for so many as one, made on a connection of its
-/// own. When, and how much of it, is the server's to say: it knows how often this client asks, and when its
-/// cores are idle.
+/// Makes material ahead on a connection of its own, within the limits of `wanted`: inputs, and
+/// batch size. The server decides when and how much: it knows this client's rate of requests and
+/// its own idle time.
 fn keep_ready(lane: &Lane, connector: &Connector, wanted: [usize; 2]) {
     let (mut backoff, mut client, mut said) = (Backoff::new(), None, String::new());
     while !lane.idle_after_use() {

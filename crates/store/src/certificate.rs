@@ -1,4 +1,4 @@
-//! What certificates say: who is known by one, for how long, and when to renew it.
+//! The content of certificates: identity, validity and renewal.
 use crate::StoreError;
 use crate::clock::now;
 use crate::der::{Parts, date};
@@ -9,15 +9,15 @@ use tacit_ids::ClientId;
 
 const DAY: u64 = 24 * 3600;
 
-/// What a certificate (DER) is known by: the BLAKE3 digest of its public key. One that is renewed for the
-/// same key is the same client's: rules of access, quotas and stored material stay with it. `None` if it is
-/// no certificate.
+/// Fingerprint of a certificate (DER): the BLAKE3 digest of its public key. A renewed certificate
+/// for the same key has the same fingerprint: rules of access, quotas and stored material stay with
+/// it. `None` if the bytes are not a certificate.
 #[must_use]
 pub fn fingerprint(certificate: &[u8]) -> Option<ClientId> {
     Some(ClientId(*blake3::hash(Parts::of(certificate)?.key).as_bytes()))
 }
 
-/// From when and until when a certificate is valid, in seconds since 1970.
+/// First and last second of a certificate's validity, since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     /// First second.
@@ -26,29 +26,29 @@ pub struct Validity {
     pub until: u64,
 }
 
-/// How a certificate stands at a moment.
+/// State of a certificate at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is good for some time.
+    /// Valid, with time left.
     Good,
-    /// It is to be renewed: it has a day left at most, or a tenth of its life.
+    /// Due for renewal: at most a day is left, or a tenth of its life.
     Ends,
-    /// Nobody takes it any more.
+    /// No longer valid.
     Expired,
-    /// Nobody takes it yet.
+    /// Not valid yet.
     Early,
 }
 
 impl Validity {
-    /// Of a certificate (DER); `None` if it is none.
+    /// Reads the validity of a certificate (DER); `None` if the bytes are not a certificate.
     #[must_use]
     pub fn of(certificate: &[u8]) -> Option<Self> {
         let [from, until] = Parts::of(certificate)?.validity()?;
         Some(Self { from, until })
     }
 
-    /// From now on for so many days. What other clocks are behind does not count: a certificate is often used
-    /// right after it was made.
+    /// A validity from now on for `days` days. It begins somewhat earlier, for machines whose
+    /// clocks are behind: a certificate is often used right after it was made.
     ///
     /// # Errors
     /// [`StoreError::Clock`].
@@ -58,15 +58,15 @@ impl Validity {
         Ok(Self { from: now - BEHIND, until: now + u64::from(days) * DAY })
     }
 
-    /// Its last second, for people: `2026-11-22 20:39 UTC`.
+    /// Formats the last second for people: `2026-11-22 20:39 UTC`.
     #[must_use]
     pub fn until_utc(self) -> String {
         let ([year, month, day], second) = (date(self.until / DAY), self.until % DAY);
         format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", second / 3600, second / 60 % 60)
     }
 
-    /// How it stands at a moment. Its end is near a day or a tenth of its life before, but never in the first
-    /// half of its life.
+    /// The state at a moment. Renewal is due in the last day or the last tenth of its life,
+    /// whichever is longer, but never in the first half.
     #[must_use]
     pub fn at(self, now: u64) -> Standing {
         let (left, life) = (self.until.saturating_sub(now), self.until.saturating_sub(self.from));
@@ -79,7 +79,7 @@ impl Validity {
         }
     }
 
-    /// What its owner is to be told now; `None` if it is good for some time. `name` is that of its file.
+    /// Advice for the owner now; `None` if there is time left. `name` is the base name of the file.
     ///
     /// # Errors
     /// [`StoreError::Clock`].
@@ -110,7 +110,7 @@ impl Validity {
     }
 }
 
-/// A length of time for people.
+/// A length of time, formatted for people.
 struct Duration(u64);
 
 impl fmt::Display for Duration {
@@ -130,24 +130,24 @@ pub struct Shown {
     pub name: String,
     /// What it may be used for.
     pub purpose: Purpose,
-    /// What its key is known by.
+    /// Fingerprint of its key.
     pub fingerprint: ClientId,
-    /// What tells it apart from others, for the same key, too.
+    /// Serial number, which tells certificates for the same key apart.
     pub serial: Serial,
-    /// When it is valid.
+    /// Its validity.
     pub validity: Validity,
-    /// Names and addresses that it is for.
+    /// Its names and addresses.
     pub hosts: Vec<String>,
 }
 
-/// What a certificate may be used for.
+/// Purpose of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Signing others.
+    /// Signing other certificates.
     Ca,
-    /// A server's.
+    /// Identifying a server.
     Server,
-    /// A client's, with its role.
+    /// Identifying a client, with its role.
     Client(Role),
 }
 
@@ -162,9 +162,9 @@ impl fmt::Display for Purpose {
 }
 
 impl Shown {
-    /// Of a certificate (DER) in a file; `None` if it is none.
+    /// Describes a certificate (DER) in a file; `None` if the bytes are not a certificate.
     pub(crate) fn of(name: &str, certificate: &[u8]) -> Option<Self> {
-        // `ca` and `server` are names that no client has.
+        // No client can have the names `ca` and `server`.
         let purpose = match name {
             "ca" => Purpose::Ca,
             "server" => Purpose::Server,
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(standing(100, 10 * DAY), Standing::Ends);
         assert_eq!(standing(5, DAY + 1), Standing::Good);
         assert_eq!(standing(5, DAY), Standing::Ends);
-        // One that lives a day is not due for renewal from its first moment on.
+        // A certificate for one day is not due for renewal at once.
         assert_eq!(standing(1, DAY / 2 + 1), Standing::Good);
         assert_eq!(standing(1, DAY / 2), Standing::Ends);
         assert_eq!(standing(1, 0), Standing::Ends);

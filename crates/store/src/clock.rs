@@ -1,10 +1,10 @@
-//! The time of this machine, and whether it can be true.
+//! The time of this machine, and checks that it is plausible.
 use crate::StoreError;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The beginning of 2026 in seconds since 1970: this program was not there before.
+/// The beginning of 2026 in seconds since 1970; this program did not exist before.
 const EARLIEST: u64 = 1_767_225_600;
-/// A clock that stands so much later or earlier than when something was last used may be wrong.
+/// A clock that differs by more than this from the last use of a folder may be wrong.
 pub const JUMP: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Seconds since 1970.

@@ -1,5 +1,5 @@
-//! As much of DER and X.509 as is asked of certificates here. What is signed by our CA is asked what it says;
-//! nothing is decided here about whether it is to be believed.
+//! The part of DER and X.509 that this crate reads. It reads certificates that are already verified
+//! as signed by our CA, and verifies nothing itself.
 
 use tacit_foreign::plain;
 
@@ -18,13 +18,13 @@ const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 /// Content of the object identifier of alternative names.
 const NAMES: &[u8] = &[0x55, 0x1d, 0x11];
-/// Tags of a DNS name and of an address among them.
+/// Tags of a DNS name and of an IP address among alternative names.
 const DNS: u8 = 0x82;
 const ADDRESS: u8 = 0x87;
 
-/// Fields of a certificate, as bytes of it.
+/// Fields of a certificate, as slices of its bytes.
 pub(crate) struct Parts<'a> {
-    /// The serial number, big endian, without the zeros that it begins with.
+    /// The serial number, big endian, without leading zeros.
     pub(crate) serial: &'a [u8],
     /// Content of the validity.
     validity: &'a [u8],
@@ -37,7 +37,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Of a certificate (DER); `None` if it is none.
+    /// Reads a certificate (DER); `None` if the bytes are not a certificate.
     pub(crate) fn of(certificate: &'a [u8]) -> Option<Self> {
         let (_, whole, _) = element(certificate)?;
         let (_, mut fields, _) = element(whole)?;
@@ -48,7 +48,7 @@ impl<'a> Parts<'a> {
         while let [0, rest @ ..] = serial {
             serial = rest;
         }
-        // Signature, issuer.
+        // Skips signature algorithm and issuer.
         for _ in 0..2 {
             fields = element(fields)?.2;
         }
@@ -63,14 +63,14 @@ impl<'a> Parts<'a> {
         Some(Self { serial, validity, subject, key, extensions })
     }
 
-    /// From when and until when it is valid, in seconds since 1970.
+    /// First and last second of the validity, in seconds since 1970.
     pub(crate) fn validity(&self) -> Option<[u64; 2]> {
         let times = elements(self.validity)?;
         let [from, until] = times.as_slice() else { return None };
         Some([seconds(*from)?, seconds(*until)?])
     }
 
-    /// The names and addresses that it is for.
+    /// The names and addresses that the certificate is for.
     pub(crate) fn hosts(&self) -> Option<Vec<String>> {
         let mut hosts = Vec::new();
         for (_, extension) in elements(self.extensions)? {
@@ -97,7 +97,7 @@ fn host((tag, content): (u8, &[u8])) -> Option<Option<String>> {
     })
 }
 
-/// A time as certificates write it: `YYMMDDhhmmssZ` or `YYYYMMDDhhmmssZ`, in UTC.
+/// Parses a time of a certificate: `YYMMDDhhmmssZ` or `YYYYMMDDhhmmssZ`, in UTC.
 fn seconds((tag, content): (u8, &[u8])) -> Option<u64> {
     let digits = content.strip_suffix(b"Z").filter(|digits| digits.iter().all(u8::is_ascii_digit))?;
     let number = |part: &[u8]| part.iter().fold(0u64, |n, digit| 10 * n + u64::from(digit - b'0'));
@@ -115,13 +115,13 @@ fn seconds((tag, content): (u8, &[u8])) -> Option<u64> {
 
 /// Days from 1970 to a date of the Gregorian calendar; `None` before.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
-    // A year that begins in March has its odd day at its end.
+    // With years that begin in March, the leap day is the last day.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year.checked_sub(1)?, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
     days.checked_sub(719_468)
 }
 
-/// Year, month and day of the day that is so many after 1970.
+/// Year, month and day of a number of days after 1970.
 pub(crate) fn date(days: u64) -> [u64; 3] {
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
@@ -136,7 +136,7 @@ fn expect(bytes: &[u8], tag: u8) -> Option<&[u8]> {
     element(bytes).filter(|(found, ..)| *found == tag).map(|(_, content, _)| content)
 }
 
-/// Tag and content of the first element of DER, and what follows it.
+/// Tag and content of the first DER element, and the rest of the bytes.
 pub(crate) fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, first], rest) = bytes.split_first_chunk()?;
     let (length, rest) = match first {
@@ -151,7 +151,7 @@ pub(crate) fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// The elements that lie side by side in DER; `None` if something else does.
+/// The DER elements that follow each other in `bytes`; `None` if the bytes are anything else.
 pub(crate) fn elements(mut bytes: &[u8]) -> Option<Vec<(u8, &[u8])>> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(parts.validity(), Some([20_779 * 86_400 + 3661, 32_873 * 86_400]));
         assert_eq!(parts.hosts().unwrap(), hosts);
         assert_eq!(parts.key, key.subject_public_key_info());
-        // Cut short it says nothing, and nothing panics.
+        // A certificate that is cut short is `None`, without a panic.
         assert!((0..der.len()).all(|n| Parts::of(&der[..n]).is_none()));
         assert_eq!(element(&[0x30, 0x84, 0xff, 0xff, 0xff, 0xff, 0]), None);
     }

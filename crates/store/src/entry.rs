@@ -1,7 +1,7 @@
-//! What is said of material: what it is bound to, where it comes from, what a list of it shows.
+//! Descriptions of material: binding, origin and list entry.
 use tacit_ids::{ClientId, FolderId, MaterialId};
 
-/// What material is bound to.
+/// The client, model and plan that material is bound to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Binding {
     /// The client that it was made with.
@@ -13,7 +13,8 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// What differs first in another binding: `client`, `model` or `plan`, as an error says it.
+    /// The first difference from another binding: `client`, `model` or `plan`, as an error names
+    /// it.
     #[must_use]
     pub fn other(&self, wanted: &Self) -> Option<&'static str> {
         if self.client != wanted.client {
@@ -28,23 +29,23 @@ impl Binding {
     }
 }
 
-/// Whose halves a folder holds.
+/// The party whose halves a folder holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Party {
-    /// The client's.
+    /// The client.
     Client,
-    /// The server's.
+    /// The server.
     Server,
 }
 
-/// How material comes about.
+/// The origin of material.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
     /// The back end that makes it.
     pub backend: &'a str,
     /// The folder that gets the other half.
     pub peer: FolderId,
-    /// Who makes it in its client's place: a helper.
+    /// The helper that makes it in its client's place; `None`: the client itself.
     pub maker: Option<ClientId>,
 }
 
@@ -53,7 +54,7 @@ pub struct Origin<'a> {
 pub struct Ordered {
     /// Its name.
     pub id: MaterialId,
-    /// What it is bound to.
+    /// Its binding.
     pub binding: Binding,
     /// Fingerprint of the helper's key.
     pub helper: ClientId,
@@ -66,18 +67,18 @@ pub struct Ordered {
 pub struct Entry {
     /// Its name.
     pub id: MaterialId,
-    /// What it is bound to.
+    /// Its binding.
     pub binding: Binding,
     /// The folder that has the other half.
     pub peer: FolderId,
     /// The back end that made it.
     pub backend: String,
-    /// Who made it in its client's place: a helper.
+    /// The helper that made it in its client's place; `None`: the client itself.
     pub maker: Option<ClientId>,
     /// When it was made, seconds since 1970.
     pub created: u64,
-    /// When it was last known to be of use ([`Store::still_wanted`]), seconds since 1970.
+    /// When it was last known to be wanted ([`Store::still_wanted`]), seconds since 1970.
     pub wanted: u64,
-    /// Bytes of the material; a sealed file has some more.
+    /// Bytes of the material; a sealed file is somewhat larger.
     pub bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! Everything that can go wrong with material, keys and sealed files, by name.
+//! Errors of material, keys and sealed files.
 use crate::limits::MAX_MATERIAL_BYTES;
 use crate::seal::{Kind, SealFault};
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use tacit_net::NetError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// There is no such material (or it was never finished).
+    /// There is no such material, or it was never finished.
     #[error("material {0} does not exist here: it was never made, or was destroyed")]
     NoMaterial(MaterialId),
-    /// Material is used at most once, and its id with it.
+    /// The material, and so its id, was used already.
     #[error("material {0} was used already: material serves one input, make new with `tacit prepare`")]
     Burnt(MaterialId),
-    /// The id is taken by material that is ready or being made.
+    /// The id belongs to material that is ready or being made.
     #[error("material {0} exists already")]
     Exists(MaterialId),
-    /// Material of another client, model or plan.
+    /// The material is of another client, model or plan.
     #[error("material {id} belongs to another {what}")]
     WrongBinding {
         /// The material.
@@ -26,7 +26,7 @@ pub enum StoreError {
         /// "client", "model" or "plan", see [`Binding::other`](crate::Binding::other).
         what: &'static str,
     },
-    /// A material file does not hold what was written.
+    /// The content of a material file has changed.
     #[error("material {id} is damaged ({what}) and was destroyed")]
     Damaged {
         /// The material.
@@ -34,7 +34,7 @@ pub enum StoreError {
         /// What is wrong with the file.
         what: String,
     },
-    /// More than [`MAX_MATERIAL_BYTES`](crate::MAX_MATERIAL_BYTES).
+    /// The material is larger than [`MAX_MATERIAL_BYTES`](crate::MAX_MATERIAL_BYTES).
     #[error("material {id} has {bytes} bytes, the limit is {limit}", limit = MAX_MATERIAL_BYTES)]
     TooLarge {
         /// The material.
@@ -42,21 +42,21 @@ pub enum StoreError {
         /// Its size.
         bytes: u64,
     },
-    /// The client has its share of the disk.
+    /// The client has as many materials as it may have.
     #[error("{held} materials are stored for this client, as many as it may have")]
     Full {
-        /// How many it has, those being made included.
+        /// Number of its materials, those being made included.
         held: u64,
     },
-    /// The client has its share of what is kept of what clients send once.
+    /// The client's uploads would exceed its quota.
     #[error("{held} bytes are kept for this client, and it may have {most}")]
     NoRoom {
-        /// Bytes that it has.
+        /// Bytes of its uploads.
         held: u64,
         /// Bytes that it may have.
         most: u64,
     },
-    /// What a client sends to be kept was deleted, or has expired, while it was being sent.
+    /// The upload was deleted, or expired, while it was being sent.
     #[error("what this client sends is not kept any more: it was deleted in the meantime")]
     UploadEnded,
     /// The folder holds the other party's halves.
@@ -68,10 +68,10 @@ pub enum StoreError {
         path: PathBuf,
         /// "client" or "server".
         holds: &'static str,
-        /// The other one.
+        /// The party that opened it.
         wanted: &'static str,
     },
-    /// A folder that is to be managed holds what was not made for it.
+    /// A folder that is to be managed holds other files.
     #[error(
         "{path} holds `{found}`, which is nothing of the {party}'s {what}, and the folder has no mark of tacit's: nothing in it was \
          touched; name a new or an empty folder, or move away what else it holds"
@@ -79,11 +79,11 @@ pub enum StoreError {
     NotManaged {
         /// The folder.
         path: PathBuf,
-        /// The name of something in it.
+        /// The name of one of these files.
         found: String,
-        /// "material".
+        /// The content of the managed folder: "material".
         what: &'static str,
-        /// "client".
+        /// The party of the managed folder: "client".
         party: &'static str,
     },
     /// A managed folder of another party or kind, or of a later version.
@@ -93,12 +93,12 @@ pub enum StoreError {
     OtherFolder {
         /// The folder.
         path: PathBuf,
-        /// "the client's material (version 1)".
+        /// Its purpose: "the client's material (version 1)".
         holds: String,
-        /// The same of what it was opened for.
+        /// The purpose for which it was opened.
         wanted: String,
     },
-    /// No folder of material.
+    /// There is no folder of material.
     #[error("{0}: there is no folder of material here")]
     NoFolder(PathBuf),
     /// A file or folder cannot be used.
@@ -108,18 +108,18 @@ pub enum StoreError {
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// Material that no file has the name of cannot be written or read.
+    /// Temporary material, in a file without a name, cannot be written or read.
     #[error("material in a file without a name: {0}")]
     Spool(std::io::Error),
-    /// A file or folder that is not this user's alone, and cannot be made so.
+    /// Other users have access to a file or folder of secrets, and this cannot be changed.
     #[error("{path} cannot hold secrets: {what}")]
     NotPrivate {
         /// The file or folder.
         path: PathBuf,
-        /// Why, and what to do.
+        /// Cause and remedy.
         what: String,
     },
     /// The ledger cannot be read or written.
@@ -127,10 +127,10 @@ pub enum StoreError {
     Ledger {
         /// The database.
         path: PathBuf,
-        /// What SQLite says.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
-    /// The ledger is none that this program can use.
+    /// The ledger is not one that this program can use.
     #[error("ledger {path}: {what}")]
     ForeignLedger {
         /// The database.
@@ -138,15 +138,15 @@ pub enum StoreError {
         /// What is wrong with it.
         what: String,
     },
-    /// What was made sealed is opened without a key.
+    /// A sealed file or folder is opened without a key.
     #[error("{0} is sealed: give the key that it was sealed with (--seal)")]
     KeyNeeded(PathBuf),
-    /// A key is given, and the file is not sealed: nobody knows who has put it there.
+    /// A key is given, and the file is not sealed: its origin is unknown.
     #[error(
         "{0} is not sealed, so that the key says nothing of who made it: seal it first (`tacit model seal`), or leave the key out"
     )]
     Plain(PathBuf),
-    /// Another key than the one that the folder was made with.
+    /// The folder was made with another key.
     #[error("{0} is sealed with another key than the one given")]
     WrongKey(PathBuf),
     /// A key is given for a folder that holds material in the clear.
@@ -160,37 +160,37 @@ pub enum StoreError {
     Sealed {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The fault.
         fault: SealFault,
     },
-    /// What is to be written would replace something else.
+    /// Writing would replace a file of another kind.
     #[error(
         "{path} exists, and holds something else than {kind}: nothing is overwritten; choose another name, or remove it first"
     )]
     NotReplaced {
         /// The file.
         path: PathBuf,
-        /// What was to be written there.
+        /// Kind of the file to be written.
         kind: Kind,
     },
-    /// A file is larger than what its reader takes.
+    /// A file is larger than its reader's limit.
     #[error("{path}: {bytes} bytes of {kind}, the limit is {limit}")]
     FileTooLarge {
         /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// Expected kind of the file.
         kind: Kind,
         /// Its size.
         bytes: u64,
-        /// Most that was asked for.
+        /// The limit.
         limit: u64,
     },
-    /// A key for sealing cannot be had.
+    /// The sealing key cannot be read.
     #[error("the sealing key from {origin}: {what}")]
     SealKey {
-        /// Where it was to come from.
+        /// Source of the key.
         origin: String,
-        /// What is wrong, and what to do.
+        /// Cause and remedy.
         what: String,
     },
     /// Certificates cannot be made or used.
@@ -199,21 +199,21 @@ pub enum StoreError {
     /// A key folder has a certificate authority already.
     #[error("{0}: there is a CA here already: add clients with `tacit keys add-client`, or choose another folder")]
     CaExists(PathBuf),
-    /// A name that no client can have.
+    /// A name that a client cannot have.
     #[error("`{0}` cannot name a client: use 1 to 64 letters, digits, `-` and `_`; not `ca` or `server`")]
     ClientName(String),
-    /// A client is to be made twice.
+    /// A client is named twice.
     #[error("client `{0}` is named twice: each client has a name of its own")]
     ClientTwice(String),
-    /// What clients cannot reach a server by.
+    /// A host that a certificate cannot name.
     #[error("`{host}` cannot be in a certificate (a DNS name or an IP address can, without port or scheme): {source}")]
     Host {
-        /// What was given.
+        /// The host.
         host: String,
-        /// What is wrong with it.
+        /// The fault.
         source: NetError,
     },
-    /// A certificate that is not for servers, where the server's is.
+    /// The certificate at the place of the server's is not for servers.
     #[error(
         "{0} is not a server's certificate (a client's, copied here?): `tacit keys init` makes server.pem and server.key, which belong here"
     )]
@@ -227,18 +227,18 @@ pub enum StoreError {
     Unusable {
         /// Their folder.
         dir: PathBuf,
-        /// Whose they are.
+        /// Base name of the files.
         name: String,
-        /// What is wrong, and with which of them.
+        /// The fault, and the file that has it.
         source: NetError,
     },
     /// The operating system gives no random bytes.
     #[error("no randomness from the operating system: {0}")]
     Random(#[from] getrandom::Error),
-    /// The system clock stands before this program was made.
+    /// The system clock is earlier than this program.
     #[error("the clock of this machine is not set: it shows a time before 2026; set it first")]
     Clock,
-    /// The clock stands far from where it should by when a folder was last used.
+    /// The clock is far from its expected time, judged by the last use of a folder.
     #[error(
         "the clock of this machine shows a time {days} days {way} that at which {folder} was last used: nothing was destroyed or \
          counted by it. Set the clock if it is wrong; if it is right, say so once (--accept-clock), and what is too old by it expires"
@@ -246,7 +246,7 @@ pub enum StoreError {
     ClockJump {
         /// The folder.
         folder: PathBuf,
-        /// How far it stands off.
+        /// Difference in days.
         days: u64,
         /// "after" or "before".
         way: &'static str,
@@ -254,20 +254,20 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// An operating-system error with the file it is about.
+    /// Converts an operating-system error, with the file that it is about.
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { doing, path, source }
     }
 
-    /// Whether this is a clock that has jumped.
+    /// Whether the error is a clock that has jumped.
     #[must_use]
     pub fn is_of_clock(&self) -> bool {
         matches!(self, Self::ClockJump { .. })
     }
 
-    /// Whether this says something about the material that was asked for, and nothing about this machine:
-    /// what a peer may be told.
+    /// Whether the error is about the requested material alone and reveals nothing about this
+    /// machine: a peer may learn it.
     #[must_use]
     pub fn about_material(&self) -> bool {
         matches!(

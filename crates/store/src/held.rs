@@ -2,12 +2,12 @@
 use std::fs::{File, TryLockError};
 use std::io;
 
-/// A lock on an open file, which ends with this: closing the file alone would not end it while a process that
-/// is being started still has a copy of it.
+/// A lock on an open file, released on drop. Closing the file alone would not release the lock
+/// while a process that is being started has a copy of the file.
 pub(crate) struct Held(File);
 
 impl Held {
-    /// `None` if somebody else has it.
+    /// Takes an exclusive lock; `None` if another process has a lock.
     pub fn alone(file: File) -> io::Result<Option<Self>> {
         match file.try_lock() {
             Ok(()) => Ok(Some(Self(file))),
@@ -16,13 +16,13 @@ impl Held {
         }
     }
 
-    /// Waits for whoever has it alone.
+    /// Takes a shared lock; waits while another process has an exclusive one.
     pub fn shared(file: File) -> io::Result<Self> {
         file.lock_shared()?;
         Ok(Self(file))
     }
 
-    /// Lets others in.
+    /// Turns the lock into a shared one.
     pub fn share(&self) -> io::Result<()> {
         self.0.unlock()?;
         self.0.lock_shared()

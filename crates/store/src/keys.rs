@@ -1,12 +1,12 @@
 //! A private CA, and the certificates that it signs for the server and its clients.
 //!
-//! A key folder holds `ca.pem`, `ca.key`, and `NAME.pem`, `NAME.key` for `server` and each client. The folder
-//! has mode 0700, private keys have 0600: both are narrowed whenever they are used, and refused if they are
-//! another user's or links. What is made together is written whole or not at all: everything is made in
-//! memory first, a new folder appears with all of it in it, and in a folder that has other files `ca.key` is
-//! written last. A machine needs `ca.pem` and its own pair; `ca.key` belongs
-//! where certificates are made and nowhere else. Who has a certificate is known by its key, so that a new
-//! certificate for the same key ([`renew`]) changes nothing but the time.
+//! A key folder holds `ca.pem`, `ca.key`, and `NAME.pem`, `NAME.key` for `server` and each client.
+//! The folder has mode 0700, private keys have 0600. Both modes are narrowed at each use; folders
+//! and keys that are links or another user's are refused. Files that are made together are written
+//! completely or not at all. Everything is made in memory first; a new folder appears with all
+//! files in it; in a folder with other files `ca.key` is written last. A machine needs `ca.pem` and
+//! its own pair; `ca.key` belongs only where certificates are made. Holders are identified by their
+//! key, so a new certificate for the same key ([`renew`]) changes only the validity.
 mod folder;
 
 pub use crate::certificate::{Purpose, Shown, Standing, Validity, fingerprint};
@@ -27,12 +27,12 @@ use tacit_ids::ClientId;
 use tacit_net::{ClientTls, NetError, ServerTls, tls};
 use zeroize::Zeroizing;
 
-/// Years that certificates are valid of which nothing else is said.
+/// Default validity of certificates, in years.
 const YEARS: i32 = 10;
 
-/// Name of the server's files.
+/// Base name of the server's files.
 const SERVER: &str = "server";
-/// What is attempted with files that may be missing.
+/// What an error says was attempted with a missing file.
 const MADE_BY: &str = "reading what `tacit keys init` makes,";
 
 /// What a certificate may be used for.
@@ -45,16 +45,16 @@ enum Usage {
 /// A client's TLS identity.
 #[derive(Clone)]
 pub struct ClientIdentity {
-    /// For connections.
+    /// Identity for connections.
     pub tls: ClientTls,
-    /// What the server knows the client by, and material is bound to.
+    /// Identifies the client at the server; material is bound to it.
     pub fingerprint: ClientId,
-    /// When its certificate is valid.
+    /// Validity of its certificate.
     pub validity: Validity,
 }
 
-/// Makes a CA, a server certificate for `localhost`, `127.0.0.1`, `::1` and `hosts`, and a certificate for
-/// each client; all of them or, on an error, nothing.
+/// Makes a CA, a server certificate for `localhost`, `127.0.0.1`, `::1` and `hosts`, and a
+/// certificate for each client; all of them or, on an error, none.
 ///
 /// # Errors
 /// The folder has a CA already, a name is unusable or given twice, or a file cannot be written.
@@ -62,7 +62,8 @@ pub fn init(dir: &Path, hosts: &[String], clients: &[String]) -> Result<(), Stor
     make(dir, hosts, clients, true)
 }
 
-/// As [`init`], with one client, `client`; the CA's key is never written, so that nobody can be added later.
+/// As [`init`], with one client, `client`. The CA's key is never written, so no certificate can be
+/// added later.
 ///
 /// # Errors
 /// As [`init`], or the folder has such files already.
@@ -104,7 +105,7 @@ pub fn add_client(dir: &Path, name: &str) -> Result<(), StoreError> {
     add(dir, name, Role::Client, None)
 }
 
-/// Makes a certificate for an operator: a client that may also see and steer the server.
+/// Makes a certificate for an operator: a client that may also watch and control the server.
 ///
 /// # Errors
 /// As [`add_client`].
@@ -112,7 +113,8 @@ pub fn add_operator(dir: &Path, name: &str) -> Result<(), StoreError> {
     add(dir, name, Role::Operator, None)
 }
 
-/// Makes a key and its certificate for a further client of a role, valid as said or for years.
+/// Makes a key and its certificate for a further client of a role, with the given or the default
+/// validity.
 ///
 /// # Errors
 /// As [`add_client`].
@@ -122,11 +124,12 @@ pub fn add(dir: &Path, name: &str, role: Role, validity: Option<Validity>) -> Re
     write_all(&dir, &pair(&issuer(&dir)?, name, vec![], Usage::Client(role), validity)?)
 }
 
-/// Makes a key and a certificate for a helper of the client `owner`, whose certificate is in the folder: it
-/// makes material in this client's place, and listens for it under `hosts`, one at least.
+/// Makes a key and a certificate for a helper of the client `owner`, whose certificate is in the
+/// folder. The helper makes material in this client's place, and listens for it under `hosts`, of
+/// which there must be at least one.
 ///
 /// # Errors
-/// As [`add_client`]; a host is unusable or there is none; `owner` is no client.
+/// As [`add_client`]; a host is unusable or there is none; `owner` is not a client.
 pub fn add_helper(
     dir: &Path,
     name: &str,
@@ -147,11 +150,11 @@ pub fn add_helper(
     write_all(&dir, &pair(&issuer(&dir)?, name, hosts.to_vec(), usage, validity)?)
 }
 
-/// A helper's two TLS identities, of one certificate: as it is known to the server, and as it listens for its
+/// A helper's two TLS identities, of one certificate: one for the server, and one to listen for its
 /// owner.
 ///
 /// # Errors
-/// As [`load_client`]; it is no helper's certificate.
+/// As [`load_client`]; the certificate is not a helper's.
 pub fn load_helper(dir: &Path, name: &str) -> Result<(ClientIdentity, ServerTls, ClientId), StoreError> {
     let identity = load_client(dir, name)?;
     let Role::Helper { owner } = Role::of(identity.tls.certificate()) else {
@@ -163,10 +166,9 @@ pub fn load_helper(dir: &Path, name: &str) -> Result<(ClientIdentity, ServerTls,
     Ok((identity, listening, owner))
 }
 
-/// Makes a new certificate for the key of a client, or of `server`, in the place of the old one, expired or
-/// not: same key, name, role and hosts. It is the same key so that whoever has it stays who it is: what a
-/// server knows clients by, and material and rules are bound to, is their key. Only the new `NAME.pem` has to
-/// reach the machine that uses it.
+/// Replaces the certificate of a client, or of `server`, expired or not, by a new one with the same
+/// key, name, role and hosts. The identity stays the same: servers know clients, and bind material
+/// and rules, by the key. Only the new `NAME.pem` has to reach the machine that uses it.
 ///
 /// # Errors
 /// The folder lacks the CA or the certificate, or the file cannot be written.
@@ -183,24 +185,24 @@ pub fn renew(dir: &Path, name: &str, validity: Option<Validity>) -> Result<(), S
         Purpose::Server | Purpose::Ca => Usage::Server,
     };
     let content = Zeroizing::new(certify(&issuer(&dir)?, name, hosts, usage, validity, &key)?);
-    // The certificate must be this key's: another one would be of no use with it.
+    // The old certificate must be of this key; a new one would be useless otherwise.
     if fingerprint(&old) != tls::first_certificate(content.as_bytes()).ok().and_then(|new| fingerprint(&new)) {
         return Err(not_ours(&dir, name));
     }
     let path = dir.join(format!("{name}.pem"));
     let beside = private::new_name(&path);
     let file = File { name: String::new(), content, mode: 0o644 };
-    // In place of the old one, which was found above to be of this key.
+    // Replaces the old certificate, which was checked above to be of this key.
     let written =
         write(&beside, &file).and_then(|()| fs::rename(&beside, &path).inspect_err(|_| drop(fs::remove_file(&beside))));
     written.map_err(StoreError::file("writing", &path))?;
     sync_folder(&dir)
 }
 
-/// The certificates of a folder, `ca` first, then by name; or one of them.
+/// Lists the certificates of a folder, `ca` first, then by name; or returns the named one.
 ///
 /// # Errors
-/// The folder or a file cannot be read, or is no certificate.
+/// The folder or a file cannot be read, or a file is not a certificate.
 pub fn show(dir: &Path, name: Option<&str>) -> Result<Vec<Shown>, StoreError> {
     let mut names: Vec<String> = match name {
         Some(name) => vec![name.to_owned()],
@@ -239,11 +241,11 @@ fn not_ours(dir: &Path, name: &str) -> StoreError {
 
 /// Name of the dealer's certificate in a key folder.
 pub const DEALER: &str = "dealer";
-/// Name of the certificate that a server shows its dealer.
+/// Name of the server's certificate for its dealer.
 pub const ORDERS: &str = "orders";
 
-/// Makes a certificate for a dealer (`dealer`, for `localhost`, `127.0.0.1`, `::1` and `hosts`), and one that
-/// the server shows it (`orders`).
+/// Makes a certificate for a dealer (`dealer`, for `localhost`, `127.0.0.1`, `::1` and `hosts`),
+/// and one by which the server identifies itself to the dealer (`orders`).
 ///
 /// # Errors
 /// As [`add_client`]; a host is unusable.
@@ -256,7 +258,7 @@ pub fn add_dealer(dir: &Path, hosts: &[String]) -> Result<(), StoreError> {
     write_all(&dir, &files)
 }
 
-/// The hosts of a serving certificate, this machine's own names first.
+/// The hosts of a serving certificate, with this machine's local names first.
 fn host_names(hosts: &[String]) -> Vec<String> {
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(String::from).to_vec();
     for host in hosts {
@@ -267,15 +269,16 @@ fn host_names(hosts: &[String]) -> Vec<String> {
     names
 }
 
-/// The server's TLS identity from `server.pem`, `server.key` and `ca.pem`.
+/// Loads the server's TLS identity from `server.pem`, `server.key` and `ca.pem`.
 ///
 /// # Errors
-/// A file is missing or unusable; [`StoreError::NotServer`]: the certificate is made for something else.
+/// A file is missing or unusable; [`StoreError::NotServer`]: the certificate is for another
+/// purpose.
 pub fn load_server(dir: &Path) -> Result<ServerTls, StoreError> {
     load_serving(dir, SERVER)
 }
 
-/// The dealer's TLS identity from `dealer.pem`, `dealer.key` and `ca.pem`.
+/// Loads the dealer's TLS identity from `dealer.pem`, `dealer.key` and `ca.pem`.
 ///
 /// # Errors
 /// As [`load_server`].
@@ -283,10 +286,10 @@ pub fn load_dealer(dir: &Path) -> Result<ServerTls, StoreError> {
     load_serving(dir, DEALER)
 }
 
-/// What the dealer of a key folder is known by.
+/// Fingerprint of the dealer's key in a key folder.
 ///
 /// # Errors
-/// There is no such certificate, or it is none.
+/// There is no such certificate, or the file is not a certificate.
 pub fn dealer_pin(dir: &Path) -> Result<ClientId, StoreError> {
     fingerprint(&read_certificate(dir, DEALER)?).ok_or_else(|| not_ours(dir, DEALER))
 }
@@ -294,7 +297,7 @@ pub fn dealer_pin(dir: &Path) -> Result<ClientId, StoreError> {
 fn load_serving(dir: &Path, name: &str) -> Result<ServerTls, StoreError> {
     let (cert, key, ca) = read_pair(dir, name)?;
     let identity = ServerTls::from_pem(&cert, &key, &ca).map_err(|source| unusable(dir, name, source))?;
-    // Clients would refuse it, one by one.
+    // Checked here, since every client would refuse such a certificate.
     if !tls::is_for_servers(&cert, &ca).map_err(|source| unusable(dir, name, source))? {
         return Err(StoreError::NotServer(dir.join(name).with_extension("pem")));
     }
@@ -303,7 +306,7 @@ fn load_serving(dir: &Path, name: &str) -> Result<ServerTls, StoreError> {
     Ok(identity)
 }
 
-/// A client's TLS identity from `NAME.pem`, `NAME.key` and `ca.pem`.
+/// Loads a client's TLS identity from `NAME.pem`, `NAME.key` and `ca.pem`.
 ///
 /// # Errors
 /// A file is missing or unusable.
@@ -317,7 +320,7 @@ pub fn load_client(dir: &Path, name: &str) -> Result<ClientIdentity, StoreError>
     Ok(ClientIdentity { fingerprint, validity, tls })
 }
 
-/// Says in the log what its owner should know of a certificate.
+/// Logs advice about a certificate's validity for its owner.
 fn advise(validity: Validity, name: &str) -> Result<(), StoreError> {
     if let Some(advice) = validity.advice(name)? {
         tracing::warn!("{advice}");
@@ -329,7 +332,7 @@ fn unusable(dir: &Path, name: &str, source: NetError) -> StoreError {
     StoreError::Unusable { dir: dir.to_owned(), name: name.to_owned(), source }
 }
 
-/// A new key and its certificate.
+/// Makes a new key and its certificate.
 fn pair(
     issuer: &Issuer<'_, KeyPair>,
     name: &str,
@@ -345,7 +348,7 @@ fn pair(
     ])
 }
 
-/// A certificate for a key.
+/// Makes a certificate for a key.
 fn certify(
     issuer: &Issuer<'_, KeyPair>,
     name: &str,
@@ -370,18 +373,18 @@ fn certify(
     let (serving, asking) = (ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth);
     params.extended_key_usages = match usage {
         Usage::Server => vec![serving],
-        // It asks the server, and serves its owner.
+        // A helper connects to the server and listens for its owner.
         Usage::Client(Role::Helper { .. }) => vec![asking, serving],
         Usage::Client(_) => vec![asking],
     };
-    // By itself it would follow from the key, and be that of every certificate for it.
+    // The default number follows from the key, so all certificates for one key would share it.
     params.serial_number = Some(Serial::random()?.into());
     limit(&mut params, validity)?;
     Ok(params.signed_by(key, issuer)?.pem())
 }
 
-/// The CA's own parameters; its name follows from its key, so that they can be made again to sign further
-/// certificates.
+/// The CA's own parameters. The CA's name follows from its key, so they can be made again to sign
+/// further certificates.
 fn ca_params(key: &KeyPair) -> Result<CertificateParams, StoreError> {
     let mut params = CertificateParams::new(vec![])?;
     let id = blake3::hash(key.public_key_raw()).to_hex();
@@ -405,7 +408,7 @@ fn limit(params: &mut CertificateParams, validity: Option<Validity>) -> Result<(
 }
 
 fn check_host(host: &str) -> Result<(), StoreError> {
-    // A wildcard stands for one label, which clients know.
+    // Clients understand a wildcard, which stands for one label.
     let name = host.strip_prefix("*.").unwrap_or(host);
     tls::check_host(name).map_err(|source| StoreError::Host { host: host.into(), source })
 }
@@ -421,7 +424,7 @@ fn check_name(name: &str) -> Result<(), StoreError> {
 type Pems = (Vec<u8>, Zeroizing<Vec<u8>>, Vec<u8>);
 
 fn read_pair(dir: &Path, name: &str) -> Result<Pems, StoreError> {
-    // Nothing can be judged by a clock that is not set.
+    // Certificates cannot be judged by a clock that is not set.
     clock::now()?;
     let read = |file: String| {
         let path = dir.join(file);

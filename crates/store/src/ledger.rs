@@ -1,12 +1,12 @@
-//! The ledger: what material there is and in which state, in SQLite.
+//! The ledger, in SQLite: which material exists, and in which state.
 //!
-//! WAL with `synchronous=FULL`: every commit is synced to the disk before it returns, and of two processes
-//! that change one row one comes first. All writing transactions are `IMMEDIATE`, so none reads what another
-//! is about to change. The row of used material is kept for ever, without what it was bound to (about 50
-//! bytes): its id is refused for ever.
+//! WAL with `synchronous=FULL`: every commit is synced to the disk before it returns, and changes
+//! of one row by two processes are serialized. All writing transactions are `IMMEDIATE`: none reads
+//! a row that another is about to change. The row of used material stays for ever, without its
+//! binding (about 50 bytes), so that its id is refused for ever.
 //!
-//! No statement reads the rows of used material but the one that it is about: each names the index that it
-//! goes by where SQLite might choose to look at all rows, and the tests count its steps.
+//! No statement reads rows of used material other than the row that it is about. Where SQLite might
+//! choose a full scan, the statement names its index; the tests count steps.
 mod orders;
 mod schema;
 mod seen;
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tacit_ids::{ClientId, FolderId, MaterialId};
 
-/// Where material is in its life. It only goes forward.
+/// State of material. It only moves forward.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     Generating,
@@ -61,25 +61,25 @@ impl FromSql for State {
     }
 }
 
-/// What a file must be to be the material that was stored.
+/// The expected length and digest of stored material.
 #[derive(Clone, Copy)]
 pub(crate) struct Stored {
-    /// Of the material.
+    /// Bytes of the material.
     pub(crate) bytes: u64,
     /// BLAKE3 of the file.
     pub(crate) digest: [u8; 32],
 }
 
-/// Materials of a folder by state.
+/// Number of materials of a folder by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Ready to be used.
+    /// Materials that are ready to be used.
     pub ready: u64,
-    /// Their bytes.
+    /// Bytes of ready materials.
     pub ready_bytes: u64,
-    /// Being made, or claimed and not burnt yet.
+    /// Materials that are being made, or claimed and not yet burnt.
     pub unsettled: u64,
-    /// Used, or destroyed unused. Their bytes are gone.
+    /// Materials that were used or destroyed; they take no space.
     pub burnt: u64,
 }
 
@@ -91,7 +91,8 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the ledger of a folder; where there is a party, makes it if need be, sealed if there is a key.
+    /// Opens the ledger of a folder. Makes it if a party is given and there is none; seals it if
+    /// there is a key.
     pub(crate) fn open(dir: &Path, party: Option<Party>, key: Option<&SealKey>) -> Result<Self, StoreError> {
         let path = dir.join(LEDGER);
         // SQLite gives its other files the mode of this one; an empty file is an empty database.
@@ -110,13 +111,13 @@ impl Ledger {
         dir.join(LEDGER).exists()
     }
 
-    /// By what the other party knows this folder.
+    /// The id by which the other party knows this folder.
     pub(crate) fn folder(&self) -> FolderId {
         self.folder
     }
 
-    /// Takes an id for material that is being made; `room` is how much its client may have, what is being
-    /// made included.
+    /// Reserves an id for material that is being made. `room` limits the client's materials, those
+    /// being made included.
     pub(crate) fn reserve(
         &self,
         id: MaterialId,
@@ -149,7 +150,7 @@ impl Ledger {
         })
     }
 
-    /// Gives a reserved id back; nothing was stored.
+    /// Releases a reserved id for which nothing was stored.
     pub(crate) fn release(&self, id: MaterialId) -> Result<(), StoreError> {
         self.write(|tx| {
             tx.execute("DELETE FROM material WHERE id = ? AND state = ?", params![id.0, State::Generating])?;
@@ -157,9 +158,9 @@ impl Ledger {
         })
     }
 
-    /// The material of a reserved id is on the disk.
+    /// Records that the material of a reserved id is on the disk.
     pub(crate) fn finish(&self, id: MaterialId, stored: Stored) -> Result<(), StoreError> {
-        // At most `MAX_MATERIAL_BYTES`.
+        // The cast is safe: the size is at most `MAX_MATERIAL_BYTES`.
         let (bytes, wanted) = (stored.bytes as i64, now()?);
         self.write(|tx| {
             let changed = tx
@@ -171,7 +172,8 @@ impl Ledger {
         })
     }
 
-    /// Takes ready material for its one use: nobody else gets it, however this process ends.
+    /// Claims ready material for its single use: no later claim succeeds, however this process
+    /// ends.
     pub(crate) fn claim(&self, id: MaterialId, binding: Binding) -> Result<Stored, StoreError> {
         let used = now()?;
         self.write(|tx| {
@@ -188,12 +190,13 @@ impl Ledger {
         })
     }
 
-    /// What ready material must be; it stays ready.
+    /// Returns the expected length and digest of ready material, which stays ready.
     pub(crate) fn ready(&self, id: MaterialId, binding: Binding) -> Result<Stored, StoreError> {
         self.read(|db| ready(db, id, binding))?
     }
 
-    /// Takes what is ready of these, of one client or any, so that it can be destroyed; the ids that were.
+    /// Claims those of these ids that are ready, of one client or any, for destruction; returns
+    /// their ids.
     pub(crate) fn claim_ready(
         &self,
         ids: &[MaterialId],
@@ -216,7 +219,7 @@ impl Ledger {
         })
     }
 
-    /// The material of these ids is gone from the disk.
+    /// Records that the files of these ids are deleted.
     pub(crate) fn burn(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
         let used = now()?;
         self.write(|tx| {
@@ -232,7 +235,7 @@ impl Ledger {
         })
     }
 
-    /// Ready material in the order in which it was stored: of a binding, a client, or all.
+    /// Lists ready material in the order of storing: of a binding, a client, or all.
     pub(crate) fn list(&self, which: Which) -> Result<Vec<Entry>, StoreError> {
         const COLUMNS: &str =
             "SELECT id, client, model, plan, peer, backend, maker, bytes, created, wanted FROM material
@@ -250,13 +253,14 @@ impl Ledger {
         })
     }
 
-    /// Ids of ready material that was last of use before then, in seconds since 1970.
+    /// Ids of ready material that was last wanted before `then`, in seconds since 1970.
     pub(crate) fn unwanted_since(&self, then: i64) -> Result<Vec<MaterialId>, StoreError> {
         let sql = "SELECT id FROM material INDEXED BY ageing_material WHERE state = 'ready' AND wanted <= ?";
         self.read(|db| db.prepare_cached(sql)?.query_map([then], |row| row.get("id").map(MaterialId))?.collect())
     }
 
-    /// Ready material of these ids is of use now. Where that was noted within the hour, nothing is written.
+    /// Records that ready material of these ids is wanted now. Writes nothing if that was recorded
+    /// within the hour.
     pub(crate) fn still_wanted(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
         let now = now()?;
         self.write(|tx| {
@@ -269,7 +273,7 @@ impl Ledger {
         })
     }
 
-    /// How many materials there are by state, and what those that are ready take.
+    /// Counts materials by state, and the bytes of ready ones.
     pub(crate) fn counts(&self) -> Result<Counts, StoreError> {
         self.read(|db| {
             let count = |from: &str| {
@@ -278,7 +282,8 @@ impl Ledger {
             };
             let [ready, ready_bytes] = count("INDEXED BY ready_material WHERE state = 'ready'")?;
             let [unsettled, _] = count("INDEXED BY unsettled_material WHERE state IN ('generating', 'claimed')")?;
-            // Of used ones there are many: they are counted in the index of ids, and not read.
+            // The rows of used ids are many: they are counted in the index of ids without reading
+            // them.
             let all = db
                 .prepare_cached("SELECT count(*) AS number FROM material")?
                 .query_row([], |row| unsigned(row, "number"))?;
@@ -287,11 +292,10 @@ impl Ledger {
         })
     }
 
-    /// Ids whose material is ready, being made, or claimed and not burnt yet.
+    /// Ids whose material is ready, being made, or claimed and not yet burnt.
     pub(crate) fn live(&self) -> Result<BTreeMap<MaterialId, State>, StoreError> {
         self.read(|db| {
-            // One by one, so that each is found by its index and used ids, of which there are many, are not
-            // read.
+            // One query per state, so that each uses its index and none reads the many used ids.
             let mut live = BTreeMap::new();
             for found in [
                 "INDEXED BY ready_material WHERE state = 'ready'",
@@ -308,22 +312,23 @@ impl Ledger {
         })
     }
 
-    /// Whether an id is that of a row, in whatever state.
+    /// Whether the ledger has a row of this id, in any state.
     pub(crate) fn is_known(&self, id: MaterialId) -> Result<bool, StoreError> {
         self.read(|db| state_of(db, id).map(|state| state.is_some()))
     }
 
-    /// Writes the log back into the database and cuts it, where that can be done now: for room on a full
+    /// Writes the log back into the database and truncates it, if possible now: for room on a full
     /// disk.
     pub(crate) fn shrink(&self) {
-        // Others may read it at this moment, or there is no room for this either: then the next write tells.
+        // This fails if others read the log now or the disk has no room; the next write then
+        // reports that.
         let _ = self.lock().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     }
 
-    /// Forgets what was never finished.
+    /// Deletes rows of material that was never finished.
     pub(crate) fn release_unfinished(&self) -> Result<(), StoreError> {
         self.write(|tx| {
-            // The index is for rows of two states: SQLite takes it where both are named.
+            // SQLite uses the index only if the statement names both of its states.
             tx.execute(
                 "DELETE FROM material INDEXED BY unsettled_material
                  WHERE state IN ('generating', 'claimed') AND state = 'generating'",
@@ -334,7 +339,7 @@ impl Ledger {
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
-        // A transaction that panics is rolled back.
+        // A transaction that panics is rolled back, so a poisoned lock is safe to use.
         self.db.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -342,7 +347,7 @@ impl Ledger {
         run(&self.lock()).map_err(failed(&self.path))
     }
 
-    /// Runs a transaction; on `Ok(Ok(..))` it is on the disk when this returns, on any error nothing has
+    /// Runs a transaction. After `Ok(Ok(..))` it is on the disk; after any error nothing has
     /// changed.
     fn write<T>(
         &self,
@@ -357,7 +362,7 @@ impl Ledger {
     }
 }
 
-/// Which material is listed.
+/// Selects the material to list.
 #[derive(Clone, Copy)]
 pub(crate) enum Which {
     All,
@@ -365,7 +370,7 @@ pub(crate) enum Which {
     Binding(Binding),
 }
 
-/// How much a client has, what is being made included.
+/// Number of materials of a client, those being made included.
 fn held_by(tx: &Transaction<'_>, client: ClientId) -> rusqlite::Result<u64> {
     tx.prepare_cached(
         "SELECT (SELECT count(*) FROM material INDEXED BY ready_material WHERE state = 'ready' AND client = :client)
@@ -375,7 +380,7 @@ fn held_by(tx: &Transaction<'_>, client: ClientId) -> rusqlite::Result<u64> {
     .query_row(named_params! { ":client": client.0 }, |row| unsigned(row, "n"))
 }
 
-/// What ready material of a binding must be, or why there is none.
+/// The expected length and digest of ready material of a binding, or why there is none.
 fn ready(db: &Connection, id: MaterialId, binding: Binding) -> rusqlite::Result<Result<Stored, StoreError>> {
     let sql = "SELECT state, client, model, plan, bytes, digest FROM material WHERE id = ?";
     let read = |row: &Row<'_>| match row.get("state")? {
@@ -403,7 +408,7 @@ fn binding_of(row: &Row<'_>) -> rusqlite::Result<Binding> {
     Ok(Binding { client: ClientId(row.get("client")?), model: row.get("model")?, plan: row.get("plan")? })
 }
 
-/// A size or time; SQLite's numbers have a sign.
+/// Reads a size or time; SQLite's integers are signed.
 fn unsigned(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
     let value: i64 = row.get(column)?;
     u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(0, value))

@@ -1,12 +1,12 @@
-//! What must stay secret on a disk, and what must be used once: material, private keys, sealed files.
+//! Storage of secrets, and of data that must be used once: material, private keys, sealed files.
 //!
-//! * [`Store`] keeps material in a folder so that it is used at most once, crashes included: a ledger in
-//!   SQLite, files for bytes.
-//! * [`seal`] encrypts files at rest; a [`SealKey`] comes from a file, a variable or a command.
+//! * [`Store`] holds material in a folder so that it is used at most once, crashes included: a
+//!   ledger in SQLite, and files for the bytes.
+//! * [`seal`] encrypts files at rest; a [`SealKey`] is read from a file, a variable or a command.
 //! * [`keys`] is a private certificate authority, and the identities that it signs.
 //!
-//! Folders that programs manage are marked ([`managed`]); what is not theirs is refused and not touched.
-//! Folders and files with secrets are closed to other users when they are opened.
+//! Folders that programs manage are marked ([`managed`]); other folders are refused and not
+//! touched. Folders and files with secrets are closed to other users when they are opened.
 #![forbid(unsafe_code)]
 
 mod certificate;

@@ -1,8 +1,9 @@
-//! Folders that programs here manage: in these alone they delete, replace and change permissions.
+//! Managed folders: the only folders in which programs here delete, replace and change permissions.
 //!
-//! A managed folder has a mark, the file [`MARK`], which names party, kind and version. One that is new or
-//! empty is marked. One without a mark that holds something is refused, and nothing in it is touched; but
-//! where version 0.1, which knew no marks, has made all of its content, it is marked now.
+//! A managed folder has a mark, the file [`MARK`], which names party, kind and version. New and
+//! empty folders get a mark. A folder with content and without a mark is refused, and nothing in it
+//! is touched. One exception: a folder whose content was all made by version 0.1, which had no
+//! marks, gets one.
 use crate::seal::sync_folder;
 use crate::{StoreError, private};
 use rusqlite::{Connection, OpenFlags};
@@ -14,29 +15,29 @@ use std::path::{Path, PathBuf};
 /// Name of the mark.
 pub const MARK: &str = ".tacit-folder";
 const VERSION: u32 = 1;
-/// No mark has more bytes.
+/// Most bytes of a mark.
 const MAX: u64 = 1 << 10;
 const FIRST: &str = "Made and managed by tacit: what it makes here it may delete (docs/files.md).";
 
-/// What a managed folder is for.
+/// The purpose of a managed folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FolderKind {
-    /// Whose it is: "client", "server", "helper", "lab".
+    /// The party that it belongs to: "client", "server", "helper", "lab".
     pub party: &'static str,
-    /// What it holds: "material".
+    /// Its content: "material".
     pub what: &'static str,
     /// Whether it is closed to other users.
     pub is_private: bool,
 }
 
 impl FolderKind {
-    /// Of secrets, closed to other users.
+    /// A folder with secrets, closed to other users.
     #[must_use]
     pub const fn private(party: &'static str, what: &'static str) -> Self {
         Self { party, what, is_private: true }
     }
 
-    /// Of what anybody may read.
+    /// A folder that all users may read.
     #[must_use]
     pub const fn public(party: &'static str, what: &'static str) -> Self {
         Self { party, what, is_private: false }
@@ -48,28 +49,28 @@ impl FolderKind {
     }
 }
 
-/// A folder that a program here may delete in, by name and content.
+/// A folder in which a program here may delete files, by name and content.
 #[derive(Clone, Debug)]
 pub struct ManagedFolder {
     path: PathBuf,
 }
 
 impl ManagedFolder {
-    /// Opens the folder, makes it where there is none, and marks it where it is empty or where `is_ours` says
-    /// of each of its entries that an earlier version has made it, by name and content. A private folder is
-    /// then closed to other users.
+    /// Opens the folder, or makes it. Marks it if it is empty, or if `is_ours` recognizes each
+    /// entry, by name and content, as made by an earlier version. A private folder is then closed
+    /// to other users.
     ///
     /// # Errors
-    /// [`StoreError::NotManaged`]: it holds what is not ours; [`StoreError::OtherFolder`]: it is marked as
-    /// something else; [`StoreError::NotPrivate`]: it is a link or, if it is to be private, another user's;
-    /// [`StoreError::File`]. Nothing was changed then.
+    /// [`StoreError::NotManaged`]: it holds other files; [`StoreError::OtherFolder`]: it is marked
+    /// for another purpose; [`StoreError::NotPrivate`]: it is a link or, if it is to be private,
+    /// another user's; [`StoreError::File`]. Nothing was changed then.
     pub fn open_or_mark(dir: &Path, kind: FolderKind, is_ours: impl Fn(&Path) -> bool) -> Result<Self, StoreError> {
         private::make_folder(dir, kind.is_private)?;
         let path = private::checked_folder(dir, kind.is_private)?;
         if !is_marked(&path, kind)? {
             match strange_entry(&path, is_ours)? {
                 None => write_mark(&path, kind)?,
-                // Another process has marked it meanwhile, and goes on in it.
+                // Another process has marked it meanwhile and may have made files.
                 Some(_) if is_marked(&path, kind)? => {}
                 Some(found) => {
                     return Err(StoreError::NotManaged { path, found, what: kind.what, party: kind.party });
@@ -82,14 +83,14 @@ impl ManagedFolder {
         Ok(Self { path })
     }
 
-    /// Where it is, without trailing separators.
+    /// Its path, without trailing separators.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Whether a folder is marked as of this kind.
+/// Whether a folder is marked for this purpose.
 ///
 /// # Errors
 /// [`StoreError::OtherFolder`], [`StoreError::File`].
@@ -112,7 +113,7 @@ pub fn is_marked(dir: &Path, kind: FolderKind) -> Result<bool, StoreError> {
     Err(StoreError::OtherFolder { path: dir.to_owned(), holds, wanted })
 }
 
-/// The text of a mark, if there is one. Anything else under its name is no mark.
+/// The text of a mark, if there is one. Anything but a regular file under its name is not a mark.
 fn text_of(path: &Path) -> io::Result<Option<String>> {
     match fs::symlink_metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -125,14 +126,14 @@ fn text_of(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(String::from_utf8(bytes).unwrap_or_default()))
 }
 
-/// The name of something in a folder that is not ours; `None` where all is, or there is nothing.
+/// The name of an entry of a folder that is not ours; `None` if there is none.
 pub(crate) fn strange_entry(dir: &Path, is_ours: impl Fn(&Path) -> bool) -> Result<Option<String>, StoreError> {
     for entry in fs::read_dir(dir).map_err(StoreError::file("listing", dir))? {
         let entry = entry.map_err(StoreError::file("listing", dir))?;
         let name = entry.file_name();
-        // A mark that another process writes now, or that was left unfinished.
+        // Marks that another process is writing now, or left unfinished, are ours.
         let is_mark = name.to_str().is_some_and(|name| name.starts_with(MARK));
-        // A file system's own, where the folder is a disk of its own.
+        // The file system makes this entry if the folder is the root of a disk.
         let is_systems = name == "lost+found";
         if !is_mark && !is_systems && !is_ours(&entry.path()) {
             return Ok(Some(name.to_string_lossy().escape_debug().to_string()));
@@ -149,12 +150,12 @@ fn write_mark(dir: &Path, kind: FolderKind) -> Result<(), StoreError> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&part).map_err(failed())?;
     let written = file.write_all(kind.text().as_bytes()).and_then(|()| file.sync_all());
     if let Err(e) = written.and_then(|()| fs::rename(&part, &path)) {
-        // It is the one made above.
+        // This removes the file made above.
         let _ = fs::remove_file(&part);
         return Err(failed()(e));
     }
     sync_folder(dir)?;
-    // Another process may have marked it as something else at this moment.
+    // Another process may have marked the folder for another purpose at the same time.
     is_marked(dir, kind).map(drop)
 }
 

@@ -1,4 +1,4 @@
-//! The folder of one party's material: its kind, and what version 0.1 has made in it.
+//! The folder of one party's material: its kind, and the files that version 0.1 made in it.
 use crate::entry::Party;
 use crate::managed::{FolderKind, ManagedFolder, hex_stem, is_database};
 use crate::reserve::Reserve;
@@ -10,19 +10,19 @@ use std::path::Path;
 /// Name and application number ("tacm") of the ledger.
 pub(crate) const LEDGER: &str = "ledger.sqlite";
 pub(crate) const APPLICATION: i32 = 0x7461_636d;
-/// The same of what a server keeps beside it ("tacs").
+/// Name and application number ("tacs") of the server's own database beside the ledger.
 const STATE: (&str, i32) = ("server.sqlite", 0x7461_6373);
 /// Files that SQLite makes beside a database.
 pub(crate) const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
-/// Folders in a folder of material, which have marks of their own.
+/// Subfolders of a material folder, which have marks of their own.
 const FOLDERS: [&str; 3] = ["uploads", "secrets", "fetched"];
-/// What a file of material ends in.
+/// Ending of material files.
 pub(crate) const MATERIAL: &str = ".material";
 
 const PARTIES: [Party; 2] = [Party::Client, Party::Server];
 
 impl Party {
-    /// The folder of this party's material.
+    /// The kind of this party's material folder.
     #[must_use]
     pub const fn folder(self) -> FolderKind {
         match self {
@@ -44,7 +44,7 @@ pub fn material_folder(dir: &Path, party: Party) -> Result<ManagedFolder, StoreE
     ManagedFolder::open_or_mark(dir, party.folder(), is_of_material)
 }
 
-/// Whose material a folder has: its mark says so, or its ledger.
+/// The party of a material folder, by its mark or else its ledger.
 pub(crate) fn party_in(dir: &Path) -> Option<Party> {
     let is_marked = |party: &Party| managed::is_marked(dir, party.folder()).is_ok_and(|is_so| is_so);
     PARTIES.into_iter().find(is_marked).or_else(|| {
@@ -59,7 +59,7 @@ pub(crate) fn party_in(dir: &Path) -> Option<Party> {
     })
 }
 
-/// Whether something in an unmarked folder is what version 0.1 has made there, by name and content.
+/// Whether an entry of an unmarked folder was made by version 0.1, by name and content.
 pub(crate) fn is_of_material(path: &Path) -> bool {
     let Ok(meta) = fs::symlink_metadata(path) else { return false };
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
@@ -77,7 +77,7 @@ pub(crate) fn is_of_material(path: &Path) -> bool {
             }
             ("lock", None) => meta.len() == 0,
             ("reserve", None) => Reserve::of(path.parent().unwrap_or(Path::new("."))).is_own(),
-            // Whose ledger is there: only what it knows is ever removed.
+            // A ledger must be there: only files that it knows are ever removed.
             _ if has_hex(MATERIAL, 32) => is_database(&path.with_file_name(LEDGER), APPLICATION),
             _ => has_hex(".kept", 64) || has_hex(".part", 32),
         }

@@ -1,5 +1,5 @@
-//! Folders and files that are this user's alone. What others own, and what a link points to, is refused; what
-//! is ours and open to others is narrowed, with a word in the log.
+//! Private folders and files, closed to other users. Other users' files and links are refused. Our
+//! own files that are open to others are narrowed, with a warning in the log.
 use crate::StoreError;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -12,20 +12,20 @@ use zeroize::Zeroizing;
 
 /// Permissions of files with secrets.
 pub(crate) const FILE_MODE: u32 = 0o600;
-/// Most bytes of a file of keys.
+/// Most bytes of a key file.
 const MAX_KEY_FILE: u64 = 1 << 20;
 /// Permissions of folders with secrets.
 const FOLDER_MODE: u32 = 0o700;
 
-/// Makes a folder, and those above it, where it does not exist.
+/// Makes a folder and its parents, if they do not exist.
 pub(crate) fn make_folder(dir: &Path, is_private: bool) -> Result<(), StoreError> {
     let mode = if is_private { FOLDER_MODE } else { 0o777 };
     let made = DirBuilder::new().recursive(true).mode(mode).create(dir);
     made.map_err(StoreError::file("making the folder", dir))
 }
 
-/// Checks that a folder is no link and, if it is to be private, this user's. Returns its path without
-/// trailing separators, which would follow a link. Changes nothing.
+/// Checks that a folder is not a link and, if it is to be private, belongs to this user. Returns
+/// its path without trailing separators, which would follow a link. Changes nothing.
 pub(crate) fn checked_folder(dir: &Path, is_private: bool) -> Result<PathBuf, StoreError> {
     let dir: PathBuf = dir.components().collect();
     let meta = fs::symlink_metadata(&dir).map_err(StoreError::file("opening the folder", &dir))?;
@@ -41,10 +41,11 @@ pub(crate) fn checked_folder(dir: &Path, is_private: bool) -> Result<PathBuf, St
     Ok(dir)
 }
 
-/// Checks a folder of ours and closes it to others. Returns its path without trailing separators.
+/// Checks a folder of ours and closes it to other users. Returns its path without trailing
+/// separators.
 pub(crate) fn folder(dir: &Path) -> Result<PathBuf, StoreError> {
     let dir = checked_folder(dir, true)?;
-    // Opened without following, so that what is checked is what is narrowed.
+    // Opens without following links, so that the checked folder is the one that is narrowed.
     let flags = OFlags::NOFOLLOW | OFlags::DIRECTORY;
     let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(&dir);
     let opened = opened.map_err(StoreError::file("opening the folder", &dir))?;
@@ -56,8 +57,8 @@ pub(crate) fn folder(dir: &Path) -> Result<PathBuf, StoreError> {
     Ok(dir)
 }
 
-/// Checks a folder that holds keys and need not be managed: a link, another user's, and one that others may
-/// write to are refused, and nothing is changed.
+/// Checks a folder of keys that need not be managed. Refuses links, other users' folders, and
+/// folders that others may write to. Changes nothing.
 pub(crate) fn readable_folder(dir: &Path) -> Result<PathBuf, StoreError> {
     let dir = checked_folder(dir, true)?;
     let meta = fs::metadata(&dir).map_err(StoreError::file("reading the permissions of", &dir))?;
@@ -70,11 +71,11 @@ pub(crate) fn readable_folder(dir: &Path) -> Result<PathBuf, StoreError> {
     }
 }
 
-/// Opens a file of a checked folder for reading and writing, makes it where it does not exist, and closes it
-/// to others.
+/// Opens a file of a checked folder for reading and writing, making it if needed, and closes it to
+/// other users.
 ///
 /// # Errors
-/// [`StoreError::NotPrivate`] for a link and for what is another user's; [`StoreError::File`].
+/// [`StoreError::NotPrivate`] for a link and for another user's file; [`StoreError::File`].
 pub fn made_file(path: &Path) -> Result<File, StoreError> {
     close_to_others(path)?;
     let mut options = OpenOptions::new();
@@ -83,7 +84,7 @@ pub fn made_file(path: &Path) -> Result<File, StoreError> {
     opened.map_err(StoreError::file("opening", path))
 }
 
-/// Makes an empty file in a checked folder where there is none, without opening it.
+/// Makes an empty file in a checked folder, if there is none, without opening an existing one.
 pub(crate) fn made_empty(path: &Path) -> Result<(), StoreError> {
     match rustix::fs::mknodat(CWD, path, FileType::RegularFile, Mode::from_raw_mode(FILE_MODE), 0) {
         Ok(()) | Err(Errno::EXIST) => close_to_others(path),
@@ -91,18 +92,18 @@ pub(crate) fn made_empty(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// The content of a secret file of a checked folder. The file is closed to others first.
+/// Reads a secret file of a checked folder, after closing it to other users.
 pub(crate) fn read(path: &Path, doing: &'static str) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     close_to_others(path)?;
     let mut file = File::open(path).map_err(StoreError::file(doing, path))?;
     let len = file.metadata().map_err(StoreError::file(doing, path))?.len();
-    // Large enough from the start, so that no copy is left behind where it grew.
+    // Large enough from the start: growing would leave copies of the secret in memory.
     let mut bytes = Zeroizing::new(Vec::with_capacity(len as usize + 1));
     file.read_to_end(&mut bytes).map_err(StoreError::file(doing, path))?;
     Ok(bytes)
 }
 
-/// A name beside a file that nothing has yet.
+/// A new, unused name beside a file.
 pub(crate) fn new_name(path: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -111,15 +112,15 @@ pub(crate) fn new_name(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// The content of a file of keys that anybody may read, such as a certificate.
+/// Reads a public file of keys, such as a certificate.
 pub(crate) fn read_open(path: &Path, doing: &'static str) -> Result<Vec<u8>, StoreError> {
     tacit_foreign::file::read(path, MAX_KEY_FILE).map_err(StoreError::file(doing, path))
 }
 
-/// Checks a file of a checked folder, if it exists, and closes it to others.
+/// Checks a file of a checked folder, if it exists, and closes it to other users.
 ///
-/// By name and not by opening it: nobody else can exchange files in a folder that is ours alone, and closing
-/// a file that SQLite has open elsewhere in this process would drop its locks.
+/// Works by name, without opening the file. Other users cannot exchange files in a private folder,
+/// and closing a file that SQLite has open elsewhere in this process would drop its locks.
 pub(crate) fn close_to_others(path: &Path) -> Result<(), StoreError> {
     let meta = match fs::symlink_metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -133,7 +134,7 @@ pub(crate) fn close_to_others(path: &Path) -> Result<(), StoreError> {
     }
     match narrowed(path, &meta, FILE_MODE)? {
         Some(mode) => match fs::set_permissions(path, mode) {
-            // Used by somebody else in the meantime.
+            // Another process has removed it meanwhile.
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(e) => Err(StoreError::file("closing to others", path)(e)),
             Ok(()) => {
@@ -145,7 +146,7 @@ pub(crate) fn close_to_others(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// The permissions that something of ours must get, if it has more than `mode`.
+/// The narrower permissions that a file or folder of ours needs, if it has more than `mode`.
 fn narrowed(path: &Path, meta: &Metadata, mode: u32) -> Result<Option<Permissions>, StoreError> {
     let us = rustix::process::geteuid().as_raw();
     if meta.uid() != us {
@@ -156,7 +157,7 @@ fn narrowed(path: &Path, meta: &Metadata, mode: u32) -> Result<Option<Permission
     Ok(wide.then(|| Permissions::from_mode(meta.mode() & mode)))
 }
 
-/// Others may have read it until now: its owner should know.
+/// Warns the owner: others may have read the file before.
 fn tell(path: &Path, was: &Metadata) {
     let (path, mode) = (path.display(), was.mode() & 0o777);
     tracing::warn!(

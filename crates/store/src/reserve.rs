@@ -1,21 +1,23 @@
-//! Room on a full disk for what must still be written.
+//! Reserved room for necessary writes on a full disk.
 //!
-//! To use or destroy material, the ledger must say so durably, which takes some pages. A folder keeps a file
-//! of that much, made before any material is stored: so the disk is full for new material first, and what is
-//! there can be used to the last. Where the disk has no room for the ledger, the file goes, the ledger's log
-//! is written back and cut, and the write is tried once more.
+//! To use or destroy material, the ledger must record it durably, which takes some pages. A folder
+//! has a reserve file of that size, made before any material is stored. So the disk is full for new
+//! material first, and stored material stays usable. If the disk has no room for the ledger, the
+//! reserve file is deleted, the ledger's log is written back and truncated, and the write is tried
+//! once more.
 use crate::{StoreError, private};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes held back: more than the pages that a few dozen claims write before SQLite uses its log anew.
+/// Size of the reserve: more than the pages that a few dozen claims write before SQLite reuses its
+/// log.
 const BYTES: usize = 256 << 10;
-/// What is in it.
+/// Byte that fills the reserve.
 const FILL: u8 = 0x55;
 
-/// The file that holds room.
+/// The reserve file of a folder.
 pub(crate) struct Reserve {
     path: PathBuf,
 }
@@ -25,22 +27,22 @@ impl Reserve {
         Self { path: dir.join("reserve") }
     }
 
-    /// Nothing secret is in it; every file of the folder is this user's alone.
+    /// Closes the file to other users, as every file of the folder; its content is not secret.
     pub(crate) fn close_to_others(&self) -> Result<(), StoreError> {
         private::close_to_others(&self.path)
     }
 
-    /// Holds room, if it does not yet.
+    /// Makes the reserve file, if it does not exist.
     pub(crate) fn hold(&self) -> Result<(), StoreError> {
         if fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.is_file() && meta.len() == BYTES as u64) {
             return Ok(());
         }
         self.give();
         let opened = OpenOptions::new().write(true).create_new(true).mode(private::FILE_MODE).open(&self.path);
-        // Not zeros: some file systems keep no room for those.
+        // Not zeros: some file systems allocate no room for zeros.
         let written = opened.and_then(|mut file| file.write_all(&vec![FILL; BYTES]).and_then(|()| file.sync_all()));
         match written {
-            // Somebody else is at it.
+            // Another process is making it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => {
                 self.give();
@@ -50,8 +52,8 @@ impl Reserve {
         }
     }
 
-    /// Runs `write`; where the disk is full for it, gives the room away, has SQLite's log shortened by
-    /// `shrink`, and runs it again.
+    /// Runs `write`. If the disk is full, deletes the reserve, shortens SQLite's log with `shrink`,
+    /// and runs `write` again.
     pub(crate) fn roomy<T>(
         &self,
         shrink: impl Fn(),
@@ -69,23 +71,23 @@ impl Reserve {
 
     fn give(&self) {
         if self.is_own() {
-            // What cannot be removed gives no room: the next write tells.
+            // If the removal fails, the next write reports the full disk.
             let _ = fs::remove_file(&self.path);
         }
     }
 
-    /// Whether what has the name holds nothing but room.
+    /// Whether the file of that name is a reserve.
     pub(crate) fn is_own(&self) -> bool {
         let is_small = fs::symlink_metadata(&self.path).is_ok_and(|m| m.is_file() && m.len() <= BYTES as u64);
         is_small && fs::read(&self.path).is_ok_and(|bytes| bytes.iter().all(|&byte| byte == FILL))
     }
 }
 
-/// Whether the disk, or this user's share of it, is full.
+/// Whether the disk, or this user's quota on it, is full.
 fn is_full(error: &StoreError) -> bool {
     use rusqlite::{Error, ErrorCode};
     match error {
-        // Some of what SQLite writes beside the database fails as any other write does.
+        // Some writes of SQLite beside the database fail with a general I/O error.
         StoreError::Ledger { source: Error::SqliteFailure(failure, _), .. } => {
             matches!(failure.code, ErrorCode::DiskFull | ErrorCode::SystemIoFailure)
         }

@@ -1,6 +1,6 @@
-//! What the holder of a certificate may do at a server. The role is in the certificate's subject
-//! (organisational unit, 2.5.4.11; whom a helper helps as organisation, 2.5.4.10), so the CA decides it; only
-//! certificates that TLS has found to be signed by our CA are asked.
+//! Roles: what the holder of a certificate may do at a server. The certificate's subject states the
+//! role (organisational unit, 2.5.4.11; the owner of a helper as organisation, 2.5.4.10), so the CA
+//! decides it. Use this only on certificates that TLS has verified as signed by our CA.
 use crate::der::{OBJECT, Parts, SEQUENCE, SET, TEXTS, element, elements};
 use std::fmt;
 use tacit_foreign::text::within;
@@ -18,33 +18,34 @@ const NAME: &[u8] = &[0x55, 0x04, 0x03];
 const LONGEST_NAME: usize = 64;
 /// Content of the object identifier of organisational units.
 const UNIT: &[u8] = &[0x55, 0x04, 0x0b];
-/// The same of organisations.
+/// Content of the object identifier of organisations.
 const ORGANISATION: &[u8] = &[0x55, 0x04, 0x0a];
 
-/// What the holder of a certificate may do.
+/// Role of a certificate's holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Ask for inferences, and see what is its own.
+    /// May request inferences and see its own data.
     Client,
-    /// Order material from a dealer, as a server.
+    /// May order material from a dealer, as a server.
     Server,
-    /// Make material in the place of a client, its owner, and nothing else.
+    /// May make material in the place of a client, its owner, and nothing else.
     Helper {
-        /// Whose material it makes.
+        /// The client whose material it makes.
         owner: ClientId,
     },
-    /// What clients may; see everything of a server but inputs and results; change its policy.
+    /// May do all that clients may, see everything of a server but inputs and results, and change
+    /// its policy.
     Operator,
 }
 
 impl Role {
-    /// The role that a certificate (DER) gives. One that says nothing of it is a client's, and so is one that
-    /// cannot be read, or a helper's of nobody.
+    /// Reads the role of a certificate (DER). Certificates without a role, unreadable ones, and
+    /// helpers without an owner are clients.
     #[must_use]
     pub fn of(certificate: &[u8]) -> Self {
         let units = named(certificate, UNIT).unwrap_or_default();
         match units.as_slice() {
-            // First: whatever else it says, it may do the least.
+            // Checked first: if a certificate has several units, this one permits the least.
             units if units.contains(&HELPER.as_bytes()) => {
                 owner(certificate).map_or(Self::Client, |owner| Self::Helper { owner })
             }
@@ -55,8 +56,9 @@ impl Role {
     }
 }
 
-/// What a certificate (DER) calls its holder, for people: its common name in one line, without what a
-/// terminal would obey; `None` if it has none. Whoever is known is known by the fingerprint, never by this.
+/// The common name of a certificate (DER), for display only: in one line, without terminal control
+/// characters; `None` if there is none. Holders are identified by the fingerprint, never by this
+/// name.
 #[must_use]
 pub fn common_name(certificate: &[u8]) -> Option<String> {
     let names = named(certificate, NAME)?;
@@ -64,7 +66,7 @@ pub fn common_name(certificate: &[u8]) -> Option<String> {
     Some(within(name, LONGEST_NAME)).filter(|name| !name.trim().is_empty())
 }
 
-/// Whom a helper helps.
+/// The owner of a helper.
 fn owner(certificate: &[u8]) -> Option<ClientId> {
     let named = named(certificate, ORGANISATION)?;
     let [owner] = named.as_slice() else { return None };
@@ -119,7 +121,7 @@ mod tests {
         for (unit, name) in [(None, "ada"), (Some("tacit-operators"), "ada"), (None, OPERATOR), (Some(""), OPERATOR)] {
             assert_eq!(Role::of(&certificate(unit, name)), Role::Client, "{unit:?} {name}");
         }
-        // The issuer's unit is not the subject's.
+        // The issuer's unit does not count, only the subject's.
         let mut ca = CertificateParams::new(vec![]).unwrap();
         ca.distinguished_name.push(DnType::OrganizationalUnitName, OPERATOR);
         let issuer = rcgen::CertifiedIssuer::self_signed(ca, KeyPair::generate().unwrap()).unwrap();

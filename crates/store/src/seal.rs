@@ -1,26 +1,26 @@
 //! Files encrypted at rest.
 //!
-//! ChaCha20-Poly1305 in the STREAM construction: 64 KiB chunks, each with its own tag; a chunk's nonce holds
-//! its number and whether it is the last, so that chunks cannot be left out, repeated or moved, and a file of
-//! any length needs one chunk of memory. ChaCha and not AES, because a Raspberry Pi has no AES instructions,
-//! and software AES is slow or leaks through the cache; the crate is the one that WireGuard's tunnels here
-//! use already.
+//! ChaCha20-Poly1305 in the STREAM construction: 64 KiB chunks, each with its own tag. A chunk's
+//! nonce holds its number and whether it is the last, so chunks cannot be left out, repeated or
+//! moved. A file of any length needs one chunk of memory. ChaCha rather than AES, because a
+//! Raspberry Pi has no AES instructions, and software AES is slow or leaks through the cache.
+//! WireGuard's tunnels here already use the same crate.
 //!
-//! A file has a key of its own, derived from the [`SealKey`] and 32 random bytes in its header, so nonces
-//! need not be unique across files. The whole header is associated data of every chunk: a sealed file opens
-//! as what it was sealed as (a model, or the material of one id), with the length that it had, and as nothing
-//! else. The cipher does not commit to its key; the check value in the header does, and tells a wrong key
-//! from damage. Header, 101 bytes, little endian:
+//! Each file has its own key, derived from the [`SealKey`] and 32 random bytes in its header, so
+//! nonces need not be unique across files. The whole header is associated data of every chunk: a
+//! sealed file opens only as the kind that was sealed (a model, or the material of one id), with
+//! its original length. The cipher does not commit to its key; the check value in the header does,
+//! and tells a wrong key from damage. Header, 101 bytes, little endian:
 //!
 //! ```text
 //! "TACITSEA" | version u32 = 1 | kind u8 | id 16 (of material; of all others the name) | length u64 | salt 32 | check of key and salt 32
 //! ```
 //!
-//! then per chunk the ciphertext and its tag of 16 bytes. Content of no bytes is one empty chunk. What
-//! this does not do: hide sizes, times and names, and refuse an older sealed file in the place of a newer
-//! one of the same kind and name. A model, a lowering and a secret are bound to the name of their file:
-//! one that was renamed, or put in the place of another, does not open. Version 0.1 left the name out:
-//! what it has sealed is sealed anew (`tacit model seal`).
+//! Then follow, per chunk, the ciphertext and its tag of 16 bytes. Empty content is one empty
+//! chunk. Sealing does not hide sizes, times and names, and does not detect an older sealed file in
+//! the place of a newer one of the same kind and name. A model, a lowering and a secret are bound
+//! to the name of their file: one that was renamed, or put in the place of another, does not open.
+//! Version 0.1 left the name out: its files must be sealed anew (`tacit model seal`).
 mod file;
 mod key;
 mod stream;
@@ -39,31 +39,31 @@ use tacit_ids::MaterialId;
 
 const MAGIC: [u8; 8] = *b"TACITSEA";
 const VERSION: u32 = 1;
-/// Bytes before the first chunk.
+/// Bytes of the header.
 const HEADER_BYTES: usize = 8 + 4 + 1 + 16 + 8 + 32 + 32;
 /// Bytes of content in a chunk; the last one may have fewer.
 const CHUNK_BYTES: usize = 64 << 10;
 const TAG_BYTES: usize = 16;
 
-/// What a file is: it opens as nothing else.
+/// The kind of a file; it opens only as that kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// One party's material of that id.
+    /// One party's material of this id.
     Material(MaterialId),
     /// A model owner's `.tacit` file.
     Model(FileName),
     /// A model lowered by a back end.
     Lowered(FileName),
-    /// What a client's kept keys follow from.
+    /// A secret from which a client's stored keys follow.
     Secret(FileName),
 }
 
-/// The name of a file, as a header has it: what is sealed opens under it, and under no other.
+/// The name of a file, as stored in a header: a sealed file opens under this name only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileName([u8; 16]);
 
 impl FileName {
-    /// Of a file; its folder does not count.
+    /// The name of a file; its folder does not count.
     #[must_use]
     pub fn of(path: &Path) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("tacit 2026-11 name of a sealed file");
@@ -75,25 +75,26 @@ impl FileName {
 }
 
 impl Kind {
-    /// A model's file.
+    /// The kind of a model's file.
     #[must_use]
     pub fn model(path: &Path) -> Self {
         Self::Model(FileName::of(path))
     }
 
-    /// The file of a lowered model.
+    /// The kind of a lowered model's file.
     #[must_use]
     pub fn lowered(path: &Path) -> Self {
         Self::Lowered(FileName::of(path))
     }
 
-    /// The file of a client's secret.
+    /// The kind of a client secret's file.
     #[must_use]
     pub fn secret(path: &Path) -> Self {
         Self::Secret(FileName::of(path))
     }
 
-    /// Of a model owner's file, by its name: `*.lowered` is a lowered model, anything else a model.
+    /// The kind of a model owner's file, by its name: `*.lowered` is a lowered model, any other
+    /// name a model.
     #[must_use]
     pub fn of_owner_file(path: &Path) -> Self {
         match path.extension() {
@@ -117,7 +118,7 @@ impl Kind {
         bytes
     }
 
-    /// What a header says; `None` if no such kind exists.
+    /// Decodes a header's kind; `None` if no such kind exists.
     fn parse(bytes: [u8; 17]) -> Option<Self> {
         let mut id = [0; 16];
         id.copy_from_slice(&bytes[1..]);
@@ -147,33 +148,33 @@ impl fmt::Display for Kind {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SealFault {
-    /// Not made by [`Writer`].
+    /// The file was not made by [`Writer`].
     #[error("this is no sealed file")]
     NotSealed,
-    /// Made by another version of this program.
+    /// The file was made by another version of this program.
     #[error("sealed in version {found} of the format, this program reads {VERSION}")]
     Version {
-        /// What the header says.
+        /// The version in the header.
         found: u32,
     },
-    /// No kind has this number.
+    /// The header's kind has an unknown number.
     #[error("what was sealed here is of no kind that this program knows")]
     UnknownKind,
-    /// Sealed under another name: the file was renamed or exchanged.
+    /// The file was sealed under another name: it was renamed or exchanged.
     #[error(
         "{kind} was sealed here under another name than the file has: it was renamed or exchanged, or version 0.1 sealed it, which left \
          the name out; a model that you renamed yourself is sealed under its new name with `tacit model seal`"
     )]
     OtherName {
-        /// What it is.
+        /// Its kind.
         kind: Kind,
     },
-    /// Sealed as something else: the file was exchanged.
+    /// The file was sealed as another kind: it was exchanged.
     #[error("{found} was sealed here, not {wanted}: files were exchanged")]
     OtherKind {
-        /// What the header says.
+        /// The kind in the header.
         found: Kind,
-        /// What was asked for.
+        /// The expected kind.
         wanted: Kind,
     },
     /// The key does not fit.
@@ -182,16 +183,16 @@ pub enum SealFault {
     /// The end is missing.
     #[error("cut short: {missing} bytes are missing")]
     Truncated {
-        /// Bytes that should have followed, at least.
+        /// Least number of missing bytes.
         missing: u64,
     },
-    /// Something was appended.
+    /// Bytes follow the end.
     #[error("bytes follow the end of what was sealed")]
     Trailing,
-    /// The header is whole and the key fits, but a chunk is not the one that was written here.
+    /// The header is complete and the key fits, but a chunk was changed or moved.
     #[error("chunk {index} was changed or moved")]
     Chunk {
-        /// Counted from 0; the header counts to chunk 0.
+        /// Number of the chunk, from 0; the header counts as part of chunk 0.
         index: u64,
     },
     /// Reading or writing failed.
@@ -199,18 +200,18 @@ pub enum SealFault {
     Io(#[from] std::io::Error),
 }
 
-/// Bytes of a sealed file that holds `bytes` bytes.
+/// Size of a sealed file with `bytes` bytes of content.
 pub(crate) const fn sealed_bytes(bytes: u64) -> u64 {
-    // Saturates where a forged header claims more than there is on any disk.
+    // Saturates if a forged header claims more than any disk holds.
     bytes.saturating_add(chunks(bytes) * TAG_BYTES as u64).saturating_add(HEADER_BYTES as u64)
 }
 
-/// Chunks of content of that many bytes.
+/// Number of chunks of `bytes` bytes of content.
 const fn chunks(bytes: u64) -> u64 {
     if bytes == 0 { 1 } else { bytes.div_ceil(CHUNK_BYTES as u64) }
 }
 
-/// Whether a file that begins like this is sealed.
+/// Whether a file with this beginning is sealed.
 #[must_use]
 pub fn is_sealed(beginning: &[u8]) -> bool {
     beginning.starts_with(&MAGIC)

@@ -1,4 +1,4 @@
-//! Serial numbers of certificates: what tells two certificates for one key apart.
+//! Serial numbers of certificates, which tell two certificates for one key apart.
 use crate::der::Parts;
 use std::fmt;
 use std::str::FromStr;
@@ -6,23 +6,24 @@ use std::str::FromStr;
 /// Most bytes of a serial number (RFC 5280, section 4.1.2.2).
 const MAX: usize = 20;
 
-/// The serial number of a certificate. Its CA gives no two the same.
+/// The serial number of a certificate, unique within its CA.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Serial(Box<[u8]>);
 
 impl Serial {
-    /// Of a certificate (DER); `None` if it is none, or its number is longer than such numbers may be.
+    /// Reads the number of a certificate (DER); `None` if the bytes are not a certificate or the
+    /// number is too long.
     #[must_use]
     pub fn of(certificate: &[u8]) -> Option<Self> {
         let serial = Parts::of(certificate)?.serial;
         (serial.len() <= MAX).then(|| Self(serial.into()))
     }
 
-    /// Another one, positive.
+    /// Draws a new number, positive.
     pub(crate) fn random() -> Result<Vec<u8>, getrandom::Error> {
         let mut bytes = [0; MAX];
         getrandom::fill(&mut bytes)?;
-        // Twenty bytes, and no sign: all are written in the same length.
+        // The first bits make all numbers positive and twenty bytes long.
         bytes[0] = bytes[0] & 0x3f | 0x40;
         Ok(bytes.into())
     }
@@ -38,13 +39,12 @@ impl fmt::Display for Serial {
     }
 }
 
-/// Text that is no serial number.
+/// Text that is not a serial number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no serial number: 1 to 40 hexadecimal digits are, with or without colons between bytes")]
 pub struct NotASerial(String);
 
-/// As it is printed here and elsewhere: capital letters and colons between bytes are taken, and zeros in
-/// front.
+/// Parses the printed form; also accepts capital letters, colons between bytes, and leading zeros.
 impl FromStr for Serial {
     type Err = NotASerial;
 
@@ -101,7 +101,7 @@ mod tests {
             params.serial_number = Some(SerialNumber::from_slice(bytes));
             params.self_signed(&key).unwrap().der().to_vec()
         };
-        // One whose first bit is set is written with a zero before it.
+        // A number whose first bit is set is encoded with a leading zero byte.
         for bytes in [&[0xff, 1, 2][..], &[1], &[0x7f; 20]] {
             let text: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
             assert_eq!(Serial::of(&certificate(bytes)).unwrap(), text.parse().unwrap());

@@ -1,5 +1,5 @@
-//! Material's bytes on their way to a file and back, in pieces: sealed if there is a key, and never in memory
-//! as a whole.
+//! Streams material to a file and back, in pieces: sealed if there is a key, and never in memory as
+//! a whole.
 use crate::StoreError;
 use crate::seal::{Kind, Reader, SealFault, SealKey, Writer};
 use std::fs::File;
@@ -9,21 +9,21 @@ use zeroize::Zeroizing;
 /// Bytes that are digested at a time.
 const PIECE: usize = 1 << 20;
 
-/// Material of more bytes than this is read from disk as it is used, unless somebody wants it otherwise.
+/// Default limit: larger material is read from disk while it is used.
 pub const IN_MEMORY: u64 = 64 << 20;
 
-/// Material that was claimed, or is in hand.
+/// The content of claimed or picked material.
 pub enum Claimed {
-    /// All of it.
+    /// The whole content.
     Memory(Zeroizing<Vec<u8>>),
-    /// Its length, and where it is read from, once. Once it is claimed, its file has no name any more.
+    /// Length and source, which can be read once. The file of claimed material is already unlinked.
     Spooled(u64, Box<dyn Read + Send>),
 }
 
-/// Writes material of a length that is said beforehand into a file.
+/// Writes material of a length that is known in advance into a file.
 pub(crate) struct Filling {
     out: Out,
-    /// Bytes that are still to come.
+    /// Bytes still to be written.
     left: u64,
     key: Option<SealKey>,
     kind: Kind,
@@ -57,7 +57,7 @@ impl Filling {
         Ok(Self { out: Out::new(file, key, kind, bytes)?, left: bytes, key: key.cloned(), kind, bytes })
     }
 
-    /// Takes all bytes anew, sealed (if they are) under another key than those before.
+    /// Starts over from byte 0; sealed material gets another key.
     pub(crate) fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         if to != SeekFrom::Start(0) {
             return Err(io::ErrorKind::Unsupported.into());
@@ -70,7 +70,7 @@ impl Filling {
         Ok(0)
     }
 
-    /// The file, with all bytes in it, and the digest of what is in it.
+    /// Returns the complete file and the digest of its content.
     pub(crate) fn finish(self) -> io::Result<(File, [u8; 32])> {
         if self.left > 0 {
             let what = format!("{} bytes fewer than announced were written", self.left);
@@ -105,7 +105,7 @@ impl Write for Filling {
     }
 }
 
-/// What a file holds from its beginning, opened if it was sealed.
+/// Reads a file from its beginning, opened if it is sealed.
 pub(crate) fn contents(mut file: File, key: Option<&SealKey>, kind: Kind) -> Result<Box<dyn Read + Send>, SealFault> {
     file.rewind()?;
     Ok(match key {
@@ -114,7 +114,7 @@ pub(crate) fn contents(mut file: File, key: Option<&SealKey>, kind: Kind) -> Res
     })
 }
 
-/// The digest of a file, as [`Filling`] gives it.
+/// The digest of a file, as [`Filling`] computes it.
 pub(crate) fn digest(file: &mut File) -> io::Result<blake3::Hash> {
     let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE]);
     loop {
@@ -125,7 +125,8 @@ pub(crate) fn digest(file: &mut File) -> io::Result<blake3::Hash> {
     }
 }
 
-/// Material of a process that goes when it ends: in a file without a name. Rewound, it takes all anew.
+/// Temporary material of one process, in a file without a name. Seeking to the start begins it
+/// anew.
 pub struct Spool(Filling);
 
 impl Spool {
@@ -133,10 +134,10 @@ impl Spool {
         Filling::new(file, key, kind, bytes).map(Self)
     }
 
-    /// What was written, from its beginning.
+    /// Returns what was written, from its beginning.
     ///
     /// # Errors
-    /// [`StoreError::Spool`]: it was not all written, or the disk fails.
+    /// [`StoreError::Spool`]: the content is incomplete, or the disk fails.
     pub fn finish(self) -> Result<Box<dyn Read + Send>, StoreError> {
         let (key, kind) = (self.0.key.clone(), self.0.kind);
         let (file, _) = self.0.finish().map_err(StoreError::Spool)?;
@@ -160,7 +161,7 @@ impl Seek for Spool {
     }
 }
 
-/// Digests what goes through it.
+/// Computes the digest of everything that passes through.
 pub(crate) struct Digesting<T> {
     pub(crate) inner: T,
     pub(crate) hasher: blake3::Hasher,

@@ -1,27 +1,27 @@
-//! Where a test can stop the store.
+//! Steps of the store at which a test can stop it.
 
-/// A step of the store's work that is done, with the next one not begun.
+/// A finished step of the store's work; the next one has not begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// `put`: the id is taken, no file is there.
+    /// `put`: the id is reserved; there is no file.
     Reserved,
     /// `put`: the file is written, not synced.
     Written,
     /// `put`: the file and its name are on the disk; the ledger says `generating`.
     Synced,
-    /// `put`: the material is ready; the caller does not know.
+    /// `put`: the material is ready; the call has not returned.
     Ready,
-    /// `claim`, `discard`: the ledger says `claimed`; the file is there.
+    /// `claim`, `discard`: the ledger says `claimed`; the file exists.
     Claimed,
-    /// `claim`, `discard`: the file is gone from the disk; the ledger says `claimed`.
+    /// `claim`, `discard`: the file is deleted; the ledger says `claimed`.
     Unlinked,
-    /// `claim`, `discard`: the ledger says `burnt`; the caller does not know.
+    /// `claim`, `discard`: the ledger says `burnt`; the call has not returned.
     Burnt,
-    /// Recovery: files are gone; the ledger is as the crash left it.
+    /// Recovery: files are deleted; the ledger is as the crash left it.
     Swept,
 }
 
-/// Calls a test's function at every step, where there is one.
+/// Calls a test's function, if there is one, at every step.
 #[derive(Default)]
 pub(crate) struct Steps {
     #[cfg(any(test, feature = "test-util"))]
@@ -29,7 +29,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Says that a step is done; does nothing outside of tests.
+    /// Reports a finished step; does nothing outside of tests.
     pub(crate) fn done(&self, step: Step) {
         #[cfg(any(test, feature = "test-util"))]
         if let Some(hook) = &self.hook {

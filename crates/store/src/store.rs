@@ -1,32 +1,33 @@
 //! Material on disk: made ahead of time, used at most once.
 //!
-//! A folder holds a ledger (`ledger.sqlite`), one file per material (`ID.material`) that has its bytes and
-//! nothing else, `lock`, and room that is held for a full disk (`reserve`). The ledger alone says what a file
-//! is: `generating -> ready -> claimed -> burnt`.
+//! A folder holds a ledger (`ledger.sqlite`), one file per material (`ID.material`) with the
+//! material's bytes alone, `lock`, and room that is reserved for a full disk (`reserve`). The
+//! ledger alone decides the state of a file: `generating -> ready -> claimed -> burnt`.
 //!
-//! | step | how | after a crash, once nobody uses the folder |
+//! | step | how | after a crash, once no process uses the folder |
 //! | --- | --- | --- |
-//! | put | row `generating` committed (before the material is made, so that one who counts sees it); file written, synced, folder synced; row `ready` committed | `generating`: file and row are removed |
+//! | put | row `generating` committed (before the material is made, so that counts include it); file written, synced, folder synced; row `ready` committed | `generating`: file and row are removed |
 //! | claim | row `claimed` committed: exactly one caller wins, across processes | burnt |
 //! | burn | file read and unlinked, folder synced; row `burnt` committed | files whose rows are not `ready` are removed |
 //!
-//! Commits are synced (see the ledger), and [`Store::claim`] and [`Store::claim_picked`] return after the
-//! last of these steps, so no byte of an online phase can leave before. A crash at any point leaves material
-//! that is ready and unused, or material that can never be used. Recovery runs when a folder is opened that
-//! no other process uses.
+//! Commits are synced (see the ledger). [`Store::claim`] and [`Store::claim_picked`] return after
+//! the last of these steps, so no byte of an online phase is sent before. A crash at any point
+//! leaves material that is ready and unused, or material that can never be used. Recovery runs when
+//! a folder is opened that no other process uses.
 //!
-//! A claim costs three syncs and reading the file, and is part of the online phase. Measured once for 1 MiB,
-//! with six busy processes on two cores of an AMD EPYC and ext4 on a virtual disk: median 8 ms, best 2.2 ms
-//! (sealed 10 and 4.9 ms), where one sync of 4 KiB alone took 7 ms; on tmpfs, where a sync costs nothing, 1.2
-//! ms. Large material is bound by reading and hashing: 50 MiB took 380 ms there.
+//! A claim costs three syncs and reading the file, and is part of the online phase. Measured once
+//! for 1 MiB, with six busy processes on two cores of an AMD EPYC and ext4 on a virtual disk:
+//! median 8 ms, best 2.2 ms (sealed 10 and 4.9 ms), where one sync of 4 KiB alone took 7 ms; on
+//! tmpfs, where a sync costs nothing, 1.2 ms. Large material is bound by reading and hashing: 50
+//! MiB took 380 ms there.
 //!
-//! A file that lies there says nothing: one that was copied back after its material was used, or invented, is
-//! never granted, listed or counted, and the next recovery removes it. Restoring an old copy of the whole
-//! folder, its ledger included, defeats all this, sealed or not (see the threat model).
+//! The existence of a file proves nothing. A file that was copied back after its use, or invented,
+//! is never granted, listed or counted, and the next recovery removes it. Restoring an old copy of
+//! the whole folder, its ledger included, defeats all this, sealed or not (see the threat model).
 //!
-//! Each party's row names the folder of the other that has the other half ([`Store::folder`]), so that when
-//! they meet each can destroy what the other has lost, and only that: a client may have several folders, and
-//! a folder material of several servers.
+//! Each party's row names the other party's folder that has the other half ([`Store::folder`]).
+//! When the parties connect, each can destroy exactly the halves that the other has lost: a client
+//! may have several folders, and a folder may have material of several servers.
 mod pick;
 mod put;
 
@@ -51,7 +52,7 @@ use zeroize::Zeroizing;
 pub use pick::{InHand, Picked};
 pub use put::{Placing, Reserved};
 
-/// How long material is kept of which nobody says that it is of use, unless another time is chosen.
+/// Default lifetime of material that is not known to be wanted.
 pub const EXPIRE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// A folder of material. Threads may share it.
@@ -66,20 +67,21 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens or makes the folder for one party's halves, sealed if there is a key: both are settled for good
-    /// when it is made. Folder and files are closed to other users. If no other process uses the folder,
-    /// material that a crash left claimed is burnt, and what was never finished is removed.
+    /// Opens or makes the folder for one party's halves, sealed if there is a key: party and
+    /// sealing are fixed when it is made. Closes folder and files to other users. If no other
+    /// process uses the folder, burns material that a crash left claimed, and removes unfinished
+    /// material.
     ///
     /// # Errors
-    /// [`StoreError::NotPrivate`]: the folder is a link or another user's; [`StoreError::OtherParty`]:
-    /// nothing was written then; [`StoreError::KeyNeeded`], [`StoreError::WrongKey`],
-    /// [`StoreError::NotSealed`]; [`StoreError::Ledger`], [`StoreError::ForeignLedger`],
-    /// [`StoreError::File`].
+    /// [`StoreError::NotPrivate`]: the folder is a link or another user's;
+    /// [`StoreError::OtherParty`]: nothing was written then; [`StoreError::KeyNeeded`],
+    /// [`StoreError::WrongKey`], [`StoreError::NotSealed`]; [`StoreError::Ledger`],
+    /// [`StoreError::ForeignLedger`], [`StoreError::File`].
     pub fn open(dir: &Path, party: Party, key: Option<SealKey>) -> Result<Self, StoreError> {
         Self::open_with(material_folder(dir, party)?.path().to_owned(), Some(party), key, Steps::default())
     }
 
-    /// As [`open`](Self::open), but takes a folder as it is, whichever party's, and makes none.
+    /// As [`open`](Self::open), but accepts a folder of either party, and makes none.
     ///
     /// # Errors
     /// As [`open`](Self::open), and [`StoreError::NoFolder`].
@@ -92,7 +94,7 @@ impl Store {
         Self::open_with(dir, None, key, Steps::default())
     }
 
-    /// As [`open`](Self::open), and calls `hook` between the steps of everything that changes the folder,
+    /// As [`open`](Self::open); calls `hook` between the steps of every change of the folder,
     /// recovery included.
     ///
     /// # Errors
@@ -113,7 +115,7 @@ impl Store {
         let locking = |e| StoreError::file("locking", &path)(e);
         let (lock, alone) = match Held::alone(private::made_file(&path)?).map_err(locking)? {
             Some(lock) => (lock, true),
-            // Waits for a process that recovers.
+            // Waits for a process that runs recovery.
             None => (Held::shared(private::made_file(&path)?).map_err(locking)?, false),
         };
         let ledger = Ledger::open(&dir, party, key.as_ref())?;
@@ -132,13 +134,13 @@ impl Store {
         Ok(store)
     }
 
-    /// By what the other party knows this folder: random, made with it, no secret.
+    /// The id by which the other party knows this folder: random, made with the folder, not secret.
     #[must_use]
     pub fn folder(&self) -> FolderId {
         self.ledger.folder()
     }
 
-    /// Where it is.
+    /// Path of the folder.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -148,8 +150,8 @@ impl Store {
         &self.ledger
     }
 
-    /// Takes an id for material that will be made, if its client then has no more than `room`, what is being
-    /// made included.
+    /// Reserves an id for material that will be made. `room` limits the client's materials, those
+    /// being made included.
     ///
     /// # Errors
     /// [`StoreError::Burnt`] if the id was ever used here, [`StoreError::Exists`] if it is in use,
@@ -161,7 +163,7 @@ impl Store {
         origin: Origin<'_>,
         room: Option<u64>,
     ) -> Result<Reserved<'_>, StoreError> {
-        // First, so that what is refused for want of room takes none.
+        // Holds the reserve first: a refusal for lack of room then leaves no row.
         self.reserve.hold()?;
         self.ledger.reserve(id, binding, origin, room)?;
         self.steps.done(Step::Reserved);
@@ -172,24 +174,24 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Burnt`] if the id was ever used here, [`StoreError::Exists`] if it is in use,
-    /// [`StoreError::TooLarge`]; [`StoreError::File`] and [`StoreError::Ledger`] if the disk refuses.
+    /// [`StoreError::TooLarge`]; [`StoreError::File`] and [`StoreError::Ledger`] if the disk
+    /// refuses.
     pub fn put(&self, id: MaterialId, binding: Binding, origin: Origin<'_>, material: &[u8]) -> Result<(), StoreError> {
         self.reserve(id, binding, origin, None)?.put(material)
     }
 
-    /// Takes material for its one use: claimed and burnt, durably, when this returns, whatever it returns but
-    /// [`StoreError::NoMaterial`] and [`StoreError::WrongBinding`].
+    /// Claims material for its single use. It is claimed and burnt, durably, when this returns,
+    /// except with [`StoreError::NoMaterial`] and [`StoreError::WrongBinding`].
     ///
     /// # Errors
-    /// [`StoreError::Burnt`] on any second claim, [`StoreError::NoMaterial`], [`StoreError::WrongBinding`]
-    /// (the material stays ready), [`StoreError::Damaged`] (it is burnt), [`StoreError::File`],
-    /// [`StoreError::Ledger`].
+    /// [`StoreError::Burnt`] on any second claim, [`StoreError::NoMaterial`],
+    /// [`StoreError::WrongBinding`] (the material stays ready), [`StoreError::Damaged`] (it is
+    /// burnt), [`StoreError::File`], [`StoreError::Ledger`].
     pub fn claim(&self, id: MaterialId, binding: Binding) -> Result<Zeroizing<Vec<u8>>, StoreError> {
         self.claimed(id, binding, |stored| self.read(id, stored))
     }
 
-    /// As [`claim`](Self::claim), for material that is read as it is used where it has more than
-    /// `in_memory` bytes.
+    /// As [`claim`](Self::claim); material of more than `in_memory` bytes is read while it is used.
     ///
     /// # Errors
     /// As [`claim`](Self::claim).
@@ -211,14 +213,14 @@ impl Store {
     ) -> Result<T, StoreError> {
         let stored = self.roomy(|| self.ledger.claim(id, binding))?;
         self.steps.done(Step::Claimed);
-        // It is used, whatever comes of reading it.
+        // It is burnt even if reading fails.
         let material = read(&stored);
         self.burn(&[id])?;
         material
     }
 
-    /// A place on this folder's disk for material that nobody keeps: no ledger knows it, no file has its
-    /// name, and it is gone with the process.
+    /// Returns temporary space on this folder's disk for unstored material: it has no row and no
+    /// file name, and is deleted when the process ends.
     ///
     /// # Errors
     /// [`StoreError::File`].
@@ -231,7 +233,7 @@ impl Store {
         spool.map_err(StoreError::file("writing material", &path))
     }
 
-    /// Ready material of a binding, oldest first; of all bindings without one.
+    /// Lists ready material of a binding, or of all, oldest first.
     ///
     /// # Errors
     /// [`StoreError::Ledger`].
@@ -239,7 +241,7 @@ impl Store {
         self.ledger.list(binding.map_or(Which::All, Which::Binding))
     }
 
-    /// Ready material of a client for all models and plans, oldest first.
+    /// Lists ready material of a client for all models and plans, oldest first.
     ///
     /// # Errors
     /// [`StoreError::Ledger`].
@@ -247,8 +249,8 @@ impl Store {
         self.ledger.list(Which::Client(client))
     }
 
-    /// How many materials there are by state. Takes the longer the more were ever used: some milliseconds for
-    /// a million.
+    /// Counts materials by state. Takes time in proportion to all ids ever used: some milliseconds
+    /// for a million.
     ///
     /// # Errors
     /// [`StoreError::Ledger`].
@@ -261,21 +263,21 @@ impl Store {
     /// # Errors
     /// [`StoreError::Ledger`].
     pub fn unused_ids(&self) -> Result<BTreeSet<MaterialId>, StoreError> {
-        // Ordered ones first: those that are stored meanwhile are among the others then.
+        // Orders are read first: an order that is fulfilled meanwhile is then among the ready ones.
         let ordered = self.ledger.ordered()?.into_iter().map(|order| order.id);
         let unused = |(id, state)| matches!(state, State::Ready | State::Generating).then_some(id);
         Ok(ordered.chain(self.ledger.live()?.into_iter().filter_map(unused)).collect())
     }
 
-    /// Notes that material of these ids, which are new, is ordered from a helper: durably when this returns.
+    /// Records that material of these new ids is ordered from a helper, durably.
     ///
     /// # Errors
-    /// [`StoreError::Ledger`]; none is noted then.
+    /// [`StoreError::Ledger`]; none is recorded then.
     pub fn order(&self, ids: &[MaterialId], binding: Binding, helper: ClientId) -> Result<(), StoreError> {
         self.ledger.order(ids, binding, helper)
     }
 
-    /// What is ordered and has neither come nor been given up, oldest first.
+    /// Lists orders that are neither fulfilled nor given up, oldest first.
     ///
     /// # Errors
     /// [`StoreError::Ledger`].
@@ -283,7 +285,7 @@ impl Store {
         self.ledger.ordered()
     }
 
-    /// Notes that what was ordered under these ids has come, or never will.
+    /// Records that the orders of these ids are fulfilled or given up.
     ///
     /// # Errors
     /// [`StoreError::Ledger`].
@@ -291,11 +293,11 @@ impl Store {
         self.ledger.end_orders(ids)
     }
 
-    /// Destroys what is ready of these, of one client or any, and leaves the rest alone; the ids that are
-    /// gone now.
+    /// Destroys those of these ids that are ready, of one client or any; returns the destroyed ids.
     ///
     /// # Errors
-    /// [`StoreError::File`], [`StoreError::Ledger`]; some may be gone then, none can be used.
+    /// [`StoreError::File`], [`StoreError::Ledger`]; some may be destroyed then, and none can be
+    /// used.
     pub fn discard(&self, ids: &[MaterialId], client: Option<ClientId>) -> Result<Vec<MaterialId>, StoreError> {
         let taken = self.roomy(|| self.ledger.claim_ready(ids, client))?;
         if !taken.is_empty() {
@@ -305,7 +307,7 @@ impl Store {
         Ok(taken)
     }
 
-    /// Notes that ready material of these ids is of use: it expires later.
+    /// Records that ready material of these ids is wanted now, which delays its expiry.
     ///
     /// # Errors
     /// [`StoreError::Ledger`].
@@ -313,7 +315,7 @@ impl Store {
         if ids.is_empty() { Ok(()) } else { self.ledger.still_wanted(ids) }
     }
 
-    /// Whether the clock stands about where it should, by when the folder was last used.
+    /// Checks that the clock is close to its expected time, judged by the last use of the folder.
     ///
     /// # Errors
     /// [`StoreError::ClockJump`], [`StoreError::Ledger`].
@@ -321,7 +323,7 @@ impl Store {
         self.ledger.check_clock()
     }
 
-    /// Takes the clock for right, whatever it showed when the folder was last used.
+    /// Accepts the clock, whatever it showed when the folder was last used.
     ///
     /// # Errors
     /// [`StoreError::Ledger`].
@@ -329,12 +331,12 @@ impl Store {
         self.ledger.accept_clock()
     }
 
-    /// Destroys material that was last of use so long ago, or earlier; how much that was. Orders of that age
-    /// are given up.
+    /// Destroys material that was last wanted `age` ago or earlier, and gives up orders of that
+    /// age; returns the number of materials.
     ///
     /// # Errors
-    /// As [`discard`](Self::discard); [`StoreError::ClockJump`]: something would expire, perhaps by a clock
-    /// that is wrong.
+    /// As [`discard`](Self::discard); [`StoreError::ClockJump`]: material would expire, and the
+    /// clock may be wrong.
     pub fn expire(&self, age: Duration) -> Result<usize, StoreError> {
         let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
         let then = now()?.saturating_sub(age);
@@ -351,7 +353,7 @@ impl Store {
         Ok(self.discard(&old, None)?.len())
     }
 
-    /// Runs a write for what is there already, if need be in the room that is held for it.
+    /// Runs a write about existing material, using the reserved room if the disk is full.
     fn roomy<T>(&self, write: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.reserve.roomy(|| self.ledger.shrink(), write)
     }
@@ -360,7 +362,7 @@ impl Store {
         self.dir.join(format!("{id}{MATERIAL}"))
     }
 
-    /// The file of claimed material, if it has the length that it should.
+    /// Opens the file of claimed material, if it has the expected length.
     fn claimed_file(&self, id: MaterialId, stored: &Stored) -> Result<File, StoreError> {
         let path = self.path(id);
         let damaged = |what: String| StoreError::Damaged { id, what };
@@ -370,7 +372,7 @@ impl Store {
         };
         let found = file.metadata().map_err(StoreError::file("reading material", &path))?.len();
         let wanted = if self.key.is_some() { sealed_bytes(stored.bytes) } else { stored.bytes };
-        // Checked before allocating what the ledger says.
+        // Checked before memory of that size is allocated.
         if found != wanted {
             return Err(damaged(format!("{found} bytes in the file, {wanted} expected")));
         }
@@ -396,7 +398,7 @@ impl Store {
         Ok(material)
     }
 
-    /// Reads the file through once, so that what is damaged shows before it is used.
+    /// Reads the file once to detect damage before use.
     fn checked_contents(
         &self,
         id: MaterialId,
@@ -408,7 +410,7 @@ impl Store {
         spool::contents(file, self.key.as_ref(), Kind::Material(id)).map_err(|fault| self.unread(id, fault))
     }
 
-    /// Why a file of material does not open.
+    /// The error for a file of material that does not open.
     fn unread(&self, id: MaterialId, fault: SealFault) -> StoreError {
         match fault {
             SealFault::Io(e) => StoreError::file("reading material", &self.path(id))(e),
@@ -416,7 +418,7 @@ impl Store {
         }
     }
 
-    /// Removes what was claimed, then says so in the ledger.
+    /// Deletes the files of claimed material, then records that in the ledger.
     fn burn(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
         ids.iter().try_for_each(|&id| self.unlink(id))?;
         sync_folder(&self.dir)?;
@@ -446,15 +448,16 @@ impl Store {
         Ok(ids)
     }
 
-    /// Settles what a crash left, while nobody else uses the folder: files and ledger agree afterwards.
+    /// Settles the state after a crash, while no other process uses the folder: files and ledger
+    /// agree afterwards.
     fn recover(&self) -> Result<(), StoreError> {
         let (files, live) = (self.files()?, self.ledger.live()?);
         for id in &files {
             if live.get(id) == Some(&State::Ready) {
                 continue;
             }
-            // An empty one is what a spool leaves in a crash; anything else that the ledger never knew is not
-            // ours, and is never used either.
+            // An empty file is left by a spool after a crash. Other files that the ledger never
+            // knew are not ours: they stay and are never used.
             let is_empty = || fs::symlink_metadata(self.path(*id)).is_ok_and(|m| m.is_file() && m.len() == 0);
             match self.ledger.is_known(*id)? || is_empty() {
                 true => self.unlink(*id)?,

@@ -1,7 +1,8 @@
-//! What a server keeps of what its clients send once, such as switching keys: files in the folder of material
-//! that grow as bytes come, and rows of the ledger, which stay when the files go.
+//! Uploads: data that clients send a server once, such as switching keys. They are files in the
+//! material folder that grow as bytes arrive, and rows of the ledger, which stay when the files are
+//! deleted.
 //!
-//! What is in a file is its writer's to check: nothing here is secret, or used once.
+//! The writer must check the content of a file: it is neither secret nor limited to one use.
 use crate::held::Held;
 use crate::ledger::now;
 use crate::managed::hex_stem;
@@ -17,36 +18,36 @@ use tacit_ids::ClientId;
 
 const FOLDER: &str = "uploads";
 const KIND: FolderKind = FolderKind::private("server", "uploads of clients");
-/// Of files that are not whole yet.
+/// Ending of incomplete files.
 const UNFINISHED: &str = "part";
 
-/// What is kept of a client.
+/// An upload of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Upload {
-    /// What the client calls it.
+    /// The client's name for it.
     pub name: [u8; 32],
-    /// Whose it is.
+    /// The client that sent it.
     pub client: ClientId,
-    /// Digest of the plan that it is for.
+    /// Digest of its plan.
     pub plan: [u8; 32],
-    /// Bytes when all of it is there.
+    /// Bytes of the complete upload.
     pub bytes: u64,
-    /// Whether it is.
+    /// Whether it is complete.
     pub is_whole: bool,
     /// When it was begun, seconds since 1970.
     pub created: u64,
-    /// When its client last came for it, seconds since 1970.
+    /// When its client last used it, seconds since 1970.
     pub used: u64,
-    /// Whether its client still knows it when it is started anew.
+    /// Whether its client still knows it after a restart.
     pub lasts: bool,
 }
 
-/// Why something is kept no longer.
+/// Why an upload has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// Its client or the operator wanted it.
+    /// Its client or the operator deleted it.
     Deleted,
-    /// Its client did not come for it.
+    /// Its client did not use it for too long.
     Expired,
 }
 
@@ -59,18 +60,19 @@ impl Ended {
     }
 }
 
-/// Name of a file, of what a client sends under a name for a plan.
+/// File name of a client's upload, by plan and name.
 fn file_name(client: ClientId, plan: &[u8; 32], name: &[u8; 32]) -> String {
     let mut hasher = blake3::Hasher::new_derive_key("tacit 2026-11 kept upload");
     hasher.update(&client.0).update(plan).update(name).finalize().to_hex().to_string()
 }
 
 impl Store {
-    /// The file for what a client sends under a name for a plan, `bytes` bytes when all of it is there, and
-    /// whether [`upload_is`](Self::upload_is) has said so. It is begun if there is none, and if the client
-    /// then has no more than `most` bytes. It is of use now. Until it is whole the file has another name.
-    /// Whoever has a file open locks it, and who has made one says with `upload_is` what it is, before it
-    /// grows: else what was deleted in the meantime would grow uncounted.
+    /// Returns the file of a client's upload of `bytes` bytes, and whether
+    /// [`upload_is`](Self::upload_is) has recorded it as complete. Begins the upload if there is
+    /// none and the client then has at most `most` bytes. Records that it is used now. Until it is
+    /// complete the file has another name. The process that has the file open must lock it. The
+    /// process that has made it must call `upload_is` before the file grows: a file that was
+    /// deleted meanwhile would otherwise grow uncounted.
     ///
     /// # Errors
     /// [`StoreError::NoRoom`], [`StoreError::File`], [`StoreError::Ledger`].
@@ -87,11 +89,11 @@ impl Store {
         Ok((folder.path().join(file_name(client, plan, name)), is_whole))
     }
 
-    /// Notes whether all of it is there.
+    /// Records whether an upload is complete.
     ///
     /// # Errors
-    /// [`StoreError::UploadEnded`]: it is not kept any more, and whatever was made of its file since is gone,
-    /// too; [`StoreError::File`], [`StoreError::Ledger`].
+    /// [`StoreError::UploadEnded`]: the upload has ended; files made for it since are deleted as
+    /// well. [`StoreError::File`], [`StoreError::Ledger`].
     pub fn upload_is(
         &self,
         client: ClientId,
@@ -108,7 +110,7 @@ impl Store {
         Err(StoreError::UploadEnded)
     }
 
-    /// What is kept of all clients, in the order in which it was begun.
+    /// Lists the uploads of all clients, in the order in which they were begun.
     ///
     /// # Errors
     /// [`StoreError::Ledger`].
@@ -116,8 +118,8 @@ impl Store {
         self.ledger().uploads()
     }
 
-    /// Deletes these, at once, whoever has their files open; how many there were. The ledger says how they
-    /// ended.
+    /// Deletes these uploads at once, even if other processes have their files open; returns how
+    /// many existed. The ledger records how they ended.
     ///
     /// # Errors
     /// [`StoreError::File`], [`StoreError::Ledger`].
@@ -125,7 +127,7 @@ impl Store {
         if which.is_empty() {
             return Ok(0);
         }
-        // What a crash leaves of the files goes when the folder is next opened.
+        // Files that a crash leaves are deleted when the folder is next opened.
         let ended = self.ledger().end_uploads(which, how)?;
         let folder = self.dir().join(FOLDER);
         for upload in which {
@@ -135,7 +137,8 @@ impl Store {
         Ok(ended)
     }
 
-    /// Deletes what its client last came for so long ago, or earlier, and does not use now; how many.
+    /// Deletes uploads that their clients last used `age` ago or earlier and do not use now;
+    /// returns how many.
     ///
     /// # Errors
     /// As [`end_uploads`](Self::end_uploads).
@@ -151,8 +154,8 @@ impl Store {
         self.end_uploads(&old, Ended::Expired)
     }
 
-    /// Deletes, of what a client's later runs will not know any more, what it came for longest ago and does
-    /// not use now; whether there was any.
+    /// Deletes one upload that later runs of the client will not know: the least recently used one
+    /// that is not in use. Returns whether there was one.
     ///
     /// # Errors
     /// As [`end_uploads`](Self::end_uploads).
@@ -163,15 +166,15 @@ impl Store {
         Ok(self.end_uploads(oldest.map_or(&[], slice::from_ref), Ended::Expired)? > 0)
     }
 
-    /// Whether nobody has it open, and so locked.
+    /// Whether no process has the file open, and so locked.
     fn is_idle(&self, upload: &Upload) -> bool {
         let path = self.dir().join(FOLDER).join(file_name(upload.client, &upload.plan, &upload.name));
         let is_open = |path: &Path| File::open(path).and_then(Held::alone).is_ok_and(|held| held.is_none());
         !is_open(&path) && !is_open(&path.with_extension(UNFINISHED))
     }
 
-    /// Removes files of what is kept no more, while nobody else uses the folder. What the ledger never
-    /// knew is not ours, and stays.
+    /// Deletes files of uploads that have ended, while no other process uses the folder. Leaves
+    /// files that the ledger never knew.
     pub(crate) fn sweep_uploads(&self) -> Result<(), StoreError> {
         let folder = self.dir().join(FOLDER);
         let listing = match fs::read_dir(&folder) {
@@ -201,19 +204,20 @@ impl Store {
     }
 }
 
-/// Whether a file has a name of one that is kept, whole or not.
+/// Whether a file has the name of an upload, complete or not.
 fn is_upload(path: &Path) -> bool {
     let has_name = hex_stem(path, "", 64).or_else(|| hex_stem(path, ".part", 64)).is_some();
     has_name && fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file())
 }
 
-/// Removes a file under either name.
+/// Deletes a file under either name.
 fn remove_both(path: &Path) -> Result<(), StoreError> {
     remove(&path.with_extension(UNFINISHED))?;
     remove(path)
 }
 
-/// Removes a file and frees its place, also where a connection has it open: that would be nobody's otherwise.
+/// Deletes a file and frees its space at once, even if a connection has it open: that space would
+/// count for no client.
 fn remove(path: &Path) -> Result<(), StoreError> {
     let removed = File::options().write(true).open(path).and_then(|file| {
         fs::remove_file(path)?;
@@ -256,7 +260,7 @@ mod tests {
         store.upload_is(ALICE, (&PLAN, &[7; 32]), true).unwrap();
         assert_eq!(place(&store, ALICE, 7, 60).unwrap(), (path.clone(), true));
         assert_eq!(states(&store), [(7, true), (7, false)]);
-        // Of another length: begun anew.
+        // An upload of another length begins anew.
         assert!(matches!(place(&store, ALICE, 7, 101), Err(StoreError::NoRoom { held: 0, most: 100 })));
         assert!(!place(&store, ALICE, 7, 90).unwrap().1);
         store.upload_is(ALICE, (&PLAN, &[7; 32]), true).unwrap();
@@ -274,7 +278,7 @@ mod tests {
         assert_eq!(all, ["expired", "deleted"]);
     }
 
-    /// What is promised counts, whatever name it has: else a client fills a disk.
+    /// Promised bytes count under any name; otherwise a client could fill the disk.
     #[test]
     fn one_name_for_two_plans_is_two_uploads() {
         let dir = tempfile::tempdir().unwrap();
@@ -291,7 +295,7 @@ mod tests {
         assert_eq!(store.end_uploads(&store.uploads().unwrap(), Ended::Deleted).unwrap(), 2);
     }
 
-    /// Else every run of a client that keeps no secrets would take from its share until it has none.
+    /// Otherwise the runs of a client that stores no secrets would use up its share.
     #[test]
     fn what_ended_runs_have_sent_makes_way_if_nobody_uses_it() {
         let dir = tempfile::tempdir().unwrap();
@@ -318,7 +322,7 @@ mod tests {
         assert_eq!(store.expire_uploads(Duration::ZERO).unwrap(), 0, "in use");
         assert_eq!(store.end_uploads(&store.uploads().unwrap(), Ended::Deleted).unwrap(), 1);
         assert_eq!(open.metadata().unwrap().len(), 0);
-        // Made between the row and the file, by whoever was about to write.
+        // A writer may make the files between the deletion of the row and that of the file.
         for is_whole in [false, true] {
             fs::write(path.with_extension("part"), b"more").unwrap();
             fs::write(&path, b"more").unwrap();
@@ -334,7 +338,7 @@ mod tests {
         let store = Store::open(dir.path(), Party::Server, None).unwrap();
         let (path, _) = place(&store, ALICE, 7, 60).unwrap();
         let part = path.with_extension("part");
-        // What a crash leaves between the row's end and the file's.
+        // The state after a crash between the deletion of the row and that of the file.
         let (ended, _) = place(&store, BOB, 7, 60).unwrap();
         let bobs: Vec<Upload> = store.uploads().unwrap().into_iter().filter(|u| u.client == BOB).collect();
         store.end_uploads(&bobs, Ended::Deleted).unwrap();

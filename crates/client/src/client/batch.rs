@@ -1,5 +1,5 @@
-//! Several inputs that are run as one: one offline phase, one material and one online phase, with the
-//! exchanges of one input.
+//! Batches: several inputs with one offline phase, one material and one online phase, and the round
+//! trips of one input.
 use crate::ask::ask;
 use crate::wire::{Reply, Request, misplaced};
 use crate::{Answer, Client, ClientError};
@@ -11,7 +11,7 @@ use tacit_graph::Units;
 use tacit_store::Binding;
 
 impl Client {
-    /// How many inputs are run as one from now on, at most; 1 runs each on its own.
+    /// Limits the batch size from now on; 1 runs each input on its own.
     pub fn set_max_batch(&mut self, inputs: usize) {
         self.config.max_batch = inputs;
     }
@@ -21,13 +21,13 @@ impl Client {
         &*self.one
     }
 
-    /// Most inputs that are run as one, as far as this party knows: the server may grant fewer.
+    /// Largest batch size as far as this party knows; the server may grant fewer.
     #[must_use]
     pub fn max_batch(&self) -> usize {
         self.config.max_batch.min(self.one.max_batch()).max(1)
     }
 
-    /// Phases from now on are for so many inputs at once, as the server has been told.
+    /// Sets the batch size of the following phases, as agreed with the server.
     fn resize(&mut self, inputs: usize) -> Result<(), ClientError> {
         self.side.set_batch(inputs)?;
         self.model = if inputs == 1 { Arc::clone(&self.one) } else { self.one.batched(inputs)? };
@@ -36,10 +36,11 @@ impl Client {
         Ok(())
     }
 
-    /// Asks the server to run `wanted` inputs as one from now on, on this connection; as many as it runs so.
+    /// Asks the server for batches of `wanted` inputs on this connection from now on; returns the
+    /// size that it grants.
     ///
     /// # Errors
-    /// Of the connection.
+    /// Errors of the connection.
     pub fn ask_batch(&mut self, wanted: usize) -> Result<usize, ClientError> {
         let wanted = wanted.clamp(1, self.max_batch());
         if wanted == self.model().batch() {
@@ -58,7 +59,7 @@ impl Client {
         Ok(granted)
     }
 
-    /// As [`ask_batch`](Self::ask_batch), for exactly so many.
+    /// As [`ask_batch`](Self::ask_batch); a smaller size than `inputs` is an error.
     pub(crate) fn set_batch(&mut self, inputs: usize) -> Result<(), ClientError> {
         match self.ask_batch(inputs)? {
             granted if granted == inputs => Ok(()),
@@ -69,11 +70,11 @@ impl Client {
         }
     }
 
-    /// How many inputs each stored material of this model is for that is ready in this client's folder, and
-    /// for more than one, largest first.
+    /// Batch size of each stored material of this model that is ready in this client's folder and
+    /// serves more than one input, largest first.
     ///
     /// # Errors
-    /// Of the store.
+    /// Errors of the store.
     pub fn stored_batches(&self) -> Result<Vec<usize>, ClientError> {
         let Some(stock) = &self.stock else { return Ok(vec![]) };
         let (client, model, plan) = (self.binding().client, self.binding().model, self.of_one().digest());
@@ -85,14 +86,14 @@ impl Client {
         Ok(sizes)
     }
 
-    /// Tells the server that so many inputs will be asked for. If the day's quota is not enough for all of
-    /// them, none is begun: whoever wants fewer can then say so.
+    /// Tells the server how many inputs a call will ask for. If the day's quota does not cover them
+    /// all, the server refuses before the first begins, and the caller can ask for fewer.
     ///
     /// # Errors
-    /// [`ClientError::Refused`], with what is left; of the connection.
+    /// [`ClientError::Refused`], with the rest of the quota; errors of the connection.
     pub fn begin_call(&mut self, inputs: usize) -> Result<(), ClientError> {
         if inputs < 2 {
-            // The request for the one input says the same.
+            // The request for a single input is checked against the quota itself.
             return Ok(());
         }
         let request = Request::Call { inputs: u32::try_from(inputs).unwrap_or(u32::MAX) };
@@ -102,12 +103,12 @@ impl Client {
         }
     }
 
-    /// How many of so many inputs are answered next with stored material, if there is any: one with what was
-    /// made for single inputs, which comes first; else the largest batch that is used up whole, or a part of
-    /// the smallest.
+    /// How many of `left` inputs to answer next with stored material; `None` if there is no
+    /// suitable material. Material for single inputs comes first, then the largest batch that is
+    /// used up whole, then part of the smallest batch.
     ///
     /// # Errors
-    /// Of the store.
+    /// Errors of the store.
     pub fn next_stored(&self, left: usize) -> Result<Option<usize>, ClientError> {
         let Some(stock) = self.stock.as_ref().filter(|_| left > 0) else { return Ok(None) };
         let (client, model) = (self.binding().client, self.binding().model);
@@ -115,7 +116,7 @@ impl Client {
             return Ok(Some(1));
         }
         if left == 1 {
-            // The rest of a batch is worth more than one input.
+            // A stored batch is not spent on a single input.
             return Ok(None);
         }
         let sizes = self.stored_batches()?;
@@ -123,9 +124,9 @@ impl Client {
         Ok(whole.or_else(|| sizes.iter().copied().min()).map(|size| size.min(left)))
     }
 
-    /// Answers the first of these inputs, given in `units`: as many as are run as one next, at least one.
-    /// Stored material is used first ([`next_stored`](Self::next_stored)), then new material is made for as
-    /// many as the back end and the server run as one.
+    /// Answers the first of these inputs, given in `units`: the next batch, at least one input.
+    /// Uses stored material first ([`next_stored`](Self::next_stored)). Then makes new material for
+    /// as many inputs as back end and server allow in a batch.
     ///
     /// # Errors
     /// As [`infer_in`](Self::infer_in); [`ClientError::Usage`] for no input.
@@ -144,18 +145,18 @@ impl Client {
         }
     }
 
-    /// Answers several inputs, given in `units`, as one: with stored material for as many of them, or for
-    /// more, if there is any (what is left of it then is burnt with it), else with new material.
+    /// Answers several inputs, given in `units`, as one batch. Uses stored material for that many
+    /// inputs or more, if there is any, and burns the unused rest with it; else makes new material.
     ///
     /// # Errors
-    /// As [`infer_in`](Self::infer_in); [`ClientError::Usage`] for no input, or more than the back end and
-    /// the server run as one.
+    /// As [`infer_in`](Self::infer_in); [`ClientError::Usage`] for no input, or more than back end
+    /// and server allow in a batch.
     pub fn infer_batch(&mut self, units: Units, inputs: &[Vec<f32>]) -> Result<Vec<Answer>, ClientError> {
         let asked = Instant::now();
         let mut together = self.together(units, inputs)?;
         let stored = self.stored_batches()?.into_iter().rev().find(|size| *size >= inputs.len());
         let size = stored.unwrap_or(inputs.len());
-        // A server that runs fewer as one than it did has no use for what is stored.
+        // The server may have lowered its batch size since: the stored material is unusable then.
         if self.ask_batch(size)? != size || size == inputs.len() {
             self.set_batch(inputs.len())?;
             return self.timed(asked, &together);
@@ -166,7 +167,7 @@ impl Client {
         Ok(answers)
     }
 
-    /// What the model computes on, of several inputs.
+    /// Concatenates inputs, each converted to normalised input ([`Units::Normalised`]).
     pub(crate) fn together(&self, units: Units, inputs: &[Vec<f32>]) -> Result<Vec<f32>, ClientError> {
         let mut together = Vec::new();
         for input in inputs {
@@ -175,7 +176,7 @@ impl Client {
         Ok(together)
     }
 
-    /// Makes inputs up to the size of the batch at hand: nobody has sent them, nobody hears their answers.
+    /// Pads the inputs to the batch size with dummies, whose answers are dropped.
     pub(crate) fn fill_up(&self, together: &mut Vec<f32>) {
         let blank = self.interface().blank();
         let missing = self.model().batch().saturating_sub(together.len() / blank.len());

@@ -1,4 +1,4 @@
-//! Material that this client's helper makes: ordering it, fetching it, and putting it together.
+//! Material that this client's helper makes: ordering, fetching and assembling it.
 use crate::helper::HelperLine;
 use crate::helper::wire::{Answer, Ask, Job, MAX_JOBS, Standing, What};
 use crate::{Client, ClientError, SecretsFolder};
@@ -16,39 +16,39 @@ use tacit_store::{
 };
 use zeroize::Zeroizing;
 
-/// Folder of what is being fetched, in that of material.
+/// Subfolder of the material folder for downloads from a helper.
 const FETCHED: &str = "fetched";
 const FOLDER: FolderKind = FolderKind::private("client", "sealed material that is being fetched");
 
-/// What a seal adds at most to a material, beside a tag of 16 bytes for each 64 KiB.
+/// Most bytes that a seal adds to a material, beside a tag of 16 bytes for each 64 KiB.
 const MAX_AROUND: u64 = 1 << 10;
 
-/// What has come from a helper.
+/// Result of fetching from a helper.
 #[derive(Debug, Default)]
 pub struct HelperDelivery {
     /// Material that is ready now.
     pub got: Vec<FetchedMaterial>,
-    /// What was ordered and will not come, and why. It can be ordered anew, under other ids.
+    /// Ordered material that will not be made, and why. It can be ordered again, under other ids.
     pub lost: Vec<(MaterialId, String)>,
-    /// How many materials of this model the helper is still to make.
+    /// Number of materials of this model that the helper has yet to make.
     pub waiting: usize,
 }
 
-/// Material that has come.
+/// Material that was fetched.
 #[derive(Debug, Clone, Copy)]
 pub struct FetchedMaterial {
     /// Its name.
     pub id: MaterialId,
     /// Bytes of the material.
     pub bytes: u64,
-    /// Bytes that came from the helper for it, sealed.
+    /// Bytes that the helper sent for it, sealed.
     pub sealed: u64,
 }
 
-/// What seeds and seals follow from that are given to a helper; it stays here.
+/// The master key from which seeds and seals for a helper are derived. It stays at this client.
 struct Master(Zeroizing<[u8; 32]>);
 
-/// Names a material among all of a master key, whatever it is derived for.
+/// Identifies a material among all that are derived from a master key.
 fn parts<'a>(id: &'a MaterialId, binding: &'a Binding) -> [&'a [u8]; 4] {
     [&id.0, &binding.client.0, &binding.model, &binding.plan]
 }
@@ -66,13 +66,13 @@ impl Master {
 }
 
 impl Client {
-    /// Orders material for `count` inputs from this client's helper; its names. What the helper learns is in
-    /// `docs/threat-model.md`.
+    /// Orders material for `count` inputs from this client's helper; returns its ids.
+    /// `docs/threat-model.md` says what the helper learns.
     ///
     /// # Errors
-    /// [`ClientError::Usage`] without a store, or with a back end whose material two parties do not make;
-    /// [`ClientError::Helper`]; of the store or the connection to the helper. What may have been ordered
-    /// all the same is in [`collect`](Self::collect).
+    /// [`ClientError::Usage`] without a store, or if two parties do not make the back end's
+    /// material; [`ClientError::Helper`]; errors of the store or the connection to the helper.
+    /// [`collect`](Self::collect) reports orders that were placed in spite of an error.
     pub fn order(&mut self, line: &mut HelperLine, count: usize) -> Result<Vec<MaterialId>, ClientError> {
         self.check_stores()?;
         if self.model.preparation() != Preparation::TwoParty {
@@ -94,7 +94,8 @@ impl Client {
         while ordered.len() < count {
             let ids = (0..MAX_JOBS.min(count - ordered.len())).map(|_| MaterialId::random());
             let ids: Vec<MaterialId> = ids.collect::<Result<_, _>>()?;
-            // Before the helper knows of them, so that the server's halves are not taken for lost.
+            // Orders are noted before the helper knows them, so that the server's halves do not
+            // count as lost.
             store.order(&ids, self.binding, line.helper())?;
             let job = |id: &MaterialId| Job {
                 id: *id,
@@ -116,8 +117,8 @@ impl Client {
         Ok(ordered)
     }
 
-    /// Fetches what the helper has made of this model since it was ordered, stores it, and has the helper
-    /// delete it. What breaks off goes on where it was the next time.
+    /// Fetches the finished material of this model from the helper, stores it, and has the helper
+    /// delete it. The next call resumes an interrupted fetch.
     ///
     /// # Errors
     /// As [`order`](Self::order).
@@ -159,7 +160,8 @@ impl Client {
         Ok(collected)
     }
 
-    /// Fetches one material and stores it; or why what came is none.
+    /// Fetches one material and stores it; the inner error says why the fetched bytes are not the
+    /// material.
     fn fetched(
         &self,
         line: &mut HelperLine,
@@ -186,7 +188,7 @@ impl Client {
         let peer = self.stock.as_ref().and_then(crate::stock::Stock::peer).expect("it was checked that there is one");
         let origin = Origin { backend: &self.names[1], peer, maker: Some(line.helper()) };
         match store.put(id, self.binding, origin, &material) {
-            // It came before, and this process or one before it ended before the order did.
+            // The material was stored before, by a process that ended before it removed the order.
             Ok(()) | Err(StoreError::Burnt(_) | StoreError::Exists(_)) => {}
             Err(e) => return Err(e.into()),
         }
@@ -197,7 +199,7 @@ impl Client {
         Arc::clone(self.stock.as_ref().expect("it was checked that there is a folder").store())
     }
 
-    /// The master key for a helper, drawn where there is none.
+    /// Returns the master key for a helper; draws one if there is none.
     fn master(&self, helper: ClientId) -> Result<Master, ClientError> {
         let folder = self.config.store.as_ref();
         let folder = folder.ok_or_else(|| ClientError::Usage("a helper's master key needs a folder".into()))?;
@@ -220,12 +222,12 @@ impl Client {
     }
 }
 
-/// Where a sealed material lies until all of it is there.
+/// Path of a sealed material until it is complete.
 fn fetched_path(store: &Store, id: MaterialId) -> PathBuf {
     store.dir().join(FETCHED).join(format!("{id}.sealed"))
 }
 
-/// Whether a file has the name of one that is being fetched.
+/// Whether a file has the name of an unfinished download.
 fn is_fetched(path: &Path) -> bool {
     hex_stem(path, ".sealed", 32).is_some() && path.symlink_metadata().is_ok_and(|meta| meta.is_file())
 }
@@ -242,13 +244,13 @@ fn remove(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Fetches what is still missing of a sealed material.
+/// Fetches the missing rest of a sealed material.
 fn fetch(line: &mut HelperLine, id: MaterialId, path: &Path, bytes: u64) -> Result<(), ClientError> {
     ManagedFolder::open_or_mark(path.parent().expect("a file in a folder"), FOLDER, is_fetched)?;
     let mut file = made_file(path)?;
     let mut from = file.metadata().map_err(failed("reading", path))?.len();
     if from > bytes {
-        // Of another making.
+        // The file is of another version of the material.
         file.set_len(0).map_err(failed("writing", path))?;
         from = 0;
     }

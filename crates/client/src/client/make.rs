@@ -1,5 +1,6 @@
-//! Making material: kept on disk at both parties, or in hand for an input that is asked for. What a back end
-//! takes as it comes is written as it comes, where there is a folder and much of it.
+//! Making material: stored on disk at both parties, or in memory for an input that is asked for. If
+//! a back end can take its material as a stream, large material is written to a folder while it
+//! arrives.
 use crate::answer::Prepared;
 use crate::measure::PhaseReport;
 use crate::wire::{InputId, Request};
@@ -16,39 +17,42 @@ impl Client {
     /// Makes material for one input and stores it at both parties.
     ///
     /// # Errors
-    /// [`ClientError::Usage`] without a store or where there is nothing to prepare,
+    /// [`ClientError::Usage`] without a store or if the back end has no offline phase,
     /// [`ClientError::NoDealer`], [`ClientError::Refused`] if the server has no room, and as
     /// [`setup`](Self::setup).
     pub fn prepare(&mut self) -> Result<Prepared, ClientError> {
         self.prepare_batch(1)
     }
 
-    /// As [`prepare`](Self::prepare), for `inputs` inputs that will be answered as one
+    /// As [`prepare`](Self::prepare), for a batch of `inputs` inputs
     /// ([`infer_batch`](Self::infer_batch)).
     ///
     /// # Errors
-    /// As there; [`ClientError::Usage`] if the back end or the server does not run so many as one.
+    /// As [`prepare`](Self::prepare); [`ClientError::Usage`] if the back end or the server does not
+    /// allow this batch size.
     pub fn prepare_batch(&mut self, inputs: usize) -> Result<Prepared, ClientError> {
         self.check_stores()?;
         self.set_batch(inputs)?;
         self.make_kept(None)
     }
 
-    /// As [`prepare`](Self::prepare), but when the server has nothing else to do and expects that this client
-    /// will need it: it goes by how often the client has asked, and fills its stock of this model, which may
-    /// hold `most`, to that measure. Until then this waits, for ever if need be;
-    /// [`closer`](Self::closer) ends it. For as many inputs as one as this connection was last asked for.
+    /// As [`prepare`](Self::prepare), once the server is idle and expects that this client will
+    /// need the material. The server estimates the need from the client's past requests. It fills
+    /// the client's stock of this model, which may hold `most`, up to that need. Until then this
+    /// call blocks, without a limit; [`closer`](Self::closer) ends it. The material has the current
+    /// batch size.
     ///
     /// # Errors
-    /// As there.
+    /// As [`prepare`](Self::prepare).
     pub fn refill(&mut self, most: u32) -> Result<Prepared, ClientError> {
         self.check_stores()?;
         let held = u32::try_from(self.stored()?.len()).unwrap_or(u32::MAX);
         self.make_kept(Some([held, most]))
     }
 
-    /// Makes material of which the client whose helper this is keeps the other half, in its `folder`: what
-    /// comes beside its seed. It is for one input. The seed is gone, whatever comes of it.
+    /// Makes material for the owner of this helper: the server stores its half for the owner's
+    /// `folder`. Returns the client's half without what follows from `seed`. The material is for
+    /// one input. Uses up the seed whatever the result.
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
@@ -78,7 +82,7 @@ impl Client {
         }
     }
 
-    /// Whether there is anything to prepare.
+    /// Returns an error if the back end has no offline phase.
     pub(crate) fn check_prepares(&self) -> Result<(), ClientError> {
         if !self.needs_material()? {
             let text = format!("the back end {} has nothing to prepare: ask right away", self.names[1]);
@@ -87,14 +91,15 @@ impl Client {
         Ok(())
     }
 
-    /// Makes material that both parties keep.
+    /// Makes material that both parties store.
     fn make_kept(&mut self, refill: Option<[u32; 2]>) -> Result<Prepared, ClientError> {
         self.check_prepares()?;
         self.setup_before(Phase::Offline)?;
         let id = MaterialId::random()?;
         let stock = self.stock.as_ref().expect("whoever keeps material has checked that there is a folder");
         let (store, peer) = (Arc::clone(stock.store()), stock.peer().expect("and one at the server"));
-        // Taken here before the server begins: what is at the server only is then known to be lost here.
+        // Reserves the id before the server begins: an id that only the server has is then known to
+        // be lost here.
         let reserved = store.reserve(id, self.binding, Origin { backend: &self.names[1], peer, maker: None }, None)?;
         let folder = store.folder();
         let request = match refill {
@@ -116,15 +121,17 @@ impl Client {
             }
         };
         if let Err(e) = stored {
-            // The server has its half, durably. If this fails too, the next connection destroys it.
+            // The server has stored its half durably. If this fails too, the next connection
+            // destroys that half.
             let _ = self.discard(&[id]);
             return Err(e.into());
         }
         Ok(Prepared { id, offline, bytes: [self.material_bytes, at_server] })
     }
 
-    /// Makes the material of an input that is asked for with `first`, or was before. It goes with this
-    /// process and the server's; large material lies on disk meanwhile, if there is a folder.
+    /// Makes the material of an input. `first` asks for the input, unless an earlier request did.
+    /// The material lasts as long as this process and the server's; large material lies on disk
+    /// meanwhile, if there is a folder.
     pub(crate) fn make_for(
         &mut self,
         name: InputId,

@@ -1,33 +1,33 @@
-//! How far a client's phases are, for whoever shows it: begin and end of each are kept until they are asked
-//! for, and in between the bytes that have moved tell.
+//! Progress of a client's phases, for display. Begin and end of each phase are stored until they
+//! are read; in between, the moved bytes give the fraction.
 use crate::Client;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tacit_backends::Costs;
 use tacit_net::Phase;
 
-/// Most of a phase that is told before it has ended.
+/// Largest fraction that is reported before a phase has ended.
 const ALMOST: f64 = 0.99;
 
-/// A phase, and how much of it is done: 0 when it begins, 1 when it has ended.
+/// A phase and its progress.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// Which phase.
+    /// The phase.
     pub phase: Phase,
-    /// From 0 to 1.
+    /// From 0 when it begins to 1 when it has ended.
     pub fraction: f64,
 }
 
-/// What one thread of a client notes and another shows ([`Client::set_progress`]).
+/// Progress that one thread of a client records and another shows ([`Client::set_progress`]).
 #[derive(Default)]
 pub struct Progress(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     ended: Vec<Step>,
-    /// Jobs that wait at the server, while the turn of a phase has not come.
+    /// Jobs that wait at the server, while a phase waits for its turn.
     queued: Option<u32>,
-    /// By phase: two connections may run one each, of one call.
+    /// Running phases, by phase: two connections of one call may run one each.
     running: [Option<Running>; 3],
 }
 
@@ -35,7 +35,7 @@ struct Running {
     phase: Phase,
     moved: Arc<AtomicU64>,
     from: u64,
-    /// Bytes of it that the server had already.
+    /// Bytes of the phase that were not sent because the server already had them.
     spared: Arc<AtomicU64>,
     expected: u64,
     told: f64,
@@ -50,12 +50,13 @@ impl Running {
 }
 
 impl Client {
-    /// Where this connection notes from now on how far its phases are; nowhere with `None`.
+    /// Records the progress of this connection's phases in `progress` from now on; `None` ends
+    /// that.
     pub fn set_progress(&mut self, progress: Option<Arc<Progress>>) {
         self.progress = progress;
     }
 
-    /// Where it notes that.
+    /// The progress that this connection records to.
     pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
         self.progress.clone()
     }
@@ -63,12 +64,12 @@ impl Client {
 
 impl Progress {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change of the state is whole.
+        // Each change of the state is complete, so a poisoned lock is safe to use.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A phase begins, on a connection that counts what it moves and what it need not, of a model with these
-    /// costs.
+    /// Records the begin of a phase, on a connection that counts moved and spared bytes, of a model
+    /// with these costs.
     pub(crate) fn begins(&self, phase: Phase, [moved, spared]: [Arc<AtomicU64>; 2], costs: &Costs) {
         let expected = match phase {
             Phase::Setup => costs.setup.bytes(),
@@ -83,18 +84,19 @@ impl Progress {
         state.running[phase as usize] = Some(Running { phase, moved, from, spared, expected, told: 0.0 });
     }
 
-    /// The next phase waits for its turn, as so many jobs do at the server.
+    /// Records that the next phase waits for its turn, behind `queued` jobs at the server.
     pub(crate) fn waits(&self, queued: u32) {
         self.lock().queued = Some(queued);
     }
 
-    /// How many jobs wait at the server, by its word, where a phase has to wait for its turn.
+    /// Number of jobs that wait at the server, as the server reports; `None` unless a phase waits
+    /// for its turn.
     #[must_use]
     pub fn queued(&self) -> Option<u32> {
         self.lock().queued
     }
 
-    /// A phase has ended, or has failed and is over.
+    /// Records that a phase has ended or failed.
     pub(crate) fn ends(&self, phase: Phase, is_done: bool) {
         let mut state = self.lock();
         state.queued = None;
@@ -103,14 +105,14 @@ impl Progress {
         }
     }
 
-    /// The phases that run now, and how much of each is done.
+    /// The running phases and their progress.
     #[must_use]
     pub fn now(&self) -> Vec<Step> {
         let step = |running: &Running| Step { phase: running.phase, fraction: running.fraction() };
         self.lock().running.iter().flatten().map(step).collect()
     }
 
-    /// What has come to pass since the last time, in order; fractions of a phase do not fall.
+    /// Steps since the last call, in order; the fraction of a phase never falls.
     #[must_use]
     pub fn take(&self) -> Vec<Step> {
         let mut state = self.lock();
@@ -146,7 +148,7 @@ mod tests {
         assert_eq!(progress.now(), [step(Phase::Offline, 0.25)]);
         assert_eq!(progress.take(), [step(Phase::Offline, 0.25)]);
         assert!(progress.take().is_empty(), "nothing has moved");
-        // More than was expected is not the end.
+        // Moving more bytes than expected does not end the phase.
         moved.store(500, Ordering::Relaxed);
         assert_eq!(progress.take(), [step(Phase::Offline, ALMOST)]);
         progress.ends(Phase::Offline, true);

@@ -1,6 +1,6 @@
-//! A dealer over the network, as either party reaches it: TLS 1.3 with both certificates, and the dealer's
-//! own certificate pinned. The CA alone would not do: it is the model owner's, who could make himself a
-//! dealer.
+//! A dealer over the network, as either party reaches it: TLS 1.3 with both certificates, and the
+//! dealer's own certificate pinned. The CA alone would not suffice: it belongs to the model owner,
+//! who could issue a dealer certificate to himself.
 use crate::wire::LinkClass;
 use crate::{ClientError, KeyFolder};
 use std::io;
@@ -28,13 +28,14 @@ use wire::{Answer, Ask, BYTES, MAX_CLIENT_HALF, PIECE};
 pub struct DealerConfig {
     /// `host:port`.
     pub address: String,
-    /// Fingerprint of the dealer's key, from the dealer itself (`tacit keys add-dealer` prints it).
+    /// Fingerprint of the dealer's key, obtained from the dealer itself (`tacit keys add-dealer`
+    /// prints it).
     pub pin: ClientId,
-    /// Who asks.
+    /// Identity of the asking party.
     pub identity: ClientIdentity,
-    /// How long connecting may take.
+    /// Limit on the time to connect.
     pub connect_timeout: Duration,
-    /// How long the dealer may make no progress.
+    /// Limit on the time without progress of the dealer.
     pub stall_timeout: Duration,
 }
 
@@ -52,11 +53,11 @@ impl DealerConfig {
     }
 }
 
-/// What a party uses beside its channels: the dealer at an address, known by its fingerprint, if there is
-/// one; and a folder for what it gets once.
+/// Returns the resources of a party beside its channels: the dealer at an address with a pinned
+/// fingerprint, if there is one, and a folder for data that it receives once.
 ///
 /// # Errors
-/// The address is none.
+/// The address is malformed.
 pub fn resources(
     dealer: Option<(&str, ClientId)>,
     identity: &ClientIdentity,
@@ -65,7 +66,7 @@ pub fn resources(
     resources_within(LinkClass::default().connect_timeout(), dealer, identity, keep)
 }
 
-/// As [`resources`]; connecting to the dealer may take `within`.
+/// As [`resources`], with `within` as the limit on connecting to the dealer.
 ///
 /// # Errors
 /// As [`resources`].
@@ -85,12 +86,12 @@ pub fn resources_within(
     })
 }
 
-/// A dealer over the network. Connects when it is first needed, and again when the connection is gone.
+/// A dealer over the network. Connects on first use, and reconnects after a loss.
 pub struct RemoteDealer {
     config: DealerConfig,
-    /// Idle connections, which those that are stopped apart share.
+    /// Idle connections, shared by the clones that have another `stop`.
     idle: Arc<Mutex<Vec<Line>>>,
-    /// What ends its waiting.
+    /// Ends the waiting of this dealer's exchanges.
     stop: Stop,
 }
 
@@ -101,10 +102,10 @@ struct Line {
 }
 
 impl RemoteDealer {
-    /// Says nothing to the dealer yet.
+    /// Returns a dealer that is not connected yet.
     ///
     /// # Errors
-    /// The address is none.
+    /// The address is malformed.
     pub fn new(config: DealerConfig) -> Result<Self, ClientError> {
         split_address(&config.address)?;
         Ok(Self { config, idle: Arc::default(), stop: Stop::default() })
@@ -114,7 +115,8 @@ impl RemoteDealer {
         BackendError::Dealer { what: format!("the one at {}: {what}", self.config.address) }
     }
 
-    /// Connecting cannot be interrupted, so a thread of its own does it, which nobody waits for after a stop.
+    /// Connects in a thread of its own, since connecting cannot be interrupted. After a stop, this
+    /// function no longer waits for the thread.
     fn dial(&self) -> Result<TcpTransport, NetError> {
         let (sender, dialled) = mpsc::channel();
         let stopped = sender.clone();
@@ -127,10 +129,10 @@ impl RemoteDealer {
         dialled.recv().ok().flatten().ok_or_else(stopped)?
     }
 
-    /// Ends what waits on a connection when the phase is to end.
+    /// Closes the connection when a stop is raised, which ends all waiting on it.
     fn cut_by_stop(&self, stream: &Arc<TcpStream>) -> Wait<'_> {
         let stream = Arc::clone(stream);
-        // Closed already is as good.
+        // An error means that the connection is closed already.
         self.stop.on_raise(move || drop(stream.shutdown(Shutdown::Both)))
     }
 
@@ -159,13 +161,14 @@ impl RemoteDealer {
         Ok(Line { channel, stream })
     }
 
-    /// Runs an exchange over an idle connection, which may have been closed, and then over a new one if
-    /// nothing came of it.
+    /// Runs an exchange over an idle connection. If the dealer had closed that one before the
+    /// exchange began, runs it over a new connection.
     fn exchange<T>(&self, mut run: impl FnMut(&mut Channel) -> Result<T, Failure>) -> Result<T, BackendError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(line) = idle {
             match self.over(line, &mut run) {
-                // Those that have been idle for longer are gone, too, or will be: a dealer was started again.
+                // Connections that have been idle for longer are dead, too: the dealer was
+                // restarted.
                 Err(Failure::Before(error)) if error.is_gone() => {
                     self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
                 }
@@ -176,8 +179,8 @@ impl RemoteDealer {
         self.over(line, &mut run).map_err(|failure| self.failed(failure))
     }
 
-    /// A connection on which an exchange ended well serves the next one, unless a stop has cut it meanwhile:
-    /// it would be kept open, dead, until the next exchange.
+    /// Runs an exchange and, if it succeeds, returns the connection to the idle ones. A connection
+    /// that a stop has cut meanwhile is dropped: it would stay open, dead, until the next exchange.
     fn over<T>(&self, mut line: Line, run: impl FnOnce(&mut Channel) -> Result<T, Failure>) -> Result<T, Failure> {
         let wait = self.cut_by_stop(&line.stream);
         let done = run(&mut line.channel)?;
@@ -190,14 +193,14 @@ impl RemoteDealer {
 
     fn failed(&self, failure: Failure) -> BackendError {
         match failure {
-            // Its connection was closed from here.
+            // This party closed the connection.
             Failure::Before(_) | Failure::After(_) if self.stop.is_raised() => BackendError::Stopped,
             Failure::Before(error) | Failure::After(error) => self.wrong(error),
             Failure::Other(error) => error,
         }
     }
 
-    /// An answer that does not belong here.
+    /// The error for an answer that does not belong at this point.
     fn refused(&self, answer: Answer) -> BackendError {
         match answer {
             Answer::Refused { reason } => self.wrong(reason),
@@ -269,11 +272,11 @@ impl RemoteDealer {
     }
 }
 
-/// Why an exchange failed.
+/// Reason why an exchange failed.
 enum Failure {
-    /// The dealer's connection, while the exchange could be repeated.
+    /// The connection failed while the exchange could still be repeated.
     Before(NetError),
-    /// The dealer's connection, later.
+    /// The connection failed later.
     After(NetError),
     Other(BackendError),
 }
@@ -312,7 +315,8 @@ impl Dealer for RemoteDealer {
     ) -> Result<(), BackendError> {
         self.exchange(|channel| {
             self.fetched(channel, (ticket, claim), sink)?;
-            // Should the dealer not hear of it: nobody else can show this claim, and we never show it again.
+            // The dealer may miss this message: only this party can show the claim, and it never
+            // does again.
             let _ = crate::wire::send(channel, wire::ASK, &Ask::Taken { ticket: *ticket });
             Ok(())
         })
@@ -358,7 +362,7 @@ mod tests {
         let kept = || dealer.idle.lock().unwrap().len();
         assert!(dealer.over(line(), |_| Ok(())).is_ok());
         assert_eq!(kept(), 1);
-        // At the very end of an exchange that went well.
+        // A stop at the very end of an exchange that succeeded.
         let cut = |_: &mut Channel| {
             dealer.stop.raise();
             Ok(())

@@ -1,5 +1,5 @@
-//! What parties and their dealer say. A connection has many requests, each with one answer; bytes of known
-//! length follow some of them.
+//! Messages between parties and their dealer. A connection carries many requests, each with one
+//! answer; bytes of known length follow some of them.
 use crate::wire::{WireError, decode, send};
 use serde::{Deserialize, Serialize};
 use tacit_backends::seam::{Claim, Seal, Ticket};
@@ -7,130 +7,131 @@ use tacit_net::{Channel, NetError, Tag};
 
 /// A request to the dealer.
 pub const ASK: Tag = Tag::new(0x0501, "request to the dealer");
-/// The dealer's answer.
+/// Tag of the dealer's answer.
 pub const ANSWER: Tag = Tag::new(0x0502, "answer of the dealer");
 /// Bytes that a request or an answer announces.
 pub const BYTES: Tag = Tag::new(0x0503, "bytes for or from the dealer");
 
-/// Largest request or answer.
+/// Largest request or answer, in bytes.
 pub const MAX_BYTES: usize = 4096;
-/// Largest public part of a model that a dealer takes.
+/// Largest public part of a model that a dealer accepts, in bytes.
 pub const MAX_PUBLIC: u64 = 64 << 20;
-/// Largest dealer's part of a model.
+/// Largest dealer's part of a model, in bytes.
 pub const MAX_PART: u64 = 1 << 20;
-/// Largest client's half: a seed, or with correction words as much as any material may have.
+/// Largest client's half, in bytes: a seed, or with correction words as much as any material may
+/// have.
 pub const MAX_CLIENT_HALF: u64 = 8 << 30;
-/// Piece of a half.
+/// Largest piece of a half, in bytes.
 pub const PIECE: usize = 1 << 20;
 
-/// What a party asks.
+/// A request of a party.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
-    /// A server's model; the public part and the dealer's follow.
+    /// Registers a server's model; the public part and the dealer's part follow.
     Register {
         /// Id of the back end.
         #[serde(deserialize_with = "tacit_foreign::text::decoded")]
         backend: String,
         /// Length of the public part.
         public: u64,
-        /// Length of the dealer's.
+        /// Length of the dealer's part.
         part: u64,
     },
-    /// New material for a model.
+    /// Deals new material for a model.
     Deal {
         /// The digest of the plan for one input.
         digest: [u8; 32],
-        /// Inputs that it is for.
+        /// Batch size of the material.
         batch: u32,
-        /// Whom it is for.
+        /// The client that it is for.
         seal: Seal,
     },
-    /// The client's half.
+    /// Fetches the client's half.
     Fetch {
-        /// Which.
+        /// The material's ticket.
         ticket: Ticket,
-        /// That it is for this client.
+        /// Proof that the material is for this client.
         claim: Claim,
     },
-    /// The client has its half. Not answered.
+    /// The client has its half. The dealer does not answer.
     Taken {
-        /// Which.
+        /// The material's ticket.
         ticket: Ticket,
     },
-    /// The client gives a material up for an audit.
+    /// The client gives up a material for an audit.
     Consent {
-        /// Which.
+        /// The material's ticket.
         ticket: Ticket,
-        /// That it is this client's.
+        /// Proof that the material is this client's.
         claim: Claim,
     },
-    /// What a server's material was dealt from.
+    /// Asks for the seed of a server's material.
     Open {
-        /// Which.
+        /// The material's ticket.
         ticket: Ticket,
     },
-    /// New material for a model, for nobody yet.
+    /// Deals new material for a model, for the pool: its client is not known yet.
     Ahead {
         /// The digest of the plan for one input.
         digest: [u8; 32],
-        /// Inputs that it is for.
+        /// Batch size of the material.
         batch: u32,
     },
-    /// Whose a material is that was dealt for nobody yet.
+    /// Assigns a material of the pool to a client.
     Bind {
-        /// Which.
+        /// The material's ticket.
         ticket: Ticket,
-        /// Whom it is for.
+        /// The client that it is for.
         seal: Seal,
     },
 }
 
 impl Ask {
-    /// Reads a request.
+    /// Decodes a request.
     ///
     /// # Errors
-    /// [`WireError::Unexpected`]: the bytes are none.
+    /// [`WireError::Unexpected`]: the bytes are not a request.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, WireError> {
         decode(bytes, "request to the dealer")
     }
 }
 
-/// What the dealer answers.
+/// An answer of the dealer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// It was done.
+    /// The request is carried out.
     Done,
     /// The server's half follows, in pieces.
     Dealt {
-        /// For the client.
+        /// Ticket for the client.
         ticket: Ticket,
         /// Length of the half.
         bytes: u64,
     },
     /// The client's half follows, in pieces.
     Half {
-        /// Its length.
+        /// Length of the half.
         bytes: u64,
     },
-    /// The model must be registered first; or there is no such material (any more).
+    /// The model is not registered, or the material does not exist (any more).
     Unknown,
     /// A material's seed.
     Opened {
-        /// Of the dealing.
+        /// Seed of the dealing.
         seed: [u8; 16],
     },
-    /// Not done.
+    /// The dealer refuses.
     Refused {
-        /// Why, for people.
+        /// Reason, for people.
         #[serde(deserialize_with = "tacit_foreign::text::decoded")]
         reason: String,
     },
 }
 
-/// Asks, and hears the answer.
+/// Sends a request and receives the answer.
 ///
 /// # Errors
-/// Of the channel; [`WireError::Unexpected`]: what comes is no answer.
+/// Errors of the channel; [`WireError::Unexpected`]: the bytes are not an answer.
 pub fn ask(channel: &mut Channel, request: &Ask, parts: &[&[u8]]) -> Result<Answer, WireError> {
     send(channel, ASK, request)?;
     parts.iter().try_for_each(|part| channel.send(BYTES, part))?;
@@ -138,10 +139,10 @@ pub fn ask(channel: &mut Channel, request: &Ask, parts: &[&[u8]]) -> Result<Answ
     decode(&channel.recv_max(ANSWER, MAX_BYTES)?, "answer of the dealer")
 }
 
-/// Answers.
+/// Sends an answer.
 ///
 /// # Errors
-/// Of the channel.
+/// Errors of the channel.
 pub fn answer(channel: &mut Channel, answer: &Answer) -> Result<(), NetError> {
     send(channel, ANSWER, answer)
 }

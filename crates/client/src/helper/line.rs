@@ -8,11 +8,11 @@ use tacit_net::{Channel, Hello, NetError, TcpTransport, Transport, handshake, sp
 use tacit_store::keys::{self, ClientIdentity};
 use tacit_store::{MAX_MATERIAL_BYTES, Role};
 
-/// What a seal adds to a material at most: a tag for each 64 KiB, and a header.
+/// Most bytes of a sealed material: a seal adds a header, and a tag for each 64 KiB.
 const MAX_SEALED: u64 = MAX_MATERIAL_BYTES + (MAX_MATERIAL_BYTES >> 10);
 
-/// A connection to this client's helper: TLS 1.3 with both certificates, that of the helper made for this
-/// client.
+/// A connection to this client's helper: TLS 1.3 with both certificates, where the helper's
+/// certificate was made for this client.
 pub struct HelperLine {
     address: String,
     channel: Channel,
@@ -23,7 +23,7 @@ impl HelperLine {
     /// Connects to the helper at `address` (`host:port`).
     ///
     /// # Errors
-    /// It cannot be reached, or is not this client's helper.
+    /// The helper cannot be reached, or is not this client's.
     pub fn connect(
         address: &str,
         identity: &ClientIdentity,
@@ -57,7 +57,7 @@ impl HelperLine {
         self.helper
     }
 
-    /// Bytes that were sent and received, TLS apart.
+    /// Bytes sent and received, without TLS.
     #[must_use]
     pub fn moved(&self) -> [u64; 2] {
         let traffic = self.channel.total_traffic();
@@ -76,13 +76,14 @@ impl HelperLine {
         }
     }
 
-    /// An answer that does not belong here.
+    /// The error for an answer that does not belong at this point.
     pub(crate) fn misplaced(&self, answer: &Answer) -> ClientError {
         let answer: String = format!("{answer:?}").chars().take(200).collect();
         self.wrong(format!("it answered {answer}"))
     }
 
-    /// The bytes of a sealed material behind the first `from`, as they come; how many all of it has.
+    /// Writes the bytes of a sealed material from byte `from` on to `out` while they arrive;
+    /// returns the size of the whole.
     pub(crate) fn fetch(&mut self, id: MaterialId, from: u64, out: &mut impl Write) -> Result<u64, ClientError> {
         let bytes = match self.ask(&Ask::Fetch { id, from })? {
             Answer::Bytes { bytes } if bytes <= MAX_SEALED && from <= bytes => bytes,

@@ -1,9 +1,10 @@
-//! The helper's program: it takes its owner's orders, makes material with the server, and hands it over.
+//! The helper's program: accepts its owner's orders, makes material with the server, and hands it
+//! over.
 //!
-//! One thread makes, one for each connection answers. Orders are in memory, with their seeds and keys;
-//! what is made lies sealed in a managed folder, `ID.sealed`, until its owner has it or it is as old as
-//! stored material may get. So a helper that dies has lost what it was ordered and had not made, and says
-//! so when it is asked again.
+//! One thread makes material; each connection has a thread that answers. Orders are in memory, with
+//! their seeds and keys. Finished material is sealed in a managed folder, `ID.sealed`, until its
+//! owner has fetched it or it is as old as stored material may get. A helper that dies loses the
+//! orders that it has not finished, and reports them as lost when it is asked again.
 use super::wire::{ANSWER, ASK, Answer, Ask, BYTES, Job, MAX_JOBS, PIECE, Standing, What, reason, recv, send};
 use crate::wire::WireError;
 use crate::{Client, ClientConfig, ClientError, Connection};
@@ -28,48 +29,48 @@ use tacit_store::managed::{MARK, hex_stem};
 use tacit_store::seal::{Kind, is_sealed_as, sync_folder, unfinished_of, write_file};
 use tacit_store::{FolderKind, ManagedFolder, SealKey, StoreError, keys};
 
-/// Connections of its owner at a time.
+/// Most simultaneous connections of the owner.
 const MAX_CONNECTIONS: usize = 8;
-/// The pool of the owner's connections.
+/// The admission pool of the owner's connections.
 const OWNER: usize = 0;
-/// Connections at a time that have not said whose they are, as far as open files allow. When they are taken,
-/// the oldest of the address that holds most is evicted.
+/// Most unauthenticated connections, as far as open files allow. When all are in use, admission
+/// evicts the oldest of the address that holds most.
 const MAX_HANDSHAKES: usize = 512;
-/// Open files of a connection, and for all else.
+/// Open files of a connection, and of everything else (`OTHER_FILES`).
 const FILES: u64 = 2;
 const OTHER_FILES: u64 = 64;
-/// How often it is looked at what is due.
+/// Interval of the sweep for expired material.
 const LOOK: Duration = Duration::from_secs(3600);
-/// How long somebody may say nothing from when its connection is accepted.
+/// Time from accepting a connection to the end of its handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long a connection may ask nothing, or take nothing.
+/// How long a connection may send no request, or receive no data.
 const IDLE: Duration = Duration::from_secs(300);
-/// How long the connection to the server is kept with nothing to make.
+/// How long the connection to the server stays open without an order.
 const LINGER: Duration = Duration::from_secs(5);
-/// How often a server is tried that cannot be reached, and the pause before the next time.
+/// Attempts to reach a server, and the pause between them.
 const TRIES: usize = 3;
 const PAUSE: Duration = Duration::from_secs(2);
-/// Materials that are ordered or made and not taken, at most.
+/// Most materials that are ordered, or made and not yet fetched.
 const MAX_MATERIALS: usize = 4096;
 const FOLDER: FolderKind = FolderKind::private("helper", "sealed material");
 
-/// What a helper works with.
+/// Configuration of a helper.
 pub struct HelperServerConfig {
-    /// Where it listens; port 0 takes a free one.
+    /// Address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Its identity there.
+    /// The helper's identity for its owner.
     pub tls: ServerTls,
-    /// Whose helper it is: nobody else is answered.
+    /// The owner: the only client that the helper answers.
     pub owner: ClientId,
     /// Folder for sealed material.
     pub folder: PathBuf,
     /// The server, and the helper's identity there.
     pub server: ClientConfig,
-    /// How long sealed material is kept that its owner does not fetch.
+    /// How long the helper stores sealed material that its owner does not fetch.
     pub expire: Duration,
 }
 
-/// A material that is to be made.
+/// A material to be made.
 struct Order {
     what: Arc<What>,
     job: Job,
@@ -85,7 +86,7 @@ struct Shared {
     config: HelperServerConfig,
     registry: Registry,
     state: Mutex<State>,
-    /// Told of each order.
+    /// Notified of each order.
     ordered: Condvar,
 }
 
@@ -96,11 +97,11 @@ pub struct HelperServer {
 }
 
 impl HelperServer {
-    /// Opens the folder, which holds what was made before, and listens.
+    /// Opens the folder with the material made before, and listens.
     ///
     /// # Errors
-    /// The folder holds what no helper made, is not this user's alone or cannot be read; the address
-    /// cannot be listened on.
+    /// The folder holds files that no helper made, other users have access to it, or it cannot be
+    /// read; the address cannot be listened on.
     pub fn bind(registry: Registry, mut config: HelperServerConfig) -> Result<Self, ClientError> {
         let folder = ManagedFolder::open_or_mark(&config.folder, FOLDER, |path| is_sealed_material(path).is_some())?;
         config.folder = folder.path().to_owned();
@@ -124,10 +125,10 @@ impl HelperServer {
         Ok(Self { listener, shared: Arc::new(shared) })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// The operating system does not report the address.
     pub fn address(&self) -> Result<SocketAddr, ClientError> {
         Ok(self.listener.address().map_err(|e| NetError::from_io("looking where it listens", &e))?)
     }
@@ -148,7 +149,7 @@ impl HelperServer {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change of it is whole.
+        // Each change of the state is complete, so a poisoned lock is safe to use.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -162,16 +163,17 @@ fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreEr
     move |source| StoreError::File { doing, path, source }
 }
 
-/// Which sealed material a file holds, whole or as an interruption has left it, by its name and its header.
+/// Recognizes a file of sealed material, finished or interrupted, by its name and its header;
+/// returns its id.
 fn is_sealed_material(path: &Path) -> Option<MaterialId> {
     let whole = unfinished_of(path).unwrap_or_else(|| path.to_owned());
     let id = hex_stem(&whole, ".sealed", 32)?.parse().ok()?;
     is_sealed_as(path, Kind::Material(id)).is_ok_and(|is_ours| is_ours).then_some(id)
 }
 
-/// The materials of a folder, without those that are too old and what a crash has left of others. What is
-/// no sealed material is left alone; and so is all where the clock stands far later than when the helper
-/// was last started or made something, and may be wrong.
+/// Lists the materials of a folder, after deleting expired ones and unfinished files of a crash.
+/// Leaves other files alone. Deletes nothing if the clock is far later than when the helper last
+/// started or made something: the clock may be wrong.
 fn swept(folder: &Path, expire: Duration) -> Result<Vec<(MaterialId, u64)>, StoreError> {
     let mut made = Vec::new();
     let mark = folder.join(MARK);
@@ -186,7 +188,7 @@ fn swept(folder: &Path, expire: Duration) -> Result<Vec<(MaterialId, u64)>, Stor
         let path = entry.map_err(failed("listing", folder))?.path();
         let Some(id) = is_sealed_material(&path) else { continue };
         let meta = path.symlink_metadata().map_err(failed("reading", &path))?;
-        // One from the future is of now.
+        // A time in the future counts as now.
         let age = meta.modified().map(|then| SystemTime::now().duration_since(then).unwrap_or_default());
         if unfinished_of(&path).is_none() && (is_late || age.map_err(failed("reading", &path))? < expire) {
             made.push((id, meta.len()));
@@ -197,14 +199,14 @@ fn swept(folder: &Path, expire: Duration) -> Result<Vec<(MaterialId, u64)>, Stor
     Ok(made)
 }
 
-/// A connection from its first byte to its end.
+/// Serves a connection from its first byte to its end.
 fn connection(shared: &Shared, incoming: Incoming) {
     let Incoming { stream, from, slot } = incoming;
     let refused = |kind, error: &WireError| {
         slot.admission().refused(Turned { kind, from: Some(from.ip()), detail: format!("{from}: {error}") });
     };
     match authenticate(shared, stream, &slot) {
-        // It is counted already.
+        // Admission has already counted the eviction.
         Err(_) if slot.is_evicted() => {}
         Err(error) => refused(kind(&error), &error),
         Ok(channel) => {
@@ -215,7 +217,7 @@ fn connection(shared: &Shared, incoming: Incoming) {
     }
 }
 
-/// What became of a stranger, for the log.
+/// Classifies the error of an unauthenticated peer, for the log.
 fn kind(error: &WireError) -> RefusalKind {
     match error {
         WireError::Net(NetError::Stalled { .. }) => "that did not say in time who they are",
@@ -224,7 +226,8 @@ fn kind(error: &WireError) -> RefusalKind {
     }
 }
 
-/// TLS, a place and the opening hello, all before the slot's deadline.
+/// Runs TLS, takes a connection slot and exchanges the opening hello, all before the handshake
+/// slot's deadline.
 fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Result<Channel, WireError> {
     let mut tcp = TcpTransport::new(stream)?;
     tcp.set_stall_timeout(IDLE).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
@@ -244,7 +247,7 @@ fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Re
     Ok(channel)
 }
 
-/// Answers, until the owner is done.
+/// Answers requests until the owner is done.
 fn serve(shared: &Shared, mut channel: Channel, slot: &ConnectionSlot) -> Result<(), WireError> {
     loop {
         let ask = match recv(&mut channel, ASK) {
@@ -295,12 +298,12 @@ impl Shared {
         Answer::Standings(ids.iter().map(|id| state.standings.get(id).cloned().unwrap_or(Standing::Unknown)).collect())
     }
 
-    /// Its owner has these, or wants them no more.
+    /// Forgets materials that the owner has fetched or no longer wants.
     fn forget(&self, ids: &[MaterialId]) -> Answer {
         let mut state = self.state();
         state.queue.retain(|order| !ids.contains(&order.job.id));
         for id in ids {
-            // What is being made right now goes when it is made.
+            // The maker removes material that is being made now once it is finished.
             state.standings.remove(id);
             self.remove(*id);
         }
@@ -322,7 +325,8 @@ impl Shared {
         }
     }
 
-    /// Sends a sealed material from a byte on; or the answer, where there is none to send.
+    /// Sends a sealed material from byte `from` on, or returns the answer if there is nothing to
+    /// send.
     fn hand_over(&self, channel: &mut Channel, id: MaterialId, from: u64) -> Result<Option<Answer>, NetError> {
         let Some(Standing::Made { bytes }) = self.state().standings.get(&id).cloned() else {
             return Ok(Some(refused("this material is not there")));
@@ -337,7 +341,8 @@ impl Shared {
         let (mut piece, mut left) = (vec![0; PIECE], bytes - from);
         while left > 0 {
             let piece = &mut piece[..PIECE.min(left as usize)];
-            // Cut short, the connection ends: the owner has what came, and asks for the rest.
+            // If the file is cut short, the connection ends; the owner keeps the part that arrived
+            // and asks for the rest.
             file.read_exact(piece).map_err(|e| NetError::from_io("reading sealed material", &e))?;
             channel.send(BYTES, piece)?;
             left -= piece.len() as u64;
@@ -346,7 +351,7 @@ impl Shared {
         Ok(None)
     }
 
-    /// The next order; `None` if there is none for a while.
+    /// The next order; `None` if no order arrives within `LINGER`.
     fn next(&self) -> Option<Order> {
         let wait = self.ordered.wait_timeout_while(self.state(), LINGER, |state| state.queue.is_empty());
         wait.unwrap_or_else(PoisonError::into_inner).0.queue.pop_front()
@@ -358,7 +363,7 @@ fn make_all(shared: &Shared) {
     let mut open: Option<(Arc<What>, Client)> = None;
     loop {
         let Some(order) = shared.next() else {
-            // A server that is gone needs no goodbye.
+            // Errors of closing are ignored: the server may be gone.
             drop(open.take().map(|(_, client)| client.close()));
             continue;
         };
@@ -376,13 +381,14 @@ fn make_all(shared: &Shared) {
         };
         match shared.state().standings.get_mut(&id) {
             Some(known) => *known = standing,
-            // Its owner does not want it any more.
+            // The owner no longer wants the material.
             None => shared.remove(id),
         }
     }
 }
 
-/// Makes one material and seals it; bytes of the sealed file. Whatever comes of it, its seed is used.
+/// Makes one material and seals it; returns the bytes of the sealed file. Uses up the seed whatever
+/// the result.
 fn make(shared: &Shared, open: &mut Option<(Arc<What>, Client)>, mut order: Order) -> Result<u64, ClientError> {
     let client = match open.take() {
         Some((what, client)) if what == order.what => client,
@@ -401,7 +407,7 @@ fn make(shared: &Shared, open: &mut Option<(Arc<What>, Client)>, mut order: Orde
     Ok(meta.len())
 }
 
-/// A connection to the server with the model open that was ordered for, and no other.
+/// Returns a connection to the server with exactly the model open that the order is for.
 fn connected(shared: &Shared, what: &What) -> Result<Client, ClientError> {
     let connect = || Connection::connect(shared.registry.clone(), shared.config.server.clone());
     let mut connection = connect();
@@ -435,7 +441,7 @@ mod tests {
         fs::write(home.join("taxes.ods"), "precious").unwrap();
         assert!(matches!(opened(), Err(StoreError::NotManaged { .. })));
         fs::remove_file(home.join("taxes.ods")).unwrap();
-        // As version 0.1 has left it: without a mark, one whole and one cut short.
+        // Files as version 0.1 left them: without a mark, one whole and one cut short.
         let key = SealKey::from_bytes(&[1; 32]).unwrap();
         let sealed = home.join(format!("{id}.sealed"));
         write_file(&sealed, Kind::Material(id), Some(&key), b"material").unwrap();
@@ -446,7 +452,7 @@ mod tests {
         assert_eq!(swept(&home, DAY).unwrap(), [(id, sealed.metadata().unwrap().len())]);
         let count = || fs::read_dir(&home).unwrap().count();
         assert_eq!(count(), precious.len() + 2, "and the mark");
-        // A clock that stands far ahead of the last start destroys nothing yet.
+        // A clock far ahead of the last start destroys nothing yet.
         let age = |path: &Path, age| {
             File::options().write(true).open(path).unwrap().set_modified(SystemTime::now() - age).unwrap();
         };

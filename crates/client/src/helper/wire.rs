@@ -1,5 +1,5 @@
-//! What a device and its helper say. A connection has many requests, each with one answer; the bytes of a
-//! sealed material follow one of them.
+//! Messages between a device and its helper. A connection carries many requests, each with one
+//! answer; the bytes of a sealed material follow the answer to a fetch.
 use crate::wire::{WireError, decode};
 use serde::{Deserialize, Serialize};
 use tacit_ids::{FolderId, MaterialId};
@@ -22,7 +22,7 @@ pub const PIECE: usize = 1 << 20;
 /// Most bytes of a reason.
 const MAX_REASON: usize = 500;
 
-/// What material is made for.
+/// Model, back end and folder that material is made for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct What {
     /// Name of the model at the server.
@@ -35,7 +35,7 @@ pub struct What {
     pub public: [u8; 32],
     /// Digest of the plan.
     pub plan: [u8; 32],
-    /// The device's folder of material: the server's half is for it.
+    /// The device's folder of material, which the server's half names.
     pub folder: FolderId,
 }
 
@@ -44,9 +44,9 @@ pub struct What {
 pub struct Job {
     /// Its name.
     pub id: MaterialId,
-    /// What the device's choices follow from.
+    /// Seed of the device's random choices.
     pub seed: [u8; 16],
-    /// What it is sealed with.
+    /// Key that seals the material.
     pub seal: [u8; 32],
 }
 
@@ -57,104 +57,104 @@ impl Drop for Job {
     }
 }
 
-/// What a device asks.
+/// A request of the device.
 #[derive(Serialize, Deserialize)]
 pub enum Ask {
-    /// Make these: [`MAX_JOBS`] at most.
+    /// Makes materials, at most [`MAX_JOBS`].
     Make {
-        /// For what.
+        /// What they are made for.
         what: What,
-        /// Which.
+        /// The materials.
         jobs: Vec<Job>,
     },
-    /// How these stand: [`MAX_JOBS`] at most.
+    /// Asks for the states of materials, at most [`MAX_JOBS`].
     Stand {
-        /// Which.
+        /// The materials.
         ids: Vec<MaterialId>,
     },
-    /// The sealed bytes of one that is made.
+    /// Fetches the sealed bytes of a finished material.
     Fetch {
-        /// Which.
+        /// The material.
         id: MaterialId,
-        /// All bytes from this one on.
+        /// First byte to send.
         from: u64,
     },
-    /// The device has these, or wants them no more: [`MAX_JOBS`] at most.
+    /// Deletes materials, at most [`MAX_JOBS`]: the device has them or no longer wants them.
     Taken {
-        /// Which.
+        /// The materials.
         ids: Vec<MaterialId>,
     },
 }
 
 impl Ask {
-    /// Reads a request.
+    /// Decodes a request.
     ///
     /// # Errors
-    /// [`WireError::Unexpected`]: the bytes are none.
+    /// [`WireError::Unexpected`]: the bytes are not a request.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, WireError> {
         decode(bytes, ASK.name())
     }
 }
 
-/// How an ordered material stands.
+/// State of an ordered material.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Standing {
-    /// Nobody has ordered it, or the helper was started anew since: it will not be made.
+    /// It was never ordered, or the helper was restarted since: it will not be made.
     Unknown,
-    /// It will be made, or is being made.
+    /// It is queued or being made.
     Waits,
     /// It can be fetched.
     Made {
-        /// Sealed.
+        /// Size of the sealed file.
         bytes: u64,
     },
-    /// It was not made, and will not be.
+    /// Making it failed; it will not be made.
     Failed {
-        /// Why, for people.
+        /// Reason, for people.
         #[serde(deserialize_with = "tacit_foreign::text::decoded")]
         why: String,
     },
 }
 
-/// What a helper answers.
+/// An answer of the helper.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// It is done, or will be.
+    /// The request is carried out, or will be.
     Done,
-    /// In the order of the request.
+    /// States, in the order of the request.
     Standings(Vec<Standing>),
-    /// The bytes follow, in pieces of [`PIECE`] bytes but for the last.
+    /// The bytes follow, in pieces of [`PIECE`] bytes; the last may be smaller.
     Bytes {
-        /// Of all of the sealed material.
+        /// Size of the whole sealed material.
         bytes: u64,
     },
-    /// Not granted.
+    /// The helper refuses.
     Refused {
-        /// Why, for people.
+        /// Reason, for people.
         #[serde(deserialize_with = "tacit_foreign::text::decoded")]
         reason: String,
     },
 }
 
-/// A reason, cut to what an answer has room for.
+/// Shortens a reason to the room in an answer.
 pub(crate) fn reason(text: &str) -> String {
     text.chars().take(MAX_REASON).collect()
 }
 
-/// Sends a message now; what it was encoded in is wiped.
+/// Sends a message now and wipes its encoding.
 ///
 /// # Errors
-/// Of the channel.
+/// Errors of the channel.
 pub fn send<T: Serialize>(channel: &mut Channel, tag: Tag, message: &T) -> Result<(), NetError> {
     let bytes = postcard::to_stdvec(message).expect("plain data is always encoded into a growing buffer");
     channel.send(tag, &Zeroizing::new(bytes))?;
     channel.flush()
 }
 
-/// The next message.
+/// Receives the next message.
 ///
 /// # Errors
-/// Of the channel; [`WireError::Unexpected`]: the bytes are none.
+/// Errors of the channel; [`WireError::Unexpected`]: the bytes do not decode.
 pub fn recv<T: for<'de> Deserialize<'de>>(channel: &mut Channel, tag: Tag) -> Result<T, WireError> {
     decode(&Zeroizing::new(channel.recv_max(tag, MAX_BYTES)?), tag.name())
 }

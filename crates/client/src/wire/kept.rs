@@ -1,22 +1,22 @@
-//! What a server says of what it keeps of a client.
+//! Descriptions of what a server stores for a client.
 use serde::{Deserialize, Serialize};
 use tacit_backends::seam::UploadName;
 use tacit_ids::{FolderId, MaterialId};
 
-/// What a server keeps of what a client sends once: its switching keys for a model.
+/// An upload: data that a client sends a server once, such as its switching keys for a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upload {
-    /// What the client calls it.
+    /// The client's name for it.
     pub name: UploadName,
     /// Digest of the plan.
     pub plan: [u8; 32],
-    /// Bytes when all of it is there.
+    /// Bytes of the complete upload.
     pub bytes: u64,
-    /// Whether it is; else sending goes on where it broke off.
+    /// Whether it is complete; else the client resumes sending where it broke off.
     pub is_whole: bool,
     /// When it was begun, seconds since 1970.
     pub created: u64,
-    /// When its client last came for it, seconds since 1970.
+    /// When its client last used it, seconds since 1970.
     pub used: u64,
     /// Names of the model and the back end, if they are on offer.
     #[serde(deserialize_with = "tacit_foreign::text::decoded")]

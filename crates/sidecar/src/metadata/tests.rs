@@ -56,7 +56,7 @@ fn batches_are_cut_into_inputs_and_pixels_are_scaled() {
 #[test]
 fn what_the_importer_moved_to_the_client_is_done_here() {
     let mut metadata = metadata(OutputMode::Logits, &[("out", 2)]);
-    // Exact in binary.
+    // A scale that is exact in binary.
     metadata.interface.input.pixel_scale = 1.0 / 8.0;
     metadata.interface.input.moved = Some(tacit_graph::ChannelAffine { scale: vec![2.0], shift: vec![-1.0] });
     let shape = [1, 1, 2, 2];
@@ -64,7 +64,7 @@ fn what_the_importer_moved_to_the_client_is_done_here() {
     assert_eq!(floats.inputs, [[-1.0, 1.0, -3.0, 0.0]], "they are the network's own input");
     let pixels = metadata.accept(vec![tensor(&shape, Values::U8(vec![0, 8, 2, 0]))], 1).unwrap();
     assert_eq!(pixels.inputs, [[-1.0, 1.0, -0.5, -1.0]], "scaled first");
-    // What was declared holds, in the network's own units, whatever else the range would take.
+    // The declared range holds, in the network's own units, even if the model would accept more.
     metadata.interface.input.declared = vec![[-1.0, 1.0]];
     let refused = metadata.accept(vec![tensor(&shape, Values::F32(vec![0.0, 1.5, 0.0, 0.0]))], 1).unwrap_err();
     assert!(refused.to_string().contains("value 1 is 1.5, the model accepts -1 to 1 (at [0, 0, 1])"), "{refused}");
@@ -83,7 +83,7 @@ fn pictures_are_taken_where_it_is_known_how_pixels_become_inputs() {
     for (known, metadata) in [
         (true, with(&picture, &[], 1.0 / 255.0, [0.0, 1.0])),
         (true, with(&picture, &[128.0], 1.0, [-128.0, 127.0])),
-        // The network does it itself.
+        // The network scales pixels itself.
         (true, with(&picture, &[], 1.0, [0.0, 255.0])),
         (false, with(&picture, &[], 1.0, [-0.05, 1.05])),
         (false, with(&[2, 2, 2], &[], 1.0 / 255.0, [0.0, 1.0])),
@@ -186,7 +186,7 @@ fn a_row_that_is_refused_fails_alone() {
     assert_eq!(told.values, Values::Text(vec!["2.000000:1".into(), NO_CLASS.into(), "4.000000:0:cat".into()]));
     let top1 = self::metadata(OutputMode::Top1, &[]);
     assert_eq!(top1.reply(&[], &placed).unwrap().remove(0).0.values, Values::I64(vec![1, -1, 0]));
-    // Where none is accepted, nothing is asked.
+    // If no row is accepted, no inference runs.
     values.fill(11.0);
     let error = metadata.accept(vec![tensor(&[3, 1, 2, 2], Values::F32(values))], 4).unwrap_err();
     assert!(

@@ -1,4 +1,4 @@
-//! Files of keys and the folders that they are in.
+//! Key files and their folders.
 use crate::seal::sync_folder;
 use crate::{FolderKind, ManagedFolder, StoreError, managed, private};
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 const FOLDER: FolderKind = FolderKind::private("certificate authority", "keys");
-/// The first line of a file of keys has fewer bytes.
+/// The first line of a key file has fewer bytes than this.
 const LINE: usize = 64;
 const DOING: &str = "writing (an existing file is never overwritten)";
 
@@ -20,10 +20,10 @@ pub(super) struct File {
     pub(super) mode: u32,
 }
 
-/// Writes new files into a folder that is marked then: all of them, or none.
+/// Writes new files into a folder and marks it: all of them, or none.
 ///
 /// # Errors
-/// As [`write_all`]; the folder holds what is no key.
+/// As [`write_all`]; the folder holds other files than keys.
 pub(super) fn write_new(dir: &Path, files: &[File]) -> Result<(), StoreError> {
     if write_at_once(dir, files)? {
         return Ok(());
@@ -32,15 +32,16 @@ pub(super) fn write_new(dir: &Path, files: &[File]) -> Result<(), StoreError> {
     write_all(ManagedFolder::open_or_mark(dir, FOLDER, is_key_file)?.path(), files)
 }
 
-/// A folder that has keys. Where it is marked, or has keys and nothing else, it is closed to others; any
-/// other one, into which keys were copied, is left as it is.
+/// Checks a folder of keys. Closes it to other users if it is marked, or holds keys and nothing
+/// else. Leaves any other folder, into which keys were copied, as it is.
 pub(super) fn key_folder(dir: &Path) -> Result<PathBuf, StoreError> {
     let is_ours =
         matches!(managed::is_marked(dir, FOLDER), Ok(true)) || managed::strange_entry(dir, is_key_file)?.is_none();
     if is_ours { private::folder(dir) } else { private::readable_folder(dir) }
 }
 
-/// The content of a file of a private key, which is closed to others first. What holds none is not touched.
+/// Reads a private-key file, after closing it to other users. Does not touch a file without a
+/// private key.
 pub(super) fn read_key(path: &Path, doing: &'static str) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     if fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file()) && !is_key_file(path) {
         return Ok(Zeroizing::new(fs::read(path).map_err(StoreError::file(doing, path))?));
@@ -48,7 +49,7 @@ pub(super) fn read_key(path: &Path, doing: &'static str) -> Result<Zeroizing<Vec
     private::read(path, doing)
 }
 
-/// Whether something in a folder is a certificate or a private key, by name and content.
+/// Whether an entry of a folder is a certificate or a private key, by name and content.
 fn is_key_file(path: &Path) -> bool {
     let is_file = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
     let first = || {
@@ -65,9 +66,10 @@ fn is_key_file(path: &Path) -> bool {
     }
 }
 
-/// Writes the files of a folder that is not there, or is empty: they are made beside it and appear with it at
-/// once, so that whoever ends this process leaves no part of them in it. `false` where that is not possible
-/// (a folder with something in it, a link, a mount point, or no right to its parent): nothing was done then.
+/// Writes the files of a folder that does not exist or is empty. The files are made in a folder
+/// beside it, which is then renamed: if this process is killed, the target has none of them.
+/// `false` if that is impossible (a folder with content, a link, a mount point, or no right to its
+/// parent); nothing was done then.
 fn write_at_once(dir: &Path, files: &[File]) -> Result<bool, StoreError> {
     let dir: PathBuf = dir.components().collect();
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Ok(false) };
@@ -81,7 +83,7 @@ fn write_at_once(dir: &Path, files: &[File]) -> Result<bool, StoreError> {
     let mut hidden = OsString::from(".");
     hidden.push(name);
     let beside = private::new_name(&parent.join(hidden));
-    // Made here and now, so that all in it is ours.
+    // The folder is made here, so all of its content is ours.
     if DirBuilder::new().mode(0o700).create(&beside).is_err() {
         return Ok(false);
     }
@@ -89,7 +91,8 @@ fn write_at_once(dir: &Path, files: &[File]) -> Result<bool, StoreError> {
     let written = marked.and_then(|folder| write_all(folder.path(), files));
     let renamed = written.map(|()| fs::rename(&beside, &dir).is_ok());
     if !matches!(renamed, Ok(true)) {
-        // What could not be moved is of no use; an error says more than that of the removal.
+        // Removes the folder that could not be renamed; an error of the removal is ignored in
+        // favour of the first error.
         let _ = fs::remove_dir_all(&beside);
         return renamed;
     }
@@ -97,7 +100,7 @@ fn write_at_once(dir: &Path, files: &[File]) -> Result<bool, StoreError> {
     sync_folder(parent).map(|()| true)
 }
 
-/// Whether none of these is in a folder yet.
+/// Checks that none of these files exists in a folder.
 fn check_free(dir: &Path, files: &[File]) -> Result<(), StoreError> {
     let mut paths = files.iter().map(|file| dir.join(&file.name));
     match paths.find(|path| path.symlink_metadata().is_ok()) {
@@ -112,7 +115,8 @@ pub(super) fn write_all(dir: &Path, files: &[File]) -> Result<(), StoreError> {
     let paths: Vec<PathBuf> = files.iter().map(|file| dir.join(&file.name)).collect();
     for (written, (path, file)) in paths.iter().zip(files).enumerate() {
         if let Err(e) = write(path, file) {
-            // What we have written is of no use alone; the error says more than that of a removal.
+            // An incomplete set is useless; errors of its removal are ignored in favour of the
+            // first error.
             paths[..written].iter().for_each(|path| drop(fs::remove_file(path)));
             return Err(StoreError::file(DOING, path)(e));
         }

@@ -1,4 +1,4 @@
-//! Rows of what a client has ordered from its helper and does not have yet.
+//! Rows of material that a client has ordered from its helper and not yet received.
 use super::{Ledger, binding_of, now, unsigned};
 use crate::StoreError;
 use crate::entry::{Binding, Ordered};
@@ -15,7 +15,7 @@ fn ordered_of(row: &Row<'_>) -> rusqlite::Result<Ordered> {
 }
 
 impl Ledger {
-    /// Notes that material of these ids is ordered from a helper: all of them, or none.
+    /// Records that material of these ids is ordered from a helper: all of them, or none.
     pub(crate) fn order(&self, ids: &[MaterialId], binding: Binding, helper: ClientId) -> Result<(), StoreError> {
         let created = now()?;
         self.write(|tx| {
@@ -30,13 +30,13 @@ impl Ledger {
         })
     }
 
-    /// What is ordered, oldest first.
+    /// Open orders, oldest first.
     pub(crate) fn ordered(&self) -> Result<Vec<Ordered>, StoreError> {
         let sql = "SELECT id, helper, client, model, plan, created FROM ordered ORDER BY rowid";
         self.read(|db| db.prepare_cached(sql)?.query_map([], ordered_of)?.collect())
     }
 
-    /// Forgets orders.
+    /// Deletes orders.
     pub(crate) fn end_orders(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
         self.write(|tx| {
             let mut delete = tx.prepare_cached("DELETE FROM ordered WHERE id = ?")?;

@@ -1,4 +1,5 @@
-//! What a ledger file is: tables, version, whose halves the folder holds, and the key that it was made with.
+//! The schema of a ledger file: tables, version, the party whose halves the folder holds, and a
+//! check of its key.
 use super::failed;
 use crate::entry::Party;
 use crate::material_folder::APPLICATION;
@@ -8,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tacit_ids::FolderId;
 
-/// How long another process may hold the ledger. A transaction takes milliseconds.
+/// Longest wait for another process that holds the ledger. A transaction takes milliseconds.
 const BUSY: Duration = Duration::from_secs(30);
-/// `MIGRATIONS[v]` leads from schema version v to v + 1. Never changed once released, only added to.
+/// `MIGRATIONS[v]` migrates schema version v to v + 1. Released entries never change; new ones are
+/// appended.
 const MIGRATIONS: &[&str] = &[
     "
     -- What this folder is; one row. No seal: it is not sealed.
@@ -89,8 +91,8 @@ impl Party {
     }
 }
 
-/// Sets a connection up, makes the tables where there are none yet, and compares the party, if one is given,
-/// and the key.
+/// Sets up a connection, makes the tables if there are none, and checks the key and, if given, the
+/// party.
 pub(super) fn prepare(
     db: &mut Connection,
     path: &Path,
@@ -99,7 +101,7 @@ pub(super) fn prepare(
 ) -> Result<(FolderId, i64), StoreError> {
     db.busy_timeout(BUSY).map_err(failed(path))?;
     if check_version(db, path)? > 0 {
-        // Before anything of a folder is changed that is not for us.
+        // Refuses another party's folder before anything in it is changed.
         check_party(db, party, path)?;
     }
     let mode: String =
@@ -120,7 +122,7 @@ pub(super) fn prepare(
     Ok((FolderId(folder), seen))
 }
 
-/// Schema version of the ledger; 0 where there is none yet.
+/// Schema version of the ledger; 0 if it has no tables yet.
 fn check_version(db: &Connection, path: &Path) -> Result<usize, StoreError> {
     let pragma = |name| db.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(failed(path));
     let (application, version) = (pragma("application_id")?, pragma("user_version")?);
@@ -135,7 +137,7 @@ fn check_version(db: &Connection, path: &Path) -> Result<usize, StoreError> {
 }
 
 fn migrate(tx: &Transaction<'_>, party: Option<Party>, key: Option<&SealKey>, path: &Path) -> Result<(), StoreError> {
-    // Read again: another process may have been faster.
+    // Checked again: another process may have migrated it meanwhile.
     let version = check_version(tx, path)?;
     if version == 0 && party.is_none() {
         return Err(StoreError::NoFolder(folder_of(path)));
@@ -156,7 +158,8 @@ fn migrate(tx: &Transaction<'_>, party: Option<Party>, key: Option<&SealKey>, pa
     Ok(())
 }
 
-/// When the folder was last used; noted as what its rows say where that was not done yet.
+/// When the folder was last used. If that was not recorded yet, records the latest time in its
+/// rows.
 fn last_used(tx: &Transaction<'_>, now: i64) -> rusqlite::Result<i64> {
     if let Some(seen) = tx.query_row("SELECT seen FROM clock", [], |row| row.get(0)).optional()? {
         return Ok(seen);
@@ -167,8 +170,8 @@ fn last_used(tx: &Transaction<'_>, now: i64) -> rusqlite::Result<i64> {
     Ok(seen)
 }
 
-/// Whether the folder holds this party's halves. Both parties' material in one place would be all that
-/// privacy rests on, in one place.
+/// Checks that the folder holds this party's halves. A folder with both parties' halves would undo
+/// the privacy that they give.
 fn check_party(db: &Connection, party: Option<Party>, path: &Path) -> Result<(), StoreError> {
     let Some(party) = party else { return Ok(()) };
     let found: String = db.query_row("SELECT party FROM folder", [], |row| row.get(0)).map_err(failed(path))?;
@@ -179,7 +182,7 @@ fn check_party(db: &Connection, party: Option<Party>, path: &Path) -> Result<(),
     Err(StoreError::OtherParty { path, holds: holds.name(), wanted: party.name() })
 }
 
-/// Whether the folder was made with this key, or without one.
+/// Checks that the folder was made with this key, or without one.
 fn check_key(tx: &Transaction<'_>, key: Option<&SealKey>, path: &Path) -> Result<(), StoreError> {
     let read = |row: &Row<'_>| Ok((row.get::<_, Option<[u8; 32]>>(0)?, row.get::<_, Option<[u8; 32]>>(1)?));
     let sealed = tx.query_row("SELECT seal_salt, seal_check FROM folder", [], read).map_err(failed(path))?;
@@ -192,7 +195,7 @@ fn check_key(tx: &Transaction<'_>, key: Option<&SealKey>, path: &Path) -> Result
     }
 }
 
-/// The folder that a ledger describes.
+/// The folder of a ledger.
 fn folder_of(path: &Path) -> PathBuf {
     path.parent().expect("a ledger's path is its folder and its name").to_owned()
 }

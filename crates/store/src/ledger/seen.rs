@@ -1,4 +1,5 @@
-//! When a folder was last used: by that, a clock that has jumped shows before anything expires by it.
+//! The last use of a folder. It reveals a clock that has jumped before any material expires by that
+//! clock.
 use super::{Ledger, now};
 use crate::StoreError;
 use crate::clock::JUMP;
@@ -7,30 +8,30 @@ use std::time::Instant;
 
 const DAY: u64 = 24 * 3600;
 
-/// When a folder was last used, and what has passed since.
+/// The last use of a folder, and the time since.
 pub(super) struct Seen {
     /// Seconds since 1970.
     at: i64,
     since: Instant,
-    /// Whether it was this process.
+    /// Whether this process recorded it.
     is_own: bool,
 }
 
 impl Seen {
-    /// As it was left.
+    /// The last use by an earlier process.
     pub(super) fn before(at: i64) -> Self {
         Self { at, since: Instant::now(), is_own: false }
     }
 
-    /// What a clock should show now that runs as this process's own does.
+    /// The time that a correct clock shows now, by this process's own monotonic clock.
     fn expected(&self) -> i64 {
         self.at.saturating_add_unsigned(self.since.elapsed().as_secs())
     }
 }
 
 impl Ledger {
-    /// Whether the clock stands about where it should, by when the folder was last used and what has passed
-    /// since in this process. Noted if so.
+    /// Checks that the clock is close to its expected time, from the last use of the folder and the
+    /// time since in this process. Records the time if so.
     pub(crate) fn check_clock(&self) -> Result<(), StoreError> {
         let (now, expected) = (now()?, self.seen().expected());
         if now.abs_diff(expected) <= JUMP.as_secs() {
@@ -41,12 +42,12 @@ impl Ledger {
         Err(StoreError::ClockJump { folder, days, way: if now > expected { "after" } else { "before" } })
     }
 
-    /// The clock is right, whatever it showed before.
+    /// Accepts the clock, whatever the folder's last use.
     pub(crate) fn accept_clock(&self) -> Result<(), StoreError> {
         self.note_clock(now()?)
     }
 
-    /// Notes what the clock shows where nothing is lost by it: but for a jump while this process runs.
+    /// Records the clock's time unless the clock has jumped while this process runs.
     pub(crate) fn settle_clock(&self) -> Result<(), StoreError> {
         let is_own = self.seen().is_own;
         match is_own {
@@ -61,7 +62,7 @@ impl Ledger {
 
     fn note_clock(&self, now: i64) -> Result<(), StoreError> {
         let mut seen = self.seen();
-        // Where that was noted within the hour, nothing is written.
+        // Writes nothing if the time was recorded within the hour.
         if seen.at.abs_diff(now) >= 3600 {
             self.write(|tx| tx.execute("UPDATE clock SET seen = ?", [now]).map(|_| Ok(())))?;
             seen.at = now;

@@ -1,4 +1,4 @@
-//! What the ledger's statements cost does not grow with the number of ids that were used.
+//! Tests that the cost of the ledger's statements does not grow with the number of used ids.
 use super::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
 const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]), maker: None };
 
-/// A ledger in which that many ids were used, with some ready material.
+/// A ledger with `burnt` used ids and some ready material.
 fn with_burnt(dir: &Path, burnt: u32) -> Ledger {
     let ledger = Ledger::open(dir, Some(Party::Server), None).unwrap();
     let fill = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
@@ -21,7 +21,7 @@ fn make_ready(ledger: &Ledger, id: MaterialId) {
     ledger.finish(id, Stored { bytes: 1, digest: [0; 32] }).unwrap();
 }
 
-/// Instructions of SQLite's machine that each piece of work takes.
+/// Steps of SQLite's virtual machine for each operation.
 fn steps(ledger: &Ledger) -> Vec<(&'static str, u64)> {
     let counter = Arc::new(AtomicU64::new(0));
     let counts = counter.clone();

@@ -1,4 +1,4 @@
-//! Rows of what clients have sent to be kept.
+//! Rows of clients' uploads.
 use super::{Ledger, now, unsigned};
 use crate::StoreError;
 use crate::uploads::{Ended, Upload};
@@ -21,12 +21,12 @@ fn upload_of(row: &Row<'_>) -> rusqlite::Result<Upload> {
 const COLUMNS: &str = "SELECT name, client, plan, bytes, state, created, used, lasts FROM upload INDEXED BY kept_upload
      WHERE state IN ('partial', 'whole')";
 
-/// What one client sends under one name for one plan, while it is kept.
+/// Selects a client's upload by plan and name, unless it has ended.
 const THIS: &str = "client = :client AND plan = :plan AND name = :name AND state IN ('partial', 'whole')";
 
 impl Ledger {
-    /// What is kept of a client under a name for a plan, used now: that there is, or begun if the client then
-    /// has no more than `most` bytes. Whether all of it is there.
+    /// Records that a client's upload is used now. Begins it if there is none and the client then
+    /// has at most `most` bytes. Returns whether it is complete.
     pub(crate) fn upload(
         &self,
         client: ClientId,
@@ -43,7 +43,7 @@ impl Ledger {
                 tx.prepare_cached(&format!("UPDATE upload SET used = :now WHERE {THIS}"))?.execute(used)?;
                 return Ok(Ok(found.is_whole));
             }
-            // One of another length is begun anew, in its own place.
+            // An upload of another length begins anew and replaces the old one.
             let sum = "SELECT coalesce(sum(bytes), 0) AS held FROM upload INDEXED BY kept_upload
                  WHERE state IN ('partial', 'whole') AND client = ? AND NOT (plan = ? AND name = ?)";
             let held = tx.prepare_cached(sum)?.query_row(params![client.0, plan, name], |row| unsigned(row, "held"))?;
@@ -64,7 +64,7 @@ impl Ledger {
         })
     }
 
-    /// Whether all of it is there, from now on; `false` if it is not kept any more.
+    /// Records whether an upload is complete; `false` if it has ended.
     pub(crate) fn upload_is(
         &self,
         client: ClientId,
@@ -77,12 +77,12 @@ impl Ledger {
         self.write(|tx| Ok(Ok(tx.prepare_cached(&sql)?.execute(all)? > 0)))
     }
 
-    /// What is kept, in the order in which it was begun.
+    /// The uploads that have not ended, in the order in which they were begun.
     pub(crate) fn uploads(&self) -> Result<Vec<Upload>, StoreError> {
         self.read(|db| db.prepare_cached(&format!("{COLUMNS} ORDER BY seq"))?.query_map([], upload_of)?.collect())
     }
 
-    /// Runs `see` with client, plan and name of what was kept and ended.
+    /// Runs `see` with client, plan and name of each upload that has ended.
     pub(crate) fn see_ended(&self, mut see: impl FnMut(ClientId, [u8; 32], [u8; 32])) -> Result<(), StoreError> {
         let sql = "SELECT client, plan, name FROM upload WHERE state IN ('deleted', 'expired')";
         self.read(|db| {
@@ -95,7 +95,7 @@ impl Ledger {
         })
     }
 
-    /// Says of these that their files are gone; how many were kept.
+    /// Records that the files of these uploads are deleted; returns how many had not ended.
     pub(crate) fn end_uploads(&self, which: &[Upload], how: Ended) -> Result<usize, StoreError> {
         let (now, how) = (now()?, how.word());
         let sql = format!("UPDATE upload SET state = :how, ended = :now WHERE {THIS}");

@@ -9,11 +9,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// Writes a file with mode 0600, sealed if there is a key, and durable when this returns. A crash leaves the
-/// old file or the new one. The old one must be of the same kind.
+/// Writes a file with mode 0600, sealed if there is a key; it is durable when this returns. A crash
+/// leaves the old file or the new one. The old one must be of the same kind.
 ///
 /// # Errors
-/// [`StoreError::NotReplaced`]: what is there is something else; [`StoreError::File`].
+/// [`StoreError::NotReplaced`]: the existing file is of another kind; [`StoreError::File`].
 pub fn write_file(path: &Path, kind: Kind, key: Option<&SealKey>, content: &[u8]) -> Result<(), StoreError> {
     check_replaced(path, kind, content)?;
     let part = new_name(path);
@@ -24,8 +24,8 @@ pub fn write_file(path: &Path, kind: Kind, key: Option<&SealKey>, content: &[u8]
     sync_folder(folder)
 }
 
-/// Whether a file may be written that begins as `content` does: there is none, an empty one, or one of
-/// the same kind, sealed or plain.
+/// Checks that a file may be replaced by `content`: there is none, an empty one, or one of the same
+/// kind, sealed or plain.
 ///
 /// # Errors
 /// [`StoreError::NotReplaced`], [`StoreError::File`].
@@ -34,7 +34,7 @@ pub fn check_replaced(path: &Path, kind: Kind, content: &[u8]) -> Result<(), Sto
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         found => found.map_err(StoreError::file("reading", path))?,
     };
-    // What is plain says by its first bytes what it is.
+    // The first bytes of a plain file tell its kind.
     let begins_alike = || {
         let mut found = Vec::with_capacity(MAGIC.len());
         let file = File::open(path)?;
@@ -48,7 +48,7 @@ pub fn check_replaced(path: &Path, kind: Kind, content: &[u8]) -> Result<(), Sto
     }
 }
 
-/// Makes what happened to the files of a folder durable.
+/// Makes changes of a folder's entries durable.
 ///
 /// # Errors
 /// [`StoreError::File`].
@@ -57,14 +57,14 @@ pub fn sync_folder(folder: &Path) -> Result<(), StoreError> {
     synced.map_err(StoreError::file("syncing", folder))
 }
 
-/// Whether a file is a regular one whose header says that it was sealed as `kind`; or one that is unfinished,
-/// cut short inside such a header. What it holds is not checked, and no key is needed.
+/// Whether a file is a regular one whose header says that it was sealed as `kind`, or an unfinished
+/// one that is cut short inside such a header. Needs no key and does not check the content.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn is_sealed_as(path: &Path, kind: Kind) -> io::Result<bool> {
     let kind_bytes = kind.to_bytes();
-    // A file of another name is of the same kind.
+    // For kinds other than material, the name does not count.
     let named = if matches!(kind, Kind::Material(_)) { kind_bytes.len() } else { 1 };
     let wanted = [&MAGIC[..], &VERSION.to_le_bytes(), &kind_bytes[..named]].concat();
     if !fs::symlink_metadata(path)?.is_file() {
@@ -75,7 +75,7 @@ pub fn is_sealed_as(path: &Path, kind: Kind) -> io::Result<bool> {
     Ok(wanted.starts_with(&found))
 }
 
-/// Whether a name is one that [`write_file`] gives a file until it is whole, and of which file.
+/// If a path is one that [`write_file`] gives an unfinished file: the path of the finished file.
 #[must_use]
 pub fn unfinished_of(path: &Path) -> Option<PathBuf> {
     let (rest, number) = path.file_name()?.to_str()?.strip_suffix(".part")?.rsplit_once('.')?;
@@ -86,11 +86,11 @@ pub fn unfinished_of(path: &Path) -> Option<PathBuf> {
 fn write_part(part: &Path, kind: Kind, key: Option<&SealKey>, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(part)?;
     let written = write_content(&mut file, kind, key, content).and_then(|()| file.sync_all());
-    // What is cut short is no use to anybody, and the error says more than that of the removal.
+    // A partial file is useless; an error of its removal is ignored in favour of the first error.
     written.inspect_err(|_| drop(fs::remove_file(part)))
 }
 
-/// Writes content as it is, or sealed.
+/// Writes content, sealed if there is a key.
 fn write_content(mut out: impl Write, kind: Kind, key: Option<&SealKey>, content: &[u8]) -> io::Result<()> {
     match key {
         None => out.write_all(content),
@@ -102,12 +102,13 @@ fn write_content(mut out: impl Write, kind: Kind, key: Option<&SealKey>, content
     }
 }
 
-/// Reads a file of at most `limit` bytes of content, sealed or not: a sealed one is recognised and needs the
-/// key. With a key, a file that is not sealed is refused: it may have been put in the place of one that is.
+/// Reads a file of at most `limit` bytes of content, sealed or not. A sealed one is recognized and
+/// needs the key. With a key, a plain file is refused: it may have been put in the place of a
+/// sealed one.
 ///
 /// # Errors
-/// [`StoreError::KeyNeeded`], [`StoreError::Plain`], [`StoreError::WrongKey`], [`StoreError::Sealed`],
-/// [`StoreError::FileTooLarge`], [`StoreError::File`].
+/// [`StoreError::KeyNeeded`], [`StoreError::Plain`], [`StoreError::WrongKey`],
+/// [`StoreError::Sealed`], [`StoreError::FileTooLarge`], [`StoreError::File`].
 pub fn read_file(path: &Path, kind: Kind, key: Option<&SealKey>, limit: u64) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     let (stream, bytes) = open_file(path, kind, key)?;
     let too_large = |bytes| StoreError::FileTooLarge { path: path.to_owned(), kind, bytes, limit };
@@ -117,12 +118,12 @@ pub fn read_file(path: &Path, kind: Kind, key: Option<&SealKey>, limit: u64) -> 
     let mut content = Zeroizing::new(Vec::with_capacity(bytes as usize + 1));
     let read = stream.take(limit.saturating_add(1)).read_to_end(&mut content);
     read.map_err(|error| named(path, fault(error)))?;
-    // A plain file may have grown since.
+    // A plain file may have grown since its length was read.
     if content.len() as u64 > limit { Err(too_large(content.len() as u64)) } else { Ok(content) }
 }
 
-/// The same of a file of this program's own, in a folder that is this user's alone: it is closed to others
-/// first, and with a key one that is not sealed is refused.
+/// As [`read_file`], for a file of this program's own in a private folder. The file is first closed
+/// to other users; with a key, a plain file is refused.
 ///
 /// # Errors
 /// As [`read_file`]; [`StoreError::NotPrivate`], [`StoreError::NotSealed`].
@@ -142,12 +143,12 @@ pub fn read_own_file(
     read_file(path, kind, key, limit)
 }
 
-/// A file's content as a stream, sealed or not (see [`read_file`]), and how many bytes that has. What is read
-/// of a sealed file is authentic; that it is all of it shows at its end.
+/// Opens a file's content as a stream, sealed or not (see [`read_file`]), and returns its length.
+/// All bytes read from a sealed file are authentic; that none are missing is known only at the end.
 ///
 /// # Errors
-/// [`StoreError::KeyNeeded`], [`StoreError::Plain`], [`StoreError::WrongKey`], [`StoreError::Sealed`],
-/// [`StoreError::File`].
+/// [`StoreError::KeyNeeded`], [`StoreError::Plain`], [`StoreError::WrongKey`],
+/// [`StoreError::Sealed`], [`StoreError::File`].
 pub fn open_file(path: &Path, kind: Kind, key: Option<&SealKey>) -> Result<(Box<dyn Read>, u64), StoreError> {
     let opened = opened(path, key, Under::Name(kind))?;
     match (key, opened) {
@@ -156,8 +157,8 @@ pub fn open_file(path: &Path, kind: Kind, key: Option<&SealKey>) -> Result<(Box<
     }
 }
 
-/// As [`open_file`], whatever name the file was sealed under, and plain ones with a key, too: for an
-/// owner who has renamed it, or has not sealed it yet, and vouches for it.
+/// As [`open_file`], but accepts any name under which the file was sealed, and plain files even
+/// with a key. For an owner who has renamed the file, or not sealed it yet, and vouches for it.
 ///
 /// # Errors
 /// As [`open_file`].
@@ -166,7 +167,7 @@ pub fn open_renamed(path: &Path, kind: Kind, key: Option<&SealKey>) -> Result<(B
     Ok((opened.content, opened.bytes))
 }
 
-/// A file's content.
+/// An opened file.
 struct Opened {
     content: Box<dyn Read>,
     bytes: u64,
@@ -186,7 +187,7 @@ fn opened(path: &Path, key: Option<&SealKey>, under: Under) -> Result<Opened, St
     let Some(key) = key else { return Err(StoreError::KeyNeeded(path.to_owned())) };
     let reader = Reader::under(source, key, under).map_err(|fault| named(path, fault))?;
     let content = reader.content_bytes();
-    // Nothing may be allocated by what a header merely claims.
+    // Checked here, so that no memory is allocated by the mere claim of a header.
     if len < sealed_bytes(content) {
         let fault = SealFault::Truncated { missing: sealed_bytes(content) - len };
         return Err(StoreError::Sealed { path: path.to_owned(), fault });
@@ -194,7 +195,7 @@ fn opened(path: &Path, key: Option<&SealKey>, under: Under) -> Result<Opened, St
     Ok(Opened { content: Box::new(reader), bytes: content, is_sealed: true })
 }
 
-/// All of a sealed file of `len` bytes. Nothing is allocated by what its header merely claims.
+/// Reads all of a sealed file of `len` bytes. Allocates no memory by the mere claim of its header.
 pub(crate) fn read_sealed<R: Read>(mut reader: Reader<R>, len: u64) -> Result<Zeroizing<Vec<u8>>, SealFault> {
     let expected = sealed_bytes(reader.content_bytes());
     if len < expected {
@@ -202,7 +203,7 @@ pub(crate) fn read_sealed<R: Read>(mut reader: Reader<R>, len: u64) -> Result<Ze
     }
     let mut content = Zeroizing::new(vec![0; reader.content_bytes() as usize]);
     reader.read_exact(&mut content).map_err(fault)?;
-    // The end is where the header says.
+    // Checks that the content ends where the header says.
     match reader.read(&mut [0]) {
         Ok(0) => Ok(content),
         Ok(_) => Err(SealFault::Trailing),

@@ -1,4 +1,4 @@
-//! Where the key for sealing comes from.
+//! The key for sealing, and its sources.
 use crate::StoreError;
 use std::env;
 use std::fs::File;
@@ -11,22 +11,23 @@ use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 /// Least bytes of a key, before derivation.
 const MIN_KEY_BYTES: usize = 16;
-/// Most: whoever names the wrong file is told so.
+/// Most bytes of a key: catches a wrong file name.
 const MAX_KEY_BYTES: u64 = 4096;
 
-/// The key that files are sealed with: 32 bytes, derived with BLAKE3 from at least 16 bytes of the user's.
+/// The key that seals files: 32 bytes, derived with BLAKE3 from at least 16 bytes of the user's.
 ///
-/// The derivation is fast and makes a weak passphrase no stronger: give random bytes, such as
-/// `head -c 32 /dev/urandom | base64`. Line ends after the key do not count, so the same text gives the same
-/// key from a file, a variable or a command.
+/// The derivation is fast and does not strengthen a weak passphrase: give random bytes, such as
+/// `head -c 32 /dev/urandom | base64`. Line ends after the key are ignored, so the same text gives
+/// the same key from a file, a variable or a command.
 #[derive(Clone, ZeroizeOnDrop)]
 pub struct SealKey([u8; 32]);
 
 impl SealKey {
-    /// From the content of a file with mode 0600 or less.
+    /// Reads the key from a file with mode 0600 or less.
     ///
     /// # Errors
-    /// [`StoreError::SealKey`]: the file cannot be read, others may read it, or it holds fewer than 16 bytes.
+    /// [`StoreError::SealKey`]: the file cannot be read, others may read it, or it holds fewer than
+    /// 16 bytes.
     pub fn from_file(path: &Path) -> Result<Self, StoreError> {
         let origin = format!("file {}", path.display());
         let fail = |what: String| StoreError::SealKey { origin: origin.clone(), what };
@@ -41,7 +42,7 @@ impl SealKey {
         Self::read(&origin, file)
     }
 
-    /// From an environment variable. Children of this process inherit it.
+    /// Reads the key from an environment variable. Children of this process inherit the variable.
     ///
     /// # Errors
     /// [`StoreError::SealKey`]: the variable is not set or holds fewer than 16 bytes.
@@ -54,7 +55,8 @@ impl SealKey {
         }
     }
 
-    /// From what a command line writes, run by `sh -c`: `pass show tacit`, say. It may ask on the terminal.
+    /// Reads the key from the output of a command line, run by `sh -c`, such as `pass show tacit`.
+    /// The command may ask on the terminal.
     ///
     /// # Errors
     /// [`StoreError::SealKey`]: the command cannot be run, fails, or writes fewer than 16 bytes.
@@ -66,14 +68,16 @@ impl SealKey {
         let output = child.stdout.take().expect("standard output was asked for as a pipe");
         let key = Self::read(&origin, output);
         let status = child.wait().map_err(|e| fail(e.to_string()))?;
-        // A command that fails may have written something all the same.
+        // A command that fails may have written output before.
         if status.success() { key } else { Err(fail(format!("it failed ({status})"))) }
     }
 
-    /// From the text that commands take: `env:NAME`, `cmd:COMMAND`, or else the name of a file.
+    /// Reads the key from a source in the form of a command-line option: `env:NAME`, `cmd:COMMAND`,
+    /// or else the name of a file.
     ///
     /// # Errors
-    /// As [`from_env`](Self::from_env), [`from_command`](Self::from_command), [`from_file`](Self::from_file).
+    /// As [`from_env`](Self::from_env), [`from_command`](Self::from_command),
+    /// [`from_file`](Self::from_file).
     pub fn from_text(text: &str) -> Result<Self, StoreError> {
         match text.split_once(':') {
             Some(("env", name)) => Self::from_env(name),
@@ -82,7 +86,7 @@ impl SealKey {
         }
     }
 
-    /// From bytes in memory.
+    /// Makes the key from bytes in memory.
     ///
     /// # Errors
     /// [`StoreError::SealKey`]: fewer than 16 bytes.
@@ -92,7 +96,7 @@ impl SealKey {
 
     fn read(origin: &str, source: impl Read) -> Result<Self, StoreError> {
         let fail = |what: String| StoreError::SealKey { origin: origin.to_owned(), what };
-        // Never grows, so no copy of the key is left behind.
+        // Never grows, so that no copy of the key is left in memory.
         let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_KEY_BYTES as usize + 64));
         source.take(MAX_KEY_BYTES + 1).read_to_end(&mut bytes).map_err(|e| fail(e.to_string()))?;
         if bytes.len() as u64 > MAX_KEY_BYTES {
@@ -114,8 +118,8 @@ impl SealKey {
         Ok(Self(blake3::derive_key("tacit 2026-11 sealing key", bytes)))
     }
 
-    /// A value of this key for one purpose and 32 random bytes; purposes differ, so their values say nothing
-    /// about each other.
+    /// A value derived from this key for one purpose and 32 random bytes. Values for different
+    /// purposes reveal nothing about each other.
     pub(crate) fn value(&self, purpose: &'static str, salt: &[u8; 32]) -> blake3::Hash {
         blake3::Hasher::new_keyed(&self.0).update(salt).update(purpose.as_bytes()).finalize()
     }

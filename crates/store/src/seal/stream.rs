@@ -1,4 +1,4 @@
-//! Sealed bytes, a chunk at a time.
+//! Sealing and opening streams, a chunk at a time.
 use super::{CHUNK_BYTES, HEADER_BYTES, Kind, MAGIC, SealFault, SealKey, TAG_BYTES, VERSION, chunks};
 use chacha20poly1305::aead::AeadInPlace;
 use chacha20poly1305::{ChaCha20Poly1305, KeyInit, Nonce, Tag};
@@ -8,13 +8,13 @@ use zeroize::{Zeroize, Zeroizing};
 const FILE_KEY: &str = "file key";
 const KEY_CHECK: &str = "key check";
 
-/// The cipher of one file. Its key is used for this file only, so chunk numbers are nonces enough.
+/// The cipher of one file. Its key is used for this file only, so chunk numbers suffice as nonces.
 struct Chunks {
     cipher: ChaCha20Poly1305,
     header: [u8; HEADER_BYTES],
     /// Chunks of the whole file.
     total: u64,
-    /// Chunks before the one that comes next.
+    /// Chunks before the next one.
     done: u64,
 }
 
@@ -35,13 +35,13 @@ impl Chunks {
     }
 }
 
-/// Seals what is written to it. The content's length is said beforehand; [`finish`](Self::finish) must be
-/// called.
+/// Seals what is written to it. The content's length must be known in advance;
+/// [`finish`](Self::finish) must be called.
 pub struct Writer<W: Write> {
     inner: W,
     chunks: Chunks,
     buffer: Zeroizing<Vec<u8>>,
-    /// Bytes of content that are still to come.
+    /// Bytes of content still to be written.
     left: u64,
 }
 
@@ -64,12 +64,12 @@ impl<W: Write> Writer<W> {
         Ok(Self { inner, chunks: Chunks::new(key, &salt, header, bytes), buffer, left: bytes })
     }
 
-    /// The destination, of which some is still to be written.
+    /// The destination, to which the last chunks are not yet written.
     pub(crate) fn inner(&self) -> &W {
         &self.inner
     }
 
-    /// Writes the last chunk and gives the destination back, not flushed.
+    /// Writes the last chunk and returns the destination, not flushed.
     ///
     /// # Errors
     /// Fewer bytes were written than announced, or the destination fails.
@@ -114,30 +114,30 @@ impl<W: Write> Write for Writer<W> {
         Ok(taken)
     }
 
-    /// Flushes what is sealed; a chunk that is not full waits.
+    /// Flushes complete chunks; a partial chunk stays in memory.
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush()
     }
 }
 
-/// As what something is opened.
+/// The kind, and possibly the name, that a header must state.
 #[derive(Clone, Copy)]
 pub(super) enum Under {
-    /// As this, under its name.
+    /// This kind, under its name.
     Name(Kind),
-    /// As this, whatever its name.
+    /// This kind, under any name.
     AnyName(Kind),
 }
 
-/// Opens what [`Writer`] sealed. Gives no byte that is not authentic; that all are there is known only when
-/// it gives no more.
+/// Opens what [`Writer`] sealed. Returns only authentic bytes; that none are missing is known only
+/// at the end.
 pub struct Reader<R: Read> {
     inner: R,
     chunks: Chunks,
     buffer: Zeroizing<Vec<u8>>,
-    /// Bytes of the buffer that were given already.
+    /// Bytes of the buffer that were already returned.
     given: usize,
-    /// Bytes of content in chunks that were not read yet.
+    /// Bytes of content in chunks that are not read yet.
     left: u64,
     bytes: u64,
 }
@@ -146,12 +146,13 @@ impl<R: Read> Reader<R> {
     /// Reads and checks the header.
     ///
     /// # Errors
-    /// The header is of no sealed file, of another `kind` or name, or sealed with another key.
+    /// The header is not a sealed file's, is of another `kind` or name, or was sealed with another
+    /// key.
     pub fn new(inner: R, key: &SealKey, kind: Kind) -> Result<Self, SealFault> {
         Self::under(inner, key, Under::Name(kind))
     }
 
-    /// As [`new`](Self::new), perhaps under whatever name.
+    /// As [`new`](Self::new), with a choice whether the name counts.
     pub(super) fn under(mut inner: R, key: &SealKey, under: Under) -> Result<Self, SealFault> {
         let mut header = [0; HEADER_BYTES];
         read_or_truncated(&mut inner, &mut header, 0)?;
@@ -174,7 +175,7 @@ impl<R: Read> Reader<R> {
         }
         let bytes = u64::from_le_bytes(take(&mut rest));
         let salt = take(&mut rest);
-        // In constant time: `blake3::Hash` compares so.
+        // `blake3::Hash` compares in constant time.
         if key.value(KEY_CHECK, &salt) != take(&mut rest) {
             return Err(SealFault::WrongKey);
         }
@@ -182,14 +183,14 @@ impl<R: Read> Reader<R> {
         Ok(Self { inner, chunks: Chunks::new(key, &salt, header, bytes), buffer, given: 0, left: bytes, bytes })
     }
 
-    /// Bytes of the content, as the header says. Authentic once a chunk was read: check it against the source
-    /// before allocating by it.
+    /// Length of the content according to the header. Authentic once a chunk was read: check it
+    /// against the source before allocating memory by it.
     #[must_use]
     pub fn content_bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The next chunk into the buffer; `false` after the last.
+    /// Reads the next chunk into the buffer; `false` after the last.
     fn next_chunk(&mut self) -> Result<bool, SealFault> {
         if self.chunks.done == self.chunks.total {
             return match self.inner.read(&mut [0]) {
@@ -199,10 +200,10 @@ impl<R: Read> Reader<R> {
             };
         }
         let len = self.left.min(CHUNK_BYTES as u64) as usize;
-        // A forged header may claim any length: it is authentic only with the first chunk.
+        // A forged header may claim any length: the header is authentic only with the first chunk.
         let after =
             (self.left - len as u64).saturating_add((self.chunks.total - self.chunks.done - 1) * TAG_BYTES as u64);
-        // Nothing of a chunk that fails may be given out.
+        // No byte of a chunk that fails may be returned.
         self.given = 0;
         self.buffer.clear();
         let mut chunk = Zeroizing::new(std::mem::take(&mut *self.buffer));
@@ -225,7 +226,7 @@ impl<R: Read> Read for Reader<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         while self.given == self.buffer.len() && !out.is_empty() {
             match self.next_chunk() {
-                // An empty chunk is read past, so that the end is checked.
+                // Continues after an empty chunk, so that the end is checked.
                 Ok(true) => {}
                 Ok(false) => return Ok(0),
                 Err(SealFault::Io(e)) => return Err(e),
@@ -239,7 +240,8 @@ impl<R: Read> Read for Reader<R> {
     }
 }
 
-/// Fills `out`; if the source ends before, that and `after` more bytes are missing.
+/// Fills `out`. If the source ends before, the error counts the missing bytes, `after` more
+/// included.
 fn read_or_truncated(source: &mut impl Read, out: &mut [u8], after: u64) -> Result<(), SealFault> {
     let mut filled = 0;
     while filled < out.len() {
@@ -253,7 +255,7 @@ fn read_or_truncated(source: &mut impl Read, out: &mut [u8], after: u64) -> Resu
     Ok(())
 }
 
-/// The next `N` bytes; the header has a fixed length, so they are there.
+/// Takes the next `N` bytes, which exist since the header has a fixed length.
 fn take<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
     let (head, tail) = rest.split_first_chunk().expect("a header is as long as its fields");
     *rest = tail;

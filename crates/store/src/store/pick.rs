@@ -1,5 +1,5 @@
-//! Material that is in hand and not used up: its owner asks whether it may be used, and claims it when it
-//! may.
+//! Picked material: exclusively held, not yet used up. Its owner asks the peer whether it may be
+//! used, and claims it then.
 use super::Store;
 use crate::StoreError;
 use crate::entry::Binding;
@@ -10,20 +10,21 @@ use std::fs::File;
 use tacit_ids::MaterialId;
 use zeroize::Zeroizing;
 
-/// Ready material that nobody else picks while this is there. Dropped, the material is as it was.
+/// Ready material that no other process can pick while this exists. Dropping it leaves the material
+/// ready.
 pub struct Picked {
     id: MaterialId,
     binding: Binding,
     _file: Held,
 }
 
-/// Material in hand, and its content.
+/// Picked material and its content.
 pub type InHand<T = Claimed> = (Picked, T);
 
 impl Store {
-    /// Takes ready material in hand, and its content, of which nothing may be used before
-    /// [`claim_picked`](Self::claim_picked); `None` if somebody else has it in hand. What is damaged is
-    /// burnt.
+    /// Picks ready material and returns its content. The content must not be used before
+    /// [`claim_picked`](Self::claim_picked). `None` if another process has picked it. Damaged
+    /// material is burnt.
     ///
     /// # Errors
     /// As [`claim`](Self::claim).
@@ -31,8 +32,7 @@ impl Store {
         self.picked(id, binding, |file, stored| self.read_from(id, file, stored))
     }
 
-    /// As [`pick`](Self::pick), for material that is read as it is used where it has more than `in_memory`
-    /// bytes.
+    /// As [`pick`](Self::pick); material of more than `in_memory` bytes is read while it is used.
     ///
     /// # Errors
     /// As [`claim`](Self::claim).
@@ -41,7 +41,8 @@ impl Store {
             if stored.bytes <= in_memory {
                 return Ok(Claimed::Memory(self.read_from(id, file, stored)?));
             }
-            // The lock is that of the file in hand; its place in the file is nobody else's.
+            // The copy shares the lock and the position of the picked file, which nothing else
+            // reads.
             let file = file.try_clone().map_err(StoreError::file("reading material", &self.path(id)))?;
             Ok(Claimed::Spooled(stored.bytes, self.checked_contents(id, file, stored)?))
         })
@@ -58,7 +59,7 @@ impl Store {
             let Some(file) = Held::alone(file).map_err(StoreError::file("locking", &self.path(id)))? else {
                 return Ok(None);
             };
-            // Whoever had it in hand may have used it up.
+            // A process that had picked it before may have used it up.
             let stored = self.ledger.ready(id, binding)?;
             let content = read(file.file(), &stored)?;
             Ok(Some((Picked { id, binding, _file: file }, content)))
@@ -69,11 +70,11 @@ impl Store {
         picked
     }
 
-    /// Takes material that is in hand for its one use: claimed and burnt, durably, when this returns.
+    /// Claims picked material for its single use: claimed and burnt, durably, when this returns.
     ///
     /// # Errors
-    /// [`StoreError::Burnt`]: it was destroyed meanwhile; [`StoreError::File`], [`StoreError::Ledger`]: it is
-    /// not to be used then.
+    /// [`StoreError::Burnt`]: it was destroyed meanwhile; [`StoreError::File`],
+    /// [`StoreError::Ledger`]: it must not be used.
     pub fn claim_picked(&self, picked: Picked) -> Result<(), StoreError> {
         self.claimed(picked.id, picked.binding, |_| Ok(()))
     }

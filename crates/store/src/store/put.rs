@@ -11,7 +11,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use tacit_ids::MaterialId;
 
-/// An id that is taken for material that is being made. Dropped without material it is given back.
+/// A reserved id for material that is being made. Dropping it without material releases the id.
 pub struct Reserved<'a> {
     pub(super) store: &'a Store,
     pub(super) id: MaterialId,
@@ -22,7 +22,8 @@ impl<'a> Reserved<'a> {
     /// Stores the material; it is ready, durably, when this returns.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`]; [`StoreError::File`] and [`StoreError::Ledger`] if the disk refuses.
+    /// [`StoreError::TooLarge`]; [`StoreError::File`] and [`StoreError::Ledger`] if the disk
+    /// refuses.
     pub fn put(self, material: &[u8]) -> Result<(), StoreError> {
         let path = self.store.path(self.id);
         let mut placing = self.place(material.len() as u64)?;
@@ -30,7 +31,7 @@ impl<'a> Reserved<'a> {
         placing.finish()
     }
 
-    /// A place for material of `bytes` bytes, which is written as it comes.
+    /// Returns space for material of `bytes` bytes, to be written as a stream.
     ///
     /// # Errors
     /// [`StoreError::TooLarge`]; [`StoreError::File`] if the disk refuses.
@@ -51,8 +52,7 @@ impl<'a> Reserved<'a> {
     }
 }
 
-/// A file that goes unless it is finished: one that is cut short is no use to anybody. Recovery removes it if
-/// this fails too.
+/// A file that is deleted on drop unless it is finished. Recovery deletes it if this fails.
 struct Unfinished {
     path: PathBuf,
     finished: bool,
@@ -66,8 +66,8 @@ impl Drop for Unfinished {
     }
 }
 
-/// Material that is being written. Rewound, it takes all anew. Dropped before its end it is gone, and its id
-/// given back.
+/// Material that is being written. Seeking to the start begins it anew. Dropping it unfinished
+/// deletes it and releases its id.
 pub struct Placing<'a> {
     filling: Filling,
     unfinished: Unfinished,
@@ -76,7 +76,7 @@ pub struct Placing<'a> {
 }
 
 impl Placing<'_> {
-    /// All bytes are written: the material is ready, durably, when this returns.
+    /// Finishes after all bytes are written: the material is ready, durably, when this returns.
     ///
     /// # Errors
     /// [`StoreError::File`]: fewer bytes were written than announced, or the disk refuses;
@@ -116,7 +116,7 @@ impl Seek for Placing<'_> {
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         if !self.finished {
-            // So that the caller may try again; recovery does it if this fails.
+            // The caller may then try again; recovery releases the id if this fails.
             let _ = self.store.ledger.release(self.id);
         }
     }

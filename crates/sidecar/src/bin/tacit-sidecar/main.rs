@@ -1,5 +1,5 @@
-//! `tacit-sidecar`: answers Open Inference Protocol requests on this machine until it is stopped. `tacit
-//! sidecar` starts it.
+//! `tacit-sidecar`: answers Open Inference Protocol requests on this machine until it is stopped.
+//! `tacit sidecar` starts it.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, bail, ensure};
@@ -22,16 +22,18 @@ use tacit_store::{Party, SealKey, material_folder};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// Most bytes of a file of labels.
+/// Most bytes of a labels file.
 const MAX_LABELS: u64 = 16 << 20;
 
-/// Speaks the Open Inference Protocol (KServe v2) to applications on this machine, and asks a tacit server
-/// privately: the server sees no input.
+/// Speaks the Open Inference Protocol (KServe v2) to applications on this machine, and runs
+/// inferences privately at a tacit server: the server sees no input.
 ///
-/// What applications send is not encrypted on its way to the sidecar, so it listens on this machine only, and
-/// wants a token (in the header `Authorization: Bearer TOKEN`) or the right to open its socket.
+/// Traffic from applications to the sidecar is not encrypted. So the sidecar listens on this
+/// machine only, and requires a token (in the header `Authorization: Bearer TOKEN`) or the right to
+/// open its socket.
 ///
-/// Example: tacit sidecar --server server.example:7878 --keys keys --client alice --token-file token --new-token
+/// Example: tacit sidecar --server server.example:7878 --keys keys --client alice --token-file
+/// token --new-token
 #[derive(Parser)]
 #[command(version, name = "tacit sidecar")]
 struct Args {
@@ -45,17 +47,17 @@ struct Args {
     /// Encrypt stored material: KEY is a file's name, env:VARIABLE or cmd:COMMAND
     #[arg(long, value_name = "KEY", value_parser = SealKey::from_text, requires = "material")]
     seal: Option<SealKey>,
-    /// Most inputs of each model that material is kept ready for; how many, the server says, by how often
-    /// they come
+    /// Most inputs of each model for which material is made ahead; the server decides how many, by
+    /// the rate of this client's requests
     #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     ready: u64,
-    /// Inputs that each of these materials is for: for requests of several inputs, which are run as one.
-    /// Single inputs do not use such material. One size only: of two, that for single inputs would be used
-    /// first for batches as well
+    /// Batch size of material made ahead, for requests of several inputs that run as one batch.
+    /// Single inputs do not use material of a larger size. Only one size is possible: with two,
+    /// batches would use up the material for single inputs first
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(32))]
     ready_batch: usize,
-    /// Model to offer, with a back end if not the one that is chosen unasked; may be given several times.
-    /// Without any, all models of the server
+    /// Model to offer, with a back end unless the default choice is right; may be given several
+    /// times. Default: all models of the server
     #[arg(long = "model", value_name = "NAME[=BACKEND]")]
     models: Vec<String>,
     /// File with one class name per line, for a model; may be given several times
@@ -67,19 +69,19 @@ struct Args {
     /// Address for gRPC as well
     #[arg(long, value_name = "ADDRESS", requires = "token_file")]
     grpc: Option<SocketAddr>,
-    /// File with the token that requests must show, its user's alone (mode 0600)
+    /// File with the token that requests must show, readable by its user alone (mode 0600)
     #[arg(long, value_name = "FILE", required_unless_present = "unix")]
     token_file: Option<PathBuf>,
     /// Make the token file if there is none
     #[arg(long, requires = "token_file")]
     new_token: bool,
-    /// Socket file for HTTP in place of an address: whoever may open it may ask
+    /// Socket file for HTTP in place of an address: all users who may open it may send requests
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
     /// Connections to the server for each model
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = count(64))]
     workers: usize,
-    /// Inputs that may wait for each model, which is the largest batch too; more are refused
+    /// Most waiting inputs of each model, which is also the largest batch; more are refused
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = count(100_000))]
     queue: usize,
     /// Threads for arithmetic of each connection
@@ -90,11 +92,11 @@ struct Args {
     pace: Option<Rate>,
     #[command(flatten)]
     told: DeviceArgs,
-    /// Profile of this machine (docs/lab.md), with /MODE if it is not the default one: the page then tells
-    /// joules, modelled from processor time and bytes
+    /// Profile of this machine (docs/lab.md), with /MODE if it is not the default one: the page
+    /// then shows joules, modelled from processor time and bytes
     #[arg(long, value_name = "PROFILE[/MODE]")]
     device: Option<String>,
-    /// Print the line that tells the addresses as JSON
+    /// Print the line with the addresses as JSON
     #[arg(long)]
     json: bool,
 }
@@ -105,7 +107,7 @@ impl Args {
         let ServerArgs { server, keys, client: name, server_name } = &self.server;
         let identity = self.server.identity()?;
         if let Some(dir) = &self.material {
-            // A folder of something else is told before anybody listens.
+            // Refuses a folder of another purpose before the sidecar listens.
             material_folder(dir, Party::Client)?;
         }
         let resources =
@@ -195,7 +197,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-        // Whoever listens has what it needs until the end.
+        // An error is ignored: it means that the listeners have ended already.
         let _ = stop.send(true);
     };
     tokio::join!(serving, serving_grpc, stopping);
@@ -203,7 +205,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells where it listens.
+/// Prints the addresses of the listeners.
 fn announce(args: &Args, http: Option<SocketAddr>, grpc: Option<SocketAddr>) -> anyhow::Result<()> {
     let at = http.map_or_else(
         || args.unix.as_ref().map_or_else(String::new, |path| format!("unix:{}", path.display())),
@@ -226,7 +228,7 @@ fn main() -> ExitCode {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.context("starting the runtime")?;
         let result = runtime.block_on(run(&args));
-        // A request that reads its input is not waited for.
+        // Does not wait for a request that is still reading its input.
         runtime.shutdown_background();
         result
     })
