@@ -1,4 +1,4 @@
-//! CertificateIdentity may use what: the file that says so (`--access`), and what it means for one client.
+//! Access rules: the file given with `--access`, and what it means for one client.
 use crate::ServeError;
 use crate::identity::CertificateIdentity;
 use serde::de::Error as _;
@@ -13,21 +13,21 @@ use tacit_store::Serial;
 
 /// Largest access file, in bytes: ten thousand clients fit.
 const MAX_BYTES: u64 = 4 << 20;
-/// Most characters of what the file calls a client.
+/// Most characters of a client's name in the file.
 const MAX_NAME: usize = 64;
-/// Most characters of a line that an error shows.
+/// Most characters of a line quoted in an error.
 const SHOWN: usize = 120;
 
-/// Why a client is not served that was one.
+/// Why a revoked client is not served.
 pub(crate) const REVOKED: &str = "this client's access was revoked; ask whoever runs this server";
-/// Why a certificate is of no use any more, though its client may be served with another.
+/// Why a revoked certificate is refused; its client may be served with another certificate.
 pub(crate) const CERTIFICATE_REVOKED: &str =
     "this certificate was revoked, by its serial number; ask whoever runs this server for another";
 
-/// Why a helper is not served that was one.
+/// Why a revoked helper is not served.
 const HELPER_REVOKED: &str = "this helper's access was revoked; ask whoever runs this server";
 
-/// The file as it is written.
+/// The file's contents.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -39,7 +39,7 @@ struct Written {
     client: BTreeMap<Fingerprint, Entry>,
 }
 
-/// Certificates that are taken no more, whoever has them.
+/// Certificates that are refused, by serial number.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Revoked {
@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-/// One table of it.
+/// One table of the file.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -69,14 +69,14 @@ struct Entry {
     revoked: Option<bool>,
 }
 
-/// What answers may say.
+/// What answers may reveal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 enum Answers {
-    /// Whatever the model reveals.
+    /// All that the model reveals.
     #[default]
     #[serde(rename = "all")]
     All,
-    /// The class alone: models that reveal more do not exist for this client.
+    /// The class alone. Models that reveal more are hidden from this client.
     #[serde(rename = "top-1")]
     Top1,
 }
@@ -92,7 +92,7 @@ impl<'de> Deserialize<'de> for Fingerprint {
     }
 }
 
-/// What the file calls a client, for people: one line.
+/// A client's name in the file, for people: one line.
 #[derive(Clone)]
 struct Called(Arc<str>);
 
@@ -106,41 +106,41 @@ impl<'de> Deserialize<'de> for Called {
     }
 }
 
-/// What holds for a client.
+/// The rules for a client.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rule {
-    /// What the file calls the client; nothing is decided by it.
+    /// The client's name in the file; for people only.
     pub(crate) name: Option<Arc<str>>,
-    /// Names of the models that it may use; all of them without.
+    /// Names of the models that the client may use; `None` means all.
     models: Option<Arc<BTreeSet<String>>>,
     answers: Answers,
-    /// Answers that it may have of each model in a day.
+    /// Answers of each model that the client may have in a day.
     pub(crate) per_day: Option<u32>,
-    /// Requests that it may make in a minute.
+    /// Requests that the client may make in a minute.
     pub(crate) per_minute: Option<NonZeroU32>,
-    /// Whether it is no client any more.
+    /// Whether the client's access is revoked.
     pub(crate) revoked: bool,
 }
 
 impl Rule {
-    /// Whether it may use a model, which reveals the class alone or more.
+    /// Whether the client may use a model. `is_top_1`: the model reveals the class alone.
     pub(crate) fn allows(&self, model: &str, is_top_1: bool) -> bool {
         let is_listed = self.models.as_ref().is_none_or(|models| models.contains(model));
         is_listed && (is_top_1 || self.answers == Answers::All)
     }
 }
 
-/// What holds for everybody.
+/// The rules for all clients.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Rules {
     default: Rule,
     clients: HashMap<ClientId, Rule>,
-    /// Certificates that are not taken.
+    /// Revoked certificates.
     serials: BTreeSet<Serial>,
 }
 
 impl Rules {
-    /// Rules from a file.
+    /// Reads rules from a file.
     pub(crate) fn read(path: &Path) -> Result<Self, ServeError> {
         let wrong = |what: String| ServeError::Access { path: path.to_owned(), what };
         let text = file::read_text(path, MAX_BYTES).map_err(|e| wrong(e.to_string()))?;
@@ -160,7 +160,7 @@ impl Rules {
             per_minute: entry.rate_per_minute,
             revoked: entry.revoked.unwrap_or(false),
         };
-        // A limit is not lifted by saying something else about a client.
+        // A client's table inherits each limit of `[default]` that it does not set.
         let over_default = |entry: Entry| {
             let default = default.clone();
             rule(Entry {
@@ -177,12 +177,12 @@ impl Rules {
         Ok(Self { default: rule(default), clients, serials })
     }
 
-    /// What holds for a client.
+    /// The rules for a client.
     pub(crate) fn of(&self, client: ClientId) -> &Rule {
         self.clients.get(&client).unwrap_or(&self.default)
     }
 
-    /// Why nobody is served who shows this certificate for this client's key, if that is so.
+    /// Why this client or its certificate is refused; `None` if neither is.
     pub(crate) fn revokes(&self, client: ClientId, serial: &Serial) -> Option<&'static str> {
         match () {
             () if self.of(client).revoked => Some(REVOKED),
@@ -191,8 +191,8 @@ impl Rules {
         }
     }
 
-    /// Why who shows this certificate is not served, if that is so: a helper neither if it is revoked itself,
-    /// by its own fingerprint, nor if its owner is.
+    /// Why the holder of this certificate is refused; `None` if it is not. A helper is refused if
+    /// its own fingerprint or its client is revoked.
     pub(crate) fn turns_away(&self, who: &CertificateIdentity) -> Option<&'static str> {
         match who.helper {
             Some(helper) if self.of(helper).revoked => Some(HELPER_REVOKED),
@@ -204,18 +204,18 @@ impl Rules {
         self.clients.values().chain([&self.default])
     }
 
-    /// Whether some client has a quota.
+    /// Whether any client has a quota.
     pub(crate) fn have_quotas(&self) -> bool {
         self.all().any(|rule| rule.per_day.is_some())
     }
 
-    /// Models that rules name.
+    /// Models that the rules name.
     pub(crate) fn models(&self) -> BTreeSet<&str> {
         self.all().filter_map(|rule| rule.models.as_deref()).flatten().map(String::as_str).collect()
     }
 }
 
-/// An error in one line: where, what stands there, and what is wrong with it.
+/// Formats an error in one line: line number, the line's text, and what is wrong.
 fn located(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().lines().collect::<Vec<_>>().join(", ");
     let Some(span) = error.span() else { return message };

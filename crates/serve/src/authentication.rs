@@ -1,4 +1,4 @@
-//! Who somebody is that connects: TLS with certificates of both sides.
+//! Authentication of a peer that connects: TLS with certificates of both sides.
 use crate::ServeError;
 use crate::counted::Counted;
 use std::future::poll_fn;
@@ -17,26 +17,26 @@ use tokio::time::{sleep_until, timeout_at};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, rustls};
 
-/// What was attempted where the system refuses to watch a socket.
+/// What was attempted, in errors: the system refuses to watch a socket.
 pub(crate) const WATCHING: &str = "watching a connection";
-/// What is waited for first.
+/// What was waited for first, in errors.
 const HANDSHAKE: &str = "the TLS handshake";
 
-/// Somebody who has proved a certificate, and what is said to it.
+/// A connection whose peer has proved a certificate.
 pub(crate) struct AuthenticatedConnection {
     pub(crate) stream: TlsStream<Counted>,
-    /// Whose key, and which certificate for it.
+    /// The key's owner, and the serial number of its certificate.
     pub(crate) who: (ClientId, Serial),
     pub(crate) role: Role,
-    /// What the certificate calls its holder, for people.
+    /// The holder's name in the certificate, for people.
     pub(crate) name: Arc<str>,
 }
 
 impl AuthenticatedConnection {
-    /// Whether it speaks HTTP.
+    /// Whether the peer speaks HTTP.
     ///
     /// # Errors
-    /// A helper, which has nothing to ask there, does.
+    /// If a helper speaks HTTP: helpers may not.
     pub(crate) fn speaks_http(&self) -> Result<bool, ServeError> {
         match (self.stream.get_ref().1.alpn_protocol(), self.role) {
             (Some(HTTP_1 | HTTP_2), Role::Helper { .. }) => {
@@ -48,15 +48,15 @@ impl AuthenticatedConnection {
     }
 }
 
-/// TLS, as long as something comes in time. Until the peer has proved its certificate, it gets TLS's own
-/// messages and no other byte.
+/// Performs the TLS handshake within the deadline. Until the peer has proved its certificate, it
+/// gets TLS's own messages and no other byte.
 pub(crate) async fn authenticate(
     tls: Arc<rustls::ServerConfig>,
     (stream, address): (TcpStream, SocketAddr),
     deadline: &mut HandshakeDeadline,
 ) -> Result<AuthenticatedConnection, ServeError> {
-    // Whoever says nothing costs nothing else, and is told nothing. (That a socket is readable is not always
-    // true at its first look.)
+    // A peer that sends nothing costs no TLS state and gets no byte. (`peek`, because a fresh
+    // socket may be reported readable without a byte.)
     let first = timeout_at(deadline.end().into(), stream.peek(&mut [0])).await;
     first.map_err(|_| late(HANDSHAKE, deadline))?.map_err(ServeError::system(WATCHING))?;
     stream.set_nodelay(true).map_err(ServeError::system(WATCHING))?;
@@ -72,7 +72,7 @@ pub(crate) async fn authenticate(
     Ok(AuthenticatedConnection { stream, who, role, name })
 }
 
-/// TLS's handshake, whose deadline each byte moves.
+/// Performs the TLS handshake; each byte moves the deadline.
 async fn shaken_hands(
     tls: Arc<rustls::ServerConfig>,
     (stream, address): (TcpStream, SocketAddr),
@@ -97,7 +97,7 @@ async fn shaken_hands(
     Ok(accepted.map_err(|e| handshake_failed(&format!("tcp {address}"), &e))?)
 }
 
-/// What did not come before the deadline of who has not said who it is.
+/// The error for a message that an unauthenticated peer did not send before the deadline.
 pub(crate) fn late(what: &str, deadline: &HandshakeDeadline) -> ServeError {
     stalled(what, deadline.expired())
 }

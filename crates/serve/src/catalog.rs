@@ -21,9 +21,9 @@ pub(crate) struct Offered {
     pub(crate) plan: [u8; 32],
     /// Size of the server's half of a material.
     pub(crate) material_bytes: u64,
-    /// Digests of the plans for 1, 2 and more inputs at once, up to what the back end runs so.
+    /// Digests of the plans for 1, 2 and more inputs in one batch, up to the back end's limit.
     sizes: Vec<[u8; 32]>,
-    /// What is on offer, where this is the same for a batch.
+    /// For a batch: the offered model for one input.
     of_one: Option<Arc<Self>>,
 }
 
@@ -42,10 +42,11 @@ impl Offered {
         }
     }
 
-    /// The same for so many inputs at once: to estimates, material and the scheduler another model.
+    /// Returns the same model for a batch. Estimates, material and the scheduler treat each batch
+    /// size as a separate model.
     ///
     /// # Errors
-    /// The back end does not run so many as one.
+    /// If the back end does not run that many inputs as one.
     pub(crate) fn batched(self: &Arc<Self>, batch: usize) -> Result<Arc<Self>, ServeError> {
         let one = self.of_one();
         if batch == 1 {
@@ -58,18 +59,18 @@ impl Offered {
         Ok(Arc::new(Self { name, backend, public, plan, material_bytes, model, sizes, of_one }))
     }
 
-    /// What is on offer.
+    /// The model on offer, for one input.
     pub(crate) fn of_one(self: &Arc<Self>) -> &Arc<Self> {
         self.of_one.as_ref().unwrap_or(self)
     }
 
-    /// Inputs at once.
+    /// Inputs in the batch.
     pub(crate) fn batch(&self) -> u32 {
         self.model.batch() as u32
     }
 
-    /// How many inputs, `wanted` at most, may be run as one whose phases hold no more than `memory` bytes
-    /// here, and no more than half of what the client's device has, if it says what that is.
+    /// Returns the largest batch, at most `wanted`, that needs no more than `memory` bytes here,
+    /// and at the client no more than half of its device's memory, if that is known.
     pub(crate) fn fitting(self: &Arc<Self>, wanted: usize, memory: u64, device: Device) -> usize {
         let model = &self.of_one().model;
         let at_client = match device.memory_mib {
@@ -85,74 +86,77 @@ impl Offered {
         (2..=wanted.min(model.max_batch())).rev().find(fits).unwrap_or(1)
     }
 
-    /// Bytes of an input of the scheduler's: of all inputs that are run as one.
+    /// Bytes of all inputs of the batch.
     pub(crate) fn input_bytes(&self) -> u64 {
         (self.model.interface().input_len() * size_of::<f32>()) as u64 * u64::from(self.batch())
     }
 
-    /// What material for it may be bound to, of all sizes.
+    /// Public part and plan of every batch size: what material of this model may be bound to.
     pub(crate) fn identities(&self) -> impl Iterator<Item = ([u8; 32], [u8; 32])> {
         self.sizes.iter().map(|plan| (self.public, *plan))
     }
 
-    /// As people write it: `digits=cheetah`.
+    /// The usual notation: `digits=cheetah`.
     fn label(&self) -> String {
         format!("{}={}", self.name, self.backend)
     }
 
-    /// Whether clients learn the class of an input and nothing else.
+    /// Whether clients learn only the class of an input.
     pub(crate) fn reveals_class_alone(&self) -> bool {
         self.model.interface().output_mode == OutputMode::Top1
     }
 
-    /// What material for one input is bound to, and so what makes it the same model.
+    /// Public part and plan: what material for one input is bound to, and what makes two models the
+    /// same.
     pub(crate) fn identity(&self) -> ([u8; 32], [u8; 32]) {
         (self.public, self.plan)
     }
 }
 
-/// Models, each as `MODEL=BACKEND`, by what became of them.
+/// The result of a reload for each model, written `MODEL=BACKEND`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
-    /// On offer from now on.
+    /// Newly on offer.
     pub added: Vec<String>,
     /// Another model under the same name.
     pub replaced: Vec<String>,
     /// No longer on offer.
     pub withdrawn: Vec<String>,
-    /// As they were.
+    /// Unchanged.
     pub kept: Vec<String>,
 }
 
-/// A catalog that takes the place of another.
+/// A catalog that replaces another.
 pub(crate) struct Succession {
     pub(crate) catalog: Catalog,
     pub(crate) changes: Changes,
-    /// What is not on offer any more.
+    /// Models no longer on offer.
     pub(crate) gone: Vec<Arc<Offered>>,
 }
 
-/// Models by name, each with the back ends it is offered with: lowered, one copy of the weights however many
-/// clients there are.
+/// Models by name, each with the back ends that it is offered with. Each model is lowered once: all
+/// clients share one copy of its weights.
 pub struct Catalog {
     models: BTreeMap<String, Vec<Arc<Offered>>>,
     allow_clear: bool,
-    /// Back ends whose models are warmed up, by name.
+    /// Back ends whose models are warmed up, by id.
     warm_up: BTreeMap<&'static str, Arc<dyn Backend>>,
 }
 
 impl Catalog {
-    /// An empty catalog. Only with `allow_clear` it takes models whose back end shows the server the input.
+    /// An empty catalog. It takes models whose back end shows the server the input only with
+    /// `allow_clear`.
     #[must_use]
     pub fn new(allow_clear: bool) -> Self {
         Self { models: BTreeMap::new(), allow_clear, warm_up: BTreeMap::new() }
     }
 
-    /// Offers a model, lowered by `backend`, under a name. What is offered first is what clients prefer.
+    /// Offers a model, lowered by `backend`, under a name. Clients prefer the back end offered
+    /// first.
     ///
     /// # Errors
-    /// The name is offered with this back end already, the back end shows the server the input and that was
-    /// not allowed, or the public part is too large to be sent.
+    /// If the name is already offered with this back end, the back end shows the server the input
+    /// without `allow_clear`, or the public part is too large to be sent.
     pub fn offer(&mut self, name: &str, backend: &dyn Backend, model: Arc<dyn ServerModel>) -> Result<(), ServeError> {
         let refuse = |text: String| Err(ServeError::Usage(format!("model `{name}`: {text}")));
         let id = backend.id();
@@ -173,13 +177,13 @@ impl Catalog {
         Ok(())
     }
 
-    /// Models of this back end of which it is not known how long they take are given one made-up input, in
-    /// the process of the server and beside its service, so that the scheduler need not guess.
+    /// Warms up this back end's models: those of unknown duration run one made-up input, in the
+    /// server's process beside its service, so that the scheduler need not guess.
     pub fn warm_up(&mut self, backend: &Arc<dyn Backend>) {
         self.warm_up.insert(backend.id(), Arc::clone(backend));
     }
 
-    /// A back end whose models are to be warmed up.
+    /// The back end, if its models are to be warmed up.
     pub(crate) fn warms_up(&self, id: &str) -> Option<Arc<dyn Backend>> {
         self.warm_up.get(id).cloned()
     }
@@ -188,7 +192,7 @@ impl Catalog {
         self.models.values().flatten()
     }
 
-    /// What is on offer, by name.
+    /// Models on offer, by name.
     #[must_use]
     pub fn list(&self) -> Vec<ModelInfo> {
         let offer = |o: &Arc<Offered>| Offer { backend: o.backend.to_owned(), public: o.public };
@@ -199,7 +203,7 @@ impl Catalog {
         self.models.iter().map(info).collect()
     }
 
-    /// Whether clients learn of a model the class alone, with each of its back ends.
+    /// Whether clients learn only the class from a model, with each of its back ends.
     pub(crate) fn reveals_class_alone(&self, name: &str) -> bool {
         self.models.get(name).is_some_and(|offers| offers.iter().all(|offered| offered.reveals_class_alone()))
     }
@@ -213,14 +217,15 @@ impl Catalog {
         self.models.is_empty()
     }
 
-    /// Whether this very model is on offer, for one input or a batch: not another one that has its name now.
+    /// Whether this very model, for one input or a batch, is on offer; another model of the same
+    /// name does not count.
     pub(crate) fn is_offered(&self, offered: &Arc<Offered>) -> bool {
         let offered = offered.of_one();
         self.models.get(&offered.name).is_some_and(|offers| offers.iter().any(|o| Arc::ptr_eq(o, offered)))
     }
 
-    /// This catalog in the place of another: what is the same stays the very same, so that nobody who uses it
-    /// notices.
+    /// Makes this catalog the successor of `before`. Unchanged models keep their old `Arc`, so that
+    /// open connections notice nothing.
     pub(crate) fn after(mut self, before: &Self) -> Succession {
         let mut changes = Changes::default();
         let mut gone = Vec::new();
@@ -246,29 +251,29 @@ impl Catalog {
         Succession { catalog: self, changes, gone }
     }
 
-    /// What is offered under the name and with the back end of another model.
+    /// The offered model that has the name and back end of `other`.
     pub(crate) fn find(&self, other: &Offered) -> Option<&Arc<Offered>> {
         self.models.get(&other.name)?.iter().find(|o| o.backend == other.backend)
     }
 
-    /// What material may be bound to.
+    /// Plans, for one input, of the models on offer.
     pub(crate) fn plans(&self) -> BTreeSet<[u8; 32]> {
         self.models.values().flatten().map(|o| o.plan).collect()
     }
 
-    /// Names of the model and the back end that have a plan, if they are on offer.
+    /// Names of the model and back end that have a plan; `None` if not on offer.
     pub(crate) fn of_plan(&self, plan: &[u8; 32]) -> Option<[String; 2]> {
         let offered = self.models.values().flatten().find(|o| o.plan == *plan)?;
         Some([offered.name.clone(), offered.backend.to_owned()])
     }
 
-    /// Whether material with this binding could be used.
+    /// Whether a model on offer could use material with this binding.
     pub(crate) fn has(&self, binding: &Binding) -> bool {
         let of_any_size = |o: &Arc<Offered>| o.public == binding.model && o.sizes.contains(&binding.plan);
         self.models.values().flatten().any(of_any_size)
     }
 
-    /// A model, of those that the asker may use.
+    /// Returns a model that the client may use.
     pub(crate) fn get(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! What is kept of what a client sends once, for a back end.
+//! Uploads of a client that the server stores for a back end, such as keys.
 use crate::shared::Shared;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tacit_backends::seam::{NoRoom, UploadName, Uploads};
 use tacit_ids::ClientId;
 use tacit_store::{Store, StoreError};
 
-/// What is kept of one client.
+/// The uploads of one client.
 pub(crate) struct ClientKeyStore {
     store: Arc<Store>,
     client: ClientId,
@@ -17,7 +17,7 @@ pub(crate) struct ClientKeyStore {
 }
 
 impl ClientKeyStore {
-    /// What a client's connections keep there is; nothing where the server has no folder, or keeps nothing.
+    /// Returns the client's uploads; `None` if the server has no folder or stores no uploads.
     pub(crate) fn of(shared: &Shared, client: ClientId) -> Option<Arc<dyn Uploads>> {
         let (store, config) = (shared.store.clone()?, &shared.config);
         let (most, expire) = (config.uploads_per_client, config.expire);

@@ -1,4 +1,4 @@
-//! Ending connections from outside, and what runs on them.
+//! Ending connections, and what runs on them, from outside.
 use std::net::{Shutdown, TcpStream};
 use tacit_backends::seam::Stop;
 
@@ -9,15 +9,16 @@ pub(crate) struct Closer {
 }
 
 impl Closer {
-    /// Of a connection over `stream`, whose phases `stop` ends.
+    /// A closer of the connection over `stream`, whose phases `stop` ends.
     pub(crate) fn new(stream: TcpStream, stop: Stop) -> Self {
         Self { stream, stop }
     }
 
-    /// A phase that waits for its peer ends at once, one that computes before its next layer.
+    /// Ends the connection. A phase that waits for its peer ends at once, one that computes before
+    /// its next layer.
     pub(crate) fn close(&self) {
         self.stop.raise();
-        // Closed already is as good.
+        // Fails only if the stream is closed already.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }

@@ -1,4 +1,4 @@
-//! How a server behaves.
+//! Configuration of a server.
 use crate::monitor::Limits;
 use crate::traces::Collector;
 use std::net::SocketAddr;
@@ -12,105 +12,113 @@ use tacit_sched::policy::PolicySpec;
 use tacit_sched::{PoolConfig, Resources, Span};
 use tacit_store::{EXPIRE, SealKey};
 
-/// Materials that are dealt ahead of time and lie ready, of all models: each is an open file.
+/// Most ready pooled materials, of all models together: each is an open file.
 pub(crate) const MAX_POOLED: usize = 32;
-/// Pools cover what is asked for in this time, or during one dealing if that takes longer.
+/// Pools cover the demand of this time, or of one dealing if that takes longer.
 const POOL_HORIZON: Span = Span::from_millis(30_000);
 
-/// How a server behaves.
+/// Configuration of a server.
 #[derive(Clone)]
 pub struct ServerConfig {
     /// Address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// TLS identity, and the CA whose clients are served.
+    /// TLS identity of the server, and the CA whose clients are served.
     pub tls: ServerTls,
-    /// Most bit/s that each connection's answers leave at; `None` as fast as the link takes them.
+    /// Most bit/s of each connection's answers; `None` means as fast as the link allows.
     pub pace: Option<Rate>,
-    /// Folder of stored material; without one, clients cannot prepare ahead of a connection.
+    /// Folder of stored material; without it, clients cannot prepare material ahead of a
+    /// connection.
     pub store: Option<PathBuf>,
-    /// File that says who may use what; without one, every client may use everything.
+    /// File with access rules; without it, every client may use every model.
     pub access: Option<PathBuf>,
-    /// Days that the record of ended phases is kept, in the folder of stored material.
+    /// Days that records of ended phases are kept, in the folder of stored material.
     pub audit_days: u32,
-    /// Bytes that the file with that record may have: beyond that its oldest rows go.
+    /// Bytes of the file with these records; beyond that, the oldest are deleted.
     pub audit_bytes: u64,
-    /// Who is told of each phase that ends; nobody without one.
+    /// Collector that gets a trace of each phase that ends; `None` for no traces.
     pub traces: Option<Collector>,
-    /// Key that stored material is sealed with; in the clear without one.
+    /// Key that seals stored material; without it, material is stored unencrypted.
     pub seal: Option<SealKey>,
     /// Threads of each job's arithmetic, 1 to [`MAX_THREADS`](tacit_client::MAX_THREADS).
     pub threads: usize,
     /// The dealer that makes this server's material, where models need one.
     pub resources: ConnectionResources,
-    /// Which jobs start when.
+    /// Policy that decides which jobs start when.
     pub policy: PolicySpec,
     /// Cores that jobs may take together.
     pub cores: usize,
-    /// Whether a thread counts as a core while its job waits for its link, and cores count as free that other
-    /// processes use: the limit is followed to the letter, not by the machine's load.
+    /// Whether `cores` is followed to the letter: threads that wait for their link count as busy,
+    /// and other processes are ignored. Otherwise the machine's load counts.
     pub strict_cores: bool,
-    /// Materials that a dealer may be making at a time, beside what the cores do.
+    /// Materials that a dealer may make at the same time, beside the jobs on the cores.
     pub dealings: usize,
-    /// Bytes on disk of material that a dealer deals ahead of time, for no client in particular, where there
-    /// is a store; 0: none is.
+    /// Most bytes on disk of material that a dealer makes ahead of time, for no client yet. Needs a
+    /// store; 0 means none.
     pub pool: u64,
-    /// How long such material is kept.
+    /// How long pooled material is kept.
     pub pool_ttl: Duration,
-    /// Bytes of memory that jobs may take together, by estimate; never more than this process may have.
+    /// Bytes of memory that jobs may take together, by estimate; never more than this process may
+    /// have.
     pub job_memory: u64,
-    /// Bytes that this process may have resident: with more, no job starts.
+    /// Resident bytes of this process above which no job starts.
     pub resident: u64,
-    /// Inputs of one client that may be under way, announced ones included.
+    /// Most inputs of one client under way, including announced ones.
     pub queued_per_client: usize,
-    /// Inputs of one client that may run as one, where the back end does that.
+    /// Most inputs of one client that run as one batch, if the back end can do that.
     pub max_batch: usize,
-    /// How long a notice holds without the request that it announces.
+    /// How long a notice holds without its request.
     pub notice_ttl: Duration,
-    /// Clients connected at the same time.
+    /// Most clients connected at the same time.
     pub max_connections: usize,
-    /// How many of these one client may have, by its certificate's key; `None`: three quarters.
+    /// Connections that one client may have, by its certificate's key; `None`: three quarters of
+    /// all.
     pub connections_per_client: Option<NonZero<usize>>,
-    /// Connections of the control interface (HTTP) at the same time, and as many of operators; with 0 there
-    /// is no such interface.
+    /// Most connections of clients to the control interface (HTTP) at the same time, and as many of
+    /// operators; 0 disables the interface.
     pub max_control: usize,
-    /// How many of these one client may have.
+    /// Control connections that one client may have.
     pub control_per_client: usize,
-    /// How long one of these may be without a request or an answer that moves.
+    /// How long a control connection may be without a request or progress of an answer.
     pub control_idle: Duration,
-    /// How long a client may say nothing once it has connected; then three times as long from each byte to
-    /// the next until it has introduced itself, twelve times in all.
+    /// How long a client may send nothing after it connects. From its first byte on, a greeting may
+    /// take three times as long from byte to byte, and twelve times as long in all.
     pub greeting_timeout: Duration,
-    /// How long a client may make no progress inside a job, and how long a request may take that has begun.
+    /// How long a client may make no progress in a job, and how long a begun request may take.
     pub stall_timeout: Duration,
     /// How long a client may be silent between requests.
     pub idle_timeout: Duration,
-    /// How often a client that waits for its turn is told that the server lives.
+    /// How often a client that waits for its turn gets a sign of life.
     pub sign_of_life: Duration,
-    /// Inputs that material of one client in memory may be for; with none there, a batch may be larger.
+    /// Inputs that one client's material in memory may be for; a client without material there may
+    /// have a larger batch.
     pub memory_per_client: usize,
-    /// How long a client that has its share of memory waits for a place, until it is refused.
+    /// How long a client that has used up its share of memory waits for a place before it is
+    /// refused.
     pub memory_wait: Duration,
-    /// How long an input keeps its place in the queue while its client is on the way from its offline to its
-    /// online phase. A core may be idle for so long, if it is the input's turn.
+    /// How long an input keeps its place in the queue while its client is between the offline and
+    /// the online phase. A core may be idle for that time if it is the input's turn.
     pub on_the_way: Duration,
-    /// Materials that one client may have on disk.
+    /// Most materials of one client on disk.
     pub stored_per_client: usize,
-    /// Bytes that one client may have kept of what it sends once, such as switching keys; only with a store.
+    /// Most bytes of one client's uploads that are reused, such as switching keys; needs a store.
     pub uploads_per_client: u64,
-    /// How long stored material is kept whose client does not come back with the other half, or whose model
-    /// is gone, and keys that their client does not come for.
+    /// How long stored material is kept if its client does not return with the other half or its
+    /// model is withdrawn, and how long unused keys are kept.
     pub expire: Duration,
-    /// Whether the clock is taken for right where it stands far from when the store was last used.
+    /// Whether to accept the clock even if it is far from the time when the store was last used.
     pub accept_clock: bool,
 }
 
 impl ServerConfig {
-    /// Defaults for an address: no store, no rules of access, one thread a job on all cores, 4 dealings,
-    /// pools of 1 GiB in all for an hour, no limit of memory, the policy `adaptive`; 64 connections (48 of
-    /// one client), 64 of control (8 of one client, idle for 1 min) and as many of operators; 10 s for
-    /// the first byte, 2 min stall, 10 min idle; for each client 1024 inputs under way, 8 of them run as
-    /// one at most, notices that hold for 10 min, 4 materials in memory (4 min for a place) and 256 on disk,
-    /// 4 GiB of keys; 30 days until material expires, 90 and 256 MiB of records.
+    /// Defaults for an address:
+    ///
+    /// * No store, no access rules, one thread a job on all cores, 4 dealings, pools of 1 GiB in
+    ///   all for an hour, no limit of memory, the policy `adaptive`.
+    /// * 64 connections (48 of one client), 64 of control (8 of one client, idle for 1 min) and as
+    ///   many of operators; 10 s for the first byte, 2 min stall, 10 min idle.
+    /// * For each client 1024 inputs under way, at most 8 of them in one batch, notices that hold
+    ///   for 10 min, 4 materials in memory (4 min for a place) and 256 on disk, 4 GiB of keys.
+    /// * 30 days until material expires, 90 days and 256 MiB of records.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
         Self {
@@ -155,31 +163,31 @@ impl ServerConfig {
         }
     }
 
-    /// Connections that one client may have: some are left for others.
+    /// Connections that one client may have; by default the others get a quarter.
     pub(crate) fn of_one_client(&self) -> usize {
         let most = self.max_connections - self.max_connections / 4;
         self.connections_per_client.map_or(most, NonZero::get)
     }
 
-    /// Whether material is dealt ahead of time.
+    /// Whether the server has pools.
     pub(crate) fn has_pools(&self) -> bool {
         self.pool > 0 && self.dealings > 0 && self.store.is_some() && self.resources.dealer.is_some()
     }
 
-    /// Within what the machine's load is followed.
+    /// Limits that are combined with the machine's load.
     pub(crate) fn limits(&self) -> Limits {
         let widest = self.threads as u32;
         Limits { cores: (self.cores as u32).max(widest), widest, memory: self.job_memory, resident: self.resident }
     }
 
-    /// What the scheduler is told.
+    /// The scheduler's configuration.
     pub(crate) fn scheduling(&self) -> tacit_sched::Config {
         let threads = self.threads as u32;
         let (cores, dealings) = (self.limits().cores, self.dealings as u32);
         tacit_sched::Config {
             max_queued: self.queued_per_client as u32,
             notice_ttl: Span::from_millis(self.notice_ttl.as_millis() as u64),
-            // Whether to try again is the client's to say.
+            // The client decides whether to try again.
             pre_attempts: 1,
             pool: self.has_pools().then(|| PoolConfig {
                 horizon: POOL_HORIZON,
@@ -189,7 +197,7 @@ impl ServerConfig {
             }),
             pre_threads: vec![threads],
             on_threads: vec![threads],
-            // What is on disk is limited by client, in the ledger.
+            // The ledger limits each client's material on disk.
             ..tacit_sched::Config::new(Resources { cores, memory: self.job_memory, disk: u64::MAX, dealings })
         }
     }

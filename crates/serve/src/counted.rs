@@ -1,11 +1,11 @@
-//! A socket that counts what has come: by that, who is slow is told from who is silent.
+//! A socket that counts received bytes, which distinguishes slow peers from silent ones.
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A connection, and how many bytes were read of it.
+/// A connection, and the number of bytes read from it.
 pub(crate) struct Counted {
     stream: TcpStream,
     received: u64,
@@ -16,7 +16,7 @@ impl Counted {
         Self { stream, received: 0 }
     }
 
-    /// Bytes that were read.
+    /// Bytes read.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }

@@ -1,6 +1,6 @@
-//! The one owner of everything that connections share: who is connected, which jobs there are, material in
-//! memory, limits, counters and whether the server stops. Events come in one at a time; what follows from
-//! each is carried out here and nowhere else.
+//! The driver: the one owner of all state that connections share. It holds the connected clients,
+//! jobs, material in memory, limits and counters, and knows whether the server stops. It handles
+//! events one at a time and carries out their consequences itself.
 mod inputs;
 mod models;
 mod pools;
@@ -35,11 +35,11 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout_at;
 
-/// A connection whose client is known.
+/// A connection whose client is authenticated.
 struct Connection {
     closer: Closer,
     who: CertificateIdentity,
-    /// The client's folder of material that it uses.
+    /// The folder of stored material that the client uses.
     folder: Option<FolderId>,
 }
 
@@ -49,20 +49,20 @@ pub(crate) struct Driver {
     store: Option<Arc<Store>>,
     queue: Queue,
     limits: Limits,
-    /// Threads that jobs had when the machine's load was last told.
+    /// Threads that jobs had at the last report of the machine's load.
     busy_threads: u32,
     gate: Gate,
     record: Record,
     memory_wait: Duration,
-    /// Materials of one client on disk, at most.
+    /// The most stored materials of one client.
     stored_per_client: u32,
     connections: HashMap<Number, Connection>,
     jobs: BTreeMap<Number, Job>,
-    /// Those of them that wait for a place in memory.
+    /// Jobs that wait for a place in memory.
     waiting: BTreeSet<Number>,
     memory: InMemory,
     pools: pools::Pools,
-    /// CertificateIdentity waits for an input's turn.
+    /// Requests that wait for an input to reach a state.
     watchers: Vec<inputs::Watcher>,
     served: u64,
     stopping: Option<stop::Stopping>,
@@ -72,8 +72,8 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Nobody is connected; `admission` says who may be, `known` is what an earlier run has learned; `stop`
-    /// becomes true when the server stops.
+    /// A driver without connections. `admission` limits connections, `known` holds durations that
+    /// an earlier run learned, and `stop` becomes true when the server stops.
     pub(crate) fn new(
         config: &ServerConfig,
         store: Option<Arc<Store>>,
@@ -110,14 +110,14 @@ impl Driver {
         })
     }
 
-    /// Works until the server has stopped and everybody is gone.
+    /// Handles events until the server has stopped and all connections have ended.
     pub(crate) async fn run(mut self, mut events: UnboundedReceiver<Event>) {
         self.open_pools();
         self.run_ready();
         while !self.has_ended() {
             let event = match self.alarm() {
                 None => events.recv().await,
-                // What is due comes first, however many events there are.
+                // Due timers run before further events, however many there are.
                 Some(at) if at <= Instant::now() => {
                     self.on_timer(Instant::now());
                     self.publish(false);
@@ -137,23 +137,24 @@ impl Driver {
         self.publish(true);
     }
 
-    /// When something is to be done though nothing happens.
+    /// The next timer; `None` if only events matter.
     fn alarm(&self) -> Option<Instant> {
         let waited = self.waiting.iter().filter_map(|number| self.jobs.get(number)?.waits_until()).min();
         [self.stopping_alarm(), self.admission.alarm(), self.queue.alarm(), waited].into_iter().flatten().min()
     }
 
-    /// The time of an alarm has come.
+    /// Runs what is due at `now`.
     fn on_timer(&mut self, now: Instant) {
         self.admission.sum_up();
         self.run_ready();
         self.cut_when_due(now);
     }
 
-    /// Replies go to tasks; one that is gone has ended, and says so with an event of its own.
+    /// Handles one event. A reply whose receiver is gone is dropped: that task reports its end
+    /// itself.
     fn handle(&mut self, event: Event) {
         match event {
-            // What is shown of it is published after each event.
+            // Nothing to do: `publish` runs after each event.
             Event::Visited => {}
             Event::Accepted { reply } => drop(reply.send(())),
             Event::Greeted { number, who, closer, reply } => {
@@ -231,7 +232,8 @@ impl Driver {
         self.admit(number);
     }
 
-    /// Takes up what waited for a place, and does what the scheduler says.
+    /// Retries jobs that wait for memory, then carries out the scheduler's effects until there are
+    /// none.
     fn run_ready(&mut self) {
         let waiting: Vec<Number> = self.waiting.iter().copied().collect();
         waiting.into_iter().for_each(|number| self.admit(number));
@@ -245,8 +247,8 @@ impl Driver {
         self.tell_watchers();
     }
 
-    /// Whether a job must wait for a place in memory. Those who use what is there need no further place, so
-    /// one comes free.
+    /// Whether a job must wait for a place in memory. Jobs that use material need no place, so they
+    /// free places meanwhile.
     fn must_wait(&self, job: &Job) -> bool {
         let Job::Waits { ask: Asked { request: Request::Prepare { folder: None, .. }, open: Some(open), .. }, until } =
             job
@@ -256,8 +258,8 @@ impl Driver {
         !self.memory.has_room(open.binding.client, open.whose.offered.batch()) && Instant::now() < *until
     }
 
-    /// Starts what needs no turn, puts phases into the scheduler's queue, refuses what is not possible, or
-    /// leaves it waiting.
+    /// Starts jobs that need no turn, queues phases with the scheduler, refuses impossible
+    /// requests, or leaves the job waiting.
     fn admit(&mut self, number: Number) {
         if self.jobs.get(&number).is_none_or(|job| self.must_wait(job)) {
             return;
@@ -280,8 +282,8 @@ impl Driver {
         }
     }
 
-    /// What a request needs of what connections share: a place in the queue, one in memory for what it makes,
-    /// material that it destroys, the name of its client's folder.
+    /// Gets what a request needs of the shared state: a place in the queue, a place in memory for
+    /// its material, the material that it destroys, the name of its client's folder.
     fn place(&mut self, number: Number, ask: &mut Asked) -> Result<Admitted, ServeError> {
         let refused = ServeError::NotGranted;
         let (mut destroyed, mut notice_ignored) = (vec![], None);
@@ -372,7 +374,7 @@ impl Driver {
         let _ = ask.reply.send(Decision::Refuse(why));
     }
 
-    /// The scheduler starts a phase: on so many threads, and for so long as it is expected.
+    /// Starts a phase that the scheduler chose, with its threads and planned duration.
     fn start(
         &mut self,
         number: Number,
@@ -411,7 +413,7 @@ impl Driver {
         }
     }
 
-    /// Destroys material that nobody will use.
+    /// Destroys material that will never be used, in memory and on disk.
     fn burn(&mut self, material: MaterialId, client: ClientId) {
         self.memory.discard(&[material], client);
         if let Some(store) = self.store.clone() {
@@ -423,14 +425,14 @@ impl Driver {
         }
     }
 
-    /// Whether another connection of a client uses its folder: it may have taken material out and not asked
-    /// to use it yet.
+    /// Whether another connection of the client uses this folder: it may have claimed material
+    /// there and not yet asked to use it.
     fn others_use(&self, number: Number, client: ClientId, folder: FolderId) -> bool {
         let uses = |c: &Connection| c.who.client == client && c.folder == Some(folder);
         self.connections.iter().any(|(&other, connection)| other != number && uses(connection))
     }
 
-    /// Forgets a job; what was asked, if it had not started.
+    /// Removes a job and returns its request if the job had not started.
     fn end_job(&mut self, number: Number) -> Option<Asked> {
         self.waiting.remove(&number);
         let mut job = self.jobs.remove(&number)?;

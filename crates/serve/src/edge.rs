@@ -1,4 +1,4 @@
-//! Sockets without threads: accepting, TLS, greeting, and waiting for requests.
+//! Sockets without threads: accepting, TLS, the opening hello, and waiting for requests.
 use crate::authentication::{WATCHING, authenticate, late, stalled};
 use crate::catalog::Offered;
 use crate::control::{Control, Visitor};
@@ -27,24 +27,24 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, sleep_until, timeout_at};
 use tokio_rustls::server::TlsStream;
 
-/// How long accepting pauses when the system has nothing left to accept with.
+/// How long accepting pauses after the system failed to accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Longer than any turn takes to come.
+/// A timeout longer than any wait for a turn.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Last words to a client whose server stops.
+/// Farewell to a client when the server stops.
 const STOPS: &str = "the server is being stopped; connect again when it runs";
-/// Clients that came while the server stopped.
+/// Kind of refusal: clients that connected while the server stopped.
 const TOO_LATE: Kind = "of clients that came too late";
-/// Last words to a client whose idle connection gave way.
+/// Farewell to a client whose idle connection was evicted.
 const GAVE_WAY: &str =
     "all places are taken, and an idle connection of yours gave way to another client's; connect again";
-/// Last words to a client that said nothing for too long.
+/// Farewell to a client that sent no request within the idle timeout.
 const SILENT: &str = "nothing was asked for too long (see `tacit serve --idle`); connect again";
 
-/// What is said of what did not come.
+/// Detail of the error for a message that is late.
 const OVER: &str = "the time for it is over";
 
-/// Accepts until the server stops.
+/// Accepts connections until the server stops.
 pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
     let control = Control::new(shared.clone(), stop.clone());
     loop {
@@ -56,14 +56,14 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop:
         let (stream, address) = match accepted {
             Ok(accepted) => accepted,
             Err(e) => {
-                // Out of memory, say: connections go on, and those that close make room.
+                // For example out of memory: connections that close free resources.
                 shared.refused("that could not be accepted", None, format!("accepting a connection: {e}"));
                 sleep(PAUSE).await;
                 continue;
             }
         };
         let Some(slot) = admitted(&shared, address, &mut stop).await else { return };
-        // Nobody is accepted faster than the driver takes note: those who are known ask it, too.
+        // Waits for the driver: new connections must not crowd out requests.
         if shared.ask(|reply| Event::Accepted { reply }).await.is_none() {
             return;
         }
@@ -72,8 +72,8 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop:
     }
 }
 
-/// A handshake slot, as soon as there is one; `None` if the server stops. All others wait in the system's
-/// queue meanwhile.
+/// Returns a handshake slot as soon as one is free; `None` if the server stops. Other connections
+/// wait in the system's accept queue meanwhile.
 async fn admitted(shared: &Shared, address: SocketAddr, stop: &mut watch::Receiver<bool>) -> Option<ConnectionSlot> {
     loop {
         let at = match shared.admission.admit(address.ip()) {
@@ -87,11 +87,11 @@ async fn admitted(shared: &Shared, address: SocketAddr, stop: &mut watch::Receiv
     }
 }
 
-/// Tells the driver of a connection's end, however it comes.
+/// Reports a connection's end to the driver when dropped.
 struct Gone {
     shared: Arc<Shared>,
     number: Number,
-    /// `None` when it is dropped.
+    /// `None` only during `drop`.
     slot: Option<ConnectionSlot>,
 }
 
@@ -104,12 +104,12 @@ impl Gone {
 impl Drop for Gone {
     fn drop(&mut self) {
         drop(self.slot.take());
-        // A driver that is gone has no list to strike it from.
+        // Fails only if the driver has ended and has no list of connections any more.
         let _ = self.shared.events.send(Event::Gone { number: self.number });
     }
 }
 
-/// A connection from its first byte to its end.
+/// Serves a connection from its first byte to its end.
 async fn connection(
     gone: Gone,
     (stream, address): (TcpStream, SocketAddr),
@@ -121,7 +121,7 @@ async fn connection(
         biased;
         _ = stop.wait_for(|stop| *stop) => return,
         greeted = greet(shared, (stream, address), gone.slot().deadline()) => greeted,
-        // It gave way, and is counted.
+        // An evicted connection: admission has counted it.
         () = gone.slot().evicted() => return,
     };
     let Greeted { channel, who, watched, closer } = match greeted {
@@ -133,7 +133,7 @@ async fn connection(
     let mut connection = Connection::new(&who, channel);
     let closer = connection.closer(closer);
     let taken = shared.ask(|reply| Event::Greeted { number, who, closer, reply }).await;
-    // A driver that is gone has stopped.
+    // No answer means that the driver has ended, so the server stops.
     if let Err(TurnedAway { kind, reason }) = taken.unwrap_or(Err(TurnedAway { kind: TOO_LATE, reason: STOPS })) {
         shared.refused(kind, Some(address.ip()), format!("client {client} at {address}: {reason}"));
         end(connection, Some(Reply::Refused { reason: reason.into(), again_s: None })).await;
@@ -154,7 +154,7 @@ async fn connection(
     }
 }
 
-/// What became of a stranger, for the log.
+/// The kind of refusal that the log counts for a failed authentication or greeting.
 fn kind(error: &ServeError) -> Kind {
     match error {
         ServeError::Net(NetError::Stalled { .. }) => LATE,
@@ -163,11 +163,11 @@ fn kind(error: &ServeError) -> Kind {
     }
 }
 
-/// Ends a connection, with last words. These, and saying goodbye, may wait for the peer.
+/// Sends a farewell and closes a connection, in a blocking thread: both may wait for the peer.
 async fn end(mut connection: Connection, last: Option<Reply>) {
     let ended = spawn_blocking(move || {
         if let Some(last) = last {
-            // The peer may be gone: then there is nobody to tell.
+            // Fails if the peer has left; that is harmless here.
             let _ = send(&mut connection.channel, REPLY, &last);
         }
         drop(connection);
@@ -177,7 +177,7 @@ async fn end(mut connection: Connection, last: Option<Reply>) {
     }
 }
 
-/// A connection whose client is known.
+/// A connection whose client is authenticated.
 struct Greeted {
     channel: Channel,
     who: CertificateIdentity,
@@ -185,13 +185,13 @@ struct Greeted {
     closer: std::net::TcpStream,
 }
 
-/// Somebody who has proved a certificate.
+/// A peer that has proved its certificate.
 enum Arrival {
     Client(Box<Greeted>),
     Visitor(Box<Visitor>),
 }
 
-/// TLS, and the opening hello of clients.
+/// Performs the TLS handshake and, for clients, exchanges the opening hello.
 async fn greet(
     shared: &Shared,
     peer: (TcpStream, SocketAddr),
@@ -207,7 +207,7 @@ async fn greet(
         .map(|greeted| Arrival::Client(greeted.into()))
 }
 
-/// The opening hello.
+/// Exchanges the opening hello.
 async fn introduce(
     shared: &Shared,
     stream: TlsStream<Counted>,
@@ -235,26 +235,26 @@ async fn introduce(
     Ok(Greeted { channel, who, watched, closer })
 }
 
-/// Watches the socket of a connection for what comes. It must not block meanwhile, at none of its handles.
+/// Watches a connection's socket for arriving bytes. No handle of the socket may block meanwhile.
 fn watch(copy: std::net::TcpStream) -> Result<TcpStream, ServeError> {
     copy.set_nonblocking(true).and_then(|()| TcpStream::from_std(copy)).map_err(ServeError::system(WATCHING))
 }
 
-/// Ends watching: the socket may block again.
+/// Ends watching; the socket blocks again.
 fn unwatch(watched: TcpStream) -> Result<std::net::TcpStream, ServeError> {
     let copy = watched.into_std().map_err(ServeError::system(WATCHING))?;
     copy.set_nonblocking(false).map_err(ServeError::system(WATCHING))?;
     Ok(copy)
 }
 
-/// Waits until something has come, or the connection has ended.
+/// Waits until bytes have arrived or the connection has ended.
 async fn readable(watched: &TcpStream, end: Instant, late: impl FnOnce() -> ServeError) -> Result<(), ServeError> {
     let ready = timeout_at(end.into(), watched.readable()).await.map_err(|_| late())?;
     ready.map_err(ServeError::system(WATCHING))
 }
 
-/// Looks at what has come. A look that finds too little uses the readiness up; what comes meanwhile counts as
-/// ready again.
+/// Reads what has arrived. `Ok(None)` (too little) clears the readiness; bytes that arrive
+/// meanwhile set it again.
 fn look<T>(watched: &TcpStream, look: impl FnOnce() -> Result<Option<T>, NetError>) -> Result<Option<T>, NetError> {
     let mut seen = Ok(None);
     let _ = watched.try_io(Interest::READABLE, || {
@@ -267,18 +267,18 @@ fn look<T>(watched: &TcpStream, look: impl FnOnce() -> Result<Option<T>, NetErro
     seen
 }
 
-/// A message that is waited for without a thread.
+/// A message that a task waits for without a thread.
 struct Waiting {
     tag: Tag,
     max: usize,
     end: End,
 }
 
-/// When a message must have come.
+/// The deadline of a message.
 enum End {
-    /// That of a peer which has not introduced itself.
+    /// Deadline of a peer that has not sent its hello.
     Moves(HandshakeDeadline),
-    /// That of a request; once some of it is there, it has this time.
+    /// Deadline of a request; the `Duration` replaces it once the first bytes have arrived.
     Idle(Instant, Option<Duration>),
 }
 
@@ -297,7 +297,7 @@ impl End {
         }
     }
 
-    /// Something has come, and the message is not whole.
+    /// Adjusts the deadline: bytes have arrived, and the message is incomplete.
     fn moved(&mut self, has_begun: bool) {
         match self {
             Self::Moves(deadline) => deadline.moved(Instant::now()),
@@ -312,7 +312,7 @@ impl End {
 
 impl Waiting {
     async fn message(mut self, channel: &mut Channel, watched: &TcpStream) -> Result<Vec<u8>, ServeError> {
-        // What was read along with an earlier message announces itself no more.
+        // A message that was read together with an earlier one does not make the socket readable.
         if let Some(message) = channel.try_recv(self.tag, self.max)? {
             return Ok(message);
         }
@@ -326,7 +326,7 @@ impl Waiting {
     }
 }
 
-/// Requests and their jobs, until the client or the server is done; the connection ends with it.
+/// Serves requests until the client leaves or the server stops, then closes the connection.
 async fn serve(
     gone: &Gone,
     mut connection: Connection,
@@ -352,16 +352,16 @@ async fn serve(
             Err(e) => break (None, Err(e)),
         };
         let _busy = gone.slot().busy();
-        // Nothing is asked behind a phase before that is over; behind the rest, clients need not wait.
+        // A client sends nothing behind a phase request; it may behind others.
         let is_phase = request.is_phase();
         let (reply, decision) = oneshot::channel();
-        // A driver that is gone drops the question, and the answer with it.
+        // If the driver has ended, the request is dropped, and `decision` fails.
         let _ = shared.events.send(Event::Requested { number, request, open: connection.open(), reply });
         let waited = wait(shared, (connection, watched), is_phase, decision).await?;
         (connection, watched) = (waited.connection, waited.watched);
         let decision = match waited.decision {
             Ok(None | Some(Decision::Close)) => break (goodbye(STOPS), Ok(())),
-            // It is refused because its model is gone, and so would be all that it asks next.
+            // Refused because the model was withdrawn: all later requests would be refused, too.
             Ok(Some(Decision::Refuse(_))) if is_withdrawn(shared, &connection) => break (goodbye(WITHDRAWN), Ok(())),
             Ok(Some(decision)) => decision,
             Err(e) => break (None, Err(e)),
@@ -377,8 +377,8 @@ async fn serve(
     result
 }
 
-/// Has a worker carry out a decision; the connection comes back from it, and its socket if there is more to
-/// come. A job that panics takes the connection down with it.
+/// Has a worker carry out a decision. Returns the connection, and its socket if the connection
+/// continues. A job that panics ends the connection.
 async fn work(
     gone: &Gone,
     mut connection: Connection,
@@ -397,17 +397,17 @@ async fn work(
     let (mut connection, result) = job.await.map_err(|_| ServeError::Panicked)?;
     let watched = result.and_then(|()| watch(copy));
     if watched.is_ok() {
-        // A driver that is gone needs no news.
+        // Fails only if the driver has ended.
         let measured = connection.measured.take();
         let _ = gone.shared.events.send(Event::Finished { number, measured });
     }
     Ok((connection, watched))
 }
 
-/// Waits until a model is no longer on offer; for ever if there is none.
+/// Waits until a model is no longer offered; forever without a model.
 async fn withdrawn(catalog: &mut watch::Receiver<Arc<Catalog>>, offered: Option<Arc<Offered>>) {
     let Some(offered) = offered else { return pending().await };
-    // A driver that is gone changes nothing more.
+    // If the driver has ended, the catalog changes no more.
     if catalog.wait_for(|catalog| !catalog.is_offered(&offered)).await.is_err() {
         pending().await
     }
@@ -417,7 +417,7 @@ fn is_withdrawn(shared: &Shared, connection: &Connection) -> bool {
     connection.offered().is_some_and(|offered| !shared.catalog.borrow().is_offered(offered))
 }
 
-/// A connection after it has waited for its turn.
+/// A connection after waiting for its turn.
 struct Waited {
     connection: Connection,
     watched: TcpStream,
@@ -425,8 +425,8 @@ struct Waited {
     decision: Result<Option<Decision>, ServeError>,
 }
 
-/// Waits until the driver has decided, or the client leaves. A client whose turn is long in coming hears now
-/// and then that the server lives.
+/// Waits until the driver has decided or the client leaves. During a long wait for a turn, the
+/// client gets a sign of life at intervals.
 async fn wait(
     shared: &Shared,
     (mut connection, mut watched): (Connection, TcpStream),
@@ -458,7 +458,7 @@ async fn wait(
     }
 }
 
-/// Waits until a client has left that is to wait, or says something.
+/// Waits until a client, which has to wait silently, leaves or sends something.
 async fn leaves(channel: &mut Channel, watched: &TcpStream) -> ServeError {
     let never = Instant::now() + FOREVER;
     loop {
@@ -476,7 +476,7 @@ async fn leaves(channel: &mut Channel, watched: &TcpStream) -> ServeError {
     }
 }
 
-/// The next request, waiting as long as an idle client may; `None` when the client has left.
+/// Returns the next request, waiting at most the idle timeout; `None` when the client has left.
 async fn next_request(
     shared: &Shared,
     channel: &mut Channel,
@@ -490,7 +490,7 @@ async fn next_request(
     };
     match waiting.message(channel, watched).await {
         Ok(bytes) => Ok(Some(Request::from_bytes(&bytes)?)),
-        // Leaving without a goodbye between two requests harms nobody.
+        // Closing between two requests without `Bye` is harmless.
         Err(ServeError::Net(NetError::Closed { .. })) => Ok(None),
         Err(e) => Err(e),
     }

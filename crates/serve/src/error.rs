@@ -1,4 +1,4 @@
-//! Everything that can go wrong in a server, by name.
+//! Errors of a server.
 use crate::kinds::{OVER_QUOTA, OVER_RATE};
 use std::path::PathBuf;
 use tacit_backends::BackendError;
@@ -6,19 +6,19 @@ use tacit_client::wire::WireError;
 use tacit_net::NetError;
 use tacit_store::StoreError;
 
-/// An error of this crate.
+/// An error of a server, dealer or front.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The connection failed or the peer broke the protocol.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// A message does not decode, or is not what comes here.
+    /// A message does not decode, or is not expected at this point.
     #[error("unexpected {what} from the client: {detail}")]
     Unexpected {
-        /// Which message.
+        /// The message.
         what: &'static str,
-        /// What is wrong.
+        /// The error.
         detail: String,
     },
     /// The back end refused or failed.
@@ -30,42 +30,42 @@ pub enum ServeError {
     /// A request that this server does not grant; the reason is sent to the client.
     #[error("{0}")]
     NotGranted(String),
-    /// More than this client may have; the reason is sent to it.
+    /// The client has used up a limit; the reason is sent to it.
     #[error("{reason}")]
     OverLimit {
-        /// Which limit, for counting.
+        /// The limit, for counting.
         kind: &'static str,
-        /// Why not, and when again.
+        /// The reason, and when to try again.
         reason: String,
-        /// Seconds until then.
+        /// Seconds until the limit allows something again.
         again_s: u64,
     },
-    /// The file that says who may use what is unusable.
+    /// The file with access rules is unusable.
     #[error("access file {}: {what}", .path.display())]
     Access {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it, and where.
+        /// The error and its place.
         what: String,
     },
-    /// The file in which the server keeps its records is unusable.
+    /// The server's file of records is unusable.
     #[error("{}: {what}", .path.display())]
     State {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         what: String,
     },
-    /// Files that were looked at again are unusable.
+    /// Files that were reloaded are unusable.
     #[error("{0}")]
     Reload(String),
-    /// The catalog or the configuration makes no sense.
+    /// The catalog or the configuration is invalid.
     #[error("{0}")]
     Usage(String),
-    /// The operating system refuses something.
+    /// The operating system refused an operation.
     #[error("{doing}: {source}")]
     System {
-        /// What was attempted.
+        /// The attempted operation.
         doing: &'static str,
         /// The operating system's answer.
         source: std::io::Error,
@@ -76,17 +76,17 @@ pub enum ServeError {
 }
 
 impl ServeError {
-    /// A quota that is used up.
+    /// The error for a used-up quota.
     pub(crate) fn over_quota(reason: String, again_s: u64) -> Self {
         Self::OverLimit { kind: OVER_QUOTA, reason, again_s }
     }
 
-    /// A rate that is too fast.
+    /// The error for a rate that is too high.
     pub(crate) fn over_rate(reason: String, again_s: u64) -> Self {
         Self::OverLimit { kind: OVER_RATE, reason, again_s }
     }
 
-    /// An operating-system error with what it is about.
+    /// An operating-system error with the attempted operation.
     pub(crate) fn system(doing: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::System { doing, source }
     }

@@ -1,6 +1,6 @@
-//! What the scheduler is told of a model before a job of it has run: what an earlier run of the server has
-//! learned, or else what the planner predicts of it (`tacit_plan`, with the calibration that is built in).
-//! The first measured job replaces it.
+//! Estimates of a model's phases before their first job: what an earlier run of the server has
+//! learned, or else what the planner predicts (`tacit_plan`, with its built-in calibration). The
+//! first measured job replaces them.
 use crate::catalog::Offered;
 use crate::state::{DEALING, LearnedDurations, POOL};
 use tacit_backends::{PhaseCost, Preparation, ServerModel};
@@ -12,10 +12,10 @@ use tacit_sched::{BoundTo, JobPhase, ModelSpec, PhaseSpec, Span};
 /// The client of a warm-up run: on this machine, with one thread.
 pub(crate) const HERE: Device = Device { threads: 1, link: LinkClass::Lan, memory_mib: 0 };
 
-/// Share of a phase's work that more threads make faster, until it is measured.
+/// Share of a phase's work that more threads make faster, until measured.
 const PARALLEL: f64 = 0.8;
 
-/// A link of the class.
+/// A typical link of the class.
 fn link(class: LinkClass) -> Link {
     let [bits, rtt_s] = match class {
         LinkClass::Lan => [800e6, 1e-3],
@@ -25,8 +25,8 @@ fn link(class: LinkClass) -> Link {
     Link { name: String::new(), up_bits: bits, down_bits: bits, rtt_s, bucket: 0.0, tunnel_s: 0.0 }
 }
 
-/// What the planner says of a model over its back end for a client like that, with one thread here; none of a
-/// back end that its calibration does not know.
+/// Predicts a model's phases for such a client, with one thread here; `None` if the planner's
+/// calibration lacks the back end.
 fn predicted(offered: &Offered, device: Device) -> Option<Prediction> {
     let here = tacit_plan::Device::named(HERE_NAME).expect("it is among the devices that are built in");
     let threads = u32::from(device.threads.max(1));
@@ -36,10 +36,10 @@ fn predicted(offered: &Offered, device: Device) -> Option<Prediction> {
     Prediction::of(offered.backend, &offered.model.costs(), &setting)
 }
 
-/// The planner's name of a machine like the one that it was calibrated on.
+/// The planner's name of the machine that it was calibrated on.
 const HERE_NAME: &str = "this";
 
-/// A phase of which so much is expected. Of a back end that nobody has calibrated, the link's part is known.
+/// A phase with its expected duration. For an uncalibrated back end, the link's part alone counts.
 fn phase(cost: &PhaseCost, expected: Option<f64>, device: Device) -> PhaseSpec {
     let link = link(device.link);
     let on_link = || link.waited_s(cost) + cost.exchanges as f64 * link.rtt_s;
@@ -47,11 +47,11 @@ fn phase(cost: &PhaseCost, expected: Option<f64>, device: Device) -> PhaseSpec {
     PhaseSpec { first: Sample { time, memory: cost.server.peak_memory_bytes }, speedup: Speedup::Amdahl(PARALLEL) }
 }
 
-/// Memory of a device in MiB from which on it makes no difference.
+/// Memory of a device, in MiB, above which more makes no difference.
 const ENOUGH_MIB: u32 = 4096;
 
-/// Devices that the same estimates serve: threads count as powers of two up to 8, memory as one where it is
-/// little.
+/// The class of a device. Devices of a class share estimates: threads are rounded down to a power
+/// of two up to 8, and memory matters only where it is small.
 pub(crate) fn class(device: Device) -> Device {
     let threads = device.threads.clamp(1, 8);
     let memory_mib = match device.memory_mib {
@@ -61,7 +61,7 @@ pub(crate) fn class(device: Device) -> Device {
     Device { threads: 1 << threads.ilog2(), memory_mib, ..device }
 }
 
-/// What the scheduler calls a class of devices.
+/// The scheduler's name of a class of devices.
 pub(crate) fn class_name(device: Device) -> String {
     let link = match device.link {
         LinkClass::Lan => "lan",
@@ -74,7 +74,7 @@ pub(crate) fn class_name(device: Device) -> String {
     }
 }
 
-/// What the records call a phase.
+/// The name of a phase in the records.
 pub(crate) fn phase_name(phase: JobPhase) -> &'static str {
     match phase {
         JobPhase::Pre => "offline",
@@ -82,14 +82,15 @@ pub(crate) fn phase_name(phase: JobPhase) -> &'static str {
     }
 }
 
-/// Whether a T_pre takes no core, since a dealer makes all of the material: not where some of it comes from
-/// lattices.
+/// Whether a T_pre takes no core because a dealer makes all of the material; false if part of it
+/// comes from lattices.
 pub(crate) fn only_waits(model: &dyn ServerModel) -> bool {
     model.preparation() == Preparation::Dealt && model.costs().offline.server.work.ntts == 0
 }
 
-/// A model over its back end, for a class of devices, with jobs of so many threads. What a job was measured
-/// to hold counts up to `most` bytes, all that jobs may take: it has run, so it is not turned away.
+/// Describes a model to the scheduler, for a class of devices and jobs of `threads` threads.
+/// Learned memory counts up to `most` bytes, all that jobs may take: such a job has run, so it is
+/// not refused.
 pub(crate) fn spec(offered: &Offered, device: Device, known: &LearnedDurations, threads: u32, most: u64) -> ModelSpec {
     let (costs, predicted) = (offered.model.costs(), predicted(offered, device));
     let phase = |which: JobPhase, cost: &PhaseCost| {
@@ -99,7 +100,7 @@ pub(crate) fn spec(offered: &Offered, device: Device, known: &LearnedDurations, 
         });
         let guess = phase(cost, expected, device);
         let Some(found) = known.of(offered.plan, &class_name(device), phase_name(which), threads) else { return guess };
-        // The scheduler is told of one thread, and makes the same time of it for as many as were measured.
+        // The scheduler gets the time for one thread, and derives the measured time from it.
         let time = Span::from_secs(found.seconds / guess.speedup.factor(found.threads));
         PhaseSpec { first: Sample { time, memory: found.memory.min(most) }, ..guess }
     };
@@ -119,10 +120,11 @@ pub(crate) fn spec(offered: &Offered, device: Device, known: &LearnedDurations, 
     }
 }
 
-/// What a dealing ahead of time holds in memory: pieces of the half, on their way to a file.
+/// Memory of a dealing for a pool: pieces of the half on their way to a file.
 pub(crate) const DEALING_MEMORY: u64 = 8 << 20;
 
-/// A pool of halves of so many bytes: its T_pre is a dealing, and what it makes is bound to nobody.
+/// Describes a pool of halves of `half_bytes` to the scheduler: its T_pre is a dealing, and its
+/// material is bound to no client.
 pub(crate) fn dealing(
     offered: &Offered,
     half_bytes: u64,
@@ -131,11 +133,11 @@ pub(crate) fn dealing(
     most: u64,
 ) -> ModelSpec {
     let link = link(HERE.link);
-    // Until one is measured: what it takes on the way.
+    // Until a dealing is measured: the transfer time.
     let guess = link.transfer_s(0, half_bytes) + link.rtt_s;
     let time = Span::from_secs(known.of(offered.plan, POOL, DEALING, threads).map_or(guess, |found| found.seconds));
     let first = Sample { time, memory: DEALING_MEMORY.min(most) };
-    // Its time is the dealer's and the link's.
+    // The dealer and the link take this time; more threads do not help.
     let phase = PhaseSpec { first, speedup: Speedup::None };
     ModelSpec {
         name: offered.name.clone(),

@@ -1,4 +1,4 @@
-//! What the driver is told, and what it answers.
+//! Events that the driver handles, and its answers.
 use crate::ServeError;
 use crate::access::Rules;
 use crate::catalog::{Catalog, Changes, Offered};
@@ -22,54 +22,54 @@ use tacit_sched::policy::PolicySpec;
 use tacit_store::Binding;
 use tokio::sync::oneshot;
 
-/// What happened.
+/// An event for the driver.
 pub(crate) enum Event {
-    /// Somebody connected; answered when that is noted.
+    /// A connection was accepted; answered when the driver has handled that.
     Accepted { reply: oneshot::Sender<()> },
-    /// Its client is known, and the certificate; is it served, or else why not? `closer` ends it from here.
+    /// The client of a connection is authenticated: admit it? `closer` ends the connection.
     Greeted { number: Number, who: CertificateIdentity, closer: Closer, reply: oneshot::Sender<Result<(), TurnedAway>> },
-    /// Somebody was not served, or not granted something: it is logged already.
+    /// A peer was not served or a request not granted; this is logged already.
     Refused { kind: Kind },
-    /// A client asks, with the model that it has open.
+    /// A client sends a request, with the model that it has open.
     Requested { number: Number, request: Request, open: Option<Open>, reply: oneshot::Sender<Decision> },
-    /// What the machine was like a moment ago.
+    /// The machine's load of the last second.
     Load(Load),
     /// How many jobs wait?
     Queued { reply: oneshot::Sender<u32> },
-    /// A job has made material to be held in memory. Comes before the client is told.
+    /// A job has made material to be held in memory. Sent before the client learns of it.
     Made { id: MaterialId, binding: Binding, material: Material },
-    /// A dealing for a pool is over, with a half and how long it took, or with nothing to show.
+    /// A dealing for a pool has ended, with a half and how long it took, or without.
     Pooled { job: JobId, made: Option<(Pooled, Duration)> },
-    /// The dealer has none of what was dealt ahead of time.
+    /// The dealer has lost what it made ahead of time.
     PoolLost,
-    /// One of the scheduler's jobs is over. Comes before the client is told.
+    /// A scheduled job has ended. Sent before the client learns of it.
     Over { number: Number, end: JobEnd },
-    /// The client of a job has sent what nobody who follows the protocol sends. Its connection ends.
+    /// The client of a job has deviated from the protocol. Its connection ends.
     Deviated { number: Number, fault: &'static str },
-    /// A connection has no job any more; `measured` is the phase that the last one has run.
+    /// A connection's job has ended; `measured` is the phase that it ran.
     Finished { number: Number, measured: Option<Measured> },
-    /// Somebody known speaks HTTP, and has a place.
+    /// An authenticated peer speaks HTTP and has a connection slot.
     Visited,
-    /// What is there to be seen?
+    /// What is the server's state?
     Snapshot { reply: oneshot::Sender<Snapshot> },
-    /// An input will come; this is said without a connection that comes for its phases.
+    /// A client announces an input without a connection for its phases.
     Announced { whose: Whose, announce: Announce, reply: oneshot::Sender<Result<Standing, ServeError>> },
-    /// How does a client's input stand? `None` if it has none of this name.
+    /// What is the state of a client's input? `None` if it has none of this name.
     Standing { client: ClientId, name: InputId, reply: oneshot::Sender<Option<Standing>> },
-    /// Tell how a client's input stands when its turn has come, its state is another than `state`, or it has
-    /// ended.
+    /// Answer with the input's state once its turn has come, its state differs from `state`, or it
+    /// has ended.
     Watched { client: ClientId, name: InputId, state: &'static str, reply: oneshot::Sender<Option<Standing>> },
-    /// A client takes an input back; whether there was one.
+    /// A client cancels an input; answered with whether there was one.
     TakenBack { client: ClientId, name: InputId, reply: oneshot::Sender<bool> },
-    /// Jobs are to start by this policy.
+    /// Set the policy.
     SetPolicy { policy: PolicySpec, reply: oneshot::Sender<()> },
-    /// These rules hold from now on.
+    /// Set the access rules.
     Access(Arc<Rules>),
-    /// These models are on offer from now on.
+    /// Set the models on offer.
     Models { catalog: Box<Catalog>, reply: oneshot::Sender<Changes> },
-    /// Of which models on offer is not known how long they take?
+    /// Which models on offer have unknown durations?
     Cold { reply: oneshot::Sender<Vec<Arc<Offered>>> },
-    /// How long phases took of models that nobody had asked for.
+    /// Durations that a warm-up has measured.
     Warmed(Vec<Learned>),
     /// A connection has ended, and its job if it had one.
     Gone { number: Number },
@@ -90,22 +90,22 @@ pub(crate) struct TurnedAway {
     pub(crate) reason: &'static str,
 }
 
-/// What becomes of a request.
+/// The driver's decision on a request.
 pub(crate) enum Decision {
-    /// A worker carries it out.
+    /// A worker carries the request out.
     Start(Box<Grant>),
-    /// The client is told why not.
+    /// The client gets the reason.
     Refuse(ServeError),
     /// The server stops.
     Close,
 }
 
-/// That a job starts now.
+/// A job's permission to start now.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
     /// Threads for its arithmetic.
     pub(crate) threads: usize,
-    /// When it was decided.
+    /// When the driver decided.
     pub(crate) decided: Instant,
 }
 
@@ -117,17 +117,17 @@ impl Turn {
 
 /// A job that may run.
 pub(crate) struct Grant {
-    /// What was asked.
+    /// The request.
     pub(crate) request: Request,
     pub(crate) turn: Turn,
-    /// Material from memory; for an inference without, the store is asked.
+    /// Material from memory; without it, an inference claims material from the store.
     pub(crate) material: Option<Material>,
-    /// The server's half for an offline phase, from a pool.
+    /// The server's half from a pool, for an offline phase.
     pub(crate) pooled: Option<Pooled>,
-    /// What is to be written down before the online phase begins.
+    /// The quota charge to store before the online phase begins.
     pub(crate) charge: Option<QuotaCharge>,
-    /// Of material that is to be destroyed, what was in memory: it is destroyed.
+    /// Ids of discarded material that was in memory; it is destroyed already.
     pub(crate) destroyed: Vec<MaterialId>,
-    /// Why the notice that a request named does not help.
+    /// Why the request's notice was ignored.
     pub(crate) notice_ignored: Option<String>,
 }

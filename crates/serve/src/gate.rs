@@ -1,4 +1,4 @@
-//! The rules of access at work: what the driver asks before a request goes on.
+//! Enforcement of the access rules: what the driver checks before it admits a request.
 use crate::access::{REVOKED, Rules};
 use crate::catalog::Offered;
 use crate::identity::CertificateIdentity;
@@ -12,16 +12,16 @@ use tacit_ids::{ClientId, MaterialId};
 use tacit_store::{Ended, Entry, Store, StoreError};
 use tokio::sync::watch;
 
-/// Why a model is of no further use to a client that has it open.
+/// Why a model that a client has open can no longer be used.
 pub(crate) const WITHDRAWN: &str = "the model that is open here was replaced or withdrawn by whoever runs this server; connect again for what it offers now";
-/// Clients whose rates are looked after, beyond which those are forgotten that have all they may have.
+/// Number of buckets above which full ones are dropped.
 const MAX_BUCKETS: usize = 1024;
 
-/// Rules, and what clients have used of them.
+/// The access rules, and what clients have used of their limits.
 pub(crate) struct Gate {
-    /// For all to see; only the driver changes them.
+    /// The current rules, which all may read; only the driver changes them.
     rules: watch::Sender<Arc<Rules>>,
-    /// What there is to be used, in the same way.
+    /// The current catalog, in the same way.
     catalog: watch::Sender<Arc<Catalog>>,
     buckets: HashMap<ClientId, Bucket>,
     stock: PaidStock,
@@ -46,7 +46,7 @@ impl Gate {
         self.catalog.send_replace(catalog);
     }
 
-    /// The rules of any time.
+    /// A receiver that always has the current rules.
     pub(crate) fn rules(&self) -> watch::Receiver<Arc<Rules>> {
         self.rules.subscribe()
     }
@@ -55,12 +55,12 @@ impl Gate {
         self.rules.borrow().of(client).revoked
     }
 
-    /// Why who shows a certificate is not served, if that is so.
+    /// Why the holder of a certificate is refused; `None` if it is not.
     pub(crate) fn turns_away(&self, who: &CertificateIdentity) -> Option<&'static str> {
         self.rules.borrow().turns_away(who)
     }
 
-    /// Whether a client's request may go on, of the model that it has open.
+    /// Checks whether the rules allow a client's request, for the model that it has open.
     pub(crate) fn pass(
         &mut self,
         client: ClientId,
@@ -81,7 +81,7 @@ impl Gate {
         if !rule.allows(model, offered.reveals_class_alone()) {
             return Err(ServeError::NotGranted(format!("model `{model}` is no longer offered to you")));
         }
-        // Said here, a client keeps the material that it would claim next.
+        // Refused here, a client keeps the material that it would claim next.
         let inputs = match request {
             Request::Ask(_) => Some(offered.batch()),
             Request::Call { inputs } => Some(*inputs),
@@ -93,7 +93,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Takes a token for each of so many inputs, where their client has a rate; how many these were.
+    /// Takes a token per input if the client has a rate. Returns how many were taken.
     pub(crate) fn pace(&mut self, client: ClientId, inputs: u32, now: Instant) -> Result<u32, ServeError> {
         let Some(per_minute) = self.rules.borrow().of(client).per_minute else { return Ok(0) };
         if self.buckets.len() >= MAX_BUCKETS && !self.buckets.contains_key(&client) {
@@ -113,20 +113,20 @@ impl Gate {
         })
     }
 
-    /// Gives tokens back that were taken for nothing.
+    /// Gives back tokens that were not used.
     pub(crate) fn give_tokens_back(&mut self, client: ClientId, tokens: u32) {
         if let Some(bucket) = self.buckets.get_mut(&client) {
             bucket.give_back(tokens);
         }
     }
 
-    /// Whether a request uses stock that has cost its client's rate when it was made.
+    /// Whether a request uses stock that cost its client's rate when it was made.
     pub(crate) fn is_paid(&self, client: ClientId, request: &Request) -> bool {
         stock_of(request).is_some_and(|id| self.stock.holds(client, id))
     }
 
-    /// A request has its place: what it makes for stock has paid, and what it uses of it pays for nothing
-    /// else.
+    /// Records that a request was admitted: stock that it makes is paid for, and stock that it uses
+    /// pays for no other request.
     pub(crate) fn paid(&mut self, client: ClientId, request: &Request) {
         if let Request::Prepare { id, of: None, .. } | Request::Refill { id, .. } = request {
             self.stock.insert(client, *id);
@@ -135,7 +135,7 @@ impl Gate {
         }
     }
 
-    /// Sets a day's answers to the inputs of a batch aside, where they are counted.
+    /// Charges a batch's answers to the client's quota of the day, if there is one.
     pub(crate) fn charge(&mut self, client: ClientId, offered: &Offered) -> Result<Option<QuotaCharge>, ServeError> {
         let most = self.rules.borrow().of(client).per_day;
         let of = (offered.name.as_str(), offered.batch());
@@ -144,14 +144,15 @@ impl Gate {
         most.map(take).transpose()
     }
 
-    /// How much stock is of use to a client that wants `most`: no more than it may have answers today.
+    /// Returns how much stock is useful to a client that wants `most`: no more than its answers
+    /// left today.
     pub(crate) fn stock(&mut self, client: ClientId, model: &str, most: u32) -> u32 {
         let per_day = self.rules.borrow().of(client).per_day;
         let now = self.clock.now();
         per_day.map_or(most, |day| most.min(self.quotas.left(now, client, model, day)))
     }
 
-    /// An answer that was set aside is not given.
+    /// Gives back a charge whose answer is not given.
     pub(crate) fn give_back(&mut self, charge: Option<QuotaCharge>) {
         charge.iter().for_each(|charge| self.quotas.give_back(charge));
     }
@@ -166,8 +167,8 @@ fn stock_of(request: &Request) -> Option<MaterialId> {
     }
 }
 
-/// Destroys what is stored of clients that are revoked, and what helpers have made that are; how much
-/// material that was.
+/// Destroys uploads and material of revoked clients, and material that revoked helpers made.
+/// Returns how many materials were burnt.
 pub(crate) fn burn_revoked(store: &Store, is_revoked: impl Fn(ClientId) -> bool) -> Result<usize, StoreError> {
     let mut uploads = store.uploads()?;
     uploads.retain(|upload| is_revoked(upload.client));
@@ -175,7 +176,7 @@ pub(crate) fn burn_revoked(store: &Store, is_revoked: impl Fn(ClientId) -> bool)
     burn_those(store, |entry| is_revoked(entry.binding.client) || entry.maker.is_some_and(&is_revoked))
 }
 
-/// Destroys stored material by what is known of it; how much that was.
+/// Burns stored material that matches. Returns how many.
 pub(crate) fn burn_those(store: &Store, is_burnt: impl Fn(&Entry) -> bool) -> Result<usize, StoreError> {
     let mut found = BTreeMap::<ClientId, Vec<MaterialId>>::new();
     for entry in store.list(None)?.into_iter().filter(is_burnt) {

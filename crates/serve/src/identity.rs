@@ -1,4 +1,4 @@
-//! CertificateIdentity is at the other end of a connection, and what a client's helper may ask in its place.
+//! The identity of a connection's peer, and what a client's helper may ask in its place.
 use crate::ServeError;
 use crate::catalog::Offered;
 use std::fmt;
@@ -8,24 +8,24 @@ use tacit_client::wire::Request;
 use tacit_ids::ClientId;
 use tacit_store::{Role, Serial};
 
-/// Why a helper is refused what clients may.
+/// Why a helper is refused what clients may do.
 const MATERIAL_ALONE: &str = "this certificate is a helper's: it makes stored material in its owner's place, with back ends whose \
                               material two parties make, and nothing else";
 
-/// CertificateIdentity shows which certificate.
+/// What a peer's certificate says of its holder.
 #[derive(Clone)]
 pub(crate) struct CertificateIdentity {
-    /// The client whose rights, quotas and material a connection is about: of a helper, its owner.
+    /// The client whose rights, quotas and material count: for a helper, its owner.
     pub(crate) client: ClientId,
-    /// Of the certificate.
+    /// Serial number of the certificate.
     pub(crate) serial: Serial,
-    /// The helper, by its own key, where it is one that shows the certificate.
+    /// The helper's own key, if the certificate is a helper's.
     pub(crate) helper: Option<ClientId>,
-    /// What the certificate calls its holder, for people; empty where it says nothing.
+    /// The holder's name in the certificate, for people; empty if it has none.
     pub(crate) name: Arc<str>,
 }
 
-/// A client for people, with what it is known by: `alice (5f0c..)`.
+/// A client's name and fingerprint, for people: `alice (5f0c..)`.
 pub(crate) fn called(name: &str, client: ClientId) -> String {
     match name {
         "" => client.to_string(),
@@ -33,7 +33,7 @@ pub(crate) fn called(name: &str, client: ClientId) -> String {
     }
 }
 
-/// The client with the name of who shows the certificate: `alice (5f0c..)`, `gw, helper of 5f0c..`.
+/// The holder's name and the client: `alice (5f0c..)`, `gw, helper of 5f0c..`.
 impl fmt::Display for CertificateIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { client, helper, name, .. } = self;
@@ -46,7 +46,7 @@ impl fmt::Display for CertificateIdentity {
 }
 
 impl CertificateIdentity {
-    /// Whose connection it is that shows a certificate for this key.
+    /// The identity of a certificate's holder.
     pub(crate) fn of((key, serial): (ClientId, Serial), role: Role, name: Arc<str>) -> Self {
         match role {
             Role::Helper { owner } => Self { client: owner, serial, helper: Some(key), name },
@@ -54,8 +54,8 @@ impl CertificateIdentity {
         }
     }
 
-    /// Refuses a helper everything but opening a model that its owner may use, the setup, and material that
-    /// both parties store.
+    /// Refuses a helper everything but opening a model that its owner may use, the setup, and
+    /// material that both parties store.
     pub(crate) fn check(&self, request: &Request, offered: Option<&Arc<Offered>>) -> Result<(), ServeError> {
         let is_two_party = || offered.is_none_or(|offered| offered.model.preparation() == Preparation::TwoParty);
         let is_granted = match request {

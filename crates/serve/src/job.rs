@@ -8,32 +8,32 @@ use tokio::sync::oneshot;
 
 /// A request between its arrival and its end.
 pub(crate) enum Job {
-    /// For a place in memory.
+    /// Waits for a place in memory.
     Waits {
         ask: Asked,
-        /// When it is refused if there is none.
+        /// When the request is refused if there is still no place.
         until: Instant,
     },
-    /// In the scheduler's queue.
+    /// Waits in the scheduler's queue.
     Queued { ask: Asked, held: Held },
-    /// With the place in memory that is reserved for what it makes.
+    /// Runs; `place` is reserved in memory for the material that it makes.
     Runs { place: Option<MaterialId> },
 }
 
-/// What is kept for a request that waits for its turn.
+/// Reservations of a request that waits for its turn.
 #[derive(Default)]
 pub(crate) struct Held {
-    /// A place in memory for what it makes.
+    /// The place in memory for its material.
     pub(crate) place: Option<MaterialId>,
-    /// One of its client's answers of the day.
+    /// The charge against its client's quota.
     pub(crate) charge: Option<QuotaCharge>,
 }
 
-/// A request, and who is told what becomes of it.
+/// A request, and where its decision goes.
 pub(crate) struct Asked {
     pub(crate) request: Request,
     pub(crate) open: Option<Open>,
-    /// Tokens of its client's rate that it has taken.
+    /// Tokens that the request has taken from its client's rate.
     pub(crate) tokens: u32,
     pub(crate) reply: oneshot::Sender<Decision>,
 }
@@ -46,7 +46,7 @@ impl Job {
         }
     }
 
-    /// What is kept for it and not used yet, taken out.
+    /// Takes out reservations that are not used yet.
     pub(crate) fn held(&mut self) -> Held {
         match self {
             Self::Waits { .. } => Held::default(),
@@ -55,7 +55,7 @@ impl Job {
         }
     }
 
-    /// The model that is open, of what has not started.
+    /// The open model of a job that has not started.
     pub(crate) fn open(&self) -> Option<&Open> {
         match self {
             Self::Waits { ask, .. } | Self::Queued { ask, .. } => ask.open.as_ref(),
@@ -63,7 +63,7 @@ impl Job {
         }
     }
 
-    /// What has not started, to be told what becomes of it.
+    /// The request of a job that has not started.
     pub(crate) fn pending(self) -> Option<Asked> {
         match self {
             Self::Waits { ask, .. } | Self::Queued { ask, .. } => Some(ask),
@@ -72,10 +72,10 @@ impl Job {
     }
 }
 
-/// What becomes of a request that is possible.
+/// The result of admitting a request.
 pub(crate) enum Admitted {
-    /// It waits for its turn.
+    /// The request waits for its turn.
     Queued(Held),
-    /// It starts now.
+    /// The request starts now.
     Now { destroyed: Vec<MaterialId>, notice_ignored: Option<String> },
 }

@@ -1,4 +1,4 @@
-//! Serving private inference.
+//! A server for private inference.
 //!
 //! ```text
 //!   sockets --> edge (tokio) --- a whole request ---> worker (blocking): one job of one connection
@@ -9,20 +9,20 @@
 //!                 +--- the connection, back from its job
 //! ```
 //!
-//! * The **edge** accepts, authenticates, greets, and waits for requests. A client that asks nothing holds no
-//!   thread, however it connected, and however slowly its request trickles in.
-//! * A **worker** owns the connection for one job: one request, a phase of one input at most. It blocks, in
-//!   as many threads as were granted.
-//! * **Control** answers HTTP on the same port: health, status, metrics, a dashboard. It asks the driver, and
-//!   decides nothing.
-//! * **Access** says who may use what, and **state** remembers between two runs what must not be forgotten.
-//! * The **driver** alone owns what connections share, and carries out what the scheduler (`tacit-sched`)
-//!   decides: which phase of which input starts when, on how many threads.
+//! * The **edge** accepts, authenticates and greets connections, and waits for requests. An idle
+//!   client holds no thread, however it connected and however slowly its request arrives.
+//! * A **worker** owns a connection for one job: one request, at most one phase of one input. It
+//!   blocks, on as many threads as it was granted.
+//! * **Control** answers HTTP on the same port: health, status, metrics, a dashboard. It asks the
+//!   driver and decides nothing.
+//! * **Access** holds the rules on what clients may use. **State** stores what must outlive a run.
+//! * The **driver** alone owns what connections share. It carries out the scheduler's
+//!   (`tacit-sched`) decisions: which phase of which input starts when, on how many threads.
 //!
-//! [`DealerServer`] is another program: it makes material for servers and clients, and works with neither.
-//! [`Front`] is another: it tells the clients of several servers which of them answers.
+//! [`DealerServer`] is a separate program: it makes material for servers and clients, and works
+//! with neither. [`Front`] is another one: it places the clients of several servers at one of them.
 //!
-//! [`Server`] binds a [`Catalog`]; [`ServerHandle`] stops it. What one client does wrong ends its own
+//! [`Server`] binds a [`Catalog`]; [`ServerHandle`] stops it. A client's error ends its own
 //! connection only.
 #![forbid(unsafe_code)]
 

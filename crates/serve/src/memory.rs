@@ -1,4 +1,4 @@
-//! Material in memory, for clients that are connected.
+//! Material in memory, for connected clients.
 use crate::ServeError;
 use std::collections::HashMap;
 use tacit_backends::Material;
@@ -25,8 +25,8 @@ impl InMemory {
         Self { held: HashMap::new(), per_client }
     }
 
-    /// Keeps a place for material that will be made, for so many inputs at once; refuses when the client has
-    /// its share, or the id is taken.
+    /// Reserves a place for material that will be made, for `inputs` inputs. Refuses if the client
+    /// has used up its share or the id is taken.
     pub(crate) fn reserve(&mut self, id: MaterialId, client: ClientId, inputs: u32) -> Result<(), ServeError> {
         if self.held.contains_key(&id) {
             return Err(ServeError::NotGranted(format!("material {id} exists already")));
@@ -40,8 +40,8 @@ impl InMemory {
         Ok(())
     }
 
-    /// Whether material for so many inputs more is within the client's share. A client that has nothing here
-    /// may have a batch of any size that it was granted.
+    /// Whether material for `inputs` more inputs fits the client's share. A client without material
+    /// here may have a batch of any size that it was granted.
     pub(crate) fn has_room(&self, client: ClientId, inputs: u32) -> bool {
         let held = self.held_for(client);
         held == 0 || held + inputs as usize <= self.per_client
@@ -52,21 +52,22 @@ impl InMemory {
         self.held.values().filter(|h| h.client == client).map(|h| h.inputs as usize).sum()
     }
 
-    /// Fills a reserved place. A client that has left in the meantime has none, and its material is dropped.
+    /// Fills a reserved place. If the client has left meanwhile, its place is gone and the material
+    /// is dropped.
     pub(crate) fn fill(&mut self, id: MaterialId, binding: Binding, material: Material) {
         if let Some(held) = self.held.get_mut(&id).filter(|h| h.client == binding.client && h.material.is_none()) {
             held.material = Some((binding, material));
         }
     }
 
-    /// Gives a reserved place back if nothing came into it.
+    /// Frees a reserved place that was not filled.
     pub(crate) fn give_back(&mut self, id: MaterialId) {
         if self.held.get(&id).is_some_and(|h| h.material.is_none()) {
             self.held.remove(&id);
         }
     }
 
-    /// Takes material for its one use; `None` if it is not here.
+    /// Takes material out for its one use; `None` if it is not in memory.
     pub(crate) fn take(&mut self, id: MaterialId, binding: Binding) -> Result<Option<Material>, ServeError> {
         let Some((held, _)) = self.held.get(&id).and_then(|h| h.material.as_ref()) else { return Ok(None) };
         if let Some(what) = held.other(&binding) {
@@ -75,8 +76,8 @@ impl InMemory {
         Ok(self.held.remove(&id).and_then(|h| h.material).map(|(_, material)| material))
     }
 
-    /// Destroys what is held of these for a client, whatever the model, and leaves the rest alone; the ids
-    /// that are gone now.
+    /// Destroys the client's material with these ids, of whatever model. Returns the ids that are
+    /// gone now.
     pub(crate) fn discard(&mut self, ids: &[MaterialId], client: ClientId) -> Vec<MaterialId> {
         let is_hers = |h: &Held| h.client == client && h.material.is_some();
         let mut gone: Vec<MaterialId> = ids.to_vec();
@@ -84,7 +85,7 @@ impl InMemory {
         gone
     }
 
-    /// Drops what a client has left behind.
+    /// Drops all places and material of a client.
     pub(crate) fn forget(&mut self, client: ClientId) {
         self.held.retain(|_, held| held.client != client);
     }

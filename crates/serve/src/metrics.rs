@@ -1,5 +1,5 @@
-//! Figures for monitoring systems (OpenMetrics). Labels take values from the catalog and from fixed lists
-//! only, so their number is bounded whatever clients do.
+//! Figures for monitoring systems (OpenMetrics). Label values come from the catalog and fixed lists
+//! only, so that clients cannot increase their number.
 use crate::snapshot::{Amounts, Queues, Snapshot};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
@@ -30,7 +30,7 @@ struct Input {
     backend: String,
 }
 
-/// Whether an offline phase found something in a pool.
+/// Labels of pool draws: whether an offline phase found material in a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Drawn {
     model: String,
@@ -38,11 +38,11 @@ struct Drawn {
     name: &'static str,
 }
 
-/// What such a phase finds.
+/// Results of a draw.
 const FOUND: &str = "found";
 const EMPTY: &str = "empty";
 
-/// One label.
+/// A single label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Named {
     name: &'static str,
@@ -50,7 +50,7 @@ struct Named {
 
 type Real = Gauge<f64, AtomicU64>;
 
-/// All figures. Counters and histograms are written as things happen; gauges when somebody asks.
+/// All figures. Counters and histograms are updated by events, gauges when the text is asked for.
 pub(crate) struct Metrics {
     registry: Registry,
     served: Family<Input, Counter>,
@@ -78,12 +78,12 @@ pub(crate) struct Metrics {
     expiry: Family<Named, Gauge>,
 }
 
-/// From a millisecond to nine minutes.
+/// Buckets from a millisecond to nine minutes.
 fn times() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 20))
 }
 
-/// From one hundredth to twenty.
+/// Buckets from one hundredth to twenty.
 fn ratios() -> Histogram {
     Histogram::new(exponential_buckets(0.01, 2.0, 12))
 }
@@ -156,24 +156,24 @@ impl Metrics {
         registry.register_with_unit("stored", "What ready material on disk takes", b, self.stored.clone());
     }
 
-    /// A phase has ended with these figures.
+    /// Records a phase that has ended.
     pub(crate) fn phase(&self, of: &PhaseLabels, figures: &Figures) {
         self.phases.get_or_create(of).observe(figures.wall_s);
         self.sent.get_or_create(of).inc_by(figures.sent_bytes);
         self.received.get_or_create(of).inc_by(figures.received_bytes);
     }
 
-    /// So long after it was decided that a phase starts, its client has been told.
+    /// Records the time between the decision to start a phase and the message to its client.
     pub(crate) fn dispatched(&self, after: Duration) {
         self.dispatch.observe(after.as_secs_f64());
     }
 
-    /// A phase took so many seconds, more than 0, and was expected to.
+    /// Records how long a phase took (more than 0 seconds) and was expected to take.
     pub(crate) fn compared(&self, of: &PhaseLabels, expected_s: f64, took_s: f64) {
         self.errors.get_or_create(of).observe((took_s - expected_s).abs() / took_s);
     }
 
-    /// An input was answered.
+    /// Records an answered input.
     pub(crate) fn served(&self, model: &str, backend: &str, delay_s: f64, waiting_s: f64) {
         let input = Input { model: model.to_owned(), backend: backend.to_owned() };
         self.served.get_or_create(&input).inc();
@@ -181,23 +181,23 @@ impl Metrics {
         self.waiting.get_or_create(&input).observe(waiting_s);
     }
 
-    /// An offline phase looked for material in a pool.
+    /// Records an offline phase that looked for material in a pool.
     pub(crate) fn drawn(&self, model: &str, backend: &str, found: bool) {
         let name = if found { FOUND } else { EMPTY };
         self.drawn.get_or_create(&Drawn { model: model.to_owned(), backend: backend.to_owned(), name }).inc();
     }
 
-    /// A job broke off.
+    /// Counts a job that broke off.
     pub(crate) fn failed(&self, of: &PhaseLabels) {
         self.failed.get_or_create(of).inc();
     }
 
-    /// Somebody was not served, or not granted something.
+    /// Counts a refused connection or request.
     pub(crate) fn refused(&self, kind: &'static str) {
         self.refused.get_or_create(&Named { name: kind }).inc();
     }
 
-    /// As text, gauges as they are now, with what the ledger has.
+    /// Returns all figures as text; gauges show the snapshot and the ledger's counts.
     pub(crate) fn text(&self, now: &Snapshot, ledger: &Counts) -> String {
         let whole = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         let set = |family: &Family<Named, Gauge>, name, value: u64| {
@@ -213,7 +213,7 @@ impl Metrics {
             self.pooled.get_or_create(&input).inc_by(row.ready as i64);
             for name in [FOUND, EMPTY] {
                 let (model, backend) = (row.model.clone(), row.backend.to_owned());
-                // So that one that was never found is told, too.
+                // Creates the counter, so that it appears even at 0.
                 self.drawn.get_or_create(&Drawn { model, backend, name }).inc_by(0);
             }
         }

@@ -1,5 +1,5 @@
-//! What the machine has for jobs just now: other processes take cores, and jobs that wait for their link
-//! leave theirs to others.
+//! The machine's load, and what it leaves for jobs: other processes take cores, and jobs that wait
+//! for their link free theirs.
 use std::fs;
 use std::time::{Duration, Instant};
 use tacit_arith::heap;
@@ -8,32 +8,32 @@ use tacit_meter::usage::{HostReader, ProcessLimits, Roots};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often it looks.
+/// How often the load is measured.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What the last second was like.
+/// The load of the last second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     /// Cores of the machine.
     pub(crate) cores: f64,
-    /// Cores that were busy, with this process's.
+    /// Busy cores, including those of this process.
     pub(crate) busy: f64,
-    /// Cores that this process kept busy.
+    /// Cores kept busy by this process.
     pub(crate) own: f64,
-    /// Bytes of this process that are resident.
+    /// Resident bytes of this process.
     pub(crate) resident: u64,
-    /// Bytes that jobs hold of these; 0 where the allocator does not count.
+    /// Resident bytes that jobs hold; 0 if the allocator does not count.
     pub(crate) jobs: u64,
-    /// What this process may use at all, and has left.
+    /// The limits of this process, and what they leave.
     pub(crate) process: ProcessLimits,
 }
 
-/// Limits within which the machine's load is followed.
+/// Limits that the driver combines with the machine's load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Cores that jobs may take together.
     pub(crate) cores: u32,
-    /// Threads of the widest job: with fewer cores it would never start.
+    /// Threads of the widest job, which would never start with fewer cores.
     pub(crate) widest: u32,
     /// Bytes of memory that jobs may take together.
     pub(crate) memory: u64,
@@ -41,16 +41,16 @@ pub(crate) struct Limits {
     pub(crate) resident: u64,
 }
 
-/// With less memory available than this, nothing starts, where the process may have plenty.
+/// Available memory below which no job starts, if the process's own limit is not small.
 const SPARE: u64 = 64 << 20;
 
-/// What is left free of the memory that a process may have.
+/// Bytes left free of the memory that the process may have.
 fn spare(limits: &ProcessLimits) -> u64 {
     limits.memory_bytes.map_or(SPARE, |most| SPARE.min(most / 8))
 }
 
-/// Bytes of memory that jobs may take together, by estimate: no more than was asked for, nor than this
-/// process, with what it has loaded, is allowed. With more, it would be killed.
+/// Memory that jobs may take together, by estimate: at most `asked`, and at most what this process
+/// may have beyond what it holds. With more, it would be killed.
 pub(crate) fn job_memory(asked: u64) -> u64 {
     allowed(asked, &ProcessLimits::read(&Roots::default()), resident())
 }
@@ -61,8 +61,8 @@ fn allowed(asked: u64, limits: &ProcessLimits, resident: u64) -> u64 {
 }
 
 impl Limits {
-    /// Cores for jobs: what other processes and this one's own limits leave, and what `running` threads do
-    /// not use. None while the process has more memory than it may have.
+    /// Cores for jobs: what other processes and this process's limits leave, plus what `running`
+    /// threads do not use. 0 while the process exceeds its memory.
     pub(crate) fn cores(&self, load: &Load, running: u32) -> u32 {
         let scarce = load.process.available_bytes.is_some_and(|available| available < spare(&load.process));
         if load.resident > self.resident || scarce {
@@ -78,8 +78,8 @@ impl Limits {
         ((left + idle).round() as u32).max(self.widest)
     }
 
-    /// Memory for jobs: what other processes leave of the limit, but enough for the `largest` job alone. Jobs
-    /// that run have reserved `used`, and have some of it already.
+    /// Memory for jobs: what other processes leave within the limit, but at least enough for the
+    /// `largest` job. Running jobs have reserved `used` and already hold part of it.
     pub(crate) fn memory(&self, load: &Load, used: u64, largest: u64) -> u64 {
         let Some(available) = load.process.available_bytes else { return self.memory };
         let taken = used.min(load.jobs);
@@ -88,7 +88,7 @@ impl Limits {
     }
 }
 
-/// Tells once a second, until the server stops or nobody listens (`tell` says so).
+/// Reports the load once a second, until the server stops or `tell` returns false.
 pub(crate) async fn watch(tell: impl Fn(Load) -> bool, mut stop: watch::Receiver<bool>) {
     let roots = Roots::default();
     let mut host = match HostReader::open(&roots) {
@@ -125,7 +125,7 @@ pub(crate) async fn watch(tell: impl Fn(Load) -> bool, mut stop: watch::Receiver
     }
 }
 
-/// Resident bytes of this process; 0 where the system does not tell.
+/// Resident bytes of this process; 0 if unknown.
 fn resident() -> u64 {
     let pages = fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|text| text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
@@ -216,18 +216,18 @@ mod tests {
         let (_server, stop) = watch::channel(false);
         thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_time().build().unwrap();
-            // Ends when nobody listens.
+            // Ends when the receiver is dropped.
             runtime.block_on(watch(move |load| sender.send(load).is_ok(), stop));
         });
         let available = || loads.recv().unwrap().process.available_bytes.unwrap();
         let until = |holds: &dyn Fn(u64) -> bool| (0..60).any(|_| holds(available()));
         let before = available();
-        // Much, so that what others on this machine do meanwhile makes no difference.
+        // Large, so that other processes' changes make no difference.
         let taken = (before / 4).min(1 << 30);
         let mut tail = Command::new("tail");
         tail.args(["-c", &taken.to_string()]).stdin(Stdio::piped()).stdout(Stdio::null());
         let mut other = tail.spawn().unwrap();
-        // It keeps the last bytes until it knows that they are the last.
+        // `tail` keeps the last bytes until its input ends.
         let mut input = other.stdin.take().unwrap();
         io::copy(&mut io::repeat(0).take(taken), &mut input).unwrap();
         assert!(until(&|now| now < before - taken / 2), "{before} bytes before, and {taken} were taken");

@@ -1,9 +1,10 @@
-//! Halves of material that a dealer has dealt ahead of time, for no client in particular, and the dealer as a
-//! connection reaches it: it gives out one of these first.
+//! Halves of material that a dealer made ahead of time, for no client yet, and the dealer as
+//! connections see it: it gives out pooled material first.
 //!
-//! A half is used once, and by one client: it is a value that is moved from the pool to a connection and read
-//! there once, in a file that has no name and so ends with this process, however that ends. And nobody has to
-//! believe that: the dealer binds its other half to one claim, once and for good, before this one is read.
+//! A half is used once, by one client. It is a value that moves from the pool to a connection and
+//! is read there once. Its file has no name, so it ends with this process, however that ends.
+//! Clients need not trust this: the dealer binds its other half to one claim, once and for good,
+//! before this half is read.
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,23 +14,24 @@ use tacit_ids::MaterialId;
 use tacit_store::Store;
 use zeroize::Zeroizing;
 
-/// Bytes of a half that are read at a time.
+/// Bytes of a half read at a time.
 const PIECE: usize = 1 << 20;
 
-/// The server's half of a material that is nobody's yet.
+/// The server's half of a material that is for no client yet.
 pub(crate) struct Pooled {
-    /// The plan's digest for one input, and for how many inputs it is.
+    /// Digest of the plan for one input, and the number of inputs.
     of: ([u8; 32], u32),
     ticket: Ticket,
-    /// In a file without a name, sealed if the folder is.
+    /// The contents, in a file without a name, sealed if the folder is.
     half: Box<dyn Read + Send>,
     bytes: u64,
 }
 
-/// Has a material dealt for nobody yet, and puts the half of it away; how long that took.
+/// Has a material dealt for no client yet, and spools the server's half. Returns the half and how
+/// long that took.
 ///
 /// # Errors
-/// Of the dealer; [`BackendError::Spool`].
+/// Those of the dealer; [`BackendError::Spool`].
 pub(crate) fn deal(
     store: &Store,
     resources: &ConnectionResources,
@@ -51,12 +53,12 @@ pub(crate) fn deal(
     Ok((Pooled { of: (order.digest, order.batch), ticket, half, bytes: order.server_bytes }, begun.elapsed()))
 }
 
-/// What a connection's next offline phase uses, if anything.
+/// The pooled material for a connection's next offline phase, if any.
 #[derive(Clone, Default)]
 pub(crate) struct PooledSlot(Arc<Mutex<Option<Pooled>>>);
 
 impl PooledSlot {
-    /// In place of what was there, which nobody uses any more.
+    /// Replaces the slot's material; the old one is never used.
     pub(crate) fn hold(&self, pooled: Option<Pooled>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = pooled;
     }
@@ -67,16 +69,16 @@ impl PooledSlot {
     }
 }
 
-/// A dealer that gives out what is in hand first.
+/// A dealer that gives out the slot's material first.
 pub(crate) struct FromPool {
     pub(crate) dealer: Arc<dyn Dealer>,
     pub(crate) hand: PooledSlot,
-    /// Hears that the dealer has none of what was dealt ahead.
+    /// Called when the dealer no longer has what it made ahead of time.
     pub(crate) lost: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Pooled {
-    /// The half, as the dealer gave it.
+    /// Gives out the half as the dealer would.
     fn give(mut self, sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>) -> Result<(), BackendError> {
         sink(Piece::Ticket(&self.ticket))?;
         let mut piece = Zeroizing::new(vec![0; PIECE.min(self.bytes as usize)]);
@@ -102,7 +104,7 @@ impl Dealer for FromPool {
             if self.dealer.bind(&pooled.ticket, seal)? {
                 return pooled.give(sink);
             }
-            // It was started anew, or has given up what nobody came for.
+            // The dealer was restarted, or has given up material that stayed unused.
             (self.lost)();
         }
         self.dealer.deal_into(order, seal, sink)

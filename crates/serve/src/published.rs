@@ -1,8 +1,8 @@
-//! What the rest of the process may see of a server.
+//! The server's status, for other threads of the process.
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What the rest of the process may see.
+/// A server's status.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Status {
     pub(crate) connections: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Published {
 
 impl Published {
     fn lock(&self) -> MutexGuard<'_, Status> {
-        // A status is replaced as a whole.
+        // A status is replaced as a whole, so a poisoned lock is usable.
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

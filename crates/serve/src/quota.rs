@@ -1,4 +1,4 @@
-//! How often and how fast a client may ask: answers in a day, and requests in a minute.
+//! Limits of a client: answers in a day, and requests in a minute.
 use crate::ServeError;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::num::NonZeroU32;
@@ -14,10 +14,11 @@ pub(crate) fn unix_now() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// A day that lies so many days ahead was shown by a clock that was wrong.
+/// Days ahead of today beyond which a recorded day must come from a wrong clock.
 pub(crate) const MAX_AHEAD: i64 = 7;
 
-/// The time by which days are counted: that of the machine's clock, unless it jumps while this program runs.
+/// The time by which days are counted: the machine's clock, unless it jumps while this program
+/// runs.
 pub(crate) struct Clock {
     unix_s: i64,
     at: Instant,
@@ -34,7 +35,8 @@ impl Clock {
         self.told(unix_now(), Instant::now())
     }
 
-    /// The time where the machine's clock shows `unix_s`: by that, or by what has passed since it was right.
+    /// The time to count by when the machine's clock shows `unix_s`: that, or after a jump the last
+    /// good time plus what has passed since.
     fn told(&mut self, unix_s: i64, at: Instant) -> i64 {
         let passed = at.saturating_duration_since(self.at).as_secs();
         let expected = self.unix_s.saturating_add_unsigned(passed);
@@ -60,20 +62,21 @@ pub(crate) fn day_of(unix_s: i64) -> i64 {
     unix_s.div_euclid(DAY_S)
 }
 
-/// Answers of a model for a client, on a day: one, or those of a batch.
+/// A charge of one or more answers of a model against a client's quota of a day.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct QuotaCharge {
     pub(crate) client: ClientId,
     pub(crate) model: String,
     pub(crate) day: i64,
-    /// How many these are.
+    /// Number of answers charged.
     pub(crate) inputs: u32,
-    /// How many there may be.
+    /// The quota: answers allowed in the day.
     pub(crate) most: u32,
 }
 
 impl QuotaCharge {
-    /// Why there are not so many, at a time in seconds since 1970 when so many are left.
+    /// The error for a charge that does not fit: `left` answers remain at `now`, in seconds since
+    /// 1970.
     pub(crate) fn used_up(&self, now: i64, left: u32) -> ServeError {
         let seconds = self.day.saturating_add(1).saturating_mul(DAY_S).saturating_sub(now).max(0).unsigned_abs();
         let minutes = seconds.div_ceil(60);
@@ -92,19 +95,19 @@ impl QuotaCharge {
     }
 }
 
-/// Answers of the latest day that was seen: a clock that is set back gives nobody a new quota.
+/// Answers used on the latest day that was seen: setting the clock back resets no quota.
 pub(crate) struct Quotas {
     day: i64,
     used: HashMap<(ClientId, String), u32>,
 }
 
 impl Quotas {
-    /// Goes on from what was kept of a day.
+    /// Quotas that continue from the stored counts of a day.
     pub(crate) fn new(day: i64, used: HashMap<(ClientId, String), u32>) -> Self {
         Self { day, used }
     }
 
-    /// Takes so many of a day's answers, at a time in seconds since 1970; why there are none.
+    /// Takes answers of the day of `now` (seconds since 1970), or returns why they do not fit.
     pub(crate) fn take(
         &mut self,
         now: i64,
@@ -117,12 +120,12 @@ impl Quotas {
         Ok(charge)
     }
 
-    /// How many answers a day has left.
+    /// Answers that a client has left today.
     pub(crate) fn left(&mut self, now: i64, client: ClientId, model: &str, most: u32) -> u32 {
         most.saturating_sub(self.used(now, &(client, model.to_owned())))
     }
 
-    /// How many of a day's answers were taken; a new day has none.
+    /// Answers taken today; a new day starts at 0.
     fn used(&mut self, now: i64, key: &(ClientId, String)) -> u32 {
         if day_of(now) > self.day {
             (self.day, self.used) = (day_of(now), HashMap::new());
@@ -130,7 +133,7 @@ impl Quotas {
         self.used.get(key).copied().unwrap_or(0)
     }
 
-    /// What [`take`](Self::take) would say.
+    /// Returns what [`take`](Self::take) would, without taking.
     pub(crate) fn look(
         &mut self,
         now: i64,
@@ -145,7 +148,7 @@ impl Quotas {
         if inputs <= left { Ok(charge) } else { Err(charge.used_up(now, left)) }
     }
 
-    /// Takes back what was not used.
+    /// Takes back a charge that was not used.
     pub(crate) fn give_back(&mut self, charge: &QuotaCharge) {
         if charge.day == self.day
             && let Some(used) = self.used.get_mut(&(charge.client, charge.model.clone()))
@@ -155,7 +158,7 @@ impl Quotas {
     }
 }
 
-/// A bucket of tokens: one each so often, as many at once as a minute brings.
+/// A token bucket: refilled at a steady rate, holding at most a minute's tokens.
 #[derive(Clone, Copy)]
 pub(crate) struct Bucket {
     tokens: f64,
@@ -173,7 +176,7 @@ impl Bucket {
         self.at = now;
     }
 
-    /// Takes tokens; how long until there are as many.
+    /// Takes tokens, or returns how long to wait until there are enough.
     pub(crate) fn take(&mut self, now: Instant, per_minute: NonZeroU32, tokens: u32) -> Result<(), Duration> {
         self.fill(now, per_minute);
         let wanted = f64::from(tokens);
@@ -184,27 +187,27 @@ impl Bucket {
         Err(Duration::from_secs_f64((wanted - self.tokens) * 60.0 / f64::from(per_minute.get())))
     }
 
-    /// Takes back what was not used.
+    /// Returns tokens that were not used.
     pub(crate) fn give_back(&mut self, tokens: u32) {
-        // More than it holds is lost when it is filled next.
+        // The next `fill` drops what exceeds the bucket's size.
         self.tokens += f64::from(tokens);
     }
 
-    /// Whether it is as if it had never been used.
+    /// Whether the bucket is as if never used.
     pub(crate) fn is_full(&mut self, now: Instant, per_minute: NonZeroU32) -> bool {
         self.fill(now, per_minute);
         self.tokens >= f64::from(per_minute.get())
     }
 }
 
-/// Materials for stock that are remembered to have cost their client's rate; others cost it again.
+/// Most materials remembered as paid; forgotten ones cost their client's rate again.
 const MAX_STOCK: usize = 1 << 16;
 
-/// Stock that has cost its client's rate when it was made, and costs nothing when it is used.
+/// Stock that cost its client's rate when it was made, and so costs nothing when it is used.
 #[derive(Default)]
 pub(crate) struct PaidStock {
     held: HashSet<(ClientId, MaterialId)>,
-    /// In the order in which it was made; some may be used by now.
+    /// In order of making; may contain used ones.
     order: VecDeque<(ClientId, MaterialId)>,
 }
 

@@ -1,5 +1,5 @@
-//! What the driver notes down to be looked at: jobs, clients and models since the start. All of it is
-//! bounded, however many requests come.
+//! The driver's record of jobs, clients and models since the start, for snapshots, metrics and
+//! traces. Its size is bounded, however many requests arrive.
 use crate::Catalog;
 use crate::estimates::phase_name;
 use crate::identity::called;
@@ -21,25 +21,25 @@ use tacit_net::Phase;
 use tacit_sched::{JobPhase, Span};
 use tacit_store::Binding;
 
-/// Jobs that ended and are remembered.
+/// Most ended jobs that are shown.
 const ENDED: usize = 500;
-/// Running jobs that are shown.
+/// Most running jobs that are shown.
 const RUNNING: usize = 500;
-/// Clients that are remembered; one that is connected is never forgotten.
+/// Most clients that are remembered; connected clients are never forgotten.
 const CLIENTS: usize = 1024;
-/// Refusals of one client that are kept, in a minute: refusals are cheap to cause.
+/// Refusals of one client that are recorded per minute: refusals are cheap to cause.
 const REFUSALS_KEPT: NonZeroU32 = NonZeroU32::new(60).expect("it is not zero");
-/// Seconds that throughput is told over.
+/// Seconds over which throughput is averaged.
 const WINDOW: u64 = 60;
 
 /// A phase that a job has run.
 #[derive(Clone, Copy)]
 pub(crate) struct Measured {
-    /// Which.
+    /// The phase.
     pub(crate) phase: Phase,
-    /// What it cost.
+    /// What the phase cost.
     pub(crate) figures: Figures,
-    /// The most bytes that its threads held, where that was counted.
+    /// The most bytes that its threads held, where this was counted.
     pub(crate) memory: Option<u64>,
 }
 
@@ -50,19 +50,19 @@ struct RecordedJob {
     of: PhaseLabels,
     client: ClientId,
     name: Arc<str>,
-    /// What its client calls the input.
+    /// The client's name for the input.
     input: Option<InputId>,
     queued: Instant,
-    /// With its threads.
+    /// When the job started, and its threads.
     started: Option<(Instant, usize)>,
-    /// What the queue knew of it then; none where it has not started, or needs no turn.
+    /// What the queue knew at the start; `None` if the job has not started or needs no turn.
     planned: Option<Planned>,
-    /// What its client has done wrong.
+    /// How its client deviated from the protocol.
     fault: Option<&'static str>,
 }
 
 impl RecordedJob {
-    /// A line for whoever looks for an input: its name stands in the log of its client, too.
+    /// Logs the job's end under the input's name, which the client's log shows, too.
     fn log(&self, outcome: &str, now: Instant) {
         let input = self.input.map_or_else(|| "none".to_owned(), |name| name.to_string());
         let PhaseLabels { phase, model, backend } = &self.of;
@@ -74,7 +74,7 @@ impl RecordedJob {
 }
 
 impl RecordedJob {
-    /// As a span.
+    /// Returns the job as a trace span.
     fn traced(&self, measured: Option<&Measured>, outcome: &'static str, now: Instant) -> traces::Ended {
         let ago = |at: Instant| now.saturating_duration_since(at);
         let PhaseLabels { phase, model, backend } = self.of.clone();
@@ -97,7 +97,7 @@ impl RecordedJob {
 
 #[derive(Default)]
 struct Client {
-    /// What its certificate calls it.
+    /// The name in its certificate.
     name: Arc<str>,
     connections: usize,
     queued: usize,
@@ -105,9 +105,9 @@ struct Client {
     done: u64,
     failed: u64,
     refused: u64,
-    /// Of the last thing it did.
+    /// Number of the last job when the client was last active.
     last: u64,
-    /// How many refusals of it may be kept now.
+    /// How many refusals of the client may be recorded now.
     kept: Option<Bucket>,
     answers: Answers,
 }
@@ -128,7 +128,7 @@ struct Answers {
 }
 
 impl Answers {
-    /// One more, in this second.
+    /// Counts one answer in this second.
     fn count(&mut self, second: u64, delay_s: f64, waiting_s: f64) {
         self.done += 1;
         self.delay_s += delay_s;
@@ -136,7 +136,7 @@ impl Answers {
         self.recent.count(second);
     }
 
-    /// D and W in seconds, 0 without an answer.
+    /// Mean D and W in seconds; 0 without an answer.
     fn means(&self) -> [f64; 2] {
         [self.delay_s, self.waiting_s].map(|sum| if self.done == 0 { 0.0 } else { sum / self.done as f64 })
     }
@@ -163,18 +163,18 @@ impl Recent {
     }
 }
 
-/// All that is noted.
+/// The record.
 pub(crate) struct Record {
     start: Instant,
     /// Model and back end by the digests of public part and plan.
     names: HashMap<([u8; 32], [u8; 32]), (String, String)>,
-    /// Jobs so far.
+    /// Number of jobs since the start.
     jobs: u64,
     live: BTreeMap<Number, RecordedJob>,
     ended: VecDeque<JobRow>,
     clients: BTreeMap<ClientId, Client>,
     models: BTreeMap<String, Model>,
-    /// Of all models and clients.
+    /// Answers of all models and clients.
     answers: Answers,
     refusals: u64,
     metrics: Arc<Metrics>,
@@ -183,7 +183,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Of a server that starts, with who keeps what is to outlive it, and who is told of phases.
+    /// An empty record. `keeper` takes rows that outlive this run, `traces` gets ended phases.
     pub(crate) fn new(catalog: &Catalog, metrics: Arc<Metrics>, (keeper, traces): (Keeper, Traces)) -> Self {
         let mut new = Self {
             start: Instant::now(),
@@ -203,7 +203,7 @@ impl Record {
         new
     }
 
-    /// This is on offer from now on. What a model has done that is not stays in the sums.
+    /// Sets which models are on offer. Answers of withdrawn models stay in the sums.
     pub(crate) fn offer(&mut self, catalog: &Catalog) {
         self.names.clear();
         self.models.values_mut().for_each(|model| model.backends.clear());
@@ -218,7 +218,8 @@ impl Record {
         at.saturating_duration_since(self.start).as_secs_f64()
     }
 
-    /// What is noted of a client; somebody else is forgotten for it if there are too many.
+    /// Returns a client's row. With too many clients, the least recently active idle one is
+    /// forgotten.
     fn client(&mut self, client: ClientId) -> &mut Client {
         if self.clients.len() >= CLIENTS && !self.clients.contains_key(&client) {
             let idle = self.clients.iter().filter(|(_, c)| c.connections == 0);
@@ -231,14 +232,15 @@ impl Record {
         row
     }
 
-    /// `name` is what its own certificate calls it; none where its helper connects.
+    /// Counts a connection. `name` is from the client's own certificate; `None` if a helper
+    /// connects.
     pub(crate) fn connected(&mut self, client: ClientId, name: Option<Arc<str>>) {
         let row = self.client(client);
         row.connections += 1;
         row.name = name.unwrap_or_else(|| Arc::clone(&row.name));
     }
 
-    /// What people call a client, with its fingerprint: `alice (5f0c..)`.
+    /// A client's name and fingerprint: `alice (5f0c..)`.
     pub(crate) fn called(&self, client: ClientId) -> String {
         called(self.clients.get(&client).map_or("", |client| &*client.name), client)
     }
@@ -248,7 +250,7 @@ impl Record {
         row.connections = row.connections.saturating_sub(1);
     }
 
-    /// A client asks for something; noted if it is a job.
+    /// Records a client's request if it is for a job.
     pub(crate) fn asked(&mut self, number: Number, client: ClientId, request: &Request, binding: Option<Binding>) {
         let phase = match request {
             Request::Setup => Phase::Setup,
@@ -259,7 +261,7 @@ impl Record {
         self.jobs += 1;
         let row = self.client(client);
         row.requests += 1;
-        // What names no model on offer is refused later on.
+        // A request that names no model on offer is refused later.
         let Some(names) = binding.and_then(|b| self.names.get(&(b.model, b.plan))) else {
             return self.client(client).refused += 1;
         };
@@ -290,10 +292,10 @@ impl Record {
         row.queued = row.queued.saturating_sub(1);
     }
 
-    /// A job has ended: with what it has run, or refused.
+    /// Records a job's end: with its measurements, or refused.
     pub(crate) fn finished(&mut self, number: Number, measured: Option<&Measured>) {
         let Some(live) = self.live.remove(&number) else { return };
-        // A job runs the phase that was asked for, or is refused.
+        // A job either runs the phase that was asked for, or is refused.
         let measured = measured.filter(|m| m.phase == live.phase);
         if let Some(measured) = measured {
             self.metrics.phase(&live.of, &measured.figures);
@@ -301,7 +303,8 @@ impl Record {
         self.end(live, measured, if measured.is_some() { "done" } else { "refused" });
     }
 
-    /// An input was answered, so long after it came, its online phase having started so long after.
+    /// Records an answered input: `delay_s` from its arrival to its answer, `waiting_s` to its
+    /// online phase.
     pub(crate) fn served(
         &mut self,
         client: ClientId,
@@ -318,7 +321,7 @@ impl Record {
         }
     }
 
-    /// A phase took so long, and was expected to.
+    /// Records how long a phase took and how long it was expected to take.
     pub(crate) fn compared(
         &self,
         (model, backend): &(Arc<str>, &'static str),
@@ -330,19 +333,19 @@ impl Record {
         self.metrics.compared(&of, expected.secs(), took.secs());
     }
 
-    /// An offline phase has looked for material that was dealt ahead of time.
+    /// Records whether an offline phase found material in a pool.
     pub(crate) fn drawn(&self, (model, backend): &(Arc<str>, &'static str), found: bool) {
         self.metrics.drawn(model, backend, found);
     }
 
-    /// A job's client has deviated from the protocol.
+    /// Records that a job's client deviated from the protocol.
     pub(crate) fn deviated(&mut self, number: Number, fault: &'static str) {
         if let Some(live) = self.live.get_mut(&number) {
             live.fault = Some(fault);
         }
     }
 
-    /// A connection has ended, and its job if it had one.
+    /// Records the end of a connection, and of its job if there was one.
     pub(crate) fn broke_off(&mut self, number: Number) {
         if let Some(live) = self.live.remove(&number) {
             self.metrics.failed(&live.of);
@@ -395,18 +398,18 @@ impl Record {
         }));
     }
 
-    /// Has something kept that is to outlive this run.
+    /// Passes on a row that outlives this run.
     pub(crate) fn keep(&self, row: Row) {
         self.keeper.keep(row);
     }
 
-    /// Nothing more comes; waits until what came is on the disk.
+    /// Waits, for a limited time, until traces are sent and rows are on disk.
     pub(crate) fn close(&mut self) {
         self.traces.close();
         self.keeper.close();
     }
 
-    /// A job as it is shown, once it has started.
+    /// The job's row; `None` if it has not started.
     fn row(&self, live: &RecordedJob) -> Option<JobRow> {
         let (started, threads) = live.started?;
         Some(JobRow {
@@ -428,13 +431,13 @@ impl Record {
         })
     }
 
-    /// Somebody was not served, or not granted something.
+    /// Counts a refused connection or request.
     pub(crate) fn refused(&mut self, kind: &'static str) {
         self.refusals += 1;
         self.metrics.refused(kind);
     }
 
-    /// What is known here, for the rest to be filled in.
+    /// Returns a snapshot of the record; other fields keep their defaults.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let running = self.live.values().filter_map(|live| self.row(live));
         let jobs: Vec<JobRow> = running.take(RUNNING).chain(self.ended.iter().cloned()).collect();

@@ -1,6 +1,6 @@
-//! Looking at files again while the server runs: rules of access, certificates, models, in this order, so
-//! that nobody who is revoked waits for a model that is being lowered. Each of the three that is wrong stays
-//! as it was, and is told.
+//! Reloading files while the server runs: access rules, certificates, models, in this order, so
+//! that a revocation never waits for a model to be lowered. A faulty part stays as it was and is
+//! reported.
 use crate::ServeError;
 use crate::access::Rules;
 use crate::catalog::{Catalog, Changes};
@@ -15,13 +15,14 @@ use tokio::sync::mpsc::Receiver;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, interval_at};
 
-/// Reloads that wait for the one that runs: what they would find, one more finds as well.
+/// Most reloads that wait for the running one: further ones would find nothing else.
 pub(crate) const WAITING: usize = 1;
 
-/// How often the end of the server's certificates is looked for.
+/// How often the certificates' expiry is checked.
 const LOOKS: Duration = Duration::from_secs(3600);
 
-/// The rules of access, if there is a file. Models that it names and nobody offers may be another server's.
+/// Reads the access rules, if there is a file. Models that it names but that are not on offer may
+/// be another server's.
 pub(crate) fn read_rules(access: Option<&Path>, catalog: &Catalog) -> Result<Rules, ServeError> {
     let Some(path) = access else { return Ok(Rules::default()) };
     let rules = Rules::read(path)?;
@@ -32,19 +33,19 @@ pub(crate) fn read_rules(access: Option<&Path>, catalog: &Catalog) -> Result<Rul
     Ok(rules)
 }
 
-/// Reads the access file again; whether there is one.
+/// Reads the access file again. Returns whether there is one.
 pub(crate) fn access(shared: &Shared) -> Result<bool, ServeError> {
     let Some(path) = &shared.config.access else { return Ok(false) };
     let rules = read_rules(Some(path), &shared.catalog())?;
     if rules.have_quotas() && shared.usage.is_none() {
         tracing::warn!("quotas begin anew with each start: no records are kept");
     }
-    // A driver that is gone serves nobody.
+    // If the driver has ended, no client is served.
     let _ = shared.events.send(Event::Access(Arc::new(rules)));
     Ok(true)
 }
 
-/// Answers those who ask for a reload, one after the other, until the server stops.
+/// Carries out reloads one after the other, until the server stops.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     mut source: Option<Box<dyn Source>>,
@@ -68,12 +69,12 @@ pub(crate) async fn serve(
         if let Err(wrong) = &told {
             tracing::error!("{wrong}");
         }
-        // Whoever asked may be gone.
+        // The requester may be gone.
         let _ = reply.send(told);
     }
 }
 
-/// Says in the log what is to be done about the certificates that are in use.
+/// Logs advice about certificates in use that expire soon.
 fn advise(shared: &Shared) {
     let certificates = shared.tls.borrow().certificates();
     for advice in certificates.into_iter().filter_map(|row| row.advice) {
@@ -95,7 +96,7 @@ async fn reload(shared: &Arc<Shared>, source: &mut Option<Box<dyn Source>>) -> R
             let identity = from.identity();
             (from, identity)
         });
-        // What breaks down is lost, and what it has read with it.
+        // A source that panics is lost, and what it has read with it.
         let Some((mut from, identity)) = read.await else { return Err(broken(wrong)) };
         match identity {
             Ok(identity) => {
@@ -134,7 +135,7 @@ fn broken(mut wrong: Vec<String>) -> String {
     wrong.join("; ")
 }
 
-/// Runs in a thread of its own what may take long; `None` if there is none, or it panics.
+/// Runs slow work in a separate thread; `None` if the thread cannot start or panics.
 pub(crate) async fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (reply, done) = oneshot::channel();
     let thread = thread::Builder::new().name("tacit-reload".into());

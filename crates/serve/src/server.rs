@@ -1,4 +1,4 @@
-//! Starting and stopping a server.
+//! Starts and stops a server.
 use crate::access::Rules;
 use crate::config::MAX_POOLED;
 use crate::driver::Driver;
@@ -34,27 +34,27 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 
-/// Threads of the edge.
+/// Threads that run the asynchronous code of connections.
 const EDGE_THREADS: usize = 2;
-/// Blocking threads beyond one for each client and each dealing: connections that close.
+/// Blocking threads beyond one per client and one per dealing, for connections that close.
 const SPARE_WORKERS: usize = 8;
-/// How long a thread without a job is kept for the next one.
+/// How long an idle blocking thread waits for another job.
 const KEEP_WORKER: Duration = Duration::from_secs(2);
-/// How long a stopped server may take beyond its grace.
+/// How long [`ServerHandle::shutdown`] waits beyond the grace.
 const BEYOND_GRACE: Duration = Duration::from_secs(10);
 
-/// Most handshake slots. Each takes a file descriptor and, once something was sent, a second one and the
-/// state of a handshake.
+/// Most handshake slots. Each takes a file descriptor and, once the peer has sent something, a
+/// second one and the state of a handshake.
 const MAX_PLACES: usize = 1024;
-/// File descriptors of a greeting, and of a client with a job.
+/// File descriptors of a handshake slot, and of a client with a job.
 const FILES: [u64; 2] = [2, 3];
-/// File descriptors for all else.
+/// File descriptors for everything else.
 const OTHER_FILES: u64 = 64;
-/// Fewest places for greetings.
+/// Fewest handshake slots.
 const FEWEST_PLACES: u64 = 16;
 
-/// How many may greet at a time beside so many clients, and what takes a descriptor each (control
-/// connections, halves in pools), with so many file descriptors in all.
+/// Returns the number of handshake slots beside `clients` clients and `single` uses of one
+/// descriptor each (control connections, halves in pools), if the process may open `limit` files.
 fn greeting_places(clients: usize, single: usize, limit: Option<u64>) -> Result<usize, ServeError> {
     let others = FILES[1].saturating_mul(clients as u64).saturating_add(OTHER_FILES).saturating_add(single as u64);
     let needed = others.saturating_add(FILES[0] * FEWEST_PLACES);
@@ -73,19 +73,19 @@ fn greeting_places(clients: usize, single: usize, limit: Option<u64>) -> Result<
     }
 }
 
-/// Connections that the system keeps until they are taken. With fewer it loses some of a flood's, and
-/// clients' with them.
+/// Connections that the system queues until they are accepted. With a shorter queue, a flood of
+/// connections would crowd out clients.
 const BACKLOG: u32 = 1024;
 
 pub(crate) fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     let socket = if at.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // A server that was restarted need not wait until connections of the last one are forgotten.
+    // A restarted server need not wait until the system has forgotten the last one's connections.
     socket.set_reuseaddr(true)?;
     socket.bind(at)?;
     socket.listen(BACKLOG)
 }
 
-/// What is too old goes, by a clock that can be right.
+/// Checks the clock, then removes what has expired from the store.
 fn settle(store: &Store, config: &ServerConfig) -> Result<(), ServeError> {
     if config.accept_clock {
         store.accept_clock()?;
@@ -96,7 +96,7 @@ fn settle(store: &Store, config: &ServerConfig) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// What no server can be without.
+/// Checks what every server needs: a model, and a valid number of threads.
 fn check(catalog: &Catalog, config: &ServerConfig) -> Result<(), ServeError> {
     if catalog.list().is_empty() {
         return Err(ServeError::Usage("a server needs at least one model".into()));
@@ -107,7 +107,7 @@ fn check(catalog: &Catalog, config: &ServerConfig) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Jobs may take no more memory together than this process may have, less what it holds.
+/// Limits the memory of all jobs to what this process may have, less what it holds.
 fn keep_within_limits(config: &mut ServerConfig) {
     let job_memory = monitor::job_memory(config.job_memory);
     if job_memory < config.job_memory {
@@ -116,7 +116,7 @@ fn keep_within_limits(config: &mut ServerConfig) {
     }
 }
 
-/// What earlier runs have left, and where this one leaves it.
+/// Opens the state that earlier runs have left and this run continues.
 fn open_state(config: &ServerConfig, rules: &Rules) -> Result<State, ServeError> {
     let Some(dir) = &config.store else {
         match rules.have_quotas() {
@@ -128,7 +128,7 @@ fn open_state(config: &ServerConfig, rules: &Rules) -> Result<State, ServeError>
         return Ok(State::nowhere());
     };
     match State::open(dir, Most { days: config.audit_days, bytes: config.audit_bytes }) {
-        // Quotas must hold; all else that is kept is not worth serving nobody.
+        // Quotas must hold. A server without quotas runs even if its records cannot be written.
         Err(e) if !rules.have_quotas() => {
             tracing::error!("no records are kept: {e}");
             Ok(State::nowhere())
@@ -137,7 +137,7 @@ fn open_state(config: &ServerConfig, rules: &Rules) -> Result<State, ServeError>
     }
 }
 
-/// A listening server.
+/// A server that listens; [`run`](Server::run) serves.
 pub struct Server {
     runtime: Runtime,
     listener: TcpListener,
@@ -145,14 +145,14 @@ pub struct Server {
     shared: Arc<Shared>,
     driver: Driver,
     events: UnboundedReceiver<Event>,
-    /// What is looked at again, and who asks for that.
+    /// Source of models and certificates for a reload.
     source: Option<Box<dyn Source>>,
     asked: Receiver<AskReload>,
     stop: watch::Receiver<bool>,
     published: Arc<Published>,
 }
 
-/// Ends a running server from any thread.
+/// A handle that stops or reloads a running server from any thread.
 #[derive(Clone)]
 pub struct ServerHandle {
     shared: Weak<Shared>,
@@ -164,11 +164,12 @@ impl Server {
     /// Binds the address and opens the material store.
     ///
     /// # Errors
-    /// The address is taken, the store is unusable, the catalog is empty, or threads cannot be started.
+    /// If the address is taken, the store is unusable, the catalog is empty, or threads cannot be
+    /// started.
     pub fn bind(catalog: Catalog, mut config: ServerConfig) -> Result<Self, ServeError> {
         check(&catalog, &config)?;
         keep_within_limits(&mut config);
-        // Control connections are clients' and operators'.
+        // There are control connections of clients, and as many of operators.
         let single = 2 * config.max_control + if config.has_pools() { MAX_POOLED } else { 0 };
         let places = greeting_places(config.max_connections, single, getrlimit(Resource::Nofile).current)?;
         let runtime = Builder::new_multi_thread()
@@ -205,7 +206,7 @@ impl Server {
         let (sent, stops) = (published.clone(), (sender.clone(), stopper));
         let observer = sender.clone();
         let admission = Admission::observed(shared::limits(&config, places), move |kind| {
-            // A driver that is gone counts nothing more.
+            // Fails only if the driver has ended.
             let _ = observer.send(Event::Refused { kind });
         });
         let driver = Driver::new(&config, store.clone(), admission.clone(), gate, record, sent, stops)?;
@@ -218,13 +219,13 @@ impl Server {
         Ok(Self { runtime, listener, address, shared, driver, events, source: None, asked, stop, published })
     }
 
-    /// The address it listens on.
+    /// The address that the server listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A handle to end it.
+    /// Returns a handle to stop or reload the server.
     #[must_use]
     pub fn handle(&self) -> ServerHandle {
         ServerHandle {
@@ -234,35 +235,37 @@ impl Server {
         }
     }
 
-    /// Stops it on SIGINT or SIGTERM: jobs have `grace` to end. A second signal ends the grace.
+    /// Stops the server on SIGINT or SIGTERM: jobs have `grace` to end. A second signal ends the
+    /// grace.
     ///
     /// # Errors
-    /// The signals cannot be caught.
+    /// If the signals cannot be caught.
     pub fn stop_on_signals(&self, grace: Duration) -> Result<(), ServeError> {
         let _runtime = self.runtime.enter();
         let ends = Ends::catch()?;
         let events = self.shared.events.clone();
         self.runtime.spawn(ends.heed(grace, move |grace| {
-            // A driver that is gone has stopped.
+            // Fails only if the driver has ended.
             let _ = events.send(Event::Stop { grace });
         }));
         Ok(())
     }
 
-    /// Where models and certificates come from, for when they are looked at again. Without it, a reload is of
-    /// the rules of access alone.
+    /// Sets where a reload gets models and certificates from. Without a source, a reload reads the
+    /// access rules alone.
     #[must_use]
     pub fn reloading(mut self, source: impl Source + 'static) -> Self {
         self.source = Some(Box::new(source));
         self
     }
 
-    /// Looks at files again on SIGHUP, as [`ServerHandle::reload`] does, and if one has come already.
+    /// Reloads on SIGHUP as [`ServerHandle::reload`] does. A SIGHUP that has arrived since
+    /// [`Hangups::catch`] counts.
     pub fn reload_on(&self, Hangups(mut hangups): Hangups) {
         let reloads = self.shared.reloads.clone();
         self.runtime.spawn(async move {
             while hangups.recv().await.is_some() {
-                // Nobody waits for the answer: the log has it.
+                // The answer goes to the log alone.
                 if reloads.send(oneshot::channel().0).await.is_err() {
                     return;
                 }
@@ -270,7 +273,7 @@ impl Server {
         });
     }
 
-    /// Serves until it is stopped and all connections have ended, or were given up.
+    /// Serves until the server is stopped and all connections have ended or were given up.
     pub fn run(self) {
         if !self.shared.config.strict_cores {
             let events = self.shared.events.clone();
@@ -281,21 +284,21 @@ impl Server {
         self.runtime.spawn(warm::watch(self.shared.clone(), self.stop.clone()));
         self.runtime.spawn(edge::accept(self.shared, self.listener, self.stop));
         self.runtime.block_on(self.driver.run(self.events));
-        // A worker that even a cut connection does not end is left behind.
+        // A worker that is still running after its connection was cut is abandoned.
         self.runtime.shutdown_background();
     }
 }
 
-/// SIGHUP, which ends no process from when this is made.
+/// Receiver of SIGHUP. Once it exists, SIGHUP does not end the process.
 pub struct Hangups(Signal);
 
 impl Hangups {
-    /// To be called before anything that takes its time.
+    /// Starts catching SIGHUP. Call this before anything slow.
     ///
     /// # Errors
-    /// The signal cannot be caught.
+    /// If the signal cannot be caught.
     pub fn catch() -> Result<Self, ServeError> {
-        // One that comes before a server's runtime is there waits for it.
+        // A signal that arrives before the server's runtime exists waits for it.
         let runtime =
             Builder::new_current_thread().enable_io().build().map_err(ServeError::system("catching signals"))?;
         let _entered = runtime.enter();
@@ -304,21 +307,23 @@ impl Hangups {
 }
 
 impl ServerHandle {
-    /// Reads the access file again: what it says holds from now on. Revoked clients are cut off, with all
-    /// that they have here. Without such a file, or after the server's end, nothing happens.
+    /// Reads the access file again; its rules hold from now on. Revoked clients are disconnected,
+    /// and their material and uploads destroyed. Does nothing without such a file or after the
+    /// server's end.
     ///
     /// # Errors
-    /// [`ServeError::Access`]; the rules stay as they were.
+    /// [`ServeError::Access`]; the old rules still hold.
     pub fn reload_access(&self) -> Result<(), ServeError> {
         self.shared.upgrade().map_or(Ok(false), |shared| reload::access(&shared)).map(drop)
     }
 
-    /// Looks at the access file, certificates and models again, and waits until what has changed holds: new
-    /// models are on offer, those that are gone are not, running jobs go on. Not to be called from
+    /// Reloads access file, certificates and models, and waits until the changes hold: new models
+    /// are on offer, removed ones are withdrawn, running jobs continue. Must not be called from
     /// asynchronous code.
     ///
     /// # Errors
-    /// [`ServeError::Reload`]: what is wrong, which stays as it was; all else holds.
+    /// [`ServeError::Reload`] says what is wrong. The faulty part stays as it was; all other
+    /// changes hold.
     pub fn reload(&self) -> Result<Reloaded, ServeError> {
         let stopped = || ServeError::Reload("the server is being stopped".into());
         let reloads = self.shared.upgrade().map(|shared| shared.reloads.clone()).ok_or_else(stopped)?;
@@ -328,21 +333,21 @@ impl ServerHandle {
         answer.blocking_recv().map_err(|_| stopped())?.map_err(ServeError::Reload)
     }
 
-    /// Stops accepting, ends idle connections, lets jobs go on for up to `grace`, then cuts them. Waits for
-    /// all that.
+    /// Stops accepting, ends idle connections, gives running jobs up to `grace` and then cuts them.
+    /// Waits until all have ended.
     pub fn shutdown(&self, grace: Duration) {
         if self.events.send(Event::Stop { grace }).is_ok() {
             self.published.wait_end(grace + BEYOND_GRACE);
         }
     }
 
-    /// Connections open now.
+    /// The number of open connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.published.get().connections
     }
 
-    /// Inferences served since the start.
+    /// Inputs answered since the start.
     #[must_use]
     pub fn served(&self) -> u64 {
         self.published.get().served

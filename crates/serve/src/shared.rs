@@ -1,4 +1,4 @@
-//! What all connections have in common, and their way to the driver.
+//! State that all connections share, and their channel to the driver.
 use crate::access::Rules;
 use crate::event::Event;
 use crate::metrics::Metrics;
@@ -18,13 +18,13 @@ use tokio::sync::mpsc::{Sender, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 use tokio_rustls::rustls;
 
-/// Pools of authenticated connections: of the protocol, of the control interface, and of operators there,
-/// whom clients keep out of nothing.
+/// Pools of authenticated connections: of the protocol, of the control interface, and of operators
+/// there, whom clients cannot crowd out.
 pub(crate) const CLIENTS: usize = 0;
 pub(crate) const CONTROL: usize = 1;
 pub(crate) const OPERATORS: usize = 2;
 
-/// What may be connected, with so many handshake slots.
+/// Limits of connections, with this number of handshake slots.
 pub(crate) fn limits(config: &ServerConfig, handshakes: usize) -> Limits {
     let clients = PoolLimits { connections: config.max_connections, per_peer: config.of_one_client() };
     let control = PoolLimits { connections: config.max_control, per_peer: config.control_per_client };
@@ -32,10 +32,10 @@ pub(crate) fn limits(config: &ServerConfig, handshakes: usize) -> Limits {
     Limits { handshakes, handshake_timeout, pools: vec![clients, control, control] }
 }
 
-/// What new connections are greeted with.
+/// TLS configuration for new connections.
 pub(crate) struct Handshakes {
     pub(crate) config: Arc<rustls::ServerConfig>,
-    /// When the certificates in it are valid, by the names of their files, where that can be read.
+    /// Validity of its certificates, by name, if readable.
     validity: Vec<(&'static str, Validity)>,
 }
 
@@ -47,9 +47,9 @@ impl Handshakes {
         Self { config, validity: validity.collect() }
     }
 
-    /// Until when its certificates are good, and what is to be done about them now.
+    /// Expiry of its certificates, and advice about them.
     pub(crate) fn certificates(&self) -> Vec<CertificateRow> {
-        // A clock before 1970 is not theirs to tell.
+        // No advice if the clock shows a time before 1970.
         let advice = |name, validity: Validity| validity.advice(name).ok().flatten();
         let row = |&(name, validity): &(&'static str, Validity)| CertificateRow {
             name,
@@ -60,25 +60,25 @@ impl Handshakes {
     }
 }
 
-/// What all connections use.
+/// State that all connections share.
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
-    /// What is on offer; only the driver changes it.
+    /// Models on offer; only the driver changes them.
     pub(crate) catalog: watch::Receiver<Arc<Catalog>>,
     pub(crate) store: Option<Arc<Store>>,
     pub(crate) marks: Marks,
-    /// Who may use what; only the driver changes it.
+    /// Access rules; only the driver changes them.
     pub(crate) rules: watch::Receiver<Arc<Rules>>,
-    /// Answers that count; without a folder they are counted by the driver alone.
+    /// Stored counts of answers; without a folder, the driver alone counts.
     pub(crate) usage: Option<Usage>,
-    /// What is offered in TLS handshakes; only a reload changes it.
+    /// TLS configuration of new connections; only a reload changes it.
     pub(crate) tls: watch::Sender<Handshakes>,
-    /// Who is connected, and what is logged of those who are not served.
+    /// Admission of connections, and the log of refusals.
     pub(crate) admission: Admission,
-    /// To whoever looks at files again.
+    /// Requests for a reload.
     pub(crate) reloads: Sender<AskReload>,
     pub(crate) metrics: Arc<Metrics>,
-    /// To the driver.
+    /// Events for the driver.
     pub(crate) events: UnboundedSender<Event>,
 }
 
@@ -88,8 +88,8 @@ impl Shared {
         self.rules.borrow().of(client).allows(model, self.catalog().reveals_class_alone(model))
     }
 
-    /// How many inputs a client may have run as one: each counts as a request against its rate, and a day's
-    /// quota must do for it.
+    /// The largest batch that a client may run: it must fit its rate and its quota of a day, as
+    /// each input counts.
     pub(crate) fn most_inputs(&self, client: ClientId) -> usize {
         let rules = self.rules.borrow();
         let rule = rules.of(client);
@@ -98,12 +98,12 @@ impl Shared {
         self.config.max_batch.min(by_rate.min(by_quota) as usize).max(1)
     }
 
-    /// What is on offer now.
+    /// The current catalog.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.catalog.borrow())
     }
 
-    /// What TLS handshakes go by that begin now.
+    /// TLS configuration for a handshake that begins now.
     pub(crate) fn tls(&self) -> Arc<rustls::ServerConfig> {
         Arc::clone(&self.tls.borrow().config)
     }
@@ -111,12 +111,12 @@ impl Shared {
     /// Asks the driver; `None` if it has ended.
     pub(crate) async fn ask<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> Event) -> Option<T> {
         let (reply, answer) = oneshot::channel();
-        // A driver that is gone drops the question, and the answer with it.
+        // If the driver has ended, the request is dropped and the answer fails.
         let _ = self.events.send(event(reply));
         answer.await.ok()
     }
 
-    /// Has a refusal counted for the log.
+    /// Counts a refusal for the log.
     pub(crate) fn refused(&self, kind: Kind, from: Option<IpAddr>, detail: String) {
         self.admission.refused(Turned { kind, from, detail });
     }

@@ -10,14 +10,14 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Catches them, inside a runtime.
+    /// Catches the signals; needs a runtime.
     pub(crate) fn catch() -> Result<Self, ServeError> {
         let catch = |kind| signal(kind).map_err(ServeError::system("catching signals"));
         Ok(Self { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())? })
     }
 
-    /// Calls `stop` with the time that what runs may still take: at the first signal `grace`, at the second
-    /// none.
+    /// Calls `stop` with the time that running jobs still have: `grace` at the first signal, zero
+    /// at the second.
     pub(crate) async fn heed(mut self, grace: Duration, stop: impl Fn(Duration)) {
         for grace in [grace, Duration::ZERO] {
             tokio::select! {

@@ -1,5 +1,5 @@
-//! What a server tells of itself at one moment. Times are seconds since its start; nothing here is of inputs,
-//! results or weights.
+//! The state that a server reports at one moment. Times are seconds since its start; no field
+//! concerns inputs, results or weights.
 use serde::Serialize;
 use tacit_ids::ClientId;
 use tacit_sched::{Counts, Resources};
@@ -11,25 +11,25 @@ pub struct Snapshot {
     pub version: &'static str,
     /// Seconds since the start.
     pub uptime_s: f64,
-    /// It takes no more requests.
+    /// Whether the server takes no more requests.
     pub stopping: bool,
     /// Name of the policy.
     pub policy: String,
-    /// What jobs may have in all.
+    /// What all jobs together may have.
     pub capacity: Amounts,
-    /// What running jobs hold of it.
+    /// What running jobs hold of the capacity.
     pub used: Amounts,
-    /// How many wait, and for what.
+    /// Inputs by state.
     pub queues: Queues,
     /// Running jobs, then the last that ended, newest first.
     pub jobs: Vec<JobRow>,
-    /// Connected clients, and those that were not forgotten yet.
+    /// Connected clients, and others that are still remembered.
     pub clients: Vec<ClientRow>,
     /// Models on offer.
     pub models: Vec<ModelRow>,
-    /// Material that was dealt ahead of time, for nobody yet.
+    /// Material that a dealer made ahead of time, for no client yet.
     pub pools: Vec<PoolRow>,
-    /// What phases of models on offer took against what they were expected to take.
+    /// Actual against expected durations of phases of models on offer.
     pub profile: Vec<ProfileRow>,
     /// D: mean seconds from an input's arrival to its answer, since the start.
     pub mean_delay_s: f64,
@@ -39,31 +39,31 @@ pub struct Snapshot {
     pub throughput_per_s: f64,
     /// Clients' connections.
     pub connections: usize,
-    /// Connections of this interface.
+    /// Connections of the control interface.
     pub control_connections: usize,
-    /// Connections that have not said who they are.
+    /// Connections that are not authenticated.
     pub greetings: usize,
-    /// How many of these there may be.
+    /// Number of handshake slots.
     pub greeting_places: usize,
-    /// Connections and requests that were refused since the start.
+    /// Connections and requests refused since the start.
     pub refusals: u64,
-    /// The certificates that TLS goes by.
+    /// The certificates that TLS uses.
     pub certificates: Vec<CertificateRow>,
 }
 
 /// A certificate that the server uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CertificateRow {
-    /// `server`: its own; `ca`: that of who signs clients.
+    /// `server`: the server's own; `ca`: that of the CA that signs clients.
     pub name: &'static str,
-    /// Its last second, in seconds since 1970.
+    /// Its expiry, in seconds since 1970.
     pub expires_s: u64,
-    /// What is to be done about it; none if it is good for some time.
+    /// What to do about it; `None` if it stays valid for some time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }
 
-/// Amounts of what jobs share; 0 is no limit, or none.
+/// Amounts of shared resources; 0 means no limit, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amounts {
     /// Threads.
@@ -72,7 +72,7 @@ pub struct Amounts {
     pub memory: u64,
     /// Bytes of disk.
     pub disk: u64,
-    /// Materials that a dealer makes at a time.
+    /// Materials that a dealer makes at the same time.
     pub dealings: u64,
 }
 
@@ -83,20 +83,20 @@ impl From<Resources> for Amounts {
     }
 }
 
-/// Inputs by state. The four queues, and the two kinds of running jobs.
+/// Inputs by state: the four queues, and the two kinds of running jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Queues {
-    /// Wait for T_pre.
+    /// Waiting for T_pre.
     pub pre: usize,
-    /// Their request waits for the T_pre of its notice.
+    /// Requested, and waiting for the T_pre of their notice.
     pub waiting: usize,
-    /// Material is there, the request is on its way.
+    /// Material is ready, the request is on its way.
     pub transit: usize,
-    /// Material and request are there: wait for T_on.
+    /// Material and request are ready: waiting for T_on.
     pub ready: usize,
-    /// T_pre runs.
+    /// Running T_pre.
     pub running_pre: usize,
-    /// T_on runs.
+    /// Running T_on.
     pub running_on: usize,
 }
 
@@ -120,25 +120,25 @@ pub struct JobRow {
     pub model: String,
     /// Back end.
     pub backend: String,
-    /// Whose.
+    /// The client.
     #[serde(serialize_with = "as_text")]
     pub client: ClientId,
-    /// What people call it: the name in its certificate, or in the rules of access; empty if it has none.
+    /// The client's name in its certificate or in the access rules; empty if it has none.
     pub client_name: String,
-    /// What its client calls the input, as its log does; none for stock and setups.
+    /// The client's name for the input, as in the client's log; `None` for stock and setups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
     /// Threads.
     pub threads: usize,
-    /// The most bytes that its threads held, once it has ended; 0 is unknown.
+    /// The most bytes that its threads held, once it has ended; 0 if unknown.
     pub memory: u64,
-    /// When its input was announced or asked for, whichever was first; of setups as `queued_s`.
+    /// When its input was announced or asked for, whichever was first; for setups, `queued_s`.
     pub known_s: f64,
-    /// When its client came for it.
+    /// When its client asked for it.
     pub queued_s: f64,
     /// When it started.
     pub started_s: f64,
-    /// How long it was expected to run when it started; none for setups.
+    /// Expected duration at the start; `None` for setups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_s: Option<f64>,
     /// When it ended.
@@ -149,19 +149,19 @@ pub struct JobRow {
     pub outcome: Option<&'static str>,
 }
 
-/// What one client does.
+/// The activity of one client.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClientRow {
     /// Fingerprint of its certificate.
     #[serde(serialize_with = "as_text")]
     pub client: ClientId,
-    /// What people call it: the name in its certificate, or in the rules of access; empty if it has none.
+    /// The client's name in its certificate or in the access rules; empty if it has none.
     pub client_name: String,
     /// Connections now.
     pub connections: usize,
     /// Jobs asked for.
     pub requests: u64,
-    /// Jobs that were done.
+    /// Jobs that ended well.
     pub done: u64,
     /// Jobs that broke off.
     pub failed: u64,
@@ -175,7 +175,7 @@ pub struct ClientRow {
     pub mean_delay_s: f64,
     /// W of its inputs.
     pub mean_waiting_s: f64,
-    /// Inputs of it answered a second, over the last minute.
+    /// Inputs of this client answered a second, over the last minute.
     pub throughput_per_s: f64,
 }
 
@@ -199,10 +199,10 @@ impl ClientRow {
     }
 }
 
-/// What one model does.
+/// The activity of one model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ModelRow {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Back ends that it is offered with.
     pub backends: Vec<String>,
@@ -212,28 +212,28 @@ pub struct ModelRow {
     pub mean_delay_s: f64,
     /// W of its inputs.
     pub mean_waiting_s: f64,
-    /// Inputs of it answered a second, over the last minute.
+    /// Inputs of this model answered a second, over the last minute.
     pub throughput_per_s: f64,
 }
 
-/// Material of a model that a dealer has dealt ahead of time, for nobody yet.
+/// A pool: material of a model that a dealer made ahead of time, for no client yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PoolRow {
     /// Model.
     pub model: String,
     /// Back end.
     pub backend: &'static str,
-    /// Inputs that each is for.
+    /// Inputs that each material is for.
     pub inputs: u32,
-    /// How many lie ready.
+    /// Number of ready materials.
     pub ready: usize,
-    /// How many are being dealt.
+    /// Number of materials being dealt.
     pub dealing: usize,
-    /// What those that lie ready take on disk.
+    /// Bytes on disk of the ready materials.
     pub bytes: u64,
 }
 
-/// How well the scheduler knew the times of a model's phase, over its last jobs (64 at most).
+/// How well the scheduler estimated a model's phase, over its last jobs (64 at most).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProfileRow {
     /// Model.
@@ -244,11 +244,11 @@ pub struct ProfileRow {
     pub phase: &'static str,
     /// Class of the client's device and link.
     pub device: String,
-    /// How many jobs.
+    /// Number of jobs.
     pub jobs: usize,
-    /// Mean of what they were expected to take, in seconds.
+    /// Mean expected duration, in seconds.
     pub expected_s: f64,
-    /// Mean of what they took, in seconds.
+    /// Mean measured duration, in seconds.
     pub measured_s: f64,
     /// Median of |measured - expected| / measured.
     pub error_median: f64,

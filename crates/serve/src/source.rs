@@ -1,4 +1,4 @@
-//! Where what is served comes from, and what came of looking at it again.
+//! Source of models and certificates, and results of a reload.
 use crate::catalog::{Catalog, Changes};
 use serde::Serialize;
 use std::error::Error;
@@ -8,32 +8,32 @@ use tokio::sync::oneshot;
 /// Why something cannot be served, for people.
 pub type Unusable = Box<dyn Error + Send + Sync>;
 
-/// Where a server's models and certificates come from: asked again while it serves, in a thread of its own.
+/// A source of a server's models and certificates. A reload asks it again, in a separate thread.
 pub trait Source: Send {
-    /// The models as they are there now.
+    /// Reads the current models.
     ///
     /// # Errors
-    /// One of them is unusable: then all stay as they were.
+    /// If any of them is unusable: then all stay as they were.
     fn catalog(&mut self) -> Result<Catalog, Unusable>;
 
-    /// The server's identity and the CA of its clients as they are there now.
+    /// Reads the server's current identity and the CA of its clients.
     ///
     /// # Errors
-    /// They are unusable: then they stay as they were.
+    /// If they are unusable: then they stay as they were.
     fn identity(&mut self) -> Result<ServerTls, Unusable>;
 }
 
-/// What was looked at again. What is not named has no file that could be looked at.
+/// What a reload has read. Parts without a file are unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Reloaded {
-    /// The rules of access were read.
+    /// Whether access rules were read.
     pub access: bool,
-    /// Certificates and key were read: new connections use them.
+    /// Whether certificates and key were read; new connections use them.
     pub certificates: bool,
-    /// What became of the models.
+    /// Changes of the models.
     pub models: Changes,
 }
 
-/// Asks for all of it to be looked at again; the answer is for people where something is wrong, which then
-/// stays as it was.
+/// A request for a reload. The error says for people what is wrong; the faulty part stays as it
+/// was.
 pub(crate) type AskReload = oneshot::Sender<Result<Reloaded, String>>;

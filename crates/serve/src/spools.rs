@@ -1,4 +1,4 @@
-//! The folder of material as a place for the halves of material that is being made.
+//! Temporary files in the material folder for halves that are being made.
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use tacit_backends::BackendError;
@@ -6,7 +6,7 @@ use tacit_backends::seam;
 use tacit_ids::MaterialId;
 use tacit_store::{Spool, Store};
 
-/// Files without names in this folder, sealed if it is.
+/// Creates files without names in the store's folder, sealed if the folder is.
 pub(crate) struct Spools(pub(crate) Arc<Store>);
 
 struct Spooled(Spool);

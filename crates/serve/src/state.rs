@@ -1,9 +1,10 @@
-//! What a server remembers when it starts again, in SQLite beside the ledger: how long phases take, which
-//! phases ended how, and how many answers clients have had. Never what was asked or answered.
+//! State that outlives a run of the server, in SQLite beside the ledger: learned durations of
+//! phases, ended phases with their outcomes, and clients' answers per day. It never holds inputs or
+//! results.
 //!
-//! Rows go through a bounded queue to the one thread that writes them, so nobody waits for the disk; what
-//! finds no room is counted and told. Only charges against quotas are written by whoever makes them: they are
-//! on the disk before the answer begins.
+//! One thread writes rows from a bounded queue, so that no job waits for the disk. Rows that find
+//! the queue full are counted and logged as lost. Quota charges are written directly by the job:
+//! they are on disk before the answer begins.
 pub(crate) mod schema;
 
 use crate::ServeError;
@@ -20,21 +21,21 @@ use std::time::{Duration, Instant};
 use tacit_client::wire::InputId;
 use tacit_ids::ClientId;
 
-/// Rows that wait to be written.
+/// Most rows that wait to be written.
 const QUEUE: usize = 4096;
-/// Rows of one transaction.
+/// Most rows in one transaction.
 const AT_ONCE: usize = 256;
-/// Classes that estimates are kept of.
+/// Most classes (plan and device) whose estimates are read at a start.
 const MAX_CLASSES: u32 = 10_000;
-/// What the records call a dealing that is for nobody yet, and the class of devices of a pool.
+/// Name of the dealing phase for pools in the records, and a pool's class of devices.
 pub(crate) const DEALING: &str = "dealing";
 pub(crate) const POOL: &str = "pool";
-/// How often the log hears of rows that were lost.
+/// Least time between two log messages about lost rows.
 const EVERY: Duration = Duration::from_secs(60);
 /// How long a server that stops waits for the last rows.
 const LAST: Duration = Duration::from_secs(10);
 
-/// How long a phase takes, and what memory it needs, in so many threads.
+/// How long a phase takes on `threads` threads, and how much memory it needs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Learned {
     /// Digest of the plan.
@@ -47,19 +48,19 @@ pub(crate) struct Learned {
     pub(crate) memory: u64,
 }
 
-/// A phase that has ended, or was refused.
+/// A phase that has ended or was refused.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) client: ClientId,
-    /// What people call it; empty where nobody has said.
+    /// The client's name for people; empty if it has none.
     pub(crate) client_name: Arc<str>,
-    /// What its client calls the input; none for stock and setups.
+    /// The client's name for the input; `None` for stock and setups.
     pub(crate) input: Option<InputId>,
     pub(crate) model: String,
     pub(crate) backend: String,
     pub(crate) phase: &'static str,
     pub(crate) outcome: &'static str,
-    /// What its client did wrong.
+    /// How its client deviated from the protocol.
     pub(crate) fault: Option<&'static str>,
     pub(crate) queued_s: f64,
     pub(crate) run_s: Option<f64>,
@@ -67,20 +68,20 @@ pub(crate) struct Ended {
     pub(crate) traffic: Option<[u64; 2]>,
 }
 
-/// What is written down.
+/// A row to write.
 pub(crate) enum Row {
     Learned(Learned),
     Ended(Ended),
 }
 
-/// Takes rows, and never waits. Without a file, rows are dropped.
+/// Takes rows without blocking. Without a file, rows are dropped.
 #[derive(Default)]
 pub(crate) struct Keeper(Option<Writing>);
 
 struct Writing {
     rows: SyncSender<Row>,
     lost: Arc<AtomicU64>,
-    /// Ends with the thread.
+    /// Disconnects when the thread ends.
     ended: Receiver<()>,
 }
 
@@ -93,29 +94,30 @@ impl Keeper {
         }
     }
 
-    /// Waits until what was taken is written, but not for ever.
+    /// Waits until all rows are written, for at most `LAST`.
     pub(crate) fn close(&mut self) {
         if let Some(Writing { rows, ended, .. }) = self.0.take() {
             drop(rows);
-            // Nothing is ever sent: it is the end that comes, or the time is over.
+            // The thread sends nothing: this returns when it ends or time is up.
             let _ = ended.recv_timeout(LAST);
         }
     }
 }
 
-/// Answers that count against quotas, as they are on the disk.
+/// Answers that count against quotas, on disk.
 pub(crate) struct Usage {
     path: PathBuf,
     db: Mutex<Connection>,
 }
 
 impl Usage {
-    /// Writes a charge; it is on the disk when this returns.
+    /// Writes a charge durably; it is on disk when this returns.
     ///
     /// # Errors
-    /// [`ServeError::OverLimit`] if there are as many as there may be, [`ServeError::State`].
+    /// [`ServeError::OverLimit`] if the quota is used up; [`ServeError::State`] if the file cannot
+    /// be written.
     pub(crate) fn charge(&self, charge: &QuotaCharge) -> Result<(), ServeError> {
-        // A statement that panics has changed nothing.
+        // A statement that panics has changed nothing, so a poisoned lock is usable.
         let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
         let sql = "INSERT INTO usage (day, client, model, answers) SELECT :day, :client, :model, :inputs WHERE :inputs <= :most
              ON CONFLICT DO UPDATE SET answers = answers + :inputs WHERE answers + :inputs <= :most";
@@ -136,17 +138,17 @@ impl Usage {
     }
 }
 
-/// Estimates of an earlier run, by plan and class of devices.
+/// Durations that earlier runs have learned, by plan and class of devices.
 #[derive(Default)]
 pub(crate) struct LearnedDurations(HashMap<([u8; 32], String), Vec<Learned>>);
 
 impl LearnedDurations {
-    /// Takes in what is known of a phase from now on.
+    /// Adds what is known of a phase.
     pub(crate) fn add(&mut self, row: Learned) {
         self.0.entry((row.plan, row.device.clone())).or_default().push(row);
     }
 
-    /// What is known of a phase: with so many threads, or else what was learned last.
+    /// Returns what is known of a phase with this number of threads, or else what was learned last.
     pub(crate) fn of(&self, plan: [u8; 32], device: &str, phase: &str, threads: u32) -> Option<&Learned> {
         let mut rows = self.0.get(&(plan, device.to_owned()))?.iter().filter(|row| row.phase == phase);
         let first = rows.next()?;
@@ -154,15 +156,15 @@ impl LearnedDurations {
     }
 }
 
-/// How much is kept of phases that have ended.
+/// How many ended phases the file keeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Most {
     pub(crate) days: u32,
-    /// Of the file: where it is larger, the oldest of these go.
+    /// Bytes of the file; if it is larger, the oldest ended phases are deleted.
     pub(crate) bytes: u64,
 }
 
-/// An opened file.
+/// The opened state.
 pub(crate) struct State {
     pub(crate) keeper: Keeper,
     pub(crate) usage: Option<Usage>,
@@ -171,13 +173,13 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Of a server that keeps nothing.
+    /// The state of a server that has no folder.
     pub(crate) fn nowhere() -> Self {
         let quotas = Quotas::new(day_of(unix_now()), HashMap::new());
         Self { keeper: Keeper::default(), usage: None, known: LearnedDurations::default(), quotas }
     }
 
-    /// Opens the file of a folder that is this user's alone, or makes it.
+    /// Opens the state file in a folder that only this user can access, or creates it.
     pub(crate) fn open(dir: &Path, most: Most) -> Result<Self, ServeError> {
         let path = dir.join(NAME);
         prepare(&path, &SERVER)?;
@@ -188,7 +190,7 @@ impl State {
     }
 }
 
-/// What an earlier run has left.
+/// Reads what earlier runs have left.
 fn read(db: &Connection) -> rusqlite::Result<(LearnedDurations, Quotas)> {
     let mut known = LearnedDurations::default();
     let learned = |row: &SqlRow<'_>| {
@@ -211,8 +213,8 @@ fn read(db: &Connection) -> rusqlite::Result<(LearnedDurations, Quotas)> {
     for row in db.prepare(sql)?.query_map([MAX_CLASSES], learned)? {
         known.add(row?);
     }
-    // The latest day counts, whatever the clock says; but none that only a clock that was wrong can have
-    // shown.
+    // The latest day counts, whatever the clock shows now. Days that only a wrong clock can have
+    // written do not.
     let (today, believed) = (day_of(unix_now()), day_of(unix_now()) + MAX_AHEAD);
     let latest: Option<i64> =
         db.query_row("SELECT max(day) FROM usage WHERE day <= ?", [believed], |row| row.get(0))?;
@@ -224,13 +226,13 @@ fn read(db: &Connection) -> rusqlite::Result<(LearnedDurations, Quotas)> {
     Ok((known, Quotas::new(day, used)))
 }
 
-/// Forgets what is older than it may be on a day. The latest day of usage stays: it is what a clock that is
-/// set back cannot undo.
+/// Deletes what is older than it may be on a day. The latest day of usage stays, so that setting
+/// the clock back resets no quota.
 fn prune(tx: &Transaction<'_>, today: i64, days: u32) -> rusqlite::Result<()> {
     let first = today.saturating_sub(i64::from(days));
     tx.execute("DELETE FROM audit WHERE at < ?", [first.saturating_mul(24 * 3600)])?;
     tx.execute("DELETE FROM usage WHERE day < :first AND day < (SELECT max(day) FROM usage)", [first])?;
-    // No more is read at a start.
+    // A start reads no more than this.
     tx.execute(
         "DELETE FROM profile WHERE updated < (SELECT updated FROM profile ORDER BY updated DESC LIMIT 1 OFFSET ?)",
         [MAX_CLASSES],
@@ -238,19 +240,19 @@ fn prune(tx: &Transaction<'_>, today: i64, days: u32) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Bytes of the file that hold something.
+/// Bytes of the file in use.
 fn used_bytes(db: &Connection) -> rusqlite::Result<u64> {
     let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
     Ok(u64::try_from(pages.saturating_mul(number("page_size")?)).unwrap_or(0))
 }
 
-/// Removes the oldest ended phases: more than come with one transaction. How many there were.
+/// Deletes the oldest ended phases, more than one transaction adds. Returns how many there were.
 fn drop_oldest(tx: &Transaction<'_>) -> rusqlite::Result<usize> {
     tx.execute("DELETE FROM audit WHERE seq IN (SELECT seq FROM audit ORDER BY seq LIMIT ?)", [8 * AT_ONCE as i64])
 }
 
-/// Starts the thread that owns a connection.
+/// Starts the thread that owns a connection and writes rows.
 fn write_on(db: Connection, path: &Path, most: Most) -> Result<Keeper, ServeError> {
     let (rows, queue) = sync_channel(QUEUE);
     let (end, ended) = sync_channel(0);
@@ -274,26 +276,26 @@ fn write_on(db: Connection, path: &Path, most: Most) -> Result<Keeper, ServeErro
     Ok(Keeper(Some(Writing { rows, lost, ended })))
 }
 
-/// What the thread has.
+/// The writing thread's state.
 struct Writer {
     db: Connection,
     path: PathBuf,
     most: Most,
     clock: Clock,
-    /// The day on which old rows were removed last.
+    /// The day of the last pruning.
     pruned: Option<i64>,
-    /// That on which the log last heard that rows went because there are too many.
+    /// The day of the last log message about rows deleted because the file is full.
     full: Option<i64>,
     lost: Arc<AtomicU64>,
-    /// When the log last heard of lost rows.
+    /// When lost rows were last logged.
     told: Option<Instant>,
-    /// Why the last were lost.
+    /// Why the last rows were lost.
     why: String,
 }
 
 impl Writer {
     fn work(&mut self, queue: &Receiver<Row>) {
-        // What is too old goes before anything new comes.
+        // Deletes what is too old before new rows arrive.
         if let Err(e) = self.write(&[]) {
             tracing::warn!("old rows of {} stay for now: {e}", self.path.display());
         }
@@ -342,7 +344,7 @@ impl Writer {
     }
 }
 
-/// A size; SQLite's numbers have a sign.
+/// Converts a size to SQLite's signed integer.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

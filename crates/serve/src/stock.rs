@@ -6,7 +6,7 @@ use tacit_ids::{FolderId, MaterialId};
 use tacit_store::{Entry, StoreError};
 
 impl Job<'_> {
-    /// Ids that are ready for the model that the client has open.
+    /// Lists material that is ready for the client's open model.
     pub(crate) fn stored(&mut self) -> Result<Reply, ServeError> {
         let binding = self.opened()?.binding;
         let Some(store) = &self.shared.store else { return Ok(Reply::Ids(vec![])) };
@@ -14,8 +14,8 @@ impl Job<'_> {
         Ok(Reply::Ids(entries.iter().take(MAX_IDS).map(|e| e.id).collect()))
     }
 
-    /// What there is for a folder of the client's. It has come back, so what can be used there is kept; what
-    /// has been of no use for long expires.
+    /// Lists material whose other half is in this folder of the client's. Usable material there is
+    /// marked as wanted; material unused for too long expires.
     pub(crate) fn reconcile(&self, folder: FolderId, after: Option<MaterialId>) -> Result<Reply, ServeError> {
         let Some(store) = &self.shared.store else { return Ok(Reply::Reconciled { folder: None, ids: vec![] }) };
         if after.is_none() {
@@ -23,7 +23,7 @@ impl Job<'_> {
             wanted.retain(|entry| entry.peer == folder && self.is_offered(entry));
             store.still_wanted(&wanted.iter().map(|entry| entry.id).collect::<Vec<_>>())?;
             match store.expire(self.shared.config.expire) {
-                // Nothing is burnt by a clock that may be wrong, and nobody is refused for it.
+                // A clock that may be wrong burns nothing, and the request still succeeds.
                 Err(e @ StoreError::ClockJump { .. }) => tracing::error!("{e}"),
                 other => drop(other?),
             }
@@ -34,7 +34,7 @@ impl Job<'_> {
         Ok(Reply::Reconciled { folder: Some(store.folder()), ids })
     }
 
-    /// All that there is of the client's.
+    /// Lists all of the client's material.
     pub(crate) fn halves(&self, after: Option<MaterialId>) -> Result<Reply, ServeError> {
         let half = |entry: &Entry| Half {
             id: entry.id,
@@ -48,7 +48,7 @@ impl Job<'_> {
         Ok(Reply::Halves(self.page(after)?.iter().take(MAX_IDS).map(half).collect()))
     }
 
-    /// The client's material behind an id, in the order of ids.
+    /// The client's material after an id, sorted by id.
     fn page(&self, after: Option<MaterialId>) -> Result<Vec<Entry>, ServeError> {
         let Some(store) = &self.shared.store else { return Ok(vec![]) };
         let mut entries = store.list_of(self.client())?;
@@ -57,7 +57,7 @@ impl Job<'_> {
         Ok(entries)
     }
 
-    /// Destroys what there is on disk; answers with the ids that are gone, from here or from memory.
+    /// Destroys material on disk. Returns all ids that are gone, including `gone` from memory.
     pub(crate) fn discard(&self, ids: &[MaterialId], mut gone: Vec<MaterialId>) -> Result<Reply, ServeError> {
         if let Some(store) = &self.shared.store {
             gone.extend(store.discard(ids, Some(self.client()))?);
@@ -65,7 +65,7 @@ impl Job<'_> {
         Ok(Reply::Ids(gone))
     }
 
-    /// What a client is told that has its share of the disk.
+    /// The refusal of a client that has used up its share of the disk.
     pub(crate) fn full(&self, held: u64) -> Result<String, ServeError> {
         let gone = self.page(None)?.iter().filter(|entry| !self.is_offered(entry)).count();
         Ok(format!(

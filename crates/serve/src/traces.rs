@@ -1,5 +1,6 @@
-//! Traces for a collector: each phase is a span, by OTLP over HTTP with JSON. A thread of its own sends them,
-//! and nobody waits for it: what the collector does not take in time is dropped and counted.
+//! Traces for a collector: each phase is a span, sent by OTLP over HTTP with JSON. A separate
+//! thread sends them, and no job waits for it. Spans that the collector does not take in time are
+//! dropped and counted.
 use crate::ServeError;
 use serde_json::{Value, json};
 use std::str::FromStr;
@@ -12,20 +13,20 @@ use tacit_client::wire::InputId;
 use tacit_ids::ClientId;
 use ureq::Agent;
 
-/// Spans that wait to be sent.
+/// Most spans that wait to be sent.
 const WAITING: usize = 4096;
-/// Spans of one request.
+/// Most spans in one request.
 const AT_ONCE: usize = 256;
-/// How long a span waits for others.
+/// How long a span waits for others to share a request.
 const GATHER: Duration = Duration::from_millis(500);
 /// How long the collector may take for a request.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a server that stops waits for the last of them.
+/// How long a server that stops waits for the last spans.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// How often the log hears of what was lost.
+/// Least time between two log messages about lost spans.
 const COMPLAIN: Duration = Duration::from_secs(60);
 
-/// Where traces go: `http://HOST:PORT` of a collector, with a path before `/v1/traces` if it has one.
+/// Address of a collector: `http://HOST:PORT`, with the path before `/v1/traces` if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector(String);
 
@@ -51,15 +52,16 @@ pub(crate) struct Ended {
     /// Number of the job since the start.
     pub(crate) job: u64,
     pub(crate) client: ClientId,
-    /// What people call it; empty where nobody has said.
+    /// The client's name for people; empty if it has none.
     pub(crate) client_name: Arc<str>,
-    /// What its client calls the input; none for setups and stock.
+    /// The client's name for the input; `None` for setups and stock.
     pub(crate) input: Option<InputId>,
     pub(crate) phase: &'static str,
     pub(crate) model: String,
     pub(crate) backend: String,
     pub(crate) outcome: &'static str,
-    /// How long ago it was asked for, got its threads (if it did), and ended.
+    /// How long ago the phase was asked for. `started`: how long ago it got its threads, and how
+    /// many.
     pub(crate) queued: Duration,
     pub(crate) started: Option<(Duration, usize)>,
     /// Bytes sent and received.
@@ -67,7 +69,7 @@ pub(crate) struct Ended {
     pub(crate) memory: Option<u64>,
 }
 
-/// What tells the spans of this run of the server from those of others.
+/// Random bytes that distinguish this run's spans from those of other runs.
 #[derive(Clone, Copy, Default)]
 struct Run([u8; 8]);
 
@@ -84,14 +86,15 @@ fn text(key: &str, value: impl Into<String>) -> Value {
 }
 
 fn number(key: &str, value: u64) -> Value {
-    // As text: JSON's numbers are not whole ones everywhere.
+    // As text: not every JSON parser reads large integers exactly.
     attribute(key, json!({ "intValue": value.to_string() }))
 }
 
 impl Ended {
-    /// The span of the phase, and one for its time in the queue; `now` is its end. Phases of one input are of
-    /// one trace: half of its number mixes whose it is with the run, the other half is the input's name.
-    /// Jobs are counted from the start of the server, so the run's random bytes are in every number.
+    /// Returns the phase's span and a span for its time in the queue; the phase ended at `now`.
+    /// Phases of one input share a trace: half of its id is the client XOR the run, the other half
+    /// is the input's name. Job numbers restart with the server, so the run's random bytes go into
+    /// every id.
     fn spans(&self, now: SystemTime, run: Run) -> [Value; 2] {
         let at = |ago: Duration| {
             let at = now.checked_sub(ago).and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
@@ -118,7 +121,7 @@ impl Ended {
         {
             attributes.push(number(key, bytes));
         }
-        // 1 is good, 2 an error; a server's span is of kind 2, one inside it of kind 1.
+        // Status code 1 is ok, 2 an error. Span kind 2 is a server's span, 1 an internal one.
         let code = if self.outcome == "done" { 1 } else { 2 };
         let ran = json!({
             "traceId": trace, "spanId": span(0), "name": self.phase, "kind": 2,
@@ -134,7 +137,7 @@ impl Ended {
     }
 }
 
-/// The way to the collector; nowhere without one.
+/// The sender of spans; drops them without a collector.
 #[derive(Default)]
 pub(crate) struct Traces {
     spans: Option<SyncSender<Value>>,
@@ -144,10 +147,10 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
-    /// Starts the thread that sends.
+    /// Starts the sending thread.
     ///
     /// # Errors
-    /// There is no thread, or no randomness.
+    /// If the thread cannot be started or the system gives no randomness.
     pub(crate) fn start(collector: Collector) -> Result<Self, ServeError> {
         let mut run = Run::default();
         getrandom::fill(&mut run.0)
@@ -159,14 +162,14 @@ impl Traces {
         let thread = thread::Builder::new().name("tacit-traces".into());
         let started = thread.spawn(move || {
             send(&collector, &waiting, &counted);
-            // A server that did not wait is gone.
+            // Fails only if the server did not wait.
             let _ = ended.send(());
         });
         started.map_err(ServeError::system("starting the thread of traces"))?;
         Ok(Self { spans: Some(spans), run, lost, done: Some(done) })
     }
 
-    /// A phase has ended just now.
+    /// Sends the spans of a phase that has just ended.
     pub(crate) fn tell(&self, phase: impl FnOnce() -> Ended) {
         let Some(spans) = &self.spans else { return };
         for span in phase().spans(SystemTime::now(), self.run) {
@@ -176,17 +179,17 @@ impl Traces {
         }
     }
 
-    /// Nothing more comes; waits a little until what came is sent.
+    /// Takes no more spans; waits at most `FAREWELL` until the others are sent.
     pub(crate) fn close(&mut self) {
         self.spans = None;
         if let Some(done) = self.done.take() {
-            // What is not sent by then is lost.
+            // Gives up on what is not sent by then.
             let _ = done.recv_timeout(FAREWELL);
         }
     }
 }
 
-/// Sends what comes, until nothing more does.
+/// Sends spans until the channel closes.
 fn send(collector: &Collector, waiting: &Receiver<Value>, lost: &AtomicU64) {
     let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).max_redirects(0).proxy(None).build();
     let (agent, mut complained) = (config.new_agent(), None::<Instant>);
@@ -272,7 +275,7 @@ mod tests {
         assert!(!nameless.spans(now, run)[0].to_string().contains("client_name"));
         let [stock, _] = phase(9, "offline", None).spans(now, run);
         assert_ne!(stock["traceId"], ran["traceId"]);
-        // The same job of another run of the server.
+        // The same job number in another run of the server.
         let [again, _] = phase(7, "offline", Some(InputId(0x11))).spans(now, Run([1; 8]));
         assert!(["traceId", "spanId"].iter().all(|id| again[id] != ran[id]));
     }

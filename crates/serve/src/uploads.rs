@@ -1,15 +1,15 @@
-//! Requests about what is kept of what clients send once.
+//! Requests about clients' stored uploads.
 use crate::ServeError;
 use crate::worker::Job;
 use tacit_backends::seam::UploadName;
 use tacit_client::wire::{Reply, Upload};
 use tacit_store::Ended;
 
-/// Most that one answer lists.
+/// Most uploads in one answer.
 const MAX_LISTED: usize = 2048;
 
 impl Job<'_> {
-    /// What is kept of the client; what has been of no use for long expires before.
+    /// Lists the client's uploads, after unused ones have expired.
     pub(crate) fn uploads(&self) -> Result<Reply, ServeError> {
         let Some(store) = &self.shared.store else { return Ok(Reply::Uploads(vec![])) };
         store.expire_uploads(self.shared.config.expire)?;
@@ -27,7 +27,7 @@ impl Job<'_> {
         Ok(Reply::Uploads(kept.take(MAX_LISTED).map(told).collect()))
     }
 
-    /// Deletes what is kept of the client under a name.
+    /// Deletes the client's uploads of this name.
     pub(crate) fn delete_upload(&self, name: &UploadName) -> Result<Reply, ServeError> {
         let Some(store) = &self.shared.store else { return Ok(Reply::Deleted { uploads: 0 }) };
         let mut kept = store.uploads()?;

@@ -1,6 +1,6 @@
-//! One made-up input for each model that nothing is known of yet, answered in this process with a client of
-//! our own, so that the first client's jobs are expected to take what they take. It runs beside the service,
-//! one model after the other.
+//! Warm-up: one made-up input for each model whose durations are unknown, run in this process with
+//! a client of the server's own. The scheduler then knows the durations before the first client's
+//! jobs. Warm-ups run beside the service, one model after the other.
 use crate::catalog::Offered;
 use crate::estimates;
 use crate::event::Event;
@@ -19,11 +19,11 @@ use tacit_net::{Channel, Phase, mem_pair};
 use tacit_sched::JobPhase;
 use tokio::sync::watch;
 
-/// Warms up what is on offer, and what is offered later, until the server stops.
+/// Warms up models on offer, now and after each change, until the server stops.
 pub(crate) async fn watch(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     let mut catalog = shared.catalog.clone();
     loop {
-        // Those that come meanwhile are seen by the next look.
+        // Changes after this are seen in the next round.
         catalog.borrow_and_update();
         let cold = shared.ask(|reply| Event::Cold { reply }).await.unwrap_or_default();
         for offered in cold {
@@ -50,7 +50,7 @@ async fn warm_up(shared: &Shared, offered: Arc<Offered>, backend: Arc<dyn Backen
             return Err(format!("it may need {} MiB, and {} may be used for that", needs >> 20, most >> 20));
         }
         let learned = run(&of, &backend, threads);
-        // Nobody comes back for this client's keys.
+        // This client's keys will not be used again.
         of.model.rest();
         learned
     });
@@ -59,7 +59,7 @@ async fn warm_up(shared: &Shared, offered: Arc<Offered>, backend: Arc<dyn Backen
         Some(Ok(learned)) => {
             let seconds = started.elapsed().as_secs_f64();
             tracing::info!(%model, %backend, "warmed up in {seconds:.1} s");
-            // A driver that is gone needs no news.
+            // Fails only if the driver has ended.
             let _ = shared.events.send(Event::Warmed(learned));
         }
         Some(Err(why)) => {
@@ -69,7 +69,7 @@ async fn warm_up(shared: &Shared, offered: Arc<Offered>, backend: Arc<dyn Backen
     }
 }
 
-/// Bytes of memory that both parties may take together, and a dealer with them.
+/// Most bytes of memory that both parties and a dealer take together.
 fn needs(offered: &Offered) -> u64 {
     let costs = offered.model.costs();
     let phases = [costs.setup, costs.offline, costs.online];
@@ -77,8 +77,8 @@ fn needs(offered: &Offered) -> u64 {
     both.max().unwrap_or(0).saturating_add(costs.dealing.peak_memory_bytes)
 }
 
-/// What client and server use. Where a dealer makes the material it is one of this process: the input is
-/// ours, and what is dealt goes to nobody else.
+/// Resources of client and server. Dealt material comes from a dealer in this process: the input is
+/// made up, and no other party gets the material.
 fn resources(offered: &Offered, backend: &Arc<dyn Backend>) -> Result<[ConnectionResources; 2], BackendError> {
     if offered.model.preparation() != Preparation::Dealt {
         return Ok([ConnectionResources::default(), ConnectionResources::default()]);
@@ -88,7 +88,7 @@ fn resources(offered: &Offered, backend: &Arc<dyn Backend>) -> Result<[Connectio
     Ok([1, 2].map(|party| ConnectionResources { dealer: of(party), ..ConnectionResources::default() }))
 }
 
-/// One input through all phases; what the server's take.
+/// Runs one input through all phases. Returns the durations of the server's.
 fn run(offered: &Offered, backend: &Arc<dyn Backend>, threads: usize) -> Result<Vec<Learned>, String> {
     let [client_aids, server_aids] = resources(offered, backend).map_err(|e| e.to_string())?;
     let (mut ours, mut theirs) = mem_pair();
@@ -97,11 +97,11 @@ fn run(offered: &Offered, backend: &Arc<dyn Backend>, threads: usize) -> Result<
     let took = thread::scope(|scope| {
         let client = scope.spawn(move || one.install(|| as_client(offered, (&**backend, &client_aids), &mut theirs)));
         let took = pool.install(|| as_server(offered, &server_aids, &mut ours));
-        // Else a client whose server has failed waits.
+        // Otherwise the client would wait for a server that has failed.
         drop(ours);
         match (took, client.join().map_err(|_| "the client's part panicked".to_owned())?) {
             (Ok(took), Ok(())) => Ok(took),
-            // The other one has only lost its peer.
+            // A network error only means that the other party has failed.
             (Err(BackendError::Net(_)), Err(e)) | (Err(e), _) | (Ok(_), Err(e)) => Err(e.to_string()),
         }
     })?;
@@ -120,7 +120,7 @@ fn run(offered: &Offered, backend: &Arc<dyn Backend>, threads: usize) -> Result<
     Ok(phases.into_iter().zip(took).filter_map(row).collect())
 }
 
-/// The client's part, with an input that says nothing.
+/// The client's part, with a blank input.
 fn as_client(
     offered: &Offered,
     (backend, resources): (&dyn Backend, &ConnectionResources),
@@ -143,7 +143,7 @@ fn as_client(
     side.online(channel, material, &input).map(drop)
 }
 
-/// The server's part; what its offline and online phases take.
+/// The server's part. Returns the durations of its offline and online phases.
 fn as_server(
     offered: &Offered,
     resources: &ConnectionResources,

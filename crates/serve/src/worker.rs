@@ -1,5 +1,5 @@
-//! Jobs: one request of one connection, carried out in a thread that may block. The connection belongs to the
-//! job meanwhile.
+//! Jobs: each carries out one request of one connection, in a thread that may block. The job owns
+//! the connection meanwhile.
 use crate::ServeError;
 use crate::catalog::Offered;
 use crate::client_keys::ClientKeyStore;
@@ -29,15 +29,15 @@ use tacit_store::{Binding, Claimed, IN_MEMORY, Origin, Reserved, StoreError};
 /// One client's connection.
 pub(crate) struct Connection {
     client: ClientId,
-    /// CertificateIdentity asks in the client's place.
+    /// The helper that asks in the client's place.
     helper: Option<ClientId>,
-    /// CertificateIdentity is at its other end, for the log.
+    /// The peer's name in the log.
     who: String,
     pub(crate) channel: Channel,
     open: Option<Opened>,
-    /// What ends its phases.
+    /// Stops the connection's phases.
     stop: Stop,
-    /// What the last job has run; whoever takes note of it takes it out.
+    /// Measurements of the last job; taken out when recorded.
     pub(crate) measured: Option<Measured>,
 }
 
@@ -48,30 +48,30 @@ pub(crate) struct Opened {
     pub(crate) binding: Binding,
     device: Device,
     is_set_up: bool,
-    /// What its next offline phase uses of what was dealt ahead of time.
+    /// Pooled material for the next offline phase.
     hand: PooledSlot,
 }
 
 impl Connection {
     /// A connection that has no model open.
     pub(crate) fn new(who: &CertificateIdentity, mut channel: Channel) -> Self {
-        // CertificateIdentity only says that it lives would keep its job's cores and memory.
+        // No patience: a peer that sends only signs of life would hold its job's cores and memory.
         channel.set_patience(Duration::ZERO);
         let (client, helper, who) = (who.client, who.helper, who.to_string());
         Self { client, helper, who, channel, open: None, stop: Stop::default(), measured: None }
     }
 
-    /// Ends it, and what runs on it; `stream` is its socket.
+    /// Returns what ends the connection and its running phase; `stream` is its socket.
     pub(crate) fn closer(&self, stream: TcpStream) -> Closer {
         Closer::new(stream, self.stop.clone())
     }
 
-    /// The model that is open, as it was offered.
+    /// The open model, as offered.
     pub(crate) fn offered(&self) -> Option<&Arc<Offered>> {
         self.open.as_ref().map(|open| &open.offered)
     }
 
-    /// The model that is open.
+    /// The open model, with what the driver needs to know of it.
     pub(crate) fn open(&self) -> Option<Open> {
         let Opened { offered, binding, device, .. } = self.open.as_ref()?;
         let whose = Whose { client: self.client, offered: Arc::clone(offered), device: *device };
@@ -79,11 +79,11 @@ impl Connection {
     }
 }
 
-/// Carries out a decision, and leaves the connection without a thread of its own. The driver hears how one of
-/// the scheduler's jobs ended before the client does: what comes next may come on another connection.
+/// Carries out a decision. The driver learns how a scheduled job ended before the client does: the
+/// client's next request may arrive on another connection.
 ///
 /// # Errors
-/// The connection is of no further use.
+/// If the connection is of no further use.
 pub(crate) fn run(
     shared: &Shared,
     number: Number,
@@ -119,7 +119,7 @@ pub(crate) fn run(
             {
                 let (client, peer) = (&connection.who, connection.channel.peer());
                 shared.refused(DEVIATED, None, format!("{name} of client {client} at {peer}: {e}"));
-                // A driver that is gone needs no news.
+                // Fails only if the driver has ended.
                 let _ = shared.events.send(Event::Deviated { number, fault });
             }
             return Err(e);
@@ -131,7 +131,7 @@ pub(crate) fn run(
         }
     };
     if let Some(end) = end {
-        // A driver that is gone needs no news.
+        // Fails only if the driver has ended.
         let _ = shared.events.send(Event::Over { number, end });
     }
     if let Some(reply) = reply {
@@ -140,10 +140,10 @@ pub(crate) fn run(
     Ok(connection.channel.settle()?)
 }
 
-/// Tells a client that waits for its turn that the server lives.
+/// Sends a sign of life to a client that waits for its turn.
 ///
 /// # Errors
-/// The connection is of no further use.
+/// If the connection is of no further use.
 pub(crate) fn still_waiting(connection: &mut Connection, queued: u32) -> Result<(), ServeError> {
     send(&mut connection.channel, REPLY, &Reply::Waiting { queued })?;
     Ok(connection.channel.settle()?)
@@ -154,7 +154,7 @@ fn breaks_connection(error: &ServeError) -> bool {
     matches!(error, ServeError::Net(_) | ServeError::Backend(_) | ServeError::Unexpected { .. })
 }
 
-/// What a client is told whose phase broke off for a reason of this server's own.
+/// The farewell to a client whose phase failed for a reason of the server's own.
 pub(crate) fn last_words(error: &ServeError) -> Option<&'static str> {
     match error {
         ServeError::Backend(BackendError::Dealer { .. }) => Some(
@@ -165,7 +165,7 @@ pub(crate) fn last_words(error: &ServeError) -> Option<&'static str> {
     }
 }
 
-/// What kind of refusal it is, for counting.
+/// The kind of refusal, for counting.
 fn kind(error: &ServeError) -> Kind {
     match error {
         ServeError::OverLimit { kind, .. } => kind,
@@ -173,7 +173,8 @@ fn kind(error: &ServeError) -> Kind {
     }
 }
 
-/// What the client is told: its own mistakes in full, the server's troubles not.
+/// The reason that the client gets: its own mistakes in full, the server's failures without
+/// details.
 fn reason(error: &ServeError) -> String {
     match error {
         ServeError::Store(e) if !e.about_material() => "the server's material store failed".into(),
@@ -184,7 +185,7 @@ fn reason(error: &ServeError) -> String {
     }
 }
 
-/// Seconds after which a limit has something left again.
+/// Seconds until the limit allows something again.
 fn again_s(error: &ServeError) -> Option<u64> {
     match error {
         ServeError::OverLimit { again_s, .. } => Some(*again_s),
@@ -198,18 +199,18 @@ pub(crate) fn refuse<T>(text: impl Into<String>) -> Result<T, ServeError> {
 
 /// How a request ended.
 enum Done {
-    /// All is said.
+    /// The reply has been sent.
     Said,
-    /// This is still to be said.
+    /// This reply must still be sent.
     Reply(Reply),
-    /// So is this, of a phase that the scheduler started.
+    /// This reply to a scheduled phase must still be sent.
     Phase(Reply, JobEnd),
 }
 
 pub(crate) struct Job<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) connection: &'a mut Connection,
-    /// Where its memory is counted, if there was a place.
+    /// Counts the job's memory; `None` if no account was free.
     account: Option<Arc<Account>>,
 }
 
@@ -221,7 +222,7 @@ impl<'a> Job<'a> {
             Request::Open { model, backend, device } => return self.open(&model, &backend, device),
             Request::Setup => self.set_up(turn)?,
             Request::Ask(_) | Request::Announce(_) | Request::Cancel { .. } | Request::Call { .. } => {
-                // The driver has noted it.
+                // The driver has recorded it.
                 self.opened()?;
                 Reply::Noted { notice_ignored }
             }
@@ -251,7 +252,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// What the client may use.
+    /// Lists the models that the client may use.
     fn models(&self) -> Reply {
         let mut models = self.shared.catalog().list();
         models.retain(|model| self.shared.allows(self.client(), &model.name));
@@ -272,7 +273,7 @@ impl<'a> Job<'a> {
         resources.uploads = ClientKeyStore::of(shared, client);
         resources.client = client.0;
         let (hand, events) = (PooledSlot::default(), shared.events.clone());
-        // A driver that is gone needs no news.
+        // Sending fails only if the driver has ended.
         let lost = Arc::new(move || drop(events.send(Event::PoolLost)));
         let (dealer, own) = (resources.dealer.take(), hand.clone());
         resources.dealer = dealer.map(|dealer| Arc::new(FromPool { dealer, hand: own, lost }) as Arc<dyn Dealer>);
@@ -287,7 +288,7 @@ impl<'a> Job<'a> {
         Ok(Done::Said)
     }
 
-    /// Goes on with as many inputs at once as are asked for, or as many as may be.
+    /// Sets the batch: as many inputs as asked for, or as many as are allowed and fit.
     fn set_batch(&mut self, inputs: u32) -> Result<Reply, ServeError> {
         let (most, client) = (self.shared.most_inputs(self.client()), self.client());
         let memory = self.shared.config.job_memory;
@@ -336,7 +337,8 @@ impl<'a> Job<'a> {
             }
         };
         if let Some(material) = material {
-            // Known to the driver before the client knows of it. A driver that is gone needs no material.
+            // The driver gets the material before the client learns of it. Sending fails only if
+            // the driver has ended.
             drop(self.shared.events.send(Event::Made { id, binding, material }));
         }
         let (reply, took) = self.done(meter, bytes)?;
@@ -344,7 +346,7 @@ impl<'a> Job<'a> {
         Ok(Done::Phase(reply, JobEnd::Done { took, made: Some(id), memory }))
     }
 
-    /// Makes material that is kept on disk, and written there as it comes where the back end can do that.
+    /// Makes stored material. Back ends that can do so write it to disk while they make it.
     fn prepare_in(&mut self, place: Reserved<'_>, turn: Turn) -> Result<Meter, ServeError> {
         match self.opened()?.offered.model.spooled_bytes() {
             None => {
@@ -362,8 +364,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Makes material that goes with this process; large material lies on disk meanwhile, if there is a
-    /// folder.
+    /// Makes material that ends with this process. Large material is spooled to disk if there is a
+    /// store.
     fn prepare_here(&mut self, id: MaterialId, turn: Turn) -> Result<(Material, Meter), ServeError> {
         let bytes = self.opened()?.offered.model.spooled_bytes().filter(|bytes| *bytes > IN_MEMORY);
         let (Some(bytes), Some(store)) = (bytes, &self.shared.store) else {
@@ -375,8 +377,8 @@ impl<'a> Job<'a> {
         Ok((self.opened()?.side.spooled_material(bytes, spool.finish()?)?, meter))
     }
 
-    /// A place on disk, if the client has not its share of it: taken before the material is made, so that no
-    /// other connection of the client's takes it.
+    /// Reserves a place on disk unless the client has used up its share. The reservation comes
+    /// before the material is made, so that no other connection of the client takes the place.
     fn reserve(&self, id: MaterialId, binding: Binding, origin: Origin<'_>) -> Result<Reserved<'a>, ServeError> {
         let Shared { store: Some(store), config, .. } = self.shared else {
             return refuse("this server stores no material");
@@ -403,7 +405,7 @@ impl<'a> Job<'a> {
             (Some(_), false) => return refuse("this back end uses no material"),
             _ => {}
         }
-        // On the disk before material is claimed, and so before anything is answered.
+        // The charge is on disk before material is claimed, and so before an answer is sent.
         if let (Some(usage), Some(charge)) = (&self.shared.usage, charge) {
             usage.charge(&charge)?;
         }
@@ -418,8 +420,8 @@ impl<'a> Job<'a> {
         Ok(Done::Phase(reply, JobEnd::Done { took, made: None, memory }))
     }
 
-    /// Material from disk: claimed and burnt, durably, when this returns, which is before the first byte of
-    /// the online phase.
+    /// Claims stored material. It is burnt, durably, when this returns, which is before the first
+    /// byte of the online phase.
     fn claim(&mut self, id: MaterialId) -> Result<Material, ServeError> {
         let store = self.shared.store.as_ref().ok_or(StoreError::NoMaterial(id))?;
         let open = self.opened()?;
@@ -430,7 +432,7 @@ impl<'a> Job<'a> {
         Ok(material.map_err(|e| StoreError::Damaged { id, what: e.to_string() })?)
     }
 
-    /// Runs a phase with the client, in as many threads as were granted.
+    /// Runs a phase with the client on the granted threads.
     fn phase<T: Send>(
         &mut self,
         phase: Phase,
@@ -450,7 +452,7 @@ impl<'a> Job<'a> {
         Ok((done, meter))
     }
 
-    /// The most bytes that the job has held, where that is counted.
+    /// The most bytes that the job has held, where this is counted.
     fn held(&self) -> Option<u64> {
         self.account.as_ref()?.peak()
     }
@@ -458,7 +460,7 @@ impl<'a> Job<'a> {
     fn done(&mut self, meter: Meter, material_bytes: u64) -> Result<(Reply, Duration), ServeError> {
         let memory = self.held();
         let Connection { channel, measured, .. } = &mut *self.connection;
-        // The phase may end with this party's own message.
+        // The phase may end with a message of this party.
         channel.flush()?;
         let (phase, figures) = (meter.phase(), meter.stop(channel));
         *measured = Some(Measured { phase, figures, memory });
@@ -466,7 +468,8 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Threads of a job, whose memory counts as the job's. They keep the account until the last has ended.
+/// Builds a job's threads, whose memory counts as the job's. They hold the account until the last
+/// ends.
 fn pool(threads: usize, account: Option<Arc<Account>>) -> Result<ThreadPool, ServeError> {
     let builder = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("tacit-job-{i}"));
     let builder = builder.start_handler(move |_| account.iter().for_each(|account| account.enter()));

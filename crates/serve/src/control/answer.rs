@@ -1,4 +1,4 @@
-//! Answers, refusals, and who asks.
+//! Answers and refusals of handlers, and the peer of a request.
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tacit_ids::ClientId;
 use tacit_store::Role;
 
-/// Who asks: from the certificate of the connection.
+/// The peer of a request, from the certificate of its connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer {
     pub(crate) client: ClientId,
@@ -19,7 +19,7 @@ impl Peer {
         self.role == Role::Operator
     }
 
-    /// Refuses everybody but operators.
+    /// Refuses every peer that is not an operator.
     pub(crate) fn operator(self) -> Result<(), Refusal> {
         match self.role {
             Role::Operator => Ok(()),
@@ -31,11 +31,11 @@ impl Peer {
     }
 }
 
-/// What is not answered, and why.
+/// An error answer: HTTP status and reason.
 pub(crate) struct Refusal {
     status: StatusCode,
     error: String,
-    /// When to ask again.
+    /// Time after which the client may retry (`Retry-After`, `again_s`), if any.
     again: Option<Duration>,
 }
 
@@ -44,12 +44,12 @@ impl Refusal {
         Self { status, error: error.into(), again: None }
     }
 
-    /// Asking again after a while may help.
+    /// Adds the time after which the client may retry.
     pub(crate) fn again(self, after: Duration) -> Self {
         Self { again: Some(after), ..self }
     }
 
-    /// The driver is gone, or about to be.
+    /// The refusal while the server is being stopped.
     pub(crate) fn stopping() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is being stopped")
     }
@@ -71,7 +71,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// What a handler gives.
+/// The result of a handler.
 pub(crate) type Answer = Result<Response, Refusal>;
 
 pub(crate) fn json(value: &impl Serialize) -> Response {
@@ -85,7 +85,7 @@ pub(crate) fn typed(kind: &'static str, body: impl Into<Body>) -> Response {
     response
 }
 
-/// What holds for every answer: it is of this moment, and is what it says it is.
+/// Adds the headers that every answer has: no caching, no guessing of content types.
 pub(crate) async fn finish(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

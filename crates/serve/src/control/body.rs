@@ -5,14 +5,14 @@ use axum::http::{HeaderMap, StatusCode, header};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The body of a request that changes something: of at most so many bytes, within this time.
+/// Reads the JSON body of a request that changes something, with limits `(bytes, time)`.
 pub(crate) async fn json_body(
     headers: &HeaderMap,
     body: Body,
     (most, patience): (usize, Duration),
 ) -> Result<Bytes, Refusal> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    // A page of another origin cannot send this type without asking first, and is not answered.
+    // CORS: a page of another origin must ask before it sends this type, and gets no answer.
     if !kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json")) {
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be of type application/json"));
     }

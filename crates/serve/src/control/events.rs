@@ -11,12 +11,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{sleep, timeout};
 
-/// Between two events.
+/// Time between two events.
 const EVERY: Duration = Duration::from_secs(1);
-/// How long one stream lasts; whoever watches on asks again.
+/// Longest life of one stream; a client that wants more opens another.
 const LIFE: Duration = Duration::from_secs(3600);
 
-/// The pieces of a stream that somebody else makes.
+/// A body whose pieces another task produces.
 struct Pieces(Receiver<Bytes>);
 
 impl http_body::Body for Pieces {
@@ -28,12 +28,12 @@ impl http_body::Body for Pieces {
     }
 }
 
-/// A stream of snapshots. It is made no faster than it is taken, and ends with the server, or when nobody
-/// takes it.
+/// A stream of snapshots, produced only as fast as the client reads. Ends when the server ends or
+/// the client stops reading.
 pub(super) fn stream(state: Arc<State>, place: OwnedSemaphorePermit) -> Body {
     let (sender, receiver) = channel(1);
     tokio::spawn(async move {
-        // Its end is all there is to say.
+        // The stream reports no errors: it just ends.
         let _ = timeout(LIFE, produce(&state, &sender)).await;
         drop(place);
     });

@@ -1,6 +1,7 @@
-//! Closing so that the last answer arrives. A system that closes a connection with unread bytes resets it,
-//! and a reset takes answers away that the peer has not read yet: who is refused in the midst of a large body
-//! would see a broken connection and no reason (RFC 9112, section 9.6).
+//! Closes a connection so that the last answer arrives. An operating system that closes a socket
+//! with unread bytes resets it, and the reset discards answers that the peer has not read yet. A
+//! client refused in the middle of a large body would see a broken connection and no reason (RFC
+//! 9112, section 9.6).
 use crate::counted::Counted;
 use std::io;
 use std::pin::Pin;
@@ -14,10 +15,11 @@ use tokio_rustls::server::TlsStream;
 /// How long a peer has to stop sending after the last answer.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// A stream whose end waits, for a while, until the peer has ended too; what still comes is not looked at.
+/// A stream whose shutdown waits up to [`LINGER`] for the peer's end and discards what arrives
+/// meanwhile.
 pub(crate) struct GracefulStream {
     stream: TlsStream<Counted>,
-    /// Runs since our end was said.
+    /// Runs from this side's shutdown on.
     patience: Option<Pin<Box<Sleep>>>,
 }
 
@@ -26,7 +28,7 @@ impl GracefulStream {
         Self { stream, patience: None }
     }
 
-    /// What was agreed on in the handshake.
+    /// Whether the TLS handshake agreed on HTTP/2.
     pub(crate) fn is_http_2(&self) -> bool {
         self.stream.get_ref().1.alpn_protocol() == Some(HTTP_2)
     }
@@ -56,7 +58,7 @@ impl AsyncWrite for GracefulStream {
         let mut unread = [0; 4096];
         while patience.as_mut().poll(cx).is_pending() {
             let mut unread = ReadBuf::new(&mut unread);
-            // Below TLS: nobody deciphers what nobody reads.
+            // Reads below TLS: bytes that are discarded need no decryption.
             let read = ready!(Pin::new(&mut *stream.get_mut().0).poll_read(cx, &mut unread));
             if read.is_err() || unread.filled().is_empty() {
                 break;

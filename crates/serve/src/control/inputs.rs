@@ -1,5 +1,6 @@
-//! Notices over HTTP, for clients that hold no connection of the protocol: announce an input, wait for its
-//! turn, take it back. The phases themselves are run over the protocol, under the name that a notice got.
+//! Notices over HTTP, for clients without a protocol connection: announce an input, wait for its
+//! turn, withdraw it. The phases themselves run over the protocol, under the name that the notice
+//! got.
 use super::answer::{Answer, Peer, Refusal, json};
 use super::body::json_body;
 use super::keepalive::Keepalive;
@@ -26,13 +27,13 @@ type By = Extension<Peer>;
 
 /// Longest name of a model or back end, in bytes.
 const MAX_NAME: usize = 256;
-/// Most inputs of a notice; a server runs fewer as one.
+/// Most inputs of a notice; a server runs fewer as one batch.
 const MAX_INPUTS: u32 = 1024;
-/// Longest time until a request, and longest time to live, in seconds: a week.
+/// Limit of `expected_s` and of `ttl_s`: a week.
 const MAX_SECONDS: f64 = 604_800.0;
 /// Longest wait for a turn, in seconds.
 pub(super) const MAX_WAIT_S: u64 = 60;
-/// How often a connection that waits counts as alive.
+/// How often a waiting request marks its connection as alive.
 const BEAT: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
@@ -50,29 +51,29 @@ struct Notice<'a> {
     ttl_s: Option<f64>,
 }
 
-/// What a body of `POST /v1/inputs` announces.
+/// The notice in a body of `POST /v1/inputs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoticeBody {
     /// The model.
     pub model: String,
     /// The back end.
     pub backend: String,
-    /// How many inputs will be asked for as one.
+    /// Number of inputs in the batch.
     pub inputs: u32,
     /// The client's machine.
     pub device: Device,
-    /// In how many milliseconds the request is expected.
+    /// Milliseconds until the client expects to send the request.
     pub expected_ms: Option<u64>,
-    /// Milliseconds after that in which it is forgotten.
+    /// Milliseconds after the expected time until the server forgets the notice.
     pub ttl_ms: Option<u64>,
 }
 
-/// Reads a body of `POST /v1/inputs`: `{"model": "digits", "backend": "cheetah"}`, with `inputs` (1, if it is
-/// not said), `threads` (1 to the most that a client may have), `link` (`lan`, `broadband`, `slow`),
-/// `memory_mib`, `expected_s` and `ttl_s` if they are known.
+/// Reads a body of `POST /v1/inputs`: `{"model": "digits", "backend": "cheetah"}`. Optional fields:
+/// `inputs` (default 1), `threads` (1 to the most that a client may have), `link` (`lan`,
+/// `broadband`, `slow`), `memory_mib`, `expected_s` and `ttl_s`.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// A readable description of the first fault in the body.
 pub fn read_notice(body: &[u8]) -> Result<NoticeBody, String> {
     let wrong = |e| format!("the body is not {{\"model\": \"NAME\", \"backend\": \"ID\", ..}}: {e}");
     let Notice { model, backend, inputs, threads, link, memory_mib, expected_s, ttl_s } =
@@ -105,19 +106,20 @@ pub fn read_notice(body: &[u8]) -> Result<NoticeBody, String> {
     })
 }
 
-/// What the server knows of inputs is in memory alone: those of an earlier run are lost, and told so.
+/// The 404 for an unknown name. Inputs are held in memory alone, so those of an earlier run are
+/// lost.
 fn no_such_input() -> Refusal {
     let error = "nothing of yours is announced or asked for under this name: it has ended, or the server was started \
                  anew since, and it is lost";
     Refusal::new(StatusCode::NOT_FOUND, error)
 }
 
-/// Sixteen hexadecimal digits, as answers give them.
+/// Reads the name of an input: sixteen hexadecimal digits, as in answers.
 fn read_name(text: &str) -> Result<InputId, Refusal> {
     text.parse().map_err(|_| no_such_input())
 }
 
-/// Seconds to wait, of a query.
+/// Reads the seconds to wait from a query; `None` above [`MAX_WAIT_S`].
 fn read_wait(query: &str) -> Option<u64> {
     let text = query.strip_prefix("wait_s=").filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
     text.parse().ok().filter(|seconds| *seconds <= MAX_WAIT_S)
@@ -127,7 +129,7 @@ fn shown(name: InputId, standing: &Standing) -> serde_json::Value {
     object!({ "name": name.to_string(), "state": standing.state, "inputs": standing.inputs, "turn": standing.turn })
 }
 
-/// Announces an input, or a batch of as many as are run as one.
+/// Announces an input, or a batch of at most as many inputs as the server runs as one.
 pub(super) async fn announce(state: Shares_, Extension(peer): By, headers: HeaderMap, body: Body) -> Answer {
     let body = json_body(&headers, body, state.limits()).await?;
     let notice = read_notice(&body).map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error))?;
@@ -136,7 +138,7 @@ pub(super) async fn announce(state: Shares_, Extension(peer): By, headers: Heade
     let offered = offered.map_err(|e| Refusal::new(StatusCode::NOT_FOUND, e.to_string()))?;
     let most = (notice.inputs as usize).min(shared.most_inputs(client));
     let (memory, device) = (shared.config.job_memory, notice.device);
-    // The plan of a batch takes its time to make, and this thread serves others.
+    // Making the plan of a batch is slow, and this thread serves other connections.
     let made = spawn_blocking(move || offered.batched(offered.fitting(most, memory, device)));
     let internal = |text: &str| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, text);
     let offered = made.await.map_err(|_| internal("making the plan of a batch panicked"))?;
@@ -157,7 +159,8 @@ async fn standing(state: &State, peer: Peer, name: InputId) -> Result<Standing, 
     told.ok_or_else(Refusal::stopping)?.ok_or_else(no_such_input)
 }
 
-/// How an input stands; with `wait_s`, when its turn has come or its state has changed, or after so long.
+/// Answers with the state of an input: at once, or with `wait_s` when its turn comes, its state
+/// changes or the time is over.
 pub(super) async fn look(
     state: Shares_,
     Extension(peer): By,
@@ -184,14 +187,14 @@ pub(super) async fn look(
                 let now = changed.ok_or_else(Refusal::stopping)?.ok_or_else(no_such_input)?;
                 return Ok(json(&shown(name, &now)));
             }
-            // Whoever waits for it is not idle.
+            // A connection with a waiting request is not idle.
             () = sleep(BEAT.min(until.saturating_duration_since(Instant::now()))) => keepalive.beat(),
         }
     }
     Ok(json(&shown(name, &first)))
 }
 
-/// Takes an input back.
+/// Withdraws an input.
 pub(super) async fn cancel(state: Shares_, Extension(peer): By, Path(name): Path<String>) -> Result<Response, Refusal> {
     let name = read_name(&name)?;
     let done = state.shared.ask(|reply| Event::TakenBack { client: peer.client, name, reply }).await;

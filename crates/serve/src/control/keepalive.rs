@@ -1,6 +1,6 @@
-//! Whether a control connection is alive. Only a whole head of a request, and a piece of an answer that the
-//! connection asks for, count as life: who sends a request byte by byte, or takes no answer, is as silent as
-//! who does nothing.
+//! Whether a control connection is alive. Only a complete request head and a piece of an answer
+//! that the connection polls for count. A peer that sends a request byte by byte, or reads no
+//! answer, counts as idle.
 use axum::body::{Body, Bytes};
 use http_body::{Frame, SizeHint};
 use std::pin::Pin;
@@ -26,7 +26,7 @@ impl Keepalive {
         self.last.store(self.start.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// Ends when there was no beat for so long.
+    /// Completes when there was no beat for `idle`.
     pub(crate) async fn rests(&self, idle: Duration) {
         loop {
             let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
@@ -38,11 +38,11 @@ impl Keepalive {
     }
 }
 
-/// An answer whose pieces are beats.
+/// The body of an answer; each piece that is polled counts as a beat.
 pub(crate) struct KeepaliveBody {
     body: Body,
     keepalive: Arc<Keepalive>,
-    /// Its request is in work until all of it is sent.
+    /// Marks the request as in work until the whole body is sent.
     _busy: Busy,
 }
 

@@ -1,6 +1,6 @@
-//! The control interface: HTTP/1.1 and HTTP/2 on the port of the protocol, told apart in the TLS handshake
-//! (ALPN), for those who have proved a certificate. It holds no thread and no lock: what it shows it asks the
-//! driver for.
+//! The control interface: HTTP/1.1 and HTTP/2 on the port of the protocol, selected in the TLS
+//! handshake (ALPN), for peers with a verified certificate. It holds no thread and no lock: it asks
+//! the driver for what it shows.
 
 pub(crate) mod answer;
 pub(crate) mod body;
@@ -42,16 +42,16 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 pub const MAX_BODY_BYTES: usize = 64 << 10;
 /// Requests that one HTTP/2 connection may have open.
 const MAX_STREAMS: u32 = 16;
-/// How long answers have that are under way when the server stops, and how long a refusal has.
+/// Time for answers under way when the server stops, and for sending a refusal.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Somebody known who speaks HTTP.
+/// An authenticated connection that speaks HTTP.
 pub(crate) struct Visitor {
     pub(crate) known: AuthenticatedConnection,
     pub(crate) address: SocketAddr,
 }
 
-/// What answers requests, for all connections.
+/// Answers the requests of all connections.
 #[derive(Clone)]
 pub(crate) struct Control {
     shared: Arc<Shared>,
@@ -65,7 +65,8 @@ impl Control {
         Self { shared, stop, router }
     }
 
-    /// A connection until it closes, says nothing for too long, or the server stops.
+    /// Serves a connection until it closes, is idle too long, is revoked or evicted, or the server
+    /// stops.
     pub(crate) async fn serve(self, slot: &ConnectionSlot, visitor: Visitor) {
         let Visitor { known: AuthenticatedConnection { stream, who: (client, serial), role, name }, address } = visitor;
         let mut stream = GracefulStream::new(stream);
@@ -83,19 +84,19 @@ impl Control {
             self.shared.refused("of the control interface, without a place", Some(address.ip()), detail);
             return turn_away(&mut stream, "503 Service Unavailable", reason).await;
         }
-        // A driver that is gone needs no news.
+        // Sending fails only if the driver has ended.
         let _ = self.shared.events.send(Event::Visited);
         tracing::debug!(%address, %client, %name, %role, "control connection");
         let until = Until { idle: self.shared.config.control_idle, stop: self.stop, slot };
         tokio::select! {
             () = exchange(self.router, stream, peer, Arc::new(Keepalive::new()), until) => {}
-            // Nothing is said to it any more.
+            // A revoked client gets no further answer.
             _ = rules.wait_for(|rules| rules.revokes(client, &serial).is_some()) => {}
         }
     }
 }
 
-/// What somebody known is told that finds no place.
+/// Explains to an authenticated peer why it gets no connection slot.
 pub(crate) fn no_room(full: Full) -> &'static str {
     match full {
         Full::Pool => "all places of the control interface are taken; try again later",
@@ -104,15 +105,16 @@ pub(crate) fn no_room(full: Full) -> &'static str {
     }
 }
 
-/// How long a connection may be silent, and what ends it before.
+/// What ends a connection: idle time, the stop of the server, eviction of its slot.
 pub(crate) struct Until<'a> {
     pub(crate) idle: Duration,
     pub(crate) stop: watch::Receiver<bool>,
-    /// Evicted, it ends.
+    /// The eviction of this slot ends the connection.
     pub(crate) slot: &'a ConnectionSlot,
 }
 
-/// Requests of a connection and their answers, until it closes, says nothing for too long, or is to stop.
+/// Answers a connection's requests until it closes, is idle too long, is evicted or the server
+/// stops.
 pub(crate) async fn exchange(
     router: axum::Router,
     stream: GracefulStream,
@@ -136,7 +138,7 @@ pub(crate) async fn exchange(
         }
     });
     let mut builder = Builder::new(TokioExecutor::new());
-    // A buffer that is not full is filled by as much again.
+    // hyper may read as much again into a buffer that is not full: half the limit keeps within it.
     builder.http1().max_buf_size(MAX_HEAD_BYTES / 2);
     builder.http2().max_concurrent_streams(MAX_STREAMS).max_header_list_size(MAX_HEAD_BYTES as u32);
     let builder = if is_http_2 { builder.http2_only() } else { builder.http1_only() };
@@ -153,19 +155,19 @@ pub(crate) async fn exchange(
         () = slot.evicted() => {}
     }
     connection.as_mut().graceful_shutdown();
-    // What is not said by then is not said.
+    // Gives up on what is not sent within `FAREWELL`.
     let _ = timeout(FAREWELL, connection).await;
 }
 
-/// Says why a connection is not served, where that can be said at once.
+/// Sends the reason for a refusal, over HTTP/1.1 only.
 pub(crate) async fn turn_away(stream: &mut GracefulStream, status: &str, reason: &str) {
     if !stream.is_http_2() {
-        // Somebody who is gone needs no words.
+        // A failure means that the peer is gone.
         let _ = timeout(FAREWELL, say(stream, status, reason)).await;
     }
 }
 
-/// Says why it is not served, in HTTP/1.1.
+/// Writes an HTTP/1.1 response with the reason and ends the stream.
 async fn say(stream: &mut GracefulStream, status: &str, reason: &str) -> std::io::Result<()> {
     let body = serde_json::json!({ "error": reason }).to_string();
     let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close");

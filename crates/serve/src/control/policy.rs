@@ -1,4 +1,4 @@
-//! The one body that the control interface reads.
+//! The body of `PUT /v1/policy`.
 use serde::Deserialize;
 use tacit_sched::policy::PolicySpec;
 
@@ -12,10 +12,10 @@ struct Body<'a> {
     policy: std::borrow::Cow<'a, str>,
 }
 
-/// The policy that a body of `PUT /v1/policy` names: `{"policy": "adaptive"}`.
+/// Reads the policy from a body of `PUT /v1/policy`: `{"policy": "adaptive"}`.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// A readable description of the fault in the body.
 pub fn read_policy(body: &[u8]) -> Result<PolicySpec, String> {
     let Body { policy } =
         serde_json::from_slice(body).map_err(|e| format!("the body is not {{\"policy\": \"NAME\"}}: {e}"))?;

@@ -1,4 +1,4 @@
-//! What can be asked. `openapi.json` beside this file describes it.
+//! Routes of the control interface. `openapi.json` beside this file describes them.
 use super::answer::{Answer, Peer, Refusal, finish, json, typed};
 use super::body::json_body;
 use super::keepalive::Keepalive;
@@ -26,7 +26,7 @@ const OPENAPI: &str = include_str!("openapi.json");
 type Shares_ = Shares<Arc<State>>;
 type By = Extension<Peer>;
 
-/// Every path, with what it answers.
+/// Every path with its handlers.
 pub(super) fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
     vec![
         ("/", get(page)),
@@ -113,7 +113,7 @@ async fn set_policy(state: Shares_, Extension(peer): By, headers: HeaderMap, bod
     Ok(json(&object!({ "policy": state.now().await?.policy })))
 }
 
-/// Has files looked at again, and waits for what comes of it, which may take long.
+/// Makes the server read its files again, and waits for the result, which may take long.
 async fn reload(
     state: Shares_,
     Extension(peer): By,
@@ -133,7 +133,7 @@ async fn reload(
     let told = loop {
         tokio::select! {
             told = &mut told => break told.map_err(|_| Refusal::stopping())?,
-            // Whoever waits for it is not idle.
+            // A connection with a waiting request is not idle.
             () = sleep(state.shared.config.control_idle / 4) => keepalive.beat(),
         }
     };
@@ -155,7 +155,8 @@ async fn metrics(state: Shares_, Extension(peer): By) -> Answer {
     Ok(typed("application/openmetrics-text; version=1.0.0; charset=utf-8", text))
 }
 
-/// What the ledger has; nothing where there is none, or it cannot be read, which whoever uses it says.
+/// Counts of the ledger; zeros without a ledger, or if it cannot be read (its users report the
+/// error).
 async fn ledger(state: &State) -> Counts {
     let shared = state.shared.clone();
     let counts = move || shared.store.as_ref().and_then(|store| store.counts().ok()).unwrap_or_default();
@@ -166,7 +167,7 @@ async fn openapi() -> Response {
     typed("application/json", OPENAPI)
 }
 
-/// The dashboard. It may run what is in it and talk to this server, and nothing else.
+/// The dashboard page. Its policy allows only its own script and connections to this server.
 async fn page(Extension(peer): By) -> Answer {
     peer.operator()?;
     let mut nonce = [0; 16];

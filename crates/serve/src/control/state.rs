@@ -1,4 +1,4 @@
-//! What handlers share: the way to the driver, and the last that it said.
+//! State that handlers share: access to the driver, and its latest snapshot.
 use super::MAX_BODY_BYTES;
 use super::answer::Refusal;
 use crate::event::Event;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 
-/// Streams of events at the same time.
+/// Most event streams at the same time.
 const STREAMS: usize = 32;
-/// How old a snapshot may be that is shown: many who ask at once cost the driver one.
+/// Longest time that a snapshot is reused, so that many simultaneous requests cost the driver one.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// What handlers use.
+/// The shared state of all handlers.
 pub(super) struct State {
     pub(super) shared: Arc<Shared>,
     pub(super) stop: watch::Receiver<bool>,
@@ -26,7 +26,7 @@ impl State {
         Self { shared, stop, latest: Mutex::new(None), streams: Arc::new(Semaphore::new(STREAMS)) }
     }
 
-    /// The server as it is; `None` if it has ended.
+    /// Returns a snapshot of the server at most [`FRESH`] old; `None` if the server has ended.
     pub(super) async fn snapshot(&self) -> Option<Arc<Snapshot>> {
         let mut latest = self.latest.lock().await;
         if let Some((at, snapshot)) = &*latest
@@ -45,17 +45,17 @@ impl State {
         self.snapshot().await.ok_or_else(Refusal::stopping)
     }
 
-    /// Bytes and time of a request's body.
+    /// Largest size of a request's body in bytes, and the time in which it must arrive.
     pub(super) fn limits(&self) -> (usize, Duration) {
         (MAX_BODY_BYTES, self.shared.config.greeting_timeout)
     }
 
-    /// What is shown next is asked for anew.
+    /// Drops the latest snapshot: the next one comes from the driver.
     pub(super) async fn forget(&self) {
         *self.latest.lock().await = None;
     }
 
-    /// A place for somebody who watches.
+    /// Takes a permit for an event stream; `None` if all [`STREAMS`] are taken.
     pub(super) fn watcher(&self) -> Option<OwnedSemaphorePermit> {
         self.streams.clone().try_acquire_owned().ok()
     }

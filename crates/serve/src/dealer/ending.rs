@@ -1,13 +1,13 @@
-//! How a dealer ends: it takes no more orders, but what it has just dealt may still be fetched.
+//! The end of a dealer: it refuses orders, but clients may still fetch what was just dealt.
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tacit_backends::seam::Ticket;
 
-/// How long a dealer that stops waits for the client of a material: whoever has not come by then does not.
+/// How long a stopping dealer waits for the client to fetch a material.
 const FETCH: Duration = Duration::from_secs(30);
 
-/// Whether a dealer ends, and what it still waits for.
+/// Whether a dealer is stopping, and what it still waits for.
 #[derive(Default)]
 pub(super) struct Ending {
     state: Mutex<State>,
@@ -15,11 +15,12 @@ pub(super) struct Ending {
 
 #[derive(Default)]
 struct State {
-    /// When it waits no more, once it was told to stop.
+    /// When waiting ends; `None` until `stop`.
     cut_at: Option<Instant>,
     /// Requests that are being answered.
     running: usize,
-    /// Materials whose clients have not said that they have their half, and since when all is dealt.
+    /// Materials whose clients have not confirmed their half; with the time when the server had its
+    /// half.
     dealt: HashMap<Ticket, Option<Instant>>,
 }
 
@@ -30,50 +31,51 @@ impl State {
 }
 
 impl Ending {
-    /// Nothing that happens under the lock leaves the state half changed.
+    /// Locks the state. A panic under the lock leaves no half-made change.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells it to stop, after this time at the latest. Told again, it only becomes more urgent.
+    /// Stops the dealer after `grace` at the latest. A later call can only shorten the time.
     pub(super) fn stop(&self, grace: Duration) {
         let (mut state, at) = (self.state(), Instant::now() + grace);
         state.cut_at = Some(state.cut_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// Whether it was told to stop.
+    /// Whether the dealer was told to stop.
     pub(super) fn is_stopping(&self) -> bool {
         self.state().cut_at.is_some()
     }
 
-    /// Whether it was told to stop, and waits for nothing more.
+    /// Whether the dealer was told to stop and waits for nothing more.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let mut state = self.state();
         state.forget_old(now);
         state.cut_at.is_some_and(|at| at <= now || (state.running == 0 && state.dealt.is_empty()))
     }
 
-    /// A request is being answered, until what this gives is dropped.
+    /// Counts a request as running until the result is dropped.
     pub(super) fn begin(&self) -> Running<'_> {
         self.state().running += 1;
         Running(self)
     }
 
-    /// A server is sent its half of this material, as a request; its client may come for the other one.
+    /// Notes that a server is being sent its half of a material, whose client may fetch the other
+    /// half.
     pub(super) fn dealing(&self, ticket: Ticket) {
         let mut state = self.state();
         state.forget_old(Instant::now());
         state.dealt.insert(ticket, None);
     }
 
-    /// The server has its half: if its client has not been there, it comes.
+    /// Notes that the server has its half: the client has [`FETCH`] from now on.
     pub(super) fn dealt(&self, ticket: &Ticket) {
         if let Some(at) = self.state().dealt.get_mut(ticket) {
             *at = Some(Instant::now());
         }
     }
 
-    /// Nobody will come for this material any more.
+    /// Forgets a material that no client will fetch any more.
     pub(super) fn settled(&self, ticket: &Ticket) {
         self.state().dealt.remove(ticket);
     }
@@ -100,7 +102,7 @@ mod tests {
         for ticket in [[1; 32], [2; 32], [3; 32]] {
             ending.dealing(ticket);
         }
-        // Its client was there before the server had all of its half.
+        // This client fetched its half before the server had all of the other.
         ending.settled(&[3; 32]);
         ending.dealt(&[3; 32]);
         ending.dealt(&[2; 32]);

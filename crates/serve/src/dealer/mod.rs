@@ -1,8 +1,10 @@
-//! The dealer as a server: a thread for each connection, which are few and short, and nothing on disk but the
-//! numbers of materials. Those that have not said who they are take places of their own.
+//! The dealer as a server: a thread for each connection, since they are few and short. On disk are
+//! only the numbers of materials and the digests of random matrices. Unauthenticated connections
+//! have slots of their own.
 //!
-//! Everybody shows a certificate of the CA; only one with the role of a server may register models and order
-//! material, and both halves of a material never go to one certificate (`tacit_backends::dealer`).
+//! Every peer needs a certificate of the CA. Only a certificate with the role of a server may
+//! register models and order material, and both halves of a material never go to one certificate
+//! (`tacit_backends::dealer`).
 mod ending;
 mod numbers;
 mod sending;
@@ -31,36 +33,36 @@ use tacit_net::{Channel, Hello, NetError, ServerTls, TcpTransport, Transport, ha
 use tacit_store::keys::fingerprint;
 use tacit_store::{Role, common_name};
 
-/// How a dealer behaves.
+/// Configuration of a dealer.
 #[derive(Clone)]
 pub struct DealerConfig {
     /// Address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// TLS identity, and the CA whose parties are served.
+    /// TLS identity, and the CA that signs clients and servers.
     pub tls: ServerTls,
-    /// File of the numbers.
+    /// File of the numbers of materials.
     pub numbers: PathBuf,
-    /// Connections at a time of clients, and as many of servers.
+    /// Most connections of clients at a time, and as many of servers.
     pub max_connections: usize,
-    /// Connections at a time whose peer is not authenticated, at least 1, as far as open files allow. When
-    /// they are taken, the oldest of the address that holds most is evicted.
+    /// Most connections at a time with an unauthenticated peer, at least 1, as far as open files
+    /// allow. When all are taken, the oldest of the address that holds most is evicted.
     pub max_handshakes: usize,
-    /// Connections at a time of one certificate.
+    /// Most connections at a time of one certificate.
     pub max_per_party: usize,
     /// How long one request may take.
     pub request_timeout: Duration,
     /// How long a peer may make no progress.
     pub stall_timeout: Duration,
-    /// How long a connection may be without a request.
+    /// How long a connection may wait between requests.
     pub idle_timeout: Duration,
 }
 
 impl DealerConfig {
-    /// How long one request may take unless said otherwise: 4 hours, in which 4 Mbit/s carry 7 GB.
+    /// Default of `request_timeout`: 4 hours, in which 4 Mbit/s carry 7 GB.
     pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 
-    /// 256 connections, 64 of one party, 512 handshakes, [`DealerConfig::REQUEST_TIMEOUT`], 2 minutes stall,
-    /// 10 minutes idle.
+    /// The defaults: 256 connections, 64 of one party, 512 handshakes,
+    /// [`DealerConfig::REQUEST_TIMEOUT`], 2 minutes stall, 10 minutes idle.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls, numbers: PathBuf) -> Self {
         let (stall_timeout, idle_timeout) = (Duration::from_secs(120), Duration::from_secs(600));
@@ -80,7 +82,7 @@ impl DealerConfig {
     }
 }
 
-/// A dealer that listens.
+/// A listening dealer.
 pub struct DealerServer {
     listener: ThreadedListener,
     address: SocketAddr,
@@ -103,31 +105,33 @@ pub struct DealerHandle {
 }
 
 impl DealerHandle {
-    /// Ends it: it takes no more orders, and lets requests end and clients fetch what was dealt for them in
-    /// the last 30 s, for as long as this at most. What comes then ends its connection.
+    /// Stops the dealer: it refuses orders, but lets requests end and clients fetch what was dealt
+    /// for them in the last 30 s, for `grace` at most. A request that arrives after that ends its
+    /// connection.
     pub fn stop(&self, grace: Duration) {
         let Some(shared) = self.shared.upgrade() else { return };
         shared.ending.stop(grace);
-        // It waits for a connection. One that cannot be made finds nobody waiting.
+        // A connection wakes the accepting thread. If connecting fails, no thread is waiting.
         let _ = TcpStream::connect_timeout(&self.address, HANDSHAKE);
     }
 }
 
-/// How often a dealer that stops looks whether it may.
+/// How often a stopping dealer checks whether it is done.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often one looks that does not stop.
+/// How often a dealer checks that is not stopping.
 const FOREVER: Duration = Duration::from_secs(3600);
-/// How long a peer may say nothing from when its connection is accepted.
+/// How long a peer may send nothing after its connection is accepted.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Pools of connections: clients', and servers', whom clients keep out of nothing.
+/// Pools of connections: one for clients, one for servers, so that clients cannot exhaust the
+/// servers' slots.
 const CLIENTS: usize = 0;
 const SERVERS: usize = 1;
-/// Open files of a connection.
+/// Open files per connection.
 const FILES: u64 = 2;
-/// Open files for all else.
+/// Open files for everything else.
 const OTHER_FILES: u64 = 64;
 
-/// What may be connected. Files are kept free for half of those who are known.
+/// Limits of connections. Handshake slots leave open files for half of the authenticated peers.
 fn limits(config: &DealerConfig) -> Limits {
     let pool = PoolLimits { connections: config.max_connections, per_peer: config.max_per_party };
     let others = FILES * config.max_connections as u64 + OTHER_FILES;
@@ -136,10 +140,10 @@ fn limits(config: &DealerConfig) -> Limits {
 }
 
 impl DealerServer {
-    /// Listens, with a secret that no earlier dealer had.
+    /// Listens, with a fresh secret.
     ///
     /// # Errors
-    /// The address or the file is in use or unusable; no randomness.
+    /// The address or the file is in use or unusable; or the system gives no randomness.
     pub fn bind(registry: Registry, config: DealerConfig) -> Result<Self, ServeError> {
         let (numbers, first) = Numbers::open(&config.numbers)?;
         let dealings = Dealings::fresh(registry, first)?;
@@ -154,23 +158,23 @@ impl DealerServer {
         Ok(Self { listener, address, shared: Arc::new(shared) })
     }
 
-    /// Where it listens.
+    /// The address that the dealer listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What stops it.
+    /// Returns a handle that stops the dealer.
     #[must_use]
     pub fn handle(&self) -> DealerHandle {
         DealerHandle { address: self.address, shared: Arc::downgrade(&self.shared) }
     }
 
-    /// Stops it on SIGINT and SIGTERM, which gives it `grace` ([`DealerHandle::stop`]); a second one ends
-    /// that.
+    /// Stops the dealer on SIGINT and SIGTERM with `grace` ([`DealerHandle::stop`]); a second
+    /// signal ends the grace.
     ///
     /// # Errors
-    /// The signals cannot be caught; no thread for them.
+    /// The signals cannot be caught, or their thread cannot be started.
     pub fn stop_on_signals(&self, grace: Duration) -> Result<(), ServeError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
         let runtime = runtime.map_err(ServeError::system("catching signals"))?;
@@ -184,20 +188,20 @@ impl DealerServer {
         spawned.map(drop).map_err(ServeError::system("starting a thread"))
     }
 
-    /// Serves until it is stopped.
+    /// Serves until stopped.
     pub fn run(self) {
         let (shared, looking) = (Arc::clone(&self.shared), Arc::clone(&self.shared));
         let accepting = || match (looking.ending.is_over(Instant::now()), looking.ending.is_stopping()) {
             (true, _) => Accepting::Over,
             (false, true) => Accepting::GoOn(LOOK),
-            // Who stops it connects.
+            // [`DealerHandle::stop`] wakes the listener by connecting.
             (false, false) => Accepting::GoOn(FOREVER),
         };
         self.listener.run(accepting, move |incoming| serve(&shared, incoming));
     }
 }
 
-/// A connection from its first byte to its end.
+/// Serves a connection from its first byte to its end.
 fn serve(shared: &Shared, incoming: Incoming) {
     let Incoming { stream, from, slot } = incoming;
     let refused = |kind, who: &str, error: &ServeError| {
@@ -205,19 +209,19 @@ fn serve(shared: &Shared, incoming: Incoming) {
     };
     let known = match authenticate(shared, stream, &slot) {
         Ok(known) => known,
-        // It is counted already.
+        // The eviction has counted this connection already.
         Err(_) if slot.is_evicted() => return,
         Err(error) => return refused(kind(&error), "", &error),
     };
     let who = format!("{} at ", known.called);
     match requests(shared, known, &slot) {
         Err(error) if !slot.is_evicted() => refused(BROKEN, &who, &error),
-        // Whoever leaves between two requests is done.
+        // A peer that closes between two requests is no error.
         _ => {}
     }
 }
 
-/// What became of a connection whose peer has no place, for the log.
+/// The kind of a refusal, for the log.
 fn kind(error: &ServeError) -> Kind {
     match error {
         ServeError::Net(NetError::Stalled { .. }) => LATE,
@@ -227,16 +231,17 @@ fn kind(error: &ServeError) -> Kind {
     }
 }
 
-/// A peer that has shown its certificate and has a place.
+/// An authenticated peer with a connection slot.
 struct AuthenticatedPeer {
     channel: Channel,
     party: Party,
     role: Role,
-    /// Its name and fingerprint, for people.
+    /// The peer's name and fingerprint, for messages.
     called: String,
 }
 
-/// TLS, a place, and the opening hello, all before the slot's deadline.
+/// Runs the TLS handshake, takes a connection slot and exchanges hellos, all before the slot's
+/// deadline.
 fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Result<AuthenticatedPeer, ServeError> {
     let mut tcp = TcpTransport::new(stream)?;
     let deadline = slot.deadline().moving();
@@ -265,7 +270,7 @@ fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Re
     Ok(AuthenticatedPeer { channel, party, role, called })
 }
 
-/// Requests, until the peer or the dealer is done.
+/// Answers requests until the peer or the dealer ends.
 fn requests(shared: &Shared, known: AuthenticatedPeer, slot: &ConnectionSlot) -> Result<(), ServeError> {
     let AuthenticatedPeer { mut channel, party, role, .. } = known;
     loop {
@@ -281,18 +286,19 @@ fn requests(shared: &Shared, known: AuthenticatedPeer, slot: &ConnectionSlot) ->
         channel.set_stall_timeout(shared.config.stall_timeout)?;
         channel.set_deadline(Some(Instant::now() + shared.config.request_timeout));
         answered(shared, &mut channel, (party, role), request)?;
-        // What is queued belongs to the request: nobody keeps a place by reading slowly.
+        // Sending the queued answer counts as part of the request, so a slow reader cannot hold a
+        // slot beyond the deadline.
         channel.settle()?;
         channel.set_deadline(None);
     }
 }
 
-/// Answers one request. What is not granted is an answer, and the connection goes on.
+/// Answers one request. Most refusals are answers too and keep the connection open.
 fn answered(shared: &Shared, channel: &mut Channel, (party, role): (Party, Role), ask: Ask) -> Result<(), ServeError> {
     let orders = matches!(ask, Ask::Register { .. } | Ask::Deal { .. } | Ask::Ahead { .. } | Ask::Bind { .. });
     if orders && role != Role::Server {
         let reason = "only a server may order material: its certificate is that of `tacit keys add-dealer` (orders)";
-        // What was announced is not taken: the connection ends.
+        // The announced bytes are not read, so the connection ends.
         answer(channel, &Answer::Refused { reason: reason.into() })?;
         return Err(ServeError::NotGranted(reason.into()));
     }
@@ -307,7 +313,7 @@ fn answered(shared: &Shared, channel: &mut Channel, (party, role): (Party, Role)
         Ask::Ahead { digest, batch } => return deal(shared, channel, party, ((digest, batch), None)),
         Ask::Bind { ticket, seal } => match shared.dealings.bind(party, &ticket, seal) {
             Ok(true) => {
-                // Its client comes for it now.
+                // The client may fetch its half now.
                 shared.ending.dealing(ticket);
                 shared.ending.dealt(&ticket);
                 Ok(())
@@ -343,7 +349,7 @@ fn answered(shared: &Shared, channel: &mut Channel, (party, role): (Party, Role)
     Ok(answer(channel, &reply)?)
 }
 
-/// What a peer is told of an error: at most a line.
+/// The answer to a peer about an error: at most 1000 characters.
 fn refusal(error: BackendError) -> Answer {
     let what = match error {
         BackendError::Dealer { what } => what,
@@ -407,7 +413,7 @@ fn deal(
             Ok(())
         }
         Err(error) => {
-            // A server that did not get its half cannot use the client's.
+            // The client's half is useless after the server missed its own.
             shared.dealings.give_up(party, started.number);
             shared.ending.settled(&started.ticket);
             Err(error.into())

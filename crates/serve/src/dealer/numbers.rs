@@ -1,26 +1,26 @@
-//! What a dealer must not forget, on disk: the numbers of materials, none of which is given out twice, and
-//! which weights each random matrix hides. Nothing of what is dealt.
+//! A dealer's file of facts that must survive: the numbers of materials, so that none is used
+//! twice, and which weights each random matrix hides. It holds no material.
 use crate::ServeError;
 use rusqlite::{Connection, params};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use tacit_backends::dealer::Hidden;
 
-/// Numbers that are set aside at a time: a crash loses as many.
+/// Numbers reserved at a time: a crash loses up to as many.
 const AHEAD: u64 = 4096;
 
-/// Files of earlier versions note random matrices without their server, in a table of its own: they count as
-/// nobody's, and are remembered as well.
+/// Takes over random matrices from the table `hidden` of earlier versions, which noted no server:
+/// the server is set to zeros.
 const TAKE_OVER: &str = "BEGIN IMMEDIATE;
     CREATE TABLE IF NOT EXISTS hidden (mask BLOB PRIMARY KEY, digest BLOB NOT NULL) WITHOUT ROWID;
     INSERT OR IGNORE INTO masks SELECT mask, digest, zeroblob(32) FROM hidden;
     DROP TABLE hidden;
     COMMIT;";
 
-/// What the file's header says that it is: "tacn".
+/// Application id in the file's header: "tacn".
 const APPLICATION: i32 = 0x7461_636e;
 
-/// Whether a database is empty, or one of a dealer's; earlier versions gave it no number.
+/// Whether a database is empty, or a dealer's; earlier versions set no application id.
 fn is_ours(db: &Connection) -> rusqlite::Result<bool> {
     let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let tables = |name: &str| {
@@ -30,13 +30,13 @@ fn is_ours(db: &Connection) -> rusqlite::Result<bool> {
     Ok(application == APPLICATION || (application == 0 && (tables("%")? == 0 || tables("numbers")? == 1)))
 }
 
-/// The file.
+/// The open file.
 pub(crate) struct Numbers {
     ledger: Mutex<(Connection, u64)>,
 }
 
 impl Numbers {
-    /// Opens or makes the file; gives the first number that was never set aside.
+    /// Opens or creates the file. Also returns the first number that was never reserved.
     pub(crate) fn open(path: &Path) -> Result<(Self, u64), ServeError> {
         let failed = |e: rusqlite::Error| ServeError::State { path: path.to_owned(), what: e.to_string() };
         let db = Connection::open(path).map_err(failed)?;
@@ -59,7 +59,7 @@ impl Numbers {
         Ok((Self { ledger: Mutex::new((db, first)) }, first))
     }
 
-    /// The random matrices that earlier runs have seen.
+    /// Reads the random matrices noted in earlier runs.
     pub(crate) fn hidden(&self) -> Result<Vec<Hidden>, rusqlite::Error> {
         let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rows = ledger.0.prepare("SELECT mask, digest, server FROM masks")?;
@@ -68,7 +68,7 @@ impl Numbers {
         rows.collect()
     }
 
-    /// Notes random matrices down.
+    /// Writes random matrices to the file, in one transaction.
     pub(crate) fn hide(&self, hidden: &[Hidden]) -> Result<(), rusqlite::Error> {
         let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
         let all = ledger.0.transaction()?;
@@ -78,7 +78,7 @@ impl Numbers {
         all.commit()
     }
 
-    /// Makes sure that the numbers below `next + 1` are never given out again.
+    /// Reserves the numbers up to `next` durably, so that no later run uses them.
     pub(crate) fn cover(&self, next: u64) -> Result<(), rusqlite::Error> {
         let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
         let (db, covered) = &mut *ledger;
@@ -108,7 +108,7 @@ mod tests {
                 given = number;
             }
         }
-        // One dealer at a time.
+        // Only one dealer at a time may open the file.
         let (numbers, _) = Numbers::open(&path).unwrap();
         let hidden = [1, 3].map(|k| Hidden { mask: [k; 32], digest: [k + 1; 32], server: [9; 32] });
         numbers.hide(&hidden).unwrap();

@@ -1,4 +1,4 @@
-//! A half on its way to a party, of which little waits in this process.
+//! Sends a half to a party with little of it buffered in this process.
 use tacit_backends::BackendError;
 use tacit_client::dealer::wire::{BYTES, PIECE};
 use tacit_net::Channel;
@@ -7,10 +7,10 @@ use zeroize::Zeroizing;
 /// Takes the bytes of a half.
 type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), BackendError> + 'a;
 
-/// Bytes of a half that wait in this process for a party that reads slowly: a transport would queue more.
+/// Most bytes of a half that wait in this process for a slow reader; a transport would queue more.
 const UNSENT: usize = 4 * PIECE;
 
-/// Sends what `give` gives, cut anew.
+/// Sends the bytes from `give` in messages of [`PIECE`] bytes.
 pub(super) fn in_pieces(
     channel: &mut Channel,
     give: impl FnOnce(&mut Sink<'_>) -> Result<(), BackendError>,
@@ -48,8 +48,8 @@ mod tests {
     use std::time::{Duration, Instant};
     use tacit_net::Transport;
 
-    /// A transport that queues what is written, as those with a thread of their own do, to a party that reads
-    /// nothing before somebody waits for it.
+    /// A transport that queues all writes, as those with a writer thread do. Its peer reads only
+    /// during `settle`.
     struct Queue {
         waiting: usize,
         most: Arc<AtomicUsize>,

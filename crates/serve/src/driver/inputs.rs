@@ -1,4 +1,4 @@
-//! Inputs of clients that hold no connection of the protocol.
+//! Inputs that clients announce and watch without a connection of the protocol (over HTTP).
 use super::Driver;
 use crate::ServeError;
 use crate::queue::{Standing, Whose};
@@ -6,7 +6,7 @@ use tacit_client::wire::{Announce, InputId, Request};
 use tacit_ids::ClientId;
 use tokio::sync::oneshot;
 
-/// Somebody who waits for an input's turn, or for another state than this.
+/// A request that waits for an input's turn, or for a state other than `state`.
 pub(super) struct Watcher {
     pub(super) client: ClientId,
     pub(super) name: InputId,
@@ -15,7 +15,7 @@ pub(super) struct Watcher {
 }
 
 impl Driver {
-    /// Answers those whose wait is over, and forgets those who have left.
+    /// Answers watchers whose wait has ended, and drops those whose client has left.
     pub(super) fn tell_watchers(&mut self) {
         let (queue, limit) = (&self.queue, self.watchers.len());
         for i in (0..limit).rev() {
@@ -23,13 +23,13 @@ impl Driver {
             let standing = queue.standing(*client, *name);
             let is_over = standing.is_none_or(|now| now.turn || now.state != *state);
             if is_over || reply.is_closed() {
-                // One that has left needs no answer.
+                // Fails only if the client has left.
                 let _ = self.watchers.swap_remove(i).reply.send(standing);
             }
         }
     }
 
-    /// Takes a notice in, under the same rules as one that comes over a connection.
+    /// Takes a notice, under the same rules as a notice from a connection.
     pub(super) fn announced(&mut self, whose: &Whose, announce: Announce) -> Result<Standing, ServeError> {
         let refused = ServeError::NotGranted;
         if self.stopping.is_some() {

@@ -1,4 +1,4 @@
-//! Models that come and go while the server runs.
+//! Models that are added and withdrawn while the server runs.
 use super::Driver;
 use crate::ServeError;
 use crate::catalog::{Catalog, Changes, Offered, Succession};
@@ -11,12 +11,12 @@ use tacit_store::Entry;
 use tokio::task::spawn_blocking;
 
 impl Driver {
-    /// Models on offer of which it is not known how long they take.
+    /// Models on offer whose durations are unknown.
     pub(super) fn cold(&self) -> Vec<Arc<Offered>> {
         self.gate.catalog().all().filter(|offered| self.queue.is_cold(offered)).cloned().collect()
     }
 
-    /// A warm-up run has taught something.
+    /// Takes the durations that a warm-up run has measured.
     pub(super) fn warmed(&mut self, learned: Vec<Learned>) {
         for row in learned {
             self.queue.expect(row.clone());
@@ -24,14 +24,14 @@ impl Driver {
         }
     }
 
-    /// These models are on offer from now on. Jobs that run go on with what they have; connections that have
-    /// another model open are ended by the edge when they ask nothing.
+    /// Sets the models on offer. Running jobs continue with their model. The edge ends idle
+    /// connections whose open model is withdrawn.
     pub(super) fn set_models(&mut self, catalog: Catalog) -> Changes {
         let Succession { catalog, changes, gone } = catalog.after(&self.gate.catalog());
         let catalog = Arc::new(catalog);
         self.record.offer(&catalog);
         self.gate.offer(Arc::clone(&catalog));
-        // Nothing of a model that is gone joins the queue again.
+        // Waiting requests for withdrawn models must not enter the queue again.
         let is_gone = |number: &Number| {
             let open = self.jobs.get(number).and_then(|job| job.open());
             open.is_some_and(|open| !catalog.is_offered(&open.whose.offered))
@@ -45,7 +45,8 @@ impl Driver {
         let (plans, kept) = (gone.iter().map(|o| o.plan).collect::<BTreeSet<_>>(), catalog.plans());
         self.queue.withdraw(&plans.difference(&kept).copied().collect());
         self.open_pools();
-        // A model that was withdrawn may come back as it was; one that was replaced does not.
+        // A withdrawn model may return unchanged, a replaced one does not: only the latter's
+        // material is burnt.
         let replaced: BTreeSet<_> = gone
             .iter()
             .filter(|o| catalog.find(o).is_some() && !kept.contains(&o.plan))

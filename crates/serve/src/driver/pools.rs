@@ -1,4 +1,5 @@
-//! Halves that were dealt ahead of time: dealt beside the service, in threads that may wait for the dealer.
+//! Halves of pooled material. Dealings run beside the service, in threads that may wait for the
+//! dealer.
 use super::Driver;
 use crate::catalog::Offered;
 use crate::event::Event;
@@ -12,11 +13,11 @@ use tacit_sched::JobId;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::spawn_blocking;
 
-/// The halves, and what it takes to have more dealt.
+/// The ready halves, and what further dealings need.
 pub(super) struct Pools {
     halves: HashMap<MaterialId, Pooled>,
     resources: ConnectionResources,
-    /// Ends the dealings.
+    /// Stops running dealings.
     stop: Stop,
     events: UnboundedSender<Event>,
 }
@@ -27,12 +28,12 @@ impl Pools {
         Self { halves: HashMap::new(), resources: resources.stopped_by(&stop), stop, events }
     }
 
-    /// Takes a half out, for its one use or to be dropped.
+    /// Takes a half out, to be used once or dropped.
     pub(super) fn take(&mut self, material: MaterialId) -> Option<Pooled> {
         self.halves.remove(&material)
     }
 
-    /// Nothing more is dealt ahead of time.
+    /// Stops dealing ahead of time, and drops all halves.
     pub(super) fn close(&mut self) {
         self.stop.raise();
         self.halves.clear();
@@ -40,7 +41,7 @@ impl Pools {
 }
 
 impl Driver {
-    /// Opens pools for what is on offer.
+    /// Opens pools for the models on offer.
     pub(super) fn open_pools(&mut self) {
         let catalog = self.gate.catalog();
         catalog.all().for_each(|offered| self.queue.open_pool(offered));
@@ -58,14 +59,14 @@ impl Driver {
             made.inspect_err(|e| tracing::info!(model = %offered.name, backend = %offered.backend, "nothing was dealt ahead of time: {e}"))
         });
         tokio::spawn(async move {
-            // One that panicked has told the log so, and has nothing to show.
+            // A dealing that panicked has been logged and has no result.
             let made = dealing.await.ok().and_then(Result::ok);
-            // A driver that is gone needs no news.
+            // Fails only if the driver has ended.
             let _ = events.send(Event::Pooled { job, made });
         });
     }
 
-    /// A dealing for a pool is over.
+    /// Takes the result of a dealing.
     pub(super) fn pooled(&mut self, job: JobId, made: Option<(Pooled, Duration)>) {
         let named = made.and_then(|(half, took)| Some((MaterialId::random().ok()?, half, took)));
         match named {

@@ -1,4 +1,4 @@
-//! Rules of access that change while the server runs, and clients that are none any more.
+//! Changes of the access rules while the server runs, and revoked clients.
 use super::{Connection, Driver};
 use crate::access::Rules;
 use crate::closer::Closer;
@@ -13,7 +13,7 @@ use tacit_admission::Full;
 use tacit_ids::ClientId;
 use tokio::task::spawn_blocking;
 
-/// What a client is told that finds no place.
+/// The refusal of a client for which there is no connection slot.
 fn no_room(full: Full) -> &'static str {
     match full {
         Full::Pool => "all places are taken; try again later",
@@ -25,7 +25,7 @@ fn no_room(full: Full) -> &'static str {
 }
 
 impl Driver {
-    /// Takes in who shows this certificate for this client's key, or says why not.
+    /// Admits the holder of a certificate, or returns why not.
     pub(super) fn greet(&mut self, number: u64, who: CertificateIdentity, closer: Closer) -> Result<(), TurnedAway> {
         if let Some(reason) = self.gate.turns_away(&who) {
             return Err(TurnedAway { kind: "of clients that were revoked", reason });
@@ -34,7 +34,7 @@ impl Driver {
         if let Err(full) = self.admission.authenticate(number, CLIENTS, certificate.0) {
             return Err(TurnedAway { kind: NO_ROOM, reason: no_room(full) });
         }
-        // A name that the rules give is the operator's own.
+        // A name in the access rules takes precedence.
         let given = self.gate.rules().borrow().of(who.client).name.clone();
         let name = given.or_else(|| who.helper.is_none().then(|| Arc::clone(&who.name)));
         self.record.connected(who.client, name);
@@ -42,10 +42,10 @@ impl Driver {
         Ok(())
     }
 
-    /// These rules hold from now on. Clients that they revoke are cut off, with all that they have here;
-    /// helpers, with all that they have made for their owners and that is not used yet; connections that were
-    /// made with a revoked certificate are cut, and what its client has here stays for another certificate of
-    /// the same key.
+    /// Sets new rules. Revoked clients are disconnected, and all their material is destroyed. For
+    /// revoked helpers, so is the unused material that they made. Connections with a revoked
+    /// certificate are cut, but their client's material stays for another certificate of the same
+    /// key.
     pub(super) fn set_rules(&mut self, rules: Arc<Rules>) {
         tracing::info!("the rules of access have changed");
         self.gate.set(Arc::clone(&rules));
@@ -66,24 +66,24 @@ impl Driver {
         self.destroy_revoked(None);
     }
 
-    /// The last connection of a helper has ended.
+    /// Called when the last connection of a helper has ended.
     pub(super) fn helper_gone(&self, helper: ClientId) {
         if self.gate.is_revoked(helper) {
             self.destroy_revoked(Some(helper));
         }
     }
 
-    /// The last connection of a client has ended.
+    /// Called when the last connection of a client has ended.
     pub(super) fn gone(&mut self, client: ClientId) {
         self.memory.forget(client);
         if self.gate.is_revoked(client) {
-            // What a job of it had almost made, or begun to keep, when it was cut.
+            // A job that was cut may have finished material or begun to store some.
             self.destroy_revoked(Some(client));
         }
     }
 
-    /// Destroys what is stored of a client, or of all, if it is revoked by the rules of the time when that
-    /// comes to be done: who is served again by then keeps what it makes.
+    /// Destroys stored material of one client, or of all, if it is revoked. The rules at the time
+    /// of the work count: a client that is served again by then keeps its material.
     fn destroy_revoked(&self, only: Option<ClientId>) {
         let Some(store) = self.store.clone() else { return };
         let rules = self.gate.rules();

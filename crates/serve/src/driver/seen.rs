@@ -1,4 +1,4 @@
-//! What is seen of the driver from outside.
+//! Views of the driver's state.
 use super::Driver;
 use crate::published::Status;
 use crate::shared::{CONTROL, OPERATORS};
@@ -10,7 +10,7 @@ impl Driver {
         self.published.set(Status { connections, served: self.served, ended });
     }
 
-    /// Connections of everybody.
+    /// Number of all connections.
     pub(super) fn connected(&self) -> usize {
         let counts = self.admission.counts();
         counts.handshakes + counts.pools.iter().sum::<usize>()
@@ -20,7 +20,7 @@ impl Driver {
         let mut snapshot = self.noted();
         let rules = self.gate.rules();
         let rules = rules.borrow();
-        // Who runs this server has the last word on what it calls whom.
+        // Names in the access rules take precedence.
         let jobs = snapshot.jobs.iter_mut().map(|row| (row.client, &mut row.client_name));
         let clients = snapshot.clients.iter_mut().map(|row| (row.client, &mut row.client_name));
         for (client, shown) in jobs.chain(clients) {

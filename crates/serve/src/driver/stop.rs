@@ -1,14 +1,14 @@
-//! Stopping: what is let go on for a while, and what is cut then.
+//! Stopping: jobs may continue for the grace, then they are cut.
 use super::Driver;
 use crate::event::Decision;
 use crate::job::Job;
 use std::time::{Duration, Instant};
 use tacit_admission::ConnectionId as Number;
 
-/// How long connections that were cut have to end.
+/// How long cut connections have to end.
 const AFTER_CUT: Duration = Duration::from_secs(5);
 
-/// When a stopping server cuts what still runs, and when it no longer waits even for that.
+/// When a stopping server cuts running jobs, and whether it has.
 #[derive(Clone, Copy)]
 pub(super) struct Stopping {
     cut_at: Instant,
@@ -25,7 +25,7 @@ impl Driver {
         self.stopping.map(|s| if s.is_cut { s.cut_at + AFTER_CUT } else { s.cut_at })
     }
 
-    /// Cuts what a stopping server has left to itself for long enough.
+    /// Cuts connections when the grace is over, and gives up on them `AFTER_CUT` later.
     pub(super) fn cut_when_due(&mut self, now: Instant) {
         if self.stopping_alarm().is_some_and(|at| at <= now) {
             match &mut self.stopping {
@@ -40,13 +40,13 @@ impl Driver {
 
     pub(super) fn stop(&mut self, grace: Duration) {
         let cut_at = Instant::now() + grace;
-        // Asked again, it only becomes more urgent.
+        // A repeated stop can only shorten the grace.
         if self.stopping.is_none_or(|s| !s.is_cut && cut_at < s.cut_at) {
             self.stopping = Some(Stopping { cut_at, is_cut: false });
         }
         self.pools.close();
         self.stop.send_replace(true);
-        // What waits begins no more.
+        // Waiting jobs are not started any more.
         let waiting: Vec<Number> =
             self.jobs.iter().filter(|(_, job)| !matches!(job, Job::Runs { .. })).map(|(&number, _)| number).collect();
         for number in waiting {

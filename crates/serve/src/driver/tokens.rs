@@ -1,4 +1,4 @@
-//! Tokens of a client's rate: one for each input, taken once, before anything is made for it.
+//! Tokens of a client's rate: one for each input, taken once, before material is made for it.
 use super::Driver;
 use crate::ServeError;
 use crate::job::Asked;
@@ -8,7 +8,7 @@ use tacit_client::wire::Request;
 use tacit_ids::ClientId;
 
 impl Driver {
-    /// Takes what a request costs its client's rate, if it costs anything; how many tokens these were.
+    /// Takes the tokens that a request costs its client's rate. Returns how many.
     pub(super) fn take_tokens(&mut self, client: ClientId, ask: &Asked) -> Result<u32, ServeError> {
         let costs = matches!(ask.request, Request::Ask(_)) || ask.request.is_phase();
         if !costs || self.queue.is_paid(client, &ask.request) || self.gate.is_paid(client, &ask.request) {
@@ -18,7 +18,8 @@ impl Driver {
         self.gate.pace(client, inputs, Instant::now())
     }
 
-    /// A request has its place, so what it is about has paid; or it has none, and its tokens are given back.
+    /// After admission, records that the request's input has paid; after a refusal, gives the
+    /// tokens back.
     pub(super) fn settle_tokens(&mut self, number: Number, ask: &Asked, is_placed: bool) {
         let Some(client) = self.connections.get(&number).map(|connection| connection.who.client) else { return };
         match is_placed {

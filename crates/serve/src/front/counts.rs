@@ -1,7 +1,7 @@
-//! Answers of the latest day by client, in SQLite: a front that is started anew gives nobody a new quota.
+//! Answers of the latest day by client, in SQLite, so that a restarted front resets no quota.
 //!
-//! A row is written when a node has told of more answers, before the node is granted its lease. It outlives
-//! the front's process; of a loss of power the last moments may be missing.
+//! A row is written when a node reports more answers, before the front grants the node its lease.
+//! It survives the end of the process; a loss of power may lose the latest rows.
 use crate::ServeError;
 use crate::quota::{DAY_S, MAX_AHEAD, day_of, unix_now};
 use crate::state::schema::{Kind, Sync, connect, failed, prepare};
@@ -13,7 +13,7 @@ use tacit_store::clock::JUMP;
 use tacit_store::managed::is_database;
 use tacit_store::{FolderKind, ManagedFolder, StoreError};
 
-/// Its name in its folder.
+/// Name of the file in its folder.
 const NAME: &str = "front.sqlite";
 /// The header says "tacf".
 const FRONT: Kind = Kind {
@@ -35,12 +35,12 @@ const FRONT: Kind = Kind {
 ",
     ],
 };
-/// Its folder.
+/// The kind of its folder.
 const FOLDER: FolderKind = FolderKind::private("front", "answers of the day");
-/// How often it is noted what the clock shows.
+/// Seconds between two notes of the clock.
 const NOTED_S: u64 = 3600;
 
-/// What was kept of a day.
+/// The stored counts of a day.
 #[derive(Default)]
 pub(super) struct StoredCounts {
     pub(super) day: i64,
@@ -51,24 +51,24 @@ pub(super) struct StoredCounts {
 pub(super) struct Counts {
     path: PathBuf,
     db: Connection,
-    /// What the clock showed when that was noted last; `None` before.
+    /// The clock at its last note; `None` before the first.
     noted: Option<i64>,
 }
 
 impl Counts {
-    /// Opens the file of a folder, or makes both; what it has of the latest day. A clock that stands far from
-    /// when a front last ran there is taken for right only if that is said.
+    /// Opens the file of a folder, or creates both; also returns the counts of the latest day.
+    /// `accept_clock` accepts a clock far from when a front last ran there.
     ///
     /// # Errors
-    /// The folder holds what no front has made; [`StoreError::ClockJump`], [`StoreError::Clock`]: nothing was
-    /// counted then.
+    /// The folder holds files that no front made; [`StoreError::ClockJump`] and
+    /// [`StoreError::Clock`], with nothing counted.
     pub(super) fn open(dir: &Path, accept_clock: bool) -> Result<(Self, StoredCounts), ServeError> {
         tacit_store::clock::now()?;
         let folder = ManagedFolder::open_or_mark(dir, FOLDER, is_ours)?;
         Self::open_at(folder.path(), unix_now(), accept_clock)
     }
 
-    /// The same in a folder that is a front's, where the clock shows `now`.
+    /// As [`open`](Self::open), in a front's folder with the clock at `now`.
     fn open_at(dir: &Path, now: i64, accept_clock: bool) -> Result<(Self, StoredCounts), ServeError> {
         let path = dir.join(NAME);
         prepare(&path, &FRONT)?;
@@ -84,13 +84,13 @@ impl Counts {
         let kept = read(&db, day_of(now)).map_err(failed(&path))?;
         let mut opened = Self { path, db, noted: None };
         if let Err(e) = opened.note_clock(now) {
-            // A full disk is no reason not to start.
+            // A front starts even if the disk is full.
             tracing::error!("a jump of the clock would not show at the next start: {e}");
         }
         Ok((opened, kept))
     }
 
-    /// Notes what the clock shows, once an hour: by that, a jump shows at the next start.
+    /// Notes the clock once an hour, so that the next start detects a jump.
     pub(super) fn note_clock(&mut self, now: i64) -> Result<(), ServeError> {
         if self.noted.is_some_and(|noted| noted.abs_diff(now) < NOTED_S) {
             return Ok(());
@@ -101,7 +101,7 @@ impl Counts {
         Ok(())
     }
 
-    /// Writes how many answers clients have had of a day. Those of earlier days go.
+    /// Writes the answers of clients on a day and deletes those of earlier days.
     pub(super) fn keep(&mut self, day: i64, counts: &[(ClientId, u64)]) -> Result<(), ServeError> {
         let write = |db: &mut Connection| {
             let tx = db.transaction()?;
@@ -117,7 +117,7 @@ impl Counts {
     }
 }
 
-/// Whether version 0.1, which marked no folder, has made this.
+/// Whether a front of version 0.1, which marked no folders, made this file.
 fn is_ours(path: &Path) -> bool {
     let beside = ["-wal", "-shm"].map(|ending| format!("{NAME}{ending}"));
     match path.file_name().and_then(|name| name.to_str()) {
@@ -127,14 +127,14 @@ fn is_ours(path: &Path) -> bool {
     }
 }
 
-/// When a front last ran here: as was noted, or on the day that was counted last.
+/// When a front last ran here: the noted clock, or else the last counted day.
 fn seen(db: &Connection) -> rusqlite::Result<Option<i64>> {
     let noted: Option<i64> = db.query_row("SELECT max(seen) FROM clock", [], |row| row.get(0))?;
     let counted: Option<i64> = db.query_row("SELECT max(day) FROM answers", [], |row| row.get(0))?;
     Ok(noted.or_else(|| counted.map(|day| day.saturating_mul(DAY_S))))
 }
 
-/// What was kept of the latest day, as far as a clock that is right can have shown it.
+/// Reads the counts of the latest day that is at most [`MAX_AHEAD`] after today.
 fn read(db: &Connection, today: i64) -> rusqlite::Result<StoredCounts> {
     let believed = today + MAX_AHEAD;
     let latest: Option<i64> =
@@ -190,11 +190,11 @@ mod tests {
         }
         let (mut counts, kept) = open(noon + week, false).unwrap();
         assert_eq!((kept.day, kept.used), (day_of(noon), BTreeMap::from([(ALICE, 3)])), "nothing was lost");
-        // It runs for longer than a week without an answer: that is no jump at its next start.
+        // More than a week without an answer is no jump at the next start.
         counts.note_clock(noon + 2 * week).unwrap();
         drop(counts);
         open(noon + 3 * week, false).unwrap();
-        // A day that only a clock that was wrong can have shown ends nobody's quota.
+        // A day in the far future, from a wrong clock, uses up no quota.
         let (mut counts, _) = open(noon + 400 * DAY_S, true).unwrap();
         counts.keep(day_of(noon) + 400, &[(ALICE, 9)]).unwrap();
         drop(counts);
@@ -214,7 +214,7 @@ mod tests {
             assert_eq!(std::fs::read(folder.join(name)).unwrap(), text.as_bytes());
             assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing was made there");
         }
-        // As version 0.1 has left it.
+        // A folder as version 0.1 left it.
         let folder = dir.path().join("earlier");
         std::fs::create_dir(&folder).unwrap();
         prepare(&folder.join(NAME), &FRONT).unwrap();

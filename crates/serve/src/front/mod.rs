@@ -1,12 +1,13 @@
-//! The front of a cluster: tells clients of the CA which server answers them, and servers whom to admit. HTTP
-//! with certificates of both sides; no input, answer, key or material passes it.
+//! The front of a cluster: directs clients of the CA to the server that answers them, and gives
+//! servers the list of clients to admit. Both sides of its HTTP connections have certificates. No
+//! input, answer, key or material passes the front.
 //!
 //! ```text
 //!   client --- POST /v1/place ---> front <--- POST /v1/nodes/NAME/renew --- node (an operator's certificate)
 //! ```
 //!
-//! [`node_registry`] holds what the front knows and has promised, [`placement_service`] adds the clock and
-//! the waiting, [`routes`] lists what can be asked.
+//! [`node_registry`] holds the state, [`placement_service`] adds the clock and the waiting,
+//! [`routes`] lists the requests.
 mod counts;
 mod node_registry;
 mod placement;
@@ -41,50 +42,52 @@ use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until};
 use tokio_rustls::rustls;
 
-/// Pools of connections: clients', and operators', whom clients keep out of nothing.
+/// Pools of connections: one for clients, one for operators, so that clients cannot exhaust the
+/// operators' slots.
 const CLIENTS: usize = 0;
 const OPERATORS: usize = 1;
-/// Connections of those who are known, by pool: an operator's are its nodes'.
+/// Connections of authenticated peers, by pool: nodes use the operators' pool.
 const POOLS: [PoolLimits; 2] =
     [PoolLimits { connections: 4096, per_peer: 16 }, PoolLimits { connections: 4096, per_peer: 2048 }];
-/// Handshakes under way; beyond that the oldest of the address that has most is evicted, so that strangers
-/// keep nobody out.
+/// Handshakes under way. Beyond that, the oldest of the address with most is evicted, so that
+/// unauthenticated peers cannot block others.
 const MAX_HANDSHAKES: usize = 1024;
-/// How long a connection may say nothing from when it is accepted.
+/// How long a connection may send nothing after it is accepted.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Open files for known peers that must be left beside handshakes, and for all else.
+/// Open files reserved for authenticated peers and everything else.
 const OTHER_FILES: u64 = 512;
-/// How long a connection may be silent.
+/// How long a connection may be idle.
 const IDLE: Duration = Duration::from_secs(120);
-/// How often it is looked whether the log is due.
+/// How often the front checks whether a log line is due.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long accepting pauses when the system has nothing left to accept with.
+/// How long accepting pauses when the system is out of resources.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How a front behaves.
+/// Configuration of a front.
 #[derive(Clone)]
 pub struct FrontConfig {
     /// Address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// TLS identity, and the CA whose clients and operators are answered.
+    /// TLS identity, and the CA that signs clients and operators.
     pub tls: ServerTls,
-    /// How long a node may serve after it asked for its lease.
+    /// How long a node may serve after asking for its lease.
     pub lease: Duration,
-    /// Answers of one client in a day (UTC), over all nodes; `None` as many as it likes.
+    /// Answers of one client in a day (UTC), over all nodes; `None` for no limit.
     pub queries_per_day: Option<u64>,
-    /// Folder where these are counted; without one, a front that is started anew begins at 0.
+    /// Folder for the counts of `queries_per_day`; without one, a restarted front begins at 0.
     pub state: Option<PathBuf>,
     /// Nodes that a client with a large key set (`ckks`) may be sent to, at least 1.
     pub key_copies: usize,
-    /// Clients that are sent nowhere.
+    /// Clients that are refused.
     pub banned: BTreeSet<ClientId>,
-    /// Whether the clock is taken for right where it stands far from when that folder was last used.
+    /// Accepts a clock that is far from the last use of `state`.
     pub accept_clock: bool,
-    /// Name in the nodes' certificates, where it is not that of their addresses; clients are told.
+    /// Name in the nodes' certificates, where it differs from their addresses; passed on to
+    /// clients.
     pub server_name: Option<String>,
 }
 
-/// What all connections use.
+/// State shared by all connections.
 struct Shared {
     tls: Arc<rustls::ServerConfig>,
     admission: Admission,
@@ -92,7 +95,7 @@ struct Shared {
     stop: watch::Receiver<bool>,
 }
 
-/// A front that listens.
+/// A listening front.
 pub struct Front {
     runtime: Runtime,
     listener: TcpListener,
@@ -102,11 +105,12 @@ pub struct Front {
 }
 
 impl Front {
-    /// Listens. Nobody is placed for a lease from now on: nodes of an earlier front may still serve.
+    /// Listens. Places no client for the length of a lease, because nodes of an earlier front may
+    /// still serve.
     ///
     /// # Errors
-    /// The address is taken; threads cannot be started; the folder of counts is none of a front's, or was
-    /// last used at quite another time than the clock shows.
+    /// The address is taken; the runtime cannot be started; another program made the folder of
+    /// counts, or the folder was last used far from the time that the clock shows.
     pub fn bind(config: FrontConfig) -> Result<Self, ServeError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServeError::system("starting the front"))?;
@@ -129,13 +133,14 @@ impl Front {
         Ok(Self { runtime, listener, address, shared: Arc::new(shared), stopper })
     }
 
-    /// Where it listens.
+    /// The address that the front listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends it on SIGINT or SIGTERM; nodes end with their leases, if no other front comes.
+    /// Stops the front on SIGINT or SIGTERM. Nodes stop when their leases end, unless another front
+    /// starts.
     ///
     /// # Errors
     /// The signals cannot be caught.
@@ -143,21 +148,21 @@ impl Front {
         let _runtime = self.runtime.enter();
         let (ends, stopper) = (Ends::catch()?, self.stopper.clone());
         self.runtime.spawn(ends.heed(Duration::ZERO, move |_| {
-            // A front that has ended hears nothing.
+            // Sending fails only if the front has ended.
             let _ = stopper.send(true);
         }));
         Ok(())
     }
 
-    /// Answers until it is stopped. One thread does: a request is a look into a table.
+    /// Serves until stopped. One thread is enough: a request is a table look-up.
     pub fn run(self) {
         self.runtime.block_on(accept(self.shared, self.listener));
-        // Answers under way are said.
+        // Answers under way get a second to leave.
         self.runtime.shutdown_timeout(Duration::from_secs(1));
     }
 }
 
-/// The service of a registry, with what an earlier front has counted.
+/// Makes the service of a registry, with the counts of an earlier front.
 fn open_service(registry: NodeRegistry, config: &FrontConfig) -> Result<PlacementService, ServeError> {
     let banned = config.banned.clone();
     match (&config.state, config.queries_per_day) {
@@ -197,7 +202,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
                 });
             }
             Err(e) => {
-                // Connections that close make room.
+                // Closing connections free resources.
                 let detail = format!("accepting a connection: {e}");
                 shared.admission.refused(Turned { kind: "that could not be accepted", from: None, detail });
                 sleep(PAUSE).await;
@@ -207,8 +212,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
     shared.admission.close();
 }
 
-/// Waits until the log is due. What is counted meanwhile is looked at when the next connection comes, or in
-/// a second.
+/// Waits until a log line is due. Refusals counted meanwhile are noticed within [`LOOK`].
 async fn due(admission: &Admission) {
     loop {
         match admission.alarm() {
@@ -218,7 +222,7 @@ async fn due(admission: &Admission) {
     }
 }
 
-/// A handshake slot, as soon as there is one.
+/// Waits for a handshake slot.
 async fn admitted(admission: &Admission, from: SocketAddr) -> ConnectionSlot {
     loop {
         match admission.admit(from.ip()) {
@@ -228,7 +232,7 @@ async fn admitted(admission: &Admission, from: SocketAddr) -> ConnectionSlot {
     }
 }
 
-/// What became of a connection, for the log.
+/// The kind of a refusal, for the log.
 fn kind(error: &ServeError) -> Kind {
     match error {
         ServeError::Net(NetError::Stalled { .. }) => LATE,
@@ -238,7 +242,7 @@ fn kind(error: &ServeError) -> Kind {
     }
 }
 
-/// A connection from its first byte to its end.
+/// Serves a connection from its first byte to its end.
 async fn connection(
     shared: &Shared,
     slot: &ConnectionSlot,

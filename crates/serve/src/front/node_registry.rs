@@ -1,10 +1,10 @@
-//! What the front knows: nodes, their leases, and which client is at which node. Pure: times are given.
+//! State of the front: nodes, their leases, and the node of each client. Pure: times are passed in.
 //!
-//! A client is at one node at a time. A node serves a client only while it holds a lease. The node counts the
-//! lease from the moment *before* it asked for it, the registry from the later moment when it granted it. So
-//! the node has stopped when the registry's count is over, whatever became of the network between them, and
-//! only then may its clients be sent elsewhere. Nobody's inputs are at two nodes at once; inputs and material
-//! never pass the front, so it cannot send one twice.
+//! A client is at one node at a time, and a node serves a client only while it holds a lease. The
+//! node counts the lease from the moment *before* it asked for it, the registry from the later
+//! moment when it granted it. So the node has stopped when the registry's count ends, whatever the
+//! network did, and only then may its clients be sent elsewhere. No client's inputs are at two
+//! nodes at once. Inputs and material never pass the front, so it cannot send one twice.
 use super::counts::StoredCounts;
 use super::placement::{Site, choose};
 use super::report::Report;
@@ -12,16 +12,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 use tacit_ids::ClientId;
 
-/// Losses that are remembered for whoever looks.
+/// Most losses that are remembered for operators.
 const MAX_LOSSES: usize = 1000;
-/// Nodes that may have joined.
+/// Most nodes at a time.
 const MAX_NODES: usize = 4096;
 
-/// A request that is not taken.
+/// A refused request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) reason: String,
-    /// When asking again may help, if ever.
+    /// Time after which a retry may help, if any.
     pub(super) again: Option<Duration>,
 }
 
@@ -35,7 +35,7 @@ impl Refused {
     }
 }
 
-/// Answers of a client that count against its day.
+/// Answers of the day by client, and their limit.
 struct Quotas {
     per_day: Option<u64>,
     day: i64,
@@ -43,12 +43,12 @@ struct Quotas {
 }
 
 impl Quotas {
-    /// Goes on from what was kept of a day.
+    /// Continues from the stored counts of a day.
     fn new(per_day: Option<u64>, kept: StoredCounts) -> Self {
         Self { per_day, day: kept.day, used: kept.used }
     }
 
-    /// A clock that goes back gives nobody a new quota.
+    /// Starts a new day. A clock that goes back resets no quota.
     fn turn(&mut self, day: i64) {
         if day > self.day {
             self.day = day;
@@ -56,7 +56,8 @@ impl Quotas {
         }
     }
 
-    /// Answers that the client has left, over all nodes; refused where there are none.
+    /// Returns the answers that the client has left over all nodes, `None` without a limit; refused
+    /// at zero.
     fn left(&mut self, client: ClientId, day: i64) -> Result<Option<u64>, Refused> {
         self.turn(day);
         let Some(per_day) = self.per_day else { return Ok(None) };
@@ -66,7 +67,8 @@ impl Quotas {
         }
     }
 
-    /// What clients have had that are told of more.
+    /// Adds the answers reported since the last report. Returns the clients with new answers and
+    /// their totals.
     fn count(&mut self, before: &Report, after: &Report, day: i64) -> Vec<(ClientId, u64)> {
         self.turn(day);
         let mut more = Vec::new();
@@ -85,50 +87,52 @@ impl Quotas {
 /// A node that has joined.
 pub(super) struct Node {
     pub(super) address: String,
-    /// Which run of it.
+    /// Number of the node's current run.
     pub(super) run: u64,
     pub(super) lease_until: Instant,
     pub(super) report: Report,
-    /// It takes nobody new.
+    /// Whether the node takes no new clients.
     pub(super) leaving: bool,
-    /// Of the list of clients that it should admit.
+    /// Version of `clients`.
     version: u64,
-    /// That list.
+    /// The clients that the node should admit.
     pub(super) clients: BTreeSet<ClientId>,
 }
 
-/// Where a client may ask from now on.
+/// The node that answers a client from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     pub(super) client: ClientId,
     pub(super) node: String,
     pub(super) address: String,
     pub(super) run: u64,
-    /// The node admits the client once it goes by this version of its list.
+    /// The node admits the client once it applies this version of its list.
     version: u64,
-    /// The node's dealer, as in [`Report`]: material comes from the one that the server orders it of.
+    /// The node's dealer, as in [`Report`]: a client must use the dealer that its server orders
+    /// material from.
     pub(super) dealer: String,
 }
 
-/// What went with a node.
+/// What was lost with a node.
 pub(super) struct Loss {
     pub(super) node: String,
-    /// Clients that are sent elsewhere when they ask again.
+    /// Number of clients, which are sent elsewhere when they ask again.
     pub(super) clients: usize,
-    /// Material that is written off: its clients destroy their halves when they connect elsewhere.
+    /// Number of materials written off: their clients destroy their halves when they connect
+    /// elsewhere.
     pub(super) stock: u64,
 }
 
-/// What a node is told with its lease.
+/// The registry's answer to a renewed lease.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Granted {
-    /// Whom it is to admit; `None` if it goes by that list already.
+    /// The clients to admit; `None` if the node applies this version already.
     pub(super) clients: Option<Vec<ClientId>>,
     /// Version of the list.
     pub(super) version: u64,
 }
 
-/// Nodes, leases, clients.
+/// All nodes, with their leases and clients.
 pub(super) struct NodeRegistry {
     pub(super) lease: Duration,
     key_copies: usize,
@@ -137,40 +141,41 @@ pub(super) struct NodeRegistry {
     pub(super) losses: VecDeque<Loss>,
     quotas: Quotas,
     runs: u64,
-    /// Counts that are not on the disk yet.
+    /// Counts not written to disk yet.
     unkept: BTreeMap<ClientId, u64>,
 }
 
 impl NodeRegistry {
-    /// Nodes serve for `lease` after they asked; a client has so many answers a day; one with a large key set
-    /// may be at so many nodes.
+    /// `lease` is how long nodes serve after asking, `per_day` a client's answers a day,
+    /// `key_copies` the number of nodes for a client with a large key set.
     pub(super) fn new(lease: Duration, per_day: Option<u64>, key_copies: usize) -> Self {
         let quotas = Quotas::new(per_day, StoredCounts::default());
         let (nodes, placements, losses) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
         Self { lease, key_copies, nodes, placements, losses, quotas, runs: 0, unkept: BTreeMap::new() }
     }
 
-    /// Goes on from the answers that an earlier front has counted.
+    /// Continues from the answers that an earlier front counted.
     pub(super) fn with_counts(self, kept: StoredCounts) -> Self {
         Self { quotas: Quotas::new(self.quotas.per_day, kept), ..self }
     }
 
-    /// Answers that clients have had of a day, as far as they were not taken note of; none where nobody has a
-    /// quota.
+    /// Returns the day, and the counts of it not noted by [`note_kept`](Self::note_kept); none
+    /// without a quota.
     pub(super) fn unkept(&self) -> (i64, Vec<(ClientId, u64)>) {
         let counts = self.unkept.iter().map(|(client, used)| (*client, *used)).collect();
         (self.quotas.day, counts)
     }
 
-    /// They are on the disk.
+    /// Notes that all counts are on disk.
     pub(super) fn note_kept(&mut self) {
         self.unkept.clear();
     }
 
-    /// A node that has begun to run; nothing of an earlier run of it counts. The number of its run.
+    /// Adds a node that has started, without any state of an earlier run. Returns the number of its
+    /// run.
     ///
     /// # Errors
-    /// An earlier run may still hold its lease: it has to be over first.
+    /// An earlier run still holds its lease; or [`MAX_NODES`] have joined.
     pub(super) fn join(&mut self, name: &str, address: &str, now: Instant) -> Result<u64, Refused> {
         self.expire(now);
         if let Some(node) = self.nodes.get(name) {
@@ -194,7 +199,7 @@ impl NodeRegistry {
         Ok(self.runs)
     }
 
-    /// Grants a lease from now on.
+    /// Renews the lease of a node and takes its report.
     ///
     /// # Errors
     /// This run's lease is over.
@@ -220,13 +225,13 @@ impl NodeRegistry {
             self.unkept.extend(more);
         }
         (node.report, node.lease_until) = (report, now + lease);
-        // A list of ten thousand with every lease would be most of what the front does.
+        // Sending ten thousand clients with every lease would be most of the front's work.
         let is_known = node.report.admitted == node.version;
         let clients = (!is_known).then(|| node.clients.iter().copied().collect());
         Ok(Granted { clients, version: node.version })
     }
 
-    /// A node that takes nobody new; who is there stays until the node ends.
+    /// Marks a node as leaving: it takes no new clients, and its clients stay until it ends.
     pub(super) fn leave(&mut self, name: &str, run: u64, now: Instant) {
         self.expire(now);
         if let Some(node) = self.nodes.get_mut(name).filter(|node| node.run == run) {
@@ -234,7 +239,7 @@ impl NodeRegistry {
         }
     }
 
-    /// A node says itself that its server has stopped: its lease is over at once.
+    /// Ends a node's lease at once, when the node reports that its server has stopped.
     pub(super) fn end(&mut self, name: &str, run: u64, now: Instant) {
         if let Some(node) = self.nodes.get_mut(name).filter(|node| node.run == run) {
             node.lease_until = now;
@@ -242,7 +247,7 @@ impl NodeRegistry {
         self.expire(now);
     }
 
-    /// Writes off nodes whose lease is over.
+    /// Removes nodes whose lease is over, and records each as a loss.
     pub(super) fn expire(&mut self, now: Instant) {
         let over = self.nodes.iter().filter(|(_, node)| node.lease_until <= now).map(|(name, _)| name.clone());
         for name in over.collect::<Vec<_>>() {
@@ -258,11 +263,11 @@ impl NodeRegistry {
         }
     }
 
-    /// Where the client's inputs of the model are answered. It stays at a node that has the model, until that
-    /// node is gone.
+    /// Returns the node that answers the client's inputs of the model. A client stays at its node
+    /// until that node is gone.
     ///
     /// # Errors
-    /// Its day's answers are used up; its node, or every node, does not have the model.
+    /// The client's answers of the day are used up; its node, or every node, lacks the model.
     pub(super) fn place(
         &mut self,
         client: ClientId,
@@ -283,7 +288,7 @@ impl NodeRegistry {
         Ok(Ticket { client, node: name, address, run: node.run, version: node.version, dealer })
     }
 
-    /// Puts a client that is nowhere on the list of the best node.
+    /// Adds a client without a node to the list of the best node.
     fn move_in(&mut self, client: ClientId, model: &str) -> Result<String, Refused> {
         let open = || self.nodes.iter().filter(|(_, n)| !n.leaving && n.report.models.contains_key(model));
         let sites = open().map(|(name, node)| Site {
@@ -302,7 +307,7 @@ impl NodeRegistry {
         Ok(name)
     }
 
-    /// Whether the ticket's node goes by a list with its client. It is void where the node has gone.
+    /// Whether the ticket's node applies a list with its client; false if the node is gone.
     pub(super) fn is_admitted(&self, ticket: &Ticket) -> bool {
         let node = self.nodes.get(&ticket.node).filter(|node| node.run == ticket.run);
         node.is_some_and(|node| node.clients.contains(&ticket.client) && node.report.admitted >= ticket.version)

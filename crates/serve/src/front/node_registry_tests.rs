@@ -5,7 +5,7 @@ const LEASE: Duration = Duration::from_secs(5);
 const ALICE: ClientId = ClientId([1; 32]);
 const BOB: ClientId = ClientId([2; 32]);
 
-/// Moments after a beginning.
+/// Times relative to a start.
 struct Clock(Instant);
 
 impl Clock {
@@ -34,7 +34,7 @@ fn answered(client: ClientId, count: u64) -> Report {
     Report { answered: Map::from([(client, count)]), ..report() }
 }
 
-/// Two nodes, `a` with what it reports.
+/// Adds two nodes; `a` sends the given report.
 fn two(registry: &mut NodeRegistry, a: Report, now: Instant) -> [u64; 2] {
     let runs = ["a", "b"].map(|name| registry.join(name, &format!("{name}:1"), now).unwrap());
     registry.renew("a", runs[0], a, (now, 0)).unwrap();
@@ -151,7 +151,7 @@ fn a_client_with_a_large_key_set_keeps_to_its_nodes_and_a_model_that_a_home_lack
         registry.renew(&format!("n{n}"), *run, keyed.clone(), (t.at(0.0), 0)).unwrap();
     }
     let first = node_of(&mut registry, ALICE, t.at(0.1));
-    // However long others are idle, it is this one.
+    // The client stays with this node, however idle others are.
     let (home, run) =
         runs.iter().enumerate().map(|(n, run)| (format!("n{n}"), *run)).find(|(n, _)| *n == first).unwrap();
     registry.end(&home, run, t.at(0.2));
@@ -162,7 +162,8 @@ fn a_client_with_a_large_key_set_keeps_to_its_nodes_and_a_model_that_a_home_lack
     assert!(registry.place(ALICE, "other", (t.at(0.5), 0)).unwrap_err().reason.contains("does not serve other"));
 }
 
-/// A node as it would be: it serves whom its last answer admits, while its own count of the lease runs.
+/// A simulated node: it serves the clients of the last answer until its own count of the lease
+/// ends.
 struct Running {
     run: u64,
     own_end: f64,
@@ -170,7 +171,7 @@ struct Running {
     version: u64,
 }
 
-/// A registry and nodes, on a network that loses, delays and parts.
+/// A registry and nodes on a network that loses messages, delays them and splits.
 struct World {
     random: u64,
     registry: NodeRegistry,
@@ -182,7 +183,7 @@ struct World {
 
 impl World {
     fn below(&mut self, bound: u64) -> u64 {
-        // SplitMix64: the same histories each time.
+        // SplitMix64, so that every run has the same histories.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -193,7 +194,7 @@ impl World {
     fn pass(&mut self, seconds: f64) {
         self.now += seconds;
         let now = self.now;
-        // Its watch ends its server.
+        // A node's own watch stops its server when its lease ends.
         self.running.retain(|_, run| run.own_end > now);
         let mut served = BTreeSet::new();
         for client in self.running.values().flat_map(|run| &run.admits) {
@@ -214,7 +215,7 @@ impl World {
         }
     }
 
-    /// The question and the answer each take a while, and either may be lost.
+    /// Renews a lease. Request and answer each take time, and either may be lost.
     fn beat(&mut self, name: &'static str) {
         let Running { run, version, .. } = self.running[name];
         let own_end = self.now + LEASE.as_secs_f64();
@@ -240,9 +241,9 @@ impl World {
         let client = ClientId::numbered(self.below(6));
         match self.below(100) {
             0..15 if !self.running.contains_key(name) => self.start(name),
-            // Its machine dies: nobody is told.
+            // The node's machine dies without notice.
             15..20 => drop(self.running.remove(name)),
-            // The network parts, or comes together.
+            // The network splits, or heals.
             20..25 if !self.cut.remove(name) => drop(self.cut.insert(name)),
             25..28 => {
                 let run = self.running.get(name).map_or(0, |node| node.run);

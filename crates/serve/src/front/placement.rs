@@ -1,19 +1,19 @@
-//! Which node a client is sent to. Pure: no clock, no network.
+//! Chooses the node for a client. Pure: no clock, no network.
 use std::cmp::Reverse;
 use tacit_ids::ClientId;
 
-/// A node as its last report has it.
+/// A candidate node, as of its last report.
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a> {
     pub(super) name: &'a str,
-    /// Seconds that an input which came now would wait there, by the node's own scheduler.
+    /// Seconds that an input arriving now would wait there, as the node's scheduler estimates.
     pub(super) waiting_s: f64,
-    /// Materials of the client that are ready there.
+    /// The client's ready materials there.
     pub(super) stock: u64,
 }
 
-/// The sites, the one that the client's name belongs to first. A node that comes or goes moves only the
-/// clients that are its own.
+/// Sorts the sites by rendezvous hashing of the client's id. A node that joins or leaves moves only
+/// its own clients.
 fn rendezvous<'a>(client: ClientId, mut sites: Vec<Site<'a>>) -> Vec<Site<'a>> {
     sites.sort_by_cached_key(|site| {
         let weight = blake3::Hasher::new().update(&client.0).update(site.name.as_bytes()).finalize();
@@ -22,15 +22,14 @@ fn rendezvous<'a>(client: ClientId, mut sites: Vec<Site<'a>>) -> Vec<Site<'a>> {
     sites
 }
 
-/// The site for a client, of those that have its model; `None` where there is none.
+/// Chooses the site for a client among those that have its model; `None` if there are none.
 ///
-/// Where material of the client lies comes first, most of it before the rest. Then the shortest expected
-/// wait, and among equals the site that the client's name belongs to. `copies` is for clients with large key
-/// sets: these go to the first that many sites that their name belongs to and to no other, so that their keys
-/// lie on few nodes.
+/// The site with most of the client's material wins, then the shortest expected wait, then the
+/// rendezvous order. `copies` is for clients with large key sets: only the first `copies` sites of
+/// the rendezvous order count, so that their keys lie on few nodes.
 pub(super) fn choose<'a>(client: ClientId, sites: Vec<Site<'a>>, copies: Option<usize>) -> Option<Site<'a>> {
     let order = rendezvous(client, sites).into_iter().take(copies.unwrap_or(usize::MAX));
-    // Of equals the first is taken, which is the order of the name.
+    // `min_by` returns the first of equals, so the rendezvous order decides.
     order.min_by(|a, b| b.stock.cmp(&a.stock).then(tacit_floats::rising(&a.waiting_s, &b.waiting_s)))
 }
 

@@ -1,4 +1,4 @@
-//! A registry with a clock and a lock, for nodes and for clients.
+//! The node registry with a clock, a lock and stored counts.
 use super::counts::Counts;
 use super::node_registry::{Granted, NodeRegistry, Refused, Ticket};
 use super::report::Report;
@@ -12,25 +12,25 @@ use tokio::time::timeout_at;
 
 pub(super) struct PlacementService {
     registry: Mutex<NodeRegistry>,
-    /// Where answers are counted that must outlive this process.
+    /// File of the counts that must outlive this process.
     counts: Option<Mutex<Counts>>,
-    /// By which days are counted.
+    /// The clock that decides the day of an answer.
     clock: Mutex<Clock>,
     banned: BTreeSet<ClientId>,
-    /// Until then a node of an earlier front may still serve clients by its lease.
+    /// Start of placing: until then a node of an earlier front may still hold a lease.
     opens: Instant,
-    /// A node has been heard of.
+    /// Notifies waiting clients of a change at a node.
     changed: Notify,
 }
 
 impl PlacementService {
-    /// Nobody is placed for a lease from now on.
+    /// Makes a service that places no client for the length of a lease.
     pub(super) fn new(registry: NodeRegistry, banned: BTreeSet<ClientId>) -> Self {
         let (opens, registry) = (Instant::now() + registry.lease, Mutex::new(registry));
         Self { opens, registry, counts: None, clock: Mutex::new(Clock::new()), banned, changed: Notify::new() }
     }
 
-    /// Keeps the answers of the day there.
+    /// Stores the answers of the day in `counts`.
     pub(super) fn counting_in(self, counts: Counts) -> Self {
         Self { counts: Some(Mutex::new(counts)), ..self }
     }
@@ -39,9 +39,9 @@ impl PlacementService {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Seconds since 1970, by a clock whose jumps count for nothing.
+    /// Seconds since 1970, by a clock that ignores jumps.
     fn now(&self) -> i64 {
-        // Each change of it is whole.
+        // A panic under the lock leaves no half-made change.
         self.clock.lock().unwrap_or_else(PoisonError::into_inner).now()
     }
 
@@ -60,10 +60,10 @@ impl PlacementService {
         granted
     }
 
-    /// A disk that takes nothing stops no node: what is not written now comes with the next lease.
+    /// Writes new counts. After a failure nodes go on, and the next lease tries again.
     fn keep_counts(&self, registry: &mut NodeRegistry, now: i64) {
         let Some(counts) = &self.counts else { return };
-        // A statement that panics has changed nothing.
+        // A panicking statement leaves the database unchanged.
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(e) = counts.note_clock(now) {
             tracing::error!("what the clock shows would not outlive this front: {e}");
@@ -87,7 +87,7 @@ impl PlacementService {
         self.changed.notify_waiters();
     }
 
-    /// A ticket whose node admits the client already; waited for as long as `patience`.
+    /// Returns a ticket once its node admits the client; waits up to `patience` for that.
     pub(super) async fn place(&self, client: ClientId, model: &str, patience: Duration) -> Result<Ticket, Refused> {
         if self.banned.contains(&client) {
             return Err(Refused { reason: "this client is not admitted".into(), again: None });
@@ -101,18 +101,20 @@ impl PlacementService {
             }
         }
         loop {
-            // What changes from here on is noticed.
+            // Registers for notifications before the look at the registry, so that no change is
+            // missed.
             let changed = self.changed.notified();
             let (ticket, lease) = {
                 let (day, mut registry) = (day_of(self.now()), self.registry());
-                // Its node may have gone since the last look: then it is another.
+                // The client's node may be gone since the last round: then this places it at
+                // another.
                 let ticket = registry.place(client, model, (Instant::now(), day))?;
                 if registry.is_admitted(&ticket) {
                     return Ok(ticket);
                 }
                 (ticket, registry.lease)
             };
-            // A lease that ends is no news of anybody's.
+            // No notification reports the end of a lease, so look once a second.
             let look = end.min(Instant::now() + Duration::from_secs(1));
             if timeout_at(look.into(), changed).await.is_err() && Instant::now() >= end {
                 return Err(Refused::for_now(format!("{} has not admitted the client yet", ticket.node), lease));
@@ -146,14 +148,14 @@ mod tests {
             service.renew("silent", run, report(0)).unwrap();
             let refused = service.place(ALICE, "net", SHORT).await.unwrap_err();
             assert!(refused.reason.contains("just been started"), "{refused:?}");
-            // Nodes of an earlier front may still serve: nobody is anywhere yet.
+            // Nodes of an earlier front may still serve, so no client is placed yet.
             assert!(service.registry().nodes["silent"].clients.is_empty());
             tokio::time::sleep(LEASE).await;
             let run = service.join("silent", "nowhere:1").unwrap();
             service.renew("silent", run, report(0)).unwrap();
             let refused = service.place(ALICE, "net", SHORT).await.unwrap_err();
             assert!(refused.reason.contains("has not admitted") && refused.again == Some(LEASE), "{refused:?}");
-            // Once it does, whoever waits is told.
+            // A waiting client gets its ticket once the node admits it.
             let waits = service.place(ALICE, "net", LEASE);
             let admits = async {
                 let granted = service.renew("silent", run, report(0)).unwrap();

@@ -1,38 +1,37 @@
-//! What nodes say of themselves. Names and numbers, no secrets.
+//! Reports of nodes to the front. Names and numbers, no secrets.
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use tacit_ids::ClientId;
 
-/// Comes with each request for a lease.
+/// A node's report, sent with each request for a lease.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Report {
-    /// Seconds that an input which came now would wait, by the node's own scheduler.
+    /// Seconds that an input arriving now would wait, as the node's scheduler estimates.
     pub(super) waiting_s: f64,
     /// Back ends of each model.
     pub(super) models: BTreeMap<String, Vec<String>>,
-    /// Materials ready, by client.
+    /// Ready materials by client.
     #[serde(deserialize_with = "by_client")]
     pub(super) stock: BTreeMap<ClientId, u64>,
-    /// Inputs of each client since this run of the node began.
+    /// Answered inputs of each client since this run of the node began.
     #[serde(deserialize_with = "by_client")]
     pub(super) answered: BTreeMap<ClientId, u64>,
-    /// Version of the list of clients that the node's server goes by.
+    /// Version of the list of clients that the node's server applies.
     pub(super) admitted: u64,
-    /// Address and pin of the dealer that its server works with, a space between; none: nothing is dealt
-    /// there.
+    /// Address and pin of the server's dealer, separated by a space; empty without a dealer.
     pub(super) dealer: String,
 }
 
 impl Report {
-    /// Materials ready, of all clients.
+    /// Ready materials of all clients.
     pub(super) fn stock_in_all(&self) -> u64 {
         self.stock.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 }
 
-/// Clients as `tacit keys fingerprint` prints them.
+/// Decodes a map whose keys are fingerprints as `tacit keys fingerprint` prints them.
 fn by_client<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<ClientId, u64>, D::Error> {
     let named = BTreeMap::<String, u64>::deserialize(from)?;
     let known = named.into_iter().map(|(name, count)| Ok((ClientId::from_str(&name)?, count)));

@@ -1,5 +1,5 @@
-//! What a front can be asked, in JSON: clients ask `POST /v1/place`, nodes (operators' certificates) the
-//! rest.
+//! Routes of the front, in JSON: `POST /v1/place` for clients, the rest for nodes (operators'
+//! certificates).
 use super::node_registry::{Granted, Refused, Ticket};
 use super::placement_service::PlacementService;
 use super::report::Report;
@@ -17,7 +17,7 @@ use serde_json::json as object;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a client is kept until its node admits it, and a body is waited for.
+/// How long the front waits for a node to admit a client, and for a body to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Largest body of a client, in bytes.
 const MAX_ASKED: usize = 4096;
@@ -69,13 +69,13 @@ impl From<Refused> for Refusal {
     }
 }
 
-/// A body of this shape, of at most so many bytes.
+/// Reads a JSON body of at most `most` bytes.
 async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body, most: usize) -> Result<T, Refusal> {
     let bytes = json_body(headers, body, (most, PATIENCE)).await?;
     serde_json::from_slice(&bytes).map_err(|e| Refusal::new(StatusCode::BAD_REQUEST, format!("the body: {e}")))
 }
 
-/// What an operator sends, in at most so many bytes; nobody else is listened to.
+/// A JSON body from an operator, of at most `MAX` bytes; other peers are refused.
 struct Told<T, const MAX: usize = MAX_ASKED>(T);
 
 impl<T: DeserializeOwned, const MAX: usize> FromRequest<Arc<State>> for Told<T, MAX> {
@@ -88,7 +88,7 @@ impl<T: DeserializeOwned, const MAX: usize> FromRequest<Arc<State>> for Told<T, 
     }
 }
 
-/// A name of a node or model, or an address.
+/// Checks the length and characters of a name of a node or model, or of an address.
 fn checked(name: &str) -> Result<(), Refusal> {
     match name.len() {
         1..=MAX_NAME if !name.contains(char::is_control) => Ok(()),
@@ -169,7 +169,7 @@ async fn end(Shares(state): Shared, Path(name): Path<String>, Told(Goes { run })
     Ok(json(&object!({})))
 }
 
-/// What an administrator wants to see.
+/// Lists nodes and losses, for operators.
 async fn nodes(Shares(state): Shared, Extension(peer): By) -> Result<Response, Refusal> {
     peer.operator()?;
     let now = Instant::now();

@@ -1,4 +1,4 @@
-//! Requests and notices on their way in.
+//! Arriving requests and notices.
 use super::{Owned, Queue, Refused, Standing, Whose};
 use tacit_admission::ConnectionId as Number;
 use tacit_client::wire::{Announce, Ask, Deadline, InputId, Terms};
@@ -6,7 +6,7 @@ use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::{AdvanceNotice, DeadlineClass, Event, JobPhase, ModelId, NoticeId, Owner, RequestId, Span};
 
 impl Queue {
-    /// Takes an input in; why the notice that it names does not help, if it does not.
+    /// Takes a request. Returns why its notice was ignored, if it was.
     pub(crate) fn ask(&mut self, number: Number, whose: &Whose, ask: &Ask) -> Result<Option<String>, Refused> {
         self.is_free(whose.client, ask.name)?;
         let owner = self.request(number, whose, Some(ask.name), ask.notice, ask.material, ask.terms)?;
@@ -26,7 +26,8 @@ impl Queue {
         let model = self.model_of(whose, announced.as_ref().and_then(|found| found.as_ref().ok()))?;
         let id = RequestId(self.next());
         if let Some(material) = material {
-            // Known from here on; the ledger judges it when its turn has come.
+            // The scheduler knows it from here on; the ledger decides at its turn whether it is
+            // usable.
             let found = Event::MaterialFound { material, model, client: Some(whose.client) };
             self.handle(found).map_err(|_| format!("material {material} belongs to another input"))?;
             self.materials.insert(material, Owned { client: whose.client, in_stock: true });
@@ -36,7 +37,7 @@ impl Queue {
             client: whose.client,
             model,
             inputs: 1,
-            // A notice that is gone is named all the same, so that the answer says so.
+            // A notice that has ended is named nevertheless, so that the answer reports it.
             notice: announced.as_ref().map(|found| match found {
                 Ok(Owner::Notice(notice)) => *notice,
                 _ => NoticeId(0),
@@ -56,7 +57,7 @@ impl Queue {
         if let Some(Ok(announced)) = &announced
             && let Some(notice) = self.live.get_mut(announced).filter(|_| matches!(announced, Owner::Notice(_)))
         {
-            // What the notice has paid, it has paid for this request and no other.
+            // The notice's token has paid for this request, and pays for no other.
             notice.paid = false;
         }
         if material.is_some() {
@@ -71,8 +72,8 @@ impl Queue {
         Ok(owner)
     }
 
-    /// The scheduler's name of what a connection comes with: that of the input that it comes for, if it is
-    /// the same model, for a client may come over another link or with other threads than it announced.
+    /// Returns the scheduler's model for a connection: that of the input it stands ready for, if
+    /// the plan is the same. A client may use another link or other threads than it announced.
     pub(super) fn model_of(&mut self, whose: &Whose, comes_for: Option<&Owner>) -> Result<ModelId, Refused> {
         let own = self.model(whose)?;
         let announced = comes_for.and_then(|owner| self.live.get(owner)).map(|live| live.model);
@@ -81,7 +82,7 @@ impl Queue {
         Ok(announced.filter(is_same).unwrap_or(own))
     }
 
-    /// A request has come for its notice: whoever stands ready or works for that does so for the request now.
+    /// Passes connections and jobs of a notice on to its request, which has arrived.
     fn take_over(&mut self, notice: Owner, request: Owner) {
         let Some(before) = self.close(notice) else { return };
         before.connections.iter().for_each(|&number| self.attach_connection(request, number));
@@ -90,7 +91,7 @@ impl Queue {
         }
         if let Some(live) = self.live.get_mut(&request) {
             (live.known, live.waits, live.job, live.made) = (before.known, before.waits, before.job, before.made);
-            // Who comes for the notice comes for the request, which it may not have heard of.
+            // Connections that name the notice now reach the request.
             self.names.extend(before.names.iter().map(|&name| ((live.client, name), request)));
             live.names.extend(before.names);
         }
@@ -99,22 +100,22 @@ impl Queue {
         }
     }
 
-    /// When a notice's request is expected, and how long it is kept after that: the server's time to live at
-    /// most, each.
+    /// When a notice's request is expected, and how long the notice is kept after that. Each is at
+    /// most the server's `notice_ttl`.
     fn times(&self, announce: &Announce) -> (Option<Span>, Option<Span>) {
         let limited = |ms: Option<u64>| ms.map(|ms| Span::from_millis(ms).min(self.notice_ttl));
         (limited(announce.expected_ms), limited(announce.ttl_ms))
     }
 
-    /// Takes a notice in.
+    /// Takes a notice.
     pub(crate) fn announce(&mut self, number: Number, whose: &Whose, announce: &Announce) -> Result<(), Refused> {
         self.is_free(whose.client, announce.name)?;
         let times = self.times(announce);
         self.notice(Some(number), whose, Some(announce.name), times, false).map(drop)
     }
 
-    /// Takes a notice in that no connection stands for: it lasts as long as it says, or until it is taken
-    /// back.
+    /// Takes a notice that has no connection. It lasts for its time to live or until it is
+    /// cancelled.
     pub(crate) fn announce_alone(&mut self, whose: &Whose, announce: &Announce) -> Result<(), Refused> {
         self.is_free(whose.client, announce.name)?;
         let times = self.times(announce);
@@ -125,7 +126,7 @@ impl Queue {
         Ok(())
     }
 
-    /// How a client's input stands; `None` if there is none of this name.
+    /// The state of a client's input; `None` if it has none of this name.
     pub(crate) fn standing(&self, client: ClientId, name: InputId) -> Option<Standing> {
         let live = self.live.get(self.names.get(&(client, name))?)?;
         let phase = live.job.and_then(|job| self.jobs.get(&job)).map(|job| job.phase);

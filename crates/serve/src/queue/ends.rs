@@ -1,4 +1,4 @@
-//! How inputs end, and who is told.
+//! Ends of inputs, and reports of them.
 use super::{Effect, PendingInput, Queue};
 use crate::gate::WITHDRAWN;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ impl Queue {
         }
     }
 
-    /// The scheduler need not know of this material any more.
+    /// Removes material from the scheduler.
     pub(super) fn forget(&mut self, material: MaterialId) {
         self.materials.remove(&material);
         self.handle_or_ignore(Event::MaterialGone { material });

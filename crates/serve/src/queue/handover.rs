@@ -1,22 +1,23 @@
-//! From an input's offline phase to its online phase. Its client hears that the first is over and asks for
-//! the second: half a millisecond on a fast link, a round trip on a slow one. Without its lane meanwhile, the
-//! core would go to another job, and a short online phase would wait for a long offline phase. So the lane
-//! stays for a moment; if the input's turn comes before its client does, the core stays idle, not for long.
+//! From an input's offline phase to its online phase. Its client learns that the first has ended
+//! and asks for the second, which takes half a millisecond on a fast link and a round trip on a
+//! slow one. If the input lost its lane meanwhile, its core would go to another job, and a short
+//! online phase would wait for a long offline phase. So the lane stays for a moment. If the input's
+//! turn comes before its client does, the core stays idle for that moment.
 use super::{Owner, Queue, Refused, Whose};
 use std::time::Instant;
 use tacit_admission::ConnectionId as Number;
 use tacit_sched::{Event, JobId, Start};
 
-/// A client on its way to its online phase.
+/// A client between its offline and its online phase.
 pub(super) struct ExpectedClient {
-    /// When it is no longer expected.
+    /// When the client is no longer expected.
     until: Instant,
-    /// What starts when it is there.
+    /// The job that starts when the client arrives.
     due: Option<Start>,
 }
 
 impl Queue {
-    /// A connection comes for the next phase of an input.
+    /// A connection stands ready for the next phase of an input.
     pub(super) fn stand_ready(
         &mut self,
         number: Number,
@@ -36,7 +37,8 @@ impl Queue {
         live.lasts |= on_disk && !live.keep && matches!(owner, Owner::Notice(_));
         self.attach_connection(owner, number);
         self.handle_or_ignore(Event::Lanes { of: owner, lanes: 1 });
-        // Its time may be over just now: then what was due is to stop, and does not start before that.
+        // The input's time may have just ended: the scheduler must stop the due job before it
+        // starts.
         self.pump();
         let comes = self.live.get_mut(&owner).and_then(|live| live.comes.take());
         if let Some(start) = comes.and_then(|comes| comes.due) {
@@ -45,7 +47,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The scheduler stops a job that has no connection yet.
+    /// Confirms that a job without a connection was stopped.
     pub(super) fn stopped_before_it_began(&mut self, job: JobId) {
         let is_due = |comes: &&mut ExpectedClient| comes.due.as_ref().is_some_and(|start| start.job == job);
         if let Some(comes) = self.live.values_mut().filter_map(|live| live.comes.as_mut()).find(is_due) {
@@ -54,11 +56,11 @@ impl Queue {
         self.handle_or_ignore(Event::JobStopped { job });
     }
 
-    /// An offline phase has ended well: whose it was may come for the online phase at once.
+    /// Keeps the lane after an offline phase: the client may ask for the online phase at once.
     pub(super) fn keep_lane(&mut self, owner: Owner) {
         let until = Instant::now() + self.on_the_way;
         match self.live.get_mut(&owner) {
-            // Of a notice no online phase follows.
+            // A notice has no online phase of its own.
             Some(live) if matches!(owner, Owner::Request(_)) => {
                 live.comes = Some(ExpectedClient { until, due: None });
             }
@@ -66,7 +68,7 @@ impl Queue {
         }
     }
 
-    /// A job is to start whose connection is not there.
+    /// Puts off a job whose connection has not arrived.
     pub(super) fn put_off(&mut self, owner: Owner, start: &Start) {
         let comes = self.live.get_mut(&owner).and_then(|live| live.comes.as_mut());
         match comes.filter(|comes| comes.until > Instant::now()) {
@@ -78,12 +80,12 @@ impl Queue {
         }
     }
 
-    /// What no client has come for in time goes back into the scheduler's queue, until one comes.
+    /// Returns jobs to the scheduler's queue if their client did not arrive in time.
     pub(super) fn give_up_waiting(&mut self) {
         let now = Instant::now();
         while let Some(&(until, owner)) = self.due.first().filter(|(until, _)| *until <= now) {
             self.due.remove(&(until, owner));
-            // Its client may have come, or it has ended.
+            // The client may have arrived, or the input has ended.
             let comes = self.live.get_mut(&owner).and_then(|live| live.comes.take_if(|comes| comes.until == until));
             if let Some(start) = comes.and_then(|comes| comes.due) {
                 self.give_back(owner, &start);

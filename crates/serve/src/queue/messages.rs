@@ -1,4 +1,4 @@
-//! What the driver and the queue say to each other.
+//! Messages between driver and queue.
 use crate::catalog::Offered;
 use crate::state::Learned;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tacit_client::wire::Device;
 use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::{JobId, JobPhase, Span};
 
-/// Whose input, of which model.
+/// The client, model and device of an input.
 #[derive(Clone)]
 pub(crate) struct Whose {
     pub(crate) client: ClientId,
@@ -16,28 +16,28 @@ pub(crate) struct Whose {
     pub(crate) device: Device,
 }
 
-/// How an input stands.
+/// The state of an input.
 #[derive(Clone, Copy)]
 pub(crate) struct Standing {
     /// `announced`, `offline` (its material is being made), `ready` (it is made), or `online`.
     pub(crate) state: &'static str,
-    /// For how many inputs it is.
+    /// Number of inputs in its batch.
     pub(crate) inputs: u32,
-    /// Who came for its next phase now would start at once.
+    /// Whether its next phase would start at once if a connection asked for it.
     pub(crate) turn: bool,
 }
 
-/// How a job ended that the scheduler started.
+/// How a scheduled job ended.
 pub(crate) enum JobEnd {
-    /// Well, in this time; with what it made, and the most memory that it held, where that was counted.
+    /// Well: its duration, the material that it made, and the most memory that it held, if counted.
     Done { took: Duration, made: Option<MaterialId>, memory: Option<u64> },
-    /// With nothing to show.
+    /// Without a result.
     Failed,
 }
 
-/// What the driver has to do.
+/// Work for the driver.
 pub(crate) enum Effect {
-    /// The connection's job starts.
+    /// Start the connection's job.
     Start {
         number: Number,
         phase: JobPhase,
@@ -47,25 +47,25 @@ pub(crate) enum Effect {
         /// A half from a pool, for an offline phase.
         drawn: Option<MaterialId>,
     },
-    /// A material is to be dealt for a pool.
+    /// Have a material dealt for a pool.
     Deal { job: JobId, offered: Arc<Offered> },
-    /// This half of a pool will not be used.
+    /// Drop this half of a pool: it will not be used.
     Drop { material: MaterialId },
-    /// An offline phase has looked for a half in a pool.
+    /// Record that an offline phase looked for a half in a pool.
     Drawn {
         /// Name of its model, and the back end.
         of: (Arc<str>, &'static str),
         found: bool,
     },
-    /// The connection waits in vain.
+    /// Refuse the connection's request.
     Refuse { number: Number, reason: String },
-    /// The connection's job is to end now.
+    /// End the connection, and its job with it.
     Cut { number: Number },
-    /// This client's material, if it is hers, will not be used.
+    /// Burn this material, if it belongs to this client: it will not be used.
     Burn { material: MaterialId, client: ClientId },
-    /// What is expected of such a phase from now on.
+    /// Store the new estimate of a phase.
     Learned(Learned),
-    /// A phase took a time that may be compared with what was expected.
+    /// Record a duration beside the expected one.
     Compared {
         /// Name of its model, and the back end.
         of: (Arc<str>, &'static str),
@@ -73,12 +73,12 @@ pub(crate) enum Effect {
         expected: Span,
         took: Span,
     },
-    /// An input was answered, or a batch.
+    /// Record that an input or a batch was answered.
     Answered {
         client: ClientId,
         /// Name of its model, and the back end.
         of: (Arc<str>, &'static str),
-        /// How many inputs it were, as one.
+        /// Number of inputs in the batch.
         inputs: u32,
         /// From its arrival to its end.
         delay: Span,
@@ -87,10 +87,10 @@ pub(crate) enum Effect {
     },
 }
 
-/// What the queue knows of a job that starts.
+/// The queue's information on a job that starts.
 #[derive(Clone, Copy)]
 pub(crate) struct Planned {
-    /// How long it is expected to take.
+    /// Expected duration.
     pub(crate) expected: Span,
     /// When its input was announced or asked for, whichever was first.
     pub(crate) known: Instant,

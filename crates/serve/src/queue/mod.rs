@@ -1,6 +1,7 @@
-//! Inputs that were asked for or announced, and the connections that come for their phases, on their way
-//! through the scheduler. One input is one group of the scheduler's: it has a lane while a connection stands
-//! ready for its next phase, and none otherwise, so nothing waits for a client that is busy elsewhere.
+//! The queue of inputs. It tells the scheduler which inputs were requested or announced, and which
+//! connections stand ready for their phases. An input has a lane in the scheduler only while a
+//! connection stands ready for its next phase. So no other job waits for a client that is busy
+//! elsewhere.
 mod arrivals;
 mod ends;
 mod handover;
@@ -27,43 +28,43 @@ use tacit_sched::{
     Action, Event, JobId, JobPhase, ModelId, Owner, Rejected, SchedError, Scheduler, Span, Start, Time, Usage, Work,
 };
 
-/// An input that is alive.
+/// An input that has not ended.
 struct PendingInput {
     /// When it was announced or asked for, whichever was first.
     known: Instant,
     client: ClientId,
     model: ModelId,
-    /// What it was asked for by, and announced by.
+    /// The client's names for the input, from its request and its notice.
     names: Vec<InputId>,
-    /// Connections that asked or came for it.
+    /// Connections that requested the input or run its phases.
     connections: BTreeSet<Number>,
-    /// The one that stands ready for its next phase.
+    /// The connection that stands ready for its next phase.
     waits: Option<Number>,
-    /// Its job that runs.
+    /// Its running job.
     job: Option<JobId>,
-    /// Its client is on the way from its offline to its online phase.
+    /// Its client, while it is between the offline and the online phase.
     comes: Option<handover::ExpectedClient>,
-    /// What it makes is stock.
+    /// Whether its material is for stock.
     keep: bool,
-    /// It outlives its connections: a notice whose material is on disk.
+    /// Whether it outlives its connections: a notice whose material is on disk.
     lasts: bool,
-    /// Its material is there.
+    /// Whether its material is made.
     made: bool,
-    /// Its token of its client's rate is taken: all of its phases together cost one.
+    /// Whether it has cost its client's rate a token: all of its phases together cost one.
     paid: bool,
-    /// What it announced does not help.
+    /// Why its notice was ignored.
     ignored: Option<String>,
 }
 
-/// What a connection has to do with.
+/// Inputs and running job of a connection.
 #[derive(Default)]
 struct Station {
-    /// Inputs that it asked or came for.
+    /// Inputs that the connection requested or stands ready for.
     owners: BTreeSet<Owner>,
     job: Option<JobId>,
 }
 
-/// A job that runs.
+/// A running job.
 struct Job {
     owner: Owner,
     number: Number,
@@ -74,69 +75,70 @@ struct Job {
     model: ModelId,
     phase: JobPhase,
     threads: u32,
-    /// How long it was expected to take.
+    /// Expected duration.
     expected: Span,
 }
 
 pub(crate) struct Queue {
     scheduler: Scheduler<PolicySpec>,
-    /// Name of its policy.
+    /// Name of the policy.
     policy: String,
     epoch: Instant,
-    /// By digest of the plan and class of device.
+    /// The scheduler's models, by digest of the plan and class of device.
     models: BTreeMap<([u8; 32], Device), ModelId>,
-    /// What a model of the scheduler's is; those that are gone included.
+    /// Kinds by the scheduler's model id, including withdrawn models.
     kinds: Vec<Kind>,
     /// Threads of a job.
     threads: u32,
-    /// Memory that jobs may take together, whatever others leave of it.
+    /// Memory that jobs may take together, if other processes leave it.
     job_memory: u64,
-    /// Estimates of an earlier run.
+    /// Durations that earlier runs have learned.
     known: LearnedDurations,
     last: u64,
     names: HashMap<(ClientId, InputId), Owner>,
     live: HashMap<Owner, PendingInput>,
     stations: HashMap<Number, Station>,
     jobs: HashMap<JobId, Job>,
-    /// How long a lane is kept for a client between two phases.
+    /// How long a lane is kept for a client between its two phases.
     on_the_way: Duration,
-    /// Inputs whose turn has come while their client was on the way, and until when it has time.
+    /// Inputs whose turn came before their client, with the time when they lose it.
     due: BTreeSet<(Instant, Owner)>,
-    /// The material that the scheduler knows.
+    /// Material that the scheduler knows.
     materials: HashMap<MaterialId, Owned>,
     effects: Vec<Effect>,
-    /// How often clients are answered.
+    /// Rates at which clients get answers.
     demand: Demand,
     offers: Offers,
     pools: Pools,
-    /// How long a notice may ask to be waited for, and to be kept after that.
+    /// Longest time that a notice may ask the server to wait for its request, and longest time that
+    /// it is kept after that.
     notice_ttl: Span,
 }
 
-/// Whose material it is.
+/// Owner and state of a material.
 #[derive(Clone, Copy)]
 struct Owned {
     client: ClientId,
-    /// Both parties have their halves on disk, and no phase has begun with it: when its input ends, it is as
-    /// good as before.
+    /// Whether both halves are on disk and no phase has used this one: when its input ends, it
+    /// stays usable.
     in_stock: bool,
 }
 
-/// A model of the scheduler's: one of a server's for a class of devices and a number of inputs at once.
+/// A model of the scheduler's: a model on offer for a class of devices and a batch size.
 struct Kind {
     name: Arc<str>,
     backend: &'static str,
     plan: [u8; 32],
     /// The plan for one input.
     of_one: [u8; 32],
-    /// Inputs at once.
+    /// Inputs in a batch.
     batch: u32,
     device: Device,
-    /// A dealer makes its material, all of it.
+    /// Whether a dealer makes all of its material.
     dealt: bool,
 }
 
-/// Why something was not taken, for the client.
+/// The reason of a refusal, for the client.
 type Refused = String;
 
 impl Queue {
@@ -183,9 +185,9 @@ impl Queue {
         self.scheduler.handle(now, event)
     }
 
-    /// What the scheduler cannot refuse, or what it makes no difference whether it does.
+    /// Sends an event that the scheduler cannot refuse, or whose refusal makes no difference.
     fn handle_or_ignore(&mut self, event: Event) {
-        // An input that has ended meanwhile has nothing to note.
+        // The input may have ended meanwhile.
         let _ = self.handle(event);
     }
 
@@ -223,7 +225,7 @@ impl Queue {
         number.into_iter().for_each(|number| self.attach_connection(owner, number));
     }
 
-    /// A connection has to do with an input.
+    /// Notes that a connection serves an input.
     fn attach_connection(&mut self, owner: Owner, number: Number) {
         if let Some(live) = self.live.get_mut(&owner) {
             live.connections.insert(number);
@@ -238,14 +240,14 @@ impl Queue {
         }
     }
 
-    /// Takes back what was asked or announced.
+    /// Ends an input or notice at its client's request.
     pub(crate) fn cancel(&mut self, client: ClientId, name: InputId) -> Result<(), Refused> {
         let owner = self.named(client, name)?;
         self.end(owner);
         Ok(())
     }
 
-    /// Ends an input that nobody wants any more.
+    /// Ends an input that is no longer wanted.
     fn end(&mut self, owner: Owner) {
         self.handle_or_ignore(match owner {
             Owner::Request(request) => Event::Cancel { request },
@@ -253,7 +255,7 @@ impl Queue {
         });
     }
 
-    /// A connection stands ready to make material, of a named input or for stock.
+    /// A connection stands ready to make material, for a named input or for stock.
     pub(crate) fn prepare(
         &mut self,
         number: Number,
@@ -266,13 +268,13 @@ impl Queue {
             Some(name) => self.named(whose.client, name)?,
         };
         if let Some(live) = self.live.get_mut(&owner).filter(|_| !on_disk) {
-            // What is made in memory is gone with those who came for it.
+            // Material in memory is lost when its connections end.
             live.lasts = false;
         }
         self.stand_ready(number, whose, owner, on_disk)
     }
 
-    /// A connection stands ready for the online phase of a named input, or of one that is asked for now.
+    /// A connection stands ready for the online phase of a named input, or of a new input.
     pub(crate) fn infer(
         &mut self,
         number: Number,
@@ -287,7 +289,7 @@ impl Queue {
         self.stand_ready(number, whose, owner, false)
     }
 
-    /// A connection's job is over, if the scheduler started it.
+    /// Ends a connection's job if the scheduler started it.
     pub(crate) fn finished(&mut self, number: Number, end: JobEnd) {
         let Some(id) = self.stations.get_mut(&number).and_then(|station| station.job.take()) else { return };
         let Some(job) = self.jobs.remove(&id) else { return };
@@ -298,15 +300,15 @@ impl Queue {
             keep = live.keep;
             live.made |= matches!(end, JobEnd::Done { made: Some(_), .. });
         }
-        // Its connection has to come again for what follows.
+        // A connection must stand ready again for the next phase.
         match (&end, job.phase) {
             (JobEnd::Done { .. }, JobPhase::Pre) if !keep => self.keep_lane(owner),
             _ => self.handle_or_ignore(Event::Lanes { of: owner, lanes: 0 }),
         }
         match end {
             JobEnd::Done { took, made, memory: counted } => {
-                // Not counted: as much as was expected. A job that held more than all may take has run
-                // all the same: its kind has the machine for itself from now on, and is not turned away.
+                // Without a count, the estimate stands. A job that held more than all jobs may take
+                // has run nevertheless: its kind then runs alone, and is not refused.
                 let peak_memory = counted.map_or(memory, |held| held.min(self.job_memory));
                 self.make_room(peak_memory);
                 let usage = Usage { time: Span::from_secs(took.as_secs_f64()), peak_memory };
@@ -321,11 +323,11 @@ impl Queue {
                 }
                 match made {
                     None => {}
-                    // It ended in the moment in which nobody wanted it any more, or after its model.
+                    // The input ended while the job did, or its model was withdrawn.
                     Some(material) if !is_taken || !self.is_served(job.model) => {
                         self.effects.push(Effect::Burn { material, client })
                     }
-                    // The ledger knows stock from here on.
+                    // From here on the ledger manages this stock.
                     Some(material) if keep => self.forget(material),
                     Some(material) => drop(self.materials.insert(material, Owned { client, in_stock: false })),
                 }
@@ -334,17 +336,17 @@ impl Queue {
         }
     }
 
-    /// Clients that have inputs or material here.
+    /// Clients that have inputs or material in the queue.
     pub(crate) fn clients(&self) -> BTreeSet<ClientId> {
         self.live.values().map(|live| live.client).chain(self.materials.values().map(|owned| owned.client)).collect()
     }
 
-    /// A client is none any more: all of it ends.
+    /// Ends all inputs and material of a revoked client.
     pub(crate) fn revoked(&mut self, client: ClientId) {
         self.handle_or_ignore(Event::ClientRevoked { client });
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     pub(crate) fn left(&mut self, number: Number) {
         self.finished(number, JobEnd::Failed);
         for owner in self.stations.remove(&number).unwrap_or_default().owners {
@@ -360,7 +362,7 @@ impl Queue {
         }
     }
 
-    /// What is to be done now.
+    /// Returns what the driver has to do now.
     pub(crate) fn poll(&mut self) -> Vec<Effect> {
         self.give_up_waiting();
         self.expire_pools();

@@ -1,4 +1,4 @@
-//! Models that come and go, and what their jobs teach.
+//! Models that are added and withdrawn, and estimates from their jobs.
 use super::{Effect, Job, Kind, Queue, Refused, Whose};
 use crate::catalog::Offered;
 use crate::estimates;
@@ -9,7 +9,7 @@ use tacit_backends::Preparation;
 use tacit_sched::{Event, ModelId, Span};
 
 impl Queue {
-    /// The scheduler's name of a model.
+    /// Returns the scheduler's model, adding it if it is new.
     pub(super) fn model(&mut self, whose: &Whose) -> Result<ModelId, Refused> {
         let device = estimates::class(whose.device);
         let key = (whose.offered.plan, device);
@@ -21,7 +21,7 @@ impl Queue {
         let spec = estimates::spec(&whose.offered, device, &self.known, self.threads, most);
         self.handle(Event::ModelAdded(spec)).map_err(|e| e.to_string())?;
         self.models.insert(key, model);
-        // Not the model itself: one that is gone is not to stay in memory.
+        // Copies, so that a withdrawn model does not stay in memory.
         let (name, backend) = (whose.offered.name.as_str().into(), whose.offered.backend);
         let (plan, of_one, batch) = (whose.offered.plan, whose.offered.of_one().plan, whose.offered.batch());
         let dealt = estimates::only_waits(&*whose.offered.model);
@@ -31,7 +31,7 @@ impl Queue {
         Ok(model)
     }
 
-    /// Whether nothing is known of how long one of a model's phases takes, with a client on a machine like
+    /// Whether the duration of any of a model's phases is unknown, for a client on a machine like
     /// this one.
     pub(crate) fn is_cold(&self, offered: &Offered) -> bool {
         let device = estimates::class_name(estimates::HERE);
@@ -40,13 +40,13 @@ impl Queue {
         !knows("online") || has_offline && !knows("offline")
     }
 
-    /// What a phase is expected to take, until a job of it has run.
+    /// Adds the expected duration of a phase, until a job of it has run.
     pub(crate) fn expect(&mut self, learned: Learned) {
         self.known.add(learned);
     }
 
-    /// These plans, and those of their batches, are served no longer: what waits ends, what runs goes on,
-    /// what lies ready is burnt.
+    /// Withdraws plans and their batches: waiting inputs end, running jobs continue, ready material
+    /// is burnt.
     pub(crate) fn withdraw(&mut self, plans: &BTreeSet<[u8; 32]>) {
         let kinds = &self.kinds;
         let is_gone = |model: &ModelId| plans.contains(&kinds[model.0 as usize].of_one);
@@ -64,8 +64,8 @@ impl Queue {
         self.models.get(&(kind.plan, kind.device)) == Some(&model)
     }
 
-    /// A job has taught something: a later run is to know it. It took so long, if that is to be compared with
-    /// what was expected.
+    /// Records the new estimate after a job, for later runs. `took` is its duration if that may be
+    /// compared with the expected one.
     pub(super) fn learned(&mut self, job: &Job, took: Option<Span>) {
         let estimate = self.scheduler.profile().estimate(job.model, job.phase, 1, job.threads);
         let Some((estimate, kind)) = estimate.zip(self.kinds.get(job.model.0 as usize)) else { return };

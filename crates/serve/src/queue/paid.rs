@@ -1,11 +1,11 @@
-//! Which inputs have cost their client's rate what they cost: each does so once.
+//! Inputs that have cost their client's rate a token: each costs one once.
 use super::{Owner, Queue};
 use tacit_client::wire::{InputId, Request};
 use tacit_ids::ClientId;
 
 impl Queue {
-    /// Whether a request costs its client's rate nothing more: what it is about has paid, or there is no such
-    /// thing, and it is refused anyway.
+    /// Whether a request costs its client's rate no token: its input has paid, or does not exist,
+    /// so that the request is refused anyway.
     pub(crate) fn is_paid(&self, client: ClientId, request: &Request) -> bool {
         let owner = |name: InputId| self.names.get(&(client, name));
         let is_paid = |owner: &Owner| self.live.get(owner).is_some_and(|live| live.paid);
@@ -22,7 +22,7 @@ impl Queue {
         }
     }
 
-    /// What a request is about has paid.
+    /// Records that a request's input has paid.
     pub(crate) fn pay(&mut self, client: ClientId, request: &Request) {
         let name = match request {
             Request::Ask(ask) => Some(ask.name),

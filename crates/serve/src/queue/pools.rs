@@ -1,6 +1,6 @@
-//! Pools of material that a dealer deals ahead of time, for no client in particular. To the scheduler a pool
-//! is a model of its own, whose T_pre is the dealing; a T_pre of a model that such material is for takes one
-//! out when it starts. Only names are here: the driver has the halves.
+//! Pools of material that a dealer makes ahead of time, for no client yet. To the scheduler a pool
+//! is a separate model whose T_pre is the dealing. A T_pre of the pool's model takes a material out
+//! when it starts. The queue holds ids only; the driver holds the halves.
 use super::{Effect, Kind, Queue};
 use crate::catalog::Offered;
 use crate::estimates;
@@ -14,23 +14,23 @@ use tacit_sched::{Event, JobId, JobPhase, ModelId, Owner, Span, Start, Time, Usa
 
 /// The pools.
 pub(super) struct Pools {
-    /// Whether there are any.
+    /// Whether the server has pools.
     on: bool,
     /// How long a half is kept.
     ttl: Span,
-    /// By digest of the plan.
+    /// Pools by digest of the plan.
     pools: HashMap<[u8; 32], Pool>,
-    /// Dealings under way, by what the scheduler calls their model.
+    /// Running dealings, with their pool's model.
     dealing: HashMap<JobId, ModelId>,
 }
 
 struct Pool {
     offered: Arc<Offered>,
-    /// What the scheduler calls the dealings.
+    /// The scheduler's model of the dealings.
     model: ModelId,
-    /// The oldest first, and since when they are there.
+    /// Ready halves and when they became ready, the oldest first.
     stock: VecDeque<(Time, MaterialId)>,
-    /// Nobody has come for long: nothing is dealt until somebody does.
+    /// Whether the pool has been unused for long: dealing resumes with the next draw.
     asleep: bool,
 }
 
@@ -40,7 +40,7 @@ impl Pools {
         Self { on, ttl, pools: HashMap::new(), dealing: HashMap::new() }
     }
 
-    /// When the next half is too old.
+    /// When the next half expires.
     fn next_end(&self) -> Option<Time> {
         self.pools.values().filter_map(|pool| Some(pool.stock.front()?.0 + self.ttl)).min()
     }
@@ -51,7 +51,8 @@ impl Pools {
 }
 
 impl Queue {
-    /// Opens a pool for a model whose material is dealt, if there is none and there are to be any.
+    /// Opens a pool for a model whose material is dealt, if the server has pools and the model has
+    /// none.
     pub(crate) fn open_pool(&mut self, offered: &Arc<Offered>) {
         let Some(order) = offered.model.order().filter(|_| self.pools.on) else { return };
         if self.pools.pools.contains_key(&offered.plan) {
@@ -59,7 +60,7 @@ impl Queue {
         }
         let spec = estimates::dealing(offered, order.server_bytes, &self.known, self.threads, self.job_memory);
         let model = ModelId(self.kinds.len() as u32);
-        // It is being stopped, and needs no stock.
+        // Fails only if the scheduler is being stopped.
         if self.handle(Event::ModelAdded(spec)).is_err() {
             return;
         }
@@ -70,14 +71,14 @@ impl Queue {
         self.pools.pools.insert(plan, pool);
     }
 
-    /// These plans, and those of their batches, are served no longer.
+    /// Closes the pools of withdrawn plans and of their batches.
     pub(super) fn close_pools(&mut self, plans: &BTreeSet<[u8; 32]>) {
         let gone = self.pools.pools.extract_if(|_, pool| plans.contains(&pool.offered.of_one().plan));
         let gone: Vec<ModelId> = gone.map(|(_, pool)| pool.model).collect();
         gone.into_iter().for_each(|model| self.handle_or_ignore(Event::ModelRemoved { model }));
     }
 
-    /// The scheduler starts a dealing.
+    /// Starts a dealing for the scheduler.
     pub(super) fn deal(&mut self, start: &Start) {
         let (job, model) = (start.job, start.model);
         match self.pools.of_model(model) {
@@ -86,13 +87,13 @@ impl Queue {
                 self.pools.dealing.insert(job, model);
                 self.effects.push(Effect::Deal { job, offered });
             }
-            // It tries again when somebody has asked.
+            // The scheduler tries again after the next demand.
             _ => self.handle_or_ignore(Event::JobFailed { job }),
         }
     }
 
-    /// A dealing is over: with a half of this name in so much time, or with nothing. Whether the half is in a
-    /// pool now.
+    /// Ends a dealing: with the id of a half and how long it took, or without. Returns whether the
+    /// driver must hold the half.
     pub(crate) fn dealt(&mut self, job: JobId, made: Option<(MaterialId, Duration)>) -> bool {
         let Some(model) = self.pools.dealing.remove(&job) else { return false };
         let Some((material, took)) = made else {
@@ -105,7 +106,7 @@ impl Queue {
             return false;
         }
         let (now, threads) = (self.now(), self.threads);
-        // Without its pool, its model is gone: the scheduler has it burnt.
+        // Without a pool, the model was withdrawn: the scheduler will burn the half.
         let Some(pool) = self.pools.of_model(model) else { return true };
         pool.stock.push_back((now, material));
         let plan = pool.offered.plan;
@@ -117,7 +118,7 @@ impl Queue {
         true
     }
 
-    /// An offline phase starts: it takes what has lain longest in its pool, unless nobody waits for it.
+    /// Takes the oldest half of the pool for an offline phase that starts, unless it refills stock.
     pub(super) fn draw(&mut self, owner: Owner, model: ModelId, phase: JobPhase) -> Option<MaterialId> {
         let kind = &self.kinds[model.0 as usize];
         if phase != JobPhase::Pre || self.offers.is_filling(owner) {
@@ -135,13 +136,13 @@ impl Queue {
         drawn
     }
 
-    /// The scheduler has something burnt that is nobody's.
+    /// Drops a half that the scheduler has burnt and that has no client.
     pub(super) fn dropped(&mut self, material: MaterialId) {
         self.pools.pools.values_mut().for_each(|pool| pool.stock.retain(|(_, other)| *other != material));
         self.effects.push(Effect::Drop { material });
     }
 
-    /// The dealer has lost what it dealt ahead of time.
+    /// Drops all halves: the dealer has lost what it made ahead of time.
     pub(crate) fn lose_pools(&mut self) {
         let stock = self.pools.pools.values_mut().flat_map(|pool| pool.stock.drain(..));
         let lost: Vec<MaterialId> = stock.map(|(_, material)| material).collect();
@@ -151,7 +152,7 @@ impl Queue {
         }
     }
 
-    /// What nobody has used for so long goes, and none is dealt in its place.
+    /// Drops halves that were unused for too long, and stops dealing for their pools.
     pub(super) fn expire_pools(&mut self) {
         let (now, ttl, mut ended) = (self.now(), self.pools.ttl, Vec::new());
         for pool in self.pools.pools.values_mut() {
@@ -166,13 +167,13 @@ impl Queue {
         }
     }
 
-    /// When a half of a pool is too old next.
+    /// When the next half of a pool expires.
     pub(super) fn pool_alarm(&self) -> Option<Instant> {
         let end = self.pools.next_end()?;
         Some(self.epoch + Duration::from_nanos(end.0) + Duration::from_millis(1))
     }
 
-    /// The pools, by model.
+    /// Rows of the pools, by model.
     pub(crate) fn pool_rows(&self) -> Vec<PoolRow> {
         let row = |pool: &Pool| {
             let bytes = pool.offered.model.order().map_or(0, |order| order.server_bytes);

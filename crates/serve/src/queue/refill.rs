@@ -1,7 +1,7 @@
-//! Stock that the server fills when it has nothing else to do: connections stand ready to make material, and
-//! one of them gets its turn when no job waits and its client's own rate says that it will be needed. What a
-//! client says that it holds is not believed below what was lately made for it, and who has had few turns
-//! lately comes first: nobody gains by saying that its stock is empty.
+//! Refilling of stock while the server is idle. Connections stand ready to make material. One gets
+//! a turn when no job waits and its client's rate of answers makes more stock useful. A client's
+//! stock counts at least as what was lately made for it, and clients with few recent turns come
+//! first, so a client gains nothing by claiming an empty stock.
 use super::{PendingInput, Queue, Refused, Whose};
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -9,15 +9,15 @@ use tacit_admission::ConnectionId as Number;
 use tacit_ids::ClientId;
 use tacit_sched::{Event, JobPhase, ModelId, Owner, Span, Time};
 
-/// Most of the cores, of the dealings, and of the memory, that such jobs take together: three of four.
+/// Share of cores, dealings and memory that refill jobs may take together: three of four.
 const SHARE: (u64, u64) = (3, 4);
 
-/// How long turns, and what was made in them, are remembered.
+/// How long turns, and materials made in them, are remembered.
 const LATELY: Span = Span::from_millis(600_000);
-/// How many are, at most.
+/// Most entries that are remembered.
 const MAX: usize = 4096;
 
-/// What happened lately, counted by whose it was.
+/// Recent events, counted by owner.
 struct Lately<K> {
     order: VecDeque<(Time, K)>,
     counts: HashMap<K, u32>,
@@ -44,7 +44,7 @@ impl<K: Copy + Eq + Hash> Lately<K> {
         }
     }
 
-    /// One of them is over.
+    /// Removes one event of this owner.
     fn take(&mut self, whose: K) {
         if let Some(at) = self.order.iter().position(|(_, other)| *other == whose) {
             self.remove(at);
@@ -70,34 +70,34 @@ impl<K: Copy + Eq + Hash> Lately<K> {
 struct Offer {
     client: ClientId,
     model: ModelId,
-    /// What the stock holds, as its client says.
+    /// The stock's size as the client reports it.
     held: u32,
-    /// What it may hold.
+    /// The stock's largest size.
     most: u32,
 }
 
-/// How much somebody needs stock: what there is, in thousandths of what there should be.
+/// How far a client's stock is filled, in thousandths of what it needs.
 type Covered = u64;
 
 /// Connections that stand ready to fill stock.
 #[derive(Default)]
 pub(super) struct Offers {
     standing: std::collections::BTreeMap<Owner, Offer>,
-    /// Those that have got their turn, until their job has ended.
+    /// Connections that have got a turn, until their job has ended.
     filling: std::collections::BTreeMap<Owner, (ClientId, ModelId)>,
-    /// Turns that clients have had.
+    /// Recent turns of clients.
     turns: Lately<ClientId>,
-    /// What was made for stock and is not used yet.
+    /// Material recently made for stock and not used yet.
     made: Lately<(ClientId, ModelId)>,
 }
 
 impl Offers {
-    /// How many stand ready and have no turn yet.
+    /// Number of connections that stand ready without a turn.
     pub(super) fn len(&self) -> u32 {
         self.standing.len() as u32
     }
 
-    /// Whether it has its turn: nobody waits for what it makes.
+    /// Whether this owner has its turn, so that no input waits for its material.
     pub(super) fn is_filling(&self, owner: Owner) -> bool {
         self.filling.contains_key(&owner)
     }
@@ -107,21 +107,21 @@ impl Offers {
         self.filling.remove(&owner);
     }
 
-    /// A client uses one of its stock.
+    /// A client uses one material of its stock.
     pub(super) fn used(&mut self, client: ClientId, model: ModelId) {
         let whose = |offer: &&mut Offer| (offer.client, offer.model) == (client, model);
         self.standing.values_mut().filter(whose).for_each(|offer| offer.held = offer.held.saturating_sub(1));
         self.made.take((client, model));
     }
 
-    /// A turn has ended well.
+    /// Records a turn that ended well.
     pub(super) fn made(&mut self, owner: Owner, now: Time) {
         if let Some(&whose) = self.filling.get(&owner) {
             self.made.add(now, whose);
         }
     }
 
-    /// How far an offer's stock is covered, what is being made included; `None` if it wants nothing.
+    /// How far an offer's stock is filled, counting what is being made; `None` if it needs no more.
     fn covered(&self, offer: &Offer, wanted: u32) -> Option<Covered> {
         let making = self.filling.values().filter(|&&whose| whose == (offer.client, offer.model)).count() as u32;
         let held = offer.held.max(self.made.count((offer.client, offer.model)));
@@ -131,8 +131,8 @@ impl Offers {
 }
 
 impl Queue {
-    /// A connection stands ready to make material for its client's stock, which holds so much and may hold so
-    /// much. When is up to [`fill`](Self::fill).
+    /// A connection stands ready to make material for its client's stock, which holds `held` and
+    /// may hold `most`. [`fill`](Self::fill) decides when.
     pub(crate) fn refill(&mut self, number: Number, whose: &Whose, held: u32, most: u32) -> Result<(), Refused> {
         let owner = self.notice(Some(number), whose, None, (None, None), true)?;
         let (client, model) = (whose.client, self.model(whose)?);
@@ -144,8 +144,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Gives one standing connection its turn, if no job waits, cores (or the dealer) are idle, and its
-    /// client's stock is below what its rate asks for; whether there was one.
+    /// Gives one connection its turn if no job waits, cores (or the dealer) are idle, and its
+    /// client's stock is below what its rate needs. Returns whether there was one.
     pub(super) fn fill(&mut self) -> bool {
         if self.offers.standing.is_empty() || self.scheduler.queued_jobs() > 0 {
             return false;
@@ -161,12 +161,12 @@ impl Queue {
         true
     }
 
-    /// Of the offers for whose job the machine has room, one of the client that had fewest turns lately, and
-    /// of those the one whose stock is least covered.
+    /// The offer to fill next, among those whose job the machine has room for: of the client with
+    /// the fewest recent turns, and there the one whose stock is least filled.
     fn next_to_fill(&self) -> Option<Owner> {
         let (have, used) = (self.scheduler.capacity(), self.scheduler.used());
         let share = |of: u64| of / SHARE.1 * SHARE.0 + of % SHARE.1 * SHARE.0 / SHARE.1;
-        // At least one job, or a machine with one core would have none.
+        // At least one job may run, even on a machine with one core.
         let is_idle = |each: u32, have: u32, used: u32, running: u64| {
             let (each, most) = (u64::from(each), share(u64::from(have)).max(u64::from(each)));
             u64::from(have.saturating_sub(used)) >= each && (running + 1) * each <= most
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(offers.covered(&says_nothing, 8), None, "it has as many as it may hold");
         offers.used(client, MODEL);
         assert_eq!(offers.covered(&says_nothing, 8), Some(750));
-        // What nobody used for long may be gone at its client's.
+        // Stock that was not used for long may be gone at the client.
         offers.made.forget_before(at(700.0));
         assert_eq!(offers.covered(&says_nothing, 8), Some(0));
     }

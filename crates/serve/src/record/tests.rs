@@ -68,7 +68,7 @@ fn delays_and_throughput_are_each_clients_and_each_models_own() {
     record.served(alice, &of(), 2.0, 1.0);
     record.served(alice, &("n".into(), "toy"), 4.0, 3.0);
     record.served(bob, &of(), 6.0, 5.0);
-    // A model that is not on offer any more counts for its client.
+    // A model no longer offered still counts for its client.
     record.served(bob, &("gone".into(), "toy"), 12.0, 9.0);
     let all = record.snapshot();
     let row = |client| all.clients.iter().find(|row| row.client == client).unwrap();
@@ -77,7 +77,7 @@ fn delays_and_throughput_are_each_clients_and_each_models_own() {
     let models: Vec<_> = all.models.iter().map(|m| (&*m.name, m.done, m.mean_delay_s, m.mean_waiting_s)).collect();
     assert_eq!(models, [("m", 2, 4.0, 3.0), ("n", 1, 4.0, 3.0)]);
     assert_eq!((all.mean_delay_s, all.mean_waiting_s), (6.0, 4.5));
-    // Counted in one moment, over a minute or since the start.
+    // All rates cover the same time: a minute, or the time since the start.
     let rates: Vec<f64> = all.clients.iter().map(|row| row.throughput_per_s).collect();
     assert!(rates[0] > 0.0 && rates[0] == rates[1] && all.throughput_per_s == rates[0] + rates[1], "{rates:?}");
     assert_eq!(all.models[0].throughput_per_s, 2.0 * all.models[1].throughput_per_s);
@@ -91,12 +91,12 @@ fn jobs_that_end_otherwise_are_told_apart() {
     }
     record.started(0, 1, None);
     record.started(1, 1, None);
-    // Refused by the worker, broken off, refused by the driver, left while it waited.
+    // In this order: refused by the worker, broken off, refused by the driver, left while waiting.
     record.finished(0, None);
     record.broke_off(1);
     record.finished(2, None);
     record.broke_off(3);
-    // Nobody's end changes nothing.
+    // The end of an unknown job changes nothing.
     record.finished(9, Some(&measured(Phase::Online)));
     let Snapshot { jobs, clients, .. } = record.snapshot();
     assert_eq!(jobs.iter().map(|j| j.outcome).collect::<Vec<_>>(), [Some("failed"), Some("refused")]);

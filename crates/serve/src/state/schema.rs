@@ -1,4 +1,4 @@
-//! The file itself: its rights, its version, its tables.
+//! The state file: permissions, schema version, tables.
 use crate::ServeError;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::fs::{self, OpenOptions, Permissions};
@@ -7,26 +7,28 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-/// Its name, beside the ledger.
+/// Name of the server's file, beside the ledger.
 pub(super) const NAME: &str = "server.sqlite";
 
-/// What kind of file it is.
+/// A kind of state file.
 pub(crate) struct Kind {
-    /// What its header says.
+    /// Application id in the file's header.
     pub(crate) application: i32,
-    /// `migrations[v]` leads from schema version v to v + 1. Never changed once released, only added to.
+    /// `migrations[v]` leads from schema version v to v + 1. Released ones never change; new ones
+    /// are appended.
     pub(crate) migrations: &'static [&'static str],
 }
 
-/// A server's; the header says "tacs".
+/// The server's file; its application id is "tacs".
 pub(super) const SERVER: Kind = Kind { application: 0x7461_6373, migrations: MIGRATIONS };
 /// Permissions of the file; SQLite gives its other files the same.
 const MODE: u32 = 0o600;
-/// KiB of the file that stay in memory.
+/// SQLite's page cache in KiB.
 const CACHE_KIB: i64 = 128;
-/// How long somebody else may hold the file. A transaction takes milliseconds.
+/// How long to wait for another holder of the file. A transaction takes milliseconds.
 const BUSY: Duration = Duration::from_secs(10);
-/// Pages of the log (4 KiB each) after which it is written back: the disk is for material.
+/// Pages of the write-ahead log (4 KiB each) after which SQLite writes it back, to save disk for
+/// material.
 const LOG_PAGES: i64 = 32;
 const MIGRATIONS: &[&str] = &["
     -- How long phases take: the last estimate of each class.
@@ -90,21 +92,21 @@ const MIGRATIONS: &[&str] = &["
     ALTER TABLE audit ADD COLUMN name TEXT;
 "];
 
-/// How surely what was written is on the disk after a loss of power.
+/// When a commit is safe against a loss of power.
 #[derive(Clone, Copy)]
 pub(crate) enum Sync {
     /// When the commit returns.
     AtOnce,
-    /// Some time later; the file stays whole.
+    /// Some time after the commit; the file stays consistent.
     Later,
 }
 
-/// What goes wrong with a state file, with its path.
+/// Wraps an error of a state file with the file's path.
 pub(crate) fn failed<E: ToString>(path: &Path) -> impl Fn(E) -> ServeError {
     move |e| ServeError::State { path: path.to_owned(), what: e.to_string() }
 }
 
-/// Makes the file where there is none, closes it to others, and brings its tables up to date.
+/// Creates the file if absent, makes it private and migrates its tables.
 pub(crate) fn prepare(path: &Path, kind: &Kind) -> Result<(), ServeError> {
     private(path).map_err(failed(path))?;
     let mut db = connect(path, Sync::AtOnce)?;
@@ -125,7 +127,7 @@ pub(crate) fn prepare(path: &Path, kind: &Kind) -> Result<(), ServeError> {
         .filter(|version| *version <= known)
         .ok_or_else(|| failed(path)(format!("it has version {version}, this program knows {known}: update tacit")))?;
     if version == known {
-        // A full disk is no reason not to start.
+        // Starting must succeed even if the disk is full, so write nothing.
         return Ok(());
     }
     for (step, sql) in kind.migrations.iter().enumerate().skip(version) {
@@ -136,7 +138,7 @@ pub(crate) fn prepare(path: &Path, kind: &Kind) -> Result<(), ServeError> {
     tx.commit().map_err(failed(path))
 }
 
-/// A connection to a file that is prepared.
+/// Opens a connection to a prepared file.
 pub(crate) fn connect(path: &Path, sync: Sync) -> Result<Connection, ServeError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(failed(path))?;
@@ -146,14 +148,15 @@ pub(crate) fn connect(path: &Path, sync: Sync) -> Result<Connection, ServeError>
         Sync::Later => "NORMAL",
     };
     db.pragma_update(None, "synchronous", name).map_err(failed(path))?;
-    // Rows are added and hardly read: what SQLite would keep in memory of them is of no use.
+    // Rows are added and hardly read, so a large cache would be of no use.
     db.pragma_update(None, "cache_size", -CACHE_KIB).map_err(failed(path))?;
     db.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(failed(path))?;
     Ok(db)
 }
 
-/// The folder is ours alone: the store has seen to that. A file that is there is not opened: closing it would
-/// drop the locks of whoever in this process has it open with SQLite.
+/// Creates the file with mode [`MODE`], or restricts an existing one. The store has made the folder
+/// private. An existing file is not opened: closing it would drop the locks of any SQLite
+/// connection of this process to it.
 fn private(path: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(MODE).open(path) {
         Ok(_) => return Ok(()),

@@ -182,7 +182,7 @@ fn a_record_that_is_too_large_loses_its_oldest_rows() {
         || count(dir.path(), "SELECT page_count - freelist_count FROM pragma_page_count(), pragma_freelist_count()");
     let rows = || count(dir.path(), "SELECT count(*) FROM audit");
     for round in 0..40 {
-        // No more than find room in the queue.
+        // Fewer rows than the queue has room for.
         for _ in 0..QUEUE / 4 {
             state.keeper.keep(ended("done"));
         }

@@ -11,15 +11,15 @@ use tacit_client::MAX_THREADS;
 use tacit_serve::{DealerConfig, DealerServer};
 use tacit_store::keys;
 
-/// How long requests, and clients of what was just dealt, may take after an interrupt.
+/// Time after an interrupt for running requests, and for clients to fetch what was just dealt.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// Makes the material of back ends with a dealer (`dealt`, `fss`), for servers and their clients.
 ///
-/// Whoever runs it must work with neither of them: together with a server it learns the inputs, together
-/// with a client the weights. Servers and clients pin its certificate; nothing of what it deals is written
-/// to disk. An interrupt lets requests end and clients fetch what was dealt in the last 30 s; a second one
-/// ends it at once.
+/// The dealer's operator must work with neither of them: with a server, it learns the inputs; with
+/// a client, the weights. Servers and clients pin its certificate; nothing that it deals is written
+/// to disk. An interrupt lets requests end and clients fetch what was dealt in the last 30 s; a
+/// second interrupt ends it at once.
 ///
 /// Examples: tacit keys add-dealer keys --host dealer.example
 ///           tacit dealer --keys keys --listen 0.0.0.0:7879 --numbers dealer.sqlite
@@ -32,20 +32,21 @@ struct Args {
     /// Address to listen on; port 0 takes a free one and prints it
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7879")]
     listen: SocketAddr,
-    /// File of the numbers that materials have had: never delete it while a server has material
+    /// File of the numbers that were given to materials: never delete it while a server has
+    /// material
     #[arg(long, value_name = "FILE", default_value = "dealer.sqlite")]
     numbers: PathBuf,
-    /// Threads that dealing takes
+    /// Threads for dealing
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MAX_THREADS as u64))]
     threads: u64,
     /// Connections of clients at the same time, and as many of servers
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     max_connections: u64,
-    /// Longest time that a request may take, seconds: a client on a slow link fetches gigabytes in hours
+    /// Longest time of a request, seconds: a client on a slow link fetches gigabytes in hours
     #[arg(long, value_name = "SECONDS", default_value_t = DealerConfig::REQUEST_TIMEOUT.as_secs(),
         value_parser = clap::value_parser!(u64).range(1..=7 * 86_400))]
     request: u64,
-    /// Print the line that tells the address as JSON
+    /// Print the line with the address as JSON
     #[arg(long)]
     json: bool,
 }
@@ -72,7 +73,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    // Large tensors are there while something is dealt, and not between.
+    // Returns the memory of large tensors to the system: they are needed only while dealing.
     tacit_arith::heap::give_back_large();
     tacit_log::run(|| run(&args))
 }

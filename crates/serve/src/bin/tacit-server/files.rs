@@ -1,4 +1,4 @@
-//! The files that are served, and what of them has changed when they are looked at again.
+//! The model files that are served, and which of them have changed since the last read.
 use crate::load::{self, Offering};
 use anyhow::{Context, ensure};
 use std::collections::BTreeMap;
@@ -12,32 +12,33 @@ use tacit_serve::{Catalog, Source, Unusable};
 use tacit_store::seal::{self, Kind};
 use tacit_store::{SealKey, keys};
 
-/// Bytes at the start of a file that hold a digest of all of it.
+/// Bytes at the start of a file, which include a digest of all of it.
 const HEAD: u64 = 512;
 
-/// The starts of a model's file and of the lowerings beside it: they change with the files.
+/// The first [`HEAD`] bytes of a model's file and of the lowerings beside it: they change with the
+/// files.
 type Stamp = Vec<Option<Vec<u8>>>;
 
-/// What is served, as the command line says.
+/// What the command line asks to serve.
 pub(crate) struct Files {
-    /// Model files, and folders of such.
+    /// Model files, and folders of model files.
     pub(crate) models: Vec<PathBuf>,
     pub(crate) offering: Offering,
     pub(crate) allow_clear: bool,
-    /// Whether this server was told of a dealer.
+    /// Whether the command line names a dealer.
     pub(crate) has_dealer: bool,
     /// Whether models are warmed up.
     pub(crate) warm_up: bool,
     pub(crate) seal: Option<SealKey>,
     /// Folder of keys.
     pub(crate) keys: PathBuf,
-    /// What was read last.
+    /// The models of the last read, with the stamps of their files.
     pub(crate) loaded: BTreeMap<PathBuf, (Stamp, Vec<Arc<dyn ServerModel>>)>,
 }
 
 impl Files {
-    /// The models of all files there are. `again`: of those that were named, one that is gone is withdrawn;
-    /// at the start it is missing.
+    /// Loads the models of all files. With `again`, a named file that is gone withdraws its model;
+    /// at the start it is an error.
     pub(crate) fn load(&mut self, again: bool) -> anyhow::Result<Catalog> {
         let mut catalog = Catalog::new(self.allow_clear);
         self.offering.all().iter().filter(|_| self.warm_up).for_each(|backend| catalog.warm_up(backend));
@@ -80,7 +81,8 @@ impl Files {
         Ok(found)
     }
 
-    /// Taken before the files are read: what is written meanwhile is read again next time.
+    /// Reads the stamp of a model. Call this before reading the files: then a change during the
+    /// read shows next time.
     fn stamp(&self, path: &Path) -> anyhow::Result<Stamp> {
         ensure!(path.exists(), "{}: there is no such file", path.display());
         let beside = self.offering.all().into_iter().map(|backend| lowered::path_beside(path, backend.id()));
@@ -112,7 +114,7 @@ fn models_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 
 impl Source for Files {
     fn catalog(&mut self) -> Result<Catalog, Unusable> {
-        // Causes and all: it goes into a log line and an answer.
+        // With all causes, for a log line and an answer.
         self.load(true).map_err(|e| format!("{e:#}").into())
     }
 

@@ -9,8 +9,9 @@ use tacit_ids::ClientId;
 use tacit_serve::{Front, FrontConfig};
 use tacit_store::keys;
 
-/// Tells clients which server of a cluster answers them, and servers whom to admit, until it is interrupted.
-/// `tacit cluster up` starts it, and the servers (docs/scale.md).
+/// Directs clients to the server of a cluster that answers them, and gives servers the list of
+/// clients to admit, until it is interrupted. `tacit cluster up` starts it and the servers
+/// (docs/scale.md).
 ///
 /// Example: tacit serve --front --keys keys --listen 0.0.0.0:7900
 #[derive(Parser)]
@@ -22,29 +23,29 @@ pub struct Args {
     /// Address to listen on; port 0 takes a free one and prints it
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7900")]
     listen: SocketAddr,
-    /// Seconds that a server may serve after it asked for its lease, 0.1 to 3600
+    /// Seconds that a server may serve after asking for its lease, 0.1 to 3600
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     lease: Duration,
-    /// Answers that one client may have in a day (UTC), over all servers [default: as many as it likes]
+    /// Answers that one client may have in a day (UTC), over all servers [default: no limit]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     queries_per_day: Option<u64>,
-    /// Folder where these answers are counted; without it, a front that is started anew begins at 0
+    /// Folder for these counts; without it, a restarted front begins at 0
     #[arg(long, value_name = "DIR", requires = "queries_per_day")]
     state: Option<PathBuf>,
-    /// Take the clock of this machine for right, though it shows a time more than a week from when the folder
-    /// was last used: a day's answers are counted by it
+    /// Accept this machine's clock, though it is more than a week from the last use of the folder:
+    /// it decides which answers count for a day
     #[arg(long, requires = "state")]
     accept_clock: bool,
     /// Servers that a client with a large key set (back end `ckks`) may be sent to
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = count(4096))]
     key_copies: usize,
-    /// Fingerprint of a client that is sent nowhere; may be given several times
+    /// Fingerprint of a client to refuse; may be given several times
     #[arg(long, value_name = "FINGERPRINT")]
     ban: Vec<ClientId>,
-    /// Name in the servers' certificates, where it is not that of their addresses; clients are told
+    /// Name in the servers' certificates, if it differs from their addresses; clients learn it
     #[arg(long, value_name = "NAME")]
     server_name: Option<String>,
-    /// Print the line that tells the address as JSON
+    /// Print the line with the address as JSON
     #[arg(long)]
     json: bool,
 }

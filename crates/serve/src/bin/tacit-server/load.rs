@@ -1,4 +1,4 @@
-//! From a model file to what is served.
+//! Loads a model file for the back ends that serve it.
 use anyhow::{Context, ensure};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use tacit_store::seal::{self, Kind};
 /// Back ends with the options that were given for each; `None` where there were none.
 pub(crate) type Chosen = Vec<(Arc<dyn Backend>, Option<Options>)>;
 
-/// The back ends named, the first of them with the options that name none: `KEY=VALUE`, or
-/// `BACKEND.KEY=VALUE`.
+/// Returns the named back ends with their options. `BACKEND.KEY=VALUE` is for the named one,
+/// `KEY=VALUE` for the first.
 ///
 /// # Errors
 /// There is no such back end, or an option is for one that was not chosen.
@@ -37,14 +37,14 @@ pub(crate) fn choose(registry: &Registry, names: &[String], options: &[String]) 
 pub(crate) enum Offering {
     /// Those that the command line names.
     Named(Chosen),
-    /// Each model with those for which a lowering lies beside it, and with the default where none does.
+    /// Each model with the back ends of the lowerings beside it; without any, with the default.
     Beside(Beside),
 }
 
-/// What a model is offered with where nothing was said.
+/// Chooses back ends by the lowerings beside a model, where the command line names none.
 pub(crate) struct Beside {
     pub(crate) registry: Registry,
-    /// Whether this server was told of a dealer.
+    /// Whether the command line names a dealer.
     pub(crate) has_dealer: bool,
     pub(crate) allow_clear: bool,
 }
@@ -61,7 +61,7 @@ impl Offering {
     /// The back ends for the model in this file.
     ///
     /// # Errors
-    /// Lowerings lie beside it, and none of them can be served as this server was started.
+    /// Lowerings lie beside the file, but the options of this server allow none of them.
     pub(crate) fn of(&self, path: &Path) -> anyhow::Result<Chosen> {
         match self {
             Self::Named(chosen) => Ok(chosen.clone()),
@@ -93,7 +93,7 @@ impl Beside {
         Ok(chosen)
     }
 
-    /// What this server lacks for a back end that asks for such trust.
+    /// The option that this server lacks for a back end with this trust; `None` if it lacks none.
     fn lacks(&self, trust: Trust) -> Option<&'static str> {
         match trust {
             Trust::Dealer if !self.has_dealer => Some("name a dealer with --dealer and --dealer-pin"),
@@ -103,11 +103,11 @@ impl Beside {
     }
 }
 
-/// The model in a `.tacit` file for each back end: its stored lowering, or lowered now.
+/// Returns the model in a `.tacit` file for each back end: its stored lowering, or a new one.
 ///
 /// # Errors
-/// A file cannot be read or is damaged, or a back end does not support the model or the options; each names
-/// the file.
+/// A file cannot be read or is damaged, or a back end does not support the model or the options;
+/// each names the file.
 pub(crate) fn load(path: &Path, chosen: &Chosen, key: Option<&SealKey>) -> anyhow::Result<Vec<Arc<dyn ServerModel>>> {
     ensure!(path.exists(), "{}: there is no such file", path.display());
     let open = |path: &Path| Ok(seal::open_file(path, Kind::of_owner_file(path), key)?);

@@ -26,15 +26,16 @@ use tacit_sched::policy::PolicySpec;
 use tacit_serve::{Collector, Hangups, Server, ServerConfig};
 use tacit_store::{SealKey, keys};
 
-/// The scheduler learns from it what jobs take.
+/// Counts allocations, from which the scheduler learns the memory of jobs.
 #[global_allocator]
 static HEAP: Counting = Counting;
 
 /// How long running jobs may take after an interrupt.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Serves `.tacit` files, each under its file name, until it is interrupted: running jobs then have 30 s, a
-/// second interrupt cuts them off. Models and certificates may change while it runs (docs/serving.md).
+/// Serves `.tacit` files, each under its file name, until it is interrupted: running jobs then have
+/// 30 s, a second interrupt ends them at once. Models and certificates may change while it runs
+/// (docs/serving.md).
 ///
 /// Example: tacit serve digits.tacit squeezenet.tacit --keys keys --listen 0.0.0.0:7878
 #[derive(Parser)]
@@ -44,8 +45,8 @@ const GRACE: Duration = Duration::from_secs(30);
     after_help = "With --front as the first argument it is the front of a cluster: tacit serve --front --help"
 )]
 struct Args {
-    /// Model files, or folders of them; their weights stay in this process. Looked at again on SIGHUP and by
-    /// `tacit reload`, as keys and --access are
+    /// Model files, or folders of them; their weights stay in this process. SIGHUP and `tacit
+    /// reload` read them again, with keys and --access
     #[arg(required = true, value_name = "FILE.tacit|DIR")]
     models: Vec<PathBuf>,
     /// Folder with ca.pem, server.pem and server.key
@@ -54,69 +55,73 @@ struct Args {
     /// Address to listen on; port 0 takes a free one and prints it
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7878")]
     listen: SocketAddr,
-    /// Back end to offer every model with; several may be given, the first is what clients prefer [default:
-    /// those for which a lowering lies beside the model; cheetah where none does, or -O is given]
+    /// Back end to offer every model with; may be given several times, clients prefer the first
+    /// [default: those with a lowering beside the model; cheetah without one, or if -O is given]
     #[arg(long = "backend", value_name = "ID")]
     backends: Vec<String>,
-    /// Option of the first back end, or of the one named; may be given several times. Without any, stored
-    /// lowerings are taken as they are
+    /// Option of the first back end, or of the one named; may be given several times. Without any,
+    /// stored lowerings are used as they are
     #[arg(short = 'O', long = "option", value_name = "[BACKEND.]KEY=VALUE,...")]
     options: Vec<String>,
-    /// Dealer, host:port: makes the material of back ends that take it from a third party (`dealt`, `fss`);
-    /// this server shows it the certificate `orders` of the key folder
+    /// Dealer, host:port, for back ends with material from a third party (`dealt`, `fss`); this
+    /// server shows it the certificate `orders` of the key folder
     #[arg(long, value_name = "HOST:PORT", requires = "dealer_pin")]
     dealer: Option<String>,
-    /// Fingerprint of the dealer's key, as the dealer tells it
+    /// Fingerprint of the dealer's key, as the dealer prints it
     #[arg(long, value_name = "PIN", requires = "dealer")]
     dealer_pin: Option<ClientId>,
-    /// Folder with ca.pem, orders.pem and orders.key, where the dealer has a CA of its own [default: that of
-    /// --keys]
+    /// Folder with ca.pem, orders.pem and orders.key, if the dealer has its own CA [default: that
+    /// of --keys]
     #[arg(long, value_name = "DIR", requires = "dealer")]
     dealer_keys: Option<PathBuf>,
     /// Allow back ends that show this server every input: no private inference, for measurements
     #[arg(long)]
     allow_clear: bool,
-    /// Folder for the server's half of material made ahead of time; without it, clients cannot prepare
+    /// Folder for the server's half of material made ahead of time; without it, clients cannot
+    /// prepare any
     #[arg(long, value_name = "DIR")]
     material: Option<PathBuf>,
-    /// Who may use what, and how often (docs/serving.md); read again with the models
+    /// Access rules of clients: models, quotas and rates (docs/serving.md); read again with the
+    /// models
     #[arg(long, value_name = "FILE.toml")]
     access: Option<PathBuf>,
-    /// Days that the record of ended phases is kept, in the folder of stored material
+    /// Days until rows of the record of ended phases are deleted, in the folder of stored material
     #[arg(long, value_name = "DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     audit_days: u32,
-    /// MiB that the file with that record may have: beyond that its oldest rows go, whatever their days
+    /// MiB of the file with that record: beyond that its oldest rows are deleted, whatever their
+    /// age
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     audit_mib: u64,
-    /// Encrypt stored material, and read encrypted models: KEY is a file's name, env:VARIABLE or cmd:COMMAND
+    /// Encrypt stored material, and read encrypted models: KEY is a file's name, env:VARIABLE or
+    /// cmd:COMMAND
     #[arg(long, value_name = "KEY", value_parser = SealKey::from_text)]
     seal: Option<SealKey>,
     /// Threads of each job's arithmetic
     #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64))]
     threads: usize,
-    /// Which jobs start when: fcfs, priority[:BETA], sequential, srt, adaptive, each with an optional
-    /// +fair[:STRENGTH] against clients that ask for more than others
+    /// Scheduling policy of jobs: fcfs, priority[:BETA], sequential, srt, adaptive, each with an
+    /// optional +fair[:STRENGTH] against clients that ask for more than others
     #[arg(long, value_name = "NAME", default_value = "adaptive", value_parser = PolicySpec::from_str)]
     policy: PolicySpec,
-    /// Do not run one made-up input through models of which it is not known how long they take
+    /// Do not run a made-up input through models whose run time is unknown
     #[arg(long)]
     no_warm_up: bool,
     /// Cores that jobs may take together [default: all of this machine]
     #[arg(long, value_name = "COUNT", value_parser = count(MAX_THREADS as u64))]
     cores: Option<usize>,
-    /// Count a core for each thread of a job even while it waits for its link, and do not count what other
-    /// processes use
+    /// Count a core for each thread of a job even while it waits for its link, and ignore the load
+    /// of other processes
     #[arg(long)]
     strict_cores: bool,
-    /// Materials that a dealer may be making at a time: such an offline phase waits for the dealer and takes
-    /// no core
+    /// Materials that a dealer may be making at a time: such an offline phase waits for the dealer
+    /// and uses no core
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = count(1024))]
     dealings: usize,
-    /// MiB on disk, with --material, of material that a dealer deals ahead of time, for no client in
-    /// particular: whoever comes need not wait for that. 0: none is
+    /// MiB on disk, with --material, for material that a dealer makes ahead of time for no
+    /// particular client, so that new clients need not wait for it; 0 switches that off
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(0..=1 << 24))]
     pool: u64,
-    /// MiB that this process may have resident: with more, no job starts [default: no limit]
+    /// MiB of resident memory of this process above which no job starts [default: no limit]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     resident: Option<u64>,
     /// MiB of memory that jobs may take together, by estimate [default: no limit]
@@ -125,7 +130,7 @@ struct Args {
     /// Inputs of one client that may be under way, announced ones included
     #[arg(long, value_name = "COUNT", default_value_t = 1024, value_parser = count(1_000_000))]
     queued: usize,
-    /// Seconds that a notice holds without the request that it announces
+    /// Seconds that a notice is valid without its request
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     notice_ttl: u64,
     /// Send at most this fast to each client, to cap power on purpose: 20mbit, 500kbit
@@ -134,49 +139,51 @@ struct Args {
     /// Clients connected at the same time
     #[arg(long, default_value_t = 64, value_parser = count(100_000))]
     max_connections: usize,
-    /// Of these, those of one client, by its certificate's key [default: three quarters]
+    /// Connections of one client at the same time, by its certificate's key [default: three
+    /// quarters of --max-connections]
     #[arg(long, value_name = "COUNT", value_parser = count(100_000))]
     connections_per_client: Option<usize>,
-    /// Connections of the control interface (HTTP: status, metrics, dashboard) at the same time, and as many
-    /// of operators; 0 switches it off
+    /// Connections of the control interface (HTTP: status, metrics, dashboard) at the same time,
+    /// and as many of operators; 0 switches it off
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u64).range(0..=4096))]
     max_control: u64,
     /// Seconds that a client may make no progress inside a phase
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stall: u64,
-    /// Seconds that a client may be silent between requests
+    /// Seconds that a client may wait between requests
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     idle: u64,
     /// Materials that one client may have on disk
     #[arg(long, default_value_t = 256, value_parser = count(1_000_000))]
     quota: usize,
-    /// MiB of keys that one client may have kept here, with --material, so that it sends them once (back end
-    /// `ckks`); 0 keeps none beyond this run
+    /// MiB of keys stored here for one client, with --material, so that it sends them once (back
+    /// end `ckks`); 0 stores none beyond this run
     #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(0..=1 << 24))]
     key_quota: u64,
-    /// Days that stored material is kept whose client does not come back with the other half, or whose model
-    /// is no longer offered, and keys that their client does not come for
+    /// Days until stored material expires whose client does not return with the other half, or
+    /// whose model is no longer offered; and until unused keys of a client expire
     #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3650))]
     expire: u64,
-    /// Take the clock of this machine for right, though it shows a time more than a week from when the folder
-    /// of material was last used: what is too old by it expires
+    /// Accept this machine's clock, though it is more than a week from the last use of the folder
+    /// of material: what is too old by this clock expires
     #[arg(long)]
     accept_clock: bool,
-    /// Inputs of one client that are run as one at most, in the exchanges of one input, where the back end
-    /// does that and memory allows it; 1 runs each on its own
+    /// Most inputs of one client in a batch, which takes the round trips of one input, if the back
+    /// end supports it and memory allows it; 1 runs each input on its own
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = count(32))]
     max_batch: usize,
-    /// Inputs that material of one client in memory may be for; with none there, a batch may be larger
+    /// Inputs of one client with material in memory; with none there, a batch may be larger
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
     memory: u64,
-    /// Seconds that a client which has its share of memory waits for a place until it is refused, less than
+    /// Seconds that a client with its full share of memory waits before it is refused, less than
     /// clients wait for a server (300); 0 refuses at once
     #[arg(long, value_name = "SECONDS", default_value_t = 240, value_parser = clap::value_parser!(u64).range(0..=3600))]
     memory_wait: u64,
-    /// Collector of traces, http://HOST:PORT: is told of each phase that ends (OTLP over HTTP, JSON)
+    /// Collector of traces, http://HOST:PORT, which receives each phase that ends (OTLP over HTTP,
+    /// JSON)
     #[arg(long, value_name = "URL")]
     otlp: Option<Collector>,
-    /// Print the line that tells the address as JSON
+    /// Print the line with the address as JSON
     #[arg(long)]
     json: bool,
 }

@@ -15,7 +15,7 @@ fn the_document_lists_exactly_the_paths() {
     assert_eq!(there, document["paths"].as_object().unwrap().keys().map(String::as_str).collect());
 }
 
-/// Whether a value has exactly what a schema of the document says, by name.
+/// Checks that a value has exactly the fields and types of a schema of the document.
 fn check(document: &Value, schema: &Value, value: &Value, at: &str) {
     if let Some(name) = schema["$ref"].as_str() {
         let name = name.strip_prefix("#/components/schemas/").unwrap();
