@@ -1,5 +1,5 @@
-//! What primitives take on a machine, per back end, phase and party: fitted to measured runs of small
-//! networks.
+//! The time that each primitive takes on a machine, by back end, phase and party: fitted to
+//! measured runs of small networks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,34 +14,35 @@ use crate::error::PlanError;
 use crate::fit::{Fit, fit, seconds_of};
 use crate::observed::{self, Observation, Seen, dealing_counts};
 
-/// Format of the file.
+/// Version of the file format.
 pub const VERSION: u32 = 3;
 const BUILT_IN: &str = include_str!("../calibration.toml");
 /// Largest file, bytes.
 const MAX_FILE: u64 = 1 << 20;
-/// What memory goes by ([`memory`]).
+/// Coefficients of the terms of [`memory`].
 const MEMORY_COLUMNS: usize = 3;
 
 /// A party's part of a phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rates {
-    /// Seconds for each primitive that the phase has; those that are not named take none.
+    /// Seconds for each primitive of the phase; a primitive that is absent takes none.
     pub seconds: BTreeMap<Primitive, f64>,
     /// Root mean square of relative errors, each network predicted from the others. 0.1 is 10 %.
     pub error: f64,
-    /// Resident bytes of the process: so many, so many for each that the plan declares for the phase, and so
-    /// many for each number in the model's weights.
+    /// Resident bytes of the process: a constant, a factor for each byte that the plan declares for
+    /// the phase, and a factor for each number in the model's weights.
     pub resident: [f64; MEMORY_COLUMNS],
 }
 
 impl Rates {
-    /// From runs of networks.
+    /// Fits the rates to runs of networks.
     fn new(seen: &[Seen<'_>], phase: Phase, party: usize) -> Self {
         let row = |one: &Seen<'_>| (one.network, one.counts(phase, party), one.took.cpu_s[party]);
         let Fit { seconds, error } = fit(&seen.iter().map(row).collect::<Vec<_>>());
         let named = Primitive::ALL.into_iter().zip(seconds).filter(|(_, seconds)| *seconds > 0.0);
-        // The programs as they are used, where there are enough such runs: `tacit bench` keeps more on disk.
+        // Prefer runs of the programs as users run them, if there are enough: `tacit bench` keeps
+        // more on disk.
         let enough = seen.iter().filter(|one| one.is_far()).count() > MEMORY_COLUMNS;
         // Three columns of the same solver.
         let row = |one: &Seen<'_>| {
@@ -56,20 +57,20 @@ impl Rates {
         Self { seconds: named.collect(), error, resident: [process, by_declared, by_weights] }
     }
 
-    /// Takes over what a byte costs over a link.
+    /// Takes over the cost of a byte on a link.
     fn carry_as(&mut self, other: &Self) {
         let carried = other.seconds.get(&Primitive::Carried);
         self.seconds.extend(carried.map(|seconds| (Primitive::Carried, *seconds)));
     }
 
-    /// Most resident bytes of a phase, by what its memory goes by ([`memory`]).
+    /// Peak resident bytes of a phase, by the terms of [`memory`].
     #[must_use]
     pub fn resident_bytes(&self, columns: &[f64; MEMORY_COLUMNS]) -> u64 {
         self.resident.iter().zip(columns).map(|(bytes, column)| bytes * column).sum::<f64>() as u64
     }
 
-    /// What a party's part takes on a machine that is so many times slower than that which was calibrated,
-    /// seconds.
+    /// Predicts the seconds of a party's part on a machine that is slower than the calibrated one
+    /// by these factors.
     #[must_use]
     pub fn cpu_s(&self, counts: &Counts, slower: &Counts) -> f64 {
         let mut seconds = self.array();
@@ -94,15 +95,15 @@ pub struct PhaseRates {
     pub client: Rates,
     /// The server's part.
     pub server: Rates,
-    /// What of the shorter party's time comes on top of the longer one's: 0 if they always work side by side,
-    /// 1 if one waits for the other.
+    /// Share of the shorter party's time that adds to the longer party's: 0 if both always work
+    /// side by side, 1 if one waits for the other.
     pub apart: f64,
-    /// Share of the computing that more threads share.
+    /// Share of the computing that several threads divide among themselves.
     pub parallel: f64,
-    /// Share of the shorter one of computing and transferring that happens while the longer one goes on.
+    /// Share of the shorter of computing and transferring that overlaps the longer.
     pub hidden: f64,
-    /// Seconds for each primitive of dealing, as far as both parties wait for their dealer: what the phase
-    /// takes beyond their own computing. Nothing where nobody deals.
+    /// Seconds for each primitive of dealing that both parties wait for: the phase's time beyond
+    /// their own computing. Empty for back ends without a dealer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub dealer: BTreeMap<Primitive, f64>,
 }
@@ -116,36 +117,37 @@ impl PhaseRates {
     }
 }
 
-/// A back end.
+/// The rates of a back end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackendRates {
-    /// Its phases; those that it does not have are not there.
+    /// Rates by phase; phases that the back end has not are absent.
     pub phases: BTreeMap<Phase, PhaseRates>,
-    /// Names of the networks that it was measured on.
+    /// Names of the networks that the back end was measured on.
     pub networks: Vec<String>,
 }
 
-/// A machine.
+/// The calibration of a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// [`VERSION`].
+    /// The format: [`VERSION`].
     pub version: u32,
-    /// Processor, cores.
+    /// The machine's processor and cores.
     pub machine: String,
-    /// From what, in words.
+    /// Description of the runs that the rates come from.
     pub made: String,
     /// Back ends by name.
     pub backends: BTreeMap<String, BackendRates>,
-    /// Seconds of a multiplication of the float network, run where it is.
+    /// Seconds of one multiplication of the float network, computed without a protocol.
     pub local_mac_s: f64,
 }
 
 impl Calibration {
-    /// Fits a back end's rates to what was measured; runs of one network are a group. What happens while
-    /// bytes travel, which is the protocol's and not the machine's, and what a byte costs there beside what
-    /// it costs on loopback, are as `before` where no run went over a link.
+    /// Fits a back end's rates to measured runs; runs of one network are a group. If no run went
+    /// over a link, two properties stay as in `before`: the overlap of computing and transferring,
+    /// which the protocol determines, and the extra cost of a byte on a link compared with
+    /// loopback.
     #[must_use]
     pub fn of_backend(runs: &[Observation], before: Option<&BackendRates>) -> BackendRates {
         let mut networks: Vec<String> = Vec::new();
@@ -176,7 +178,7 @@ impl Calibration {
         BackendRates { phases, networks }
     }
 
-    /// The one that comes with the program: what it was measured on is in it.
+    /// Returns the built-in calibration; its text describes the machine.
     #[must_use]
     pub fn built_in() -> Self {
         Self::parse(BUILT_IN).expect("a test reads it")
@@ -185,7 +187,7 @@ impl Calibration {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read, is none, or says what cannot be.
+    /// The file cannot be read, is no calibration, or has a value that is not allowed.
     pub fn read(path: &Path) -> Result<Self, PlanError> {
         let io = |source| PlanError::Io { path: path.to_owned(), source };
         let text = file::read_text(path, MAX_FILE).map_err(io)?;
@@ -195,7 +197,7 @@ impl Calibration {
     /// Reads TOML.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The text is no calibration, or has a value that is not allowed.
     pub fn parse(text: &str) -> Result<Self, String> {
         let read: Self = toml::from_str(text).map_err(|e| e.to_string())?;
         if read.version != VERSION {
@@ -208,7 +210,7 @@ impl Calibration {
         let rates = || phases().flat_map(|phase| [&phase.client, &phase.server]);
         let times = rates().flat_map(|rates| rates.seconds.values().chain([&rates.error]).chain(&rates.resident));
         let times = times.chain(phases().flat_map(|phase| phase.dealer.values()));
-        // Of a billion seconds nobody makes a plan, and sums of larger ones are no numbers.
+        // The bound keeps sums finite; no plan needs a billion seconds.
         if times.chain([&read.local_mac_s]).any(|time| !(0.0..=1e9).contains(time)) || read.local_mac_s == 0.0 {
             return Err("it has a time that is no time".into());
         }
@@ -219,7 +221,7 @@ impl Calibration {
         Ok(read)
     }
 
-    /// As TOML.
+    /// Returns the calibration as TOML.
     #[must_use]
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("names and numbers only")

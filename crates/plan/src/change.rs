@@ -1,4 +1,4 @@
-//! What would change the ranking: the best choice as one thing at a time is better or worse.
+//! Finds what would change the ranking: varies one property at a time and names the best choice.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::error::PlanError;
 use crate::predict::Setting;
 use crate::rank::Question;
 
-/// What is varied.
+/// A property that is varied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Knob {
@@ -15,16 +15,16 @@ pub enum Knob {
     Rate,
     /// The link's round trip, milliseconds.
     RoundTrip,
-    /// How many times as fast the client's device is.
+    /// Speed of the client's device, as a multiple of its speed now.
     Client,
-    /// How many times as fast the server is.
+    /// Speed of the server, as a multiple of its speed now.
     Server,
 }
 
 impl Knob {
     const ALL: [Self; 4] = [Self::Rate, Self::RoundTrip, Self::Client, Self::Server];
 
-    /// From where to where it is varied, in its unit: where it stands is within.
+    /// The range in which the knob is varied, in its unit; `at` lies within it.
     fn range(self, at: f64) -> [f64; 2] {
         let [low, high] = match self {
             Self::Rate => [0.05, 10_000.0],
@@ -35,7 +35,7 @@ impl Knob {
         [tacit_floats::smaller(low, at / 4.0), tacit_floats::larger(high, 4.0 * at)]
     }
 
-    /// Where it stands.
+    /// The knob's value in `setting`, in its unit.
     fn at(self, setting: &Setting) -> f64 {
         match self {
             Self::Rate => setting.link.up_bits.min(setting.link.down_bits) / 1e6,
@@ -58,32 +58,32 @@ impl Knob {
 /// The best offer over a range of a knob, in its unit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Reign {
-    /// From here.
+    /// Lower end of the range.
     pub from: f64,
-    /// To there.
+    /// Upper end of the range.
     pub to: f64,
-    /// The best offer's place; `None` where no private one is within the limits.
+    /// Index of the best offer; `None` if no private offer is within the limits.
     pub offer: Option<usize>,
 }
 
-/// One knob.
+/// A knob and the effect of varying it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Varied {
-    /// Which.
+    /// The knob.
     pub knob: Knob,
-    /// Where it stands, in its unit.
+    /// The knob's value now, in its unit.
     pub at: f64,
-    /// The best score at a quarter of that, and at four times as much; `None` where nothing is within the
-    /// limits.
+    /// The best score at a quarter and at four times the value now; `None` if no offer is within
+    /// the limits.
     pub score: [Option<f64>; 2],
-    /// Who is best where, in order, over the whole range.
+    /// The best offer for each part of the whole range, in order.
     pub reigns: Vec<Reign>,
 }
 
 const STEPS: u32 = 60;
 const HALVINGS: u32 = 16;
 
-/// Varies everything, one at a time. The knob that moves the score most comes first.
+/// Varies each knob by itself. The knob that moves the score most comes first.
 ///
 /// # Errors
 /// As [`Question::ranked`].

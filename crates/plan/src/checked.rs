@@ -1,36 +1,37 @@
-//! How far predictions were off when they were last held against measured cells.
+//! The error of predictions in the last comparison with measured cells.
 
 use serde::{Deserialize, Serialize};
 
 const BUILT_IN: &str = include_str!("../checked.toml");
 
-/// A campaign of `docs/scripts/plan_check.py`: networks that no calibration has seen, over emulated links.
+/// A campaign of `docs/scripts/plan_check.py`: networks outside the calibration, over emulated
+/// links.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Checked {
-    /// Where and when.
+    /// Machine and date.
     pub machine: String,
-    /// Cells: network, back end, threads, link.
+    /// Number of cells: network, back end, threads, link.
     pub cells: u32,
-    /// Phases of them that were timed.
+    /// Number of timed phases in these cells.
     pub times: u32,
-    /// Half of all times were predicted within this share of themselves.
+    /// Largest relative error of the better half of all predicted times.
     pub median: f64,
-    /// Nine of ten.
+    /// Largest relative error of the best nine tenths.
     pub p90: f64,
-    /// Of so many, the bytes were the predicted ones.
+    /// Number of phases whose bytes were exactly as predicted.
     pub bytes_exact: u32,
-    /// Half of all peaks of memory, either party's, were predicted within this share of themselves.
+    /// Largest relative error of the better half of all predicted memory peaks, of either party.
     pub memory_median: f64,
-    /// Nine of ten.
+    /// Largest relative error of the best nine tenths.
     pub memory_p90: f64,
 }
 
 impl Checked {
-    /// The one that comes with the program, made with the calibration that does.
+    /// Returns the built-in comparison, made with the built-in calibration.
     ///
     /// # Panics
-    /// Never: a test reads it.
+    /// Never: a test reads the built-in file.
     #[must_use]
     pub fn built_in() -> Self {
         toml::from_str(BUILT_IN).expect("a test reads it")

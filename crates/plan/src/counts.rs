@@ -1,4 +1,4 @@
-//! What a party's part of a phase is made of, in numbers.
+//! Counts of primitives in a party's part of a phase.
 
 use serde::{Deserialize, Serialize};
 use tacit_backends::{Costs, PartyCost, PhaseCost};
@@ -24,16 +24,17 @@ pub enum Primitive {
     Stored,
     /// A message exchange: waking up, system calls.
     Exchange,
-    /// Once in a phase.
+    /// The fixed cost of a phase, counted once.
     Phase,
-    /// A byte that crosses a link between two machines, beside what [`Primitive::Byte`] takes on one.
+    /// A byte that crosses a link between two machines; its cost adds to that of
+    /// [`Primitive::Byte`].
     Carried,
     /// A sign test of an input, online.
     Comparison,
 }
 
 impl Primitive {
-    /// All of them, in the order of [`Counts`].
+    /// All primitives, in the order of [`Counts`].
     pub const ALL: [Self; 11] = [
         Self::Ntt,
         Self::Ot,
@@ -52,12 +53,13 @@ impl Primitive {
 /// How often each of [`Primitive::ALL`] happens.
 pub type Counts = [f64; Primitive::ALL.len()];
 
-/// The counts of a party (0: the client, 1: the server) in a phase, of which so many bytes cross a link.
+/// Counts the primitives of a party (0: the client, 1: the server) in a phase; `carried` bytes
+/// cross a link.
 #[must_use]
 pub fn counts(costs: &Costs, phase: Phase, party: usize, carried: u64) -> Counts {
     let of = |cost: &PhaseCost| -> PartyCost { [cost.client, cost.server][party] };
     let (cost, own) = (costs.of(phase), of(costs.of(phase)));
-    // An input uses up material.
+    // The online phase reads stored material and uses it up.
     let (used, tests) = match phase {
         Phase::Online => (of(&costs.offline).stored_bytes, costs.comparisons),
         Phase::Setup | Phase::Offline => (0, 0),
@@ -79,17 +81,18 @@ pub fn counts(costs: &Costs, phase: Phase, party: usize, carried: u64) -> Counts
     counts.map(|count| count as f64)
 }
 
-/// Bytes from which on servers with a folder for material keep what was dealt in it, and not in memory.
+/// Size from which a server with a material folder keeps dealt material on disk instead of in
+/// memory, bytes.
 pub const SPOOLED: u64 = 64 << 20;
 
-/// What the memory of a party (0: the client, 1: the server) in a phase goes by: the process itself, bytes
-/// that the plan declares, and numbers in the model's weights.
+/// The terms of a party's memory (0: the client, 1: the server) in a phase: 1 for the process
+/// itself, bytes that the plan declares, and numbers in the model's weights.
 #[must_use]
 pub fn memory(costs: &Costs, phase: Phase, party: usize) -> [f64; 3] {
     let cost = costs.of(phase);
     let dealt = match phase {
         Phase::Setup => 0,
-        // Written as it comes, and read as it is used.
+        // Spooled material is written as it arrives, and read as it is used.
         Phase::Offline => costs.dealing.server_bytes,
         Phase::Online if costs.dealing.server_bytes > 0 => costs.offline.server.stored_bytes,
         Phase::Online => 0,

@@ -1,5 +1,4 @@
-//! Devices: how much slower than the machine that was calibrated, how many cores, how much memory, what
-//! energy.
+//! Devices: slowness compared with the calibrated machine, cores, memory and energy.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use crate::error::{PlanError, wrong};
 
 const BUILT_IN: &str = include_str!("../devices.toml");
 
-/// A number and where it is from.
+/// A number and its source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -23,9 +22,9 @@ struct Entry {
     memory_gib: f64,
     /// Name of the device's energy profile.
     energy: String,
-    /// How many times as long a primitive takes as on the machine of the calibration that is built in.
+    /// Time of a primitive, as a multiple of its time on the machine of the built-in calibration.
     slower: BTreeMap<Primitive, f64>,
-    /// The same for all primitives that are not named.
+    /// The same multiple for all primitives that are not named.
     otherwise: f64,
     source: String,
 }
@@ -39,32 +38,32 @@ struct File {
 /// A device that runs a party.
 #[derive(Debug, Clone, Serialize)]
 pub struct Device {
-    /// Its name.
+    /// The device's name.
     pub name: String,
     /// Cores.
     pub cores: u32,
     /// Memory, bytes.
     pub memory_bytes: u64,
-    /// What primitives take on the machine that was calibrated.
+    /// The rates of the calibrated machine.
     #[serde(skip)]
     pub calibration: Arc<Calibration>,
-    /// How many times as long each of [`Primitive::ALL`] takes here.
+    /// Time of each of [`Primitive::ALL`] on this device, as a multiple of the calibrated time.
     pub slower: Counts,
     /// Idle power, watts.
     pub base_w: f64,
     /// Joules of a second of processor time above idle.
     pub j_per_cpu_s: f64,
-    /// Joules of a byte above the processor time that it takes.
+    /// Joules of a byte, in addition to those of its processor time.
     pub j_per_byte: f64,
-    /// Where these are from.
+    /// The sources of these numbers.
     pub sources: Vec<String>,
 }
 
 impl Device {
-    /// A device by name, by the calibration that is built in.
+    /// Returns a device by name, with the built-in calibration.
     ///
     /// # Errors
-    /// No device has that name; the error lists those there are.
+    /// No device has that name; the error lists the names that exist.
     pub fn named(name: &str) -> Result<Self, PlanError> {
         let file: File = toml::from_str(BUILT_IN).expect("a test reads it");
         let known = || file.device.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -100,7 +99,7 @@ impl Device {
         file.device.into_iter().map(|d| d.name).collect()
     }
 
-    /// All names with what else each is called: `raspberry-pi-4b (pi4b, pi4), ..`.
+    /// All names with their aliases: `raspberry-pi-4b (pi4b, pi4), ..`.
     #[must_use]
     pub fn listed() -> String {
         let file: File = toml::from_str(BUILT_IN).expect("a test reads it");
@@ -108,7 +107,7 @@ impl Device {
         file.device.iter().map(one).collect::<Vec<_>>().join(", ")
     }
 
-    /// This device as it was calibrated itself.
+    /// Returns this device with a calibration of its own.
     #[must_use]
     pub fn calibrated(self, calibration: Arc<Calibration>) -> Self {
         let speed = format!("speed: calibrated on {}, {}", calibration.machine, calibration.made);
@@ -116,7 +115,7 @@ impl Device {
         Self { slower: [1.0; _], sources, calibration, ..self }
     }
 
-    /// Joules above idle of so much processor time and so many bytes.
+    /// Joules above idle of this much processor time and this many bytes.
     #[must_use]
     pub fn net_j(&self, cpu_s: f64, bytes: u64) -> f64 {
         self.j_per_cpu_s * cpu_s + self.j_per_byte * bytes as f64
@@ -143,7 +142,7 @@ mod tests {
         assert_eq!(Device::named("pi4b").unwrap().name, "raspberry-pi-4b");
     }
 
-    /// Nanoseconds of a block of AES and of a random OT: cycles that were counted, over the clock.
+    /// Nanoseconds of an AES block and of a random OT: counted cycles divided by the clock rate.
     #[test]
     fn aes_and_ots_of_boards_take_what_was_counted() {
         let at = |primitive| Primitive::ALL.iter().position(|p| *p == primitive).unwrap();

@@ -1,4 +1,4 @@
-//! What can be wrong with what a plan is made of.
+//! Errors in the inputs of a plan.
 
 use std::path::PathBuf;
 
@@ -8,23 +8,23 @@ use thiserror::Error;
 /// Errors of calibrations, devices, links and limits.
 #[derive(Debug, Error)]
 pub enum PlanError {
-    /// A calibration, device or limit says what it cannot.
+    /// A calibration, device or limit has a value that is not allowed.
     #[error("{what}: {detail}")]
     Wrong {
-        /// Which file, key or option.
+        /// The file, key or option.
         what: String,
-        /// What is wrong with it, and what would be right.
+        /// The fault and the values that are allowed.
         detail: String,
     },
-    /// A file could not be read.
+    /// A file that cannot be read.
     #[error("reading {}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The device's energy profile.
+    /// An error in the device's energy profile.
     #[error(transparent)]
     Energy(#[from] MeterError),
 }

@@ -1,30 +1,30 @@
-//! Least squares with coefficients that are never negative, of relative errors.
+//! Non-negative least squares on relative errors.
 
 use crate::counts::Counts;
 
-/// Seconds below which a measured time is mostly noise: what errors are relative to at least.
+/// Time below which a measurement is mostly noise, seconds. Errors are relative to at least this.
 const NOISE_S: f64 = 4e-3;
-/// Pull towards zero, as a share of what the data pull: of two primitives that always come together, both get
-/// a part.
+/// Regularisation towards zero, relative to the data's pull: two primitives that always occur
+/// together both get a part.
 const RIDGE: f64 = 1e-6;
-/// What a coefficient must explain to be taken at all, by primitive: where two explain the same, time is put
-/// down to computing rather than to bytes and exchanges, because another device is slower at one than at the
-/// other.
+/// Pull that a coefficient must exceed to be above zero, by primitive. If two primitives explain
+/// the same time, the fit prefers computing to bytes and exchanges: another device is slower at one
+/// than at the other.
 const RELUCTANCE: Counts = [0.0, 0.0, 0.01, 0.0, 0.0, 0.02, 0.02, 0.02, 0.02, 0.02, 0.0];
 const ROUNDS: usize = 4_000;
 
-/// Seconds for each primitive, and how far they are off.
+/// Seconds for each primitive, and the error of the fit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fit {
     /// Seconds for each of [`crate::Primitive::ALL`], none negative.
     pub seconds: Counts,
-    /// Root mean square of the relative errors of networks that were left out of the fit that predicts them.
+    /// Root mean square of relative errors; each network is predicted by a fit to the others.
     pub error: f64,
 }
 
-/// Fits seconds to counts. A group is what is left out together.
+/// Fits seconds to counts. Cross-validation leaves out one group of rows at a time.
 ///
-/// No rows give zeros and no certainty (an infinite error).
+/// Without rows, all seconds are zero and the error is infinite.
 #[must_use]
 pub fn fit(rows: &[(usize, Counts, f64)]) -> Fit {
     let all: Vec<&(usize, Counts, f64)> = rows.iter().collect();
@@ -41,7 +41,7 @@ pub fn fit(rows: &[(usize, Counts, f64)]) -> Fit {
     Fit { seconds, error: if tests == 0 { f64::INFINITY } else { (squares / f64::from(tests)).sqrt() } }
 }
 
-/// What so many primitives take.
+/// Predicts the time that these counts of primitives take.
 #[must_use]
 pub fn seconds_of(seconds: &Counts, counts: &Counts) -> f64 {
     seconds.iter().zip(counts).map(|(s, n)| s * n).sum()
@@ -51,7 +51,7 @@ fn scale(measured: f64) -> f64 {
     measured.max(NOISE_S)
 }
 
-/// Coordinate descent on columns of length 1.
+/// Coordinate descent on columns that are scaled to length 1.
 fn solve(rows: &[&(usize, Counts, f64)]) -> Counts {
     let mut norms: Counts = [0.0; _];
     for (_, counts, measured) in rows {

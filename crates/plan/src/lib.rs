@@ -1,11 +1,11 @@
-//! The planner: which back end, with how many threads, over which link, for what a user wants.
+//! The planner chooses back end, number of threads and link for a user's goal.
 //!
-//! Everything is computed from three things. The **costs** that a back end declares of a lowered model
-//! ([`tacit_backends::Costs`]: bytes, exchanges, counts of primitives, memory). A **calibration**: what a
-//! primitive takes at either party, fitted to measured runs of small networks ([`calibration`]). And
-//! **devices** and a **link** ([`device`], [`link`]). From these follow latency, bytes, processor time,
-//! energy and memory of each phase ([`predict`]), and from those a ranking with its reasons ([`rank`],
-//! [`change`]).
+//! A plan has three inputs. The **costs** that a back end declares of a lowered model
+//! ([`tacit_backends::Costs`]: bytes, exchanges, counts of primitives, memory). A **calibration**:
+//! the time of each primitive at either party, fitted to measured runs of small networks
+//! ([`calibration`]). **Devices** and a **link** ([`device`], [`link`]). From these follow latency,
+//! bytes, processor time, energy and memory of each phase ([`predict`]). From the predictions
+//! follows a ranking with its reasons ([`rank`], [`change`]).
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Measured runs, and what they say of how parties, threads and links work side by side.
+//! Measured runs, and how far parties, threads and links work in parallel in them.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::counts::{Counts, Primitive, counts};
 use crate::fit::fit;
 use crate::link::{Link, OnLink};
 
-/// One measured phase, both parties on the machine that is calibrated, over loopback.
+/// One measured phase, with both parties on the calibrated machine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
     /// The client's wall time, seconds.
@@ -21,7 +21,7 @@ pub struct Observed {
     pub peak_bytes: [u64; 2],
 }
 
-/// A link that a run went over.
+/// The link of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SeenLink {
     /// Rate each way, bit/s.
@@ -39,26 +39,27 @@ pub struct Observation {
     pub network: String,
     /// Threads of each party.
     pub threads: u32,
-    /// What was between them; `None`: loopback.
+    /// The link between the parties; `None`: loopback.
     pub link: Option<SeenLink>,
-    /// What its lowering declares.
+    /// The costs that the network's lowering declares.
     pub costs: Costs,
-    /// The phases that were run.
+    /// The phases that ran.
     pub phases: BTreeMap<Phase, Observed>,
 }
 
-/// A network's run in the middle of those of its kind: one that something else disturbed is not it.
+/// The median run of a network among runs of one kind, so that a disturbed run does not count.
 pub(crate) struct Seen<'a> {
-    /// Which network it is of.
+    /// Index of the network.
     pub network: usize,
     /// The run.
     pub run: &'a Observation,
-    /// What its phase took.
+    /// The measured phase.
     pub took: Observed,
 }
 
 impl<'a> Seen<'a> {
-    /// Of each network with one thread a party the one on loopback, and the one over links.
+    /// Returns, for each network with one thread a party, the median run on loopback and the median
+    /// run over links.
     pub fn of(runs: &'a [Observation], networks: &[String], phase: Phase) -> Vec<Self> {
         let mut all = Vec::new();
         for (at, network) in networks.iter().enumerate() {
@@ -71,12 +72,12 @@ impl<'a> Seen<'a> {
         all
     }
 
-    /// It ran over a link.
+    /// Whether the run went over a link.
     pub fn is_far(&self) -> bool {
         self.run.link.is_some()
     }
 
-    /// The counts of a party (0: the client, 1: the server).
+    /// Counts the primitives of a party (0: the client, 1: the server).
     pub fn counts(&self, phase: Phase, party: usize) -> Counts {
         let costs = &self.run.costs;
         counts(costs, phase, party, if self.is_far() { costs.carried(phase)[party] } else { 0 })
@@ -94,19 +95,19 @@ fn median<'a>(
         of_network.filter_map(|run| Some((run, run.phases.get(&phase)?))).collect();
     seen.sort_by(|(_, a), (_, b)| tacit_floats::rising(&a.wall_s, &b.wall_s));
     let (run, middle) = *seen.get(seen.len() / 2)?;
-    // A process that has answered before holds more: the peak of one is that of its first answer.
+    // A process that has answered before holds more memory, so the smallest peak counts.
     let fresh =
         |party: usize| seen.iter().map(|(_, seen)| seen.peak_bytes[party]).min().expect("there is one at least");
     Some((run, Observed { peak_bytes: [fresh(0), fresh(1)], ..*middle }))
 }
 
 impl Observation {
-    /// One thread, and nothing slowed down: what primitives are fitted to.
+    /// Whether the run had one thread and no slowed link: primitives are fitted to such runs.
     fn is_plain(&self) -> bool {
         self.threads == 1 && self.link.is_none()
     }
 
-    /// What the phase takes of the link that it ran over.
+    /// The share of the phase that its link takes.
     fn on_link(&self, phase: Phase) -> Option<OnLink> {
         let SeenLink { bits, rtt_s, bucket } = self.link?;
         let link = Link { name: String::new(), up_bits: bits, down_bits: bits, rtt_s, bucket, tunnel_s: 0.0 };
@@ -114,7 +115,7 @@ impl Observation {
     }
 }
 
-/// What of dealing takes time, in numbers.
+/// Counts the primitives of dealing.
 pub(crate) fn dealing_counts(dealing: &DealingCost) -> Counts {
     let client = PartyCost { work: dealing.work, ..PartyCost::default() };
     let (up_bytes, down_bytes) = (dealing.client_bytes, dealing.server_bytes);
@@ -122,17 +123,17 @@ pub(crate) fn dealing_counts(dealing: &DealingCost) -> Counts {
     counts(&Costs { offline, ..Costs::default() }, Phase::Offline, 0, 0)
 }
 
-/// Phases that take less tell nothing of shares.
+/// Shortest phase from which shares are derived, seconds.
 const TELLING_S: f64 = 5e-3;
 
-/// The middle of shares that were seen.
+/// Returns the median of the measured shares.
 fn middle(mut shares: Vec<f64>) -> Option<f64> {
     shares.sort_by(tacit_floats::rising);
     shares.get(shares.len() / 2).map(|share| share.clamp(0.0, 1.0))
 }
 
-/// What of the shorter party's time comes on top, and what threads share: medians over the networks that take
-/// long enough to tell.
+/// Measures the part of the shorter party's time that adds to the phase, and the part of computing
+/// that threads share. Both are medians over the networks that run long enough.
 pub(crate) fn shares(runs: &[Observation], networks: &[String], phase: Phase) -> [f64; 2] {
     let (mut apart, mut parallel) = (Vec::new(), Vec::new());
     for network in networks {
@@ -147,11 +148,12 @@ pub(crate) fn shares(runs: &[Observation], networks: &[String], phase: Phase) ->
             parallel.push(2.0 * (1.0 - two.wall_s / plain.wall_s));
         }
     }
-    // Where nobody works long enough to tell: one after the other, and alone.
+    // If no network runs long enough: parties take turns, and threads share nothing.
     [middle(apart).unwrap_or(1.0), middle(parallel).unwrap_or(0.0)]
 }
 
-/// What the offline phases take beyond the parties' own computing, fitted to what is dealt for them.
+/// Fits the time that offline phases take beyond the parties' own computing to the material that is
+/// dealt.
 pub(crate) fn dealer(runs: &[Observation], networks: &[String], apart: f64) -> BTreeMap<Primitive, f64> {
     let one = |(at, network): (usize, &String)| {
         let run = runs.iter().find(|run| run.network == *network)?;
@@ -165,7 +167,8 @@ pub(crate) fn dealer(runs: &[Observation], networks: &[String], apart: f64) -> B
     Primitive::ALL.into_iter().zip(seconds).filter(|(_, seconds)| *seconds > 0.0).collect()
 }
 
-/// What of the shorter one of computing and transferring happens during the longer one, in runs over links.
+/// Measures the share of the shorter of computing and transferring that overlaps the longer, in
+/// runs over links.
 pub(crate) fn hidden(runs: &[Observation], networks: &[String], phase: Phase) -> Option<f64> {
     let mut seen = Vec::new();
     for network in networks {

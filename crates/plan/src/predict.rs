@@ -1,11 +1,12 @@
-//! Times, bytes, energy and memory of the phases, from costs, calibration, devices and link.
+//! Predicts time, bytes, energy and memory of the phases from costs, calibration, devices and link.
 //!
-//! A phase's processor time at a party is the sum of its counts times what the party's device takes for
-//! each. Its wall time is what both parties compute (side by side as far as the calibration saw it), what
-//! the link takes for the bytes that the client waits for, as far as that does not happen meanwhile (as
-//! seen, too), a round trip for each exchange, and what a young connection waits until its window fills the
-//! link. Phases are taken to follow each other on one connection. Bytes that are still on their way to the
-//! server when the client is through are told apart: what comes next waits behind them.
+//! A party's processor time in a phase is the sum of its counts, each times the device's time for
+//! one. The wall time of a phase is the sum of computing, transfer, round trips and the waiting of
+//! a young connection until its window fills the link. Computing counts both parties, less their
+//! overlap. Transfer counts the bytes that the client waits for, less what overlaps the computing.
+//! The calibration measures both overlaps. Phases are taken to follow each other on one connection.
+//! Bytes that are still on their way to the server when the client's phase ends are listed
+//! separately: the next phase waits behind them.
 
 use serde::Serialize;
 use tacit_backends::{Costs, PhaseCost};
@@ -16,10 +17,10 @@ use crate::counts::{counts, memory};
 use crate::device::Device;
 use crate::link::{Link, OnLink};
 
-/// Where bytes are among the primitives.
+/// Index of [`Primitive::Byte`] among the primitives.
 const BYTE: usize = 5;
 
-/// Who runs what, over which link.
+/// The devices of both parties, their threads, and the link.
 #[derive(Debug, Clone, Serialize)]
 pub struct Setting {
     /// The client's device.
@@ -34,21 +35,22 @@ pub struct Setting {
     pub link: Link,
 }
 
-/// One phase.
+/// The prediction for one phase.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Predicted {
-    /// From its beginning to its end, seconds.
+    /// Wall time of the phase, seconds.
     pub wall_s: f64,
-    /// One standard deviation of that from the fit, as a share.
+    /// One standard deviation of the wall time from the fit, as a share.
     pub error: f64,
-    /// Both parties' computing, as far as it is not side by side, and what they wait for a dealer, seconds.
+    /// Computing of both parties less their overlap, and waiting for a dealer, seconds.
     pub compute_s: f64,
-    /// The link busy with bytes that the client waits for, seconds.
+    /// Time in which the link is busy with bytes that the client waits for, seconds.
     pub transfer_s: f64,
-    /// The link's round trips, seconds, those of connections that fill it only by and by included.
+    /// Round trips of the link, seconds, including the waiting of connections whose windows still
+    /// grow.
     pub round_trips_s: f64,
-    /// The link busy with bytes of this phase when the client is through with it, seconds: what it asks for
-    /// at once behind it begins so much later.
+    /// Time for which the link is still busy with bytes of this phase after the client has finished
+    /// it, seconds. The client's next request starts that much later.
     pub queued_s: f64,
     /// Processor time of the client, seconds.
     pub client_cpu_s: f64,
@@ -62,31 +64,31 @@ pub struct Predicted {
     pub client_j: f64,
     /// Joules of the server above idle.
     pub server_j: f64,
-    /// Most memory of the client's process, bytes.
+    /// Peak memory of the client's process, bytes.
     pub client_bytes: u64,
-    /// Most memory of the server's process, bytes.
+    /// Peak memory of the server's process, bytes.
     pub server_bytes: u64,
 }
 
-/// All phases.
+/// The predictions for all phases.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Prediction {
-    /// Once for a client.
+    /// The setup, once for a client.
     pub setup: Predicted,
-    /// For each input, before it is there.
+    /// The offline phase, for each input before it arrives.
     pub offline: Predicted,
-    /// For each input.
+    /// The online phase, for each input.
     pub online: Predicted,
 }
 
 impl Prediction {
-    /// Predicts what a back end takes; `None` where a device's calibration says nothing of it.
+    /// Predicts a back end's costs; `None` if a device's calibration does not cover the back end.
     #[must_use]
     pub fn of(backend: &str, costs: &Costs, setting: &Setting) -> Option<Self> {
         let rates = [&setting.client, &setting.server].map(|device| device.calibration.backends.get(backend));
         let [Some(client), Some(server)] = rates else { return None };
         let phase = |phase: Phase| match costs.of(phase) {
-            // A phase that a back end does not have costs nothing.
+            // A phase that the back end does not have costs nothing.
             none if *none == PhaseCost::default() => Some(Predicted::default()),
             _ => Some(predict([client.phases.get(&phase)?, server.phases.get(&phase)?], costs, phase, setting)),
         };
@@ -94,46 +96,46 @@ impl Prediction {
         Some(Self { setup: setup?, offline: offline?, online: online? })
     }
 
-    /// Joules of the client for one input above idle, the setup shared by `inputs`.
+    /// Joules of the client for one input above idle; `inputs` inputs share the setup.
     #[must_use]
     pub fn client_j(&self, inputs: f64) -> f64 {
         self.offline.client_j + self.online.client_j + self.setup.client_j / inputs.max(1.0)
     }
 
-    /// Processor seconds of the client for one input, the setup shared by `inputs`.
+    /// Processor seconds of the client for one input; `inputs` inputs share the setup.
     #[must_use]
     pub fn client_cpu_s(&self, inputs: f64) -> f64 {
         self.offline.client_cpu_s + self.online.client_cpu_s + self.setup.client_cpu_s / inputs.max(1.0)
     }
 
-    /// Joules of the server for one input above idle, the setup shared by `inputs`.
+    /// Joules of the server for one input above idle; `inputs` inputs share the setup.
     #[must_use]
     pub fn server_j(&self, inputs: f64) -> f64 {
         self.offline.server_j + self.online.server_j + self.setup.server_j / inputs.max(1.0)
     }
 
-    /// Payload bytes both ways for one input, the setup shared by `inputs`.
+    /// Payload bytes both ways for one input; `inputs` inputs share the setup.
     #[must_use]
     pub fn bytes(&self, inputs: f64) -> f64 {
         let both = |phase: &Predicted| (phase.up_bytes + phase.down_bytes) as f64;
         both(&self.offline) + both(&self.online) + both(&self.setup) / inputs.max(1.0)
     }
 
-    /// Most memory of the client's process, bytes.
+    /// Peak memory of the client's process, bytes.
     #[must_use]
     pub fn client_bytes(&self) -> u64 {
         self.setup.client_bytes.max(self.offline.client_bytes).max(self.online.client_bytes)
     }
 
-    /// Most memory of the server's process for one job, bytes.
+    /// Peak memory of the server's process for one job, bytes.
     #[must_use]
     pub fn server_bytes(&self) -> u64 {
         self.setup.server_bytes.max(self.offline.server_bytes).max(self.online.server_bytes)
     }
 }
 
-/// What `threads` make of a second of which they share so much
-/// ([Amdahl](https://doi.org/10.1145/1465482.1465560)).
+/// Returns the wall time of one second of computing on `threads` threads that share the part
+/// `parallel` of it ([Amdahl](https://doi.org/10.1145/1465482.1465560)).
 #[must_use]
 pub fn with_threads(parallel: f64, threads: u32, cores: u32) -> f64 {
     let threads = f64::from(threads.clamp(1, cores.max(1)));
@@ -151,7 +153,7 @@ fn predict([of_client, of_server]: [&PhaseRates; 2], costs: &Costs, phase: Phase
     let (client_cpu_s, server_cpu_s) = (cpu_s(&of_client.client, 0, client), cpu_s(&of_server.server, 1, server));
     let a = client_cpu_s * with_threads(of_client.parallel, setting.client_threads, client.cores);
     let b = server_cpu_s * with_threads(of_server.parallel, setting.server_threads, server.cores);
-    // The dealer's machine is taken to be like the server's calibration.
+    // The dealer's machine is assumed to perform as the server's calibration.
     let dealer_s = if phase == Phase::Offline { of_server.dealer_s(&costs.dealing) } else { 0.0 };
     let compute_s = a.max(b) + of_server.apart * a.min(b) + dealer_s;
     let OnLink { transfer_s, round_trips_s, least_s } = link.takes(costs, phase);

@@ -1,4 +1,4 @@
-//! From predictions to a ranking: what is wanted, what must hold, and who is best at something.
+//! Ranks predictions: by a goal, under limits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,13 +13,13 @@ use crate::predict::{Predicted, Prediction, Setting};
 const SECONDS_A_DAY: f64 = 86_400.0;
 const GIGABYTE: f64 = 1e9;
 
-/// What is to be small.
+/// The quantity to minimise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
-    /// From the input to its answer: the online phase.
+    /// Latency from the input to its answer: the online phase.
     Latency,
-    /// Both phases of an input, for clients that keep no stock.
+    /// Both phases of an input, for clients without stock.
     Total,
     /// Joules of both parties for an input, above idle.
     Energy,
@@ -27,15 +27,15 @@ pub enum Goal {
     ClientEnergy,
     /// Payload bytes of an input.
     Bytes,
-    /// Money for an input: the server's cores and the bytes, by [`Prices`].
+    /// Cost of an input in money: the server's cores and the bytes, by [`Prices`].
     Money,
 }
 
 impl Goal {
-    /// All of them.
+    /// All goals.
     pub const ALL: [Self; 6] = [Self::Latency, Self::Total, Self::Energy, Self::ClientEnergy, Self::Bytes, Self::Money];
 
-    /// What it is counted in.
+    /// The unit of the score.
     #[must_use]
     pub fn unit(self) -> &'static str {
         match self {
@@ -75,11 +75,11 @@ impl FromStr for Goal {
 /// Prices, all in one currency.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Prices {
-    /// Of one core of the server for an hour.
+    /// Price of one server core for an hour.
     pub core_hour: f64,
-    /// Of 10^9 bytes on the link.
+    /// Price of 10^9 bytes on the link.
     pub gigabyte: f64,
-    /// The same in idle hours, where it is another: what is sent ahead of the input goes by that.
+    /// Price of 10^9 bytes in idle hours, if it differs: applies to bytes sent before the input.
     pub idle_gigabyte: Option<f64>,
 }
 
@@ -88,16 +88,17 @@ pub struct Prices {
 pub struct Usage {
     /// Inputs of a client in a day.
     pub per_day: f64,
-    /// Inputs that come at once, at most.
+    /// Most inputs that arrive at once.
     pub burst: u32,
     /// Clients of the server.
     pub clients: u32,
-    /// For [`Goal::Money`].
+    /// Prices, for [`Goal::Money`].
     pub prices: Option<Prices>,
-    /// Seconds of a day in which link and device have nothing else to do: material for all of the day is made
-    /// then. `None`: whenever it is needed.
+    /// Seconds of a day in which link and device are otherwise idle; all material of the day is
+    /// made then. `None`: material is made when it is needed.
     pub idle_s: Option<f64>,
-    /// Seconds of waiting that a joule of the client counts for, with [`Goal::Latency`] and [`Goal::Total`].
+    /// Seconds of waiting that one joule of the client is worth, with [`Goal::Latency`] and
+    /// [`Goal::Total`].
     pub joule_s: f64,
 }
 
@@ -107,12 +108,12 @@ impl Default for Usage {
     }
 }
 
-/// What must hold.
+/// Limits on a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Limits {
     /// Memory of the client's process, bytes.
     pub memory: Option<u64>,
-    /// The online phase, seconds.
+    /// Duration of the online phase, seconds.
     pub online_s: Option<f64>,
     /// Bytes that a client sends for its keys.
     pub upload: Option<u64>,
@@ -122,29 +123,29 @@ pub struct Limits {
     pub client_j: Option<f64>,
     /// Processor seconds of the client for an input.
     pub client_cpu_s: Option<f64>,
-    /// Share of inputs that get the float network's class.
+    /// Least share of inputs that get the float network's class.
     pub agreement: Option<f64>,
     /// Whether a dealer may be trusted.
     pub dealer: bool,
 }
 
-/// A lowered model, before anybody knows where it runs.
+/// A lowered model, independent of the machines that run it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Offer {
     /// Back end; `local` for the float network at the client.
     pub backend: String,
-    /// Its options, as `-O` takes them.
+    /// The back end's options, as `-O` takes them.
     pub options: String,
-    /// Whom its users trust; none where the client has the model.
+    /// The parties that its users trust; `None` if the client has the model.
     pub trust: Option<Trust>,
-    /// What it costs.
+    /// The costs that the lowering declares.
     pub costs: Costs,
-    /// Share of inputs that should get the float network's class, where that is known.
+    /// Expected share of inputs that get the float network's class, if known.
     pub agreement: Option<f64>,
 }
 
 impl Offer {
-    /// Whether neither party learns what it should not.
+    /// Whether neither party learns more than it should.
     #[must_use]
     pub fn is_private(&self) -> bool {
         matches!(self.trust, Some(Trust::TwoParty | Trust::Dealer))
@@ -154,44 +155,45 @@ impl Offer {
 /// An offer on given machines, with the number of threads that suits the goal.
 #[derive(Debug, Clone, Serialize)]
 pub struct Choice {
-    /// Which one: its place among the offers.
+    /// Index of the offer.
     pub offer: usize,
     /// Threads of the client.
     pub client_threads: u32,
     /// Threads of the server for one job.
     pub server_threads: u32,
-    /// What it takes.
+    /// The predicted costs.
     pub predicted: Prediction,
-    /// What of the goal one input takes.
+    /// Amount of the goal's quantity that one input takes.
     pub score: f64,
     /// Inputs to keep material for, so that a burst finds it ready.
     pub pool: u32,
-    /// Material for them, bytes at client and server.
+    /// Size of that material at client and server, bytes.
     pub pool_bytes: [u64; 2],
-    /// Which limits it breaks, with figures.
+    /// The limits that the choice breaks, with figures.
     pub objections: Vec<String>,
-    /// Whether no other private choice is better in latency, client energy and bytes at once.
+    /// Whether no other private choice is at least as good in latency, client energy and bytes, and
+    /// better in one.
     pub pareto: bool,
 }
 
-/// Everything that a ranking depends on but the machines.
+/// Everything that a ranking depends on, except the machines.
 pub struct Question<'a> {
-    /// What there is to choose from.
+    /// The offers to choose from.
     pub offers: &'a [Offer],
-    /// What is wanted.
+    /// The goal.
     pub goal: Goal,
-    /// What must hold.
+    /// The limits.
     pub limits: Limits,
     /// How much is asked.
     pub usage: Usage,
 }
 
 impl Question<'_> {
-    /// All offers that the calibration knows, the best first; those that break a limit, and those that are
-    /// not private, come after the others.
+    /// Ranks all offers that the calibration covers, the best first. Offers that break a limit or
+    /// are not private come last.
     ///
     /// # Errors
-    /// Money is the goal and nobody said what things cost.
+    /// [`PlanError`] if the goal is money and no prices were given.
     pub fn ranked(&self, setting: &Setting) -> Result<Vec<Choice>, PlanError> {
         if self.goal == Goal::Money && self.usage.prices.is_none() {
             return wrong("goal money", "give prices: --prices core-hour=0.04,gb=0.05");
@@ -203,7 +205,7 @@ impl Question<'_> {
         Ok(choices)
     }
 
-    /// The best private choice that breaks no limit.
+    /// Returns the best private choice that breaks no limit.
     ///
     /// # Errors
     /// As [`ranked`](Self::ranked).
@@ -212,8 +214,9 @@ impl Question<'_> {
         Ok(self.ranked(setting)?.into_iter().find(fits))
     }
 
-    /// The rate of the link, bit/s of its slower way, beyond which an offer gains less than a share `gain` of
-    /// its score; `None` where the link is hardly faster than that, and where its rate decides nothing.
+    /// Returns the rate, bit/s of the link's slower way, beyond which an offer gains less than a
+    /// share `gain` of its score. `None` if the link is hardly faster than that, or if its rate
+    /// decides nothing.
     #[must_use]
     pub fn enough_rate(&self, offer: usize, setting: &Setting, gain: f64) -> Option<f64> {
         let has = setting.link.up_bits.min(setting.link.down_bits);
@@ -233,7 +236,8 @@ impl Question<'_> {
         (high < 0.8 * has).then_some(high)
     }
 
-    /// An offer with the fewest threads that break the fewest limits and reach the best score within 1 %.
+    /// Evaluates an offer: the fewest threads that break the fewest limits and reach the best score
+    /// within 1 %.
     fn choice(&self, at: usize, setting: &Setting) -> Option<Choice> {
         let mut best: Option<Choice> = None;
         for client_threads in powers(setting.client.cores) {
@@ -275,14 +279,14 @@ impl Question<'_> {
         Some(choice)
     }
 
-    /// Inputs to keep material for: a burst, or a day where it is made in idle hours.
+    /// Inputs to keep material for: a burst, or a whole day if material is made in idle hours.
     fn stock(&self) -> u32 {
         let day = if self.usage.idle_s.is_some() { self.usage.per_day.ceil() as u32 } else { 0 };
         self.usage.burst.max(day).max(1)
     }
 
     fn inputs_for_setup(&self) -> f64 {
-        // Keys last for a connection, as of a sidecar: a day's.
+        // Keys last for a connection. A connection, such as a sidecar's, is taken to last a day.
         self.usage.per_day.max(1.0)
     }
 
@@ -356,7 +360,7 @@ impl Question<'_> {
         said
     }
 
-    /// What of the client's budget a prediction breaks.
+    /// Lists the client's budgets that a prediction breaks.
     fn beyond_budget(&self, p: &Prediction) -> Vec<String> {
         let (inputs, limits) = (self.inputs_for_setup(), &self.limits);
         let each = [
@@ -370,7 +374,7 @@ impl Question<'_> {
         broken.collect()
     }
 
-    /// Marks the choices that no other beats in everything.
+    /// Marks the private choices that no other private choice beats in all three figures.
     fn mark(&self, choices: &mut [Choice]) {
         let inputs = self.inputs_for_setup();
         let of = |c: &Choice| [c.predicted.online.wall_s, c.predicted.client_j(inputs), c.predicted.bytes(inputs)];
@@ -385,7 +389,7 @@ impl Question<'_> {
     }
 }
 
-/// The float network at the client.
+/// Predicts the float network at the client.
 fn local(costs: &Costs, setting: &Setting) -> Prediction {
     let device = &setting.client;
     let mac = Primitive::ALL.iter().position(|p| *p == Primitive::Mac).expect("it is one of all");
@@ -395,7 +399,7 @@ fn local(costs: &Costs, setting: &Setting) -> Prediction {
     Prediction { online, ..Prediction::default() }
 }
 
-/// 1, 2, 4 .. and all cores.
+/// Returns 1, 2, 4 .. and the number of all cores.
 fn powers(cores: u32) -> Vec<u32> {
     let mut threads: Vec<u32> = (0..).map(|k| 1 << k).take_while(|t| *t < cores).collect();
     threads.push(cores.max(1));

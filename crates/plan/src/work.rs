@@ -1,6 +1,6 @@
-//! How much of the work a client wants to do itself.
+//! A client's wish for its own share of the work.
 //!
-//! Nothing here is computed anew: what is asked becomes a goal and limits of the ranking.
+//! A wish becomes a goal and limits of the ranking; this module computes no costs of its own.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,25 +11,26 @@ use crate::error::{PlanError, wrong};
 use crate::predict::Setting;
 use crate::rank::{Goal, Limits, Question};
 
-/// With [`ClientWork::Balanced`], how many times the least joules of any choice the client may spend.
+/// With [`ClientWork::Balanced`], the joules that the client may spend, as a multiple of the least
+/// of any choice.
 pub const BALANCED: f64 = 2.0;
 
-/// What a client wants of its own part.
+/// How much work a client wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientWork {
-    /// As little as there is.
+    /// The least client energy of all choices.
     Min,
-    /// What the goal says, with at most [`BALANCED`] times the least.
+    /// The given goal, with at most [`BALANCED`] times the least client energy.
     Balanced,
-    /// What the goal says.
+    /// The given goal.
     Any,
 }
 
 impl ClientWork {
     const ALL: [Self; 3] = [Self::Min, Self::Balanced, Self::Any];
 
-    /// The goal and the limits that stand for this wish.
+    /// Returns the goal and the limits that express this wish.
     ///
     /// # Errors
     /// As [`Question::ranked`].
@@ -41,7 +42,7 @@ impl ClientWork {
             Self::Balanced => {
                 let least = Question { goal: Goal::ClientEnergy, ..*question }.best(setting)?;
                 let most = least.map(|choice| BALANCED * choice.score);
-                // A budget that is smaller stays.
+                // Keep a budget that is already smaller.
                 let client_j = [limits.client_j, most].into_iter().flatten().reduce(tacit_floats::smaller);
                 (goal, Limits { client_j, ..limits })
             }

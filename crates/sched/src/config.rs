@@ -1,4 +1,4 @@
-//! What the scheduler is told once: the machine, the limits, the models.
+//! The scheduler's configuration: the machine, the limits, the models.
 
 use crate::error::SchedError;
 use crate::profile::{Sample, Speedup};
@@ -6,7 +6,7 @@ use crate::resources::Resources;
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 
-/// Limits and choices. [`Config::new`] gives defaults for everything but the machine.
+/// Limits and choices. [`Config::new`] gives defaults for everything except the machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     /// The machine at start.
@@ -15,9 +15,9 @@ pub struct Config {
     pub max_inputs: u32,
     /// Most inputs of one client that have not ended, announced ones included.
     pub max_queued: u32,
-    /// A notice whose request has not come after this long expires.
+    /// Time after which a notice without a request expires.
     pub notice_ttl: Span,
-    /// How often T_pre of one input may be tried, at least 1. T_on is never retried.
+    /// Most attempts at the T_pre of one input, at least 1. T_on is never retried.
     pub pre_attempts: u32,
     /// Largest share of the cores that one request may hold, in (0, 1]; 1 is no limit.
     pub batch_share: f64,
@@ -25,14 +25,15 @@ pub struct Config {
     pub pre_threads: Vec<u32>,
     /// Thread counts that T_on may get, ascending, at least one.
     pub on_threads: Vec<u32>,
-    /// Stock of ready material; `None` makes material only for inputs that asked for it.
+    /// Stock of ready material; `None` makes material only for inputs that were requested or
+    /// announced.
     pub pool: Option<PoolConfig>,
 }
 
-/// How much material to keep ready.
+/// Limits and targets of the pools of ready material.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PoolConfig {
-    /// Kept for every unbound model even before anybody asked for it.
+    /// Smallest stock of every unbound model, even before the first request.
     pub min_stock: u32,
     /// Stock to cover: arrivals during one T_pre, times this, plus two standard deviations (Poisson).
     pub cover: f64,
@@ -44,9 +45,10 @@ pub struct PoolConfig {
     pub disk_share: f64,
     /// Time constant of the arrival-rate estimate.
     pub rate_window: Span,
-    /// Also keep stock for each client of a model whose material is bound to it, from that client's own rate.
+    /// Also keep stock for each client of a model whose material is bound to its client, sized by
+    /// that client's own rate.
     pub per_client: bool,
-    /// Stock covers arrivals during this time at least, where one T_pre takes less.
+    /// Shortest time whose arrivals the stock covers, where one T_pre takes less.
     #[serde(default)]
     pub horizon: Span,
     /// Most materials that all pools hold together, running refills included.
@@ -142,10 +144,10 @@ impl Config {
     }
 }
 
-/// Most thread counts that a phase may be offered.
+/// Most thread counts of one phase.
 pub const MAX_OPTIONS: usize = 32;
 
-/// Whether material fits any client or only the one it was made with.
+/// Whether material fits any client or only the client that took part in making it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BoundTo {
@@ -155,7 +157,7 @@ pub enum BoundTo {
     Client,
 }
 
-/// First knowledge of one phase of a model.
+/// Initial estimate of one phase of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseSpec {
     /// Time and memory on one thread.
@@ -164,7 +166,7 @@ pub struct PhaseSpec {
     pub speedup: Speedup,
 }
 
-/// A model on a back end over a link class.
+/// A model on one back end over one link class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelSpec {
     /// Model name.
@@ -173,11 +175,11 @@ pub struct ModelSpec {
     pub backend: String,
     /// Link class, for example `loopback`, `lan`, `wan`.
     pub link: String,
-    /// Who may use its material.
+    /// Which clients may use its material.
     pub binding: BoundTo,
     /// Disk for one material, in bytes.
     pub material_bytes: u64,
-    /// Its T_pre is a dealing: a third party makes the material, so that it takes one of
+    /// Whether its T_pre is a dealing: a third party makes the material, so the job takes one of
     /// [`Resources::dealings`] and no core.
     #[serde(default)]
     pub dealt: bool,

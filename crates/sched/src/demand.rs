@@ -1,4 +1,4 @@
-//! How much stock a client is worth, from the rate at which its inputs are answered.
+//! How much stock to hold for a client, from the rate at which the client's inputs are answered.
 
 use crate::ids::{ClientId, ModelId};
 use crate::pool::{ArrivalRate, stock_for};
@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 /// Time constant of the rates.
 const WINDOW: Span = Span::from_millis(600_000);
-/// Stock covers what comes in this long, or during one T_pre where that takes longer: cores are idle for a
-/// while, and then they are not.
+/// Shortest time whose inputs the stock covers; one T_pre where that takes longer. Bridges short
+/// gaps between idle phases of the cores.
 pub const HORIZON: Span = Span::from_millis(30_000);
-/// Clients and models that are remembered.
+/// Most pairs of client and model that are remembered.
 const MAX: usize = 4096;
 
 #[derive(Clone, Debug)]
@@ -20,13 +20,13 @@ struct Seen {
     rate: ArrivalRate,
 }
 
-/// The rates at which clients are answered, each by model. What is asked and comes to nothing is worth no
-/// stock.
+/// The rates at which inputs are answered, by client and model. Inputs without an answer do not
+/// count.
 #[derive(Clone, Debug, Default)]
 pub struct Demand(BTreeMap<(ClientId, ModelId), Seen>);
 
 impl Demand {
-    /// One input of a client was answered.
+    /// Records that one input of a client was answered.
     pub fn answered(&mut self, client: ClientId, model: ModelId, now: Time) {
         if self.0.len() >= MAX && !self.0.contains_key(&(client, model)) {
             let oldest = self.0.iter().min_by_key(|(_, seen)| seen.last).map(|(&key, _)| key);
@@ -38,8 +38,8 @@ impl Demand {
         seen.rate.add(now, 1.0, WINDOW);
     }
 
-    /// Materials that should lie ready for it: what is expected to come within [`HORIZON`], or within one
-    /// T_pre if that takes longer, plus two standard deviations; one for a client of whom nothing is known.
+    /// Target stock of a client and model: the inputs expected within [`HORIZON`], or within one
+    /// T_pre if that is longer, plus two standard deviations. 1 for a client without history.
     #[must_use]
     pub fn stock(&self, client: ClientId, model: ModelId, now: Time, t_pre: Span) -> u32 {
         let rate = |seen: &Seen| seen.rate.per_second(now, seen.first, WINDOW);
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(stock(60.0, 100, 0.0, 1.0), 2);
         // A T_pre of five minutes: five, and 2 * sqrt(5).
         assert!((9..=11).contains(&stock(60.0, 100, 0.0, 300.0)));
-        // Who has asked nothing for two hours is worth one.
+        // A client without a request for two hours gets one.
         assert_eq!(stock(2.0, 600, 7200.0, 1.0), 1);
     }
 

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// What can be wrong with a configuration or a replay file.
+/// An invalid configuration or replay file.
 #[derive(Debug, Error)]
 pub enum SchedError {
     /// A number is outside its range.
@@ -15,12 +15,12 @@ pub enum SchedError {
         /// The range.
         allowed: &'static str,
     },
-    /// No such policy.
+    /// The policy name is unknown.
     #[error(
         "unknown policy {0:?}: expected fcfs, priority[:BETA], sequential, srt or adaptive, each with optional +fair[:STRENGTH]"
     )]
     UnknownPolicy(String),
-    /// A file does not say what it should.
+    /// A file is malformed.
     #[error("{what}, line {line}: {why}")]
     BadFile {
         /// Which kind of file.
@@ -30,14 +30,14 @@ pub enum SchedError {
         /// What is wrong.
         why: String,
     },
-    /// A replayed run did something else than the recorded one.
+    /// A replayed run differs from the recorded one.
     #[error("replay differs at action {at}: recorded {recorded}, now {now}")]
     ReplayDiffers {
         /// Index of the first different action.
         at: usize,
-        /// What the file says.
+        /// The recorded action.
         recorded: String,
-        /// What happened.
+        /// The action of the replayed run.
         now: String,
     },
 }

@@ -1,4 +1,5 @@
-//! Names of things. The caller names clients, requests, notices and materials; the scheduler names jobs.
+//! Identifiers. The caller chooses those of clients, requests, notices and materials; the scheduler
+//! those of jobs.
 
 use serde::{Deserialize, Serialize};
 pub use tacit_ids::{ClientId, MaterialId};
@@ -21,7 +22,8 @@ id!(
     NoticeId, u64
 );
 id!(
-    /// One (model, back end, link class), in the order in which the models were given to the scheduler.
+    /// One (model, back end, link class); numbered in the order in which the scheduler got the
+    /// models.
     ModelId, u32
 );
 id!(
@@ -32,24 +34,25 @@ id!(
 /// One input of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct InputId {
-    /// The request it came with.
+    /// Its request.
     pub request: RequestId,
-    /// Its place in that request's batch, from 0.
+    /// Its index in that request's batch, from 0.
     pub index: u32,
 }
 
-/// A request or a notice: what jobs are asked for by. An announced input belongs first to its notice, then to
-/// its request.
+/// The request or notice that asks for jobs. An announced input belongs first to its notice, then
+/// to its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Owner {
-    /// A notice whose request has not come.
+    /// A notice whose request has not arrived.
     Notice(NoticeId),
     /// A request.
     Request(RequestId),
 }
 
-/// The two phases of an input that the scheduler places. (`setup` is per client and not scheduled here.)
+/// The two phases of an input that the scheduler places. The scheduler does not place `setup`,
+/// which runs once per client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobPhase {
@@ -59,17 +62,17 @@ pub enum JobPhase {
     On,
 }
 
-/// How soon the client needs its answer. The paper's policies ignore it, [`crate::policy::Adaptive`] weighs
-/// by it.
+/// How soon the client needs its answer. The paper's policies ignore the class;
+/// [`crate::policy::Adaptive`] weighs by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeadlineClass {
-    /// Somebody waits for it: counts as four times as urgent.
+    /// A person waits for the answer: counts as four times as urgent.
     Interactive,
     /// The default.
     #[default]
     Normal,
-    /// May run when there is room: counts as a quarter as urgent.
+    /// May wait for free cores: counts as a quarter as urgent.
     Batch,
 }
 
@@ -84,7 +87,7 @@ impl DeadlineClass {
     }
 }
 
-/// Who asked for a job.
+/// Whether a request or only a notice asked for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {

@@ -1,17 +1,17 @@
 //! The two-phase scheduler of tacit: a pure state machine and its policies.
 //!
-//! Every input of a request has two jobs: **T_pre** makes material and needs no input, **T_on** consumes one
-//! material and the input. A client may announce a request, so that T_pre runs before it comes. [`Scheduler`]
-//! decides which job starts when, on how many threads; it has no clock, no threads and no I/O, so a server
-//! and the simulator (`tacit-sim`) run the same code. What it promises, state by state, is in
-//! `docs/notes/scheduler.md`.
+//! Every input of a request has two jobs. **T_pre** makes material and needs no input; **T_on**
+//! consumes one material and the input. A client may announce a request, so that T_pre runs before
+//! the request arrives. [`Scheduler`] decides which job starts when, on how many threads. The
+//! scheduler has no clock, no threads and no I/O, so a server and the simulator (`tacit-sim`) run
+//! the same code. `docs/notes/scheduler.md` lists the guarantees, state by state.
 //!
 //! # Driving it
 //!
-//! Keep the scheduler behind one lock (or in one thread) and a clock that never goes back. For everything
-//! that happens call [`Scheduler::handle`]; then take actions from [`Scheduler::poll_action`] until it
-//! returns `None`; then sleep until the next event or [`Scheduler::next_wakeup`], whichever is first, and on
-//! a wake-up just poll again.
+//! Keep the scheduler behind one lock (or in one thread) and a clock that never goes back. Call
+//! [`Scheduler::handle`] for every event. Then take actions from [`Scheduler::poll_action`] until
+//! `None`. Then sleep until the next event or [`Scheduler::next_wakeup`], whichever is first; on a
+//! wake-up just poll again.
 //!
 //! ```
 //! use tacit_sched::profile::{Sample, Speedup};
@@ -60,34 +60,37 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What the caller owes
+//! # Duties of the caller
 //!
-//! - A material's name is sixteen random bytes, made by the caller and given to the scheduler with the end of
-//!   the T_pre that made the material ([`Event::JobFinished`]). Until then the scheduler knows the job and
-//!   the disk that it holds, no material; names are opaque to it. If the T_pre fails or is stopped, or if its
-//!   end is refused, the caller destroys whatever there is of it, unasked.
-//! - [`Action::Start`] of an online phase: make the claim of `material` durable before the first online byte.
-//!   The scheduler never names a material for a second input, and it asks for [`Action::Burn`] wherever one
-//!   was not consumed.
-//! - [`Action::Stop`]: stop the job's threads, then say [`Event::JobStopped`]. The job keeps its cores,
-//!   memory and disk until then. If it ended first, the end that is reported means the same; material that it
-//!   names is refused as [`Rejected::JobNotRunning`], and the caller destroys it.
-//! - [`Event::JobNotStarted`] for a job whose client is not there after all: see [`Event::Lanes`].
-//! - [`Event::Lanes`] where jobs need a connection of the client: until it has one, a request without a
-//!   timeout waits, and a drain with it.
-//! - A T_pre that was started for [`Work::Notice`] or [`Work::Pool`] may be claimed by a request later;
-//!   [`Scheduler::job_input`] says whether it was.
-//! - At start-up, before the first T_pre ends: hand over what the ledger has as `ready` with
-//!   [`Event::MaterialFound`], and restore the profile table with [`Scheduler::restore_profile`]. Material
-//!   that is bound to a client may be found later as well.
-//! - Actions are carried out in the order in which they come.
+//! - A material's name is sixteen random bytes. The caller makes the name and gives it to the
+//!   scheduler with the end of the T_pre that made the material ([`Event::JobFinished`]). Before
+//!   that, the scheduler knows only the job and the disk that the job holds; names are opaque to
+//!   the scheduler. If the T_pre fails or is stopped, or if its end is refused, the caller destroys
+//!   any partial material unasked.
+//! - [`Action::Start`] of an online phase: make the claim of `material` durable before the first
+//!   online byte. The scheduler never names a material for a second input, and asks for
+//!   [`Action::Burn`] wherever a material was not consumed.
+//! - [`Action::Stop`]: stop the job's threads, then send [`Event::JobStopped`]. The job holds its
+//!   cores, memory and disk until then. If the job ended first, the reported end has the same
+//!   effect; a material that it names is refused as [`Rejected::JobNotRunning`], and the caller
+//!   destroys it.
+//! - [`Event::JobNotStarted`] for a job whose client is disconnected after all: see
+//!   [`Event::Lanes`].
+//! - [`Event::Lanes`] where jobs need a connection of the client. Until the client has a
+//!   connection, a request without a timeout waits, and so does a drain.
+//! - A request may later claim a T_pre that was started for [`Work::Notice`] or [`Work::Pool`];
+//!   [`Scheduler::job_input`] says whether one did.
+//! - At start-up, before the first T_pre ends: report the material that is `ready` in the ledger
+//!   with [`Event::MaterialFound`], and restore the profile table with
+//!   [`Scheduler::restore_profile`]. Material that is bound to a client may also be found later.
+//! - Actions must be carried out in the order in which the scheduler returns them.
 //!
 //! # Choosing a policy
 //!
-//! [`policy::PolicySpec`] reads names from a configuration file: `fcfs`, `priority[:BETA]`, `sequential`,
-//! `srt`, `adaptive`, each with an optional `+fair[:STRENGTH]`. Use `adaptive` unless you reproduce the
-//! paper. A policy of your own implements [`policy::Policy`]; it can only order jobs and choose threads, so
-//! it cannot break a constraint.
+//! [`policy::PolicySpec`] reads names from a configuration file: `fcfs`, `priority[:BETA]`,
+//! `sequential`, `srt`, `adaptive`, each with an optional `+fair[:STRENGTH]`. Use `adaptive` unless
+//! you reproduce the paper. Custom policies implement [`policy::Policy`]. A policy only orders jobs
+//! and chooses threads, so it cannot break a constraint.
 #![forbid(unsafe_code)]
 
 pub mod policy;

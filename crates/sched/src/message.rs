@@ -1,4 +1,4 @@
-//! What the caller tells the scheduler ([`Event`]) and what the scheduler asks of the caller ([`Action`]).
+//! Events that the caller reports ([`Event`]) and actions that the scheduler requests ([`Action`]).
 
 use crate::config::ModelSpec;
 use crate::ids::{ClientId, DeadlineClass, InputId, JobId, JobPhase, MaterialId, ModelId, NoticeId, Owner, RequestId};
@@ -10,34 +10,34 @@ use thiserror::Error;
 /// A client asks for `inputs` inferences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// Its name, unique among live requests.
+    /// The request's id, unique among live requests.
     pub id: RequestId,
-    /// Who asks.
+    /// The client that asks.
     pub client: ClientId,
     /// Which model (with its back end and link class).
     pub model: ModelId,
     /// Number of inputs, at least 1 and at most [`crate::Config::max_inputs`].
     pub inputs: u32,
-    /// The notice that announced it, if any.
+    /// The notice that announced the request, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<NoticeId>,
     /// Inputs not done this long after arrival end as [`Outcome::TimedOut`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// How soon it is needed.
+    /// How soon the client needs the answer.
     #[serde(default)]
     pub deadline: DeadlineClass,
-    /// Kept material of this client for this model, used by the first inputs (at most `inputs` of them): they
-    /// need no T_pre.
+    /// Ready material of this client for this model. The first inputs consume it (at most one each)
+    /// and need no T_pre.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub materials: Vec<MaterialId>,
-    /// How many of its jobs may run at once; `None` is no limit. Changed by [`Event::Lanes`].
+    /// Most jobs of the request that may run at once; `None` is no limit. See [`Event::Lanes`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lanes: Option<u32>,
 }
 
 impl Request {
-    /// So many inputs, without a notice, a limit or kept material.
+    /// A request without a notice, a limit or ready material.
     #[must_use]
     pub fn plain(id: RequestId, client: ClientId, model: ModelId, inputs: u32) -> Self {
         let (deadline, materials) = (DeadlineClass::default(), Vec::new());
@@ -45,30 +45,30 @@ impl Request {
     }
 }
 
-/// A client announces a request, so that T_pre can run before the request comes.
+/// A client announces a request, so that T_pre can run before the request arrives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdvanceNotice {
-    /// Its name, unique among live notices.
+    /// The notice's id, unique among live notices.
     pub id: NoticeId,
-    /// Who announces.
+    /// The client that announces.
     pub client: ClientId,
-    /// For which model.
+    /// The announced model.
     pub model: ModelId,
-    /// How many inputs will come.
+    /// Number of announced inputs.
     pub inputs: u32,
-    /// Size of one input in bytes; kept for the caller, no policy uses it.
+    /// Size of one input in bytes; for the caller, no policy uses it.
     #[serde(default)]
     pub input_bytes: u64,
-    /// When the request is expected, from now. The time to live counts from there.
+    /// Time from now until the expected arrival. The time to live starts then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Span>,
     /// Time to live in place of [`crate::Config::notice_ttl`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Span>,
-    /// How many of its jobs may run at once; `None` is no limit. Changed by [`Event::Lanes`].
+    /// Most jobs of the notice that may run at once; `None` is no limit. See [`Event::Lanes`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lanes: Option<u32>,
-    /// What it makes is kept for its client: no request has to come for it, and it has no time to live.
+    /// Material stays for the client to name later: no request is needed, no time to live applies.
     #[serde(default, skip_serializing_if = "is_false")]
     pub keep: bool,
 }
@@ -77,7 +77,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// What a finished job really used.
+/// Actual cost of a finished job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Wall time of the job.
@@ -90,13 +90,13 @@ pub struct Usage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shutdown {
-    /// Take nothing new, finish every request that was accepted, then stop.
+    /// Refuse new requests, finish every accepted one, then stop.
     Drain,
     /// Stop every job and cancel every request in this step.
     Now,
 }
 
-/// Something happened. Given to [`crate::Scheduler::handle`] in order of time.
+/// An event, for [`crate::Scheduler::handle`] in order of time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
@@ -104,77 +104,77 @@ pub enum Event {
     Request(Request),
     /// An advance notice arrived.
     Notice(AdvanceNotice),
-    /// A started job ended well; its material is on disk (T_pre) or consumed (T_on).
+    /// A started job succeeded; its material is on disk (T_pre) or consumed (T_on).
     JobFinished {
         /// Which job.
         job: JobId,
-        /// What it used; teaches the profile table.
+        /// Its actual cost; updates the profile table.
         usage: Usage,
-        /// What a T_pre made, under a name that was never used before; `None` for a T_on.
+        /// Material of a T_pre, under a name never used before; `None` for a T_on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         material: Option<MaterialId>,
     },
-    /// A started job ended badly. Whatever a T_pre made is destroyed by the caller; the material of a T_on
-    /// the scheduler asks to burn.
+    /// A started job failed. The caller destroys any partial material of a T_pre; the scheduler
+    /// asks for [`Action::Burn`] of the material of a T_on.
     JobFailed {
         /// Which job.
         job: JobId,
     },
-    /// A job that was told to stop ([`Action::Stop`]) has stopped: what it held is free now.
+    /// A job stopped on request ([`Action::Stop`]): its resources are free now.
     JobStopped {
         /// Which job.
         job: JobId,
     },
-    /// A job that was to start did not: whom it needs is not there. Its input is queued again with the age
-    /// that it had, and nothing has failed or been used. Take its lane away first, or it starts again.
+    /// A job could not start: its client has no connection. Its input is queued again with its age;
+    /// no attempt counts. Report fewer lanes first, or the job starts again.
     JobNotStarted {
         /// Which job.
         job: JobId,
     },
-    /// So many of the client's connections stand ready for jobs of this owner, those of its running jobs
-    /// included. Fewer than its running jobs stops nothing.
+    /// Number of the client's connections that can run jobs of this owner, busy ones included. A
+    /// lower number stops no running job.
     Lanes {
-        /// Whose jobs.
+        /// The owner.
         of: Owner,
-        /// How many may run at once.
+        /// Most jobs that may run at once.
         lanes: u32,
     },
-    /// The client is disconnected: its requests end, its notices stay without lanes. Kept material and stock
-    /// stay, and what its notices hold does until their time to live.
+    /// The client disconnected: its requests end, its notices lose their lanes. Its material and
+    /// stock stay, and so does material of its notices until their time to live.
     ClientGone {
         /// Which client.
         client: ClientId,
     },
-    /// The client may no longer be served: everything of it ends, its stock and its kept material are burnt.
+    /// The client may no longer be served: its requests and notices end, its material is burnt.
     ClientRevoked {
         /// Which client.
         client: ClientId,
     },
-    /// The client takes its request back.
+    /// The client cancels its request.
     Cancel {
         /// Which request.
         request: RequestId,
     },
-    /// The client takes its notice back: its inputs end as if it had expired.
+    /// The client withdraws its notice: its inputs end as if the notice had expired.
     Withdraw {
         /// Which notice.
         notice: NoticeId,
     },
-    /// The machine grew or shrank. Running jobs go on; new ones start only when they fit.
+    /// The machine grew or shrank. Running jobs continue; new ones start only when they fit.
     Capacity(Resources),
-    /// Stop.
+    /// Shut down.
     Shutdown(Shutdown),
-    /// A model is served from now on. It gets the next [`ModelId`]: their number so far.
+    /// A new model is served. Its [`ModelId`] is the number of models so far.
     ModelAdded(ModelSpec),
-    /// A model is served no longer: nothing arrives for it any more and none of its jobs starts. Its queued
-    /// inputs end, its running jobs go on to their end, its stock and kept material are burnt.
+    /// The model is no longer served: new inputs are refused and none of its jobs starts. Queued
+    /// inputs end, running jobs continue, its stock and other ready material is burnt.
     ModelRemoved {
         /// Which model.
         model: ModelId,
     },
-    /// Unused material of an earlier run was found on disk (ledger state `ready`). What is bound to a client
-    /// may be found at any time, and is kept for it where there are no pools for single clients. The rest is
-    /// refused once this run has made material of its own.
+    /// Unused material of an earlier run was found on disk (ledger state `ready`). Material bound
+    /// to a client may be found at any time; without pools per client, it stays for requests of the
+    /// client that name it. Unbound material is refused after this run's first own material.
     MaterialFound {
         /// Its name from the earlier run.
         material: MaterialId,
@@ -184,33 +184,33 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         client: Option<ClientId>,
     },
-    /// Inputs of another model came that use this one's stock: its pool should hold as many as will be used.
+    /// Inputs of another model use this model's stock: its pool counts them as arrivals.
     Demand {
         /// Which model.
         model: ModelId,
         /// How many.
         inputs: u32,
     },
-    /// Kept or pooled material is gone: destroyed, expired, or used for another model's input.
+    /// Idle material is gone: destroyed, expired, or used for another model's input.
     MaterialGone {
         /// Which material.
         material: MaterialId,
     },
-    /// Only time has passed (a wake-up that was asked for).
+    /// No event except the passing of time (a requested wake-up).
     Tick,
 }
 
-/// Where an input's material came from.
+/// Origin of an input's material.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// A T_pre of its own, queued when the request arrived; also where the model has no T_pre.
+    /// Its own T_pre, queued when the request arrived; also for a model without T_pre.
     Own,
     /// The T_pre of its advance notice.
     Notice,
     /// The pool (ready stock, or a refill that was running when the request arrived).
     Pool,
-    /// Kept material that the request named.
+    /// Ready material that the request named.
     Kept,
 }
 
@@ -224,7 +224,7 @@ pub enum Outcome {
     Failed,
     /// The request's timeout passed first.
     TimedOut,
-    /// Ended by the client, by its departure, or by shutdown.
+    /// Cancelled by the client, its departure, or shutdown.
     Cancelled(Cause),
 }
 
@@ -240,7 +240,7 @@ pub enum Cause {
     ModelGone,
     /// [`Shutdown::Now`].
     Shutdown,
-    /// The machine shrank and the job can never fit; [`Action::Reject`] says what it needs.
+    /// The machine shrank and the job can never fit; [`Action::Reject`] has the missing resources.
     CannotFit,
 }
 
@@ -249,21 +249,21 @@ pub enum Cause {
 pub struct InputReport {
     /// Which input.
     pub input: InputId,
-    /// Whose.
+    /// The client that asked.
     pub client: ClientId,
     /// Which model.
     pub model: ModelId,
     /// How it ended.
     pub outcome: Outcome,
-    /// Where its material came from.
+    /// Origin of its material.
     pub source: Source,
     /// When the request arrived.
     pub arrived: Time,
-    /// When its T_pre started and finished, where it had one (may be before `arrived`: notice, pool refill).
+    /// Start and finish of its T_pre, if any (may precede `arrived`: notice, pool refill).
     pub pre: Stamp,
-    /// When its T_on started and finished.
+    /// Start and finish of its T_on.
     pub on: Stamp,
-    /// When it reached its final state.
+    /// Time of its final state.
     pub ended: Time,
     /// True for the last input of its request to end.
     pub last: bool,
@@ -276,12 +276,12 @@ pub struct Stamp {
     pub started: Option<Time>,
     /// When it finished.
     pub finished: Option<Time>,
-    /// Threads it was given; 0 before it starts.
+    /// Number of threads; 0 before the start.
     pub threads: u32,
 }
 
-/// What a job is started for. A notice's T_pre and a refill can be claimed by a request while they run:
-/// [`crate::Scheduler::job_input`] says by which.
+/// The purpose of a job. A request can claim a notice's T_pre and a refill while they run:
+/// [`crate::Scheduler::job_input`] returns the claiming input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
@@ -296,65 +296,64 @@ pub enum Work {
 /// Order to run a job now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
-    /// Name to give back in [`Event::JobFinished`] or [`Event::JobFailed`].
+    /// Id for [`Event::JobFinished`] or [`Event::JobFailed`].
     pub job: JobId,
     /// Which phase to run.
     pub phase: JobPhase,
     /// Which model.
     pub model: ModelId,
-    /// For what.
+    /// The purpose.
     pub work: Work,
-    /// With which client; `None` where the material is not bound to one.
+    /// The client that takes part; `None` where the material is not bound to one.
     pub client: Option<ClientId>,
     /// Threads it may use.
     pub threads: u32,
-    /// Bytes of memory set aside for it.
+    /// Bytes of memory reserved for the job.
     pub memory: u64,
-    /// Material to claim, durably, before the first online byte (`On`). `None` where the model has no T_pre,
-    /// and for `Pre`: the caller names what the job makes when it is made.
+    /// Material to claim, durably, before the first online byte (`On`). `None` for a model without
+    /// T_pre, and for `Pre`: the caller names the material when it is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub material: Option<MaterialId>,
-    /// How long it is expected to take.
+    /// Expected duration.
     pub estimate: Span,
 }
 
-/// Something the caller must do. Taken from [`crate::Scheduler::poll_action`].
+/// A task for the caller, from [`crate::Scheduler::poll_action`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Run this job; answer later with [`Event::JobFinished`] or [`Event::JobFailed`].
     Start(Start),
-    /// Stop this job and answer with [`Event::JobStopped`]: until then it keeps its cores, memory and disk.
-    /// An end that is reported in place of it means the same. Whatever a stopped T_pre made is destroyed at
-    /// both parties.
+    /// Stop this job and answer with [`Event::JobStopped`]; until then it holds its resources. Any
+    /// other reported end has the same effect. Both parties destroy partial material of a T_pre.
     Stop {
         /// Which job.
         job: JobId,
     },
-    /// Destroy this material at both parties; it will not be used. Material of a finished T_on is consumed
-    /// and not named here.
+    /// Destroy this unused material at both parties. Material of a finished T_on is consumed and
+    /// needs no burn.
     Burn {
         /// Which material.
         material: MaterialId,
     },
-    /// An accepted request can no longer ever fit (the machine shrank); its inputs are reported cancelled.
+    /// An accepted request can never fit any more (the machine shrank); its inputs are cancelled.
     Reject {
         /// Which request.
         request: RequestId,
         /// Why.
         reason: Rejected,
     },
-    /// The request is treated as one without notice.
+    /// The request continues as one without notice.
     NoticeIgnored {
         /// Which request.
         request: RequestId,
-        /// The notice it named.
+        /// The notice that it named.
         notice: NoticeId,
-        /// Why the notice does not count.
+        /// Why the notice is ignored.
         why: NoticeProblem,
     },
-    /// The notice ended without a request: time to live, failure, its client or its model gone, or all that
-    /// it made is kept.
+    /// The notice ended without a request: expired, failed, client or model gone, or all its
+    /// material was kept for the client.
     NoticeEnded {
         /// Which notice.
         notice: NoticeId,
@@ -363,8 +362,7 @@ pub enum Action {
     },
     /// An input reached its final state.
     Report(InputReport),
-    /// Shutdown is complete; no action follows. Stock stays on disk, for [`Event::MaterialFound`] at the next
-    /// start.
+    /// Shutdown is complete; no action follows. Stock stays on disk for [`Event::MaterialFound`].
     Stopped,
 }
 
@@ -372,13 +370,13 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Error)]
 #[serde(rename_all = "snake_case")]
 pub enum NoticeProblem {
-    /// No such notice, or one so old that it is forgotten.
+    /// Unknown notice, or one so old that the scheduler forgot it.
     #[error("no such notice")]
     Unknown,
-    /// It belongs to another client.
+    /// The notice belongs to another client.
     #[error("the notice belongs to another client")]
     OtherClient,
-    /// It announced another model.
+    /// The notice announced another model.
     #[error("the notice announced another model")]
     OtherModel,
     /// Another request used it.
@@ -387,7 +385,7 @@ pub enum NoticeProblem {
     /// Its time to live passed.
     #[error("the notice expired")]
     Expired,
-    /// Its client took it back.
+    /// The client withdrew the notice.
     #[error("the notice was taken back")]
     Withdrawn,
     /// All of its T_pre failed.
@@ -396,19 +394,19 @@ pub enum NoticeProblem {
     /// Its client may no longer be served.
     #[error("the notice's client left")]
     ClientGone,
-    /// Its model is served no longer.
+    /// The model is no longer served.
     #[error("the notice's model is gone")]
     ModelGone,
-    /// What it made is kept for its client.
+    /// The notice's material was kept for its client.
     #[error("what the notice made is kept")]
     Kept,
-    /// What it makes is kept for its client; requests use that by name.
+    /// The notice keeps its material for its client; requests use that material by name.
     #[error("what the notice makes will be kept")]
     Keeps,
     /// The server is shutting down.
     #[error("shutting down")]
     Shutdown,
-    /// Fewer inputs came than were announced: the surplus was released. Never a reason to ignore a notice.
+    /// Fewer inputs arrived than were announced, the rest was released. The notice still counts.
     #[error("fewer inputs came than were announced")]
     Surplus,
 }
@@ -420,16 +418,16 @@ pub enum Rejected {
     /// The model was never given to the scheduler, or was removed.
     #[error("unknown model {0:?}")]
     UnknownModel(ModelId),
-    /// A live request has this name.
+    /// A live request has this id.
     #[error("request {0:?} exists")]
     DuplicateRequest(RequestId),
-    /// A live notice has this name.
+    /// A live notice has this id.
     #[error("notice {0:?} exists")]
     DuplicateNotice(NoticeId),
     /// No inputs, or more than [`crate::Config::max_inputs`].
     #[error("{inputs} inputs, allowed are 1 to {limit}")]
     BadBatch {
-        /// Asked for.
+        /// Inputs of the request.
         inputs: u32,
         /// Largest allowed.
         limit: u32,
@@ -439,7 +437,7 @@ pub enum Rejected {
     TooManyQueued {
         /// Inputs queued now.
         queued: u32,
-        /// Asked for.
+        /// Inputs of the request.
         asked: u32,
         /// Largest allowed.
         limit: u32,
@@ -449,19 +447,19 @@ pub enum Rejected {
     NeverFits {
         /// Which phase.
         phase: JobPhase,
-        /// The least it needs.
+        /// The least that the phase needs.
         need: Resources,
-        /// All there is.
+        /// Capacity of the machine.
         have: Resources,
     },
     /// The server is shutting down or has stopped.
     #[error("shutting down")]
     ShuttingDown,
-    /// The job is not running: it was never started, has ended, or was stopped. Only for a job that was told
-    /// to stop and ends with material has this an effect: what the job held is free.
+    /// The job is not running: never started, ended, or stopped. Frees the resources of a stopping
+    /// job that ends with material; otherwise the event has no effect.
     #[error("job {0:?} is not running")]
     JobNotRunning(JobId),
-    /// The job was not told to stop, or has stopped.
+    /// The job was not asked to stop, or has stopped already.
     #[error("job {0:?} was not told to stop")]
     JobNotStopping(JobId),
     /// No such live request.
@@ -470,18 +468,18 @@ pub enum Rejected {
     /// No such live notice.
     #[error("no live notice {0:?}")]
     UnknownNotice(NoticeId),
-    /// No such material is kept or in stock.
+    /// No material of this name is kept or in stock.
     #[error("no material {0} is kept or in stock")]
     UnknownMaterial(MaterialId),
-    /// No such client is known. Harmless: there was nothing to end.
+    /// Unknown client. Harmless: there was nothing to end.
     #[error("no client {0}")]
     UnknownClient(ClientId),
-    /// Material under a name that is known already; or found material whose binding contradicts the model's,
-    /// or that comes too late; or material named by a request that is not kept for its client and model, is
-    /// named twice, or is one more than the request has inputs.
+    /// A job's material whose name is taken; found material with a binding unlike its model's, or
+    /// found too late; or a request's material that is not kept for its client and model, that the
+    /// request names twice, or that exceeds its inputs.
     #[error("material {0} cannot be used")]
     BadMaterial(MaterialId),
-    /// A T_pre ended well and names no material, or a T_on names some. The job still runs.
+    /// A successful T_pre names no material, or a T_on names one. The job still runs.
     #[error("job {job:?}: what made material names it, and nothing else does; this is {phase:?}")]
     MaterialMismatch {
         /// Which job.

@@ -1,4 +1,4 @@
-//! Stock of ready material: how much to keep, and for whom to refill first.
+//! Stock of ready material: the size of each pool, and the order of refills.
 
 use crate::config::PoolConfig;
 use crate::ids::{ClientId, JobId, MaterialId, ModelId};
@@ -6,20 +6,19 @@ use crate::resources::Resources;
 use crate::time::{Span, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Whose stock: a model's, or one client's of a model whose material is bound.
+/// Key of a pool: a model, or one client of a model whose material is bound to its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PoolKey {
     pub model: ModelId,
     pub client: Option<ClientId>,
 }
 
-/// Stock for so many inputs, expected within the time that is to be covered: as many, and two standard
-/// deviations (Poisson).
+/// Stock for `inputs` expected inputs: that number plus two standard deviations (Poisson).
 pub(crate) fn stock_for(inputs: f64) -> u32 {
     (inputs + 2.0 * inputs.sqrt()).ceil() as u32
 }
 
-/// Events per second, forgetting exponentially, without bias at the start.
+/// Events per second, as an exponentially decaying average without bias at the start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ArrivalRate {
     first: Option<Time>,
@@ -38,7 +37,8 @@ impl ArrivalRate {
         (-now.since(self.last).secs() / window.secs()).exp()
     }
 
-    /// Observed since `origin` (when watching began); at least one tenth of the window is assumed watched.
+    /// The rate since `origin`, the start of the observation. Assumes at least one tenth of the
+    /// window as observed.
     pub fn per_second(&self, now: Time, origin: Time, window: Span) -> f64 {
         let watched = (now.since(origin).secs() / window.secs()).max(0.1);
         self.mass * self.decay(now, window) / (window.secs() * (1.0 - (-watched).exp()))
@@ -47,17 +47,17 @@ impl ArrivalRate {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool {
-    /// In the order in which it was put here, so that the oldest is used first.
+    /// Ready materials, the oldest first; the oldest is used first.
     pub stock: VecDeque<MaterialId>,
     pub refills: BTreeSet<JobId>,
     rate: ArrivalRate,
     target: u32,
-    /// A refill failed; wait for the next arrival before trying again.
+    /// Whether refills pause until the next arrival, because one failed.
     paused: bool,
     urgency: u64,
 }
 
-/// All pools and the order in which they want refills.
+/// All pools, and the order of their refills.
 #[derive(Clone, Debug)]
 pub(crate) struct Pools {
     pub config: PoolConfig,
@@ -65,7 +65,7 @@ pub(crate) struct Pools {
     pools: BTreeMap<PoolKey, Pool>,
     /// Pools below target, the least covered first.
     wanting: BTreeSet<(u64, PoolKey)>,
-    /// What running refills hold.
+    /// Resources that running refills hold.
     pub refilling: Resources,
 }
 
@@ -83,12 +83,12 @@ impl Pools {
         self.pools.values().map(|p| p.stock.len()).sum()
     }
 
-    /// Materials in stock and on their way there.
+    /// Materials in stock and materials of running refills.
     pub fn len(&self) -> usize {
         self.pools.values().map(|p| p.stock.len() + p.refills.len()).sum()
     }
 
-    /// Changes a pool and files it anew among those that want refills.
+    /// Changes a pool and updates its place in the order of refills.
     pub fn change<R>(&mut self, key: PoolKey, change: impl FnOnce(&mut Pool) -> R) -> R {
         let pool = self.pools.entry(key).or_default();
         self.wanting.remove(&(pool.urgency, key));
@@ -101,7 +101,7 @@ impl Pools {
         result
     }
 
-    /// `inputs` arrived at this pool; `t_pre` is what one refill takes.
+    /// Records that `inputs` arrived at this pool; `t_pre` is the duration of one refill.
     pub fn arrival(&mut self, key: PoolKey, now: Time, inputs: u32, t_pre: Span) {
         let PoolConfig { rate_window: window, cover, horizon, .. } = self.config;
         let origin = self.origin;
@@ -120,7 +120,7 @@ impl Pools {
         self.change(key, |pool| pool.paused = true);
     }
 
-    /// Takes the material that has lain longest in a pool.
+    /// Takes the oldest material of a pool.
     pub fn take(&mut self, key: PoolKey) -> Option<MaterialId> {
         self.pools.get(&key)?.stock.front()?;
         self.change(key, |pool| pool.stock.pop_front())
@@ -134,7 +134,7 @@ impl Pools {
         self.pools.get(key).is_some_and(|p| self.wanting.contains(&(p.urgency, *key)))
     }
 
-    /// The best covered pool that has stock to give up.
+    /// The best covered pool that is not empty.
     pub fn richest(&self) -> Option<PoolKey> {
         let stocked = self.pools.iter().filter(|(_, p)| !p.stock.is_empty());
         stocked.max_by_key(|(key, p)| (p.urgency, **key)).map(|(key, _)| *key)
@@ -145,7 +145,7 @@ impl Pools {
         self.change(key, |pool| pool.stock.retain(|&other| other != material));
     }
 
-    /// Empties a pool for good; returns its stock. Refills that still run end without a pool.
+    /// Removes a pool and returns its stock. Running refills of the pool end without a pool.
     pub fn remove(&mut self, key: PoolKey) -> VecDeque<MaterialId> {
         if !self.pools.contains_key(&key) {
             return VecDeque::new();

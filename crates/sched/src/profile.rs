@@ -1,16 +1,18 @@
-//! The profile table: how long a job takes and how much memory it needs.
+//! The profile table: expected duration and memory of a job.
 //!
-//! Cells are keyed by (model, phase, batch, threads); a [`ModelId`] stands for one (model, back end, link
-//! class). A cell keeps [`WINDOW`] measurements, the first of which may come from a file, and estimates by a
-//! **median** (time) and the **maximum** (memory). A median of nine shrugs off four outliers and follows a
-//! lasting change after five jobs; the maximum keeps the memory reservation on the safe side.
+//! Cells are keyed by (model, phase, batch, threads); a [`ModelId`] stands for one (model, back
+//! end, link class). A cell holds [`WINDOW`] measurements, the first of which may come from a file.
+//! Its estimate is the **median** time and the **maximum** memory. A median of nine ignores four
+//! outliers and follows a lasting change after five jobs; the maximum keeps the memory reservation
+//! on the safe side.
 //!
-//! What a job takes is in its client's hands, too: one that is slow, on purpose or not, must not speak for
-//! its class. So the median is one over **clients**, of the median of each, the lower one of two; and where
-//! the window is full, the client with most of it gives way, with its oldest.
+//! A client also influences how long its jobs take, so one slow client, malicious or not, must not
+//! determine the estimate of its class. The cell therefore takes the median of each client, then
+//! the median of these **clients'** medians (the lower of two). A full window drops the oldest
+//! measurement of the client with the most measurements.
 //!
-//! Cells that were never measured are derived from the nearest measured one with the model's assumed
-//! [`Speedup`], so the assumption is replaced as soon as a measurement exists.
+//! The estimate of a cell without measurements is derived from the nearest measured cell with the
+//! model's assumed [`Speedup`]. The first measurement replaces it.
 
 use crate::ids::{ClientId, JobPhase, ModelId};
 use crate::time::Span;
@@ -19,10 +21,10 @@ use std::collections::VecDeque;
 
 /// Measurements kept per cell.
 pub const WINDOW: usize = 9;
-/// Jobs kept per phase of a model with what was expected of them, for [`ErrorReport`].
+/// Finished jobs per phase of a model whose estimates are recorded, for [`ErrorReport`].
 pub const ERROR_WINDOW: usize = 64;
 
-/// How a job's time is assumed to fall with threads where it was not measured.
+/// Assumed effect of threads on a job's time, for thread counts without a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Speedup {
@@ -54,12 +56,12 @@ pub struct Sample {
     pub memory: u64,
 }
 
-/// A measurement, and whose job it was of.
+/// A measurement and the client whose job it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
-    /// What was measured.
+    /// The measurement.
     pub sample: Sample,
-    /// Whose; none of what comes from a file, and of jobs for nobody in particular.
+    /// The client; `None` for samples from a file and for jobs without a client.
     pub from: Option<ClientId>,
 }
 
@@ -78,14 +80,14 @@ pub struct Estimate {
     pub memory: u64,
 }
 
-/// What the table says about its own quality for one phase of one model.
+/// Quality of the table's estimates for one phase of one model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ErrorReport {
     /// Jobs that were compared with their estimate, at most [`ERROR_WINDOW`].
     pub jobs: usize,
-    /// Mean of what they were expected to take.
+    /// Mean of the expected times.
     pub expected: Span,
-    /// Mean of what they took.
+    /// Mean of the actual times.
     pub actual: Span,
     /// Median of |actual - estimate| / actual.
     pub median: f64,
@@ -100,7 +102,7 @@ struct Cell {
     window: VecDeque<Measured>,
 }
 
-/// Up to [`WINDOW`] times.
+/// Up to [`WINDOW`] times of one client.
 #[derive(Default)]
 struct Times {
     times: [Span; WINDOW],
@@ -115,7 +117,7 @@ impl Times {
         }
     }
 
-    /// In ascending order.
+    /// The times in ascending order.
     fn sorted(&mut self) -> &[Span] {
         let times = &mut self.times[..self.len];
         times.sort_unstable();
@@ -125,7 +127,7 @@ impl Times {
 
 impl Cell {
     fn estimate(&self) -> Estimate {
-        // What is from nobody stands in until somebody's job was measured.
+        // Measurements without a client count only until there is one with a client.
         let known = self.window.iter().any(|m| m.from.is_some());
         let counted = || self.window.iter().filter(|m| m.from.is_some() || !known);
         let mut medians = Times::default();
@@ -143,7 +145,7 @@ impl Cell {
         Estimate { time, memory }
     }
 
-    /// Adds a measurement in the place of the oldest of whoever has most of them.
+    /// Adds a measurement. A full window drops the oldest of the client that has most.
     fn push(&mut self, measured: Measured) {
         if self.window.len() == WINDOW {
             let count = |from| self.window.iter().filter(|m| m.from == from).count();
@@ -166,9 +168,9 @@ struct PhaseTable {
 /// A job that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Compared {
-    /// What was expected when it started.
+    /// Estimate when the job started.
     expected: Span,
-    /// What it took: more than nothing.
+    /// Actual duration, above zero.
     actual: Span,
 }
 
@@ -183,7 +185,7 @@ impl PhaseTable {
         Self { speedup, cells: Vec::new(), compared: VecDeque::new() }
     }
 
-    /// Adds a measurement; whether an estimate may have moved by it.
+    /// Adds a measurement; returns whether an estimate may have changed.
     fn push(&mut self, batch: u32, threads: u32, measured: Measured) -> bool {
         let before = self.measured(batch, threads).map(Cell::estimate);
         let cell = match self.cells.iter().position(|c| c.batch == batch && c.threads == threads) {
@@ -202,8 +204,8 @@ impl PhaseTable {
         self.cells.iter().find(|c| c.batch == batch && c.threads == threads)
     }
 
-    /// The cell itself where it was measured, else the nearest: same threads first, then nearest batch, then
-    /// nearest thread count.
+    /// The estimate of the cell itself where measured, else of the nearest cell: same threads
+    /// first, then nearest batch, then nearest thread count.
     fn estimate(&self, batch: u32, threads: u32) -> Option<Estimate> {
         if let Some(cell) = self.measured(batch, threads) {
             return Some(cell.estimate());
@@ -221,7 +223,7 @@ impl PhaseTable {
 
 /// Durations and peak memory of every model's two phases; learns from finished jobs.
 ///
-/// Serialises to a file as it is: a restarted server goes on with what it knew.
+/// Serialises to a file unchanged, so a restarted server continues with the learned values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProfileTable {
     models: Vec<[PhaseTable; 2]>,
@@ -240,8 +242,8 @@ impl ProfileTable {
         Self::default()
     }
 
-    /// Adds a model with its assumed speed-ups and first samples (one thread, batch 1); `pre` is `None`
-    /// where there is no T_pre. Its id is its place.
+    /// Adds a model with its assumed speed-ups and first samples (one thread, batch 1). `pre` is
+    /// `None` for a model without T_pre. The id is the index of the model.
     pub fn add_model(&mut self, pre: Option<(Speedup, Sample)>, on: (Speedup, Sample)) -> ModelId {
         let mut tables = [PhaseTable::new(pre.map_or(Speedup::None, |p| p.0)), PhaseTable::new(on.0)];
         if let Some((_, first)) = pre {
@@ -257,8 +259,8 @@ impl ProfileTable {
         self.models.len()
     }
 
-    /// Learns from a finished job and records how wrong the estimate was. `estimate` is what was expected
-    /// when it started. Returns whether an estimate of this model may have moved.
+    /// Learns from a finished job and records the error of `estimate`, the expected time when the
+    /// job started. Returns whether an estimate of this model may have changed.
     pub fn learn(
         &mut self,
         model: ModelId,
@@ -284,12 +286,13 @@ impl ProfileTable {
         moved
     }
 
-    /// Expected time and memory; `None` for an unknown model, and for T_pre where the model has none.
+    /// Expected time and memory; `None` for an unknown model and for the T_pre of a model without
+    /// one.
     pub fn estimate(&self, model: ModelId, phase: JobPhase, batch: u32, threads: u32) -> Option<Estimate> {
         self.models.get(model.0 as usize)?[at(phase)].estimate(batch_bucket(batch), threads)
     }
 
-    /// How wrong recent estimates were; `None` before the first finished job.
+    /// The error of recent estimates; `None` before the first finished job.
     pub fn error(&self, model: ModelId, phase: JobPhase) -> Option<ErrorReport> {
         let jobs = &self.models.get(model.0 as usize)?[at(phase)].compared;
         let mut sorted: Vec<f64> = jobs.iter().map(|job| job.error()).collect();
@@ -309,8 +312,8 @@ impl ProfileTable {
     }
 }
 
-/// Batch sizes are profiled in powers of two, rounded up: inputs of one batch run side by side and share the
-/// link.
+/// The batch size of a cell: `batch` rounded up to a power of two. Inputs of one batch run side by
+/// side and share the link.
 pub fn batch_bucket(batch: u32) -> u32 {
     batch.clamp(1, 1 << 20).next_power_of_two()
 }
@@ -326,7 +329,8 @@ mod tests {
         (table, model)
     }
 
-    /// `n` jobs of this mean time with 5 % spread; how wrong the estimates were.
+    /// Learns `n` jobs of this mean time with 5 % spread; returns the relative errors of the
+    /// estimates.
     fn feed(table: &mut ProfileTable, model: ModelId, n: u64, mean: f64) -> Vec<f64> {
         let mut rng = fastrand::Rng::with_seed(n);
         let mut errors = Vec::new();
@@ -368,7 +372,7 @@ mod tests {
             let [expected, time] = [expected, actual].map(Span::from_secs);
             table.learn(model, JobPhase::On, 1, 1, Sample { time, memory: 1 }, expected);
         }
-        // No time at all is not compared with anything.
+        // Jobs without duration do not count.
         table.learn(model, JobPhase::On, 1, 1, Sample { time: Span::ZERO, memory: 1 }, Span::from_secs(9.0));
         let report = table.error(model, JobPhase::On).unwrap();
         assert_eq!((report.jobs, report.expected.secs(), report.actual.secs()), (4, 2.5, 3.5));
@@ -411,12 +415,13 @@ mod tests {
             learn(of(7, 400.0));
         }
         assert!(learn(of(1, 1.0)) < 1.1, "one job of another client is enough");
-        // Ten jobs of the slow one for each of two others.
+        // Ten jobs of the slow client for each of two others.
         for _ in 0..20 {
             (0..10).for_each(|_| assert!(learn(of(7, 400.0)) < 1.3));
             assert!(learn(of(1, 1.0)) < 1.3 && learn(of(2, 1.2)) < 1.3);
         }
-        // Its own word counts where there is no other, and a lasting change of two is followed.
+        // The slow client counts where there is no other, and the table follows a lasting change of
+        // two clients.
         for _ in 0..20 {
             learn(of(1, 5.0));
             learn(of(2, 5.0));

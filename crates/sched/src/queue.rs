@@ -1,20 +1,21 @@
 //! Queued jobs: one ordered queue per class, and one ordered index of the classes' heads.
 //!
-//! The score of a job is `rank(class) + tag(job)`; the rank moves when an estimate changes, the tag never
-//! does. So the order inside a class is fixed when a job joins, a changed estimate moves one entry of the
-//! head index, and every operation costs O(log n). Ties go to the job that joined the system first.
+//! The score of a job is `rank(class) + tag(job)`. The rank moves when an estimate changes; the tag
+//! never does. So the order inside a class is fixed when a job joins, a changed estimate moves one
+//! entry of the head index, and every operation costs O(log n). The job that joined the system
+//! first wins ties.
 
 use crate::ids::{ClientId, DeadlineClass, JobPhase, ModelId, Origin};
 use crate::policy::{ClassFacts, Score};
 use std::collections::{BTreeMap, BTreeSet, btree_set};
 use std::iter::Copied;
 
-/// Key of an input; grows with time, so it also breaks ties.
+/// Key of an input. Later inputs have larger keys, so the key also breaks ties.
 pub(crate) type InputKey = u64;
 /// Index of a class.
 pub(crate) type ClassIdx = usize;
 
-/// Jobs that are alike to every policy but for their tag.
+/// Jobs that differ for a policy only in their tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClassKey {
     pub model: ModelId,
@@ -24,7 +25,7 @@ pub(crate) struct ClassKey {
     pub deadline: DeadlineClass,
 }
 
-/// Where a queued job stands; enough to take it out again.
+/// Place of a queued job in the queues, for its removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
     pub class: ClassIdx,
@@ -37,7 +38,7 @@ pub(crate) struct Class {
     pub facts: ClassFacts,
     rank: Score,
     jobs: BTreeSet<(Score, InputKey)>,
-    /// The same jobs, by whose they are.
+    /// The same jobs, by client.
     by_client: BTreeMap<ClientId, BTreeSet<(Score, InputKey)>>,
 }
 
@@ -144,7 +145,8 @@ impl ClassQueues {
         self.heads.iter().copied()
     }
 
-    /// The first job of a class that is of none of these clients. Looks at all clients of the class.
+    /// The best-scored job of the class whose client is not in `except`. Visits all clients of the
+    /// class.
     pub fn first_of_others(&self, idx: ClassIdx, except: &[ClientId]) -> Option<Scored> {
         let class = &self.classes[idx];
         let others = class.by_client.iter().filter(|(client, _)| !except.contains(client));
@@ -152,7 +154,7 @@ impl ClassQueues {
         first.map(|&(tag, input)| (class.rank.plus(tag), input, idx))
     }
 
-    /// Queued jobs by class, in class order.
+    /// Queued jobs of one class, in class order.
     pub fn jobs(&self, idx: ClassIdx) -> impl Iterator<Item = InputKey> + '_ {
         self.classes[idx].jobs.iter().map(|&(_, input)| input)
     }

@@ -1,9 +1,9 @@
-//! Replay files: a sequence of events that can be run again, one JSON object a line.
+//! Replay files: a recorded sequence of events, one JSON object a line.
 //!
-//! The first line is a [`Header`] (everything a scheduler is built from); each further line is
-//! `{"t": ns, "event": ...}` or `{"t": ns, "policy": ...}`, optionally followed by the actions that were taken,
-//! `{"t": ns, "action": ...}`.
-//! A file without actions is an input, a file with actions is a test.
+//! The first line is a [`Header`], the construction parameters of a scheduler. Each further line is
+//! `{"t": ns, "event": ...}` or `{"t": ns, "policy": ...}`, optionally followed by the recorded
+//! actions, `{"t": ns, "action": ...}`. A file without actions is an input, a file with actions is
+//! a test.
 
 use crate::config::{Config, ModelSpec};
 use crate::error::SchedError;
@@ -16,16 +16,16 @@ use serde::{Deserialize, Serialize};
 /// Version of the format.
 pub const VERSION: u32 = 3;
 
-/// What a scheduler is built from.
+/// Construction parameters of a scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// [`VERSION`].
     pub tacit_replay: u32,
-    /// Its configuration.
+    /// The scheduler's configuration.
     pub config: Config,
-    /// Its models.
+    /// The scheduler's models.
     pub models: Vec<ModelSpec>,
-    /// Its policy.
+    /// The scheduler's policy.
     pub policy: PolicySpec,
 }
 
@@ -45,7 +45,7 @@ enum What {
     Action(Action),
 }
 
-/// What a scheduler was told.
+/// A call that changed the scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Told {
     /// [`Scheduler::handle`].
@@ -57,11 +57,11 @@ pub enum Told {
 /// A recorded run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
-    /// The scheduler.
+    /// Construction parameters.
     pub header: Header,
     /// Events and changes of the policy, in order of time.
     pub events: Vec<(Time, Told)>,
-    /// Actions as they were taken; empty when not recorded.
+    /// Actions in the order in which they were taken; empty when not recorded.
     pub actions: Vec<(Time, Action)>,
 }
 
@@ -111,15 +111,16 @@ impl Replay {
         Ok(text)
     }
 
-    /// Runs the events through a fresh scheduler, waking it when it asks for it, and returns every action
-    /// with its time.
+    /// Runs the events through a fresh scheduler, with a poll at every requested wake-up. Returns
+    /// every action with its time.
     ///
-    /// Events that the scheduler refuses are part of a sequence like any other. The bookkeeping is audited
-    /// after each event.
+    /// Refused events are a normal part of a sequence. Every event is followed by an audit of the
+    /// bookkeeping.
     ///
     /// # Errors
-    /// A configuration that is refused, a failed audit (as [`SchedError::BadFile`] with the line of the
-    /// event), or, where the file records actions, [`SchedError::ReplayDiffers`].
+    /// [`SchedError::OutOfRange`] for an invalid configuration, [`SchedError::BadFile`] for a
+    /// failed audit (with the line of the event), and [`SchedError::ReplayDiffers`] where the file
+    /// records other actions.
     pub fn run(&self) -> Result<Vec<(Time, Action)>, SchedError> {
         let header = self.header.clone();
         let mut scheduler = Scheduler::new(header.config, header.models, header.policy)?;

@@ -1,4 +1,4 @@
-//! What the machine has and what a job holds.
+//! Resources of the machine and of jobs.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -10,10 +10,11 @@ pub struct Resources {
     pub cores: u32,
     /// Bytes of memory.
     pub memory: u64,
-    /// Bytes of disk for material. Held from the start of T_pre until the material is consumed or burnt.
+    /// Bytes of disk for material, held from the start of T_pre until the material is consumed or
+    /// burnt.
     pub disk: u64,
-    /// Dealings under way at once: T_pre whose material a third party makes. They wait for it and its link,
-    /// and take no cores.
+    /// Concurrent dealings: T_pre whose material a third party makes. A dealing waits for that
+    /// party and its link, and takes no cores.
     #[serde(default)]
     pub dealings: u32,
 }
@@ -27,7 +28,7 @@ impl Resources {
             && self.dealings <= room.dealings
     }
 
-    /// What is left of `self` after taking `used`; zero where more is used than there is (after capacity
+    /// The rest of `self` after taking `used`; zero where `used` exceeds `self` (after capacity
     /// shrank).
     pub fn minus(&self, used: &Self) -> Self {
         Self {
@@ -45,7 +46,7 @@ impl Resources {
         self.dealings += other.dealings;
     }
 
-    /// Gives back; the caller returns only what it took.
+    /// Returns `other`, which must have been added before.
     pub(crate) fn sub(&mut self, other: &Self) {
         debug_assert!(other.fits(self), "more given back than was held");
         *self = self.minus(other);

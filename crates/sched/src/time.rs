@@ -1,4 +1,5 @@
-//! Instants and durations as plain integers: the scheduler never reads a clock, its caller tells it the time.
+//! Instants and durations as plain integers. The scheduler never reads a clock; the caller passes
+//! the time.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -9,7 +10,7 @@ use std::ops::{Add, AddAssign, Sub, SubAssign};
 #[serde(transparent)]
 pub struct Time(pub u64);
 
-/// A duration in nanoseconds; at most about 584 years, and arithmetic saturates there.
+/// A duration in nanoseconds, at most about 584 years; arithmetic saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Span(pub u64);

@@ -1,29 +1,30 @@
-//! This project's own policy: the paper's order, and threads by the price of a core-second.
+//! The project's own policy: the paper's order, with threads chosen by the price of a core-second.
 
 use super::classic::Priority;
 use super::facts::{Choice, ClassFacts, JobFacts, Policy, Score, ThreadOption};
 use serde::{Deserialize, Serialize};
 
-/// The paper's order, with urgency; threads by what they cost the others.
+/// The paper's order, with urgency; threads by their cost to other jobs.
 ///
-/// On this project's workloads no order gains more than 1 % over [`Priority`]'s when every job runs on one
-/// thread (`docs/notes/scheduler.md`), so the order is the same; what there is to gain is in the threads, and
-/// in pools.
+/// On this project's workloads no order gains more than 1 % over [`Priority`]'s when every job runs
+/// on one thread (`docs/notes/scheduler.md`), so the order is the same. Gains are possible only in
+/// the threads and in pools.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaptive {
     /// Weight of age; bounds starvation.
     pub beta: f64,
-    /// Jobs assumed to be delayed beside those queued when recent load is 1 or more; with less load, in
-    /// proportion.
+    /// Jobs assumed to be delayed beside the queued ones when recent load is 1 or more;
+    /// proportionally fewer under less load.
     pub crowding: f64,
-    /// A long job rather waits than start on fewer than this share of the threads it would choose on an idle
-    /// machine.
+    /// Smallest share of the threads chosen on an idle machine with which a long job starts; with
+    /// less room the job waits.
     pub least_share: f64,
-    /// A long moldable job leaves one core free while at least this many jobs are expected to come during its
-    /// run for each one queued.
+    /// A long moldable job leaves one core free while at least this many jobs per queued job are
+    /// expected to arrive during its run.
     pub spare: f64,
-    /// How many times its length a long job puts up with that; then it takes what there is.
+    /// Longest such wait of a long job, as a multiple of its length; after that the job takes any
+    /// free threads.
     pub endurance: f64,
 }
 
@@ -43,15 +44,16 @@ impl Policy for Adaptive {
     fn rank(&self, class: &ClassFacts) -> Score {
         Score::of(class.length(), 1.0 / class.deadline.weight())
     }
-    /// The thread count with the least cost `time * (1 + share * others)`: the job's own time, plus the delay
-    /// that what it holds, as a share of cores or memory (the larger), causes to the others, queued or
-    /// expected. The expected ones grow with the load up to 1; beyond that the queue tells. Their number does
-    /// not depend on the machine: a larger one serves more, it has no longer queue.
+    /// Chooses the thread count with the least cost `time * (1 + share * others)`: the job's own
+    /// time, plus the delay to the others, queued or expected. `share` is the larger of the job's
+    /// shares of cores and memory. The expected jobs grow with the load up to 1; beyond that the
+    /// queue shows the load. Their number does not depend on the machine: a larger machine serves
+    /// more and has no longer queue.
     ///
-    /// A job that is longer than the mean work of a recent arrival leaves room for the short ones. It does
-    /// not start on a leftover, where it would run for very long; and if it is moldable and far more jobs
-    /// will come during its run than wait now, it leaves one core free. Both only until it has waited
-    /// [`Adaptive::endurance`] times its length.
+    /// A job that is longer than the mean work of a recent arrival leaves room for the short ones.
+    /// Such a job does not start on a few leftover cores, where it would run for very long. A
+    /// moldable one also leaves one core free if far more jobs will arrive during its run than wait
+    /// now. Both rules end when the job has waited [`Adaptive::endurance`] times its length.
     fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
         let cores = f64::from(choice.class.capacity.cores.max(1));
         let memory = choice.class.capacity.memory.max(1) as f64;
@@ -104,7 +106,7 @@ mod tests {
         let options: Vec<ThreadOption> = class.options.iter().filter(|o| o.threads <= free).copied().collect();
         let free = Resources { cores: free, memory: 1000, ..Resources::default() };
         let (arrivals, waited) = (1.0, Span::from_secs(waited));
-        // Constants of its own: the tuned ones may move.
+        // The test fixes its own constants, because the tuned ones may change.
         let policy = Adaptive { beta: 0.1, crowding: 12.0, least_share: 0.5, spare: 4.0, endurance: 4.0 };
         policy.threads(&Choice { class, options: &options, free, running: 3, queued, load, arrivals, waited })
     }
@@ -121,14 +123,15 @@ mod tests {
     #[test]
     fn a_long_job_leaves_room_for_short_ones_but_not_for_ever() {
         let moldable = class(&[1, 2, 4, 8, 16]);
-        // Four cores free: it would like them all, and leaves one; when it has waited for 400 s it takes
-        // them.
+        // Four cores free: the best count is four, but the job leaves one core free. After a wait
+        // of 400 s it takes all four.
         assert_eq!(threads(&moldable, 4, 1, 1.0, 0.0), Some(2));
         assert_eq!(threads(&moldable, 4, 1, 1.0, 400.0), Some(4));
-        // One core: a leftover.
+        // One free core: too few for a long job.
         assert_eq!(threads(&moldable, 1, 1, 0.5, 0.0), None);
         assert_eq!(threads(&moldable, 1, 1, 0.5, 400.0), Some(1));
-        // With many queued nothing is kept free, and a job that has no choice of threads takes any core.
+        // With many queued jobs no core stays free, and a job with one thread option takes any
+        // core.
         assert_eq!(threads(&class(&[4]), 4, 1, 0.5, 0.0), Some(4));
         assert_eq!(threads(&moldable, 2, 30, 0.5, 0.0), Some(2));
     }

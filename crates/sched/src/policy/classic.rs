@@ -1,8 +1,8 @@
-//! The paper's policies, the yardstick of grid A, and fair share.
+//! The paper's policies, the reference policy of grid A, and fair share.
 
 use super::facts::{Choice, ClassFacts, JobFacts, Policy, Score};
 
-/// First come, first served: by arrival of the request (of its notice, where it was announced).
+/// First come, first served: by arrival of the request, or of its notice if it was announced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fcfs;
 
@@ -20,7 +20,7 @@ impl Policy for Fcfs {
 
 /// [SS26] Algorithm 1: estimated length minus `beta` times age, both in seconds; lowest first.
 ///
-/// `l - beta * (now - entered)` orders two queued jobs as `l + beta * entered` does, whatever the time is.
+/// `l - beta * (now - entered)` orders two queued jobs as `l + beta * entered` does, at any time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Priority {
     /// Weight of age, at least 0; the paper's examples use 0.1.
@@ -39,8 +39,8 @@ impl Policy for Priority {
     }
 }
 
-/// The paper's baseline MS-SHARK: one request at a time in order of arrival, each phase on as many threads as
-/// it is allowed.
+/// The paper's baseline MS-SHARK: one request at a time in order of arrival, each phase on as many
+/// threads as allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sequential;
 
@@ -62,8 +62,8 @@ impl Policy for Sequential {
     }
 }
 
-/// Shortest remaining time first, not preemptive, no ageing: the yardstick for mean delay. It starves long
-/// jobs under overload.
+/// Shortest remaining time first, not preemptive, no ageing: the reference for mean delay. Long
+/// jobs starve under overload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShortestRemaining;
 
@@ -79,9 +79,9 @@ impl Policy for ShortestRemaining {
     }
 }
 
-/// Fair share between clients, on top of another policy: a job stands where it would if its client's own
-/// earlier work had to be done first, on that client's share of the machine. One client's flood queues behind
-/// itself, and does not take the last room.
+/// Fair share between clients, on top of another policy. Each job is ordered as if its client's
+/// earlier work had to finish first, on that client's share of the machine. A client's flood of
+/// jobs queues behind itself and does not take the last room.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FairShare<P> {
     /// The policy that orders the jobs of clients with equal backlog.

@@ -1,10 +1,10 @@
-//! What a policy is asked, and what it may know.
+//! The interface of a policy and the facts that policies may use.
 
 use crate::ids::{DeadlineClass, JobPhase, ModelId, Origin};
 use crate::resources::Resources;
 use crate::time::{Span, Time};
 
-/// Score of a job: lower starts first. One second is 10^15, so that weights down to 10^-6 stay exact
+/// Score of a job: lower starts first. One second is 10^15, so weights down to 10^-6 stay exact
 /// integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Score(pub i128);
@@ -40,7 +40,7 @@ pub struct ThreadOption {
     pub memory: u64,
 }
 
-/// What all jobs of a class share. Estimates move; everything else is fixed.
+/// Facts common to all jobs of a class. Estimates change; everything else is fixed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassFacts {
     /// Model.
@@ -49,24 +49,24 @@ pub struct ClassFacts {
     pub phase: JobPhase,
     /// Batch size of the request, rounded up to a power of two.
     pub batch: u32,
-    /// Request, or notice whose request has not come.
+    /// Whether a request asked, or a notice whose request has not arrived.
     pub origin: Origin,
-    /// How soon it is needed.
+    /// How soon the client needs the answer.
     pub deadline: DeadlineClass,
     /// Ways to run this phase, by threads, ascending; never empty.
     pub options: Vec<ThreadOption>,
-    /// Ways to run what comes after (T_on, for a T_pre); empty for a T_on.
+    /// Ways to run the following phase (T_on, for a T_pre); empty for a T_on.
     pub later: Vec<ThreadOption>,
-    /// Disk that the material takes.
+    /// Disk of the material, in bytes.
     pub disk: u64,
-    /// A dealing: it takes no core, whatever its threads.
+    /// Whether the job is a dealing: a dealing takes no core, whatever its threads.
     pub dealing: bool,
     /// The whole machine.
     pub capacity: Resources,
 }
 
 impl ThreadOption {
-    /// What a job holds that runs so, with so much disk.
+    /// Resources of a job that runs with this option and `disk` bytes of disk.
     pub(crate) fn holds(&self, dealing: bool, disk: u64) -> Resources {
         let (cores, dealings) = if dealing { (0, 1) } else { (self.threads, 0) };
         Resources { cores, memory: self.memory, disk, dealings }
@@ -85,14 +85,14 @@ impl ClassFacts {
     }
 }
 
-/// What is known of one job when it joins the queue.
+/// Facts about one job when it joins the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobFacts {
-    /// When its request arrived (its notice, for inputs that were announced).
+    /// Arrival of its request, or of its notice for announced inputs.
     pub arrived: Time,
-    /// When it entered the queue that it stands in: what age counts from.
+    /// When it entered its present queue; its age counts from then.
     pub entered: Time,
-    /// Expected one-thread work of this client's unfinished inputs that joined before this one did.
+    /// Expected one-thread work of this client's unfinished inputs that joined earlier.
     pub backlog: Span,
     /// Clients with unfinished inputs, at least 1.
     pub clients: u32,
@@ -100,7 +100,7 @@ pub struct JobFacts {
     pub cores: u32,
 }
 
-/// What a policy knows when it gives threads to the job whose turn it is.
+/// Facts for the choice of a job's threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice<'a> {
     /// The job's class.
@@ -115,7 +115,7 @@ pub struct Choice<'a> {
     pub queued: usize,
     /// Load of recent arrivals: one-thread seconds of work per second and core (0 idle, 1 saturated).
     pub load: f64,
-    /// Inputs that arrived per second, recently.
+    /// Recent arrivals, in inputs per second.
     pub arrivals: f64,
     /// How long the job has stood in its queue.
     pub waited: Span,
@@ -132,14 +132,14 @@ pub trait Policy {
     /// The part of the score that moves with the estimates; the same for every job of the class.
     fn rank(&self, class: &ClassFacts) -> Score;
 
-    /// Threads for the job: one of `choice.options`, or `None` to let the job wait until something changes.
+    /// Threads for the job: one of `choice.options`, or `None` to let the job wait for a change.
     /// The default is the fewest threads.
     fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
         choice.options.first().map(|o| o.threads)
     }
 
-    /// Whether a client that holds more than its share of the cores leaves room for one job of the others
-    /// that have asked lately.
+    /// Whether a client above its share of the cores must leave room for one job of the other
+    /// recent clients.
     fn keeps_room(&self) -> bool {
         false
     }

@@ -1,8 +1,8 @@
-//! Policies: in which order queued jobs start, and on how many threads.
+//! Policies: the order in which queued jobs start, and their threads.
 //!
-//! A policy is a pure function of facts. It never sees the queue itself, so it cannot break the scheduler's
-//! constraints: the scheduler asks for a score, walks the jobs from the lowest score up, and starts the first
-//! that fits.
+//! A policy is a pure function of facts and never sees the queue itself, so it cannot break the
+//! scheduler's constraints. The scheduler asks for a score, walks the jobs from the lowest score
+//! up, and starts the first that fits.
 
 mod adaptive;
 mod classic;

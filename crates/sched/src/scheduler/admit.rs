@@ -27,7 +27,7 @@ impl<P: Policy> Scheduler<P> {
         if self.lifecycle == Lifecycle::Open { Ok(()) } else { Err(Rejected::ShuttingDown) }
     }
 
-    /// Nothing new while shutting down, and nothing for a model that is not served.
+    /// Refuses inputs during a shutdown and for a model that is not served.
     pub(super) fn check_model(&self, model: ModelId) -> Result<(), Rejected> {
         self.check_open()?;
         if !self.catalog.serves(model) {
@@ -36,7 +36,8 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Refuses named material that is not kept for this client and model, once for each input at most.
+    /// Refuses named material that is not kept for this client and model, is named twice, or
+    /// exceeds the inputs.
     fn check_materials(&self, request: &Request) -> Result<(), Rejected> {
         let mut seen = BTreeSet::new();
         for (at, &material) in request.materials.iter().enumerate() {
@@ -103,7 +104,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Gives kept material to the first inputs of a request. Returns how many there are.
+    /// Gives kept material to the first inputs of a request. Returns the number of these inputs.
     fn hand_out(&mut self, request: &Request, id: Owner) -> u32 {
         let length = self.catalog.length(request.model, JobPhase::On);
         let mut served = 0;
@@ -150,7 +151,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// A group that arrives now, without inputs, without an end of its own.
+    /// A group that arrives now, without inputs and without a timer.
     fn new_group(&self, client: ClientId, model: ModelId, inputs: u32) -> Group {
         Group {
             client,
@@ -177,7 +178,8 @@ impl<P: Policy> Scheduler<P> {
         self.work.open_group(id, group);
     }
 
-    /// How many inputs this notice has ready for this request, or why it does not help.
+    /// The number of inputs that this notice has ready for this request, or why the request cannot
+    /// use it.
     fn claimable(&self, notice: NoticeId, request: &Request) -> Result<u32, NoticeProblem> {
         match self.work.group(Owner::Notice(notice)) {
             None => Err(self.notices.problem(notice)),
@@ -188,8 +190,8 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Moves a notice's inputs to the request, the furthest advanced first, to the places `wanted`; releases
-    /// the surplus. Returns the first place that is still wanted.
+    /// Moves a notice's inputs to the request, the furthest advanced first, to the indices
+    /// `wanted`; releases the surplus. Returns the first index that is still free.
     fn claim(&mut self, notice: NoticeId, request: Owner, wanted: Range<u32>) -> u32 {
         let from = Owner::Notice(notice);
         let mut announced = self.work.live_inputs(from);
@@ -245,13 +247,15 @@ impl<P: Policy> Scheduler<P> {
         self.check_model(model)?;
         let bound = self.catalog.binding(model) == BoundTo::Client;
         let fits_model = self.catalog.has_pre(model) && bound == client.is_some();
-        // Once this run has made some, a name that is bound to nobody no longer tells which run it is from.
+        // After this run's first material, the name of unbound material no longer shows which run
+        // made it.
         let late = !bound && self.stock.has_made();
         let pool = match client {
             Some(client) => self.pool_for(model, client),
             None => self.stock.has_pools().then_some(PoolKey { model, client }),
         };
-        // What is named for one input is not remembered beyond it: there is no end to that.
+        // Only an input that holds the material remembers its name: the number of names is
+        // unbounded.
         let is_kept = client.is_some() && pool.is_none();
         let mut is_new = || if is_kept { !self.stock.knows(material) } else { self.stock.note_found(material) };
         if !fits_model || late || !is_new() {
@@ -272,7 +276,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Somebody else than this model's requests uses its stock. Without a pool, there is nothing to work out.
+    /// Counts inputs of other models that use this model's stock. No effect without a pool.
     pub(super) fn demand(&mut self, model: ModelId, inputs: u32) -> Result<(), Rejected> {
         self.check_model(model)?;
         if let Some(pool) = self.pool_of_all(model) {
@@ -283,7 +287,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Kept or pooled material is no more.
+    /// Forgets kept or pooled material that no longer exists.
     pub(super) fn material_gone(&mut self, material: MaterialId) -> Result<(), Rejected> {
         if !self.stock.pull(material) {
             return Err(Rejected::UnknownMaterial(material));

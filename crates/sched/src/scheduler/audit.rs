@@ -10,10 +10,11 @@ use crate::resources::Resources;
 use std::collections::BTreeSet;
 
 impl<P: Policy> Scheduler<P> {
-    /// Recomputes every counter from the records and compares. Cost grows with everything that is live.
+    /// Recomputes every counter from the records and compares. The cost grows with the number of
+    /// live records.
     ///
     /// # Errors
-    /// A sentence that names the counter that is wrong; there is no state in which that is right.
+    /// A sentence that names the wrong counter. Any error is a bug.
     pub fn audit(&self) -> Result<(), String> {
         self.machine.audit(self.stock.live().map(|model| self.catalog.disk(model)).sum())?;
         if let Some(holder) = self.machine.holder() {
@@ -27,7 +28,7 @@ impl<P: Policy> Scheduler<P> {
         same("timers", &timers.collect::<BTreeSet<_>>(), self.clock.timers())
     }
 
-    /// Threads of the job that runs for this input, which must be that input's.
+    /// Threads of the input's running job. An error if the job works for another input.
     fn threads_of(&self, key: InputKey, input: &Input) -> Result<Option<u32>, String> {
         let (Stage::RunPre(job) | Stage::RunOn(job)) = input.stage else { return Ok(None) };
         let job = self.machine.job(job).ok_or("an input runs a job that is gone")?;

@@ -1,4 +1,4 @@
-//! The models, what their jobs are expected to cost, and on how many threads these may run.
+//! The models, the expected costs of their jobs, and the thread counts of these jobs.
 
 use crate::config::{BoundTo, ModelSpec, PhaseSpec};
 use crate::error::SchedError;
@@ -11,7 +11,7 @@ use crate::resources::Resources;
 use crate::scheduler::machine::Job;
 use crate::time::Span;
 
-/// A model. One that was removed keeps its place and its figures, for what of it still runs.
+/// A model. A removed model stays in place with its figures, for its running jobs.
 #[derive(Clone, Debug)]
 struct Served {
     spec: ModelSpec,
@@ -21,7 +21,7 @@ struct Served {
 #[derive(Clone, Debug)]
 pub(super) struct Catalog {
     models: Vec<Served>,
-    /// Models that are served, and whose T_pre is a dealing.
+    /// Number of served models whose T_pre is a dealing.
     dealt: usize,
     profile: ProfileTable,
     pre_threads: Vec<u32>,
@@ -38,7 +38,7 @@ impl Catalog {
         catalog
     }
 
-    /// A further model; its id is its place.
+    /// Adds a model; its id is its index.
     pub fn add(&mut self, spec: ModelSpec) -> ModelId {
         let first = |phase: &PhaseSpec| (phase.speedup, phase.first);
         let id = self.profile.add_model(spec.pre.as_ref().map(first), first(&spec.on));
@@ -47,14 +47,14 @@ impl Catalog {
         id
     }
 
-    /// Nothing arrives for this model any more.
+    /// Marks a model as removed: no input for it arrives any more.
     pub fn remove(&mut self, model: ModelId) {
         let served = &mut self.models[model.0 as usize];
         self.dealt -= usize::from(served.spec.dealt && !served.removed);
         served.removed = true;
     }
 
-    /// Whether a model that something is left of was removed.
+    /// Whether a model that still has jobs or material was removed.
     pub fn removed(&self, model: ModelId) -> bool {
         self.models[model.0 as usize].removed
     }
@@ -63,7 +63,7 @@ impl Catalog {
         &self.models[model.0 as usize].spec
     }
 
-    /// Replaces what was learned by what an earlier run learned about the same models.
+    /// Replaces the learned values by those of an earlier run for the same models.
     pub fn restore(&mut self, profile: ProfileTable) -> Result<(), SchedError> {
         if profile.models() != self.models.len() {
             return Err(SchedError::OutOfRange {
@@ -95,7 +95,7 @@ impl Catalog {
         (0..self.models.len() as u32).map(ModelId)
     }
 
-    /// Whether a model that a peer named is served.
+    /// Whether a model id that a peer named is served.
     pub fn serves(&self, model: ModelId) -> bool {
         self.models.get(model.0 as usize).is_some_and(|served| !served.removed)
     }
@@ -124,7 +124,7 @@ impl Catalog {
         self.spec(model).material_bytes
     }
 
-    /// The client that a job of this model must run with.
+    /// The client that must take part in a job of this model.
     pub fn bound_client(&self, model: ModelId, client: ClientId) -> Option<ClientId> {
         match self.binding(model) {
             BoundTo::Unbound => None,
@@ -139,7 +139,7 @@ impl Catalog {
         }
     }
 
-    /// Ways to run a phase on a machine of so many cores, by threads; a dealing is run in one way.
+    /// Ways to run a phase on a machine of `cores` cores, by threads. A dealing has one way.
     pub fn options(&self, model: ModelId, phase: JobPhase, batch: u32, cores: u32) -> Vec<ThreadOption> {
         let mut options: Vec<ThreadOption> = Vec::new();
         for &threads in self.thread_counts(phase) {
@@ -154,7 +154,7 @@ impl Catalog {
         options
     }
 
-    /// Time of a phase on the fewest threads; none for a T_pre that there is not.
+    /// Time of a phase on the fewest threads; zero for a T_pre that the model lacks.
     pub fn length(&self, model: ModelId, phase: JobPhase) -> Span {
         let threads = self.thread_counts(phase)[0];
         self.profile.estimate(model, phase, 1, threads).map_or(Span::ZERO, |estimate| estimate.time)
@@ -166,7 +166,7 @@ impl Catalog {
         pre + self.length(model, JobPhase::On)
     }
 
-    /// What all jobs of a class share on this machine.
+    /// Facts common to all jobs of a class on this machine.
     pub fn facts(&self, key: &ClassKey, capacity: Resources) -> ClassFacts {
         let later = match key.phase {
             JobPhase::Pre => self.options(key.model, JobPhase::On, key.batch, capacity.cores),
@@ -186,7 +186,8 @@ impl Catalog {
         }
     }
 
-    /// Learns from a finished job of a client's; whether an estimate of its model may have moved.
+    /// Learns from a finished job of a client. Returns whether an estimate of its model may have
+    /// changed.
     pub fn learn(&mut self, job: &Job, from: Option<ClientId>, usage: Usage) -> bool {
         let actual = Measured { sample: Sample { time: usage.time, memory: usage.peak_memory }, from };
         self.profile.learn(job.model, job.task.phase(), job.batch, job.threads, actual, job.estimate)

@@ -9,7 +9,7 @@ use crate::queue::{ClassIdx, ClassKey, InputKey, Slot};
 use crate::time::Span;
 
 impl<P: Policy> Scheduler<P> {
-    /// The class that a waiting input belongs to; made on first use.
+    /// The class of a waiting input, created on first use.
     pub(super) fn class_for(&mut self, key: InputKey) -> ClassIdx {
         let (input, group) = (self.work.input(key), self.work.group_of(key));
         let origin = match input.group {
@@ -42,7 +42,7 @@ impl<P: Policy> Scheduler<P> {
         self.out.stir();
     }
 
-    /// Files every queued job anew, after the policy changed.
+    /// Requeues every queued job with new scores, after the policy changed.
     pub(super) fn refile(&mut self) {
         let queued = self.work.backlogs();
         for &(key, slot, _) in &queued {
@@ -61,7 +61,7 @@ impl<P: Policy> Scheduler<P> {
         self.out.stir();
     }
 
-    /// The part of a waiting input's score that is its own.
+    /// The fixed part of a waiting input's score.
     pub(super) fn tag(&self, key: InputKey, backlog: Span) -> Score {
         let input = self.work.input(key);
         self.policy.tag(&JobFacts {

@@ -1,4 +1,4 @@
-//! What time it is, and which groups end by themselves.
+//! The current time, and the timers of groups.
 
 use crate::ids::Owner;
 use crate::time::Time;
@@ -15,12 +15,12 @@ impl Clock {
         self.now
     }
 
-    /// Never goes back: an earlier time counts as now.
+    /// Advances the clock. An earlier time counts as now.
     pub fn advance(&mut self, to: Time) {
         self.now = self.now.max(to);
     }
 
-    /// The next group whose time has come; its timer is gone then.
+    /// Removes and returns the next group whose timer is due.
     pub fn take_due(&mut self) -> Option<Owner> {
         let &(time, group) = self.timers.first()?;
         (time <= self.now).then(|| {
@@ -37,7 +37,7 @@ impl Clock {
         self.timers.insert((at, group));
     }
 
-    /// Forgets a timer, if it has not fired.
+    /// Removes a timer that has not fired.
     pub fn clear_timer(&mut self, at: Time, group: Owner) {
         self.timers.remove(&(at, group));
     }

@@ -1,4 +1,5 @@
-//! Which job starts next: walk the heads of the classes from the best score up, start the first that fits.
+//! Choice of the next job: walk the heads of the classes from the best score up, start the first
+//! that fits.
 //!
 //! A head that does not fit and would be overtaken gets the one **reservation** (the oldest first). While it
 //! stands, another job may start only if (a) all jobs started since the reservation, this one included, leave
@@ -18,26 +19,26 @@ use crate::resources::Resources;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 
-/// What can be done with the head of a class now.
+/// Whether the head of a class can start now.
 enum Verdict {
     /// The options in the scratch list fit.
     Fits,
-    /// Not enough cores, memory or disk, or they are reserved; whether it lacks nothing but cores (a dealing:
-    /// but a place for it).
+    /// Cores, memory or disk are short or reserved. True if only cores (for a dealing: a free
+    /// dealing) are missing.
     Blocked(bool),
     /// Would fit if stock were burnt to free disk.
     NeedsDisk,
-    /// Lacks nothing but disk, and may not have any burnt for it.
+    /// Lacks only disk, and may not have stock burnt for it.
     LacksDisk,
     /// Its group holds its share of the cores.
     AtShare,
-    /// Its client has more than its share, and leaves the last room to others.
+    /// Its client is above its share and leaves the last room to others.
     LeavesRoom,
-    /// Needs more than there will ever be.
+    /// Needs more than the capacity of the machine.
     Unfit(Resources),
 }
 
-/// What one walk over the heads decided.
+/// Result of one walk over the heads.
 enum Pick {
     Start(InputKey, ThreadOption),
     Park(InputKey),
@@ -53,19 +54,19 @@ enum Pick {
 struct Overtaken {
     key: InputKey,
     dealing: bool,
-    /// It lacks nothing but cores, or a place for a dealing.
+    /// Whether only cores, or a free dealing, are missing.
     has_the_rest: bool,
 }
 
-/// Jobs that come into question, the holder of the reservation first, then from the best score up: the heads
-/// of the classes, and those behind a head whose client leaves room.
+/// Candidates to start: the holder of the reservation first, then by score. These are the heads of
+/// the classes, and jobs behind a head whose client leaves room.
 struct Candidates<'a> {
     queues: &'a ClassQueues,
     holder: Option<(ClassIdx, InputKey)>,
     heads: Peekable<Heads<'a>>,
-    /// Behind heads that were passed over.
+    /// Jobs behind heads that were passed over.
     behind: BTreeSet<Scored>,
-    /// Whose jobs of a class are passed over.
+    /// Clients whose jobs of a class are passed over.
     passed: BTreeMap<ClassIdx, Vec<ClientId>>,
 }
 
@@ -88,7 +89,7 @@ impl<'a> Candidates<'a> {
         Some((class, key))
     }
 
-    /// Looks behind the jobs of a class that are this client's.
+    /// Passes over this client's jobs of a class.
     fn pass_over(&mut self, class: ClassIdx, client: ClientId) {
         let passed = self.passed.entry(class).or_default();
         passed.push(client);
@@ -96,7 +97,7 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// What a job of a class holds beside its threads' cores and memory.
+/// Disk that a job of a class holds.
 fn disk(facts: &ClassFacts) -> u64 {
     if facts.phase == JobPhase::Pre { facts.disk } else { 0 }
 }
@@ -129,7 +130,7 @@ impl<P: Policy> Scheduler<P> {
         if self.machine.holder().is_some() {
             return pick;
         }
-        // A dealing takes no cores from whoever waits for them, and other jobs none of its places.
+        // A dealing takes no cores from jobs that wait for cores, and other jobs take no dealings.
         let phase = match pick {
             Pick::Start(key, _) if self.work.input(key).stage != Stage::WaitPre => JobPhase::On,
             _ => JobPhase::Pre,
@@ -158,8 +159,8 @@ impl<P: Policy> Scheduler<P> {
                     declined = true;
                 }
                 Verdict::Blocked(has_the_rest) => blocked.push(Overtaken { key, dealing: facts.dealing, has_the_rest }),
-                // It may wait for disk for long, or for its client's own jobs: nothing is kept for it from
-                // those who can go on.
+                // The holder may wait long for disk, or for its client's own jobs. Its reservation
+                // ends, so that other jobs can start.
                 Verdict::LacksDisk | Verdict::LeavesRoom if self.machine.holder() == Some(key) => {
                     return Pick::Unreserve(key);
                 }
@@ -173,7 +174,8 @@ impl<P: Policy> Scheduler<P> {
                 }
             }
         }
-        // Last in order: stock. Not while a job waits for more threads: it wants the cores that are idle.
+        // Stock is last. No refill starts while a job waits for more threads: that job needs the
+        // idle cores.
         match if declined { None } else { self.next_refill() } {
             Some((pool, option)) => Pick::Refill(pool, option),
             None => Pick::Nothing,
@@ -222,7 +224,7 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Whether a job lacks nothing but cores, or a place for a dealing.
+    /// Whether a job lacks only cores, or a free dealing.
     fn has_the_rest(&self, facts: &ClassFacts, key: InputKey) -> bool {
         let (free, now) = (self.machine.free(), self.clock.now());
         facts.options.iter().any(|option| {
@@ -231,11 +233,11 @@ impl<P: Policy> Scheduler<P> {
         })
     }
 
-    /// Whether a job would take the last cores, on which one of `least` threads fits, for a client that would
-    /// then hold more than its share, while others have asked lately.
+    /// Whether a job would take the last cores, on which one job of `least` threads fits, for a
+    /// client that would then be above its share, while other clients have asked recently.
     fn takes_last_room(&self, client: ClientId, threads: u32, least: u32) -> bool {
         let (have, free) = (self.machine.capacity().cores, self.machine.free().cores);
-        // No room is kept where one job takes it all.
+        // No room is reserved where one job fills it.
         if !self.policy.keeps_room() || have < least.saturating_mul(2) || free >= threads.saturating_add(least) {
             return false;
         }
@@ -244,7 +246,7 @@ impl<P: Policy> Scheduler<P> {
         others > 0 && self.work.threads(client).saturating_add(threads) > share
     }
 
-    /// Stock gives way to requests, not to notices.
+    /// Whether burning stock could free the disk. Stock gives way to requests only.
     fn could_evict(&self, disk: u64, key: InputKey) -> bool {
         matches!(self.work.input(key).group, Owner::Request(_)) && self.disk_without_stock() >= disk
     }
@@ -261,11 +263,12 @@ impl<P: Policy> Scheduler<P> {
             arrivals: self.load.inputs(now),
             waited: now.since(self.work.input(key).entered),
         })?;
-        // A policy that answers with something it was not offered gets the largest offer below it.
+        // If the policy answers with a count that was not offered, the largest offer below it
+        // applies.
         options.iter().rev().find(|o| o.threads <= threads).or(options.first()).copied()
     }
 
-    /// Keeps room for this queued job from now on.
+    /// Reserves room for this queued job.
     fn reserve(&mut self, key: InputKey) {
         let slot = self.work.input(key).slot.expect("only queued jobs are blocked");
         let facts = &self.queues.class(slot.class).facts;

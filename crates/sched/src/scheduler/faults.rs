@@ -1,4 +1,5 @@
-//! Ends that nobody planned: timeouts, expiry, cancels, departures, a changed machine, shutdown.
+//! Ends outside the normal course: timeouts, expiry, cancels, departures, a changed machine,
+//! shutdown.
 
 use super::Scheduler;
 use super::state::Lifecycle;
@@ -52,7 +53,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Requests end; notices and stock wait for the client to come back.
+    /// Ends the client's requests; its notices and stock wait for its return.
     pub(super) fn client_gone(&mut self, client: ClientId) -> Result<(), Rejected> {
         self.check_client(client)?;
         for id in self.work.groups_of_client(client) {
@@ -63,7 +64,8 @@ impl<P: Policy> Scheduler<P> {
                 Owner::Notice(_) => self.suspend(id),
             }
         }
-        // Its refills need it: none runs, and none starts until it asks for something again.
+        // Refills for this client need its connection: running ones stop, and none starts before
+        // its next request.
         for pool in self.stock.pools_of(client) {
             self.stop_refills(pool);
             self.stock.pause(pool);
@@ -76,7 +78,7 @@ impl<P: Policy> Scheduler<P> {
         for id in self.work.groups_of_client(client) {
             self.end_group(id, Outcome::Cancelled(Cause::ClientGone), NoticeProblem::ClientGone);
         }
-        // What was bound to this client, and what its ended inputs returned, is of no use to others.
+        // Material bound to this client is of no use to others.
         for pool in self.stock.pools_of(client) {
             self.drop_pool(pool);
         }
@@ -108,8 +110,8 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// A queued job can never run: its whole request (or notice) ends, except that running inputs go on if
-    /// they can.
+    /// A queued job can never run: its whole request (or notice) ends, except that running inputs
+    /// continue if they can.
     pub(super) fn reject_unfit(&mut self, key: InputKey, reason: Rejected) {
         let id = self.work.input(key).group;
         let outcome = Outcome::Cancelled(Cause::CannotFit);
@@ -124,8 +126,7 @@ impl<P: Policy> Scheduler<P> {
             return Err(Rejected::ShuttingDown);
         }
         self.lifecycle = Lifecycle::Draining;
-        // Stock stays on disk, for inputs that still wait and for the next start; nothing is made for it any
-        // more.
+        // Stock stays on disk, for waiting inputs and for the next start; refills stop.
         for pool in self.stock.pools() {
             self.stop_refills(pool);
         }

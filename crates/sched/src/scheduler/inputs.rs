@@ -1,4 +1,4 @@
-//! Moving one input between its stages, and into and out of the queues.
+//! Moves one input between its stages, and into and out of the queues.
 
 use super::Scheduler;
 use super::state::Stage;
@@ -9,7 +9,8 @@ use crate::pool::PoolKey;
 use crate::queue::{InputKey, Slot};
 
 impl<P: Policy> Scheduler<P> {
-    /// Puts a waiting input into the class queues, or parks it when its group holds its share or has no lane.
+    /// Puts a waiting input into the class queues, or parks it when its group has used up its share
+    /// or its lanes.
     pub(super) fn enqueue(&mut self, key: InputKey) {
         if let Some(pool) = self.needed_pool(key) {
             self.stock.add_needy(pool, key);
@@ -42,7 +43,7 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Takes an input out of the queues because its group holds its share of the cores, or has no lane.
+    /// Parks an input whose group has used up its share of the cores or its lanes.
     pub(super) fn park(&mut self, key: InputKey) {
         self.dequeue(key);
         self.work.park(key);
@@ -51,7 +52,7 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Queues what a group had to hold back, as far as its share and its lanes allow.
+    /// Queues parked inputs of a group, as far as its share and its lanes allow.
     pub(super) fn unpark(&mut self, id: Owner) {
         let window = self.window();
         while let Some(key) = self.work.next_parked(id, window) {
@@ -68,13 +69,13 @@ impl<P: Policy> Scheduler<P> {
         self.pool_of(key)
     }
 
-    /// The pool that material of this input's kind comes from and goes to.
+    /// The pool for material of this input's kind.
     pub(super) fn pool_of(&self, key: InputKey) -> Option<PoolKey> {
         let group = self.work.group_of(key);
         self.pool_for(group.model, group.client)
     }
 
-    /// The input has its material, or needs none: to T_on if its request is here.
+    /// The input has its material, or needs none: moves it to T_on if its request has arrived.
     pub(super) fn has_material(&mut self, key: InputKey, material: Option<MaterialId>) {
         let now = self.clock.now();
         match self.work.input(key).group {
@@ -89,8 +90,8 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Ends an input: releases what it holds, reports it if it is a request's, and closes its group after the
-    /// last one.
+    /// Ends an input: releases its resources, reports it if it belongs to a request, and closes its
+    /// group after the last input.
     pub(super) fn finish_input(&mut self, key: InputKey, outcome: Outcome) {
         match self.work.input(key).stage {
             Stage::WaitPre => self.dequeue(key),
@@ -105,7 +106,7 @@ impl<P: Policy> Scheduler<P> {
         self.remove_input(key, outcome);
     }
 
-    /// Forgets an input that holds nothing any more.
+    /// Removes an input that holds no resources any more.
     pub(super) fn remove_input(&mut self, key: InputKey, outcome: Outcome) {
         let Some(removed) = self.work.remove_input(key, self.clock.now()) else { return };
         let (input, group) = (removed.input, removed.group);
@@ -125,23 +126,23 @@ impl<P: Policy> Scheduler<P> {
             }));
         }
         if last {
-            // A notice ends without a word here; those who end it for a reason say so.
+            // No report here: callers that end a notice for a reason report the end.
             self.close_group(input.group);
         } else {
             self.unpark(input.group);
         }
     }
 
-    /// Forgets a group without inputs.
+    /// Removes a group without inputs.
     pub(super) fn close_group(&mut self, id: Owner) {
         if let Some(time) = self.work.close_group(id).and_then(|group| group.ends) {
             self.clock.clear_timer(time, id);
         }
     }
 
-    /// Material that its input no longer needs: to the pool where it is of use, else burnt.
+    /// Releases material that its input no longer needs: to the pool if possible, else burnt.
     ///
-    /// Kept material is known by name to its client, so nobody else may have it.
+    /// The client knows kept material by name, so no other input may get it.
     fn release_material(&mut self, key: InputKey, material: Option<MaterialId>) {
         let Some(material) = material else { return };
         match self.pool_of(key) {
@@ -150,7 +151,7 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Burns the kept material of some clients and models.
+    /// Burns the kept material of the selected clients and models.
     pub(super) fn burn_kept(&mut self, which: impl Fn(ClientId, ModelId) -> bool) {
         let keepers: Vec<_> = self.stock.keepers().filter(|&(client, model)| which(client, model)).collect();
         for (client, model) in keepers {
@@ -160,13 +161,13 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Forgets a material and has it destroyed.
+    /// Forgets a material and asks for its destruction.
     pub(super) fn burn(&mut self, material: MaterialId) {
         self.consume(material);
         self.out.push(Action::Burn { material });
     }
 
-    /// Forgets a material and gives back its disk.
+    /// Forgets a material and frees its disk.
     pub(super) fn consume(&mut self, material: MaterialId) {
         let model = self.stock.forget(material);
         self.machine.free_disk(self.catalog.disk(model));

@@ -1,4 +1,4 @@
-//! Jobs that end.
+//! Ends of jobs.
 
 use super::Scheduler;
 use super::machine::{Job, Task};
@@ -10,14 +10,14 @@ use crate::pool::PoolKey;
 use crate::queue::InputKey;
 
 impl<P: Policy> Scheduler<P> {
-    /// Takes a job off the machine and gives back what it holds.
+    /// Takes a job off the machine and frees its resources.
     fn take_job(&mut self, id: JobId) -> Result<Job, Rejected> {
         let job = self.machine.take(id).ok_or(Rejected::JobNotRunning(id))?;
         self.detach(id, &job);
         Ok(job)
     }
 
-    /// A job that is off the machine, or soon will be, no longer counts for whom it ran.
+    /// Removes a job from the counts of its owner, because it has ended or is to stop.
     fn detach(&mut self, id: JobId, job: &Job) {
         match job.task {
             Task::Pre(key) | Task::On(key, _) => self.work.vacate(key, job.holds.cores),
@@ -64,7 +64,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// A T_pre of an input has made its material: for T_on, to be kept, or for nothing if the model is gone.
+    /// An input's T_pre has made its material: for T_on, or kept; burnt if the model is gone.
     fn pre_done(&mut self, owner: InputKey, material: MaterialId) {
         let id = self.work.input(owner).group;
         let group = self.work.group_of(owner);
@@ -82,8 +82,7 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// A T_pre ended well: what it made lives from now on. Refused, and nothing changed, if the name is
-    /// taken.
+    /// A T_pre succeeded: registers its material. Refused without any change if the name is taken.
     fn made(&mut self, id: JobId, usage: Usage, material: MaterialId) -> Result<(), Rejected> {
         if self.stock.knows(material) {
             return Err(Rejected::BadMaterial(material));
@@ -107,7 +106,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(job)
     }
 
-    /// A job that was told to stop has stopped, or has ended otherwise.
+    /// Removes a stopping job that has stopped or ended; false if there is none.
     fn has_stopped(&mut self, id: JobId) -> bool {
         let stopped = self.machine.stopped(id);
         if stopped {
@@ -138,7 +137,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Back into its queue, as if it had never left it.
+    /// Returns the job's input to its queue with its former age.
     pub(super) fn job_not_started(&mut self, id: JobId) -> Result<(), Rejected> {
         if self.has_stopped(id) {
             return Ok(());
@@ -169,7 +168,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Tries again, or gives up: a request's input fails, a notice's is dropped.
+    /// Tries T_pre again or gives up: a request's input fails, a notice's input is dropped.
     fn pre_failed(&mut self, owner: InputKey) {
         self.work.edit(owner, |input| {
             input.stage = Stage::WaitPre;
@@ -192,14 +191,14 @@ impl<P: Policy> Scheduler<P> {
         self.notice_over(group, if kept { NoticeProblem::Kept } else { problem });
     }
 
-    /// An input of a notice needs nothing more: what it was for is kept, or was never needed.
+    /// Ends an input of a notice that needs nothing more: its material is kept, or none was needed.
     pub(super) fn leave_notice(&mut self, key: InputKey) {
         let id = self.work.input(key).group;
         self.remove_input(key, Outcome::Done);
         self.notice_over(id, NoticeProblem::Kept);
     }
 
-    /// Says how a notice ended, if its last input just has.
+    /// Reports the end of a notice if its last input has ended.
     pub(super) fn notice_over(&mut self, id: Owner, why: NoticeProblem) {
         if let Owner::Notice(notice) = id
             && self.work.group(id).is_none()
@@ -209,8 +208,8 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Stops a running job, which keeps what it holds until it has stopped. What a T_pre made so far has no
-    /// name here; the material of a T_on is burnt.
+    /// Stops a running job, which holds its resources until it has stopped. Partial material of a
+    /// T_pre has no name here; the material of a T_on is burnt.
     pub(super) fn stop_job(&mut self, id: JobId) {
         let job = self.machine.stop(id).expect("inputs and pools name only jobs that run");
         self.detach(id, &job);
@@ -220,8 +219,8 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// The input that a running T_pre was for needs it no more: another input, the pool, or nobody takes it
-    /// over.
+    /// The input of a running T_pre no longer needs it: another input or the pool takes the job
+    /// over, or it stops.
     pub(super) fn orphan(&mut self, id: JobId, owner: InputKey) {
         match self.pool_of(owner) {
             Some(pool) if self.hand_over(id, owner, pool) => {}
@@ -229,7 +228,8 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Gives a running T_pre to the oldest input that waits for one, else to the pool if it wants it.
+    /// Gives a running T_pre to the oldest input that waits for one, else to a pool below its
+    /// target.
     fn hand_over(&mut self, id: JobId, owner: InputKey, pool: PoolKey) -> bool {
         let heir = self.stock.oldest_needy(pool);
         if heir.is_none() && !(self.stock.wants(pool) && self.lifecycle == Lifecycle::Open) {

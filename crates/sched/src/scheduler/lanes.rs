@@ -1,5 +1,5 @@
-//! Lanes: the connections of a client that stand ready for jobs. A group without one holds no place in the
-//! queues, so it keeps nobody waiting.
+//! Lanes: a client's connections that can run jobs. A group without a lane has no place in the
+//! queues, so no other job waits for it.
 
 use super::Scheduler;
 use super::state::Stage;
@@ -22,19 +22,19 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Parks the queued inputs that their group has no lane for.
+    /// Parks the queued inputs beyond their group's lanes.
     pub(super) fn keep_to_lanes(&mut self, id: Owner) {
         for key in self.work.beyond_lanes(id) {
             self.park(key);
         }
     }
 
-    /// The client of a notice is disconnected: what it has to take part in stops and waits until it is back.
+    /// The client of a notice disconnected: jobs that need the client stop and wait for its return.
     pub(super) fn suspend(&mut self, notice: Owner) {
         let Some(group) = self.work.group(notice) else { return };
         let model = group.model;
         if self.catalog.removed(model) {
-            // Nothing of it starts again.
+            // No job of this notice starts again.
             return self.end_group(notice, Outcome::Cancelled(Cause::ModelGone), NoticeProblem::ModelGone);
         }
         self.work.set_lanes(notice, 0);

@@ -1,4 +1,4 @@
-//! What arrived lately, for policies and for refills.
+//! Recent arrivals, for policies and for refills.
 
 use crate::pool::ArrivalRate;
 use crate::time::{Span, Time};
@@ -14,18 +14,18 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// So many inputs arrived, each with so much one-thread work.
+    /// Counts `inputs` arrivals, each with `each` of one-thread work.
     pub fn observe(&mut self, now: Time, inputs: u32, each: Span) {
         self.work.add(now, each.secs() * f64::from(inputs), WINDOW);
         self.inputs.add(now, f64::from(inputs), WINDOW);
     }
 
-    /// One-thread work that arrived lately, per second and core.
+    /// One-thread work of recent arrivals, per second and core.
     pub fn per_core(&self, now: Time, cores: u32) -> f64 {
         self.work.per_second(now, Time::ZERO, WINDOW) / f64::from(cores.max(1))
     }
 
-    /// Inputs that arrived lately, per second.
+    /// Recent arrivals, in inputs per second.
     pub fn inputs(&self, now: Time) -> f64 {
         self.inputs.per_second(now, Time::ZERO, WINDOW)
     }

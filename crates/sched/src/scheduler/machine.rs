@@ -1,4 +1,4 @@
-//! The machine: what it has, what runs on it, and the room that is kept for one job.
+//! The machine: capacity, running jobs, and the room reserved for one job.
 
 use super::same::same;
 use crate::ids::{JobId, JobPhase, MaterialId, ModelId};
@@ -9,7 +9,7 @@ use crate::resources::Resources;
 use crate::time::{Span, Time};
 use std::collections::BTreeMap;
 
-/// What a job does, and for whom.
+/// The purpose of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     /// T_pre of an input.
@@ -49,7 +49,7 @@ pub(super) struct Job {
     pub task: Task,
     pub model: ModelId,
     pub batch: u32,
-    /// Cores, or a dealing, and memory; of a T_pre also the disk for what it makes.
+    /// Cores, or a dealing, and memory; for a T_pre also the disk of its material.
     pub holds: Resources,
     pub threads: u32,
     pub started: Time,
@@ -58,7 +58,7 @@ pub(super) struct Job {
     overtook: bool,
 }
 
-/// A job that was told to stop and has not: all that it still does is hold what it holds.
+/// A job that was asked to stop and still holds its resources.
 #[derive(Clone, Copy, Debug)]
 struct Stopping {
     holds: Resources,
@@ -66,21 +66,21 @@ struct Stopping {
     overtook: bool,
 }
 
-/// Room kept for the oldest job that memory (or disk, or a large thread count) kept out.
+/// Room reserved for the oldest job that lacked memory, disk or a large thread count.
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
     input: InputKey,
     need: Resources,
     /// When the jobs running at the time of the reservation are expected to have made room.
     shadow: Time,
-    /// What jobs that started since hold.
+    /// Resources of the jobs that started since.
     overtakers: Resources,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
     capacity: Resources,
-    /// By running jobs, by those that are to stop, and by live material.
+    /// Resources of running jobs, of stopping jobs, and of live material.
     used: Resources,
     jobs: BTreeMap<JobId, Job>,
     stopping: BTreeMap<JobId, Stopping>,
@@ -104,8 +104,8 @@ impl Machine {
         self.capacity
     }
 
-    /// The machine grew or shrank. What runs goes on; the room that was promised was computed for another
-    /// machine.
+    /// Changes the capacity. Running jobs continue; the reservation ends, because it was computed
+    /// for the old capacity.
     pub fn set_capacity(&mut self, capacity: Resources) {
         self.capacity = capacity;
         self.reservation = None;
@@ -128,9 +128,9 @@ impl Machine {
         ((f64::from(self.capacity.cores) * share) as u32).max(1)
     }
 
-    /// The least that a job needs, where that is more than there will ever be.
+    /// The least resources that a job needs, if these exceed the capacity.
     ///
-    /// A machine with no cores at all is paused, not too small.
+    /// A machine with no cores at all counts as paused.
     pub fn never_fits(&self, options: &[ThreadOption], dealing: bool, disk: u64) -> Option<Resources> {
         let paused = self.capacity.cores == 0;
         let fits = |o: &ThreadOption| {
@@ -148,12 +148,12 @@ impl Machine {
         self.jobs.get(&id)
     }
 
-    /// Jobs that run.
+    /// Running jobs.
     pub fn jobs(&self) -> impl ExactSizeIterator<Item = &Job> {
         self.jobs.values()
     }
 
-    /// Jobs that hold cores: those that run, and those that have not stopped yet.
+    /// Number of jobs that hold cores: running and stopping ones.
     pub fn busy(&self) -> usize {
         self.jobs.len() + self.stopping.len()
     }
@@ -180,21 +180,21 @@ impl Machine {
         id
     }
 
-    /// Takes a job off the machine and gives back all that it holds.
+    /// Takes a job off the machine and frees its resources.
     pub fn take(&mut self, id: JobId) -> Option<Job> {
         let job = self.jobs.remove(&id)?;
         self.give_back(&job.holds, job.overtook);
         Some(job)
     }
 
-    /// A running job is to stop; until it has, it keeps what it holds.
+    /// Marks a running job as stopping; until it has stopped, it holds its resources.
     pub fn stop(&mut self, id: JobId) -> Option<Job> {
         let job = self.jobs.remove(&id)?;
         self.stopping.insert(id, Stopping { holds: job.holds, overtook: job.overtook });
         Some(job)
     }
 
-    /// A job that was told to stop has stopped; false where there is no such job.
+    /// Removes a stopping job that has stopped; false if there is none.
     pub fn stopped(&mut self, id: JobId) -> bool {
         let Some(job) = self.stopping.remove(&id) else { return false };
         self.give_back(&job.holds, job.overtook);
@@ -208,8 +208,7 @@ impl Machine {
         }
     }
 
-    /// A running T_pre is for somebody else from now on. Returns what it holds, its threads and when it
-    /// started.
+    /// Changes the task of a running T_pre. Returns its resources, its threads and its start.
     pub fn reassign(&mut self, id: JobId, task: Task) -> (Resources, u32, Time) {
         let job = self.jobs.get_mut(&id).expect("only a running job is given to another");
         debug_assert!(job.task.phase() == JobPhase::Pre && task.phase() == JobPhase::Pre);
@@ -217,29 +216,29 @@ impl Machine {
         (job.holds, job.threads, job.started)
     }
 
-    /// Material lies on disk from now on.
+    /// Counts `bytes` of disk for live material.
     pub fn hold_disk(&mut self, bytes: u64) {
         self.used.disk += bytes;
     }
 
-    /// Material is gone.
+    /// Frees the disk of material that is gone.
     pub fn free_disk(&mut self, bytes: u64) {
         self.used.disk -= bytes;
     }
 
-    /// The input that room is kept for.
+    /// The input that holds the reservation.
     pub fn holder(&self) -> Option<InputKey> {
         self.reservation.map(|r| r.input)
     }
 
-    /// Keeps room for this input's job from now on.
+    /// Reserves room for this input's job.
     pub fn reserve(&mut self, input: InputKey, need: Resources, now: Time) {
         let shadow = self.shadow(&need, now);
         self.forget_overtakers();
         self.reservation = Some(Reservation { input, need, shadow, overtakers: Resources::default() });
     }
 
-    /// Keeps no room for this input any more; whether it did.
+    /// Ends this input's reservation; false if there was none.
     pub fn unreserve(&mut self, input: InputKey) -> bool {
         let held = self.holder() == Some(input);
         if held {
@@ -248,14 +247,15 @@ impl Machine {
         held
     }
 
-    /// Jobs that were taken away keep no count, so the mark of the others must not outlive its reservation.
+    /// Clears the marks of overtakers, which are valid only for the reservation under which they
+    /// started.
     fn forget_overtakers(&mut self) {
         self.jobs.values_mut().for_each(|job| job.overtook = false);
         self.stopping.values_mut().for_each(|job| job.overtook = false);
     }
 
-    /// When the running jobs are expected to have made room for `need`. Those that are to stop count as
-    /// stopped: nobody knows when they will be.
+    /// When the running jobs are expected to have made room for `need`. Stopping jobs count as
+    /// stopped, because their end is unknown.
     fn shadow(&self, need: &Resources, now: Time) -> Time {
         let mut ends: Vec<(Time, Resources)> =
             self.jobs.values().map(|j| ((j.started + j.estimate).max(now), j.holds)).collect();
@@ -272,8 +272,8 @@ impl Machine {
         now
     }
 
-    /// Whether a job that needs so much for so long leaves the room that is kept for another. `input` is
-    /// whose job it is, where it has one.
+    /// Whether a job with this need and duration leaves the reserved room free. `input` is the
+    /// job's input, if any.
     pub fn may_overtake(&self, input: Option<InputKey>, need: &Resources, time: Span, now: Time) -> bool {
         let Some(reservation) = self.reservation.filter(|r| Some(r.input) != input) else { return true };
         let spare_disk = self.free().disk.saturating_sub(reservation.need.disk);

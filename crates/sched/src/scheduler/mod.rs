@@ -61,7 +61,7 @@ pub struct Scheduler<P> {
     out: Outbox,
 }
 
-/// The part of [`Config`] that is looked up as events come; the rest went to those whose concern it is.
+/// The part of [`Config`] that events need; the components own the rest.
 #[derive(Clone, Debug)]
 struct Limits {
     max_inputs: u32,
@@ -75,7 +75,7 @@ impl<P: Policy> Scheduler<P> {
     /// A scheduler at time zero. Models get ids in order, from 0.
     ///
     /// # Errors
-    /// [`SchedError::OutOfRange`] names the setting that is out of its range.
+    /// [`SchedError::OutOfRange`] names the setting outside its range.
     pub fn new(config: Config, models: Vec<ModelSpec>, policy: P) -> Result<Self, SchedError> {
         config.check()?;
         let limits = Limits {
@@ -108,8 +108,8 @@ impl<P: Policy> Scheduler<P> {
     /// Replaces the profile table by one that was saved earlier for the same models.
     ///
     /// # Errors
-    /// [`SchedError::OutOfRange`] when the table has another number of models, or no measurement for a phase
-    /// of one.
+    /// [`SchedError::OutOfRange`] when the number of models differs, or when a phase of a model has
+    /// no measurement.
     pub fn restore_profile(&mut self, profile: ProfileTable) -> Result<(), SchedError> {
         self.catalog.restore(profile)?;
         for model in self.catalog.ids() {
@@ -118,11 +118,11 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Takes note of an event. Follow with [`Scheduler::poll_action`] until it returns `None`.
+    /// Handles an event. Follow with [`Scheduler::poll_action`] until it returns `None`.
     ///
     /// # Errors
-    /// [`Rejected`] says why the event has no effect (but see [`Rejected::JobNotRunning`]); timers due at
-    /// `now` have fired all the same.
+    /// [`Rejected`] says why the event has no effect (exception: [`Rejected::JobNotRunning`]).
+    /// Timers due at `now` fire even then.
     pub fn handle(&mut self, now: Time, event: Event) -> Result<(), Rejected> {
         if now < self.clock.now() {
             return Err(Rejected::TimeWentBack { event: now, now: self.clock.now() });
@@ -154,8 +154,8 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// The next thing to do, if any. `now` may be later than the last event, never earlier (it is then taken
-    /// as that event's time).
+    /// The next action, if any. `now` must not be earlier than the last event; an earlier `now`
+    /// counts as the time of that event.
     pub fn poll_action(&mut self, now: Time) -> Option<Action> {
         self.advance(now);
         if self.out.is_empty() && self.lifecycle != Lifecycle::Stopped {
@@ -172,8 +172,8 @@ impl<P: Policy> Scheduler<P> {
         self.out.pop()
     }
 
-    /// When to call [`Scheduler::poll_action`] again even if nothing happens: the next timeout or expiry, or
-    /// the end of the time for which room is kept for somebody. Valid once `poll_action` returned `None`.
+    /// When to call [`Scheduler::poll_action`] again without an event: the next timeout or expiry,
+    /// or the end of a reservation for recent clients. Valid once `poll_action` returned `None`.
     pub fn next_wakeup(&self) -> Option<Time> {
         let keeps_room = self.policy.keeps_room() && self.lifecycle != Lifecycle::Stopped;
         let room = if keeps_room { self.work.recent().next() } else { None };
@@ -186,7 +186,7 @@ impl<P: Policy> Scheduler<P> {
         while let Some(group) = self.clock.take_due() {
             self.group_ends(group);
         }
-        // Jobs start at events and wake-ups alone, so that a replay does the same.
+        // Jobs start only at events and wake-ups, so that a replay repeats the run.
         if self.work.forget(self.clock.now()) && self.policy.keeps_room() {
             self.out.stir();
         }
@@ -197,12 +197,12 @@ impl<P: Policy> Scheduler<P> {
         self.work.counts()
     }
 
-    /// What jobs and live material hold. A job that was told to stop holds what it did until it has stopped.
+    /// Resources of jobs and live material. A stopping job counts until it has stopped.
     pub fn used(&self) -> Resources {
         self.machine.used()
     }
 
-    /// The machine as last told.
+    /// The present capacity.
     pub fn capacity(&self) -> Resources {
         self.machine.capacity()
     }
@@ -212,18 +212,18 @@ impl<P: Policy> Scheduler<P> {
         self.stock.len()
     }
 
-    /// Material that is kept for a client and model, in the order of names.
+    /// Kept material of a client and model, in order of names.
     pub fn kept(&self, client: ClientId, model: ModelId) -> impl Iterator<Item = MaterialId> {
         self.stock.kept(client, model)
     }
 
-    /// Orders by another policy from now on: all queued jobs are filed anew, with the ages that they have.
+    /// Changes the policy: requeues all queued jobs, with their present ages.
     pub fn set_policy(&mut self, policy: P) {
         self.policy = policy;
         self.refile();
     }
 
-    /// Jobs that wait in the class queues.
+    /// Jobs in the class queues.
     pub fn queued_jobs(&self) -> usize {
         self.queues.len()
     }
@@ -233,13 +233,13 @@ impl<P: Policy> Scheduler<P> {
         self.lifecycle == Lifecycle::Stopped
     }
 
-    /// What has been learned; save it and give it to [`Scheduler::restore_profile`] after a restart.
+    /// The learned profile; save it and pass it to [`Scheduler::restore_profile`] after a restart.
     pub fn profile(&self) -> &ProfileTable {
         self.catalog.profile()
     }
 
-    /// The input that a running job works for now, if any (a notice's or a refill's T_pre can be claimed
-    /// while it runs). None for a job that was told to stop.
+    /// The input that a running job works for, if any. A request can claim a notice's or a refill's
+    /// T_pre while it runs. `None` for a stopping job.
     pub fn job_input(&self, job: JobId) -> Option<InputId> {
         let input = self.machine.job(job)?.task.input()?;
         self.work.input(input).id()
@@ -255,7 +255,7 @@ impl<P: Policy> Scheduler<P> {
         has_pre.then(|| self.stock.pool_for(model, self.catalog.binding(model), client)).flatten()
     }
 
-    /// Gives the pool of an unbound model its smallest target.
+    /// Sets the smallest target for the pool of an unbound model.
     fn seed_pool(&mut self, model: ModelId) {
         if let Some(pool) = self.pool_of_all(model) {
             self.stock.arrival(pool, self.clock.now(), 0, Span::ZERO);

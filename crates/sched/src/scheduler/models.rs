@@ -1,4 +1,4 @@
-//! Models that come and go.
+//! Addition and removal of models.
 
 use super::Scheduler;
 use super::state::Stage;
@@ -17,7 +17,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// What waits ends, what runs goes on, what lies ready is burnt.
+    /// Ends waiting inputs, lets running jobs continue, burns idle material.
     pub(super) fn model_removed(&mut self, model: ModelId) -> Result<(), Rejected> {
         if !self.catalog.serves(model) {
             return Err(Rejected::UnknownModel(model));
@@ -32,7 +32,8 @@ impl<P: Policy> Scheduler<P> {
                 }
             }
         }
-        // Those without material first: none of them is to be given what the others leave.
+        // Inputs without material end first, so that none of them gets material released by the
+        // others.
         idle.sort_unstable();
         for (_, key) in idle {
             self.finish_input(key, Outcome::Cancelled(Cause::ModelGone));

@@ -1,10 +1,10 @@
-//! What became of notices that ended, so that a late request is told.
+//! The fates of ended notices, for late requests.
 
 use crate::ids::NoticeId;
 use crate::message::NoticeProblem;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Ended notices that are remembered.
+/// Ended notices that are remembered, at most.
 const REMEMBERED: usize = 4096;
 
 #[derive(Clone, Debug, Default)]
@@ -26,12 +26,12 @@ impl EndedNotices {
         }
     }
 
-    /// A new notice has this name now.
+    /// Forgets the fate under this id, because a new notice has it.
     pub fn forget(&mut self, notice: NoticeId) {
         self.ends.remove(&notice);
     }
 
-    /// How a notice that is not live ended, as far as that is remembered.
+    /// How a notice that is not live ended, as far as remembered.
     pub fn problem(&self, notice: NoticeId) -> NoticeProblem {
         self.ends.get(&notice).copied().unwrap_or(NoticeProblem::Unknown)
     }

@@ -1,4 +1,4 @@
-//! What the caller is asked to do, and whether a look for more could find anything.
+//! Queued actions, and whether a search for another job to start is needed.
 
 use crate::message::Action;
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outbox {
     actions: VecDeque<Action>,
-    /// Nothing changed since nothing more could be started.
+    /// Whether the last search found nothing to start and nothing has changed since.
     settled: bool,
 }
 
@@ -23,12 +23,12 @@ impl Outbox {
         self.actions.is_empty()
     }
 
-    /// Something changed that may let a job start.
+    /// Records a change that may let a job start.
     pub fn stir(&mut self) {
         self.settled = false;
     }
 
-    /// Nothing more can be started as things are.
+    /// Records that nothing more can start.
     pub fn settle(&mut self) {
         self.settled = true;
     }

@@ -1,24 +1,24 @@
-//! Who asks, or was answered a moment ago: those for whom a fair policy keeps room.
+//! Clients that ask or recently got an answer; a fair policy leaves room for them.
 
 use super::same::same;
 use crate::ids::ClientId;
 use crate::time::{Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long after the end of its last input a client is thought to come again.
+/// How long after the end of its last input a client counts as recent.
 pub(super) const LATELY: Span = Span::from_millis(10_000);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recent {
-    /// Inputs of requests that have not ended, by client; 0 of those that were there a moment ago.
+    /// Live inputs of requests, by client; 0 for a recent client without any.
     clients: BTreeMap<ClientId, u32>,
-    /// When those are forgotten.
+    /// When recent clients are forgotten.
     leave: BTreeSet<(Time, ClientId)>,
     left: BTreeMap<ClientId, Time>,
 }
 
 impl Recent {
-    /// A client asks for an input.
+    /// Counts an input that a client asks for.
     pub fn asks(&mut self, client: ClientId) {
         *self.clients.entry(client).or_default() += 1;
         if let Some(at) = self.left.remove(&client) {
@@ -26,7 +26,7 @@ impl Recent {
         }
     }
 
-    /// An input that a client asked for has ended.
+    /// Counts the end of an input that a client asked for.
     pub fn ended(&mut self, client: ClientId, now: Time) {
         let Some(inputs) = self.clients.get_mut(&client) else { return };
         *inputs -= 1;
@@ -36,7 +36,7 @@ impl Recent {
         }
     }
 
-    /// Forgets who was there long ago; whether that was anybody.
+    /// Forgets clients that are no longer recent; returns whether there was one.
     pub fn forget(&mut self, now: Time) -> bool {
         let before = self.clients.len();
         while let Some(&(at, client)) = self.leave.first().filter(|(at, _)| *at <= now) {
@@ -47,17 +47,17 @@ impl Recent {
         self.clients.len() < before
     }
 
-    /// When somebody is forgotten next.
+    /// When the next client is forgotten.
     pub fn next(&self) -> Option<Time> {
         self.leave.first().map(|&(at, _)| at)
     }
 
-    /// How many there are beside a client.
+    /// Number of clients other than `client`.
     pub fn others(&self, client: ClientId) -> u32 {
         (self.clients.len() - usize::from(self.clients.contains_key(&client))) as u32
     }
 
-    /// Checks it against the inputs of requests that each client has.
+    /// Compares the counts with the inputs of requests that each client has.
     pub fn audit(&self, mut asked: BTreeMap<ClientId, u32>) -> Result<(), String> {
         for &client in self.left.keys() {
             same("who has left asks for nothing", asked.insert(client, 0), None)?;
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!((recent.others(a), recent.others(b), recent.next()), (1, 1, None));
         recent.ended(a, at(2.0));
         assert_eq!((recent.others(b), recent.next()), (1, Some(at(12.0))));
-        // Back again before it was forgotten.
+        // The client asks again before it is forgotten.
         recent.asks(a);
         assert!(!recent.forget(at(20.0)) && recent.next().is_none());
         recent.ended(a, at(20.0));

@@ -1,4 +1,4 @@
-//! Pools of ready material: refills on idle cores, and handing stock to inputs.
+//! Pools of ready material: refills on idle cores, and allocation of stock to inputs.
 
 use super::Scheduler;
 use super::machine::Task;
@@ -41,7 +41,7 @@ impl<P: Policy> Scheduler<P> {
         refill.is_some()
     }
 
-    /// An input whose own T_pre still runs takes ready stock; its job goes on as a refill.
+    /// Gives ready stock to an input whose own T_pre still runs; the job continues as a refill.
     pub(super) fn swap_for_stock(&mut self, key: InputKey, job: JobId) {
         let Some(pool) = self.pool_of(key) else { return };
         let Some(material) = self.stock.take(pool) else { return };
@@ -60,7 +60,7 @@ impl<P: Policy> Scheduler<P> {
         self.stock.refill_begins(pool, job, holds);
     }
 
-    /// A refill that runs becomes the T_pre of an input.
+    /// Turns a running refill into the T_pre of an input.
     pub(super) fn adopt(&mut self, job: JobId, key: InputKey, pool: PoolKey) {
         let (holds, threads, started) = self.machine.reassign(job, Task::Pre(key));
         self.stock.refill_ends(pool, job, holds);
@@ -83,7 +83,7 @@ impl<P: Policy> Scheduler<P> {
         self.stock.wanting().find_map(|pool| self.refill_option(pool).map(|option| (pool, option)))
     }
 
-    /// How a refill of this pool would run, if its shares of the machine allow one more.
+    /// The way to run a refill of this pool, if the refills' shares of the machine allow one more.
     fn refill_option(&self, pool: PoolKey) -> Option<ThreadOption> {
         let (have, now) = (self.machine.capacity(), self.clock.now());
         let option = *self.catalog.options(pool.model, JobPhase::Pre, 1, have.cores).first()?;
@@ -100,7 +100,7 @@ impl<P: Policy> Scheduler<P> {
         option.holds(self.catalog.deals(pool.model, JobPhase::Pre), self.catalog.disk(pool.model))
     }
 
-    /// Starts a refill on idle cores, or with a dealing that is free.
+    /// Starts a refill on idle cores, or with a free dealing.
     pub(super) fn start_refill(&mut self, pool: PoolKey, option: ThreadOption) {
         let model = pool.model;
         let holds = self.refill_needs(pool, option);
@@ -119,13 +119,14 @@ impl<P: Policy> Scheduler<P> {
         }));
     }
 
-    /// Disk that would be free if all stock and all that is kept were burnt.
+    /// Free disk if all stock and all kept material were burnt.
     pub(super) fn disk_without_stock(&self) -> u64 {
         let stocked = self.stock.idle_disk(|model| self.catalog.disk(model));
         self.machine.capacity().disk.saturating_sub(self.machine.used().disk - stocked)
     }
 
-    /// Burns stock until `disk` bytes are free. The caller made sure that all stock would be enough.
+    /// Burns stock until `disk` bytes are free. The caller has checked that all stock would be
+    /// enough.
     pub(super) fn evict(&mut self, disk: u64) {
         while self.machine.free().disk < disk {
             let material = self.stock.take_spare().expect("stock was counted before it is burnt");

@@ -1,4 +1,4 @@
-//! The records that the state machine keeps.
+//! The records of the state machine.
 
 use crate::ids::{ClientId, DeadlineClass, InputId, JobId, MaterialId, ModelId, Owner};
 use crate::message::{self, Source, Stamp};
@@ -6,15 +6,15 @@ use crate::queue::{InputKey, Slot};
 use crate::time::{Span, Time};
 use std::collections::BTreeSet;
 
-/// Where an input is. Final states are not kept: the input is reported and forgotten. Where the model has no
-/// T_pre, there is no material.
+/// Stage of an input. There are no final stages: an ended input is reported and removed. A model
+/// without T_pre has no material.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// T_pre not started.
     WaitPre,
     /// T_pre running.
     RunPre(JobId),
-    /// T_pre done, request not here yet (inputs of a notice only).
+    /// T_pre done, request not arrived (inputs of a notice only).
     Held(Option<MaterialId>),
     /// T_on not started.
     WaitOn(Option<MaterialId>),
@@ -27,18 +27,18 @@ pub(super) struct Input {
     pub group: Owner,
     pub index: u32,
     pub stage: Stage,
-    /// Its place in the class queues; `None` while it runs, is held, or is parked by its group.
+    /// Its place in the class queues; `None` while it runs, is held, or is parked.
     pub slot: Option<Slot>,
     /// T_pre attempts that failed.
     pub failures: u32,
     pub source: Source,
-    /// What age counts from: entry into the queue of its present phase.
+    /// Entry into the queue of its present phase; age counts from then.
     pub entered: Time,
-    /// What arrival order goes by: arrival of the request, or of the notice that announced it.
+    /// Key of the arrival order: arrival of the request, or of the notice that announced it.
     pub since: Time,
     pub pre: Stamp,
     pub on: Stamp,
-    /// One-thread work that it adds to its client's backlog.
+    /// One-thread work that the input adds to its client's backlog.
     pub length: Span,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Group {
     pub deadline: DeadlineClass,
     pub arrived: Time,
     pub live: BTreeSet<InputKey>,
-    /// Inputs kept out of the class queues because the group holds its share, or has no lane for them: (0 for
+    /// Inputs outside the class queues because the group has used up its share or its lanes: (0 for
     /// T_on, 1 for T_pre; input).
     pub parked: BTreeSet<(u8, InputKey)>,
     /// Inputs in the class queues or running.
@@ -62,11 +62,11 @@ pub(super) struct Group {
     pub jobs: u32,
     /// Timeout of a request, expiry of a notice.
     pub ends: Option<Time>,
-    /// How many of its inputs may be in the class queues or running.
+    /// Most of its inputs that may be in the class queues or running.
     pub lanes: Option<u32>,
-    /// Of a notice: what it makes is kept for its client.
+    /// Whether the material of this notice is kept for its client.
     pub keeps: bool,
-    /// Such a notice has made something.
+    /// Whether such a notice has made material.
     pub kept: bool,
 }
 
@@ -87,25 +87,25 @@ pub(super) enum Lifecycle {
     Stopped,
 }
 
-/// Queue lengths, the paper's four and what runs.
+/// Queue lengths: the paper's four, and running jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Q_pre: T_pre queued, not counting those a request already waits for through its notice.
+    /// Q_pre: T_pre queued, except those that a request already waits for through its notice.
     pub pre: u32,
-    /// Q_waiting: requests' inputs whose notice's T_pre is queued or running.
+    /// Q_waiting: requests' inputs whose T_pre, started for a notice, is queued or running.
     pub waiting: u32,
-    /// Q_transit: T_pre done, request not here yet.
+    /// Q_transit: T_pre done, request not arrived.
     pub transit: u32,
     /// Q_ready: T_on queued.
     pub ready: u32,
-    /// T_pre running for an input, not counting those in `waiting`; refills are not counted.
+    /// T_pre running for an input, except those in `waiting`; refills do not count.
     pub running_pre: u32,
     /// T_on running.
     pub running_on: u32,
 }
 
 impl Input {
-    /// What its batch-mates are told apart by, once its request is here.
+    /// The input's id within its request; `None` before the request arrives.
     pub fn id(&self) -> Option<InputId> {
         match self.group {
             Owner::Request(request) => Some(InputId { request, index: self.index }),
@@ -113,7 +113,7 @@ impl Input {
         }
     }
 
-    /// What a job of it is started for.
+    /// The purpose of the input's jobs.
     pub fn work(&self) -> message::Work {
         match self.group {
             Owner::Request(request) => message::Work::Request(InputId { request, index: self.index }),
@@ -121,19 +121,20 @@ impl Input {
         }
     }
 
-    /// Whether it stands in a queue (or is parked) and is not started.
+    /// Whether the input is queued or parked.
     pub fn waits(&self) -> bool {
         matches!(self.stage, Stage::WaitPre | Stage::WaitOn(_))
     }
 }
 
 impl Group {
-    /// Whether one more of its inputs may be queued or run; `window` is its share of the cores.
+    /// Whether one more input of the group may be queued or run; `window` is the group's share of
+    /// the cores.
     pub fn has_place(&self, window: u32) -> bool {
         self.active < self.lanes.unwrap_or(u32::MAX).min(window)
     }
 
-    /// How many of its queued inputs have no lane.
+    /// Number of its queued inputs beyond its lanes.
     pub fn beyond_lanes(&self) -> u32 {
         self.active.saturating_sub(self.lanes.unwrap_or(u32::MAX)).min(self.active - self.jobs)
     }

@@ -1,4 +1,4 @@
-//! Ready material: all that lives, what of it lies in pools or is kept, and which inputs wait for some.
+//! Ready material: all live material, the part in pools or kept, and the inputs that wait for some.
 
 use super::same::same;
 use crate::config::{BoundTo, PoolConfig};
@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Pools tried when the first one's refill does not fit.
 const REFILL_TRIES: usize = 8;
 
-/// Where a live material is.
+/// Place of a live material.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Held by an input, or in use.
     Input,
     Pool(PoolKey),
-    /// Kept for this client until a request names it.
+    /// Kept for this client until a request names the material.
     Kept(ClientId),
 }
 
@@ -33,14 +33,14 @@ pub(super) struct Stock {
     /// Every live material.
     materials: BTreeMap<MaterialId, Live>,
     kept: BTreeMap<(ClientId, ModelId), BTreeSet<MaterialId>>,
-    /// How much is kept, by model.
+    /// Number of kept materials, by model.
     kept_of: BTreeMap<ModelId, u64>,
-    /// Every material of an earlier run that was found, so that none is taken over twice.
+    /// Every found material of an earlier run, so that none is accepted twice.
     found: BTreeSet<MaterialId>,
-    /// This run has made material, so start-up is over.
+    /// Whether this run has made material, so start-up is over.
     made: bool,
     pools: Option<Pools>,
-    /// Requests' inputs with T_pre queued, by the pool that could serve them.
+    /// Requests' inputs with queued T_pre, by the pool that could serve them.
     needy: BTreeMap<PoolKey, BTreeSet<InputKey>>,
 }
 
@@ -71,7 +71,7 @@ impl Stock {
         self.pools.as_mut().expect("a pool is named only where there are pools")
     }
 
-    /// Material that a job made.
+    /// Adds material that a job made.
     pub fn add_made(&mut self, material: MaterialId, model: ModelId) {
         self.made = true;
         self.materials.insert(material, Live { model, place: Place::Input });
@@ -82,27 +82,27 @@ impl Stock {
         self.made
     }
 
-    /// Takes note of material from an earlier run; false where it was known.
+    /// Records material of an earlier run; false if already known.
     pub fn note_found(&mut self, material: MaterialId) -> bool {
         !self.knows(material) && self.found.insert(material)
     }
 
-    /// Whether any material is kept in stock.
+    /// Whether there are pools.
     pub fn has_pools(&self) -> bool {
         self.pools.is_some()
     }
 
-    /// Material that was found lives on.
+    /// Adds found material to the live material.
     pub fn add_found(&mut self, material: MaterialId, model: ModelId) {
         self.materials.insert(material, Live { model, place: Place::Input });
     }
 
-    /// Whether the name is taken, as far as that can be told.
+    /// Whether the name is taken, as far as known.
     pub fn knows(&self, material: MaterialId) -> bool {
         self.materials.contains_key(&material) || self.found.contains(&material)
     }
 
-    /// Material is consumed or burnt. Returns its model.
+    /// Removes consumed or burnt material. Returns its model.
     pub fn forget(&mut self, material: MaterialId) -> ModelId {
         self.materials.remove(&material).expect("only live material is used up, and once").model
     }
@@ -119,7 +119,7 @@ impl Stock {
         *self.kept_of.entry(model).or_default() += 1;
     }
 
-    /// What is kept for a client and model.
+    /// Kept material of a client and model.
     pub fn kept(&self, client: ClientId, model: ModelId) -> impl Iterator<Item = MaterialId> {
         self.kept.get(&(client, model)).into_iter().flatten().copied()
     }
@@ -129,12 +129,12 @@ impl Stock {
         self.kept.get(&(client, model)).is_some_and(|kept| kept.contains(&material))
     }
 
-    /// Whom and for which models material is kept.
+    /// Clients and models with kept material.
     pub fn keepers(&self) -> impl Iterator<Item = (ClientId, ModelId)> {
         self.kept.keys().copied()
     }
 
-    /// Takes all that is kept for a client and model.
+    /// Takes all kept material of a client and model.
     pub fn take_kept(&mut self, client: ClientId, model: ModelId) -> BTreeSet<MaterialId> {
         let kept = self.kept.remove(&(client, model)).unwrap_or_default();
         kept.iter().for_each(|&material| self.place(material, Place::Input));
@@ -148,7 +148,7 @@ impl Stock {
         }
     }
 
-    /// Takes material out of its pool, or from what is kept; false where it is in neither.
+    /// Takes material out of its pool or from the kept material; false if in neither.
     pub fn pull(&mut self, material: MaterialId) -> bool {
         let Some(&Live { model, place }) = self.materials.get(&material) else { return false };
         match place {
@@ -183,14 +183,15 @@ impl Stock {
         self.pools_mut().change(pool, |p| p.stock.push_back(material));
     }
 
-    /// Takes the material that has lain longest in a pool.
+    /// Takes the oldest material of a pool.
     pub fn take(&mut self, pool: PoolKey) -> Option<MaterialId> {
         let taken = self.pools_mut().take(pool)?;
         self.place(taken, Place::Input);
         Some(taken)
     }
 
-    /// Takes material out of the pool that can best spare it; where all are empty, from who has most kept.
+    /// Takes material out of the pool that can best spare it; if all are empty, from the client
+    /// with most kept material.
     pub fn take_spare(&mut self) -> Option<MaterialId> {
         if let Some(richest) = self.pools.as_ref().and_then(Pools::richest) {
             return self.take(richest);
@@ -200,25 +201,25 @@ impl Stock {
         self.pull(material).then_some(material)
     }
 
-    /// Disk that pooled material holds.
+    /// Disk of pooled material.
     pub fn pooled_disk(&self, disk: impl Fn(ModelId) -> u64) -> u64 {
         let held = |key: PoolKey| Some(self.pools.as_ref()?.get(&key)?.stock.len() as u64 * disk(key.model));
         self.pools().into_iter().filter_map(held).sum()
     }
 
-    /// Disk that pooled and kept material holds.
+    /// Disk of pooled and kept material.
     pub fn idle_disk(&self, disk: impl Fn(ModelId) -> u64) -> u64 {
         let kept = self.kept_of.iter().map(|(&model, count)| count * disk(model));
         let kept: u64 = kept.sum();
         self.pooled_disk(disk) + kept
     }
 
-    /// An input waits for its T_pre, and this pool could serve it.
+    /// Registers an input that waits for its T_pre and that this pool could serve.
     pub fn add_needy(&mut self, pool: PoolKey, input: InputKey) {
         self.needy.entry(pool).or_default().insert(input);
     }
 
-    /// The input no longer waits for its T_pre.
+    /// Removes an input that no longer waits for its T_pre.
     pub fn remove_needy(&mut self, pool: PoolKey, input: InputKey) {
         if let Some(set) = self.needy.get_mut(&pool) {
             set.remove(&input);
@@ -233,7 +234,7 @@ impl Stock {
         self.needy.get(&pool)?.first().copied()
     }
 
-    /// `inputs` arrived at this pool; `t_pre` is what one refill takes.
+    /// Records that `inputs` arrived at this pool; `t_pre` is the duration of one refill.
     pub fn arrival(&mut self, pool: PoolKey, now: Time, inputs: u32, t_pre: Span) {
         self.pools_mut().arrival(pool, now, inputs, t_pre);
     }
@@ -248,14 +249,15 @@ impl Stock {
         self.pools.iter().flat_map(Pools::wanting).take(REFILL_TRIES)
     }
 
-    /// Whether the refills' shares of the machine allow one more. `idle` is the share of the cores, from 0 to
-    /// 1, that refills may count on now; dealings do not depend on it. `pooled` is the disk that stock holds.
+    /// Whether the refills' shares of the machine allow one more. `idle` is the share of the cores,
+    /// from 0 to 1, that refills may count on now; dealings do not depend on it. `pooled` is the
+    /// disk of the stock.
     pub fn allows_refill(&self, need: &Resources, idle: f64, [have, used]: [Resources; 2], pooled: u64) -> bool {
         let Some(pools) = &self.pools else { return false };
         let share = |part: f64, of: u64| (of as f64 * part) as u64;
         let (config, held) = (&pools.config, &pools.refilling);
         let cores = share(config.core_share * idle, u64::from(have.cores));
-        // One at least, or where there is one only there would be no stock.
+        // At least one: a machine with a single dealing would otherwise have no stock.
         let dealings = share(config.core_share, u64::from(have.dealings)).max(1);
         (need.cores == 0 || u64::from(held.cores + need.cores) <= cores)
             && (need.dealings == 0 || u64::from(held.dealings + need.dealings) <= dealings)
@@ -265,26 +267,26 @@ impl Stock {
             && pooled.saturating_add(held.disk).saturating_add(need.disk) <= config.disk
     }
 
-    /// A T_pre runs for this pool from now on.
+    /// Registers a T_pre that runs for this pool.
     pub fn refill_begins(&mut self, pool: PoolKey, job: JobId, holds: Resources) {
         let pools = self.pools_mut();
         pools.refilling.add(&holds);
         pools.change(pool, |p| p.refills.insert(job));
     }
 
-    /// A T_pre no longer runs for this pool.
+    /// Removes a T_pre that no longer runs for this pool.
     pub fn refill_ends(&mut self, pool: PoolKey, job: JobId, holds: Resources) {
         let pools = self.pools_mut();
         pools.refilling.sub(&holds);
         pools.change(pool, |p| p.refills.remove(&job));
     }
 
-    /// A refill failed: no other until the next arrival.
+    /// Pauses refills after a failure, until the next arrival.
     pub fn pause(&mut self, pool: PoolKey) {
         self.pools_mut().pause(pool);
     }
 
-    /// The jobs that run for a pool, the oldest first.
+    /// Running jobs of a pool, the oldest first.
     pub fn refills(&self, pool: PoolKey) -> impl Iterator<Item = JobId> + '_ {
         self.pools.iter().filter_map(move |pools| pools.get(&pool)).flat_map(|p| p.refills.iter().copied())
     }
@@ -303,15 +305,15 @@ impl Stock {
         self.pools.as_ref().map_or_else(Vec::new, |pools| pools.of_model(model))
     }
 
-    /// Empties a pool for good; returns what lay in it.
+    /// Removes a pool; returns its stock.
     pub fn remove_pool(&mut self, pool: PoolKey) -> VecDeque<MaterialId> {
         let stock = self.pools_mut().remove(pool);
         stock.iter().for_each(|&material| self.place(material, Place::Input));
         stock
     }
 
-    /// Checks that every live material is exactly one of: `held` by an input or a job, in stock, or kept; and
-    /// what refills hold.
+    /// Checks that every live material is exactly one of: `held` by an input or a job, in stock, or
+    /// kept. Checks the resources of refills.
     pub fn audit(&self, held: impl Iterator<Item = MaterialId>, refilling: Resources) -> Result<(), String> {
         let pools = self.pools().into_iter().filter_map(|key| Some((key, self.pools.as_ref()?.get(&key)?)));
         let pooled = pools.flat_map(|(key, pool)| pool.stock.iter().map(move |&m| (m, Place::Pool(key))));

@@ -1,5 +1,5 @@
-//! What was asked for: inputs, the notices and requests that they belong to, and whose these are. Every
-//! counter that depends on an input's stage is kept here.
+//! Inputs, their notices and requests, and the clients of these. Owns every counter that depends on
+//! an input's stage.
 
 use super::recent::Recent;
 use super::same::same;
@@ -20,7 +20,7 @@ pub(super) struct Work {
     counts: Counts,
 }
 
-/// An input that was taken out, with its group as it is without it.
+/// A removed input, with its group after the removal.
 pub(super) struct Removed<'a> {
     pub input: Input,
     pub group: &'a Group,
@@ -36,7 +36,7 @@ impl Work {
         &self.inputs[&key]
     }
 
-    /// An input that may have ended.
+    /// An input, or `None` after its end.
     pub fn find(&self, key: InputKey) -> Option<&Input> {
         self.inputs.get(&key)
     }
@@ -45,7 +45,7 @@ impl Work {
         self.inputs.iter().map(|(&key, input)| (key, input))
     }
 
-    /// A group that may have ended.
+    /// A group, or `None` after its end.
     pub fn group(&self, id: Owner) -> Option<&Group> {
         self.groups.get(&id)
     }
@@ -72,12 +72,12 @@ impl Work {
         self.clients.get(&client).map_or_else(Vec::new, |record| record.groups.iter().copied().collect())
     }
 
-    /// Inputs of a client that have not ended.
+    /// Number of a client's inputs that have not ended.
     pub fn unfinished(&self, client: ClientId) -> u32 {
         self.clients.get(&client).map_or(0, |c| c.unfinished)
     }
 
-    /// Work of a live input's client, without what that input adds to it.
+    /// Work of a live input's client, without the input's own.
     pub fn backlog_before(&self, key: InputKey) -> Span {
         self.clients[&self.group_of(key).client].backlog - self.inputs[&key].length
     }
@@ -87,12 +87,12 @@ impl Work {
         self.clients.get(&client).map_or(0, |c| c.threads)
     }
 
-    /// Who asks, or did a moment ago.
+    /// Clients that ask or recently got an answer.
     pub fn recent(&self) -> &Recent {
         &self.recent
     }
 
-    /// Forgets who asked long ago; whether that was anybody.
+    /// Forgets clients that are no longer recent; returns whether there was one.
     pub fn forget(&mut self, now: Time) -> bool {
         self.recent.forget(now)
     }
@@ -107,7 +107,7 @@ impl Work {
         self.groups.insert(id, group);
     }
 
-    /// Forgets a group without inputs.
+    /// Removes a group without inputs.
     pub fn close_group(&mut self, id: Owner) -> Option<Group> {
         let group = self.groups.remove(&id)?;
         debug_assert!(group.live.is_empty() && group.active == 0 && group.threads == 0 && group.parked.is_empty());
@@ -152,7 +152,7 @@ impl Work {
         key
     }
 
-    /// Takes out an input that holds nothing any more.
+    /// Removes an input that holds no resources any more.
     pub fn remove_input(&mut self, key: InputKey, now: Time) -> Option<Removed<'_>> {
         let input = self.inputs.remove(&key)?;
         *self.counts.of(&input) -= 1;
@@ -167,7 +167,7 @@ impl Work {
         Some(Removed { input, group })
     }
 
-    /// Changes a live input and keeps the queue lengths.
+    /// Changes a live input and updates the queue lengths.
     pub fn edit(&mut self, key: InputKey, change: impl FnOnce(&mut Input)) {
         let input = self.inputs.get_mut(&key).expect("only live inputs change");
         *self.counts.of(input) -= 1;
@@ -195,8 +195,8 @@ impl Work {
         self.group_mut(self.inputs[&key].group)
     }
 
-    /// A waiting input takes a place among its group's active ones; where the group has none left below
-    /// `window` and its lanes it is parked, and the answer is false.
+    /// Gives a waiting input a place among its group's active inputs. Parks the input and returns
+    /// false if the group has no place left below `window` and its lanes.
     pub fn take_place(&mut self, key: InputKey, window: u32) -> bool {
         if !self.group_of(key).has_place(window) {
             self.park(key);
@@ -206,12 +206,12 @@ impl Work {
         true
     }
 
-    /// A queued input gives up its place.
+    /// Gives up the place of a queued input.
     pub fn leave_place(&mut self, key: InputKey) {
         self.group_of_mut(key).active -= 1;
     }
 
-    /// A waiting input without a place is kept back until its group has one. T_on comes before T_pre then.
+    /// Parks a waiting input until its group has a place. T_on then precedes T_pre.
     pub fn park(&mut self, key: InputKey) {
         let pre = u8::from(self.inputs[&key].stage == Stage::WaitPre);
         self.group_of_mut(key).parked.insert((pre, key));
@@ -224,7 +224,7 @@ impl Work {
         parked.remove(&(1, key));
     }
 
-    /// The next parked input that its group has a place for; it is parked no longer.
+    /// Unparks and returns the next input that its group has a place for.
     pub fn next_parked(&mut self, id: Owner, window: u32) -> Option<InputKey> {
         let group = self.groups.get_mut(&id)?;
         if !group.has_place(window) || group.threads >= window {
@@ -238,8 +238,8 @@ impl Work {
         self.groups[&id].live.iter().copied().collect()
     }
 
-    /// Inputs of a group, the last first, to be ended; none is parked any more, so that none is queued only
-    /// to be taken out again.
+    /// Inputs of a group, the last first, to be ended. Unparks all, so that none is queued just to
+    /// be removed.
     pub fn clear_out(&mut self, id: Owner) -> Option<Vec<InputKey>> {
         let group = self.groups.get_mut(&id)?;
         group.parked.clear();
@@ -251,12 +251,12 @@ impl Work {
         self.group_mut(id).lanes = Some(lanes);
     }
 
-    /// A notice has made something that is kept.
+    /// Records that a notice has made kept material.
     pub fn set_kept(&mut self, id: Owner) {
         self.group_mut(id).kept = true;
     }
 
-    /// Queued inputs of a live group that it has no lane for, T_pre and the last to come first.
+    /// Queued inputs of a live group beyond its lanes, T_pre and the latest first.
     pub fn beyond_lanes(&self, id: Owner) -> Vec<InputKey> {
         let group = &self.groups[&id];
         let surplus = group.beyond_lanes() as usize;
@@ -270,8 +270,8 @@ impl Work {
         queued
     }
 
-    /// What every queued input has before it: its client's unfinished inputs that joined earlier, as
-    /// one-thread work. In the order in which they joined.
+    /// Every queued input's backlog: its client's earlier unfinished inputs, as one-thread work. In
+    /// order of arrival in the system.
     pub fn backlogs(&self) -> Vec<(InputKey, Slot, Span)> {
         let mut before: BTreeMap<ClientId, Span> = BTreeMap::new();
         let mut queued = Vec::new();
@@ -283,7 +283,7 @@ impl Work {
         queued
     }
 
-    /// A job on so many threads runs for this input from now on.
+    /// Counts a job on `threads` threads for this input.
     pub fn occupy(&mut self, key: InputKey, threads: u32) {
         let group = self.group_of_mut(key);
         group.active += 1;
@@ -293,7 +293,7 @@ impl Work {
         self.client_mut(client).threads += threads;
     }
 
-    /// A job on so many threads no longer runs for this input.
+    /// Ends the count of a job on `threads` threads for this input.
     pub fn vacate(&mut self, key: InputKey, threads: u32) {
         let group = self.group_of_mut(key);
         group.active -= 1;
@@ -303,8 +303,8 @@ impl Work {
         self.client_mut(client).threads -= threads;
     }
 
-    /// Moves an announced input, in no queue, to the request that claims it. `running` is the number of
-    /// threads of its T_pre, if that runs.
+    /// Moves an announced input, in no queue, to the request that claims it. `running` is the
+    /// number of threads of its running T_pre, if any.
     pub fn move_to(&mut self, key: InputKey, request: Owner, index: u32, running: Option<u32>) {
         if let Some(threads) = running {
             self.vacate(key, threads);
@@ -323,7 +323,8 @@ impl Work {
         }
     }
 
-    /// Checks the counters against the inputs. `threads` tells what the job of an input that runs holds.
+    /// Checks the counters against the inputs. `threads` returns the threads of an input's running
+    /// job.
     pub fn audit(&self, threads: impl Fn(InputKey, &Input) -> Result<Option<u32>, String>) -> Result<(), String> {
         let mut counts = Counts::default();
         self.inputs.values().for_each(|input| *counts.of(input) += 1);
