@@ -47,14 +47,14 @@ pub type Cell = BTreeMap<String, String>;
 /// A line of `runs.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// What distinguishes this run's cell from the other cells:
+    /// Labels that distinguish this run's cell from the other cells:
     /// `{"link": "lte", "transport": "tls", "workload": "bulk"}`.
     pub cell: Cell,
     /// Repetition within the cell, from 0; warm-up runs are not listed.
     pub repetition: u32,
-    /// The raw record, relative to the campaign's folder; empty where none was kept.
+    /// The raw record, relative to the campaign's folder; empty if none was stored.
     pub record: String,
-    /// Why the run failed; absent where it did not. Failed runs are repeated on resume.
+    /// Why the run failed; absent for a successful run. A resumed campaign repeats failed runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Length of the measured part, seconds.
@@ -68,19 +68,20 @@ pub struct Run {
     /// By party: processor time and peak memory.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parties: BTreeMap<String, PartySample>,
-    /// What the workload reports: `latency_s`, `goodput_bps`, `sent_bytes`, `received_bytes`, `messages`, ...
+    /// Results reported by the workload: `latency_s`, `goodput_bps`, `sent_bytes`,
+    /// `received_bytes`, `messages`, ...
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub results: BTreeMap<String, f64>,
 }
 
-/// A link as asked for and as measured ([PM24] measures it before each run).
+/// A link as requested and as measured ([PM24] measures it before each run).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkFigures {
-    /// TCP goodput asked for, client to server, bit/s; absent where unlimited.
+    /// Requested TCP goodput, client to server, bit/s; absent if unlimited.
     pub target_up_bps: Option<f64>,
-    /// TCP goodput asked for, server to client, bit/s.
+    /// Requested TCP goodput, server to client, bit/s.
     pub target_down_bps: Option<f64>,
-    /// Round-trip time asked for, seconds.
+    /// Requested round-trip time, seconds.
     pub target_rtt_s: f64,
     /// TCP goodput achieved, client to server, bit/s.
     pub up_bps: f64,
@@ -92,7 +93,7 @@ pub struct LinkFigures {
     pub loaded_rtt_s: f64,
 }
 
-/// A line of `idle.jsonl`: the host's power while nothing of the experiment ran.
+/// A line of `idle.jsonl`: the host's power while no program of the experiment ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Idle {
     /// `before` or `after` the runs.
@@ -115,7 +116,8 @@ pub struct IdlePower {
     pub sd_w: f64,
     /// Number of samples.
     pub n: usize,
-    /// Standard uncertainty of the mean, watts, correlation between neighbouring samples taken into account.
+    /// Standard uncertainty of the mean, watts; accounts for correlation between neighbouring
+    /// samples.
     pub mean_sd_w: f64,
 }
 
@@ -124,7 +126,7 @@ pub struct IdlePower {
 pub struct Loaded {
     /// `campaign.json`.
     pub campaign: Campaign,
-    /// The runs; of one that was repeated, only the last.
+    /// The runs; of a repeated run, only the last.
     pub runs: Vec<Run>,
 }
 
@@ -134,10 +136,10 @@ pub fn is_there(dir: &Path) -> bool {
     dir.join(CAMPAIGN).exists()
 }
 
-/// Reads a campaign's folder. A last line that was cut short (power cut, full disk) is left out.
+/// Reads a campaign's folder. Ignores a truncated last line (power cut, full disk).
 ///
 /// # Errors
-/// [`LabError::Io`], [`LabError::Spec`] where the folder holds no campaign, one of a later version, or
+/// [`LabError::Io`]; [`LabError::Spec`] if the folder holds no campaign, one of a later version, or
 /// damaged lines.
 pub fn load(dir: &Path) -> Result<Loaded, LabError> {
     let path = dir.join(CAMPAIGN);
@@ -149,7 +151,7 @@ pub fn load(dir: &Path) -> Result<Loaded, LabError> {
         read => read.map_err(LabError::io(&path))?,
     };
     let broken = |detail: String| LabError::Spec { what: path.display().to_string(), detail };
-    // The version first: a later layout may differ in everything else.
+    // Reads the version first: a later layout may differ everywhere else.
     let version: Version = serde_json::from_slice(&text).map_err(|e| broken(format!("not a campaign: {e}")))?;
     if version.version != VERSION {
         let detail = format!("layout version {}, this program reads version {VERSION}", version.version);
@@ -163,7 +165,8 @@ pub fn load(dir: &Path) -> Result<Loaded, LabError> {
     Ok(Loaded { campaign, runs: load_runs(&path)? })
 }
 
-/// The lines of `runs.jsonl`; of a cell and repetition the last, in the order of these last lines.
+/// The lines of `runs.jsonl`; for each cell and repetition the last one, in the order of these last
+/// lines.
 fn load_runs(path: &Path) -> Result<Vec<Run>, LabError> {
     let text = read_bounded(path).map_err(LabError::io(path))?;
     let mut runs: BTreeMap<(Cell, u32), (usize, Run)> = BTreeMap::new();
@@ -179,7 +182,7 @@ fn load_runs(path: &Path) -> Result<Vec<Run>, LabError> {
     Ok(runs.into_iter().map(|(_, run)| run).collect())
 }
 
-/// The bytes of a file, if they are not absurdly many.
+/// The bytes of a file, up to a limit.
 fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut text = vec![];
     File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut text)?;
@@ -194,33 +197,34 @@ struct Version {
     version: u32,
 }
 
-/// Largest file that is read: a million runs have some hundred MB.
+/// Largest accepted file: a million runs have some hundred MB.
 const MAX_FILE: u64 = 1 << 30;
 const CAMPAIGN: &str = "campaign.json";
 const RUNS: &str = "runs.jsonl";
 const IDLE: &str = "idle.jsonl";
 
-/// Opens a file of a campaign for reading. A link is refused.
+/// Opens a file of a campaign for reading. Refuses a link.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn open(path: &Path) -> std::io::Result<File> {
     own_file().read(true).open(path)
 }
 
-/// Makes a file of a campaign anew. What was there is removed and not written to: it may be a link.
+/// Creates a file of a campaign anew. Removes an existing file and does not write to it: it may be
+/// a link.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn create(path: &Path) -> std::io::Result<File> {
     remove(path)?;
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-/// Removes a file of a campaign, if it is there.
+/// Removes a file of a campaign, if it exists.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn remove(path: &Path) -> std::io::Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -228,14 +232,14 @@ pub fn remove(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Opens files, but no links.
+/// Options that open files, but no links.
 fn own_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
     options
 }
 
-/// Up to and with the last line feed.
+/// The text up to and including the last line feed.
 fn whole_lines(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
     &text[..end]
@@ -251,17 +255,18 @@ pub struct Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Closing the file is not enough: a child that another thread is just starting has it open too.
-        // Cannot fail.
+        // Closing the file is not enough: a child that another thread is just starting also has it
+        // open. Cannot fail.
         _ = self.lock.unlock();
     }
 }
 
 impl Folder {
-    /// Opens or makes the folder and locks it. A last line of `runs.jsonl` that was cut short is removed.
+    /// Opens or creates the folder and locks it. Removes a truncated last line of `runs.jsonl`.
     ///
     /// # Errors
-    /// [`LabError::Io`]; [`LabError::Unavailable`] while another process runs a campaign in it.
+    /// [`LabError::Io`]; [`LabError::Unavailable`] while another process runs a campaign in the
+    /// folder.
     pub fn open(dir: &Path) -> Result<Self, LabError> {
         managed_folder(dir)?;
         for part in ["records", "logs"] {
@@ -303,7 +308,7 @@ impl Folder {
         File::open(&self.dir).and_then(|d| d.sync_all()).map_err(LabError::io(&self.dir))
     }
 
-    /// Appends a run and waits until it is on the disk.
+    /// Appends a run and waits until it is on disk.
     ///
     /// # Errors
     /// [`LabError::Io`], for example a full disk; the earlier runs stay as they are.
@@ -340,7 +345,7 @@ fn append(file: &mut File, path: &Path, line: &impl Serialize) -> Result<(), Lab
     let before = file.metadata().map_err(LabError::io(path))?.len();
     let written = file.write_all(&text).and_then(|()| file.sync_data());
     written.map_err(|e| {
-        // A part of a line is no run; where it cannot be removed now, opening the folder the next time
+        // A partial line is no run; if it cannot be removed now, the next opening of the folder
         // removes it.
         let _ = file.set_len(before);
         LabError::io(path)(e)
@@ -399,7 +404,7 @@ pub(crate) mod tests {
         drop(folder);
         Folder::open(dir.path()).unwrap().append(&run("lan", 1)).unwrap();
         assert_eq!(load(dir.path()).unwrap().runs, [run("lan", 0), run("lan", 1)]);
-        // In the middle, it is not what a crash leaves.
+        // A crash leaves no such line in the middle.
         fs::write(&runs, "{\"cell\n{}\n").unwrap();
         let error = load(dir.path()).unwrap_err().to_string();
         assert!(error.contains("runs.jsonl, line 1"), "{error}");

@@ -1,4 +1,4 @@
-//! Two campaigns side by side: for every cell that both have, the ratio of means with its 95 % interval
+//! Comparison of two campaigns: for every common cell, the ratio of means with its 95 % interval
 //! ([`crate::stats::ratio`]).
 use crate::campaign::{Cell, Loaded, Run};
 use crate::stats::{self, Ratio, Summary};
@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use tacit_meter::source::Provenance;
 
-/// What the interval says about B against A.
+/// Conclusion from the interval about B against A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -16,7 +16,7 @@ pub enum Verdict {
     Larger,
     /// The interval contains 1.
     NoDifferenceSeen,
-    /// Too few runs, or too noisy, for an interval.
+    /// No interval: too few runs, or too much noise.
     Unknown,
 }
 
@@ -27,15 +27,15 @@ pub struct Row {
     pub cell: Cell,
     /// `latency_s`, `goodput_bps`, `client_cpu_s`, `client_net_j`, ...
     pub metric: String,
-    /// In the first campaign.
+    /// Statistics in the first campaign.
     pub a: Summary,
-    /// In the second.
+    /// Statistics in the second campaign.
     pub b: Summary,
     /// Mean of B over mean of A.
     pub ratio: Ratio,
-    /// What follows.
+    /// The conclusion.
     pub verdict: Verdict,
-    /// How the joules came about; absent for what is not energy.
+    /// Origin of the joules; absent for other figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
 }
@@ -43,23 +43,23 @@ pub struct Row {
 /// Two campaigns compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Comparison {
-    /// By cell, then metric.
+    /// Rows by cell, then metric.
     pub rows: Vec<Row>,
     /// Cells of the first campaign that the second lacks.
     pub only_a: Vec<Cell>,
     /// Cells of the second campaign that the first lacks.
     pub only_b: Vec<Cell>,
-    /// What was left out, and why.
+    /// Omitted figures, with the reasons.
     pub notes: Vec<String>,
 }
 
-/// What is compared.
+/// Scope of the comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Labels that need not agree for cells to match: with `transport`, a campaign over TLS is compared to
-    /// one over WireGuard.
+    /// Labels that may differ between matching cells: with `transport`, a campaign over TLS is
+    /// compared to one over WireGuard.
     pub ignore: BTreeSet<String>,
-    /// All results that both report, not only latency, goodput, processor time and energy.
+    /// All results in both campaigns, not only latency, goodput, processor time and energy.
     pub all: bool,
 }
 
@@ -70,13 +70,13 @@ struct Values {
     provenance: BTreeSet<&'static str>,
     as_is: Option<Provenance>,
     below_noise: usize,
-    /// Uncertainties of the values from the idle baseline, which they share.
+    /// Uncertainties of the values from the idle baseline, which all values share.
     shared: Vec<f64>,
 }
 
 type Metrics = BTreeMap<String, Values>;
 
-/// Compares `b` to `a`. Failed runs are left out.
+/// Compares `b` to `a`. Ignores failed runs.
 #[must_use]
 pub fn compare(a: &Loaded, b: &Loaded, options: &Options) -> Comparison {
     let mut result = Comparison::default();
@@ -136,7 +136,7 @@ fn add(run: &Run, metrics: &mut Metrics) {
     }
 }
 
-/// Metrics that are shown without being asked for. Gross energy only where there is no net.
+/// Metrics that are always shown. Gross energy only if there is no net energy.
 fn usual(metric: &str, a: &Metrics, b: &Metrics) -> bool {
     if let Some(party) = metric.strip_suffix("_gross_j") {
         let net = format!("{party}_net_j");
@@ -165,7 +165,7 @@ fn compare_cell(cell: &Cell, a: &Metrics, b: &Metrics, all: bool, result: &mut C
             result.notes.push(format!("{}: not all values are finite", at()));
             continue;
         };
-        // Nothing against nothing is no ratio.
+        // Two zero means have no ratio.
         let Some(ratio) = stats::ratio(&sb.with_shared(&in_b.shared), &sa.with_shared(&in_a.shared)) else { continue };
         let (cell, metric, verdict) = (cell.clone(), metric.clone(), verdict(&ratio));
         result.rows.push(Row { cell, metric, a: sa, b: sb, ratio, verdict, provenance: in_a.as_is });
@@ -181,7 +181,7 @@ fn verdict(ratio: &Ratio) -> Verdict {
     }
 }
 
-/// A text from a file, made fit to be shown: control characters could tell a terminal what to do.
+/// Replaces control characters in a text from a file, which could send commands to a terminal.
 #[must_use]
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
@@ -190,7 +190,7 @@ pub fn plain(text: &str) -> String {
 /// A cell in one line: `lan, tls, bulk`.
 #[must_use]
 pub fn describe(cell: &Cell) -> String {
-    // Links first: they are what most campaigns sweep.
+    // Links first, since most campaigns vary them.
     let known = ["link", "transport", "workload", "pace"];
     let rest = cell.iter().filter(|(k, _)| !known.contains(&k.as_str())).map(|(k, v)| format!("{k} {v}"));
     let parts: Vec<String> = known.iter().filter_map(|k| cell.get(*k).cloned()).chain(rest).collect();

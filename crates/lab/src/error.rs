@@ -1,26 +1,26 @@
-//! What can go wrong in an experiment.
+//! Errors of experiments.
 use std::path::{Path, PathBuf};
 
 /// A failed step of an experiment.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// A specification (experiment file, link, rate) is wrong.
+    /// A specification (experiment file, link, rate) is invalid.
     #[error("{what}: {detail}")]
     Spec {
         /// The file, key or option.
         what: String,
-        /// What is wrong, and what would be right.
+        /// The fault, and the expected form.
         detail: String,
     },
-    /// This needs rights or kernel features that are not there.
+    /// Missing rights or kernel features.
     #[error("{what} is not possible here: {reason}; {remedy}")]
     Unavailable {
-        /// What was asked for.
+        /// The requested function.
         what: String,
-        /// Why not.
+        /// The cause.
         reason: String,
-        /// What to do about it.
+        /// The remedy.
         remedy: String,
     },
     /// A file could not be read or written.
@@ -28,15 +28,15 @@ pub enum LabError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A step failed: a command, a connection, a tunnel.
     #[error("{step}: {detail}")]
     Failed {
-        /// What was being done.
+        /// The step.
         step: String,
-        /// How it failed.
+        /// The failure.
         detail: String,
     },
     /// The meter failed.
@@ -45,7 +45,7 @@ pub enum LabError {
     /// Keys could not be made or used.
     #[error(transparent)]
     Keys(#[from] tacit_store::StoreError),
-    /// A text that is no rate.
+    /// A text that is not a rate.
     #[error(transparent)]
     Rate(#[from] tacit_net::BadRate),
     /// The network failed.
@@ -54,13 +54,13 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// For `map_err`: an error with the file that it is about.
+    /// For `map_err`: an error with its file.
     pub(crate) fn io(path: impl AsRef<Path>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.as_ref().to_owned();
         move |source| Self::Io { path, source }
     }
 
-    /// For `map_err`: an error with the step that failed.
+    /// For `map_err`: an error with its failed step.
     pub(crate) fn failed<E: std::fmt::Display>(step: impl Into<String>) -> impl FnOnce(E) -> Self {
         let step = step.into();
         move |error| Self::Failed { step, detail: error.to_string() }

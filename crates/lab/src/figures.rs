@@ -1,7 +1,9 @@
-//! Figures of the documents, each bound to the command that makes it and to keys of its JSON output.
+//! Figures of the documents, each bound to the command that computes it and to keys of its JSON
+//! output.
 //!
-//! `figures.toml` holds texts as they stand in a document, with an expression in braces for each number. A text
-//! that says something else than the command is found with what it says and what it should say.
+//! `figures.toml` holds texts as they stand in a document, with an expression in braces for each
+//! number. A text that differs from the command's output is reported with its present and its
+//! correct wording.
 use crate::LabError;
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,22 +11,22 @@ use std::ops::Range;
 
 const TEXT: &str = include_str!("../figures.toml");
 
-/// Commands, and the texts of one document whose numbers they make.
+/// Commands, and the texts of one document with their numbers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figures {
-    /// The document, below the clone.
+    /// Path of the document, below the clone.
     pub document: String,
-    /// What prints the numbers as JSON; several are an array of their outputs. `{data}` stands for the folder
-    /// of shared data, `{clone}` for the clone.
+    /// Command that prints the numbers as JSON; several give an array of their outputs. `{data}`
+    /// stands for the folder of shared data, `{clone}` for the clone.
     pub commands: Vec<String>,
-    /// Commands that make its files, in an empty folder that all commands share.
+    /// Commands that create its input files, in an empty folder that all commands share.
     #[serde(default)]
     pub after: Vec<String>,
-    /// A file of the shared data without which it cannot run.
+    /// A required file of the shared data.
     #[serde(default)]
     pub needs: Option<String>,
-    /// Whether it takes more than some seconds.
+    /// Whether the command takes more than some seconds.
     #[serde(default)]
     pub heavy: bool,
     /// The texts; see [`Template`].
@@ -37,13 +39,13 @@ struct File {
     figures: Vec<Figures>,
 }
 
-/// All of them, in the order of the file.
+/// All figures, in the order of the file.
 #[must_use]
 pub fn figures() -> Vec<Figures> {
     toml::from_str::<File>(TEXT).expect("the built-in file is read in a test").figures
 }
 
-/// A text with `{expression:form}` in the place of its numbers.
+/// A text with `{expression:form}` in place of its numbers.
 ///
 /// An expression is one or more pointers (RFC 6901) joined by ` + `, or two such sums joined by ` over `.
 /// A step `key=value` chooses the element of an array in which `key` is that text. A form is a unit (`kB`,
@@ -74,21 +76,21 @@ enum Unit {
     Of(f64),
 }
 
-/// How a text of a document stands to what its command prints.
+/// Result of a comparison of a document's text with its command's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// They say the same.
+    /// The text is right.
     Holds,
-    /// They do not.
+    /// The text differs.
     Drifted {
-        /// Where the text stands in the document, bytes.
+        /// Position of the text in the document, bytes.
         at: Range<usize>,
-        /// What the document says.
+        /// The document's wording.
         old: String,
-        /// What the command says.
+        /// The command's wording.
         new: String,
     },
-    /// The document has no such text, or more than one.
+    /// The document has this number of such texts: none, or more than one.
     Found(usize),
 }
 
@@ -96,7 +98,7 @@ impl Template {
     /// Reads a template.
     ///
     /// # Errors
-    /// [`LabError::Spec`] for a brace without its fellow, a form that is none, or a text that begins with a
+    /// [`LabError::Spec`] for an unmatched brace, an invalid form, or a text that begins with a
     /// number.
     pub fn parse(text: &str) -> Result<Self, LabError> {
         let mut parts = Vec::new();
@@ -117,7 +119,7 @@ impl Template {
     /// The text with the numbers of `value`.
     ///
     /// # Errors
-    /// [`LabError::Spec`] if `value` has no such number.
+    /// [`LabError::Spec`] if `value` lacks a number.
     pub fn filled(&self, value: &Value) -> Result<String, LabError> {
         let mut out = String::new();
         for part in &self.parts {
@@ -132,7 +134,7 @@ impl Template {
         Ok(out)
     }
 
-    /// Where the text, with any numbers, stands in `document`: bytes.
+    /// Positions in `document` of the text with any numbers: bytes.
     #[must_use]
     pub fn places(&self, document: &str) -> Vec<Range<usize>> {
         let Part::Text(first) = &self.parts[0] else { return Vec::new() };
@@ -140,7 +142,7 @@ impl Template {
         starts.filter_map(|start| Some(start..start + self.length(&document[start..])?)).collect()
     }
 
-    /// Length of the text at the start of `text`, if it is there.
+    /// Length of the text at the start of `text`, if present.
     fn length(&self, text: &str) -> Option<usize> {
         let mut rest = text;
         for part in &self.parts {
@@ -152,10 +154,10 @@ impl Template {
         Some(text.len() - rest.len())
     }
 
-    /// How the text of `document` stands to `value`.
+    /// Compares the text in `document` with `value`.
     ///
     /// # Errors
-    /// [`LabError::Spec`] if `value` has no such number.
+    /// [`LabError::Spec`] if `value` lacks a number.
     pub fn compare(&self, document: &str, value: &Value) -> Result<Standing, LabError> {
         let new = self.filled(value)?;
         let places = self.places(document);
@@ -172,7 +174,7 @@ fn refuse(text: &str, detail: &str) -> LabError {
     LabError::Spec { what: format!("figures.toml, {text:?}"), detail: detail.into() }
 }
 
-/// What stands between braces.
+/// Parses the expression between braces.
 fn number(inside: &str) -> Option<Part> {
     let (expression, form) = inside.rsplit_once(':').unwrap_or((inside, ""));
     let (above, below) = expression.split_once(" over ").map_or((expression, None), |(a, b)| (a, Some(b)));

@@ -1,14 +1,15 @@
-//! Experiments: emulated links, secure transports, and campaigns that measure what private inference costs at
-//! the edge.
+//! Experiments: emulated links, secure transports, and campaigns that measure the cost of private
+//! inference at the edge.
 //!
-//! * [`campaign`]: the folder that every experiment writes and that `tacit lab report` and `compare` read.
-//! * [`experiment`]: what to run where and how often, and the runner; [`compare`] and [`stats`] for what
-//!   comes of it.
+//! * [`campaign`]: the folder that every experiment writes and that `tacit lab report` and
+//!   `compare` read.
+//! * [`experiment`]: the description of a campaign and its runner; [`compare`] and [`stats`] for
+//!   its results.
 //! * [`link`]: two network namespaces joined by a link with a rate, a delay and faults.
-//! * [`transport`]: plain TCP, TLS, WireGuard and TLS in WireGuard; [`tunnel`]: the WireGuard tunnels;
-//!   [`workload`]: bulk transfer and ping-pong over any of them; [`vpn24`]: what they cost.
-//! * [`papers`]: what the papers say beside what came out here; [`figures`]: which command makes which figure
-//!   of the documents.
+//! * [`transport`]: plain TCP, TLS, WireGuard and TLS in WireGuard; [`tunnel`]: the WireGuard
+//!   tunnels; [`workload`]: bulk transfer and ping-pong over any of them; [`vpn24`]: their costs.
+//! * [`papers`]: the papers' figures beside this project's; [`figures`]: the command for each
+//!   figure of the documents.
 //!
 //! Sources: [PM24] sections 3 to 5, [VPN24] section III.
 #![forbid(unsafe_code)]

@@ -1,38 +1,39 @@
-//! What the papers say, what came out here, and the command that shows it: [PM24], [SS26], [KDS25], [VPN24].
+//! The papers' figures, this project's figures, and the commands that reproduce them: [PM24],
+//! [SS26], [KDS25], [VPN24].
 //!
-//! One file (`papers.toml`) makes the list of `tacit lab papers` and `docs/reproduction.md`; a test keeps the
-//! document equal to it.
+//! One file (`papers.toml`) is the source of `tacit lab papers` and `docs/reproduction.md`; a test
+//! compares the document with it.
 use crate::LabError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const TEXT: &str = include_str!("../papers.toml");
-/// Where the shared data lies beside a clone.
+/// Folder of the shared data beside a clone.
 pub const DATA: &str = "../shared/data";
 
-/// How ours stands to the paper's.
+/// Comparison of this project's figure with the paper's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Verdict {
     /// The same figure, or the same finding.
     #[serde(rename = "reproduced")]
     Reproduced,
-    /// Faster, smaller or more than the paper's.
+    /// Faster, smaller or more than in the paper.
     #[serde(rename = "better")]
     Better,
-    /// Some of it, or by other means: the reason is given.
+    /// Partly, or by other means; the reason is stated.
     #[serde(rename = "in part")]
     InPart,
-    /// Another finding than the paper's.
+    /// A finding that differs from the paper's.
     #[serde(rename = "differs")]
     Differs,
-    /// No figure of ours.
+    /// This project has no figure.
     #[serde(rename = "not measured")]
     NotMeasured,
 }
 
 impl Verdict {
-    /// As it is printed.
+    /// The printed form.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,26 +52,26 @@ impl Verdict {
 pub struct Claim {
     /// Key of the paper, as in `docs/references.md`.
     pub paper: String,
-    /// Where in the paper.
+    /// Place in the paper.
     pub place: String,
-    /// What it says.
+    /// The claim.
     pub claim: String,
     /// The paper's figure.
     pub theirs: String,
-    /// Ours.
+    /// This project's figure.
     pub ours: String,
-    /// Ours over theirs, or why there is no such ratio.
+    /// This project's figure over the paper's, or why there is no ratio.
     pub ratio: String,
-    /// What reproduces it; `{data}` stands for the folder of shared data.
+    /// Command that reproduces the figure; `{data}` stands for the folder of shared data.
     pub command: String,
-    /// How ours stands to the paper's.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The verdict in a line.
+    /// The reason for the verdict, in a line.
     pub why: String,
-    /// What the command's output must contain. Commands that have such texts are quick.
+    /// Texts that the command's output must contain. Commands with such texts are quick.
     #[serde(default)]
     pub holds: Vec<String>,
-    /// A file of the shared data without which the command cannot run.
+    /// A required file of the shared data.
     #[serde(default)]
     pub needs: Option<String>,
 }
@@ -81,7 +82,7 @@ struct Claims {
     claims: Vec<Claim>,
 }
 
-/// All of them, in the order of the document.
+/// All claims, in the order of the document.
 #[must_use]
 pub fn claims() -> Vec<Claim> {
     toml::from_str::<Claims>(TEXT).expect("the built-in file is read in a test").claims
@@ -90,11 +91,11 @@ pub fn claims() -> Vec<Claim> {
 /// A command that checks claims in seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quick {
-    /// Its words behind `tacit`.
+    /// Its words after `tacit`.
     pub words: Vec<String>,
-    /// A file below the folder of shared data that it reads.
+    /// Its input file below the folder of shared data.
     pub needs: Option<String>,
-    /// For each claim that it checks: its number in the list, and the texts that its output must contain.
+    /// For each checked claim: its index in the list, and the texts that the output must contain.
     pub checks: Vec<(usize, Vec<String>)>,
 }
 
@@ -115,10 +116,11 @@ pub fn quick(claims: &[Claim], data: &str) -> Result<Vec<Quick>, LabError> {
     Ok(found)
 }
 
-/// The words of a command of `tacit` behind its name, each name of `filled` in them replaced by its text.
+/// The words of a command of `tacit` after its name, with each name of `filled` replaced by its
+/// text.
 ///
 /// # Errors
-/// [`LabError::Spec`] if it is no command of `tacit`.
+/// [`LabError::Spec`] if the command is not one of `tacit`.
 pub fn words(command: &str, filled: &[(&str, &str)]) -> Result<Vec<String>, LabError> {
     let refuse = |detail: &str| LabError::Spec { what: command.into(), detail: detail.into() };
     let words = shlex::split(command).ok_or_else(|| refuse("its quotes do not end"))?;
@@ -131,7 +133,7 @@ pub fn words(command: &str, filled: &[(&str, &str)]) -> Result<Vec<String>, LabE
     }
 }
 
-/// How often each verdict was given.
+/// Number of claims for each verdict.
 #[must_use]
 pub fn counts(claims: &[Claim]) -> BTreeMap<Verdict, usize> {
     claims.iter().fold(BTreeMap::new(), |mut counts, claim| {
@@ -140,7 +142,7 @@ pub fn counts(claims: &[Claim]) -> BTreeMap<Verdict, usize> {
     })
 }
 
-/// `counts` in words: "20 reproduced, 3 differs".
+/// Describes `counts`: "20 reproduced, 3 differs".
 #[must_use]
 pub fn told(counts: &BTreeMap<Verdict, usize>) -> String {
     counts.iter().map(|(verdict, n)| format!("{n} {}", verdict.name())).collect::<Vec<_>>().join(", ")
@@ -158,7 +160,7 @@ day and load stand beside them; \"not measured\" where there is none. **The pape
 something; else the reason stands in its place. Commands write to folders of the reader's choice; models come from `tacit zoo` and `tacit model import`.
 ";
 
-/// `docs/reproduction.md`.
+/// The text of `docs/reproduction.md`.
 #[must_use]
 pub fn page(claims: &[Claim]) -> String {
     let mut out = String::from(HEAD);

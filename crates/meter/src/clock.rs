@@ -1,9 +1,9 @@
 //! The monotonic clock of a host, and its offset to that of another host.
 //!
-//! Two hosts' monotonic clocks have nothing in common, so one asks the other for its time (`ping N` /
-//! `pong N T_NS`, see [`mark`](crate::mark)) and notes its own before and after. The other clock was read
-//! somewhere in between: its offset is known up to half the round-trip time, and that of the fastest exchange
-//! best (as in NTP). [`Offset`] states both.
+//! Two hosts' monotonic clocks are unrelated, so one host asks the other for its time (`ping N` /
+//! `pong N T_NS`, see [`mark`](crate::mark)) and reads its own clock before and after. The other
+//! clock was read in between: its offset is known up to half the round-trip time, best from the
+//! fastest exchange (as in NTP). [`Offset`] states both.
 use crate::MeterError;
 use crate::mark::read_line;
 use rustix::time::{ClockId, clock_gettime};
@@ -29,9 +29,9 @@ pub fn thread_cpu_s() -> f64 {
     nanoseconds(ClockId::ThreadCPUTime) as f64 * 1e-9
 }
 
-/// Processor time of all threads of a process of our process namespace, also of those that have ended, in
-/// nanoseconds; `None` if there is no such process. That of a zombie stays until it is reaped. A running
-/// thread counts up to the scheduler's last tick.
+/// Processor time of all threads of a process in this process namespace, including ended threads,
+/// in nanoseconds; `None` if there is no such process. The time of a zombie stays until the zombie
+/// is reaped. A running thread counts up to the scheduler's last tick.
 pub(crate) fn process_cpu_ns(pid: u32) -> Option<u64> {
     let pid = i32::try_from(pid).ok().filter(|&pid| pid > 0)?;
     let time =
@@ -49,16 +49,16 @@ fn nanoseconds(clock: ClockId) -> u64 {
 pub struct Offset {
     /// Their clock minus ours, nanoseconds.
     pub offset_ns: i128,
-    /// The true offset lies within +- this, nanoseconds: half the round-trip time, whatever the delays each
-    /// way are.
+    /// The true offset lies within +- this, nanoseconds: half the round-trip time, for any delays
+    /// each way.
     pub bound_ns: u64,
-    /// Our clock when it was found, nanoseconds.
+    /// Our clock at the measurement, nanoseconds.
     pub at_ns: u64,
 }
 
 impl Offset {
-    /// From one exchange: our clock when we asked, theirs when they answered, ours when the answer came.
-    /// `None` if time ran backwards.
+    /// The offset from one exchange: our clock at the question, theirs at the answer, ours at its
+    /// arrival. `None` if time ran backwards.
     #[must_use]
     pub fn from_exchange(sent_ns: u64, theirs_ns: u64, received_ns: u64) -> Option<Self> {
         let round_trip = received_ns.checked_sub(sent_ns)?;
@@ -66,20 +66,20 @@ impl Offset {
         Some(Self { offset_ns: i128::from(theirs_ns) - i128::from(at_ns), bound_ns: round_trip.div_ceil(2), at_ns })
     }
 
-    /// Their clock at the time when ours shows `ours_ns`.
+    /// Converts a time of our clock to theirs.
     #[must_use]
     pub fn to_theirs(&self, ours_ns: u64) -> u64 {
         u64::try_from((i128::from(ours_ns) + self.offset_ns).max(0)).unwrap_or(u64::MAX)
     }
 }
 
-/// Finds the offset of the clock at the other end of a stream by `count` exchanges, of which the fastest
-/// counts. The other end must be a mark listener. Set a read timeout on the stream if the other end may be
-/// silent.
+/// Measures the offset of the clock at the other end of a stream from the fastest of `count`
+/// exchanges. The other end must be a mark listener. Set a read timeout on the stream if the other
+/// end may be silent.
 ///
 /// # Errors
-/// [`MeterError::Io`] if the stream fails; [`MeterError::Malformed`] for an answer that is none, or `count`
-/// 0.
+/// [`MeterError::Io`] if the stream fails; [`MeterError::Malformed`] for an invalid answer, or
+/// `count` 0.
 pub fn measure(stream: &mut (impl Read + Write), count: u32) -> Result<Offset, MeterError> {
     let malformed = |detail: String| MeterError::Malformed { what: "clock exchange".into(), detail };
     let mut best: Option<Offset> = None;
@@ -108,7 +108,7 @@ mod tests {
     use std::io::{BufRead, BufReader};
     use std::net::{TcpListener, TcpStream};
 
-    /// A clock that shows `offset` at our time 0.
+    /// A clock with value `offset` at our time 0.
     fn theirs(ours: u64, offset: i128) -> u64 {
         (i128::from(ours) + offset) as u64
     }

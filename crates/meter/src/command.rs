@@ -14,43 +14,43 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Name of the measured party where the program says no other in its marks.
+/// Name of the measured party if the program's marks give no other.
 pub const PARTY: &str = "program";
 
-/// How often a wish to hurry is looked for while the idle host is watched.
+/// Interval of checks of `hurry` while the idle host is measured.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// How to measure.
+/// Settings of a measurement.
 pub struct Plan {
     /// Sampling interval, at least 1 ms.
     pub interval: Duration,
-    /// How long to watch the idle host before and after; zero takes no baseline, and then there is no net
-    /// energy.
+    /// How long to measure the idle host before and after; zero takes no baseline, and then there
+    /// is no net energy.
     pub idle: Duration,
     /// Power sources, the primary one first; may be empty.
     pub sources: Vec<Box<dyn Source>>,
-    /// Where to write the record.
+    /// File for the record, if any.
     pub output: Option<PathBuf>,
     /// Facts about the machine, for the record.
     pub machine: BTreeMap<String, String>,
     /// Labels, for the record.
     pub labels: BTreeMap<String, String>,
-    /// Once set, the idle host is not watched any longer.
+    /// Once set, measurement of the idle host ends.
     pub hurry: Arc<AtomicBool>,
 }
 
-/// What was measured.
+/// Results of a measurement.
 pub struct Measured {
-    /// How the command ended.
+    /// Exit status of the command.
     pub status: ExitStatus,
-    /// Energy by source, processor time and memory of the command (party [`PARTY`]), duration. As in the
-    /// record.
+    /// Energy by source, processor time and memory of the command (party [`PARTY`]), duration; as
+    /// in the record.
     pub summary: Summary,
-    /// What was subtracted, by source.
+    /// The subtracted baselines, by source.
     pub baselines: BTreeMap<String, Baseline>,
     /// Costs by phase, if the program marks any.
     pub phases: Vec<PhaseCost>,
-    /// Traffic of the host meanwhile, by interface.
+    /// Traffic of the host during the command, by interface.
     pub interfaces: BTreeMap<String, InterfaceSample>,
     /// The power sources.
     pub sources: Vec<SourceInfo>,
@@ -60,11 +60,11 @@ pub struct Measured {
     pub sampler_cpu_s: f64,
 }
 
-/// Runs a command and measures it. `running` is told its process id, to pass signals on, and when it has
-/// ended, before it is reaped and its id may become another's.
+/// Runs a command and measures it. Calls `running` with the process id, for signals, and with
+/// `None` when the command has ended, before it is reaped and its id may be reused.
 ///
-/// The command finds a mark listener in `TACIT_MARKS`. If the record cannot be written to its end, that is an
-/// error after the command has run; what was written stays.
+/// The command finds a mark listener in `TACIT_MARKS`. An incompletely written record is an error
+/// after the command has run; the written part stays.
 ///
 /// # Errors
 /// [`MeterError::Io`] if the command cannot be started or a file cannot be written, and as
@@ -127,10 +127,10 @@ fn complete(
     })
 }
 
-/// Idle baselines by source, and the sources back.
+/// Idle baselines by source, and the sources themselves.
 type Watched = (BTreeMap<String, Baseline>, Vec<Box<dyn Source>>);
 
-/// Watches the host at rest.
+/// Measures the host at rest.
 fn watch_idle(
     sources: Vec<Box<dyn Source>>,
     interval: Duration,
@@ -156,7 +156,7 @@ mod tests {
     use crate::record_file::read_record;
     use crate::source::{Provenance, Rail, Usage, Value};
 
-    /// 3 W, and 8 W once it is told so.
+    /// 3 W, and 8 W once the flag is set.
     struct Step(SourceInfo, Arc<AtomicBool>);
 
     impl Step {
@@ -209,7 +209,8 @@ mod tests {
         let program = summary.parties[PARTY];
         assert!(program.user_s + program.system_s > 0.0, "{program:?}: sampled before it was reaped");
         let baseline = measured.baselines["step"];
-        // A reading comes after its sample's time, on a busy machine later than usual: hence not exactly 5 W.
+        // On a busy machine a reading lags more behind its sample's time, so the drift is not
+        // exactly 5 W.
         assert!((baseline.drift_w - 5.0).abs() < 2.5, "{baseline:?}");
         let energy = summary.energy["step"];
         let observed_s = energy.idle_j.unwrap() / baseline.mean_w;

@@ -1,7 +1,8 @@
 //! A record's samples as CSV, for spreadsheets.
 //!
-//! One row per sample, comma-separated, a header row, numbers with a decimal point whatever the locale, empty
-//! where there is no value. All counters are since the record's start. Columns, in this order:
+//! One row per sample, comma-separated, a header row, numbers with a decimal point for every
+//! locale, empty fields for missing values. All counters are since the record's start. Columns, in
+//! this order:
 //!
 //! | column | unit |
 //! | --- | --- |
@@ -34,7 +35,7 @@ pub fn to_csv(record: &Record, mut to: impl Write) -> Result<(), MeterError> {
     Ok(())
 }
 
-/// Everything that any sample has a value for.
+/// All columns with a value in some sample.
 struct Columns<'a> {
     rails: Vec<(&'a str, usize, &'a str)>,
     parties: BTreeSet<&'a str>,
@@ -119,7 +120,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Follows a party's phases through time.
+/// Tracks a party's phases over time.
 struct Phases<'a> {
     marks: std::iter::Peekable<std::vec::IntoIter<&'a Mark>>,
     open: Vec<&'a str>,
@@ -132,7 +133,8 @@ impl<'a> Phases<'a> {
         Self { marks: marks.into_iter().peekable(), open: Vec::new() }
     }
 
-    /// The phase that was entered last and not left at time `t`, which must not decrease from call to call.
+    /// The phase that was entered last and not left at time `t`; `t` must not decrease from call to
+    /// call.
     fn at(&mut self, t: f64) -> Option<&'a str> {
         while let Some(mark) = self.marks.next_if(|m| m.t <= t) {
             match mark.edge {
@@ -148,7 +150,7 @@ impl<'a> Phases<'a> {
     }
 }
 
-/// A field, quoted where it must be.
+/// A field, quoted if necessary.
 fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }

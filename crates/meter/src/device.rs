@@ -21,18 +21,18 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("jetson-orin-nano", include_str!("../devices/jetson-orin-nano.toml")),
 ];
 
-/// A number and where it is from.
+/// A number and its source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Coefficient {
     /// The number.
     pub value: f64,
-    /// A citation, what it was measured with, or the word `assumed` with the reason.
+    /// A citation, the measuring instrument, or the word `assumed` with the reason.
     pub source: String,
 }
 
 impl Coefficient {
-    /// Whether nobody measured it.
+    /// Whether the value is assumed and not measured.
     pub fn assumed(&self) -> bool {
         self.source.starts_with("assumed")
     }
@@ -44,7 +44,7 @@ impl Coefficient {
 pub struct Mode {
     /// Name: `default`, `5w`, `max-n`.
     pub name: String,
-    /// Number that `nvpmodel -m` takes, on a Jetson.
+    /// Mode number for `nvpmodel -m`, on a Jetson.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvpmodel: Option<u32>,
     /// Cores online.
@@ -56,14 +56,14 @@ pub struct Mode {
     /// The maker's power budget, watts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_w: Option<f64>,
-    /// Where cores, frequency and budget are from.
+    /// Source of cores, frequency and budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode_source: Option<String>,
     /// Power of the idle device, watts, 0 to 5000.
     pub base_w: Coefficient,
     /// Power of one busy core above idle, watts, 0 to 500: joules per CPU second.
     pub w_per_core: Coefficient,
-    /// Energy of a byte on the network above the CPU time that it takes, joules, 0 to 0.001.
+    /// Energy of a byte on the network beyond its CPU time, joules, 0 to 0.001.
     pub j_per_byte: Coefficient,
 }
 
@@ -109,7 +109,7 @@ impl DeviceProfile {
     /// Reads a profile's TOML text.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] naming the line, key or value.
+    /// [`MeterError::Malformed`] with the line, key or value.
     pub fn parse(text: &str) -> Result<Self, MeterError> {
         let malformed =
             |e: toml::de::Error| MeterError::Malformed { what: "device profile".into(), detail: e.to_string() };
@@ -121,8 +121,8 @@ impl DeviceProfile {
     /// A built-in profile by name, or a file if `name` ends in `.toml`.
     ///
     /// # Errors
-    /// [`MeterError::Io`], or [`MeterError::Malformed`] for an unknown name (with the known ones) or a wrong
-    /// file.
+    /// [`MeterError::Io`], or [`MeterError::Malformed`] for an unknown name (with the known ones)
+    /// or an invalid file.
     pub fn load(name: &str) -> Result<Self, MeterError> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return Self::parse(text);
@@ -142,8 +142,8 @@ impl DeviceProfile {
         Self::parse(&std::fs::read_to_string(path).map_err(MeterError::io(path))?)
     }
 
-    /// A profile and the name of a mode from `PROFILE` or `PROFILE/MODE`; a path to a profile may have
-    /// slashes of its own.
+    /// A profile and the name of a mode from `PROFILE` or `PROFILE/MODE`; the path of a profile may
+    /// itself contain slashes.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -165,7 +165,7 @@ impl DeviceProfile {
         &self.name
     }
 
-    /// What the device is.
+    /// Description of the device.
     pub fn description(&self) -> &str {
         &self.description
     }
@@ -187,10 +187,10 @@ impl DeviceProfile {
         })
     }
 
-    /// As TOML text.
+    /// The profile as TOML text.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] if it cannot be written as TOML.
+    /// [`MeterError::Malformed`] if the profile cannot be written as TOML.
     pub fn to_toml(&self) -> Result<String, MeterError> {
         toml::to_string(self).map_err(|e| self.malformed(e.to_string()))
     }

@@ -1,9 +1,10 @@
 //! From samples to joules: integration, idle baseline, net energy with its uncertainty, and each party's
 //! part.
 //!
-//! Net energy is gross energy minus idle power times duration ([PM24] section 4). All uncertainties are
-//! standard uncertainties (one standard deviation) and cover noise, drift and resolution of the sensor, not
-//! its calibration: a sensor that reads 3 % too much does so in the gross and the net figure.
+//! Net energy is gross energy minus idle power times duration ([PM24] section 4). All uncertainties
+//! are standard uncertainties (one standard deviation). They cover noise, drift and resolution of
+//! the sensor, but not its calibration: a sensor that reads 3 % too much does so in the gross and
+//! the net figure.
 use crate::device::Mode;
 use crate::record::{EnergyFigure, Sample};
 use crate::source::Provenance;
@@ -15,7 +16,7 @@ pub(crate) fn trapezoid(from: (f64, f64), to: (f64, f64)) -> f64 {
     (to.0 - from.0).max(0.0) * (from.1 + to.1) / 2.0
 }
 
-/// Idle power of a host by one source.
+/// Idle power of a host, from one source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Baseline {
     /// Mean power, watts.
@@ -24,20 +25,21 @@ pub struct Baseline {
     pub sd_w: f64,
     /// Number of samples.
     pub n: usize,
-    /// Time over which they were taken, seconds.
+    /// Duration of the samples, seconds.
     pub seconds: f64,
-    /// Mean after the measurement minus mean before it, watts; 0 where it was taken once.
+    /// Mean after the measurement minus mean before it, watts; 0 for a single baseline.
     pub drift_w: f64,
-    /// Standard uncertainty of the mean from noise, watts, with the correlation between neighbouring samples
-    /// taken into account.
+    /// Standard uncertainty of the mean from noise, watts; accounts for correlation between
+    /// neighbouring samples.
     pub mean_sd_w: f64,
     /// Smallest step of the sensor, watts; 0 if unknown.
     pub resolution_w: f64,
 }
 
 impl Baseline {
-    /// From mean powers of consecutive intervals: (length in seconds, watts). `resolution_w` is the smallest
-    /// step of the sensor, 0 if unknown. `None` for fewer than two intervals of some length.
+    /// A baseline from mean powers of consecutive intervals: (length in seconds, watts).
+    /// `resolution_w` is the smallest step of the sensor, 0 if unknown. `None` for fewer than two
+    /// intervals of positive length.
     #[must_use]
     pub fn from_power(intervals: &[(f64, f64)], resolution_w: f64) -> Option<Self> {
         let intervals: Vec<(f64, f64)> =
@@ -54,8 +56,9 @@ impl Baseline {
         Some(Self { mean_w, sd_w: variance.sqrt(), n, seconds, drift_w: 0.0, mean_sd_w, resolution_w })
     }
 
-    /// From the samples of an idle record: the rails of source `name` for which `counted` is true. The
-    /// sensor's resolution is taken from its readings: the smallest step between any two of a rail.
+    /// A baseline from the samples of an idle record: the rails of source `name` for which
+    /// `counted` is true. The smallest step between any two readings of a rail gives the sensor's
+    /// resolution.
     #[must_use]
     pub fn from_samples(samples: &[Sample], name: &str, counted: &[bool]) -> Option<Self> {
         let curve = energy_curve(samples, name, counted);
@@ -66,7 +69,7 @@ impl Baseline {
         Self::from_power(&intervals, steps.sum::<f64>().sqrt())
     }
 
-    /// One baseline from those before and after a measurement: their mean, and the drift between them.
+    /// Joins the baselines before and after a measurement: their mean, and the drift between them.
     #[must_use]
     pub fn around(before: Self, after: Self) -> Self {
         Self {
@@ -80,24 +83,24 @@ impl Baseline {
         }
     }
 
-    /// Standard uncertainty of the idle power during the measurement, watts: noise, drift and resolution. The
-    /// last two as rectangular distributions: where between `before` and `after` the idle power was, and
-    /// where within its step the sensor's value.
+    /// Standard uncertainty of the idle power during the measurement, watts: noise, drift and
+    /// resolution. The last two are rectangular distributions, of the idle power between `before`
+    /// and `after` and of the value within a sensor step.
     #[must_use]
     pub fn uncertainty_w(&self) -> f64 {
         (self.mean_sd_w.powi(2) + (self.drift_w.powi(2) + self.resolution_w.powi(2)) / 12.0).sqrt()
     }
 
-    /// Standard uncertainty of the energy of `duration_s` of the same noise, joules: the idle part of the
-    /// measured energy is itself only a sample of what it is on average.
+    /// Standard uncertainty of the energy of `duration_s` from the same noise, joules: the idle
+    /// part of the measured energy is itself only a sample of its mean.
     fn noise_j(&self, duration_s: f64) -> f64 {
         self.mean_sd_w * (self.seconds * duration_s).sqrt()
     }
 }
 
-/// Number of samples that count as one independent sample: 1 for white noise, more where neighbours resemble
-/// each other. The sum of autocorrelations is cut at the first lag that is at least five times the estimate
-/// so far (Sokal's window); the result lies in [1, n].
+/// Number of samples that count as one independent sample: 1 for white noise, more for correlated
+/// neighbours. The sum of autocorrelations ends at the first lag that is at least five times the
+/// estimate so far (Sokal's window); the result lies in [1, n].
 fn correlation_time(deviations: &[f64]) -> f64 {
     let n = deviations.len();
     let variance: f64 = deviations.iter().map(|d| d * d).sum();
@@ -105,7 +108,7 @@ fn correlation_time(deviations: &[f64]) -> f64 {
         return 1.0;
     }
     let mut time = 1.0;
-    // Longer than this the estimate is dearer than it is good.
+    // Longer lags cost more time than they improve the estimate.
     for lag in 1..n.min(1000) {
         let covariance: f64 = deviations[lag..].iter().zip(deviations).map(|(a, b)| a * b).sum();
         time += 2.0 * covariance / variance;
@@ -124,8 +127,8 @@ fn smallest_step(samples: &[Sample], name: &str, rail: usize) -> f64 {
     watts.windows(2).map(|w| w[1] - w[0]).filter(|step| *step > rounding).reduce(tacit_floats::smaller).unwrap_or(0.0)
 }
 
-/// (time, joules since the start) over the counted rails of a source, from the samples in which the source
-/// was read and gave a value.
+/// (time, joules since the start) over the counted rails of a source, from the samples with a value
+/// of the source.
 #[must_use]
 pub fn energy_curve(samples: &[Sample], name: &str, counted: &[bool]) -> Vec<(f64, f64)> {
     let mut curve: Vec<(f64, f64)> = Vec::with_capacity(samples.len());
@@ -135,7 +138,7 @@ pub fn energy_curve(samples: &[Sample], name: &str, counted: &[bool]) -> Vec<(f6
         let counted = || rails.iter().zip(counted).filter(|(_, counted)| **counted).map(|(rail, _)| rail);
         let joules: f64 = counted().map(|rail| rail.j).sum();
         if counted().any(|rail| rail.w.is_none()) {
-            // A counter's first reading has no power yet, but it is where its energy begins.
+            // A counter's first reading has no power yet, but its energy starts there.
             first_reading = (sample.t, joules).into();
             continue;
         }
@@ -171,14 +174,14 @@ pub fn net(gross_j: f64, baseline: &Baseline, duration_s: f64, provenance: Prove
     }
 }
 
-/// Shares a host's energy out to its parties by their processor seconds.
+/// Divides a host's energy among its parties by their processor seconds.
 ///
-/// Everything above idle is taken as that of the parties and of `others_s`: processor seconds of what else
-/// ran for the measurement's sake and not in the idle baseline, whose part nobody gets. Idle energy is shared
-/// by the parties alone. Without others the parties' figures add up to the host's. Where nobody used any
-/// processor time, parties get equal parts. A modelled figure stays modelled, any other becomes attributed.
-/// The uncertainty is that of the host's net energy, shared, and that of each party's processor time
-/// (`cpu_sd_s`, seconds).
+/// Energy above idle belongs to the parties and to `others_s`: processor seconds of work that runs
+/// only for the measurement and is not in the idle baseline; no party gets that part. Only the
+/// parties share idle energy. Without others the parties' figures add up to the host's. Parties get
+/// equal parts if none used processor time. A modelled figure stays modelled, any other becomes
+/// attributed. The uncertainty combines that of the host's net energy, divided alike, and that of
+/// each party's processor time (`cpu_sd_s`, seconds).
 #[must_use]
 pub fn attribute(
     host: &EnergyFigure,
@@ -196,8 +199,8 @@ pub fn attribute(
     let part = |cpu: f64, of: f64| if of > 0.0 { cpu / of } else { equal };
     let shared = |cpu: f64| {
         let share = part(cpu, all);
-        // Of c / (c + d + others), c and each d with the same uncertainty, the others' time known; none for a
-        // party that is alone.
+        // The spread of c / (c + d + others), with the same uncertainty for c and each d, and the
+        // others' time known; zero for a single party.
         let spread = ((1.0 - share).powi(2) + (cpu_s.len() - 1) as f64 * share.powi(2)).sqrt();
         let share_sd = if all > 0.0 { (cpu_sd_s / all * spread).min(1.0) } else { 0.0 };
         let net_j = host.net_j.map(|net| net * share);
@@ -231,15 +234,15 @@ pub struct Coefficients {
 }
 
 impl From<&Mode> for Coefficients {
-    /// Of a device profile's power mode; how sure they are, profiles do not say.
+    /// The coefficients of a device profile's power mode; profiles state no uncertainty.
     fn from(mode: &Mode) -> Self {
         let (base_w, core_w, byte_j) = (mode.base_w.value, mode.w_per_core.value, mode.j_per_byte.value);
         Self { base_w, core_w, byte_j, relative_sd: 0.0 }
     }
 }
 
-/// A party's energy by the model, as if it had a device of its own: it bears the whole base power, which its
-/// net energy excludes.
+/// A party's modelled energy, as if on its own device: the whole base power counts in gross energy
+/// and not in net energy.
 #[must_use]
 pub fn modelled(cpu_s: f64, bytes: f64, duration_s: f64, coefficients: &Coefficients) -> EnergyFigure {
     let Coefficients { base_w, core_w, byte_j, relative_sd } = *coefficients;

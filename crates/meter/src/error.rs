@@ -1,24 +1,24 @@
-//! What can go wrong while measuring.
+//! Errors of measurements.
 use std::path::PathBuf;
 
-/// A failed measurement, or a file that is no measurement.
+/// A failed measurement, or an invalid measurement file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeterError {
     /// A file or device could not be read or written.
     #[error("{}: {source}", path.display())]
     Io {
-        /// What was touched.
+        /// The file or device.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A file or device holds something else than it should.
+    /// A file or device has unexpected content.
     #[error("{what}: {detail}")]
     Malformed {
         /// The file, device or line.
         what: String,
-        /// What is wrong with it, and what was expected.
+        /// The fault, and the expected content.
         detail: String,
     },
     /// A power source cannot be used.
@@ -26,9 +26,9 @@ pub enum MeterError {
     Source {
         /// The source's name.
         name: String,
-        /// Why not.
+        /// The cause.
         reason: String,
-        /// What the user can do about it.
+        /// The remedy for the user.
         remedy: String,
     },
 }

@@ -1,14 +1,16 @@
-//! What a computation costs a device: energy, processor time, memory and traffic, sampled over time.
+//! The cost of a computation on a device: energy, processor time, memory and traffic, sampled over
+//! time.
 //!
-//! * [`source`]: where joules come from, behind one trait, with detection and a self-test.
+//! * [`source`]: power sources behind one trait, with detection and a self-test.
 //! * [`device`]: coefficients of the energy model for devices without a sensor.
-//! * [`usage`]: what processes and the host use, from `/proc`.
-//! * [`sampler`]: a thread that reads all of these at an interval and writes a record; [`wait`] for its
-//!   processes.
-//! * [`record`]: the one record format (JSON Lines) that everything here writes and everything else reads;
-//!   [`record_file`] and [`csv`] for files of it.
-//! * [`mark`]: how a measured program tells its phases; [`clock`]: also from another host.
-//! * [`phase`]: what each phase cost; [`command`]: one command measured from start to end.
+//! * [`usage`]: resource use of processes and of the host, from `/proc`.
+//! * [`sampler`]: a thread that reads all of these at an interval and writes a record; [`wait`] for
+//!   its processes.
+//! * [`record`]: the one record format (JSON Lines) of all measurements; [`record_file`] and
+//!   [`csv`] for files of it.
+//! * [`mark`]: phase marks of a measured program; [`clock`]: the clock offset for marks from
+//!   another host.
+//! * [`phase`]: the cost of each phase; [`command`]: one command measured from start to end.
 //! * [`machine`]: facts about the machine, for the header of a record.
 //! * [`energy`]: idle baseline, net energy with its uncertainty, energy per party.
 //!

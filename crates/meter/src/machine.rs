@@ -1,19 +1,18 @@
-//! Facts about the machine, for the header of a record: a figure without them cannot be compared with
-//! another.
+//! Facts about the machine, for the header of a record: figures need them for comparison.
 use crate::usage::Roots;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Most cores whose frequency limits are looked at.
+/// Most cores whose frequency limits are read.
 const MAX_CORES: usize = 4096;
 
-/// What the machine tells of itself; `extra` (versions of this program and its compiler) is added as it is.
-/// What the machine does not tell is left out.
+/// Facts from the machine, plus `extra` (versions of this program and its compiler) unchanged.
+/// Unavailable facts are absent.
 ///
-/// Keys: `cpu`, `cores`, `architecture`, `governor`, `min_mhz`, `max_mhz` (one value, or all that differ),
-/// `turbo`, `kernel`, `hostname`, `memory_bytes`, `board` (Raspberry Pi, Jetson), `hypervisor` (`yes` or
-/// `no`), `load_1min`, `temperature_c` (hottest zone now).
+/// Keys: `cpu`, `cores`, `architecture`, `governor`, `min_mhz`, `max_mhz` (one value, or all
+/// distinct values), `turbo`, `kernel`, `hostname`, `memory_bytes`, `board` (Raspberry Pi, Jetson),
+/// `hypervisor` (`yes` or `no`), `load_1min`, `temperature_c` (hottest zone now).
 #[must_use]
 pub fn facts(roots: &Roots, extra: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut facts = extra.clone();
@@ -69,7 +68,7 @@ fn count_cores(proc: &Path) -> usize {
     stat.lines().filter(is_core).count().min(MAX_CORES)
 }
 
-/// A setting of all cores: one value, or all different ones, sorted and separated by `/`.
+/// A setting of all cores: one value, or all distinct values, sorted and separated by `/`.
 fn distinct(cpus: &Path, cores: usize, file: &str, read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let of = |n: usize| read(&line(&cpus.join(format!("cpu{n}")).join(file))?);
     let mut values: Vec<String> = (0..cores).filter_map(of).collect();

@@ -1,4 +1,4 @@
-//! What each phase cost: marks and samples put together.
+//! The cost of each phase, from marks and samples.
 use crate::record::{Edge, Mark, Sample};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -6,35 +6,36 @@ use std::collections::BTreeMap;
 /// All occurrences of one phase of one party.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseCost {
-    /// Who marked it.
+    /// The party that marked it.
     pub party: String,
     /// Its name.
     pub phase: String,
-    /// How often it was begun and ended.
+    /// Number of complete occurrences.
     pub count: u64,
-    /// Time in it, seconds; where occurrences overlap (several clients of one server), each counts.
+    /// Total time, seconds; overlapping occurrences (several clients of one server) each count.
     pub seconds: f64,
-    /// User and kernel CPU seconds of the party's processes meanwhile (interpolated between samples); absent
-    /// if it has none.
+    /// User and kernel CPU seconds of the party's processes in that time (interpolated between
+    /// samples); absent without processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_s: Option<[f64; 2]>,
-    /// Gross energy of the host meanwhile, joules (interpolated between samples); absent without a source.
+    /// Gross energy of the host in that time, joules (interpolated between samples); absent without
+    /// a source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gross_j: Option<f64>,
-    /// Sums of the figures that the program told at its ends.
+    /// Sums of the program's figures at the ends.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
 }
 
 /// Costs by party and phase, in the order of their first begin. `curve` is the host's energy
-/// ([`energy_curve`](crate::energy::energy_curve)), empty without a source. An end belongs to the latest open
-/// begin of its phase; what was never ended is left out.
+/// ([`energy_curve`](crate::energy::energy_curve)), empty without a source. An end belongs to the
+/// latest open begin of its phase; a begin without an end is ignored.
 #[must_use]
 pub fn phase_costs(samples: &[Sample], marks: &[Mark], curve: &[(f64, f64)]) -> Vec<PhaseCost> {
     let mut marks: Vec<&Mark> = marks.iter().collect();
     marks.sort_by(|a, b| tacit_floats::rising(&a.t, &b.t));
     let mut costs: Vec<PhaseCost> = Vec::new();
-    // By phase: its place in `costs`, and begins without an end.
+    // By phase: its index in `costs`, and begins without an end.
     let mut open: BTreeMap<(&str, &str), (usize, Vec<f64>)> = BTreeMap::new();
     for mark in marks {
         let key = (mark.party.as_str(), mark.phase.as_str());
@@ -73,8 +74,8 @@ impl PhaseCost {
     }
 }
 
-/// User and kernel seconds of a party at a time; those of the only process tree if the party has none of its
-/// own name (a program that plays both parties).
+/// User and kernel seconds of a party at a time. A party without a process tree of its own name
+/// gets those of the only tree (a program that plays both parties).
 fn cpu_at(samples: &[Sample], party: &str, t: f64) -> Option<[f64; 2]> {
     let of = |sample: &Sample| match sample.parties.get(party) {
         Some(party) => Some([party.user_s, party.system_s]),
@@ -82,7 +83,7 @@ fn cpu_at(samples: &[Sample], party: &str, t: f64) -> Option<[f64; 2]> {
         None => None,
     };
     samples.iter().rev().find_map(of)?;
-    // Before a party was added, it had used nothing.
+    // A party's use before it was added is zero.
     let at =
         |part: usize| interpolated(samples.len(), |i| (samples[i].t, of(&samples[i]).map_or(0.0, |cpu| cpu[part])), t);
     Some([at(0)?, at(1)?])
@@ -143,7 +144,7 @@ mod tests {
         let online = &costs[1];
         assert_eq!((online.count, online.figures["rounds"]), (2, 4.0));
         assert!((online.seconds - 6.9).abs() < 1e-12);
-        // 0.5 s of 20 W, then 0.4 s of it and nothing known beyond the last sample.
+        // 0.5 s of 20 W, then 0.4 s of it; the energy after the last sample is unknown.
         assert!((online.gross_j.unwrap() - 18.0).abs() < 1e-9 && (online.cpu_s.unwrap()[0] - 1.8).abs() < 1e-9);
     }
 

@@ -1,9 +1,9 @@
 //! The record format, version 1: JSON Lines, one [`Line`] each, written as it is measured.
 //!
-//! The first line is the [`Header`]; samples, marks and notes follow in the order of time; the last line of a
-//! complete record is the [`Summary`]. A record that ends early (full disk, crash) is readable up to its last
-//! whole line. Unknown fields are ignored, so that later versions can add some; `version` rises when the
-//! meaning of a field changes.
+//! The first line is the [`Header`]; samples, marks and notes follow in the order of time; the last
+//! line of a complete record is the [`Summary`]. A truncated record (full disk, crash) is readable
+//! up to its last whole line. Readers ignore unknown fields, so that later versions can add some;
+//! `version` rises when the meaning of a field changes.
 use crate::source::SourceInfo;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,13 +23,13 @@ pub enum Line {
     Sample(Sample),
     /// A phase began or ended.
     Mark(Mark),
-    /// Something to know about the record: a source that failed, a clock offset.
+    /// A remark about the record: a source that failed, a clock offset.
     Note(Note),
     /// Last line.
     Summary(Summary),
 }
 
-/// What was measured, where, how.
+/// The measured host and the settings of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// [`FORMAT`].
@@ -40,13 +40,13 @@ pub struct Header {
     pub host: String,
     /// Wall-clock time of `t = 0`, nanoseconds since 1970 (UTC); all other times are monotonic.
     pub started_unix_ns: u64,
-    /// Sampling interval asked for, in seconds.
+    /// Requested sampling interval, in seconds.
     pub interval_s: f64,
     /// Power sources, the first being the primary one. Empty where the host has none.
     pub sources: Vec<SourceInfo>,
     /// Facts about the machine: CPU, governor, kernel, versions.
     pub machine: BTreeMap<String, String>,
-    /// What distinguishes this record from its siblings:
+    /// Labels that distinguish this record from others of the same experiment:
     /// `{"rate": "20mbit", "transport": "tls", "repetition": "3"}`.
     pub labels: BTreeMap<String, String>,
 }
@@ -56,8 +56,8 @@ pub struct Header {
 pub struct Sample {
     /// Seconds since the record's start, monotonic.
     pub t: f64,
-    /// By source name, one entry for each rail in the header's order. A source that was not read at this time
-    /// is not listed.
+    /// By source name, one entry for each rail in the header's order. A source that was not read at
+    /// this time is absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub power: BTreeMap<String, Vec<RailSample>>,
     /// By party (`client`, `server`): its process tree.
@@ -69,7 +69,7 @@ pub struct Sample {
     /// Memory in use on the host, bytes (total minus available).
     #[serde(default)]
     pub memory_bytes: u64,
-    /// By network interface; `PARTY:NAME` where the party lives in a network namespace of its own.
+    /// By network interface; `PARTY:NAME` for a party in its own network namespace.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub interfaces: BTreeMap<String, InterfaceSample>,
 }
@@ -77,8 +77,8 @@ pub struct Sample {
 /// One rail of one source.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RailSample {
-    /// Mean power since the previous sample (of a counter), or the reading itself (of a power sensor), watts;
-    /// absent where the rail gave no value, and for a counter's first reading.
+    /// Mean power since the previous sample (of a counter), or the reading itself (of a power
+    /// sensor), watts. Absent without a value, and for a counter's first reading.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub w: Option<f64>,
     /// Energy since `t = 0`, joules (power sources: integrated by the trapezoidal rule).
@@ -107,7 +107,7 @@ pub struct CoreSample {
     pub system_s: f64,
     /// Idle seconds (with waiting for I/O).
     pub idle_s: f64,
-    /// Frequency now, MHz; absent where the kernel does not tell.
+    /// Present frequency, MHz; absent if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mhz: Option<f64>,
 }
@@ -135,18 +135,18 @@ pub enum Edge {
     End,
 }
 
-/// A phase's edge, told by the measured program.
+/// A phase's begin or end, reported by the measured program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
     /// Seconds since the record's start, on this record's clock (offset between hosts already removed).
     pub t: f64,
-    /// Who said it: `client`, `server`.
+    /// The party that reported it: `client`, `server`.
     pub party: String,
-    /// `setup`, `offline`, `online`, or a name of the program's own.
+    /// `setup`, `offline`, `online`, or a name that the program chose.
     pub phase: String,
-    /// Which edge.
+    /// Begin or end.
     pub edge: Edge,
-    /// Bytes and messages that the program counted itself, and other figures: `{"sent_bytes": 1.0e6}`.
+    /// The program's own counts of bytes and messages, and other figures: `{"sent_bytes": 1.0e6}`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
 }
@@ -168,7 +168,7 @@ pub struct Summary {
     /// Energy of the host over the record by source; empty where the host has no source.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub energy: BTreeMap<String, crate::record::EnergyFigure>,
-    /// Energy by party, where it can be told (one host per party: measured; both on one: attributed; no
+    /// Energy by party, if available (one host per party: measured; both on one: attributed; no
     /// sensor: modelled).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub party_energy: BTreeMap<String, EnergyFigure>,
@@ -180,14 +180,15 @@ pub struct Summary {
     pub results: BTreeMap<String, f64>,
 }
 
-/// An amount of energy and how sure it is. Net is gross minus idle power times duration ([PM24] section 4).
+/// An amount of energy and its uncertainty. Net is gross minus idle power times duration ([PM24]
+/// section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EnergyFigure {
-    /// How it came about.
+    /// Whether it was measured, attributed or modelled.
     pub provenance: crate::source::Provenance,
-    /// All energy, joules.
+    /// Total energy, joules.
     pub gross_j: f64,
-    /// Idle energy over the same time, joules; absent where no idle baseline was taken.
+    /// Idle energy over the same time, joules; absent without an idle baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_j: Option<f64>,
     /// Gross minus idle, joules.
@@ -198,7 +199,7 @@ pub struct EnergyFigure {
     pub net_sd_j: Option<f64>,
     /// Mean gross power, watts.
     pub mean_w: f64,
-    /// Whether `net_j` is smaller than twice its uncertainty: a number that means nothing.
+    /// Whether `net_j` is smaller than twice its uncertainty, and so has no meaning.
     #[serde(default)]
     pub below_noise: bool,
 }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// Longest line of a record, in bytes; a sample of a host with 1000 cores has some 100 kB.
 pub const MAX_LINE: usize = 4 << 20;
 
-/// Writes a record. Every line goes to the file at once and whole: what was written stays readable whatever
-/// happens later.
+/// Writes a record. Every line goes to the file at once and whole, so written lines stay readable
+/// after any later failure.
 pub struct RecordWriter {
     path: PathBuf,
     file: File,
@@ -19,7 +19,8 @@ pub struct RecordWriter {
 }
 
 impl RecordWriter {
-    /// Makes the file and writes its header. An existing record is replaced, and anything else refused.
+    /// Creates the file and writes its header. Replaces an existing record and refuses any other
+    /// file.
     ///
     /// # Errors
     /// [`MeterError::Io`].
@@ -35,8 +36,8 @@ impl RecordWriter {
     /// Appends a line.
     ///
     /// # Errors
-    /// [`MeterError::Io`], for example on a full disk: then no part of this line is in the file, all earlier
-    /// lines are, and a later call may succeed.
+    /// [`MeterError::Io`], for example on a full disk. The file then has no part of this line and
+    /// all earlier lines, and a later call may succeed.
     pub fn append(&mut self, line: &Line) -> Result<(), MeterError> {
         self.buffer.clear();
         serde_json::to_writer(&mut self.buffer, line)
@@ -48,7 +49,8 @@ impl RecordWriter {
                 Ok(())
             }
             Err(error) => {
-                // Takes back the part that fitted; where even this fails, the reader drops the torn line.
+                // Removes the written part of the line; if this fails too, the reader drops the
+                // torn line.
                 let _ = self.file.set_len(self.len);
                 let _ = self.file.seek(SeekFrom::Start(self.len));
                 Err(MeterError::io(&self.path)(error))
@@ -56,7 +58,7 @@ impl RecordWriter {
         }
     }
 
-    /// Makes sure that the lines so far survive a power cut.
+    /// Makes the lines so far durable against a power cut.
     ///
     /// # Errors
     /// [`MeterError::Io`].
@@ -74,7 +76,7 @@ impl RecordWriter {
 /// A record in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// What was measured.
+    /// The header.
     pub header: Header,
     /// Samples, by time.
     pub samples: Vec<Sample>,
@@ -82,16 +84,17 @@ pub struct Record {
     pub marks: Vec<Mark>,
     /// Remarks.
     pub notes: Vec<Note>,
-    /// Figures over the whole record; absent where it ended early.
+    /// Figures over the whole record; absent if the record was cut short.
     pub summary: Option<Summary>,
-    /// Why the record is not whole: a torn last line, no summary. Absent for a complete one.
+    /// Why the record is incomplete: a torn last line, no summary. `None` for a complete one.
     pub incomplete: Option<String>,
 }
 
-/// What every record begins with.
+/// First bytes of every record.
 const BEGINNING: &[u8] = b"{\"type\":\"header\",\"format\":";
 
-/// Whether a record may be written here: there is no file, an empty one, a record, or what keeps no bytes.
+/// Whether a record may be written here: no file, an empty one, a record, or a device that stores
+/// no bytes.
 fn check_replaced(path: &Path) -> std::io::Result<()> {
     let meta = match path.metadata() {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -102,7 +105,7 @@ fn check_replaced(path: &Path) -> std::io::Result<()> {
     }
     let mut line = Vec::new();
     BufReader::new(File::open(path)?.take(MAX_LINE as u64)).read_until(b'\n', &mut line)?;
-    // One that a full disk or a crash has cut inside its first line is one, too.
+    // A record that a full disk or a crash has cut inside its first line counts, too.
     let is_torn = line.starts_with(BEGINNING) && !line.ends_with(b"\n");
     match parse_header(&line) {
         Ok(_) => Ok(()),
@@ -114,14 +117,14 @@ fn check_replaced(path: &Path) -> std::io::Result<()> {
 /// Reads a record.
 ///
 /// # Errors
-/// [`MeterError::Io`]; [`MeterError::Malformed`] if it is no record, of another version, or damaged before
-/// its last line.
+/// [`MeterError::Io`]; [`MeterError::Malformed`] if the file is not a record, has another version,
+/// or is damaged before its last line.
 pub fn read_record(path: &Path) -> Result<Record, MeterError> {
     let file = File::open(path).map_err(MeterError::io(path))?;
     parse_record(BufReader::new(file), &path.display().to_string())
 }
 
-/// As [`read_record`], from any reader; `name` is what errors call it.
+/// As [`read_record`], from any reader; `name` stands for the file in errors.
 ///
 /// # Errors
 /// As [`read_record`].
@@ -173,7 +176,7 @@ pub fn parse_record(mut reader: impl BufRead, name: &str) -> Result<Record, Mete
 /// Parses one line of a record.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// A description of the fault.
 pub fn parse_line(line: &[u8]) -> Result<Line, String> {
     if line.len() > MAX_LINE {
         return Err(format!("longer than {MAX_LINE} bytes"));
@@ -181,7 +184,7 @@ pub fn parse_line(line: &[u8]) -> Result<Line, String> {
     serde_json::from_slice(line).map_err(|e| e.to_string())
 }
 
-/// The header; format and version are judged before anything else is.
+/// Parses the header; checks format and version first.
 fn parse_header(line: &[u8]) -> Result<Header, String> {
     #[derive(serde::Deserialize)]
     struct Probe {

@@ -1,15 +1,15 @@
-//! Waiting for a measured process without losing what it used.
+//! Waiting for a measured process without losing its resource use.
 use crate::MeterError;
 use crate::sampler::Handle;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::process::{Child, ExitStatus};
 use wait4::Wait4;
 
-/// Waits until a child process has ended, without reaping it: its `/proc` entry stays, with all its processor
-/// time.
+/// Waits until a child process has ended, without reaping it: its `/proc` entry stays, with all its
+/// processor time.
 ///
 /// # Errors
-/// [`MeterError::Io`] if it is no child of this process.
+/// [`MeterError::Io`] if the process is no child of this process.
 pub fn wait_ended(pid: u32) -> Result<(), MeterError> {
     let name = format!("process {pid}");
     let id = i32::try_from(pid)
@@ -25,12 +25,12 @@ pub fn wait_ended(pid: u32) -> Result<(), MeterError> {
     }
 }
 
-/// Waits for a child, takes a last sample of it while it is a zombie, reaps it, and tells the sampler what
-/// the kernel then says of its whole life, to the microsecond. To the standard library the child is still
-/// there: do not use it afterwards.
+/// Waits for a child, takes a last sample of it while it is a zombie, reaps it, and gives the
+/// sampler the kernel's totals for its whole life, to the microsecond. The standard library does
+/// not notice the reaping: do not use `child` afterwards.
 ///
 /// # Errors
-/// [`MeterError::Io`] if it cannot be waited for.
+/// [`MeterError::Io`] if the wait fails.
 pub fn wait_sampled(sampler: &Handle, child: &mut Child) -> Result<ExitStatus, MeterError> {
     wait_ended(child.id())?;
     sampler.sample_now();

@@ -1,4 +1,4 @@
-//! Folders of measurements, which are marked: in them alone files are removed and replaced.
+//! Marked folders of measurements; files are removed and replaced only inside these.
 use super::{CAMPAIGN, MAX_FILE, open};
 use crate::LabError;
 use std::io::Read;
@@ -9,13 +9,13 @@ use tacit_store::{FolderKind, ManagedFolder};
 /// A folder of measurements.
 const MANAGED: FolderKind = FolderKind::public("lab", "measurements");
 
-/// Opens or makes a folder for measurements and marks it: in it files are removed and replaced by name.
-/// One of something else is refused, and nothing in it touched.
+/// Opens or creates a folder for measurements and marks it: files in it are removed and replaced by
+/// name. Refuses a folder of anything else without touching its content.
 ///
 /// # Errors
-/// [`LabError::Keys`] for a folder that holds something else, a link, or one that cannot be made.
+/// [`LabError::Keys`] for a folder with other content, a link, or a folder that cannot be created.
 pub fn managed_folder(dir: &Path) -> Result<(), LabError> {
-    // What version 0.1 has begun is known by its description.
+    // A folder of version 0.1 is recognised by its description.
     let described = |name: &str, key: &str| {
         let text = open(&dir.join(name)).and_then(|file| {
             let mut text = vec![];
@@ -29,9 +29,9 @@ pub fn managed_folder(dir: &Path) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Makes a folder in one of measurements, and marks it. One that an earlier version has made there is marked
-/// as it is: its files are known by their place. A link is refused: a campaign that came from elsewhere must
-/// not lead us, who may be root, outside.
+/// Creates a marked folder inside one of measurements. Marks a folder of an earlier version as it
+/// is: its place identifies its files. Refuses a link: a campaign from elsewhere must not lead this
+/// program, perhaps run by root, outside.
 ///
 /// # Errors
 /// As [`managed_folder`].
@@ -64,7 +64,7 @@ mod tests {
         let error = Folder::open(&theirs).unwrap_err().to_string();
         assert!(error.contains("runs.jsonl"), "{error}");
         assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1, "nothing was made there");
-        // As version 0.1 has left it: without a mark.
+        // A folder of version 0.1: without a mark.
         fs::write(theirs.join(CAMPAIGN), format!("{{\"version\": {VERSION}}}")).unwrap();
         Folder::open(&theirs).unwrap();
     }
@@ -77,7 +77,7 @@ mod tests {
         for part in ["records", "logs"] {
             assert!(campaign.join(part).join(tacit_store::managed::MARK).exists(), "{part}");
         }
-        // As an earlier version has left it, in a folder that is marked.
+        // A folder of an earlier version, inside a marked folder.
         let inputs = campaign.join("inputs");
         fs::create_dir(&inputs).unwrap();
         fs::write(inputs.join("source.json"), "{}").unwrap();

@@ -1,4 +1,4 @@
-//! One run: link up and measured, tunnel, server, sampler, client, and what came of it.
+//! One run: link set up and measured, tunnel, server, sampler, client, and the results.
 use super::checked::{Experiment, Workload};
 use super::command::{CommandLine, fill};
 use super::meter::Meter;
@@ -25,16 +25,16 @@ use tacit_store::keys;
 const PORTS: [u16; 2] = [7878, 7879];
 /// Party and file name of a dealer, which runs on the server's side.
 const DEALER: &str = "dealer";
-/// Longest time that a server may take to be ready.
+/// Longest time until a server is ready.
 const START: Duration = Duration::from_secs(60);
-/// Time that a server has to print its results after the client's end.
+/// Time for a server to print its results after the client's end.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// Why a run did not come to its end.
+/// Why a run was cut short.
 enum Broken {
-    /// This run only.
+    /// Affects this run only.
     Run(String),
-    /// Whatever is run next would fail as well: no rights, no disk.
+    /// Would affect every other run too: missing rights, full disk.
     All(LabError),
     Stopped,
 }
@@ -48,18 +48,18 @@ impl From<LabError> for Broken {
     }
 }
 
-/// All that runs have in common.
+/// Resources that all runs share.
 pub(super) struct Bench<'a> {
     pub experiment: &'a Experiment,
     /// The campaign's folder, absolute.
     pub dir: &'a Path,
-    /// What the program's name `tacit` stands for.
+    /// Program that the name `tacit` stands for.
     pub program: &'a Path,
     pub meter: Meter,
     pub stop: &'a AtomicBool,
 }
 
-/// Link, tunnel and addresses of a run. Dropped tunnel first.
+/// Link, tunnel and addresses of a run. The tunnel is dropped first.
 struct Site {
     tunnel: Option<Tunnel>,
     place: Place,
@@ -70,7 +70,7 @@ struct Site {
 }
 
 impl Site {
-    /// Processor seconds that the link's emulator has used.
+    /// Processor seconds of the link's emulator.
     fn emulator_s(&self) -> f64 {
         match &self.place {
             Place::Host => 0.0,
@@ -79,7 +79,7 @@ impl Site {
     }
 }
 
-/// A run that is measured.
+/// The environment of a measured run.
 struct Setting<'a> {
     job: &'a Job,
     stem: String,
@@ -90,10 +90,11 @@ struct Setting<'a> {
 }
 
 impl Bench<'_> {
-    /// Does one run; `None` if the user wished to stop.
+    /// Performs one run; `None` if the user asked to stop.
     ///
     /// # Errors
-    /// What would make every other run fail as well; what concerns this run only is its [`Run::failure`].
+    /// Errors that would affect every other run too. An error of this run only is its
+    /// [`Run::failure`].
     pub(super) fn conduct(&mut self, job: &Job) -> Result<Option<Run>, LabError> {
         let stem = plan::file_stem(self.experiment, job);
         let mut run =
@@ -118,7 +119,7 @@ impl Bench<'_> {
         self.measure(&setting, run)
     }
 
-    /// Makes the link, measures it, makes the tunnel.
+    /// Sets up the link, measures it, sets up the tunnel.
     fn site(&self, job: &Job) -> Result<(Site, Option<LinkFigures>), Broken> {
         let link = &self.experiment.links()[job.cell.link];
         let Some(spec) = &link.spec else {
@@ -147,7 +148,7 @@ impl Bench<'_> {
         Ok((Site { tunnel, place, client, server, port, dealer_port }, figures))
     }
 
-    /// What the placeholders stand for. Keys are made if something uses them.
+    /// Values of the placeholders. Creates keys if a command uses them.
     fn values(&self, job: &Job, site: &Site, scratch: &Path) -> Result<BTreeMap<String, String>, LabError> {
         let (spec, transport) = (self.experiment.spec(), self.experiment.transports()[job.cell.transport]);
         let pace = self.experiment.paces()[job.cell.pace];
@@ -210,7 +211,7 @@ impl Bench<'_> {
         self.start_ready(setting, DEALER, command, Some("listening"), socket).map(Some)
     }
 
-    /// The same for the server.
+    /// Starts the server, if the workload has one, and waits until it is ready.
     fn start_server(&self, setting: &Setting<'_>, socket: &Path) -> Result<Option<Program>, Broken> {
         let Some(command) = &setting.workload.server else { return Ok(None) };
         self.start_ready(setting, name(Side::Server), command, setting.workload.ready.as_deref(), socket).map(Some)
@@ -247,8 +248,8 @@ impl Bench<'_> {
     /// Runs the programs with the sampler beside them.
     fn measure(&mut self, setting: &Setting<'_>, run: &mut Run) -> Result<(), Broken> {
         let socket = setting.scratch.path().join("marks");
-        // Bound before the server starts, which may connect at once; what it says waits until the sampler is
-        // there.
+        // Bound before the server starts, since it may connect at once; its marks wait until the
+        // sampler runs.
         let door = UnixListener::bind(&socket).map_err(LabError::io(&socket))?;
         let dealer = self.start_dealer(setting, &socket)?;
         let mut server = self.start_server(setting, &socket)?;
@@ -269,7 +270,7 @@ impl Bench<'_> {
         if let Some(dealer) = &dealer {
             sampler.add_process(DEALER, dealer.pid(), Since::Now);
         }
-        // A server that is gone before the next sample has been seen at least once.
+        // Ensures at least one sample of a server that ends before the next regular sample.
         sampler.sample_now();
         sampler.mark("runner", "run", Edge::Begin, BTreeMap::new());
         let started = self.start(setting, (name(Side::Client), Side::Client), &setting.workload.client, &socket);
@@ -300,7 +301,7 @@ impl Bench<'_> {
         outcome
     }
 
-    /// How the programs ended, and their results.
+    /// The exit states of the programs, and their results.
     fn judge(
         &self,
         client: &mut Program,
@@ -336,7 +337,7 @@ impl Bench<'_> {
         Ok(results)
     }
 
-    /// Completes the record, and takes from it what the run's line tells.
+    /// Completes the record, and copies its figures into the run's line.
     fn close(
         &self,
         setting: &Setting<'_>,
@@ -346,8 +347,8 @@ impl Bench<'_> {
         run: &mut Run,
     ) -> Result<(), Broken> {
         let results = &stopped.summary.results;
-        // On loopback the sampler cannot tell the parties' bytes apart; what the client counted holds for
-        // both.
+        // On loopback the sampler cannot separate the parties' bytes, so the client's count serves
+        // for both.
         let counted = ["sent_bytes", "received_bytes"].iter().filter_map(|k| results.get(*k)).sum::<f64>();
         let bytes = match setting.site.place {
             Place::Host => ["client", "server"].map(|p| (p.to_owned(), counted)).into(),
@@ -366,7 +367,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Watches the host at rest; `None` if the user wished to stop.
+    /// Measures the host at rest; `None` if the user asked to stop.
     ///
     /// # Errors
     /// If the record cannot be written.
@@ -390,12 +391,12 @@ impl Bench<'_> {
     }
 }
 
-/// What the placeholders of a workload with a dealer stand for; makes the keys of all three.
+/// Values of the placeholders of a workload with a dealer; creates the keys of all three parties.
 fn dealer_values(site: &Site, folder: &Path) -> Result<BTreeMap<String, String>, LabError> {
     let hosts = [site.server.to_string()];
     keys::init(folder, &hosts, &[name(Side::Client).into()])?;
     keys::add_dealer(folder, &hosts)?;
-    // As in runs without a dealer, nobody can be added later.
+    // As in runs without a dealer, no party can be added later.
     let authority = folder.join("ca.key");
     campaign::remove(&authority).map_err(LabError::io(&authority))?;
     let address = format!("{}:{}", site.server, site.dealer_port);
@@ -404,10 +405,10 @@ fn dealer_values(site: &Site, folder: &Path) -> Result<BTreeMap<String, String>,
         .into())
 }
 
-/// Adds to the programs' results what they cannot know, and puts them into the summary.
+/// Completes the programs' results with figures of the runner, and adds them to the summary.
 fn keep(mut results: BTreeMap<String, f64>, took: Duration, stopped: &mut Stopped) {
-    // Latency as [PM24] has it: of the whole computation, connection and keys included where the program does
-    // not tell its own.
+    // Latency as defined by [PM24]: of the whole computation, including connection and keys if the
+    // program does not report its own.
     let whole = results.get("seconds").copied().unwrap_or(took.as_secs_f64());
     results.entry("latency_s".into()).or_insert(whole);
     for (party, bytes) in &stopped.party_bytes {

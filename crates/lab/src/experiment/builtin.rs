@@ -1,9 +1,9 @@
-//! The experiments that come with the program.
+//! The built-in experiments.
 use super::checked::Experiment;
 use super::spec::ExperimentSpec;
 use crate::LabError;
 
-/// An experiment that comes with the program.
+/// A built-in experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct BuiltIn {
     /// Its name.
@@ -12,7 +12,7 @@ pub struct BuiltIn {
     pub text: &'static str,
 }
 
-/// All of them.
+/// All built-in experiments.
 pub const BUILT_IN: &[BuiltIn] = &[
     BuiltIn { name: "pm24-bandwidth", text: include_str!("../../experiments/pm24-bandwidth.toml") },
     BuiltIn { name: "pm24-inference", text: include_str!("../../experiments/pm24-inference.toml") },
@@ -22,14 +22,14 @@ pub const BUILT_IN: &[BuiltIn] = &[
     BuiltIn { name: "pacing", text: include_str!("../../experiments/pacing.toml") },
 ];
 
-/// Experiments that are no matrix of links and commands: the program runs them by itself.
+/// Experiments that are no matrix of links and commands; separate code runs them.
 const OF_THEIR_OWN: [&str; 2] = ["ss26-live", "pm24-study"];
 
 impl BuiltIn {
-    /// The one called `name`.
+    /// The built-in experiment called `name`.
     ///
     /// # Errors
-    /// [`LabError::Spec`] with the names there are.
+    /// [`LabError::Spec`] with the known names.
     pub fn find(name: &str) -> Result<&'static Self, LabError> {
         BUILT_IN.iter().find(|b| b.name == name).ok_or_else(|| {
             let known: Vec<&str> = BUILT_IN.iter().map(|b| b.name).chain(OF_THEIR_OWN).collect();
@@ -41,15 +41,15 @@ impl BuiltIn {
         })
     }
 
-    /// Reads its text.
+    /// Parses its text.
     ///
     /// # Errors
-    /// None for what is built in (a test reads them all).
+    /// Never for built-in texts (a test parses them all).
     pub fn spec(&self) -> Result<ExperimentSpec, LabError> {
         ExperimentSpec::from_toml(self.name, self.text)
     }
 
-    /// Reads and checks it.
+    /// Parses and checks its text.
     ///
     /// # Errors
     /// As [`Self::spec`].

@@ -22,7 +22,7 @@ pub struct Experiment {
     workloads: Vec<Workload>,
 }
 
-/// Where a cell's programs run.
+/// The place where a cell's programs run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// Name in records and tables.
@@ -31,7 +31,7 @@ pub struct Link {
     pub spec: Option<LinkSpec>,
 }
 
-/// What runs in a cell.
+/// The programs of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// Its name.
@@ -42,15 +42,15 @@ pub struct Workload {
     pub server: Option<CommandLine>,
     /// The dealer's command.
     pub dealer: Option<CommandLine>,
-    /// What the server prints when it is ready.
+    /// Text that the server prints when ready.
     pub ready: Option<String>,
     /// Environment variables of both, with placeholders.
     pub environment: BTreeMap<String, String>,
-    /// Estimated length on an endless link.
+    /// Estimated length on an unlimited link.
     pub takes: Duration,
     /// Estimated bytes over the link.
     pub moves_bytes: u64,
-    /// Estimated round trips that it waits for.
+    /// Estimated round trips.
     pub round_trips: f64,
 }
 
@@ -67,7 +67,7 @@ impl Experiment {
     /// Checks a specification.
     ///
     /// # Errors
-    /// [`LabError::Spec`] naming the key, the value and what would be right.
+    /// [`LabError::Spec`] with the key, the value and the expected form.
     pub fn new(spec: ExperimentSpec) -> Result<Self, LabError> {
         check_name("name", &spec.name)?;
         check_numbers(&spec)?;
@@ -96,7 +96,8 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// Every transport and pace must reach every workload, or cells would differ in name only.
+    /// Checks that every transport and pace affects every workload; otherwise cells would differ in
+    /// name only.
     fn check_fit(&self) -> Result<(), LabError> {
         for (i, workload) in self.workloads.iter().enumerate() {
             let key = format!("workloads[{i}]");
@@ -123,7 +124,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// As written, defaults filled in.
+    /// The specification with defaults filled in.
     #[must_use]
     pub fn spec(&self) -> &ExperimentSpec {
         &self.spec
@@ -153,10 +154,10 @@ impl Experiment {
         &self.workloads
     }
 
-    /// The same experiment with the order decided by `seed`, if it has none of its own.
+    /// The same experiment with `seed` for its order, unless it has its own seed.
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Self {
-        // TOML holds 63 bits.
+        // TOML integers have 63 bits.
         self.spec.seed.get_or_insert(seed >> 1);
         self
     }
@@ -166,7 +167,7 @@ fn wrong(key: &str, detail: &str) -> LabError {
     LabError::Spec { what: key.into(), detail: detail.into() }
 }
 
-/// An error from inside a value, with the value's key before it.
+/// Prefixes an error inside a value with the value's key.
 fn at(key: &str, error: &LabError) -> LabError {
     wrong(key, &error.to_string())
 }
@@ -242,7 +243,7 @@ fn check_values(spec: &ExperimentSpec) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Before anything as large as the matrix is made.
+/// Checks the size of the matrix before any allocation of that size.
 fn check_size(spec: &ExperimentSpec) -> Result<(), LabError> {
     let lists = [spec.links.len(), spec.transports.len(), spec.paces.len(), spec.workloads.len()];
     let cells = lists.into_iter().fold(1, usize::saturating_mul);
@@ -314,7 +315,7 @@ fn read_workload(key: &str, text: &WorkloadSpec, spec: &ExperimentSpec) -> Resul
         if names(value).contains(&"pace") {
             return Err(wrong(&key, "{pace} is for commands; use {pace_bps}"));
         }
-        // Unknown names are found as in a command; the quotes keep the value one word.
+        // Finds unknown names as in a command; the quotes preserve the value as one word.
         CommandLine::parse(&key, &format!("x '{}'", value.replace('\'', "")), &spec.values)?;
     }
     let uses_seconds =

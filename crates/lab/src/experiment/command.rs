@@ -2,7 +2,7 @@
 use crate::LabError;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Placeholders that every run fills in, with what they mean.
+/// Placeholders that every run fills in, with their meanings.
 pub const PLACEHOLDERS: &[(&str, &str)] = &[
     ("server", "the server's address, as the client reaches it"),
     ("client", "the client's address"),
@@ -21,15 +21,15 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
     ("campaign", "the campaign's folder"),
 ];
 
-/// A command line, split into words as a shell does (quotes, backslashes; nothing else of the shell's
-/// language), with placeholders such as `{server}`. `{{` stands for a brace.
+/// A command line, split into words like a shell (quotes, backslashes; no other shell syntax), with
+/// placeholders such as `{server}`. `{{` stands for a brace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
     words: Vec<String>,
 }
 
 impl CommandLine {
-    /// Reads `text`, of which `what` names the key. `values` are placeholders of the experiment's own.
+    /// Parses `text`, the value of key `what`. `values` are the experiment's own placeholders.
     ///
     /// # Errors
     /// [`LabError::Spec`] for no command, an open quote, an unknown placeholder.
@@ -59,19 +59,19 @@ impl CommandLine {
         Ok(Self { words })
     }
 
-    /// Names of the placeholders in it.
+    /// Names of its placeholders.
     #[must_use]
     pub fn placeholders(&self) -> BTreeSet<&str> {
         self.words.iter().flat_map(|w| names(w)).collect()
     }
 
-    /// The program's word.
+    /// The word of the program.
     #[must_use]
     pub fn program(&self) -> &str {
         &self.words[0]
     }
 
-    /// The words, placeholders filled in from `values`; `pace` is a rate or empty.
+    /// The words with placeholders filled in from `values`; `pace` is a rate or empty.
     #[must_use]
     pub fn expand(&self, values: &BTreeMap<String, String>) -> Vec<String> {
         let mut words = vec![];
@@ -86,7 +86,7 @@ impl CommandLine {
     }
 }
 
-/// Fills placeholders into one text; unknown ones stay as they are.
+/// Fills placeholders into one text; unknown ones stay unchanged.
 pub(super) fn fill(text: &str, values: &BTreeMap<String, String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -132,7 +132,8 @@ impl Piece<'_> {
     }
 }
 
-/// The first placeholder or double brace, and what is before it. Other braces (JSON, shell) mean themselves.
+/// The first placeholder or double brace, and the text before it. Other braces (JSON, shell) are
+/// literal.
 fn next(text: &str) -> Option<(&str, Piece<'_>)> {
     let mut from = 0;
     while let Some(at) = text[from..].find('{').map(|i| i + from) {

@@ -12,7 +12,7 @@ use tacit_meter::sampler::Stopped;
 use tacit_meter::source::{self, Provenance, Roots, SelfTest, Source, ThisMachine, self_test};
 use tacit_meter::{Sampler, SamplerConfig};
 
-/// Sources and what is known about them.
+/// Sources and their state.
 pub(super) struct Meter {
     sources: Vec<Box<dyn Source>>,
     /// Name of the first source, if it is a sensor.
@@ -24,13 +24,13 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Opens the experiment's sources and lets each sensor see a load first; where there is no sensor, the
-    /// model of its device.
+    /// Opens the experiment's sources and tests each sensor under load; without a sensor, uses the
+    /// model of the device.
     ///
     /// # Errors
-    /// A source named in the experiment that is not there, cannot be used or does not see the load; an
-    /// unknown device profile. One that was found by `auto` and does not see the load is left out, which
-    /// `tell` is told.
+    /// A named source that does not exist, cannot be used or does not respond to load; an unknown
+    /// device profile. A source found by `auto` that does not respond to load is skipped, and
+    /// `tell` gets the reason.
     pub(super) fn open(
         spec: &ExperimentSpec,
         machine: BTreeMap<String, String>,
@@ -64,7 +64,7 @@ impl Meter {
         Ok(Self { sources, primary, coefficients, baselines: BTreeMap::new(), interval, machine })
     }
 
-    /// Where joules come from, in words.
+    /// Describes the origin of the joules.
     pub(super) fn describe(&self) -> String {
         let names: Vec<&str> = self.sources.iter().map(|s| s.info().name.as_str()).collect();
         match (&self.primary, &self.coefficients) {
@@ -74,7 +74,7 @@ impl Meter {
         }
     }
 
-    /// Starts sampling into `output`. The sources are away until [`Self::take_back`].
+    /// Starts sampling into `output`. The sampler has the sources until [`Self::take_back`].
     pub(super) fn start(
         &mut self,
         output: PathBuf,
@@ -102,21 +102,24 @@ impl Meter {
         self.sources = std::mem::take(&mut stopped.sources);
     }
 
-    /// Interval for an idle baseline of this length: the usual one, but at least ten samples.
+    /// Interval for an idle baseline of this length: the usual one, shortened to give at least ten
+    /// samples.
     pub(super) fn idle_interval(&self, length: Duration) -> Duration {
         self.interval.min(length / 10).max(Duration::from_millis(1))
     }
 
-    /// Takes the baselines of an idle record; those of sources without enough samples stay as they were.
+    /// Sets the baselines from an idle record; sources without enough samples retain their former
+    /// ones.
     pub(super) fn set_baselines(&mut self, stopped: &Stopped) -> BTreeMap<String, Baseline> {
         let new = stopped.baselines();
         self.baselines.extend(new.iter().map(|(k, v)| (k.clone(), *v)));
         new
     }
 
-    /// Energy of the record and of each party, into its summary. By a sensor, the host's energy is shared
-    /// out; without one it is computed for each party as if it had a device of its own. `bytes`: over the
-    /// network, by party, where the sampler saw none. `others_s`: processor seconds of what is no party.
+    /// Adds the energy of the record and of each party to its summary. With a sensor, divides the
+    /// host's energy among the parties; without one, computes it for each party as if on its own
+    /// device. `bytes`: network bytes by party, if the sampler saw none. `others_s`: processor
+    /// seconds outside the parties.
     pub(super) fn settle(
         &self,
         stopped: &mut Stopped,
@@ -141,7 +144,7 @@ impl Meter {
     }
 }
 
-/// Self-test of a sensor; what is computed or replayed has none.
+/// Self-tests a sensor; computed and replayed sources need no test.
 fn see_load(source: &mut dyn Source, tell: &mut dyn FnMut(String)) -> Result<(), LabError> {
     let info = source.info();
     if info.provenance == Provenance::Modelled {

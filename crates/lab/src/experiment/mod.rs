@@ -1,7 +1,7 @@
-//! Experiments: what to run where and how often, and the runner that does it ([PM24] section 4: link measured
-//! before each run, repetitions, idle subtracted).
+//! Experiments: the programs, places and numbers of runs, and the runner ([PM24] section 4: link
+//! measured before each run, repetitions, idle subtracted).
 //!
-//! An [`ExperimentSpec`] is the TOML text, an [`Experiment`] the same checked.
+//! An [`ExperimentSpec`] is the TOML text, an [`Experiment`] its checked form.
 mod bench;
 mod builtin;
 mod checked;

@@ -1,4 +1,5 @@
-//! What runs when: cells, their order, what is left of an interrupted campaign, and how long it takes.
+//! The plan of a campaign: cells, their order, the rest of an interrupted campaign, and the
+//! expected duration.
 use super::checked::Experiment;
 use crate::campaign::Run;
 use crate::transport::TransportKind;
@@ -18,14 +19,14 @@ pub struct Cell {
     pub pace: usize,
 }
 
-/// One run to be done.
+/// One planned run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Its cell.
     pub cell: Cell,
     /// Repetition, from 0.
     pub repetition: u32,
-    /// Done and discarded.
+    /// Whether the result is discarded.
     pub warm_up: bool,
 }
 
@@ -43,7 +44,7 @@ pub fn cells(experiment: &Experiment) -> Vec<Cell> {
     cells
 }
 
-/// A cell's labels, as in [`Run::cell`]. The pace is named where the experiment has any.
+/// A cell's labels, as in [`Run::cell`]. Includes the pace if the experiment has any.
 #[must_use]
 pub fn labels(experiment: &Experiment, cell: Cell) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::from([
@@ -58,7 +59,7 @@ pub fn labels(experiment: &Experiment, cell: Cell) -> BTreeMap<String, String> {
     labels
 }
 
-/// A job's name for files: `c003-r07`; its cell counts through [`cells`].
+/// A job's file name; the cell number is the index in [`cells`].
 #[must_use]
 pub fn file_stem(experiment: &Experiment, job: &Job) -> String {
     let number = cells(experiment).iter().position(|c| *c == job.cell).unwrap_or(0);
@@ -66,12 +67,12 @@ pub fn file_stem(experiment: &Experiment, job: &Job) -> String {
     format!("c{number:03}-{kind}{:02}", job.repetition)
 }
 
-/// What is left to do, in order, given the runs that are there; failed ones are done again.
+/// The jobs that are left, in order, given the existing runs; failed ones are repeated.
 ///
-/// Repetition by repetition, all cells; with `randomise` the cells of each repetition in an order of their
-/// own that the seed decides (a randomised block design: slow drift of the machine hits all cells alike). The
-/// order of what is left does not depend on where the campaign was interrupted; another version of `fastrand`
-/// may give another one. A cell's warm-up runs come right before its first run of this session.
+/// Repetition by repetition, all cells. With `randomise` the seed gives each repetition its own
+/// order of cells (a randomised block design: slow drift of the machine affects all cells alike).
+/// The order of the rest does not depend on where the campaign was interrupted, but may depend on
+/// the version of `fastrand`. A cell's warm-up runs directly precede its first run of this session.
 #[must_use]
 pub fn remaining(experiment: &Experiment, done: &[Run]) -> Vec<Job> {
     let spec = experiment.spec();
@@ -99,7 +100,7 @@ pub fn remaining(experiment: &Experiment, done: &[Run]) -> Vec<Job> {
     jobs
 }
 
-/// Measured runs of a cell: fewer where one takes long, none where it is left to a prediction.
+/// Measured runs of a cell: fewer for long runs, none if the cell is left to a prediction.
 #[must_use]
 pub fn repetitions(experiment: &Experiment, cell: Cell) -> u32 {
     let (spec, long) = (experiment.spec(), length(experiment, cell).as_secs_f64());
@@ -123,7 +124,7 @@ pub fn length(experiment: &Experiment, cell: Cell) -> Duration {
     Duration::from_secs_f64(seconds.min(1e9))
 }
 
-/// Expected time of one run, all that is around it included.
+/// Expected time of one run, with set-up and pauses.
 #[must_use]
 pub fn estimate(experiment: &Experiment, cell: Cell) -> Duration {
     let (spec, link) = (experiment.spec(), &experiment.links()[cell.link]);
@@ -134,7 +135,7 @@ pub fn estimate(experiment: &Experiment, cell: Cell) -> Duration {
     length(experiment, cell) + Duration::from_secs_f64(around)
 }
 
-/// Keeps the estimate of the time left, from what runs really took as soon as a run of the cell's kind is
+/// Estimates the remaining time from the actual durations of runs, once a run of the cell's kind is
 /// done.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
@@ -143,13 +144,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A run of `cell` took this long, all that is around it included.
+    /// Records the duration of a run of `cell`, with set-up and pauses.
     pub fn record(&mut self, cell: Cell, took: Duration) {
         let entry = self.taken.entry(cell).or_default();
         *entry = (entry.0 + took.as_secs_f64(), entry.1 + 1);
     }
 
-    /// Time that `jobs` take.
+    /// Expected time of `jobs`.
     #[must_use]
     pub fn left(&self, experiment: &Experiment, jobs: &[Job]) -> Duration {
         let of = |job: &Job| match self.taken.get(&job.cell) {
@@ -160,13 +161,13 @@ impl Clock {
     }
 }
 
-/// Expected time of the whole: `jobs`, and the idle baselines.
+/// Expected time of the session: `jobs`, and the idle baselines.
 #[must_use]
 pub fn total(experiment: &Experiment, jobs: &[Job]) -> Duration {
     Clock::default().left(experiment, jobs) + 2 * Duration::from_secs_f64(experiment.spec().idle_s)
 }
 
-/// Whether any cell needs rights that only root has: network namespaces.
+/// Whether any cell needs root rights for network namespaces.
 #[must_use]
 pub fn needs_root(experiment: &Experiment) -> bool {
     experiment.links().iter().any(|l| l.spec.is_some())

@@ -1,16 +1,17 @@
-//! A free TCP port of this host, for a server that is started later.
+//! A free TCP port of this host, for a server that starts later.
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 
-/// Above the ports of most services, and below those that Linux hands out unasked (from 32768 on).
+/// Above the ports of most services, and below the ephemeral ports of Linux (from 32768 on).
 const UNASKED: Range<u16> = 10_000..32_768;
 
-/// A port that is free at 127.0.0.1. Chosen at random, so that campaigns beside each other hardly ever meet;
-/// where all tried are taken, one that the system gives, and may give to another before the server is there.
+/// A free port at 127.0.0.1. Chosen at random, so that parallel campaigns hardly ever collide. If
+/// all tried ports are taken, the system chooses one, and may give it to another program before the
+/// server starts.
 ///
 /// # Errors
-/// If there is none.
+/// If there is no free port.
 pub(super) fn find() -> io::Result<u16> {
     for _ in 0..1000 {
         let port = fastrand::u16(UNASKED);
@@ -29,7 +30,7 @@ mod tests {
     fn a_port_is_free_and_not_one_that_is_handed_out_unasked() {
         let port = find().unwrap();
         assert!(UNASKED.contains(&port));
-        // A child that another test starts just now has our listener until it runs its program.
+        // A child that another test is just starting holds the listener until its `exec`.
         let bound = (0..500).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()

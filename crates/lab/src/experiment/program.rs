@@ -1,4 +1,4 @@
-//! The programs of a run: started on their side, waited for, ended, and what they printed.
+//! The programs of a run: start, waits, end, and output.
 use super::scratch::Scratch;
 use crate::LabError;
 use crate::campaign;
@@ -18,11 +18,11 @@ use nix::unistd::Pid;
 use tacit_meter::sampler::Handle;
 use tacit_meter::wait::{wait_ended, wait_sampled};
 
-/// How often a wish to stop is looked for while waiting.
+/// Interval of checks of the stop flag during waits.
 const SLICE: Duration = Duration::from_millis(50);
-/// Time that a program has to end after SIGTERM.
+/// Time for a program to end after SIGTERM.
 const TERM: Duration = Duration::from_secs(3);
-/// Most bytes of a program's output that are looked at, from its end.
+/// Most bytes read from the end of a program's output.
 const TAIL: u64 = 256 << 10;
 /// Most figures of one program.
 const MAX_RESULTS: usize = 512;
@@ -35,7 +35,7 @@ pub(super) enum Place {
     Link(Box<Link>),
 }
 
-/// A started program. Its drop ends it.
+/// A started program. Dropping it ends the program.
 pub(super) struct Program {
     party: &'static str,
     child: Child,
@@ -46,11 +46,11 @@ pub(super) struct Program {
     reaped: Option<ExitStatus>,
 }
 
-/// What to start.
+/// Parameters of a start.
 pub(super) struct Start<'a> {
-    /// Which party it is.
+    /// The party.
     pub party: &'static str,
-    /// Where it runs.
+    /// The side.
     pub side: Side,
     /// Program and arguments.
     pub words: &'a [String],
@@ -58,9 +58,9 @@ pub(super) struct Start<'a> {
     pub environment: &'a BTreeMap<String, String>,
     /// Its working folder.
     pub dir: &'a Path,
-    /// Its output goes to this path with `.PARTY.out` and `.PARTY.err` appended.
+    /// Output path, with `.PARTY.out` and `.PARTY.err` appended.
     pub log: &'a Path,
-    /// The run's folder, whose keeper ends it with us.
+    /// The run's folder, whose keeper ends the program together with this process.
     pub scratch: &'a Scratch,
 }
 
@@ -73,8 +73,8 @@ pub(super) fn name(side: Side) -> &'static str {
 }
 
 impl Program {
-    /// Starts a program in a process group of its own, so that a Ctrl-C at the terminal reaches us and not
-    /// it.
+    /// Starts a program in its own process group, so that a Ctrl-C at the terminal reaches only
+    /// this process.
     pub(super) fn start(place: &Place, start: &Start<'_>) -> Result<Self, LabError> {
         let party = start.party;
         let path = |kind: &str| {
@@ -94,8 +94,8 @@ impl Program {
         };
         let (tell, ended) = channel();
         let pid = child.id();
-        // A thread that blocks in the kernel: no polling beside the measured programs, and kernels before 5.3
-        // lack pidfds.
+        // A thread that blocks in the kernel: no polling beside the measured programs, and kernels
+        // before 5.3 lack pidfds.
         let watch = move || {
             if wait_ended(pid).is_ok() {
                 _ = tell.send(());
@@ -112,21 +112,21 @@ impl Program {
         self.child.id()
     }
 
-    /// Waits until it has ended, at most `time`; true if it has. It is not reaped, so that its processor time
-    /// can still be read.
+    /// Waits at most `time` for the end; true if the program has ended. Does not reap it, so that
+    /// its processor time stays readable.
     pub(super) fn ended_within(&mut self, time: Duration) -> bool {
-        // A watcher that failed counts as the end: then only reaping can tell.
+        // A failed watcher counts as the end: then only reaping can tell.
         self.is_over = self.is_over || !matches!(self.ended.recv_timeout(time), Err(RecvTimeoutError::Timeout));
         self.is_over
     }
 
-    /// Takes a last sample of it when it has ended, and reaps it.
+    /// Takes a last sample of the ended program, and reaps it.
     pub(super) fn reap(&mut self, sampler: &Handle) -> Result<(), LabError> {
         self.reaped = Some(wait_sampled(sampler, &mut self.child)?);
         Ok(())
     }
 
-    /// Ends it if it still runs (SIGTERM, later SIGKILL, to its process group), and reaps it.
+    /// Ends a running program (SIGTERM, later SIGKILL, to its process group), and reaps it.
     pub(super) fn end(&mut self) -> Result<ExitStatus, LabError> {
         if let Some(status) = self.reaped {
             return Ok(status);
@@ -136,14 +136,14 @@ impl Program {
             if self.ended_within(Duration::ZERO) {
                 break;
             }
-            // Gone already is as good.
+            // A process that has already ended is no error.
             _ = group.map(|g| killpg(g, signal));
             _ = self.ended_within(TERM);
         }
         self.child.wait().map_err(LabError::failed(format!("ending the {}", self.party)))
     }
 
-    /// Whether its standard output holds `text` by now.
+    /// Whether its standard output contains `text`.
     fn has_printed(&self, text: &str) -> Result<bool, LabError> {
         let mut printed = vec![];
         File::open(&self.out)
@@ -160,7 +160,7 @@ impl Program {
         })
     }
 
-    /// How it ended, in words, with the last line that it wrote to standard error; `None` for success.
+    /// Describes a failure, with the last line on standard error; `None` for success.
     pub(super) fn failure(&self, status: ExitStatus) -> Option<String> {
         if status.success() {
             return None;
@@ -181,10 +181,10 @@ impl Program {
         if short.is_empty() { String::new() } else { format!(": {short}") }
     }
 
-    /// The figures in its last line of output, if that is a JSON object; none otherwise.
+    /// The figures in its last line of output, if that is a JSON object; otherwise empty.
     ///
     /// # Errors
-    /// What is wrong with a line that looks like JSON and is not.
+    /// The fault of a line that looks like JSON and is invalid.
     pub(super) fn results(&self) -> Result<BTreeMap<String, f64>, String> {
         let text = tail(&self.out).map_err(|e| e.to_string())?;
         match text.lines().rev().find(|l| !l.trim().is_empty()) {
@@ -202,20 +202,20 @@ impl Drop for Program {
     }
 }
 
-/// What ended a wait.
+/// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waited {
-    /// What was waited for.
+    /// The awaited event occurred.
     Done,
-    /// The time.
+    /// The time ran out.
     TimedOut,
-    /// The user.
+    /// The user asked to stop.
     Stopped,
-    /// The other program, whose end makes it pointless to wait longer.
+    /// The other program ended, so that waiting is pointless.
     PeerGone,
 }
 
-/// Waits until the server is ready: it printed `ready`, or listens at `port`.
+/// Waits until the server is ready: it has printed `ready`, or listens at `port`.
 pub(super) fn wait_ready(
     server: &mut Program,
     ready: Option<&str>,
@@ -244,8 +244,8 @@ pub(super) fn wait_ready(
     }
 }
 
-/// Waits for the client's end. A server that ends first may have served its one client; five seconds later it
-/// counts as gone.
+/// Waits for the client's end. A server that ends first may have finished normally; five seconds
+/// later the wait ends.
 pub(super) fn wait_client(
     client: &mut Program,
     server: Option<&mut Program>,
@@ -273,7 +273,7 @@ pub(super) fn wait_client(
     }
 }
 
-/// Sleeps, but not past a wish to stop; false if there was one.
+/// Sleeps until the time is over or the user asks to stop; false in the second case.
 pub(super) fn pause(time: Duration, stop: &AtomicBool) -> bool {
     let until = Instant::now() + time;
     while !stop.load(Ordering::Relaxed) {
@@ -306,8 +306,8 @@ fn listening(table: &str, port: u16) -> bool {
     })
 }
 
-/// The numbers in a JSON object, those of objects inside under `outer.inner`. True counts as 1, false as 0;
-/// texts, lists and nulls are left out.
+/// The numbers in a JSON object, those of nested objects under `outer.inner`. True counts as 1,
+/// false as 0; texts, lists and nulls are ignored.
 fn figures(line: &str) -> Result<BTreeMap<String, f64>, String> {
     let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).map_err(|e| e.to_string())?;
     let mut figures = BTreeMap::new();
@@ -422,7 +422,7 @@ mod tests {
         let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
         assert!(listening(&table, port));
         drop(listener);
-        // A child that another test is just starting has it open until its program runs.
+        // A child that another test is just starting has it open until its `exec`.
         let closed = (0..6000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             !listening(&std::fs::read_to_string("/proc/self/net/tcp").unwrap(), port)

@@ -1,5 +1,5 @@
-//! The campaign: idle baseline, runs in their order, idle baseline; everything on the disk as soon as it is
-//! known.
+//! The campaign: idle baseline, runs in their order, idle baseline; every result is on disk at
+//! once.
 use super::bench::Bench;
 use super::checked::Experiment;
 use super::meter::Meter;
@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// After this many failures in a row the campaign ends: something is wrong with all runs.
+/// Number of consecutive failures that ends the campaign: all runs are affected.
 const MAX_FAILURES: u32 = 5;
 
-/// What the runner has to say.
+/// Progress of the runner.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
-    /// It begins: runs to do (warm-up included), measured runs that are there already, estimated time.
+    /// The campaign begins: runs to do (warm-up included), existing measured runs, estimated time.
     Begin {
         /// Runs to do.
         runs: usize,
@@ -44,51 +44,51 @@ pub enum Event<'a> {
     },
     /// A run is over.
     Over {
-        /// What is written, or would be for a warm-up run.
+        /// The written run, or for a warm-up the discarded one.
         run: &'a Run,
         /// Whether it is discarded.
         warm_up: bool,
     },
-    /// Something to know.
+    /// A remark.
     Note(String),
 }
 
-/// How a campaign came out.
+/// Result of a campaign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Measured runs that are there now, of this session and earlier ones.
+    /// Existing measured runs, of this session and earlier ones.
     pub done: usize,
     /// Runs that failed in this session.
     pub failed: usize,
-    /// Runs that are still to be done, failed ones included.
+    /// Remaining runs, failed ones included.
     pub left: usize,
-    /// Whether the user stopped it.
+    /// Whether the user stopped the campaign.
     pub stopped: bool,
-    /// Whether it ended early since run after run failed.
+    /// Whether consecutive failures ended the campaign.
     pub given_up: bool,
 }
 
-/// Where and with what to run.
+/// Folder and programs of a campaign.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The campaign's folder; made if it is not there, continued if it holds this experiment.
+    /// The campaign's folder; created if missing, continued if it holds this experiment.
     pub dir: PathBuf,
-    /// The program that `tacit` in command lines means.
+    /// The program for `tacit` in command lines.
     pub program: PathBuf,
     /// Versions to record with the machine's facts.
     pub versions: BTreeMap<String, String>,
-    /// Folders of campaigns whose runs of the same cells, on such a machine, are taken over before anything
-    /// runs.
+    /// Folders of campaigns whose runs of the same cells, on an equal machine, are taken over
+    /// before the first run.
     pub from: Vec<PathBuf>,
 }
 
-/// Runs an experiment, or what is left of it. Setting `stop` ends it soon: the programs are ended, the link
-/// is removed, and what was measured before is kept; the run in progress is done again the next time.
+/// Runs an experiment, or the rest of it. Setting `stop` ends it soon: programs end, the link is
+/// removed, finished runs stay; the next session repeats the run in progress.
 ///
 /// # Errors
-/// [`LabError::Spec`] if the folder holds another experiment or a command's program is not there;
-/// [`LabError::Unavailable`] without the rights that links need; [`LabError::Io`] and [`LabError::Meter`] if
-/// something cannot be written, such as on a full disk: all earlier runs are on the disk.
+/// [`LabError::Spec`] if the folder holds another experiment or a command's program does not exist;
+/// [`LabError::Unavailable`] without the rights that links need; [`LabError::Io`] and
+/// [`LabError::Meter`] if a write fails, such as on a full disk: all earlier runs are on disk.
 pub fn run(
     experiment: &Experiment,
     settings: &Settings,
@@ -126,20 +126,20 @@ pub fn run(
     Ok(outcome)
 }
 
-/// Something for the bench to do.
+/// A task for the bench.
 enum Step<'a> {
     Job(&'a Job),
     Idle(&'a str, usize),
 }
 
-/// What came of it.
+/// Result of a task.
 enum Stepped {
     Run(Box<Run>),
     Idle(Idle),
     Stopped,
 }
 
-/// Goes through the jobs; `conduct` does each (a seam: tests need neither root nor time).
+/// Performs the jobs with `conduct` (tests replace it and need neither root nor time).
 fn drive(
     experiment: &Experiment,
     jobs: &[Job],
@@ -197,7 +197,7 @@ fn drive(
     Ok(outcome)
 }
 
-/// Takes an idle baseline, if the experiment wants any.
+/// Measures an idle baseline, if the experiment has any.
 fn idle(
     experiment: &Experiment,
     folder: &Folder,
@@ -218,7 +218,7 @@ fn idle(
     }
 }
 
-/// By how much idle power moved during the campaign, by source.
+/// Change of idle power during the campaign, by source.
 fn drift(before: &Idle, after: &Idle) -> Vec<String> {
     let of = |(name, b): (&String, &campaign::IdlePower)| {
         let a = after.power.get(name)?;
@@ -233,7 +233,7 @@ fn drift(before: &Idle, after: &Idle) -> Vec<String> {
     before.power.iter().filter_map(of).collect()
 }
 
-/// The experiment with its seed, and the runs that the folder has of it.
+/// The experiment with its seed, and its runs in the folder.
 fn resume(experiment: &Experiment, dir: &Path) -> Result<(Experiment, Vec<Run>), LabError> {
     if !campaign::is_there(dir) {
         return Ok((experiment.clone().with_seed(fastrand::u64(..)), vec![]));
@@ -253,7 +253,7 @@ fn resume(experiment: &Experiment, dir: &Path) -> Result<(Experiment, Vec<Run>),
     Ok((here, loaded.runs))
 }
 
-/// Writes what the campaign is, if it is not there.
+/// Writes the campaign's description, if missing.
 fn begin(
     folder: &mut Folder,
     dir: &Path,
@@ -276,7 +276,7 @@ fn header(experiment: &Experiment, machine: BTreeMap<String, String>) -> Result<
     })
 }
 
-/// Finds out before anything is measured whether the commands' programs are there.
+/// Checks before the first measurement that the commands' programs exist.
 fn check_programs(experiment: &Experiment) -> Result<(), LabError> {
     for (i, workload) in experiment.workloads().iter().enumerate() {
         for (part, command) in [

@@ -1,10 +1,10 @@
-//! The folder of one run (its keys, its socket, the programs' working folder): gone when the run is over, and
-//! gone if we are killed.
+//! The folder of one run (its keys, its socket, the programs' working folder). It is removed after
+//! the run, and also if this process is killed.
 //!
-//! Nothing of ours runs after a `SIGKILL`. So a shell, the keeper, waits for the end of a pipe that we hold,
-//! as the first process of a link's side does. Then it kills the programs that bear the folder's name in
-//! their environment, until there are none, and removes the folder. A program that is just starting holds our
-//! end of the pipe until it bears the name, so none is missed.
+//! No code of this process runs after a `SIGKILL`. So a shell, the keeper, waits for the end of a
+//! pipe from this process, as the first process of a link's side does. Then the keeper kills the
+//! programs with the folder's name in their environment, until there are none, and removes the
+//! folder. A starting program holds this end of the pipe until it has the name, so none is missed.
 use crate::LabError;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -13,27 +13,28 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// What the environment of a run's programs names its folder by.
+/// Environment variable with the folder's name, for the run's programs.
 const RUN: &str = "TACIT_RUN";
 
-/// Its arguments are what to look for in environments, and the folder. A dying program may still write there,
-/// and one that cannot be killed is given up after some seconds.
+/// The keeper's script. Arguments: the pattern for environments, and the folder. A dying program
+/// may still write there; after some seconds the keeper gives up on a program that cannot be
+/// killed.
 const KEEPER: &str = "trap '' HUP INT TERM; read -r _; rounds=0; while [ $rounds -lt 100 ]; do \
     found=$(grep -lsF -- \"$1\" /proc/[0-9]*/environ); [ -n \"$found\" ] || break; \
     for file in $found; do file=${file%/environ}; kill -s KILL -- \"${file#/proc/}\"; done; \
     rounds=$((rounds + 1)); sleep 0.05; done; rm -rf -- \"$2\" || { sleep 1; rm -rf -- \"$2\"; }";
 
-/// The folder; only its owner may look into it.
+/// The folder; only its owner can read it.
 pub struct Scratch {
     dir: Option<TempDir>,
     keeper: Child,
 }
 
 impl Scratch {
-    /// Makes the folder and starts its keeper.
+    /// Creates the folder and starts its keeper.
     ///
     /// # Errors
-    /// [`LabError::Io`] if the folder cannot be made, [`LabError::Failed`] if there is no shell.
+    /// [`LabError::Io`] if the folder cannot be created, [`LabError::Failed`] if there is no shell.
     pub fn new() -> Result<Self, LabError> {
         let made = tempfile::Builder::new().prefix("tacit-run-").permissions(Permissions::from_mode(0o700)).tempdir();
         let dir = made.map_err(LabError::io(std::env::temp_dir()))?;
@@ -51,13 +52,13 @@ impl Scratch {
         Ok(Self { dir: Some(dir), keeper })
     }
 
-    /// Where it is.
+    /// Path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.dir.as_ref().map_or(Path::new("/"), TempDir::path)
     }
 
-    /// Has the keeper kill this program, and all that it starts, if we are gone.
+    /// Lets the keeper kill this program and its descendants if this process ends.
     pub fn mark(&self, command: &mut Command) {
         command.env(RUN, self.path().display().to_string());
     }
@@ -65,7 +66,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The keeper last: until the folder is gone, somebody has to see to it.
+        // The keeper ends last, because it protects the folder until the removal.
         self.dir = None;
         _ = self.keeper.kill();
         _ = self.keeper.wait();
@@ -107,12 +108,12 @@ mod tests {
             of.mark(&mut command);
             command.args(["-c", script]).process_group(0).stdout(Stdio::piped()).spawn().unwrap()
         };
-        // Also what a program has started in a session of its own.
+        // Includes programs in their own sessions.
         let mut ours = sleeper(&scratch, "setsid sleep 1000 & echo; wait");
         let mut other = sleeper(&another, "exec sleep 1000");
         let mut pipe = ours.stdout.take().unwrap();
         std::io::Read::read_exact(&mut pipe, &mut [0]).unwrap();
-        // What the kernel does when we are killed: the pipe is closed.
+        // Simulates the kernel at a kill of this process: the pipe is closed.
         drop(scratch.keeper.stdin.take());
         assert!(soon(|| !path.exists()), "the folder is removed");
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ours.wait().unwrap()), Some(9));

@@ -1,4 +1,4 @@
-//! An experiment file as written: keys, defaults, nothing checked yet.
+//! An experiment file as written: keys and defaults, unchecked.
 use crate::LabError;
 use crate::link::LinkSpecText;
 use serde::de::value::MapAccessDeserializer;
@@ -10,100 +10,101 @@ use std::fmt;
 /// Largest experiment file, bytes.
 pub const MAX_FILE: usize = 1 << 20;
 
-/// An experiment file (TOML). [`Experiment`](super::Experiment) once checked.
+/// An experiment file (TOML). Its checked form is [`Experiment`](super::Experiment).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentSpec {
     /// Its name: letters, digits, `.`, `-`, `_`, `+`, at most 64.
     pub name: String,
-    /// What it is for, one sentence.
+    /// Purpose, one sentence.
     #[serde(default)]
     pub description: String,
     /// Measured runs of each cell, 1 to 10000. Default 10, as [PM24].
     #[serde(default = "defaults::repetitions")]
     pub repetitions: u32,
-    /// Runs of each cell before the measured ones, done and discarded, 0 to 100.
+    /// Discarded runs of each cell before the measured ones, 0 to 100.
     #[serde(default)]
     pub warm_up: u32,
     /// Pause before each run, seconds, 0 to 3600.
     #[serde(default = "defaults::cool_down_s")]
     pub cool_down_s: f64,
-    /// Whether the cells are run in a new random order in each repetition, so that drift hits all alike.
+    /// Whether each repetition has a new random order of cells, so that drift affects all alike.
     #[serde(default = "defaults::yes")]
     pub randomise: bool,
-    /// Decides the order; drawn and recorded where absent.
+    /// Seed of the order; drawn and recorded if absent.
     pub seed: Option<u64>,
     /// Sampling interval, seconds, 0.001 to 60. Default 1, as [PM24].
     #[serde(default = "defaults::interval_s")]
     pub interval_s: f64,
-    /// Length of the idle baseline, before and after the runs, seconds; 0 takes none.
+    /// Length of the idle baseline, before and after the runs, seconds; 0 for none.
     #[serde(default = "defaults::idle_s")]
     pub idle_s: f64,
-    /// Power sources: names as in `tacit lab sensors`, `auto` for all that are found.
+    /// Power sources: names as in `tacit lab sensors`, or `auto` for all found ones.
     #[serde(default = "defaults::sources")]
     pub sources: Vec<String>,
-    /// Device profile whose coefficients give modelled joules where no sensor is found: `PROFILE` or
-    /// `PROFILE/MODE`, a built-in one or a file that ends in .toml. Absent: then there are no joules.
+    /// Device profile with coefficients for modelled joules, used without a sensor: `PROFILE` or
+    /// `PROFILE/MODE`, a built-in one or a file that ends in .toml. Without it there are then no
+    /// joules.
     pub device: Option<String>,
-    /// Longest time that a run's programs may take, seconds; then both are killed and the run has failed.
+    /// Longest time of a run's programs, seconds; after that both are killed and the run has
+    /// failed.
     #[serde(default = "defaults::timeout_s")]
     pub timeout_s: f64,
-    /// Fewer repetitions of cells whose runs are long; of the entries that a cell's run exceeds the last
-    /// counts.
+    /// Fewer repetitions of cells with long runs; the last entry that a cell's run exceeds applies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fewer: Vec<Fewer>,
-    /// What `{seconds}` stands for, seconds.
+    /// Value of `{seconds}`, seconds.
     #[serde(default = "defaults::seconds")]
     pub seconds: f64,
-    /// How long the link is measured before each run, seconds, 0 to 60; 0 leaves it out. Default 3.
+    /// Length of the link's measurement before each run, seconds, 0 to 60; 0 for none. Default 3.
     #[serde(default = "defaults::measure_s")]
     pub measure_s: f64,
     /// Transports: plain, tls, wireguard, tls+wireguard.
     #[serde(default = "defaults::transports")]
     pub transports: Vec<String>,
-    /// Paces: `none` or a rate that the programs are told to keep to.
+    /// Paces: `none` or a rate limit for the programs.
     #[serde(default = "defaults::paces")]
     pub paces: Vec<String>,
     /// Links: presets, `none` (both programs on this host, over loopback), or tables.
     pub links: Vec<LinkText>,
-    /// Further placeholders and what they stand for; may use `{campaign}`.
+    /// Further placeholders and their values; may use `{campaign}`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, String>,
-    /// What runs.
+    /// The programs to run.
     pub workloads: Vec<WorkloadSpec>,
 }
 
-/// How often long runs are repeated.
+/// Number of runs for long runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fewer {
-    /// Runs that are expected to take longer than this, seconds.
+    /// Expected duration above which the entry applies, seconds.
     pub above_s: f64,
-    /// Measured runs of such a cell; 0: none, it is left to a prediction.
+    /// Measured runs of such a cell; 0 leaves the cell to a prediction.
     pub repetitions: u32,
 }
 
-/// What runs in a cell.
+/// The programs of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSpec {
     /// Its name, as the experiment's.
     pub name: String,
-    /// The client's command line; the run ends when it does.
+    /// The client's command line; its end is the end of the run.
     pub client: String,
-    /// The server's command line; absent where there is none.
+    /// The server's command line, if any.
     pub server: Option<String>,
-    /// The command line of a dealer, which is started before the server, on its side; it prints `listening`
-    /// when it is ready.
+    /// The command line of a dealer, which starts before the server, on the server's side, and
+    /// prints `listening` when ready.
     pub dealer: Option<String>,
-    /// What the server prints on its standard output once it is ready; where absent, it is when it listens at
-    /// `{port}`.
+    /// Text that the server prints on its standard output when ready; without it, the server is
+    /// ready when it listens at `{port}`.
     pub ready: Option<String>,
     /// Environment variables of both programs, with placeholders.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// For the estimate of the campaign's length: seconds that a run takes on an endless link. Default
-    /// `seconds` where a command uses it, else 1.
+    /// For the estimate of the campaign's length: seconds of a run on an unlimited link. Default
+    /// `seconds` if a command uses it, else 1.
     pub takes_s: Option<f64>,
     /// For the estimate: bytes that a run moves over the link.
     #[serde(default)]
@@ -124,7 +125,7 @@ pub enum LinkText {
 }
 
 impl<'de> Deserialize<'de> for LinkText {
-    /// By hand, since an untagged enum would not say what is wrong inside the table.
+    /// By hand, since an untagged enum would not report errors inside the table.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;
         impl<'de> Visitor<'de> for Either {
@@ -147,11 +148,11 @@ impl<'de> Deserialize<'de> for LinkText {
 }
 
 impl ExperimentSpec {
-    /// Reads an experiment's TOML text; `what` names it in errors.
+    /// Parses an experiment's TOML text; `what` names it in errors.
     ///
     /// # Errors
-    /// [`LabError::Spec`] with the line, for what is no TOML, an unknown or missing key, a value of a wrong
-    /// type.
+    /// [`LabError::Spec`] with the line, for invalid TOML, an unknown or missing key, or a value of
+    /// a wrong type.
     pub fn from_toml(what: &str, text: &str) -> Result<Self, LabError> {
         let wrong = |detail: String| LabError::Spec { what: what.into(), detail };
         if text.len() > MAX_FILE {
@@ -160,7 +161,7 @@ impl ExperimentSpec {
         toml::from_str(text).map_err(|e| wrong(e.to_string().trim_end().to_owned()))
     }
 
-    /// As TOML text, all defaults filled in.
+    /// The TOML text with all defaults filled in.
     ///
     /// # Errors
     /// [`LabError::Spec`] for a number that TOML cannot hold (above 2^63).
@@ -168,7 +169,7 @@ impl ExperimentSpec {
         toml::to_string(self).map_err(|e| LabError::Spec { what: self.name.clone(), detail: e.to_string() })
     }
 
-    /// The keys in which two experiments differ, with both values; empty where they are the same.
+    /// The keys in which two experiments differ, with both values; empty if equal.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let table = |spec: &Self| toml::Table::try_from(spec).unwrap_or_default();
@@ -181,7 +182,7 @@ impl ExperimentSpec {
             .collect()
     }
 
-    /// A small version, to see whether everything works: two repetitions, short baselines, no pauses.
+    /// Shortens the experiment for a quick check: two repetitions, short baselines, no pauses.
     pub fn make_quick(&mut self) {
         self.repetitions = self.repetitions.min(2);
         self.warm_up = 0;

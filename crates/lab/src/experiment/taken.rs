@@ -1,5 +1,5 @@
-//! Runs that other campaigns have of an experiment's cells: its parts may have been measured in other
-//! sessions, or beside each other.
+//! Reuse of other campaigns' runs of the same cells: parts of an experiment may have been measured
+//! in other sessions or in parallel.
 use super::checked::{Experiment, Link, Workload};
 use super::plan::{self, Cell, Job};
 use super::spec::ExperimentSpec;
@@ -8,13 +8,14 @@ use crate::campaign::{self, Folder, Run};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
-/// Facts about the machine in which campaigns must agree.
+/// Facts about the machine that must be equal.
 const SAME: [&str; 4] = ["architecture", "cores", "cpu", "tacit"];
 
-/// Takes over every successful run that the campaign in `from` has of a cell of `experiment`, with its
-/// record: the cell's link, transport, workload and pace must be the same, and so must be whatever else
-/// decides what a run measures. Runs get the cell's next free repetitions, also above those that are wanted;
-/// what was taken before is not taken again. Adds them to `done` and returns their number.
+/// Takes over every successful run of the campaign in `from` of a cell of `experiment`, with its
+/// record. The cell's link, transport, workload and pace must be equal, and so must all other
+/// settings that affect a measurement. Runs get the cell's next free repetitions, even beyond the
+/// required number; runs taken before are not taken again. Adds the runs to `done` and returns
+/// their number.
 ///
 /// # Errors
 /// [`LabError::Spec`] for a campaign of another experiment or machine, or a record outside its folder;
@@ -68,7 +69,7 @@ pub(super) fn take_over(
     Ok(taken)
 }
 
-/// What is left of a specification without the lists of cells, how often they run and in which order.
+/// A specification without the lists of cells, the numbers of runs and the order.
 fn common(spec: &ExperimentSpec) -> ExperimentSpec {
     ExperimentSpec {
         repetitions: 1,
@@ -91,18 +92,18 @@ fn part(experiment: &Experiment, cell: Cell) -> (&Link, &Workload) {
     (&experiment.links()[cell.link], &experiment.workloads()[cell.workload])
 }
 
-/// Whether cells of one name are the same, whatever was expected of them.
+/// Whether cells of one name are equal, ignoring estimates.
 fn alike((link, workload): (&Link, &Workload), (our_link, ours): (&Link, &Workload)) -> bool {
     let (takes, moves_bytes, round_trips) = (ours.takes, ours.moves_bytes, ours.round_trips);
     link == our_link && Workload { takes, moves_bytes, round_trips, ..workload.clone() } == *ours
 }
 
-/// By what a run is known again.
+/// The part of a run that identifies it.
 fn measured(run: &Run) -> Run {
     Run { repetition: 0, record: String::new(), ..run.clone() }
 }
 
-/// Copies a run's record under a name of its own here, and returns that.
+/// Copies a run's record under a new name, and returns the name.
 fn record(run: &Run, from: &Path, to: &Path, stem: &str) -> Result<String, LabError> {
     if run.record.is_empty() {
         return Ok(String::new());
@@ -168,7 +169,8 @@ client = "tacit b"
         folder
     }
 
-    /// Takes what is in a folder with `text` and `runs` over into an empty one for [`TEXT`] on machine "x".
+    /// Takes over the runs of a folder with `text` and `runs` into an empty one for [`TEXT`] on
+    /// machine "x".
     fn taken(text: &str, runs: &[Run]) -> Result<Vec<Run>, LabError> {
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         drop(folder(from.path(), text, runs));
@@ -197,7 +199,7 @@ client = "tacit b"
         let with_record = Run { record: "records/c000-r01.jsonl".into(), ..run("a", 1, 1.0) };
         assert_eq!(there, [own, with_record, run("a", 2, 2.0)]);
         assert_eq!((&there, fs::read(to.path().join("records/c000-r01.jsonl")).unwrap()), (&done, b"{}\n".to_vec()));
-        // Of the first workload everything is there now, of the second nothing.
+        // All runs of the first workload exist, none of the second.
         assert_eq!(plan::remaining(&experiment(TEXT), &done).len(), 2);
     }
 
@@ -206,7 +208,7 @@ client = "tacit b"
         let runs = [run("a", 0, 1.0), run("b", 0, 2.0)];
         let other = TEXT.replace("tacit b", "tacit b --fast");
         assert_eq!(taken(&other, &runs).unwrap(), [run("a", 0, 1.0)]);
-        // What was expected of a cell changes nothing.
+        // Changed estimates of a cell have no effect.
         let expected = TEXT.replace("tacit b\"", "tacit b\"\ntakes_s = 5.0");
         assert_eq!(taken(&expected, &runs).unwrap(), runs);
     }

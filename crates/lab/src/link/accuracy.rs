@@ -1,36 +1,36 @@
-//! How well the emulator does what it is asked: the table of `tacit lab link --accuracy`, and the bounds that
-//! the tests hold it to.
+//! Accuracy of the emulator: the table of `tacit lab link --accuracy`, and the bounds that the
+//! tests check.
 use super::{Link, LinkCounters, LinkSpec, LinkSpecText};
 use crate::LabError;
 use crate::campaign::LinkFigures;
 use std::time::Duration;
 
-/// Goodput may be off by this fraction of the target.
+/// Largest error of goodput, as a fraction of the target.
 const GOODPUT: f64 = 0.05;
-/// The idle round-trip time may be off by this many seconds ...
+/// Largest error of the idle round-trip time, seconds ...
 const RTT_FIXED: f64 = 0.3e-3;
-/// ... and this fraction of the target.
+/// ... plus this fraction of the target.
 const RTT_RELATIVE: f64 = 0.02;
 
-/// Rates of the table. The last one is reported but not held to the bounds: it is as fast as the machine
+/// Rates of the table. The last one is reported without bounds: it is as fast as the machine
 /// allows.
 pub const RATES: [&str; 4] = ["4mbit", "20mbit", "100mbit", "941mbit"];
 /// Round-trip times of the table.
 pub const RTTS: [&str; 4] = ["0.6ms", "10ms", "40ms", "80ms"];
 
-/// One link, asked for and measured.
+/// One link, requested and measured.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What was asked for.
+    /// The request.
     pub spec: LinkSpec,
-    /// What was measured.
+    /// The measurement.
     pub figures: LinkFigures,
-    /// What the emulator did for it, both ways together.
+    /// The emulator's counters, both ways together.
     pub emulator: LinkCounters,
 }
 
 impl Row {
-    /// Brings up a link of `rate` and `rtt` and measures it.
+    /// Sets up a link of `rate` and `rtt` and measures it.
     ///
     /// # Errors
     /// Those of [`LinkSpec::parse`], [`Link::up`] and [`Link::measure`].
@@ -50,13 +50,14 @@ impl Row {
         Ok(Self { spec, figures, emulator })
     }
 
-    /// Which bounds the figures miss, in words; empty where they hold all.
+    /// Describes the bounds that the figures miss; empty if they meet all.
     pub fn misses(&self) -> Vec<String> {
         misses(&self.figures)
     }
 }
 
-/// Which bounds `figures` miss: goodput within 5 % both ways, idle round-trip time within 0.3 ms + 2 %.
+/// Bounds that `figures` miss: goodput within 5 % both ways, idle round-trip time within 0.3 ms + 2
+/// %.
 pub fn misses(figures: &LinkFigures) -> Vec<String> {
     let mut misses = Vec::new();
     let ways = [("up", figures.target_up_bps, figures.up_bps), ("down", figures.target_down_bps, figures.down_bps)];

@@ -1,5 +1,5 @@
-//! The user-space part of a link: one thread per direction moves packets from one TUN device to the other,
-//! each when it is due.
+//! The user-space part of a link: one thread per direction moves packets from one TUN device to the
+//! other, each at its due time.
 use super::queue::{DelayLine, REPLAY_AFTER, Treatment};
 use crate::LabError;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -12,14 +12,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tun_rs::SyncDevice;
 
-/// Most packets moved before the clock is read and the other side gets a chance.
+/// Most packets moved before the thread reads the clock and serves the other side.
 const BATCH: usize = 64;
 
-/// What a direction of the emulator is given.
+/// Parameters of a direction of the emulator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Direction {
     pub(super) treatment: Treatment,
-    /// Bytes of packets that may be under way.
+    /// Most bytes of packets under way.
     pub(super) capacity: usize,
     /// Longest packet, bytes.
     pub(super) slot: usize,
@@ -27,12 +27,12 @@ pub(super) struct Direction {
     pub(super) seed: u64,
 }
 
-/// What happened in one direction of a link, since it came up. All zero for a link without delay or
-/// impairments: its packets do not pass through the emulator.
+/// Counters of one direction of a link, since its start. All zero for a link without delay or
+/// impairments: its packets bypass the emulator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// Packets delivered, replays included. Where the emulator moves segments of TCP together (fast links),
-    /// one counts once.
+    /// Delivered packets, replays included. Segments of TCP that the emulator moves together (fast
+    /// links) count once.
     pub delivered: u64,
     /// Bytes delivered, IP headers included.
     pub bytes: u64,
@@ -42,7 +42,7 @@ pub struct LinkCounters {
     pub corrupted: u64,
     /// Packets sent again on purpose.
     pub replayed: u64,
-    /// Packets dropped since too much was under way.
+    /// Packets dropped because too many bytes were under way.
     pub overflowed: u64,
     /// Processor time of the emulator.
     pub cpu: Duration,
@@ -81,7 +81,7 @@ impl Shared {
     }
 }
 
-/// Both directions between two TUN devices; ends with its drop.
+/// Both directions between two TUN devices; dropping it ends them.
 pub(super) struct Emulator {
     stop: Arc<OwnedFd>,
     threads: Vec<JoinHandle<()>>,
@@ -89,8 +89,8 @@ pub(super) struct Emulator {
 }
 
 impl Emulator {
-    /// Starts moving packets from the first device to the second as `directions[0]` says, and back as
-    /// `directions[1]` says.
+    /// Starts moving packets from the first device to the second by `directions[0]`, and back by
+    /// `directions[1]`.
     ///
     /// # Errors
     /// [`LabError::Failed`] where a thread does not start.
@@ -113,7 +113,7 @@ impl Emulator {
         Ok(this)
     }
 
-    /// What happened in each direction.
+    /// Counters of each direction.
     pub(super) fn counters(&self) -> [LinkCounters; 2] {
         [self.shared[0].read(), self.shared[1].read()]
     }
@@ -140,7 +140,7 @@ struct Pump<'a> {
     random: fastrand::Rng,
     line: DelayLine,
     replays: DelayLine,
-    /// Where a packet is read to.
+    /// Buffer for one packet.
     buffer: Vec<u8>,
 }
 
@@ -170,8 +170,8 @@ impl<'a> Pump<'a> {
     fn run(mut self) {
         let thread = rustix::thread::gettid();
         self.shared.thread.store(thread.as_raw_nonzero().get(), Ordering::Relaxed);
-        // Both only sharpen the timing and may be refused: 1 ns timer slack instead of 50 us, and precedence
-        // over the programs under test, as a link does not wait for its users.
+        // Both only improve the timing and may be refused: 1 ns timer slack instead of 50 us, and
+        // precedence over the programs under test, as a link does not wait for its users.
         _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         _ = rustix::process::setpriority_process(Some(thread), -15);
         loop {
@@ -188,7 +188,7 @@ impl<'a> Pump<'a> {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Sends what is due; whether there was anything.
+    /// Sends due packets; returns whether there were any.
     fn send_due(&mut self) -> bool {
         let mut any = false;
         for line in [&mut self.line, &mut self.replays] {
@@ -199,8 +199,8 @@ impl<'a> Pump<'a> {
             for _ in 0..BATCH {
                 let Some(packet) = line.take_due(now) else { break };
                 any = true;
-                // A refused packet (the other side is going down, or out of memory) is lost like on any other
-                // link.
+                // A refused packet (the other side is shutting down, or out of memory) is lost, as
+                // on any other link.
                 if let Ok(len) = rustix::io::write(self.to, &packet) {
                     add(&self.shared.delivered, 1);
                     add(&self.shared.bytes, len as u64);
@@ -210,7 +210,8 @@ impl<'a> Pump<'a> {
         any
     }
 
-    /// Takes in what has arrived; whether there was anything, `None` once the device is gone.
+    /// Reads packets that have arrived. Returns whether there were any; `None` if the device is
+    /// gone.
     fn read_batch(&mut self) -> Option<bool> {
         for i in 0..BATCH {
             let packet = match rustix::io::read(self.from, &mut self.buffer[..]) {
@@ -236,7 +237,7 @@ impl<'a> Pump<'a> {
         Some(true)
     }
 
-    /// Sleeps until a packet arrives or is due; false when it is time to end.
+    /// Sleeps until a packet arrives or is due; false at the end.
     fn wait(&self) -> bool {
         let next = [self.line.next_due(), self.replays.next_due()].into_iter().flatten().min();
         let timeout = next.map(|due| {

@@ -1,5 +1,5 @@
-//! What a link achieves: TCP goodput both ways, and the round-trip time idle and under load ([PM24] sec. 4
-//! measures both first).
+//! Measurement of a link: TCP goodput both ways, and the round-trip time idle and under load
+//! ([PM24] sec. 4 measures both first).
 use super::{Link, Side};
 use crate::LabError;
 use crate::campaign::LinkFigures;
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 /// Congestion control of the measuring connection.
 const MEASURED_WITH: &str = "reno";
-/// Length of an echo packet's payload, bytes: that of `ping`.
+/// Length of an echo packet's payload, bytes: as in `ping`.
 const ECHO_LEN: usize = 56;
-/// What a connection may send before the first answer, bytes (RFC 6928).
+/// Bytes that a connection may send before the first answer (RFC 6928).
 const INITIAL_WINDOW: f64 = 14_480.0;
 /// Bytes of a full packet.
 const PACKET: f64 = 1500.0;
@@ -32,7 +32,7 @@ pub(super) fn measure(link: &Link, effort: Duration) -> Result<LinkFigures, LabE
         })
         .map_err(|error| failed(&format!("measuring the link {:?}", spec.name), &error))?;
     let rtt = median(idle).ok_or_else(|| silent(link))?;
-    // Where the full link lets no echo through, its round trip is at least as long as was waited.
+    // If no echo passes the full link, its round trip is at least as long as the wait.
     let loaded = median([up.round_trips, down.round_trips].concat()).unwrap_or(echo.patience.as_secs_f64());
     Ok(LinkFigures {
         target_up_bps: spec.up.map(|rate| rate.bits_per_second() as f64),
@@ -67,7 +67,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 struct Echo {
     client: UdpSocket,
     server: UdpSocket,
-    /// How long an echo is waited for.
+    /// Longest wait for an echo.
     patience: Duration,
 }
 
@@ -75,7 +75,7 @@ impl Echo {
     fn open(link: &Link) -> io::Result<Self> {
         let bind = |side: Side| {
             let address = link.address(side);
-            // A socket belongs to the namespace in which it was made, whoever uses it.
+            // A socket belongs to the namespace of its creation, independent of its user.
             link.within(side, move || UdpSocket::bind((address, 0))).map_err(io::Error::other)?
         };
         let (client, server) = (bind(Side::Client)?, bind(Side::Server)?);
@@ -94,7 +94,7 @@ impl Echo {
                 let mut packet = [0; ECHO_LEN];
                 while !stop.load(Ordering::Relaxed) {
                     if let Ok((len, from)) = self.server.recv_from(&mut packet) {
-                        // What cannot be answered is lost, as a packet may be.
+                        // An unanswered packet counts as lost.
                         _ = self.server.send_to(&packet[..len], from);
                     }
                 }
@@ -105,8 +105,8 @@ impl Echo {
         })
     }
 
-    /// Round-trip times in seconds: for `time` with pauses of `gap`, 5 at least and 200 at most, or until
-    /// `stop`.
+    /// Round-trip times in seconds: during `time` with pauses of `gap`, 5 at least and 200 at most,
+    /// or until `stop`.
     fn round_trips(&self, time: Duration, gap: Duration, stop: &AtomicBool) -> io::Result<Vec<f64>> {
         let start = Instant::now();
         let mut found = Vec::new();
@@ -150,7 +150,7 @@ struct Bulk {
     round_trips: Vec<f64>,
 }
 
-/// How long a transfer is left alone, and how long it is then measured.
+/// Length of the transfer's warm-up, and of its measured part.
 fn windows(link: &Link, from: Side, effort: Duration) -> (Duration, Duration) {
     let spec = link.spec();
     let rate = match from {
@@ -158,7 +158,8 @@ fn windows(link: &Link, from: Side, effort: Duration) -> (Duration, Duration) {
         Side::Server => spec.down,
     };
     let rtt = spec.rtt.as_secs_f64();
-    // Slow start doubles per round trip; what cubic does after leaving it early takes about as long again.
+    // Slow start doubles per round trip; cubic needs about as long again after an early exit from
+    // it.
     let bytes_per_s = rate.map_or(1.25e9, |rate| rate.bits_per_second() as f64 / 8.0);
     let doublings = (bytes_per_s * rtt / INITIAL_WINDOW).max(1.0).log2();
     let warm = Duration::from_secs_f64((2.0 + 2.0 * doublings) * rtt).max(effort / 4);
@@ -183,14 +184,14 @@ fn bulk(link: &Link, from: Side, echo: &Echo, effort: Duration) -> io::Result<Bu
         });
         let goodput = drain(&receiver, warm, measured);
         stop.store(true, Ordering::Relaxed);
-        // Ends a sender that waits for room, and forgets what is still queued.
+        // Ends a sender that waits for room, and discards queued data.
         _ = receiver.shutdown(std::net::Shutdown::Both);
         _ = sender.shutdown(std::net::Shutdown::Both);
         let round_trips = pings.join().map_err(|_| io::Error::other("the echo thread panicked"))??;
         Ok(Bulk { goodput: goodput?, round_trips })
     });
     drop((sender, receiver));
-    // The queues of the link empty themselves before the next measurement.
+    // Lets the link's queues drain before the next measurement.
     std::thread::sleep(link.spec().rtt + Duration::from_millis(100));
     result
 }
@@ -206,21 +207,21 @@ fn connect(link: &Link, from: Side) -> io::Result<(TcpStream, TcpStream)> {
     let to: SocketAddr = listener.local_addr()?;
     let sender = link.within(from, move || TcpStream::connect_timeout(&to, Duration::from_secs(90)));
     let sender = sender.map_err(io::Error::other)??;
-    // Cubic may end its slow start at half the link's rate (HyStart) and then takes many seconds for the
-    // rest; reno does not, and this is to measure the link. It is in every kernel, and needs no right.
+    // Cubic may end its slow start at half the link's rate (HyStart) and then needs many seconds
+    // for the rest; reno does not. Reno is in every kernel and needs no right.
     rustix::net::sockopt::set_tcp_congestion(&sender, MEASURED_WITH)?;
     let (receiver, peer) = listener.accept()?;
     if peer.ip() != here {
         return Err(io::Error::other(format!("a connection from {peer} instead of {here}")));
     }
-    // Closing drops what was not sent yet, instead of sending it during the next measurement.
+    // Closing then drops unsent data, instead of sending it during the next measurement.
     rustix::net::sockopt::set_socket_linger(&sender, Some(Duration::ZERO))?;
     Ok((sender, receiver))
 }
 
 fn fill(mut sender: &TcpStream, stop: &AtomicBool) {
     let block = vec![0x5a; 64 << 10];
-    // An error is the end of the measurement, told by whoever reads.
+    // An error ends the transfer; the reading side reports it.
     while !stop.load(Ordering::Relaxed) && sender.write_all(&block).is_ok() {}
 }
 
@@ -232,8 +233,8 @@ fn drain(mut receiver: &TcpStream, warm: Duration, measured: Duration) -> io::Re
     let mut bytes = 0u64;
     loop {
         let len = match receiver.read(&mut buffer) {
-            // A read with a time limit is not taken up again by the kernel after a signal (of a child that
-            // ended).
+            // The kernel does not resume a read with a time limit after a signal (such as of an
+            // ended child).
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             other => other?,
         };

@@ -1,14 +1,14 @@
 //! Emulated links: two hosts on one machine, joined by a link with a rate, a round-trip time and faults.
 //!
-//! Two anonymous network namespaces stand for client and server. Rates are set by the kernel's `tbf`; delay,
-//! jitter, loss, corruption and replay by an emulator of ours that moves packets between two TUN devices,
-//! since many kernels lack `netem`. A link that only limits the rate is a veth pair. Nothing outside the two
-//! namespaces is touched, and nothing of them remains once the program is gone, however it ended: neither
-//! interface, nor namespace, nor process started inside.
+//! Two anonymous network namespaces stand for client and server. The kernel's `tbf` sets rates. An
+//! emulator in this crate sets delay, jitter, loss, corruption and replay; it moves packets between
+//! two TUN devices, since many kernels lack `netem`. A link that only limits the rate is a veth
+//! pair. The link changes nothing outside the two namespaces. After the end of the program, for any
+//! cause, no interface, namespace or inside process remains.
 //!
-//! What a rate means: the goodput of one TCP connection (payload bytes), as [PM24] measures it; `tbf` gets
-//! the rate that includes IP and TCP headers. The congestion control inside is cubic, whatever the host uses,
-//! so that figures compare between hosts.
+//! A rate is the goodput of one TCP connection (payload bytes), as [PM24] measures it; `tbf` gets
+//! the rate that includes IP and TCP headers. The congestion control inside is cubic on every host,
+//! so that figures are comparable.
 //!
 //! Needs root, or a user namespace in which the program is root (`unshare -r`), and iproute2.
 pub mod accuracy;
@@ -36,10 +36,10 @@ use std::process::{Child, Command};
 use std::time::Duration;
 use tacit_net::Rate;
 
-/// Bytes under way are bounded as if an unlimited link had this rate, in bit/s.
+/// Rate for the bound on bytes under way of an unlimited link, in bit/s.
 const UNLIMITED: Option<Rate> = Rate::new(10_000_000_000);
 
-/// A direction never holds more bytes than this: the largest window of a TCP connection.
+/// Most bytes under way in a direction: the largest window of a TCP connection.
 const MAX_UNDER_WAY: u64 = 1 << 30;
 
 /// An end of a link.
@@ -60,7 +60,7 @@ impl Side {
         }
     }
 
-    /// The address: of 198.18.0.0/15, which RFC 2544 sets aside for measurements.
+    /// The address: in 198.18.0.0/15, which RFC 2544 reserves for measurements.
     const fn address(self) -> Ipv4Addr {
         match self {
             Self::Client => Ipv4Addr::new(198, 18, 0, 1),
@@ -69,21 +69,21 @@ impl Side {
     }
 }
 
-/// A link that is up. Its drop ends every program inside and removes it.
+/// A running link. Dropping it ends every program inside and removes the link.
 pub struct Link {
     spec: LinkSpec,
-    // Dropped in this order: the emulator lets go of the devices, then the namespaces end.
+    // Dropped in this order: the emulator closes the devices, then the namespaces end.
     emulator: Option<Emulator>,
     client: Namespace,
     server: Namespace,
 }
 
 impl Link {
-    /// Makes the two namespaces and joins them.
+    /// Creates the two namespaces and joins them.
     ///
     /// # Errors
-    /// [`LabError::Unavailable`] without the rights, `/dev/net/tun` or iproute2, with what to do;
-    /// [`LabError::Failed`] and [`LabError::Io`] where the kernel refuses a step, named.
+    /// [`LabError::Unavailable`] without the rights, `/dev/net/tun` or iproute2, with the remedy;
+    /// [`LabError::Failed`] and [`LabError::Io`] with the step that the kernel refuses.
     pub fn up(spec: &LinkSpec) -> Result<Self, LabError> {
         let (client, server) = (Namespace::new()?, Namespace::new()?);
         let mut devices = None;
@@ -102,7 +102,7 @@ impl Link {
         Ok(Self { spec: spec.clone(), emulator, client, server })
     }
 
-    /// What was asked for.
+    /// The link's description.
     pub fn spec(&self) -> &LinkSpec {
         &self.spec
     }
@@ -119,44 +119,45 @@ impl Link {
         }
     }
 
-    /// Starts `command` on `side`, where it sees only the link and a loopback interface of its own.
+    /// Starts `command` on `side`, where it sees only the link and its own loopback interface.
     ///
-    /// The child is the program itself, our own child, in a process namespace of the side: its number is the
-    /// one that the host sees. It is killed, with all its descendants, when the link is dropped or when this
-    /// program ends, by whatever means.
+    /// The child is the program itself, a direct child of this process, in a process namespace of
+    /// the side; its number is that of the host. It is killed, with all its descendants, when the
+    /// link is dropped or when this program ends for any reason.
     ///
     /// # Errors
-    /// [`LabError::Failed`] with the program's name where it does not start.
+    /// [`LabError::Failed`] with the program's name if it does not start.
     pub fn spawn(&self, side: Side, command: &mut Command) -> Result<Child, LabError> {
         self.namespace(side).spawn(command)
     }
 
-    /// Runs `f` on a thread of its own on `side` and waits for it. Sockets, threads and programs made inside
-    /// belong to `side`, and sockets may be used outside afterwards. (Programs started so are not killed with
-    /// the link: use [`Link::spawn`].)
+    /// Runs `f` on a separate thread on `side` and waits for it. Sockets, threads and programs
+    /// created inside belong to `side`, and sockets may be used outside afterwards. (Programs
+    /// started this way are not killed with the link: use [`Link::spawn`].)
     ///
     /// # Errors
-    /// [`LabError::Failed`] where the thread does not start, or `f` panics.
+    /// [`LabError::Failed`] if the thread does not start, or `f` panics.
     pub fn within<T: Send + 'static>(&self, side: Side, f: impl FnOnce() -> T + Send + 'static) -> Result<T, LabError> {
         self.namespace(side).within(f)
     }
 
-    /// Measures TCP goodput both ways (one reno connection each, slow start left out), the idle round-trip
-    /// time (median of UDP echoes) and that of the full link. Takes about `effort` (3 s are enough above 1
-    /// Mbit/s), and longer where a few round trips or packets of the link take longer (`nb-iot`: 45 s).
+    /// Measures TCP goodput both ways (one reno connection each, without slow start), the idle
+    /// round-trip time (median of UDP echoes) and that of the full link. Takes about `effort` (3 s
+    /// are enough above 1 Mbit/s), and longer if a few round trips or packets of the link take
+    /// longer (`nb-iot`: 45 s).
     ///
     /// # Errors
-    /// [`LabError::Failed`] where nothing comes through.
+    /// [`LabError::Failed`] if no data passes.
     pub fn measure(&self, effort: Duration) -> Result<LinkFigures, LabError> {
         measure::measure(self, effort)
     }
 
-    /// Processor time that the emulator has used: it belongs to neither side.
+    /// Processor time of the emulator, which belongs to neither side.
     pub fn emulator_cpu(&self) -> Duration {
         self.counters().iter().map(|counters| counters.cpu).sum()
     }
 
-    /// What the emulator did: client to server, and server to client.
+    /// The emulator's counters: client to server, and server to client.
     pub fn counters(&self) -> [LinkCounters; 2] {
         self.emulator.as_ref().map(Emulator::counters).unwrap_or_default()
     }
@@ -172,10 +173,10 @@ fn direction(spec: &LinkSpec, rate: Option<Rate>, seed: u64) -> Direction {
         corrupt: spec.corrupt,
         duplicate: spec.duplicate,
     };
-    // What a full link keeps under way, replays included, and a burst.
+    // Bytes under way on a full link, replays included, and a burst.
     let longest = Duration::from_nanos(treatment.delay + treatment.jitter + REPLAY_AFTER);
     let capacity = rate.or(UNLIMITED).map_or(0, |rate| rate.bytes_in(longest)).min(MAX_UNDER_WAY) as usize + (1 << 20);
-    // With offload, 64 KiB and the header that says how to cut them.
+    // With offload, 64 KiB and the header for the segmentation.
     let slot = if setup::offload(spec) { 66_000 } else { setup::MTU as usize };
     Direction { treatment, capacity, slot, seed }
 }

@@ -1,10 +1,11 @@
 //! Anonymous network namespaces, and the programs inside them.
 //!
-//! A namespace lives as long as a thread, a process or an open file of it: there is no name under `/var/run`
-//! to remove, so a killed program leaves none behind. Two threads belong to each: the *gate* runs closures
-//! and configures interfaces; the *nursery* starts programs in a process namespace of their own. The first
-//! process of that process namespace waits for the end of a pipe that we hold; when we go, by whatever means,
-//! it ends, and the kernel ends every process of its namespace with it.
+//! A namespace lives as long as a thread, a process or an open file of it. There is no name under
+//! `/var/run` to remove, so a killed program leaves none behind. Two threads belong to each: the
+//! *gate* runs closures and configures interfaces; the *nursery* starts programs in their own
+//! process namespace. The first process of that process namespace waits for the end of a pipe from
+//! this process. When this process ends, for any reason, so does the first process, and the kernel
+//! ends every other process of its namespace.
 use crate::LabError;
 use std::io;
 use std::process::{Child, Command, Stdio};
@@ -14,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, unshare};
 
-/// How long the drop of a [`Namespace`] waits for its processes to be gone: those that the caller has not
-/// waited for stay zombies.
+/// How long the drop of a [`Namespace`] waits for the end of its processes; those that the caller
+/// has not reaped stay zombies.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// The init of a process namespace: ends with its standard input, reaps orphans (by ignoring `SIGCHLD`).
@@ -29,16 +30,16 @@ pub(super) struct Namespace {
     nursery: Option<Sender<Job>>,
     init: Option<Child>,
     threads: Vec<JoinHandle<()>>,
-    /// Kernel's number of the gate thread: names the namespace to `ip link ... netns`.
+    /// Kernel's number of the gate thread: identifies the namespace for `ip link ... netns`.
     pub(super) thread_id: i32,
 }
 
 impl Namespace {
-    /// Makes a network namespace.
+    /// Creates a network namespace.
     ///
     /// # Errors
-    /// [`LabError::Unavailable`] without the rights, [`LabError::Failed`] where a thread or the namespace's
-    /// init does not start.
+    /// [`LabError::Unavailable`] without the rights, [`LabError::Failed`] if a thread or the
+    /// namespace's init does not start.
     pub(super) fn new() -> Result<Self, LabError> {
         let (gate, jobs) = channel::<Job>();
         let (tell, told) = sync_channel(1);
@@ -56,14 +57,14 @@ impl Namespace {
         Ok(this)
     }
 
-    /// Runs `f` on a thread of its own in the namespace, and waits for it.
+    /// Runs `f` on a separate thread in the namespace, and waits for it.
     ///
     /// # Errors
-    /// [`LabError::Failed`] where the thread does not start or `f` panics.
+    /// [`LabError::Failed`] if the thread does not start or `f` panics.
     pub(super) fn within<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Result<T, LabError> {
         let (tell, told) = sync_channel(1);
         let job: Job = Box::new(move || {
-            // A thread started here inherits the namespace, and leaves the gate free for others.
+            // A thread started here inherits the namespace, and the gate stays free for others.
             let started = start("link-inside", f);
             _ = tell.send(started);
         });
@@ -77,10 +78,10 @@ impl Namespace {
     /// Starts `command` in the namespace.
     ///
     /// # Errors
-    /// [`LabError::Failed`] with the program's name where it does not start.
+    /// [`LabError::Failed`] with the program's name if it does not start.
     pub(super) fn spawn(&self, command: &mut Command) -> Result<Child, LabError> {
         let program = command.get_program().to_string_lossy().into_owned();
-        // The command visits the nursery's thread and comes back, as `Command::spawn` borrows it.
+        // The command moves to the nursery's thread and back, as `Command::spawn` borrows it.
         let mut moved = std::mem::replace(command, Command::new(&program));
         let (tell, told) = sync_channel(1);
         post(
@@ -101,13 +102,13 @@ impl Drop for Namespace {
         self.gate = None;
         self.nursery = None;
         for thread in self.threads.drain(..) {
-            // A job's panic was reported to whoever posted it.
+            // The job's sender has received its panic.
             _ = thread.join();
         }
         if let Some(mut init) = self.init.take() {
             _ = init.kill();
-            // Its end is reported only once every process of the namespace is reaped, and some of those are
-            // the caller's to reap.
+            // Its end is reported only after every process of the namespace is reaped, and the
+            // caller has to reap some of them.
             let reaper = std::thread::spawn(move || init.wait());
             let until = Instant::now() + PATIENCE;
             while !reaper.is_finished() && Instant::now() < until {
@@ -122,7 +123,7 @@ fn start_nursery() -> Result<(Sender<Job>, Child, JoinHandle<()>), LabError> {
     let (nursery, jobs) = channel::<Job>();
     let (tell, told) = sync_channel(1);
     let thread = start("link-nursery", move || {
-        // Holds for the children of this thread only.
+        // Applies to the children of this thread only.
         let init = unshare(CloneFlags::CLONE_NEWPID).map_err(io::Error::from).and_then(|()| {
             Command::new("sh")
                 .args(["-c", INIT])
@@ -137,7 +138,7 @@ fn start_nursery() -> Result<(Sender<Job>, Child, JoinHandle<()>), LabError> {
     Ok((nursery, init, thread))
 }
 
-/// Tells how entering went, then runs jobs until the last sender is gone.
+/// Reports the result of entering, then runs jobs until the last sender is gone.
 fn serve<T>(entered: io::Result<T>, tell: &SyncSender<io::Result<T>>, jobs: &Receiver<Job>) {
     let failed = entered.is_err();
     if tell.send(entered).is_err() || failed {

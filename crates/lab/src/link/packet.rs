@@ -1,9 +1,9 @@
-//! IPv4 packets: changing a payload byte such that every checksum still holds.
+//! IPv4 packets: changes a payload byte such that every checksum still holds.
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Where things are in an IPv4 packet with a TCP or UDP payload.
+/// Offsets in an IPv4 packet with a TCP or UDP payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     protocol: u8,
@@ -11,17 +11,17 @@ struct Layout {
     transport: usize,
     /// Offset of the payload.
     payload: usize,
-    /// End of the packet, as the IP header says.
+    /// End of the packet according to the IP header.
     end: usize,
 }
 
 impl Layout {
-    /// `None` for anything but an unfragmented IPv4 packet with TCP or UDP and a payload.
+    /// `None` for anything except an unfragmented IPv4 packet with TCP or UDP and a payload.
     fn of(packet: &[u8]) -> Option<Self> {
         let version = *packet.first()?;
         let transport = usize::from(version & 15) * 4;
         let end = usize::from(read16(packet, 2)?);
-        // Neither an offset nor more fragments to come.
+        // No fragment offset, and no more fragments.
         let whole = read16(packet, 6)? & 0x3fff == 0;
         let protocol = *packet.get(9)?;
         let header = match protocol {
@@ -44,9 +44,9 @@ fn read16(packet: &[u8], at: usize) -> Option<u16> {
     packet.get(at..at + 2)?.try_into().map(u16::from_be_bytes).ok()
 }
 
-/// Changes one byte of the payload of `packet` and makes the transport checksum right again, so that nothing
-/// but cryptography (or the application) can notice. False, and nothing is changed, where there is no TCP or
-/// UDP payload.
+/// Changes one byte of the payload of `packet` and corrects the transport checksum, so that only
+/// cryptography (or the application) can detect it. Returns false without a change if there is no
+/// TCP or UDP payload.
 pub(super) fn corrupt(packet: &mut [u8], random: &mut fastrand::Rng) -> bool {
     let Some(layout) = Layout::of(packet) else { return false };
     let at = random.usize(layout.payload..layout.end);
@@ -54,7 +54,7 @@ pub(super) fn corrupt(packet: &mut [u8], random: &mut fastrand::Rng) -> bool {
     packet[at] ^= flip;
     let place = layout.checksum();
     let Some(old) = read16(packet, place) else { return true };
-    // UDP over IPv4 may go without a checksum.
+    // UDP over IPv4 may omit the checksum.
     if layout.protocol == UDP && old == 0 {
         return true;
     }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The transport checksum computed over everything (RFC 793, RFC 768), 0 where the one in the packet is
+    /// The transport checksum computed over everything (RFC 793, RFC 768); 0 if the packet's own is
     /// right.
     fn residue(packet: &[u8]) -> u16 {
         let transport = usize::from(packet[0] & 15) * 4;

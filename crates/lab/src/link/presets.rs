@@ -12,7 +12,7 @@ pub struct Preset {
     pub(super) rtt_us: u64,
     /// Jitter of the round-trip time, microseconds.
     pub(super) jitter_us: u64,
-    /// Where the figures come from; `assumed` for those without a source.
+    /// Source of the figures; `assumed` without a source.
     pub source: &'static str,
 }
 

@@ -1,8 +1,9 @@
-//! Packets that wait: a first-in-first-out queue, and what happens to each packet. Pure: time comes in.
+//! Waiting packets: a first-in-first-out queue, and the treatment of each packet. Pure: the caller
+//! passes the time.
 use super::packet;
 use std::collections::VecDeque;
 
-/// Packets in order, each with the time at which it is due.
+/// Packets in order, each with its due time.
 pub(super) struct DelayLine {
     /// Most bytes of packets.
     capacity: usize,
@@ -21,7 +22,8 @@ impl DelayLine {
         self.bytes + len <= self.capacity
     }
 
-    /// Keeps a copy of `packet`, due at `due`, but not before its predecessor; false when the line is full.
+    /// Stores a copy of `packet`, due at `due`, but not before its predecessor; false if the line
+    /// is full.
     pub(super) fn push(&mut self, packet: &[u8], due: u64) -> bool {
         if !self.has_room(packet.len()) {
             return false;
@@ -32,7 +34,7 @@ impl DelayLine {
         true
     }
 
-    /// When the first packet is due.
+    /// Due time of the first packet.
     pub(super) fn next_due(&self) -> Option<u64> {
         self.packets.front().map(|(due, _)| *due)
     }
@@ -46,7 +48,7 @@ impl DelayLine {
     }
 }
 
-/// What a direction of the link does to packets.
+/// The treatment of packets in a direction of the link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Treatment {
     /// Mean one-way delay, ns.
@@ -61,7 +63,7 @@ pub(super) struct Treatment {
     pub(super) duplicate: f64,
 }
 
-/// How much later a replayed packet follows, ns: later than the packets that followed the original.
+/// Delay of a replayed packet, ns: longer than that of the packets after the original.
 pub(super) const REPLAY_AFTER: u64 = 50_000_000;
 
 /// The fate of one packet.
@@ -71,14 +73,14 @@ pub(super) struct Fate {
     pub(super) lost: bool,
     /// A payload byte was changed.
     pub(super) corrupted: bool,
-    /// To be sent again.
+    /// Whether the packet is sent again.
     pub(super) replayed: bool,
-    /// When it is due, ns.
+    /// Due time, ns.
     pub(super) due: u64,
 }
 
 impl Treatment {
-    /// Decides what happens to `packet` (an IP packet, changed in place), which arrives at `now`.
+    /// Decides the fate of `packet` (an IP packet, changed in place), which arrives at `now`.
     pub(super) fn decide(&self, now: u64, packet: &mut [u8], random: &mut fastrand::Rng) -> Fate {
         let mut chance = |probability: f64| probability > 0.0 && random.f64() < probability;
         let (lost, corrupt, replayed) = (chance(self.loss), chance(self.corrupt), chance(self.duplicate));

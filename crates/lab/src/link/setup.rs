@@ -13,18 +13,18 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 pub(super) const INTERFACE: &str = "link0";
 /// Bytes of an IP packet at most.
 pub(super) const MTU: u64 = 1500;
-/// IPv4 and TCP headers with time stamps: what a full packet carries beside its payload.
+/// IPv4 and TCP headers with time stamps: the part of a full packet beside its payload.
 const HEADERS: u64 = 52;
-/// What `tbf` counts on an Ethernet device (veth) beside the IP packet.
+/// Bytes beside the IP packet that `tbf` counts on an Ethernet device (veth).
 const ETHERNET: u64 = 14;
 /// From this rate on, the emulator moves TCP segments together, as network cards do (segmentation offload).
 const OFFLOAD_FROM: u64 = 200_000_000;
-/// TCP's congestion control over the link, whatever the host uses: the default of most kernels, so that
-/// figures compare. A route that a program adds inside (that of a tunnel) needs `ip route ... congctl` with
-/// this name to be sure of the same.
+/// TCP's congestion control over the link, on every host: the default of most kernels, so that
+/// figures are comparable. A route that a program adds inside (such as a tunnel's) needs
+/// `ip route ... congctl` with this name to be sure of the same.
 pub const CONGESTION_CONTROL: &str = "cubic";
 
-/// How one direction is shaped.
+/// Shaping parameters of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Rate of `tbf`, bit/s.
@@ -36,11 +36,12 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Such that a TCP connection gets `rate` of payload over a link with round-trip time `rtt`.
+    /// A shape that gives a TCP connection `rate` of payload over a link with round-trip time
+    /// `rtt`.
     ///
     /// Burst: 2 ms, so that a late timer costs no throughput, and two packets at least. Queue: the
-    /// bandwidth-delay product, within 50 to 500 ms of the rate and 16 packets at least, so that cubic keeps
-    /// the link busy and a slow link does not queue for ever.
+    /// bandwidth-delay product, within 50 to 500 ms of the rate and 16 packets at least, so that
+    /// cubic fills the link and a slow link has no endless queue.
     pub(super) fn new(rate: Rate, rtt: Duration, ethernet: bool) -> Self {
         let frame = MTU + if ethernet { ETHERNET } else { 0 };
         let bits = (u128::from(rate.bits_per_second()) * u128::from(frame)).div_ceil(u128::from(MTU - HEADERS)) as u64;
@@ -56,7 +57,7 @@ pub(super) fn offload(spec: &LinkSpec) -> bool {
     !spec.impaired() && (fast(spec.up) || fast(spec.down))
 }
 
-/// Makes a TUN device in the namespace; it goes with the last use of it.
+/// Creates a TUN device in the namespace; it disappears with its last user.
 ///
 /// # Errors
 /// [`LabError::Unavailable`] without `/dev/net/tun` or without the right to use it.
@@ -97,10 +98,10 @@ pub(super) fn veth(client: &Namespace, server: &Namespace) -> Result<(), LabErro
     })?
 }
 
-/// Gives the interface of `side` its address and its rate; called inside the namespace.
+/// Sets the address and the rate of the interface of `side`; called inside the namespace.
 ///
 /// # Errors
-/// Those of [`run`]; [`LabError::Io`] where a kernel setting cannot be written.
+/// Those of [`run`]; [`LabError::Io`] if a kernel setting cannot be written.
 pub(super) fn configure(side: Side, spec: &LinkSpec) -> Result<(), LabError> {
     settings(spec)?;
     let emulated = spec.emulated();
@@ -113,7 +114,8 @@ pub(super) fn configure(side: Side, spec: &LinkSpec) -> Result<(), LabError> {
     };
     if let Some(rate) = rate {
         let shape = Shape::new(rate, spec.rtt, !emulated);
-        // Segments that travel together take at most a quarter of the burst, so that the rate stays smooth.
+        // Segments that travel together take at most a quarter of the burst, so that the rate stays
+        // smooth.
         let together = (shape.burst / 4).clamp(MTU, 65_536).to_string();
         run("ip", &["link", "set", INTERFACE, "gso_max_size", &together])?;
         let (bits, burst, limit) =
@@ -131,18 +133,20 @@ fn settings(spec: &LinkSpec) -> Result<(), LabError> {
         let path = std::path::Path::new("/proc/sys/net").join(name);
         std::fs::write(&path, value).map_err(LabError::io(path))
     };
-    // For routes that programs add, such as those of a tunnel. Some hosts allow only their own default here
-    // (then such a route needs `congctl` of its own, as ours has), hence no error.
+    // For routes that programs add, such as those of a tunnel. Some hosts allow only their own
+    // default here (then such a route needs its own `congctl`, as this crate's routes have), so an
+    // error is ignored.
     _ = set("ipv4/tcp_congestion_control", CONGESTION_CONTROL);
-    // What one connection learnt about the path must not help the next.
+    // Path metrics of one connection must not help the next.
     set("ipv4/tcp_no_metrics_save", "1")?;
-    // No neighbour discovery between measurements. Kernels without IPv6 lack the setting, and need it not.
+    // No neighbour discovery between measurements. Kernels without IPv6 lack the setting and do not
+    // need it.
     if std::path::Path::new("/proc/sys/net/ipv6").exists() {
         set("ipv6/conf/all/disable_ipv6", "1")?;
         set("ipv6/conf/default/disable_ipv6", "1")?;
     }
-    // Windows must hold what is under way and queued; the kernel's own limits suffice up to about 1 MiB of
-    // it.
+    // Windows must hold bytes under way and queued bytes; the kernel's own limits suffice up to
+    // about 1 MiB.
     let fastest = spec.up.max(spec.down);
     let under_way = fastest.map_or(0, |rate| rate.bytes_in(spec.rtt + spec.rtt.max(Duration::from_millis(50))));
     if under_way > 1 << 20 {
@@ -156,12 +160,12 @@ fn settings(spec: &LinkSpec) -> Result<(), LabError> {
 /// Runs a tool of iproute2.
 ///
 /// # Errors
-/// [`LabError::Unavailable`] naming the package where it is missing; [`LabError::Failed`] with its message
-/// where it fails.
+/// [`LabError::Unavailable`] with the package if the tool is missing; [`LabError::Failed`] with the
+/// tool's message if it fails.
 fn run(tool: &str, arguments: &[&str]) -> Result<(), LabError> {
     let output = Command::new(tool).args(arguments).output().map_err(|error| match error.kind() {
-        // Not permitted: what the system says too where a folder of PATH is closed to this user and no other
-        // has the program.
+        // Not permitted: the system also reports this if a folder of PATH is closed to this user
+        // and no other folder has the program.
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => LabError::Unavailable {
             what: "an emulated link".into(),
             reason: format!("the program {tool} is missing ({error})"),

@@ -1,23 +1,24 @@
-//! What a link is like: as text, and checked.
+//! The description of a link: as text, and checked.
 use super::presets::{self, Preset};
 use crate::LabError;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tacit_net::Rate;
 
-/// Rates that can be emulated, bit/s: at 1 kbit/s a full packet takes 12 s.
+/// Possible rates, bit/s: at 1 kbit/s a full packet takes 12 s.
 const RATES: std::ops::RangeInclusive<u64> = 1_000..=100_000_000_000;
-/// The longest round trip that can be emulated.
+/// The longest possible round trip.
 const MAX_RTT: Duration = Duration::from_secs(60);
 
-/// A link as written in an experiment file or on the command line; [`LinkSpec`] once checked.
+/// A link as written in an experiment file or on the command line; its checked form is
+/// [`LinkSpec`].
 ///
-/// Starts from `preset` where one is named, and from a link without limits otherwise; every other key
-/// overrides it.
+/// Starts from `preset` if given, otherwise from a link without limits; every other key overrides
+/// that.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkSpecText {
-    /// Name in records and tables; the preset's name or a description where absent.
+    /// Name in records and tables; default: the preset's name or a description.
     pub name: Option<String>,
     /// Name of one of [`super::PRESETS`].
     pub preset: Option<String>,
@@ -61,8 +62,9 @@ impl LinkSpec {
     /// Checks `text`.
     ///
     /// # Errors
-    /// [`LabError::Spec`] for an unknown preset, a rate outside 1 kbit/s to 100 Gbit/s, a duration that is
-    /// none, a round trip above 60 s, jitter above the round trip, or a fraction outside 0 to 1.
+    /// [`LabError::Spec`] for an unknown preset, a rate outside 1 kbit/s to 100 Gbit/s, an invalid
+    /// duration, a round trip above 60 s, jitter above the round trip, or a fraction outside 0 to
+    /// 1.
     pub fn parse(text: &LinkSpecText) -> Result<Self, LabError> {
         let base = match &text.preset {
             Some(name) => Some(Self::preset(name).ok_or_else(|| {
@@ -108,7 +110,7 @@ impl LinkSpec {
         Ok(spec)
     }
 
-    /// A link that limits, delays and loses nothing.
+    /// A link without limits, delays and losses.
     pub fn unlimited() -> Self {
         Self {
             name: "unlimited".into(),
@@ -127,12 +129,12 @@ impl LinkSpec {
         &self.name
     }
 
-    /// TCP goodput from client to server; `None` where it is not limited.
+    /// TCP goodput from client to server; `None` if unlimited.
     pub fn up(&self) -> Option<Rate> {
         self.up
     }
 
-    /// TCP goodput from server to client; `None` where it is not limited.
+    /// TCP goodput from server to client; `None` if unlimited.
     pub fn down(&self) -> Option<Rate> {
         self.down
     }
@@ -142,8 +144,8 @@ impl LinkSpec {
         self.rtt
     }
 
-    /// The round-trip time is uniform in `rtt - jitter ..= rtt + jitter`, up to the waiting that keeps
-    /// packets in order.
+    /// The round-trip time is uniform in `rtt - jitter ..= rtt + jitter`, plus the waits that
+    /// preserve the order of packets.
     pub fn jitter(&self) -> Duration {
         self.jitter
     }
@@ -163,7 +165,7 @@ impl LinkSpec {
         self.duplicate
     }
 
-    /// Whether packets have to pass through the user-space emulator.
+    /// Whether packets must pass through the user-space emulator.
     pub(super) fn emulated(&self) -> bool {
         !self.rtt.is_zero() || self.impaired()
     }
@@ -226,7 +228,7 @@ fn fraction(key: &str, value: Option<f64>, default: f64) -> Result<f64, LabError
 /// Reads a time such as `40ms`, `0.6ms`, `250us`, `1.5s` (at most a day, at least 0).
 ///
 /// # Errors
-/// What is wrong with the text, without repeating it.
+/// A description of the fault, without a copy of the text.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     const EXAMPLE: &str = "write for example 40ms, 0.6ms, 250us or 1.5s";
     let text = text.trim();
@@ -249,9 +251,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(total.round() as u64))
 }
 
-/// The text that [`parse_duration`] reads back: `40ms`, `600us`, `1.5s`.
+/// The text form that [`parse_duration`] reads: `40ms`, `600us`, `1.5s`.
 pub fn format_duration(time: Duration) -> String {
-    // `Duration`'s own text is exact and uses the same units, but for the micro sign.
+    // `Duration`'s own text is exact and uses the same units, except for the micro sign.
     format!("{time:?}").replace('µ', "u")
 }
 

@@ -44,7 +44,7 @@ fn a_baseline_states_mean_sd_and_what_is_left_of_them() {
     assert_eq!(white.n, 2000);
     assert!((white.seconds - 200.0).abs() < 1e-9);
     assert!((white.mean_sd_w - 0.2 / 2000_f64.sqrt()).abs() < 0.002, "{white:?}");
-    // Weighted by time: 1 W for 9 s and 11 W for 1 s are 2 W.
+    // Time-weighted: 1 W for 9 s and 11 W for 1 s are 2 W.
     let weighted = Baseline::from_power(&[(9.0, 1.0), (1.0, 11.0), (0.0, 500.0), (1.0, f64::NAN)], 0.0).unwrap();
     assert!((weighted.mean_w - 2.0).abs() < 1e-12);
     assert!(Baseline::from_power(&[(1.0, 1.0)], 0.0).is_none());
@@ -52,7 +52,7 @@ fn a_baseline_states_mean_sd_and_what_is_left_of_them() {
 
 #[test]
 fn the_uncertainty_of_a_baseline_is_right_for_correlated_noise() {
-    // Over many baselines: the scatter of their means against what each of them claims.
+    // Over many baselines: the scatter of their means against their stated uncertainties.
     for correlation in [0.0, 0.6, 0.9] {
         let baselines: Vec<Baseline> = (0..300)
             .map(|seed| {
@@ -114,7 +114,7 @@ fn parties_share_the_host_s_energy_by_processor_time() {
     let sum = |f: fn(&EnergyFigure) -> f64| shares.values().map(f).sum::<f64>();
     assert!((sum(|s| s.gross_j) - 100.0).abs() < 1e-9 && (sum(|s| s.mean_w) - 10.0).abs() < 1e-9);
     assert!((sum(|s| s.net_j.unwrap()) - 70.0).abs() < 1e-9 && (sum(|s| s.idle_j.unwrap()) - 30.0).abs() < 1e-9);
-    // Two ticks of processor time say little about who had which part.
+    // Two ticks of processor time hardly determine the parties' shares.
     let vague = attribute(&host, &cpu(0.01, 0.01), 0.0041, 0.0);
     assert!(vague["client"].net_sd_j.unwrap() > 0.25 * vague["client"].net_j.unwrap());
     assert_eq!(attribute(&host, &cpu(0.0, 0.0), 0.0, 0.0)["client"].gross_j, 50.0);
@@ -134,7 +134,7 @@ fn what_others_used_is_nobody_s_and_idle_power_is_the_parties_alone() {
         Baseline { mean_w: 3.0, sd_w: 0.0, n: 9, seconds: 9.0, drift_w: 0.0, mean_sd_w: 0.0, resolution_w: 0.0 };
     let host = net(100.0, &baseline, 10.0, Provenance::Measured);
     let cpu_s = BTreeMap::from([("client".to_owned(), 1.0), ("server".to_owned(), 1.0)]);
-    // A link emulator that worked as much as both.
+    // A link emulator with as much work as both parties.
     let shares = attribute(&host, &cpu_s, 0.0041, 2.0);
     let client = shares["client"];
     assert_eq!((client.net_j, client.idle_j, client.gross_j), (Some(17.5), Some(15.0), 32.5));

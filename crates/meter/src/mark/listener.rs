@@ -1,4 +1,4 @@
-//! The end that collects marks. What comes in is not trusted: lengths, names, numbers of clients and notes
+//! The receiving end of marks. Input is not trusted: lengths, names, numbers of clients and notes
 //! are limited.
 use super::{MarkLine, read_line, socket};
 use crate::MeterError;
@@ -16,15 +16,15 @@ use std::time::{Duration, Instant};
 
 /// Programs that may be connected at once.
 const MAX_CLIENTS: usize = 64;
-/// Notes that one connection may leave in the record.
+/// Most notes of one connection in the record.
 const MAX_NOTES: usize = 100;
-/// A mark may lie this far in the future: clock offset between hosts, nanoseconds.
+/// How far in the future a mark may lie: clock offset between hosts, nanoseconds.
 const FUTURE_NS: u64 = 1_000_000_000;
 
-/// How long all programs together are still read from when the listener closes.
+/// How long a closing listener still reads from all programs together.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Collects marks for a sampler until it is closed.
+/// Collects marks for a sampler until `close`.
 pub struct MarkListener {
     door: Door,
     closing: Arc<AtomicBool>,
@@ -32,13 +32,13 @@ pub struct MarkListener {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Where programs come in.
+/// The listening socket.
 enum Door {
     Unix(PathBuf),
     Tcp(SocketAddr),
 }
 
-/// A connected program: its stream, to hang up, and its thread.
+/// A connected program: its stream, for the shutdown, and its thread.
 struct Client {
     stream: UnixStream,
     thread: JoinHandle<()>,
@@ -66,19 +66,19 @@ impl Listener {
 }
 
 impl MarkListener {
-    /// Listens on a Unix socket that it makes; give its path to programs as `TACIT_MARKS`. The socket is
-    /// removed at the end.
+    /// Listens on a Unix socket that it creates; pass its path to programs as `TACIT_MARKS`.
+    /// Removes the socket at the end.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if the socket cannot be made: the folder is missing, the path is taken or longer
-    /// than 107 bytes.
+    /// [`MeterError::Io`] if the socket cannot be created: the folder is missing, the path is taken
+    /// or longer than 107 bytes.
     pub fn unix(path: &Path, sampler: &Handle) -> Result<Self, MeterError> {
         let listener = UnixListener::bind(path).map_err(MeterError::io(path))?;
         Self::start(Door::Unix(path.to_owned()), Listener::Unix(listener), sampler)
     }
 
-    /// As [`unix`](Self::unix), on a socket that is bound already: programs that started before the sampler
-    /// wait in its queue.
+    /// As [`unix`](Self::unix), on an already bound socket: programs that started before the
+    /// sampler wait in its queue.
     ///
     /// # Errors
     /// [`MeterError::Io`] if the thread cannot be started.
@@ -86,8 +86,9 @@ impl MarkListener {
         Self::start(Door::Unix(path.to_owned()), Listener::Unix(listener), sampler)
     }
 
-    /// Listens on a TCP address for programs on other hosts (`TACIT_MARKS=tcp:HOST:PORT`). Anyone who can
-    /// reach it can write marks into the record: use it in a network of your own only.
+    /// Listens on a TCP address for programs on other hosts (`TACIT_MARKS=tcp:HOST:PORT`). Every
+    /// host that can reach the address can write marks into the record: use it only in your own
+    /// network.
     ///
     /// # Errors
     /// [`MeterError::Io`] if the address cannot be bound.
@@ -107,8 +108,8 @@ impl MarkListener {
         Ok(Self { door, closing, clients, thread: Some(thread) })
     }
 
-    /// What programs find in `TACIT_MARKS`. A TCP listener on all addresses says so (`0.0.0.0`): put the
-    /// host's name there.
+    /// The value of `TACIT_MARKS` for programs. For a TCP listener on all addresses it contains
+    /// `0.0.0.0`: replace that by the host's name.
     #[must_use]
     pub fn address(&self) -> String {
         match &self.door {
@@ -117,7 +118,7 @@ impl MarkListener {
         }
     }
 
-    /// Takes in everything that was written so far and hangs up. Call it before the sampler is stopped.
+    /// Reads everything written so far and disconnects. Call before stopping the sampler.
     pub fn close(mut self) {
         self.end();
     }
@@ -125,7 +126,7 @@ impl MarkListener {
     fn end(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         self.closing.store(true, Ordering::SeqCst);
-        // A connection of our own wakes the thread, after all that came before it.
+        // A connection to itself wakes the thread, after all earlier connections.
         let woken = match &self.door {
             Door::Unix(path) => UnixStream::connect(path).is_ok(),
             Door::Tcp(address) => TcpStream::connect_timeout(&reachable(*address), Duration::from_secs(1)).is_ok(),
@@ -136,9 +137,10 @@ impl MarkListener {
         let clients = self.clients.lock().map(|mut c| std::mem::take(&mut *c)).unwrap_or_default();
         let until = Instant::now() + FAREWELL;
         for client in clients {
-            // What is in the socket's buffer can still be read.
+            // Data in the socket's buffer can still be read.
             let _ = client.stream.shutdown(Shutdown::Read);
-            // Over TCP, one that never stops writing is still heard; it must not keep us.
+            // Over TCP a program that never stops writing is still readable; the deadline ends
+            // this.
             while !client.thread.is_finished() && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -157,7 +159,7 @@ impl Drop for MarkListener {
     }
 }
 
-/// "All addresses" is no address to connect to.
+/// Replaces "all addresses" by an address that clients can connect to.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         let local: std::net::IpAddr =
@@ -172,7 +174,7 @@ fn accept_all(listener: &Listener, sampler: &Handle, closing: &AtomicBool, clien
     loop {
         let accepted = listener.accept();
         if closing.load(Ordering::SeqCst) && !draining {
-            // Whoever connected before the end is still let in; after that there is nobody to wait for.
+            // Accepts programs that connected before the end; after that there is no wait.
             draining = listener.set_nonblocking();
             if !draining {
                 return;
@@ -182,7 +184,7 @@ fn accept_all(listener: &Listener, sampler: &Handle, closing: &AtomicBool, clien
             Ok(stream) => stream,
             Err(_) if draining => return,
             Err(error) => {
-                // Out of file handles: they may come back. Without a pause this would spin.
+                // Out of file handles, perhaps for a short time. The pause avoids a busy loop.
                 sampler.note(format!("a program could not connect for marks: {error}"));
                 std::thread::sleep(Duration::from_millis(500));
                 continue;
@@ -210,7 +212,7 @@ fn serve(stream: UnixStream, sampler: &Handle) -> Option<Client> {
     Some(Client { stream, thread })
 }
 
-/// Takes in one program's lines until it hangs up or sends a line without end.
+/// Reads one program's lines until it disconnects or sends an overlong line.
 fn listen(reader: &mut impl Read, mut writer: impl Write, sampler: &Handle) {
     let mut reader = BufReader::new(reader);
     let (mut party, mut notes, mut complained) = ("program".to_owned(), 0, false);

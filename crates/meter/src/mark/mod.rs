@@ -1,4 +1,5 @@
-//! Phase marks: a measured program says when its phases begin and end, and what it counted in them.
+//! Phase marks: a measured program reports when its phases begin and end, and its own figures for
+//! them.
 //!
 //! The program finds the listener in the environment variable [`ENV_MARKS`] and its own name (`client`,
 //! `server`) in [`ENV_PARTY`]. `TACIT_MARKS` is the path of a Unix socket (stream), or `tcp:HOST:PORT` for a
@@ -13,11 +14,12 @@
 //! ping N                              answered by `pong N T_NS`: the listener's clock
 //! ```
 //!
-//! `NAME`, `PHASE` and `KEY` are 1 to 64 characters of `A-Z a-z 0-9 _ . -`; `VALUE` is a finite decimal
-//! number, at most 32 of them; `T_NS` is `CLOCK_MONOTONIC` in nanoseconds **on the listener's host** (the
-//! same in all its processes; a program on another host converts it with the help of `ping`). Without `T_NS`
-//! the time of arrival counts, and so it does where `T_NS` lies outside the measurement. A line that is none
-//! of these is ignored, and the record notes the first of each connection.
+//! `NAME`, `PHASE` and `KEY` are 1 to 64 characters of `A-Z a-z 0-9 _ . -`. `VALUE` is a finite
+//! decimal number, at most 32 of them. `T_NS` is `CLOCK_MONOTONIC` in nanoseconds **on the
+//! listener's host** (the same in all its processes; a program on another host converts its own
+//! time with the help of `ping`). Without `T_NS`, or with a `T_NS` outside the measurement, the
+//! time of arrival counts. Any other line is ignored, and the record notes the first of each
+//! connection.
 //!
 //! In a shell script: `tacit lab mark begin online`.
 mod listener;
@@ -33,9 +35,9 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-/// Where the listener is: path of a Unix socket, or `tcp:HOST:PORT`.
+/// Address of the listener: path of a Unix socket, or `tcp:HOST:PORT`.
 pub const ENV_MARKS: &str = "TACIT_MARKS";
-/// Name of the party that this program is.
+/// Name of this program's party.
 pub const ENV_PARTY: &str = "TACIT_PARTY";
 /// Longest line in bytes, with its newline.
 pub const MAX_LINE: usize = 1024;
@@ -47,22 +49,22 @@ pub const MAX_FIGURES: usize = 32;
 /// One line of the protocol.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MarkLine {
-    /// Who speaks.
+    /// The party of the following lines.
     Party(String),
     /// A phase begins or ends.
     Mark {
-        /// Which of both.
+        /// Begin or end.
         edge: Edge,
         /// The phase.
         phase: String,
         /// `CLOCK_MONOTONIC` of the listener's host, nanoseconds.
         t_ns: Option<u64>,
-        /// What was counted.
+        /// Figures of the program.
         figures: BTreeMap<String, f64>,
     },
     /// A remark.
     Note(String),
-    /// A question for the listener's clock.
+    /// A request for the listener's clock.
     Ping(u32),
 }
 
@@ -70,7 +72,7 @@ impl MarkLine {
     /// Parses a line, with or without its newline.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of the fault.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         if line.len() > MAX_LINE {
             return Err(format!("longer than {MAX_LINE} bytes"));
@@ -120,7 +122,7 @@ impl std::fmt::Display for MarkLine {
                 f.write_str(phase)?;
                 t_ns.iter().try_for_each(|t| write!(f, " {t}"))?;
                 for (key, value) in figures {
-                    // 1e300 has 300 zeros.
+                    // The plain form of 1e300 has 300 zeros.
                     let (plain, short) = (value.to_string(), format!("{value:e}"));
                     write!(f, " {key}={}", if plain.len() <= short.len() { plain } else { short })?;
                 }
@@ -141,15 +143,15 @@ fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// A TCP connection as what it is to the system once it is made: a stream like any other. A line is not held
-/// back until there are more: clocks are compared by them.
+/// Converts a TCP connection to a `UnixStream`, since both are plain streams to the system. Lines
+/// are sent at once (no delay), because clocks are compared by them.
 pub(crate) fn socket(stream: TcpStream) -> io::Result<UnixStream> {
     stream.set_nodelay(true)?;
     Ok(OwnedFd::from(stream).into())
 }
 
-/// The next line of a stream without its newline; `None` at its end. A last line without a newline counts,
-/// one longer than [`MAX_LINE`] bytes is an error.
+/// The next line of a stream without its newline; `None` at its end. A last line without a newline
+/// counts; a line longer than [`MAX_LINE`] bytes is an error.
 pub(crate) fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     io::Read::take(from, MAX_LINE as u64).read_until(b'\n', &mut line)?;

@@ -1,4 +1,5 @@
-//! The end in the measured program. It never waits for the listener and never stops the program.
+//! The sending end, in the measured program. It never waits for the listener and never stops the
+//! program.
 use super::{ENV_MARKS, ENV_PARTY, MarkLine, name, socket};
 use crate::MeterError;
 use crate::clock::{self, Offset, monotonic_ns};
@@ -10,42 +11,42 @@ use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Time that connecting to another host, and each exchange of clocks, may take.
+/// Time limit of a connection to another host, and of each exchange of clocks.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Exchanges when connecting, and when the offset is renewed.
+/// Exchanges at the connection and at each renewal of the offset.
 const EXCHANGES: u32 = 8;
-/// The offset of another host's clock is renewed after this time, before a phase begins: 50 ppm of drift are
+/// Age of the offset of another host's clock at which the next phase renews it: 50 ppm of drift are
 /// 1.5 ms by then.
 const RENEW_NS: u64 = 30_000_000_000;
 
-/// Sends marks to the listener that the environment names. Can be shared by threads.
+/// Sends marks to the listener in the environment. Threads can share it.
 pub struct MarkSender {
     line: Mutex<Wire>,
 }
 
-/// The connection and what is known about the listener's clock.
+/// The connection and the offset of the listener's clock.
 struct Wire {
-    /// `None` once it is given up; what follows is dropped in silence.
+    /// `None` after a failure; later marks are dropped silently.
     stream: Option<UnixStream>,
     /// Absent on one host, where both clocks are the same.
     offset: Option<Offset>,
 }
 
 impl MarkSender {
-    /// Connects to the listener in `TACIT_MARKS`, as the party in `TACIT_PARTY` (else `party`). `None` if the
-    /// variable is not set.
+    /// Connects to the listener in `TACIT_MARKS`, as the party in `TACIT_PARTY` (else `party`).
+    /// `None` if the variable is not set.
     ///
     /// # Errors
-    /// [`MeterError`] if it is set, but no listener is there, or the party's name is none. The program should
-    /// say so and go on.
+    /// [`MeterError`] if the variable is set without a listener at that address, or if the party's
+    /// name is invalid. The program should report the error and continue.
     pub fn from_env(party: &str) -> Result<Option<Self>, MeterError> {
         let Some(address) = std::env::var_os(ENV_MARKS).filter(|a| !a.is_empty()) else { return Ok(None) };
         let party = std::env::var(ENV_PARTY).unwrap_or_else(|_| party.to_owned());
         Self::connect(&address.to_string_lossy(), &party).map(Some)
     }
 
-    /// Connects to a listener: the path of a Unix socket, or `tcp:HOST:PORT`, whose clock is compared with
-    /// this host's at once.
+    /// Connects to a listener: the path of a Unix socket, or `tcp:HOST:PORT`. Compares a TCP
+    /// listener's clock with this host's at once.
     ///
     /// # Errors
     /// As [`from_env`](Self::from_env).
@@ -66,17 +67,18 @@ impl MarkSender {
         Ok(Self { line: Mutex::new(wire) })
     }
 
-    /// Tells that a phase begins now. Returns at once; only with a listener on another host, and at most
-    /// every 30 seconds, it first compares clocks, so call it before the phase's own time is taken.
+    /// Marks the begin of a phase, now. Returns at once, except with a listener on another host:
+    /// there it first compares clocks, at most every 30 seconds. So call it before taking the
+    /// phase's own start time.
     ///
     /// # Errors
-    /// The first time that a mark cannot be delivered; then the connection is closed and later marks are
-    /// dropped in silence.
+    /// The first failed delivery of a mark; the connection is then closed and later marks are
+    /// dropped silently.
     pub fn begin(&self, phase: &str) -> Result<(), MeterError> {
         self.send(Edge::Begin, phase, BTreeMap::new())
     }
 
-    /// Tells that a phase has ended now, with what was counted in it.
+    /// Marks the end of a phase, now, with the program's figures.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
@@ -85,12 +87,12 @@ impl MarkSender {
         self.send(Edge::End, phase, figures)
     }
 
-    /// Leaves a remark in the record.
+    /// Adds a remark to the record.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
     pub fn note(&self, text: &str) -> Result<(), MeterError> {
-        // Other characters do not pass the protocol.
+        // The protocol allows no other characters.
         let clean: String = text.chars().filter(|c| c.is_ascii() && !c.is_control()).take(900).collect();
         self.with_wire(|wire| wire.write(&MarkLine::Note(clean)))
     }
@@ -98,7 +100,8 @@ impl MarkSender {
     fn send(&self, edge: Edge, phase: &str, figures: BTreeMap<String, f64>) -> Result<(), MeterError> {
         let now = monotonic_ns();
         let line = MarkLine::Mark { edge, phase: phase.to_owned(), t_ns: Some(now), figures };
-        // What the listener would refuse is the program's mistake, not the connection's.
+        // A line that the listener would refuse is an error of the program; the connection stays
+        // usable.
         if let Err(detail) = MarkLine::parse(line.to_string().as_bytes()) {
             return Err(MeterError::Malformed { what: format!("mark of phase {phase:?}"), detail });
         }
@@ -145,7 +148,8 @@ impl Wire {
         self.stream.as_ref().map_or(Ok(()), |stream| stream.set_nonblocking(on))
     }
 
-    /// Writes a line in one piece or fails: a listener that does not read must not hold the program up.
+    /// Writes a line in one piece or fails: a listener that does not read must not block the
+    /// program.
     fn write(&mut self, line: &MarkLine) -> io::Result<()> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         let text = line.to_string();

@@ -108,7 +108,7 @@ fn marks_of_several_programs_reach_the_record_even_if_sent_just_before_the_end()
             });
         }
     });
-    // Never accepted when the closing begins.
+    // Not yet accepted when `close` begins.
     let late = MarkSender::connect(&address, "late").unwrap();
     late.begin("setup").unwrap();
     listener.close();
@@ -163,7 +163,7 @@ fn a_program_goes_on_when_its_listener_does_not_read_or_goes_away() {
     assert_eq!(failures, 1, "told once");
     assert!(begin.elapsed() < Duration::from_secs(60));
     drop(deaf);
-    // A program that another test starts in this moment holds the listener too, until it is that program.
+    // A child that another test is just starting also holds the listener, until its `exec`.
     let is_refused = |_| {
         std::thread::sleep(Duration::from_millis(5));
         MarkSender::connect(path.to_str().unwrap(), "client").is_err()
@@ -196,7 +196,7 @@ fn marks_over_tcp_are_on_the_listener_s_clock() {
     listener.close();
     drop(silent);
     let record = record(sampler.stop().unwrap(), &folder);
-    // One host, so the offset found is an error of at most half a round trip.
+    // On one host the true offset is 0, so the measured offset is at most half a round trip.
     let slack = 1.0;
     assert!((before - slack..after + slack).contains(&record.marks[0].t), "{before} {} {after}", record.marks[0].t);
 }

@@ -69,7 +69,7 @@ fn a_record_cut_anywhere_is_read_up_to_its_last_whole_line() {
         let count =
             record.samples.len() + record.marks.len() + record.notes.len() + usize::from(record.summary.is_some());
         let ends = whole[first..end].iter().filter(|&&b| b == b'\n').count();
-        // Only the newline is missing: that line is whole.
+        // Only the newline is missing, so the line is whole.
         let newline_missing = whole[end] == b'\n';
         assert_eq!(count, ends + usize::from(newline_missing), "cut at {end}");
         assert_eq!(record.incomplete.is_some(), end < whole.len() - 1, "cut at {end}");
@@ -86,7 +86,7 @@ fn a_record_replaces_a_record_and_nothing_else() {
     write(&path, &lines());
     write(&path, &[]);
     let whole = std::fs::read(&path).unwrap();
-    // A full disk or a crash cut it inside its first line.
+    // A full disk or a crash cut the record inside its first line.
     std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     write(&path, &[]);
     for precious in ["taxes", "{\"type\":\"header\"}\n", "{}\n"] {
@@ -113,7 +113,7 @@ fn what_is_no_record_is_refused_with_a_reason() {
     assert!(refuse(&format!("{good}\n{summary}\n{summary}\n")).contains("goes on after its summary"));
     assert!(refuse(&format!("{good}\n{}", " ".repeat(MAX_LINE + 1))).contains("longer than"));
     assert!(read_record(Path::new("/nonexistent/r.jsonl")).unwrap_err().to_string().contains("/nonexistent"));
-    // Fields that a later version may add do not matter.
+    // Readers ignore fields of later versions.
     let extended = good.replacen('{', "{\"colour\":[1],", 1);
     assert_eq!(parse_record(extended.as_bytes(), "r").unwrap().header, header());
 }
@@ -133,7 +133,7 @@ fn mount(args: &[&str]) -> bool {
     std::process::Command::new(args[0]).args(&args[1..]).status().is_ok_and(|s| s.success())
 }
 
-/// A child that another test is just starting has our files open until its program runs.
+/// A child that another test is just starting holds these files until its `exec`.
 fn unmount(root: &str) {
     let done = (0..600).any(|_| {
         let done = mount(&["umount", root]);
@@ -143,7 +143,7 @@ fn unmount(root: &str) {
     assert!(done, "{root} stays mounted");
 }
 
-/// On a file system of its own of 64 kB.
+/// On a separate file system of 64 kB.
 #[test]
 fn on_a_full_disk_the_record_keeps_every_whole_line_and_can_go_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -199,7 +199,7 @@ fn a_sampler_on_a_full_disk_goes_on_and_says_so() {
         assert_eq!(stopped.notes.iter().filter(|n| n.text.contains("sampling goes on")).count(), 1);
         assert!(stopped.notes.iter().any(|n| n.text.contains("lines are lost")));
         let count = stopped.samples.len() as u64 - stopped.lost_lines;
-        // The summary is short: it may just fit.
+        // The summary is short and may just fit.
         let finished = stopped.finish().is_ok();
         let record = read_record(&path).unwrap();
         assert!(!record.samples.is_empty() && record.samples.len() as u64 <= count + 2);

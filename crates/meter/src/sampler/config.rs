@@ -1,4 +1,4 @@
-//! What a sampler is told, and what it hands back.
+//! Settings and results of a sampler.
 use crate::MeterError;
 use crate::energy::{self, Baseline};
 use crate::record::{Line, Mark, Note, Sample, Summary};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What to sample and where to write it.
+/// What to sample, and the file of the record.
 pub struct SamplerConfig {
     /// Name of the measured host, for the header.
     pub host: String,
@@ -23,12 +23,12 @@ pub struct SamplerConfig {
     pub labels: BTreeMap<String, String>,
     /// File of the record; `None` writes none.
     pub output: Option<PathBuf>,
-    /// Whether samples and marks are also kept in memory and handed back (some hundred bytes each).
+    /// Whether `Stopped` returns samples and marks (some hundred bytes each).
     pub keep_samples: bool,
-    /// Interfaces whose bytes a model counts, by their name in samples. `None`: all but `lo` and tunnels,
-    /// those in the parties' own network namespaces if there are any, else the host's.
+    /// Interfaces whose bytes a model counts, by their name in samples. `None`: all except `lo` and
+    /// tunnels, of the parties' own network namespaces if there are any, else of the host.
     pub counted_interfaces: Option<Vec<String>>,
-    /// Where `/proc` and `/sys` are.
+    /// Paths of `/proc` and `/sys`.
     pub roots: Roots,
 }
 
@@ -50,18 +50,19 @@ impl Default for SamplerConfig {
 
 /// A sampler that has stopped. [`finish`](Self::finish) completes its record.
 pub struct Stopped {
-    /// Gross energy by source, the parties' processor time and peak memory, the duration. Add results, net
-    /// energy ([`subtract_idle`](Self::subtract_idle)) and energy by party before `finish`.
+    /// Gross energy by source, the parties' processor time and peak memory, the duration. Add
+    /// results, net energy ([`subtract_idle`](Self::subtract_idle)) and energy by party before
+    /// `finish`.
     pub summary: Summary,
-    /// All samples, if they were to be kept.
+    /// All samples, with `keep_samples`.
     pub samples: Vec<Sample>,
-    /// All marks, if samples were to be kept.
+    /// All marks, with `keep_samples`.
     pub marks: Vec<Mark>,
-    /// What was noted: failed sources, missed deadlines, lost lines.
+    /// Notes: failed sources, missed deadlines, lost lines.
     pub notes: Vec<Note>,
     /// The sources, for the next sampler.
     pub sources: Vec<Box<dyn Source>>,
-    /// Bytes over each party's own network namespace, both ways; absent for parties that share the host's.
+    /// Bytes over each party's own network namespace, both ways; absent for parties in the host's.
     pub party_bytes: BTreeMap<String, u64>,
     /// Processor time of the sampling thread, seconds.
     pub sampler_cpu_s: f64,
@@ -69,14 +70,14 @@ pub struct Stopped {
     pub sample_count: u64,
     /// Lines that could not be written (full disk).
     pub lost_lines: u64,
-    /// By source: seconds in which it was observed.
+    /// Seconds of observation, by source.
     pub(super) covered: BTreeMap<String, f64>,
     pub(super) writer: Option<RecordWriter>,
 }
 
 impl Stopped {
-    /// Turns gross into net energy for every source that has a baseline. Idle power is subtracted for the
-    /// time that the source saw.
+    /// Computes net from gross energy for every source with a baseline. Subtracts idle power for
+    /// the time that the source was observed.
     pub fn subtract_idle(&mut self, baselines: &BTreeMap<String, Baseline>) {
         for (name, figure) in &mut self.summary.energy {
             if let Some(baseline) = baselines.get(name) {
@@ -86,7 +87,7 @@ impl Stopped {
         }
     }
 
-    /// Idle baselines by source, if this sampler ran beside an idle host with `keep_samples`.
+    /// Idle baselines by source; requires a run on an idle host with `keep_samples`.
     #[must_use]
     pub fn baselines(&self) -> BTreeMap<String, Baseline> {
         let of = |info: &SourceInfo| {
@@ -96,8 +97,8 @@ impl Stopped {
         self.sources.iter().filter_map(|s| of(s.info())).collect()
     }
 
-    /// Shares the energy of the host's primary source out to the parties by processor time
-    /// ([`energy::attribute`]). `others_s`: processor seconds of what ran for the measurement's sake only.
+    /// Divides the energy of the host's primary source among the parties by processor time
+    /// ([`energy::attribute`]). `others_s`: processor seconds of work only for the measurement.
     pub fn attribute(&mut self, primary: &str, others_s: f64) {
         if let Some(host) = self.summary.energy.get(primary) {
             let cpu_s = self.summary.parties.iter().map(|(name, p)| (name.clone(), p.user_s + p.system_s)).collect();
@@ -108,7 +109,7 @@ impl Stopped {
     /// Writes the summary as the record's last line and makes the record durable.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if it cannot be written; all earlier lines stay.
+    /// [`MeterError::Io`] if the summary cannot be written; all earlier lines stay.
     pub fn finish(self) -> Result<Summary, MeterError> {
         if let Some(mut writer) = self.writer {
             writer.append(&Line::Summary(self.summary.clone()))?;
@@ -118,6 +119,6 @@ impl Stopped {
     }
 }
 
-/// Standard uncertainty of the processor time of a party that runs: a thread is up to a scheduler's tick
-/// behind, 10 ms at most, at both ends: 10 ms / sqrt(12), twice. Less for one that has ended.
+/// Standard uncertainty of the processor time of a running party: a thread lags up to a scheduler's
+/// tick, 10 ms at most, at both ends: 10 ms / sqrt(12), twice. Less for an ended party.
 const CPU_SD_S: f64 = 0.0041;

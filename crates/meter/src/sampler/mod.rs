@@ -1,10 +1,10 @@
 //! The sampler: one thread per host that reads power, processes, cores, memory and interfaces at an interval.
 //!
-//! Deadlines are absolute (start + n x interval), so the interval does not drift; a deadline that is missed
-//! is left out and counted. A source is read no more often than it asks for
-//! ([`SourceInfo::min_interval_ms`](crate::source::SourceInfo)); a sample between two readings does not list
-//! it (the first, the last and every sample asked for read all). A phase mark brings an extra sample, so that
-//! phases can be cut exactly.
+//! Deadlines are absolute (start + n x interval), so the interval does not drift; a missed deadline
+//! is skipped and counted. A source is read no more often than its minimum interval
+//! ([`SourceInfo::min_interval_ms`](crate::source::SourceInfo)); samples between two readings omit
+//! the source. The first, the last and every requested sample read all sources. A phase mark causes
+//! an extra sample, so that phases have exact limits.
 mod config;
 mod power;
 mod thread;
@@ -24,7 +24,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use thread::{Command, Worker};
 
-/// Commands that may wait for the sampler; marks beyond are dropped and counted.
+/// Most commands that wait for the sampler; further marks are dropped and counted.
 const QUEUE: usize = 4096;
 
 /// A running sampler.
@@ -33,8 +33,8 @@ pub struct Sampler {
     thread: JoinHandle<Stopped>,
 }
 
-/// Speaks to a running sampler; can be cloned and sent to other threads. After the sampler has stopped, calls
-/// do nothing.
+/// Sends commands to a running sampler; cloneable and usable from other threads. After the sampler
+/// has stopped, calls have no effect.
 #[derive(Clone)]
 pub struct Handle {
     commands: SyncSender<Command>,
@@ -43,12 +43,12 @@ pub struct Handle {
 }
 
 impl Sampler {
-    /// Starts sampling: makes the record file (if one is asked for), writes its header and takes the first
-    /// sample at once.
+    /// Starts sampling: creates the record file (if requested), writes its header and takes the
+    /// first sample at once.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if the file cannot be made, `/proc` cannot be read or the thread cannot be started;
-    /// [`MeterError::Malformed`] for an interval below 1 ms.
+    /// [`MeterError::Io`] if the file cannot be created, `/proc` cannot be read or the thread
+    /// cannot be started; [`MeterError::Malformed`] for an interval below 1 ms.
     pub fn start(config: SamplerConfig) -> Result<Self, MeterError> {
         if config.interval.as_micros() < 1000 {
             let detail = format!("{:?}, must be at least 1 ms", config.interval);
@@ -102,11 +102,11 @@ impl Sampler {
         self.handle.sample_now();
     }
 
-    /// Takes a last sample and ends the thread. The record has no summary yet: complete the one returned and
-    /// call [`Stopped::finish`].
+    /// Takes a last sample and ends the thread. The record has no summary yet: complete the
+    /// returned one and call [`Stopped::finish`].
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] if the sampling thread died (a fault of a source).
+    /// [`MeterError::Malformed`] if the sampling thread panicked (a fault of a source).
     pub fn stop(self) -> Result<Stopped, MeterError> {
         let _ = self.handle.commands.send(Command::Stop);
         self.thread.join().map_err(|_| MeterError::Malformed {
@@ -117,8 +117,9 @@ impl Sampler {
 }
 
 impl Handle {
-    /// Measures a process and its descendants as (part of) a party. False if there is no such process. If it
-    /// lives in a network namespace of its own, that namespace's interfaces are recorded as `PARTY:NAME`.
+    /// Measures a process and its descendants as (part of) a party. False if there is no such
+    /// process. The interfaces of a process in its own network namespace are recorded as
+    /// `PARTY:NAME`.
     pub fn add_process(&self, party: &str, pid: u32, since: Since) -> bool {
         let (reply, answer) = sync_channel(1);
         self.commands.send(Command::Add { party: party.to_owned(), pid, since, reply }).is_ok()
@@ -130,9 +131,9 @@ impl Handle {
         self.mark_at(party, phase, edge, figures, monotonic_ns());
     }
 
-    /// As [`mark`](Self::mark), at a time of `CLOCK_MONOTONIC` of this host in nanoseconds. Never blocks:
-    /// where marks come faster than they can be written, or are more than 100,000, they are dropped, which
-    /// the record notes.
+    /// As [`mark`](Self::mark), at a time of `CLOCK_MONOTONIC` of this host in nanoseconds. Never
+    /// blocks: marks beyond the write speed or beyond 100,000 are dropped, and the record notes
+    /// that.
     pub fn mark_at(&self, party: &str, phase: &str, edge: Edge, figures: BTreeMap<String, f64>, t_ns: u64) {
         let t = self.seconds(t_ns);
         let mark = Mark { t, party: party.to_owned(), phase: phase.to_owned(), edge, figures };
@@ -148,8 +149,8 @@ impl Handle {
         }
     }
 
-    /// Takes a sample now and returns when it is taken. Call it when a process has ended but is not yet
-    /// reaped ([`wait_sampled`](crate::wait::wait_sampled) does), so that nothing of its processor time is
+    /// Takes a sample and returns after it. Call when a process has ended but is not yet reaped
+    /// ([`wait_sampled`](crate::wait::wait_sampled) does so), so that none of its processor time is
     /// lost.
     pub fn sample_now(&self) {
         let (reply, answer) = sync_channel(1);
@@ -158,10 +159,10 @@ impl Handle {
         }
     }
 
-    /// Says what an added process used in its whole life, with all children that it waited for, as whoever
-    /// reaped it was told.
+    /// Reports the lifetime use of an added process and of all children that it waited for, as
+    /// `wait4` returned it to the reaping process.
     pub fn ended(&self, pid: u32, user: Duration, system: Duration) {
-        // A sampler that is gone has no use for it.
+        // A stopped sampler needs no report.
         let _ = self.commands.send(Command::Ended { pid, user, system });
     }
 

@@ -1,4 +1,4 @@
-//! From a source's values to joules.
+//! Integration of a source's values to joules.
 use crate::MeterError;
 use crate::clock::monotonic_ns;
 use crate::energy::trapezoid;
@@ -16,7 +16,7 @@ pub(super) struct Metered {
     complained: bool,
 }
 
-/// What is known of a rail.
+/// State of a rail.
 #[derive(Clone, Copy, Default)]
 struct Rail {
     /// First and last value with their times, seconds.
@@ -38,12 +38,12 @@ impl Metered {
         self.read_at.is_none_or(|t| now - t >= least)
     }
 
-    /// Reads the source. The remark is for the record: a failure that is new, or its end.
+    /// Reads the source. Returns a remark for the record when a failure begins or ends.
     pub(super) fn read(&mut self, usage: &Usage, started_ns: u64) -> (Option<Vec<RailSample>>, Option<String>) {
         let seconds = |ns: u64| ns.saturating_sub(started_ns) as f64 * 1e-9;
         let begin = seconds(monotonic_ns());
         let read = self.source.read(usage);
-        // The value was taken somewhere within the call.
+        // The value is from some moment within the call.
         let t = (begin + seconds(monotonic_ns())) / 2.0;
         self.read_at = Some(t);
         match read.and_then(|values| self.checked(values)) {
@@ -69,7 +69,7 @@ impl Metered {
         Err(MeterError::Malformed { what: format!("power source {}", info.name), detail })
     }
 
-    /// The first value that is no number, or counter that runs backwards.
+    /// Describes the first value that is not a number, or a counter that runs backwards.
     fn oddity(&mut self, values: &[Value]) -> Option<String> {
         let odd = self.rails.iter().zip(values).position(|(rail, value)| match (value, rail.last) {
             (Value::Joules(now), Some((_, Value::Joules(last)))) => !(now.is_finite() && *now >= last),
@@ -86,8 +86,8 @@ impl Metered {
         ))
     }
 
-    /// Joules of the counted rails, and the span in seconds in which they were observed; `None` if no counted
-    /// rail ever gave a value.
+    /// Joules of the counted rails, and the observed time in seconds; `None` if no counted rail
+    /// ever gave a value.
     pub(super) fn energy(&self) -> Option<(f64, f64)> {
         let info = self.source.info();
         let counted = || self.rails.iter().zip(&info.rails).filter(|(_, r)| r.counted).map(|(rail, _)| rail);
@@ -98,8 +98,8 @@ impl Metered {
 }
 
 impl Rail {
-    /// Books a value read at time `t`. A gap (missing values) is bridged by the trapezoid between its ends,
-    /// never by 0 W.
+    /// Adds a value read at time `t`. The trapezoid between its ends bridges a gap of missing
+    /// values, never 0 W.
     fn take(&mut self, t: f64, value: Value) -> RailSample {
         let w = match (value, self.last) {
             (Value::Watts(w), last) if w.is_finite() => {
@@ -121,7 +121,7 @@ impl Rail {
     }
 }
 
-/// Usage as sources see it.
+/// Usage for the sources.
 pub(super) fn usage(t: f64, cpu_s: f64, bytes: u64) -> Usage {
     Usage { elapsed: Duration::from_secs_f64(t.max(0.0)), cpu_s, bytes }
 }

@@ -45,8 +45,8 @@ fn failed() -> MeterError {
     MeterError::Source { name: "flaky".into(), reason: "no answer".into(), remedy: "plug it in".into() }
 }
 
-/// A sampler that takes exactly `count` samples on demand, beside the first and the last; and seconds from
-/// before its start until after its end.
+/// Runs a sampler that takes exactly `count` samples on demand, beside the first and the last. Also
+/// returns the seconds from before its start until after its end.
 fn sampled(sources: Vec<Box<dyn Source>>, count: usize) -> (Stopped, f64) {
     let begin = Instant::now();
     let sampler = Sampler::start(config(sources, 3_600_000)).unwrap();
@@ -56,14 +56,14 @@ fn sampled(sources: Vec<Box<dyn Source>>, count: usize) -> (Stopped, f64) {
     (stopped, begin.elapsed().as_secs_f64())
 }
 
-/// The arithmetic is tested where it is done (`power.rs`); this is about what arrives there.
+/// `power.rs` tests the arithmetic; this test covers the path through the sampler.
 #[test]
 fn power_is_integrated_and_counters_are_differenced() {
     let watts = scripted("watts", 1, |_, _| Ok(vec![Value::Watts(2.0), Value::Watts(1000.0)]));
     let joules = scripted("joules", 1, |_, call| Ok(vec![Value::Joules(500.0 + 3.0 * call as f64), Value::Missing]));
     let (stopped, seconds) = sampled(vec![watts, joules], 60);
     let (first, last) = (&stopped.samples[1], stopped.samples.last().unwrap());
-    // Readings come after their sample's time and before the next sample.
+    // Readings follow their sample's time and precede the next sample.
     let energy = stopped.summary.energy["watts"];
     assert!((2.0 * (last.t - first.t)..2.0 * seconds).contains(&energy.gross_j), "{energy:?} in {seconds} s");
     assert!((energy.mean_w - 2.0).abs() < 1e-9, "{energy:?}");
@@ -114,7 +114,7 @@ fn a_failing_source_is_noted_once_and_tried_again() {
 #[test]
 fn a_slow_source_is_read_at_its_own_pace_and_deadlines_do_not_drift() {
     let slow = scripted("slow", 50, |_, _| Ok(vec![Value::Watts(1.0), Value::Missing]));
-    // Without absolute deadlines every sample would put off all later ones by these 4 ms.
+    // Without absolute deadlines every sample would delay all later ones by these 4 ms.
     let heavy = scripted("heavy", 1, |_, _| {
         std::thread::sleep(Duration::from_millis(4));
         Ok(vec![Value::Watts(1.0), Value::Missing])
@@ -122,7 +122,8 @@ fn a_slow_source_is_read_at_its_own_pace_and_deadlines_do_not_drift() {
     let sampler = Sampler::start(config(vec![slow, heavy], 10)).unwrap();
     std::thread::sleep(Duration::from_millis(1000));
     let stopped = sampler.stop().unwrap();
-    // A reading is made between its sample's time and the next one's. The first and the last sample read all.
+    // Each reading falls between its sample's time and the next one's. The first and the last
+    // sample read all sources.
     let samples = &stopped.samples[..stopped.samples.len() - 1];
     let mut read = 0;
     for (i, sample) in samples.iter().enumerate().skip(1) {
@@ -134,7 +135,8 @@ fn a_slow_source_is_read_at_its_own_pace_and_deadlines_do_not_drift() {
         }
     }
     assert!(read > 0);
-    // A deadline is met, or counted as missed: none is put off. The last ones may be cut off by the end.
+    // Every deadline is met or counted as missed, none is delayed. The end may cut off the last
+    // ones.
     let missed = stopped
         .notes
         .iter()
@@ -144,7 +146,7 @@ fn a_slow_source_is_read_at_its_own_pace_and_deadlines_do_not_drift() {
     assert!(met <= due && met > 0.8 * due, "{met} of {due} deadlines");
 }
 
-/// A program that counts to `n` in a child process, once it is told to [`go`].
+/// A program that counts to `n` in a child process, after [`go`].
 fn waiting(n: u32) -> Child {
     let script = format!("read go; ( j=0; while [ $j -lt {n} ]; do j=$((j+1)); done ); true");
     Program::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap()
@@ -156,7 +158,7 @@ fn go(program: &mut Child) {
 
 #[test]
 fn idle_power_is_subtracted_for_the_time_that_the_source_saw() {
-    // Half of the time it gives nothing.
+    // Half of the time the source has no value.
     let source = scripted("s", 1, |_, call| {
         Ok(vec![if call <= 20 { Value::Watts(3.0) } else { Value::Missing }, Value::Missing])
     });
@@ -201,7 +203,7 @@ fn a_record_holds_what_was_measured_of_real_programs() {
     go(&mut server);
     assert!(wait_sampled(&sampler.handle(), &mut client).unwrap().success());
     sampler.mark("client", "online", Edge::End, BTreeMap::from([("sent_bytes".to_owned(), 7.0)]));
-    // Its answer comes when all that was asked for before is done.
+    // The answer follows the completion of all earlier commands.
     assert!(!sampler.add_process("nobody", 0x7fff_fff0, Since::Now));
     let marked_until = sampler.handle().seconds(monotonic_ns());
     assert!(wait_sampled(&sampler.handle(), &mut server).unwrap().success());
@@ -216,7 +218,7 @@ fn a_record_holds_what_was_measured_of_real_programs() {
     assert_eq!((record.marks.len(), record.notes[0].text.as_str()), (2, "a remark"));
     assert_eq!(record.marks[1].figures["sent_bytes"], 7.0);
     let cpu = |name: &str| summary.parties[name].user_s + summary.parties[name].system_s;
-    // One of them may be whole by chance, one in ten thousand times.
+    // One of them may be whole by chance, once in ten thousand times.
     let parts = summary.parties.values().flat_map(|p| [p.user_s, p.system_s]).map(|s| s * 100.0);
     let whole = parts.filter(|ticks| (ticks - ticks.round()).abs() < 1e-6).count();
     assert!(whole < 2 * summary.parties.len(), "all is in whole ticks of 10 ms: {:?}", summary.parties);
@@ -242,8 +244,8 @@ fn calls_after_the_end_and_bad_intervals_are_no_trouble() {
     assert!(Sampler::start(config(vec![], 0)).is_err());
 }
 
-/// The limit is 0.5 % of a core at 10 Hz; held to twice that, in the best of several tries, since other
-/// programs share this machine's caches and cores.
+/// The limit is 0.5 % of a core at 10 Hz. The test allows twice that, in the best of several tries,
+/// since other programs share this machine's caches and cores.
 #[test]
 fn sampling_costs_little_processor_time() {
     let folder = tempfile::tempdir().unwrap();

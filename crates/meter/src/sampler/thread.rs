@@ -13,15 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-/// New descendants are looked for at most this often, except where a sample is asked for, and while a party
-/// is new: programs start most of their processes first.
+/// Shortest time between two searches for new descendants, except for requested samples and while a
+/// party is new: programs start most of their processes early.
 const DISCOVER_EVERY_S: f64 = 1.0;
 
-/// Most marks and notes of one record: programs tell them, and one that floods us must fill neither memory
-/// nor disk.
+/// Most marks and notes of one record: a flood from a program must fill neither memory nor disk.
 pub(super) const MAX_TOLD: u64 = 100_000;
 
-/// What the thread is asked to do.
+/// Commands to the thread.
 pub(super) enum Command {
     Add { party: String, pid: u32, since: Since, reply: SyncSender<bool> },
     Ended { pid: u32, user: Duration, system: Duration },
@@ -31,7 +30,7 @@ pub(super) enum Command {
     Stop,
 }
 
-/// A party's processes, and its interfaces and cgroup where it has its own.
+/// A party's processes, and its own interfaces and cgroup if any.
 struct Party {
     tree: ProcessTree,
     pids: Vec<u32>,
@@ -61,7 +60,7 @@ pub(super) struct Worker {
     marks: Vec<Mark>,
     notes: Vec<Note>,
     sample_count: u64,
-    /// Marks and notes taken so far.
+    /// Marks and notes so far.
     told: u64,
     lost_lines: u64,
     dropped: Arc<AtomicU64>,
@@ -107,7 +106,7 @@ impl Worker {
             match inbox.recv_timeout(Duration::from_nanos(wait)) {
                 Err(RecvTimeoutError::Timeout) => {
                     self.sample(false);
-                    // The next deadline that is not over yet.
+                    // The next deadline in the future.
                     let over = monotonic_ns().saturating_sub(deadline) / self.interval_ns;
                     self.missed += over;
                     deadline = deadline.saturating_add(self.interval_ns.saturating_mul(over + 1));
@@ -138,7 +137,8 @@ impl Worker {
             }
             Command::Mark(mark) => {
                 self.told += 1;
-                // A sample at the edge of a phase, unless one is near or the program floods us with marks.
+                // Takes a sample at the begin or end of a phase, unless one is near or marks flood
+                // in.
                 if self.now() - self.last_t >= (self.interval_ns as f64 * 1e-10).max(1e-3) {
                     self.sample(false);
                 }
@@ -176,11 +176,11 @@ impl Worker {
         added
     }
 
-    /// Takes one sample of everything; a `whole` one also of sources that are not due and processes not yet
-    /// known.
+    /// Takes one sample of everything; a `whole` one also reads sources that are not due and finds
+    /// new processes.
     fn sample(&mut self, whole: bool) {
         let mut sample = Sample { t: self.now(), ..Sample::default() };
-        // Samples within the clock's resolution would be no interval at all.
+        // Samples within the clock's resolution would have an empty interval between them.
         if sample.t <= self.last_t {
             return;
         }
@@ -228,7 +228,7 @@ impl Worker {
         link_bytes(read.into_iter())
     }
 
-    /// Bytes of the interfaces that the user chose, if any were chosen.
+    /// Bytes of the interfaces that the user chose, if any.
     fn counted_bytes(&self, interfaces: &BTreeMap<String, InterfaceSample>) -> Option<u64> {
         let chosen = self.counted_interfaces.as_ref()?;
         Some(chosen.iter().filter_map(|name| interfaces.get(name)).map(|i| i.rx_bytes.saturating_add(i.tx_bytes)).sum())
@@ -239,7 +239,7 @@ impl Worker {
         if let Err(error) = writer.append(line) {
             self.lost_lines += 1;
             if self.lost_lines == 1 {
-                // In memory only: the disk does not take it.
+                // In memory only, because the disk refuses it.
                 let text = format!("{error}; sampling goes on, what was written before is whole");
                 self.notes.push(Note { t: self.now(), text });
             }
@@ -319,8 +319,8 @@ impl Party {
         Self { tree: ProcessTree::new(&roots.proc), pids: Vec::new(), net: None, cgroup: None, last, bytes }
     }
 
-    /// A program may enter its network namespace (`ip netns exec`) or cgroup (`systemd-run`) some time after
-    /// its start.
+    /// Finds a party's own network namespace and cgroup. A program may enter them (`ip netns exec`,
+    /// `systemd-run`) some time after its start.
     fn find_own(&mut self, roots: &Roots) {
         if self.net.is_none()
             && let Some(pid) = self.pids.iter().find(|&&pid| foreign_namespace(&roots.proc, pid))
@@ -341,7 +341,7 @@ impl Party {
         self.last
     }
 
-    /// What the party's figures lack, in words.
+    /// Describes the gaps in the party's figures.
     fn unseen(&mut self, name: &str) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.tree.unwatched() > 0 {

@@ -1,14 +1,14 @@
-//! The coefficients of the energy model, measured on a machine that has a power sensor.
+//! Measurement of the energy model's coefficients on a machine with a power sensor.
 use super::Source;
 use super::exercise::{Exercise, Load, watch};
 use crate::MeterError;
 use crate::device::{Coefficient, DeviceProfile};
 use std::time::Duration;
 
-/// At most this many different numbers of busy cores.
+/// Most different numbers of busy cores.
 const MAX_LEVELS: u32 = 9;
 
-/// How long to measure.
+/// Durations of a calibration.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Length of each step; steps run through rising and falling load, so that slow drift cancels.
@@ -44,8 +44,8 @@ pub struct Fit {
     pub base_w: Fitted,
     /// Watts per busy core.
     pub w_per_core: Fitted,
-    /// Joules per byte; `None` if no step had traffic, or traffic cost nothing that could be told from its
-    /// CPU time.
+    /// Joules per byte; `None` without traffic, or if its cost is indistinguishable from that of
+    /// its CPU time.
     pub j_per_byte: Option<Fitted>,
     /// Standard deviation of the steps about the fit, watts.
     pub residual_w: f64,
@@ -65,7 +65,7 @@ pub fn fit(steps: &[Step]) -> Result<Fit, MeterError> {
     }
     let most = steps.iter().map(|s| s.bytes_per_s).fold(0.0, tacit_floats::larger);
     if most > 0.0 {
-        // In units of the fastest step, so that the columns are of one size.
+        // In units of the fastest step, so that all columns have one magnitude.
         let rows: Vec<[f64; 3]> = steps.iter().map(|s| [1.0, s.cores, s.bytes_per_s / most]).collect();
         if let Some((x, errors, residual_w)) = least_squares(&rows, steps)
             && x[2] > 0.0
@@ -96,8 +96,8 @@ fn checked(
     Ok(Fit { base_w, w_per_core, j_per_byte, residual_w, steps })
 }
 
-/// Solves the normal equations: coefficients, their standard errors, and the residual standard deviation.
-/// `None` if the columns are not independent or there are no more rows than columns.
+/// Solves the normal equations: coefficients, their standard errors, and the residual standard
+/// deviation. `None` if columns are dependent or there are no more rows than columns.
 fn least_squares<const N: usize>(rows: &[[f64; N]], steps: &[Step]) -> Option<([f64; N], [f64; N], f64)> {
     if rows.len() <= N {
         return None;
@@ -156,8 +156,8 @@ pub fn loads(cores: u32) -> Vec<Load> {
     up.iter().copied().chain(network).chain(up.iter().rev().copied()).collect()
 }
 
-/// Steps the machine through its loads while the source is read. `progress` is told each load before it
-/// begins.
+/// Steps the machine through its loads while reading the source. Calls `progress` with each load
+/// before it begins.
 ///
 /// # Errors
 /// [`MeterError::Source`] if the source has no value during a step; [`MeterError::Io`].
@@ -193,10 +193,11 @@ pub fn measure(
 }
 
 impl Fit {
-    /// As a device profile that names the sensor.
+    /// The fit as a device profile that names the sensor.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] if the name is not usable or a coefficient is out of the profile's ranges.
+    /// [`MeterError::Malformed`] if the name is invalid or a coefficient is out of the profile's
+    /// ranges.
     pub fn profile(&self, name: &str, sensor: &str) -> Result<DeviceProfile, MeterError> {
         let steps = self.steps;
         let cite = |number: &Fitted, unit: &str| {

@@ -1,20 +1,20 @@
-//! Energy counters: wraps undone, impossible steps refused.
+//! Energy counters: undoes wraps, refuses impossible steps.
 use std::time::Duration;
 
-/// No single rail of a host draws more, watts. A faster counter step is an error of the counter.
+/// Most watts of a single rail. A faster counter step is an error of the counter.
 pub(crate) const MAX_WATTS: f64 = 5000.0;
-/// Counters are refreshed at intervals of their own, so a step may hold a little more time than passed
-/// between two reads.
+/// Counters are refreshed at their own intervals, so a step may cover a little more time than
+/// passed between two reads.
 const SLACK: Duration = Duration::from_millis(100);
 
 /// A cumulative counter in units of `unit` joules.
 #[derive(Clone, Debug)]
 pub(crate) struct Counter {
     unit: f64,
-    /// Largest value before it starts at 0 again, where known.
+    /// Largest value before the wrap to 0, where known.
     range: Option<u64>,
     last: Option<u64>,
-    /// Whether the last attempt to read found nothing.
+    /// Whether the last read failed.
     gap: bool,
     total: f64,
 }
@@ -24,18 +24,19 @@ impl Counter {
         Self { unit, range: range.filter(|&r| r > 0), last: None, gap: false, total: 0.0 }
     }
 
-    /// The counter gave nothing this time.
+    /// Records a failed read.
     pub(crate) fn missing(&mut self) {
         self.gap = true;
     }
 
-    /// Takes a new reading, `passed` after the one before. Returns joules since the first reading.
+    /// Takes a new reading, `passed` after the previous one. Returns joules since the first
+    /// reading.
     ///
     /// # Errors
-    /// The step is impossible: the counter went back although it does not wrap or could not have wrapped, or
-    /// it stands for more than [`MAX_WATTS`]. The counter goes on from the new reading, the step counts as 0
-    /// J. After a gap a backward step is never taken for a wrap: the driver was probably loaded again and
-    /// counts from 0.
+    /// The step is impossible: the counter decreased although it could not have wrapped, or the
+    /// step exceeds [`MAX_WATTS`]. Counting continues from the new reading, and the step counts as
+    /// 0 J. After a gap a decrease never counts as a wrap, since the driver was probably reloaded
+    /// and counts from 0.
     pub(crate) fn advance(&mut self, raw: u64, passed: Duration) -> Result<f64, String> {
         let gap = std::mem::replace(&mut self.gap, false);
         let Some(last) = self.last.replace(raw) else {

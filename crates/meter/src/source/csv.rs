@@ -5,10 +5,10 @@
 //! 0.0,3.21
 //! 1.0,3.25
 //! ```
-//! Columns in any order: `time_s` (seconds from any origin, not decreasing) and one of `watts` or `joules`
-//! (cumulative); others are passed over, as are empty lines and lines that begin with `#`. Fields are parted
-//! by commas and numbers have a decimal point; a file whose header is parted by semicolons may have decimal
-//! commas as well. Anything else is refused, never guessed.
+//! Columns in any order: `time_s` (seconds from any origin, not decreasing) and one of `watts` or
+//! `joules` (cumulative). Other columns, empty lines and lines that begin with `#` are ignored.
+//! Commas separate fields and numbers have a decimal point; a file whose header is separated by
+//! semicolons may have decimal commas. Anything else is refused, never guessed.
 use super::sysfs::shorten;
 use super::trace::{Kind, Trace};
 use super::{Provenance, Rail, Source, SourceInfo, Usage, Value};
@@ -22,14 +22,14 @@ use std::time::{Duration, Instant};
 const MAX_LINE: u64 = 4096;
 /// Most bytes that one read takes from a growing file.
 const MAX_CHUNK: u64 = 1 << 20;
-/// No meter tells more; sums of what is not refused stay finite.
+/// Largest accepted values; sums of accepted values stay finite.
 const MAX_SECONDS: f64 = 1e12;
 const MAX_WATTS: f64 = 1e6;
 const MAX_JOULES: f64 = 1e15;
-/// A file that did not grow for so long has no reading any more.
+/// Time without growth after which a file has no reading.
 const STALE: Duration = Duration::from_secs(10);
 
-/// Where time and value stand in a line.
+/// Columns of time and value in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format {
     semicolons: bool,
@@ -67,7 +67,7 @@ impl Format {
         Ok(Self { semicolons, columns: names.len(), time, value, kind })
     }
 
-    /// What its values are.
+    /// The kind of the values.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -75,7 +75,7 @@ impl Format {
     /// Reads a line: seconds and value; `None` for an empty line or a comment.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] if a field is missing, too many, no number or beyond what any meter tells.
+    /// [`MeterError::Malformed`] for missing, surplus, non-numeric or out-of-range fields.
     pub fn row(&self, line: &str) -> Result<Option<(f64, f64)>, MeterError> {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -124,9 +124,8 @@ pub(crate) fn has_header(text: &str) -> bool {
 }
 
 /// A whole file as a trace.
-///
 /// # Errors
-/// [`MeterError::Malformed`] naming the line.
+/// [`MeterError::Malformed`] with the line.
 pub fn parse(text: &str) -> Result<Trace, MeterError> {
     let mut lines = content(text);
     let format = Format::parse(lines.next().map_or("", |(_, line)| line))?;
@@ -153,9 +152,9 @@ pub(crate) fn meter_rail() -> Rail {
 
 /// A CSV file that another program appends to.
 ///
-/// Of a column `watts` each read gives the time-weighted mean of the lines that came since the one before; a
-/// column `joules` gives the energy since the first line that was read. Without a new line for ten seconds
-/// the value is missing.
+/// With a column `watts` each read gives the time-weighted mean of the lines since the previous
+/// read; with a column `joules` it gives the energy since the first line. After ten seconds without
+/// a new line the value is missing.
 pub struct GrowingCsv {
     info: SourceInfo,
     path: PathBuf,
@@ -165,12 +164,12 @@ pub struct GrowingCsv {
     last: Option<(f64, f64)>,
     /// Energy counter at the first line.
     first: Option<f64>,
-    /// Newest value given, and when it came.
+    /// Newest value and its time of arrival.
     value: Option<(Value, Instant)>,
 }
 
 impl GrowingCsv {
-    /// Opens the file, which must have its header line already, and goes to its end.
+    /// Opens the file, which must already have its header line, and seeks to its end.
     ///
     /// # Errors
     /// [`MeterError::Io`], or [`MeterError::Malformed`] for a wrong header.
@@ -184,7 +183,7 @@ impl GrowingCsv {
             rails: vec![meter_rail()],
             min_interval_ms: 100,
         };
-        // The end of the file holds the newest line; what is older is of no use.
+        // The newest line is near the end of the file; older lines are of no use.
         let offset = after_header.max(length.saturating_sub(2 * MAX_LINE));
         let mut source = Self { info, path: path.into(), format, offset, last: None, first: None, value: None };
         if offset > after_header {
@@ -193,22 +192,22 @@ impl GrowingCsv {
         Ok(source)
     }
 
-    /// Moves the offset behind the line that it stands in.
+    /// Moves the offset past its current line.
     fn skip_line(&mut self) -> Result<(), MeterError> {
         let text = self.whole_lines()?;
         let first = text.find('\n').map_or(0, |end| end + 1);
-        // `whole_lines` went on to its end.
+        // `whole_lines` advanced to the end of the line.
         self.offset -= (text.len() - first) as u64;
         Ok(())
     }
 
-    /// New whole lines; a line without its end is left for the next time.
+    /// New whole lines; an unfinished line waits for the next read.
     fn whole_lines(&mut self) -> Result<String, MeterError> {
         let io = |error| MeterError::io(&self.path)(error);
         let mut file = File::open(&self.path).map_err(io)?;
         let length = file.metadata().map_err(io)?.len();
         if length < self.offset {
-            // Written anew.
+            // The file was rewritten.
             let (format, start) = header(&mut BufReader::new(&mut file), &self.path)?;
             (self.format, self.offset, self.last, self.first) = (format, start, None, None);
         }
@@ -223,11 +222,12 @@ impl GrowingCsv {
         }
         bytes.truncate(end);
         self.offset += end as u64;
-        // Bytes that are no text make their field no number. One replacement per byte keeps the length.
+        // Bytes that are not text make their field invalid. One replacement per byte preserves the
+        // length.
         Ok(bytes.iter().map(|&b| if b.is_ascii() { char::from(b) } else { '?' }).collect())
     }
 
-    /// Takes the lines in; the value they stand for together.
+    /// Reads the lines and returns their combined value.
     fn take(&mut self, text: &str) -> Result<Option<Value>, MeterError> {
         let (mut energy, mut span, mut newest, mut first_error) = (0.0, 0.0, None, None);
         for line in text.lines() {
@@ -244,7 +244,7 @@ impl GrowingCsv {
                     let detail =
                         format!("time or energy goes back at {:?}; counting goes on from there", shorten(line));
                     first_error.get_or_insert(MeterError::Malformed { what: self.path.display().to_string(), detail });
-                    // What was counted so far stays.
+                    // The energy so far stays.
                     self.first = self.first.map(|first| first + (value - before));
                 } else {
                     energy += (time - then) * (value + before) / 2.0;
@@ -264,7 +264,7 @@ impl GrowingCsv {
     }
 }
 
-/// Reads the header and tells the offset behind it.
+/// Reads the header and returns the offset after it.
 fn header(file: &mut impl BufRead, path: &Path) -> Result<(Format, u64), MeterError> {
     let mut offset = 0;
     loop {

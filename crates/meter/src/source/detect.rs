@@ -1,5 +1,5 @@
-//! Which sources this host has, in the order of preference: external meter, hwmon, INA3221, tegrastats, RAPL,
-//! NVML, other sensors that see a part of the host only, and the model last.
+//! Detection of the host's sources, in the order of preference: external meter, hwmon, INA3221,
+//! tegrastats, RAPL, NVML, other sensors of a part of the host, and the model last.
 use super::detected::Detected;
 use super::model::Model;
 use super::replay::{self, Replay};
@@ -12,20 +12,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where to look.
+/// Places to search.
 #[derive(Clone)]
 pub struct Roots {
     /// Sensor files: `/sys` and so on.
     pub tree: Arc<dyn Tree>,
-    /// The program `tegrastats`, where there is one.
+    /// The program `tegrastats`, if any.
     pub tegrastats: Option<PathBuf>,
-    /// How often tegrastats is to write a line.
+    /// Interval of the lines of tegrastats.
     pub tegrastats_interval: Duration,
-    /// The program `vcgencmd`, where there is one.
+    /// The program `vcgencmd`, if any.
     pub vcgencmd: Option<PathBuf>,
     /// Whether to try NVML.
     pub nvml: bool,
-    /// External meters: a CSV file that grows, or a URL.
+    /// External meters: a growing CSV file, or a URL.
     pub external: Vec<String>,
     /// The model: `PROFILE` or `PROFILE/MODE`; the profile is a built-in one or a file that ends in `.toml`.
     pub model: Option<String>,
@@ -56,7 +56,7 @@ fn program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// Looks for every source, usable ones opened, in the order of preference.
+/// Searches for every source and opens usable ones, in the order of preference.
 pub fn detect(roots: &Roots) -> Vec<Detected> {
     let external = |place: &String| Detected::of(&format!("external:{place}"), place, open_external(place));
     let mut found: Vec<Detected> = roots.external.iter().map(external).collect();
@@ -66,7 +66,8 @@ pub fn detect(roots: &Roots) -> Vec<Detected> {
     let no_rails = rails.is_none();
     found.extend(rails);
     if let Some(program) = &roots.tegrastats {
-        // It reads the same chips, at a cost; so it is started only where they cannot be read directly.
+        // tegrastats reads the same chips at a cost, so it starts only if they cannot be read
+        // directly.
         found.push(if no_rails { tegrastats(program, roots) } else { same_rails(program) });
     }
     found.push(rapl::detect(&roots.tree));
@@ -119,15 +120,15 @@ fn open_replay(spec: &str) -> Result<Box<dyn Source>, MeterError> {
     Ok(Box::new(Replay::new(format!("replay:{path}"), replay::load(Path::new(path), interval)?)))
 }
 
-/// Opens the source of that name.
+/// Opens the source with the given name.
 ///
 /// Names are those of [`detect`] (`rapl`, `hwmon:ina226`; `hwmon` takes the first chip), `external:FILE.csv`,
 /// `external:http://...`, `replay:FILE` (CSV, tegrastats log, or `mlperf_tiny` trace; `,interval=SECONDS` for
 /// a log without times), and `model:PROFILE[/MODE]`.
 ///
 /// # Errors
-/// [`MeterError::Source`] if there is none of that name, with the names there are, or if it cannot be used;
-/// else what opening says.
+/// [`MeterError::Source`] for an unknown name, with the known ones, or for a source that cannot be
+/// used; otherwise the error of opening the source.
 pub fn open(name: &str, roots: &Roots) -> Result<Box<dyn Source>, MeterError> {
     if let Some((kind, spec)) = name.split_once(':') {
         match kind {

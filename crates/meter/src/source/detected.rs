@@ -1,28 +1,28 @@
-//! A source that was looked for, and whether it can be used.
+//! The result of a search for a source.
 use super::{Source, Usage};
 use crate::MeterError;
 
-/// A source that was looked for.
+/// A source that the detection tried.
 pub struct Detected {
     /// Its name, for selection: `rapl`, `hwmon:ina226`.
     pub name: String,
-    /// Where it was looked for.
+    /// Where the detection searched.
     pub place: String,
-    /// What to know about its figures.
+    /// Remarks about its figures.
     pub notes: Vec<String>,
-    /// What came of it.
+    /// Whether the source can be used.
     pub outcome: Outcome,
 }
 
 /// Whether a source can be used.
 pub enum Outcome {
-    /// It can: opened and ready.
+    /// The source is open and ready.
     Usable(Box<dyn Source>),
-    /// It cannot.
+    /// The source cannot be used.
     Unusable {
-        /// Why not.
+        /// The cause.
         reason: String,
-        /// What the user can do about it.
+        /// The remedy for the user.
         remedy: String,
     },
 }
@@ -37,7 +37,7 @@ impl Detected {
         }
     }
 
-    /// Usable if a first reading succeeds; that also makes counters count from here.
+    /// Usable if a first reading succeeds; counters start to count here.
     pub(crate) fn tried(place: &str, mut source: Box<dyn Source>) -> Self {
         match source.read(&Usage::default()) {
             Ok(_) => Self::usable(place, source),
@@ -73,7 +73,7 @@ impl Detected {
         }
     }
 
-    /// Whether it can be used.
+    /// Whether the source can be used.
     pub fn is_usable(&self) -> bool {
         matches!(self.outcome, Outcome::Usable(_))
     }
@@ -81,7 +81,7 @@ impl Detected {
     /// The source, ready to be read.
     ///
     /// # Errors
-    /// [`MeterError::Source`] with reason and remedy if it cannot be used.
+    /// [`MeterError::Source`] with cause and remedy if the source cannot be used.
     pub fn into_source(self) -> Result<Box<dyn Source>, MeterError> {
         match self.outcome {
             Outcome::Usable(source) => Ok(source),

@@ -1,5 +1,4 @@
-//! A machine that can be put to work while a source is watched; the seam at which tests replace clock and
-//! load.
+//! A machine under a controlled load while a source is read; tests replace its clock and load.
 use super::{Source, Usage, Value};
 use crate::MeterError;
 use crate::usage::{HostReader, ProcessLimits, Roots, busy_s};
@@ -10,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What the machine is to do.
+/// A load for the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Cores kept busy with arithmetic.
@@ -33,7 +32,7 @@ pub trait Exercise {
     /// Lets time pass.
     fn wait(&mut self, time: Duration);
 
-    /// What was used so far; `bytes` are those of the load's own network stream, both ways.
+    /// Use so far; `bytes` are those of the load's own network stream, both ways.
     ///
     /// # Errors
     /// [`MeterError::Io`] if processor times cannot be read.
@@ -51,7 +50,7 @@ pub struct ThisMachine {
 }
 
 impl ThisMachine {
-    /// Idle, its clock at 0.
+    /// An idle machine with its clock at 0.
     ///
     /// # Errors
     /// [`MeterError::Io`] if `/proc/stat` cannot be read.
@@ -70,7 +69,7 @@ impl ThisMachine {
     fn rest(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A load that panicked is no load any more, which is what is wanted.
+            // A load that panicked has ended, as required.
             let _ = thread.join();
         }
         self.stop = Arc::default();
@@ -98,7 +97,7 @@ impl ThisMachine {
     }
 }
 
-/// Multiplications that depend on each other and cannot be left out.
+/// Multiplications that depend on each other and cannot be optimised away.
 fn spin(stop: &AtomicBool) {
     let mut x = 0x9e37_79b9_7f4a_7c15_u64;
     while !stop.load(Ordering::Relaxed) {
@@ -138,7 +137,7 @@ impl Drop for ThisMachine {
     }
 }
 
-/// Power of a source's counted rails over a stretch of time.
+/// Power of a source's counted rails over some time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watched {
     /// Mean watts of each interval.
@@ -149,7 +148,8 @@ pub(crate) struct Watched {
     pub(crate) error: Option<String>,
 }
 
-/// Reads a source `count` times at an interval. An interval in which a counted rail has no value is left out.
+/// Reads a source `count` times at an interval. Skips intervals in which a counted rail has no
+/// value.
 ///
 /// # Errors
 /// [`MeterError::Io`] if processor times cannot be read; errors of the source are in the result.

@@ -21,7 +21,7 @@ const REMEDY: &str =
 const UNITS: [(&str, bool, f64); 4] =
     [("watts", false, 1.0), ("joules", true, 1.0), ("wh", true, 3600.0), ("kwh", true, 3.6e6)];
 
-/// Which number of an answer is meant.
+/// Selects a number of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
     pointer: String,
@@ -48,11 +48,12 @@ impl Field {
     }
 }
 
-/// Takes the number out of an answer: watts, or joules since the meter began. Without `field`, member `watts`
-/// or `joules`.
+/// Reads the number of an answer: watts, or joules since the meter began. Without `field`, member
+/// `watts` or `joules`.
 ///
 /// # Errors
-/// [`MeterError::Malformed`] if the answer is no JSON or the number is missing, not finite or absurd.
+/// [`MeterError::Malformed`] if the answer is not JSON or the number is missing, not finite or out
+/// of range.
 pub fn parse_body(body: &str, field: Option<&Field>) -> Result<Value, MeterError> {
     let wrong = |detail: String| MeterError::Malformed { what: format!("answer {:?}", shorten(body)), detail };
     let json: serde_json::Value = serde_json::from_str(body).map_err(|e| wrong(format!("no JSON: {e}")))?;
@@ -73,7 +74,7 @@ pub fn parse_body(body: &str, field: Option<&Field>) -> Result<Value, MeterError
     Ok(if cumulative { Value::Joules(number) } else { Value::Watts(number) })
 }
 
-/// Makes a meter's cumulative energy start at 0 here, and refuses steps back.
+/// Makes a meter's cumulative energy start at 0 here, and refuses decreases.
 fn since_start(value: Value, first: &mut Option<f64>, last: &mut f64) -> Result<Value, MeterError> {
     let Value::Joules(now) = value else {
         return Ok(value);
@@ -81,7 +82,7 @@ fn since_start(value: Value, first: &mut Option<f64>, last: &mut f64) -> Result<
     let start = first.get_or_insert(now);
     let joules = now - *start;
     if joules < *last {
-        // Counting goes on from here, what was counted stays.
+        // Counting continues from here; the energy so far stays.
         *start = now - *last;
         let detail = format!("went back by {:.0} J; counting goes on from there", *last - joules);
         return Err(MeterError::Malformed { what: "the meter's energy counter".into(), detail });
@@ -90,11 +91,11 @@ fn since_start(value: Value, first: &mut Option<f64>, last: &mut f64) -> Result<
     Ok(Value::Joules(*last))
 }
 
-/// A polled meter; asks it once at once.
+/// A polled meter; sends the first request at once.
 ///
 /// # Errors
-/// [`MeterError::Source`] if the address is wrong, nobody answers within two seconds or the answer has no
-/// such number.
+/// [`MeterError::Source`] if the address is invalid, no answer arrives within two seconds, or the
+/// answer lacks the number.
 pub fn open(address: &str) -> Result<Box<dyn Source>, MeterError> {
     let name = format!("external:{address}");
     let failure = |reason: String| MeterError::Source { name: name.clone(), reason, remedy: REMEDY.into() };

@@ -1,11 +1,11 @@
 //! Sensor chips of the kernel's hwmon class, `/sys/class/hwmon/hwmon*` (kernel documentation
 //! `hwmon/sysfs-interface.rst`).
 //!
-//! Per channel number the best of these is taken: `energy*_input` (microjoules), `power*_input`,
-//! `power*_average` (microwatts), or `in*_input` times `curr*_input` of the same number (millivolts,
-//! milliamperes). Names come from the label files. All INA3221 chips together are one source, since the rails
-//! of a Jetson are spread over several of them; every other chip is a source of its own. Which rails count:
-//! [`super::rails`].
+//! Each channel number uses the first available of these: `energy*_input` (microjoules),
+//! `power*_input`, `power*_average` (microwatts), or `in*_input` times `curr*_input` of the same
+//! number (millivolts, milliamperes). Names come from the label files. All INA3221 chips together
+//! are one source, since a Jetson's rails are spread over several of them; every other chip is a
+//! separate source. Counted rails: [`super::rails`].
 use super::counter::Counter;
 use super::detected::Detected;
 use super::sysfs::{Reading, SysfsSource, explain};
@@ -15,13 +15,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const FOLDER: &str = "/sys/class/hwmon";
-/// Chips that see one component, not the host: they come last in the order of detection.
+/// Chips that measure one component, not the host; last in the order of detection.
 const COMPONENTS: &[&str] =
     &["amdgpu", "radeon", "nouveau", "i915", "xe", "nvidia", "BAT", "ucsi", "mlx", "nvme", "drivetemp"];
-/// For chips that do not tell their update interval.
+/// For chips that do not report their update interval.
 const DEFAULT_INTERVAL_MS: u32 = 100;
 
-/// Chips found: those that see the host, and those that see one component of it.
+/// Found chips: those that measure the host, and those that measure one component.
 pub(crate) struct Chips {
     pub(crate) host: Vec<Detected>,
     pub(crate) ina3221: Option<Detected>,
@@ -34,7 +34,7 @@ struct Channel {
     reading: Reading,
 }
 
-/// Looks through all chips; those without power, energy, or voltage and current, are left out.
+/// Searches all chips; skips those without power, energy, or voltage and current.
 pub(crate) fn detect(tree: &Arc<dyn Tree>) -> Chips {
     let mut found = Chips { host: Vec::new(), ina3221: None, components: Vec::new() };
     let (mut ina, mut ina_interval, mut ina_places) = (Vec::new(), 1, Vec::new());

@@ -8,10 +8,10 @@ use super::{Provenance, SourceInfo, rails};
 use std::sync::Arc;
 
 const FOLDER: &str = "/sys/bus/i2c/drivers/ina3221x";
-/// The driver averages over a fixed window of a few milliseconds and does not tell it.
+/// The driver averages over a fixed window of a few milliseconds and does not report it.
 const MIN_INTERVAL_MS: u32 = 10;
 
-/// All rails of all chips as one source; `None` where the driver is not there.
+/// All rails of all chips as one source; `None` without the driver.
 pub(crate) fn detect(tree: &Arc<dyn Tree>) -> Option<Detected> {
     let (mut names, mut readings) = (Vec::new(), Vec::new());
     for chip in tree.list(FOLDER).ok()? {

@@ -9,7 +9,7 @@ use crate::MeterError;
 
 /// First byte of a trace.
 pub(crate) const MAGIC: u8 = 0xF1;
-/// Microjoules in a sample: more than 5 kW at 1 Hz is nonsense.
+/// Largest accepted sample, microjoules: more than 5 kW at 1 Hz is invalid.
 const MAX_SAMPLE: f32 = 5e9;
 
 /// A trace: energy per sample at a fixed rate.
@@ -54,7 +54,7 @@ impl EnergyTrace {
         self.microjoules.len()
     }
 
-    /// Joules between two times, whole samples, the edges rounded to the next one; times outside count as the
+    /// Joules between two times, in whole samples with rounded limits; times outside count as the
     /// nearer end.
     pub fn joules_between(&self, from_s: f64, to_s: f64) -> f64 {
         // The cast saturates.
@@ -63,10 +63,10 @@ impl EnergyTrace {
         window.iter().map(|&uj| f64::from(uj)).sum::<f64>() * 1e-6
     }
 
-    /// As a course of cumulative energy.
+    /// The trace as a course of cumulative energy.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] never, for a trace that was read by [`EnergyTrace::parse`].
+    /// [`MeterError::Malformed`]; never for a trace from [`EnergyTrace::parse`].
     pub fn trace(&self) -> Result<Trace, MeterError> {
         let mut sum = 0.0;
         let mut joules = vec![vec![0.0]];
@@ -82,7 +82,8 @@ impl EnergyTrace {
 /// Reads the edges between windows, seconds.
 ///
 /// # Errors
-/// [`MeterError::Malformed`] if the text is no JSON array of finite, rising, not negative numbers.
+/// [`MeterError::Malformed`] if the text is not a JSON array of finite, rising, non-negative
+/// numbers.
 pub fn parse_timestamps(text: &str) -> Result<Vec<f64>, MeterError> {
     let malformed = |detail: String| MeterError::Malformed { what: "mlperf time stamps".into(), detail };
     let times: Vec<f64> =

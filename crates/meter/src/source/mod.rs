@@ -1,7 +1,7 @@
 //! Power sources behind one trait, with detection and a self-test.
 //!
-//! [`detect`] looks for all of them, [`open`] opens one by name. Each takes the place where it looks as a
-//! parameter, see [`Roots`].
+//! [`detect`] searches for all of them, [`open`] opens one by name. Each source takes the place of
+//! its files as a parameter, see [`Roots`].
 pub mod calibrate;
 mod counter;
 pub mod csv;
@@ -36,22 +36,22 @@ use crate::MeterError;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How a figure in joules came about.
+/// Origin of a figure in joules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Provenance {
-    /// A sensor saw the energy of what the figure is about.
+    /// A sensor measured exactly the energy of the figure's subject.
     Measured,
-    /// A sensor saw the energy of more than that (a host with both parties on it); the figure is a share by
+    /// A sensor measured more than that (a host with both parties on it); the figure is a share by
     /// processor time.
     Attributed,
-    /// No sensor: computed from processor seconds, bytes and time with coefficients, or replayed from a trace
-    /// of another time.
+    /// No sensor: computed from processor seconds, bytes and time with coefficients, or replayed
+    /// from an earlier trace.
     Modelled,
 }
 
 impl Provenance {
-    /// As in records: `measured`, `attributed`, `modelled`.
+    /// The name in records: `measured`, `attributed`, `modelled`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -67,16 +67,17 @@ impl Provenance {
 pub struct Rail {
     /// The rail's own name: `package-0`, `VDD_IN`.
     pub name: String,
-    /// Whether it counts towards the host's total. A rail that is part of another counted rail does not.
+    /// Whether the rail counts towards the host's total. A rail that is part of another counted
+    /// rail does not.
     pub counted: bool,
 }
 
-/// What a source is.
+/// Description of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceInfo {
     /// Unique on the host, for selection and in records: `rapl`, `hwmon:ina3221x`, `external:/run/meter.csv`.
     pub name: String,
-    /// What its joules are.
+    /// Origin of its joules.
     pub provenance: Provenance,
     /// Its rails, in the order of [`Source::read`]'s values.
     pub rails: Vec<Rail>,
@@ -91,17 +92,17 @@ pub enum Value {
     Watts(f64),
     /// Energy since the source was opened, in joules; never decreases (counter wraps are already undone).
     Joules(f64),
-    /// The rail gave no value this time (vanished, unreadable).
+    /// The rail gave no value (vanished, unreadable).
     Missing,
 }
 
-/// What the host and the measured programs have used since the sampler started; the model computes joules
-/// from it.
+/// Resource use of the host and the measured programs since the sampler started; the model computes
+/// joules from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Time since the sampler started.
     pub elapsed: Duration,
-    /// Processor seconds, all cores, all modes but idle.
+    /// Processor seconds, all cores, all modes except idle.
     pub cpu_s: f64,
     /// Bytes over the counted network interfaces, both ways.
     pub bytes: u64,
@@ -109,13 +110,13 @@ pub struct Usage {
 
 /// A source of power or energy readings.
 pub trait Source: Send {
-    /// What it is.
+    /// Description of the source.
     fn info(&self) -> &SourceInfo;
 
-    /// Reads all rails; as many values as [`SourceInfo::rails`] has, in that order.
+    /// Reads all rails; returns one value per rail of [`SourceInfo::rails`], in that order.
     ///
     /// # Errors
-    /// [`MeterError`] if nothing can be read at all. The sampler notes it and goes on: a later read may
-    /// succeed.
+    /// [`MeterError`] if no rail can be read. The sampler notes the error and continues: a later
+    /// read may succeed.
     fn read(&mut self, usage: &Usage) -> Result<Vec<Value>, MeterError>;
 }

@@ -1,5 +1,5 @@
-//! Energy computed, where no sensor is: base power x time + watts per core x CPU seconds + joules per byte x
-//! bytes.
+//! Modelled energy for hosts without a sensor: base power x time + watts per core x CPU seconds +
+//! joules per byte x bytes.
 use super::{Provenance, Rail, Source, SourceInfo, Usage, Value};
 use crate::MeterError;
 use crate::device::{DeviceProfile, Mode};

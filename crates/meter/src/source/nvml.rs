@@ -1,4 +1,4 @@
-//! NVIDIA graphics cards by NVML, loaded at run time. It sees the cards only, not the host.
+//! NVIDIA graphics cards by NVML, loaded at run time. It measures only the cards, not the host.
 use super::counter::Counter;
 use super::detected::Detected;
 use super::{Provenance, Rail, Source, SourceInfo, Usage, Value};
@@ -11,7 +11,7 @@ const NAME: &str = "nvml";
 /// The driver refreshes power and energy every 20 to 100 ms, depending on the card.
 const MIN_INTERVAL_MS: u32 = 100;
 
-/// All cards: the energy counter (Volta and later), else power.
+/// All cards: the energy counter (Volta and later), otherwise power.
 pub(crate) struct Cards {
     info: SourceInfo,
     nvml: Nvml,
@@ -50,7 +50,7 @@ impl Cards {
         let number = u32::try_from(index).map_err(|_| NvmlError::InvalidArg)?;
         let card = self.nvml.device_by_index(number)?;
         match card.total_energy_consumption() {
-            // A counter that goes back (driver loaded again) counts on from there.
+            // A counter that decreased (reloaded driver) continues from there.
             Ok(millijoules) => {
                 Ok(self.counters[index].advance(millijoules, passed).map_or(Value::Missing, Value::Joules))
             }
@@ -82,7 +82,7 @@ impl Source for Cards {
     }
 }
 
-/// Looks for the library and cards.
+/// Searches for the library and cards.
 pub(crate) fn detect() -> Detected {
     match Cards::open() {
         Ok(cards) if !cards.counters.is_empty() => {

@@ -1,8 +1,8 @@
-//! The Raspberry Pi 5's power management chip, asked by `vcgencmd pmic_read_adc`.
+//! The Raspberry Pi 5's power management chip, read by `vcgencmd pmic_read_adc`.
 //!
-//! It tells volts and amperes of the rails behind the board's converters. Their sum lacks the converters'
-//! losses and what hangs on USB and the pins; the input (`EXT5V_V`) has no current reading. Use it to
-//! compare, an external meter for absolute figures.
+//! The chip reports volts and amperes of the rails after the board's converters. Their sum lacks
+//! the converters' losses and the devices on USB and the pins; the input (`EXT5V_V`) has no current
+//! reading. Use the chip for comparisons, and an external meter for absolute figures.
 use super::poll::Polled;
 use super::sysfs::shorten;
 use super::{Provenance, Rail, Source, SourceInfo, Value};
@@ -54,7 +54,7 @@ fn ask(program: &Path) -> Result<Vec<(String, f64)>, MeterError> {
 /// A polled source.
 ///
 /// # Errors
-/// [`MeterError`] if the program does not run or knows no rails.
+/// [`MeterError`] if the program does not run or reports no rails.
 pub fn open(program: &Path) -> Result<Box<dyn Source>, MeterError> {
     let first = ask(program)?;
     let rails: Vec<Rail> = first.iter().map(|(name, _)| Rail { name: name.clone(), counted: true }).collect();

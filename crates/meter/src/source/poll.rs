@@ -1,5 +1,5 @@
-//! Sensors too slow to be read in the sampler's own thread: polled in another one, the newest reading is
-//! given.
+//! Sensors that are too slow for the sampler's thread: another thread polls them, and reads return
+//! the newest value.
 use super::{Source, SourceInfo, Usage, Value};
 use crate::MeterError;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

@@ -1,7 +1,7 @@
-//! Which rails of a source add up to the host's power, so that nothing is counted twice.
+//! Selection of the rails that add up to the host's power, so that no energy counts twice.
 //!
-//! A board's input rail carries everything behind it. If one is there, it alone counts; the first of these
-//! classes that occurs is taken, the outermost first:
+//! A board's input rail carries all other rails, so it alone counts. The first of these classes
+//! with a rail applies, the outermost first:
 //!
 //! 1. `VDD_MUX`: input of the Jetson TX2 carrier board, above the module's `VDD_IN`;
 //! 2. `VDD_IN` (Jetson TX1, TX2, Xavier NX, Orin NX, Orin Nano), `POM_5V_IN` (Jetson Nano), `VIN`, `PIN`,
@@ -24,7 +24,7 @@ const TOTALS: [fn(&str) -> bool; 3] = [
     |name| name.starts_with("ESOCKET") || name == "CARD",
 ];
 
-/// Marks the rails that count towards the total.
+/// Marks the counted rails.
 pub(crate) fn count(names: impl IntoIterator<Item = String>) -> Vec<Rail> {
     let mut rails: Vec<Rail> = names.into_iter().map(|name| Rail { name, counted: true }).collect();
     let is = |class: fn(&str) -> bool, rail: &Rail| class(&rail.name.to_uppercase());

@@ -1,12 +1,12 @@
 //! Processor energy counters (Intel RAPL, also AMD since Zen) by the kernel's powercap class,
 //! `/sys/class/powercap/intel-rapl:*`.
 //!
-//! Counted: every `package-*` zone and its `dram` subzone, which on servers is apart from the package. Not
-//! counted: `core` and `uncore` (parts of the package), `psys` (the platform: it contains the packages, and
-//! what else it sees differs between boards) unless no package is there, and zones of `intel-rapl-mmio`,
-//! which repeat a package over another interface. Counters wrap at `max_energy_range_uj`, after minutes to an
-//! hour; the sampling interval must be shorter. RAPL sees the processor and its memory, not the board, disks,
-//! network or power supply.
+//! Counted: every `package-*` zone and its `dram` subzone, which on servers is outside the package.
+//! Not counted: `core` and `uncore` (parts of the package), `psys` (the platform: it contains the
+//! packages, and its other parts differ between boards) unless there is no package, and zones of
+//! `intel-rapl-mmio`, which repeat a package over another interface. Counters wrap at
+//! `max_energy_range_uj`, after minutes to an hour; the sampling interval must be shorter. RAPL
+//! measures the processor and its memory, not the board, disks, network or power supply.
 use super::counter::Counter;
 use super::detected::Detected;
 use super::sysfs::{Reading, SysfsSource};
@@ -38,7 +38,7 @@ impl Zone {
     }
 }
 
-/// Looks for zones.
+/// Searches for zones.
 pub(crate) fn detect(tree: &Arc<dyn Tree>) -> Detected {
     let zones = zones(&**tree);
     if zones.is_empty() {
@@ -83,7 +83,7 @@ pub(crate) fn detect(tree: &Arc<dyn Tree>) -> Detected {
 /// All zones of `intel-rapl`, and those of `intel-rapl-mmio` whose package has no other zone.
 fn zones(tree: &dyn Tree) -> Vec<Zone> {
     let mut ids: Vec<String> = tree.list(FOLDER).unwrap_or_default();
-    // Numbers in the order of numbers; hexadecimal ones after them.
+    // Numeric order; hexadecimal ids last.
     ids.sort_by_key(|id| (id.len(), id.clone()));
     let named = |prefix: &str| -> Vec<Zone> {
         let of_kind = ids.iter().filter(|id| id.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(':')));

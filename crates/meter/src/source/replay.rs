@@ -1,4 +1,4 @@
-//! A recorded course of power, played back against the sampler's clock.
+//! A recorded course of power, replayed against the sampler's clock.
 use super::csv;
 use super::mlperf::EnergyTrace;
 use super::trace::Trace;
@@ -6,12 +6,12 @@ use super::{Provenance, Source, SourceInfo, Usage, Value, tegrastats};
 use crate::MeterError;
 use std::path::Path;
 
-/// Largest file that is read: 16 million samples, which take 2 GB of memory.
+/// Largest accepted file: 16 million samples, which take 2 GB of memory.
 const MAX_FILE: u64 = 64 << 20;
 
 /// Reads a file by its content: an `mlperf_tiny` energy trace (first byte 0xF1), a CSV file (header
-/// `time_s,watts` or `time_s,joules`), else a tegrastats log, whose lines are `interval_s` apart where they
-/// have no time of their own.
+/// `time_s,watts` or `time_s,joules`), otherwise a tegrastats log. Its lines without a time are
+/// `interval_s` apart.
 ///
 /// # Errors
 /// [`MeterError::Io`], or [`MeterError::Malformed`] naming the line.
@@ -42,8 +42,8 @@ pub fn parse(bytes: &[u8], interval_s: f64) -> Result<Trace, MeterError> {
     if csv::has_header(&text) { csv::parse(&text) } else { tegrastats::parse_log(&text, interval_s) }
 }
 
-/// Plays a trace back: at the sampler's time `t` it tells the joules of the trace's first `t` seconds. No
-/// sensor saw what runs meanwhile, so its joules are modelled, whatever the trace was taken with.
+/// Replays a trace: at the sampler's time `t` it returns the joules of the trace's first `t`
+/// seconds. No sensor measures the present work, so the joules count as modelled for any trace.
 pub struct Replay {
     info: SourceInfo,
     trace: Trace,

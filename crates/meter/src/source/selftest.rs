@@ -1,21 +1,21 @@
-//! Whether a source sees the machine work: its power must rise when all cores do.
+//! Tests whether a source responds to load: its power must rise when all cores are busy.
 use super::exercise::{Exercise, Load, Watched, watch};
 use super::{Source, SourceInfo};
 use crate::MeterError;
 use serde::Serialize;
 use std::time::Duration;
 
-/// A machine that is busier than this at rest is no base for the test.
+/// Most busy cores of a machine at rest that is quiet enough for the test.
 const RESTLESS: f64 = 0.25;
 
-/// How long to test.
+/// Number and times of the readings.
 #[derive(Clone, Copy, Debug)]
 pub struct SelfTest {
     /// Readings at rest, and as many under load; at least 3.
     pub readings: u32,
-    /// Time between readings; a sensor that is slower is given its own interval.
+    /// Time between readings; a slower sensor gets its own interval.
     pub interval: Duration,
-    /// Time after a change of load before readings begin; at least two intervals of the sensor are waited.
+    /// Time after a change of load before readings begin; at least two intervals of the sensor.
     pub settle: Duration,
 }
 
@@ -37,20 +37,21 @@ pub struct Level {
     pub n: usize,
 }
 
-/// What a self-test saw.
+/// Result of a self-test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SelfTestReport {
-    /// At rest.
+    /// Level at rest.
     pub idle: Level,
-    /// All cores busy.
+    /// Level with all cores busy.
     pub load: Level,
-    /// Smallest difference between two readings, watts: the sensor's resolution if it is coarse. A reading is
-    /// uncertain by about 0.29 of it even if it does not vary.
+    /// Smallest difference between two readings, watts: the sensor's resolution if it is coarse. A
+    /// reading is uncertain by about 0.29 of it even if it does not vary.
     pub resolution_w: f64,
 }
 
 impl SelfTestReport {
-    /// Whether the resolution is more than a twentieth of the idle power, so that it limits what can be told.
+    /// Whether the resolution is more than a twentieth of the idle power, so that it limits the
+    /// results.
     pub fn is_coarse(&self) -> bool {
         self.resolution_w > self.idle.mean_w.abs() / 20.0
     }
@@ -63,7 +64,7 @@ fn level(watts: &[f64]) -> Level {
     Level { mean_w, sd_w: (squares / n.saturating_sub(1).max(1) as f64).sqrt(), n }
 }
 
-/// Smallest difference between two values that differ; 0 if none do. Differences that rounding makes do not
+/// Smallest difference between two different values; 0 without one. Rounding differences do not
 /// count.
 fn resolution(watts: &[f64]) -> f64 {
     let mut sorted = watts.to_vec();
@@ -73,12 +74,12 @@ fn resolution(watts: &[f64]) -> f64 {
     steps.reduce(tacit_floats::smaller).unwrap_or(0.0)
 }
 
-/// Watches the source with the machine at rest and with all cores busy.
+/// Reads the source with the machine at rest and with all cores busy.
 ///
 /// # Errors
-/// [`MeterError::Source`] if the source has no value most of the time, stands still, or does not rise under
-/// load by more than twice the standard uncertainty of the difference; [`MeterError::Io`] if processor times
-/// cannot be read.
+/// [`MeterError::Source`] if the source has no value most of the time, is constant, or rises under
+/// load by no more than twice the standard uncertainty of the difference; [`MeterError::Io`] if
+/// processor times cannot be read.
 pub fn self_test(
     source: &mut dyn Source,
     machine: &mut dyn Exercise,

@@ -1,4 +1,4 @@
-//! A source made of small files that hold one number each.
+//! A source made of small files with one number each.
 use super::counter::{Counter, MAX_WATTS};
 use super::tree::Tree;
 use super::{Source, SourceInfo, Usage, Value};
@@ -18,10 +18,10 @@ pub(crate) enum Reading {
     Energy { path: String, counter: Counter },
 }
 
-/// Explains an I/O error to the user: reason and remedy.
+/// Explains an I/O error to the user: cause and remedy.
 pub(crate) type Explain = fn(&io::Error, path: &str) -> (String, String);
 
-/// Files read anew at every sample.
+/// Files that every sample reads.
 pub(crate) struct SysfsSource {
     info: SourceInfo,
     tree: Arc<dyn Tree>,
@@ -30,11 +30,11 @@ pub(crate) struct SysfsSource {
     last: Option<(Instant, Duration)>,
 }
 
-/// A rail's reading went wrong.
+/// A failed reading of a rail.
 enum Fault {
     /// The file cannot be read now.
     Unread(String, io::Error),
-    /// It can, and holds nonsense.
+    /// The file has invalid content.
     Wrong(String),
 }
 
@@ -44,7 +44,7 @@ impl SysfsSource {
         Self { info, tree, readings, explain, last: None }
     }
 
-    /// Time since the last read: the sampler's clock, or this one's where the caller keeps none.
+    /// Time since the last read: by the sampler's clock, or by this one's if the caller has none.
     fn passed(&mut self, usage: &Usage) -> Duration {
         let now = (Instant::now(), usage.elapsed);
         let last = self.last.replace(now).unwrap_or(now);
@@ -94,8 +94,9 @@ impl Source for SysfsSource {
         &self.info
     }
 
-    /// A rail that cannot be read is `Missing`. Nonsense on a counted rail is an error, so that it is noted
-    /// in the record and not silently left out of the total; the other rails go on with the next read.
+    /// A rail that cannot be read is `Missing`. Invalid content on a counted rail is an error, so
+    /// that the record notes it and the total does not silently omit it; the other rails continue
+    /// with the next read.
     fn read(&mut self, usage: &Usage) -> Result<Vec<Value>, MeterError> {
         let passed = self.passed(usage);
         let (mut values, mut wrong, mut unread) = (Vec::with_capacity(self.readings.len()), None, None);
@@ -130,7 +131,7 @@ impl Source for SysfsSource {
     }
 }
 
-/// The explanation that fits every sensor file.
+/// The explanation for any sensor file.
 pub(crate) fn explain(error: &io::Error, path: &str) -> (String, String) {
     let remedy = match error.kind() {
         io::ErrorKind::PermissionDenied => format!("run as root, or allow reading: sudo chmod a+r {path}"),

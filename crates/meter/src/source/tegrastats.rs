@@ -1,9 +1,10 @@
 //! Power rails in the output of NVIDIA's `tegrastats`.
 //!
 //! Three dialects: `POM_5V_IN 920/920` (Jetson Nano, TX2: milliwatts without unit, now/average),
-//! `VDD_IN 5542mW/5542mW` (JetPack 5 and later), and the same among the prompts and messages of a terminal. A
-//! rail is a word of capital letters, digits and underscores followed by such a pair; everything else in the
-//! line is passed over. The value now is taken, not the average, which runs since tegrastats was started.
+//! `VDD_IN 5542mW/5542mW` (JetPack 5 and later), and the same among the prompts and messages of a
+//! terminal. A rail is a word of capital letters, digits and underscores followed by such a pair;
+//! the rest of the line is ignored. The present value counts, not the average since the start of
+//! tegrastats.
 use super::trace::{Kind, Trace};
 use super::{Provenance, Source, SourceInfo, Usage, Value, rails};
 use crate::MeterError;
@@ -13,9 +14,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Longest line that is read: tegrastats writes a few hundred bytes.
+/// Longest accepted line: tegrastats writes a few hundred bytes.
 const MAX_LINE: u64 = 16 << 10;
-/// Most rails that a line may have.
+/// Most rails of a line.
 const MAX_RAILS: usize = 64;
 const NAME: &str = "tegrastats";
 
@@ -29,11 +30,11 @@ pub fn parse_line(line: &str) -> Vec<(String, f64)> {
 fn rail_name(word: &str) -> Option<&str> {
     let fits = word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
     let named = fits && word.bytes().next()?.is_ascii_uppercase() && word.len() <= 32;
-    // Memory, in case a version prints it without unit; not connected.
+    // Memory, if a version prints it without unit; unconnected rails.
     (named && !["RAM", "SWAP", "IRAM", "NC"].contains(&word)).then_some(word)
 }
 
-/// `920/920` or `5542mW/5542mW`, the first of the two.
+/// The first number of `920/920` or `5542mW/5542mW`.
 fn watts(word: &str) -> Option<f64> {
     let (now, average) = word.split_once('/')?;
     let milliwatts = |text: &str| text.strip_suffix("mW").unwrap_or(text).parse::<u32>().ok();
@@ -41,7 +42,8 @@ fn watts(word: &str) -> Option<f64> {
     Some(f64::from(milliwatts(now)?) / 1e3)
 }
 
-/// Seconds since some day of a line that begins with `MM-DD-YYYY HH:MM:SS`, as JetPack 5 writes it.
+/// Seconds, from a fixed day, of a line that begins with `MM-DD-YYYY HH:MM:SS`, as JetPack 5 writes
+/// it.
 fn stamp(line: &str) -> Option<f64> {
     let mut words = line.split_ascii_whitespace();
     let date: Vec<u32> = words.next()?.split('-').map(|n| n.parse().ok()).collect::<Option<_>>()?;
@@ -49,17 +51,17 @@ fn stamp(line: &str) -> Option<f64> {
     let (&[month @ 1..=12, day @ 1..=31, year @ 1970..=9999], &[hour, minute, second]) = (&date[..], &time[..]) else {
         return None;
     };
-    // Days by the civil calendar, the year beginning in March.
+    // Days by the civil calendar, with years that begin in March.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day;
     Some(f64::from(days) * 86_400.0 + f64::from(hour.min(24) * 3600 + minute.min(60) * 60 + second.min(60)))
 }
 
-/// A recorded log. Times are the lines' own stamps, or `interval_s` apart where they have none; lines without
-/// rails are passed over.
+/// Parses a recorded log. Times are the lines' own stamps, or `interval_s` apart without stamps;
+/// lines without rails are ignored.
 ///
 /// # Errors
-/// [`MeterError::Malformed`] if no line has rails, or a line has others than the first.
+/// [`MeterError::Malformed`] if no line has rails, or a line has other rails than the first.
 pub fn parse_log(text: &str, interval_s: f64) -> Result<Trace, MeterError> {
     let malformed = |detail: String| MeterError::Malformed { what: "tegrastats log".into(), detail };
     let (mut names, mut times, mut samples) = (Vec::new(), Vec::new(), Vec::new());
@@ -112,7 +114,8 @@ impl Tegrastats {
     /// Starts `program --interval MS` and waits for the first line with rails.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if it does not start, [`MeterError::Source`] if no rails come in time.
+    /// [`MeterError::Io`] if the program does not start, [`MeterError::Source`] if no rails arrive
+    /// in time.
     pub fn start(program: &Path, interval: Duration) -> Result<Self, MeterError> {
         let interval_ms = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX).max(10);
         let mut command = Command::new(program);
@@ -191,7 +194,7 @@ impl Source for Tegrastats {
 
 impl Drop for Tegrastats {
     fn drop(&mut self) {
-        // It may have ended on its own.
+        // The program may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -2,7 +2,7 @@
 use super::Rail;
 use crate::MeterError;
 
-/// What a trace's samples are.
+/// The kind of a trace's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Power at the time of the sample, watts.
@@ -17,17 +17,17 @@ pub struct Trace {
     rails: Vec<Rail>,
     /// Seconds since the first sample, not decreasing.
     times: Vec<f64>,
-    /// One entry per time, in it one per rail.
+    /// One entry per time, with one value per rail.
     joules: Vec<Vec<f64>>,
 }
 
 impl Trace {
-    /// `times` in seconds, `samples` one per time with one value per rail. Power is integrated by the
-    /// trapezoidal rule.
+    /// A trace with `times` in seconds and `samples`, one per time with one value per rail. Power
+    /// is integrated by the trapezoidal rule.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] if there are no samples, lengths differ, a number is not finite, time or
-    /// energy goes back.
+    /// [`MeterError::Malformed`] if there are no samples, lengths differ, a number is not finite,
+    /// or time or energy decreases.
     pub fn new(rails: Vec<Rail>, kind: Kind, times: Vec<f64>, samples: Vec<Vec<f64>>) -> Result<Self, MeterError> {
         let malformed = |detail: String| Err(MeterError::Malformed { what: "power trace".into(), detail });
         let Some(&start) = times.first() else {
@@ -71,8 +71,8 @@ impl Trace {
         self.times.last().copied().unwrap_or(0.0)
     }
 
-    /// Joules of each rail from the first sample to `time` seconds after it, between samples linear; `None`
-    /// after the last one.
+    /// Joules of each rail from the first sample to `time` seconds after it, linear between
+    /// samples; `None` after the last one.
     pub fn joules_at(&self, time: f64) -> Option<Vec<f64>> {
         let next = self.times.partition_point(|&t| t <= time);
         let (before, after) = (next.checked_sub(1)?, next);

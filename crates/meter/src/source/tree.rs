@@ -1,24 +1,24 @@
-//! The part of a file system that sensors live in: the real one, or one in memory for tests and fuzzing.
+//! The sensor part of a file system: the real one, or one in memory for tests and fuzzing.
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// No sensor file is longer.
+/// Longest sensor file.
 const MAX_BYTES: u64 = 4096;
 
 /// Small files by absolute path (`/sys/class/hwmon/hwmon0/name`).
 pub trait Tree: Send + Sync {
-    /// The file's text, at most 4096 bytes of it, without white space at its ends.
+    /// The file's text, at most 4096 bytes, without surrounding white space.
     ///
     /// # Errors
-    /// What the system says: missing, not permitted, device gone.
+    /// The system's error: missing, not permitted, device gone.
     fn read(&self, path: &str) -> io::Result<String>;
 
-    /// Names in a folder, sorted; links count as what they point to.
+    /// Names in a folder, sorted; links count as their targets.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn list(&self, folder: &str) -> io::Result<Vec<String>>;
 }
 
@@ -29,7 +29,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// All paths are taken below `root`; `/` is the machine itself.
+    /// Reads all paths below `root`; `/` is the machine itself.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
@@ -69,7 +69,7 @@ impl MemoryTree {
         Self { files: Mutex::new(files) }
     }
 
-    // A test that panicked while it held the lock has left whole entries behind.
+    // A test that panicked under the lock has left whole entries behind.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Result<String, io::ErrorKind>>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,7 +79,7 @@ impl MemoryTree {
         self.lock().insert(path.to_string(), Ok(text.to_string()));
     }
 
-    /// Makes reading a file fail; it stays visible in its folder.
+    /// Makes reading a file fail; the folder still lists the file.
     pub fn forbid(&self, path: &str, kind: io::ErrorKind) {
         self.lock().insert(path.to_string(), Err(kind));
     }

@@ -1,30 +1,29 @@
-//! What a cgroup (version 2) used: everything in it, also processes that a walk over parents and children
-//! cannot see.
+//! Resource use of a cgroup (version 2): all its processes, including those that a walk over
+//! parents and children cannot see.
 use super::{Roots, lines};
 use std::fs;
 use std::path::PathBuf;
 
-/// A cgroup that a measured program has for itself, such as a scope of systemd or a container.
+/// A cgroup that belongs to a measured program alone, such as a scope of systemd or a container.
 pub struct Cgroup {
     folder: PathBuf,
-    /// Processor seconds that it had used when it was found.
+    /// Processor seconds before it was found.
     before_s: f64,
-    /// As last read: it may be removed together with its last process.
+    /// Last reading, because the cgroup may be removed together with its last process.
     last: CgroupUsage,
 }
 
-/// What a cgroup used.
+/// Resource use of a cgroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CgroupUsage {
     /// Processor seconds since it was found.
     pub cpu_s: f64,
-    /// Most memory that it ever held (bytes; with file cache); `None` before Linux 5.19 or without the
-    /// controller.
+    /// Peak memory (bytes; with file cache); `None` before Linux 5.19 or without the controller.
     pub peak_bytes: Option<u64>,
 }
 
 impl Cgroup {
-    /// That of a process, if there is one of version 2 and it is not the one that we are in.
+    /// The cgroup of a process, if it has version 2 and is not this process's own.
     #[must_use]
     pub fn of(roots: &Roots, pid: u32) -> Option<Self> {
         let path = |who: &str| {
@@ -38,7 +37,7 @@ impl Cgroup {
         Some(found)
     }
 
-    /// What it used until now, or until it was removed.
+    /// The use until now, or until the cgroup was removed.
     pub fn read(&mut self) -> CgroupUsage {
         if let Some(cpu_s) = self.cpu_s() {
             let peak = fs::read_to_string(self.folder.join("memory.peak")).ok();

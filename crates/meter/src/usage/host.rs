@@ -5,8 +5,8 @@ use crate::record::CoreSample;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Frequencies from `/sys` are read at most this often, those from `/proc/cpuinfo` at most every second: on
-/// some machines the kernel wakes every core for them.
+/// Shortest time between reads of frequencies from `/sys`; those from `/proc/cpuinfo` are read at
+/// most every second. On some machines these reads wake every core.
 const SYS_EVERY: Duration = Duration::from_millis(100);
 const CPUINFO_EVERY: Duration = Duration::from_secs(1);
 
@@ -16,7 +16,7 @@ pub struct HostReader {
     meminfo: Option<Kept>,
     frequencies: Frequencies,
     seconds_per_tick: f64,
-    /// By core: user, system, idle ticks now and at the start; `None` for numbers that no core has.
+    /// By core: user, system, idle ticks now and at the start; `None` for unused numbers.
     cores: Vec<Option<([u64; 3], [u64; 3])>>,
 }
 
@@ -38,7 +38,7 @@ impl HostReader {
         Ok(reader)
     }
 
-    /// The cores now.
+    /// The present state of the cores.
     ///
     /// # Errors
     /// [`MeterError::Io`] if `/proc/stat` cannot be read.
@@ -58,14 +58,14 @@ impl HostReader {
         Ok(cores.collect())
     }
 
-    /// Memory in use, bytes; `None` where the kernel does not tell.
+    /// Memory in use, bytes; `None` if the kernel does not report it.
     pub fn memory_bytes(&mut self) -> Option<u64> {
         let [total, available] = self.memory()?;
         Some(total.saturating_sub(available))
     }
 
-    /// Memory that there is, and what of it programs could still have without swapping, bytes; `None` where
-    /// the kernel does not tell.
+    /// Total memory, and memory available without swapping, bytes; `None` if the kernel does not
+    /// report them.
     pub fn memory(&mut self) -> Option<[u64; 2]> {
         let text = self.meminfo.as_mut()?.read().ok()?;
         let (mut total, mut available) = (None, None);
@@ -87,7 +87,7 @@ impl HostReader {
             if number >= self.cores.len() {
                 self.cores.resize(number + 1, None);
             }
-            // A counter never runs backwards, whatever the kernel says (idle time does on some).
+            // Counters here never decrease, although the kernel's idle time does on some machines.
             let slot = self.cores[number].get_or_insert((ticks, ticks));
             for (old, new) in slot.0.iter_mut().zip(ticks) {
                 *old = (*old).max(new);
@@ -97,7 +97,7 @@ impl HostReader {
     }
 }
 
-/// A core's number and its user, system and idle ticks. Time stolen by a hypervisor belongs to nobody here.
+/// A core's number and its user, system and idle ticks. Time stolen by a hypervisor does not count.
 fn core_line(line: &str) -> Option<(usize, [u64; 3])> {
     let mut fields = line.split_ascii_whitespace();
     let number = fields.next()?.strip_prefix("cpu")?.parse::<usize>().ok().filter(|&n| n < 65_536)?;
@@ -119,7 +119,7 @@ fn core_line(line: &str) -> Option<(usize, [u64; 3])> {
 struct Frequencies {
     /// By core: `/sys/devices/system/cpu/cpuN/cpufreq/scaling_cur_freq`.
     files: Vec<Option<Kept>>,
-    /// Where there is none of these: `cpu MHz` lines of `/proc/cpuinfo`.
+    /// Fallback without those files: `cpu MHz` lines of `/proc/cpuinfo`.
     cpuinfo: Option<Kept>,
     mhz: Vec<Option<f64>>,
     read: Option<Instant>,

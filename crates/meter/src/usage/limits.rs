@@ -1,27 +1,27 @@
-//! What this process may use: of the machine, what its control groups (both versions, up to their root), its
-//! affinity and its resource limits leave. A process that takes more than its group's memory is killed, and
-//! `/proc/meminfo` says nothing of that.
+//! Resource limits of this process: the machine's resources, restricted by its control groups (both
+//! versions, up to their root), its affinity and its resource limits. A process that exceeds its
+//! group's memory is killed, and `/proc/meminfo` does not show that limit.
 use super::{Roots, lines};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where version 1 says that a group's memory is not limited, it gives a number above this, in bytes.
+/// Version 1 reports unlimited group memory as a number above this, in bytes.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// What this process may use, now.
+/// Present resource limits of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessLimits {
-    /// Bytes of memory that this process, and all that shares its tightest limit, may have; `None` where the
-    /// system does not tell.
+    /// Bytes of memory for this process and all others under its tightest limit; `None` if the
+    /// system does not report them.
     pub memory_bytes: Option<u64>,
-    /// Bytes of it that nobody has yet, or that the kernel takes back where they are needed (file cache).
+    /// Free bytes of it, including those that the kernel can reclaim (file cache).
     pub available_bytes: Option<u64>,
-    /// Processors at a time: those that it may run on, or a quota's worth of them, which may be a fraction; 0
-    /// where the system does not tell.
+    /// Processors at a time: allowed processors, or a quota, which may be a fraction; 0 if the
+    /// system does not report them.
     pub cores: f64,
 }
 
-/// One limit of memory, and what counts against it; bytes.
+/// One memory limit and the use that counts against it; bytes.
 #[derive(Clone, Copy)]
 struct Limit {
     most: u64,
@@ -29,7 +29,7 @@ struct Limit {
 }
 
 impl ProcessLimits {
-    /// What the system says now.
+    /// Reads the present limits.
     #[must_use]
     pub fn read(roots: &Roots) -> Self {
         let own = roots.proc.join("self");
@@ -72,14 +72,14 @@ fn kib(text: &[u8], name: &str) -> Option<u64> {
     value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Processors that the process may run on; 0 where the system does not tell.
+/// Processors that the process may run on; 0 if the system does not report them.
 fn affinity(status: &[u8]) -> f64 {
     let mask = lines(status).find_map(|line| line.strip_prefix("Cpus_allowed:"));
     let ones = |mask: &str| mask.chars().filter_map(|c| c.to_digit(16)).map(u32::count_ones).sum();
     f64::from(mask.map_or(0, ones))
 }
 
-/// What `RLIMIT_AS` and `RLIMIT_DATA` (`ulimit -v`, `-d`) allow, and how much of it this process has.
+/// The limits `RLIMIT_AS` and `RLIMIT_DATA` (`ulimit -v`, `-d`), with this process's use.
 fn resources(own: &Path, status: &[u8]) -> impl Iterator<Item = Limit> {
     let text = fs::read(own.join("limits")).unwrap_or_default();
     let limit = |name: &str| {
@@ -91,7 +91,7 @@ fn resources(own: &Path, status: &[u8]) -> impl Iterator<Item = Limit> {
     [address_space, data].into_iter().filter_map(|(most, used)| Some(Limit { most: most?, used: used.unwrap_or(0) }))
 }
 
-/// The folders of the control groups that this process is in, from its own up to the root that it sees.
+/// The folders of the control groups of this process, from its own up to the visible root.
 #[derive(Default)]
 struct Groups {
     memory: Vec<PathBuf>,
@@ -131,9 +131,9 @@ impl Groups {
 
 /// A line of `/proc/self/mountinfo`.
 struct Mount<'a> {
-    /// Which part of its file system is mounted.
+    /// The mounted part of its file system.
     root: String,
-    /// Where.
+    /// The mount point.
     point: String,
     kind: &'a str,
     options: &'a str,
@@ -149,20 +149,20 @@ impl<'a> Mount<'a> {
         Some(Self { root, point, kind, options })
     }
 
-    /// The folders of the group `path` and of all above it that are mounted here.
+    /// The folders of the group `path` and of all groups above it that this mount contains.
     fn folders(&self, roots: &Roots, path: &str) -> Vec<PathBuf> {
         let point = match Path::new(&self.point).strip_prefix("/sys") {
             Ok(inside) => roots.sys.join(inside),
             Err(_) => PathBuf::from(&self.point),
         };
-        // A container may see its own group as the root, and be told another path of it.
+        // A container may see its own group as the root, under a path from outside.
         let inside = Path::new(path).strip_prefix(&self.root).ok();
         let inside = inside.filter(|inside| !inside.iter().any(|part| part == "..")).unwrap_or(Path::new(""));
         inside.ancestors().map(|part| point.join(part)).collect()
     }
 }
 
-/// Spaces and the like are written as `\040` in the table of mounts.
+/// Decodes the table of mounts, in which spaces and the like are written as `\040`.
 fn unescaped(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -178,26 +178,26 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// The number in a file; none for `max`, and where there is no file.
+/// The number in a file; `None` for `max` or a missing file.
 fn number(folder: &Path, file: &str) -> Option<u64> {
     fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok()
 }
 
-/// The limit of a group's memory, if it has one; what the kernel would take back does not count as used.
+/// The memory limit of a group, if any. Memory that the kernel can reclaim does not count as used.
 fn memory(folder: &Path) -> Option<Limit> {
     let stat = fs::read(folder.join("memory.stat")).unwrap_or_default();
     let of = |names: [&str; 3]| {
         let value = |name: &str| lines(&stat).find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
         names.into_iter().filter_map(value).fold(0u64, u64::saturating_add)
     };
-    // Beyond `memory.high` a group is slowed down until it has less.
+    // Above `memory.high` the kernel slows a group down until it uses less.
     let unified = [number(folder, "memory.max"), number(folder, "memory.high")].into_iter().flatten().min();
     if let Some(most) = unified {
         let used = number(folder, "memory.current").unwrap_or(0);
         let back = of(["inactive_file", "active_file", "slab_reclaimable"]);
         return Some(Limit { most, used: used.saturating_sub(back) });
     }
-    // A group above this one that is not mounted here has a say in this.
+    // Includes limits of groups above this one that are not mounted here.
     let above = of(["hierarchical_memory_limit", "", ""]);
     let limits = [number(folder, "memory.limit_in_bytes"), Some(above).filter(|above| *above > 0)];
     let most = limits.into_iter().flatten().min().filter(|most| *most < NO_LIMIT)?;
@@ -205,14 +205,14 @@ fn memory(folder: &Path) -> Option<Limit> {
     Some(Limit { most, used: used.saturating_sub(of(["total_inactive_file", "total_active_file", ""])) })
 }
 
-/// Processors' worth of time that a group may have, if that is limited.
+/// CPU quota of a group in processors, if limited.
 fn quota(folder: &Path) -> Option<f64> {
     if let Ok(text) = fs::read_to_string(folder.join("cpu.max")) {
         let mut fields = text.split_ascii_whitespace();
         let (quota, period) = (fields.next()?.parse::<f64>().ok()?, fields.next()?.parse::<f64>().ok()?);
         return Some(quota / period).filter(|share| share.is_finite());
     }
-    // No quota is -1, which is no number here.
+    // No quota is -1, which does not parse as a number here.
     let (quota, period) = (number(folder, "cpu.cfs_quota_us")?, number(folder, "cpu.cfs_period_us")?);
     (period > 0).then(|| quota as f64 / period as f64)
 }

@@ -1,7 +1,7 @@
-//! What processes and the host use, from `/proc` and `/sys`.
+//! Resource use of processes and of the host, from `/proc` and `/sys`.
 //!
-//! Every reader takes the root of `/proc` (or `/sys`) as a parameter, for tests. A process, core or interface
-//! that vanishes while it is read is no error: its last figures stay.
+//! Every reader takes the root of `/proc` (or `/sys`) as a parameter, for tests. A process, core or
+//! interface that vanishes during a read is no error: its last figures stay.
 mod cgroup;
 mod host;
 mod limits;
@@ -23,7 +23,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Largest pseudo-file that is read; `/proc/stat` of a large server has some hundred kilobytes.
+/// Largest readable pseudo-file; `/proc/stat` of a large server has some hundred kilobytes.
 const MAX_BYTES: usize = 16 << 20;
 
 /// Where the pseudo-filesystems are mounted.
@@ -41,7 +41,7 @@ impl Default for Roots {
     }
 }
 
-/// A pseudo-file that is kept open and read again and again from its start.
+/// A pseudo-file that stays open and is read repeatedly from its start.
 pub(crate) struct Kept {
     path: PathBuf,
     file: File,
@@ -59,7 +59,7 @@ impl Kept {
         &self.path
     }
 
-    /// The contents now.
+    /// The present contents.
     pub(crate) fn read(&mut self) -> Result<&[u8], MeterError> {
         let mut len = 0;
         loop {
@@ -80,7 +80,7 @@ impl Kept {
     }
 }
 
-/// The lines of a pseudo-file, as text; what is not UTF-8 (an interface's odd name) is skipped.
+/// The lines of a pseudo-file, as text; skips lines that are not UTF-8 (an interface's odd name).
 pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = &str> {
     bytes.split(|&b| b == b'\n').filter_map(|line| std::str::from_utf8(line).ok())
 }

@@ -13,12 +13,12 @@ pub struct NetReader {
 }
 
 impl NetReader {
-    /// Opens a `net/dev` file: `/proc/self/net/dev`, or `/proc/PID/net/dev` for the namespace of that
-    /// process. The open file keeps the namespace alive, so the counters stay readable when the process has
-    /// ended. Counting starts now.
+    /// Opens a `net/dev` file: `/proc/self/net/dev`, or `/proc/PID/net/dev` for the namespace of
+    /// that process. The open file preserves the namespace, so the counters stay readable after the
+    /// end of the process. Counting starts now.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if it cannot be read.
+    /// [`MeterError::Io`] if the file cannot be read.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, MeterError> {
         let mut reader = Self { file: Kept::open(path)?, interfaces: BTreeMap::new() };
         for line in lines(reader.file.read()?) {
@@ -29,13 +29,13 @@ impl NetReader {
         Ok(reader)
     }
 
-    /// The file read.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &std::path::Path {
         self.file.path()
     }
 
-    /// By interface, what went over it since the start; one that vanished keeps its last figures.
+    /// Traffic since the start, by interface; a vanished interface has its last figures.
     ///
     /// # Errors
     /// [`MeterError::Io`] if the file cannot be read.
@@ -43,7 +43,7 @@ impl NetReader {
         for line in lines(self.file.read()?) {
             let Some((name, now)) = interface_line(line) else { continue };
             if !self.interfaces.contains_key(name) {
-                // New since the start: all its traffic counts.
+                // An interface that is new since the start: all its traffic counts.
                 self.interfaces.insert(name.to_owned(), Default::default());
             }
             if let Some((last, sum)) = self.interfaces.get_mut(name) {
@@ -55,8 +55,8 @@ impl NetReader {
     }
 }
 
-/// Adds the difference to the last reading; a counter that fell belongs to an interface made anew, and counts
-/// from 0.
+/// Adds the difference to the last reading. A lower counter belongs to a recreated interface and
+/// counts from 0.
 fn add(sum: &mut InterfaceSample, last: &InterfaceSample, now: &InterfaceSample) {
     let step = |now: u64, last: u64| if now >= last { now - last } else { now };
     sum.rx_bytes = sum.rx_bytes.saturating_add(step(now.rx_bytes, last.rx_bytes));
@@ -77,8 +77,8 @@ fn interface_line(line: &str) -> Option<(&str, InterfaceSample)> {
     Some((name, sample))
 }
 
-/// Bytes both ways over a namespace's link: all interfaces but `lo`, and tunnels only where there is nothing
-/// else, since what goes through a tunnel goes over another interface too.
+/// Bytes both ways over a namespace's link: all interfaces except `lo`. Tunnels count only without
+/// other interfaces, since their traffic also passes another interface.
 pub(crate) fn link_bytes<'a>(interfaces: impl Iterator<Item = (&'a str, InterfaceSample)>) -> u64 {
     let (mut link, mut tunnel, mut has_link) = (0_u64, 0_u64, false);
     for (name, sample) in interfaces.filter(|(name, _)| *name != "lo") {
@@ -116,7 +116,7 @@ mod tests {
         let eth0 = InterfaceSample { rx_bytes: 1000, tx_bytes: 2000, rx_packets: 1, tx_packets: 2 };
         assert_eq!(now["eth0"], eth0);
         assert_eq!((now["wg0"].rx_bytes, now["wg0"].tx_bytes), (300, 400));
-        // eth0 was made anew, wg0 is gone.
+        // eth0 was recreated, wg0 is gone.
         write(&[line("eth0", 50, 60)]);
         let now: BTreeMap<String, InterfaceSample> = reader.read().unwrap().map(|(n, s)| (n.to_owned(), s)).collect();
         assert_eq!((now["eth0"].rx_bytes, now["eth0"].tx_bytes), (1050, 2060));

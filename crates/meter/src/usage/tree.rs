@@ -1,15 +1,15 @@
 //! Processor time and memory of a party, from `/proc`: its root processes and all their descendants.
 //!
-//! A process's own time is that of its CPU clock: exact, of a thread that runs at this moment up to the
-//! scheduler's last tick (1 to 10 ms ago). What its children used that it has waited for, and how time splits
-//! into user and kernel time, `/proc/PID/stat` tells in whole ticks of 10 ms. So a process that waits for
-//! children is off by less than two ticks however many there are. Whoever reaps a root tells its exact time
-//! ([`ProcessTree::ended`], `wait4`).
+//! A process's own time is that of its CPU clock. The clock is exact, except that a running thread
+//! counts up to the scheduler's last tick (1 to 10 ms ago). `/proc/PID/stat` reports the time of
+//! its reaped children, and the split into user and kernel time, in whole ticks of 10 ms. So a
+//! process that waits for children is off by less than two ticks for any number of children. The
+//! process that reaps a root reports its exact time ([`ProcessTree::ended`], `wait4`).
 //!
-//! What it cannot see: a process whose parents ended before it was found (a daemon that forks twice) and the
-//! kernel's work on nobody's behalf are in no figure. Of a process in sight that nobody in sight waited for,
-//! what it did after the last sample is lost; these are counted ([`ProcessTree::unwatched`]). A
-//! [`Cgroup`](super::Cgroup) sees them all.
+//! Not visible: a process whose parents ended before it was found (a daemon that forks twice), and
+//! kernel work for no process. If no visible process waits for a visible one, its work after the
+//! last sample is lost; such ends are counted ([`ProcessTree::unwatched`]). A
+//! [`Cgroup`](super::Cgroup) sees all of these.
 use crate::clock::process_cpu_ns;
 use crate::record::PartySample;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,15 +33,15 @@ impl Time {
         self.user.saturating_add(self.system)
     }
 
-    /// At least this total. User and kernel time, each cut down to ticks, lack the rest in equal parts for
-    /// all that is known.
+    /// Raises the sum to at least `total`. User and kernel time, each truncated to ticks, get equal
+    /// parts of the rest, since the true split is unknown.
     fn raised_to(self, total: u64) -> Self {
         let more = total.saturating_sub(self.total());
         Self { user: self.user + more / 2, system: self.system + more.div_ceil(2) }
     }
 
-    /// A later figure of what this was, of which `before` does not count: neither part ever decreases. The
-    /// totals decide; how they split may have been told better meanwhile.
+    /// A later figure of the same processes, without `before`: neither part ever decreases. The
+    /// totals decide, because a later reading may split them more exactly.
     fn risen_to(self, now: Self, before: Self) -> Self {
         let total = now.total().saturating_sub(before.total()).max(self.total());
         let user = now.user.saturating_sub(before.user).clamp(self.user, total - self.system);
@@ -66,21 +66,21 @@ impl AddAssign for Time {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     parent: u32,
-    /// Start time: tells a process from a later one with the same id.
+    /// Start time: distinguishes a process from a later one with the same id.
     start: u64,
     own: Time,
-    /// Of children that it has waited for.
+    /// Time of its reaped children.
     children: Time,
     resident_pages: u64,
 }
 
 impl Stat {
-    /// `None` for anything else than a live process or a zombie that still waits to be reaped.
+    /// `None` for anything except a live process or a zombie.
     fn parse(bytes: &[u8], tick_ns: u64) -> Option<Self> {
         // The name may hold spaces and parentheses, so fields are counted from the last one.
         let after = bytes.iter().rposition(|&b| b == b')')? + 1;
         let fields: Vec<&str> = std::str::from_utf8(bytes.get(after..)?).ok()?.split_ascii_whitespace().collect();
-        // X: being reaped. Its time is about to be its parent's.
+        // X: being reaped. Its parent's time is about to include its own.
         if matches!(*fields.first()?, "X" | "x") {
             return None;
         }
@@ -104,34 +104,34 @@ impl Stat {
     }
 }
 
-/// From when on the time of a process that is added counts.
+/// Start of the counted time of an added process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// Its start: for one that was started to be measured, a moment ago.
+    /// The start of the process: for one that was just started for the measurement.
     Birth,
-    /// The moment when it is added.
+    /// The moment of the call.
     Now,
 }
 
 /// A party's processes.
 pub struct ProcessTree {
     proc: PathBuf,
-    /// Whether the kernel lists a thread's children; else all processes are walked over.
+    /// Whether the kernel lists a thread's children; otherwise all processes are searched.
     lists_children: bool,
-    /// `None` where `proc` is of another process namespace, or the kernel has no such clocks: then all is
-    /// ticks.
+    /// `None` if `proc` is of another process namespace, or the kernel has no such clocks: then all
+    /// times are in ticks.
     clock: Option<Clock>,
-    /// Processes that were added, with their time once they are gone.
+    /// Added processes, with their time after they ended.
     roots: BTreeMap<u32, Time>,
-    /// Processes in sight as last seen, each after its parent: a child is read later, so its time is never
-    /// seen both as its own and as its parent's.
+    /// Visible processes as last seen, each after its parent: a child is read later, so its time
+    /// never counts both as its own and as its parent's.
     seen: Vec<(u32, Stat)>,
-    /// Time of ended processes that is in nobody else's.
+    /// Time of ended processes that no other figure includes.
     kept: Time,
     unwatched: u64,
-    /// What the processes had used before they were added.
+    /// Time of the processes before they were added.
     before: Time,
-    /// Latest figures told.
+    /// Last returned figures.
     shown: Time,
     peak_bytes: u64,
     page_bytes: u64,
@@ -175,22 +175,22 @@ impl ProcessTree {
         true
     }
 
-    /// Says what an added process used in its whole life, with all children that it waited for, as whoever
-    /// reaped it was told (`wait4`).
+    /// Reports the lifetime use of an added process and of all children that it waited for, as
+    /// `wait4` returned it to the reaping process.
     pub fn ended(&mut self, pid: u32, user: Duration, system: Duration) {
         let Some(gone) = self.roots.get_mut(&pid) else { return };
         let in_sight = self.seen.len();
         self.seen.retain(|(seen, _)| *seen != pid);
-        // In sight as a zombie; or a sample was taken since it was reaped.
+        // Still visible as a zombie, or sampled since it was reaped.
         if self.seen.len() < in_sight || *gone != Time::default() {
             let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
             *gone = Time { user: ns(user), system: ns(system) };
         }
     }
 
-    /// The state now. `discover` looks for new descendants as well, which costs more; the time of a process
-    /// that begins and ends between two discoveries is still counted if its parent is in sight and waits for
-    /// it.
+    /// The present state. `discover` also searches for new descendants, which costs more. The time
+    /// of a process that begins and ends between two searches still counts if a visible parent
+    /// waits for it.
     pub fn sample(&mut self, discover: bool) -> PartySample {
         self.look();
         if discover {
@@ -209,14 +209,14 @@ impl ProcessTree {
         self.peak_bytes
     }
 
-    /// How often processes ended that nobody in sight waited for.
+    /// Number of processes that ended without a visible process that waited for them.
     #[must_use]
     pub fn unwatched(&self) -> u64 {
         self.unwatched
     }
 
-    /// Reads the processes in sight until none ends meanwhile: what a child used that ended after its parent
-    /// was read would be missing in both.
+    /// Reads the visible processes until none ends during a pass: the time of a child that ended
+    /// after its parent was read would be missing in both.
     fn look(&mut self) {
         let (before, mut gone) = (self.seen.clone(), BTreeMap::new());
         loop {
@@ -236,13 +236,13 @@ impl ProcessTree {
         }
     }
 
-    /// Keeps the time of ended processes that no parent in sight has taken over.
+    /// Adds the time of ended processes that no visible parent has taken over.
     fn settle(&mut self, before: &[(u32, Stat)], gone: &BTreeMap<u32, Stat>) {
         let live: BTreeMap<u32, Stat> = self.seen.iter().copied().collect();
         let mut owed = BTreeMap::<u32, Time>::new();
         for (pid, stat) in gone {
-            // Through ancestors that ended as well. A reused id could close a circle, which is no longer than
-            // all.
+            // Follows ancestors that ended as well. A reused id could close a circle, so the number
+            // of steps is limited.
             let up = |pid: &u32| gone.get(pid).map(|s| s.parent);
             let heir = std::iter::successors(Some(stat.parent), up).take(gone.len() + 1).find(|p| live.contains_key(p));
             if let Some(heir) = heir {
@@ -257,7 +257,7 @@ impl ProcessTree {
         let slack_ns = if self.clock.is_some() { 2 * self.tick_ns } else { 0 };
         for (pid, old) in before {
             let (Some(now), Some(owed)) = (live.get(pid), owed.get(pid)) else { continue };
-            // A parent that ignores its children's end does not get their time.
+            // A parent that ignores the end of its children does not get their time.
             let taken = now.children.total().saturating_add(slack_ns);
             let missing = (old.children + *owed).total().saturating_sub(taken);
             if missing > 0 {
@@ -286,13 +286,13 @@ impl ProcessTree {
     fn read(&self, pid: u32) -> Option<Stat> {
         let mut stat = Stat::parse(&fs::read(self.proc.join(format!("{pid}/stat"))).ok()?, self.tick_ns)?;
         if let Some(clock) = &self.clock {
-            // No clock any more: it was reaped just now.
+            // No clock any more: the process was just reaped.
             stat.own = stat.own.raised_to(clock(pid)?);
         }
         Some(stat)
     }
 
-    /// Descendants of processes, without these, each after its parent.
+    /// Descendants of processes, excluding these, each after its parent.
     fn descendants(&self, of: &[u32]) -> Vec<(u32, Stat)> {
         let table = (!self.lists_children).then(|| by_parent(&self.proc));
         let mut found: BTreeSet<u32> = of.iter().copied().collect();
@@ -316,9 +316,9 @@ impl ProcessTree {
     }
 }
 
-/// Largest resident set of a process so far (or since it was last reset), bytes; `None` where the kernel does
-/// not tell. `process` is its folder: `/proc/self`, `/proc/PID`. (What `getrusage` tells instead begins with
-/// the memory of the program that started it.)
+/// Peak resident set of a process (since its last reset), bytes; `None` if the kernel does not
+/// report it. `process` is its folder: `/proc/self`, `/proc/PID`. (The value of `getrusage` also
+/// includes the memory of the program that started the process.)
 #[must_use]
 pub fn high_water_bytes(process: &Path) -> Option<u64> {
     let status = fs::read(process.join("status")).ok()?;
@@ -327,8 +327,8 @@ pub fn high_water_bytes(process: &Path) -> Option<u64> {
     Some(kib.saturating_mul(1024))
 }
 
-/// Whether ids in `proc` are those of our own process namespace, in which CPU clocks are named, and the
-/// kernel has such clocks.
+/// Whether ids in `proc` are those of this process namespace, which CPU clocks use, and the kernel
+/// has such clocks.
 fn has_clocks(proc: &Path) -> bool {
     let (here, us) = (fs::read_link(proc.join("self")), std::process::id());
     here.is_ok_and(|here| here.as_os_str() == us.to_string().as_str()) && process_cpu_ns(us).is_some()

@@ -28,7 +28,7 @@ fn idle_of(when: &str, mean_w: f64) -> Idle {
     Idle { when: when.into(), record: String::new(), duration_s: 1.0, power: [("rapl".to_owned(), power)].into() }
 }
 
-/// Plays a session: `act` says what becomes of the n-th run. Returns the outcome and what was told.
+/// Simulates a session: `act` decides the n-th run. Returns the outcome and the events.
 fn play(
     experiment: &Experiment,
     dir: &Path,
@@ -90,7 +90,7 @@ fn interrupted_and_resumed_it_is_the_same_campaign() {
         Ok(Stepped::Stopped)
     });
     assert_eq!(outcome.unwrap(), Outcome { done: 3, left: 3, stopped: true, ..Outcome::default() });
-    // The folder decides the order of the rest, whatever seed would be drawn now.
+    // The folder decides the order of the rest, independent of a new seed.
     let (again, done) = resume(&experiment(TEXT), dir.path()).unwrap();
     assert_eq!((again.spec().seed, done.len()), (e.spec().seed, 3));
     let (outcome, told) = play(&again, dir.path(), &AtomicBool::new(false), well);

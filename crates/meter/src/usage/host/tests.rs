@@ -40,7 +40,7 @@ fn core_times_count_from_the_start_and_add_up_by_kind() {
     assert!(close(busy_s(&cores), 0.81), "stolen time is nobody's");
     assert_eq!(cores[0].mhz, None);
     assert_eq!(reader.memory_bytes(), Some(600 * 1024));
-    // A core goes away, a counter runs backwards, another core comes.
+    // One core disappears, a counter runs backwards, another core appears.
     fake.put("proc/stat", "cpu0 150 20 60 1050 30 8 7\ncpu3 5 0 0 5\n");
     let cores = reader.cores().unwrap();
     assert_eq!(cores.len(), 3);

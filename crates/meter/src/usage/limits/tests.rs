@@ -26,7 +26,7 @@ impl Fake {
         fs::write(path, text).unwrap();
     }
 
-    /// Memory and what is available, MiB; processors.
+    /// Total and available memory, MiB; processors.
     fn limits(&self) -> (u64, u64, f64) {
         let root = self.folder.path();
         let limits = ProcessLimits::read(&Roots { proc: root.join("proc"), sys: root.join("sys") });
@@ -101,7 +101,7 @@ fn a_container_that_sees_its_group_as_the_root_is_limited_by_those_above() {
     assert_eq!(fake.limits(), (300, 300, 4.0));
     fake.put("sys/fs/cgroup/memory/memory.stat", &format!("cache 5\nhierarchical_memory_limit {}\n", 200 * MIB));
     assert_eq!(fake.limits(), (200, 200, 4.0));
-    // In a namespace of its own it may be told a path outside of it.
+    // In its own namespace a process may see a path outside of it.
     fake.put("proc/self/cgroup", "4:memory:/../other\n");
     assert_eq!(fake.limits(), (200, 200, 4.0));
 }
@@ -120,7 +120,7 @@ fn resource_limits_count_what_the_process_has() {
     assert_eq!(limits(&(400 * MIB).to_string(), &(120 * MIB).to_string()), (120, 70, 4.0));
 }
 
-/// Runs a test of this program that prints what it may use, in a shell after `before`.
+/// Runs a test of this program that prints its limits, in a shell after `before`.
 fn told(before: &str) -> (u64, u64, f64) {
     let program = std::env::current_exe().unwrap();
     let script = format!("{before} exec \"$0\" --ignored --exact {PRINTS} --nocapture --test-threads=1");
@@ -153,11 +153,11 @@ fn a_limit_of_address_space_is_seen() {
     assert!(free > 1024, "this test needs a machine with more than a gigabyte, and has {free} MiB");
 }
 
-/// A control group of version 1 or 2 that is removed with this.
+/// A control group of version 1 or 2, removed on drop.
 struct Group(PathBuf);
 
 impl Group {
-    /// One below that of this process, with a limit of memory; why there is none.
+    /// A group below this process's own with a memory limit, or the reason why there is none.
     fn limited(bytes: u64) -> Result<Self, String> {
         let groups = Groups::of(&Roots::default());
         let own = groups.memory.iter().find(|folder| folder.join("memory.stat").exists());

@@ -6,7 +6,7 @@ use wait4::Wait4;
 
 const TICK_NS: u64 = 10_000_000;
 
-/// A `/proc` of our own.
+/// A fake `/proc`.
 struct Fake {
     folder: tempfile::TempDir,
 }
@@ -78,7 +78,7 @@ fn a_child_that_its_parent_reaps_is_counted_once() {
     assert!(tree.add(10, Since::Now));
     fake.put((11, 10, 50, 20, 0, 0, 0));
     assert_eq!(ticks(&tree.sample(true)), (50, 20));
-    // It works on, ends, and is reaped together with a child that was never in sight.
+    // The process works, ends, and is reaped together with a child that was never visible.
     fake.remove(11);
     fake.put((10, 1, 0, 0, 60 + 5, 25, 0));
     assert_eq!(ticks(&tree.sample(true)), (65, 25));
@@ -93,7 +93,7 @@ fn a_child_that_nobody_waits_for_keeps_its_time() {
     fake.put((11, 10, 50, 20, 0, 0, 0));
     fake.put((12, 11, 4, 4, 0, 0, 0));
     assert_eq!(ticks(&tree.sample(true)), (54, 24));
-    // 11 ends unwaited for, 12 goes to init and works on.
+    // 11 ends without a wait, 12 goes to init and continues.
     fake.remove(11);
     fake.put((12, 1, 5, 5, 0, 0, 0));
     for _ in 0..4 {
@@ -102,7 +102,7 @@ fn a_child_that_nobody_waits_for_keeps_its_time() {
     fake.remove(12);
     fake.put((10, 1, 4, 0, 0, 0, 0));
     assert_eq!(ticks(&tree.sample(true)), (56, 25));
-    // A later child that is reaped counts by itself: the earlier ones are settled.
+    // A later reaped child counts separately: the earlier ones are settled.
     fake.put((10, 1, 4, 0, 7, 7, 0));
     assert_eq!(ticks(&tree.sample(true)), (63, 32));
 }
@@ -133,7 +133,7 @@ fn a_process_that_is_being_reaped_and_a_reused_id_are_told_apart() {
     fake.put((10, 1, 0, 0, 50, 20, 0));
     fake.put_as((11, 10, 50, 20, 0, 0, 0), "x", 'X', 11);
     assert_eq!(ticks(&tree.sample(true)), (50, 20));
-    // Another program's process now has the id of ours.
+    // Another program's process now has the same id.
     fake.put_as((11, 1, 900, 900, 0, 0, 0), "other", 'R', 999);
     assert_eq!(ticks(&tree.sample(true)), (50, 20));
 }
@@ -175,7 +175,7 @@ fn broken_stat_files_are_no_process() {
     assert!(!ProcessTree::new("/nonexistent").add(1, Since::Now));
 }
 
-/// A process of the simulated kernel: its parent, its own time, that of children it waited for.
+/// A process of the simulated kernel: its parent, its own time, that of reaped children.
 #[derive(Clone, Copy, Debug, Default)]
 struct Simulated {
     parent: u32,
@@ -202,7 +202,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     proptest::collection::vec(event, 0..60)
 }
 
-/// The process that a number means.
+/// The process that a number selects.
 fn chosen(processes: &BTreeMap<u32, Simulated>, number: u8) -> u32 {
     *processes.keys().nth(usize::from(number) % processes.len()).unwrap()
 }
@@ -219,8 +219,9 @@ proptest! {
     // Each case makes hundreds of files.
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// With CPU clocks, what is told is never more than the truth, and less by at most two ticks for each
-    /// process that waits for children, however many have ended and whenever samples were taken.
+    /// With CPU clocks, the reported time never exceeds the truth. It is lower by at most two ticks
+    /// for each process that waits for children, for any number of ended children and any sample
+    /// times.
     #[test]
     fn ended_children_are_counted_once_and_errors_do_not_add_up(events in events()) {
         let fake = Fake::new();
@@ -251,7 +252,7 @@ proptest! {
                         fake.put((pid, p.parent, ticks[0], ticks[1], ticks[2], ticks[3], 0));
                         fs::write(fake.folder.path().join(format!("{pid}/clock")), p.own.total().to_string()).unwrap();
                     }
-                    // Another order than `parents_first` would find children that are not there yet.
+                    // Any order except `parents_first` would find children that do not exist yet.
                     let now = tree.sample(true);
                     prop_assert!(now.user_s >= last.user_s - 1e-9 && now.system_s >= last.system_s - 1e-9);
                     last = now;
@@ -275,31 +276,32 @@ fn the_time_of_a_whole_life_replaces_what_was_seen_of_it() {
     fake.put((10, 1, 3, 1, 4, 0, 0));
     fake.put((20, 1, 1, 0, 0, 0, 0));
     assert_eq!(ticks(&tree.sample(true)), (8, 1));
-    // Told while it is in sight.
+    // Reported while the process is visible.
     tree.ended(10, ms(90), ms(20));
     fake.remove(10);
     assert_eq!(ticks(&tree.sample(true)), (10, 2));
-    // Told after a sample that did not find it any more.
+    // Reported after a sample that did not find the process any more.
     fake.remove(20);
     assert_eq!(ticks(&tree.sample(true)), (10, 2));
     tree.ended(20, ms(50), ms(0));
     assert_eq!(ticks(&tree.sample(true)), (14, 2));
     tree.ended(77, ms(900), ms(900));
-    // The id comes back.
+    // The id is reused.
     fake.put_as((20, 1, 7, 7, 0, 0, 0), "x", 'S', 999);
     assert!(tree.add(20, Since::Now));
     fake.put_as((20, 1, 8, 7, 0, 0, 0), "x", 'S', 999);
     assert_eq!(ticks(&tree.sample(true)), (15, 2));
 }
 
-/// The kernel's figures are cut down to microseconds, user and kernel time apart.
+/// The kernel truncates figures to microseconds, user and kernel time separately.
 const MICRO: f64 = 3e-6;
 
 /// Loops of the shell that take some ten milliseconds.
 const BURN: &str = "i=0; while [ $i -lt 25000 ]; do i=$((i+1)); done";
 
-/// Starts `program`, which burns, prints a line and waits for the end of its input. Returns what a tree tells
-/// after the line, at the end and once it is reaped, and what the kernel tells then, in seconds.
+/// Starts `program`, which burns, prints a line and waits for the end of its input. Returns, in
+/// seconds, the tree's figures after the line, at the end and after the reaping, and then the
+/// kernel's.
 fn told_and_true(program: &mut Command) -> [f64; 4] {
     let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut tree = ProcessTree::new("/proc");
@@ -327,7 +329,7 @@ fn a_short_life_is_known_exactly() {
     let script = format!("{BURN}; echo done; read x; exit 0");
     let [live, zombie, reaped, truth] = told_and_true(Command::new("sh").args(["-c", &script]));
     assert!(truth > 2e-3 && truth < 10.0, "{truth}: too little or too much to test anything");
-    // After its word it has little left to do.
+    // After the line the program does little.
     assert!(live > 0.8 * truth - 2e-3 && live <= truth + MICRO, "{live} of {truth}");
     assert!((zombie - truth).abs() <= MICRO && (reaped - truth).abs() <= MICRO, "{zombie} and {reaped} of {truth}");
 }
@@ -384,7 +386,7 @@ fn without_ids_of_our_own_namespace_there_are_no_clocks() {
 
 #[test]
 fn two_real_programs_with_children_are_measured_and_never_run_backwards() {
-    // Each starts short-lived busy children one after the other, once it is told to.
+    // Each starts short-lived busy children one after the other, after a signal.
     let script = "read go; for i in 1 2 3 4 5 6; do ( j=0; while [ $j -lt 60000 ]; do j=$((j+1)); done ); done";
     let start = || Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
     let mut children = [start(), start()];
@@ -401,7 +403,7 @@ fn two_real_programs_with_children_are_measured_and_never_run_backwards() {
     let mut n = 0;
     while !ended.iter().all(|e| *e) {
         for (i, tree) in trees.iter_mut().enumerate() {
-            // Read before the sample: what it used until then must be in it.
+            // Read before the sample, which must include all time up to here.
             let zombie = fs::read(format!("/proc/{}/stat", children[i].id())).unwrap();
             let now = tree.sample(n % 5 == 0);
             assert!(now.user_s >= last[i].user_s && now.system_s >= last[i].system_s, "{now:?} after {:?}", last[i]);
