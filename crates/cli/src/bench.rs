@@ -1,4 +1,4 @@
-//! `tacit bench`
+//! `tacit bench`: measures private inference with both parties on this machine.
 use crate::lowering::Lowering;
 use crate::output::{self, Alike};
 use crate::owner::SealArgs;
@@ -71,7 +71,7 @@ pub struct ClientArgs {
     seal: SealArgs,
 }
 
-/// The float model run by its client, in a process of its own.
+/// The figures of the float model that the client runs itself, in a process of its own.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Local {
     wall_s: f64,
@@ -79,7 +79,7 @@ struct Local {
     peak_rss_bytes: u64,
 }
 
-/// Material for one input, dealt in this process: what the dealer alone does.
+/// Figures of dealing the material for one input in this process: the dealer's work alone.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Dealing {
     wall_s: f64,
@@ -88,7 +88,7 @@ struct Dealing {
     server_bytes: u64,
 }
 
-/// What no private inference can beat.
+/// Lower bounds that no private inference can beat.
 #[derive(Debug, Clone, Serialize)]
 struct LowerBounds {
     clear: Run,
@@ -99,23 +99,23 @@ struct LowerBounds {
 struct Whole {
     #[serde(flatten)]
     report: Report,
-    /// Of back ends whose material comes from a dealer.
+    /// Dealing, for back ends whose material comes from a dealer.
     #[serde(skip_serializing_if = "Option::is_none")]
     dealing: Option<Dealing>,
     lower_bounds: LowerBounds,
 }
 
-/// Server and client as processes.
+/// The runs with server and client as processes.
 struct Both {
     runs: Vec<Run>,
     dealing: Option<Dealing>,
 }
 
-/// A model on a back end, and its float network run where it is.
+/// A model measured on a back end, and its float network run without a protocol.
 pub struct Measured {
-    /// What the lowering declares.
+    /// The costs that the lowering declares.
     pub costs: Costs,
-    /// One client each, for each number of threads.
+    /// The runs, one client each, for each number of threads.
     pub runs: Vec<(usize, Vec<Run>)>,
     /// Processor seconds of the float network.
     pub local_cpu_s: f64,
@@ -123,11 +123,11 @@ pub struct Measured {
     pub local_macs: u64,
 }
 
-/// Measures a model file on a back end, at its default options, with each of these numbers of threads a
+/// Measures a model file on a back end with default options, for each of these numbers of threads a
 /// party.
 ///
 /// # Errors
-/// The back end cannot lower it, or a party fails.
+/// The back end cannot lower the model, or a party fails.
 pub fn measured(model: &Path, backend: &str, runs: usize, threads: &[usize]) -> anyhow::Result<Measured> {
     let lowering = Lowering::of(backend);
     let args = Args { model: model.to_owned(), lowering, input: None, threads: 1, runs, output: None };
@@ -146,12 +146,12 @@ pub fn measured(model: &Path, backend: &str, runs: usize, threads: &[usize]) -> 
     Ok(Measured { costs: lowered.costs(), runs: seen, local_cpu_s: local.cpu_s, local_macs })
 }
 
-/// One benchmark's files.
+/// The settings and files of one benchmark.
 struct Bench<'a> {
     args: &'a Args,
     threads: usize,
     scratch: &'a Path,
-    /// The model, in the scratch folder.
+    /// Path of the model in the scratch folder.
     path: PathBuf,
     model: Model,
     input: Vec<f32>,
@@ -248,8 +248,7 @@ impl<'a> Bench<'a> {
         Ok(Self { args, threads: args.threads, scratch, path, model, input })
     }
 
-    /// Server and client as processes; one client a run.
-    /// The model for a back end, also beside the model's file.
+    /// Lowers the model for a back end and writes the lowering beside the model's file.
     fn lower(&self, backend: &dyn Backend, options: &Options) -> anyhow::Result<Arc<dyn ServerModel>> {
         let lowered = backend.lower(&self.model, options)?;
         self.args.lowering.seal.write_lowered(&self.path, &self.model, (backend, options), &*lowered)?;
@@ -276,7 +275,7 @@ impl<'a> Bench<'a> {
         Ok(Both { runs: judged, dealing })
     }
 
-    /// Deals once, if the back end has its material dealt.
+    /// Deals once, if a dealer makes the back end's material.
     fn deal(&self, backend: &dyn Backend, lowered: &dyn ServerModel) -> anyhow::Result<Option<Dealing>> {
         let Some(order) = lowered.order() else { return Ok(None) };
         let model = backend.dealing(order.public, order.part)?;
@@ -334,7 +333,8 @@ impl<'a> Bench<'a> {
         started(&mut command, "server")
     }
 
-    /// What a client process prints; it is told of a server, and of a dealer.
+    /// Runs a client process and returns its output. `server` holds the addresses of a server and,
+    /// optionally, a dealer.
     fn client(&self, server: Option<(&str, Option<&str>)>, backend: &str) -> anyhow::Result<String> {
         let mut command = Command::new(std::env::current_exe().context("finding this program")?);
         command.args(["bench-client", "--backend", backend, "--threads", &self.threads.to_string()]);
@@ -351,7 +351,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// A program that says where it listens.
+/// Starts a program and returns the address that it prints when it listens.
 fn started(command: &mut Command, what: &str) -> anyhow::Result<(Killed, String)> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = Killed(child.with_context(|| format!("starting the {what}"))?);
@@ -363,7 +363,7 @@ fn started(command: &mut Command, what: &str) -> anyhow::Result<(Killed, String)
     Ok((child, address))
 }
 
-/// The owner's model, imported with defaults from an ONNX file.
+/// Reads the owner's model; imports an ONNX file with defaults.
 pub fn load(path: &Path, seal: &SealArgs) -> anyhow::Result<Model> {
     if path.extension().is_none_or(|e| e != "onnx") {
         return seal.read_model(path);
@@ -387,12 +387,12 @@ fn choose_input(args: &Args, interface: &Interface) -> anyhow::Result<Vec<f32>> 
     Ok(values)
 }
 
-/// A child process that is ended when it is no longer needed.
+/// A child process that is killed when dropped.
 struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // Already gone is as good.
+        // The child may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -419,7 +419,8 @@ pub fn run_client(args: ClientArgs) -> anyhow::Result<()> {
     print::line(&serde_json::to_string(&runs.pop().context("one run was asked for")?)?)
 }
 
-/// The float model in this process: loading is not measured, as a client would keep it.
+/// Runs the float model in this process. Loading is not measured, because a client would load the
+/// model once.
 fn run_local(args: &ClientArgs, input: &[f32]) -> anyhow::Result<Local> {
     let model = args.seal.read_model(&args.model)?;
     let (start, cpu) = (Instant::now(), process_cpu_s());

@@ -1,4 +1,4 @@
-//! `tacit calibrate`
+//! `tacit calibrate`: measures this machine for the planner.
 use crate::bench::{self, Measured};
 use crate::output::{self, Alike};
 use crate::print;
@@ -14,13 +14,14 @@ use tacit_net::Phase;
 use tacit_plan::calibration::{Calibration, VERSION};
 use tacit_plan::{Observation, Observed};
 
-/// Networks that are measured: of different sizes, and different mixtures of linear layers and comparisons.
+/// Networks that are measured: of different sizes, and different mixtures of linear layers and
+/// comparisons.
 const NETWORKS: &str = "tiny-cnn,minionn-mlp,lenet,hinet-mnist,m2,minionn-cifar,resnet32,squeezenet1.1";
-/// Of these, what a minute is enough for.
+/// The networks among them that take less than a minute.
 const QUICK: &str = "tiny-cnn,minionn-mlp,lenet,minionn-cifar";
-/// Networks for back ends on encrypted numbers, which take no others without a bootstrap.
+/// Networks for back ends on encrypted numbers, which cannot run the others without a bootstrap.
 const SQUARES: &str = "tiny-square,square-mlp,square-cnn";
-/// Numbers of threads of either party.
+/// Numbers of threads a party.
 const THREADS: [usize; 2] = [1, 2];
 
 /// Measures what private inference takes on this machine, for `tacit plan`
@@ -60,7 +61,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Networks for a back end where none are named.
+    /// Returns the default networks for a back end.
     fn usual(&self, backend: &str) -> &'static str {
         match (backend, self.quick) {
             ("ckks", _) => SQUARES,
@@ -74,7 +75,7 @@ impl Args {
     }
 }
 
-/// Runs of back ends by name, and what the float networks took for a multiplication.
+/// Runs by back end, and the float networks' seconds for a multiplication.
 #[derive(Default)]
 struct Seen {
     runs: BTreeMap<String, Vec<Observation>>,
@@ -83,7 +84,7 @@ struct Seen {
 }
 
 pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
-    // Said before minutes of measuring, not after.
+    // Check the output before minutes of measuring.
     let earlier = Alike::Holds("local_mac_s = ");
     output::check(&args.output, earlier)?;
     File::options().append(true).create(true).open(&args.output).with_context(|| args.output.display().to_string())?;
@@ -172,7 +173,7 @@ fn measure(args: &Args, seen: &mut Seen) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The model file of a network of the zoo.
+/// Writes a network of the zoo as a model file.
 fn model(name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
     let model = crate::model::import_with_defaults(Path::new(name), &zoo::build(name, 1)?)?;
     let path = folder.join(format!("{name}.tacit"));
@@ -184,7 +185,7 @@ fn observations(network: &str, measured: &Measured) -> Vec<Observation> {
     let of_run = |threads: usize, run: &Run| {
         let seen = |phase: Phase| {
             let figures = run.phases.get(phase.name())?;
-            // Keys and weights that a party still has are not sent again.
+            // Skip phases whose keys or weights were not sent because a party still had them.
             let all = figures.client.sent_bytes + figures.server.sent_bytes >= measured.costs.of(phase).bytes() / 2;
             all.then(|| (phase, observed(figures)))
         };

@@ -1,4 +1,4 @@
-//! `tacit model check`
+//! `tacit model check`: compares a lowered model with its float network.
 use crate::lowering::Lowering;
 use crate::print;
 use anyhow::{Context, ensure};
@@ -9,7 +9,7 @@ use tacit_client::input::{self, Fit};
 use tacit_graph::Units;
 use tacit_store::seal::{self, Kind};
 
-/// Strained tensors that are listed for people.
+/// The most strained tensors that the text lists.
 const LISTED: usize = 12;
 
 /// Compare a lowered model with its float network on a data set, in the clear

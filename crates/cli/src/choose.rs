@@ -1,4 +1,4 @@
-//! A client chooses among the back ends that a server offers, by what they cost the client.
+//! Chooses a back end for a client among those that a server offers, by the costs to the client.
 use crate::client_work::WorkArgs;
 use crate::connect::Connect;
 use crate::plan::given::Link;
@@ -10,7 +10,7 @@ use tacit_backends::{Registry, Trust};
 use tacit_graph::Interface;
 use tacit_plan::{Choice, Device, Goal, Limits, Offer, Question, Setting, Usage};
 
-/// Inputs that share the setup at most: beyond, its part says nothing.
+/// Most inputs over which the setup's cost is divided: beyond, its share is negligible.
 const SHARING: f64 = 10.0;
 
 /// What is wanted, and what is planned with.
@@ -26,8 +26,8 @@ pub struct ChooseArgs {
     plan_link: Link,
 }
 
-/// What was chosen, and what it is expected to cost the client for an input, the setup shared by those of the
-/// call.
+/// The chosen back end, and its expected cost to the client for an input. The inputs of the call
+/// share the setup.
 #[derive(Debug, Clone, Serialize)]
 pub struct Chosen {
     pub backend: String,
@@ -65,8 +65,9 @@ impl fmt::Display for Chosen {
     }
 }
 
-/// The back end for this client: among those that the server offers and that this client accepts (one with a
-/// dealer only where it named a dealer). The setup is shared by as many inputs as `count` says there are.
+/// Chooses the back end for this client among those that the server offers and this client accepts.
+/// A back end with a dealer needs a named dealer. The setup's cost is divided among the `count`
+/// inputs.
 pub fn choose(
     args: &ChooseArgs,
     connect: &Connect,
@@ -96,7 +97,7 @@ pub fn choose(
         said.extend(passed.iter().cloned());
         if said.is_empty() { "nothing else is offered".to_owned() } else { format!("beside {}", said.join(", ")) }
     };
-    // Other limits are the server's business, or the day's.
+    // Other limits concern the server or a whole day.
     let Limits { client_j, client_cpu_s, .. } = question.limits;
     let fits = |chosen: &Chosen| {
         client_j.is_none_or(|most| chosen.client_j <= most)
@@ -110,13 +111,13 @@ pub fn choose(
     Ok(chosen)
 }
 
-/// What a server offers.
+/// A server's offer, as this client sees it.
 struct Offered {
-    /// What this client accepts, opened for its costs.
+    /// The back ends that this client accepts, opened for their costs.
     offers: Vec<Offer>,
-    /// What it does not, and why.
+    /// The back ends that this client does not accept, with reasons.
     passed: Vec<String>,
-    /// What goes in, if it accepts any.
+    /// The model's interface, if the client accepts any back end.
     interface: Option<Interface>,
 }
 
@@ -140,7 +141,7 @@ fn offers(connect: &Connect) -> anyhow::Result<Offered> {
             passed.push(format!("{backend} (a dealer would have to be trusted: --dealer)"));
             continue;
         }
-        // One that is not what is required, or broken, leaves the others.
+        // A back end that is broken or fails `require` does not stop the others.
         let client = match connect.connection(false)?.open(&model, Some(&backend)) {
             Ok(client) => client,
             Err(error) => {

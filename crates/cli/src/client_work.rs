@@ -1,4 +1,4 @@
-//! What a client wants to do itself, as every command takes it that chooses a back end.
+//! The option for a client's own share of the work, for every command that chooses a back end.
 use tacit_plan::{ClientWork, Limits};
 
 /// How much of the work is the client's.
@@ -16,17 +16,17 @@ pub struct WorkArgs {
 }
 
 impl WorkArgs {
-    /// Whether anything was said.
+    /// Whether any of these options was given.
     pub fn is_asked(&self) -> bool {
         self.client_work.is_some() || self.client_joules.is_some() || self.client_cpu_s.is_some()
     }
 
-    /// The wish; `any` where there is only a budget.
+    /// Returns the wish; `any` if only a budget was given.
     pub fn wish(&self) -> ClientWork {
         self.client_work.unwrap_or(ClientWork::Any)
     }
 
-    /// Limits with the budget.
+    /// Adds the budget to the limits.
     pub fn within(&self, limits: Limits) -> Limits {
         Limits { client_j: self.client_joules, client_cpu_s: self.client_cpu_s, ..limits }
     }

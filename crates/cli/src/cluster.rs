@@ -21,7 +21,7 @@ pub struct Args {
 
 pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let Args { mut arguments } = args;
-    // What follows -- is for another program.
+    // Arguments after `--` are for another program.
     let own = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
     if as_json && !arguments[..own].iter().any(|a| a == "--json") {
         arguments.insert(own, "--json".into());

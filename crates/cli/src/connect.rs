@@ -1,4 +1,4 @@
-//! What every command that talks to a server has in common.
+//! Options and connections of every command that talks to a server.
 use crate::owner::SealArgs;
 use crate::print::{self, Patience};
 use anyhow::Context;
@@ -54,28 +54,28 @@ pub struct Connect {
 }
 
 impl Connect {
-    /// Server, key folder and model, as given.
+    /// Returns server, key folder and model, as given.
     #[cfg(test)]
     pub fn named(&self) -> (&str, &str, Option<&str>) {
         (&self.server.server, self.server.keys.to_str().expect("tests give UTF-8"), self.model.as_deref())
     }
 
-    /// Folder for material made ahead of time.
+    /// Returns the folder for material made ahead of time.
     pub fn material(&self) -> &Path {
         &self.material
     }
 
-    /// The key that material is sealed with.
+    /// Returns the key that seals material.
     pub fn seal(&self) -> Option<&SealKey> {
         self.seal.key()
     }
 
-    /// Secrets of keys that servers keep.
+    /// Returns the client's secrets for the keys that servers keep.
     pub fn secrets(&self) -> SecretsFolder {
         SecretsFolder::new(&self.material, self.seal.key().cloned(), EXPIRE)
     }
 
-    /// Connects. The material folder is used if it is there or must be made.
+    /// Connects. Uses the material folder if it exists or `make_store` is set.
     pub fn connection(&self, make_store: bool) -> anyhow::Result<Connection> {
         let identity = self.server.identity()?;
         let mut config = ClientConfig::new(&self.server.server, identity.clone());
@@ -84,7 +84,7 @@ impl Connect {
         config.resources = self.dealer.resources(&self.server, &identity, config.store.as_deref(), self.within())?;
         config.require = self.dealer.require();
         config.seal = self.seal.key().cloned();
-        // They are kept whether or not there is stored material.
+        // Secrets are kept whether or not there is stored material.
         config.resources.secrets = Some(Arc::new(self.secrets()));
         config.pace = self.pace;
         config.threads = self.threads;
@@ -105,12 +105,12 @@ impl Connect {
         Ok(connection)
     }
 
-    /// How long connecting may take.
+    /// Returns the time limit for connecting.
     fn within(&self) -> Duration {
         self.connect_timeout.map_or_else(|| self.device.connect_timeout(), Duration::from_secs)
     }
 
-    /// A connection to this client's helper.
+    /// Connects to this client's helper.
     pub fn helper(&self, address: &str) -> anyhow::Result<HelperLine> {
         let timeouts = [self.within(), Duration::from_secs(self.stall)];
         Ok(HelperLine::connect(address, &self.server.identity()?, timeouts)?)
@@ -121,7 +121,8 @@ impl Connect {
         self.dealer.is_named()
     }
 
-    /// The model and the back ends that the server offers it with; none may have been named.
+    /// Returns the model and the back ends that the server offers for it. Works only if no back end
+    /// was named.
     pub fn offered(&self) -> anyhow::Result<(String, Vec<String>)> {
         if let Some(backend) = &self.backend {
             anyhow::bail!("--backend {backend} leaves nothing to choose: leave it out, or what is to be chosen by");
@@ -134,7 +135,7 @@ impl Connect {
         Ok((name, info.backends.into_iter().map(|offer| offer.backend).collect()))
     }
 
-    /// The model that was named, or the only one.
+    /// Returns the name of the given model, or of the server's only model.
     fn name(&self, connection: &mut Connection) -> anyhow::Result<String> {
         match (&self.model, &self.model.is_none().then(|| connection.models()).transpose()?.unwrap_or_default()[..]) {
             (Some(name), _) => Ok(name.clone()),
@@ -146,13 +147,13 @@ impl Connect {
         }
     }
 
-    /// Connects and opens the model, and how long that took. The material folder is used if it is there or
-    /// must be made.
+    /// Connects and opens the model; returns the times as well. Uses the material folder if it
+    /// exists or `make_store` is set.
     pub fn open(&self, make_store: bool) -> anyhow::Result<(Client, Startup)> {
         self.open_with(make_store, self.backend.as_deref())
     }
 
-    /// The same with this back end.
+    /// As [`Self::open`], with this back end.
     pub fn open_with(&self, make_store: bool, backend: Option<&str>) -> anyhow::Result<(Client, Startup)> {
         let start = Instant::now();
         let mut connection = self.connection(make_store)?;
@@ -166,16 +167,16 @@ impl Connect {
     }
 }
 
-/// What comes before the first phase: once for each command, however many inputs it has.
+/// The steps before the first phase: once for each command, however many inputs it has.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Startup {
-    /// TCP, TLS, the version, and what both parties have of stored material.
+    /// TCP, TLS, the version exchange, and comparing the stored material of both parties.
     connect_s: f64,
     /// Receiving the model's public part, checking and planning it.
     open_s: f64,
     /// Reading the inputs.
     pub inputs_s: f64,
-    /// Processor time of this process for all of it.
+    /// Processor time of this process for all of these steps.
     pub cpu_s: f64,
 }
 

@@ -1,4 +1,4 @@
-//! `tacit dealer`: runs `tacit-dealer`, the program beside this one.
+//! `tacit dealer`: runs `tacit-dealer`, a program in the same folder.
 use crate::serve::become_program;
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! `tacit health`
+//! `tacit health`: asks a server whether it takes requests.
 use crate::operator::Operator;
 use crate::print;
 use tacit_foreign::plain;

@@ -1,4 +1,4 @@
-//! `tacit helper`
+//! `tacit helper`: runs a client's offline phase on a second machine.
 use crate::print;
 use serde_json::json;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! `tacit infer`
+//! `tacit infer`: classifies inputs privately.
 use crate::choose::{ChooseArgs, Chosen, choose};
 use crate::connect::{Connect, Startup};
 use crate::print;
@@ -129,7 +129,7 @@ struct Printer<'a> {
 
 pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     let labels = args.labels.as_deref().map(read_labels).transpose()?.unwrap_or_default();
-    // A file may hold many, which share what is done once.
+    // A file may hold many inputs, which share the work that is done once.
     let mut read = None;
     let count = |interface: &Interface| {
         let (_, taken) = read.insert((interface.clone(), read_inputs(&args, interface)?));
@@ -161,7 +161,7 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     {
         return answered;
     }
-    // A refused answer ends with the goodbye of a good one.
+    // A refused answer ends the connection with a goodbye as an accepted one does.
     client.close()?;
     answered?;
     let all = inputs.len() + refused.len();
@@ -169,13 +169,13 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The inputs in the files.
+/// The inputs of the files.
 #[derive(Default)]
 struct Taken {
     inputs: Vec<Vec<f32>>,
-    /// A name for each.
+    /// A name for each input.
     names: Vec<String>,
-    /// Those outside of what the model accepts.
+    /// Inputs outside the accepted range.
     refused: Vec<Refused>,
 }
 
@@ -184,7 +184,7 @@ struct Refused {
     why: String,
 }
 
-/// Reads the files. Where the model accepts nothing in them, that is an error.
+/// Reads the files. Fails if the model accepts no input in them.
 fn read_inputs(args: &Args, interface: &Interface) -> anyhow::Result<Taken> {
     let fit = match args.fit {
         FitArg::Crop => Fit::Crop,
@@ -216,14 +216,14 @@ fn read_inputs(args: &Args, interface: &Interface) -> anyhow::Result<Taken> {
     }
 }
 
-/// The inputs that were announced under a name.
+/// Answers the inputs that were announced under a name.
 fn answer_announced(
     client: &mut Client,
     name: InputId,
     inputs: &[Vec<f32>],
     printer: &Printer<'_>,
 ) -> anyhow::Result<()> {
-    // One that the server no longer knows is an input like any other.
+    // A notice that the server no longer knows gives no size: the inputs are asked as usual.
     let size = client.notices()?.look(name, Duration::ZERO)?.map_or(inputs.len(), |standing| standing.inputs);
     anyhow::ensure!(inputs.len() <= size, "--notice is for {size}, and there are {} inputs", inputs.len());
     let mut maker = client.again()?;
@@ -235,7 +235,7 @@ fn answer_announced(
     answers.iter().enumerate().try_for_each(|(index, answer)| printer.print(index, answer))
 }
 
-/// With stored material as long as there is any, the rest in a pipeline.
+/// Uses stored material while it lasts, and answers the rest in a pipeline.
 fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -> anyhow::Result<()> {
     let bar = print::bar(inputs.len(), "inferring");
     let progress = Arc::<Progress>::default();
@@ -259,8 +259,8 @@ fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -
     if done < inputs.len() {
         let mut shown = Ok(());
         infer_many(client, Units::Normalised, &inputs[done..], |index, answer| {
-            // An answer that cannot be shown ends the command, but none of the others is lost for it at the
-            // server.
+            // An answer that cannot be printed fails the command at the end; the server still
+            // answers the remaining inputs.
             if shown.is_ok() {
                 shown = show(done + index, &answer);
             }
@@ -277,7 +277,7 @@ impl Printer<'_> {
         self.labels.get(class).map_or_else(|| format!("class {class}"), |name| format!("{class} {name}"))
     }
 
-    /// An input that is not asked about.
+    /// Prints an input that the model refuses, and the reason.
     fn print_refused(&self, Refused { name, why }: &Refused) -> anyhow::Result<()> {
         match self.json {
             true => print::line(&json!({ "input": name, "error": why }).to_string()),
@@ -288,7 +288,8 @@ impl Printer<'_> {
         }
     }
 
-    /// Classes and their values, largest first; one without a value for a top-1 model.
+    /// Returns classes and their values, the largest first; a top-1 model gives one class without a
+    /// value.
     fn ranking(&self, answer: &Answer) -> Vec<(usize, Option<f64>)> {
         if self.mode == OutputMode::Top1 {
             return vec![(answer.class, None)];
@@ -345,7 +346,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// What the phases took; the first input of a batch stands for all.
+    /// Returns the reports of the phases; the first input of a batch stands for all.
     fn phases<'a>(&self, answer: &'a Answer) -> Vec<(&'static str, &'a tacit_client::PhaseReport)> {
         if answer.part[0] > 0 {
             return vec![];

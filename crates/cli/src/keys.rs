@@ -1,4 +1,4 @@
-//! `tacit keys`
+//! `tacit keys`: makes CAs, certificates and their keys.
 use crate::print;
 use clap::Subcommand;
 use clap::builder::RangedI64ValueParser;
@@ -163,7 +163,7 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     }
 }
 
-/// Takes days from 1 to ten years.
+/// Parses a number of days, from 1 to ten years.
 fn days() -> RangedI64ValueParser<u32> {
     RangedI64ValueParser::new().range(1..=3650)
 }
@@ -202,7 +202,7 @@ fn row(one: &Shown) -> Value {
     })
 }
 
-/// A client's name, and the fingerprint of its certificate.
+/// Returns a client's name and the fingerprint of its certificate.
 fn fingerprint(dir: &Path, name: &str) -> anyhow::Result<(String, String)> {
     Ok((name.to_owned(), keys::load_client(dir, name)?.fingerprint.to_string()))
 }

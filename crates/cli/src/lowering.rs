@@ -1,4 +1,4 @@
-//! What commands that lower a model have in common.
+//! Options of all commands that lower a model.
 use crate::owner::SealArgs;
 use tacit_backends::{DEFAULT, Options};
 
@@ -21,12 +21,12 @@ pub struct Lowering {
 }
 
 impl Lowering {
-    /// A back end with its default options.
+    /// Returns the settings for a back end with default options.
     pub fn of(backend: &str) -> Self {
         Self { backend: backend.to_owned(), options: Vec::new(), agreement: None, seal: SealArgs::default() }
     }
 
-    /// The options, those on the right win.
+    /// Returns the options; of several values for a key, the last wins.
     pub fn options(&self) -> anyhow::Result<Options> {
         let mut options: Options = self.options.join(",").parse()?;
         if let Some(share) = self.agreement {
@@ -35,7 +35,7 @@ impl Lowering {
         Ok(options)
     }
 
-    /// The options, if any were given.
+    /// Returns the options, if any were given.
     pub fn given_options(&self) -> anyhow::Result<Option<Options>> {
         let given = !self.options.is_empty() || self.agreement.is_some();
         given.then(|| self.options()).transpose()

@@ -1,4 +1,4 @@
-//! The `tacit` command: argument parsing and printing; the work is done in the other crates.
+//! The `tacit` command: parses arguments and prints results; other crates do the work.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -62,7 +62,8 @@ Example, two machines:
 The client needs keys/ca.pem, keys/alice.pem and keys/alice.key, and nothing else of the folder.
 Log output: set TACIT_LOG, e.g. TACIT_LOG=info or TACIT_LOG=tacit_client=debug.";
 
-// A command without words here has those of its arguments, examples included: words here would hide them.
+// A command without a doc comment here shows the help of its arguments, with examples; a doc
+// comment here would hide that help.
 #[derive(Subcommand)]
 enum Command {
     /// Make a private CA, a server certificate and client certificates
@@ -98,20 +99,20 @@ enum Command {
     BenchClient(bench::ClientArgs),
 }
 
-/// Whether standard output was closed by its reader.
+/// Whether the reader of standard output has closed it.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let cause = error.root_cause().downcast_ref::<std::io::Error>();
     error.to_string() == print::OUTPUT && cause.is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// An error for programs.
+/// Formats an error as JSON.
 fn as_error(text: &str) -> String {
     serde_json::json!({ "error": text }).to_string()
 }
 
-/// Help and mistakes of the command line, where they belong.
+/// Prints help, or a mistake in the command line, on the right stream.
 fn tell(text: &clap::Error) -> anyhow::Result<ExitCode> {
-    // What was asked for could not be understood, but for this.
+    // The command line could not be parsed, so look for `--json` alone.
     let asks_json = std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json");
     if text.use_stderr() && asks_json {
         let text = text.render().to_string();
@@ -138,7 +139,8 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
-        // Whoever reads our output may stop reading: what a shell reports for a program that SIGPIPE ended.
+        // A closed pipe is no error: 141 is the status that a shell reports for a program that
+        // SIGPIPE ended.
         Err(error) if is_closed_pipe(&error) => ExitCode::from(141),
         Err(error) => {
             let text = tacit_log::explain(error.as_ref());
@@ -184,7 +186,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    /// Every command that a user can ask for help, groups too, with its path: `tacit model import`.
+    /// Returns every command that has a help text, groups too, with its path: `tacit model import`.
     fn commands(command: &clap::Command, path: &str) -> Vec<(String, clap::Command)> {
         let shown = command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
         let below = shown.flat_map(|c| commands(c, &format!("{path} {}", c.get_name())));

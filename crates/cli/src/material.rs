@@ -1,4 +1,4 @@
-//! `tacit material`
+//! `tacit material`: lists or destroys material.
 use crate::connect::Connect;
 use crate::print;
 use anyhow::Context;
@@ -71,13 +71,13 @@ struct Which {
     offline: bool,
 }
 
-/// Beginning of a digest.
+/// Parses the beginning of a digest.
 fn digest(text: &str) -> Result<String, String> {
     let is_one = (4..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
     if is_one { Ok(text.to_ascii_lowercase()) } else { Err("4 to 64 hexadecimal digits are needed".into()) }
 }
 
-/// A number of seconds, minutes, hours or days.
+/// Parses a number of seconds, minutes, hours or days.
 fn age(text: &str) -> Result<Duration, String> {
     let wrong = || "a number with a unit is needed: 90s, 30m, 12h, 30d".to_owned();
     let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
@@ -96,16 +96,16 @@ fn age(text: &str) -> Result<Duration, String> {
 struct Line {
     id: MaterialId,
     bytes: u64,
-    /// Seconds since it was made.
+    /// Age of the material, in seconds.
     age: u64,
-    /// Whether it can be used, as far as is known here.
+    /// Whether the material can be used; `None` if the server was not asked.
     state: Option<Usability>,
-    /// Model, plan, and in a folder the client: in hexadecimal.
+    /// Digests in hexadecimal: model and plan, and in a folder also client and maker.
     digests: Vec<(&'static str, String)>,
 }
 
 impl Which {
-    /// What it is about, from the server and the folder, or from the folder alone.
+    /// Lists the chosen material, from server and folder, or from the folder alone.
     fn lines(&self, place: &mut Place) -> anyhow::Result<Vec<Line>> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock shows a time before 1970")?.as_secs();
         let hex = crate::print::hex;
@@ -147,7 +147,7 @@ impl Which {
     }
 }
 
-/// Where material is looked for.
+/// Where to look for material: in the folder alone, or at the server as well.
 enum Place {
     Folder(Box<Store>),
     Both(Box<Connection>),
@@ -200,7 +200,7 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     }
 }
 
-/// A state in few words, as scripts and people read it.
+/// Returns a state in few words, for scripts and people.
 const fn word(state: Option<Usability>) -> &'static str {
     match state {
         None => "in this folder",
@@ -235,7 +235,7 @@ fn list(lines: &[Line], as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An age in its largest unit, which [`age`] reads.
+/// Formats an age in its largest unit, in a form that [`age`] reads.
 pub fn old(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),

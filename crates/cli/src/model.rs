@@ -1,4 +1,4 @@
-//! `tacit model`
+//! `tacit model`: imports, shows, runs and checks models.
 use crate::lowering::Lowering;
 use crate::owner::SealArgs;
 use anyhow::Context;
@@ -150,7 +150,7 @@ fn show_backends(as_json: bool) -> anyhow::Result<()> {
 fn run_import(args: &ImportArgs, as_json: bool) -> anyhow::Result<()> {
     let registry = Registry::standard();
     let Lowering { backend, seal, .. } = &args.lowering;
-    // A wrong name is told before the work, not after it.
+    // Refuse a wrong name before the work.
     let backend = (backend != "none").then(|| registry.get(backend)).transpose()?;
     seal.check_output(&args.output, backend.map(|backend| backend.id()))?;
     let bytes = crate::files::read_onnx(&args.onnx)?;
@@ -190,7 +190,7 @@ fn run_import(args: &ImportArgs, as_json: bool) -> anyhow::Result<()> {
     show_report(&*lowered, as_json)
 }
 
-/// The folder of a file.
+/// Returns the folder of a file.
 fn folder_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(folder) if folder != Path::new("") => folder.into(),
@@ -198,7 +198,7 @@ fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Imports with defaults, as `bench` does; warnings go to standard error.
+/// Imports with default options; warnings go to standard error.
 pub fn import_with_defaults(path: &Path, bytes: &[u8]) -> anyhow::Result<Model> {
     let options = ImportOptions { folder: Some(folder_of(path)), ..ImportOptions::default() };
     let model = import(bytes, &options).with_context(|| path.display().to_string())?.model;
@@ -258,7 +258,7 @@ fn inspect(path: &Path, seal: &SealArgs, as_json: bool) -> anyhow::Result<()> {
     show_float(&seal.read_model(path)?, as_json)
 }
 
-/// What a lowered model tells a client, and what it costs.
+/// Prints the public part of a lowered model, and its costs.
 fn show_lowered(file: &lowered::Lowered<'_>, as_json: bool) -> anyhow::Result<()> {
     let registry = Registry::standard();
     let plan = registry.get(&file.origin.backend)?.open(file.public)?;
@@ -286,7 +286,7 @@ fn show_lowered(file: &lowered::Lowered<'_>, as_json: bool) -> anyhow::Result<()
     Ok(())
 }
 
-/// What the owner's model says, before any lowering.
+/// Prints the contents of the owner's model.
 fn show_float(model: &Model, as_json: bool) -> anyhow::Result<()> {
     let digest = crate::print::hex(&model.digest());
     let nodes: Vec<_> = model.graph.nodes.iter().map(|n| (n.op.name(), &n.shape, &n.name)).collect();

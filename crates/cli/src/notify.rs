@@ -1,4 +1,4 @@
-//! `tacit notify`
+//! `tacit notify`: announces inputs over HTTP.
 use crate::print;
 use clap::Subcommand;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The control interface of a server, as operators ask it.
+//! A server's control interface, for operators' commands.
 use serde::Deserialize;
 use std::time::Duration;
 use tacit_args::ServerArgs;
@@ -14,7 +14,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Ready to ask; nothing is connected yet.
+    /// Returns the interface, without connecting yet.
     pub fn interface(&self) -> anyhow::Result<Control> {
         let ServerArgs { server, server_name, .. } = &self.server;
         let timeout = Duration::from_secs(self.timeout);
@@ -22,7 +22,7 @@ impl Operator {
     }
 }
 
-/// What operators are shown of `/v1/status`; what a server does not tell is zero or empty.
+/// The part of `/v1/status` that operators see; fields that the server omits are zero or empty.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 #[cfg_attr(test, derive(serde::Serialize))]
@@ -48,7 +48,8 @@ pub struct Status {
     pub greeting_places: usize,
     pub refusals: u64,
     pub certificates: Vec<Certificate>,
-    /// What a client is shown: its own row, and nothing of the above but version and time.
+    /// The row of the asking client, if a client asks: besides it, a client sees only version and
+    /// time.
     pub client: Option<Client>,
 }
 
@@ -66,7 +67,7 @@ pub struct Amounts {
     pub cores: u64,
     pub memory: u64,
     pub disk: u64,
-    /// Materials that a dealer makes at a time.
+    /// Materials that dealers may make at a time.
     pub dealings: u64,
 }
 
@@ -163,14 +164,14 @@ mod tests {
     use serde_json::Value;
     use std::collections::BTreeSet;
 
-    /// Names of what a value has.
+    /// Returns the names of a value's fields.
     fn names(value: &Value) -> BTreeSet<&str> {
         value.as_object().expect("it is an object").keys().map(String::as_str).collect()
     }
 
     #[test]
     fn what_is_shown_is_what_servers_describe() {
-        // A test of the server's holds this to what it tells.
+        // A test of the server checks the same file against the server's answers.
         let described: Value =
             serde_json::from_str(include_str!("../../serve/src/control/openapi.json")).expect("it is JSON");
         let shown = |value: serde_json::Result<Value>| value.expect("plain data");

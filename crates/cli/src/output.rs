@@ -1,4 +1,4 @@
-//! Files that commands write: one that exists is replaced only where it holds what such a command writes.
+//! Writes output files. An existing file is replaced only if it holds output of the same kind.
 use anyhow::{Context, bail};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -6,28 +6,28 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-/// No earlier output that is looked at has more bytes.
+/// Most bytes of an existing file that are examined.
 const MAX: u64 = 64 << 20;
 
-/// By what earlier output of the same kind is known.
+/// How earlier output of the same kind is recognised.
 #[derive(Clone, Copy)]
 pub enum Alike<'a> {
     /// A JSON document with mostly the same keys.
     Json(&'a Value),
     /// The same bytes at the beginning.
     Beginning(&'a [u8]),
-    /// A text in which this stands.
+    /// A text that contains this one.
     Holds(&'a str),
 }
 
-/// Writes a file, in place of an earlier one of the same kind only.
+/// Writes a file; replaces only an earlier one of the same kind.
 pub fn write(path: &Path, bytes: &[u8], alike: Alike<'_>) -> anyhow::Result<()> {
     check(path, alike)?;
     fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
 }
 
-/// Whether a file may be written here: there is none, or one of the same kind, or what keeps no bytes (a
-/// pipe, a terminal).
+/// Refuses to write here, unless there is no file, an empty one, one of the same kind, or no
+/// regular file (a pipe, a terminal).
 pub fn check(path: &Path, alike: Alike<'_>) -> anyhow::Result<()> {
     let reading = || format!("reading {}", path.display());
     let meta = match fs::metadata(path) {
@@ -53,7 +53,7 @@ pub fn check(path: &Path, alike: Alike<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether two documents have more keys in common than not, those of the first member of a list.
+/// Whether two documents have more keys in common than not; a list counts by its first member.
 fn has_keys_of(found: &Value, wanted: &Value) -> bool {
     let keys = |value: &Value| -> BTreeSet<String> {
         let object = if let Value::Array(list) = value { list.first().unwrap_or(value) } else { value };

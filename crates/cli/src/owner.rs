@@ -1,4 +1,4 @@
-//! Files of the model's owner: models and their lowerings, sealed or not.
+//! Reads and writes the files of a model's owner: models and their lowerings, sealed or not.
 use anyhow::Context;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub struct SealArgs {
     seal: Option<Given>,
 }
 
-/// A key and where it came from.
+/// A key, and the text that names it.
 #[derive(Clone)]
 struct Given {
     text: String,
@@ -29,12 +29,12 @@ fn given(text: &str) -> Result<Given, String> {
 }
 
 impl SealArgs {
-    /// The key, if one was given.
+    /// Returns the key, if one was given.
     pub fn key(&self) -> Option<&SealKey> {
         self.seal.as_ref().map(|given| &given.key)
     }
 
-    /// The arguments that give another program of ours the same key.
+    /// Returns the arguments that give the same key to another program of tacit.
     pub fn arguments(&self) -> Vec<String> {
         self.seal.iter().flat_map(|given| ["--seal".to_owned(), given.text.clone()]).collect()
     }
@@ -50,8 +50,7 @@ impl SealArgs {
         Ok(seal::read_file(path, Kind::lowered(path), self.key(), lowered::MAX_BYTES)?)
     }
 
-    /// Whether a model, and its lowering for a back end, may be written here: said before the work, not
-    /// after it.
+    /// Checks, before the work, that a model and its lowering for a back end may be written here.
     pub fn check_output(&self, path: &Path, backend: Option<&str>) -> anyhow::Result<()> {
         seal::check_replaced(path, Kind::model(path), &tacit_graph::file::MAGIC)?;
         let Some(backend) = backend else { return Ok(()) };
@@ -59,8 +58,8 @@ impl SealArgs {
         Ok(seal::check_replaced(&path, Kind::lowered(&path), &lowered::MAGIC)?)
     }
 
-    /// Seals a model file, and its lowerings, under the name of `to`: from plain files, and from those that
-    /// were sealed under another name. What is written.
+    /// Seals a model file and its lowerings under the name of `to`, from plain files or from files
+    /// that were sealed under another name. Returns the written paths.
     pub fn seal_anew(&self, from: &Path, to: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let key = self.key().context("give the key to seal with (--seal)")?;
         let read = |path: &Path, limit: u64| -> anyhow::Result<Zeroizing<Vec<u8>>> {
@@ -89,7 +88,7 @@ impl SealArgs {
         Ok(seal::write_file(path, Kind::model(path), self.key(), bytes)?)
     }
 
-    /// Keeps a lowering beside its model; the path.
+    /// Writes a lowering beside its model; returns the path.
     pub fn write_lowered(
         &self,
         model_path: &Path,

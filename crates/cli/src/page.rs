@@ -1,11 +1,11 @@
-//! What pages have in common: their style, and how they draw and name figures.
+//! Shared by all pages: the style, and the tools that draw and name figures.
 
-/// A page with the common style and tools in place.
+/// Inserts the common style and tools into a page.
 pub fn dressed(page: &str) -> String {
     page.replace("{{style}}", include_str!("page/style.css")).replace("{{tools}}", include_str!("page/tools.js"))
 }
 
-/// JSON that may stand inside a script of a page, whatever strings are in it: no tag begins in it.
+/// Returns JSON that is safe inside a script of a page: its strings cannot begin a tag.
 pub fn embedded(value: &serde_json::Value) -> String {
     value.to_string().replace('<', "\\u003c")
 }

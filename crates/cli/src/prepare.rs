@@ -1,4 +1,4 @@
-//! `tacit prepare`
+//! `tacit prepare`: makes material ahead of time.
 use crate::connect::{Connect, Startup};
 use crate::print;
 use serde_json::json;
@@ -44,7 +44,7 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let (mut client, startup) = args.connect.open(true)?;
     if let Some(helper) = &args.helper {
         have_made(&mut client, &startup, (&args, helper), as_json)?;
-        // While the helper worked the server may have closed a connection on which nothing was asked.
+        // The server may have closed the idle connection while the helper worked.
         let _ = client.close();
         return Ok(());
     }
@@ -52,7 +52,7 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     Ok(client.close()?)
 }
 
-/// How long the helper is left alone between two questions.
+/// Pause between two questions to the helper.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 fn have_made(
@@ -111,7 +111,7 @@ fn make(client: &mut Client, startup: &Startup, (count, batch): (usize, usize), 
         false => print::note(&startup.to_string()),
     }
     let costs = client.model().costs();
-    // Of a batch a little less.
+    // An upper bound: a batch sends a little less.
     let bytes = costs.setup.bytes() + costs.offline.bytes() * (count * batch) as u64;
     let bar = print::traffic_bar(client.moved(), "preparing", bytes);
     if let Some(setup) = client.setup()? {

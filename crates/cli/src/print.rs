@@ -1,4 +1,4 @@
-//! Printing helpers.
+//! Prints output, notes and progress.
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
@@ -13,31 +13,32 @@ use tacit_foreign::text::lines;
 use tacit_graph::{Step, Watch};
 use tacit_net::Phase;
 
-/// What was attempted when a line could not be written.
+/// Context of an error in writing output.
 pub const OUTPUT: &str = "writing to standard output";
 
-/// A line on standard output. Output that cannot be written is an error of the command, never a panic. What
-/// a terminal would obey is escaped, here and in the next two.
+/// Prints a line on standard output, and fails instead of panicking if that cannot be written.
+/// Escapes terminal control codes, as do [`text`] and [`note`].
 pub fn line(text: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{}", lines(text)).context(OUTPUT)
 }
 
-/// Text on standard output that ends its lines itself.
+/// Prints text that ends its own lines on standard output.
 pub fn text(text: &str) -> anyhow::Result<()> {
     write!(std::io::stdout(), "{}", lines(text)).context(OUTPUT)
 }
 
-/// Text for a terminal that is to obey it: its control codes are this program's own.
+/// Prints text with this program's own control codes to a terminal, unescaped.
 pub fn screen(text: &str) -> anyhow::Result<()> {
     write!(std::io::stdout(), "{text}").context(OUTPUT)
 }
 
-/// A line beside the output, on standard error. If nobody can read it, the command goes on all the same.
+/// Prints a line on standard error. The command goes on if that fails.
 pub fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", lines(text));
 }
 
-/// Says on standard error what is waited for, if it takes longer than a second. Dropped when it is over.
+/// Prints a note on standard error if a wait takes longer than a second. Dropped when the wait is
+/// over.
 pub struct Patience {
     _over: Sender<()>,
 }
@@ -45,7 +46,7 @@ pub struct Patience {
 impl Patience {
     pub fn with(text: String) -> Self {
         let (sender, over) = channel::<()>();
-        // Without a thread there is no such line, and nothing else is lost.
+        // If no thread starts, only the note is lost.
         let _ = thread::Builder::new().spawn(move || {
             if over.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
                 note(&text);
@@ -55,17 +56,17 @@ impl Patience {
     }
 }
 
-/// A value on standard output, for scripts.
+/// Prints a value as JSON on standard output, for scripts.
 pub fn json(value: &serde_json::Value) -> anyhow::Result<()> {
     line(&serde_json::to_string_pretty(value)?)
 }
 
-/// Bytes as hexadecimal digits.
+/// Formats bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Bytes for people.
+/// Formats a number of bytes for people.
 pub fn bytes(n: u64) -> String {
     match n {
         0..10_000 => format!("{n} B"),
@@ -74,7 +75,7 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// A bar on standard error (nothing where that is no terminal).
+/// Makes a progress bar on standard error (hidden if that is no terminal).
 pub fn bar(len: usize, what: &str) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {msg} {bar:30} {pos}/{len} {elapsed}");
     let bar = ProgressBar::new(len as u64).with_message(what.to_owned());
@@ -85,7 +86,8 @@ pub fn bar(len: usize, what: &str) -> ProgressBar {
     }
 }
 
-/// A bar that follows what a connection moves, of `bytes` expected: it goes on within one material, too.
+/// Makes a bar that follows a connection's traffic, of `bytes` expected; the bar also moves within
+/// one material.
 pub fn traffic_bar(moved: Arc<AtomicU64>, what: &str, bytes: u64) -> ProgressBar {
     let bar = bar(bytes as usize, what);
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {bar:30} {percent} % of {total_bytes} {elapsed}") {
@@ -93,7 +95,7 @@ pub fn traffic_bar(moved: Arc<AtomicU64>, what: &str, bytes: u64) -> ProgressBar
     }
     let (start, followed) = (moved.load(Ordering::Relaxed), bar.downgrade());
     thread::spawn(move || {
-        // Ends with the last other handle of the bar.
+        // The loop ends when the last other handle of the bar is dropped.
         while let Some(bar) = followed.upgrade().filter(|bar| !bar.is_finished()) {
             bar.set_position((moved.load(Ordering::Relaxed) - start).min(bytes));
             drop(bar);
@@ -103,8 +105,8 @@ pub fn traffic_bar(moved: Arc<AtomicU64>, what: &str, bytes: u64) -> ProgressBar
     bar
 }
 
-/// Says in a bar which phase runs, how much of it is done and how long the rest will take; `keys` are the
-/// bytes that a setup sends.
+/// Shows in a bar which phase runs, how much of it is done and how long the rest will take; `keys`
+/// are the bytes that a setup sends.
 pub fn tell_phases(bar: &ProgressBar, progress: Arc<Progress>, keys: u64) {
     let (usual, followed) = (bar.message(), bar.downgrade());
     thread::spawn(move || {
@@ -119,11 +121,11 @@ pub fn tell_phases(bar: &ProgressBar, progress: Arc<Progress>, keys: u64) {
     });
 }
 
-/// The words for the phases that run.
+/// The text for the phases that run.
 #[derive(Default)]
 struct PhasesText {
     keys: u64,
-    /// By phase: where it began to be seen, and what is said of it.
+    /// By phase: when and where it was first seen, and its text.
     running: [Option<PhaseText>; 3],
 }
 
@@ -134,7 +136,7 @@ struct PhaseText {
 }
 
 impl PhasesText {
-    /// Takes a step in, seen at `now`.
+    /// Adds a step that was seen at `now`.
     fn note(&mut self, step: &tacit_client::Step, now: Instant) {
         let tacit_client::Step { phase, fraction } = *step;
         let slot = &mut self.running[phase as usize];
@@ -155,14 +157,14 @@ impl PhasesText {
         }
     }
 
-    /// All of them; none where nothing runs.
+    /// Joins the texts of all running phases; none if no phase runs.
     fn text(&self) -> Option<String> {
         let texts: Vec<&str> = self.running.iter().flatten().map(|phase| phase.text.as_str()).collect();
         (!texts.is_empty()).then(|| texts.join("; "))
     }
 }
 
-/// Shows how far an import or a lowering is, on standard error (nothing where that is no terminal).
+/// Shows the progress of an import or a lowering on standard error (hidden if that is no terminal).
 pub fn watch() -> (Watch, ProgressBar) {
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
@@ -181,7 +183,7 @@ pub fn watch() -> (Watch, ProgressBar) {
     (watch, bar)
 }
 
-/// One line of a table of phases.
+/// Formats a line of a table of phases.
 pub fn phase_line(name: &str, report: &PhaseReport) -> String {
     figures_line(name, &printed(report))
 }
@@ -218,9 +220,9 @@ mod tests {
         assert_eq!(at(Phase::Setup, 1.0, 40), None);
         assert_eq!(at(Phase::Offline, 0.0, 40).as_deref(), Some("offline"));
         assert_eq!(at(Phase::Offline, 0.5, 44).as_deref(), Some("offline, 50 %, 4 s left"));
-        // The next input's, where the end of the last was not seen.
+        // The next input's phase has begun, and the end of the last was not seen.
         assert_eq!(at(Phase::Offline, 0.0, 50).as_deref(), Some("offline"));
-        // Beside the online phase of the batch before it.
+        // The offline phase runs in parallel with the online phase of the batch before.
         assert_eq!(at(Phase::Online, 0.1, 50).as_deref(), Some("offline; online"));
         assert_eq!(at(Phase::Online, 0.6, 55).as_deref(), Some("offline; online, 60 %, 4 s left"));
         assert_eq!(at(Phase::Offline, 1.0, 56).as_deref(), Some("online, 60 %, 4 s left"));

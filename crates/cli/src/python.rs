@@ -1,11 +1,11 @@
-//! Finds a Python with modules of ours, for what is written in it.
+//! Finds a Python that has the modules of tacit's Python parts.
 use anyhow::bail;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Ends with 0 where all modules that are named can be imported; prints what cannot.
+/// Exits with 0 if all named modules can be imported; prints those that cannot.
 const PROBE: &str = "\
 import importlib, sys
 missing = []
@@ -19,15 +19,15 @@ sys.exit(bool(missing))";
 
 const INTERPRETER: &str = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
 
-/// A Python that does not import from the current folder, which may be anybody's.
+/// Runs a Python that does not import from the current folder, which may belong to anyone.
 pub fn isolated(python: &Path) -> Command {
     let mut command = Command::new(python);
     command.arg("-P");
     command
 }
 
-/// The first interpreter that has these modules, which come with `extra` of a clone; the error says what
-/// each one lacks.
+/// Finds the first interpreter with these modules, which `extra` of a clone installs. The error
+/// says what each interpreter lacks.
 pub fn find(modules: &[&str], extra: &str) -> anyhow::Result<PathBuf> {
     let exe = std::env::current_exe().ok();
     let cwd = std::env::current_dir().ok();
@@ -45,8 +45,9 @@ pub fn find(modules: &[&str], extra: &str) -> anyhow::Result<PathBuf> {
     );
 }
 
-/// `TACIT_PYTHON` alone where it is set; else the `.venv` of the repository around the binary or the current
-/// folder, then the system's. It must be ours: the binary may be where anybody may write, and we may be root.
+/// Returns `TACIT_PYTHON` alone if set; else the `.venv` of the repository around the binary or the
+/// current folder, then the system's Python. A `.venv` must be ours: the binary may lie in a folder
+/// that others can write to, and this process may run as root.
 fn candidates(chosen: Option<OsString>, exe: Option<&Path>, cwd: Option<&Path>) -> Vec<PathBuf> {
     if let Some(chosen) = chosen.filter(|c| !c.is_empty()) {
         return vec![chosen.into()];
@@ -63,8 +64,8 @@ fn candidates(chosen: Option<OsString>, exe: Option<&Path>, cwd: Option<&Path>) 
     found
 }
 
-/// Whether a folder (not what a link there points to) belongs to this user or to root, and is not everybody's
-/// to write to.
+/// Whether a folder or link (not the link's target) belongs to this user or to root, and is not
+/// writable by everyone.
 fn is_ours(folder: &Path) -> bool {
     let me = rustix::process::geteuid().as_raw();
     folder
@@ -72,7 +73,7 @@ fn is_ours(folder: &Path) -> bool {
         .is_ok_and(|m| (m.uid() == me || m.uid() == 0) && (m.is_symlink() || m.mode() & 0o002 == 0))
 }
 
-/// Why this interpreter will not do.
+/// Checks an interpreter; the error says why it is unsuitable.
 fn probe(python: &Path, modules: &[&str]) -> Result<(), String> {
     let done =
         isolated(python).args(["-c", PROBE]).args(modules).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;

@@ -1,4 +1,4 @@
-//! `tacit reload`
+//! `tacit reload`: reloads a server's models, certificates and rules of access.
 use crate::operator::Operator;
 use crate::print;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ pub struct Args {
     operator: Operator,
 }
 
-/// What a server says that it has done; what it does not tell is none.
+/// The server's report on a reload; fields that the server omits are empty.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Reloaded {

@@ -1,4 +1,4 @@
-//! `tacit serve`: runs `tacit-server`, the program beside this one that serves. This one links no async
+//! `tacit serve`: runs `tacit-server`, a program in the same folder. This program links no async
 //! runtime.
 use anyhow::Context;
 use std::ffi::OsString;
@@ -17,12 +17,12 @@ pub struct Args {
     arguments: Vec<OsString>,
 }
 
-/// The program `tacit-server` beside this one.
+/// Returns the path of the program `tacit-server`.
 pub fn program() -> anyhow::Result<PathBuf> {
     beside("tacit-server")
 }
 
-/// A program of ours beside this one.
+/// Returns the path of a program of tacit in the same folder.
 pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
     let this = std::env::current_exe().context("finding this program")?;
     let beside = this.with_file_name(name);
@@ -38,7 +38,7 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     become_program("tacit-server", args.arguments, as_json)
 }
 
-/// Takes this process's place: its id, its signals and its output are those of the program `name`.
+/// Replaces this process by the program `name`, which keeps the process id, signals and output.
 pub fn become_program(name: &str, mut arguments: Vec<OsString>, as_json: bool) -> anyhow::Result<()> {
     let program = beside(name)?;
     if as_json && !arguments.iter().any(|a| a == "--json") {

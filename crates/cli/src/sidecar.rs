@@ -1,4 +1,4 @@
-//! `tacit sidecar`: runs `tacit-sidecar`, the program beside this one.
+//! `tacit sidecar`: runs `tacit-sidecar`, a program in the same folder.
 use crate::serve::become_program;
 use std::ffi::OsString;
 

@@ -174,7 +174,7 @@ struct RunArgs {
 /// Runs the subcommand.
 ///
 /// # Errors
-/// Files that cannot be read or written, settings out of range, a replay that differs.
+/// A file cannot be read or written, a setting is out of range, or a replay differs.
 pub fn run(args: &SimulateArgs, as_json: bool) -> Result<()> {
     match &args.what {
         What::Run(args) => run_one(args, as_json),
@@ -201,7 +201,7 @@ fn profile(path: &Path) -> Result<ProfileFile> {
     Ok(ProfileFile::parse(&read(path)?)?)
 }
 
-/// Writes the figures to a file, where one is named, and shows them: as JSON or as text.
+/// Writes the figures to a file, if one is named, and prints them as JSON or text.
 fn deliver<T: serde::Serialize>(path: Option<&Path>, as_json: bool, value: &T, text: &str) -> Result<()> {
     if let Some(path) = path {
         let value = serde_json::to_value(value)?;
@@ -233,7 +233,7 @@ fn grids(args: &GridArgs, as_json: bool) -> Result<()> {
     deliver(args.output.as_deref(), as_json, &grids, "")
 }
 
-/// `name:number:number`, exactly `n` numbers.
+/// Parses `name:number:number` with exactly `n` numbers.
 fn numbers(text: &str, n: usize) -> Result<Vec<f64>> {
     let values: Result<Vec<f64>, _> = text.split(':').skip(1).map(str::parse).collect();
     let values = values.with_context(|| format!("numbers in {text:?}"))?;
@@ -276,7 +276,7 @@ fn batches(text: &str) -> Result<Batches> {
     })
 }
 
-/// The scenario for one policy.
+/// Returns the scenario for one policy.
 fn scenario(args: &RunArgs, profile: &ProfileFile, policy: &str) -> Result<Scenario> {
     let (mix, trace) = match &args.trace {
         Some(path) => {
@@ -327,7 +327,7 @@ fn scenario(args: &RunArgs, profile: &ProfileFile, policy: &str) -> Result<Scena
     Ok(scenario)
 }
 
-/// A policy's line of the table.
+/// Formats a policy's line of the table.
 fn row(file: &RunFile<'_>, run: &Run) -> String {
     let (s, a) = (&file.summary, &file.summary.all);
     format!(

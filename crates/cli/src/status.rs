@@ -1,10 +1,10 @@
-//! `tacit status`, and the text that `tacit top` shows as well.
+//! `tacit status`, and the text that it shares with `tacit top`.
 use crate::operator::{Client, Job, Operator, Pool, Profile, Status};
 use crate::print;
 use std::fmt::Write as _;
 use tacit_foreign::plain;
 
-/// Lines of a table.
+/// Most rows of a table.
 const MAX: usize = 20;
 
 /// Show what a server does: everything to an operator, to a client what is its own
@@ -24,7 +24,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     print::text(&shown(&serde_json::from_value(answer)?, MAX))
 }
 
-/// A status in lines, tables cut to `most` rows.
+/// Formats a status as lines; cuts tables to `most` rows.
 pub fn shown(status: &Status, most: usize) -> String {
     let mut out = String::new();
     let state = if status.stopping { ", stopping" } else { "" };
@@ -86,7 +86,7 @@ pub fn shown(status: &Status, most: usize) -> String {
     out
 }
 
-/// Material that a dealer has dealt ahead of time; nothing where none is.
+/// Adds the pools: material dealt ahead of time. Adds nothing if there are none.
 fn pools(out: &mut String, rows: &[Pool], most: usize) {
     for row in rows.iter().take(most) {
         let (model, backend) = (cut(&row.model, 24), cut(&row.backend, 16));
@@ -115,7 +115,7 @@ fn models(out: &mut String, status: &Status, most: usize) {
     }
 }
 
-/// Times of phases as they were expected and measured.
+/// Adds the phases' expected and measured times.
 fn profile(out: &mut String, rows: &[Profile], most: usize) {
     line(
         out,
@@ -192,7 +192,7 @@ fn more(out: &mut String, all: usize, most: usize) {
     }
 }
 
-/// A client's name with the beginning of its fingerprint, which is what it is known by.
+/// Formats a client's name with the beginning of its fingerprint, which identifies the client.
 fn called(name: &str, fingerprint: &str, width: usize) -> String {
     const DIGITS: usize = 8;
     match plain(name) {
@@ -201,12 +201,12 @@ fn called(name: &str, fingerprint: &str, width: usize) -> String {
     }
 }
 
-/// What a server says, in a column of a table.
+/// Fits a text of the server into a column of a table.
 fn cut(text: &str, width: usize) -> String {
     plain(text).chars().take(width).collect()
 }
 
-/// Seconds for people.
+/// Formats seconds for people.
 fn time(seconds: f64) -> String {
     match seconds {
         s if s < 1.0 => format!("{:.0} ms", s.max(0.0) * 1e3),

@@ -1,4 +1,4 @@
-//! `tacit top`
+//! `tacit top`: shows a server's status repeatedly.
 use crate::operator::{Operator, Status};
 use crate::print;
 use crate::status::shown;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 /// Rows of each table.
 const MAX: usize = 8;
-/// To the upper left corner; and whatever is below the cursor, away.
+/// Control codes: moves the cursor to the upper left corner and clears everything below.
 const HOME: &str = "\x1b[H";
 const CLEAR_REST: &str = "\x1b[J";
-/// The rest of a line, away.
+/// Control codes: clears the rest of a line and ends it.
 const CLEAR_LINE: &str = "\x1b[K\n";
 const CLEAR: &str = "\x1b[2J";
 
@@ -35,7 +35,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     loop {
         let answer = interface.get("/v1/status")?;
         if as_json {
-            // One line for each look.
+            // Print one line for each refresh.
             print::line(&answer.to_string())?;
         } else {
             let text = shown(&serde_json::from_value::<Status>(answer)?, MAX);

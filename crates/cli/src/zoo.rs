@@ -1,10 +1,10 @@
-//! `tacit zoo`
+//! `tacit zoo`: writes well-known architectures with random weights.
 use crate::output::{self, Alike};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use tacit_graph::zoo;
 
-/// What all ONNX files of this program begin with.
+/// Number of bytes that all ONNX files of this program have in common at the beginning.
 const BEGINNING: usize = 9;
 
 /// Writes a well-known architecture with random (seeded) weights, to measure on.
@@ -29,10 +29,10 @@ pub struct Args {
 }
 
 pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
-    // Required where nothing is to be listed.
+    // Both are required unless the command lists the networks.
     let (Some(name), Some(output)) = (&args.name, &args.output) else { return list(args.name.as_deref(), as_json) };
     let bytes = zoo::build(name, args.seed)?;
-    // Version and producer, which is this program.
+    // The beginning holds the version and the producer: this program.
     output::write(output, &bytes, Alike::Beginning(&bytes[..bytes.len().min(BEGINNING)]))?;
     if as_json {
         crate::print::json(&json!({"name": name, "output": output, "bytes": bytes.len()}))?;

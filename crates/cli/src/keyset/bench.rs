@@ -1,4 +1,4 @@
-//! `tacit keyset bench`
+//! `tacit keyset bench`: measures operations on ciphertexts.
 
 use super::machine::{Machine, best};
 use super::measure::{Bench, boot_spec, values};
@@ -63,8 +63,8 @@ pub fn run(args: &BenchArgs, as_json: bool) -> anyhow::Result<()> {
     operations.iter().chain(&bootstraps).try_for_each(|row| print::line(&row.to_string()))
 }
 
-/// A rotation and a product with relinearisation and rescaling; sums, products with a plaintext and
-/// rescaling, which need no key.
+/// Measures operations at a level: a rotation and a product with relinearisation and rescaling;
+/// then sums, products with a plaintext and rescaling, which need no key.
 fn at_level(machine: &Machine, level: usize, alpha: usize) -> anyhow::Result<Vec<Value>> {
     let mut client = Bench::new(&ParametersSpec {
         log_degree: 16,
@@ -113,7 +113,7 @@ fn at_level(machine: &Machine, level: usize, alpha: usize) -> anyhow::Result<Vec
     Ok(rows)
 }
 
-/// The second of two bootstraps with fresh keys, and the precision that it kept.
+/// Measures the second of two bootstraps with fresh keys, and the precision that remains.
 fn bootstrap(name: &str, method: Method) -> anyhow::Result<Value> {
     let mut client = Bench::new(&find(name)?.spec())?;
     let context = client.context.clone();

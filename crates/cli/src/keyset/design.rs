@@ -1,4 +1,4 @@
-//! `tacit keyset design`
+//! `tacit keyset design`: chooses the keys of a network for `ckks`.
 
 use super::machine::{best, ntt_s};
 use super::measure::{Bench, values};
@@ -103,7 +103,7 @@ pub fn run(args: &DesignArgs, as_json: bool) -> anyhow::Result<()> {
 
 const FIXED: &str = "Seconds are of no machine: a transform counts as 100 us, a product with a key as 30 us, with a plaintext as 10 us, at ring degree 2^16.";
 
-/// What a transform and a product take here.
+/// Measures a transform and a product on this machine.
 fn measured() -> anyhow::Result<(Rates, String)> {
     const LOG: u32 = 15;
     let (level, alpha) = (7, 4);
@@ -141,10 +141,10 @@ fn measured() -> anyhow::Result<(Rates, String)> {
     })
 }
 
-/// What stands in every page of a design.
+/// Text that every page of a design contains.
 const TITLE: &str = "<title>tacit keyset design</title>";
 
-/// Where the two files go.
+/// Returns the paths of the two files.
 fn files(args: &DesignArgs) -> [PathBuf; 2] {
     let with = |base: &OsStr, text: &str| {
         let mut name = base.to_owned();
@@ -166,7 +166,7 @@ fn told(found: &Design, how: &str) -> anyhow::Result<Value> {
 
 fn write(files: &[PathBuf; 2], value: &Value) -> anyhow::Result<[PathBuf; 2]> {
     let mut shown = value.clone();
-    // It is for a solver, and the largest part.
+    // The problem is input for a solver, and the largest part of the JSON.
     if let Some(all) = shown.as_object_mut() {
         all.remove("problem");
     }

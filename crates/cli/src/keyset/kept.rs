@@ -1,4 +1,4 @@
-//! `tacit keyset list` and `delete`: keys that a server keeps of a client.
+//! `tacit keyset list` and `delete`: a client's keys that a server keeps.
 use crate::connect::Connect;
 use crate::material::old;
 use crate::print;
@@ -64,7 +64,7 @@ pub fn list(args: &ListArgs, as_json: bool) -> anyhow::Result<()> {
 }
 
 pub fn delete(args: &DeleteArgs, as_json: bool) -> anyhow::Result<()> {
-    // First here, where it matters: a server may be gone, or say that it has nothing.
+    // Delete the local secrets first: a server may be unreachable, or deny having keys.
     let secrets = if args.all { args.connect.secrets().forget_all()? } else { 0 };
     let connected = args.connect.connection(false).and_then(|mut connection| Ok((connection.uploads()?, connection)));
     let (mut uploads, mut connection) = match args.all {

@@ -1,4 +1,4 @@
-//! What this machine does in the kernels that operations on ciphertexts are made of.
+//! Measures this machine's rates in the kernels of ciphertext operations.
 
 use serde_json::{Value, json};
 use std::hint::black_box;
@@ -7,7 +7,7 @@ use tacit_arith::modulus::Modulus;
 use tacit_arith::ntt::NttTable;
 use tacit_arith::rns::Conversion;
 
-/// Words of a copy that is larger than caches.
+/// Words of a copy that exceeds the caches.
 const COPY: usize = 1 << 24;
 const SOURCES: usize = 8;
 const TARGETS: usize = 15;
@@ -23,7 +23,7 @@ pub struct Machine {
     kernel: &'static str,
 }
 
-/// Shortest of at least `runs` runs, for at least a tenth of a second.
+/// Returns the shortest of at least `runs` runs, repeated for at least a tenth of a second.
 pub fn best(runs: usize, mut run: impl FnMut()) -> f64 {
     let (start, mut best, mut done) = (Instant::now(), Duration::MAX, 0);
     while done < runs || start.elapsed() < Duration::from_millis(100) {
@@ -35,16 +35,17 @@ pub fn best(runs: usize, mut run: impl FnMut()) -> f64 {
     best.as_secs_f64()
 }
 
-/// Just below `2^50`, 1 mod 2^17.
+/// Returns primes just below `2^50` that are 1 mod 2^17.
 fn primes() -> Vec<Modulus> {
     let candidates = (1..).map(|k| (1u64 << 50) + 1 - (k << 17));
     candidates.filter_map(|p| Modulus::new(p).ok()).take(SOURCES + TARGETS).collect()
 }
 
-/// Seconds of a forward transform of `degree` words mod a prime just below 2^50, on one thread.
+/// Measures a forward transform of `degree` words mod a prime just below 2^50 on one thread,
+/// seconds.
 ///
 /// # Errors
-/// None in practice: the prime fits every degree that there is.
+/// None in practice: the prime suits every supported degree.
 pub fn ntt_s(degree: usize) -> anyhow::Result<f64> {
     let prime = primes()[0];
     let table = NttTable::new(degree, prime)?;
@@ -53,10 +54,10 @@ pub fn ntt_s(degree: usize) -> anyhow::Result<f64> {
 }
 
 impl Machine {
-    /// Measures for transforms of `degree` words, on one thread.
+    /// Measures the rates for transforms of `degree` words, on one thread.
     ///
     /// # Errors
-    /// None in practice: the primes fit every degree that there is.
+    /// None in practice: the primes suit every supported degree.
     pub fn measure(degree: usize) -> anyhow::Result<Self> {
         let primes = primes();
         let table = NttTable::new(degree, primes[0])?;
@@ -73,7 +74,7 @@ impl Machine {
         Ok(Self { ntt_s: ntt_s(degree)?, memory, conversion: products / seconds, kernel: table.kernel_name() })
     }
 
-    /// As figures.
+    /// Returns the rates as JSON.
     pub fn to_json(&self, degree: usize) -> Value {
         json!({
             "degree": degree,

@@ -1,4 +1,4 @@
-//! A client with keys, to measure operations on its ciphertexts.
+//! A client with keys whose ciphertext operations are measured.
 
 use std::sync::Arc;
 use tacit_arith::prg::{Prg, SplitPrg};
@@ -7,7 +7,7 @@ use tacit_he::ckks::{
     SecretKey,
 };
 
-/// One client and its context.
+/// A client and its context.
 pub struct Bench {
     pub context: Arc<Context>,
     pub secret: SecretKey,
@@ -28,13 +28,13 @@ impl Bench {
         Ok(self.secret.encrypt(&plaintext, &mut self.prg))
     }
 
-    /// Some ciphertext with all slots.
+    /// Encrypts sample values in all slots.
     pub fn some(&mut self, level: usize) -> anyhow::Result<Ciphertext> {
         let slots = self.context.degree() / 2;
         self.encrypt(&values(slots), level)
     }
 
-    /// Keys for rotations at `level`.
+    /// Makes keys for rotations at `level`.
     pub fn rotation_keys(&mut self, distances: &[i64], level: usize) -> anyhow::Result<KeySet> {
         let kind = |&k: &i64| KeyKind::Galois(self.context.rotation_element(k));
         let needs: Vec<KeyId> = distances.iter().map(|k| KeyId::at(&self.context, kind(k), level)).collect();
@@ -42,12 +42,12 @@ impl Bench {
     }
 }
 
-/// Values spread over [-1, 1].
+/// Returns values spread over [-1, 1].
 pub fn values(n: usize) -> Vec<Complex> {
     (0..n).map(|i| Complex::from((i as f64 * 0.7).sin())).collect()
 }
 
-/// How each set is bootstrapped.
+/// Returns the bootstrap's parameters for a parameter set.
 pub fn boot_spec(name: &str, slots: usize, method: Method) -> anyhow::Result<BootstrapSpec> {
     let (slot_to_coeff, message_ratio_bits, arcsine) = match name {
         "A" => (3, 7, true),

@@ -1,4 +1,4 @@
-//! What of [KDS25] is measured with the library.
+//! Measures with the library what [KDS25] reports.
 
 use super::machine::best;
 use super::measure::{Bench, boot_spec};
@@ -9,14 +9,14 @@ use std::str::FromStr;
 use std::time::Instant;
 use tacit_he::ckks::{Bootstrapper, Evaluator, KeyGroup, KeySet, Method, ParametersSpec, Segment};
 
-/// A table or figure.
+/// A table or figure of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// Rotations by Hamming weight.
     Table3,
     /// Bootstraps by alpha.
     Bootstraps,
-    /// The networks that are named, end to end by key set.
+    /// The named networks, end to end by key set.
     Networks,
 }
 
@@ -33,7 +33,8 @@ impl FromStr for What {
     }
 }
 
-/// What the library takes on one thread; nothing for networks, which are for [`super::networks`].
+/// Measures the library on one thread. Returns none for networks, which [`super::networks`]
+/// measures.
 pub fn measure(what: What) -> anyhow::Result<Option<Value>> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
     pool.install(|| match what {
@@ -43,7 +44,7 @@ pub fn measure(what: What) -> anyhow::Result<Option<Value>> {
     })
 }
 
-/// The paper's times of a rotation by an index of Hamming weight 1 to 7, relative.
+/// The paper's relative times of a rotation by an index of Hamming weight 1 to 7.
 const PAPER_TABLE_3: [f64; 7] = [1.0, 2.6, 3.8, 5.3, 5.8, 7.6, 8.3];
 
 fn table_3() -> anyhow::Result<Value> {
@@ -71,8 +72,9 @@ fn table_3() -> anyhow::Result<Value> {
     )
 }
 
-/// Bootstraps of both sets with the same number of special primes at all levels, and with more below, as the
-/// sets have it. Keys are hoisted for set B, chained for set A, whose keys would not fit memory otherwise.
+/// Measures bootstraps of both sets with the same number of special primes at all levels, and with
+/// more at lower levels, as the sets define. Keys are hoisted for set B and chained for set A,
+/// whose keys would not fit memory otherwise.
 fn bootstraps() -> anyhow::Result<Value> {
     let mut rows = Vec::new();
     for (name, method, alphas) in
@@ -102,7 +104,8 @@ fn bootstraps() -> anyhow::Result<Value> {
     }))
 }
 
-/// Seconds of the second of two bootstraps, and the keys that it takes.
+/// Measures the second of two bootstraps in seconds; returns the number and the bytes of its keys
+/// as well.
 fn bootstrap(name: &str, spec: &ParametersSpec, method: Method) -> anyhow::Result<(f64, usize, usize)> {
     let mut bench = Bench::new(spec)?;
     let boot = Bootstrapper::new(&bench.context, &boot_spec(name, bench.context.degree() / 2, method)?)?;

@@ -10,10 +10,10 @@ use tacit_backends::ckks::Ckks;
 use tacit_backends::{Backend, Options};
 use tacit_graph::Model;
 
-/// Inputs that each key set answers: calibration samples.
+/// Number of inputs that each key set answers: calibration samples.
 const INPUTS: usize = 2;
 
-/// Key sets, what serves them, and which column of the paper they are.
+/// Key sets: name, options that use the set, and column of the paper's table.
 const SETS: [(&str, &str, Option<usize>); 4] = [
     ("power-of-two", "rotations=powers", Some(0)),
     ("all-required", "rotations=flat", Some(1)),
@@ -24,7 +24,7 @@ const SETS: [(&str, &str, Option<usize>); 4] = [
 /// Seconds of the paper's Table 4, power-of-two and all-required: rotations, bootstraps, the rest.
 pub type Table4 = [[f64; 3]; 2];
 
-/// A network by several key sets.
+/// A network measured with several key sets.
 #[derive(Serialize)]
 pub struct Measured {
     network: String,
@@ -48,7 +48,7 @@ struct OfSet {
     ran: RunReport,
 }
 
-/// What is to be measured.
+/// A network to measure.
 pub struct Asked<'a> {
     /// The network, as the paper calls it.
     pub name: &'a str,
@@ -62,7 +62,8 @@ pub struct Asked<'a> {
 /// Runs `file` with every key set, both parties in this process.
 ///
 /// # Errors
-/// A file or network that the back end refuses; an answer farther from the twin's than is stated.
+/// The back end refuses the file or network, or an answer is farther from the reference than the
+/// error bound.
 pub fn measure(file: &Path, asked: &Asked<'_>, seal: &SealArgs) -> anyhow::Result<Measured> {
     let model = crate::bench::load(file, seal)?;
     let mut sets = Vec::new();
@@ -78,7 +79,7 @@ pub fn measure(file: &Path, asked: &Asked<'_>, seal: &SealArgs) -> anyhow::Resul
     Ok(Measured { network, file, options, threads, sets })
 }
 
-/// Options with those of a key set.
+/// Joins options with those of a key set.
 fn joined(options: &str, more: &str) -> String {
     [options, more].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(",")
 }
@@ -103,7 +104,7 @@ fn of_set(
     Ok(OfSet { set, options: options.into(), key_bytes, layers_s, bootstraps_s, rest_s, online_s, paper_s, ran })
 }
 
-/// The table for people.
+/// Prints the table.
 pub fn show(measured: &Measured) -> anyhow::Result<()> {
     let Measured { network, file, options, threads, sets } = measured;
     let options = if options.is_empty() { String::new() } else { format!(", -O {options}") };

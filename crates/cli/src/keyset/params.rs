@@ -1,4 +1,4 @@
-//! `tacit keyset params`
+//! `tacit keyset params`: prints the named parameter sets.
 
 use crate::print;
 use anyhow::{Context as _, anyhow};
@@ -15,7 +15,7 @@ pub struct ParamsArgs {
     set: Option<String>,
 }
 
-/// The set of this name.
+/// Returns the parameter set of this name.
 pub fn find(name: &str) -> anyhow::Result<&'static NamedSet> {
     NamedSet::find(name).ok_or_else(|| anyhow!("no parameter set {name}: there are A, B and C"))
 }
@@ -67,8 +67,8 @@ fn describe(set: &NamedSet) -> anyhow::Result<Value> {
     }))
 }
 
-/// What it takes to derive rotation keys like `key` at the server; nothing where no special primes are left
-/// for masters, or their modulus would be too large.
+/// Returns the cost of deriving rotation keys like `key` at the server. Null if no special primes
+/// are left for masters, or if their modulus would be too large.
 fn derivation(context: &Context, key: KeyId) -> Value {
     let master = KeyId { kind: KeyKind::Master(context.rotation_element(1)), ..key };
     if master.admit(context.parameters()).is_err() {

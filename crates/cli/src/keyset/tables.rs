@@ -1,4 +1,4 @@
-//! `tacit keyset tables`: [KDS25] by formula, on our lowering, and measured.
+//! `tacit keyset tables`: the tables of [KDS25] by formula, on our lowering, and measured.
 
 use super::measured::{self, What};
 use super::networks::{self, Table4};
@@ -43,16 +43,16 @@ pub struct TablesArgs {
 /// A network of the paper.
 struct Network {
     name: &'static str,
-    /// Words of file names.
+    /// Words that the file's name may contain.
     words: &'static [&'static str],
     not: &'static [&'static str],
-    /// Its GB, in millions of bytes: `STRATEGIES` in order.
+    /// Key sizes in the paper, in millions of bytes, in the order of `STRATEGIES`.
     printed: [u64; 5],
-    /// What it took end to end.
+    /// Times end to end in the paper's Table 4.
     table_4: Option<Table4>,
 }
 
-/// Which of our strategies stand for the lines of the paper's Tables 6 and 7.
+/// Our strategies that correspond to the lines of the paper's Tables 6 and 7.
 const STRATEGIES: [&str; 5] = ["dynamic", "all-required", "power-of-two, dynamic", "power-of-two", "level-aware"];
 
 const SQUARES: [&str; 3] = ["aespa", "square", "herpn"];
@@ -95,7 +95,7 @@ const NETWORKS: [Network; 5] = [
     },
 ];
 
-/// The network that a file is by its name.
+/// Returns the paper's network that a file's name matches.
 fn network(file: &Path) -> Option<&'static Network> {
     let name = file.file_stem()?.to_string_lossy().to_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
@@ -116,9 +116,9 @@ struct OnOurs {
 struct Line {
     strategy: String,
     rotation_keys: usize,
-    /// Rotation keys with both halves and 8 bytes a residue, as the paper counts.
+    /// Size of the rotation keys with both halves and 8 bytes a residue, as the paper counts.
     plain_bytes: u64,
-    /// The same keys seeded and packed.
+    /// Size of the same keys, seeded and packed.
     packed_bytes: u64,
     paper_bytes: Option<u64>,
 }
@@ -176,7 +176,7 @@ pub fn run(args: &TablesArgs, as_json: bool) -> anyhow::Result<()> {
     run_by_sets.iter().try_for_each(networks::show)
 }
 
-/// The networks end to end, by key set.
+/// Measures the networks end to end, by key set.
 fn by_sets(args: &TablesArgs, ours: &[OnOurs], options: &str) -> anyhow::Result<Vec<networks::Measured>> {
     let one = |(file, of): (&PathBuf, &OnOurs)| {
         let asked = networks::Asked {
@@ -252,7 +252,7 @@ fn print_stages(stages: &[tacit_backends::ckks::keyset::StageKeys]) -> anyhow::R
     Ok(())
 }
 
-/// What the strategies take on our lowering of a network.
+/// Computes the keys of each strategy on our lowering of a network.
 fn on_ours(file: &Path, (options, seal): (&str, &SealArgs)) -> anyhow::Result<OnOurs> {
     let model = crate::bench::load(file, seal)?;
     let (watch, shown) = print::watch();

@@ -1,4 +1,4 @@
-//! `tacit lab compare`
+//! `tacit lab compare`: compares two campaigns, cell by cell.
 use crate::print;
 use std::path::PathBuf;
 use tacit_lab::campaign;
@@ -92,7 +92,7 @@ fn line(row: &Row) -> String {
     format!("{:<22} {means} {ratio:<28} {verdict}, {runs}{kind}", plain(&row.metric))
 }
 
-/// Four digits, whatever the size.
+/// Formats a number with four digits, whatever its size.
 fn number(x: f64) -> String {
     let size = x.abs();
     if size != 0.0 && !(1e-3..1e6).contains(&size) { format!("{x:.3e}") } else { format!("{x:.4}") }

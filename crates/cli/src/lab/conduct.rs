@@ -1,4 +1,5 @@
-//! What commands that run experiments share: the plan, the runs with their progress, and how it ended.
+//! Shared by commands that run experiments: the plan, the runs with their progress, and the
+//! conclusion.
 use crate::print;
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -12,7 +13,7 @@ use tacit_lab::campaign::Run;
 use tacit_lab::compare::describe;
 use tacit_lab::experiment::{Event, Experiment, Outcome, Settings, plan};
 
-/// What a Ctrl-C sets, from now on.
+/// Returns a flag that Ctrl-C sets from now on.
 pub fn stopping() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let wish = stop.clone();
@@ -24,8 +25,8 @@ pub fn stopping() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Runs what is left of an experiment in `dir` once runs of the campaigns `from` are taken over, with
-/// progress on standard error; an error if something is left then.
+/// Takes over runs of the campaigns `from`, then runs the rest of an experiment in `dir` with
+/// progress on standard error. Fails if runs are left at the end.
 pub fn carry_out(
     experiment: &Experiment,
     dir: &Path,
@@ -45,7 +46,7 @@ pub fn carry_out(
     conclude(&outcome, dir, as_json)
 }
 
-/// Prints what would run, and how long it takes.
+/// Prints the planned runs and their expected duration.
 pub fn show_plan(experiment: &Experiment, jobs: &[plan::Job], as_json: bool) -> anyhow::Result<()> {
     let spec = experiment.spec();
     if as_json {
@@ -78,7 +79,7 @@ pub fn show_plan(experiment: &Experiment, jobs: &[plan::Job], as_json: bool) -> 
     Ok(())
 }
 
-/// A length of time for people.
+/// Formats a duration for people.
 pub fn span(time: Duration) -> String {
     match time.as_secs() {
         0..10 => format!("{:.1} s", time.as_secs_f64()),
@@ -92,7 +93,7 @@ pub fn span(time: Duration) -> String {
 struct Printer {
     bar: ProgressBar,
     json: bool,
-    /// Output that cannot be written ends the campaign.
+    /// The first error in writing output; it ends the campaign.
     unwritten: Option<anyhow::Error>,
     stop: Arc<AtomicBool>,
 }
@@ -142,7 +143,7 @@ impl Printer {
     }
 }
 
-/// A run in one line.
+/// Formats a run as one line.
 fn line(run: &Run, warm_up: bool) -> String {
     let name = format!("{} #{}{}", describe(&run.cell), run.repetition, if warm_up { " (warm-up)" } else { "" });
     if let Some(failure) = &run.failure {

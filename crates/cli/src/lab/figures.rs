@@ -1,4 +1,4 @@
-//! `tacit lab papers --run`: figures of the documents beside what their commands print.
+//! `tacit lab papers --run`: compares figures in the documents with the output of their commands.
 use anyhow::{Context, bail};
 use serde::Serialize;
 use serde_json::Value;
@@ -10,32 +10,32 @@ use tacit_lab::figures::{Figures, Standing, Template, figures};
 use tacit_lab::papers::words;
 use tempfile::TempDir;
 
-/// What is checked, and where.
+/// The figures to check, and the folders that they need.
 pub struct Asked<'a> {
     /// Folder of the shared data.
     pub data: &'a Path,
     /// The clone with the documents.
     pub clone: &'a Path,
-    /// Those that take long, too.
+    /// Whether to check figures that take long, too.
     pub heavy: bool,
-    /// Write what the commands print into the documents.
+    /// Whether to write the commands' output into the documents.
     pub update: bool,
 }
 
-/// A text of a document, or a command whose texts were not looked at.
+/// The result for a text of a document, or for a command whose texts were not compared.
 #[derive(Serialize)]
 pub struct Checked {
     pub command: String,
     pub document: String,
-    /// What the document says.
+    /// The text in the document.
     pub old: Option<String>,
-    /// What the command says.
+    /// The text by the command.
     pub new: Option<String>,
-    /// Why nothing was compared, where nothing is wrong.
+    /// Why nothing was compared, although nothing is wrong.
     pub skipped: Option<String>,
-    /// What is wrong, but for a text that says something else.
+    /// An error other than a differing text.
     pub problem: Option<String>,
-    /// Whether the text was written anew.
+    /// Whether the document's text was replaced.
     pub updated: bool,
 }
 
@@ -45,12 +45,12 @@ impl Checked {
         Self { command, document, old: None, new: None, skipped: None, problem: None, updated: false }
     }
 
-    /// Whether the document says what is not so.
+    /// Whether the document is wrong.
     pub fn differs(&self) -> bool {
         self.problem.is_some() || (self.old != self.new && !self.updated)
     }
 
-    /// In a line or two.
+    /// Formats the result in a line or two.
     pub fn told(&self) -> String {
         let Self { command, document, .. } = self;
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -67,7 +67,7 @@ impl Checked {
     }
 }
 
-/// Runs commands, each once, in a folder of their own.
+/// Runs each command once, in a folder of its own.
 struct Runner<'a> {
     asked: &'a Asked<'a>,
     folder: TempDir,
@@ -136,7 +136,8 @@ impl Runner<'_> {
     }
 }
 
-/// A text of `document` beside what the command printed; written anew if it may be.
+/// Compares a text of `document` with the command's output; replaces the text if updating is
+/// allowed.
 fn compared(bound: &Figures, text: &str, value: &Value, document: &mut String, update: bool) -> Checked {
     let one = Checked::of(bound);
     match Template::parse(text).and_then(|template| Ok((template.compare(document, value)?, template.filled(value)?))) {
@@ -155,7 +156,7 @@ fn compared(bound: &Figures, text: &str, value: &Value, document: &mut String, u
     }
 }
 
-/// All that is asked for.
+/// Checks all requested figures.
 pub fn check(asked: &Asked) -> anyhow::Result<Vec<Checked>> {
     let folder = tempfile::tempdir().context("making a folder for what the commands write")?;
     let mut runner = Runner { asked, folder, printed: HashMap::new() };

@@ -1,5 +1,5 @@
-//! The model and the input of an inference experiment, kept in the campaign's folder so that it can be
-//! repeated from there.
+//! The model and the input of an inference experiment, kept in the campaign's folder so that the
+//! folder suffices to repeat the experiment.
 use anyhow::{Context, bail};
 use serde_json::json;
 use std::fs;
@@ -12,16 +12,17 @@ use tacit_graph::rng::SplitMix;
 use tacit_graph::{Interface, Model, Units, file, npy};
 use tacit_lab::campaign;
 
-/// The demo's network (see `models/`), for whoever names no model.
+/// The demo's network (see `models/`), for commands without a model.
 const DIGITS: &[u8] = include_bytes!("../../../../models/digits.onnx");
 const SAMPLES: &[u8] = include_bytes!("../../../../models/digits_samples.npy");
 const DIGIT: &[u8] = include_bytes!("../../../../models/digit.npy");
 
-/// What model and input were made from: importing the same network twice does not give the same bytes.
+/// Names the sources of model and input: importing the same network twice does not give the same
+/// bytes.
 const SOURCE: &str = "source.json";
 
-/// Writes `DIR/inputs/model.tacit` and `DIR/inputs/input.npy`. A campaign that is continued keeps what it
-/// has; another model or input is refused.
+/// Writes `DIR/inputs/model.tacit` and `DIR/inputs/input.npy`. A continued campaign keeps its
+/// files, and refuses another model or input.
 pub fn prepare(dir: &Path, model: Option<&Path>, input: Option<&Path>) -> anyhow::Result<()> {
     let folder = dir.join("inputs");
     campaign::managed_folder(dir)?;
@@ -53,35 +54,36 @@ pub fn prepare(dir: &Path, model: Option<&Path>, input: Option<&Path>) -> anyhow
     };
     write(&folder.join("model.tacit"), &file::write(&owners)?)?;
     write(&folder.join("input.npy"), &values)?;
-    // Last: without it, both are made again.
+    // Write this file last: without it, the next run makes both files again.
     write(&folder.join(SOURCE), source.to_string().as_bytes())
 }
 
-/// The demo's network, calibrated.
+/// Imports the demo's network with calibration.
 pub(super) fn digits() -> anyhow::Result<Model> {
     let options = ImportOptions { calibration: Some(npy::read(SAMPLES)?), ..ImportOptions::default() };
     Ok(import(DIGITS, &options)?.model)
 }
 
-/// Seeded values in the model's range, one input.
+/// Returns one input of seeded values in the model's range.
 pub fn seeded(interface: &Interface) -> Vec<f32> {
     let [low, high] = interface.input.range;
     let mut rng = SplitMix::new(1);
-    // 24 bits, as many as an f32 holds.
+    // 24 bits fit an f32 exactly.
     let unit = |word: u64| (word >> 40) as f32 / (1u64 << 24) as f32;
     let mut values = (0..interface.input_len()).map(|_| low + (high - low) * unit(rng.next_u64())).collect::<Vec<_>>();
     interface.clip(&mut values);
     values
 }
 
-/// The first input of a file, as the model computes on it (experiments run `tacit infer --normalised`).
+/// Reads the first input of a file, normalised for the model (experiments run `tacit infer
+/// --normalised`).
 fn first(path: &Path, interface: &Interface) -> anyhow::Result<Vec<u8>> {
     let inputs = input::read(path, interface, Fit::Crop, Units::Network)?;
     let values = inputs.first().with_context(|| format!("{} holds no input", path.display()))?;
     Ok(npy::write(&interface.input_shape, values))
 }
 
-/// Writes a file, whole or not at all, that only its owner may read: a model file holds the weights.
+/// Writes a file atomically, readable only by its owner: a model file holds the weights.
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let draft = path.with_extension("new");
     // An older draft may be a link, or readable by others.

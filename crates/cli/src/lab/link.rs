@@ -13,7 +13,7 @@ use tacit_lab::link::{
 };
 use tacit_net::Rate;
 
-/// How long `COMMAND` has to end by itself after Ctrl-C.
+/// How long `COMMAND` may take to end after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(3);
 /// How long `--server` has to listen.
 const SERVER_START: Duration = Duration::from_secs(30);
@@ -118,7 +118,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut command = Command::new(program);
     command.args(arguments);
     let code = serve_and_run(&link, args, command)?;
-    // Everything inside is gone before the status is passed on.
+    // Remove the namespaces before the status is returned.
     drop(link);
     if code == 0 { Ok(()) } else { std::process::exit(code) }
 }
@@ -140,7 +140,7 @@ fn list(as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// The measurement, for people or for programs.
+/// Prints the measurement, as text or JSON.
 fn report(spec: &LinkSpec, figures: &LinkFigures, json: bool) -> Result<()> {
     if json {
         let mut line = serde_json::to_value(figures)?;
@@ -169,7 +169,7 @@ fn megabits(bps: f64) -> String {
     format!("{:.2}", bps / 1e6)
 }
 
-/// The table of the documentation; as JSON a line for each link.
+/// Prints the table of the documentation; as JSON, a line for each link.
 fn accuracy(effort: Duration, as_json: bool) -> Result<()> {
     let head = [
         "| rate | RTT | up, Mbit/s | down, Mbit/s | idle RTT, ms | loaded RTT, ms | emulator, us/packet (bytes) | bounds |",
@@ -203,17 +203,17 @@ fn accuracy(effort: Duration, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// What a run may hear about.
+/// Events that a run waits for.
 enum Event {
     Ended(std::io::Result<ExitStatus>),
     Interrupted,
 }
 
-/// Starts the server where there is one, and `command`; the exit status to pass on.
+/// Starts the server, if there is one, and `command`; returns the exit status to pass on.
 fn serve_and_run(link: &Link, args: &Args, mut command: Command) -> Result<i32> {
     let (tell, events) = channel();
     let interrupt: Sender<Event> = tell.clone();
-    // Nobody listens any more once the run is over.
+    // Sending fails after the run is over, which does not matter.
     ctrlc::set_handler(move || _ = interrupt.send(Event::Interrupted)).context("cannot watch for Ctrl-C")?;
     let mut server = match &args.server {
         Some(text) => {
@@ -233,7 +233,7 @@ fn serve_and_run(link: &Link, args: &Args, mut command: Command) -> Result<i32> 
     std::thread::spawn(move || tell.send(Event::Ended(child.wait())));
     let code = wait(process, &events);
     if let Some(mut server) = server {
-        // It may have ended by itself.
+        // The server may have ended already.
         _ = server.kill();
         _ = server.wait();
     }
@@ -245,12 +245,13 @@ fn with_addresses<'a>(link: &Link, command: &'a mut Command) -> &'a mut Command 
     command.env("TACIT_LINK_SERVER", text(Side::Server)).env("TACIT_LINK_CLIENT", text(Side::Client))
 }
 
-/// Waits for the end of the process; after Ctrl-C only for a while.
+/// Waits for the end of the process; after Ctrl-C at most for `GRACE`.
 fn wait(process: u32, events: &Receiver<Event>) -> Result<i32> {
     match events.recv()? {
         Event::Ended(status) => Ok(code(status?)),
         Event::Interrupted => {
-            // From a terminal the program has had the signal too; one that was sent to us alone is passed on.
+            // A terminal signals the program as well; pass on a signal that only this process
+            // received.
             _ = Command::new("kill").args(["-TERM", &process.to_string()]).status();
             match events.recv_timeout(GRACE) {
                 Ok(_) | Err(RecvTimeoutError::Timeout) => Ok(INTERRUPTED),
@@ -260,13 +261,13 @@ fn wait(process: u32, events: &Receiver<Event>) -> Result<i32> {
     }
 }
 
-/// The exit status as the shell reports it: 128 + signal for a killed program.
+/// Returns the exit status as the shell reports it: 128 + signal for a killed program.
 fn code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-/// Waits until `port` listens on the server side; false after Ctrl-C.
+/// Waits until `port` listens on the server side; returns false after Ctrl-C.
 fn await_port(link: &Link, server: &mut Child, port: u16, events: &Receiver<Event>) -> Result<bool> {
     let until = Instant::now() + SERVER_START;
     loop {
@@ -286,11 +287,12 @@ fn await_port(link: &Link, server: &mut Child, port: u16, events: &Receiver<Even
     }
 }
 
-/// Whether a TCP port listens in this thread's namespace, by the kernel's tables (proc(5)).
+/// Whether a TCP port listens in this thread's namespace, according to the kernel's tables
+/// (proc(5)).
 fn listening(port: u16) -> std::io::Result<bool> {
     for table in ["tcp", "tcp6"] {
         let text = match std::fs::read_to_string(format!("/proc/thread-self/net/{table}")) {
-            // A kernel without IPv6.
+            // The kernel has no IPv6.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             other => other?,
         };
@@ -317,7 +319,7 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         assert!(listening(port).unwrap());
         drop(listener);
-        // A child that another test is just starting has it open until its program runs.
+        // A child that another test has just forked holds the port open until its program starts.
         let closed = (0..6000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             !listening(port).unwrap()

@@ -1,4 +1,4 @@
-//! `tacit lab measure`: what one command costs this host.
+//! `tacit lab measure`: the resources that one command uses on this host.
 use crate::output::{self, Alike};
 use crate::print;
 use anyhow::{bail, ensure};
@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     command.args(arguments);
     let child = Arc::new(AtomicU32::new(NOT_STARTED));
     let (target, hurry) = (child.clone(), plan.hurry.clone());
-    // Whoever ends us ends the command; what was measured until then is kept.
+    // A signal to this process ends the command, and the measurements so far are kept.
     ctrlc::set_handler(move || interrupt(target.load(Ordering::SeqCst), &hurry))?;
     let measured = measure(command, plan, |pid| child.store(pid.unwrap_or(ENDED), Ordering::SeqCst))?;
     if let (Some(record), Some(path)) = (&args.output, &args.csv) {
@@ -88,10 +88,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// By what an earlier table is known.
+/// How an earlier table is recognised.
 const CSV: Alike<'_> = Alike::Beginning(b"t_s,");
 
-/// Those asked for, or all that this machine has.
+/// Opens the named sources, or all that this machine has.
 fn sources(names: &[String]) -> anyhow::Result<Vec<Box<dyn Source>>> {
     let roots = Roots::system();
     if names.is_empty() {
@@ -101,17 +101,18 @@ fn sources(names: &[String]) -> anyhow::Result<Vec<Box<dyn Source>>> {
     Ok(names.iter().map(|name| open(name, &roots)).collect::<Result<_, _>>()?)
 }
 
-/// What the record should tell of this program.
+/// Versions of this program for the record.
 fn versions() -> BTreeMap<String, String> {
     BTreeMap::from([("tacit".to_owned(), env!("CARGO_PKG_VERSION").to_owned())])
 }
 
-/// What stands for the command's process id while there is none.
+/// Stands for the command's process id before the command starts.
 const NOT_STARTED: u32 = 0;
 const ENDED: u32 = u32::MAX;
 
-/// Passes the wish to end on. Before the command has started there is nothing to keep; after its end its id
-/// may be another's, and only the idle host is still watched.
+/// Passes a request to end on to the command. Before the command has started, this process just
+/// exits: there are no measurements to keep. After its end, only the idle host is still measured,
+/// and its id may belong to another process: nothing is signalled.
 fn interrupt(pid: u32, hurry: &AtomicBool) {
     hurry.store(true, Ordering::SeqCst);
     match i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {

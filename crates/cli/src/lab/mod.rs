@@ -28,7 +28,7 @@ pub struct Args {
     command: Command,
 }
 
-// As in main.rs: words here would hide a command's own.
+// As in main.rs: a doc comment here would hide a command's own help.
 #[derive(Subcommand)]
 enum Command {
     /// List the power sources of this machine, and what to do about those that cannot be used

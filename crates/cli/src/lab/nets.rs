@@ -1,4 +1,5 @@
-//! The networks of a campaign, kept in its folder with their lowerings: made once, served in every cell.
+//! The networks of a campaign, kept in its folder with their lowerings: made once, served in every
+//! cell.
 use super::inputs;
 use crate::lowering::Lowering;
 use crate::print;
@@ -12,27 +13,27 @@ use tacit_graph::import::{ImportOptions, import};
 use tacit_graph::{Model, file, zoo};
 use tacit_lab::campaign;
 
-/// The roles of the paper's smaller networks, where none are named.
+/// Default networks for the roles of the paper's smaller ones.
 pub const SMALL: [&str; 4] = ["digits", "lenet", "m2", "resnet32"];
-/// The role of the largest, where it is there.
+/// Default network for the role of the largest, if the file exists.
 const LARGE: &str = "models/squeezenet1.1_fp32.onnx";
 
-/// Where a network comes from.
+/// The source of a network.
 enum Origin {
     Digits,
-    /// By its name there.
+    /// A network of the zoo, by name.
     Zoo(String),
     File(PathBuf),
 }
 
-/// A network by name.
+/// A network and its name.
 pub struct Net {
     pub name: String,
     origin: Origin,
 }
 
 impl Net {
-    /// `digits`, a name of the zoo, or a file.
+    /// Finds a network: `digits`, a name of the zoo, or a file.
     pub fn named(text: &str) -> anyhow::Result<Self> {
         if text == "digits" {
             return Ok(Self { name: text.into(), origin: Origin::Digits });
@@ -50,7 +51,7 @@ impl Net {
         }
     }
 
-    /// SqueezeNet of the shared data, where that is, else of the zoo with random weights.
+    /// SqueezeNet of the shared data if it exists, else of the zoo with random weights.
     pub fn squeezenet() -> Self {
         let origin = shared().map_or_else(|| Origin::Zoo("squeezenet1.1".into()), Origin::File);
         Self { name: "squeezenet".into(), origin }
@@ -62,7 +63,7 @@ impl Net {
         Ok(Self { name, origin: Origin::File(path.to_owned()) })
     }
 
-    /// What its bytes are known by, in the campaign's folder.
+    /// Describes the network's source, for the campaign's folder.
     pub fn source(&self) -> anyhow::Result<Value> {
         let from = match &self.origin {
             Origin::Digits => "built in".to_owned(),
@@ -75,11 +76,11 @@ impl Net {
         Ok(json!({"name": self.name, "from": from}))
     }
 
-    /// The network, imported; model files are opened with the key of `lowering`.
+    /// Imports the network; opens model files with the key of `lowering`.
     pub fn model(&self, lowering: &Lowering) -> anyhow::Result<Model> {
         match &self.origin {
             Origin::Digits => inputs::digits(),
-            // Its weights are random as well: what its ranges come from is no news.
+            // The weights are random, so the import's notes on ranges do not matter.
             Origin::Zoo(name) => Ok(import(&zoo::build(name, 1)?, &ImportOptions::default())?.model),
             Origin::File(path) if path.extension().is_some_and(|e| e == "onnx") => {
                 let bytes = crate::files::read_onnx(path)?;
@@ -90,8 +91,9 @@ impl Net {
     }
 }
 
-/// The networks of a campaign, from the smallest: those that are named, and a large one: the file that is
-/// named (`none` for none), or else SqueezeNet of the shared data where that is. A note where it is not.
+/// Chooses the networks of a campaign, from the smallest: the named ones, then a large one. The
+/// large one is the named file (`none` for none), or SqueezeNet of the shared data. Returns a note
+/// if that is missing.
 pub fn choose(named: &[String], model: Option<&str>, is_quick: bool) -> anyhow::Result<(Vec<Net>, Option<String>)> {
     let small: Vec<&str> = match named {
         [] => SMALL.to_vec(),
@@ -104,7 +106,7 @@ pub fn choose(named: &[String], model: Option<&str>, is_quick: bool) -> anyhow::
             nets.push(Net::named(file)?);
             None
         }
-        // What is named is meant, and what is quick has no room for a large one.
+        // Named networks need no default, and `--quick` has no time for a large one.
         None if !named.is_empty() || is_quick => None,
         None => match shared() {
             Some(_) => {
@@ -121,7 +123,8 @@ pub fn choose(named: &[String], model: Option<&str>, is_quick: bool) -> anyhow::
     Ok((nets, note))
 }
 
-/// SqueezeNet among the shared data, in `TACIT_DATA` or beside the repository around the current folder.
+/// Finds SqueezeNet in the shared data: in `TACIT_DATA`, or beside the repository around the
+/// current folder.
 fn shared() -> Option<PathBuf> {
     let here = env::current_dir().ok()?;
     let around = here.ancestors().map(|folder| folder.join("shared/data"));
@@ -129,8 +132,8 @@ fn shared() -> Option<PathBuf> {
     folders.map(|folder| folder.join(LARGE)).find(|path| path.is_file())
 }
 
-/// Writes `DIR/inputs/NAME.tacit` and its lowering for each network; the paths. A campaign that is continued
-/// keeps what it has, and refuses other networks.
+/// Writes `DIR/inputs/NAME.tacit` and its lowering for each network; returns the paths. A continued
+/// campaign keeps its files, and refuses other networks.
 pub fn prepare(dir: &Path, nets: &[Net], lowering: &Lowering) -> anyhow::Result<Vec<PathBuf>> {
     let folder = dir.join("inputs");
     campaign::managed_folder(dir)?;
@@ -156,7 +159,7 @@ pub fn prepare(dir: &Path, nets: &[Net], lowering: &Lowering) -> anyhow::Result<
         lowering.seal.write_model(path, &tacit_graph::file::write(&model)?)?;
         lowering.seal.write_lowered(path, &model, (&**backend, &options), &*lowered)?;
     }
-    // Last: without it, all are made again.
+    // Write this file last: without it, the next run makes all files again.
     tacit_lab::campaign::remove(&path).with_context(|| format!("writing {}", path.display()))?;
     fs::write(&path, source.to_string()).with_context(|| format!("writing {}", path.display()))?;
     Ok(paths)

@@ -1,4 +1,4 @@
-//! `tacit lab papers`
+//! `tacit lab papers`: claims of the papers, with the commands that reproduce them.
 use super::figures::{self, Asked};
 use crate::print;
 use anyhow::{Context, bail};
@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     print::line(&format!("{} in all: {}", claims.len(), told(&counts(&claims))))
 }
 
-/// A claim, for people.
+/// Formats a claim for people.
 fn entry(claim: &Claim, args: &Args) -> String {
     let Claim { paper, place, claim: what, theirs, ours, ratio, why, .. } = claim;
     let mark = if claim.holds.is_empty() { "" } else { "   (quick)" };
@@ -77,7 +77,7 @@ fn entry(claim: &Claim, args: &Args) -> String {
     )
 }
 
-/// What became of a quick command.
+/// The outcome of a quick command.
 enum Outcome {
     Skipped(String),
     RunReport(Vec<(usize, Option<String>)>),

@@ -16,7 +16,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    // Said here, too: no Python is needed to see that there is nothing to report on.
+    // Check before Python starts: a missing campaign is an error without it as well.
     let description = args.dir.join("campaign.json");
     if !description.is_file() {
         bail!("{} is not a campaign's folder: it has no campaign.json", args.dir.display());
@@ -24,10 +24,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     page(&args.dir, args.output.as_deref())
 }
 
-/// Has Python make the page of a campaign's folder or of a file of simulated runs.
+/// Runs Python to make the page of a campaign's folder or of a file of simulated runs.
 ///
 /// # Errors
-/// No Python with the package, or a report that it could not make.
+/// There is no Python with the package, or the report failed.
 pub fn page(source: &Path, output: Option<&Path>) -> anyhow::Result<()> {
     let python = python::find(&["tacit", "matplotlib"], ".[report]")?;
     let mut command = python::isolated(&python);
@@ -37,7 +37,7 @@ pub fn page(source: &Path, output: Option<&Path>) -> anyhow::Result<()> {
     }
     let status = command.status().with_context(|| format!("cannot start {}", python.display()))?;
     if !status.success() {
-        // Its own message is on standard error already.
+        // Python's own message is on standard error already.
         bail!("the report was not made ({} -m tacit.report: {status})", python.display());
     }
     Ok(())

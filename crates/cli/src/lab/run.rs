@@ -1,4 +1,4 @@
-//! `tacit lab run`
+//! `tacit lab run`: runs an experiment.
 use super::conduct::{carry_out, show_plan, span, stopping};
 use super::{inputs, live, study};
 use crate::print;
@@ -139,7 +139,7 @@ fn list(as_json: bool) -> anyhow::Result<()> {
     rows.iter().try_for_each(|(name, time, about)| print::line(&format!("{name:<16} about {:<7} {about}", span(*time))))
 }
 
-/// The experiment with the command line's options applied.
+/// Loads the experiment and applies the command line's options.
 fn load(args: &Args) -> anyhow::Result<ExperimentSpec> {
     let name = args.experiment.as_deref().context("name an experiment; --list shows the built-in ones")?;
     let mut spec = match (name, &args.model) {

@@ -1,4 +1,4 @@
-//! `tacit lab sensors`: which power sources there are, and whether they see the machine work.
+//! `tacit lab sensors`: lists the power sources, and whether they react to load on this machine.
 use crate::print;
 use anyhow::{Result, bail};
 use serde::Serialize;

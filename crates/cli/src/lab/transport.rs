@@ -1,4 +1,4 @@
-//! `tacit lab transport`
+//! `tacit lab transport`: measures plain TCP, TLS 1.3 and WireGuard.
 use super::conduct::{carry_out, show_plan, stopping};
 use crate::print;
 use anyhow::Context;
@@ -52,7 +52,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    // Before an hour of measuring, not after it.
+    // Check the file before an hour of measuring.
     let paper = args.paper.as_deref().map(Paper::load).transpose()?;
     let request = Request {
         links: args.rates.clone(),

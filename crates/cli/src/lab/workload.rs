@@ -1,4 +1,4 @@
-//! `tacit lab workload`
+//! `tacit lab workload`: a server and a client that move random data.
 use crate::print;
 use anyhow::Context;
 use std::io::Write;
@@ -131,8 +131,8 @@ impl How {
             let outcome = acceptor.accept(options.stall).and_then(|transport| run_server(transport, options));
             match outcome {
                 Ok(outcome) => line(&outcome)?,
-                // With an end in sight, whoever started this wants to know; without one, the next client may
-                // do better.
+                // A server for a fixed number of clients reports the error. An endless server goes
+                // on with the next client.
                 Err(error) if clients.is_some() => return Err(error.into()),
                 Err(error) => print::note(&format!("error: {error}")),
             }
@@ -152,7 +152,8 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
     }
 }
 
-/// Where phases are told, if somebody measures; a run without marks is better than none.
+/// Opens the channel for phase marks, if a measurement runs. Without marks the run still goes
+/// ahead.
 fn marks(party: &str) -> Option<MarkSender> {
     MarkSender::from_env(party).unwrap_or_else(|error| {
         print::note(&format!("warning: this run will have no phase marks: {error}"));
@@ -160,7 +161,7 @@ fn marks(party: &str) -> Option<MarkSender> {
     })
 }
 
-/// Data that no cache on the way has seen; the server is told.
+/// Returns a seed for data that no cache on the way has seen.
 fn seed() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64)
 }

@@ -1,4 +1,4 @@
-//! The best choice as commands.
+//! Turns the best choice into commands.
 use super::{Plan, Ways};
 use crate::output::{self, Alike};
 use crate::owner::SealArgs;
@@ -10,7 +10,7 @@ use tacit_backends::Trust;
 use tacit_plan::{Choice, Offer};
 use tacit_store::{FolderKind, ManagedFolder};
 
-/// A word as a shell reads it back.
+/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -61,7 +61,7 @@ impl Applied<'_> {
         self.ways.pace.map_or(String::new(), |rate| format!(" --pace {rate}"))
     }
 
-    /// What all commands at the client have.
+    /// Returns the options that all commands at the client share.
     fn common(&self) -> String {
         let threads = self.choice.client_threads;
         let common = format!("--server \"$SERVER\" --keys keys --client alice --threads {threads}");
@@ -73,7 +73,7 @@ impl Applied<'_> {
         (count > 0).then(|| format!("tacit prepare {} --material stock --count {count}", self.common()))
     }
 
-    /// The client's commands: stock for bursts or for the day, and one answer.
+    /// Returns the client's commands: making stock for bursts or for the day, and one answer.
     pub fn client(&self) -> Vec<String> {
         let prepare = self.prepare();
         let daily = self.ways.idle.filter(|_| prepare.is_some());
@@ -82,7 +82,7 @@ impl Applied<'_> {
         daily.into_iter().chain(prepare).chain([format!("tacit infer \"$INPUT\" {}{stock}", self.common())]).collect()
     }
 
-    /// The sidecar, which keeps the stock filled by itself.
+    /// Returns the sidecar's command; the sidecar refills its stock.
     fn sidecar(&self) -> String {
         let stock = match self.choice.pool {
             0 => String::new(),
@@ -91,28 +91,29 @@ impl Applied<'_> {
         format!("tacit sidecar {} --token-file token --new-token{stock}", self.common())
     }
 
-    /// A line for cron that makes the material of a day when the idle hours begin.
+    /// Returns a line for cron that makes a day's material when the idle hours begin.
     fn cron(&self) -> Option<String> {
         let (hours, prepare) = (self.ways.idle?, self.prepare()?);
         Some(format!("0 {} * * * cd \"$DEPLOYMENT\" && {prepare}\n", hours.from))
     }
 }
 
-/// A path as a word that is no option.
+/// Quotes a path so that it is not taken for an option.
 fn path(path: &Path) -> String {
     let text = path.display().to_string();
     quoted(&if text.starts_with('-') { format!("./{text}") } else { text })
 }
 
 const CRON: &str = "prepare.cron";
-/// What stands in every script.
+/// Text at the beginning of every script.
 const HEAD: &str = ", as `tacit plan` chose for ";
 const FOLDER: FolderKind = FolderKind::public("operator", "deployment");
 
 /// Writes `server.sh`, `client.sh`, `sidecar.sh`, and with idle hours a line for cron.
 ///
 /// # Errors
-/// Nothing private is within the limits, the model is not imported yet, or a file cannot be written.
+/// No private choice is within the limits, the model is not imported yet, or a file cannot be
+/// written.
 pub fn write(folder: &Path, model: &Path, seal: &SealArgs, plan: &Plan) -> anyhow::Result<()> {
     if model.extension().is_none_or(|e| e != "tacit") {
         bail!("--apply needs a .tacit file, since a server takes no other: `tacit model import {}`", path(model));
@@ -125,7 +126,8 @@ pub fn write(folder: &Path, model: &Path, seal: &SealArgs, plan: &Plan) -> anyho
     let folder = ManagedFolder::open_or_mark(folder, FOLDER, is_ours)?;
     let folder = folder.path();
     let dealer = if applied.dealer().is_empty() { "" } else { "DEALER=host:port, DEALER_PIN=its fingerprint, " };
-    // A model's name is its file's word: on one line it is a comment.
+    // The name comes from the model file: without control characters it stays inside the comment
+    // line.
     let name: String = plan.model.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let head = |who: &str, needs: &str| format!("#!/bin/sh\n# The {who}{HEAD}{name}. Needs: {needs}\nset -eu\n");
     let at_client = format!("{dealer}keys/ with ca.pem, alice.pem, alice.key");
@@ -141,13 +143,13 @@ pub fn write(folder: &Path, model: &Path, seal: &SealArgs, plan: &Plan) -> anyho
     for (name, text) in [("server.sh", server), ("client.sh", client), ("sidecar.sh", sidecar)] {
         let path = folder.join(name);
         put(&path, &text, HEAD)?;
-        // It was written above, or by an earlier run.
+        // The file was written above, or by an earlier run.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     }
     applied.cron().map_or(Ok(()), |line| put(&folder.join(CRON), &line, "$DEPLOYMENT"))
 }
 
-/// Whether something in an unmarked folder is what version 0.1 has written there, or what its scripts make.
+/// Whether a file in an unmarked folder was written by version 0.1, or made by its scripts.
 fn is_ours(path: &Path) -> bool {
     let holds = |text| path.is_file() && output::check(path, Alike::Holds(text)).is_ok();
     match path.file_name().and_then(|name| name.to_str()) {

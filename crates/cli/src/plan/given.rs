@@ -1,4 +1,4 @@
-//! What is given on the command line of `tacit plan`, as it is written there.
+//! Parses the values on the command line of `tacit plan`.
 use anyhow::bail;
 use std::str::FromStr;
 use tacit_lab::link::{LinkSpec, LinkSpecText, parse_duration};
@@ -6,11 +6,11 @@ use tacit_net::Rate;
 use tacit_plan::Prices;
 
 const SECONDS_A_DAY: f64 = 86_400.0;
-/// Where nothing limits the rate, bit/s.
+/// Rate of a link without a limit, bit/s.
 const UNLIMITED: f64 = 1e11;
 
-/// `20mbit/40ms`, `15mbit:30mbit/2ms`, with a third part the bytes of a token bucket (`4mbit/1ms/3000`), or a
-/// preset.
+/// A link: `20mbit/40ms`, `15mbit:30mbit/2ms`, with a third part the bytes of a token bucket
+/// (`4mbit/1ms/3000`), or a preset.
 #[derive(Clone)]
 pub struct Link(pub tacit_plan::Link);
 
@@ -49,7 +49,7 @@ impl FromStr for Link {
     }
 }
 
-/// `200/day`.
+/// A number of requests in a time: `200/day`.
 #[derive(Clone, Copy)]
 pub struct Requests {
     pub per_day: f64,
@@ -76,7 +76,7 @@ impl FromStr for Requests {
     }
 }
 
-/// `22-6`: hours of the day.
+/// Hours of the day: `22-6`.
 #[derive(Clone, Copy, serde::Serialize)]
 pub struct IdleHours {
     pub from: u32,
@@ -110,7 +110,7 @@ pub enum Tunnel {
     Wireguard,
 }
 
-/// What a joule counts for, seconds.
+/// Parses the seconds that a joule is worth.
 pub fn weight(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.0..=1e6).contains(&seconds) => Ok(seconds),
@@ -118,7 +118,7 @@ pub fn weight(text: &str) -> Result<f64, String> {
     }
 }
 
-/// One of `--limit`.
+/// A value of `--limit`.
 #[derive(Clone, Copy)]
 pub enum Limit {
     Memory(u64),
@@ -157,7 +157,7 @@ impl FromStr for Limit {
     }
 }
 
-/// `400MB`, `1.5GiB`, `64kB`.
+/// Parses a number of bytes: `400MB`, `1.5GiB`, `64kB`.
 fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || "write for example 400MB, 64kB, 1.5GiB".to_owned();
     let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
@@ -178,7 +178,7 @@ fn bytes(text: &str) -> Result<u64, String> {
     Ok((number * unit) as u64)
 }
 
-/// One of `--prices`.
+/// A value of `--prices`.
 #[derive(Clone, Copy)]
 pub enum Price {
     CoreHour(f64),
@@ -205,7 +205,7 @@ impl FromStr for Price {
 }
 
 impl Price {
-    /// All of them, where core and gigabyte were given; none where nothing was.
+    /// Combines the prices; none if none was given. Fails unless core and gigabyte are both given.
     pub fn all(given: &[Self]) -> anyhow::Result<Option<Prices>> {
         let (mut core, mut gigabyte, mut idle_gigabyte) = (None, None, None);
         for price in given {

@@ -1,4 +1,4 @@
-//! `tacit plan`
+//! `tacit plan`: ranks back ends for a device, a server and a link.
 mod apply;
 pub mod given;
 mod offers;
@@ -108,27 +108,28 @@ pub struct Args {
     seal: SealArgs,
 }
 
-/// What an option takes that names a device.
+/// Help text of an option that takes a device.
 fn devices(whose: &str) -> String {
     format!("{whose}: {}", Device::listed())
 }
 
-/// Options that move work between the parties, tried beside the defaults where the client's work counts.
+/// Options that move work between the parties, tried in addition to the defaults if the client's
+/// work counts.
 const SHIFTING: [&str; 3] = ["leaves=weighed2", "leaves=weighed16", "leaves=direct4"];
 
-/// Share of the score that is little.
+/// Share of the score that counts as little.
 const LITTLE: f64 = 0.05;
 
 /// Key sets of `ckks`: fewer keys for more key switches.
 const KEY_SETS: [&str; 1] = ["rotations=chained"];
 
-/// What was asked, and what there is to choose from.
+/// The question, and the offers to choose from.
 #[derive(Clone)]
 struct Asked {
     model: String,
     setting: Setting,
     offers: Vec<Offer>,
-    /// What could not be lowered, and why.
+    /// Back ends that cannot lower the model, with reasons.
     refused: Vec<String>,
     goal: Goal,
     limits: Limits,
@@ -139,7 +140,7 @@ struct Asked {
 /// How the link is used.
 #[derive(Clone, Copy, serde::Serialize)]
 struct Ways {
-    /// No more of it than this, each way.
+    /// Cap on the rate, each way.
     #[serde(serialize_with = "as_text")]
     pace: Option<Rate>,
     idle: Option<IdleHours>,
@@ -149,12 +150,12 @@ fn as_text<S: serde::Serializer>(rate: &Option<Rate>, to: S) -> Result<S::Ok, S:
     rate.map(|rate| rate.to_string()).serialize(to)
 }
 
-/// That, and what came out.
+/// The question and its answer.
 struct Plan {
     model: String,
     setting: Setting,
     offers: Vec<Offer>,
-    /// What could not be planned for, and why.
+    /// Offers that cannot be planned, with reasons.
     refused: Vec<String>,
     goal: Goal,
     limits: Limits,
@@ -162,7 +163,7 @@ struct Plan {
     ways: Ways,
     ranked: Vec<Choice>,
     varied: Vec<Varied>,
-    /// The rate beyond which the best choice gains little.
+    /// The rate beyond which the best choice gains little, bit/s.
     enough_rate: Option<f64>,
 }
 
@@ -224,12 +225,12 @@ impl Args {
         Ok(Asked { model, setting, offers, refused, goal, limits, usage, ways })
     }
 
-    /// The cap on the link, the last one that was given.
+    /// Returns the cap on the link: the last one given.
     fn pace(&self) -> Option<Rate> {
         self.limits.iter().rev().find_map(|limit| if let Limit::Rate(rate) = limit { Some(*rate) } else { None })
     }
 
-    /// The link as far as it may be used.
+    /// Returns the link within its cap.
     fn link(&self) -> tacit_plan::Link {
         let link = match self.tunnel {
             Tunnel::None => self.link.0.clone(),
@@ -260,7 +261,7 @@ impl Asked {
 }
 
 impl Plan {
-    /// The best private choice within the limits.
+    /// Returns the best private choice within the limits.
     fn best(&self) -> Option<&Choice> {
         self.ranked.iter().find(|choice| self.offers[choice.offer].is_private() && choice.objections.is_empty())
     }
@@ -271,8 +272,8 @@ impl Plan {
         question.enough_rate(self.best()?.offer, &self.setting, LITTLE)
     }
 
-    /// Predictions over other links for fixed numbers of threads, with the bytes between client and server
-    /// alone.
+    /// Predicts all offers over other links with fixed numbers of threads; `bytes` counts those
+    /// between client and server alone.
     fn cells(&self, links: &[Link]) -> serde_json::Value {
         let one = |offer: &Offer, at: usize, threads: u32| {
             let link = links[at].0.clone();
@@ -312,7 +313,7 @@ impl Plan {
     }
 }
 
-/// A limit that was not given is none, but that nobody is trusted who was not named.
+/// Limits that are not given do not apply; only a dealer needs `trust=dealer`.
 impl Limit {
     fn all(given: &[Self]) -> Limits {
         let mut limits = Limits::default();
@@ -324,7 +325,7 @@ impl Limit {
                 Self::Bytes(bytes) => limits.bytes = Some(bytes),
                 Self::Agreement(share) => limits.agreement = Some(share),
                 Self::Dealer(may) => limits.dealer = may,
-                // The link's, see `Args::link`.
+                // A cap on the link changes the link, see `Args::link`.
                 Self::Rate(_) => {}
             }
         }

@@ -1,11 +1,11 @@
-//! The model lowered for every back end.
+//! Lowers the model for every back end.
 use crate::print;
 use serde_json::Value;
 use tacit_backends::{BackendError, Options, Registry};
 use tacit_graph::Model;
 use tacit_plan::{Choice, Offer};
 
-/// Offers, and what there is none for, with the reason.
+/// Returns the offers, and the back ends that refuse the model, with reasons.
 pub fn of(model: &Model, tries: &[String]) -> anyhow::Result<(Vec<Offer>, Vec<String>)> {
     let registry = Registry::standard();
     let mut tried = vec![Options::default()];
@@ -26,11 +26,11 @@ pub fn of(model: &Model, tries: &[String]) -> anyhow::Result<(Vec<Offer>, Vec<St
                     costs: lowered.costs(),
                     agreement: lowered.report().and_then(|report| agreement(&report.json())),
                 }),
-                // One that does not know an option has none of that to offer.
+                // A back end that does not know an option has no offer with it.
                 Err(BackendError::Option { .. }) if !text.is_empty() => {}
                 Err(error) => {
                     let said = format!("{}: {error}", backend.id());
-                    // Once, whatever the options.
+                    // List the same reason once for all options.
                     if !refused.contains(&said) {
                         refused.push(said);
                     }
@@ -39,7 +39,7 @@ pub fn of(model: &Model, tries: &[String]) -> anyhow::Result<(Vec<Offer>, Vec<St
         }
     }
     bar.finish_and_clear();
-    // The float network's multiplications are those of any lowering; its bytes are none.
+    // The client's own computing has the multiplications of any lowering, and sends no bytes.
     if let Some(offer) = offers.iter().find(|offer| offer.backend == "clear") {
         let local = Offer {
             backend: "local".into(),
@@ -53,8 +53,8 @@ pub fn of(model: &Model, tries: &[String]) -> anyhow::Result<(Vec<Offer>, Vec<St
     Ok((offers, refused))
 }
 
-/// The share of inputs that are expected to get the float network's class, where a report says it: by back
-/// ends on rings from held-out samples, else as counted on the calibration samples.
+/// Reads from a report the share of inputs that should get the float network's class. Back ends on
+/// rings estimate it from held-out samples; others count on the calibration samples.
 fn agreement(report: &Value) -> Option<f64> {
     let counted = || match (report["same_class"][0].as_f64(), report["same_class"][1].as_f64()) {
         (Some(same), Some(all)) if all > 0.0 => Some(same / all),
@@ -63,7 +63,7 @@ fn agreement(report: &Value) -> Option<f64> {
     report["expected"]["share"].as_f64().or_else(|| report["agreement"].as_f64()).or_else(counted)
 }
 
-/// What a calibration says nothing of.
+/// Lists the offers that the calibrations do not cover.
 pub fn without_calibration(offers: &[Offer], ranked: &[Choice]) -> Vec<String> {
     let missing = offers.iter().enumerate().filter(|(at, _)| !ranked.iter().any(|choice| choice.offer == *at));
     missing.map(|(_, offer)| format!("{}: the calibrations in use say nothing of it", offer.backend)).collect()

@@ -1,5 +1,5 @@
-//! `tacit plan --serve`: a page with sliders, for browsers on this machine. The model is lowered once; every
-//! move of a slider is another question to the same planner.
+//! `tacit plan --serve`: a page with sliders, for browsers on this machine. The model is lowered
+//! once; every move of a slider asks the same planner again.
 use super::Asked;
 use crate::print;
 use anyhow::{Context, bail};
@@ -12,14 +12,14 @@ use tiny_http::{Header, Method, Request, Response, Server};
 
 const PAGE: &str = include_str!("page.html");
 
-/// Answers until it is ended.
+/// Answers requests until the process ends.
 pub fn serve(asked: &Asked, address: SocketAddr, as_json: bool) -> anyhow::Result<()> {
     if !address.ip().is_loopback() {
         bail!(
             "{address} is no address of this machine alone: the page tells what the model costs, so give a loopback address"
         );
     }
-    // What cannot be planned for is said now, not to the first browser.
+    // Report a failing plan now instead of to the first browser.
     asked.clone().plan()?;
     let refused = |e: Box<dyn std::error::Error + Send + Sync>| match e.downcast::<std::io::Error>() {
         Ok(e) => anyhow::Error::new(NetError::listening(address, "--serve", &e)),
@@ -34,13 +34,13 @@ pub fn serve(asked: &Asked, address: SocketAddr, as_json: bool) -> anyhow::Resul
     let hosts = names(address);
     for request in server.incoming_requests() {
         let answer = answer(asked, &hosts, &Asking::of(&request))?;
-        // Whoever has left gets nothing.
+        // The browser may have left.
         let _ = request.respond(answer.response());
     }
     Ok(())
 }
 
-/// What browsers call the page's host: without a port where that is the usual one.
+/// Returns the host names that browsers use for the page: without a port if it is the default one.
 fn names(address: SocketAddr) -> Vec<String> {
     let mut names = vec![address.to_string(), format!("localhost:{}", address.port())];
     if address.port() == 80 {
@@ -49,14 +49,14 @@ fn names(address: SocketAddr) -> Vec<String> {
     names
 }
 
-/// What counts of a request.
+/// The parts of a request that matter.
 struct Asking<'a> {
     get: bool,
     /// Path and query.
     target: &'a str,
     hosts: Vec<&'a str>,
     origins: Vec<&'a str>,
-    /// Where a browser says that it comes from.
+    /// Values of `Sec-Fetch-Site`: where the browser says that the request comes from.
     sites: Vec<&'a str>,
 }
 
@@ -77,7 +77,7 @@ struct Told {
     code: u16,
     kind: &'static str,
     body: String,
-    /// What the page may do, where it is the page.
+    /// Content security policy, for the page itself.
     policy: Option<String>,
 }
 
@@ -108,7 +108,8 @@ impl Told {
 /// # Errors
 /// The operating system gives no randomness.
 fn answer(asked: &Asked, hosts: &[String], asking: &Asking<'_>) -> anyhow::Result<Told> {
-    // A page of another name that a resolver has pointed here would pass for this one otherwise.
+    // DNS rebinding: a page under another name that resolves to this address would pass for this
+    // page otherwise.
     let own = |name: &&str| hosts.iter().any(|host| host.eq_ignore_ascii_case(name));
     if asking.hosts.len() != 1 || !asking.hosts.iter().all(own) {
         return Ok(Told::error(403, "the request is for another host than this page's address"));
@@ -121,7 +122,7 @@ fn answer(asked: &Asked, hosts: &[String], asking: &Asking<'_>) -> anyhow::Resul
         return Ok(Told::error(405, "only GET is answered"));
     }
     let (path, query) = asking.target.split_once('?').unwrap_or((asking.target, ""));
-    // A link of another page may lead here; what costs work is for this one alone.
+    // Other pages may link to `/`; requests that cost work must come from this page.
     if path != "/" && !asking.sites.iter().all(|site| ["same-origin", "none"].contains(site)) {
         return Ok(Told::error(403, "the request comes from a web page that is not this one"));
     }
@@ -147,7 +148,8 @@ fn page() -> anyhow::Result<Told> {
     Ok(Told { code: 200, kind: "text/html; charset=utf-8", body, policy: Some(policy) })
 }
 
-/// The question with what the sliders say: `rate=20&rtt=40&weight=0.1&memory=400&trust=dealer&goal=latency`.
+/// Returns the question with the sliders' values:
+/// `rate=20&rtt=40&weight=0.1&memory=400&trust=dealer&goal=latency`.
 fn with(mut asked: Asked, query: &str) -> Result<Asked, String> {
     let link = &mut asked.setting.link;
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -167,7 +169,7 @@ fn with(mut asked: Asked, query: &str) -> Result<Asked, String> {
     Ok(asked)
 }
 
-/// A number in a range.
+/// Parses a number in a range.
 fn within(key: &str, text: &str, least: f64, most: f64) -> Result<f64, String> {
     match f64::from_str(text) {
         Ok(value) if (least..=most).contains(&value) => Ok(value),

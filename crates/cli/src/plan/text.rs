@@ -1,4 +1,5 @@
-//! A plan for people: the table, where the time goes, what would change it, and what to type.
+//! The plan as text for people: the table, where the time goes, what would change the choice, and
+//! the commands.
 use super::{Plan, apply};
 use crate::owner::SealArgs;
 use crate::print;
@@ -10,7 +11,7 @@ use tacit_plan::change::{Knob, Reign, Varied};
 use tacit_plan::predict::Predicted;
 use tacit_plan::{Checked, Choice, Goal, Offer};
 
-/// The plan as text, lines ended.
+/// Formats the plan as text with a line end.
 pub fn of(plan: &Plan, model: &Path, seal: &SealArgs) -> String {
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").expect("a string takes everything");
@@ -138,7 +139,7 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// A rate in bit/s, rounded up to two digits, as the command line takes it.
+/// Rounds a rate in bit/s up to two digits, for the command line.
 fn two_digits(bits: f64) -> Option<Rate> {
     let unit = 10f64.powf(bits.max(1.0).log10().floor() - 1.0).max(1.0);
     Rate::new(((bits / unit).ceil() * unit) as u64)
@@ -153,7 +154,7 @@ fn score(goal: Goal, value: f64) -> String {
     }
 }
 
-/// Where the time of a phase goes.
+/// Describes where the time of a phase goes.
 fn parts(p: &Predicted) -> String {
     let Predicted { compute_s, transfer_s, round_trips_s, .. } = *p;
     let [compute, bytes, trips] = [compute_s, transfer_s, round_trips_s].map(seconds);
@@ -190,7 +191,7 @@ fn unit(knob: Knob) -> (&'static str, &'static str) {
     }
 }
 
-/// One line for each knob: its pull on the score, and who is best where.
+/// Formats a line for each knob: its effect on the score, and the best choice for each range.
 fn changes(plan: &Plan) -> Vec<String> {
     let one = |varied: &Varied| {
         let (what, unit) = unit(varied.knob);
@@ -208,7 +209,7 @@ fn changes(plan: &Plan) -> Vec<String> {
     std::iter::once("what would change it:".to_owned()).chain(plan.varied.iter().map(one)).collect()
 }
 
-/// Whether the client had better compute by itself.
+/// Says whether the client had better compute by itself.
 fn beside_local(plan: &Plan, best: &Choice) -> Option<String> {
     let local = plan.ranked.iter().find(|choice| plan.offers[choice.offer].trust.is_none())?;
     let (own, private) = (local.predicted.online, best.predicted.online);
@@ -231,7 +232,7 @@ fn beside_local(plan: &Plan, best: &Choice) -> Option<String> {
     })
 }
 
-/// How far plans were off when they were last looked at.
+/// Describes how far plans were off in the last comparison with measurements.
 fn checked() -> String {
     let Checked { machine, cells, times, median, p90, bytes_exact, memory_median, memory_p90 } = Checked::built_in();
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);

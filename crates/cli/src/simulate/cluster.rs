@@ -1,4 +1,4 @@
-//! `tacit simulate cluster`: several servers and the front that sends clients to them.
+//! `tacit simulate cluster`: several servers, and the front that distributes clients among them.
 use super::{deliver, profile};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -57,9 +57,9 @@ pub struct ClusterArgs {
 struct Row {
     #[serde(flatten)]
     summary: ClusterSummary,
-    /// Requests a second that came.
+    /// Rate of arriving requests, a second.
     rate: f64,
-    /// What this computation took, seconds.
+    /// Duration of this simulation, seconds.
     took_s: f64,
 }
 
@@ -80,7 +80,7 @@ fn placement(text: &str) -> Result<Placement, String> {
     }
 }
 
-/// A built-in mix, or `m1:9,hinet:1`.
+/// Parses a built-in mix, or `m1:9,hinet:1`.
 fn mix(text: &str) -> Result<Mix> {
     if !text.contains(':') {
         return Ok(Mix::named(text)?);
@@ -129,7 +129,7 @@ pub fn run(args: &ClusterArgs, as_json: bool) -> Result<()> {
     deliver(args.output.as_deref(), as_json, &rows, &table(&rows))
 }
 
-/// Core-seconds of a request, by the shares of the models.
+/// Returns the mean core-seconds of a request, by the shares of the models.
 fn core_seconds(scenario: &Scenario) -> f64 {
     let counts = &scenario.workload.mix.counts;
     let total: f64 = counts.iter().map(|(_, count)| f64::from(*count)).sum();

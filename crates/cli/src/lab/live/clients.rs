@@ -1,4 +1,4 @@
-//! The clients of a cell: connections that stand ready, and requests that come when they should.
+//! The clients of a cell: ready connections, and requests at their planned times.
 use super::dealer::Dealer;
 use anyhow::Context;
 use serde::Serialize;
@@ -13,38 +13,38 @@ use tacit_graph::Units;
 use tacit_sim::Arrival;
 use tacit_store::keys;
 
-/// How often a thread that waits looks whether it should stop.
+/// How often a waiting thread checks whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Name of a request's client in the key folder.
+/// Returns the name of a request's client in the key folder.
 pub fn name(request: usize) -> String {
     format!("r{request:04}")
 }
 
-/// A request's connections, with their keys made.
+/// A request's connections, after setup.
 pub struct Ready {
     client: Client,
-    /// Makes the material, if the request is announced.
+    /// The connection that makes the material, if the request is announced.
     maker: Option<Client>,
     input: Vec<f32>,
-    /// Seconds after the start at which it is announced and at which it comes.
+    /// Planned times of notice and request, in seconds after the start.
     notice_s: f64,
     at_s: f64,
 }
 
-/// What became of a request. Seconds since the start.
+/// The outcome of a request. Times are seconds since the start.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Told {
-    /// When it was asked.
+    /// When the client asked.
     pub asked_s: f64,
-    /// When its answer was there.
+    /// When the answer arrived.
     pub answered_s: f64,
-    /// Why there is none.
+    /// Why the request has no answer.
     pub failure: Option<String>,
 }
 
-/// Connects a client for each request, and a second time for each that is announced, opens its model and
-/// makes its keys, so that a request costs what a request costs when it comes. None if stopped.
+/// Connects a client for each request, and a second time for each announced one; opens its model
+/// and makes its keys. A request then costs only its own phases. Returns none if stopped.
 pub fn connect(
     address: &str,
     keys_dir: &Path,
@@ -85,8 +85,8 @@ pub fn connect(
     Ok(Some(ready))
 }
 
-/// Lets every request come at its time after `start`, each in a thread of its own; in order. Setting `stop`
-/// ends all connections.
+/// Runs each request at its time after `start`, in a thread of its own; returns the outcomes in
+/// order. Setting `stop` ends all connections.
 pub fn drive(ready: Vec<Ready>, start: Instant, stop: &AtomicBool, done: &AtomicUsize) -> anyhow::Result<Vec<Told>> {
     let both = |ready: &Ready| [Some(ready.client.closer()), ready.maker.as_ref().map(Client::closer)];
     let closers: Vec<Arc<Closer>> = ready.iter().flat_map(both).flatten().collect();
@@ -102,7 +102,7 @@ pub fn drive(ready: Vec<Ready>, start: Instant, stop: &AtomicBool, done: &Atomic
             match spawned.context("starting a thread for each request") {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
-                    // Those that were started end with it.
+                    // Stop the requests that have started already.
                     stop.store(true, Ordering::Relaxed);
                     closers.iter().for_each(|closer| closer.close());
                     return Err(error);
@@ -120,7 +120,7 @@ pub fn drive(ready: Vec<Ready>, start: Instant, stop: &AtomicBool, done: &Atomic
     })
 }
 
-/// Asks every request when the one before is answered.
+/// Runs each request after the previous answer.
 pub fn one_by_one(
     ready: Vec<Ready>,
     start: Instant,
@@ -165,7 +165,7 @@ impl Ready {
     }
 }
 
-/// Waits for a second of the cell.
+/// Waits until `at_s` seconds of the cell have passed.
 fn wait(start: Instant, at_s: f64, stop: &AtomicBool) -> anyhow::Result<()> {
     let until = start + Duration::from_secs_f64(at_s);
     loop {

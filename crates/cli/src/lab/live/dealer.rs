@@ -1,5 +1,5 @@
-//! The dealer of a cell, for back ends that take their material from one: a process of its own with a CA of
-//! its own, as whoever deals for others has it.
+//! The dealer of a cell, for back ends whose material comes from a dealer: a process of its own
+//! with its own CA, as for a real third party.
 use super::program::Program;
 use anyhow::Context;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use tacit_ids::ClientId;
 use tacit_lab::experiment::Scratch;
 use tacit_store::keys;
 
-/// A dealer that runs; dropped, it is killed.
+/// A running dealer; killed when dropped.
 pub struct Dealer {
     program: Program,
     pin: ClientId,
@@ -21,7 +21,7 @@ fn folder(scratch: &Scratch) -> PathBuf {
     scratch.path().join("dealing")
 }
 
-/// Makes the keys of a dealer, with those that clients of these names show it.
+/// Makes the keys of a dealer, and keys for clients with these names.
 pub fn make_keys(scratch: &Scratch, clients: &[String]) -> anyhow::Result<()> {
     let folder = folder(scratch);
     if folder.exists() {
@@ -32,7 +32,7 @@ pub fn make_keys(scratch: &Scratch, clients: &[String]) -> anyhow::Result<()> {
 }
 
 impl Dealer {
-    /// Starts one with the keys of the scratch folder.
+    /// Starts a dealer with the keys of the scratch folder.
     pub fn start(core: Option<usize>, log: &Path, scratch: &Scratch) -> anyhow::Result<Self> {
         let keys = folder(scratch);
         let mut arguments: Vec<OsString> = Vec::new();
@@ -47,13 +47,13 @@ impl Dealer {
         self.program.pid()
     }
 
-    /// The arguments that tell a server of it.
+    /// Returns the server's arguments that name the dealer.
     pub fn arguments(&self) -> Vec<OsString> {
         let words = ["--dealer", &self.program.address, "--dealer-pin", &self.pin.to_string(), "--dealer-keys"];
         words.into_iter().map(OsString::from).chain([self.keys.clone().into()]).collect()
     }
 
-    /// What a client uses beside its connection.
+    /// Returns a client's connection resources with this dealer.
     pub fn resources(&self, client: &str) -> anyhow::Result<ConnectionResources> {
         let identity = keys::load_client(&self.keys, client)?;
         Ok(tacit_client::resources(Some((&self.program.address, self.pin)), &identity, None)?)

@@ -1,5 +1,5 @@
-//! `tacit lab run ss26-live`: the policies of [SS26] on a real server with real clients, beside the simulator
-//! on what the server has learned and the same arrivals.
+//! `tacit lab run ss26-live`: runs the policies of [SS26] on a real server with real clients.
+//! Simulates the same arrivals with what the server has learned, for comparison.
 mod clients;
 mod dealer;
 mod pin;
@@ -29,11 +29,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tacit_lab::campaign::{self, Campaign, Folder, Run};
 use tacit_lab::experiment::Scratch;
 
-/// What it is for, one sentence.
+/// The purpose of the experiment, in one sentence.
 pub const ABOUT: &str = "the policies of [SS26] on a real server with real clients, and simulated beside it";
-/// How long it takes as it is.
+/// Expected duration with default options.
 pub const ABOUT_TIME: Duration = Duration::from_secs(30 * 60);
-/// After so many failed cells in a row the campaign ends.
+/// The campaign ends after this many failed cells in a row.
 const MAX_FAILURES: usize = 3;
 /// Requests of a cell of `--quick`.
 const QUICK: usize = 16;
@@ -157,7 +157,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     conclude(&settings, &outcome, &args.output, args.json)
 }
 
-/// The runs that the folder has of this campaign.
+/// Loads the runs of this campaign from the folder.
 fn resume(settings: &Settings, dir: &Path) -> anyhow::Result<Vec<Run>> {
     if !campaign::is_there(dir) {
         return Ok(vec![]);
@@ -197,16 +197,16 @@ fn stopper() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// A campaign under way.
+/// A running campaign.
 struct Campaigning<'a> {
     stage: Stage<'a>,
     folder: &'a mut Folder,
-    /// What is there, of this session and earlier ones.
+    /// All runs of this session and earlier ones.
     runs: Vec<Run>,
     as_json: bool,
 }
 
-/// How it came out.
+/// The result of a campaign.
 struct Outcome {
     runs: Vec<Run>,
     failed: usize,
@@ -215,7 +215,7 @@ struct Outcome {
 }
 
 impl Campaigning<'_> {
-    /// Runs what is not there yet.
+    /// Runs the cells that are missing.
     fn carry_out(mut self) -> anyhow::Result<Outcome> {
         let cells = self.stage.settings.cells();
         let is_there =
@@ -251,7 +251,7 @@ impl Campaigning<'_> {
         Ok(outcome)
     }
 
-    /// What the networks cost alone; none if stopped.
+    /// Measures each network alone, or reads the folder's profile; none if stopped.
     fn profile(&mut self, learned: &Path) -> anyhow::Result<Option<Profile>> {
         let (settings, dir) = (self.stage.settings, self.stage.dir);
         let found = match Profile::read(dir)? {
@@ -276,7 +276,7 @@ impl Campaigning<'_> {
         Ok(Some(found))
     }
 
-    /// Does something with progress shown on standard error.
+    /// Runs `work` with progress on standard error.
     fn watched<T>(
         &mut self,
         what: &str,

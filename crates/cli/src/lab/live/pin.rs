@@ -1,4 +1,5 @@
-//! A core for each party: whatever a pinned thread starts, processes included, stays where it is.
+//! A core for each party: everything that a pinned thread starts, processes included, stays on its
+//! core.
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The cores of server, clients and dealer.
@@ -6,11 +7,12 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 pub struct Cores {
     pub server: usize,
     pub clients: usize,
-    /// A third one, or else that of the clients: what a server has must not depend on who deals for it.
+    /// A third core if there is one, else the clients': the dealer must not slow the server.
     pub dealer: usize,
 }
 
-/// The cores that this process may use, of which two are needed; why there are none.
+/// Chooses from the cores that this process may use, at least two; the error says why there are
+/// none.
 pub fn cores() -> Result<Cores, String> {
     let allowed =
         sched_getaffinity(None).map_err(|e| format!("the system does not tell which cores there are: {e}"))?;
@@ -21,7 +23,7 @@ pub fn cores() -> Result<Cores, String> {
     }
 }
 
-/// Keeps this thread, and what it starts from now on, on one core.
+/// Pins this thread, and everything that it starts from now on, to one core.
 pub fn here(core: Option<usize>) -> anyhow::Result<()> {
     let Some(core) = core else { return Ok(()) };
     let mut only = CpuSet::new();

@@ -1,5 +1,6 @@
-//! What each network costs alone: what the server learns from it is what every cell begins with, and how many
-//! requests come how fast follows from it. Measured once, kept in the campaign's folder.
+//! The costs of each network alone, measured once and kept in the campaign's folder. Every cell
+//! starts with what the server learns from these runs. Number and rate of requests follow from the
+//! costs.
 use super::settings::{LIMIT_S, REQUESTS, Settings, affordable};
 use super::watch::{Phases, Watched};
 use anyhow::{Context, ensure};
@@ -12,27 +13,28 @@ use tacit_sched::profile::{Sample, Speedup};
 use tacit_sched::{BoundTo, ModelSpec, PhaseSpec, Span, Time};
 use tacit_sim::{Arrival, RecordedJob};
 
-/// Its file in the campaign's folder.
+/// The profile's file in the campaign's folder.
 pub const FILE: &str = "profile.json";
 /// Runs of each network.
 const RUNS: usize = 3;
-/// What a cell takes besides its requests: keys, connections, the server's start and end, in seconds.
+/// Overhead of a cell besides its requests: keys, connections, the server's start and end, in
+/// seconds.
 const CELL_S: f64 = 15.0;
 
-/// What a network costs that runs alone, in seconds: medians.
+/// The costs of a network that runs alone, in seconds: medians.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Alone {
-    /// Its name.
+    /// The network's name.
     pub net: String,
-    /// T_pre; absent where its back end has none.
+    /// T_pre; absent if the back end has no offline phase.
     pub pre_s: Option<f64>,
-    /// T_on.
+    /// T_on, seconds.
     pub on_s: f64,
-    /// Runs that this is from.
+    /// Number of measured runs.
     pub runs: usize,
 }
 
-/// What all cells of a campaign start from.
+/// The common starting point of all cells of a campaign.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// The networks, in the order of their roles.
@@ -41,11 +43,11 @@ pub struct Profile {
     pub requests: usize,
     /// Requests a second, by workload.
     pub rates: BTreeMap<String, f64>,
-    /// How long the cells take in all, by this, in seconds.
+    /// Expected duration of all cells together, in seconds.
     pub expected_s: f64,
 }
 
-/// The runs that are measured: all networks in turn, so that nothing but the network differs.
+/// Returns the runs to measure: all networks in turn, so that only the network differs.
 pub fn runs(nets: usize) -> Vec<Arrival> {
     let run = |i: usize| Arrival {
         at: Time::ZERO,
@@ -64,7 +66,8 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 impl Profile {
-    /// Of what a server told after [`runs`], one after the other, by clients with these fingerprints.
+    /// Computes the profile from the server's status after [`runs`], one after the other, by
+    /// clients with these fingerprints.
     pub fn of(settings: &Settings, watched: &Watched, clients: &[String]) -> anyhow::Result<Self> {
         let phases = watched.phases();
         let mut nets = Vec::new();
@@ -82,7 +85,7 @@ impl Profile {
         Self::plan(settings, nets)
     }
 
-    /// How many requests come, and how fast.
+    /// Computes the number and the rate of requests.
     fn plan(settings: &Settings, nets: Vec<Alone>) -> anyhow::Result<Self> {
         let costs: Vec<f64> = nets.iter().map(|net| net.pre_s.unwrap_or(0.0) + net.on_s).collect();
         let (mut rates, mut request_s) = (BTreeMap::new(), 0.0);
@@ -90,7 +93,7 @@ impl Profile {
         for workload in &settings.workloads {
             let mean_s = settings.mean(workload, &costs)?.max(1e-6);
             let rate = settings.rate.unwrap_or(settings.load / mean_s);
-            // Requests come that fast, and are answered one after the other at worst.
+            // Requests arrive at this rate; in the worst case the server answers one at a time.
             request_s += mean_s.max(1.0 / rate) * cells / settings.workloads.len() as f64;
             rates.insert(workload.clone(), rate);
         }
@@ -98,7 +101,7 @@ impl Profile {
         Ok(Self { nets, requests, rates, expected_s: request_s * requests as f64 + cells * CELL_S })
     }
 
-    /// What to say where the number of requests was not what it should be, or the whole takes long.
+    /// Returns a note if there are fewer requests than the default, or if the campaign takes long.
     pub fn note(&self, settings: &Settings) -> Option<String> {
         let minutes = (self.expected_s / 60.0).ceil();
         if self.expected_s > LIMIT_S * 1.05 {
@@ -113,7 +116,8 @@ impl Profile {
             .then(|| format!("{} requests a cell, for {} would take longer than it should", self.requests, REQUESTS[1]))
     }
 
-    /// As the scheduler and the simulator take it; `dealt` says whether a dealer makes the material.
+    /// Returns the networks for scheduler and simulator; `dealt` says whether a dealer makes the
+    /// material.
     pub fn models(&self, backend: &str, dealt: bool) -> Vec<ModelSpec> {
         let phase = |seconds: f64| PhaseSpec {
             first: Sample { time: Span::from_secs(seconds), memory: 0 },
@@ -132,7 +136,7 @@ impl Profile {
         self.nets.iter().map(model).collect()
     }
 
-    /// Writes it into a campaign's folder.
+    /// Writes the profile into a campaign's folder.
     pub fn write(&self, dir: &Path) -> anyhow::Result<()> {
         let path = dir.join(FILE);
         let text = serde_json::to_vec_pretty(self)?;
@@ -140,7 +144,7 @@ impl Profile {
         written.with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Reads that of a campaign's folder, if it is there.
+    /// Reads the profile of a campaign's folder, if there is one.
     pub fn read(dir: &Path) -> anyhow::Result<Option<Self>> {
         let path = dir.join(FILE);
         let text = match fs::read(&path) {

@@ -1,4 +1,4 @@
-//! A program of ours that listens on loopback: the server or the dealer of a cell.
+//! A program of tacit that listens on loopback: the server or the dealer of a cell.
 use super::pin;
 use crate::serve;
 use anyhow::{Context, bail};
@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 use tacit_lab::campaign;
 use tacit_lab::experiment::Scratch;
 
-/// How long one that is told to stop may take; a server gives its jobs 30 s.
+/// How long a program may take to stop; a server gives its jobs 30 s.
 const STOP: Duration = Duration::from_secs(45);
 
-/// A program that runs; dropped, it is killed.
+/// A running program; killed when dropped.
 pub struct Program {
     child: Child,
-    /// Where it listens.
+    /// The address on which the program listens.
     pub address: String,
 }
 
 impl Program {
-    /// Starts the program `name` and waits until it listens; what it says on standard error goes to `log`.
+    /// Starts the program `name` and waits until it listens; its standard error goes to `log`.
     pub fn start(
         name: &str,
         arguments: Vec<OsString>,
@@ -38,7 +38,7 @@ impl Program {
         command.args(["--json", "--listen", "127.0.0.1:0"]).args(arguments).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(said);
         scratch.mark(&mut command);
-        // What a pinned thread starts is pinned.
+        // A child inherits the core of the thread that starts it.
         let started = thread::scope(|scope| {
             let start = || pin::here(core).and_then(|()| command.spawn().with_context(|| format!("starting {name}")));
             scope.spawn(start).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -60,7 +60,7 @@ impl Program {
         self.child.id()
     }
 
-    /// Has it end by itself.
+    /// Requests the program to end, and waits for it.
     pub fn stop(mut self) -> anyhow::Result<()> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("the program has no id")?;
         kill_process(pid, Signal::TERM).context("stopping the program")?;
@@ -77,7 +77,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Already gone is as good.
+        // The program may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

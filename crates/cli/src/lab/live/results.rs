@@ -1,4 +1,4 @@
-//! The figures of cells, and what they say beside each other.
+//! The figures of cells, and comparisons between cells.
 use super::settings::Cell;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -6,19 +6,20 @@ use std::fmt::Write as _;
 use tacit_lab::campaign::Run;
 use tacit_sim::Comparison;
 
-/// A cell that was run, with what only shows beside others.
+/// A cell that was run, with figures that compare it with other cells.
 pub struct Row {
     cell: Cell,
     results: BTreeMap<String, f64>,
-    /// D without notices less D with these; none where there are none to compare.
+    /// D without notices minus D with this cell's notices; none if there is nothing to compare.
     delta_d_s: Option<f64>,
-    /// Makespan of `sequential` without notices over this one's; none where that was not run.
+    /// Makespan of `sequential` without notices divided by this cell's; none if that cell was not
+    /// run.
     speed_up: Option<f64>,
-    /// Why the simulator is off by more than it may be.
+    /// Why the simulator is off by more than allowed.
     reason: Option<String>,
 }
 
-/// A comparison as figures of a run.
+/// Converts a comparison to figures of a run.
 pub fn compared(comparison: &Comparison) -> Vec<(&'static str, f64)> {
     let c = comparison;
     let mut figures = vec![
@@ -54,7 +55,7 @@ fn comparison(results: &BTreeMap<String, f64>) -> Option<Comparison> {
     })
 }
 
-/// The cells that were run, in their order.
+/// Returns rows for the cells that were run, in their order.
 pub fn rows(cells: &[Cell], runs: &[Run]) -> Vec<Row> {
     let find = |cell: &Cell| runs.iter().find(|run| run.failure.is_none() && run.cell == cell.labels());
     let figure = |cell: &Cell, key: &str| find(cell)?.results.get(key).copied();
@@ -76,14 +77,15 @@ pub fn rows(cells: &[Cell], runs: &[Run]) -> Vec<Row> {
 }
 
 impl Row {
-    /// For programs.
+    /// Returns the row as JSON.
     pub fn json(&self) -> Value {
         json!({"cell": self.cell.labels(), "results": self.results, "delta_d_s": self.delta_d_s, "speed_up": self.speed_up,
             "off_because": self.reason})
     }
 }
 
-/// The rows as a Markdown table, and below it where the simulator is off, and why.
+/// Formats the rows as a Markdown table, followed by the cells where the simulator is off, with
+/// reasons.
 pub fn table(rows: &[Row], slots: u32) -> String {
     let mut text = format!(
         "| workload | notices | policy | D | W | delta D | answers/s | speed-up | makespan | D simulated | ratio | D on {slots} slots (simulated) |\n\
@@ -153,7 +155,7 @@ mod tests {
         assert_eq!(shown[3], (Some(1.0), Some(2.5)));
         let table = table(&all, 8);
         assert!(table.contains("| light | 25 % | fcfs | 2.000 | - | 1.000 | - | 2.50 | 40.0 |"), "{table}");
-        // A failed cell is none.
+        // A failed cell gives no row.
         runs[0].failure = Some("2 of 6".into());
         let all = rows(&cells, &runs);
         assert_eq!((all.len(), all[0].speed_up), (3, None));

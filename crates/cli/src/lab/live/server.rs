@@ -1,4 +1,4 @@
-//! A `tacit-server` process of one cell, and what it says of itself.
+//! A `tacit-server` process of one cell, and its control interface.
 use super::dealer::Dealer;
 use super::program::Program;
 use crate::lowering::Lowering;
@@ -14,40 +14,40 @@ use tacit_lab::campaign;
 use tacit_lab::experiment::Scratch;
 use tacit_store::keys::load_client;
 
-/// What its learned profile is kept in.
+/// The file of the server's learned profile.
 const STATE: &str = "server.sqlite";
 
-/// Dealings that it has under way at a time, beside its jobs on cores.
+/// Dealings that the server runs at a time, in addition to its jobs on cores.
 pub const DEALINGS: u32 = 4;
 
-/// How to start one.
+/// How to start a server.
 pub struct Start<'a> {
     pub models: &'a [PathBuf],
     pub lowering: &'a Lowering,
     pub policy: &'a str,
     /// Jobs at a time.
     pub cores: u32,
-    /// Clients' connections.
+    /// Connections of clients.
     pub connections: usize,
-    /// The core that it stays on.
+    /// The core that the server is pinned to.
     pub core: Option<usize>,
-    /// Folder of what an earlier server has learned.
+    /// Folder with the profile that an earlier server has learned.
     pub learned: Option<&'a Path>,
-    /// Who makes material, if the back end has a dealer.
+    /// The dealer, if the back end has one.
     pub dealer: Option<&'a Dealer>,
-    /// What it says on standard error goes here.
+    /// File for the server's standard error.
     pub log: &'a Path,
 }
 
-/// A server that runs; dropped, it is killed.
+/// A running server; killed when dropped.
 pub struct Server {
     program: Program,
     material: PathBuf,
 }
 
 impl Server {
-    /// Starts one on a free port of loopback, with the keys of the scratch folder, and waits until it
-    /// listens.
+    /// Starts a server on a free port of loopback, with the keys of the scratch folder, and waits
+    /// until it listens.
     pub fn start(how: &Start<'_>, scratch: &Scratch) -> anyhow::Result<Self> {
         let material = scratch.path().join("material");
         if material.exists() {
@@ -71,12 +71,13 @@ impl Server {
         self.program.pid()
     }
 
-    /// Its control interface, for the operator of the scratch folder.
+    /// Opens the server's control interface as the operator of the scratch folder.
     pub fn interface(&self, keys: &Path) -> anyhow::Result<Control> {
         Ok(Control::of(self.address(), &load_client(keys, "ops")?, None, Duration::from_secs(60))?)
     }
 
-    /// Has it end by itself, so that all it has learned is on the disk; kept in `learned` if that is named.
+    /// Requests the server to end by itself, so that everything it has learned is on disk. Copies
+    /// the profile to `learned` if given.
     pub fn stop(self, learned: Option<&Path>) -> anyhow::Result<()> {
         self.program.stop().context("stopping the server")?;
         if let Some(folder) = learned {
@@ -95,10 +96,11 @@ impl Start<'_> {
         let mut arguments: Vec<OsString> = self.models.iter().map(Into::into).collect();
         let mut say = |words: &[&str]| arguments.extend(words.iter().map(Into::into));
         say(&["--strict-cores", "--no-warm-up", "--threads", "1", "--stall", "600"]);
-        // Connections stand ready before the first request, and some wait long for theirs.
+        // Connections are ready before the first request, and some wait long for theirs.
         say(&["--idle", "86400", "--notice-ttl", "86400", "--max-connections", &self.connections.to_string()]);
         say(&["--policy", self.policy, "--cores", &self.cores.to_string(), "--backend", backend]);
-        // What is dealt while nobody waits is in no recording, so the simulator could not repeat the run.
+        // No pool: a recording does not list what is dealt ahead of requests, so the simulator
+        // could not repeat the run.
         say(&["--dealings", &DEALINGS.to_string(), "--pool", "0"]);
         for (key, value) in self.lowering.options()?.iter() {
             say(&["-O", &format!("{key}={value}")]);

@@ -1,4 +1,4 @@
-//! What is to be run: policies, workloads, networks, and the requests that they make.
+//! The settings of a campaign: policies, workloads, networks, and the requests that they produce.
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeMap;
 use tacit_backends::Options;
@@ -8,37 +8,38 @@ use tacit_sim::{Arrival, Arrivals, Mix, Workload};
 
 /// Name of the experiment.
 pub const NAME: &str = "ss26-live";
-/// Fewest requests of a cell that the limit of time may lead to, and how many there are without it.
+/// Fewest requests of a cell that the time limit may lead to, and the number without a limit.
 pub const REQUESTS: [usize; 2] = [60, 100];
-/// How long the whole may take where the number of requests is ours to choose, in seconds.
+/// Longest campaign if the program chooses the number of requests, in seconds.
 pub const LIMIT_S: f64 = 40.0 * 60.0;
 
-/// Requests by the paper's networks, from the smallest to the largest: M1, HiNet, M2, AlexNet, VGG-16
-/// ([SS26] workloads, 500 requests).
+/// Requests for each of the paper's networks, from the smallest to the largest: M1, HiNet, M2,
+/// AlexNet, VGG-16 ([SS26] workloads, 500 requests).
 const PAPER: [(&str, [u32; 5]); 2] = [("mixed", [200, 100, 100, 75, 25]), ("light", [330, 75, 55, 35, 5])];
 
-/// One campaign, as it was asked for.
+/// The settings of a campaign.
 #[derive(Clone)]
 pub struct Settings {
     /// Back end by name.
     pub backend: String,
-    /// Its options.
+    /// Options of the back end.
     pub options: Options,
-    /// Networks in the roles of the paper's, from the smallest; the last one has all roles that are left.
+    /// Networks in the roles of the paper's, from the smallest; the last network takes all
+    /// remaining roles.
     pub nets: Vec<String>,
-    /// Policies, as they were named.
+    /// Policies, as named on the command line.
     pub policies: Vec<String>,
-    /// `mixed`, `light`.
+    /// Workloads: `mixed`, `light`.
     pub workloads: Vec<String>,
     /// Shares of announced requests, in percent.
     pub notices: Vec<u32>,
-    /// How long ahead they are announced, in seconds.
+    /// Time from notice to request, in seconds.
     pub lead_s: f64,
-    /// Requests of each cell; chosen by the time they take where absent.
+    /// Requests of each cell; if absent, chosen by the time that they take.
     pub requests: Option<usize>,
-    /// Mean work that comes in a second, in seconds of a network that runs alone.
+    /// Mean work that arrives in a second, in seconds of networks that run alone.
     pub load: f64,
-    /// Requests a second, in place of what `load` gives.
+    /// Requests a second, instead of the rate that `load` gives.
     pub rate: Option<f64>,
     /// Jobs that the server may run at a time.
     pub cores: u32,
@@ -46,7 +47,7 @@ pub struct Settings {
     pub slots: u32,
     /// Whether server and clients have a core each.
     pub pinned: bool,
-    /// Decides when which requests come.
+    /// Seed that determines the requests and their times.
     pub seed: u64,
 }
 
@@ -54,27 +55,27 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
     pub workload: String,
-    /// Percent.
+    /// Share of announced requests, in percent.
     pub notices: u32,
     pub policy: String,
 }
 
 impl Cell {
-    /// As in `runs.jsonl`.
+    /// Returns the cell's labels in `runs.jsonl`.
     pub fn labels(&self) -> BTreeMap<String, String> {
         let notices = format!("{} %", self.notices);
         let of = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         [of("workload", &self.workload), of("notices", &notices), of("policy", &self.policy)].into()
     }
 
-    /// For people.
+    /// Returns the cell's name for people.
     pub fn name(&self) -> String {
         format!("{}, {} % notices, {}", self.workload, self.notices, self.policy)
     }
 }
 
 impl Settings {
-    /// Refuses what cannot be run.
+    /// Refuses settings that cannot run.
     pub fn check(&self) -> anyhow::Result<()> {
         for policy in &self.policies {
             policy.parse::<PolicySpec>()?;
@@ -97,7 +98,7 @@ impl Settings {
         Ok(())
     }
 
-    /// All cells, policies innermost: what is compared is measured close together.
+    /// Returns all cells, policies innermost: cells to compare are measured close together.
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for workload in &self.workloads {
@@ -109,13 +110,13 @@ impl Settings {
         cells
     }
 
-    /// As TOML, a key a line: what a campaign's folder says that it holds.
+    /// Returns the settings as TOML, a key a line: the description in a campaign's folder.
     pub fn to_toml(&self) -> anyhow::Result<String> {
         let options: BTreeMap<&str, &str> = self.options.iter().collect();
         let options: Vec<String> = options.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
         let mut text = format!("name = \"{NAME}\"\n");
         let mut line = |key: &str, value: serde_json::Value| {
-            // Strings, numbers and lists of them are written alike in JSON and TOML.
+            // JSON and TOML write strings, numbers and lists of them alike.
             text += &format!("{key} = {value}\n");
         };
         line("backend", self.backend.as_str().into());
@@ -135,15 +136,16 @@ impl Settings {
         Ok(text)
     }
 
-    /// The mean of a figure of the networks over the requests of a workload.
+    /// Returns the mean of the networks' figures over the requests of a workload.
     pub fn mean(&self, workload: &str, of: &[f64]) -> anyhow::Result<f64> {
         let counts = by_net(weights(workload)?, self.nets.len());
         let total: u32 = counts.iter().sum();
         Ok(counts.iter().zip(of).map(|(&count, value)| f64::from(count) * value).sum::<f64>() / f64::from(total))
     }
 
-    /// A cell's requests, in order of arrival, each from a client of its own; and what they were drawn from.
-    /// They are the same for every policy, and come at the same times with and without notices.
+    /// Draws a cell's requests in order of arrival, each from a client of its own; returns the
+    /// workload as well. The requests are the same for every policy, at the same times with and
+    /// without notices.
     pub fn draw(&self, cell: &Cell, requests: usize, rate: f64) -> anyhow::Result<(Workload, Vec<Arrival>)> {
         let counts = scale(&by_net(weights(&cell.workload)?, self.nets.len()), requests);
         let mix = Mix { name: cell.workload.clone(), counts: self.nets.iter().cloned().zip(counts).collect() };
@@ -156,7 +158,7 @@ impl Settings {
     }
 }
 
-/// Says which keys of a campaign's text another one has otherwise.
+/// Lists the keys whose values differ between the texts of two campaigns.
 pub fn differences(there: &str, here: &str) -> Vec<String> {
     let read = |text: &str| -> BTreeMap<String, String> {
         let pairs = text.lines().filter_map(|line| line.split_once(" = "));
@@ -178,7 +180,7 @@ fn weights(workload: &str) -> anyhow::Result<[u32; 5]> {
     Ok(*weights)
 }
 
-/// The roles' weights by network; the last network has all roles that are left.
+/// Returns the roles' weights by network; the last network takes all remaining roles.
 fn by_net(weights: [u32; 5], nets: usize) -> Vec<u32> {
     let nets = nets.clamp(1, weights.len());
     let mut mine = weights[..nets].to_vec();
@@ -186,7 +188,7 @@ fn by_net(weights: [u32; 5], nets: usize) -> Vec<u32> {
     mine
 }
 
-/// `n` in these shares, by largest remainders; of equals the first.
+/// Divides `n` in these shares by largest remainders; the first of equal remainders wins.
 fn scale(weights: &[u32], n: usize) -> Vec<u32> {
     let total: u64 = weights.iter().map(|&w| u64::from(w)).sum::<u64>().max(1);
     let share = |w: u32| u64::from(w) * n as u64;
@@ -198,14 +200,14 @@ fn scale(weights: &[u32], n: usize) -> Vec<u32> {
     counts
 }
 
-/// How many requests of each cell fit into the limit, where `request_s` is what one of each cell takes in all
-/// and `cell_s` what a cell takes besides: as many as there should be, or as few as there may.
+/// Returns how many requests of each cell fit the time limit, within [`REQUESTS`]. `request_s` is
+/// the time of one request in every cell, `cell_s` the overhead of all cells.
 pub fn affordable(request_s: f64, cell_s: f64) -> usize {
     let [least, most] = REQUESTS;
     (((LIMIT_S - cell_s).max(0.0) / request_s.max(1e-9)) as usize).clamp(least, most)
 }
 
-/// Reads a share in percent.
+/// Parses a share in percent.
 pub fn percent(text: &str) -> Result<u32, String> {
     let number = text.trim().trim_end_matches('%').trim();
     number.parse().ok().filter(|share| *share <= 100).context("0 to 100 percent").map_err(|e| e.to_string())

@@ -1,4 +1,4 @@
-//! A server and its clients on this machine: the networks alone, and one cell.
+//! Runs a server and its clients on this machine: the networks alone, or one cell.
 use super::clients::{self, Told};
 use super::dealer::{self, Dealer};
 use super::pin::{self, Cores};
@@ -25,7 +25,7 @@ use tacit_meter::usage::{ProcessTree, Since};
 use tacit_sim::{Arrival, Comparison, RecordedInput, Recording, RunFile, Scenario, Summary};
 use tacit_store::keys;
 
-/// What all cells share.
+/// The environment that all cells share.
 pub struct Stage<'a> {
     pub settings: &'a Settings,
     pub lowering: &'a Lowering,
@@ -33,24 +33,24 @@ pub struct Stage<'a> {
     pub dir: &'a Path,
     /// The models' files, in the order of the networks.
     pub models: &'a [PathBuf],
-    /// A core for each party, if they have one.
+    /// A core for each party, if they are pinned.
     pub cores: Option<Cores>,
     pub scratch: &'a Scratch,
-    /// Set where the user wants an end.
+    /// Set when the user wants to stop.
     pub stop: &'a AtomicBool,
-    /// Requests of the cell that are done with.
+    /// Number of finished requests of the cell.
     pub done: &'a AtomicUsize,
 }
 
-/// A cell as it went.
+/// The record of a cell that ran.
 struct Played {
     told: Vec<Told>,
     watched: Watched,
-    /// What the server used from the first request on.
+    /// Resources that the server used from the first request on.
     server: PartySample,
-    /// What the dealer used, if there is one.
+    /// Resources that the dealer used, if there is one.
     dealer: Option<PartySample>,
-    /// Processor seconds of this process, which is all the clients.
+    /// Processor seconds of this process, which runs all clients.
     clients_cpu_s: f64,
 }
 
@@ -60,7 +60,7 @@ struct Parties {
     dealer: Option<Dealer>,
 }
 
-/// What a process uses from now on.
+/// Measures a process from now on.
 fn uses_of(pid: u32) -> anyhow::Result<ProcessTree> {
     let mut tree = ProcessTree::new("/proc");
     anyhow::ensure!(tree.add(pid, Since::Now), "it is gone");
@@ -68,7 +68,7 @@ fn uses_of(pid: u32) -> anyhow::Result<ProcessTree> {
 }
 
 impl Stage<'_> {
-    /// Makes keys for so many clients and an operator; their fingerprints.
+    /// Makes keys for this many clients and an operator; returns the clients' fingerprints.
     pub fn make_keys(&self, clients: usize) -> anyhow::Result<Vec<String>> {
         let folder = self.keys();
         if folder.exists() {
@@ -91,7 +91,7 @@ impl Stage<'_> {
         Ok(Registry::standard().get(&self.settings.backend)?.trust() == Trust::Dealer)
     }
 
-    /// Starts a server, and before it a dealer, if the back end has one.
+    /// Starts a dealer, if the back end has one, and then a server.
     fn start(&self, policy: &str, connections: usize, learned: Option<&Path>, log: &str) -> anyhow::Result<Parties> {
         let log_of = |who: &str| self.dir.join("logs").join(format!("{log}.{who}.err"));
         let dealer = match self.has_dealer()? {
@@ -103,7 +103,7 @@ impl Stage<'_> {
             lowering: self.lowering,
             policy,
             cores: self.settings.cores,
-            // Some more, for those that have ended and not been seen to.
+            // A few more, for ended connections that the server has not yet noticed.
             connections: connections + 16,
             core: self.cores.map(|cores| cores.server),
             learned,
@@ -113,7 +113,7 @@ impl Stage<'_> {
         Ok(Parties { server: Server::start(&how, self.scratch)?, dealer })
     }
 
-    /// Work in a thread on the clients' core.
+    /// Runs `work` in a thread on the clients' core.
     fn as_client<T: Send>(&self, work: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
         let core = self.cores.map(|cores| cores.clients);
         thread::scope(|scope| {
@@ -133,7 +133,7 @@ impl Stage<'_> {
         let mut tree = uses_of(server.pid()).context("the server")?;
         let mut dealers = dealer.as_ref().map(|dealer| uses_of(dealer.pid()).context("the dealer")).transpose()?;
         let (cpu_s, over) = (process_cpu_s(), AtomicBool::new(false));
-        // The threads are there before the first request.
+        // Leave time to start the threads before the first request.
         let start = Instant::now() + Duration::from_millis(300);
         let (told, watched) = thread::scope(|scope| {
             let watching = scope.spawn(|| watch(&interface, start, &over));
@@ -152,7 +152,8 @@ impl Stage<'_> {
         Ok(Some(Played { told, watched, server, dealer, clients_cpu_s: process_cpu_s() - cpu_s }))
     }
 
-    /// Measures what the networks cost alone; what the server learns is kept in `learned`. None if stopped.
+    /// Measures the costs of the networks alone, and keeps the server's learned profile in
+    /// `learned`. None if stopped.
     pub fn alone(&self, learned: &Path) -> anyhow::Result<Option<Profile>> {
         let runs = profile::runs(self.settings.nets.len());
         let clients = self.make_keys(runs.len())?;
@@ -166,17 +167,18 @@ impl Stage<'_> {
         Profile::of(self.settings, &played.watched, &clients).map(Some)
     }
 
-    /// Runs a cell; its files go into the campaign's folder under this stem. None if stopped.
+    /// Runs a cell and writes its files into the campaign's folder under this stem. None if
+    /// stopped.
     ///
     /// # Errors
-    /// What cannot be written. What goes wrong with server or clients is a failed run.
+    /// A file cannot be written. A failure of server or clients gives a failed run instead.
     pub fn cell(&self, cell: &Cell, stem: &str, profile: &Profile, learned: &Path) -> anyhow::Result<Option<Run>> {
         let began = Instant::now();
         let mut run = Run { cell: cell.labels(), ..Run::default() };
         match self.measure(cell, stem, profile, learned) {
             Ok(None) => return Ok(None),
             Ok(Some((recording, played))) => self.note(&mut run, stem, &recording, &played)?,
-            // What a stop breaks off is no failure.
+            // A run that the user stops has not failed.
             Err(_) if self.stop.load(Ordering::Relaxed) => return Ok(None),
             Err(error) => {
                 run.failure = Some(format!("{error:#}"));
@@ -200,7 +202,7 @@ impl Stage<'_> {
         let Some(played) = self.play(&parties, &arrivals, false)? else { return Ok(None) };
         parties.server.stop(None)?;
         let inputs = inputs(&arrivals, &clients, &played);
-        // D of a cell would be wrong without a word: it is the mean over the jobs that are known.
+        // D is the mean over the known jobs, so a missing job would falsify it silently.
         let lost = |(told, input): (&Told, &RecordedInput)| told.failure.is_none() && input.on.is_none();
         if let Some(lost) = played.told.iter().zip(&inputs).position(lost) {
             anyhow::bail!("request {lost} was answered, and the server's status has no online job of it");
@@ -217,7 +219,7 @@ impl Stage<'_> {
         Ok(Some((recording, played)))
     }
 
-    /// Works the figures out, and writes down what they come from.
+    /// Computes the figures, and writes the data that they come from.
     fn note(&self, run: &mut Run, stem: &str, recording: &Recording, played: &Played) -> anyhow::Result<()> {
         let (comparison, simulated) = Comparison::of(recording)?;
         let (live, slots) = (recording.run(), recording.replay(self.settings.slots, true));
@@ -257,7 +259,7 @@ impl Stage<'_> {
         self.write("cells", stem, &self.raw(&run.cell, recording, played))
     }
 
-    /// All that was planned and told of a cell.
+    /// Returns the plan and all records of a cell as JSON.
     fn raw(&self, cell: &campaign::Cell, recording: &Recording, played: &Played) -> Value {
         let nets = &self.settings.nets;
         let arrival = |a: &Arrival| {
@@ -282,12 +284,14 @@ impl Stage<'_> {
     }
 }
 
-/// What became of each request: the server's word on its jobs, by the fingerprint of its client.
+/// Returns the outcome of each request: the server's record of its jobs, by the client's
+/// fingerprint.
 fn inputs(arrivals: &[Arrival], clients: &[String], played: &Played) -> Vec<RecordedInput> {
     let phases = played.watched.phases();
     let input = |(i, arrival): (usize, &Arrival)| {
         let Phases { known, offline: pre, online: on } = phases.get(clients[i].as_str()).copied().unwrap_or_default();
-        // The server has a request with its first phase; that of one that was announced may be long over.
+        // A request arrives at the server with its first phase, unless it was announced: then that
+        // phase may be long over.
         let first = pre.or(on).filter(|_| arrival.lead.is_none()).map(|job| job.queued);
         let arrived = first.unwrap_or(played.told[i].asked_s);
         RecordedInput { known: known.unwrap_or(arrived), arrived, pre, on }

@@ -1,4 +1,4 @@
-//! What a server's status tells over a cell: its jobs, on the clock of the cell.
+//! Follows a server's status during a cell: its jobs, on the clock of the cell.
 use crate::operator::{Job, Status};
 use anyhow::Context;
 use std::collections::BTreeMap;
@@ -8,33 +8,33 @@ use std::time::{Duration, Instant};
 use tacit_client::Control;
 use tacit_sim::RecordedJob;
 
-/// How often it is looked whether the cell is over, and then whether its jobs are.
+/// How often to check whether the cell is over, and then whether its jobs are.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often it is asked. The status has the last 500 jobs, far more than end in this time.
+/// How often to ask for the status. A status has the last 500 jobs, far more than end in this time.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How long jobs may be shown as running after the last answer. A client has its answer before the server has
-/// noted the end of the job.
+/// How long jobs may appear to run after the last answer. A client has its answer before the server
+/// records the end of the job.
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// What was told.
+/// The collected status of a cell.
 pub struct Watched {
-    /// The last status: D, W and counts over all of the cell.
+    /// The last status: D, W and counts over the whole cell.
     pub last: Status,
     /// Every job that ended, by its number.
     jobs: BTreeMap<u64, Job>,
-    /// Whether a job ran when the server was last asked.
+    /// Whether the last status shows a running job.
     last_ran: bool,
-    /// The server's time, in seconds since its start, at the beginning of the cell.
+    /// The server's uptime at the start of the cell, in seconds.
     zero_s: f64,
-    /// How long the look took that this is known from; it may be off by half of it.
+    /// Duration of the request that gave `zero_s`, whose error is at most half of it.
     best_s: f64,
 }
 
 /// The phases of one client's input.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Phases {
-    /// When the server first heard of the input, by the first phase that ended well.
+    /// When the server first heard of the input, according to the first phase that succeeded.
     pub known: Option<f64>,
     pub offline: Option<RecordedJob>,
     pub online: Option<RecordedJob>,
@@ -46,7 +46,7 @@ impl Watched {
         Self { last, jobs: BTreeMap::new(), last_ran: false, zero_s: 0.0, best_s: f64::INFINITY }
     }
 
-    /// Takes a status in that was asked for and answered at these seconds of the cell.
+    /// Adds a status that was requested and answered at these seconds of the cell.
     fn take(&mut self, status: Status, asked_s: f64, answered_s: f64) {
         if answered_s - asked_s < self.best_s {
             self.best_s = answered_s - asked_s;
@@ -58,7 +58,7 @@ impl Watched {
         self.last = status;
     }
 
-    /// What each client's jobs did, by its fingerprint; of each phase the last that was done.
+    /// Returns each client's jobs by its fingerprint; of each phase, the last that succeeded.
     pub fn phases(&self) -> BTreeMap<&str, Phases> {
         let mut found: BTreeMap<&str, Phases> = BTreeMap::new();
         for job in self.jobs.values().filter(|job| job.outcome.as_deref() == Some("done")) {
@@ -79,11 +79,10 @@ impl Watched {
     }
 }
 
-/// Looks again and again until `over`, and then until no job runs any more. `start` is the beginning of the
-/// cell.
+/// Polls until `over`, and then until no job runs. `start` is the beginning of the cell.
 ///
 /// # Errors
-/// The server cannot be asked, or shows a job that runs long after the last answer.
+/// The server does not answer, or a job still runs long after the last answer.
 pub fn watch(interface: &Control, start: Instant, over: &AtomicBool) -> anyhow::Result<Watched> {
     let (mut watched, mut over_since) = (Watched::nothing(), None);
     loop {
@@ -110,7 +109,7 @@ pub fn watch(interface: &Control, start: Instant, over: &AtomicBool) -> anyhow::
     }
 }
 
-/// Seconds since the start, or before it.
+/// Seconds since the start; negative before it.
 fn seconds(start: Instant) -> f64 {
     let now = Instant::now();
     match now.checked_duration_since(start) {
@@ -131,7 +130,8 @@ mod tests {
             serde_json::from_value(json!({"uptime_s": uptime, "jobs": jobs})).unwrap()
         };
         let mut watched = Watched::nothing();
-        // The cell began at the server's second 10. The first look is slow, and tells a wrong time.
+        // The cell starts at the server's second 10. The first request is slow, and gives a wrong
+        // offset.
         watched.take(
             status(13.9, json!([job(1, "setup", Some("done"), Some(10.5)), job(2, "offline", None, None)])),
             2.0,

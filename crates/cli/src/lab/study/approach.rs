@@ -1,10 +1,10 @@
-//! The ways to answer an input that the study compares, and the commands that do it.
+//! The ways to answer an input that the study compares, and their commands.
 use anyhow::bail;
 use std::fmt::Write;
 use tacit_backends::{Options, Registry, Trust};
 use tacit_lab::experiment::WorkloadSpec;
 
-/// What the client computes alone, with the model.
+/// The approach in which the client has the model and computes alone.
 pub const LOCAL: &str = "local";
 const TWELVE: &str = "frac_bits=12,weight_bits=12";
 /// Name, back end and its options; `-12` is the precision of [PM24].
@@ -20,18 +20,18 @@ const KNOWN: [(&str, &str, &str); 9] = [
     (LOCAL, "", ""),
 ];
 
-/// One way.
+/// A way to answer an input.
 #[derive(Clone, Copy, Debug)]
 pub struct Approach {
     /// Its name in cells.
     pub name: &'static str,
-    /// Its back end; none where the client has the model.
+    /// The approach's back end; empty for [`LOCAL`].
     pub backend: &'static str,
     options: &'static str,
 }
 
 impl Approach {
-    /// Those that are named, or all.
+    /// Returns the named approaches, or all.
     pub fn chosen(names: &[String]) -> anyhow::Result<Vec<Self>> {
         let all = KNOWN.map(|(name, backend, options)| Self { name, backend, options });
         if names.is_empty() {
@@ -49,23 +49,23 @@ impl Approach {
         self.options.parse().expect("the options above are written as options are")
     }
 
-    /// Whom its users trust; none where the client has the model.
+    /// The parties that its users trust; none if the client has the model.
     pub fn trust(&self) -> Option<Trust> {
         Registry::standard().get(self.backend).ok().map(|backend| backend.trust())
     }
 
-    /// The file of a network that it serves: lowerings of one back end with different options lie beside
-    /// different files.
+    /// Returns the model file for a network: lowerings of one back end with different options lie
+    /// beside different files.
     pub fn file(&self, net: &str) -> String {
         if self.options.is_empty() { format!("{net}.tacit") } else { format!("{net}+{}.tacit", self.name) }
     }
 
-    /// The cell's name.
+    /// Returns the cell's name.
     pub fn workload(&self, net: &str) -> String {
         format!("{net}+{}", self.name)
     }
 
-    /// What runs in its cells, without estimates.
+    /// Returns the commands of the approach's cells, without estimates.
     pub fn commands(&self, net: &str) -> WorkloadSpec {
         let mut workload = WorkloadSpec {
             name: self.workload(net),

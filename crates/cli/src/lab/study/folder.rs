@@ -1,4 +1,4 @@
-//! What the study keeps in its folder before anything runs: networks, inputs, lowerings with what they cost.
+//! The files that the study makes before any run: networks, inputs, lowerings with their costs.
 use super::approach::{Approach, LOCAL};
 use crate::lab::inputs::seeded;
 use crate::lab::nets::Net;
@@ -15,7 +15,7 @@ use tacit_backends::{Costs, Registry};
 use tacit_graph::{Model, file, npy};
 use tacit_lab::campaign;
 
-/// What a network costs by an approach, or why there is none.
+/// The costs of a network by an approach, or why there are none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Offered {
     pub net: String,
@@ -26,8 +26,8 @@ pub struct Offered {
 
 const OFFERS: &str = "offers.json";
 
-/// Imports the networks and lowers them for every approach; in `dir`, where there is one, all of it is kept
-/// and found again. A folder of other networks or approaches, or of another version, is refused.
+/// Imports the networks and lowers them for every approach. Keeps the results in `dir`, if given,
+/// and reuses them. Refuses a folder with other networks or approaches, or of another version.
 pub fn offers(dir: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyhow::Result<Vec<Offered>> {
     let Some(dir) = dir else { return make(None, nets, approaches) };
     let folder = dir.join("inputs");
@@ -51,13 +51,13 @@ pub fn offers(dir: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyh
         Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
     }
     let offers = make(Some(&folder), nets, approaches)?;
-    // Last: without it, all are made again.
+    // Write this file last: without it, the next run makes all files again.
     write(&path, &json!({"of": source, "offers": offers}))?;
     Ok(offers)
 }
 
-/// Compares the networks and inputs of two studies, as far as both have them: runs with others cannot be
-/// taken over. The identity that every import draws may differ.
+/// Compares the networks and inputs that two studies have in common; runs with different ones
+/// cannot be taken over. The identity that every import draws may differ.
 pub fn same_inputs(dir: &Path, from: &Path) -> anyhow::Result<()> {
     let [ours, theirs] = [dir, from].map(|folder| folder.join("inputs"));
     let reading = |path: &Path| format!("reading {}", path.display());
@@ -84,7 +84,7 @@ pub fn same_inputs(dir: &Path, from: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a file of the study anew: all of it is there, or what was there before.
+/// Replaces a file of the study atomically.
 pub fn write(path: &Path, value: &Value) -> anyhow::Result<()> {
     let part = path.with_extension("part");
     campaign::remove(&part).with_context(|| format!("writing {}", path.display()))?;
@@ -122,7 +122,8 @@ fn make(folder: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyhow:
     Ok(offers)
 }
 
-/// What the lowering costs; nothing without a back end; the reason where the back end cannot.
+/// Lowers a network and returns its costs; none for the local approach. Returns the reason if the
+/// back end refuses.
 fn lower(
     folder: Option<&Path>,
     net: &Net,

@@ -1,4 +1,4 @@
-//! `tacit lab run pm24-study`: [PM24] end to end, as one campaign with predictions beside it.
+//! `tacit lab run pm24-study`: [PM24] end to end, as one campaign with predictions for comparison.
 mod approach;
 mod folder;
 mod predict;
@@ -19,21 +19,22 @@ use tacit_meter::device::DeviceProfile;
 use tacit_meter::energy::Coefficients;
 
 pub const NAME: &str = "pm24-study";
-/// What it is for, one sentence.
+/// The purpose of the study, in one sentence.
 pub const ABOUT: &str = "[PM24] end to end: networks x back ends x links, a rate cap as a power cap, and what the planner says of other devices";
-/// SqueezeNet and ResNet-50 on all links, as planned on the machine of the built-in calibration.
+/// Expected duration: SqueezeNet and ResNet-50 on all links, as planned on the machine of the
+/// built-in calibration.
 pub const ABOUT_TIME: Duration = Duration::from_secs(20 * 3600);
 
 const LINKS: [&str; 4] = ["pm24-941", "pm24-95.6", "pm24-19.2", "pm24-3.89"];
-/// The slowest and the fastest of [PM24]: what `--quick` runs.
+/// The slowest link of [PM24], and one of its faster ones: `--quick` runs these.
 const QUICK_LINKS: [&str; 2] = ["pm24-95.6", "pm24-3.89"];
 const WAN: &str = "wan-40ms";
-/// What the sender is held to on the fastest link.
+/// Paces of the sender on the fastest link.
 const PACES: [&str; 6] = ["none", "400mbit", "100mbit", "50mbit", "20mbit", "4mbit"];
-/// The pacing experiment has the first of each that is among the approaches.
+/// The pacing experiment takes the first of each pair that is among the approaches.
 const PACED: [[&str; 2]; 2] = [["cheetah", "cheetah-12"], ["sci-he", "sci-he-12"]];
 const PACING: &str = "pacing";
-/// Ten repetitions of what takes less than a minute, three above, one above twenty minutes.
+/// Repetitions of long runs: ten below a minute, three above, one above twenty minutes.
 const LONG_S: [(f64, u32); 2] = [(60.0, 3), (1200.0, 1)];
 
 /// Runs the study of [PM24] end to end: networks x approaches (back ends, and two that are not private) x
@@ -99,7 +100,7 @@ pub struct Args {
     dry_run: bool,
 }
 
-/// What is asked, with what the lowerings cost.
+/// The study's settings, and the costs of the lowerings.
 struct Study<'a> {
     args: &'a Args,
     nets: Vec<String>,
@@ -168,7 +169,7 @@ impl Study<'_> {
         }
     }
 
-    /// The matrix of networks, approaches and links.
+    /// The experiment over all networks, approaches and links.
     fn main(&self) -> anyhow::Result<ExperimentSpec> {
         let mut spec = BuiltIn::find("pm24-inference")?.spec()?;
         spec.name = NAME.into();
@@ -207,7 +208,7 @@ impl Study<'_> {
         Ok(spec)
     }
 
-    /// The first network on the fastest link that is one, with the sender held to paces.
+    /// The experiment with a paced sender: the first network on the fastest emulated link.
     fn pacing(&self) -> anyhow::Result<Option<ExperimentSpec>> {
         let mut spec = self.main()?;
         let there = |name: &str| spec.workloads.iter().any(|workload| workload.name == name);
@@ -217,7 +218,7 @@ impl Study<'_> {
         let links = Experiment::new(self.main()?)?;
         let rates = links.links().iter().map(|link| link.spec.as_ref().map(|_| predict::link(link).up_bits));
         let real = rates.enumerate().filter_map(|(place, rate)| Some((place, rate?)));
-        // The first of those that are as fast.
+        // The first of equally fast links.
         let fastest = real.reduce(|best, other| if other.1 > best.1 { other } else { best });
         let (false, Some((place, _))) = (spec.workloads.is_empty(), fastest) else { return Ok(None) };
         spec.links = vec![spec.links.swap_remove(place)];
@@ -231,7 +232,7 @@ impl Study<'_> {
         Ok(Some(spec))
     }
 
-    /// What does not run, and why.
+    /// Lists the cells that do not run, and why.
     fn left_out(&self) -> Vec<String> {
         let planned = |o: &Offered| {
             let of = (&self.approaches[..], &self.offered[..]);
@@ -248,7 +249,8 @@ impl Study<'_> {
         self.offered.iter().filter_map(why).collect()
     }
 
-    /// What the report needs beside the runs: a prediction of every cell here, and of devices.
+    /// Returns the report's data besides the runs: predictions for every cell on this machine, and
+    /// for other devices.
     fn json(&self, experiment: &Experiment) -> anyhow::Result<Value> {
         let (profile, mode) = DeviceProfile::load_with_mode(&self.args.device)?;
         let coefficients = Coefficients::from(profile.mode(mode)?);

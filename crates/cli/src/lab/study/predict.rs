@@ -1,4 +1,4 @@
-//! What the planner says of every cell before it runs, and of devices that nobody has here.
+//! The planner's predictions for every cell before it runs, and for devices that are not here.
 use super::approach::{Approach, LOCAL};
 use super::folder::Offered;
 use anyhow::Context;
@@ -8,9 +8,9 @@ use tacit_backends::Costs;
 use tacit_lab::experiment::{Link, WorkloadSpec};
 use tacit_plan::{Device, Goal, Limits, Offer, Prediction, Question, Setting, Usage};
 
-/// Where nothing limits the rate, bit/s.
+/// Rate of a link without a limit, bit/s.
 const UNLIMITED: f64 = 1e11;
-/// Starting both programs, connecting and opening the model: seconds and round trips.
+/// Overhead of starting both programs, connecting and opening the model: seconds and round trips.
 const AROUND: (f64, f64) = (0.5, 8.0);
 /// Boards that [PM24]'s question is about.
 pub const BOARDS: [&str; 3] = ["raspberry-pi-3b", "raspberry-pi-4b", "jetson-nano"];
@@ -18,7 +18,7 @@ pub const BOARDS: [&str; 3] = ["raspberry-pi-3b", "raspberry-pi-4b", "jetson-nan
 /// Predictions of one network at one device over one link, by approach.
 type ByApproach = BTreeMap<&'static str, Prediction>;
 
-/// A link of an experiment as the planner knows it.
+/// Converts a link of an experiment to the planner's form.
 pub fn link(link: &Link) -> tacit_plan::Link {
     let spec = link.spec.as_ref();
     let bits = |rate: Option<tacit_net::Rate>| rate.map_or(UNLIMITED, |rate| rate.bits_per_second() as f64);
@@ -32,7 +32,7 @@ pub fn link(link: &Link) -> tacit_plan::Link {
     }
 }
 
-/// Predictions for the approaches that the calibration knows, one thread a party.
+/// Predicts the approaches that the calibration covers, with one thread a party.
 pub fn of(
     device: &str,
     net: &str,
@@ -46,7 +46,7 @@ pub fn of(
         of.and_then(|o| o.costs)
     };
     let offer = |approach: &Approach| {
-        // The float network's multiplications are those of any lowering.
+        // Any lowering declares the float network's multiplications.
         let costs = match approach.name {
             LOCAL => cost("clear").or_else(|| offered.iter().filter(|o| o.net == net).find_map(|o| o.costs)),
             name => cost(name),
@@ -66,8 +66,8 @@ pub fn of(
     Ok(ranked.into_iter().map(|choice| (names[choice.offer], choice.predicted)).collect())
 }
 
-/// Fills in a workload's estimates from what it takes on a link without limits, and one of a round trip of a
-/// second.
+/// Sets a workload's estimates from two predictions: for a link without limits, and for one with a
+/// round trip of one second.
 pub fn estimate(workload: &mut WorkloadSpec, endless: &Prediction, waiting: &Prediction) {
     let sum =
         |of: fn(&tacit_plan::predict::Predicted) -> f64, p: &Prediction| of(&p.setup) + of(&p.offline) + of(&p.online);
@@ -78,7 +78,7 @@ pub fn estimate(workload: &mut WorkloadSpec, endless: &Prediction, waiting: &Pre
     workload.round_trips = if workload.server.is_some() { AROUND.1 + sum(|p| p.round_trips_s, waiting) } else { 0.0 };
 }
 
-/// A link on which only round trips take time.
+/// Returns a link on which only round trips take time.
 pub fn endless(rtt_s: f64) -> tacit_plan::Link {
     tacit_plan::Link {
         name: String::new(),
@@ -90,12 +90,13 @@ pub fn endless(rtt_s: f64) -> tacit_plan::Link {
     }
 }
 
-/// A prediction's phases, as they are written.
+/// Returns a prediction's phases as JSON.
 pub fn phases(p: &Prediction) -> Value {
     json!({"setup": p.setup, "offline": p.offline, "online": p.online})
 }
 
-/// Why the planner has no figure for a lowering that there is, with what the lowering declares.
+/// Explains why the planner has no figure for a lowering, with the costs that the lowering
+/// declares.
 pub fn unplanned(costs: &Costs) -> String {
     let work = |of: fn(&tacit_backends::Work) -> u64| {
         let parties = [&costs.setup, &costs.offline, &costs.online].map(|p| of(&p.client.work) + of(&p.server.work));
