@@ -1,5 +1,5 @@
-//! The parts of a benchmark: the client's runs, their judgement by who has the model, and the model run by
-//! the client itself.
+//! The parts of a benchmark: the client's runs, their comparison with the model's reference, and
+//! the float model run in this process.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

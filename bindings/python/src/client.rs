@@ -26,7 +26,7 @@ mod open;
 
 type Inner = tacit_client::Client;
 
-/// Outputs and what the back end answered, a row for each input; costs as JSON.
+/// Outputs and the back end's raw answers, a row for each input; costs as JSON.
 type Inferred<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, String);
 
 /// A client of one model on one server.
@@ -44,8 +44,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Works on the connection without holding the interpreter. A protocol that failed half way, or was
-    /// interrupted, ends the connection; material that it had claimed is gone.
+    /// Works on the connection without holding the interpreter. A protocol that fails half way or
+    /// is interrupted ends the connection; the material that it has claimed is lost.
     fn with<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -54,8 +54,8 @@ impl Client {
         self.telling(py, None, work)
     }
 
-    /// As [`with`](Self::with); `tell` is called with the names of phases and how much of each is done. What
-    /// it raises ends the connection.
+    /// As [`with`](Self::with), and calls `tell` with the name of each phase and the part of it
+    /// that is done. An exception in `tell` ends the connection.
     fn telling<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -95,7 +95,7 @@ impl Client {
     }
 }
 
-/// Errors after which both parties are out of step.
+/// Returns whether an error leaves the two parties out of step.
 fn ends_connection(error: &ClientError) -> bool {
     if error.refuses_answer() {
         return false;
@@ -286,7 +286,7 @@ impl Client {
         warn_of_faint(py, &got)?;
         let [values, revealed] = [|a: &Answer| a.values.clone(), |a: &Answer| a.revealed.clone()]
             .map(|of| PyArray2::from_vec2(py, &got.iter().map(of).collect::<Vec<_>>()).map_err(to_python));
-        // What a run cost stands in each of its answers.
+        // Each answer of a run carries the costs of the whole run.
         let cost = got.first().map(costs).unwrap_or_default();
         Ok((values?, revealed?, cost.to_string()))
     }
@@ -304,7 +304,7 @@ impl Client {
         let inner = Arc::clone(&self.inner);
         let work = move || {
             let client = inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-            // A peer that is gone already needs no goodbye.
+            // Errors do not matter: a peer that has closed already needs no goodbye.
             let _ = client.map(Inner::close);
             Ok(())
         };
@@ -314,9 +314,9 @@ impl Client {
 
 /// How an input was announced.
 enum Noticed {
-    /// On a connection that makes its material.
+    /// On a connection that makes the input's material.
     Making(Announced),
-    /// Over HTTP: nothing is made before it is asked for.
+    /// Over HTTP: no material is made until the input is asked.
     Named(Arc<Notices>, Standing),
 }
 
@@ -389,7 +389,7 @@ impl Notice {
     fn withdraw(&self, py: Python<'_>) -> PyResult<()> {
         let noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner).take();
         match noticed {
-            // Dropped, it is withdrawn.
+            // Dropping the announcement withdraws it.
             Some(Noticed::Making(_)) | None => Ok(()),
             Some(Noticed::Named(notices, told)) => {
                 brief(py, move || notices.take_back(told.name).map(drop).map_err(to_python))

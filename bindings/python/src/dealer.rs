@@ -18,10 +18,10 @@ use crate::interrupt::brief;
 /// A dealer's address and the fingerprint of its certificate.
 pub type Pinned = Option<(String, String)>;
 
-/// The fingerprint in `pinned`.
+/// Parses the fingerprint in `pinned`.
 ///
 /// # Errors
-/// It is none.
+/// The text is no fingerprint.
 pub fn pin(pinned: &Pinned) -> PyResult<Option<(&str, ClientId)>> {
     let parsed = pinned.as_ref().map(|(address, pin)| Ok((address.as_str(), pin.parse().map_err(to_python)?)));
     parsed.transpose()

@@ -1,5 +1,5 @@
-//! Every error of the Rust side becomes `tacit.TacitError` with its message and the messages of its causes;
-//! what is no error, and should be known, a warning.
+//! Turns every error of the Rust side into `tacit.TacitError` with its message and those of its
+//! causes. Conditions that are no errors but should be known become warnings.
 
 use std::error::Error;
 use std::ffi::CString;
@@ -17,12 +17,13 @@ pyo3::create_exception!(
     "The client takes no such answer; its connection is as good as before."
 );
 
-/// The Python exception for a Rust error: its message, then those of its causes unless already quoted.
+/// Makes the Python exception for a Rust error: its message, then those of its causes unless
+/// already quoted.
 pub fn to_python(error: impl Error) -> PyErr {
     TacitError::new_err(message(error))
 }
 
-/// As [`to_python`], for an answer that is refused.
+/// As [`to_python`], for an answer that the client refuses.
 pub fn refused(error: impl Error) -> PyErr {
     AnswerRefused::new_err(message(error))
 }
@@ -37,7 +38,8 @@ fn message(error: impl Error) -> String {
         }
         cause = error.source();
     }
-    // Text of peers and files is plain already; an exception is printed all the same.
+    // Text of peers and files is escaped already; this also escapes the rest, because exceptions
+    // are printed.
     tacit_foreign::text::lines(&message).into_owned()
 }
 

@@ -1,4 +1,4 @@
-//! The owner's files, sealed or not.
+//! Reads and writes the owner's files, sealed or not.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use zeroize::Zeroizing;
 
 use crate::error::to_python;
 
-/// The key that a text names: a file, `env:VARIABLE` or `cmd:COMMAND`.
+/// Returns the seal key that a text names: a file, `env:VARIABLE` or `cmd:COMMAND`.
 pub fn key(text: Option<&str>) -> PyResult<Option<SealKey>> {
     text.map(SealKey::from_text).transpose().map_err(to_python)
 }
 
-/// A file's content, of at most `limit` bytes.
+/// Reads a file of at most `limit` bytes.
 pub fn read(path: &Path, kind: Kind, key_text: Option<&str>, limit: u64) -> PyResult<Zeroizing<Vec<u8>>> {
     seal::read_file(path, kind, key(key_text)?.as_ref(), limit).map_err(to_python)
 }

@@ -1,8 +1,8 @@
 //! Native calls that Ctrl-C ends.
 //!
-//! Python runs its signal handlers between its own instructions only, so a long native call would be deaf to
-//! them. The work therefore runs on a thread of its own, which holds nothing of the interpreter's, and the
-//! calling thread looks for signals meanwhile.
+//! Python runs its signal handlers only between its own instructions, so a long native call would
+//! delay them. The work therefore runs on a thread of its own, without the interpreter; meanwhile
+//! the calling thread checks for signals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +15,12 @@ use tacit_graph::Watch;
 
 use crate::error::{TacitError, to_python};
 
-/// How often signals are looked for.
+/// How often the calling thread checks for signals.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Does `work` without holding the interpreter. At a signal whose handler raises (Ctrl-C), `stop` is called
-/// and the exception returned at once; the work's thread ends when it notices, and its result is dropped.
+/// Runs `work` without holding the interpreter. At a signal whose handler raises (Ctrl-C), calls
+/// `stop` and returns the exception at once. The work's thread ends when it notices, and its result
+/// is dropped.
 pub fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     stop: impl FnOnce(),
@@ -28,8 +29,8 @@ pub fn interruptible<T: Send + 'static>(
     watched(py, stop, |_| Ok(()), work)
 }
 
-/// As [`interruptible`], with a `look` at the work whenever signals are looked for, and when it has ended; if
-/// that raises, it is as with a signal whose handler does.
+/// As [`interruptible`], and calls `look` at each check for signals and after the work has ended.
+/// An exception in `look` interrupts the work as a signal does.
 pub fn watched<T: Send + 'static>(
     py: Python<'_>,
     stop: impl FnOnce(),
@@ -37,7 +38,7 @@ pub fn watched<T: Send + 'static>(
     work: impl FnOnce() -> PyResult<T> + Send + 'static,
 ) -> PyResult<T> {
     let (sender, mut receiver) = mpsc::sync_channel(1);
-    // Nobody receives after an interruption.
+    // After an interruption the receiver is gone, and sending fails.
     let call = move || drop(sender.send(work()));
     thread::Builder::new().name("tacit-call".into()).spawn(call).map_err(to_python)?;
     loop {
@@ -69,7 +70,7 @@ pub fn brief<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> PyResult<
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Tells the work to end.
+    /// Requests the work to end.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -79,7 +80,7 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// A watch that ends the work it is given to.
+    /// Returns a watch that ends the work that holds it.
     pub fn watch(&self) -> Watch {
         let stop = self.clone();
         Watch::new(move |_| !stop.is_set())

@@ -1,5 +1,5 @@
-//! The native half of the Python package `tacit`: converts arguments and errors, nothing more. `python/tacit`
-//! is the other half.
+//! The native half of the Python package `tacit`: converts arguments and errors only. The other
+//! half is `python/tacit`.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -49,7 +49,7 @@ mod _tacit {
     }
 }
 
-/// Bytes as hexadecimal digits.
+/// Formats bytes as hexadecimal digits.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -41,7 +41,7 @@ impl Lowered {
     }
 }
 
-/// What a plan says of itself, the same at both parties, as JSON.
+/// The public facts of a plan, the same at both parties, as JSON.
 #[derive(Serialize)]
 struct Facts<'a> {
     interface: &'a Interface,
@@ -52,7 +52,7 @@ struct Facts<'a> {
     output_unit: Option<f64>,
 }
 
-/// JSON of what a plan says of itself.
+/// Returns the public facts of a plan as JSON.
 pub fn plan_json(plan: &(impl Plan + ?Sized)) -> PyResult<String> {
     let facts = Facts {
         interface: plan.interface(),
@@ -177,7 +177,7 @@ impl Lowered {
     }
 }
 
-/// Options as the back ends take them.
+/// Converts options to the form that back ends take.
 pub fn given(options: &BTreeMap<String, String>) -> Options {
     let mut given = Options::default();
     options.iter().for_each(|(key, value)| given.set(key, value));

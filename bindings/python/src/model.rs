@@ -171,7 +171,7 @@ impl Model {
         labels: Option<Vec<usize>>,
     ) -> PyResult<String> {
         let (float, lowered) = (Arc::clone(&self.model), Arc::clone(lowered.get()));
-        // A model has an input of some length: its interface was checked.
+        // The length is never 0: the interface was checked.
         let each = inputs.as_slice()?.chunks(float.interface.input_len().max(1));
         let (inputs, stop): (Vec<Vec<f32>>, _) = (each.map(<[f32]>::to_vec).collect(), Stop::default());
         let watch = stop.watch();
@@ -204,7 +204,7 @@ pub fn normalise<'py>(
 ) -> PyResult<Bound<'py, PyArray1<f32>>> {
     let interface: Interface = serde_json::from_str(interface_json).map_err(to_python)?;
     let units = if pixels { Units::Pixels } else { Units::Network };
-    // A model has an input of some length: its interface was checked.
+    // The length is never 0: the interface was checked.
     let each = values.as_slice()?.chunks(interface.input_len().max(1));
     let made: Vec<f32> = each.flat_map(|one| interface.normalise(one, units)).collect();
     Ok(made.to_pyarray(py))
@@ -222,7 +222,7 @@ pub fn blank<'py>(py: Python<'py>, interface_json: &str) -> PyResult<Bound<'py, 
 #[pyfunction]
 pub fn refusals(interface_json: &str, values: PyReadonlyArray1<'_, f32>) -> PyResult<Vec<(usize, String)>> {
     let interface: Interface = serde_json::from_str(interface_json).map_err(to_python)?;
-    // A model has an input of some length: its interface was checked.
+    // The length is never 0: the interface was checked.
     let each = values.as_slice()?.chunks(interface.input_len().max(1)).enumerate();
     let refused = each.filter_map(|(place, one)| Some((place, interface.check_input(one).err()?.to_string())));
     Ok(refused.collect())

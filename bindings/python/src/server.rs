@@ -1,4 +1,4 @@
-//! The class `tacit._tacit.Server`: a server on threads of this process; and key making.
+//! The class `tacit._tacit.Server`, which runs a server on threads of this process; and key making.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Ciphertexts, and what a server does to them with a client's keys.
+//! Ciphertexts, and the operations that a server does on them with a client's keys.
 
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ impl CkksKeys {
         Self { context, keys: Arc::new(keys) }
     }
 
-    /// Does `work` on `a` without holding the interpreter.
+    /// Runs `work` on `a` without holding the interpreter.
     fn on(
         &self,
         py: Python<'_>,

@@ -1,5 +1,5 @@
-//! RNS-CKKS for Python: contexts, keys, ciphertexts and what is done to them. Complex numbers cross the
-//! border as pairs of floats.
+//! RNS-CKKS for Python: contexts, keys, ciphertexts and their operations. Complex numbers pass
+//! between Python and Rust as pairs of floats.
 
 mod evaluate;
 mod plans;
@@ -43,7 +43,7 @@ fn key(id: KeyId) -> Key {
     (kind.to_owned(), element, id.level, id.alpha)
 }
 
-/// The key that `key` describes, if it can exist with these parameters.
+/// Returns the id of the key that `key` describes, if it can exist with these parameters.
 fn key_id(context: &Context, key: &Key) -> PyResult<KeyId> {
     let (kind, element, level, alpha) = key;
     let kind = match kind.as_str() {
@@ -69,7 +69,7 @@ fn check_level(context: &Context, level: usize) -> PyResult<()> {
     Err(TacitError::new_err(format!("level {level}: these parameters have 1 to {most}")))
 }
 
-/// Objects of different parameters have nothing to do with each other.
+/// Refuses to combine objects of different parameters.
 fn check_same(what: &str, own: &Context, other: &Context) -> PyResult<()> {
     if std::ptr::eq(own, other) || own.parameters() == other.parameters() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What is known before anything is encrypted: polynomials, linear transforms, bootstrapping.
+//! Objects that are made before encryption: polynomials, linear transforms, bootstrapping.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Connecting, and what a server offers.
+//! Connects to a server and opens a model.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use crate::error::{TacitError, to_python};
 use crate::interrupt::Stop;
 use crate::{hex, lowered};
 
-/// Connects and opens a model, the only one on offer if `model` is none.
+/// Connects and opens `model`, or the server's only model if `model` is none.
 pub(super) fn open(
     config: ClientConfig,
     model: Option<String>,
@@ -24,7 +24,7 @@ pub(super) fn open(
         None => only_model(&mut connection)?,
     };
     if stopped.is_set() {
-        // Nobody waits any more: no model is opened.
+        // The caller has gone already: open no model.
         return Err(TacitError::new_err("interrupted"));
     }
     let client = connection.open(&name, backend).map_err(to_python)?;
