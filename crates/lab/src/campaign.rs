@@ -31,7 +31,7 @@ pub struct Campaign {
     pub version: u32,
     /// Name of the experiment: `pm24-bandwidth`.
     pub experiment: String,
-    /// What it is for, one sentence.
+    /// Purpose, one sentence.
     pub description: String,
     /// The experiment file as it was run, defaults filled in (TOML text).
     pub spec: String,

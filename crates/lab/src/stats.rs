@@ -1,8 +1,8 @@
-//! Means with intervals, and the ratio of two means with an interval.
+//! Means with confidence intervals, and the ratio of two means with its interval.
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// How sure an interval is: 95 %, two-sided.
+/// Confidence of an interval: 95 %, two-sided.
 pub const CONFIDENCE: f64 = 0.95;
 
 /// A sample's size, mean and standard deviation.
@@ -34,16 +34,15 @@ impl Interval {
 }
 
 impl Summary {
-    /// Of `values`; `None` where there is none or one is not finite. Two passes, so that a large mean costs
-    /// no digits.
+    /// The summary of `values`; `None` if there is none or one is not finite. Uses two passes, so
+    /// that a large mean costs no digits.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
             return None;
         }
         let n = values.len();
-        // Exact for equal values, where a sum divided by n is often one ulp off and would leave a spread of
-        // its own.
+        // Exact for equal values; a sum divided by n is often one ulp off and would add a spread.
         let first = values[0];
         let mean = first + values.iter().map(|v| v - first).sum::<f64>() / n as f64;
         let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
@@ -51,7 +50,7 @@ impl Summary {
         (mean.is_finite() && sd.is_finite()).then_some(Self { n, mean, sd })
     }
 
-    /// The same with uncertainties that the values have in common (`shared`, standard ones): more values do
+    /// Adds uncertainties that the values have in common (`shared`, standard ones). More values do
     /// not make these smaller, so their mean square adds to the variance of the mean.
     #[must_use]
     pub fn with_shared(self, shared: &[f64]) -> Self {
@@ -64,8 +63,8 @@ impl Summary {
         self.sd * self.sd / self.n as f64
     }
 
-    /// Student's interval for the mean at [`CONFIDENCE`]; `None` for fewer than two values, of which nobody
-    /// knows the spread.
+    /// Student's interval for the mean at [`CONFIDENCE`]; `None` for fewer than two values, whose
+    /// spread is unknown.
     #[must_use]
     pub fn interval(&self) -> Option<Interval> {
         if self.n < 2 {
@@ -76,7 +75,8 @@ impl Summary {
     }
 }
 
-/// The value that |t| stays below with probability [`CONFIDENCE`], `freedom` degrees of freedom (at least 1).
+/// The bound that |t| stays below with probability [`CONFIDENCE`], `freedom` degrees of freedom (at
+/// least 1).
 fn t_quantile(freedom: f64) -> f64 {
     // `new` fails only for a freedom that is not positive.
     StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(f64::INFINITY, |t| t.inverse_cdf(0.5 + CONFIDENCE / 2.0))
@@ -87,17 +87,17 @@ fn t_quantile(freedom: f64) -> f64 {
 pub struct Ratio {
     /// Mean of the first divided by the mean of the second.
     pub ratio: f64,
-    /// Interval at [`CONFIDENCE`]; absent where the runs are too few or too noisy for one.
+    /// Interval at [`CONFIDENCE`]; absent if the runs are too few or too noisy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
 }
 
-/// `a`'s mean over `b`'s, with Fieller's interval: all r for which a Student test on mean(a) - r mean(b),
-/// both samples independent and of their own variance (degrees of freedom by Welch and Satterthwaite), finds
-/// no difference from zero. It needs no seeds, is exact for normal values of known variance ratio, and is
-/// unbounded, hence absent, where `b` may be zero.
+/// `a`'s mean over `b`'s, with Fieller's interval: all r for which a Student test on mean(a) - r
+/// mean(b) finds no difference from zero. The samples are independent with separate variances
+/// (degrees of freedom by Welch and Satterthwaite). The interval needs no seeds, is exact for
+/// normal values of known variance ratio, and is unbounded, hence absent, if `b` may be zero.
 ///
-/// `None` where `b`'s mean is zero.
+/// `None` if `b`'s mean is zero.
 #[must_use]
 pub fn ratio(a: &Summary, b: &Summary) -> Option<Ratio> {
     let ratio = a.mean / b.mean;
@@ -227,8 +227,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 24, rng_seed: proptest::test_runner::RngSeed::Fixed(4), ..ProptestConfig::default() })]
 
-        /// The true ratio lies in 95 % of the intervals: over 2000 draws, within 4 standard errors (0.5 %
-        /// each) and the little that Welch's degrees of freedom are known to be off by.
+        /// The true ratio lies in 95 % of the intervals: over 2000 draws, within 4 standard errors
+        /// (0.5 % each) and the small known error of Welch's degrees of freedom.
         #[test]
         fn coverage(seed: u64, n in 4_usize..12, m in 4_usize..12, truth in 0.2f64..5.0, cv_a in 0.01f64..0.15, cv_b in 0.01f64..0.15) {
             let mut random = fastrand::Rng::with_seed(seed);
@@ -244,7 +244,7 @@ mod tests {
             prop_assert!((0.925..=0.975).contains(&covered), "{covered}");
         }
 
-        /// Turning the ratio round turns its interval round.
+        /// Inverting the ratio inverts its interval.
         #[test]
         fn symmetric(ma in 1f64..100.0, mb in 1f64..100.0, ca in 0f64..0.1, cb in 0.001f64..0.1, n in 3_usize..20) {
             let (a, b) = (Summary { n, mean: ma, sd: ma * ca }, Summary { n, mean: mb, sd: mb * cb });

@@ -1,5 +1,5 @@
-//! The transports that experiments compare, behind [`tacit_net::Transport`]: the trait that the engine uses
-//! too.
+//! The transports that experiments compare, behind [`tacit_net::Transport`], the trait that the
+//! engine also uses.
 //!
 //! | name | what carries the bytes |
 //! | --- | --- |
@@ -8,9 +8,9 @@
 //! | `wireguard` | TCP between the addresses of a WireGuard tunnel ([`crate::tunnel`]) |
 //! | `tls+wireguard` | TLS 1.3 over TCP between the addresses of a WireGuard tunnel |
 //!
-//! A tunnel is an IP interface, so here it shows only in the address: whoever asks for `wireguard` connects
-//! to [`Tunnel::address`](crate::tunnel::Tunnel::address) instead of the link's. `plain` is for comparison
-//! only: it delivers changed bytes as they come.
+//! A tunnel is an IP interface, so only the address shows it: a party that uses `wireguard`
+//! connects to [`Tunnel::address`](crate::tunnel::Tunnel::address) instead of the link's address.
+//! `plain` is for comparison only: it delivers changed bytes without an error.
 use crate::LabError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tacit_net::{NetError, ServerTls, TcpTransport, Transport};
 use tacit_store::keys;
 
-/// What connections are made of. As text: see the [module](self).
+/// Layers of a connection. As text: see the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum TransportKind {
@@ -36,7 +36,7 @@ pub enum TransportKind {
 }
 
 impl TransportKind {
-    /// All of them, `plain` (what the others are compared with) first.
+    /// All kinds, the reference `plain` first.
     pub const ALL: [Self; 4] = [Self::Plain, Self::Tls, Self::WireGuard, Self::TlsInWireGuard];
 
     /// Its name.
@@ -94,7 +94,8 @@ impl From<TransportKind> for String {
     }
 }
 
-/// A name in the server's certificate that holds wherever the server runs: its key is made for one run and
+/// A name in the server's certificate that is valid on any host: the key belongs to one run and
+/// only that run knows it.
 /// known to that run only.
 const SERVER_NAME: &str = "localhost";
 
@@ -103,11 +104,11 @@ fn folder(keys: Option<&Path>) -> Result<&Path, LabError> {
     keys.ok_or_else(|| LabError::Spec { what: "--keys".into(), detail })
 }
 
-/// Connects to a party that waits in [`Acceptor::accept`]; for a tunnelled kind, `to` is its address in the
-/// tunnel. `keys` is a folder of [`keys::init_closed`], needed for TLS.
+/// Connects to a party that waits in [`Acceptor::accept`]; for a tunnelled kind, `to` is its
+/// address in the tunnel. `keys` is a folder of [`keys::init_closed`], needed for TLS.
 ///
 /// # Errors
-/// [`LabError::Net`] naming what failed: nobody listens, another CA, a wrong key, bytes changed on the way;
+/// [`LabError::Net`] with the cause: no listener, another CA, a wrong key, changed bytes;
 /// [`LabError::Spec`] or [`LabError::Keys`] for missing keys.
 pub fn connect(
     kind: TransportKind,
@@ -138,32 +139,32 @@ impl Acceptor {
     /// Listens; port 0 takes a free one. `keys` as in [`connect`].
     ///
     /// # Errors
-    /// As [`connect`], and [`LabError::Net`] if the address cannot be listened on.
+    /// As [`connect`], and [`LabError::Net`] if the address cannot be bound.
     pub fn bind(kind: TransportKind, at: SocketAddr, keys: Option<&Path>) -> Result<Self, LabError> {
         let tls = if kind.tls() { Some(keys::load_server(folder(keys)?)?) } else { None };
         let listener = TcpListener::bind(at).map_err(|e| NetError::from_io(format!("listening on {at}"), &e))?;
         Ok(Self { kind, listener, tls })
     }
 
-    /// What is accepted.
+    /// The kind of accepted connections.
     #[must_use]
     pub fn kind(&self) -> TransportKind {
         self.kind
     }
 
-    /// Where to connect to.
+    /// The address for clients.
     ///
     /// # Errors
-    /// [`LabError::Net`] if the system does not tell.
+    /// [`LabError::Net`] if the system does not report the address.
     pub fn address(&self) -> Result<SocketAddr, LabError> {
         let address = self.listener.local_addr();
         Ok(address.map_err(|e| NetError::from_io("asking for the listening address", &e))?)
     }
 
-    /// Waits for the next connection, without limit; the TLS handshake then may take `timeout`.
+    /// Waits for the next connection without limit, then at most `timeout` for the TLS handshake.
     ///
     /// # Errors
-    /// [`LabError::Net`] naming what failed.
+    /// [`LabError::Net`] with the failed step.
     pub fn accept(&self, timeout: Duration) -> Result<Box<dyn Transport>, LabError> {
         let (stream, _) = self.listener.accept().map_err(|e| NetError::from_io("accepting a connection", &e))?;
         let mut tcp = TcpTransport::new(stream)?;

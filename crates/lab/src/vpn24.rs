@@ -1,12 +1,13 @@
-//! [VPN24] section III: what plain TCP, TLS, WireGuard and TLS in WireGuard cost, sending and receiving, at
-//! several rates.
+//! [VPN24] section III: the costs of plain TCP, TLS, WireGuard and TLS in WireGuard, sending and
+//! receiving, at several rates.
 //!
-//! The campaign is the built-in experiment `vpn24-transport` with the smaller of 1 GiB and what the link
-//! carries in 60 s. The paper moves more: 10 GB, and 1 GB to and from the Raspberry Pi. What the runs say is
-//! [`rows`]; [`verdict`] and [`figures`] show it, [`beside_paper`] beside the paper's tables.
+//! The campaign is the built-in experiment `vpn24-transport` with the smaller of 1 GiB and the
+//! link's capacity in 60 s. The paper transfers more: 10 GB, and 1 GB to and from the Raspberry Pi.
+//! [`rows`] evaluates the runs; [`verdict`] and [`figures`] show the rows, [`beside_paper`] beside
+//! the paper's tables.
 //!
-//! CPU time is that of all processes of a party, the tunnel's included. Work of the kernel on behalf of
-//! nobody (kernel WireGuard; packets handled while another process happened to run) is not in it.
+//! CPU time is that of all processes of a party, the tunnel's included. It excludes kernel work for
+//! no process (kernel WireGuard; packets handled while another process happened to run).
 mod paper;
 mod verdict;
 
@@ -19,13 +20,13 @@ use crate::link::LinkSpecText;
 use crate::transport::TransportKind;
 use tacit_net::Rate;
 
-/// Most bytes of a transfer by default: 1 GiB, about what the paper moves to its Raspberry Pi (to others ten
-/// times as much).
+/// Most bytes of a transfer by default: 1 GiB, about the paper's amount for its Raspberry Pi (a
+/// tenth of that for other devices).
 pub const BYTES: u64 = 1 << 30;
 /// Longest transfer by default, seconds.
 pub const SECONDS: u64 = 60;
 
-/// What to compare.
+/// Scope of the comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Links: rates (`95.6mbit`), `unlimited`, or presets; empty for the built-in experiment's.
@@ -40,10 +41,10 @@ pub struct Request {
     pub seconds: Option<u64>,
 }
 
-/// The experiment that measures it.
+/// The experiment for a request.
 ///
 /// # Errors
-/// [`LabError::Spec`] naming what is out of range or unknown.
+/// [`LabError::Spec`] with the value that is out of range or unknown.
 pub fn experiment(request: &Request) -> Result<Experiment, LabError> {
     let mut spec = BuiltIn::find("vpn24-transport")?.spec()?;
     let bytes = request.bytes.unwrap_or(BYTES);
@@ -55,8 +56,8 @@ pub fn experiment(request: &Request) -> Result<Experiment, LabError> {
         spec.transports = request.transports.iter().map(ToString::to_string).collect();
     }
     spec.repetitions = request.repetitions.unwrap_or(spec.repetitions);
-    // Sending stops after `seconds`; what is under way then, and a handshake that has to be repeated, come on
-    // top.
+    // Sending stops after `seconds`; bytes under way then, and a repeated handshake, take extra
+    // time.
     spec.timeout_s = (seconds as f64 * 2.0 + 120.0).min(3600.0);
     let side = "--server {server}:{port} --transport {transport} --keys {keys}";
     for workload in &mut spec.workloads {
@@ -69,10 +70,10 @@ pub fn experiment(request: &Request) -> Result<Experiment, LabError> {
     Experiment::new(spec)
 }
 
-/// How long a transfer takes, the mean over all links: for the estimate of the campaign's length.
+/// Mean duration of a transfer over all links, for the estimate of the campaign's length.
 fn expected_seconds(experiment: &Experiment, bytes: u64, seconds: u64) -> f64 {
     let of = |rate: Option<Rate>| {
-        // Without a limit, some Gbit/s are usual.
+        // Unlimited links usually reach some Gbit/s.
         let bits_per_second = rate.map_or(2e9, |r| r.bits_per_second() as f64);
         (bytes as f64 * 8.0 / bits_per_second).min(seconds as f64)
     };
@@ -80,7 +81,7 @@ fn expected_seconds(experiment: &Experiment, bytes: u64, seconds: u64) -> f64 {
     links.iter().map(|l| of(l.spec.as_ref().and_then(|s| s.up()))).sum::<f64>() / links.len().max(1) as f64
 }
 
-/// A link by its rate, or by its name.
+/// A link by its rate or name.
 fn link(text: &str) -> LinkText {
     let name = Some(text.to_owned());
     match text.parse::<Rate>() {

@@ -1,8 +1,8 @@
 //! The built-in programs that experiments run: bulk transfer and ping-pong, over any transport.
 //!
-//! A server answers one request per connection. What is sent is seeded random data made before the clock
-//! starts ([VPN24] section III: from memory, so that no disk is measured); the receiver compares every byte.
-//! A run ends when the receiver has said that all of it came.
+//! A server answers one request per connection. The data is seeded and random, made before the
+//! clock starts ([VPN24] section III: from memory, so that no disk is measured); the receiver
+//! compares every byte. A run ends when the receiver has confirmed all data.
 //!
 //! The request is 56 bytes:
 //! `magic [8] | op u64 | bytes u64 | seconds u64 | messages u64 | size u64 | seed u64`, little endian; the
@@ -30,24 +30,24 @@ pub const MAX_MESSAGES: u64 = 1_000_000;
 /// Largest message of a ping-pong, bytes.
 pub const MAX_SIZE: u64 = 16 << 20;
 
-/// How much of a bulk transfer.
+/// Size of a bulk transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bulk {
     /// Most bytes, 1 to [`MAX_BYTES`].
     pub bytes: u64,
-    /// Seconds after which the sender stops, 1 to [`MAX_SECONDS`]; `None`: not before all is sent.
+    /// Seconds after which the sender stops, 1 to [`MAX_SECONDS`]; `None`: only after all bytes.
     pub seconds: Option<u64>,
 }
 
 impl Bulk {
-    /// Exactly so many bytes.
+    /// Exactly `bytes` bytes.
     #[must_use]
     pub fn of(bytes: u64) -> Self {
         Self { bytes, seconds: None }
     }
 }
 
-/// What the client asks for.
+/// The client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
@@ -124,7 +124,7 @@ impl Workload {
     }
 }
 
-/// Little-endian words; what is missing reads as 0.
+/// Little-endian words; missing bytes read as 0.
 fn words<const N: usize>(bytes: &[u8]) -> [u64; N] {
     let mut all = [0u64; N];
     for (word, piece) in all.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -135,7 +135,7 @@ fn words<const N: usize>(bytes: &[u8]) -> [u64; N] {
     all
 }
 
-/// How long single messages took there and back, seconds.
+/// Round-trip times of single messages, seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Mean.
@@ -151,7 +151,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Of a list of round-trip times; `None` for an empty one.
+    /// Latency from a list of round-trip times; `None` for an empty one.
     #[must_use]
     pub fn of(times: &mut [f64]) -> Option<Self> {
         times.sort_by(tacit_floats::rising);
@@ -161,16 +161,16 @@ impl Latency {
     }
 }
 
-/// What one party saw of one run.
+/// One party's results of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// `client` or `server`.
     pub party: String,
     /// [`Workload::name`].
     pub workload: String,
-    /// What it ran over.
+    /// The transport.
     pub transport: TransportKind,
-    /// Seconds from the first byte of the workload to the receiver's word that all came.
+    /// Seconds from the first byte of the workload to the receiver's confirmation.
     pub seconds: f64,
     /// Bytes of the workload sent by this party.
     pub sent_bytes: u64,
@@ -178,10 +178,10 @@ pub struct Outcome {
     pub received_bytes: u64,
     /// Bits of the workload per second, both directions together.
     pub goodput_bps: f64,
-    /// Messages: of a ping-pong its round trips, of a bulk transfer the blocks of 64 KiB (8 bytes of header
-    /// each are in no other figure).
+    /// Messages: the round trips of a ping-pong, or the blocks of 64 KiB of a bulk transfer (their
+    /// headers of 8 bytes are in no other figure).
     pub messages: u64,
-    /// Of a ping-pong, at the client.
+    /// Of a ping-pong, at the client only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
     /// User CPU seconds of this process during the run.
@@ -192,16 +192,16 @@ pub struct Outcome {
     pub peak_rss_bytes: u64,
 }
 
-/// How a party takes part.
+/// A party's options.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// What the connection is made of, for the record.
+    /// Layers of the connection, for the record.
     pub transport: TransportKind,
-    /// Most bit/s that this party sends.
+    /// Largest sending rate of this party, bit/s.
     pub pace: Option<Rate>,
-    /// How long the peer may make no progress.
+    /// Longest time without progress by the peer.
     pub stall: Duration,
-    /// Where to tell when the measured part, the phase `run`, begins and ends.
+    /// Where to mark the begin and end of the measured part, the phase `run`.
     pub marks: Option<&'a MarkSender>,
 }
 
@@ -217,7 +217,7 @@ fn failed(step: &str) -> impl Fn(io::Error) -> LabError + '_ {
     move |e| LabError::Net(NetError::from_io(step, &e))
 }
 
-/// Asks the server at the other end of `transport` for a workload, and runs it.
+/// Requests a workload from the server at the other end of `transport`, and runs it.
 ///
 /// # Errors
 /// [`LabError::Spec`] for sizes out of range, [`LabError::Net`] if the connection fails, [`LabError::Failed`]
@@ -242,7 +242,7 @@ pub fn run_client(
     work.measured(transport, options)
 }
 
-/// Does what the client at the other end of `transport` asks for.
+/// Runs the workload that the client at the other end of `transport` requests.
 ///
 /// # Errors
 /// As [`run_client`].
@@ -272,7 +272,7 @@ fn random(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// What came over, compared with what should have.
+/// Compares received with expected bytes.
 #[derive(Default)]
 struct Check {
     received: u64,
@@ -312,7 +312,7 @@ impl Check {
 /// Bytes sent, bytes received, messages.
 type Counts = (u64, u64, u64);
 
-/// A workload that both parties agreed on, with its data.
+/// A workload with its data, after both parties have agreed.
 struct Work {
     party: &'static str,
     workload: Workload,
@@ -334,8 +334,8 @@ impl Work {
     }
 
     fn measured(mut self, mut transport: Box<dyn Transport>, options: Options<'_>) -> Result<Outcome, LabError> {
-        // Marks that cannot be delivered are the record's loss, which the sampler's side sees; they are no
-        // reason to stop.
+        // A failed mark is a loss of the record, which the sampler's side notices, and no reason to
+        // stop.
         let _ = options.marks.map(|marks| marks.begin("run"));
         let before = usage()?;
         let start = Instant::now();

@@ -129,9 +129,9 @@ pub struct InterfaceSample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Edge {
-    /// It begins.
+    /// Begin of the phase.
     Begin,
-    /// It ends.
+    /// End of the phase.
     End,
 }
 
@@ -156,7 +156,7 @@ pub struct Mark {
 pub struct Note {
     /// Seconds since the record's start.
     pub t: f64,
-    /// What happened.
+    /// The remark.
     pub text: String,
 }
 

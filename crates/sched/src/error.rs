@@ -27,7 +27,7 @@ pub enum SchedError {
         what: &'static str,
         /// Line, from 1; 0 where there are none.
         line: usize,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// A replayed run differs from the recorded one.

@@ -382,7 +382,7 @@ pub enum NoticeProblem {
     /// Another request used it.
     #[error("the notice was used by another request")]
     Used,
-    /// Its time to live passed.
+    /// The notice's time to live passed.
     #[error("the notice expired")]
     Expired,
     /// The client withdrew the notice.
@@ -391,7 +391,7 @@ pub enum NoticeProblem {
     /// All of its T_pre failed.
     #[error("the notice's offline phase failed")]
     Failed,
-    /// Its client may no longer be served.
+    /// The client may no longer be served.
     #[error("the notice's client left")]
     ClientGone,
     /// The model is no longer served.

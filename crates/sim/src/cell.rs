@@ -33,7 +33,7 @@ pub struct Cell {
     pub p95: Interval,
     /// 99th.
     pub p99: Interval,
-    /// 99th percentile for VGG-16; zero where the workload has none.
+    /// 99th percentile for VGG-16; zero if the workload has none.
     pub vgg16_p99: Interval,
     /// Inputs per second.
     pub throughput: Interval,
@@ -47,7 +47,7 @@ pub struct Cell {
     pub memory_use: Interval,
     /// D of each seed, to compare cells seed by seed.
     pub delays: Vec<f64>,
-    /// D of all clients but client 0, for the fair-share experiment.
+    /// D of all clients except client 0, for the fair-share experiment.
     pub others_delay: Interval,
 }
 
@@ -75,10 +75,10 @@ impl Row {
 }
 
 impl Cell {
-    /// Plays these seeds.
+    /// Simulates these seeds.
     ///
     /// # Errors
-    /// A configuration that the scheduler refuses.
+    /// [`SimError::Scheduler`] if the scheduler refuses the configuration.
     pub fn measure(label: &str, scenario: &Scenario, seeds: &Range<u64>) -> Result<Self, SimError> {
         let rows: Result<Vec<Row>, SimError> =
             seeds.clone().map(|seed| Ok(Row::of(&scenario.run(seed)?, scenario))).collect();

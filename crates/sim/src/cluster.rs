@@ -1,5 +1,5 @@
-//! Several nodes and the front that sends clients to them (`python/tacit/cluster`), in virtual time: each
-//! node has a scheduler of its own, and the front knows of it what its last report said.
+//! Several nodes and the front that sends clients to them (`python/tacit/cluster`), in virtual
+//! time. Each node has its own scheduler, and the front knows only a node's last report.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,56 +11,56 @@ use crate::error::SimError;
 use crate::scenario::Scenario;
 use crate::workload::Arrival;
 
-/// How the front chooses.
+/// The front's choice of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
-    /// As it is built: a client goes to the shortest expected wait, by its name among equals, and stays while
-    /// that node lives.
+    /// As in the real front: a client goes to the node with the shortest expected wait (its name
+    /// decides between equals), and stays while that node lives.
     Home,
-    /// By the client's name alone, and it stays.
+    /// By the client's name alone, permanently.
     Name,
-    /// Every request goes to the shortest expected wait, wherever its client was: what staying costs is seen
-    /// beside it.
+    /// Every request goes to the shortest expected wait, independent of its client's node: shows
+    /// the cost of staying.
     Anew,
 }
 
-/// A node that dies, and for good.
+/// A node that dies permanently.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Death {
-    /// Which one.
+    /// Index of the node.
     pub node: usize,
     /// Seconds after the first arrival.
     pub at_s: f64,
 }
 
-/// A cluster of like nodes; the workload is that of the scenario, for all of them together.
+/// A cluster of equal nodes; the scenario's workload is for all of them together.
 #[derive(Clone, Debug)]
 pub struct ClusterSpec {
-    /// One node, and the requests of all.
+    /// One node, and the requests for all nodes.
     pub scenario: Scenario,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How clients are sent to them.
+    /// Choice of nodes for clients.
     pub placement: Placement,
     /// Seconds between two reports of a node.
     pub report_s: f64,
-    /// Seconds after which a node that is gone is written off, and its clients are sent elsewhere.
+    /// Seconds until a silent node counts as dead, and its clients are sent to other nodes.
     pub lease_s: f64,
     /// Nodes that die.
     pub deaths: Vec<Death>,
 }
 
-/// What came out; times in seconds, from the moment when a client first asked.
+/// Results; times in seconds, from a client's first request for the input.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClusterSummary {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How clients were sent to them.
+    /// Choice of nodes for clients.
     pub placement: Placement,
-    /// Inputs that were answered.
+    /// Answered inputs.
     pub done: usize,
-    /// Inputs that were not.
+    /// Inputs without an answer.
     pub lost: usize,
     /// D: mean of finish minus arrival.
     pub input_delay: f64,
@@ -70,13 +70,13 @@ pub struct ClusterSummary {
     pub p95: f64,
     /// 99th percentile of the input delay.
     pub p99: f64,
-    /// Inputs answered a second, first arrival to last end.
+    /// Answered inputs per second, first arrival to last end.
     pub throughput: f64,
     /// Share of the cores' time that jobs held.
     pub core_use: f64,
     /// Core-seconds of the busiest node over the mean.
     pub busiest: f64,
-    /// Requests that a dead node had not answered, and that others did.
+    /// Requests that a dead node left unanswered and another node answered.
     pub moved: usize,
     /// Events of all schedulers.
     pub events: u64,
@@ -84,20 +84,20 @@ pub struct ClusterSummary {
 
 struct Node<'a> {
     engine: Engine<'a>,
-    /// Expected wait as last reported, and when the next report is due.
+    /// Last reported expected wait, and the time of the next report.
     wait_s: f64,
     next_report: Time,
     alive: bool,
-    /// When the client of each of its requests first asked.
+    /// Time of the client's first try, for each of the node's requests.
     asked: Vec<Time>,
 }
 
 struct Cluster<'a> {
     spec: &'a ClusterSpec,
     nodes: Vec<Node<'a>>,
-    /// Where each client is.
+    /// Node of each client.
     homes: BTreeMap<u64, usize>,
-    /// Mean seconds of the models' phases: what a front takes an input of a queue for.
+    /// Mean seconds of the models' phases: the front's estimate for a queued input.
     typical: [f64; 2],
     moved: usize,
     events: u64,
@@ -109,10 +109,11 @@ struct Cluster<'a> {
 }
 
 impl ClusterSpec {
-    /// Plays it with this seed until every request has ended.
+    /// Simulates this seed until every request has ended.
     ///
     /// # Errors
-    /// A configuration that the scheduler refuses; no node, or a death of one that is not there.
+    /// [`SimError::Scheduler`] for a configuration that the scheduler refuses;
+    /// [`SimError::NoSuchNode`] without nodes, or for the death of a node that does not exist.
     pub fn run(&self, seed: u64) -> Result<ClusterSummary, SimError> {
         if self.nodes == 0 || self.deaths.iter().any(|death| death.node >= self.nodes) {
             return Err(SimError::NoSuchNode { nodes: self.nodes });
@@ -154,7 +155,7 @@ impl ClusterSpec {
 }
 
 impl Cluster<'_> {
-    /// The front's events in their order: requests, nodes that die, and clients that ask again.
+    /// Processes the front's events in order: requests, deaths of nodes, and repeated requests.
     fn play(mut self, arrivals: Vec<Arrival>) -> ClusterSummary {
         let mut deaths = self.spec.deaths.clone();
         deaths.sort_by(|a, b| tacit_floats::rising(&a.at_s, &b.at_s));
@@ -188,7 +189,7 @@ impl Cluster<'_> {
         self.summary()
     }
 
-    /// A request comes to the front, and goes to a node; nobody takes it where none is left.
+    /// The front sends a request to a node; without live nodes the request is lost.
     fn comes(&mut self, arrival: Arrival, now: Time, asked: Time) {
         let Some(k) = self.place(arrival.client, now) else { return };
         self.homes.insert(arrival.client, k);
@@ -206,13 +207,13 @@ impl Cluster<'_> {
         self.report(now);
         let wait = |k: usize| if self.spec.placement == Placement::Name { 0.0 } else { self.nodes[k].wait_s };
         let alive = (0..self.nodes.len()).filter(|k| self.nodes[*k].alive);
-        // The higher weight of two equal waits.
+        // The larger weight decides between equal waits.
         alive.min_by(|a, b| {
             tacit_floats::rising(&wait(*a), &wait(*b)).then_with(|| weight(client, *b).cmp(&weight(client, *a)))
         })
     }
 
-    /// Reports that are due by now, each as of the moment when it was.
+    /// Makes the reports that are due, each with the state at its due time.
     fn report(&mut self, now: Time) {
         let every = Span::from_secs(self.spec.report_s);
         let [pre_s, on_s] = self.typical;
@@ -228,7 +229,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// A node is gone: what it had not answered its clients ask for again, once it is written off.
+    /// Ends a node: its clients repeat unanswered requests after the node counts as dead.
     fn dies(&mut self, k: usize, now: Time) -> Vec<(Time, Arrival, Time)> {
         if !self.nodes[k].alive {
             return Vec::new();
@@ -245,7 +246,7 @@ impl Cluster<'_> {
         again
     }
 
-    /// Adds up what a node did.
+    /// Adds up a node's results.
     fn close(&mut self, k: usize) {
         let node = &self.nodes[k];
         let run = node.engine.run_so_far();
@@ -292,12 +293,13 @@ impl Cluster<'_> {
     }
 }
 
-/// Requests of which every input has ended.
+/// Requests whose inputs have all ended.
 fn answered(run: &Run) -> BTreeSet<u64> {
     run.reports.iter().filter(|report| report.last).map(|report| report.input.request.0).collect()
 }
 
-/// Rendezvous weight of a node for a client: any mixing of both will do here, where nobody picks names.
+/// Rendezvous weight of a node for a client. Any mixing function suffices, since no client chooses
+/// its name.
 fn weight(client: u64, node: usize) -> u64 {
     let mut mixed = client.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (node as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03);
     for _ in 0..2 {

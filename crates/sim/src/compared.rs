@@ -1,4 +1,4 @@
-//! A recorded run beside what the simulator makes of it: how far off it is, and why.
+//! Comparison of a recorded run with its simulation: the deviation, and its reason.
 
 use crate::engine::Run;
 use crate::error::SimError;
@@ -9,10 +9,10 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use tacit_sched::JobPhase;
 
-/// Seconds by which a server's times of one moment may differ.
+/// Largest difference in seconds between a server's times of one moment.
 const CLOCK: f64 = 0.003;
 
-/// Simulated over live: further from 1 than this needs a reason.
+/// Largest deviation from 1 of simulated over live that needs no reason.
 pub const TOLERANCE: f64 = 0.10;
 
 /// A recorded run beside simulated ones of the same arrivals and policy. Times in seconds.
@@ -20,31 +20,31 @@ pub const TOLERANCE: f64 = 0.10;
 pub struct Comparison {
     /// D of the recording.
     pub live: f64,
-    /// D where every job takes the mean of its kind in the recording.
+    /// D if every job takes the mean of its kind in the recording.
     pub simulated: f64,
     /// `simulated` over `live`; 1 where both are 0.
     pub ratio: f64,
-    /// D where every job takes what it took in the recording.
+    /// D if every job takes its recorded time.
     pub replayed: f64,
     /// `replayed` over `live`.
     pub replayed_ratio: f64,
-    /// D where, besides, notices and requests come when they came, and clients for T_on as long after T_pre
-    /// as they did.
+    /// D if, besides, notices and requests arrive at their recorded times, and clients come for
+    /// T_on with the recorded delay after T_pre.
     pub handed: f64,
     /// `handed` over `live`.
     pub handed_ratio: f64,
-    /// What the jobs took in all, over what the server's profile table says after the run.
+    /// Total time of the jobs over their time by the server's profile table after the run.
     pub job_ratio: f64,
-    /// Mean length of jobs that ran beside another over that of jobs of the same kind that ran alone; none
-    /// where no kind did both.
+    /// Mean length of jobs that ran beside another over that of jobs of the same kind that ran
+    /// alone; `None` without a kind that has both.
     pub side_by_side: Option<f64>,
     /// Mean time from the end of T_pre until the client came for T_on.
     pub gap: f64,
-    /// Share of the requests in whose gap another job started, and whose T_on then waited.
+    /// Share of requests between whose phases another job started, so that their T_on waited.
     pub passed: f64,
 }
 
-/// `a / b`, where nothing over nothing is no difference.
+/// `a / b`; 1 if both are 0.
 pub fn ratio(a: f64, b: f64) -> f64 {
     match (a, b) {
         (a, b) if b > 0.0 => a / b,
@@ -54,15 +54,16 @@ pub fn ratio(a: f64, b: f64) -> f64 {
 }
 
 fn is_off(ratio: f64) -> bool {
-    // A hair more than the tolerance, for what decimal fractions lose.
+    // Slightly more than the tolerance, because of the rounding of decimal fractions.
     (ratio - 1.0).abs() > TOLERANCE + 1e-9
 }
 
 impl Comparison {
-    /// Plays the recording again at its own number of cores; with it what was played with the profile.
+    /// Simulates the recording at its own number of cores; also returns the simulation with the
+    /// profile.
     ///
     /// # Errors
-    /// A configuration that the scheduler refuses.
+    /// [`SimError::Scheduler`] if the scheduler refuses the configuration.
     pub fn of(recording: &Recording) -> Result<(Self, (Scenario, Run)), SimError> {
         let played = |scenario: Scenario| scenario.run(0).map(|run| (scenario, run));
         let profile = played(recording.scenario(recording.cores))?;
@@ -87,8 +88,8 @@ impl Comparison {
         Ok((compared, profile))
     }
 
-    /// Why the simulator is off by more than [`TOLERANCE`], in words; none where it is not. What is told are
-    /// measured figures: where none of them explains it, that is said.
+    /// Describes why the simulation deviates by more than [`TOLERANCE`]; `None` if it does not.
+    /// Uses only measured figures, and states if none of them explains the deviation.
     pub fn reason(&self) -> Option<String> {
         if !is_off(self.ratio) {
             return None;
@@ -126,7 +127,7 @@ impl Comparison {
     }
 }
 
-/// What jobs took over what the server's table says after the run.
+/// Total time of the jobs over their time by the server's table after the run.
 fn job_ratio(recording: &Recording) -> f64 {
     let models = recording.learned();
     let (mut took, mut said) = (0.0, 0.0);
@@ -139,7 +140,8 @@ fn job_ratio(recording: &Recording) -> f64 {
     ratio(took, said)
 }
 
-/// Share of a job's time in which another one ran. One's end may be noted after the other's start.
+/// Share of a job's time in which another job ran. A job's end may be recorded after the next one's
+/// start.
 fn overlap(job: &RecordedJob, at: usize, jobs: &[RecordedJob]) -> f64 {
     let mut parts: Vec<(f64, f64)> = jobs
         .iter()
@@ -157,8 +159,8 @@ fn overlap(job: &RecordedJob, at: usize, jobs: &[RecordedJob]) -> f64 {
     covered / job.length().max(1e-9)
 }
 
-/// By kind (model and phase) the mean length of jobs that mostly ran beside another over that of those that
-/// ran alone; the mean over the kinds, weighted by the time of jobs beside another.
+/// The mean length of jobs that mostly ran beside another over that of those that ran alone, by
+/// kind (model and phase); the mean over the kinds, weighted by the time of jobs beside another.
 fn side_by_side(recording: &Recording) -> Option<f64> {
     let jobs: Vec<_> = recording.jobs().collect();
     let bare: Vec<RecordedJob> = jobs.iter().map(|(_, _, job)| *job).collect();
@@ -186,7 +188,7 @@ fn side_by_side(recording: &Recording) -> Option<f64> {
 
 fn gap(recording: &Recording) -> f64 {
     let gaps: Vec<f64> = recording.inputs.iter().filter_map(RecordedInput::gap).collect();
-    // The sum of nothing is -0.
+    // The sum of an empty list is -0.
     gaps.iter().sum::<f64>().max(0.0) / gaps.len().max(1) as f64
 }
 

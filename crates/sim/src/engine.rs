@@ -1,4 +1,4 @@
-//! The virtual-time engine: the server's loop with a heap in place of a machine.
+//! The virtual-time engine: the server's loop with a heap of events instead of a machine.
 
 use crate::error::SimError;
 use crate::scenario::{RequestTimes, Scenario, Stock};
@@ -16,11 +16,11 @@ use tacit_sched::{
 /// One job as it ran; times in seconds since the start of the simulation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobRecord {
-    /// Model, by its place in the mix.
+    /// Model, as an index into the mix.
     pub model: ModelId,
     /// JobPhase.
     pub phase: JobPhase,
-    /// The request that it worked for in the end, if any.
+    /// The request that finally used the job, if any.
     pub request: Option<RequestId>,
     /// Threads.
     pub threads: u32,
@@ -30,10 +30,10 @@ pub struct JobRecord {
     pub to: f64,
 }
 
-/// Queue lengths, in inputs, and what is in use after an event.
+/// Queue lengths, in inputs, and resource use after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct QueueSample {
-    /// When, in seconds since the start of the simulation.
+    /// Time, in seconds since the start of the simulation.
     pub at: f64,
     /// Q_pre.
     pub pre: u32,
@@ -51,10 +51,10 @@ pub struct QueueSample {
     pub memory: u64,
 }
 
-/// What happened.
+/// Results of a simulation.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// Every input, in the order in which they ended.
+    /// Every input, in the order of their ends.
     pub reports: Vec<InputReport>,
     /// Every job (only with `timeline`).
     pub jobs: Vec<JobRecord>,
@@ -72,7 +72,7 @@ pub struct Run {
     pub last: Time,
     /// Events handled.
     pub events: u64,
-    /// The requests as they came.
+    /// The requests in order of arrival.
     pub arrivals: Vec<Arrival>,
     /// Material in stock at time zero, by model.
     pub stock: Vec<u32>,
@@ -93,26 +93,26 @@ pub(crate) struct Engine<'a> {
     scheduler: Scheduler<PolicySpec>,
     due: BinaryHeap<Reverse<(Time, Due)>>,
     running: BTreeMap<JobId, (Start, Time, Option<RequestId>)>,
-    /// Recorded requests that are still to come, and whose material is made.
+    /// Recorded requests that have not arrived yet and whose material is made.
     made: BTreeSet<usize>,
     noise: Rng,
     think: Rng,
-    /// Materials named so far.
+    /// Number of material names so far.
     materials: u64,
     /// Closed loop: the next request to send.
     unsent: usize,
-    /// Requests that have not come yet.
+    /// Requests that have not arrived yet.
     to_come: usize,
-    /// Inputs that have come and not ended.
+    /// Inputs that have arrived and not ended.
     open: usize,
     run: Run,
 }
 
 impl Scenario {
-    /// Plays the scenario with this seed until every request has ended.
+    /// Simulates the scenario with this seed until every request has ended.
     ///
     /// # Errors
-    /// A configuration that the scheduler refuses.
+    /// [`SimError::Scheduler`] if the scheduler refuses the configuration.
     pub fn run(&self, seed: u64) -> Result<Run, SimError> {
         let arrivals = self.trace.clone().unwrap_or_else(|| self.workload.draw(seed));
         let mut engine = self.engine(seed)?;
@@ -124,7 +124,7 @@ impl Scenario {
         Ok(engine.run)
     }
 
-    /// A machine that nothing has come to yet.
+    /// A machine before the first arrival.
     pub(crate) fn engine(&self, seed: u64) -> Result<Engine<'_>, SimError> {
         let mut believed = self.models.clone();
         for (model, &bias) in believed.iter_mut().zip(&self.bias) {
@@ -150,16 +150,16 @@ impl Scenario {
     }
 }
 
-/// As a node, to which requests come from outside.
+/// Operation as a node, with requests from outside.
 impl Engine<'_> {
-    /// Everything that happens up to `until`, that moment included.
+    /// Processes all events up to and including `until`.
     pub(crate) fn advance(&mut self, until: Time) {
         while self.next().is_some_and(|next| next <= until) {
             self.step();
         }
     }
 
-    /// A request comes now; nothing that is due before has been left out.
+    /// A request arrives now; all earlier events must have been processed.
     pub(crate) fn comes(&mut self, arrival: Arrival, now: Time) {
         let request = self.run.arrivals.len();
         self.run.arrivals.push(arrival);
@@ -167,7 +167,7 @@ impl Engine<'_> {
         self.happen(now, Due::Request(request));
     }
 
-    /// Until all that has come has ended.
+    /// Runs until all arrived inputs have ended.
     pub(crate) fn finish(&mut self) {
         self.go();
     }
@@ -176,7 +176,7 @@ impl Engine<'_> {
         self.scheduler.counts()
     }
 
-    /// What is left of the running jobs at `now`, in seconds.
+    /// Remaining time of the running jobs at `now`, in seconds.
     pub(crate) fn left_s(&self, now: Time) -> f64 {
         let expected = |(start, from, _): &(Start, Time, Option<RequestId>)| (*from + start.estimate).since(now).secs();
         self.running.values().map(expected).sum()
@@ -206,7 +206,7 @@ impl Engine<'_> {
         self.run.arrivals = arrivals;
     }
 
-    /// Gives every pool the stock for the mean rate, as far as the pools' share of the disk goes, the first
+    /// Gives every pool the stock for the mean rate, within the pools' share of the disk, the first
     /// models first.
     fn fill_pools(&mut self) {
         let Some(pool) = &self.scenario.config.pool else { return };
@@ -229,13 +229,13 @@ impl Engine<'_> {
         }
     }
 
-    /// A name that was never used before.
+    /// A fresh name.
     fn new_material(&mut self) -> MaterialId {
         self.materials += 1;
         MaterialId::numbered(self.materials)
     }
 
-    /// Until the last input has ended. Refills that still run count up to that moment.
+    /// Runs until the last input has ended. Refills that still run count up to that moment.
     fn go(&mut self) {
         while (self.to_come > 0 || self.open > 0) && self.next().is_some() {
             self.step();
@@ -246,13 +246,13 @@ impl Engine<'_> {
         }
     }
 
-    /// When something happens next.
+    /// Time of the next event.
     fn next(&self) -> Option<Time> {
         let due = self.due.peek().map(|r| r.0.0);
         [due, self.scheduler.next_wakeup()].into_iter().flatten().min()
     }
 
-    /// What happens next: a job's end or a request before the scheduler's own wake-up.
+    /// Processes the next event: a job's end or a request before the scheduler's own wake-up.
     fn step(&mut self) {
         let (due, wake) = (self.due.peek().map(|r| r.0.0), self.scheduler.next_wakeup());
         if let Some(wake) = wake.filter(|wake| due.is_none_or(|due| *wake < due)) {
@@ -265,7 +265,7 @@ impl Engine<'_> {
     fn happen(&mut self, now: Time, what: Due) {
         match what {
             Due::JobEnd(job) => {
-                // A job that was stopped has left the table already.
+                // A stopped job has left the table already.
                 let Some((start, from, _)) = self.running.get(&job).cloned() else { return };
                 let failed = self.scenario.failures > 0.0 && self.noise.f64() < self.scenario.failures;
                 self.account(job, now);
@@ -300,7 +300,8 @@ impl Engine<'_> {
             Due::Request(i) => {
                 self.run.arrivals[i].at = now;
                 self.to_come -= 1;
-                // An announced request finds its material ready; a recorded client has to come for its T_on.
+                // An announced request finds its material ready; a recorded client must still come
+                // for its T_on.
                 let gap = self.scenario.recorded.as_ref().filter(|_| self.made.remove(&i)).and_then(|all| all[i].gap);
                 self.due.extend(gap.map(|gap| Reverse((now + gap, Due::Comes(i)))));
                 let arrival = &self.run.arrivals[i];
@@ -392,7 +393,7 @@ impl Engine<'_> {
         }
     }
 
-    /// What was recorded of the request that a job works for, and which it is.
+    /// The recorded times of the request that a job works for, and its index.
     fn recorded(&self, start: &Start) -> Option<(usize, RequestTimes)> {
         let request = match start.work {
             Work::Request(input) => input.request.0,
@@ -402,7 +403,7 @@ impl Engine<'_> {
         self.scenario.recorded.as_ref()?.get(request).map(|times| (request, *times))
     }
 
-    /// How long a job takes: as it was recorded, or by its model.
+    /// Duration of a job: as recorded, or by its model.
     fn time_of(&self, start: &Start) -> Span {
         let recorded = self.recorded(start).and_then(|(_, times)| match start.phase {
             JobPhase::Pre => times.pre,
@@ -414,7 +415,7 @@ impl Engine<'_> {
         })
     }
 
-    /// After a T_pre, a recorded client has to come before its T_on has a place in the queue.
+    /// After a T_pre, a recorded client must come before its T_on is queued.
     fn leave_queue(&mut self, now: Time, start: &Start) {
         let recorded = self.recorded(start).filter(|_| start.phase == JobPhase::Pre);
         let Some((request, RequestTimes { gap: Some(gap), .. })) = recorded else { return };
@@ -426,7 +427,7 @@ impl Engine<'_> {
         self.due.push(Reverse((now + gap, Due::Comes(request))));
     }
 
-    /// The truth about a job's phase.
+    /// The true figures of a job's phase.
     fn truth(&self, start: &Start) -> &PhaseSpec {
         let model = &self.scenario.models[start.model.0 as usize];
         match start.phase {
@@ -435,11 +436,11 @@ impl Engine<'_> {
         }
     }
 
-    /// Takes a job off the machine and adds up what it used.
+    /// Takes a job off the machine and adds up its resource use.
     fn account(&mut self, job: JobId, now: Time) {
         let Some((start, from, request)) = self.running.remove(&job) else { return };
         let secs = now.since(from).secs();
-        // A dealing waits for its dealer, on no core.
+        // A dealing waits for its dealer and uses no core.
         let is_dealing = start.phase == JobPhase::Pre && self.scenario.models[start.model.0 as usize].dealt;
         let threads = if is_dealing { 0 } else { start.threads };
         self.run.core_seconds += secs * f64::from(threads);

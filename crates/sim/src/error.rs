@@ -1,4 +1,4 @@
-//! What can be wrong with what a simulation is made of.
+//! Errors of a simulation's inputs.
 
 use tacit_sched::SchedError;
 use thiserror::Error;
@@ -9,26 +9,26 @@ pub enum SimError {
     /// The scheduler refuses the configuration or the policy's name.
     #[error(transparent)]
     Scheduler(#[from] SchedError),
-    /// No such built-in workload.
+    /// The built-in workload is unknown.
     #[error("unknown workload {0:?}: expected swiftsnni-mixed or swiftsnni-light")]
     UnknownWorkload(String),
     /// A model named by a workload or trace is not in the profile.
     #[error("model {0:?} is not in the profile")]
     UnknownModel(String),
-    /// A cluster without nodes, or the death of one that it does not have.
+    /// A cluster without nodes, or the death of a node that does not exist.
     #[error("there are {nodes} nodes: a cluster has one at least, and only those can die")]
     NoSuchNode {
-        /// How many.
+        /// Number of nodes.
         nodes: usize,
     },
-    /// A file does not say what it should.
+    /// A file is malformed.
     #[error("{what}, line {line}: {why}")]
     BadFile {
         /// Which kind of file.
         what: &'static str,
         /// Line, from 1; 0 where there are none.
         line: usize,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
 }

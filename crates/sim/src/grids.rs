@@ -1,4 +1,4 @@
-//! The grids: what the policies reach, cell by cell, and whether that is enough.
+//! The grids: results of the policies, cell by cell, and checks of these results.
 
 use crate::cell::Cell;
 use crate::error::SimError;
@@ -15,27 +15,29 @@ use tacit_sched::profile::Speedup;
 
 /// Rates of the paper, requests per second.
 const RATES: [f64; 3] = [0.25, 0.5, 1.0];
-/// Parallel share of a job wherever threads are allowed; assumed, since the profile has one thread only.
+/// Parallel share of a job if more threads are allowed; assumed, since the profile has one thread
+/// only.
 const PARALLEL: Speedup = Speedup::Amdahl(0.95);
-/// A comparison that the table's seeds do not decide is repeated on this many times as many.
+/// A comparison that the table's seeds do not decide is repeated with this many times as many
+/// seeds.
 const MORE_SEEDS: u64 = 25;
 
-/// A requirement and what was measured.
+/// A requirement and its measured value.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
-    /// Where: cores, rate, notices.
+    /// The cell: cores, rate, notices.
     pub cell: String,
-    /// What must hold.
+    /// The requirement.
     pub rule: String,
     /// Measured ratio.
     pub value: f64,
     /// Half-width of its 95 % interval, for comparisons seed by seed.
     pub half: Option<f64>,
-    /// Seeds that it rests on: more than the cell's where those did not decide.
+    /// Number of seeds: more than the cell's if those were not decisive.
     pub seeds: usize,
-    /// Allowed at most.
+    /// Largest allowed ratio.
     pub limit: f64,
-    /// Whether it holds.
+    /// Whether the requirement holds.
     pub met: bool,
 }
 
@@ -48,7 +50,7 @@ pub struct Grid {
     pub cells: Vec<Cell>,
     /// All checks.
     pub checks: Vec<Check>,
-    /// What was measured in each cell.
+    /// Scenario of each cell.
     #[serde(skip)]
     scenarios: Vec<Scenario>,
 }
@@ -65,7 +67,7 @@ impl Grid {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// Measures a scenario and keeps its cell.
+    /// Measures a scenario and adds its cell.
     fn add(&mut self, label: &str, scenario: Scenario, seeds: &Range<u64>) -> Result<Cell, SimError> {
         let cell = Cell::measure(label, &scenario, seeds)?;
         self.cells.push(cell.clone());
@@ -74,14 +76,14 @@ impl Grid {
     }
 
     fn check(&mut self, at: &str, rule: &str, value: f64, limit: f64) {
-        // Equal figures differ in the last digit when they are sums in another order.
+        // Equal figures differ in the last digit if they are summed in another order.
         let met = value <= limit * (1.0 + 1e-9);
         let seeds = self.cells.last().map_or(0, |c| c.delays.len());
         self.checks.push(Check { cell: at.into(), rule: rule.into(), value, half: None, seeds, limit, met });
     }
 
-    /// Whether D is lower with notices than without, by more than the 95 % interval, for every cell without a
-    /// pool.
+    /// Checks for every cell without a pool that D is lower with notices than without, by more than
+    /// the 95 % interval.
     fn check_notices(&mut self, seeds: &Range<u64>) -> Result<(), SimError> {
         let twins = |with: &Cell, c: &Cell| {
             c.notices == 0.0 && (&c.label, c.cores, c.rate, c.stock) == (&with.label, with.cores, with.rate, with.stock)
@@ -99,9 +101,9 @@ impl Grid {
         Ok(())
     }
 
-    /// Compares two cells. The requests are the same, so the interval is that of the difference seed by seed.
-    /// Where it does not decide, [`MORE_SEEDS`] times as many further seeds are played and all are taken
-    /// together.
+    /// Compares two cells. The requests are the same, so the interval is that of the difference
+    /// seed by seed. If the interval does not decide, [`MORE_SEEDS`] times as many further seeds
+    /// are simulated and all are used together.
     fn compare(&self, with: usize, without: usize, seeds: &Range<u64>) -> Result<Check, SimError> {
         let cell = &self.cells[with];
         let mut columns = [with, without].map(|i| self.cells[i].delays.clone());
@@ -150,7 +152,7 @@ fn name(cores: u32, rate: f64, notices: f64) -> String {
 /// Grid A: one thread a job, no pool, P = 48 and 16, with a sweep of beta.
 ///
 /// # Errors
-/// A profile that lacks a model.
+/// [`SimError::UnknownModel`] for a profile that lacks a model.
 pub fn grid_a(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimError> {
     let mut grid = Grid::new("A: one thread a job, no pool");
     for (cores, rate, notices) in cells() {
@@ -177,10 +179,10 @@ pub fn grid_a(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimErro
     Ok(grid)
 }
 
-/// Grid B: moldable T_on, pools allowed, P = 48 (and 16 for what overload does).
+/// Grid B: moldable T_on, pools allowed, P = 48 (and 16 for the effect of overload).
 ///
 /// # Errors
-/// A profile that lacks a model.
+/// [`SimError::UnknownModel`] for a profile that lacks a model.
 pub fn grid_b(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimError> {
     let mut grid = Grid::new("B: moldable T_on, pools allowed");
     for (cores, rate, notices) in cells() {
@@ -201,10 +203,10 @@ pub fn grid_b(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimErro
     Ok(grid)
 }
 
-/// Grid C: T_pre moldable too, against every fixed thread count.
+/// Grid C: moldable T_pre too, against every fixed thread count.
 ///
 /// # Errors
-/// A profile that lacks a model.
+/// [`SimError::UnknownModel`] for a profile that lacks a model.
 pub fn grid_c(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimError> {
     let mut grid = Grid::new("C: T_pre and T_on moldable, no pool");
     for (cores, rate, notices) in cells() {
@@ -226,11 +228,11 @@ pub fn grid_c(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimErro
     Ok(grid)
 }
 
-/// Sensitivity: wrong estimates, bursts, a flood from one client, heavy-tailed batches. P = 16, rate 0.5
-/// unless said otherwise.
+/// Sensitivity: wrong estimates, bursts, a flood from one client, heavy-tailed batches. P = 16,
+/// rate 0.5 unless stated otherwise.
 ///
 /// # Errors
-/// A profile that lacks a model.
+/// [`SimError::UnknownModel`] for a profile that lacks a model.
 pub fn sensitivity(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimError> {
     let mut grid = Grid::new("Sensitivity, P = 16");
     let bursts = Arrivals::Bursts { rate: 0.5, on: 60.0, off: 180.0 };

@@ -1,9 +1,10 @@
-//! The scheduler in virtual time: `tacit_sched::Scheduler` with a heap of events in place of a machine.
+//! The scheduler in virtual time: `tacit_sched::Scheduler` with a heap of events instead of a
+//! machine.
 //!
-//! A [`Scenario`] (machine, models, policy, [`Workload`]) and a seed give a [`Run`]. [`Summary`] has its
-//! figures, [`RunFile`] is all of it as JSON. [`Cell`] has the figures over many seeds, [`grids`] and
-//! [`table2`] compare cells. Same seed, same numbers, on every machine. A [`Recording`] is a run of a real
-//! server, a [`Comparison`] what the simulator makes of it.
+//! A [`Scenario`] (machine, models, policy, [`Workload`]) and a seed give a [`Run`]. [`Summary`]
+//! has its figures, [`RunFile`] the whole run as JSON. [`Cell`] has the figures over many seeds;
+//! [`grids`] and [`table2`] compare cells. The same seed gives the same numbers on every machine. A
+//! [`Recording`] is a run of a real server, and a [`Comparison`] compares it with its simulation.
 #![forbid(unsafe_code)]
 
 pub mod grids;

@@ -6,7 +6,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use tacit_sched::{InputReport, Outcome};
 
-/// Metrics of a set of inputs. Times in seconds; only inputs that were done count, except in `outcomes`.
+/// Metrics of a set of inputs. Times in seconds; only inputs that were done count, except in
+/// `outcomes`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Metrics {
     /// Inputs that were done.
@@ -46,7 +47,7 @@ pub struct Summary {
     pub refused: usize,
 }
 
-/// Nearest-rank percentile of ascending values; zero of none.
+/// Nearest-rank percentile of ascending values; zero for an empty list.
 fn percentile(sorted: &[f64], percent: f64) -> f64 {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or(0.0)
@@ -58,7 +59,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 }
 
 impl Metrics {
-    /// Metrics of these inputs.
+    /// Computes the metrics of these inputs.
     pub fn of(reports: &[&InputReport]) -> Self {
         let done: Vec<&&InputReport> = reports.iter().filter(|r| r.outcome == Outcome::Done).collect();
         let mut delays: Vec<f64> = done.iter().map(|r| r.ended.since(r.arrived).secs()).collect();
@@ -79,7 +80,7 @@ impl Metrics {
 }
 
 impl Summary {
-    /// Metrics of a run of this scenario.
+    /// Computes the metrics of a run of this scenario.
     pub fn of(run: &Run, scenario: &Scenario) -> Self {
         let (mix, capacity) = (&scenario.workload.mix, scenario.config.capacity);
         let mut outcomes = BTreeMap::new();
@@ -117,7 +118,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Of one figure per seed.
+    /// The interval of one figure per seed.
     pub fn of(values: &[f64]) -> Self {
         let n = values.len();
         let mean = mean(values.iter().copied());

@@ -1,5 +1,5 @@
-//! A run as JSON: machine and models, every input with its times, threads and where it waited, the metrics,
-//! and what the picture is drawn from.
+//! A run as JSON: machine and models, every input with its times, threads and waits, the metrics,
+//! and the data of the picture.
 
 use crate::engine::{JobRecord, QueueSample, Run};
 use crate::metrics::Summary;
@@ -16,7 +16,7 @@ struct Way {
     memory: u64,
 }
 
-/// A model as it truly is, and its material in stock at time zero.
+/// A model with its true figures, and its material in stock at time zero.
 #[derive(Clone, Debug, Serialize)]
 struct Model {
     name: String,
@@ -29,14 +29,14 @@ struct Model {
 #[derive(Clone, Debug, Serialize)]
 struct Input {
     request: u64,
-    /// Place in the batch.
+    /// Index in the batch.
     index: u32,
     client: u64,
     model: String,
     outcome: Outcome,
     source: Source,
     arrived: f64,
-    /// How long before that it was announced.
+    /// Time between its notice and its arrival.
     lead: Option<f64>,
     pre_start: Option<f64>,
     pre_finish: Option<f64>,
@@ -53,8 +53,8 @@ struct Input {
     ended: f64,
 }
 
-/// A run's file: what `python -m tacit.report` and `docs/scripts/delay_bound.py` read. Times in seconds,
-/// memory in bytes.
+/// A run's file, the input of `python -m tacit.report` and `docs/scripts/delay_bound.py`. Times in
+/// seconds, memory in bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunFile<'a> {
     /// Always `tacit-simulation`.
@@ -74,7 +74,7 @@ pub struct RunFile<'a> {
     spread: f64,
     events: u64,
     models: Vec<Model>,
-    /// In the order in which they ended.
+    /// In the order of their ends.
     inputs: Vec<Input>,
     jobs: &'a [JobRecord],
     samples: &'a [QueueSample],
@@ -90,7 +90,8 @@ impl Input {
         let arrived = report.arrived.secs();
         let ended = report.ended.secs();
         let secs = |t: Option<Time>| t.map(|t| t.secs());
-        // A phase that never came lasts until the end; one that came before the request costs it nothing.
+        // A phase that never started lasts until the end; one before the request costs the request
+        // nothing.
         let after = |t: Option<f64>| t.unwrap_or(ended).max(arrived);
         let pre_start = secs(report.pre.started);
         let pre_finish = secs(report.pre.finished);
@@ -123,7 +124,7 @@ impl Input {
 }
 
 impl RunFile<'_> {
-    /// Of a run of this scenario and seed.
+    /// The file for a run of this scenario and seed.
     pub fn of<'a>(scenario: &'a Scenario, seed: u64, run: &'a Run) -> RunFile<'a> {
         let config = &scenario.config;
         let models = scenario.models.iter().enumerate().map(|(i, model)| Model {

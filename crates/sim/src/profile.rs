@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tacit_sched::profile::{Sample, Speedup};
 use tacit_sched::{BoundTo, ModelSpec, PhaseSpec, Span};
 
-/// A profile file (`shark-1thread.json` and its like). Fields that the simulator does not use are ignored.
+/// A profile file (such as `shark-1thread.json`). Ignores fields that the simulator does not use.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ProfileFile {
     backend: String,
@@ -60,11 +60,11 @@ impl ProfileFile {
         Ok(file)
     }
 
-    /// A model as the scheduler takes it, its material bound to the client, with assumed speed-ups of T_pre
-    /// and T_on.
+    /// A model in the scheduler's form, with material bound to the client, and with assumed
+    /// speed-ups of T_pre and T_on.
     ///
     /// # Errors
-    /// [`SimError::UnknownModel`].
+    /// [`SimError::UnknownModel`] if the profile lacks the model.
     pub(crate) fn model(&self, name: &str, pre: Speedup, on: Speedup) -> Result<ModelSpec, SimError> {
         let model = self.models.get(name).ok_or_else(|| SimError::UnknownModel(name.to_owned()))?;
         Ok(ModelSpec {

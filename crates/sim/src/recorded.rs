@@ -1,5 +1,6 @@
-//! A run of a real server, in the simulator's terms: what came when, which jobs ran when. From it come the
-//! same figures and pictures as from a simulated run, and the scenarios that play it again.
+//! A run of a real server in the simulator's terms: the arrivals, and the times of the jobs. It
+//! yields the same figures and pictures as a simulated run, and the scenarios that simulate it
+//! again.
 
 use crate::engine::{JobRecord, QueueSample, Run};
 use crate::scenario::{RequestTimes, Scenario};
@@ -13,43 +14,43 @@ use tacit_sched::{
     Span, Stamp, Time,
 };
 
-/// Seconds after which a client comes at the soonest: never in the moment in which a job ends.
+/// Earliest arrival of a client after a job's end, seconds: never at the same moment.
 const SOON: f64 = 1e-6;
 
-/// A job as a server tells of it; seconds since the recording began.
+/// A job as the server reported it; seconds since the recording began.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RecordedJob {
-    /// The client had come for it.
+    /// When the client came for the job.
     pub queued: f64,
-    /// It started.
+    /// When the job started.
     pub from: f64,
-    /// It ended.
+    /// When the job ended.
     pub to: f64,
 }
 
 impl RecordedJob {
-    /// Seconds that it ran.
+    /// Duration in seconds.
     pub fn length(&self) -> f64 {
         (self.to - self.from).max(0.0)
     }
 }
 
-/// What became of one request; seconds since the recording began.
+/// Times of one request; seconds since the recording began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RecordedInput {
-    /// When the server first heard of it: by its notice, or by the request.
+    /// When the server first knew of the request: from its notice, or from the request itself.
     pub known: f64,
     /// When the server had the request.
     pub arrived: f64,
-    /// T_pre, where there was one that ended well.
+    /// T_pre, if one succeeded.
     pub pre: Option<RecordedJob>,
-    /// T_on, where it ended well.
+    /// T_on, if it succeeded.
     pub on: Option<RecordedJob>,
 }
 
 impl RecordedInput {
-    /// Seconds from the end of T_pre until the client came for T_on, or until the request came, if that was
-    /// later.
+    /// Seconds from the end of T_pre until the client came for T_on, or until the request arrived,
+    /// if that was later.
     pub fn gap(&self) -> Option<f64> {
         let (pre, on) = (self.pre?, self.on?);
         Some((on.queued - pre.to.max(self.arrived)).max(0.0))
@@ -59,24 +60,24 @@ impl RecordedInput {
 /// A run of a real server. Requests are of one input each.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// What the server believed of each model at first.
+    /// The server's initial estimates of each model.
     pub believed: Vec<ModelSpec>,
-    /// Jobs that may run at a time, of one thread each.
+    /// Most jobs at a time, of one thread each.
     pub cores: u32,
-    /// Dealings that may be under way at a time, beside those.
+    /// Most dealings at a time, beside those.
     pub dealings: u32,
-    /// Which policy.
+    /// The policy.
     pub policy: PolicySpec,
-    /// What was to come.
+    /// The mix of planned requests.
     pub workload: Workload,
-    /// When it was to come.
+    /// The planned arrivals.
     pub arrivals: Vec<Arrival>,
-    /// What became of it: one for each arrival.
+    /// The recorded times: one entry for each arrival.
     pub inputs: Vec<RecordedInput>,
 }
 
 impl Recording {
-    /// Every job that ended well, with its place among the arrivals.
+    /// Every successful job, with the index of its arrival.
     pub fn jobs(&self) -> impl Iterator<Item = (usize, JobPhase, RecordedJob)> + '_ {
         self.inputs.iter().enumerate().flat_map(|(i, input)| {
             let pre = input.pre.map(|job| (i, JobPhase::Pre, job));
@@ -84,8 +85,8 @@ impl Recording {
         })
     }
 
-    /// What the server's profile table says after the run: its jobs, learned in the order of their ends, with
-    /// the rule of the table itself.
+    /// The server's profile table after the run: its jobs, learned in the order of their ends, by
+    /// the table's own rule.
     pub fn learned(&self) -> Vec<ModelSpec> {
         let mut table = ProfileTable::new();
         for model in &self.believed {
@@ -110,9 +111,9 @@ impl Recording {
         models
     }
 
-    /// What its jobs took in the mean, by model and phase. A wait follows the mean of what goes first, and
-    /// job times have a long tail, so the table's median is too short for it. What was believed stays for
-    /// what never ran.
+    /// Mean times of its jobs, by model and phase. A wait depends on the mean of the earlier jobs,
+    /// and job times have a long tail, so the table's median is too short for it. Phases that never
+    /// ran retain the initial estimate.
     pub fn measured(&self) -> Vec<ModelSpec> {
         let mut sums = BTreeMap::<_, (f64, u32)>::new();
         for (i, phase, job) in self.jobs() {
@@ -130,7 +131,8 @@ impl Recording {
         models
     }
 
-    /// The same arrivals at a machine with so many cores, every job as long as its kind was in the mean.
+    /// The same arrivals at a machine with `cores` cores, with the mean duration of its kind for
+    /// every job.
     pub fn scenario(&self, cores: u32) -> Scenario {
         let mut config = Config::new(Resources { cores, memory: u64::MAX, disk: u64::MAX, dealings: self.dealings });
         config.max_queued = u32::MAX;
@@ -142,8 +144,8 @@ impl Recording {
         scenario
     }
 
-    /// As [`scenario`](Self::scenario), but every job as long as it was in the recording. With `handover`,
-    /// clients come for T_on as long after T_pre as they did, too; without, they are there at once.
+    /// As [`scenario`](Self::scenario), but every job takes its recorded time. With `handover`,
+    /// clients also come for T_on with the recorded delay after T_pre; without, they come at once.
     pub fn replay(&self, cores: u32, handover: bool) -> Scenario {
         let length = |job: Option<RecordedJob>| job.map(|job| Span::from_secs(job.length()));
         let times = self.inputs.iter().map(|input| RequestTimes {
@@ -154,8 +156,9 @@ impl Recording {
         Scenario { recorded: Some(times.collect()), ..self.scenario(cores) }
     }
 
-    /// As [`replay`](Self::replay) with `handover` at its own number of cores, and notices and requests come
-    /// when they came, not when they should have: two that are close may change places.
+    /// As [`replay`](Self::replay) with `handover` at its own number of cores. Notices and requests
+    /// arrive at their recorded times instead of the planned ones, so two close ones may change
+    /// places.
     pub fn replay_as_came(&self) -> Scenario {
         let mut arrivals = self.arrivals.clone();
         for (arrival, input) in arrivals.iter_mut().zip(&self.inputs) {
@@ -165,7 +168,7 @@ impl Recording {
         Scenario { trace: Some(arrivals), ..self.replay(self.cores, true) }
     }
 
-    /// The recording as a run, for the same figures and pictures as a simulated one.
+    /// The recording as a run, for the same figures and pictures as a simulated run.
     pub fn run(&self) -> Run {
         let reports: Vec<InputReport> = (0..self.inputs.len()).map(|i| self.report(i)).collect();
         let placed = self.placed();
@@ -216,9 +219,9 @@ impl Recording {
         phase == JobPhase::Pre && self.believed[self.arrivals[request].model as usize].dealt
     }
 
-    /// The jobs in the order of their starts, no more at a time than there are cores, or dealings: a server
-    /// notes the end of a job when its client has been told, a moment after the scheduler has given its core
-    /// away.
+    /// The jobs in the order of their starts, with at most as many at a time as there are cores, or
+    /// dealings. A server records the end of a job after its report to the client, a moment after
+    /// the scheduler has reassigned its core.
     fn placed(&self) -> Vec<(usize, JobPhase, RecordedJob)> {
         let (dealings, jobs) = self.jobs().partition(|&(i, phase, _)| self.is_dealing(i, phase));
         let mut all = no_more_than(self.dealings, dealings);
@@ -227,9 +230,9 @@ impl Recording {
         all
     }
 
-    /// What waited and what ran after every change.
+    /// Queued and running jobs after every change.
     fn samples(&self, placed: &[(usize, JobPhase, RecordedJob)]) -> Vec<QueueSample> {
-        // When, which of (Q_pre, Q_transit, Q_ready, cores), and by how many.
+        // Time, which of (Q_pre, Q_transit, Q_ready, cores), and the difference.
         let mut changes: Vec<(f64, usize, i64)> = Vec::new();
         for &(i, phase, job) in placed {
             let queue = if phase == JobPhase::On { 2 } else { 0 };
@@ -241,7 +244,7 @@ impl Recording {
                 changes.extend([(job.to, 1, 1), (on.queued.max(job.to), 1, -1)]);
             }
         }
-        // At the same moment, what ends goes first: no core is held twice.
+        // At the same moment, ends precede starts, so that no core is held twice.
         changes.sort_by(|a, b| tacit_floats::rising(&a.0, &b.0).then(a.2.cmp(&b.2)));
         let mut now = [0i64; 4];
         let sample = |(at, which, by): (f64, usize, i64)| {
@@ -253,8 +256,8 @@ impl Recording {
     }
 }
 
-/// Jobs in the order of their starts, of which so many run at a time, one at least: where there are more,
-/// what ends first ends when the next begins.
+/// Jobs in the order of their starts, with at most `most` at a time, one at least. If there are
+/// more, the first to end ends when the next begins.
 fn no_more_than(most: u32, mut jobs: Vec<(usize, JobPhase, RecordedJob)>) -> Vec<(usize, JobPhase, RecordedJob)> {
     jobs.sort_by(|a, b| tacit_floats::rising(&a.2.from, &b.2.from));
     let mut running: Vec<usize> = Vec::new();

@@ -1,4 +1,4 @@
-//! The paper's Table 2 beside ours.
+//! The paper's Table 2 beside this simulator's results.
 
 use crate::cell::Cell;
 use crate::error::SimError;
@@ -15,7 +15,8 @@ struct Paper {
     workload: &'static str,
     policy: &'static str,
     rate: f64,
-    /// D without notices, D with 25 %, W, throughput, speed-up, makespan; NaN where the paper has none.
+    /// D without notices, D with 25 %, W, throughput, speed-up, makespan; NaN for figures that the
+    /// paper lacks.
     figures: [f64; 6],
 }
 
@@ -50,23 +51,23 @@ pub struct Row {
     pub workload: String,
     /// Policy.
     pub policy: String,
-    /// Requests per second. The paper gives none for `sequential`; its figures fit 0.25.
+    /// Requests per second. The paper states none for `sequential`; its figures fit 0.25.
     pub rate: f64,
-    /// The paper's figures, in the order of its columns; `null` where it has none.
+    /// The paper's figures, in the order of its columns; `null` for missing ones.
     pub paper: [Option<f64>; 6],
-    /// Ours without notices.
+    /// Simulated figures without notices.
     pub plain: Cell,
-    /// Ours with 25 % of the requests announced 60 s ahead.
+    /// Simulated figures with 25 % of the requests announced 60 s ahead.
     pub announced: Cell,
-    /// Our makespan of `sequential` at 0.25 over ours here.
+    /// Simulated makespan of `sequential` at 0.25 over that of this row.
     pub speedup: f64,
 }
 
-/// Runs the grid of Table 2 and, beside the paper's policies, `adaptive` in the same setting (one thread a
-/// job, no pool).
+/// Runs the grid of Table 2 and, beside the paper's policies, `adaptive` in the same setting (one
+/// thread a job, no pool).
 ///
 /// # Errors
-/// A profile that lacks a model.
+/// [`SimError::UnknownModel`] for a profile that lacks a model.
 pub fn table2(profile: &ProfileFile, seeds: &Range<u64>, cores: u32) -> Result<Vec<Row>, SimError> {
     let mut rows = Vec::new();
     for workload in ["mixed", "light"] {
@@ -96,7 +97,8 @@ pub fn table2(profile: &ProfileFile, seeds: &Range<u64>, cores: u32) -> Result<V
     Ok(rows)
 }
 
-/// The comparison as a Markdown table: paper / ours in each column, our 95 % confidence interval on D.
+/// The comparison as a Markdown table: paper / simulated in each column, with the simulated 95 %
+/// confidence interval of D.
 pub fn print(rows: &[Row]) -> String {
     let mut text = String::from(
         "| workload | policy | rate | D no notice | D 25 % | W | throughput | speedup | makespan |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",

@@ -1,21 +1,21 @@
-//! Workloads: which requests come when, from whom.
+//! Workloads: the times, models and clients of requests.
 
 use crate::error::SimError;
 use fastrand::Rng;
 use tacit_sched::{Span, Time};
 
-/// Independent generators of one seed. The first six are the workload's, the others the engine's.
+/// Independent generators from one seed. The first six are the workload's, the others the engine's.
 pub(crate) fn streams<const N: usize>(seed: u64) -> [Rng; N] {
     let mut root = Rng::with_seed(seed);
     std::array::from_fn(|_| root.fork())
 }
 
-/// Exponential with this mean.
+/// An exponential random number with this mean.
 pub(crate) fn exponential(rng: &mut Rng, mean: f64) -> f64 {
     -mean * (1.0 - rng.f64()).ln()
 }
 
-/// A mix of models: how many requests of each.
+/// A mix of models, with the number of requests of each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
     /// Name for reports.
@@ -60,7 +60,7 @@ impl Mix {
     }
 }
 
-/// When requests come.
+/// Arrival process of the requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arrivals {
     /// Poisson, requests per second.
@@ -83,8 +83,8 @@ pub enum Arrivals {
         /// Relative amplitude.
         swing: f64,
     },
-    /// Each of `clients` sends its next request a think time (exponential, mean in seconds) after its last
-    /// one ended.
+    /// Each of `clients` sends its next request a think time (exponential, mean in seconds) after
+    /// its last one ended.
     Closed {
         /// Clients.
         clients: u32,
@@ -94,7 +94,7 @@ pub enum Arrivals {
 }
 
 impl Arrivals {
-    /// Mean requests per second; zero for a closed loop, which has no rate of its own.
+    /// Mean requests per second; zero for a closed loop, whose rate depends on the server.
     pub fn rate(&self) -> f64 {
         match *self {
             Self::Poisson(rate) | Self::Bursts { rate, .. } | Self::Diurnal { rate, .. } => rate,
@@ -111,7 +111,7 @@ impl Arrivals {
                 Self::Poisson(rate) => t += exponential(rng, 1.0 / rate),
                 Self::Closed { think, .. } => return exponential(rng, think),
                 Self::Bursts { rate, on, off } => {
-                    // Time runs only while the source is on; then the gaps are put back.
+                    // Time advances only while the source is on; the gaps are added afterwards.
                     t += exponential(rng, on / ((on + off) * rate));
                     return t + (t / on).floor() * off;
                 }
@@ -164,18 +164,18 @@ impl Batches {
     }
 }
 
-/// Everything about the requests, but not about the machine.
+/// All properties of the requests, independent of the machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// Models.
     pub mix: Mix,
-    /// Requests in all.
+    /// Number of requests.
     pub requests: usize,
     /// Arrival process.
     pub arrivals: Arrivals,
     /// Share of requests that are announced.
     pub notice_share: f64,
-    /// How long ahead.
+    /// Time between notice and arrival.
     pub notice_lead: Span,
     /// Inputs per request.
     pub batches: Batches,
@@ -183,7 +183,8 @@ pub struct Workload {
     pub clients: u32,
     /// Share of the requests that client 0 sends; 0 is an equal share for all.
     pub heavy_client: f64,
-    /// Probability that a client leaves for good at some time within a minute after sending a request.
+    /// Probability that a client leaves permanently at some time within a minute after sending a
+    /// request.
     pub departures: f64,
     /// Timeout of each request.
     pub timeout: Option<Span>,
@@ -209,14 +210,14 @@ impl Workload {
     /// A built-in workload at a Poisson rate, in requests per second.
     ///
     /// # Errors
-    /// [`SimError::UnknownWorkload`].
+    /// [`SimError::UnknownWorkload`] for another name.
     pub fn paper(name: &str, rate: f64, notices: f64) -> Result<Self, SimError> {
         Ok(Self::new(Mix::named(name)?, Arrivals::Poisson(rate), notices))
     }
 
-    /// The requests of one seed, in order of arrival (for a closed loop: all that will be sent, the time of
-    /// the later ones open). Times, models and notices are drawn apart: with and without notices the same
-    /// requests come at the same times.
+    /// The requests of one seed, in order of arrival. For a closed loop: all requests, the times of
+    /// the later ones open. Times, models and notices use separate generators: the same requests
+    /// arrive at the same times with and without notices.
     pub fn draw(&self, seed: u64) -> Vec<Arrival> {
         let [times, models, notices, batches, clients, departures] = &mut streams(seed);
         let times = self.arrivals.times(self.requests, times);
@@ -250,20 +251,20 @@ impl Workload {
     }
 }
 
-/// One request to come.
+/// One future request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arrival {
-    /// When.
+    /// Time of arrival.
     pub at: Time,
-    /// From whom.
+    /// The client.
     pub client: u64,
-    /// Which model, as an index into the mix.
+    /// The model, as an index into the mix.
     pub model: u32,
-    /// How many inputs.
+    /// Number of inputs.
     pub inputs: u32,
-    /// Announced this long ahead.
+    /// Time between notice and arrival, if announced.
     pub lead: Option<Span>,
-    /// The client leaves then.
+    /// When the client leaves, if it does.
     pub leaves: Option<Time>,
 }
 

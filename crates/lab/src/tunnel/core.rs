@@ -1,5 +1,5 @@
-//! WireGuard without I/O: packets in, datagrams out, and a count of everything refused. The protocol is
-//! `boringtun`'s.
+//! WireGuard without I/O: packets in, datagrams out, and counters of refused ones. The protocol
+//! code is `boringtun`'s.
 use boringtun::noise::errors::WireGuardError;
 use boringtun::noise::{Tunn, TunnResult};
 use boringtun::x25519::{PublicKey, StaticSecret};
@@ -9,9 +9,10 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 /// Version of the `boringtun` crate, for records.
 pub const BORINGTUN: &str = "0.7.1";
-/// Bytes that a datagram is longer than its packet: header 16, tag 16. A handshake message needs 148 in all.
+/// Extra bytes of a datagram over its packet: header 16, tag 16. A handshake message needs 148 in
+/// all.
 pub const OVERHEAD: usize = 32;
-/// Least length of the buffers that datagrams are written to, beyond what their packet needs.
+/// Smallest length of buffers for datagrams, beyond the need of their packet.
 const HANDSHAKE: usize = 148;
 
 /// A private key: 32 bytes from the operating system. Never printed, wiped when dropped.
@@ -22,37 +23,37 @@ impl SecretKey {
     /// A new key.
     ///
     /// # Errors
-    /// If the operating system has no random numbers to give.
+    /// If the operating system has no random numbers.
     pub fn random() -> Result<Self, getrandom::Error> {
         let mut bytes = [0u8; 32];
         getrandom::fill(&mut bytes)?;
         Ok(Self(bytes))
     }
 
-    /// The public key that belongs to it.
+    /// The matching public key.
     #[must_use]
     pub fn public(&self) -> [u8; 32] {
         PublicKey::from(&StaticSecret::from(self.0)).to_bytes()
     }
 
-    /// The key itself.
+    /// The raw key.
     pub(crate) fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
 }
 
-/// All that an end needs to know.
+/// Configuration of an end.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct EndConfig {
-    /// Its private key.
+    /// The end's private key.
     pub secret: SecretKey,
     /// The peer's public key.
     pub peer: [u8; 32],
-    /// Where it sends from and listens, on the link.
+    /// The end's address on the link.
     pub local: SocketAddr,
-    /// Where the peer listens, on the link.
+    /// The peer's address on the link.
     pub remote: SocketAddr,
-    /// Its address in the tunnel.
+    /// The end's address in the tunnel.
     pub inner: Ipv4Addr,
     /// The peer's address in the tunnel.
     pub peer_inner: Ipv4Addr,
@@ -62,38 +63,39 @@ pub struct EndConfig {
     pub interface: String,
 }
 
-/// What went through a tunnel's end, and what was refused there.
+/// Counters of a tunnel's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
     /// Packets of the parties sealed and sent.
     pub sent_packets: u64,
     /// Packets of the parties received and opened.
     pub received_packets: u64,
-    /// Datagrams refused because they had come before, or are too old to tell: the replay window.
+    /// Datagrams refused as duplicates or as older than the replay window.
     pub replayed: u64,
-    /// Datagrams refused because a tag, key or format is wrong: changed on the way, or not the peer's.
+    /// Datagrams refused because a tag, key or format is wrong: changed in transit, or from another
+    /// sender.
     pub forged: u64,
-    /// Datagrams refused for other reasons: no session yet, an answer that nothing waits for (any more), too
-    /// many handshakes.
+    /// Datagrams refused for other reasons: no session yet, an answer without a pending request,
+    /// too many handshakes.
     pub other_refused: u64,
     /// Packets refused because their inner source address is not the peer's.
     pub wrong_source: u64,
     /// Handshake messages sent.
     pub handshakes: u64,
-    /// Seconds since the session's keys were agreed on; absent before.
+    /// Seconds since the key agreement of the session; absent before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_age_s: Option<f64>,
 }
 
-/// What a datagram turned out to be.
+/// Result of opening a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incoming {
-    /// Nothing to do, or refused (see [`Stats`]).
+    /// No output, or refused (see [`Stats`]).
     Nothing,
-    /// Its packet is in the first bytes of the buffer, this many.
+    /// Length of the packet at the start of the buffer.
     Packet(usize),
-    /// The first bytes of the buffer, this many, are an answer for the peer; then [`Core::queued`] wants to
-    /// be called until it has nothing.
+    /// Length of an answer for the peer at the start of the buffer. Then call [`Core::queued`]
+    /// until it returns 0.
     Answer(usize),
 }
 
@@ -113,20 +115,20 @@ impl Core {
         Self { tunn, peer_inner, peer_outer, stats: Stats::default() }
     }
 
-    /// Counters up to now.
+    /// The present counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats { session_age_s: self.tunn.time_since_last_handshake().map(|d| d.as_secs_f64()), ..self.stats }
     }
 
-    /// Length of buffer that any of the calls needs for a packet or datagram of `len` bytes.
+    /// Buffer length that any of the calls needs for a packet or datagram of `len` bytes.
     #[must_use]
     pub fn room_for(len: usize) -> usize {
         (len + OVERHEAD).max(HANDSHAKE)
     }
 
-    /// Seals a packet; how many bytes of `out` to send. 0 before the first handshake: the packet waits, and a
-    /// handshake may go out instead. A packet for which `out` is too short is dropped.
+    /// Seals a packet; returns the number of bytes of `out` to send. 0 before the first handshake:
+    /// the packet waits, and a handshake may be sent instead. Drops a packet if `out` is too short.
     pub fn outgoing(&mut self, packet: &[u8], out: &mut [u8]) -> usize {
         if packet.is_empty() || out.len() < Self::room_for(packet.len()) {
             return 0;
@@ -139,7 +141,7 @@ impl Core {
         len
     }
 
-    /// Opens a datagram into `out`. One for which `out` is too short is refused.
+    /// Opens a datagram into `out`. Refuses it if `out` is too short.
     pub fn incoming(&mut self, datagram: &[u8], out: &mut [u8]) -> Incoming {
         if datagram.is_empty() || out.len() < Self::room_for(datagram.len()) {
             self.stats.forged += 1;
@@ -160,7 +162,7 @@ impl Core {
             }
             TunnResult::WriteToNetwork(answer) => {
                 let len = answer.len();
-                // A data message of an empty packet (keep-alive) is shorter than a handshake's.
+                // A data message with an empty packet (keep-alive) is shorter than a handshake's.
                 self.stats.handshakes += u64::from(len > OVERHEAD);
                 Incoming::Answer(len)
             }
@@ -168,7 +170,7 @@ impl Core {
         }
     }
 
-    /// The next packet that waited for the handshake, sealed; 0 when there is none.
+    /// Seals the next packet that waited for the handshake; 0 if there is none.
     pub fn queued(&mut self, out: &mut [u8]) -> usize {
         let result = self.tunn.decapsulate(None, &[], out);
         let len = self.datagram_len(&result);
@@ -176,8 +178,8 @@ impl Core {
         len
     }
 
-    /// Does what is due by the clock (resending handshakes, new keys every two minutes, keep-alives): how
-    /// many bytes of `out` to send. Wants to be called about four times a second.
+    /// Performs timed actions (repeated handshakes, new keys every two minutes, keep-alives);
+    /// returns the number of bytes of `out` to send. Call about four times a second.
     pub fn tick(&mut self, out: &mut [u8]) -> usize {
         if out.len() < HANDSHAKE {
             return 0;
@@ -186,7 +188,7 @@ impl Core {
         self.datagram_len(&result)
     }
 
-    /// Starts a handshake, again if one is under way: how many bytes of `out` to send.
+    /// Starts or restarts a handshake; returns the number of bytes of `out` to send.
     pub fn handshake(&mut self, out: &mut [u8]) -> usize {
         if out.len() < HANDSHAKE {
             return 0;

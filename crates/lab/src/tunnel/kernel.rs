@@ -1,5 +1,5 @@
-//! The kernel's WireGuard, set up by `ip` and `wg`: it works in the kernel alone, so its CPU time belongs to
-//! no process.
+//! The kernel's WireGuard, set up by `ip` and `wg`. All its work is in the kernel, so no process
+//! has its CPU time.
 use super::core::EndConfig;
 use crate::LabError;
 use crate::link::{Link, Side};
@@ -7,18 +7,18 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use zeroize::Zeroizing;
 
-/// Name of an interface that is made only to see whether it can be.
+/// Name of a test interface.
 const PROBE: &str = "tacit-probe";
 
 /// The kernel's version of WireGuard, or why it cannot be used here.
 ///
 /// # Errors
-/// [`LabError`] if a program could not even be started inside the link.
+/// [`LabError`] if a program cannot even be started inside the link.
 pub(super) fn probe(link: &Link) -> Result<Result<String, String>, LabError> {
     link.within(Side::Client, || {
         command("ip", &["link", "add", PROBE, "type", "wireguard"], None)
             .map_err(|reason| format!("this kernel has no WireGuard ({reason})"))?;
-        // It goes with the namespace at the latest.
+        // Disappears with the namespace at the latest.
         let _ = command("ip", &["link", "del", PROBE], None);
         if let Err(reason) = command("wg", &["--version"], None) {
             return Err(format!("the `wg` program of wireguard-tools is missing ({reason})"));
@@ -29,10 +29,10 @@ pub(super) fn probe(link: &Link) -> Result<Result<String, String>, LabError> {
     })
 }
 
-/// Makes an end on `side`.
+/// Creates an end on `side`.
 ///
 /// # Errors
-/// [`LabError::Failed`] naming the step.
+/// [`LabError::Failed`] with the step.
 pub(super) fn up(link: &Link, side: Side, config: EndConfig) -> Result<(), LabError> {
     let done = link.within(side, move || {
         let name = config.interface.as_str();
@@ -44,19 +44,19 @@ pub(super) fn up(link: &Link, side: Side, config: EndConfig) -> Result<(), LabEr
     done.map_err(|detail| LabError::Failed { step: "setting up the kernel's WireGuard".into(), detail })
 }
 
-/// Whether the end on `side` has agreed on keys with its peer.
+/// Whether the end on `side` has a session with its peer.
 ///
 /// # Errors
-/// [`LabError::Failed`] if the kernel does not tell.
+/// [`LabError::Failed`] if the kernel does not report it.
 pub(super) fn connected(link: &Link, side: Side, interface: String) -> Result<bool, LabError> {
     let shown = link.within(side, move || output("wg", &["show", &interface, "latest-handshakes"], None))?;
     let text = shown.map_err(|detail| LabError::Failed { step: "asking the kernel's WireGuard".into(), detail })?;
     Ok(text.split_whitespace().nth(1).is_some_and(|time| time != "0"))
 }
 
-/// What `wg setconf` reads; told on its standard input, since arguments and files can be seen.
+/// Input of `wg setconf`, passed on standard input, since other users can see arguments and files.
 fn settings(config: &EndConfig) -> Zeroizing<String> {
-    // The end on the client's side speaks first, so that both are connected before anything is measured.
+    // The client's end starts the handshake, so that both are connected before any measurement.
     Zeroizing::new(format!(
         "[Interface]\nPrivateKey = {}\nListenPort = {}\n[Peer]\nPublicKey = {}\nEndpoint = {}\nAllowedIPs = {}/32\n\
          PersistentKeepalive = 25\n",

@@ -1,11 +1,11 @@
 //! WireGuard tunnels between the two sides of a link, with keys made for one run.
 //!
-//! The kernel's WireGuard is used where it can be, else a user-space end of ours around `boringtun`, one
-//! process a side, so that its CPU time counts to that side. [`Tunnel::facts`] says which and why, for the
-//! record.
+//! Uses the kernel's WireGuard if possible, otherwise this crate's user-space end around
+//! `boringtun`, one process per side, so that its CPU time counts to that side. [`Tunnel::facts`]
+//! has the choice and the reason, for the record.
 //!
-//! What it adds to a connection: every packet is encrypted and authenticated, and one that comes twice is
-//! refused. Who the peer *is* is known by its tunnel key only, which any program on that host may use: see
+//! Effect on a connection: every packet is encrypted and authenticated, and duplicates are refused.
+//! Only its tunnel key identifies the peer, and any program on that host may use the tunnel: see
 //! `docs/threat-model.md`.
 mod core;
 mod kernel;
@@ -26,23 +26,23 @@ use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Largest packet in the tunnel, bytes: what a link of 1500 leaves over IPv6 too, as `wg-quick` has it.
+/// Largest packet in the tunnel, bytes: fits a link of 1500 even over IPv6, as in `wg-quick`.
 pub const MTU: u16 = 1420;
 /// Port of the ends on the link.
 const PORT: u16 = 51820;
-/// Name of the interfaces, each in its side's namespace. The meter knows tunnels by their names (`wg`, `tun`,
-/// `tap`) and does not count what goes through them a second time.
+/// Name of the interfaces, each in its side's namespace. The meter recognises tunnels by their
+/// names (`wg`, `tun`, `tap`) and does not count their traffic twice.
 const INTERFACE: &str = "wg-tacit";
 
 /// Which WireGuard to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// The kernel's where it works, else the one in user space.
+    /// The kernel's if it works, otherwise user space.
     #[default]
     Auto,
-    /// The kernel's or none.
+    /// Only the kernel's.
     Kernel,
-    /// The one in user space.
+    /// Only user space.
     UserSpace,
 }
 
@@ -61,39 +61,39 @@ impl FromStr for Choice {
     }
 }
 
-/// Where the ends in user space run.
+/// How user-space ends run.
 #[derive(Clone, Debug)]
 pub enum Host {
-    /// As processes: a program and its first arguments, which end up in [`run_process`].
+    /// As processes: a program and its first arguments, which must call [`run_process`].
     Processes(OsString, Vec<OsString>),
-    /// On threads of this process: for tests; CPU time cannot be told apart.
+    /// On threads of this process: for tests; their CPU time cannot be separated.
     Threads,
 }
 
 impl Host {
-    /// This program's `lab tunnel-process`.
+    /// `lab tunnel-process` of this program.
     ///
     /// # Errors
-    /// [`LabError::Failed`] if the system does not tell where this program is.
+    /// [`LabError::Failed`] if the system does not report this program's path.
     pub fn this_program() -> Result<Self, LabError> {
         let program = std::env::current_exe().map_err(LabError::failed("finding this program"))?;
         Ok(Self::Processes(program.into(), vec!["lab".into(), "tunnel-process".into()]))
     }
 }
 
-/// How a tunnel is made.
+/// Options of a tunnel.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Which WireGuard.
     pub choice: Choice,
-    /// Where ends in user space run.
+    /// How user-space ends run.
     pub host: Host,
-    /// How long the first handshake may take, lost and repeated ones included.
+    /// Time limit of the first handshake, including lost and repeated messages.
     pub patience: Duration,
 }
 
 impl Options {
-    /// `choice`, as processes of this program, with 30 s patience.
+    /// `choice`, as processes of this program, with a limit of 30 s.
     ///
     /// # Errors
     /// As [`Host::this_program`].
@@ -102,7 +102,7 @@ impl Options {
     }
 }
 
-/// A tunnel that is up: both ends have agreed on keys. Drop it before its link.
+/// A running tunnel with a session. Drop it before its link.
 pub struct Tunnel {
     inner: [Ipv4Addr; 2],
     ends: Option<[UserEnd; 2]>,
@@ -119,8 +119,8 @@ struct UserEnd {
 impl Drop for UserEnd {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // An end whose input has ended goes by itself; this one might be stuck in sending. No handle to
-            // it is left.
+            // An end stops by itself at the end of its input; this kill is for one that is stuck in
+            // sending. No handle to it is left.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -135,11 +135,11 @@ fn index(side: Side) -> usize {
 }
 
 impl Tunnel {
-    /// Makes a tunnel over `link` with fresh keys and waits until both ends have agreed on a session.
+    /// Sets up a tunnel over `link` with fresh keys and waits for a session.
     ///
     /// # Errors
-    /// [`LabError::Unavailable`] if the kernel's WireGuard was asked for and is not there, or rights are
-    /// missing; [`LabError::Failed`] naming the step that failed, the handshake among them.
+    /// [`LabError::Unavailable`] if the kernel's WireGuard was requested and is missing, or rights
+    /// are missing; [`LabError::Failed`] with the failed step, such as the handshake.
     pub fn up(link: &Link, options: &Options) -> Result<Self, LabError> {
         Self::with_ends(link, options, Self::ends(link)?)
     }
@@ -152,7 +152,7 @@ impl Tunnel {
         let random = || SecretKey::random().map_err(LabError::failed("making the tunnel's keys"));
         let secrets = [random()?, random()?];
         let public = [secrets[0].public(), secrets[1].public()];
-        // Of 10.0.0.0/8, which is private; the link's addresses are of 198.18.0.0/15.
+        // In the private range 10.0.0.0/8; the link's addresses are in 198.18.0.0/15.
         let inner = [Ipv4Addr::new(10, 213, 77, 1), Ipv4Addr::new(10, 213, 77, 2)];
         let outer = [Side::Client, Side::Server].map(|side| SocketAddr::new(link.address(side).into(), PORT));
         let [client, server] = secrets;
@@ -169,7 +169,7 @@ impl Tunnel {
         Ok([end(client, 0, 1), end(server, 1, 0)])
     }
 
-    /// As [`up`](Self::up), with keys of the caller's: client, server.
+    /// As [`up`](Self::up), with the caller's keys: client, server.
     ///
     /// # Errors
     /// As [`up`](Self::up).
@@ -209,8 +209,8 @@ impl Tunnel {
         let mut client = start_end(link, Side::Client, options, client)?;
         client.handle.ask("handshake")?;
         let mut ends = [client, server];
-        // The first may be lost, for one because a link just made is not quite up; the protocol itself waits
-        // 5 s. An answer to the one before the last still counts, so there must be time for that.
+        // The first may be lost, for example because a new link is not quite ready; the protocol
+        // itself waits 5 s. An answer to the second to last still counts, so it needs enough time.
         let again = Duration::from_secs(1) + 2 * link.spec().rtt();
         let mut asked = Instant::now();
         wait_for_session(options.patience, || {
@@ -233,23 +233,22 @@ impl Tunnel {
         self.inner[index(side)]
     }
 
-    /// Numbers of the processes that do `side`'s part: none for the kernel's WireGuard and for threads.
+    /// Ids of the processes of `side`'s end: none for the kernel's WireGuard and for threads.
     #[must_use]
     pub fn processes(&self, side: Side) -> Vec<u32> {
         let end = self.ends.as_ref().map(|ends| &ends[index(side)]);
         end.and_then(|end| end.child.as_ref()).map(Child::id).into_iter().collect()
     }
 
-    /// What went through and was refused at `side`; `None` for the kernel's WireGuard, which does not count
-    /// that.
+    /// Counters of `side`; `None` for the kernel's WireGuard, which has none.
     ///
     /// # Errors
-    /// [`LabError::Failed`] if the end has failed, with its reason.
+    /// [`LabError::Failed`] with the reason if the end has failed.
     pub fn stats(&mut self, side: Side) -> Result<Option<Stats>, LabError> {
         self.ends.as_mut().map(|ends| ends[index(side)].handle.ask("stats")).transpose()
     }
 
-    /// For the record: which WireGuard this is (`wireguard`), and why this one (`wireguard_choice`).
+    /// For the record: the WireGuard in use (`wireguard`), and the reason (`wireguard_choice`).
     #[must_use]
     pub fn facts(&self) -> &BTreeMap<String, String> {
         &self.facts
@@ -282,7 +281,7 @@ fn start_end(link: &Link, side: Side, options: &Options, config: EndConfig) -> R
     }
 }
 
-/// Asks `connected` until it says yes; what it adds is told when it never does.
+/// Calls `connected` until it returns true; a timeout reports its last remark.
 fn wait_for_session(
     patience: Duration,
     mut connected: impl FnMut() -> Result<(bool, String), LabError>,

@@ -1,8 +1,8 @@
-//! A tunnel's end as its own process (or thread), and how it is talked to.
+//! A tunnel's end as its own process (or thread), and its protocol with the parent.
 //!
-//! Its first line of input is an [`EndConfig`] as JSON: keys never stand in arguments or the environment.
-//! After that a line is a command: `handshake` or `stats`. Every line is answered by a [`Reply`] as JSON. The
-//! end of the input ends it.
+//! The first line of input is an [`EndConfig`] as JSON: keys never appear in arguments or the
+//! environment. Each further line is a command: `handshake` or `stats`. Every line gets a [`Reply`]
+//! as JSON. The end stops at the end of its input.
 use super::core::{Core, EndConfig, Stats};
 use super::user::{Io, Wire};
 use crate::LabError;
@@ -16,27 +16,27 @@ use zeroize::Zeroizing;
 
 /// Most bytes of a line of input.
 const MAX_LINE: usize = 4096;
-/// Between two looks at the protocol's timers.
+/// Interval of checks of the protocol's timers.
 const TICK: Duration = Duration::from_millis(250);
 
 /// Answer to a line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reply {
-    /// Done; the counters.
+    /// Success; the counters.
     Ok(Stats),
-    /// Not done, and why. Nothing follows.
+    /// Failure, with the reason. No reply follows.
     Failed(String),
 }
 
-/// The process: reads its configuration from the standard input, then works until that ends.
+/// Runs the process: reads its configuration from the standard input, then works until that ends.
 ///
 /// # Errors
-/// Whatever keeps it from starting or going on; the parent reads it as a [`Reply`] too.
+/// Any failure at the start or later; the parent also gets it as a [`Reply`].
 pub fn run_process() -> Result<(), LabError> {
     let done = process();
     if let Err(error) = &done {
-        // If the parent is gone too, there is nobody to tell.
+        // A parent that has ended too needs no reply.
         let _ = answer(&mut std::io::stdout(), &Reply::Failed(error.to_string()));
     }
     done
@@ -44,7 +44,7 @@ pub fn run_process() -> Result<(), LabError> {
 
 fn process() -> Result<(), LabError> {
     let mut line = Zeroizing::new(String::with_capacity(MAX_LINE));
-    // Unbuffered, so that what follows the line stays where `serve` reads it.
+    // Unbuffered, so that `serve` reads the bytes after the line.
     let mut byte = [0u8];
     while line.len() < MAX_LINE && std::io::stdin().lock().read(&mut byte).map_err(control_failed)? == 1 {
         if byte[0] == b'\n' {
@@ -59,10 +59,10 @@ fn process() -> Result<(), LabError> {
     serve(&config, open(&config)?, &std::io::stdin(), std::io::stdout())
 }
 
-/// Makes the interface and the socket in this thread's network namespace.
+/// Creates the interface and the socket in this thread's network namespace.
 ///
 /// # Errors
-/// [`LabError::Unavailable`] or [`LabError::Failed`] naming the step.
+/// [`LabError::Unavailable`] or [`LabError::Failed`] with the step.
 pub fn open(config: &EndConfig) -> Result<Io, LabError> {
     Io::open(config)
 }
@@ -112,7 +112,7 @@ fn serve(config: &EndConfig, io: Io, commands: &impl AsFd, mut replies: impl Wri
     }
 }
 
-/// The parent's hold on an end: commands, replies, and the end's end when dropped.
+/// The parent's handle of an end: commands and replies. Dropping it stops the end.
 pub(super) struct Handle {
     commands: Option<Box<dyn Write + Send>>,
     replies: BufReader<Box<dyn Read + Send>>,
@@ -120,13 +120,13 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    /// Over the pipes of a process, to which the configuration is still to be told.
+    /// Connects to the pipes of a process and sends the configuration.
     pub(super) fn process(
         mut stdin: impl Write + Send + 'static,
         stdout: impl Read + Send + 'static,
         config: &EndConfig,
     ) -> Result<Self, LabError> {
-        // Room for all of it at once: a buffer that grows leaves copies of the key behind.
+        // Full capacity from the start: a growing buffer leaves copies of the key behind.
         let mut text = Zeroizing::new(Vec::with_capacity(MAX_LINE));
         serde_json::to_writer(&mut *text, config).map_err(|e| control_failed(e.into()))?;
         text.push(b'\n');
@@ -137,14 +137,14 @@ impl Handle {
         Ok(handle)
     }
 
-    /// On a thread of this process; `io` was opened in the right namespace.
+    /// Runs on a thread of this process; `io` was opened in the right namespace.
     pub(super) fn thread(config: EndConfig, io: Io) -> Result<Self, LabError> {
         let (ours, theirs) = UnixStream::pair().map_err(control_failed)?;
         let thread = thread::Builder::new().name("tacit-tunnel".into()).spawn(move || {
             let reply = theirs.try_clone().map_err(control_failed);
             let ended = reply.and_then(|reply| serve(&config, io, &theirs, reply));
             if let Err(error) = ended {
-                // If the other end is gone, nobody wants to know.
+                // A closed other end needs no reply.
                 let _ = answer(&mut &theirs, &Reply::Failed(error.to_string()));
             }
         });
@@ -159,7 +159,7 @@ impl Handle {
     pub(super) fn ask(&mut self, command: &str) -> Result<Stats, LabError> {
         if let Some(commands) = &mut self.commands {
             let sent = commands.write_all(format!("{command}\n").as_bytes()).and_then(|()| commands.flush());
-            // A failed end says why in its last reply, which is better than "broken pipe".
+            // The last reply of a failed end has the reason, which is better than "broken pipe".
             if let (Err(error), Err(_)) = (sent, self.replies.fill_buf()) {
                 return Err(control_failed(error));
             }
@@ -183,16 +183,16 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // The end of its input ends it.
+        // The end stops at the end of its input.
         self.commands = None;
         if let Some(thread) = self.thread.take() {
-            // It has told its errors in replies.
+            // Replies have reported its errors.
             let _ = thread.join();
         }
     }
 }
 
-/// Ends the other side's reading when dropped, though clones of the stream live on.
+/// Ends the other side's reading when dropped, although clones of the stream exist.
 struct Closing(UnixStream);
 
 impl Write for Closing {
@@ -207,7 +207,7 @@ impl Write for Closing {
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        // Closed already is as good.
+        // An already closed stream is no error.
         let _ = self.0.shutdown(std::net::Shutdown::Write);
     }
 }

@@ -1,9 +1,10 @@
-//! The user-space tunnel's packets: a TUN interface on one side, a UDP socket on the other.
+//! Packet transfer of the user-space tunnel: a TUN interface on one side, a UDP socket on the
+//! other.
 //!
-//! Batches keep the number of system calls down, as kernel WireGuard's do: the TUN interface hands over TCP
-//! in pieces of up to 64 KiB (segmentation offload), which leave as one UDP call with a segment size (GSO);
-//! what comes is taken and given to the TUN interface likewise (GRO). One thread does both directions: the
-//! second core belongs to the party.
+//! Batches reduce system calls, as in kernel WireGuard. The TUN interface delivers TCP in pieces of
+//! up to 64 KiB (segmentation offload), which leave as one UDP call with a segment size (GSO);
+//! received datagrams pass to the TUN interface likewise (GRO). One thread serves both directions:
+//! the second core belongs to the party.
 use super::core::{Core, EndConfig, Incoming, Stats};
 use crate::LabError;
 use nix::errno::Errno;
@@ -22,11 +23,11 @@ use tun_rs::{DeviceBuilder, GROTable, IDEAL_BATCH_SIZE, SyncDevice, VIRTIO_NET_H
 const TURN: usize = 16;
 /// Largest UDP payload, and so the largest batch.
 const DATAGRAMS: usize = 65_507;
-/// What may wait in the socket, bytes with the kernel's own: some 20 ms at 1 Gbit/s.
+/// Receive buffer of the socket, bytes with the kernel's own: some 20 ms at 1 Gbit/s.
 const RECEIVE_BUFFER: usize = 8 << 20;
-/// Segments that the kernel takes in one UDP call (older ones; newer take 128).
+/// Most segments of one UDP call (in older kernels; newer take 128).
 const SEGMENTS: usize = 64;
-/// Room in every packet buffer: a full coalesced packet, so that the TUN side can merge in place.
+/// Size of every packet buffer: a full coalesced packet, so that the TUN side can merge in place.
 const PACKET_ROOM: usize = VIRTIO_NET_HDR_LEN * 2 + 65_535;
 
 /// The interface and the socket of an end.
@@ -36,7 +37,7 @@ pub struct Io {
 }
 
 impl Io {
-    /// Makes both in this thread's network namespace; the interface goes when this is dropped.
+    /// Creates both in this thread's network namespace; dropping this removes the interface.
     pub(super) fn open(config: &EndConfig) -> Result<Self, LabError> {
         let failed = |step: &str, e: io::Error| LabError::Failed { step: step.into(), detail: e.to_string() };
         let device = DeviceBuilder::new()
@@ -56,31 +57,31 @@ impl Io {
         device.set_nonblocking(true).map_err(|e| failed("preparing the tunnel's interface", e))?;
         let socket = UdpSocket::bind(config.local).map_err(|e| failed("opening the tunnel's socket", e))?;
         socket.connect(config.remote).map_err(|e| failed("opening the tunnel's socket", e))?;
-        // A few milliseconds without a core must not lose datagrams. Refused (no rights beyond our own
-        // namespace), the system's limit holds.
+        // A few milliseconds without a core must not lose datagrams. If this is refused (no rights
+        // beyond this namespace), the system's limit applies.
         if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER).is_err() {
             let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
         }
-        // Without it (before Linux 5.0) datagrams come one by one, which only costs time.
+        // Without it (before Linux 5.0) datagrams arrive one by one, which only costs time.
         let _ = setsockopt(&socket, UdpGroSegment, &true);
         Ok(Self { device, socket })
     }
 }
 
-/// An end at work.
+/// A running end.
 pub(super) struct Wire {
     core: Core,
     io: Io,
-    /// As read from the interface, before it is cut into packets.
+    /// Data from the interface, before it is cut into packets.
     raw: Vec<u8>,
     packets: Vec<Vec<u8>>,
     sizes: Vec<usize>,
     /// Datagrams to send, one after the other, and their lengths.
     batch: Vec<u8>,
     lengths: Vec<usize>,
-    /// How much of the batch has left: bytes, datagrams.
+    /// Sent part of the batch: bytes, datagrams.
     left: (usize, usize),
-    /// Datagrams as they came, and one answer.
+    /// Received datagrams, and one answer.
     received: Vec<u8>,
     answer: Vec<u8>,
     merge: GROTable,
@@ -126,12 +127,12 @@ impl Wire {
         if len > 0 { forgive(self.io.socket.send(&self.answer[..len]).map(|_| ())) } else { Ok(()) }
     }
 
-    /// Waits at most `timeout` for packets, datagrams or a command and moves what there is; whether there is
-    /// a command to read.
+    /// Waits at most `timeout` for packets, datagrams or a command and moves the packets and
+    /// datagrams; returns whether there is a command to read.
     pub(super) fn wait(&mut self, commands: BorrowedFd<'_>, timeout: Duration) -> Result<bool, LabError> {
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
-        // While a batch waits for room in the socket nothing more is taken from the interface, whose queue
-        // then tells the parties to slow down; what comes in is still taken.
+        // While a batch waits for room in the socket, no more is read from the interface, whose
+        // queue then slows the parties down; datagrams are still received.
         let waiting = self.left.1 < self.lengths.len();
         let (device, socket) =
             if waiting { (PollFlags::empty(), PollFlags::IN | PollFlags::OUT) } else { (PollFlags::IN, PollFlags::IN) };
@@ -172,8 +173,8 @@ impl Wire {
         Ok(())
     }
 
-    /// What is left of the last batch, or one read from the interface, sealed and sent; false if there is
-    /// nothing or no room.
+    /// Sends the rest of the last batch, or seals and sends a new one from the interface; false if
+    /// there is nothing or no room.
     fn move_out(&mut self) -> io::Result<bool> {
         if !self.send_batch()? {
             return Ok(false);
@@ -198,8 +199,8 @@ impl Wire {
         self.send_batch()
     }
 
-    /// Sends what is left of the batch: runs of equal lengths (the last of a run may be shorter) in one call
-    /// each. Whether all has left.
+    /// Sends the rest of the batch: runs of equal lengths (the last of a run may be shorter) in one
+    /// call each. Returns whether all is sent.
     fn send_batch(&mut self) -> io::Result<bool> {
         while self.left.1 < self.lengths.len() {
             let (from, next) = self.left;
@@ -208,13 +209,13 @@ impl Wire {
             match self.send_run(from, len, segment) {
                 Ok(()) => {}
                 Err(Errno::EAGAIN) => return Ok(false),
-                // An interface that cannot segment: from now on one by one.
+                // An interface that cannot segment: sends one by one from now on.
                 Err(Errno::EIO | Errno::EINVAL) if segment.is_some() => {
                     self.segmentation = false;
                     continue;
                 }
                 Err(error) => {
-                    // TCP inside sends again what was in it.
+                    // TCP inside repeats the lost data.
                     self.left = (0, self.lengths.len());
                     return Err(error.into());
                 }
@@ -224,7 +225,7 @@ impl Wire {
         Ok(true)
     }
 
-    /// Where the run that begins with datagram `next` ends, and its bytes.
+    /// End of the run that begins with datagram `next`, and its bytes.
     fn run_from(&self, next: usize) -> (usize, usize) {
         let size = self.lengths[next];
         let (mut end, mut len) = (next, 0);
@@ -248,9 +249,9 @@ impl Wire {
         sendmsg::<()>(self.io.socket.as_raw_fd(), &bytes, &control, MsgFlags::MSG_DONTWAIT, None).map(|_| ())
     }
 
-    /// What is waiting in the socket, opened and given to the interface in one go, which merges packets of
-    /// one connection: where a link hands over datagrams one by one, handing packets on one by one would cost
-    /// most of the time.
+    /// Opens the datagrams in the socket and passes them to the interface in one call, which merges
+    /// packets of one connection. If a link delivers datagrams one by one, passing packets on one
+    /// by one would take most of the time.
     fn move_in(&mut self) -> io::Result<bool> {
         let mut opened = 0;
         let mut more = true;
@@ -267,8 +268,8 @@ impl Wire {
         Ok(more)
     }
 
-    /// Opens `len` received bytes, datagrams of `segment` bytes, into the packets from number `opened` on;
-    /// how many there are then.
+    /// Opens `len` received bytes, datagrams of `segment` bytes, into the packets from index
+    /// `opened` on; returns the new number of packets.
     fn open_datagrams(&mut self, len: usize, segment: usize, mut opened: usize) -> io::Result<usize> {
         let Self { core, io, received, packets, answer, .. } = self;
         for datagram in received[..len].chunks(segment.max(1)) {
@@ -289,7 +290,7 @@ impl Wire {
         Ok(opened)
     }
 
-    /// Length of what came and of each datagram in it; `None` when there is nothing.
+    /// Length of the received data and of each datagram in it; `None` if there is nothing.
     fn receive(&mut self) -> io::Result<Option<(usize, usize)>> {
         let mut control = nix::cmsg_space!(i32);
         let mut bytes = [IoSliceMut::new(&mut self.received)];
@@ -322,8 +323,8 @@ fn failed(error: io::Error) -> LabError {
     LabError::Failed { step: "tunnel".into(), detail: error.to_string() }
 }
 
-/// What the network and the parties do to packets is no failure of the tunnel: the peer not there yet, a full
-/// queue, a packet that one of the two sides does not take. TCP inside sends it again.
+/// Ignores errors that packets can cause: an absent peer, a full queue, a packet that one side
+/// refuses. TCP inside repeats the data.
 fn forgive(result: io::Result<()>) -> Result<(), LabError> {
     let Err(error) = result else {
         return Ok(());

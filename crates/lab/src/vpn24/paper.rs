@@ -1,4 +1,4 @@
-//! The paper's tables as data: read from a file and checked. They are not part of this program.
+//! The paper's tables as data, read from a file and checked. The program does not contain them.
 use crate::LabError;
 use crate::transport::TransportKind;
 use serde::Deserialize;
@@ -8,18 +8,18 @@ use std::path::Path;
 /// Largest file, bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// What the measured device does in a transfer.
+/// Role of the measured device in a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// It sends.
+    /// The device sends.
     Send,
-    /// It receives.
+    /// The device receives.
     Receive,
 }
 
 impl Role {
-    /// `send` or `receive`: the workload's name in a campaign too.
+    /// `send` or `receive`, also the workload's name in a campaign.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -35,14 +35,15 @@ impl Role {
 pub struct PaperValue {
     /// Number of the table.
     pub table: u32,
-    /// As the paper names it; where the peer matters, both: `AGX1 - RPI`, the device measured first.
+    /// The device in the paper's words; if the peer matters, both: `AGX1 - RPI`, the measured
+    /// device first.
     pub device: String,
-    /// As the paper names it; empty where there is one only.
+    /// The power mode in the paper's words; empty for a device with one only.
     #[serde(default)]
     pub power_mode: String,
-    /// What was measured; the paper's OpenSSL is `tls`.
+    /// The measured transport; the paper's OpenSSL is `tls`.
     pub transport: TransportKind,
-    /// What the device does.
+    /// Role of the device.
     pub role: Role,
     /// The number.
     pub value: f64,
@@ -54,17 +55,17 @@ pub struct PaperValue {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Paper {
-    /// Where the values are from.
+    /// Source of the values.
     pub source: String,
     /// The values.
     pub values: Vec<PaperValue>,
 }
 
 impl Paper {
-    /// Reads a file in the format that docs/lab.md explains.
+    /// Reads a file in the format of docs/lab.md.
     ///
     /// # Errors
-    /// [`LabError::Io`], or [`LabError::Spec`] with the line and key that is wrong.
+    /// [`LabError::Io`], or [`LabError::Spec`] with the wrong line and key.
     pub fn load(path: &Path) -> Result<Self, LabError> {
         let read = std::fs::File::open(path).and_then(|file| {
             let mut text = String::new();
@@ -91,8 +92,8 @@ impl Paper {
         Ok(paper)
     }
 
-    /// How much of the same table's plain value (same device, mode, role and unit) this is; `None` where
-    /// there is none.
+    /// Ratio to the same table's plain value (same device, mode, role and unit); `None` without
+    /// one.
     #[must_use]
     pub fn ratio_to_plain(&self, value: &PaperValue) -> Option<f64> {
         let same = |v: &&PaperValue| {
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(paper.ratio_to_plain(&alone), None);
     }
 
-    /// The real tables, where they are: `../shared/data/vpn24`.
+    /// The real tables, if present: `../shared/data/vpn24`.
     #[test]
     fn the_tables_of_the_paper_are_read_whole() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! What a campaign of transports says: figures of each cell, and how they compare with plain TCP.
+//! Evaluation of a campaign of transports: figures of each cell, compared with plain TCP.
 use super::paper::Paper;
 use crate::campaign::Run;
 use crate::stats::{self, Summary};
@@ -19,10 +19,10 @@ pub struct Figure {
     pub mean: f64,
     /// Standard deviation of the runs.
     pub sd: f64,
-    /// Mean over plain TCP's mean; absent for no plain runs.
+    /// Mean over plain TCP's mean; absent without plain runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// Confidence interval of the ratio; absent where runs are too few or too different.
+    /// Confidence interval of the ratio; absent if runs are too few or too different.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
 }
@@ -34,11 +34,11 @@ pub struct Party {
     pub user_s_per_gb: Option<Figure>,
     /// Kernel CPU seconds per gigabyte, tunnel process included.
     pub system_s_per_gb: Option<Figure>,
-    /// Both.
+    /// User and kernel CPU seconds per gigabyte together.
     pub cpu_s_per_gb: Option<Figure>,
-    /// Net joules (idle subtracted) per megabyte; absent where there is neither sensor nor model.
+    /// Net joules (idle subtracted) per megabyte; absent without sensor and model.
     pub net_j_per_mb: Option<Figure>,
-    /// How the joules came about.
+    /// Origin of the joules.
     pub provenance: Option<Provenance>,
     /// Largest memory of all its processes, bytes.
     pub memory_bytes: Option<Figure>,
@@ -49,11 +49,11 @@ pub struct Party {
 pub struct Row {
     /// The link's name.
     pub link: String,
-    /// What the client does.
+    /// Role of the client.
     pub role: String,
     /// The transport.
     pub transport: TransportKind,
-    /// Runs that went well.
+    /// Number of successful runs.
     pub runs: usize,
     /// Megabytes per second.
     pub mb_per_s: Option<Figure>,
@@ -63,7 +63,7 @@ pub struct Row {
     pub parties: BTreeMap<String, Party>,
 }
 
-/// A row for each cell that has runs, by link, role and transport; failed runs are left out.
+/// A row for each cell with runs, by link, role and transport; ignores failed runs.
 #[must_use]
 pub fn rows(runs: &[Run]) -> Vec<Row> {
     let mut cells: BTreeMap<(String, String, TransportKind), Vec<&Run>> = BTreeMap::new();
@@ -101,7 +101,7 @@ fn seconds(run: &Run) -> Option<f64> {
 
 fn party(runs: &[&Run], plain: &[&Run], name: &str) -> Party {
     let figure = |value: &dyn Fn(&Run) -> Option<f64>| figure(runs, plain, value);
-    // Joules of different kinds have no ratio.
+    // Joules of different origin have no ratio.
     let alike: &[&Run] = if weakest(runs, name) == weakest(plain, name) { plain } else { &[] };
     let net = |r: &Run| Some(r.energy.get(name)?.net_j? * MB / bytes(r)?);
     let shared = |r: &Run| Some(r.energy.get(name)?.net_sd_j? * MB / bytes(r)?);
@@ -118,7 +118,7 @@ fn party(runs: &[&Run], plain: &[&Run], name: &str) -> Party {
     }
 }
 
-/// How joules came about that claims least, of all runs.
+/// The least direct origin of joules among all runs.
 fn weakest(runs: &[&Run], party: &str) -> Option<Provenance> {
     let rank = |p: &Provenance| match p {
         Provenance::Measured => 0,
@@ -132,8 +132,8 @@ fn figure(runs: &[&Run], plain: &[&Run], value: &dyn Fn(&Run) -> Option<f64>) ->
     figure_with(runs, plain, value, &|_| None)
 }
 
-/// As [`figure`], of values with uncertainties that all runs of a cell share, such as that of the idle
-/// baseline.
+/// As [`figure`], for values with uncertainties that all runs of a cell share, such as that of the
+/// idle baseline.
 fn figure_with(
     runs: &[&Run],
     plain: &[&Run],
@@ -161,13 +161,13 @@ fn figure_with(
 /// A table as text: aligned columns, the first ones left, numbers right.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// What it shows.
+    /// Title.
     pub title: String,
     /// Names of the columns.
     pub head: Vec<String>,
     /// Cells.
     pub rows: Vec<Vec<String>>,
-    /// Columns from the left that hold words.
+    /// Number of columns from the left with words.
     pub words: usize,
 }
 
@@ -191,7 +191,7 @@ fn number(figure: Option<Figure>) -> String {
     figure.map_or("-".into(), |f| significant(f.mean))
 }
 
-/// Three digits that matter.
+/// Formats a number with three significant digits.
 fn significant(x: f64) -> String {
     let digits = if x == 0.0 || !x.is_finite() { 0 } else { (2 - x.abs().log10().floor() as i32).clamp(0, 9) };
     format!("{x:.*}", digits as usize)
@@ -276,7 +276,8 @@ pub fn figures(rows: &[Row]) -> Table {
     table
 }
 
-/// The paper's values beside ours of the same transport and role on each link, where units are comparable.
+/// The paper's values beside this campaign's for the same transport and role on each link, in
+/// comparable units.
 #[must_use]
 pub fn beside_paper(rows: &[Row], paper: &Paper) -> Table {
     let head =
@@ -316,13 +317,13 @@ pub fn beside_paper(rows: &[Row], paper: &Paper) -> Table {
     table
 }
 
-/// Our figure in a unit of the paper: of the client, which stands for the paper's device.
+/// The client's figure in a unit of the paper; the client stands for the paper's device.
 fn of_unit(row: &Row, unit: &str) -> Option<Figure> {
     let joules = row.parties.get("client").and_then(|p| p.net_j_per_mb);
     match unit {
         "MB/s" => row.mb_per_s,
         "J/MB" => joules,
-        // What the paper calls mW/MB is a sum of net power over samples of 1 s: millijoules per megabyte.
+        // The paper's mW/MB is a sum of net power over samples of 1 s: millijoules per megabyte.
         "mW/MB" => joules.map(|f| Figure { mean: f.mean * 1e3, sd: f.sd * 1e3, ..f }),
         _ => None,
     }

@@ -1,35 +1,34 @@
-//! Bulk transfer: blocks of random data one way, words about them the other way.
+//! Bulk transfer: blocks of random data one way, confirmations the other way.
 //!
-//! A block is `number u32 | length u32 (bit 31: the last)` and its data; the data is written from memory as
-//! it lies there. For each [`ACK`] received the receiver sends how much came in all (u64). The sender keeps
-//! at most [`WINDOW`] that it has no word of, so that queues on the way do not hide how long the transfer
-//! takes; with a time limit it stops once what it has sent will take that long at the rate seen so far (a
-//! first window is sent in any case, however long it takes). After the last block the receiver sends
-//! `received u64 | wrong u64 | first wrong offset u64`.
+//! A block is `number u32 | length u32 (bit 31: the last)` and its data; the data is written
+//! directly from memory. For each [`ACK`] bytes received the receiver sends the total so far (u64).
+//! The sender has at most [`WINDOW`] bytes unconfirmed, so that queues on the way do not hide the
+//! duration of the transfer. With a time limit the sender stops when the sent bytes will fill the
+//! limit at the rate so far (it always sends a first window). After the last block the
+//! receiver sends `received u64 | wrong u64 | first wrong offset u64`.
 use super::{Bulk, Check, Counts, failed, words};
 use crate::LabError;
 use std::time::{Duration, Instant};
 use tacit_net::Transport;
 
-/// Bytes of data in a block, but the last.
+/// Bytes of data in a block, except the last.
 pub(super) const BLOCK: usize = 64 << 10;
 /// Bytes before a block's data.
 const HEADER: usize = 8;
 const LAST: u32 = 1 << 31;
-/// Different blocks in memory, one after the other over and over: 1 MiB in all, more than the fastest caches
-/// hold.
+/// Number of different blocks in memory, sent cyclically: 1 MiB in all, more than the fastest
+/// caches hold.
 const BLOCKS: usize = 16;
-/// Bytes that a word of the receiver is for.
+/// Bytes per confirmation of the receiver.
 const ACK: u64 = 256 << 10;
-/// Most bytes sent without a word from the receiver: more than any link here keeps under way, far less than a
-/// run.
+/// Most unconfirmed bytes: more than any link here has under way, far less than a run.
 const WINDOW: u64 = 4 << 20;
 
 /// The data of a transfer, made before it is timed.
 pub(super) struct Data(Vec<Vec<u8>>);
 
 impl Data {
-    /// From a seed.
+    /// Makes the data from a seed.
     pub(super) fn new(seed: u64) -> Self {
         let random = super::random(seed, BLOCKS * (BLOCK + HEADER));
         Self(random.chunks_exact(BLOCK + HEADER).map(<[u8]>::to_vec).collect())
@@ -39,7 +38,8 @@ impl Data {
         &mut self.0[(number % BLOCKS as u64) as usize]
     }
 
-    /// Sends what `bulk` asks for, or what its limit allows, and waits for the receiver's verdict.
+    /// Sends the bytes of `bulk`, or those that its limit allows, and waits for the receiver's
+    /// verdict.
     pub(super) fn send(&mut self, transport: &mut dyn Transport, what: &str, bulk: Bulk) -> Result<Counts, LabError> {
         let (total, limit) = (bulk.bytes, bulk.seconds.map(Duration::from_secs));
         let (mut sent, mut heard, mut number, start) = (0u64, 0u64, 0u64, Instant::now());
@@ -71,7 +71,8 @@ impl Data {
         Ok((sent, 0, number))
     }
 
-    /// Receives until the last block, at most `most` bytes, compares all of it and tells the sender.
+    /// Receives until the last block, at most `most` bytes, compares all data and reports to the
+    /// sender.
     pub(super) fn receive(&mut self, transport: &mut dyn Transport, what: &str, most: u64) -> Result<Counts, LabError> {
         let (mut check, mut number, mut told) = (Check::default(), 0u64, 0u64);
         let mut buffer = vec![0u8; BLOCK];
@@ -94,17 +95,17 @@ impl Data {
     }
 }
 
-/// How long `sent` bytes take if `heard` of them took `elapsed`. As long as less than a window was heard of,
-/// which is when TCP is still finding out what the link carries, only what has passed counts.
+/// Expected duration of `sent` bytes if `heard` of them took `elapsed`. Below one window of `heard`
+/// bytes, while TCP still adapts to the link, only the elapsed time counts.
 fn time_for(sent: u64, heard: u64, elapsed: Duration) -> Duration {
     if heard < WINDOW {
         return elapsed;
     }
-    // Far beyond any limit is as good as any other number.
+    // Any number far beyond the limits is equivalent.
     Duration::try_from_secs_f64(elapsed.as_secs_f64() * sent as f64 / heard as f64).unwrap_or(Duration::MAX)
 }
 
-/// The receiver's next word: how much it has, which must be more than before and no more than was sent.
+/// The receiver's next total, which must be larger than before and at most the sent bytes.
 fn hear(transport: &mut dyn Transport, before: u64, sent: u64) -> Result<u64, LabError> {
     let mut word = [0u8; 8];
     transport.read_exact(&mut word).map_err(failed("waiting for the receiver's word"))?;
@@ -121,7 +122,7 @@ fn tell(transport: &mut dyn Transport, all: &[u64]) -> Result<(), LabError> {
     told.map_err(failed("telling the sender what came"))
 }
 
-/// Reads a block's header: how many bytes follow, and whether it is the last.
+/// Reads a block's header: the number of bytes that follow, and whether the block is the last.
 fn header(transport: &mut dyn Transport, what: &str, expected: u64, left: u64) -> Result<(usize, bool), LabError> {
     let mut bytes = [0u8; HEADER];
     transport.read_exact(&mut bytes).map_err(failed("receiving bulk data"))?;
@@ -145,7 +146,7 @@ mod tests {
     #[test]
     fn the_time_limit_looks_ahead_but_not_during_slow_start() {
         let (second, most) = (Duration::from_secs(1), Duration::MAX);
-        // 40 ms of round trip: a word about the first block, and a whole window under way.
+        // 40 ms of round trip: a confirmation of the first block, and a whole window under way.
         assert_eq!(time_for(WINDOW, ACK, second), second);
         assert_eq!(time_for(3 * WINDOW, 2 * WINDOW, 2 * second), 3 * second);
         assert_eq!(time_for(u64::MAX, WINDOW, most), most);

@@ -1,4 +1,4 @@
-//! Runs with known figures, and what is made of them.
+//! Runs with known figures, and their evaluation.
 use super::*;
 use crate::vpn24::paper::{PaperValue, Role};
 use tacit_meter::record::{EnergyFigure, PartySample};
@@ -111,7 +111,7 @@ fn the_papers_values_stand_beside_ours() {
 fn joules_of_different_kinds_have_no_ratio_and_the_weakest_names_them() {
     let mut runs = runs();
     let provenance = |run: &mut Run, p| run.energy.get_mut("client").unwrap().provenance = p;
-    // The sensor was there for the plain runs and for one of the others.
+    // A sensor measured the plain runs and one of the others.
     (0..3).for_each(|i| provenance(&mut runs[i], Provenance::Attributed));
     let rows = rows(&runs);
     let [plain, tls] = [&rows[1], &rows[2]].map(|row| &row.parties["client"]);

@@ -208,8 +208,8 @@ impl Words<'_> {
     }
 }
 
-/// `R`, less `2^width` if its top bit is set and `below` (the top bit of xh is not): then `xh - R` is the value
-/// as a signed number.
+/// `R`, minus `2^width` if its top bit is set and `below` holds (the top bit of xh is not set).
+/// Then `xh - R` is the value as a signed number.
 pub(super) fn wrapped(secret: u64, width: u32, below: bool) -> u64 {
     secret.wrapping_sub((u64::from(below) & secret >> (width - 1)) << width)
 }
