@@ -48,7 +48,7 @@
 //!   helper, a second machine of its own that runs a [`HelperServer`].
 //! * [`RemoteDealer`], [`KeyFolder`]: resources of back ends with a dealer
 //!   ([`ClientConfig::resources`]).
-//! * [`input`]: images and arrays; [`bench`]: the form of both parties' figures; [`measure`]:
+//! * [`input`]: images and arrays; [`mod@bench`]: the form of both parties' figures; [`measure`]:
 //!   taking them; [`wire`]: messages.
 //!
 //! The client checks all data from a server before using it. A public part has at most

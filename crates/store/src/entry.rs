@@ -77,7 +77,8 @@ pub struct Entry {
     pub maker: Option<ClientId>,
     /// When it was made, seconds since 1970.
     pub created: u64,
-    /// When it was last known to be wanted ([`Store::still_wanted`]), seconds since 1970.
+    /// When it was last known to be wanted, in seconds since 1970
+    /// ([`still_wanted`](crate::Store::still_wanted)).
     pub wanted: u64,
     /// Bytes of the material; a sealed file is somewhat larger.
     pub bytes: u64,

@@ -5,7 +5,7 @@
 //! of multiplexed images, activations are polynomials, and bootstraps refill levels that run out.
 //! The setup uploads switching keys, once for a model; inputs have no offline phase. Answers have
 //! an error, a share of their range that the model states. In mode top-1 an arg max on shares
-//! follows ([`argmax`]), which reveals the class alone.
+//! follows (`argmax`), which reveals the class alone.
 
 mod activations;
 mod argmax;

@@ -9,7 +9,7 @@
 //!   the client's share of the layer's input, and tau a mask from its seed. The server ends on
 //!   `W u + (A r - t) + V`, which is `W x - target`; the dealer gives `t = tau + target`. r and tau
 //!   have tags under a key of the server. E is public, so V's tag is `E (tag of r) + (tag of tau)`,
-//!   and the server's check values follow in the same way ([`mac_matmul`]);
+//!   and the server's check values follow in the same way (`mac_matmul`);
 //! * online its masked input, which is its own choice, and for each gate a bit and a word with tags
 //!   (`tacit_mpc::fss::gate`).
 //!

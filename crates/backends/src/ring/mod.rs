@@ -3,7 +3,7 @@
 //!
 //! [`lower`] makes a ring-level model from the owner's float [`Model`](tacit_graph::Model). A
 //! [`RingGraph`] is public: it holds typed nodes with a shape, a ring and a scale each, is checked
-//! when built, and is immutable. [`Weights`] are private. [`reference`] computes the result that
+//! when built, and is immutable. [`Weights`] are private. [`mod@reference`] computes the result that
 //! every protocol of this level must give, bit for bit or within its declared bound.
 
 pub mod bound;
