@@ -134,7 +134,7 @@ fn bootstrap(name: &str, method: Method) -> anyhow::Result<Value> {
     let got = Encoder::new(&context, slots)?.decode(&client.secret.decrypt(&fresh))?;
     let errors: Vec<f64> = got.iter().zip(&x).map(|(a, b)| (*a - *b).abs()).collect();
     let mean = (errors.iter().map(|d| d * d).sum::<f64>() / slots as f64).sqrt();
-    let worst = errors.iter().fold(0.0, |m: f64, d| m.max(*d));
+    let worst = tacit_floats::largest_magnitude(errors.iter().copied());
     Ok(json!({
         "set": name, "method": format!("{method:?}").to_lowercase(), "seconds": seconds,
         "bits": -mean.log2(), "bits_at_worst": -worst.log2(), "bits_estimated": fresh.precision(),
