@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Encrypted vectors, from parameters to bootstrapping
 # Cells of this file run in any editor that knows `# %%`, and as a whole: `python examples/ckks_tour.py` (3 GB of memory, a
-# minute; `pip install .` first). `crates/he/examples/ckks_tour.rs` is the same walk in Rust.
+# minute; `pip install .` first). `crates/base/he/examples/ckks_tour.rs` is the same walk in Rust.
 
 # %% Parameters: every modulus is checked against the most that 128 bits of security allow.
 import numpy as np

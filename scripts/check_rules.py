@@ -18,6 +18,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# The product, and what measures it.
+HOUSES = ("crates", "lab")
 
 # The law (docs/architecture.md): what each crate builds on. A crate may use these and whatever they build on.
 # "any" marks the outermost shell: it may use everything, and nothing here may use it.
@@ -289,7 +291,7 @@ def check_examples(packages):
 
 def check_suites():
     """The program of a crate's tests holds every file that lies beside it: a forgotten one would run nowhere."""
-    for main in sorted((ROOT / "crates").glob("*/tests/*/main.rs")):
+    for main in sorted(main for house in HOUSES for main in (ROOT / house).rglob("tests/*/main.rs")):
         named = set(re.findall(r"^(?:pub )?mod (\w+);", main.read_text(), re.MULTILINE))
         for path in sorted(main.parent.iterdir()):
             if path != main and path.stem not in named:
@@ -332,7 +334,7 @@ def check_references():
     listed = re.findall(r"^- \*\*\[(.+?)\]\*\*", (ROOT / "docs/references.md").read_text(), re.MULTILINE)
     for key in sorted({key for key in listed if listed.count(key) > 1}):
         yield f"docs/references.md: [{key}] stands twice"
-    places = [("crates", "rs"), ("crates", "toml"), ("docs", "md"), ("models", "md"), *((f, "py") for f in ("docs", "scripts", "python", "tests"))]
+    places = [*((house, ending) for house in HOUSES for ending in ("rs", "toml")), ("docs", "md"), ("models", "md"), *((f, "py") for f in ("docs", "scripts", "python", "tests"))]
     paths = [path for folder, ending in places for path in (ROOT / folder).rglob(f"*.{ending}")]
     for path in sorted([*paths, *ROOT.glob("*.md")]):
         for key in sorted(set(KEY.findall(path.read_text())) - set(listed)):
@@ -358,7 +360,7 @@ def main():
     for package in packages:
         src = Path(package["manifest_path"]).parent / "src"
         offences += [*check_circles(src), *check_floats(src)] if src.is_dir() else []
-    for folder in ("crates", "bindings", "fuzz"):
+    for folder in (*HOUSES, "bindings", "fuzz"):
         for path in sorted((ROOT / folder).rglob("*.rs")):
             if "target" not in path.parts:
                 offences += [*check_source(path), *check_words(path)]

@@ -1,4 +1,4 @@
-"""Campaign folders made up for tests of the report: the formats of crates/lab/src/campaign.rs and crates/meter/src/record.rs."""
+"""Campaign folders made up for tests of the report: the formats of lab/experiments/src/campaign.rs and lab/meter/src/record.rs."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Programs whose log cannot be written go on, and end as they should (the server: `crates/serve/tests/suite/program.rs`)."""
+"""Programs whose log cannot be written go on, and end as they should (the server: `crates/service/serve/tests/suite/program.rs`)."""
 
 import json
 import os

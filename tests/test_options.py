@@ -36,7 +36,7 @@ def program_texts():
     for file in sorted((ROOT / "python").rglob("*.py")):
         if file.name != "_css.py":
             yield file, file.read_text()
-    for file in sorted([*(ROOT / "crates").rglob("src/**/*.rs"), *(ROOT / "bindings").rglob("src/**/*.rs")]):
+    for file in sorted(file for house in ("crates", "lab", "bindings") for file in (ROOT / house).rglob("src/**/*.rs")):
         if file.stem == "tests" or "tests" in file.parts[-2:]:
             continue
         source = file.read_text().split("#[cfg(test)]")[0]

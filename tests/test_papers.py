@@ -10,7 +10,7 @@ from pathlib import Path
 from tacit.report._study_verdicts import TABLE_2
 
 ROOT = Path(__file__).resolve().parent.parent
-CLAIMS = ROOT / "crates" / "lab" / "papers.toml"
+CLAIMS = ROOT / "lab" / "experiments" / "papers.toml"
 
 
 def test_the_list_names_command_and_verdict(cli, tmp_path):

@@ -20,7 +20,7 @@ def run(policy, notices, **figures):
 
 
 def timeline(policy):
-    """A live run with two jobs, as crates/sim/src/output.rs has it."""
+    """A live run with two jobs, as lab/sim/src/output.rs has it."""
     jobs = [
         {"model": 0, "phase": "pre", "threads": 1, "from": 0.0, "to": 2.0},
         {"model": 0, "phase": "on", "threads": 1, "from": 2.0, "to": 2.5},

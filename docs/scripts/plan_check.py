@@ -243,7 +243,7 @@ def run(folder: Path, kinds: list[tuple[str, str, int, str]], budget_s: float, r
 
 
 def bucket(link: dict) -> int:
-    """Bytes that an emulated link carries at once: 2 ms, and two packets at least (crates/lab/src/link/setup.rs)."""
+    """Bytes that an emulated link carries at once: 2 ms, and two packets at least (lab/experiments/src/link/setup.rs)."""
     return max(3000, round(min(link["up_bps"], link["down_bps"]) / 8 / 500))
 
 

@@ -1,5 +1,5 @@
 """Minimax polynomials for homomorphic evaluation, by Remez's exchange, in 60-digit arithmetic: prints the tables of
-crates/he/src/ckks/approximate/tables.rs (`python3 docs/scripts/remez.py > crates/he/src/ckks/approximate/tables.rs`).
+crates/base/he/src/ckks/approximate/tables.rs (`python3 docs/scripts/remez.py > crates/base/he/src/ckks/approximate/tables.rs`).
 
 Sign by composites: every stage is the best odd polynomial of its degree for 1 on [a, 1], scaled so that what it gives
 lies in [-1, 1]; the next stage begins where that ends. The first a is the smallest power of two at which the last error

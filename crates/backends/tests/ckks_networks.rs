@@ -1,7 +1,7 @@
 //! Real networks on `ckks`: heavy, so `make test-heavy` runs them. Without `../shared/data` they say that
 //! they are skipped.
 
-#[path = "../../graph/tests/data/mod.rs"]
+#[path = "../../base/graph/tests/data/mod.rs"]
 mod data;
 
 use std::sync::Arc;

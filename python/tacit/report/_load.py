@@ -1,4 +1,4 @@
-"""A campaign's folder (crates/lab/src/campaign.rs): `campaign.json` and `runs.jsonl`."""
+"""A campaign's folder (lab/experiments/src/campaign.rs): `campaign.json` and `runs.jsonl`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The page of a plan (crates/cli/src/plan): the ranking, where time goes, what would change it, where figures are from."""
+"""The page of a plan (crates/app/cli/src/plan): the ranking, where time goes, what would change it, where figures are from."""
 
 import json
 from collections.abc import Mapping, Sequence

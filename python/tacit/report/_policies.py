@@ -1,4 +1,4 @@
-"""The sections of live policies (crates/cli/src/lab/live): D and W beside the simulator's, and who held which core when."""
+"""The sections of live policies (crates/app/cli/src/lab/live): D and W beside the simulator's, and who held which core when."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""A record of the meter (crates/meter/src/record.rs) as columns, read as a stream and thinned while it is read."""
+"""A record of the meter (lab/meter/src/record.rs) as columns, read as a stream and thinned while it is read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

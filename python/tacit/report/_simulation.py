@@ -1,4 +1,4 @@
-"""The page of simulated runs (crates/sim/src/output.rs): figures side by side, then each run's timeline and queues."""
+"""The page of simulated runs (lab/sim/src/output.rs): figures side by side, then each run's timeline and queues."""
 
 import json
 from collections.abc import Mapping, Sequence

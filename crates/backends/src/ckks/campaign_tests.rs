@@ -15,7 +15,7 @@ use super::Ckks;
 use super::tests::{activated, relu, telling_the_class};
 use crate::{Backend, DryRun, Options};
 
-#[path = "../../../graph/tests/data/mod.rs"]
+#[path = "../../../base/graph/tests/data/mod.rs"]
 mod data;
 
 /// Counts of networks and inputs, by outcome.

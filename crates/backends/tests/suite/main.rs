@@ -1,6 +1,6 @@
 //! Tests of the crate in one program, which is linked once. What measures what its process holds, and what
 //! takes minutes, is a program of its own.
-#[path = "../../../graph/tests/data/mod.rs"]
+#[path = "../../../base/graph/tests/data/mod.rs"]
 mod data;
 
 mod auditing;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 const TACIT: &str = env!("CARGO_BIN_EXE_tacit");
-const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
+const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../models");
 
 fn tacit(dir: &Path, args: &[&str]) -> Output {
     Command::new(TACIT).current_dir(dir).env_remove("TACIT_MARKS").args(args).output().unwrap()

@@ -150,10 +150,10 @@ pub fn told(counts: &BTreeMap<Verdict, usize>) -> String {
 
 const HEAD: &str = "# What the papers say, and what came out here
 
-Written by `crates/lab/tests/papers.rs` from `crates/lab/papers.toml` (`UPDATE_DOCS=1 cargo test -p tacit-lab --test papers`). Tables, figures and numbered claims of the four papers that this
+Written by `lab/experiments/tests/papers.rs` from `lab/experiments/papers.toml` (`UPDATE_DOCS=1 cargo test -p tacit-lab --test papers`). Tables, figures and numbered claims of the four papers that this
 project stands on ([references.md](references.md)): those whose figures are known to us and that were tried, not all. `tacit lab papers` prints the same, `--json` for programs, and
 `tacit lab papers --run` runs those marked *quick* and looks whether their output still holds what stands here. Bytes and keys of the others are compared with their commands by `--run --heavy`
-(`crates/lab/figures.toml`); times are of the day and machine that stand beside them in the documents below.
+(`lab/experiments/figures.toml`); times are of the day and machine that stand beside them in the documents below.
 
 Our figures are those of [performance.md](performance.md), [lab.md](lab.md), [keysets.md](keysets.md), [serving.md](serving.md), [notes/ckks.md](notes/ckks.md) and [notes/scheduler.md](notes/scheduler.md), where machine,
 day and load stand beside them; \"not measured\" where there is none. **The papers' machines are others than ours, and no machine here has a power sensor**, so a ratio to a paper's time or energy is given only where it means

@@ -306,7 +306,7 @@ fn private_inference_is_an_experiment() {
     let (used, told) = (cpu_s(private, "server"), phases.iter().sum::<f64>());
     assert!(used > 0.9 * told && told > 0.0, "{used} s measured, {told} s told by the server");
     good(dir, &run);
-    let other = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/digits.onnx");
+    let other = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../models/digits.onnx");
     let error = bad(dir, &[&run[..], &["--model", other]].concat());
     assert!(error.contains("another model or input"), "{error}");
 }

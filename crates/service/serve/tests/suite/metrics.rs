@@ -84,7 +84,7 @@ fn metrics_are_what_the_example_and_the_manual_say() {
     // Setup, offline, online; and the setup that was broken off.
     assert!(answer.contains("tacit_dispatch_seconds_count 4\n"), "{answer}");
     let told = names_told(&answer);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let grafana: Value =
         serde_json::from_str(&fs::read_to_string(root.join("examples/grafana.json")).unwrap()).unwrap();
     let mut queries = Vec::new();

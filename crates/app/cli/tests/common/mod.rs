@@ -3,7 +3,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// Models of the repository.
-pub const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
+pub const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../models");
 
 /// What the program says to these arguments.
 pub fn tacit(dir: &Path, args: &[&str]) -> Output {

@@ -13,9 +13,9 @@ use tacit_graph::{Interface, Model, Units, file, npy};
 use tacit_lab::campaign;
 
 /// The demo's network (see `models/`), for commands without a model.
-const DIGITS: &[u8] = include_bytes!("../../../../models/digits.onnx");
-const SAMPLES: &[u8] = include_bytes!("../../../../models/digits_samples.npy");
-const DIGIT: &[u8] = include_bytes!("../../../../models/digit.npy");
+const DIGITS: &[u8] = include_bytes!("../../../../../models/digits.onnx");
+const SAMPLES: &[u8] = include_bytes!("../../../../../models/digits_samples.npy");
+const DIGIT: &[u8] = include_bytes!("../../../../../models/digit.npy");
 
 /// Names the sources of model and input: importing the same network twice does not give the same
 /// bytes.

@@ -2,7 +2,7 @@
 //! which Lattigo decrypted when the vectors were made (`benches/peers/lattigo`).
 //!
 //! `UPDATE_VECTORS=1 cargo test -p tacit-he --lib peer` writes ours anew; then, in `benches/peers/lattigo`,
-//! `go run . vectors ../../../crates/he/src/ckks/vectors/ours.json` checks them and prints Lattigo's.
+//! `go run . vectors ../../../crates/base/he/src/ckks/vectors/ours.json` checks them and prints Lattigo's.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -173,7 +173,7 @@ mod tests {
     fn what_is_shown_is_what_servers_describe() {
         // A test of the server checks the same file against the server's answers.
         let described: Value =
-            serde_json::from_str(include_str!("../../serve/src/control/openapi.json")).expect("it is JSON");
+            serde_json::from_str(include_str!("../../../service/serve/src/control/openapi.json")).expect("it is JSON");
         let shown = |value: serde_json::Result<Value>| value.expect("plain data");
         let status = Status { client: Some(Client::default()), ..Status::default() };
         for (schemas, ours) in [
