@@ -9,10 +9,11 @@ use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use serde_json::json;
 use tacit_backends::Registry;
+use tacit_client::ClientConfig;
 use tacit_client::bench::{self, ClientRun};
-use tacit_client::{ClientConfig, process_cpu_s};
 use tacit_graph::Units;
-use tacit_meter::usage::high_water_bytes;
+use tacit_measure::clock::process_cpu_s;
+use tacit_measure::usage::high_water_bytes;
 use tacit_store::keys;
 
 use crate::dealer::{Pinned, pin};

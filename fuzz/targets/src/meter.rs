@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tacit_meter::device::DeviceProfile;
+use tacit_measure::device::DeviceProfile;
 use tacit_meter::source::http::{Field, parse_body};
 use tacit_meter::source::mlperf::{EnergyTrace, parse_timestamps};
 use tacit_meter::source::replay;

@@ -1,6 +1,6 @@
 //! The meter's records and phase marks.
 
-use tacit_meter::mark::{MAX_LINE, MarkLine};
+use tacit_measure::mark::{MAX_LINE, MarkLine};
 use tacit_meter::record::{FORMAT, VERSION};
 use tacit_meter::record_file::parse_record;
 use tacit_meter::{csv, energy, phase};

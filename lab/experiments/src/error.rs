@@ -45,6 +45,9 @@ pub enum LabError {
     /// Keys could not be made or used.
     #[error(transparent)]
     Keys(#[from] tacit_store::StoreError),
+    /// An invalid description of a link.
+    #[error(transparent)]
+    Link(#[from] tacit_net::link::BadLink),
     /// A text that is not a rate.
     #[error(transparent)]
     Rate(#[from] tacit_net::BadRate),

@@ -16,9 +16,9 @@ pub use verdict::{Figure, Party, Row, Table, beside_paper, figures, rows, verdic
 
 use crate::LabError;
 use crate::experiment::{BuiltIn, Experiment, LinkText};
-use crate::link::LinkSpecText;
 use crate::transport::TransportKind;
 use tacit_net::Rate;
+use tacit_net::link::LinkSpecText;
 
 /// Most bytes of a transfer by default: 1 GiB, about the paper's amount for its Raspberry Pi (a
 /// tenth of that for other devices).

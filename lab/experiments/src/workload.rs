@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tacit_meter::mark::MarkSender;
+use tacit_measure::mark::MarkSender;
 use tacit_net::{NetError, PacedTransport, Rate, Transport};
 
 const MAGIC: &[u8; 8] = b"tacitwl2";
@@ -209,7 +209,7 @@ pub struct Options<'a> {
 fn usage() -> Result<(f64, f64, u64), LabError> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).map_err(LabError::failed("asking for CPU time"))?;
     let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 * 1e-6;
-    let peak = tacit_meter::usage::high_water_bytes(Path::new("/proc/self")).unwrap_or(0);
+    let peak = tacit_measure::usage::high_water_bytes(Path::new("/proc/self")).unwrap_or(0);
     Ok((seconds(usage.user_time()), seconds(usage.system_time()), peak))
 }
 

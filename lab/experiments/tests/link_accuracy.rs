@@ -5,7 +5,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tacit_lab::LabError;
-use tacit_lab::link::{Link, LinkSpec, LinkSpecText, Side, accuracy};
+use tacit_lab::link::{Link, Side, accuracy};
+use tacit_net::link::{LinkSpec, LinkSpecText};
 
 /// Every rate and every round-trip time that is bounded; all combinations are in the table of
 /// `tacit lab link --accuracy`.

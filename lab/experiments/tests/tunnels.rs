@@ -6,10 +6,11 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 use tacit_lab::LabError;
-use tacit_lab::link::{Link, LinkSpec, LinkSpecText, Side};
+use tacit_lab::link::{Link, Side};
 use tacit_lab::transport::{Acceptor, TransportKind, connect};
 use tacit_lab::tunnel::{BORINGTUN, Choice, Core, Host, Incoming, OVERHEAD, SecretKey, Tunnel};
 use tacit_lab::workload::{Bulk, Options, Outcome, Workload, run_client, run_server};
+use tacit_net::link::{LinkSpec, LinkSpecText};
 
 const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)];
 

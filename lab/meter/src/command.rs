@@ -1,18 +1,20 @@
 //! One command measured from its start to its end.
 use crate::MeterError;
 use crate::energy::{Baseline, energy_curve};
-use crate::mark::{ENV_MARKS, MarkListener};
+use crate::marks::MarkListener;
 use crate::phase::{PhaseCost, phase_costs};
 use crate::record::{InterfaceSample, Note, Summary};
 use crate::sampler::{Sampler, SamplerConfig, Since, Stopped};
 use crate::source::{Source, SourceInfo};
-use crate::wait::{wait_ended, wait_sampled};
+use crate::wait::wait_sampled;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tacit_measure::mark::ENV_MARKS;
+use tacit_measure::usage::wait_ended;
 
 /// Name of the measured party if the program's marks give no other.
 pub const PARTY: &str = "program";

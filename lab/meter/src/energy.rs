@@ -5,10 +5,10 @@
 //! are standard uncertainties (one standard deviation). They cover noise, drift and resolution of
 //! the sensor, but not its calibration: a sensor that reads 3 % too much does so in the gross and
 //! the net figure.
-use crate::device::Mode;
 use crate::record::{EnergyFigure, Sample};
 use crate::source::Provenance;
 use std::collections::BTreeMap;
+use tacit_measure::device::Mode;
 
 /// Energy between two readings (seconds, watts).
 #[must_use]

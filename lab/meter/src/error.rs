@@ -1,6 +1,8 @@
 //! Errors of measurements.
 use std::path::PathBuf;
 
+use tacit_measure::MeasureError;
+
 /// A failed measurement, or an invalid measurement file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -38,5 +40,14 @@ impl MeterError {
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, source }
+    }
+}
+
+impl From<MeasureError> for MeterError {
+    fn from(error: MeasureError) -> Self {
+        match error {
+            MeasureError::Io { path, source } => Self::Io { path, source },
+            MeasureError::Malformed { what, detail } => Self::Malformed { what, detail },
+        }
     }
 }

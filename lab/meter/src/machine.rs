@@ -1,8 +1,8 @@
 //! Facts about the machine, for the header of a record: figures need them for comparison.
-use crate::usage::Roots;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use tacit_measure::usage::Roots;
 
 /// Most cores whose frequency limits are read.
 const MAX_CORES: usize = 4096;

@@ -8,6 +8,9 @@ use crate::source::SourceInfo;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+pub use tacit_measure::mark::Edge;
+pub use tacit_measure::sample::{CoreSample, InterfaceSample, PartySample};
+
 /// `format` of every header.
 pub const FORMAT: &str = "tacit-record";
 /// `version` of every header written here.
@@ -83,56 +86,6 @@ pub struct RailSample {
     pub w: Option<f64>,
     /// Energy since `t = 0`, joules (power sources: integrated by the trapezoidal rule).
     pub j: f64,
-}
-
-/// A party's process tree: live processes and those already ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PartySample {
-    /// User CPU seconds.
-    pub user_s: f64,
-    /// Kernel CPU seconds.
-    pub system_s: f64,
-    /// Resident set now, bytes.
-    pub rss_bytes: u64,
-    /// Processes alive.
-    pub processes: u32,
-}
-
-/// One core.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct CoreSample {
-    /// User seconds (with nice).
-    pub user_s: f64,
-    /// Kernel seconds (with interrupts).
-    pub system_s: f64,
-    /// Idle seconds (with waiting for I/O).
-    pub idle_s: f64,
-    /// Present frequency, MHz; absent if the kernel does not report it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mhz: Option<f64>,
-}
-
-/// One network interface.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct InterfaceSample {
-    /// Bytes received.
-    pub rx_bytes: u64,
-    /// Bytes sent.
-    pub tx_bytes: u64,
-    /// Packets received.
-    pub rx_packets: u64,
-    /// Packets sent.
-    pub tx_packets: u64,
-}
-
-/// Which end of a phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Edge {
-    /// Begin of the phase.
-    Begin,
-    /// End of the phase.
-    End,
 }
 
 /// A phase's begin or end, reported by the measured program.

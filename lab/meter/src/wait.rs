@@ -1,29 +1,9 @@
 //! Waiting for a measured process without losing its resource use.
 use crate::MeterError;
 use crate::sampler::Handle;
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::process::{Child, ExitStatus};
+use tacit_measure::usage::wait_ended;
 use wait4::Wait4;
-
-/// Waits until a child process has ended, without reaping it: its `/proc` entry stays, with all its
-/// processor time.
-///
-/// # Errors
-/// [`MeterError::Io`] if the process is no child of this process.
-pub fn wait_ended(pid: u32) -> Result<(), MeterError> {
-    let name = format!("process {pid}");
-    let id = i32::try_from(pid)
-        .ok()
-        .and_then(Pid::from_raw)
-        .ok_or_else(|| MeterError::Malformed { what: name.clone(), detail: "is no process id".into() })?;
-    loop {
-        match waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
-            Ok(_) => return Ok(()),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(MeterError::io(name)(error.into())),
-        }
-    }
-}
 
 /// Waits for a child, takes a last sample of it while it is a zombie, reaps it, and gives the
 /// sampler the kernel's totals for its whole life, to the microsecond. The standard library does

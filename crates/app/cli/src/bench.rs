@@ -14,8 +14,9 @@ use std::time::Instant;
 use tacit_backends::{Backend, Costs, Options, Registry, ServerModel, Trust};
 use tacit_client::bench::{ClientRun, Report, Run, client_runs, judge, machine};
 use tacit_client::input::{self, Fit};
-use tacit_client::{ClientConfig, Connection, MAX_THREADS, process_cpu_s};
+use tacit_client::{ClientConfig, Connection, MAX_THREADS};
 use tacit_graph::{Interface, Model, Units};
+use tacit_measure::clock::process_cpu_s;
 use tacit_store::keys;
 
 /// Measures private inference: server and client as two processes on this machine, over TLS on loopback.
@@ -427,6 +428,6 @@ fn run_local(args: &ClientArgs, input: &[f32]) -> anyhow::Result<Local> {
     let answer = model.run(input)?;
     anyhow::ensure!(answer.len() == model.interface.output_len(), "the model gave another number of outputs");
     let (wall_s, cpu_s) = (start.elapsed().as_secs_f64(), process_cpu_s() - cpu);
-    let peak_rss_bytes = tacit_meter::usage::high_water_bytes(Path::new("/proc/self")).unwrap_or(0);
+    let peak_rss_bytes = tacit_measure::usage::high_water_bytes(Path::new("/proc/self")).unwrap_or(0);
     Ok(Local { wall_s, cpu_s, peak_rss_bytes })
 }

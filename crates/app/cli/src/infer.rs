@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use tacit_client::bench::printed;
 use tacit_client::input::{self, Fit};
 use tacit_client::wire::{Deadline, InputId, Terms};
-use tacit_client::{Answer, Client, ClientError, Progress, infer_many, process_cpu_s};
+use tacit_client::{Answer, Client, ClientError, Progress, infer_many};
 use tacit_graph::{Interface, OutputMode, Units};
+use tacit_measure::clock::process_cpu_s;
 
 /// Classifies images or arrays privately: the server sees none of them.
 ///

@@ -4,8 +4,9 @@ use crate::print;
 use serde_json::json;
 use std::thread;
 use std::time::Duration;
+use tacit_client::Client;
 use tacit_client::bench::printed;
-use tacit_client::{Client, process_cpu_s};
+use tacit_measure::clock::process_cpu_s;
 
 /// Makes material for later inputs: the offline phase, ahead of time. Each material serves one input of one
 /// model, or one batch of them. `tacit material` lists and destroys it.

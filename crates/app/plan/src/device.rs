@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tacit_meter::device::DeviceProfile;
+use tacit_measure::device::DeviceProfile;
 
 use crate::calibration::Calibration;
 use crate::counts::{Counts, Primitive};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tacit_meter::MeterError;
+use tacit_measure::MeasureError;
 use thiserror::Error;
 
 /// Errors of calibrations, devices, links and limits.
@@ -26,7 +26,7 @@ pub enum PlanError {
     },
     /// An error in the device's energy profile.
     #[error(transparent)]
-    Energy(#[from] MeterError),
+    Energy(#[from] MeasureError),
 }
 
 pub(crate) fn wrong<T>(what: impl Into<String>, detail: impl Into<String>) -> Result<T, PlanError> {

@@ -6,6 +6,7 @@
 //! * [`Channel`]: tagged, length-checked, checksummed messages over any transport, with traffic
 //!   counted per [`Phase`].
 //! * [`TrafficModel`]: predicts the traffic and round trips of a phase.
+//! * [`link`]: rates, delays and faults of a link, as users write them.
 //! * [`Hello`] and [`handshake`]: compare the version on connecting, and plan and public part once
 //!   a model is open.
 //!
@@ -20,6 +21,7 @@ mod channel;
 mod deadline;
 mod error;
 mod handshake;
+pub mod link;
 mod mem;
 mod paced;
 mod queue;

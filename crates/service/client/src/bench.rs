@@ -7,7 +7,7 @@ use std::fs;
 use tacit_backends::check::useful_bound;
 use tacit_backends::{BackendError, Registry, ServerModel};
 use tacit_graph::{OutputMode, Units};
-use tacit_meter::usage::{ProcessLimits, Roots};
+use tacit_measure::usage::{ProcessLimits, Roots};
 
 /// One party's figures for one phase, as printed.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use crate::{ClientError, MAX_THREADS};
 use std::path::PathBuf;
 use std::time::Duration;
 use tacit_backends::{ConnectionResources, Options};
-use tacit_meter::usage::{ProcessLimits, Roots};
+use tacit_measure::usage::{ProcessLimits, Roots};
 use tacit_net::{NetError, Rate};
 use tacit_store::keys::ClientIdentity;
 use tacit_store::{EXPIRE, SealKey};

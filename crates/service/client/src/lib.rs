@@ -95,7 +95,7 @@ pub use dealer::{DealerConfig, RemoteDealer, resources, resources_within};
 pub use error::ClientError;
 pub use helper::{HelperLine, HelperServer, HelperServerConfig};
 pub use key_folder::KeyFolder;
-pub use measure::{Figures, PhaseReport, process_cpu_s};
+pub use measure::{Figures, PhaseReport};
 pub use notices::{GONE, NoticeState, Notices, Standing};
 pub use opened::OpenedModels;
 pub use pipeline::infer_many;

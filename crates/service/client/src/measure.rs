@@ -1,14 +1,14 @@
 //! The cost of a phase for one party: wall time, processor time, peak memory, bytes and rounds. If
 //! `TACIT_MARKS` names a listener (`tacit lab`), phases are also marked for it.
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
-use tacit_meter::MeterError;
-use tacit_meter::mark::MarkSender;
-use tacit_meter::usage::high_water_bytes;
+use tacit_measure::MeasureError;
+use tacit_measure::clock::process_cpu_s;
+use tacit_measure::mark::MarkSender;
+use tacit_measure::usage::high_water_bytes;
 use tacit_net::{Channel, Phase, Traffic};
 
 /// One party's figures for one phase.
@@ -57,7 +57,7 @@ impl Marks {
         }
     }
 
-    fn tell(&self, mark: impl FnOnce(&MarkSender) -> Result<(), MeterError>) {
+    fn tell(&self, mark: impl FnOnce(&MarkSender) -> Result<(), MeasureError>) {
         if let Some(Err(error)) = self.0.as_deref().map(mark) {
             tracing::warn!("phases are no longer marked: {error}");
         }
@@ -131,30 +131,21 @@ impl Meter {
     }
 }
 
-/// Processor time of this process, in seconds.
-#[must_use]
-pub fn process_cpu_s() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tacit_meter::mark::MarkListener;
-    use tacit_meter::record::Edge;
-    use tacit_meter::record_file::read_record;
-    use tacit_meter::{Sampler, SamplerConfig};
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::net::UnixListener;
+    use tacit_measure::mark::{Edge, MarkLine};
     use tacit_net::{Tag, mem_pair};
 
     #[test]
     fn phases_are_marked_with_their_figures_and_a_failed_one_says_so() {
         let folder = tempfile::tempdir().unwrap();
-        let (record, socket) = (folder.path().join("r.jsonl"), folder.path().join("marks"));
-        let config = SamplerConfig { output: Some(record.clone()), ..SamplerConfig::default() };
-        let sampler = Sampler::start(config).unwrap();
-        let listener = MarkListener::unix(&socket, &sampler.handle()).unwrap();
-        let marks = Marks(Some(Arc::new(MarkSender::connect(&listener.address(), "client").unwrap())));
+        let socket = folder.path().join("marks");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let marks = Marks(Some(Arc::new(MarkSender::connect(socket.to_str().unwrap(), "client").unwrap())));
+        let (stream, _) = listener.accept().unwrap();
         let (mut channel, mut peer) = mem_pair();
         let meter = Meter::start(&mut channel, Phase::Offline, &marks);
         let tag = Tag::new(1, "test");
@@ -165,17 +156,22 @@ mod tests {
         drop(Meter::start(&mut channel, Phase::Online, &marks));
         // Without a listener, marks do nothing.
         Meter::start(&mut channel, Phase::Online, &Marks::default()).stop(&channel);
-        listener.close();
-        sampler.stop().unwrap().finish().unwrap();
-        let told: Vec<_> =
-            read_record(&record).unwrap().marks.into_iter().map(|m| (m.phase, m.edge, m.figures)).collect();
-        assert_eq!(told.len(), 4);
-        assert_eq!((told[0].0.as_str(), told[0].1), ("offline", Edge::Begin));
-        assert_eq!((told[1].0.as_str(), told[1].1), ("offline", Edge::End));
-        assert_eq!(told[1].2["sent_bytes"], figures.sent_bytes as f64);
-        assert!(
-            figures.sent_bytes >= 4 && told[1].2.contains_key("received_bytes") && told[1].2.contains_key("rounds")
-        );
-        assert_eq!((told[3].0.as_str(), told[3].2["failed"]), ("online", 1.0));
+        drop(marks);
+        let lines = BufReader::new(stream).lines().map(|line| MarkLine::parse(line.unwrap().as_bytes()).unwrap());
+        let lines: Vec<MarkLine> = lines.collect();
+        assert_eq!(lines[0], MarkLine::Party("client".into()));
+        let marked = lines[1..].iter().map(|line| match line {
+            MarkLine::Mark { edge, phase, figures, .. } => (phase.as_str(), *edge, figures),
+            other => panic!("{other} is no mark"),
+        });
+        let marked: Vec<_> = marked.collect();
+        assert_eq!(marked.len(), 4);
+        assert_eq!((marked[0].0, marked[0].1), ("offline", Edge::Begin));
+        assert_eq!((marked[1].0, marked[1].1), ("offline", Edge::End));
+        assert_eq!(marked[1].2["sent_bytes"], figures.sent_bytes as f64);
+        assert!(figures.sent_bytes >= 4);
+        assert!(marked[1].2.contains_key("received_bytes"));
+        assert!(marked[1].2.contains_key("rounds"));
+        assert_eq!((marked[3].0, marked[3].2["failed"]), ("online", 1.0));
     }
 }

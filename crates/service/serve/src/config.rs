@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 use tacit_backends::ConnectionResources;
-use tacit_meter::usage::{ProcessLimits, Roots};
+use tacit_measure::usage::{ProcessLimits, Roots};
 use tacit_net::{Rate, ServerTls};
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::{PoolConfig, Resources, Span};

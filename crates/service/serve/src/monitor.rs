@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 use tacit_arith::heap;
-use tacit_client::process_cpu_s;
-use tacit_meter::usage::{HostReader, ProcessLimits, Roots};
+use tacit_measure::clock::process_cpu_s;
+use tacit_measure::usage::{HostReader, ProcessLimits, Roots};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tacit_backends::dealer::{Dealings, InProcessDealer};
 use tacit_backends::seam::Dealer;
 use tacit_backends::{Backend, BackendError, ConnectionResources, Material, PhaseCost, Preparation, Registry, Setup};
-use tacit_meter::usage::{ProcessLimits, Roots};
+use tacit_measure::usage::{ProcessLimits, Roots};
 use tacit_net::{Channel, Phase, mem_pair};
 use tacit_sched::JobPhase;
 use tokio::sync::watch;

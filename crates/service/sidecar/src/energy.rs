@@ -1,8 +1,8 @@
 //! Modelled energy cost of answers on this machine; nothing is measured.
 use serde_json::{Value, json};
 use tacit_client::measure::Figures;
-use tacit_meter::MeterError;
-use tacit_meter::device::{Coefficient, DeviceProfile};
+use tacit_measure::MeasureError;
+use tacit_measure::device::{Coefficient, DeviceProfile};
 
 /// A device in one power mode, as its profile describes it.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ impl EnergyModel {
     ///
     /// # Errors
     /// There is no such profile or mode, or the file is invalid.
-    pub fn load(text: &str) -> Result<Self, MeterError> {
+    pub fn load(text: &str) -> Result<Self, MeasureError> {
         let (profile, mode) = DeviceProfile::load_with_mode(text)?;
         let mode = profile.mode(mode)?;
         let device = format!("{} ({})", profile.description(), mode.name);

@@ -69,7 +69,7 @@ mod tests {
             let experiment = built_in.experiment().unwrap();
             assert_eq!(experiment.spec().name, built_in.name);
             assert!(!experiment.spec().description.is_empty());
-            tacit_meter::device::DeviceProfile::load(experiment.spec().device.as_deref().unwrap()).unwrap();
+            tacit_measure::device::DeviceProfile::load(experiment.spec().device.as_deref().unwrap()).unwrap();
             let time = plan::total(&experiment, &plan::remaining(&experiment, &[]));
             assert!((60..45 * 60).contains(&time.as_secs()), "{}: {time:?}", built_in.name);
         }

@@ -2,11 +2,11 @@
 use super::command::{CommandLine, is_name_byte, names};
 use super::spec::{ExperimentSpec, LinkText, WorkloadSpec};
 use crate::LabError;
-use crate::link::LinkSpec;
 use crate::transport::TransportKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tacit_net::Rate;
+use tacit_net::link::LinkSpec;
 
 /// Most cells of an experiment, and most runs.
 const MAX_CELLS: usize = 10_000;
@@ -273,7 +273,7 @@ fn read_link(index: usize, text: &LinkText) -> Result<Link, LabError> {
         LinkText::Name(name) => match LinkSpec::preset(name) {
             Some(spec) => Ok(Link { name: spec.name().to_owned(), spec: Some(spec) }),
             None => {
-                let known: Vec<&str> = crate::link::PRESETS.iter().map(|p| p.name).collect();
+                let known: Vec<&str> = tacit_net::link::PRESETS.iter().map(|p| p.name).collect();
                 let detail = format!(
                     "there is no link preset `{name}`; there are {}; or none for loopback, or a table like {{ rate = \"20mbit\", rtt = \
                      \"40ms\" }}",
@@ -283,7 +283,7 @@ fn read_link(index: usize, text: &LinkText) -> Result<Link, LabError> {
             }
         },
         LinkText::Table(table) => {
-            let spec = LinkSpec::parse(table).map_err(|e| at(&key, &e))?;
+            let spec = LinkSpec::parse(table).map_err(|e| at(&key, &e.into()))?;
             Ok(Link { name: spec.name().to_owned(), spec: Some(spec) })
         }
     }

@@ -5,12 +5,12 @@ use crate::campaign;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
-use tacit_meter::device::DeviceProfile;
+use tacit_measure::device::DeviceProfile;
 use tacit_meter::energy::{self, Baseline, Coefficients};
 use tacit_meter::record::EnergyFigure;
 use tacit_meter::sampler::Stopped;
 use tacit_meter::source::{self, Provenance, Roots, SelfTest, Source, ThisMachine, self_test};
-use tacit_meter::{Sampler, SamplerConfig};
+use tacit_meter::{MeterError, Sampler, SamplerConfig};
 
 /// Sources and their state.
 pub(super) struct Meter {
@@ -157,6 +157,6 @@ fn see_load(source: &mut dyn Source, tell: &mut dyn FnMut(String)) -> Result<(),
 
 /// Coefficients of `PROFILE` or `PROFILE/MODE`.
 fn coefficients(device: &str) -> Result<Coefficients, LabError> {
-    let (profile, mode) = DeviceProfile::load_with_mode(device)?;
-    Ok(profile.mode(mode)?.into())
+    let (profile, mode) = DeviceProfile::load_with_mode(device).map_err(MeterError::from)?;
+    Ok(profile.mode(mode).map_err(MeterError::from)?.into())
 }

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use tacit_measure::usage::wait_ended;
 use tacit_meter::sampler::Handle;
-use tacit_meter::wait::{wait_ended, wait_sampled};
+use tacit_meter::wait::wait_sampled;
 
 /// Interval of checks of the stop flag during waits.
 const SLICE: Duration = Duration::from_millis(50);

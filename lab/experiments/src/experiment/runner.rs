@@ -99,7 +99,7 @@ pub fn run(
     let mut folder = Folder::open(&settings.dir)?;
     let (experiment, mut done) = resume(experiment, &settings.dir)?;
     let dir = settings.dir.canonicalize().map_err(LabError::io(&settings.dir))?;
-    let machine = tacit_meter::machine::facts(&tacit_meter::usage::Roots::default(), &settings.versions);
+    let machine = tacit_meter::machine::facts(&tacit_measure::usage::Roots::default(), &settings.versions);
     if !settings.from.is_empty() {
         begin(&mut folder, &dir, &experiment, &machine)?;
     }

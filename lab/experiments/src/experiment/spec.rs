@@ -1,11 +1,11 @@
 //! An experiment file as written: keys and defaults, unchecked.
 use crate::LabError;
-use crate::link::LinkSpecText;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use tacit_net::link::LinkSpecText;
 
 /// Largest experiment file, bytes.
 pub const MAX_FILE: usize = 1 << 20;

@@ -1,9 +1,10 @@
 //! Accuracy of the emulator: the table of `tacit lab link --accuracy`, and the bounds that the
 //! tests check.
-use super::{Link, LinkCounters, LinkSpec, LinkSpecText};
+use super::{Link, LinkCounters};
 use crate::LabError;
 use crate::campaign::LinkFigures;
 use std::time::Duration;
+use tacit_net::link::{LinkSpec, LinkSpecText};
 
 /// Largest error of goodput, as a fraction of the target.
 const GOODPUT: f64 = 0.05;

@@ -30,14 +30,14 @@ pub(super) fn measure(link: &Link, effort: Duration) -> Result<LinkFigures, LabE
                 bulk(link, Side::Server, &echo, effort * 2 / 5)?,
             ))
         })
-        .map_err(|error| failed(&format!("measuring the link {:?}", spec.name), &error))?;
+        .map_err(|error| failed(&format!("measuring the link {:?}", spec.name()), &error))?;
     let rtt = median(idle).ok_or_else(|| silent(link))?;
     // If no echo passes the full link, its round trip is at least as long as the wait.
     let loaded = median([up.round_trips, down.round_trips].concat()).unwrap_or(echo.patience.as_secs_f64());
     Ok(LinkFigures {
-        target_up_bps: spec.up.map(|rate| rate.bits_per_second() as f64),
-        target_down_bps: spec.down.map(|rate| rate.bits_per_second() as f64),
-        target_rtt_s: spec.rtt.as_secs_f64(),
+        target_up_bps: spec.up().map(|rate| rate.bits_per_second() as f64),
+        target_down_bps: spec.down().map(|rate| rate.bits_per_second() as f64),
+        target_rtt_s: spec.rtt().as_secs_f64(),
         up_bps: up.goodput,
         down_bps: down.goodput,
         rtt_s: rtt,
@@ -51,7 +51,7 @@ fn failed(step: &str, error: &io::Error) -> LabError {
 
 fn silent(link: &Link) -> LabError {
     LabError::Failed {
-        step: format!("measuring the link {:?}", link.spec().name),
+        step: format!("measuring the link {:?}", link.spec().name()),
         detail: "no echo came back: is everything lost on this link?".into(),
     }
 }
@@ -80,7 +80,7 @@ impl Echo {
         };
         let (client, server) = (bind(Side::Client)?, bind(Side::Server)?);
         client.connect(server.local_addr()?)?;
-        let patience = 2 * (link.spec().rtt + link.spec().jitter) + Duration::from_millis(1500);
+        let patience = 2 * (link.spec().rtt() + link.spec().jitter()) + Duration::from_millis(1500);
         client.set_read_timeout(Some(patience))?;
         server.set_read_timeout(Some(Duration::from_millis(50)))?;
         Ok(Self { client, server, patience })
@@ -154,10 +154,10 @@ struct Bulk {
 fn windows(link: &Link, from: Side, effort: Duration) -> (Duration, Duration) {
     let spec = link.spec();
     let rate = match from {
-        Side::Client => spec.up,
-        Side::Server => spec.down,
+        Side::Client => spec.up(),
+        Side::Server => spec.down(),
     };
-    let rtt = spec.rtt.as_secs_f64();
+    let rtt = spec.rtt().as_secs_f64();
     // Slow start doubles per round trip; cubic needs about as long again after an early exit from
     // it.
     let bytes_per_s = rate.map_or(1.25e9, |rate| rate.bits_per_second() as f64 / 8.0);
@@ -192,7 +192,7 @@ fn bulk(link: &Link, from: Side, echo: &Echo, effort: Duration) -> io::Result<Bu
     });
     drop((sender, receiver));
     // Lets the link's queues drain before the next measurement.
-    std::thread::sleep(link.spec().rtt + Duration::from_millis(100));
+    std::thread::sleep(link.spec().rtt() + Duration::from_millis(100));
     result
 }
 

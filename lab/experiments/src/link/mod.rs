@@ -16,15 +16,11 @@ mod emulator;
 mod measure;
 mod namespace;
 mod packet;
-mod presets;
 mod queue;
 mod setup;
-mod spec;
 
 pub use emulator::LinkCounters;
-pub use presets::{PRESETS, Preset};
 pub use setup::CONGESTION_CONTROL;
-pub use spec::{LinkSpec, LinkSpecText, format_duration, parse_duration};
 
 use crate::LabError;
 use crate::campaign::LinkFigures;
@@ -35,6 +31,7 @@ use std::net::Ipv4Addr;
 use std::process::{Child, Command};
 use std::time::Duration;
 use tacit_net::Rate;
+use tacit_net::link::LinkSpec;
 
 /// Rate for the bound on bytes under way of an unlimited link, in bit/s.
 const UNLIMITED: Option<Rate> = Rate::new(10_000_000_000);
@@ -97,7 +94,7 @@ impl Link {
             let spec = spec.clone();
             namespace.within(move || setup::configure(side, &spec))??;
         }
-        let directions = [direction(spec, spec.up, 1), direction(spec, spec.down, 2)];
+        let directions = [direction(spec, spec.up(), 1), direction(spec, spec.down(), 2)];
         let emulator = devices.map(|devices| Emulator::start(devices, directions)).transpose()?;
         Ok(Self { spec: spec.clone(), emulator, client, server })
     }
@@ -167,11 +164,11 @@ impl Link {
 fn direction(spec: &LinkSpec, rate: Option<Rate>, seed: u64) -> Direction {
     let half = |time: Duration| u64::try_from(time.as_nanos() / 2).unwrap_or(u64::MAX);
     let treatment = Treatment {
-        delay: half(spec.rtt),
-        jitter: half(spec.jitter),
-        loss: spec.loss,
-        corrupt: spec.corrupt,
-        duplicate: spec.duplicate,
+        delay: half(spec.rtt()),
+        jitter: half(spec.jitter()),
+        loss: spec.loss(),
+        corrupt: spec.corrupt(),
+        duplicate: spec.duplicate(),
     };
     // Bytes under way on a full link, replays included, and a burst.
     let longest = Duration::from_nanos(treatment.delay + treatment.jitter + REPLAY_AFTER);
@@ -189,9 +186,9 @@ mod tests {
     fn a_long_fast_link_takes_no_absurd_memory() {
         for json in [r#"{"rtt": "60s", "jitter": "60s"}"#, r#"{"rate": "100gbit", "rtt": "60s"}"#] {
             let spec = LinkSpec::parse(&serde_json::from_str(json).unwrap()).unwrap();
-            assert!(direction(&spec, spec.up, 1).capacity <= (1 << 30) + (1 << 20), "{json}");
+            assert!(direction(&spec, spec.up(), 1).capacity <= (1 << 30) + (1 << 20), "{json}");
         }
         let usual = LinkSpec::preset("lan").unwrap();
-        assert!(direction(&usual, usual.up, 1).capacity < 16 << 20);
+        assert!(direction(&usual, usual.up(), 1).capacity < 16 << 20);
     }
 }

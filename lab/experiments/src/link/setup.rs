@@ -1,12 +1,12 @@
 //! Devices, addresses and rates inside the two namespaces, by `ip` and `tc`.
 use super::Side;
 use super::namespace::Namespace;
-use super::spec::LinkSpec;
 use crate::LabError;
 use std::io;
 use std::process::Command;
 use std::time::Duration;
 use tacit_net::Rate;
+use tacit_net::link::LinkSpec;
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 /// The link's interface, in either namespace.
@@ -54,7 +54,7 @@ impl Shape {
 /// Whether the emulator moves TCP segments together on this link.
 pub(super) fn offload(spec: &LinkSpec) -> bool {
     let fast = |rate: Option<Rate>| rate.is_none_or(|rate| rate.bits_per_second() >= OFFLOAD_FROM);
-    !spec.impaired() && (fast(spec.up) || fast(spec.down))
+    !spec.impaired() && (fast(spec.up()) || fast(spec.down()))
 }
 
 /// Creates a TUN device in the namespace; it disappears with its last user.
@@ -109,11 +109,11 @@ pub(super) fn configure(side: Side, spec: &LinkSpec) -> Result<(), LabError> {
     run("ip", &["address", "add", &format!("{}/30", side.address()), "dev", INTERFACE])?;
     run("ip", &["link", "set", INTERFACE, "mtu", &MTU.to_string(), "txqueuelen", "2000"])?;
     let rate = match side {
-        Side::Client => spec.up,
-        Side::Server => spec.down,
+        Side::Client => spec.up(),
+        Side::Server => spec.down(),
     };
     if let Some(rate) = rate {
-        let shape = Shape::new(rate, spec.rtt, !emulated);
+        let shape = Shape::new(rate, spec.rtt(), !emulated);
         // Segments that travel together take at most a quarter of the burst, so that the rate stays
         // smooth.
         let together = (shape.burst / 4).clamp(MTU, 65_536).to_string();
@@ -147,8 +147,8 @@ fn settings(spec: &LinkSpec) -> Result<(), LabError> {
     }
     // Windows must hold bytes under way and queued bytes; the kernel's own limits suffice up to
     // about 1 MiB.
-    let fastest = spec.up.max(spec.down);
-    let under_way = fastest.map_or(0, |rate| rate.bytes_in(spec.rtt + spec.rtt.max(Duration::from_millis(50))));
+    let fastest = spec.up().max(spec.down());
+    let under_way = fastest.map_or(0, |rate| rate.bytes_in(spec.rtt() + spec.rtt().max(Duration::from_millis(50))));
     if under_way > 1 << 20 {
         let most = (4 * under_way).clamp(8 << 20, 1 << 30);
         set("ipv4/tcp_rmem", &format!("4096 131072 {most}"))?;
@@ -183,6 +183,7 @@ fn run(tool: &str, arguments: &[&str]) -> Result<(), LabError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tacit_net::link::LinkSpecText;
 
     #[test]
     fn the_shape_pays_for_headers_and_bounds_the_queue() {
@@ -200,8 +201,11 @@ mod tests {
     fn segments_travel_together_only_on_fast_clean_links() {
         let lan = LinkSpec::preset("lan").unwrap();
         assert!(offload(&lan));
-        assert!(!offload(&LinkSpec { loss: 0.1, ..lan.clone() }));
-        assert!(!offload(&LinkSpec { up: Rate::new(4_000_000), down: Rate::new(100_000_000), ..lan }));
+        let lossy = LinkSpecText { preset: Some("lan".into()), loss: Some(0.1), ..LinkSpecText::default() };
+        let slow = LinkSpecText { up: Rate::new(4_000_000), down: Rate::new(100_000_000), ..LinkSpecText::default() };
+        for text in [lossy, slow] {
+            assert!(!offload(&LinkSpec::parse(&text).unwrap()));
+        }
     }
 
     #[test]

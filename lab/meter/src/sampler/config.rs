@@ -4,10 +4,10 @@ use crate::energy::{self, Baseline};
 use crate::record::{Line, Mark, Note, Sample, Summary};
 use crate::record_file::RecordWriter;
 use crate::source::{Source, SourceInfo};
-use crate::usage::Roots;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+use tacit_measure::usage::Roots;
 
 /// What to sample, and the file of the record.
 pub struct SamplerConfig {

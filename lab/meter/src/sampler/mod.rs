@@ -9,11 +9,10 @@ mod config;
 mod power;
 mod thread;
 
-pub use crate::usage::Since;
 pub use config::{SamplerConfig, Stopped};
+pub use tacit_measure::usage::Since;
 
 use crate::MeterError;
-use crate::clock::{monotonic_ns, unix_ns};
 use crate::record::{Edge, FORMAT, Header, Mark, VERSION};
 use crate::record_file::RecordWriter;
 use std::collections::BTreeMap;
@@ -22,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tacit_measure::clock::{monotonic_ns, unix_ns};
 use thread::{Command, Worker};
 
 /// Most commands that wait for the sampler; further marks are dropped and counted.

@@ -1,10 +1,10 @@
 //! Integration of a source's values to joules.
 use crate::MeterError;
-use crate::clock::monotonic_ns;
 use crate::energy::trapezoid;
 use crate::record::RailSample;
 use crate::source::{Source, Usage, Value};
 use std::time::Duration;
+use tacit_measure::clock::monotonic_ns;
 
 /// One source and the energy of its rails so far.
 pub(super) struct Metered {

@@ -2,16 +2,18 @@
 use super::config::{SamplerConfig, Stopped};
 use super::power::{Metered, usage};
 use crate::MeterError;
-use crate::clock::{monotonic_ns, thread_cpu_s};
 use crate::energy;
 use crate::record::{InterfaceSample, Line, Mark, Note, PartySample, Sample, Summary};
 use crate::record_file::RecordWriter;
-use crate::usage::{Cgroup, HostReader, NetReader, ProcessTree, Roots, Since, busy_s, foreign_namespace, link_bytes};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
+use tacit_measure::clock::{monotonic_ns, thread_cpu_s};
+use tacit_measure::usage::{
+    Cgroup, HostReader, NetReader, ProcessTree, Roots, Since, busy_s, foreign_namespace, link_bytes,
+};
 
 /// Shortest time between two searches for new descendants, except for requested samples and while a
 /// party is new: programs start most of their processes early.
@@ -190,7 +192,7 @@ impl Worker {
         }
         match self.host.cores() {
             Ok(cores) => sample.cores = cores,
-            Err(error) => self.note_once(&error),
+            Err(error) => self.note_once(&error.into()),
         }
         sample.memory_bytes = self.host.memory_bytes().unwrap_or(0);
         let host_bytes = self.sample_host_net(&mut sample.interfaces);

@@ -2,8 +2,8 @@
 use super::Source;
 use super::exercise::{Exercise, Load, watch};
 use crate::MeterError;
-use crate::device::{Coefficient, DeviceProfile};
 use std::time::Duration;
+use tacit_measure::device::{Coefficient, DeviceProfile};
 
 /// Most different numbers of busy cores.
 const MAX_LEVELS: u32 = 9;
@@ -216,6 +216,6 @@ impl Fit {
             },
         };
         let description = format!("calibrated; residual {:.3} W over {steps} steps", self.residual_w);
-        DeviceProfile::single(name, &description, [base_w, w_per_core, j_per_byte])
+        Ok(DeviceProfile::single(name, &description, [base_w, w_per_core, j_per_byte])?)
     }
 }

@@ -7,10 +7,10 @@ use super::tegrastats::Tegrastats;
 use super::tree::{Disk, Tree};
 use super::{Source, csv, http, hwmon, ina3221, nvml, pmic, rapl};
 use crate::MeterError;
-use crate::device::DeviceProfile;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tacit_measure::device::DeviceProfile;
 
 /// Places to search.
 #[derive(Clone)]

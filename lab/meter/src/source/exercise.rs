@@ -1,13 +1,13 @@
 //! A machine under a controlled load while a source is read; tests replace its clock and load.
 use super::{Source, Usage, Value};
 use crate::MeterError;
-use crate::usage::{HostReader, ProcessLimits, Roots, busy_s};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tacit_measure::usage::{HostReader, ProcessLimits, Roots, busy_s};
 
 /// A load for the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

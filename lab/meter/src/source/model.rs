@@ -2,7 +2,7 @@
 //! joules per byte x bytes.
 use super::{Provenance, Rail, Source, SourceInfo, Usage, Value};
 use crate::MeterError;
-use crate::device::{DeviceProfile, Mode};
+use tacit_measure::device::{DeviceProfile, Mode};
 
 /// The model with the coefficients of a device's power mode. Its rails `base`, `cpu` and `network` add up to
 /// the total.

@@ -3,7 +3,7 @@ use crate::{message, tree, usable};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
-use tacit_meter::device::DeviceProfile;
+use tacit_measure::device::DeviceProfile;
 use tacit_meter::source::calibrate::{Plan, Step, fit, loads, measure};
 use tacit_meter::source::{Exercise, Load, MemoryTree, SelfTest, Source, ThisMachine, Usage, open, self_test};
 use tacit_meter::{MeterError, source::Roots};

@@ -8,10 +8,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use tacit_lab::campaign::LinkFigures;
 use tacit_lab::link::accuracy::{RATES, RTTS, Row};
-use tacit_lab::link::{
-    CONGESTION_CONTROL, Link, LinkSpec, LinkSpecText, PRESETS, Preset, Side, format_duration, parse_duration,
-};
+use tacit_lab::link::{CONGESTION_CONTROL, Link, Side};
 use tacit_net::Rate;
+use tacit_net::link::{LinkSpec, LinkSpecText, PRESETS, Preset, format_duration, parse_duration};
 
 /// How long `COMMAND` may take to end after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(3);

@@ -1,7 +1,7 @@
 //! `tacit lab mark`: phase marks from a shell script.
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use tacit_meter::mark::MarkSender;
+use tacit_measure::mark::MarkSender;
 
 /// Tells the measurement that runs this script that a phase begins or ends.
 ///

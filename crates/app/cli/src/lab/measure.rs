@@ -10,11 +10,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
+use tacit_measure::usage;
 use tacit_meter::command::{Measured, PARTY, Plan, measure};
 use tacit_meter::record::{EnergyFigure, InterfaceSample};
 use tacit_meter::record_file::read_record;
 use tacit_meter::source::{Roots, Source, detect, open};
-use tacit_meter::{csv, machine, usage};
+use tacit_meter::{csv, machine};
 
 const HELP: &str = "\
 Energy is all that the source sees while the command runs, whoever uses it (docs/lab.md: a meter at the plug the whole host, rapl its

@@ -2,7 +2,7 @@
 use crate::print;
 use anyhow::{Result, bail};
 use serde::Serialize;
-use tacit_meter::device::DeviceProfile;
+use tacit_measure::device::DeviceProfile;
 use tacit_meter::source::{
     Detected, Outcome, Roots, SelfTest, SelfTestReport, Source, SourceInfo, ThisMachine, detect, open, self_test,
 };

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tacit_lab::transport::{Acceptor, TransportKind, connect};
 use tacit_lab::workload::{self, Options, Workload, run_client, run_server};
-use tacit_meter::mark::MarkSender;
+use tacit_measure::mark::MarkSender;
 use tacit_net::Rate;
 
 /// Two processes, a server and a client, that move random data from memory and compare every byte. Each

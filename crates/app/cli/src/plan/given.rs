@@ -1,8 +1,8 @@
 //! Parses the values on the command line of `tacit plan`.
 use anyhow::bail;
 use std::str::FromStr;
-use tacit_lab::link::{LinkSpec, LinkSpecText, parse_duration};
 use tacit_net::Rate;
+use tacit_net::link::{LinkSpec, LinkSpecText, parse_duration};
 use tacit_plan::Prices;
 
 const SECONDS_A_DAY: f64 = 86_400.0;

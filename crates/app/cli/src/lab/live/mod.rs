@@ -181,7 +181,7 @@ fn header(settings: &Settings) -> anyhow::Result<Campaign> {
         experiment: NAME.into(),
         description: ABOUT.into(),
         spec: settings.to_toml()?,
-        machine: tacit_meter::machine::facts(&tacit_meter::usage::Roots::default(), &versions),
+        machine: tacit_meter::machine::facts(&tacit_measure::usage::Roots::default(), &versions),
         started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
     })
 }

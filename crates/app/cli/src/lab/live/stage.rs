@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::{Registry, Trust};
-use tacit_client::process_cpu_s;
 use tacit_lab::campaign::{self, Run};
 use tacit_lab::experiment::Scratch;
+use tacit_measure::clock::process_cpu_s;
+use tacit_measure::usage::{ProcessTree, Since};
 use tacit_meter::record::PartySample;
-use tacit_meter::usage::{ProcessTree, Since};
 use tacit_sim::{Arrival, Comparison, RecordedInput, Recording, RunFile, Scenario, Summary};
 use tacit_store::keys;
 

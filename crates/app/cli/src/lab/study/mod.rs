@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tacit_lab::campaign;
 use tacit_lab::experiment::{BuiltIn, Experiment, ExperimentSpec, Fewer, LinkText, plan};
-use tacit_lab::link::{LinkSpecText, parse_duration};
-use tacit_meter::device::DeviceProfile;
+use tacit_measure::device::DeviceProfile;
 use tacit_meter::energy::Coefficients;
+use tacit_net::link::{LinkSpecText, parse_duration};
 
 pub const NAME: &str = "pm24-study";
 /// The purpose of the study, in one sentence.

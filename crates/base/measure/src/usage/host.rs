@@ -1,7 +1,7 @@
 //! Cores and memory of the host.
 use super::{Kept, Roots, lines};
-use crate::MeterError;
-use crate::record::CoreSample;
+use crate::MeasureError;
+use crate::sample::CoreSample;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,8 @@ impl HostReader {
     /// Opens the files; counters count from now.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if `/proc/stat` cannot be read.
-    pub fn open(roots: &Roots) -> Result<Self, MeterError> {
+    /// [`MeasureError::Io`] if `/proc/stat` cannot be read.
+    pub fn open(roots: &Roots) -> Result<Self, MeasureError> {
         let mut reader = Self {
             stat: Kept::open(roots.proc.join("stat"))?,
             meminfo: Kept::open(roots.proc.join("meminfo")).ok(),
@@ -41,8 +41,8 @@ impl HostReader {
     /// The present state of the cores.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if `/proc/stat` cannot be read.
-    pub fn cores(&mut self) -> Result<Vec<CoreSample>, MeterError> {
+    /// [`MeasureError::Io`] if `/proc/stat` cannot be read.
+    pub fn cores(&mut self) -> Result<Vec<CoreSample>, MeasureError> {
         self.update()?;
         self.frequencies.refresh();
         let seconds = |now: u64, then: u64| now.saturating_sub(then) as f64 * self.seconds_per_tick;
@@ -81,7 +81,7 @@ impl HostReader {
         Some([total?.saturating_mul(1024), available?.saturating_mul(1024)])
     }
 
-    fn update(&mut self) -> Result<(), MeterError> {
+    fn update(&mut self) -> Result<(), MeasureError> {
         for line in lines(self.stat.read()?) {
             let Some((number, ticks)) = core_line(line) else { continue };
             if number >= self.cores.len() {
@@ -174,12 +174,13 @@ fn parse_cpuinfo(text: &[u8], mhz: &mut [Option<f64>]) {
 
 /// Seconds that all cores together were busy.
 #[must_use]
-pub(crate) fn busy_s(cores: &[CoreSample]) -> f64 {
+pub fn busy_s(cores: &[CoreSample]) -> f64 {
     cores.iter().map(|c| c.user_s + c.system_s).sum()
 }
 
 /// Whether process `pid` lives in another network namespace than this process.
-pub(crate) fn foreign_namespace(proc: &Path, pid: u32) -> bool {
+#[must_use]
+pub fn foreign_namespace(proc: &Path, pid: u32) -> bool {
     let namespace = |who: &str| std::fs::read_link(proc.join(who).join("ns/net")).ok();
     match (namespace(&pid.to_string()), namespace("self")) {
         (Some(theirs), Some(ours)) => theirs != ours,

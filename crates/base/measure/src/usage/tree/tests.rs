@@ -316,7 +316,7 @@ fn told_and_true(program: &mut Command) -> [f64; 4] {
     };
     let live = seen(&mut tree);
     drop(child.stdin.take());
-    crate::wait::wait_ended(child.id()).unwrap();
+    crate::usage::wait_ended(child.id()).unwrap();
     let zombie = seen(&mut tree);
     let end = child.wait4().unwrap();
     assert!(end.status.success());

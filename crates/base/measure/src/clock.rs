@@ -4,7 +4,7 @@
 //! `pong N T_NS`, see [`mark`](crate::mark)) and reads its own clock before and after. The other
 //! clock was read in between: its offset is known up to half the round-trip time, best from the
 //! fastest exchange (as in NTP). [`Offset`] states both.
-use crate::MeterError;
+use crate::MeasureError;
 use crate::mark::read_line;
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{BufReader, Read, Write};
@@ -27,6 +27,12 @@ pub fn unix_ns() -> u64 {
 #[must_use]
 pub fn thread_cpu_s() -> f64 {
     nanoseconds(ClockId::ThreadCPUTime) as f64 * 1e-9
+}
+
+/// Processor time of this process, all threads together, in seconds.
+#[must_use]
+pub fn process_cpu_s() -> f64 {
+    nanoseconds(ClockId::ProcessCPUTime) as f64 * 1e-9
 }
 
 /// Processor time of all threads of a process in this process namespace, including ended threads,
@@ -78,15 +84,15 @@ impl Offset {
 /// end may be silent.
 ///
 /// # Errors
-/// [`MeterError::Io`] if the stream fails; [`MeterError::Malformed`] for an invalid answer, or
+/// [`MeasureError::Io`] if the stream fails; [`MeasureError::Malformed`] for an invalid answer, or
 /// `count` 0.
-pub fn measure(stream: &mut (impl Read + Write), count: u32) -> Result<Offset, MeterError> {
-    let malformed = |detail: String| MeterError::Malformed { what: "clock exchange".into(), detail };
+pub fn measure(stream: &mut (impl Read + Write), count: u32) -> Result<Offset, MeasureError> {
+    let malformed = |detail: String| MeasureError::Malformed { what: "clock exchange".into(), detail };
     let mut best: Option<Offset> = None;
     for number in 0..count {
         let sent = monotonic_ns();
-        stream.write_all(format!("ping {number}\n").as_bytes()).map_err(MeterError::io("clock exchange"))?;
-        let line = read_line(&mut BufReader::new(&mut *stream)).map_err(MeterError::io("clock exchange"))?;
+        stream.write_all(format!("ping {number}\n").as_bytes()).map_err(MeasureError::io("clock exchange"))?;
+        let line = read_line(&mut BufReader::new(&mut *stream)).map_err(MeasureError::io("clock exchange"))?;
         let received = monotonic_ns();
         let line = line.ok_or_else(|| malformed("the other host hung up".into()))?;
         let theirs = parse_pong(&line, number).ok_or_else(|| malformed("the answer to a ping is no pong".into()))?;

@@ -1,7 +1,7 @@
 //! Bytes and packets by network interface, from `/proc/net/dev` of any network namespace.
 use super::{Kept, lines};
-use crate::MeterError;
-use crate::record::InterfaceSample;
+use crate::MeasureError;
+use crate::sample::InterfaceSample;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -18,8 +18,8 @@ impl NetReader {
     /// end of the process. Counting starts now.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if the file cannot be read.
-    pub fn open(path: impl Into<PathBuf>) -> Result<Self, MeterError> {
+    /// [`MeasureError::Io`] if the file cannot be read.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, MeasureError> {
         let mut reader = Self { file: Kept::open(path)?, interfaces: BTreeMap::new() };
         for line in lines(reader.file.read()?) {
             if let Some((name, now)) = interface_line(line) {
@@ -38,8 +38,8 @@ impl NetReader {
     /// Traffic since the start, by interface; a vanished interface has its last figures.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if the file cannot be read.
-    pub fn read(&mut self) -> Result<impl Iterator<Item = (&str, InterfaceSample)>, MeterError> {
+    /// [`MeasureError::Io`] if the file cannot be read.
+    pub fn read(&mut self) -> Result<impl Iterator<Item = (&str, InterfaceSample)>, MeasureError> {
         for line in lines(self.file.read()?) {
             let Some((name, now)) = interface_line(line) else { continue };
             if !self.interfaces.contains_key(name) {
@@ -79,7 +79,7 @@ fn interface_line(line: &str) -> Option<(&str, InterfaceSample)> {
 
 /// Bytes both ways over a namespace's link: all interfaces except `lo`. Tunnels count only without
 /// other interfaces, since their traffic also passes another interface.
-pub(crate) fn link_bytes<'a>(interfaces: impl Iterator<Item = (&'a str, InterfaceSample)>) -> u64 {
+pub fn link_bytes<'a>(interfaces: impl Iterator<Item = (&'a str, InterfaceSample)>) -> u64 {
     let (mut link, mut tunnel, mut has_link) = (0_u64, 0_u64, false);
     for (name, sample) in interfaces.filter(|(name, _)| *name != "lo") {
         let bytes = sample.rx_bytes.saturating_add(sample.tx_bytes);

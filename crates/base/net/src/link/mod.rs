@@ -1,9 +1,22 @@
-//! The description of a link: as text, and checked.
-use super::presets::{self, Preset};
-use crate::LabError;
+//! The description of a link: as text, and checked. `lab/experiments` emulates links, `plan` computes
+//! the time that they take.
+mod presets;
+
+pub use presets::{PRESETS, Preset};
+
+use crate::Rate;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use tacit_net::Rate;
+
+/// A description of a link that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {detail}")]
+pub struct BadLink {
+    /// The key, and its value.
+    pub what: String,
+    /// The fault, and the expected form.
+    pub detail: String,
+}
 
 /// Possible rates, bit/s: at 1 kbit/s a full packet takes 12 s.
 const RATES: std::ops::RangeInclusive<u64> = 1_000..=100_000_000_000;
@@ -20,7 +33,7 @@ const MAX_RTT: Duration = Duration::from_secs(60);
 pub struct LinkSpecText {
     /// Name in records and tables; default: the preset's name or a description.
     pub name: Option<String>,
-    /// Name of one of [`super::PRESETS`].
+    /// Name of one of [`PRESETS`].
     pub preset: Option<String>,
     /// TCP goodput both ways: `20mbit`.
     pub rate: Option<Rate>,
@@ -43,18 +56,18 @@ pub struct LinkSpecText {
 /// A checked description of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {
-    pub(super) name: String,
-    pub(super) up: Option<Rate>,
-    pub(super) down: Option<Rate>,
-    pub(super) rtt: Duration,
-    pub(super) jitter: Duration,
-    pub(super) loss: f64,
-    pub(super) corrupt: f64,
-    pub(super) duplicate: f64,
+    name: String,
+    up: Option<Rate>,
+    down: Option<Rate>,
+    rtt: Duration,
+    jitter: Duration,
+    loss: f64,
+    corrupt: f64,
+    duplicate: f64,
 }
 
 impl LinkSpec {
-    /// The link of a preset ([`super::PRESETS`]); `None` for an unknown name.
+    /// The link of a preset ([`PRESETS`]); `None` for an unknown name.
     pub fn preset(name: &str) -> Option<Self> {
         presets::find(name).map(Self::from)
     }
@@ -62,10 +75,10 @@ impl LinkSpec {
     /// Checks `text`.
     ///
     /// # Errors
-    /// [`LabError::Spec`] for an unknown preset, a rate outside 1 kbit/s to 100 Gbit/s, an invalid
+    /// [`BadLink`] for an unknown preset, a rate outside 1 kbit/s to 100 Gbit/s, an invalid
     /// duration, a round trip above 60 s, jitter above the round trip, or a fraction outside 0 to
     /// 1.
-    pub fn parse(text: &LinkSpecText) -> Result<Self, LabError> {
+    pub fn parse(text: &LinkSpecText) -> Result<Self, BadLink> {
         let base = match &text.preset {
             Some(name) => Some(Self::preset(name).ok_or_else(|| {
                 wrong(
@@ -165,13 +178,13 @@ impl LinkSpec {
         self.duplicate
     }
 
-    /// Whether packets must pass through the user-space emulator.
-    pub(super) fn emulated(&self) -> bool {
+    /// Whether packets must pass through an emulator: a limit of the rate alone needs none.
+    pub fn emulated(&self) -> bool {
         !self.rtt.is_zero() || self.impaired()
     }
 
     /// Whether single packets are lost, changed or sent again.
-    pub(super) fn impaired(&self) -> bool {
+    pub fn impaired(&self) -> bool {
         self.loss > 0.0 || self.corrupt > 0.0 || self.duplicate > 0.0
     }
 
@@ -211,11 +224,11 @@ impl From<&Preset> for LinkSpec {
     }
 }
 
-fn wrong(what: &str, detail: &str) -> LabError {
-    LabError::Spec { what: what.into(), detail: detail.into() }
+fn wrong(what: &str, detail: &str) -> BadLink {
+    BadLink { what: what.into(), detail: detail.into() }
 }
 
-fn fraction(key: &str, value: Option<f64>, default: f64) -> Result<f64, LabError> {
+fn fraction(key: &str, value: Option<f64>, default: f64) -> Result<f64, BadLink> {
     match value {
         None => Ok(default),
         Some(value) if (0.0..=1.0).contains(&value) => Ok(value),

@@ -7,17 +7,16 @@ mod host;
 mod limits;
 mod net;
 mod tree;
+mod wait;
 
 pub use cgroup::{Cgroup, CgroupUsage};
-pub use host::HostReader;
+pub use host::{HostReader, busy_s, foreign_namespace};
 pub use limits::ProcessLimits;
-pub use net::NetReader;
+pub use net::{NetReader, link_bytes};
 pub use tree::{ProcessTree, Since, high_water_bytes};
+pub use wait::wait_ended;
 
-pub(crate) use host::{busy_s, foreign_namespace};
-pub(crate) use net::link_bytes;
-
-use crate::MeterError;
+use crate::MeasureError;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -49,9 +48,9 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    pub(crate) fn open(path: impl Into<PathBuf>) -> Result<Self, MeterError> {
+    pub(crate) fn open(path: impl Into<PathBuf>) -> Result<Self, MeasureError> {
         let path = path.into();
-        let file = File::open(&path).map_err(MeterError::io(&path))?;
+        let file = File::open(&path).map_err(MeasureError::io(&path))?;
         Ok(Self { path, file, buffer: vec![0; 8192] })
     }
 
@@ -60,13 +59,13 @@ impl Kept {
     }
 
     /// The present contents.
-    pub(crate) fn read(&mut self) -> Result<&[u8], MeterError> {
+    pub(crate) fn read(&mut self) -> Result<&[u8], MeasureError> {
         let mut len = 0;
         loop {
             if len == self.buffer.len() {
                 if len >= MAX_BYTES {
                     let detail = format!("more than {MAX_BYTES} bytes");
-                    return Err(MeterError::Malformed { what: self.path.display().to_string(), detail });
+                    return Err(MeasureError::Malformed { what: self.path.display().to_string(), detail });
                 }
                 self.buffer.resize(len * 2, 0);
             }
@@ -74,7 +73,7 @@ impl Kept {
                 Ok(0) => return Ok(&self.buffer[..len]),
                 Ok(n) => len += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(MeterError::io(&self.path)(e)),
+                Err(e) => return Err(MeasureError::io(&self.path)(e)),
             }
         }
     }

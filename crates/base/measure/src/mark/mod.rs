@@ -22,13 +22,11 @@
 //! connection.
 //!
 //! In a shell script: `tacit lab mark begin online`.
-mod listener;
 mod sender;
 
-pub use listener::MarkListener;
 pub use sender::MarkSender;
 
-use crate::record::Edge;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 use std::net::TcpStream;
@@ -45,6 +43,16 @@ pub const MAX_LINE: usize = 1024;
 pub const MAX_NAME: usize = 64;
 /// Most figures at the end of a phase.
 pub const MAX_FIGURES: usize = 32;
+
+/// Which end of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Edge {
+    /// Begin of the phase.
+    Begin,
+    /// End of the phase.
+    End,
+}
 
 /// One line of the protocol.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,14 +153,20 @@ fn name(text: &str) -> Result<String, String> {
 
 /// Converts a TCP connection to a `UnixStream`, since both are plain streams to the system. Lines
 /// are sent at once (no delay), because clocks are compared by them.
-pub(crate) fn socket(stream: TcpStream) -> io::Result<UnixStream> {
+///
+/// # Errors
+/// The system's, if the stream is closed.
+pub fn socket(stream: TcpStream) -> io::Result<UnixStream> {
     stream.set_nodelay(true)?;
     Ok(OwnedFd::from(stream).into())
 }
 
 /// The next line of a stream without its newline; `None` at its end. A last line without a newline
-/// counts; a line longer than [`MAX_LINE`] bytes is an error.
-pub(crate) fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+/// counts.
+///
+/// # Errors
+/// The stream's, and [`io::ErrorKind::InvalidData`] for a line of more than [`MAX_LINE`] bytes.
+pub fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     io::Read::take(from, MAX_LINE as u64).read_until(b'\n', &mut line)?;
     if line.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! A profile is a TOML file (docs/lab.md). Profiles of common devices are built in; `tacit lab calibrate`
 //! writes one for a machine with a power sensor.
-use crate::MeterError;
+use crate::MeasureError;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -82,8 +82,8 @@ impl DeviceProfile {
     /// A profile with one mode, `default`.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] if a value is out of range.
-    pub fn single(name: &str, description: &str, coefficients: [Coefficient; 3]) -> Result<Self, MeterError> {
+    /// [`MeasureError::Malformed`] if a value is out of range.
+    pub fn single(name: &str, description: &str, coefficients: [Coefficient; 3]) -> Result<Self, MeasureError> {
         let [base_w, w_per_core, j_per_byte] = coefficients;
         let mode = Mode {
             name: "default".into(),
@@ -109,10 +109,10 @@ impl DeviceProfile {
     /// Reads a profile's TOML text.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] with the line, key or value.
-    pub fn parse(text: &str) -> Result<Self, MeterError> {
+    /// [`MeasureError::Malformed`] with the line, key or value.
+    pub fn parse(text: &str) -> Result<Self, MeasureError> {
         let malformed =
-            |e: toml::de::Error| MeterError::Malformed { what: "device profile".into(), detail: e.to_string() };
+            |e: toml::de::Error| MeasureError::Malformed { what: "device profile".into(), detail: e.to_string() };
         let profile: Self = toml::from_str(text).map_err(malformed)?;
         profile.check()?;
         Ok(profile)
@@ -121,9 +121,9 @@ impl DeviceProfile {
     /// A built-in profile by name, or a file if `name` ends in `.toml`.
     ///
     /// # Errors
-    /// [`MeterError::Io`], or [`MeterError::Malformed`] for an unknown name (with the known ones)
+    /// [`MeasureError::Io`], or [`MeasureError::Malformed`] for an unknown name (with the known ones)
     /// or an invalid file.
-    pub fn load(name: &str) -> Result<Self, MeterError> {
+    pub fn load(name: &str) -> Result<Self, MeasureError> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return Self::parse(text);
         }
@@ -131,15 +131,15 @@ impl DeviceProfile {
             let known = Self::names().collect::<Vec<_>>().join(", ");
             let detail =
                 format!("there is no device profile {name:?}; built in: {known}; or give a file that ends in .toml");
-            return Err(MeterError::Malformed { what: "device profile".into(), detail });
+            return Err(MeasureError::Malformed { what: "device profile".into(), detail });
         }
         let path = Path::new(name);
-        let size = std::fs::metadata(path).map_err(MeterError::io(path))?.len();
+        let size = std::fs::metadata(path).map_err(MeasureError::io(path))?.len();
         if size > MAX_FILE {
             let detail = format!("{size} bytes, at most {MAX_FILE}");
-            return Err(MeterError::Malformed { what: name.into(), detail });
+            return Err(MeasureError::Malformed { what: name.into(), detail });
         }
-        Self::parse(&std::fs::read_to_string(path).map_err(MeterError::io(path))?)
+        Self::parse(&std::fs::read_to_string(path).map_err(MeasureError::io(path))?)
     }
 
     /// A profile and the name of a mode from `PROFILE` or `PROFILE/MODE`; the path of a profile may
@@ -147,7 +147,7 @@ impl DeviceProfile {
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub fn load_with_mode(text: &str) -> Result<(Self, Option<&str>), MeterError> {
+    pub fn load_with_mode(text: &str) -> Result<(Self, Option<&str>), MeasureError> {
         let (profile, mode) = match text.rsplit_once('/') {
             Some((profile, mode)) if !mode.ends_with(".toml") => (profile, Some(mode)),
             _ => (text, None),
@@ -178,8 +178,8 @@ impl DeviceProfile {
     /// A power mode by name, or the default one.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] for an unknown name, with the known ones.
-    pub fn mode(&self, name: Option<&str>) -> Result<&Mode, MeterError> {
+    /// [`MeasureError::Malformed`] for an unknown name, with the known ones.
+    pub fn mode(&self, name: Option<&str>) -> Result<&Mode, MeasureError> {
         let name = name.unwrap_or(&self.default_mode);
         self.modes.iter().find(|m| m.name == name).ok_or_else(|| {
             let known: Vec<&str> = self.modes.iter().map(|m| m.name.as_str()).collect();
@@ -190,16 +190,16 @@ impl DeviceProfile {
     /// The profile as TOML text.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] if the profile cannot be written as TOML.
-    pub fn to_toml(&self) -> Result<String, MeterError> {
+    /// [`MeasureError::Malformed`] if the profile cannot be written as TOML.
+    pub fn to_toml(&self) -> Result<String, MeasureError> {
         toml::to_string(self).map_err(|e| self.malformed(e.to_string()))
     }
 
-    fn malformed(&self, detail: String) -> MeterError {
-        MeterError::Malformed { what: format!("device profile {:?}", self.name), detail }
+    fn malformed(&self, detail: String) -> MeasureError {
+        MeasureError::Malformed { what: format!("device profile {:?}", self.name), detail }
     }
 
-    fn check(&self) -> Result<(), MeterError> {
+    fn check(&self) -> Result<(), MeasureError> {
         let word = |s: &str| {
             !s.is_empty()
                 && s.len() <= 64
@@ -230,3 +230,6 @@ impl DeviceProfile {
         self.mode(None).map(drop)
     }
 }
+
+#[cfg(test)]
+mod tests;

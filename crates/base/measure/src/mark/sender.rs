@@ -1,9 +1,8 @@
 //! The sending end, in the measured program. It never waits for the listener and never stops the
 //! program.
-use super::{ENV_MARKS, ENV_PARTY, MarkLine, name, socket};
-use crate::MeterError;
+use super::{ENV_MARKS, ENV_PARTY, Edge, MarkLine, name, socket};
+use crate::MeasureError;
 use crate::clock::{self, Offset, monotonic_ns};
-use crate::record::Edge;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -37,9 +36,9 @@ impl MarkSender {
     /// `None` if the variable is not set.
     ///
     /// # Errors
-    /// [`MeterError`] if the variable is set without a listener at that address, or if the party's
+    /// [`MeasureError`] if the variable is set without a listener at that address, or if the party's
     /// name is invalid. The program should report the error and continue.
-    pub fn from_env(party: &str) -> Result<Option<Self>, MeterError> {
+    pub fn from_env(party: &str) -> Result<Option<Self>, MeasureError> {
         let Some(address) = std::env::var_os(ENV_MARKS).filter(|a| !a.is_empty()) else { return Ok(None) };
         let party = std::env::var(ENV_PARTY).unwrap_or_else(|_| party.to_owned());
         Self::connect(&address.to_string_lossy(), &party).map(Some)
@@ -50,20 +49,20 @@ impl MarkSender {
     ///
     /// # Errors
     /// As [`from_env`](Self::from_env).
-    pub fn connect(address: &str, party: &str) -> Result<Self, MeterError> {
+    pub fn connect(address: &str, party: &str) -> Result<Self, MeasureError> {
         let what = || format!("{ENV_MARKS}={address}");
         let party =
-            name(party).map_err(|detail| MeterError::Malformed { what: format!("{ENV_PARTY}={party:?}"), detail })?;
+            name(party).map_err(|detail| MeasureError::Malformed { what: format!("{ENV_PARTY}={party:?}"), detail })?;
         let mut wire = match address.strip_prefix("tcp:") {
             Some(address) => Wire::tcp(address, &what)?,
             None => {
-                let stream = UnixStream::connect(address).map_err(MeterError::io(what()))?;
+                let stream = UnixStream::connect(address).map_err(MeasureError::io(what()))?;
                 Wire { stream: Some(stream), offset: None }
             }
         };
         wire.set_nonblocking(true)
             .and_then(|()| wire.write(&MarkLine::Party(party)))
-            .map_err(MeterError::io(what()))?;
+            .map_err(MeasureError::io(what()))?;
         Ok(Self { line: Mutex::new(wire) })
     }
 
@@ -74,7 +73,7 @@ impl MarkSender {
     /// # Errors
     /// The first failed delivery of a mark; the connection is then closed and later marks are
     /// dropped silently.
-    pub fn begin(&self, phase: &str) -> Result<(), MeterError> {
+    pub fn begin(&self, phase: &str) -> Result<(), MeasureError> {
         self.send(Edge::Begin, phase, BTreeMap::new())
     }
 
@@ -82,7 +81,7 @@ impl MarkSender {
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
-    pub fn end(&self, phase: &str, figures: &[(&str, f64)]) -> Result<(), MeterError> {
+    pub fn end(&self, phase: &str, figures: &[(&str, f64)]) -> Result<(), MeasureError> {
         let figures = figures.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect();
         self.send(Edge::End, phase, figures)
     }
@@ -91,19 +90,19 @@ impl MarkSender {
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
-    pub fn note(&self, text: &str) -> Result<(), MeterError> {
+    pub fn note(&self, text: &str) -> Result<(), MeasureError> {
         // The protocol allows no other characters.
         let clean: String = text.chars().filter(|c| c.is_ascii() && !c.is_control()).take(900).collect();
         self.with_wire(|wire| wire.write(&MarkLine::Note(clean)))
     }
 
-    fn send(&self, edge: Edge, phase: &str, figures: BTreeMap<String, f64>) -> Result<(), MeterError> {
+    fn send(&self, edge: Edge, phase: &str, figures: BTreeMap<String, f64>) -> Result<(), MeasureError> {
         let now = monotonic_ns();
         let line = MarkLine::Mark { edge, phase: phase.to_owned(), t_ns: Some(now), figures };
         // A line that the listener would refuse is an error of the program; the connection stays
         // usable.
         if let Err(detail) = MarkLine::parse(line.to_string().as_bytes()) {
-            return Err(MeterError::Malformed { what: format!("mark of phase {phase:?}"), detail });
+            return Err(MeasureError::Malformed { what: format!("mark of phase {phase:?}"), detail });
         }
         self.with_wire(|wire| {
             let mut now = now;
@@ -121,25 +120,25 @@ impl MarkSender {
         })
     }
 
-    fn with_wire(&self, act: impl FnOnce(&mut Wire) -> io::Result<()>) -> Result<(), MeterError> {
+    fn with_wire(&self, act: impl FnOnce(&mut Wire) -> io::Result<()>) -> Result<(), MeasureError> {
         let Ok(mut wire) = self.line.lock() else { return Ok(()) };
         act(&mut wire).map_err(|error| {
             wire.stream = None;
-            MeterError::io("connection for phase marks")(error)
+            MeasureError::io("connection for phase marks")(error)
         })
     }
 }
 
 impl Wire {
-    fn tcp(address: &str, what: &impl Fn() -> String) -> Result<Self, MeterError> {
+    fn tcp(address: &str, what: &impl Fn() -> String) -> Result<Self, MeasureError> {
         let address = address
             .to_socket_addrs()
-            .map_err(MeterError::io(what()))?
+            .map_err(MeasureError::io(what()))?
             .next()
-            .ok_or_else(|| MeterError::Malformed { what: what(), detail: "the host has no address".into() })?;
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(MeterError::io(what()))?;
+            .ok_or_else(|| MeasureError::Malformed { what: what(), detail: "the host has no address".into() })?;
+        let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(MeasureError::io(what()))?;
         let limits = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
-        let stream = limits.and_then(|()| socket(stream)).map_err(MeterError::io(what()))?;
+        let stream = limits.and_then(|()| socket(stream)).map_err(MeasureError::io(what()))?;
         let offset = clock::measure(&mut &stream, EXCHANGES)?;
         Ok(Self { stream: Some(stream), offset: Some(offset) })
     }

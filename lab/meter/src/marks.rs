@@ -1,8 +1,6 @@
 //! The receiving end of marks. Input is not trusted: lengths, names, numbers of clients and notes
 //! are limited.
-use super::{MarkLine, read_line, socket};
 use crate::MeterError;
-use crate::clock::monotonic_ns;
 use crate::sampler::Handle;
 use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -13,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tacit_measure::clock::monotonic_ns;
+use tacit_measure::mark::{MarkLine, read_line, socket};
 
 /// Programs that may be connected at once.
 const MAX_CLIENTS: usize = 64;
@@ -26,14 +26,14 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Collects marks for a sampler until `close`.
 pub struct MarkListener {
-    door: Door,
+    bound: BoundAddress,
     closing: Arc<AtomicBool>,
     clients: Arc<Mutex<Vec<Client>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// The listening socket.
-enum Door {
+enum BoundAddress {
     Unix(PathBuf),
     Tcp(SocketAddr),
 }
@@ -74,7 +74,7 @@ impl MarkListener {
     /// or longer than 107 bytes.
     pub fn unix(path: &Path, sampler: &Handle) -> Result<Self, MeterError> {
         let listener = UnixListener::bind(path).map_err(MeterError::io(path))?;
-        Self::start(Door::Unix(path.to_owned()), Listener::Unix(listener), sampler)
+        Self::start(BoundAddress::Unix(path.to_owned()), Listener::Unix(listener), sampler)
     }
 
     /// As [`unix`](Self::unix), on an already bound socket: programs that started before the
@@ -83,7 +83,7 @@ impl MarkListener {
     /// # Errors
     /// [`MeterError::Io`] if the thread cannot be started.
     pub fn from_unix(listener: UnixListener, path: &Path, sampler: &Handle) -> Result<Self, MeterError> {
-        Self::start(Door::Unix(path.to_owned()), Listener::Unix(listener), sampler)
+        Self::start(BoundAddress::Unix(path.to_owned()), Listener::Unix(listener), sampler)
     }
 
     /// Listens on a TCP address for programs on other hosts (`TACIT_MARKS=tcp:HOST:PORT`). Every
@@ -95,26 +95,26 @@ impl MarkListener {
     pub fn tcp(address: impl ToSocketAddrs, sampler: &Handle) -> Result<Self, MeterError> {
         let listener = TcpListener::bind(address).map_err(MeterError::io("TCP listener for marks"))?;
         let bound = listener.local_addr().map_err(MeterError::io("TCP listener for marks"))?;
-        Self::start(Door::Tcp(bound), Listener::Tcp(listener), sampler)
+        Self::start(BoundAddress::Tcp(bound), Listener::Tcp(listener), sampler)
     }
 
-    fn start(door: Door, listener: Listener, sampler: &Handle) -> Result<Self, MeterError> {
+    fn start(bound: BoundAddress, listener: Listener, sampler: &Handle) -> Result<Self, MeterError> {
         let (closing, clients) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<Client>>>::default());
         let (sampler, flag, list) = (sampler.clone(), closing.clone(), clients.clone());
         let thread = std::thread::Builder::new()
             .name("tacit-marks".into())
             .spawn(move || accept_all(&listener, &sampler, &flag, &list))
             .map_err(MeterError::io("mark listener"))?;
-        Ok(Self { door, closing, clients, thread: Some(thread) })
+        Ok(Self { bound, closing, clients, thread: Some(thread) })
     }
 
     /// The value of `TACIT_MARKS` for programs. For a TCP listener on all addresses it contains
     /// `0.0.0.0`: replace that by the host's name.
     #[must_use]
     pub fn address(&self) -> String {
-        match &self.door {
-            Door::Unix(path) => path.display().to_string(),
-            Door::Tcp(address) => format!("tcp:{address}"),
+        match &self.bound {
+            BoundAddress::Unix(path) => path.display().to_string(),
+            BoundAddress::Tcp(address) => format!("tcp:{address}"),
         }
     }
 
@@ -127,9 +127,11 @@ impl MarkListener {
         let Some(thread) = self.thread.take() else { return };
         self.closing.store(true, Ordering::SeqCst);
         // A connection to itself wakes the thread, after all earlier connections.
-        let woken = match &self.door {
-            Door::Unix(path) => UnixStream::connect(path).is_ok(),
-            Door::Tcp(address) => TcpStream::connect_timeout(&reachable(*address), Duration::from_secs(1)).is_ok(),
+        let woken = match &self.bound {
+            BoundAddress::Unix(path) => UnixStream::connect(path).is_ok(),
+            BoundAddress::Tcp(address) => {
+                TcpStream::connect_timeout(&reachable(*address), Duration::from_secs(1)).is_ok()
+            }
         };
         if woken {
             let _ = thread.join();
@@ -145,7 +147,7 @@ impl MarkListener {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        if let Door::Unix(path) = &self.door
+        if let BoundAddress::Unix(path) = &self.bound
             && path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_socket())
         {
             let _ = std::fs::remove_file(path);
@@ -252,3 +254,6 @@ fn listen(reader: &mut impl Read, mut writer: impl Write, sampler: &Handle) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

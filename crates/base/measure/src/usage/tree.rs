@@ -11,7 +11,7 @@
 //! last sample is lost; such ends are counted ([`ProcessTree::unwatched`]). A
 //! [`Cgroup`](super::Cgroup) sees all of these.
 use crate::clock::process_cpu_ns;
-use crate::record::PartySample;
+use crate::sample::PartySample;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::ops::{Add, AddAssign};
