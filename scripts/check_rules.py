@@ -48,8 +48,12 @@ LAYERS = {
     "tacit-sidecar": ["tacit-admission", "tacit-args", "tacit-client", "tacit-log"],
     "tacit-plan": ["tacit-backends", "tacit-measure"],
     "tacit-meter": ["tacit-floats", "tacit-measure"],
-    "tacit-lab": ["tacit-meter", "tacit-net", "tacit-store"],
-    "tacit-cli": "any",
+    "tacit-experiments": ["tacit-meter", "tacit-net", "tacit-store"],
+    "tacit-cli": [
+        "tacit-admission", "tacit-args", "tacit-client", "tacit-backends", "tacit-sched", "tacit-store", "tacit-ids", "tacit-log", "tacit-measure",
+        "tacit-net", "tacit-plan",
+    ],
+    "tacit-lab": "any",
     "tacit-python": "any",
     "tacit-fuzz-targets": "any",
 }

@@ -1,6 +1,6 @@
 //! Experiment files: text that people write, and that a campaign's folder may bring from elsewhere.
 
-use tacit_lab::experiment::{BUILT_IN, Experiment, ExperimentSpec, plan};
+use tacit_experiments::experiment::{BUILT_IN, Experiment, ExperimentSpec, plan};
 
 /// Larger matrices take honest time and memory to plan.
 const MAX_RUNS: usize = 1 << 14;

@@ -150,7 +150,7 @@ pub fn told(counts: &BTreeMap<Verdict, usize>) -> String {
 
 const HEAD: &str = "# What the papers say, and what came out here
 
-Written by `lab/experiments/tests/papers.rs` from `lab/experiments/papers.toml` (`UPDATE_DOCS=1 cargo test -p tacit-lab --test papers`). Tables, figures and numbered claims of the four papers that this
+Written by `lab/experiments/tests/papers.rs` from `lab/experiments/papers.toml` (`UPDATE_DOCS=1 cargo test -p tacit-experiments --test papers`). Tables, figures and numbered claims of the four papers that this
 project stands on ([references.md](references.md)): those whose figures are known to us and that were tried, not all. `tacit lab papers` prints the same, `--json` for programs, and
 `tacit lab papers --run` runs those marked *quick* and looks whether their output still holds what stands here. Bytes and keys of the others are compared with their commands by `--run --heavy`
 (`lab/experiments/figures.toml`); times are of the day and machine that stand beside them in the documents below.

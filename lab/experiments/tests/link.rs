@@ -4,8 +4,8 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tacit_lab::LabError;
-use tacit_lab::link::{CONGESTION_CONTROL, Link, Side};
+use tacit_experiments::LabError;
+use tacit_experiments::link::{CONGESTION_CONTROL, Link, Side};
 use tacit_net::link::{LinkSpec, LinkSpecText};
 
 /// A link from JSON, or `None` (said loudly) where the machine does not allow it.

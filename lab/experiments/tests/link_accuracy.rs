@@ -4,8 +4,8 @@
 //! would judge the machine that it happens to run on.
 use std::process::Command;
 use std::time::{Duration, Instant};
-use tacit_lab::LabError;
-use tacit_lab::link::{Link, Side, accuracy};
+use tacit_experiments::LabError;
+use tacit_experiments::link::{Link, Side, accuracy};
 use tacit_net::link::{LinkSpec, LinkSpecText};
 
 /// Every rate and every round-trip time that is bounded; all combinations are in the table of

@@ -1,9 +1,9 @@
 //! `docs/reproduction.md` is made from `papers.toml`, and what that file says can be run.
-//! `UPDATE_DOCS=1 cargo test -p tacit-lab --test papers` writes the document.
+//! `UPDATE_DOCS=1 cargo test -p tacit-experiments --test papers` writes the document.
 
 use std::collections::BTreeSet;
-use tacit_lab::figures::{Template, figures};
-use tacit_lab::papers::{Verdict, claims, counts, page, quick, words};
+use tacit_experiments::figures::{Template, figures};
+use tacit_experiments::papers::{Verdict, claims, counts, page, quick, words};
 
 const CLONE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reproduction.md");
@@ -18,7 +18,7 @@ fn the_document_is_what_the_file_says() {
     let first = kept.lines().zip(made.lines()).find(|(a, b)| a != b);
     assert!(
         kept == made,
-        "docs/reproduction.md is not what papers.toml says (first difference: {first:?}): UPDATE_DOCS=1 cargo test -p tacit-lab --test papers"
+        "docs/reproduction.md is not what papers.toml says (first difference: {first:?}): UPDATE_DOCS=1 cargo test -p tacit-experiments --test papers"
     );
 }
 

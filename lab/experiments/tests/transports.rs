@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
-use tacit_lab::LabError;
-use tacit_lab::transport::{Acceptor, TransportKind, connect};
-use tacit_lab::workload::{Bulk, Latency, Options, Outcome, Workload, run_client, run_server};
+use tacit_experiments::LabError;
+use tacit_experiments::transport::{Acceptor, TransportKind, connect};
+use tacit_experiments::workload::{Bulk, Latency, Options, Outcome, Workload, run_client, run_server};
 use tacit_net::{MemTransport, Transport};
 use tacit_store::keys::init_closed;
 

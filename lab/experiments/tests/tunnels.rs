@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
-use tacit_lab::LabError;
-use tacit_lab::link::{Link, Side};
-use tacit_lab::transport::{Acceptor, TransportKind, connect};
-use tacit_lab::tunnel::{BORINGTUN, Choice, Core, Host, Incoming, OVERHEAD, SecretKey, Tunnel};
-use tacit_lab::workload::{Bulk, Options, Outcome, Workload, run_client, run_server};
+use tacit_experiments::LabError;
+use tacit_experiments::link::{Link, Side};
+use tacit_experiments::transport::{Acceptor, TransportKind, connect};
+use tacit_experiments::tunnel::{BORINGTUN, Choice, Core, Host, Incoming, OVERHEAD, SecretKey, Tunnel};
+use tacit_experiments::workload::{Bulk, Options, Outcome, Workload, run_client, run_server};
 use tacit_net::link::{LinkSpec, LinkSpecText};
 
 const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)];
@@ -184,8 +184,12 @@ fn link(text: LinkSpecText) -> Option<Link> {
     }
 }
 
-fn threads() -> tacit_lab::tunnel::Options {
-    tacit_lab::tunnel::Options { choice: Choice::UserSpace, host: Host::Threads, patience: Duration::from_secs(15) }
+fn threads() -> tacit_experiments::tunnel::Options {
+    tacit_experiments::tunnel::Options {
+        choice: Choice::UserSpace,
+        host: Host::Threads,
+        patience: Duration::from_secs(15),
+    }
 }
 
 /// Runs `workload` over `link` by `kind`; what client and server say.
@@ -310,7 +314,7 @@ fn a_tunnel_with_a_wrong_key_does_not_come_up() {
     let Some(link) = link(LinkSpecText::default()) else { return };
     let mut ends = Tunnel::ends(&link).unwrap();
     ends[1].peer = SecretKey::random().unwrap().public();
-    let options = tacit_lab::tunnel::Options { patience: Duration::from_secs(3), ..threads() };
+    let options = tacit_experiments::tunnel::Options { patience: Duration::from_secs(3), ..threads() };
     let error = Tunnel::with_ends(&link, &options, ends).err().unwrap().to_string();
     assert!(error.contains("handshake") && error.contains("wrong key") && !error.contains(" 0 datagrams"), "{error}");
 }
@@ -318,7 +322,7 @@ fn a_tunnel_with_a_wrong_key_does_not_come_up() {
 #[test]
 fn the_kernels_wireguard_works_or_says_why_not() {
     let Some(link) = link(LinkSpecText::default()) else { return };
-    let options = tacit_lab::tunnel::Options { choice: Choice::Kernel, ..threads() };
+    let options = tacit_experiments::tunnel::Options { choice: Choice::Kernel, ..threads() };
     match Tunnel::up(&link, &options) {
         Ok(tunnel) => {
             let dir = keys();
@@ -330,7 +334,7 @@ fn the_kernels_wireguard_works_or_says_why_not() {
         Err(error @ LabError::Unavailable { .. }) => {
             eprintln!("SKIPPED the kernel's WireGuard: {error}");
             let mut tunnel =
-                Tunnel::up(&link, &tacit_lab::tunnel::Options { choice: Choice::Auto, ..threads() }).unwrap();
+                Tunnel::up(&link, &tacit_experiments::tunnel::Options { choice: Choice::Auto, ..threads() }).unwrap();
             assert!(tunnel.facts()["wireguard"].starts_with("user space"));
             assert!(error.to_string().contains(&tunnel.facts()["wireguard_choice"]), "{error}");
             assert!(tunnel.stats(Side::Client).unwrap().is_some());

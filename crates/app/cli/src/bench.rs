@@ -15,6 +15,7 @@ use tacit_backends::{Backend, Costs, Options, Registry, ServerModel, Trust};
 use tacit_client::bench::{ClientRun, Report, Run, client_runs, judge, machine};
 use tacit_client::input::{self, Fit};
 use tacit_client::{ClientConfig, Connection, MAX_THREADS};
+use tacit_graph::rng::SplitMix;
 use tacit_graph::{Interface, Model, Units};
 use tacit_measure::clock::process_cpu_s;
 use tacit_store::keys;
@@ -52,7 +53,7 @@ pub struct Args {
 }
 
 #[derive(clap::Args)]
-pub struct ClientArgs {
+pub(crate) struct ClientArgs {
     /// Server to ask; without one, the model is run here in the clear
     #[arg(long)]
     server: Option<String>,
@@ -158,7 +159,7 @@ struct Bench<'a> {
     input: Vec<f32>,
 }
 
-pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
+pub(crate) fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let registry = Registry::standard();
     let (backend, clear) = (registry.get(&args.lowering.backend)?, registry.get("clear")?);
     let scratch = tempfile::tempdir().context("making a scratch folder")?;
@@ -305,7 +306,7 @@ impl<'a> Bench<'a> {
         if !keys.join("dealer.pem").exists() {
             keys::add_dealer(&keys, &[])?;
         }
-        let mut command = Command::new(crate::serve::beside("tacit-dealer")?);
+        let mut command = Command::new(crate::program::beside("tacit-dealer")?);
         command.args(["--listen", "127.0.0.1:0", "--threads", &self.threads.to_string()]).arg("--keys").arg(keys);
         started(command.arg("--numbers").arg(self.scratch.join("dealer.sqlite")), "dealer")
     }
@@ -316,7 +317,7 @@ impl<'a> Bench<'a> {
         options: &Options,
         dealer: Option<&str>,
     ) -> anyhow::Result<(Killed, String)> {
-        let mut command = Command::new(crate::serve::program()?);
+        let mut command = Command::new(crate::program::beside("tacit-server")?);
         command.arg(&self.path).args(["--listen", "127.0.0.1:0", "--stall", "600", "--backend", backend.id()]);
         command.arg("--keys").arg(self.scratch.join("keys")).args(["--threads", &self.threads.to_string()]);
         command.arg("--material").arg(self.scratch.join("server-material"));
@@ -373,6 +374,17 @@ pub fn load(path: &Path, seal: &SealArgs) -> anyhow::Result<Model> {
     crate::model::import_with_defaults(path, &bytes)
 }
 
+/// Returns one input of seeded values in the model's range.
+pub fn seeded(interface: &Interface) -> Vec<f32> {
+    let [low, high] = interface.input.range;
+    let mut rng = SplitMix::new(1);
+    // 24 bits fit an f32 exactly.
+    let unit = |word: u64| (word >> 40) as f32 / (1u64 << 24) as f32;
+    let mut values = (0..interface.input_len()).map(|_| low + (high - low) * unit(rng.next_u64())).collect::<Vec<_>>();
+    interface.clip(&mut values);
+    values
+}
+
 fn choose_input(args: &Args, interface: &Interface) -> anyhow::Result<Vec<f32>> {
     let values = match &args.input {
         Some(path) => {
@@ -382,7 +394,7 @@ fn choose_input(args: &Args, interface: &Interface) -> anyhow::Result<Vec<f32>> 
             }
             inputs.swap_remove(0)
         }
-        None => crate::lab::seeded(interface),
+        None => seeded(interface),
     };
     interface.check_input(&values)?;
     Ok(values)
@@ -399,7 +411,7 @@ impl Drop for Killed {
     }
 }
 
-pub fn run_client(args: ClientArgs) -> anyhow::Result<()> {
+pub(crate) fn run_client(args: ClientArgs) -> anyhow::Result<()> {
     let input: Vec<f32> = serde_json::from_slice(&fs::read(&args.input)?)?;
     let Some(server) = &args.server else {
         return print::line(&serde_json::to_string(&run_local(&args, &input)?)?);

@@ -1,5 +1,5 @@
 //! `tacit dealer`: runs `tacit-dealer`, a program in the same folder.
-use crate::serve::become_program;
+use crate::program::become_program;
 use std::ffi::OsString;
 
 /// Makes material for servers and their clients, as a third party: runs the program tacit-dealer with these

@@ -2,18 +2,15 @@
 mod bench;
 mod design;
 mod kept;
-mod machine;
-mod measure;
-mod measured;
-mod networks;
-mod params;
-mod tables;
+pub mod machine;
+pub mod measure;
+pub mod params;
 
 use clap::Subcommand;
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: tacit keyset params")]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
 }
@@ -25,16 +22,16 @@ enum Command {
     Bench(bench::BenchArgs),
     List(kept::ListArgs),
     Delete(kept::DeleteArgs),
-    Tables(tables::TablesArgs),
+    Tables(crate::lab::TablesArgs),
 }
 
-pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
+pub(crate) fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     match args.command {
         Command::Design(args) => design::run(&args, as_json),
         Command::Params(args) => params::run(&args, as_json),
         Command::Bench(args) => bench::run(&args, as_json),
         Command::List(args) => kept::list(&args, as_json),
         Command::Delete(args) => kept::delete(&args, as_json),
-        Command::Tables(args) => tables::run(&args, as_json),
+        Command::Tables(args) => crate::lab::tables(args, as_json),
     }
 }

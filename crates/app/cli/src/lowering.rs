@@ -17,6 +17,7 @@ pub struct Lowering {
     #[arg(long, value_name = "SHARE")]
     agreement: Option<f64>,
     #[command(flatten)]
+    #[allow(missing_docs, reason = "a doc comment would be the heading of its options")]
     pub seal: SealArgs,
 }
 

@@ -13,7 +13,7 @@ use tacit_graph::{Interface, Model, OutputMode, Units};
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: tacit model import net.onnx --calibrate samples.npy -o net.tacit")]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
 }
@@ -123,7 +123,7 @@ enum Reveal {
     Top1,
 }
 
-pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
+pub(crate) fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     match args.command {
         Command::Import(args) => run_import(&args, as_json),
         Command::Lower(args) => run_lower(&args, as_json),

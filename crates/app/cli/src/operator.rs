@@ -1,4 +1,6 @@
 //! A server's control interface, for operators' commands.
+#![allow(missing_docs, reason = "serve/src/control/openapi.json describes these fields")]
+
 use serde::Deserialize;
 use std::time::Duration;
 use tacit_args::ServerArgs;

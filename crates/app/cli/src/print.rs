@@ -44,6 +44,7 @@ pub struct Patience {
 }
 
 impl Patience {
+    /// Starts the wait.
     pub fn with(text: String) -> Self {
         let (sender, over) = channel::<()>();
         // If no thread starts, only the note is lost.

@@ -1,5 +1,5 @@
 //! `tacit sidecar`: runs `tacit-sidecar`, a program in the same folder.
-use crate::serve::become_program;
+use crate::program::become_program;
 use std::ffi::OsString;
 
 /// Answers Open Inference Protocol requests on this machine by private inference: runs the program

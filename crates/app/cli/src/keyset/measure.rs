@@ -9,12 +9,19 @@ use tacit_he::ckks::{
 
 /// A client and its context.
 pub struct Bench {
+    /// The ring and its primes.
     pub context: Arc<Context>,
+    /// The secret key.
     pub secret: SecretKey,
+    /// Randomness from the system.
     pub prg: SplitPrg,
 }
 
 impl Bench {
+    /// A client with a new secret key.
+    ///
+    /// # Errors
+    /// The parameters are invalid, or the system gives no randomness.
     pub fn new(spec: &ParametersSpec) -> anyhow::Result<Self> {
         let context = Arc::new(Context::new(&Parameters::new(spec)?)?);
         let mut prg = SplitPrg::new(Prg::from_os()?);
@@ -22,6 +29,10 @@ impl Bench {
         Ok(Self { context, secret, prg })
     }
 
+    /// Encrypts `values`, one a slot, at `level`.
+    ///
+    /// # Errors
+    /// The values are more than slots, or too large for the scale.
     pub fn encrypt(&mut self, values: &[Complex], level: usize) -> anyhow::Result<Ciphertext> {
         let encoder = Encoder::new(&self.context, values.len())?;
         let plaintext = encoder.encode(values, level, self.context.parameters().scale(level))?;

@@ -20,7 +20,7 @@ pub fn find(name: &str) -> anyhow::Result<&'static NamedSet> {
     NamedSet::find(name).ok_or_else(|| anyhow!("no parameter set {name}: there are A, B and C"))
 }
 
-pub fn run(args: &ParamsArgs, as_json: bool) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ParamsArgs, as_json: bool) -> anyhow::Result<()> {
     let sets: Vec<&NamedSet> = match &args.set {
         Some(name) => vec![find(name)?],
         None => SETS.iter().collect(),

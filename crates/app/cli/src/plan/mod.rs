@@ -6,10 +6,10 @@ mod page;
 mod text;
 
 use crate::client_work::WorkArgs;
-use crate::lab::report;
 use crate::output::{self, Alike};
 use crate::owner::SealArgs;
 use crate::print;
+use crate::report;
 use anyhow::Context;
 use given::{IdleHours, Limit, Link, Price, Requests, Tunnel};
 use serde::Serialize;

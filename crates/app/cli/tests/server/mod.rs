@@ -1,19 +1,29 @@
-//! `tacit serve`, `tacit bench`, `tacit lab` run the programs `tacit-server` and `tacit-dealer` beside the binary.
-use std::path::Path;
+//! `tacit serve`, `tacit bench`, `tacit lab` run other programs of tacit, in the folder of the binary.
 use std::process::Command;
 use std::sync::Once;
 
-/// Builds them where cargo has not done so: they are another package's programs, which
-/// `cargo test --workspace` builds and `cargo test -p tacit-cli` does not.
+/// The programs, and the packages that build them.
+const PROGRAMS: [(&str, &str); 4] = [
+    ("tacit", "tacit-cli"),
+    ("tacit-server", "tacit-serve"),
+    ("tacit-dealer", "tacit-serve"),
+    ("tacit-lab", "tacit-lab"),
+];
+
+/// Builds them where cargo has not done so: most are another package's programs, which
+/// `cargo test --workspace` builds and `cargo test -p` does not.
 pub fn ensure() {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {
-        let beside = |name| Path::new(env!("CARGO_BIN_EXE_tacit")).with_file_name(name);
-        let are_there = || beside("tacit-server").exists() && beside("tacit-dealer").exists();
-        if !are_there() {
-            let mut command = Command::new(env!("CARGO"));
-            command.args(["build", "--locked", "-p", "tacit-serve", "--bins"]);
-            assert!(command.status().expect("cargo runs").success() && are_there(), "cargo has built them");
+        // This test is `FOLDER/deps/NAME`.
+        let test = std::env::current_exe().expect("a program has a path");
+        let folder = test.ancestors().nth(2).expect("cargo's folders").to_owned();
+        for (program, package) in PROGRAMS {
+            if !folder.join(program).exists() {
+                let mut command = Command::new(env!("CARGO"));
+                command.args(["build", "--locked", "-p", package, "--bin", program]);
+                assert!(command.status().expect("cargo runs").success(), "cargo builds {program}");
+            }
         }
     });
 }

@@ -1,0 +1,127 @@
+//! What every program with a command line does: log, parse, run, tell errors.
+use crate::print;
+use anyhow::Context;
+use clap::Parser;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use tacit_log::Log;
+
+/// Whether the reader of standard output has closed it.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<std::io::Error>();
+    error.to_string() == print::OUTPUT && cause.is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// Formats an error as JSON.
+fn as_error(text: &str) -> String {
+    serde_json::json!({ "error": text }).to_string()
+}
+
+/// Prints help, or a mistake in the command line, on the right stream.
+fn tell(text: &clap::Error) -> anyhow::Result<ExitCode> {
+    // The command line could not be parsed, so look for `--json` alone.
+    let asks_json = std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json");
+    if text.use_stderr() && asks_json {
+        let text = text.render().to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+        print::note(&as_error(text));
+    } else {
+        text.print().context(print::OUTPUT)?;
+    }
+    // 0 for help, 2 for mistakes.
+    Ok(ExitCode::from(text.exit_code() as u8))
+}
+
+/// A parsed command line.
+pub trait CommandLine: Parser {
+    /// Whether errors are printed as JSON.
+    fn json(&self) -> bool;
+
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// Those of the command, for the user.
+    fn run(self) -> anyhow::Result<()>;
+}
+
+/// Runs a program: starts its log, parses its command line, runs the command and prints its error.
+#[must_use]
+pub fn run<C: CommandLine>() -> ExitCode {
+    let log = match Log::start() {
+        Ok(log) => log,
+        Err(error) => {
+            print::note(&format!("error: starting the log: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let (result, as_json) = match C::try_parse() {
+        Ok(line) => {
+            let as_json = line.json();
+            (line.run().map(|()| ExitCode::SUCCESS), as_json)
+        }
+        Err(text) => (tell(&text), false),
+    };
+    match result {
+        Ok(code) => code,
+        // A closed pipe is no error: 141 is the status that a shell reports for a program that
+        // SIGPIPE ended.
+        Err(error) if is_closed_pipe(&error) => ExitCode::from(141),
+        Err(error) => {
+            let text = tacit_log::explain(error.as_ref());
+            log.say(&match as_json {
+                true => as_error(&text),
+                false => format!("error: {text}"),
+            });
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns the path of a program of tacit in the same folder.
+///
+/// # Errors
+/// The program is not installed.
+pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
+    let this = std::env::current_exe().context("finding this program")?;
+    let beside = this.with_file_name(name);
+    anyhow::ensure!(
+        beside.exists(),
+        "{} is not there: install {name} beside tacit (`cargo build --release --workspace` builds both)",
+        beside.display()
+    );
+    Ok(beside)
+}
+
+/// Replaces this process by the program `name`, which keeps the process id, signals and output.
+///
+/// # Errors
+/// The program is not installed, or cannot be started.
+pub fn become_program(name: &str, arguments: Vec<OsString>, as_json: bool) -> anyhow::Result<()> {
+    let program = beside(name)?;
+    let json = (as_json && !arguments.iter().any(|a| a == "--json")).then_some("--json");
+    let error = Command::new(&program).args(json).args(arguments).exec();
+    Err(error).with_context(|| format!("starting {}", program.display()))
+}
+
+/// Returns every command that has a help text, groups too, with its path: `tacit model import`.
+fn commands(command: &clap::Command, path: &str) -> Vec<(String, clap::Command)> {
+    let shown = command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
+    let below = shown.flat_map(|c| commands(c, &format!("{path} {}", c.get_name())));
+    [(path.to_owned(), command.clone())].into_iter().chain(below).collect()
+}
+
+/// Returns the commands whose help has no example of the command itself, and the number of all.
+#[must_use]
+pub fn without_example(mut cli: clap::Command) -> (Vec<String>, usize) {
+    cli.build();
+    let all = commands(&cli, "tacit");
+    let count = all.len();
+    let lacking = all.into_iter().filter_map(|(path, mut command)| {
+        let help = command.render_long_help().to_string();
+        let example = help.split_once("Example").is_some_and(|(_, after)| after.contains(&path));
+        (!example).then_some(path)
+    });
+    (lacking.collect(), count)
+}

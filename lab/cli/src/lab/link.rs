@@ -1,0 +1,335 @@
+//! `tacit lab link`: a program over an emulated link.
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use std::net::Ipv4Addr;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+use tacit_cli::print;
+use tacit_experiments::campaign::LinkFigures;
+use tacit_experiments::link::accuracy::{RATES, RTTS, Row};
+use tacit_experiments::link::{CONGESTION_CONTROL, Link, Side};
+use tacit_net::Rate;
+use tacit_net::link::{LinkSpec, LinkSpecText, PRESETS, Preset, format_duration, parse_duration};
+
+/// How long `COMMAND` may take to end after Ctrl-C.
+const GRACE: Duration = Duration::from_secs(3);
+/// How long `--server` has to listen.
+const SERVER_START: Duration = Duration::from_secs(30);
+/// What the shell reports for a program that Ctrl-C ended: 128 + SIGINT.
+const INTERRUPTED: i32 = 130;
+
+const HELP: &str = "\
+COMMAND runs on the client side and finds the addresses in TACIT_LINK_SERVER and TACIT_LINK_CLIENT; its exit status is passed on.
+Rates are TCP goodput (payload bits per second); without a rate, the link is not limited. Needs root and iproute2.
+Nothing but the link exists on either side, and nothing is left when this program ends, however it ends.
+Examples:
+  tacit lab link --rate 20mbit --rtt 40ms --server 'iperf3 -s -1' --server-port 5201 -- sh -c 'iperf3 -c $TACIT_LINK_SERVER'
+  tacit lab link --preset lte --loss 0.01
+  tacit lab link --list";
+
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Goodput both ways: 20mbit, 3.89mbit, 64kbit
+    #[arg(long)]
+    rate: Option<Rate>,
+    /// Goodput from client to server (overrides --rate)
+    #[arg(long)]
+    up: Option<Rate>,
+    /// Goodput from server to client (overrides --rate)
+    #[arg(long)]
+    down: Option<Rate>,
+    /// Round-trip time of the idle link: 40ms
+    #[arg(long)]
+    rtt: Option<String>,
+    /// The round-trip time varies by this much both ways: 5ms
+    #[arg(long)]
+    jitter: Option<String>,
+    /// Fraction of packets lost, each way
+    #[arg(long)]
+    loss: Option<f64>,
+    /// Fraction of packets with a payload byte changed behind the back of all checksums, each way
+    #[arg(long)]
+    corrupt: Option<f64>,
+    /// Fraction of packets sent again later, each way
+    #[arg(long)]
+    duplicate: Option<f64>,
+    /// Start from a named link (see --list); other options override it
+    #[arg(long)]
+    preset: Option<String>,
+    /// List the named links and their sources
+    #[arg(long, conflicts_with_all = ["accuracy", "command"])]
+    list: bool,
+    /// Measure a table of links against the bounds they should hold (about a minute)
+    #[arg(long, conflicts_with = "command")]
+    accuracy: bool,
+    /// Do not measure the link first
+    #[arg(long)]
+    no_measure: bool,
+    /// Time spent on measuring the link
+    #[arg(long, default_value = "3s")]
+    effort: String,
+    /// Start this on the server side first (by the shell)
+    #[arg(long, value_name = "SHELL COMMAND")]
+    server: Option<String>,
+    /// Wait until this TCP port listens on the server side
+    #[arg(long, requires = "server")]
+    server_port: Option<u16>,
+    /// Print the measurement as a line of JSON on standard output instead of text on standard error; lists
+    /// and tables as JSON
+    #[arg(long)]
+    json: bool,
+    /// What to run on the client side; without it, the link is only measured
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let effort =
+        parse_duration(&args.effort).map_err(|detail| anyhow::anyhow!("effort {:?}: {detail}", args.effort))?;
+    if args.list {
+        return list(args.json);
+    }
+    if args.accuracy {
+        return accuracy(effort, args.json);
+    }
+    let spec = LinkSpec::parse(&LinkSpecText {
+        name: None,
+        preset: args.preset.clone(),
+        rate: args.rate,
+        up: args.up,
+        down: args.down,
+        rtt: args.rtt.clone(),
+        jitter: args.jitter.clone(),
+        loss: args.loss,
+        corrupt: args.corrupt,
+        duplicate: args.duplicate,
+    })?;
+    if args.no_measure && args.command.is_empty() {
+        bail!("--no-measure without a COMMAND leaves nothing to do; give a COMMAND after --");
+    }
+    let link = Link::up(&spec)?;
+    if !args.no_measure {
+        report(&spec, &link.measure(effort)?, args.json)?;
+    }
+    let Some((program, arguments)) = args.command.split_first() else { return Ok(()) };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let code = serve_and_run(&link, args, command)?;
+    // Remove the namespaces before the status is returned.
+    drop(link);
+    if code == 0 { Ok(()) } else { std::process::exit(code) }
+}
+
+fn list(as_json: bool) -> Result<()> {
+    if as_json {
+        let one = |preset: &Preset| json!({ "name": preset.name, "link": LinkSpec::from(preset).describe(), "source": preset.source });
+        return print::json(&PRESETS.iter().map(one).collect());
+    }
+    for preset in PRESETS {
+        print::line(&format!(
+            "{:<12} {}\n{:<12} {}",
+            preset.name,
+            LinkSpec::from(preset).describe(),
+            "",
+            preset.source
+        ))?;
+    }
+    Ok(())
+}
+
+/// Prints the measurement, as text or JSON.
+fn report(spec: &LinkSpec, figures: &LinkFigures, json: bool) -> Result<()> {
+    if json {
+        let mut line = serde_json::to_value(figures)?;
+        let fields = line.as_object_mut().context("link figures are no JSON object")?;
+        fields.insert("link".into(), spec.describe().into());
+        fields.insert("congestion_control".into(), CONGESTION_CONTROL.into());
+        print::line(&line.to_string())?;
+        return Ok(());
+    }
+    print::note(&format!("link: {} ({}, {CONGESTION_CONTROL})", spec.name(), spec.describe()));
+    for (way, target, achieved) in
+        [("up", figures.target_up_bps, figures.up_bps), ("down", figures.target_down_bps, figures.down_bps)]
+    {
+        let off = target.map_or(String::new(), |target| format!(" ({:+.1} %)", 100.0 * (achieved / target - 1.0)));
+        print::note(&format!("  {way:<4} {:>9} Mbit/s{off}", megabits(achieved)));
+    }
+    print::note(&format!(
+        "  round trip {:.2} ms idle, {:.2} ms under load",
+        1e3 * figures.rtt_s,
+        1e3 * figures.loaded_rtt_s
+    ));
+    Ok(())
+}
+
+fn megabits(bps: f64) -> String {
+    format!("{:.2}", bps / 1e6)
+}
+
+/// Prints the table of the documentation; as JSON, a line for each link.
+fn accuracy(effort: Duration, as_json: bool) -> Result<()> {
+    let head = [
+        "| rate | RTT | up, Mbit/s | down, Mbit/s | idle RTT, ms | loaded RTT, ms | emulator, us/packet (bytes) | bounds |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ];
+    for line in head.iter().filter(|_| !as_json) {
+        print::line(line)?;
+    }
+    for rate in RATES {
+        for rtt in RTTS {
+            let row = Row::measure(rate, rtt, effort)?;
+            let (figures, emulator) = (&row.figures, &row.emulator);
+            let packets = emulator.delivered.max(1);
+            let misses = row.misses();
+            if as_json {
+                print::line(&json!({ "rate": rate, "rtt": rtt, "measured": figures, "misses": misses }).to_string())?;
+                continue;
+            }
+            print::line(&format!(
+                "| {rate} | {rtt} | {} | {} | {:.2} | {:.2} | {:.1} ({}) | {} |",
+                megabits(figures.up_bps),
+                megabits(figures.down_bps),
+                1e3 * figures.rtt_s,
+                1e3 * figures.loaded_rtt_s,
+                1e6 * emulator.cpu.as_secs_f64() / packets as f64,
+                emulator.bytes / packets,
+                if misses.is_empty() { "held".to_owned() } else { misses.join(", ") },
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+/// Events that a run waits for.
+enum Event {
+    Ended(std::io::Result<ExitStatus>),
+    Interrupted,
+}
+
+/// Starts the server, if there is one, and `command`; returns the exit status to pass on.
+fn serve_and_run(link: &Link, args: &Args, mut command: Command) -> Result<i32> {
+    let (tell, events) = channel();
+    let interrupt: Sender<Event> = tell.clone();
+    // Sending fails after the run is over, which does not matter.
+    ctrlc::set_handler(move || _ = interrupt.send(Event::Interrupted)).context("cannot watch for Ctrl-C")?;
+    let mut server = match &args.server {
+        Some(text) => {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", text]);
+            Some(link.spawn(Side::Server, with_addresses(link, &mut shell))?)
+        }
+        None => None,
+    };
+    if let (Some(port), Some(server)) = (args.server_port, &mut server)
+        && !await_port(link, server, port, &events)?
+    {
+        return Ok(INTERRUPTED);
+    }
+    let mut child = link.spawn(Side::Client, with_addresses(link, &mut command))?;
+    let process = child.id();
+    std::thread::spawn(move || tell.send(Event::Ended(child.wait())));
+    let code = wait(process, &events);
+    if let Some(mut server) = server {
+        // The server may have ended already.
+        _ = server.kill();
+        _ = server.wait();
+    }
+    code
+}
+
+fn with_addresses<'a>(link: &Link, command: &'a mut Command) -> &'a mut Command {
+    let text = |side| Ipv4Addr::to_string(&link.address(side));
+    command.env("TACIT_LINK_SERVER", text(Side::Server)).env("TACIT_LINK_CLIENT", text(Side::Client))
+}
+
+/// Waits for the end of the process; after Ctrl-C at most for `GRACE`.
+fn wait(process: u32, events: &Receiver<Event>) -> Result<i32> {
+    match events.recv()? {
+        Event::Ended(status) => Ok(code(status?)),
+        Event::Interrupted => {
+            // A terminal signals the program as well; pass on a signal that only this process
+            // received.
+            _ = Command::new("kill").args(["-TERM", &process.to_string()]).status();
+            match events.recv_timeout(GRACE) {
+                Ok(_) | Err(RecvTimeoutError::Timeout) => Ok(INTERRUPTED),
+                Err(error) => Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Returns the exit status as the shell reports it: 128 + signal for a killed program.
+fn code(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+/// Waits until `port` listens on the server side; returns false after Ctrl-C.
+fn await_port(link: &Link, server: &mut Child, port: u16, events: &Receiver<Event>) -> Result<bool> {
+    let until = Instant::now() + SERVER_START;
+    loop {
+        if link.within(Side::Server, move || listening(port))?? {
+            return Ok(true);
+        }
+        if let Some(status) = server.try_wait()? {
+            bail!("the server ended ({status}) before it listened on port {port}");
+        }
+        if Instant::now() > until {
+            bail!("the server did not listen on port {port} within {}", format_duration(SERVER_START));
+        }
+        match events.recv_timeout(Duration::from_millis(20)) {
+            Err(RecvTimeoutError::Timeout) => (),
+            _ => return Ok(false),
+        }
+    }
+}
+
+/// Whether a TCP port listens in this thread's namespace, according to the kernel's tables
+/// (proc(5)).
+fn listening(port: u16) -> std::io::Result<bool> {
+    for table in ["tcp", "tcp6"] {
+        let text = match std::fs::read_to_string(format!("/proc/thread-self/net/{table}")) {
+            // The kernel has no IPv6.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        let found = text.lines().any(|line| {
+            let mut fields = line.split_whitespace().skip(1);
+            let local = fields.next().and_then(|local| local.rsplit(':').next());
+            // 0A: LISTEN.
+            local.is_some_and(|local| u16::from_str_radix(local, 16) == Ok(port)) && fields.nth(1) == Some("0A")
+        });
+        if found {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listening_port_is_found_and_a_closed_one_is_not() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(listening(port).unwrap());
+        drop(listener);
+        // A child that another test has just forked holds the port open until its program starts.
+        let closed = (0..6000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            !listening(port).unwrap()
+        });
+        assert!(closed);
+    }
+
+    #[test]
+    fn a_killed_program_has_the_shells_status() {
+        let status = |script: &str| Command::new("sh").args(["-c", script]).status().unwrap();
+        assert_eq!(code(status("exit 7")), 7);
+        assert_eq!(code(status("kill -9 $$")), 137);
+    }
+}

@@ -1,0 +1,351 @@
+//! `tacit lab run ss26-live`: runs the policies of [SS26] on a real server with real clients.
+//! Simulates the same arrivals with what the server has learned, for comparison.
+mod clients;
+mod dealer;
+mod pin;
+mod profile;
+mod program;
+mod results;
+mod server;
+mod settings;
+mod stage;
+mod watch;
+
+use super::nets;
+use anyhow::{Context, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use profile::Profile;
+use serde_json::json;
+use settings::{Cell, NAME, Settings};
+use stage::Stage;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tacit_cli::lowering::Lowering;
+use tacit_cli::print;
+use tacit_experiments::campaign::{self, Campaign, Folder, Run};
+use tacit_experiments::experiment::Scratch;
+
+/// The purpose of the experiment, in one sentence.
+pub const ABOUT: &str = "the policies of [SS26] on a real server with real clients, and simulated beside it";
+/// Expected duration with default options.
+pub const ABOUT_TIME: Duration = Duration::from_secs(30 * 60);
+/// The campaign ends after this many failed cells in a row.
+const MAX_FAILURES: usize = 3;
+/// Requests of a cell of `--quick`.
+const QUICK: usize = 16;
+
+/// Runs the policies of [SS26] live: for each policy and workload a real server with real clients on this
+/// machine, and beside it the simulator on the profile just learned and the same arrivals.
+///
+/// First every network runs alone: from that come the first estimates of every server, and how fast requests
+/// come. D, W and counts are the server's own. Server and clients have a core each. Needs no root.
+///
+/// The same command continues a campaign that was interrupted; cells that are there are not run again.
+/// Ctrl-C ends it and keeps what is finished. Takes about half an hour; `--quick` a few minutes.
+///
+/// Examples: tacit lab run ss26-live -o ss26
+///           tacit lab run ss26-live --quick -o try
+///           tacit lab run ss26-live --policies fcfs,srt --workloads light --requests 60 -o mine
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Args {
+    /// Folder of the campaign: made, or continued
+    #[arg(short, long, value_name = "DIR", visible_alias = "out")]
+    output: PathBuf,
+    /// Policies of the server (see `tacit serve --help`); speed-up is over `sequential`. Every request comes
+    /// from a client of its own, so `+fair` changes nothing
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "sequential,fcfs,priority:0.1,adaptive")]
+    policies: Vec<String>,
+    /// Workloads of the paper: mixed, light
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "mixed,light")]
+    workloads: Vec<String>,
+    /// Shares of requests that are announced, in percent
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "0,25", value_parser = settings::percent)]
+    notices: Vec<u32>,
+    /// Seconds that they are announced ahead
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    lead: f64,
+    /// Requests of each cell [default: as many as take 40 minutes in all, 60 to 100]
+    #[arg(long, value_name = "COUNT", value_parser = tacit_args::count(10_000))]
+    requests: Option<usize>,
+    /// Work that comes in a second, in seconds of a network that runs alone: beyond 1, one at a time falls
+    /// behind
+    #[arg(long, value_name = "SHARE", default_value_t = 1.2)]
+    load: f64,
+    /// Requests a second, in place of what --load gives
+    #[arg(long, value_name = "PER_SECOND")]
+    rate: Option<f64>,
+    /// Networks in the roles of the paper's M1, HiNet, M2, AlexNet and VGG-16: digits, names of the zoo, or
+    /// files; the last has all roles that are left [default: digits,lenet,m2,resnet32 and a large one]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    nets: Vec<String>,
+    /// The largest network, after those: a file (.onnx, .tacit), or none [default: SqueezeNet of
+    /// ../shared/data, where that is]
+    #[arg(long, value_name = "FILE")]
+    model: Option<String>,
+    #[command(flatten)]
+    lowering: Lowering,
+    /// Jobs that the server may run at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    cores: u32,
+    /// Cores of a larger machine that the recorded jobs are replayed on, in the simulator
+    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    slots: u32,
+    /// Leave server and clients on whatever cores the system gives them
+    #[arg(long)]
+    no_pin: bool,
+    /// Decides when which requests come
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// See whether everything works: 16 requests a cell, small networks only
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON object per cell, and one at the end
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let (nets, lacking) = nets::choose(&args.nets, args.model.as_deref(), args.quick)?;
+    let (cores, unpinned) = match (args.no_pin, pin::cores()) {
+        (false, Ok(cores)) => (Some(cores), None),
+        (false, Err(why)) => (None, Some(format!("server and clients share what cores there are: {why}"))),
+        (true, _) => (None, None),
+    };
+    let settings = Settings {
+        backend: args.lowering.backend.clone(),
+        options: args.lowering.options()?,
+        nets: nets.iter().map(|net| net.name.clone()).collect(),
+        policies: args.policies.clone(),
+        workloads: args.workloads.clone(),
+        notices: args.notices.clone(),
+        lead_s: args.lead,
+        requests: args.requests.or(args.quick.then_some(QUICK)),
+        load: args.load,
+        rate: args.rate,
+        cores: args.cores,
+        slots: args.slots,
+        pinned: cores.is_some(),
+        seed: args.seed,
+    };
+    settings.check()?;
+    let mut folder = Folder::open(&args.output)?;
+    let done = resume(&settings, &args.output)?;
+    lacking.iter().chain(&unpinned).for_each(|note| print::note(&format!("note: {note}")));
+    let models = nets::prepare(&args.output, &nets, &args.lowering)?;
+    if !campaign::is_there(&args.output) {
+        folder.begin(&header(&settings)?)?;
+    }
+    let (stop, scratch, requests) = (stopper()?, Scratch::new()?, AtomicUsize::new(0));
+    let dir = args.output.canonicalize().with_context(|| args.output.display().to_string())?;
+    let models: Vec<PathBuf> = models.iter().map(|path| path.canonicalize()).collect::<Result<_, _>>()?;
+    let stage = Stage {
+        settings: &settings,
+        lowering: &args.lowering,
+        dir: &dir,
+        models: &models,
+        cores,
+        scratch: &scratch,
+        stop: &stop,
+        done: &requests,
+    };
+    let outcome = Campaigning { stage, folder: &mut folder, runs: done, as_json: args.json }.carry_out()?;
+    conclude(&settings, &outcome, &args.output, args.json)
+}
+
+/// Loads the runs of this campaign from the folder.
+fn resume(settings: &Settings, dir: &Path) -> anyhow::Result<Vec<Run>> {
+    if !campaign::is_there(dir) {
+        return Ok(vec![]);
+    }
+    let loaded = campaign::load(dir)?;
+    let differences = settings::differences(&loaded.campaign.spec, &settings.to_toml()?);
+    if loaded.campaign.experiment != NAME || !differences.is_empty() {
+        bail!(
+            "{} holds a campaign of another experiment: {}. Choose another folder, or run the experiment that is there to finish it",
+            dir.display(),
+            if loaded.campaign.experiment == NAME { differences.join("; ") } else { loaded.campaign.experiment }
+        );
+    }
+    Ok(loaded.runs)
+}
+
+fn header(settings: &Settings) -> anyhow::Result<Campaign> {
+    let versions = BTreeMap::from([("tacit".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
+    Ok(Campaign {
+        version: campaign::VERSION,
+        experiment: NAME.into(),
+        description: ABOUT.into(),
+        spec: settings.to_toml()?,
+        machine: tacit_meter::machine::facts(&tacit_measure::usage::Roots::default(), &versions),
+        started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+    })
+}
+
+fn stopper() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let wish = stop.clone();
+    ctrlc::set_handler(move || {
+        if !wish.swap(true, Ordering::SeqCst) {
+            print::note("stopping: the cells that are finished are kept; the same command goes on from here");
+        }
+    })?;
+    Ok(stop)
+}
+
+/// A running campaign.
+struct Campaigning<'a> {
+    stage: Stage<'a>,
+    folder: &'a mut Folder,
+    /// All runs of this session and earlier ones.
+    runs: Vec<Run>,
+    as_json: bool,
+}
+
+/// The result of a campaign.
+struct Outcome {
+    runs: Vec<Run>,
+    failed: usize,
+    left: usize,
+    stopped: bool,
+}
+
+impl Campaigning<'_> {
+    /// Runs the cells that are missing.
+    fn carry_out(mut self) -> anyhow::Result<Outcome> {
+        let cells = self.stage.settings.cells();
+        let is_there =
+            |runs: &[Run], cell: &Cell| runs.iter().any(|run| run.failure.is_none() && run.cell == cell.labels());
+        let todo: Vec<(usize, Cell)> =
+            cells.into_iter().enumerate().filter(|(_, cell)| !is_there(&self.runs, cell)).collect();
+        let mut outcome = Outcome { runs: vec![], failed: 0, left: todo.len(), stopped: false };
+        let learned = self.stage.dir.join("profile");
+        let profile = match todo.is_empty() {
+            true => None,
+            false => self.profile(&learned)?,
+        };
+        let (mut in_a_row, all) = (0, todo.len());
+        for (at, (number, cell)) in todo.into_iter().enumerate() {
+            let Some(profile) = &profile else { break };
+            let stem = format!("c{number:03}");
+            let shown = format!("cell {} of {all}: {}", at + 1, cell.name());
+            let run = self.watched(&shown, profile.requests, |stage| stage.cell(&cell, &stem, profile, &learned))?;
+            let Some(run) = run else { break };
+            self.folder.append(&run)?;
+            outcome.left -= usize::from(run.failure.is_none());
+            in_a_row = if run.failure.is_some() { in_a_row + 1 } else { 0 };
+            outcome.failed += usize::from(run.failure.is_some());
+            self.tell(&cell, &run)?;
+            self.runs.retain(|old| old.cell != run.cell);
+            self.runs.push(run);
+            if in_a_row >= MAX_FAILURES {
+                break;
+            }
+        }
+        outcome.stopped = self.stage.stop.load(Ordering::Relaxed);
+        outcome.runs = self.runs;
+        Ok(outcome)
+    }
+
+    /// Measures each network alone, or reads the folder's profile; none if stopped.
+    fn profile(&mut self, learned: &Path) -> anyhow::Result<Option<Profile>> {
+        let (settings, dir) = (self.stage.settings, self.stage.dir);
+        let found = match Profile::read(dir)? {
+            Some(found) => found,
+            None => {
+                let runs = profile::runs(settings.nets.len()).len();
+                let Some(made) = self.watched("networks alone", runs, |stage| stage.alone(learned))? else {
+                    return Ok(None);
+                };
+                made.write(dir)?;
+                made
+            }
+        };
+        for alone in &found.nets {
+            let offline = alone.pre_s.map_or("none".to_owned(), |s| format!("{s:.3} s"));
+            print::note(&format!("{}: offline {offline}, online {:.3} s alone", alone.net, alone.on_s));
+        }
+        for (workload, rate) in &found.rates {
+            print::note(&format!("{workload}: {} requests a cell, {rate:.3} a second", found.requests));
+        }
+        found.note(settings).iter().for_each(|note| print::note(&format!("note: {note}")));
+        Ok(Some(found))
+    }
+
+    /// Runs `work` with progress on standard error.
+    fn watched<T>(
+        &mut self,
+        what: &str,
+        requests: usize,
+        work: impl FnOnce(&Stage<'_>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        self.stage.done.store(0, Ordering::Relaxed);
+        let style = ProgressStyle::with_template("{spinner} {msg} {bar:24} {pos}/{len} {elapsed}");
+        let bar = ProgressBar::new(requests as u64).with_message(what.to_owned());
+        let bar = style.map_or(bar.clone(), |style| bar.with_style(style));
+        let over = AtomicBool::new(false);
+        let done = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    bar.set_position(self.stage.done.load(Ordering::Relaxed) as u64);
+                    bar.tick();
+                    thread::sleep(Duration::from_millis(200));
+                }
+            });
+            let done = work(&self.stage);
+            over.store(true, Ordering::Relaxed);
+            done
+        });
+        bar.finish_and_clear();
+        done
+    }
+
+    fn tell(&self, cell: &Cell, run: &Run) -> anyhow::Result<()> {
+        if self.as_json {
+            return print::line(&json!(run).to_string());
+        }
+        let of = |key: &str| run.results.get(key).copied().unwrap_or(f64::NAN);
+        print::note(&match &run.failure {
+            Some(failure) => format!("{}: FAILED: {failure}", cell.name()),
+            None => format!(
+                "{}: D {:.3} s, W {:.3} s, makespan {:.1} s; simulated D {:.3} s",
+                cell.name(),
+                of("delay_s"),
+                of("waiting_s"),
+                of("makespan_s"),
+                of("simulated.delay_s")
+            ),
+        });
+        Ok(())
+    }
+}
+
+fn conclude(settings: &Settings, outcome: &Outcome, dir: &Path, as_json: bool) -> anyhow::Result<()> {
+    let Outcome { runs, failed, left, stopped } = outcome;
+    let rows = results::rows(&settings.cells(), runs);
+    let dir = dir.display();
+    match as_json {
+        true => {
+            let cells: Vec<_> = rows.iter().map(results::Row::json).collect();
+            let all = json!({"done": rows.len(), "failed": failed, "left": left, "stopped": stopped, "cells": cells});
+            print::line(&all.to_string())?;
+        }
+        false => {
+            print::text(&results::table(&rows, settings.slots))?;
+            print::note(&format!("{} cells in {dir}; see them with `tacit lab report {dir}`", rows.len()));
+        }
+    }
+    if *stopped {
+        bail!("stopped with {left} cells left; the same command goes on from here");
+    }
+    if *left > 0 {
+        bail!(
+            "{failed} cells failed, {left} are left; what servers said is in {dir}/logs; the same command repeats them"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! The costs of each network alone, measured once and kept in the campaign's folder. Every cell
+//! starts with what the server learns from these runs. Number and rate of requests follow from the
+//! costs.
+use super::settings::{LIMIT_S, REQUESTS, Settings, affordable};
+use super::watch::{Phases, Watched};
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use tacit_experiments::campaign;
+use tacit_sched::profile::{Sample, Speedup};
+use tacit_sched::{BoundTo, ModelSpec, PhaseSpec, Span, Time};
+use tacit_sim::{Arrival, RecordedJob};
+
+/// The profile's file in the campaign's folder.
+pub const FILE: &str = "profile.json";
+/// Runs of each network.
+const RUNS: usize = 3;
+/// Overhead of a cell besides its requests: keys, connections, the server's start and end, in
+/// seconds.
+const CELL_S: f64 = 15.0;
+
+/// The costs of a network that runs alone, in seconds: medians.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Alone {
+    /// The network's name.
+    pub net: String,
+    /// T_pre; absent if the back end has no offline phase.
+    pub pre_s: Option<f64>,
+    /// T_on, seconds.
+    pub on_s: f64,
+    /// Number of measured runs.
+    pub runs: usize,
+}
+
+/// The common starting point of all cells of a campaign.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// The networks, in the order of their roles.
+    pub nets: Vec<Alone>,
+    /// Requests of each cell.
+    pub requests: usize,
+    /// Requests a second, by workload.
+    pub rates: BTreeMap<String, f64>,
+    /// Expected duration of all cells together, in seconds.
+    pub expected_s: f64,
+}
+
+/// Returns the runs to measure: all networks in turn, so that only the network differs.
+pub fn runs(nets: usize) -> Vec<Arrival> {
+    let run = |i: usize| Arrival {
+        at: Time::ZERO,
+        client: i as u64,
+        model: (i % nets) as u32,
+        inputs: 1,
+        lead: None,
+        leaves: None,
+    };
+    (0..RUNS * nets).map(run).collect()
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_unstable_by(tacit_floats::rising);
+    values.get(values.len() / 2).copied()
+}
+
+impl Profile {
+    /// Computes the profile from the server's status after [`runs`], one after the other, by
+    /// clients with these fingerprints.
+    pub fn of(settings: &Settings, watched: &Watched, clients: &[String]) -> anyhow::Result<Self> {
+        let phases = watched.phases();
+        let mut nets = Vec::new();
+        for (i, net) in settings.nets.iter().enumerate() {
+            let mine = clients.iter().skip(i).step_by(settings.nets.len());
+            let mine: Vec<Phases> = mine.filter_map(|client| phases.get(client.as_str()).copied()).collect();
+            let lengths = |of: fn(&Phases) -> Option<RecordedJob>| {
+                mine.iter().filter_map(of).map(|job| job.length()).collect::<Vec<f64>>()
+            };
+            let on = lengths(|p| p.online);
+            let runs = on.len();
+            let on_s = median(on).with_context(|| format!("{net}: the server tells of no run of it"))?;
+            nets.push(Alone { net: net.clone(), pre_s: median(lengths(|p| p.offline)), on_s, runs });
+        }
+        Self::plan(settings, nets)
+    }
+
+    /// Computes the number and the rate of requests.
+    fn plan(settings: &Settings, nets: Vec<Alone>) -> anyhow::Result<Self> {
+        let costs: Vec<f64> = nets.iter().map(|net| net.pre_s.unwrap_or(0.0) + net.on_s).collect();
+        let (mut rates, mut request_s) = (BTreeMap::new(), 0.0);
+        let cells = settings.cells().len() as f64;
+        for workload in &settings.workloads {
+            let mean_s = settings.mean(workload, &costs)?.max(1e-6);
+            let rate = settings.rate.unwrap_or(settings.load / mean_s);
+            // Requests arrive at this rate; in the worst case the server answers one at a time.
+            request_s += mean_s.max(1.0 / rate) * cells / settings.workloads.len() as f64;
+            rates.insert(workload.clone(), rate);
+        }
+        let requests = settings.requests.unwrap_or_else(|| affordable(request_s, cells * CELL_S));
+        Ok(Self { nets, requests, rates, expected_s: request_s * requests as f64 + cells * CELL_S })
+    }
+
+    /// Returns a note if there are fewer requests than the default, or if the campaign takes long.
+    pub fn note(&self, settings: &Settings) -> Option<String> {
+        let minutes = (self.expected_s / 60.0).ceil();
+        if self.expected_s > LIMIT_S * 1.05 {
+            return Some(format!(
+                "this takes about {minutes} minutes with {} requests a cell; fewer or smaller networks (--nets, --model none), policies or \
+                 workloads take less",
+                self.requests
+            ));
+        }
+        let fewer = settings.requests.is_none() && self.requests < REQUESTS[1];
+        fewer
+            .then(|| format!("{} requests a cell, for {} would take longer than it should", self.requests, REQUESTS[1]))
+    }
+
+    /// Returns the networks for scheduler and simulator; `dealt` says whether a dealer makes the
+    /// material.
+    pub fn models(&self, backend: &str, dealt: bool) -> Vec<ModelSpec> {
+        let phase = |seconds: f64| PhaseSpec {
+            first: Sample { time: Span::from_secs(seconds), memory: 0 },
+            speedup: Speedup::None,
+        };
+        let model = |net: &Alone| ModelSpec {
+            name: net.net.clone(),
+            backend: backend.to_owned(),
+            link: "loopback".into(),
+            binding: BoundTo::Client,
+            material_bytes: 0,
+            dealt,
+            pre: net.pre_s.map(phase),
+            on: phase(net.on_s),
+        };
+        self.nets.iter().map(model).collect()
+    }
+
+    /// Writes the profile into a campaign's folder.
+    pub fn write(&self, dir: &Path) -> anyhow::Result<()> {
+        let path = dir.join(FILE);
+        let text = serde_json::to_vec_pretty(self)?;
+        let written = campaign::remove(&path).and_then(|()| fs::write(&path, text));
+        written.with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// Reads the profile of a campaign's folder, if there is one.
+    pub fn read(dir: &Path) -> anyhow::Result<Option<Self>> {
+        let path = dir.join(FILE);
+        let text = match fs::read(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            read => read.with_context(|| format!("reading {}", path.display()))?,
+        };
+        let broken = || format!("{}: remove it, and the networks are measured again", path.display());
+        let read: Self = serde_json::from_slice(&text).with_context(broken)?;
+        let seconds = read.nets.iter().flat_map(|net| [net.pre_s.unwrap_or(0.0), net.on_s]);
+        let is_sound = seconds.chain([read.expected_s]).all(|s| (0.0..1e9).contains(&s))
+            && read.rates.values().all(|rate| (1e-6..1e6).contains(rate))
+            && (1..=100_000).contains(&read.requests);
+        ensure!(is_sound, "{}", broken());
+        Ok(Some(read))
+    }
+}

@@ -1,0 +1,190 @@
+//! The figures of cells, and comparisons between cells.
+use super::settings::Cell;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use tacit_experiments::campaign::Run;
+use tacit_sim::Comparison;
+
+/// A cell that was run, with figures that compare it with other cells.
+pub struct Row {
+    cell: Cell,
+    results: BTreeMap<String, f64>,
+    /// D without notices minus D with this cell's notices; none if there is nothing to compare.
+    delta_d_s: Option<f64>,
+    /// Makespan of `sequential` without notices divided by this cell's; none if that cell was not
+    /// run.
+    speed_up: Option<f64>,
+    /// Why the simulator is off by more than allowed.
+    reason: Option<String>,
+}
+
+/// Converts a comparison to figures of a run.
+pub fn compared(comparison: &Comparison) -> Vec<(&'static str, f64)> {
+    let c = comparison;
+    let mut figures = vec![
+        ("recorded.delay_s", c.live),
+        ("simulated.delay_s", c.simulated),
+        ("simulated.ratio", c.ratio),
+        ("replayed.delay_s", c.replayed),
+        ("replayed.ratio", c.replayed_ratio),
+        ("handed.delay_s", c.handed),
+        ("handed.ratio", c.handed_ratio),
+        ("jobs.over_profile", c.job_ratio),
+        ("jobs.gap_s", c.gap),
+        ("jobs.passed", c.passed),
+    ];
+    figures.extend(c.side_by_side.map(|times| ("jobs.side_by_side", times)));
+    figures
+}
+
+fn comparison(results: &BTreeMap<String, f64>) -> Option<Comparison> {
+    let of = |key: &str| results.get(key).copied();
+    Some(Comparison {
+        live: of("recorded.delay_s")?,
+        simulated: of("simulated.delay_s")?,
+        ratio: of("simulated.ratio")?,
+        replayed: of("replayed.delay_s")?,
+        replayed_ratio: of("replayed.ratio")?,
+        handed: of("handed.delay_s")?,
+        handed_ratio: of("handed.ratio")?,
+        job_ratio: of("jobs.over_profile")?,
+        side_by_side: of("jobs.side_by_side"),
+        gap: of("jobs.gap_s")?,
+        passed: of("jobs.passed")?,
+    })
+}
+
+/// Returns rows for the cells that were run, in their order.
+pub fn rows(cells: &[Cell], runs: &[Run]) -> Vec<Row> {
+    let find = |cell: &Cell| runs.iter().find(|run| run.failure.is_none() && run.cell == cell.labels());
+    let figure = |cell: &Cell, key: &str| find(cell)?.results.get(key).copied();
+    let row = |cell: &Cell| {
+        let results = find(cell)?.results.clone();
+        let silent = Cell { notices: 0, ..cell.clone() };
+        let alone = Cell { policy: "sequential".into(), ..silent.clone() };
+        let delta = || Some(figure(&silent, "delay_s")? - results.get("delay_s")?);
+        let makespan = results.get("makespan_s").filter(|seconds| **seconds > 0.0);
+        Some(Row {
+            cell: cell.clone(),
+            delta_d_s: if cell.notices > 0 { delta() } else { None },
+            speed_up: makespan.and_then(|mine| Some(figure(&alone, "makespan_s")? / mine)),
+            reason: comparison(&results).and_then(|compared| compared.reason()),
+            results,
+        })
+    };
+    cells.iter().filter_map(row).collect()
+}
+
+impl Row {
+    /// Returns the row as JSON.
+    pub fn json(&self) -> Value {
+        json!({"cell": self.cell.labels(), "results": self.results, "delta_d_s": self.delta_d_s, "speed_up": self.speed_up,
+            "off_because": self.reason})
+    }
+}
+
+/// Formats the rows as a Markdown table, followed by the cells where the simulator is off, with
+/// reasons.
+pub fn table(rows: &[Row], slots: u32) -> String {
+    let mut text = format!(
+        "| workload | notices | policy | D | W | delta D | answers/s | speed-up | makespan | D simulated | ratio | D on {slots} slots (simulated) |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+    );
+    for row in rows {
+        let shown = |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |v| format!("{v:.digits$}"));
+        let of = |key: &str, digits| shown(row.results.get(key).copied(), digits);
+        let Cell { workload, notices, policy } = &row.cell;
+        let cells = [
+            workload.clone(),
+            format!("{notices} %"),
+            policy.clone(),
+            of("delay_s", 3),
+            of("waiting_s", 3),
+            shown(row.delta_d_s, 3),
+            of("throughput_per_s", 3),
+            shown(row.speed_up, 2),
+            of("makespan_s", 1),
+            of("simulated.delay_s", 3),
+            of("simulated.ratio", 2),
+            of("slots.delay_s", 3),
+        ];
+        writeln!(text, "| {} |", cells.join(" | ")).expect("a String takes everything");
+    }
+    for row in rows {
+        if let Some(reason) = &row.reason {
+            let ratio = row.results.get("simulated.ratio").copied().unwrap_or(f64::NAN);
+            writeln!(text, "off: {}: simulated D is {ratio:.2} of live: {reason}", row.cell.name())
+                .expect("a String takes everything");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(notices: u32, policy: &str) -> Cell {
+        Cell { workload: "light".into(), notices, policy: policy.into() }
+    }
+
+    fn run(cell: &Cell, figures: &[(&str, f64)]) -> Run {
+        Run {
+            cell: cell.labels(),
+            duration_s: 1.0,
+            results: figures.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect(),
+            ..Run::default()
+        }
+    }
+
+    #[test]
+    fn cells_are_compared_with_the_one_at_a_time_and_with_the_one_without_notices() {
+        let cells = [cell(0, "sequential"), cell(0, "fcfs"), cell(25, "sequential"), cell(25, "fcfs")];
+        let figures = [(4.0, 100.0), (3.0, 50.0), (3.5, 90.0), (2.0, 40.0)];
+        let mut runs: Vec<Run> = cells
+            .iter()
+            .zip(figures)
+            .map(|(cell, (d, makespan))| run(cell, &[("delay_s", d), ("makespan_s", makespan)]))
+            .collect();
+        let all = rows(&cells, &runs);
+        let shown: Vec<_> = all.iter().map(|row| (row.delta_d_s, row.speed_up)).collect();
+        assert_eq!(shown[0], (None, Some(1.0)));
+        assert_eq!(shown[1], (None, Some(2.0)));
+        assert_eq!(shown[2].0, Some(0.5));
+        assert_eq!(shown[3], (Some(1.0), Some(2.5)));
+        let table = table(&all, 8);
+        assert!(table.contains("| light | 25 % | fcfs | 2.000 | - | 1.000 | - | 2.50 | 40.0 |"), "{table}");
+        // A failed cell gives no row.
+        runs[0].failure = Some("2 of 6".into());
+        let all = rows(&cells, &runs);
+        assert_eq!((all.len(), all[0].speed_up), (3, None));
+    }
+
+    #[test]
+    fn what_is_kept_of_a_comparison_gives_its_reason_again() {
+        let comparison = Comparison {
+            live: 2.0,
+            simulated: 1.0,
+            ratio: 0.5,
+            replayed: 1.9,
+            replayed_ratio: 0.95,
+            handed: 1.95,
+            handed_ratio: 0.975,
+            job_ratio: 1.4,
+            side_by_side: Some(1.8),
+            gap: 0.01,
+            passed: 0.25,
+        };
+        let cell = cell(0, "fcfs");
+        let runs = [run(&cell, &compared(&comparison))];
+        let rows = rows(&[cell], &runs);
+        assert_eq!(rows[0].reason, comparison.reason());
+        let table = table(&rows, 8);
+        assert!(
+            table.contains("off: light, 0 % notices, fcfs: simulated D is 0.50 of live: the job times do it"),
+            "{table}"
+        );
+        assert_eq!(rows[0].json()["off_because"], json!(comparison.reason()));
+    }
+}

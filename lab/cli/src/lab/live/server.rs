@@ -1,0 +1,118 @@
+//! A `tacit-server` process of one cell, and its control interface.
+use super::dealer::Dealer;
+use super::program::Program;
+use anyhow::Context;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tacit_backends::{Registry, Trust};
+use tacit_cli::lowering::Lowering;
+use tacit_client::Control;
+use tacit_experiments::campaign;
+use tacit_experiments::experiment::Scratch;
+use tacit_store::keys::load_client;
+
+/// The file of the server's learned profile.
+const STATE: &str = "server.sqlite";
+
+/// Dealings that the server runs at a time, in addition to its jobs on cores.
+pub const DEALINGS: u32 = 4;
+
+/// How to start a server.
+pub struct Start<'a> {
+    pub models: &'a [PathBuf],
+    pub lowering: &'a Lowering,
+    pub policy: &'a str,
+    /// Jobs at a time.
+    pub cores: u32,
+    /// Connections of clients.
+    pub connections: usize,
+    /// The core that the server is pinned to.
+    pub core: Option<usize>,
+    /// Folder with the profile that an earlier server has learned.
+    pub learned: Option<&'a Path>,
+    /// The dealer, if the back end has one.
+    pub dealer: Option<&'a Dealer>,
+    /// File for the server's standard error.
+    pub log: &'a Path,
+}
+
+/// A running server; killed when dropped.
+pub struct Server {
+    program: Program,
+    material: PathBuf,
+}
+
+impl Server {
+    /// Starts a server on a free port of loopback, with the keys of the scratch folder, and waits
+    /// until it listens.
+    pub fn start(how: &Start<'_>, scratch: &Scratch) -> anyhow::Result<Self> {
+        let material = scratch.path().join("material");
+        if material.exists() {
+            fs::remove_dir_all(&material).context("removing an earlier server's material")?;
+        }
+        DirBuilder::new().mode(0o700).create(&material).context("making a folder for material")?;
+        if let Some(learned) = how.learned {
+            fs::copy(learned.join(STATE), material.join(STATE))
+                .with_context(|| format!("reading {}", learned.join(STATE).display()))?;
+        }
+        let arguments = how.arguments(scratch, &material)?;
+        let program = Program::start("tacit-server", arguments, how.core, how.log, scratch)?;
+        Ok(Self { program, material })
+    }
+
+    pub fn address(&self) -> &str {
+        &self.program.address
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.program.pid()
+    }
+
+    /// Opens the server's control interface as the operator of the scratch folder.
+    pub fn interface(&self, keys: &Path) -> anyhow::Result<Control> {
+        Ok(Control::of(self.address(), &load_client(keys, "ops")?, None, Duration::from_secs(60))?)
+    }
+
+    /// Requests the server to end by itself, so that everything it has learned is on disk. Copies
+    /// the profile to `learned` if given.
+    pub fn stop(self, learned: Option<&Path>) -> anyhow::Result<()> {
+        self.program.stop().context("stopping the server")?;
+        if let Some(folder) = learned {
+            let (from, to) = (self.material.join(STATE), folder.join(STATE));
+            campaign::remove(&to)
+                .and_then(|()| fs::copy(&from, &to))
+                .with_context(|| format!("writing {}", to.display()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Start<'_> {
+    fn arguments(&self, scratch: &Scratch, material: &Path) -> anyhow::Result<Vec<OsString>> {
+        let Lowering { backend, seal, .. } = self.lowering;
+        let mut arguments: Vec<OsString> = self.models.iter().map(Into::into).collect();
+        let mut say = |words: &[&str]| arguments.extend(words.iter().map(Into::into));
+        say(&["--strict-cores", "--no-warm-up", "--threads", "1", "--stall", "600"]);
+        // Connections are ready before the first request, and some wait long for theirs.
+        say(&["--idle", "86400", "--notice-ttl", "86400", "--max-connections", &self.connections.to_string()]);
+        say(&["--policy", self.policy, "--cores", &self.cores.to_string(), "--backend", backend]);
+        // No pool: a recording does not list what is dealt ahead of requests, so the simulator
+        // could not repeat the run.
+        say(&["--dealings", &DEALINGS.to_string(), "--pool", "0"]);
+        for (key, value) in self.lowering.options()?.iter() {
+            say(&["-O", &format!("{key}={value}")]);
+        }
+        if Registry::standard().get(backend)?.trust() == Trust::ServerSeesInput {
+            say(&["--allow-clear"]);
+        }
+        arguments.extend(seal.arguments().into_iter().map(Into::into));
+        arguments.extend(self.dealer.into_iter().flat_map(Dealer::arguments));
+        for (option, path) in [("--keys", scratch.path().join("keys")), ("--material", material.to_owned())] {
+            arguments.extend([option.into(), path.into()]);
+        }
+        Ok(arguments)
+    }
+}

@@ -1,0 +1,333 @@
+//! Runs a server and its clients on this machine: the networks alone, or one cell.
+use super::clients::{self, Told};
+use super::dealer::{self, Dealer};
+use super::pin::{self, Cores};
+use super::profile::{self, Profile};
+use super::results;
+use super::server::{DEALINGS, Server, Start};
+use super::settings::{Cell, Settings};
+use super::watch::{Phases, Watched, watch};
+use anyhow::{Context, anyhow};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use tacit_backends::{Registry, Trust};
+use tacit_cli::lowering::Lowering;
+use tacit_experiments::campaign::{self, Run};
+use tacit_experiments::experiment::Scratch;
+use tacit_measure::clock::process_cpu_s;
+use tacit_measure::usage::{ProcessTree, Since};
+use tacit_meter::record::PartySample;
+use tacit_sim::{Arrival, Comparison, RecordedInput, Recording, RunFile, Scenario, Summary};
+use tacit_store::keys;
+
+/// The environment that all cells share.
+pub struct Stage<'a> {
+    pub settings: &'a Settings,
+    pub lowering: &'a Lowering,
+    /// The campaign's folder.
+    pub dir: &'a Path,
+    /// The models' files, in the order of the networks.
+    pub models: &'a [PathBuf],
+    /// A core for each party, if they are pinned.
+    pub cores: Option<Cores>,
+    pub scratch: &'a Scratch,
+    /// Set when the user wants to stop.
+    pub stop: &'a AtomicBool,
+    /// Number of finished requests of the cell.
+    pub done: &'a AtomicUsize,
+}
+
+/// The record of a cell that ran.
+struct Played {
+    told: Vec<Told>,
+    watched: Watched,
+    /// Resources that the server used from the first request on.
+    server: PartySample,
+    /// Resources that the dealer used, if there is one.
+    dealer: Option<PartySample>,
+    /// Processor seconds of this process, which runs all clients.
+    clients_cpu_s: f64,
+}
+
+/// The programs of a cell.
+struct Parties {
+    server: Server,
+    dealer: Option<Dealer>,
+}
+
+/// Measures a process from now on.
+fn uses_of(pid: u32) -> anyhow::Result<ProcessTree> {
+    let mut tree = ProcessTree::new("/proc");
+    anyhow::ensure!(tree.add(pid, Since::Now), "it is gone");
+    Ok(tree)
+}
+
+impl Stage<'_> {
+    /// Makes keys for this many clients and an operator; returns the clients' fingerprints.
+    pub fn make_keys(&self, clients: usize) -> anyhow::Result<Vec<String>> {
+        let folder = self.keys();
+        if folder.exists() {
+            fs::remove_dir_all(&folder).context("removing earlier keys")?;
+        }
+        let names: Vec<String> = (0..clients).map(clients::name).collect();
+        keys::init(&folder, &[], &names)?;
+        keys::add_operator(&folder, "ops")?;
+        if self.has_dealer()? {
+            dealer::make_keys(self.scratch, &names)?;
+        }
+        names.iter().map(|name| Ok(keys::load_client(&folder, name)?.fingerprint.to_string())).collect()
+    }
+
+    fn keys(&self) -> PathBuf {
+        self.scratch.path().join("keys")
+    }
+
+    fn has_dealer(&self) -> anyhow::Result<bool> {
+        Ok(Registry::standard().get(&self.settings.backend)?.trust() == Trust::Dealer)
+    }
+
+    /// Starts a dealer, if the back end has one, and then a server.
+    fn start(&self, policy: &str, connections: usize, learned: Option<&Path>, log: &str) -> anyhow::Result<Parties> {
+        let log_of = |who: &str| self.dir.join("logs").join(format!("{log}.{who}.err"));
+        let dealer = match self.has_dealer()? {
+            true => Some(Dealer::start(self.cores.map(|cores| cores.dealer), &log_of("dealer"), self.scratch)?),
+            false => None,
+        };
+        let how = Start {
+            models: self.models,
+            lowering: self.lowering,
+            policy,
+            cores: self.settings.cores,
+            // A few more, for ended connections that the server has not yet noticed.
+            connections: connections + 16,
+            core: self.cores.map(|cores| cores.server),
+            learned,
+            dealer: dealer.as_ref(),
+            log: &log_of("server"),
+        };
+        Ok(Parties { server: Server::start(&how, self.scratch)?, dealer })
+    }
+
+    /// Runs `work` in a thread on the clients' core.
+    fn as_client<T: Send>(&self, work: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
+        let core = self.cores.map(|cores| cores.clients);
+        thread::scope(|scope| {
+            let thread = scope.spawn(move || pin::here(core).and_then(|()| work()));
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Connects clients and plays their requests against a server.
+    fn play(&self, parties: &Parties, arrivals: &[Arrival], in_turn: bool) -> anyhow::Result<Option<Played>> {
+        let (keys, stop) = (self.keys(), self.stop);
+        let nets = (self.settings.nets.as_slice(), self.settings.backend.as_str());
+        let Parties { server, dealer } = parties;
+        let interface = server.interface(&keys)?;
+        let connect = || clients::connect(server.address(), &keys, nets, dealer.as_ref(), arrivals, stop);
+        let Some(ready) = self.as_client(connect)? else { return Ok(None) };
+        let mut tree = uses_of(server.pid()).context("the server")?;
+        let mut dealers = dealer.as_ref().map(|dealer| uses_of(dealer.pid()).context("the dealer")).transpose()?;
+        let (cpu_s, over) = (process_cpu_s(), AtomicBool::new(false));
+        // Leave time to start the threads before the first request.
+        let start = Instant::now() + Duration::from_millis(300);
+        let (told, watched) = thread::scope(|scope| {
+            let watching = scope.spawn(|| watch(&interface, start, &over));
+            let told = self.as_client(|| match in_turn {
+                true => clients::one_by_one(ready, start, stop, self.done),
+                false => clients::drive(ready, start, stop, self.done),
+            });
+            over.store(true, Ordering::Release);
+            (told, watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let (told, watched) = (told?, watched.context("watching the server")?);
+        let (server, dealer) = (tree.sample(true), dealers.as_mut().map(|tree| tree.sample(true)));
+        Ok(Some(Played { told, watched, server, dealer, clients_cpu_s: process_cpu_s() - cpu_s }))
+    }
+
+    /// Measures the costs of the networks alone, and keeps the server's learned profile in
+    /// `learned`. None if stopped.
+    pub fn alone(&self, learned: &Path) -> anyhow::Result<Option<Profile>> {
+        let runs = profile::runs(self.settings.nets.len());
+        let clients = self.make_keys(runs.len())?;
+        let parties = self.start("fcfs", runs.len(), None, "alone")?;
+        let Some(played) = self.play(&parties, &runs, true)? else { return Ok(None) };
+        if let Some(failure) = played.told.iter().find_map(|told| told.failure.as_ref()) {
+            return Err(anyhow!("{failure}").context("measuring the networks alone"));
+        }
+        campaign::own_folder(learned)?;
+        parties.server.stop(Some(learned))?;
+        Profile::of(self.settings, &played.watched, &clients).map(Some)
+    }
+
+    /// Runs a cell and writes its files into the campaign's folder under this stem. None if
+    /// stopped.
+    ///
+    /// # Errors
+    /// A file cannot be written. A failure of server or clients gives a failed run instead.
+    pub fn cell(&self, cell: &Cell, stem: &str, profile: &Profile, learned: &Path) -> anyhow::Result<Option<Run>> {
+        let began = Instant::now();
+        let mut run = Run { cell: cell.labels(), ..Run::default() };
+        match self.measure(cell, stem, profile, learned) {
+            Ok(None) => return Ok(None),
+            Ok(Some((recording, played))) => self.note(&mut run, stem, &recording, &played)?,
+            // A run that the user stops has not failed.
+            Err(_) if self.stop.load(Ordering::Relaxed) => return Ok(None),
+            Err(error) => {
+                run.failure = Some(format!("{error:#}"));
+                run.duration_s = began.elapsed().as_secs_f64();
+            }
+        }
+        Ok(Some(run))
+    }
+
+    fn measure(
+        &self,
+        cell: &Cell,
+        stem: &str,
+        profile: &Profile,
+        learned: &Path,
+    ) -> anyhow::Result<Option<(Recording, Played)>> {
+        let rate = profile.rates.get(&cell.workload).copied().context("the profile has no rate for the workload")?;
+        let (workload, arrivals) = self.settings.draw(cell, profile.requests, rate)?;
+        let clients = self.make_keys(arrivals.len())?;
+        let parties = self.start(&cell.policy, 2 * arrivals.len(), Some(learned), stem)?;
+        let Some(played) = self.play(&parties, &arrivals, false)? else { return Ok(None) };
+        parties.server.stop(None)?;
+        let inputs = inputs(&arrivals, &clients, &played);
+        // D is the mean over the known jobs, so a missing job would falsify it silently.
+        let lost = |(told, input): (&Told, &RecordedInput)| told.failure.is_none() && input.on.is_none();
+        if let Some(lost) = played.told.iter().zip(&inputs).position(lost) {
+            anyhow::bail!("request {lost} was answered, and the server's status has no online job of it");
+        }
+        let recording = Recording {
+            believed: profile.models(&self.settings.backend, self.has_dealer()?),
+            cores: self.settings.cores,
+            dealings: DEALINGS,
+            policy: cell.policy.parse()?,
+            workload,
+            arrivals,
+            inputs,
+        };
+        Ok(Some((recording, played)))
+    }
+
+    /// Computes the figures, and writes the data that they come from.
+    fn note(&self, run: &mut Run, stem: &str, recording: &Recording, played: &Played) -> anyhow::Result<()> {
+        let (comparison, simulated) = Comparison::of(recording)?;
+        let (live, slots) = (recording.run(), recording.replay(self.settings.slots, true));
+        let slots = slots.run(0).map(|run| (slots, run))?;
+        let summary = Summary::of(&live, &simulated.0);
+        let on_slots = Summary::of(&slots.1, &slots.0);
+        run.duration_s = summary.makespan;
+        run.parties = [("server".to_owned(), played.server)].into();
+        run.parties.extend(played.dealer.map(|dealer| ("dealer".to_owned(), dealer)));
+        let mut figures = figures(recording, played, &summary);
+        figures.extend(results::compared(&comparison).into_iter().map(|(key, value)| (key.to_owned(), value)));
+        figures.extend([
+            ("slots.delay_s".into(), on_slots.all.input_delay),
+            ("slots.waiting_s".into(), on_slots.all.waiting_time),
+            ("slots.makespan_s".into(), on_slots.makespan),
+            ("slots.throughput_per_s".into(), on_slots.throughput),
+        ]);
+        run.results = figures.into_iter().filter(|(_, value)| value.is_finite()).collect();
+        let failures: Vec<&String> = played.told.iter().filter_map(|told| told.failure.as_ref()).collect();
+        run.failure = failures.first().map(|first| {
+            let (failed, all) = (failures.len(), played.told.len());
+            format!("{failed} of {all} requests were not answered; the first because of: {first}")
+        });
+        let named = |scenario: &Scenario, run: &tacit_sim::Run, what: &str| {
+            let mut file = RunFile::of(scenario, self.settings.seed, run);
+            file.policy = format!("{}, {what}", file.policy);
+            serde_json::to_value(file)
+        };
+        let (scenario, simulated) = &simulated;
+        let on_slots = format!("simulated on {} slots", self.settings.slots);
+        let timelines = [
+            named(scenario, &live, "live")?,
+            named(scenario, simulated, "simulated")?,
+            named(&slots.0, &slots.1, &on_slots)?,
+        ];
+        self.write("timelines", stem, &json!(timelines))?;
+        self.write("cells", stem, &self.raw(&run.cell, recording, played))
+    }
+
+    /// Returns the plan and all records of a cell as JSON.
+    fn raw(&self, cell: &campaign::Cell, recording: &Recording, played: &Played) -> Value {
+        let nets = &self.settings.nets;
+        let arrival = |a: &Arrival| {
+            let lead_s = a.lead.map(|lead| lead.secs());
+            json!({"at_s": a.at.secs(), "client": a.client, "net": nets[a.model as usize], "lead_s": lead_s})
+        };
+        json!({
+            "cell": cell,
+            "arrivals": recording.arrivals.iter().map(arrival).collect::<Vec<_>>(),
+            "clients": played.told,
+            "server": recording.inputs,
+            "learned": recording.learned(),
+        })
+    }
+
+    fn write(&self, folder: &str, stem: &str, value: &Value) -> anyhow::Result<()> {
+        let folder = self.dir.join(folder);
+        campaign::own_folder(&folder)?;
+        let path = folder.join(format!("{stem}.json"));
+        let written = campaign::remove(&path).and_then(|()| fs::write(&path, value.to_string()));
+        written.with_context(|| format!("writing {}", path.display()))
+    }
+}
+
+/// Returns the outcome of each request: the server's record of its jobs, by the client's
+/// fingerprint.
+fn inputs(arrivals: &[Arrival], clients: &[String], played: &Played) -> Vec<RecordedInput> {
+    let phases = played.watched.phases();
+    let input = |(i, arrival): (usize, &Arrival)| {
+        let Phases { known, offline: pre, online: on } = phases.get(clients[i].as_str()).copied().unwrap_or_default();
+        // A request arrives at the server with its first phase, unless it was announced: then that
+        // phase may be long over.
+        let first = pre.or(on).filter(|_| arrival.lead.is_none()).map(|job| job.queued);
+        let arrived = first.unwrap_or(played.told[i].asked_s);
+        RecordedInput { known: known.unwrap_or(arrived), arrived, pre, on }
+    };
+    arrivals.iter().enumerate().map(input).collect()
+}
+
+fn figures(recording: &Recording, played: &Played, summary: &Summary) -> BTreeMap<String, f64> {
+    let (told, last) = (&played.told, &played.watched.last);
+    let answered: Vec<&Told> = told.iter().filter(|told| told.failure.is_none()).collect();
+    let seen: f64 = answered.iter().map(|told| told.answered_s - told.asked_s).sum();
+    let late = told.iter().zip(&recording.arrivals).map(|(told, arrival)| told.asked_s - arrival.at.secs());
+    let announced = recording.arrivals.iter().filter(|arrival| arrival.lead.is_some());
+    let makespan = summary.makespan;
+    let use_of = |cpu_s: f64| if makespan > 0.0 { cpu_s / makespan } else { 0.0 };
+    let mut figures: BTreeMap<String, f64> = [
+        ("requests", told.len() as f64),
+        ("answered", answered.len() as f64),
+        ("announced", announced.count() as f64),
+        ("rate_per_s", recording.workload.arrivals.rate()),
+        ("delay_s", last.mean_delay_s),
+        ("waiting_s", last.mean_waiting_s),
+        ("throughput_per_s", use_of(answered.len() as f64)),
+        ("makespan_s", makespan),
+        ("client.delay_s", seen / answered.len().max(1) as f64),
+        ("client.late_s", late.fold(0.0, tacit_floats::larger)),
+        ("client.core_use", use_of(played.clients_cpu_s)),
+        ("server.core_use", use_of(played.server.user_s + played.server.system_s)),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into();
+    figures.extend(played.dealer.iter().map(|used| ("dealer.core_use".into(), use_of(used.user_s + used.system_s))));
+    for model in &last.models {
+        figures.insert(format!("net.{}.answered", model.name), model.done as f64);
+        figures.insert(format!("net.{}.delay_s", model.name), model.mean_delay_s);
+        figures.insert(format!("net.{}.waiting_s", model.name), model.mean_waiting_s);
+    }
+    figures
+}

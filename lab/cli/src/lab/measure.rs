@@ -1,0 +1,204 @@
+//! `tacit lab measure`: the resources that one command uses on this host.
+use anyhow::{bail, ensure};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+use tacit_cli::output::{self, Alike};
+use tacit_cli::print;
+use tacit_measure::usage;
+use tacit_meter::command::{Measured, PARTY, Plan, measure};
+use tacit_meter::record::{EnergyFigure, InterfaceSample};
+use tacit_meter::record_file::read_record;
+use tacit_meter::source::{Roots, Source, detect, open};
+use tacit_meter::{csv, machine};
+
+const HELP: &str = "\
+Energy is all that the source sees while the command runs, whoever uses it (docs/lab.md: a meter at the plug the whole host, rapl its
+processors, nvml its graphics cards); with --idle, idle power is measured before and after and subtracted. Without a power source all
+else is still measured and joules are absent. The command and what it starts finds a socket for phase marks in TACIT_MARKS
+(docs/lab.md); tacit itself marks setup, offline and online.
+Examples:
+  tacit lab measure --idle 30 -- tacit infer photo.png --server server:7878 --model net
+  tacit lab measure --source model:raspberry-pi-3b -o run.jsonl --csv run.csv -- ./program";
+
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Seconds between samples, 0.001 or more
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.1)]
+    interval: f64,
+    /// Power source, see `tacit lab sensors`; may be repeated, the first one is the primary [default: all
+    /// that are found]
+    #[arg(long, value_name = "NAME")]
+    source: Vec<String>,
+    /// Watch the idle host that long before and after, to subtract its power
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
+    idle: f64,
+    /// Write the record (JSON Lines) to this file
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write the samples as CSV to this file; needs -o
+    #[arg(long, value_name = "FILE", requires = "output")]
+    csv: Option<PathBuf>,
+    /// Print the result as JSON to standard output
+    #[arg(long)]
+    json: bool,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let seconds = |name: &str, value: f64, least: f64| {
+        ensure!((least..=86_400.0).contains(&value), "--{name} must be {least} to 86400 seconds, not {value}");
+        Ok(Duration::from_secs_f64(value))
+    };
+    let plan = Plan {
+        interval: seconds("interval", args.interval, 0.001)?,
+        idle: seconds("idle", args.idle, 0.0)?,
+        sources: sources(&args.source)?,
+        output: args.output.clone(),
+        machine: machine::facts(&usage::Roots::default(), &versions()),
+        labels: BTreeMap::new(),
+        hurry: Arc::default(),
+    };
+    let [program, arguments @ ..] = args.command.as_slice() else { bail!("a command is needed") };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let child = Arc::new(AtomicU32::new(NOT_STARTED));
+    let (target, hurry) = (child.clone(), plan.hurry.clone());
+    // A signal to this process ends the command, and the measurements so far are kept.
+    ctrlc::set_handler(move || interrupt(target.load(Ordering::SeqCst), &hurry))?;
+    let measured = measure(command, plan, |pid| child.store(pid.unwrap_or(ENDED), Ordering::SeqCst))?;
+    if let (Some(record), Some(path)) = (&args.output, &args.csv) {
+        let mut table = Vec::new();
+        csv::to_csv(&read_record(record)?, &mut table)?;
+        output::write(path, &table, CSV)?;
+    }
+    if args.json {
+        print::line(&serde_json::to_string_pretty(&as_json(&measured))?)?;
+    } else {
+        print_table(&measured)?;
+    }
+    ensure!(measured.status.success(), "the command failed: {}", measured.status);
+    Ok(())
+}
+
+/// How an earlier table is recognised.
+const CSV: Alike<'_> = Alike::Beginning(b"t_s,");
+
+/// Opens the named sources, or all that this machine has.
+fn sources(names: &[String]) -> anyhow::Result<Vec<Box<dyn Source>>> {
+    let roots = Roots::system();
+    if names.is_empty() {
+        let usable = detect(&roots).into_iter().filter(|found| found.is_usable());
+        return Ok(usable.map(|found| found.into_source()).collect::<Result<_, _>>()?);
+    }
+    Ok(names.iter().map(|name| open(name, &roots)).collect::<Result<_, _>>()?)
+}
+
+/// Versions of this program for the record.
+fn versions() -> BTreeMap<String, String> {
+    BTreeMap::from([("tacit".to_owned(), env!("CARGO_PKG_VERSION").to_owned())])
+}
+
+/// Stands for the command's process id before the command starts.
+const NOT_STARTED: u32 = 0;
+const ENDED: u32 = u32::MAX;
+
+/// Passes a request to end on to the command. Before the command has started, this process just
+/// exits: there are no measurements to keep. After its end, only the idle host is still measured,
+/// and its id may belong to another process: nothing is signalled.
+fn interrupt(pid: u32, hurry: &AtomicBool) {
+    hurry.store(true, Ordering::SeqCst);
+    match i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
+        Some(pid) => {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        None if pid == ENDED => {}
+        None => std::process::exit(130),
+    }
+}
+
+fn as_json(measured: &Measured) -> serde_json::Value {
+    let party = measured.summary.parties.get(PARTY).copied().unwrap_or_default();
+    let baselines: BTreeMap<_, _> = measured
+        .baselines
+        .iter()
+        .map(|(name, b)| {
+            let baseline = json!({"mean_w": b.mean_w, "sd_w": b.sd_w, "n": b.n, "seconds": b.seconds,
+                "drift_w": b.drift_w, "uncertainty_w": b.uncertainty_w()});
+            (name, baseline)
+        })
+        .collect();
+    json!({
+        "exit_code": measured.status.code(),
+        "duration_s": measured.summary.duration_s,
+        "user_s": party.user_s,
+        "system_s": party.system_s,
+        "peak_rss_bytes": party.rss_bytes,
+        "energy": measured.summary.energy,
+        "idle": baselines,
+        "phases": measured.phases,
+        "interfaces": measured.interfaces,
+        "notes": measured.notes,
+        "sampler_cpu_s": measured.sampler_cpu_s,
+    })
+}
+
+fn print_table(measured: &Measured) -> anyhow::Result<()> {
+    let duration = measured.summary.duration_s;
+    let party = measured.summary.parties.get(PARTY).copied().unwrap_or_default();
+    let cpu = party.user_s + party.system_s;
+    print::line(&format!("time      {duration:.3} s"))?;
+    print::line(&format!(
+        "CPU       user {:.2} s, kernel {:.2} s ({:.2} cores)",
+        party.user_s,
+        party.system_s,
+        cpu / duration.max(1e-9)
+    ))?;
+    print::line(&format!("memory    peak {}", print::bytes(party.rss_bytes)))?;
+    for (name, traffic) in measured.interfaces.iter().filter(|(_, i)| **i != InterfaceSample::default()) {
+        print::line(&format!(
+            "network   {name}: {} in, {} out",
+            print::bytes(traffic.rx_bytes),
+            print::bytes(traffic.tx_bytes)
+        ))?;
+    }
+    if measured.sources.is_empty() {
+        print::line(
+            "energy    no power source: see `tacit lab sensors`, or name a model, --source model:raspberry-pi-3b",
+        )?;
+    }
+    for source in &measured.sources {
+        match measured.summary.energy.get(&source.name) {
+            Some(figure) => print::line(&format!("energy    {}: {}", source.name, energy(figure)))?,
+            None => print::line(&format!("energy    {}: gave no value", source.name))?,
+        }
+    }
+    for cost in &measured.phases {
+        let joules = cost.gross_j.map_or(String::new(), |j| format!(", {j:.3} J gross"));
+        let cpu = cost.cpu_s.map_or(String::new(), |[user, kernel]| format!(", CPU {user:.2} + {kernel:.2} s"));
+        let figures: String = cost.figures.iter().map(|(key, value)| format!(", {key} {value}")).collect();
+        print::line(&format!(
+            "phase     {} {}: {} x, {:.3} s{cpu}{joules}{figures}",
+            cost.party, cost.phase, cost.count, cost.seconds
+        ))?;
+    }
+    measured.notes.iter().try_for_each(|n| print::line(&format!("note      at {:.3} s: {}", n.t, n.text)))
+}
+
+fn energy(figure: &EnergyFigure) -> String {
+    let provenance = figure.provenance.name();
+    let gross = format!("{:.3} J gross, {:.3} W mean ({provenance})", figure.gross_j, figure.mean_w);
+    let (Some(net), Some(sd)) = (figure.net_j, figure.net_sd_j) else {
+        return format!("{gross}; no idle power taken (--idle), so no net energy");
+    };
+    let noise = if figure.below_noise { ", below noise" } else { "" };
+    format!("{net:.3} +- {sd:.3} J net{noise}, {gross}")
+}

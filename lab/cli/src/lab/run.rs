@@ -1,0 +1,196 @@
+//! `tacit lab run`: runs an experiment.
+use super::conduct::{carry_out, show_plan, span, stopping};
+use super::{inputs, live, study};
+use anyhow::{Context, bail};
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Duration;
+use tacit_cli::print;
+use tacit_experiments::experiment::{BUILT_IN, BuiltIn, Experiment, ExperimentSpec, LinkText, plan};
+
+/// Runs an experiment: every cell (link x transport x workload x pace) as often as it says, each run
+/// measured, everything kept in DIR.
+///
+/// An experiment is a TOML file (docs/lab.md, "Experiments") or the name of a built-in one. The same command
+/// continues a campaign that was interrupted, and repeats failed runs. Ctrl-C ends it cleanly. Links need
+/// root.
+///
+/// Examples: sudo tacit lab run pm24-bandwidth -o sweep
+///           sudo tacit lab run pm24-inference --model squeezenet.tacit --input photo.npy -o squeezenet
+///           tacit lab run idle --seconds 60 -o idle
+///           tacit lab run pm24-bandwidth --show > mine.toml; sudo tacit lab run mine.toml -o mine
+///           tacit lab run ss26-live -o ss26
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(disable_help_subcommand = true)]
+pub struct Args {
+    #[command(subcommand)]
+    of_its_own: Option<OfItsOwn>,
+    /// A TOML file or the name of a built-in experiment (--list)
+    #[arg(required_unless_present = "list")]
+    experiment: Option<String>,
+    /// Folder of the campaign: made, or continued
+    #[arg(short, long, value_name = "DIR", required_unless_present_any = ["list", "show", "dry_run"])]
+    output: Option<PathBuf>,
+    /// Measured runs of each cell
+    #[arg(long, value_name = "N")]
+    repetitions: Option<u32>,
+    /// See whether everything works: two repetitions, short baselines, no pauses
+    #[arg(long)]
+    quick: bool,
+    /// These links instead of the experiment's: its own names, presets, or none
+    #[arg(long, value_name = "LINK", value_delimiter = ',')]
+    links: Vec<String>,
+    /// Only these workloads of the experiment
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    workloads: Vec<String>,
+    /// These transports instead of the experiment's: plain, tls, wireguard, tls+wireguard
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    transports: Vec<String>,
+    /// What {seconds} stands for: how long timed workloads last
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f64>,
+    /// Sampling interval, seconds
+    #[arg(long, value_name = "SECONDS")]
+    interval: Option<f64>,
+    /// Power source, as in `tacit lab sensors`; may be given several times, the first is the primary one
+    #[arg(long = "source", value_name = "NAME")]
+    sources: Vec<String>,
+    /// Device profile for modelled joules where there is no sensor: NAME or NAME/MODE; `none` for no joules
+    #[arg(long, value_name = "PROFILE")]
+    device: Option<String>,
+    /// Decides the order of the runs
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Take over the runs of this folder's campaign whose cells are the same, measured on such a machine; may
+    /// be given several times
+    #[arg(long, value_name = "DIR")]
+    from: Vec<PathBuf>,
+    /// Model for private inference: .tacit or ONNX; with pm24-bandwidth, inference takes the place of its
+    /// workloads
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+    /// Input for private inference: an image or .npy; without one, seeded values in the model's range
+    #[arg(long, value_name = "FILE", requires = "model")]
+    input: Option<PathBuf>,
+    /// Print one JSON object per run, and one at the end
+    #[arg(long)]
+    json: bool,
+    /// List the built-in experiments
+    #[arg(long, conflicts_with_all = ["show", "dry_run"])]
+    list: bool,
+    /// Print the experiment as TOML, options applied and defaults filled in, and end
+    #[arg(long)]
+    show: bool,
+    /// Print the plan with its time, and end
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Experiments that are no matrix of links and commands: each has its own options.
+#[derive(clap::Subcommand)]
+enum OfItsOwn {
+    Ss26Live(Box<live::Args>),
+    Pm24Study(Box<study::Args>),
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.of_its_own {
+        Some(OfItsOwn::Ss26Live(args)) => return live::run(args),
+        Some(OfItsOwn::Pm24Study(args)) => return study::run(args),
+        None => {}
+    }
+    if args.list {
+        return list(args.json);
+    }
+    let spec = load(args)?;
+    if args.show {
+        Experiment::new(spec.clone())?;
+        return if args.json { print::json(&json!(spec)) } else { print::text(&spec.to_toml()?) };
+    }
+    let experiment = Experiment::new(spec)?;
+    let jobs = plan::remaining(&experiment, &[]);
+    if args.dry_run {
+        return show_plan(&experiment, &jobs, args.json);
+    }
+    let dir = args.output.as_deref().context("give the campaign's folder with -o DIR")?;
+    if experiment.spec().values.contains_key("model") {
+        inputs::prepare(dir, args.model.as_deref(), args.input.as_deref())?;
+    }
+    carry_out(&experiment, dir, &args.from, args.json, &stopping()?)
+}
+
+fn list(as_json: bool) -> anyhow::Result<()> {
+    let mut rows = Vec::new();
+    for built_in in BUILT_IN {
+        let experiment = built_in.experiment()?;
+        let time = plan::total(&experiment, &plan::remaining(&experiment, &[]));
+        rows.push((built_in.name, time, experiment.spec().description.clone()));
+    }
+    for (name, time, about) in
+        [("ss26-live", live::ABOUT_TIME, live::ABOUT), (study::NAME, study::ABOUT_TIME, study::ABOUT)]
+    {
+        rows.push((name, time, format!("{about} (options of its own)")));
+    }
+    if as_json {
+        let one = |(name, time, about): &(&str, Duration, String)| json!({ "name": name, "seconds": time.as_secs(), "description": about });
+        return print::json(&rows.iter().map(one).collect());
+    }
+    rows.iter().try_for_each(|(name, time, about)| print::line(&format!("{name:<16} about {:<7} {about}", span(*time))))
+}
+
+/// Loads the experiment and applies the command line's options.
+fn load(args: &Args) -> anyhow::Result<ExperimentSpec> {
+    let name = args.experiment.as_deref().context("name an experiment; --list shows the built-in ones")?;
+    let mut spec = match (name, &args.model) {
+        ("pm24-bandwidth", Some(_)) => BuiltIn::find("pm24-inference")?.spec()?,
+        _ if name.ends_with(".toml") => {
+            let text = tacit_cli::files::read_text(name.as_ref())?;
+            ExperimentSpec::from_toml(name, &text)?
+        }
+        _ => BuiltIn::find(name)?.spec()?,
+    };
+    if args.model.is_some() && !spec.values.contains_key("model") {
+        bail!("{name} runs no model: its commands do not use {{model}}");
+    }
+    if args.quick {
+        spec.make_quick();
+    }
+    override_lists(args, &mut spec)?;
+    spec.repetitions = args.repetitions.unwrap_or(spec.repetitions);
+    spec.seconds = args.seconds.unwrap_or(spec.seconds);
+    spec.interval_s = args.interval.unwrap_or(spec.interval_s);
+    spec.seed = args.seed.or(spec.seed);
+    if !args.sources.is_empty() {
+        spec.sources.clone_from(&args.sources);
+    }
+    match args.device.as_deref() {
+        Some("none") => spec.device = None,
+        Some(device) => spec.device = Some(device.to_owned()),
+        None => {}
+    }
+    Ok(spec)
+}
+
+fn override_lists(args: &Args, spec: &mut ExperimentSpec) -> anyhow::Result<()> {
+    if !args.transports.is_empty() {
+        spec.transports.clone_from(&args.transports);
+    }
+    if !args.links.is_empty() {
+        let own = |name: &String| {
+            let named = |l: &&LinkText| matches!(l, LinkText::Table(t) if t.name.as_ref() == Some(name));
+            spec.links.iter().find(named).cloned().unwrap_or_else(|| LinkText::Name(name.clone()))
+        };
+        spec.links = args.links.iter().map(own).collect();
+    }
+    for name in &args.workloads {
+        if !spec.workloads.iter().any(|w| w.name == *name) {
+            let known: Vec<&str> = spec.workloads.iter().map(|w| w.name.as_str()).collect();
+            bail!("{} has no workload `{name}`; it has {}", spec.name, known.join(", "));
+        }
+    }
+    if !args.workloads.is_empty() {
+        spec.workloads.retain(|w| args.workloads.contains(&w.name));
+    }
+    Ok(())
+}

@@ -1,0 +1,293 @@
+//! `tacit lab run pm24-study`: [PM24] end to end, as one campaign with predictions for comparison.
+mod approach;
+mod folder;
+mod predict;
+
+use super::conduct::{carry_out, show_plan, stopping};
+use super::nets::Net;
+use anyhow::{Context, ensure};
+use approach::{Approach, LOCAL};
+use folder::Offered;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+use tacit_cli::print;
+use tacit_experiments::campaign;
+use tacit_experiments::experiment::{BuiltIn, Experiment, ExperimentSpec, Fewer, LinkText, plan};
+use tacit_measure::device::DeviceProfile;
+use tacit_meter::energy::Coefficients;
+use tacit_net::link::{LinkSpecText, parse_duration};
+
+pub const NAME: &str = "pm24-study";
+/// The purpose of the study, in one sentence.
+pub const ABOUT: &str = "[PM24] end to end: networks x back ends x links, a rate cap as a power cap, and what the planner says of other devices";
+/// Expected duration: SqueezeNet and ResNet-50 on all links, as planned on the machine of the
+/// built-in calibration.
+pub const ABOUT_TIME: Duration = Duration::from_secs(20 * 3600);
+
+const LINKS: [&str; 4] = ["pm24-941", "pm24-95.6", "pm24-19.2", "pm24-3.89"];
+/// The slowest link of [PM24], and one of its faster ones: `--quick` runs these.
+const QUICK_LINKS: [&str; 2] = ["pm24-95.6", "pm24-3.89"];
+const WAN: &str = "wan-40ms";
+/// Paces of the sender on the fastest link.
+const PACES: [&str; 6] = ["none", "400mbit", "100mbit", "50mbit", "20mbit", "4mbit"];
+/// The pacing experiment takes the first of each pair that is among the approaches.
+const PACED: [[&str; 2]; 2] = [["cheetah", "cheetah-12"], ["sci-he", "sci-he-12"]];
+const PACING: &str = "pacing";
+/// Repetitions of long runs: ten below a minute, three above, one above twenty minutes.
+const LONG_S: [(f64, u32); 2] = [(60.0, 3), (1200.0, 1)];
+
+/// Runs the study of [PM24] end to end: networks x approaches (back ends, and two that are not private) x
+/// links, then the sender held to a pace on the fastest link. Phases, energy, processor time and bytes of
+/// each party are kept for every run.
+///
+/// A cell that takes less than a minute runs ten times, three times above, once above twenty minutes; what
+/// would take longer than --at-most is left to the planner's prediction, which the report marks as modelled
+/// and checks against the cells that ran. Links need root. The same command goes on where it was
+/// interrupted; `tacit lab report DIR` makes the page. Parts of the study (--nets, --approaches, --links) may
+/// be measured in other folders and sessions, and then taken over with --from.
+///
+/// Examples: tacit lab run pm24-study --dry-run
+///           sudo tacit lab run pm24-study --nets squeezenet -o study
+///           sudo tacit lab run pm24-study --nets resnet50 --links pm24-3.89 --no-pacing -o slow
+///           sudo tacit lab run pm24-study --from slow --from study -o whole
+///           sudo tacit lab run pm24-study --quick -o try
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Args {
+    /// Folder of the study: made, or continued
+    #[arg(short, long, value_name = "DIR", required_unless_present = "dry_run")]
+    output: Option<PathBuf>,
+    /// Networks: squeezenet (of ../shared/data where that is), digits, names of the zoo, or files [default:
+    /// squeezenet,resnet50]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    nets: Vec<String>,
+    /// Approaches: cheetah, sci-he (and -12, at 12 fraction bits), dealt, fss, ckks, clear, local [default:
+    /// all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    approaches: Vec<String>,
+    /// Links: presets of `tacit lab link`, wan-40ms, none for loopback [default: the four of [PM24] and
+    /// wan-40ms]
+    #[arg(long, value_name = "LINK", value_delimiter = ',')]
+    links: Vec<String>,
+    /// Longest run; what would take longer is left to a prediction
+    #[arg(long, value_name = "TIME", default_value = "1800s", value_parser = parse_duration)]
+    at_most: Duration,
+    /// Runs of a cell that takes less than a minute [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    repetitions: Option<u32>,
+    /// Device profile for modelled joules where there is no sensor: NAME or NAME/MODE
+    #[arg(long, value_name = "PROFILE", default_value = "generic-x86-server")]
+    device: String,
+    /// Decides the order of the runs
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Take over the runs of this folder's study whose cells are the same, measured on such a machine with
+    /// the same networks and inputs; may be given several times
+    #[arg(long, value_name = "DIR")]
+    from: Vec<PathBuf>,
+    /// Leave out the experiment with the sender held to a pace
+    #[arg(long)]
+    no_pacing: bool,
+    /// See whether everything works: digits, two links, one repetition
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON object per run, and one at the end
+    #[arg(long)]
+    json: bool,
+    /// Print the plan with its time, and end
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// The study's settings, and the costs of the lowerings.
+struct Study<'a> {
+    args: &'a Args,
+    nets: Vec<String>,
+    approaches: Vec<Approach>,
+    offered: Vec<Offered>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let nets = nets(args)?;
+    let approaches = Approach::chosen(&args.approaches)?;
+    let dir = if args.dry_run { None } else { args.output.as_deref() };
+    if let Some(dir) = dir {
+        campaign::managed_folder(dir)?;
+    }
+    let offered = folder::offers(dir, &nets, &approaches)?;
+    let nets = nets.into_iter().map(|net| net.name).collect();
+    let study = Study { args, nets, approaches, offered };
+    let pacing = if args.no_pacing { None } else { study.pacing()?.map(Experiment::new).transpose()? };
+    let main = Experiment::new(study.main()?)?;
+    let Some(dir) = dir else {
+        for experiment in std::iter::once(&main).chain(&pacing) {
+            show_plan(experiment, &plan::remaining(experiment, &[]), args.json)?;
+        }
+        study.left_out().iter().for_each(|text| print::note(text));
+        return Ok(());
+    };
+    args.from.iter().try_for_each(|from| folder::same_inputs(dir, from))?;
+    folder::write(&dir.join("study.json"), &study.json(&main)?)?;
+    study.left_out().iter().for_each(|text| print::note(text));
+    let stop = stopping()?;
+    carry_out(&main, dir, &args.from, args.json, &stop)?;
+    let Some(pacing) = pacing else { return Ok(()) };
+    print::note("the sender is held to a pace on the fastest link");
+    let folder = dir.join(PACING);
+    campaign::own_folder(&folder)?;
+    let paced = args.from.iter().map(|from| from.join(PACING)).filter(|from| campaign::is_there(from));
+    carry_out(&pacing, &folder, &paced.collect::<Vec<_>>(), args.json, &stop)
+}
+
+fn nets(args: &Args) -> anyhow::Result<Vec<Net>> {
+    let names: Vec<&str> = match (&args.nets[..], args.quick) {
+        ([], true) => vec!["digits"],
+        ([], false) => vec!["squeezenet", "resnet50"],
+        (named, _) => named.iter().map(String::as_str).collect(),
+    };
+    let named = |name: &&str| if *name == "squeezenet" { Ok(Net::squeezenet()) } else { Net::named(name) };
+    names.iter().map(named).collect()
+}
+
+impl Study<'_> {
+    fn links(&self) -> Vec<LinkText> {
+        let wan = || {
+            let rate = Some("100mbit".parse().expect("it is a rate"));
+            LinkText::Table(LinkSpecText {
+                name: Some(WAN.into()),
+                rate,
+                rtt: Some("40ms".into()),
+                ..LinkSpecText::default()
+            })
+        };
+        let named = |name: &str| if name == WAN { wan() } else { LinkText::Name(name.into()) };
+        match (&self.args.links[..], self.args.quick) {
+            ([], true) => QUICK_LINKS.map(named).into(),
+            ([], false) => LINKS.into_iter().chain([WAN]).map(named).collect(),
+            (given, _) => given.iter().map(|name| named(name)).collect(),
+        }
+    }
+
+    /// The experiment over all networks, approaches and links.
+    fn main(&self) -> anyhow::Result<ExperimentSpec> {
+        let mut spec = BuiltIn::find("pm24-inference")?.spec()?;
+        spec.name = NAME.into();
+        spec.description = "Private inference end to end against bandwidth ([PM24])".into();
+        spec.links = self.links();
+        spec.values = [("inputs".to_owned(), "{campaign}/inputs".to_owned())].into();
+        spec.workloads.clear();
+        spec.warm_up = 0;
+        let at_most = self.args.at_most.as_secs_f64();
+        spec.repetitions = self.args.repetitions.unwrap_or(10);
+        let fewer = LONG_S.into_iter().filter(|(above_s, _)| *above_s < at_most).chain([(at_most, 0)]);
+        spec.fewer = fewer.map(|(above_s, n)| Fewer { above_s, repetitions: n.min(spec.repetitions) }).collect();
+        spec.timeout_s = (4.0 * at_most).clamp(600.0, 86_400.0);
+        spec.device = Some(self.args.device.clone());
+        spec.seed = self.args.seed;
+        if self.args.quick {
+            spec.make_quick();
+            spec.repetitions = 1;
+            spec.idle_s = 0.0;
+            spec.fewer.iter_mut().for_each(|fewer| fewer.repetitions = fewer.repetitions.min(1));
+        }
+        for net in &self.nets {
+            let of = (&self.approaches[..], &self.offered[..]);
+            let [endless, waiting] = [0.0, 1.0].map(|rtt_s| predict::of("this", net, of, predict::endless(rtt_s)));
+            let (endless, waiting) = (endless?, waiting?);
+            for approach in &self.approaches {
+                let (Some(endless), Some(waiting)) = (endless.get(approach.name), waiting.get(approach.name)) else {
+                    continue;
+                };
+                let mut workload = approach.commands(net);
+                predict::estimate(&mut workload, endless, waiting);
+                spec.workloads.push(workload);
+            }
+        }
+        ensure!(!spec.workloads.is_empty(), "nothing is left to run: {}", self.left_out().join("; "));
+        Ok(spec)
+    }
+
+    /// The experiment with a paced sender: the first network on the fastest emulated link.
+    fn pacing(&self) -> anyhow::Result<Option<ExperimentSpec>> {
+        let mut spec = self.main()?;
+        let there = |name: &str| spec.workloads.iter().any(|workload| workload.name == name);
+        let named = |approach: &str| format!("{}+{approach}", self.nets[0]);
+        let wanted = PACED.map(|alike| alike.map(named).into_iter().find(|name| there(name)));
+        spec.workloads.retain(|workload| wanted.iter().flatten().any(|name| *name == workload.name));
+        let links = Experiment::new(self.main()?)?;
+        let rates = links.links().iter().map(|link| link.spec.as_ref().map(|_| predict::link(link).up_bits));
+        let real = rates.enumerate().filter_map(|(place, rate)| Some((place, rate?)));
+        // The first of equally fast links.
+        let fastest = real.reduce(|best, other| if other.1 > best.1 { other } else { best });
+        let (false, Some((place, _))) = (spec.workloads.is_empty(), fastest) else { return Ok(None) };
+        spec.links = vec![spec.links.swap_remove(place)];
+        spec.name = format!("{NAME}-{PACING}");
+        spec.description = "A cap on the rate as a cap on power ([PM24] sec. 5.2)".into();
+        spec.values = [("inputs".to_owned(), "{campaign}/../inputs".to_owned())].into();
+        spec.paces = PACES.map(String::from).into();
+        if self.args.quick {
+            spec.paces.drain(1..4);
+        }
+        Ok(Some(spec))
+    }
+
+    /// Lists the cells that do not run, and why.
+    fn left_out(&self) -> Vec<String> {
+        let planned = |o: &Offered| {
+            let of = (&self.approaches[..], &self.offered[..]);
+            predict::of("this", &o.net, of, predict::endless(0.0))
+                .is_ok_and(|all| all.contains_key(o.approach.as_str()))
+        };
+        let why = |o: &Offered| match (&o.refused, &o.costs) {
+            (Some(why), _) => Some(format!("{} on {}: refused: {why}", o.net, o.approach)),
+            (None, Some(costs)) if !planned(o) => {
+                Some(format!("{} on {}: {}", o.net, o.approach, predict::unplanned(costs)))
+            }
+            _ => None,
+        };
+        self.offered.iter().filter_map(why).collect()
+    }
+
+    /// Returns the report's data besides the runs: predictions for every cell on this machine, and
+    /// for other devices.
+    fn json(&self, experiment: &Experiment) -> anyhow::Result<Value> {
+        let (profile, mode) = DeviceProfile::load_with_mode(&self.args.device)?;
+        let coefficients = Coefficients::from(profile.mode(mode)?);
+        let of = (&self.approaches[..], &self.offered[..]);
+        let (mut cells, mut boards) = (Vec::new(), Vec::new());
+        for (at, link) in experiment.links().iter().enumerate() {
+            for net in &self.nets {
+                for (name, predicted) in predict::of("this", net, of, predict::link(link))? {
+                    let workload = format!("{net}+{name}");
+                    let place = experiment.workloads().iter().position(|w| w.name == workload);
+                    let place = place.context("every approach that is planned has a workload")?;
+                    let cell = plan::Cell { link: at, transport: 0, workload: place, pace: 0 };
+                    cells.push(json!({
+                        "net": net, "approach": name, "link": link.name,
+                        "repetitions": plan::repetitions(experiment, cell),
+                        "length_s": plan::length(experiment, cell).as_secs_f64(), "phases": predict::phases(&predicted),
+                    }));
+                }
+                for board in predict::BOARDS {
+                    for (name, predicted) in predict::of(board, net, of, predict::link(link))? {
+                        boards.push(json!({
+                            "device": board, "net": net, "approach": name, "link": link.name,
+                            "phases": predict::phases(&predicted),
+                        }));
+                    }
+                }
+            }
+        }
+        let approaches = self.approaches.iter().map(
+            |a| json!({"name": a.name, "backend": if a.name == LOCAL { LOCAL } else { a.backend }, "trust": a.trust()}),
+        );
+        Ok(json!({
+            "format": "tacit-study", "version": 1, "nets": self.nets, "approaches": approaches.collect::<Vec<_>>(),
+            "links": experiment.links().iter().map(predict::link).collect::<Vec<_>>(),
+            "device": self.args.device,
+            "coefficients": {"base_w": coefficients.base_w, "core_w": coefficients.core_w, "byte_j": coefficients.byte_j},
+            "cells": cells, "boards": boards, "left_out": self.left_out(),
+        }))
+    }
+}

@@ -1,0 +1,81 @@
+//! `tacit lab transport`: measures plain TCP, TLS 1.3 and WireGuard.
+use super::conduct::{carry_out, show_plan, stopping};
+use anyhow::Context;
+use serde_json::json;
+use std::path::PathBuf;
+use tacit_cli::print;
+use tacit_experiments::campaign;
+use tacit_experiments::experiment::plan;
+use tacit_experiments::transport::TransportKind;
+use tacit_experiments::vpn24::{self, Paper, Request};
+
+/// Measures what plain TCP, TLS 1.3, WireGuard and TLS inside WireGuard cost, as [VPN24] section III does:
+/// random data from memory, sent and received apart, 1 GiB or what the link carries in 60 s. Prints a verdict
+/// as ratios to plain TCP, and the figures behind it.
+///
+/// It is a campaign like any other: interrupted, the same command goes on; `tacit lab report DIR` plots it. A
+/// finished campaign is only printed. Links need root. The paper moves 10 GB at 1 Gbit/s; for its tables
+/// beside ours see --paper.
+///
+/// Examples: sudo tacit lab transport -o transports
+///           sudo tacit lab transport --rates 941mbit,20mbit,unlimited --seconds 10 --repetitions 5 -o quick
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Args {
+    /// Folder of the campaign: made, or continued
+    #[arg(short, long, value_name = "DIR", required_unless_present = "dry_run")]
+    output: Option<PathBuf>,
+    /// Links: rates, presets of `tacit lab link`, or unlimited [default: 941, 95.6 and 19.2 Mbit/s of [PM24]]
+    #[arg(long, value_name = "RATE", value_delimiter = ',')]
+    rates: Vec<String>,
+    /// Transports [default: plain, tls, wireguard, tls+wireguard]
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    transports: Vec<TransportKind>,
+    /// Runs of each cell [default: 3]
+    #[arg(long, value_name = "N")]
+    repetitions: Option<u32>,
+    /// Most bytes of a transfer [default: 1 GiB]
+    #[arg(long)]
+    bytes: Option<u64>,
+    /// Longest transfer, seconds; 4 MiB are sent in any case [default: 60]
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<u64>,
+    /// A file with the paper's tables, printed beside ours; docs/lab.md explains the format
+    #[arg(long, value_name = "FILE")]
+    paper: Option<PathBuf>,
+    /// Print JSON: an object per run, then one with the verdict
+    #[arg(long)]
+    json: bool,
+    /// Print the plan with its time, and end
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    // Check the file before an hour of measuring.
+    let paper = args.paper.as_deref().map(Paper::load).transpose()?;
+    let request = Request {
+        links: args.rates.clone(),
+        transports: args.transports.clone(),
+        repetitions: args.repetitions,
+        bytes: args.bytes,
+        seconds: args.seconds,
+    };
+    let experiment = vpn24::experiment(&request)?;
+    if args.dry_run {
+        return show_plan(&experiment, &plan::remaining(&experiment, &[]), args.json);
+    }
+    let dir = args.output.as_deref().context("give the campaign's folder with -o DIR")?;
+    carry_out(&experiment, dir, &[], args.json, &stopping()?)?;
+    let rows = vpn24::rows(&campaign::load(dir)?.runs);
+    if args.json {
+        let paper = paper.map(|paper| json!({"source": paper.source, "values": paper.values.len()}));
+        return print::line(&json!({"rows": rows, "paper": paper}).to_string());
+    }
+    print::line(&format!("{}\n{}", vpn24::verdict(&rows), vpn24::figures(&rows)))?;
+    let Some(paper) = paper else { return Ok(()) };
+    print::line(&format!(
+        "{}\nThe paper's mW/MB are in effect net millijoules of the CPU per megabyte: ours beside them is net J/MB times 1000.",
+        vpn24::beside_paper(&rows, &paper)
+    ))
+}

@@ -1,0 +1,173 @@
+//! `tacit lab workload`: a server and a client that move random data.
+use anyhow::Context;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tacit_cli::print;
+use tacit_experiments::transport::{Acceptor, TransportKind, connect};
+use tacit_experiments::workload::{self, Options, Workload, run_client, run_server};
+use tacit_measure::mark::MarkSender;
+use tacit_net::Rate;
+
+/// Two processes, a server and a client, that move random data from memory and compare every byte. Each
+/// prints one line of JSON when it is done: seconds, bytes, goodput_bps, messages, latency, its CPU seconds
+/// and peak memory.
+#[derive(clap::Subcommand)]
+#[command(after_help = EXAMPLE)]
+pub enum Command {
+    /// Wait for clients and do what they ask for; the first line printed is {"listening": ADDRESS}
+    ///
+    /// Example: tacit lab workload serve --listen 127.0.0.1:4000 --clients 1
+    Serve {
+        /// Address to listen on; port 0 takes a free one
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+        listen: SocketAddr,
+        /// End after this many clients; without it, go on until killed
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        clients: Option<u64>,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Send bytes to the server
+    ///
+    /// Example: tacit lab workload bulk-send --server 127.0.0.1:4000 --bytes 100000000
+    BulkSend {
+        #[command(flatten)]
+        bulk: Bulk,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Receive bytes from the server
+    ///
+    /// Example: tacit lab workload bulk-receive --server 127.0.0.1:4000 --bytes 100000000
+    BulkReceive {
+        #[command(flatten)]
+        bulk: Bulk,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Send a message, wait for its echo, and so on
+    ///
+    /// Example: tacit lab workload ping-pong --server 127.0.0.1:4000 --messages 100
+    PingPong {
+        /// Where the server is
+        #[arg(long, value_name = "ADDRESS")]
+        server: SocketAddr,
+        /// Messages
+        #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+        messages: u64,
+        /// Bytes of a message
+        #[arg(long, default_value_t = 64)]
+        size: u64,
+        #[command(flatten)]
+        how: How,
+    },
+}
+
+const EXAMPLE: &str = "\
+Example: tacit lab workload serve --listen 127.0.0.1:4000 --clients 1 &
+         tacit lab workload bulk-send --server 127.0.0.1:4000 --bytes 100000000
+By TLS:  tacit keys init keys --client client, and both with --transport tls --keys keys";
+
+/// What both parties may choose.
+#[derive(clap::Args)]
+pub struct How {
+    /// plain, tls, wireguard or tls+wireguard; for a tunnel, the addresses must be those inside it
+    #[arg(long, value_name = "KIND", default_value = "plain")]
+    transport: TransportKind,
+    /// Folder with the keys for TLS, as `tacit keys init` lays it out
+    #[arg(long, value_name = "DIR")]
+    keys: Option<PathBuf>,
+    /// Send at most this fast: 20mbit, 500kbit
+    #[arg(long, value_name = "RATE")]
+    pace: Option<Rate>,
+    /// Seconds that the peer may make no progress
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    stall: u64,
+}
+
+/// A bulk transfer.
+#[derive(clap::Args)]
+pub struct Bulk {
+    /// Where the server is
+    #[arg(long, value_name = "ADDRESS")]
+    server: SocketAddr,
+    /// Most bytes to transfer
+    #[arg(long, default_value_t = 1 << 30)]
+    bytes: u64,
+    /// Stop sending so that the transfer ends after this many seconds, if not all was sent before; 4 MiB are
+    /// sent in any case
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: Option<u64>,
+}
+
+impl Bulk {
+    fn of(&self) -> workload::Bulk {
+        workload::Bulk { bytes: self.bytes, seconds: self.seconds }
+    }
+}
+
+impl How {
+    fn options<'a>(&self, marks: Option<&'a MarkSender>) -> Options<'a> {
+        Options { transport: self.transport, pace: self.pace, stall: Duration::from_secs(self.stall.max(1)), marks }
+    }
+
+    fn ask(&self, server: SocketAddr, workload: Workload) -> anyhow::Result<()> {
+        let marks = marks("client");
+        let options = self.options(marks.as_ref());
+        let transport = connect(self.transport, server, self.keys.as_deref(), options.stall)?;
+        line(&run_client(transport, workload, seed(), options)?)
+    }
+
+    fn serve(&self, listen: SocketAddr, clients: Option<u64>) -> anyhow::Result<()> {
+        let marks = marks("server");
+        let options = self.options(marks.as_ref());
+        let acceptor = Acceptor::bind(self.transport, listen, self.keys.as_deref())?;
+        line(&serde_json::json!({"listening": acceptor.address()?}))?;
+        let mut served = 0;
+        while clients.is_none_or(|most| served < most) {
+            served += 1;
+            let outcome = acceptor.accept(options.stall).and_then(|transport| run_server(transport, options));
+            match outcome {
+                Ok(outcome) => line(&outcome)?,
+                // A server for a fixed number of clients reports the error. An endless server goes
+                // on with the next client.
+                Err(error) if clients.is_some() => return Err(error.into()),
+                Err(error) => print::note(&format!("error: {error}")),
+            }
+        }
+        Ok(())
+    }
+}
+
+pub fn run(command: &Command) -> anyhow::Result<()> {
+    match command {
+        Command::Serve { listen, clients, how } => how.serve(*listen, *clients),
+        Command::BulkSend { bulk, how } => how.ask(bulk.server, Workload::BulkSend(bulk.of())),
+        Command::BulkReceive { bulk, how } => how.ask(bulk.server, Workload::BulkReceive(bulk.of())),
+        Command::PingPong { server, messages, size, how } => {
+            how.ask(*server, Workload::PingPong { messages: *messages, size: *size })
+        }
+    }
+}
+
+/// Opens the channel for phase marks, if a measurement runs. Without marks the run still goes
+/// ahead.
+fn marks(party: &str) -> Option<MarkSender> {
+    MarkSender::from_env(party).unwrap_or_else(|error| {
+        print::note(&format!("warning: this run will have no phase marks: {error}"));
+        None
+    })
+}
+
+/// Returns a seed for data that no cache on the way has seen.
+fn seed() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64)
+}
+
+fn line(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    let text = serde_json::to_string(value)?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).context("printing the outcome")
+}

@@ -1,0 +1,390 @@
+//! `tacit simulate`: the scheduler in virtual time.
+mod cluster;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use tacit_cli::output::{self, Alike};
+use tacit_cli::print;
+use tacit_cli::report;
+use tacit_sched::policy::PolicySpec;
+use tacit_sched::profile::Speedup;
+use tacit_sched::replay::Replay;
+use tacit_sched::{Config, Span};
+use tacit_sim::grids::{Grid, grid_a, grid_b, grid_c, print as print_grid, sensitivity};
+use tacit_sim::table2::{print as print_table2, table2};
+use tacit_sim::{Arrivals, Batches, Mix, ProfileFile, Run, RunFile, Scenario, SimError, Stock, Workload, parse_trace};
+
+/// Play workloads against the scheduler in virtual time.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: tacit simulate run --profile shark.json --rate 1 --policy fcfs -o runs.json")]
+pub struct SimulateArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// One workload, one seed, one or several policies.
+    ///
+    /// Example: tacit simulate run --profile shark.json --rate 1 --policy fcfs,priority -o runs.json
+    Run(Box<RunArgs>),
+    /// The picture of a run: timeline, queues and figures, on one page.
+    ///
+    /// Example: tacit simulate report runs.json -o page.html
+    Report {
+        /// What `tacit simulate run -o` wrote.
+        file: PathBuf,
+        /// The page to write [default: FILE with .html]; the plots go beside it, to PAGE-plots, as PNG and
+        /// SVG
+        #[arg(short, long)]
+        output: Option<PathBuf>,
+    },
+    /// The paper's Table 2 beside ours.
+    ///
+    /// Example: tacit simulate paper-table2 --profile shark.json
+    PaperTable2(GridArgs),
+    /// What the policies reach: grids A, B, C and sensitivity, with every requirement checked.
+    ///
+    /// Example: tacit simulate grids --profile shark.json --only A -o grids.json
+    Grids(GridArgs),
+    /// Several servers behind a front: what clients wait, and what a node that dies costs.
+    ///
+    /// Example: tacit simulate cluster --profile shark.json --nodes 1,4,16,64 --requests 1000000
+    Cluster(Box<cluster::ClusterArgs>),
+    /// Run a replay file again; fails where it does something else than recorded.
+    ///
+    /// Example: tacit simulate replay recorded.json
+    Replay {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct GridArgs {
+    /// Profile file with measured job times.
+    #[arg(long)]
+    profile: PathBuf,
+    /// Seeds per cell.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    seeds: u64,
+    /// The first seed; another one than 0 gives requests that no rule was ever compared on.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
+    first_seed: u64,
+    /// Write all figures here, as JSON.
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    /// Only these grids, for example `A,C` (`grids` only).
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+}
+
+impl GridArgs {
+    fn range(&self) -> Range<u64> {
+        self.first_seed..self.first_seed + self.seeds
+    }
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// Profile file with measured job times.
+    #[arg(long)]
+    profile: PathBuf,
+    /// `swiftsnni-mixed` or `swiftsnni-light`.
+    #[arg(long, default_value = "swiftsnni-mixed")]
+    workload: String,
+    /// Requests; the workload's own number if not given.
+    #[arg(long)]
+    requests: Option<usize>,
+    /// Requests per second.
+    #[arg(long, default_value_t = 1.0)]
+    rate: f64,
+    /// `poisson`, `bursts:ON:OFF`, `diurnal:PERIOD:SWING` or `closed:CLIENTS:THINK` (seconds).
+    #[arg(long, default_value = "poisson")]
+    arrivals: String,
+    /// Requests from a trace file: `seconds,client,model[,inputs[,notice lead]]` a line.
+    #[arg(long)]
+    trace: Option<PathBuf>,
+    /// Share of requests that are announced.
+    #[arg(long, default_value_t = 0.0)]
+    notices: f64,
+    /// Seconds that they are announced ahead.
+    #[arg(long, default_value_t = 60.0)]
+    lead: f64,
+    /// `N`, `geometric:MEAN` or `pareto:ALPHA:MAX`.
+    #[arg(long, default_value = "1")]
+    batch: String,
+    /// Clients.
+    #[arg(long, default_value_t = 100)]
+    clients: u32,
+    /// Share of the requests that one client sends.
+    #[arg(long, default_value_t = 0.0)]
+    heavy_client: f64,
+    /// Probability that the client leaves within a minute of a request.
+    #[arg(long, default_value_t = 0.0)]
+    departures: f64,
+    /// Probability that a job fails.
+    #[arg(long, default_value_t = 0.0)]
+    failures: f64,
+    /// Each job takes its time times this to a power in [-1, 1].
+    #[arg(long, default_value_t = 1.0)]
+    spread: f64,
+    /// Seconds after which a request times out.
+    #[arg(long)]
+    timeout: Option<f64>,
+    /// Policies: fcfs, priority[:BETA], sequential, srt, adaptive, each with optional +fair[:STRENGTH].
+    #[arg(long, value_delimiter = ',', default_value = "priority")]
+    policy: Vec<String>,
+    /// Cores.
+    #[arg(long, default_value_t = 48)]
+    cores: u32,
+    /// A dealer makes the material, so many at once: T_pre takes no core, and the time of the profile.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    dealings: Option<u32>,
+    /// Memory in GiB.
+    #[arg(long, default_value_t = 256.0)]
+    memory: f64,
+    /// `pre`, `on`, `both`: the phases that may run on several threads. Speed-up is assumed: Amdahl.
+    #[arg(long)]
+    moldable: Option<String>,
+    /// Assumed parallel share of T_on, for `--moldable` and for `sequential`.
+    #[arg(long, default_value_t = 0.95)]
+    on_parallel: f64,
+    /// Assumed parallel share of T_pre, for `--moldable`.
+    #[arg(long, default_value_t = 0.95)]
+    pre_parallel: f64,
+    /// Keep stock: `own` (of each client, from its rate), or, where material fits any client, `cold` (empty
+    /// at the start) or `full`.
+    #[arg(long)]
+    pool: Option<String>,
+    /// Largest share of the cores for one request.
+    #[arg(long, default_value_t = 1.0)]
+    batch_share: f64,
+    /// Seed.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Write every input and job, the queues and the metrics here, as JSON; with several policies, a list.
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// A file cannot be read or written, a setting is out of range, or a replay differs.
+pub fn run(args: &SimulateArgs, as_json: bool) -> Result<()> {
+    match &args.what {
+        What::Run(args) => run_one(args, as_json),
+        What::Report { file, output } => report::page(file, output.as_deref()),
+        What::PaperTable2(args) => {
+            let rows = table2(&profile(&args.profile)?, &args.range(), 48)?;
+            deliver(args.output.as_deref(), as_json, &rows, &print_table2(&rows))
+        }
+        What::Grids(args) => grids(args, as_json),
+        What::Cluster(args) => cluster::run(args, as_json),
+        What::Replay { file } => {
+            let actions = Replay::parse(&read(file)?)?.run()?.len();
+            let text = format!("{actions} actions, as recorded; every audit passed");
+            deliver(None, as_json, &json!({ "actions": actions, "as_recorded": true }), &text)
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    tacit_cli::files::read_text(path)
+}
+
+fn profile(path: &Path) -> Result<ProfileFile> {
+    Ok(ProfileFile::parse(&read(path)?)?)
+}
+
+/// Writes the figures to a file, if one is named, and prints them as JSON or text.
+fn deliver<T: serde::Serialize>(path: Option<&Path>, as_json: bool, value: &T, text: &str) -> Result<()> {
+    if let Some(path) = path {
+        let value = serde_json::to_value(value)?;
+        output::write(path, value.to_string().as_bytes(), Alike::Json(&value))?;
+    }
+    match as_json {
+        true => print::json(&serde_json::to_value(value)?),
+        false => print::line(text.trim_end()),
+    }
+}
+
+fn grids(args: &GridArgs, as_json: bool) -> Result<()> {
+    let profile = profile(&args.profile)?;
+    type Make = fn(&ProfileFile, &Range<u64>) -> Result<Grid, SimError>;
+    let all: [(&str, Make); 4] = [("A", grid_a), ("B", grid_b), ("C", grid_c), ("S", sensitivity)];
+    let mut grids = Vec::new();
+    for (name, make) in all {
+        if args.only.is_empty() || args.only.iter().any(|only| only.eq_ignore_ascii_case(name)) {
+            let grid = make(&profile, &args.range())?;
+            if !as_json {
+                print::line(&print_grid(&grid))?;
+            }
+            grids.push(grid);
+        }
+    }
+    if grids.is_empty() {
+        bail!("no such grid: expected A, B, C or S");
+    }
+    deliver(args.output.as_deref(), as_json, &grids, "")
+}
+
+/// Parses `name:number:number` with exactly `n` numbers.
+fn numbers(text: &str, n: usize) -> Result<Vec<f64>> {
+    let values: Result<Vec<f64>, _> = text.split(':').skip(1).map(str::parse).collect();
+    let values = values.with_context(|| format!("numbers in {text:?}"))?;
+    if values.len() != n || values.iter().any(|v| !(0.0..1e9).contains(v)) {
+        bail!("{text:?}: expected {n} numbers after the name, separated by colons");
+    }
+    Ok(values)
+}
+
+fn arrivals(text: &str, rate: f64) -> Result<Arrivals> {
+    if !(1e-6..1e6).contains(&rate) {
+        bail!("rate {rate} is not between 1e-6 and 1e6 requests per second");
+    }
+    Ok(match text.split(':').next().unwrap_or("") {
+        "poisson" => Arrivals::Poisson(rate),
+        "bursts" => {
+            let v = numbers(text, 2)?;
+            Arrivals::Bursts { rate, on: v[0].max(1e-3), off: v[1] }
+        }
+        "diurnal" => {
+            let v = numbers(text, 2)?;
+            Arrivals::Diurnal { rate, period: v[0].max(1e-3), swing: v[1].min(1.0) }
+        }
+        "closed" => {
+            let v = numbers(text, 2)?;
+            Arrivals::Closed { clients: v[0] as u32, think: v[1] }
+        }
+        _ => bail!("unknown arrivals {text:?}"),
+    })
+}
+
+fn batches(text: &str) -> Result<Batches> {
+    Ok(match text.split(':').next().unwrap_or("") {
+        "geometric" => Batches::Geometric(numbers(text, 1)?[0]),
+        "pareto" => {
+            let v = numbers(text, 2)?;
+            Batches::Pareto { alpha: v[0].max(0.1), max: v[1] as u32 }
+        }
+        number => Batches::Fixed(number.parse().with_context(|| format!("batch {text:?}"))?),
+    })
+}
+
+/// Returns the scenario for one policy.
+fn scenario(args: &RunArgs, profile: &ProfileFile, policy: &str) -> Result<Scenario> {
+    let (mix, trace) = match &args.trace {
+        Some(path) => {
+            let (mix, trace) = parse_trace(&read(path)?)?;
+            (mix, Some(trace))
+        }
+        None => (Mix::named(&args.workload)?, None),
+    };
+    let mut workload = Workload::new(mix, arrivals(&args.arrivals, args.rate)?, args.notices);
+    workload.requests = args.requests.unwrap_or(workload.requests);
+    workload.notice_lead = Span::from_secs(args.lead);
+    workload.batches = batches(&args.batch)?;
+    workload.clients = args.clients;
+    workload.heavy_client = args.heavy_client;
+    workload.departures = args.departures;
+    workload.timeout = args.timeout.map(Span::from_secs);
+    let policy: PolicySpec = policy.parse()?;
+    let sequential = policy == PolicySpec::Sequential;
+    let mut scenario = Scenario::new(profile, policy, args.cores, workload)?;
+    let all = Config::thread_counts(args.cores);
+    let moldable = args.moldable.as_deref();
+    if let Some(other) = moldable.filter(|m| !["pre", "on", "both"].contains(m)) {
+        bail!("--moldable {other:?}: expected pre, on or both");
+    }
+    if matches!(moldable, Some("on" | "both")) {
+        scenario = scenario.with_on_threads(all.clone(), Speedup::Amdahl(args.on_parallel));
+    } else if sequential {
+        scenario = scenario.with_on_threads(vec![args.cores], Speedup::Amdahl(args.on_parallel));
+    }
+    if matches!(moldable, Some("pre" | "both")) {
+        scenario = scenario.with_pre_threads(all, Speedup::Amdahl(args.pre_parallel));
+    }
+    scenario = scenario.with_stock(match args.pool.as_deref() {
+        None => Stock::None,
+        Some("own") => Stock::Own,
+        Some("cold") => Stock::Cold,
+        Some("full") => Stock::Full,
+        Some(other) => bail!("--pool {other:?}: expected own, cold or full"),
+    });
+    if let Some(dealings) = args.dealings {
+        scenario = scenario.with_dealings(dealings);
+    }
+    scenario.spread = args.spread;
+    scenario.config.batch_share = args.batch_share;
+    scenario.config.capacity.memory = (args.memory * (1u64 << 30) as f64) as u64;
+    scenario.trace = trace;
+    scenario.failures = args.failures;
+    Ok(scenario)
+}
+
+/// Formats a policy's line of the table.
+fn row(file: &RunFile<'_>, run: &Run) -> String {
+    let (s, a) = (&file.summary, &file.summary.all);
+    format!(
+        "| {} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.3} | {:.1} | {:.2} | {:.2} | {} |",
+        file.policy,
+        a.done,
+        a.input_delay,
+        a.waiting_time,
+        a.p50,
+        a.p95,
+        a.p99,
+        s.throughput,
+        s.makespan,
+        s.core_use,
+        s.memory_use,
+        run.reports.len() - a.done + s.refused,
+    )
+}
+
+fn run_one(args: &RunArgs, as_json: bool) -> Result<()> {
+    let profile = profile(&args.profile)?;
+    let mut runs: Vec<(Scenario, Run)> = Vec::new();
+    for policy in &args.policy {
+        let mut scenario = scenario(args, &profile, policy)?;
+        scenario.timeline = as_json || args.output.is_some();
+        let run = scenario.run(args.seed)?;
+        runs.push((scenario, run));
+    }
+    let mut table = vec![
+        "| policy | inputs done | D | W | p50 | p95 | p99 | throughput | makespan | cores | memory | other ends |"
+            .into(),
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |".into(),
+    ];
+    let files: Vec<RunFile<'_>> = runs.iter().map(|(scenario, run)| RunFile::of(scenario, args.seed, run)).collect();
+    table.extend(files.iter().zip(&runs).map(|(file, (_, run))| row(file, run)));
+    let (output, table) = (args.output.as_deref(), table.join("\n"));
+    match files.as_slice() {
+        [file] => deliver(output, as_json, file, &table),
+        files => deliver(output, as_json, &files, &table),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_parse_or_say_why() {
+        assert_eq!(arrivals("poisson", 2.0).unwrap(), Arrivals::Poisson(2.0));
+        let bursts = Arrivals::Bursts { rate: 2.0, on: 60.0, off: 30.0 };
+        assert_eq!(arrivals("bursts:60:30", 2.0).unwrap(), bursts);
+        assert_eq!(batches("3").unwrap(), Batches::Fixed(3));
+        assert_eq!(batches("pareto:1.5:64").unwrap(), Batches::Pareto { alpha: 1.5, max: 64 });
+        for bad in ["bursts", "bursts:1", "bursts:1:x", "diurnal:1:-1", "lunar"] {
+            assert!(arrivals(bad, 1.0).is_err(), "{bad}");
+        }
+        assert!(arrivals("poisson", 0.0).is_err());
+        assert!(batches("many").is_err());
+    }
+}

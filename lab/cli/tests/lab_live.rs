@@ -1,0 +1,195 @@
+//! `tacit lab run ss26-live` as a stranger uses it: real servers and clients on a tiny network, stopped and
+//! continued.
+#[path = "../../../crates/app/cli/tests/server/mod.rs"]
+mod server;
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const SMALL: [&str; 12] = [
+    "lab",
+    "run",
+    "ss26-live",
+    "--nets",
+    "tiny-mlp",
+    "--requests",
+    "6",
+    "--workloads",
+    "light",
+    "--lead",
+    "0.2",
+    "--json",
+];
+
+fn tacit(dir: &Path, more: &[&str]) -> Output {
+    server::ensure();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tacit-lab"));
+    command.current_dir(dir).args(SMALL).args(more).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn good(dir: &Path, more: &[&str]) -> Vec<Value> {
+    let output = tacit(dir, more);
+    assert!(output.status.success(), "{more:?}: {}", text(&output.stderr));
+    text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn bad(dir: &Path, more: &[&str]) -> String {
+    let output = tacit(dir, more);
+    let error = text(&output.stderr);
+    assert!(!output.status.success() && !error.contains("panicked"), "{more:?}: {error}");
+    error
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))).unwrap()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// When the requests came, in their order, as a run of a timeline has it.
+fn arrived(run: &Value) -> Vec<f64> {
+    let mut inputs: Vec<&Value> = run["inputs"].as_array().unwrap().iter().collect();
+    inputs.sort_by_key(|input| input["request"].as_u64());
+    inputs.into_iter().map(|input| number(&input["arrived"])).collect()
+}
+
+/// All that must hold of a cell; the requests that were to come.
+fn check(dir: &Path, i: usize, run: &Value) -> Value {
+    let results = &run["results"];
+    assert_eq!(run["failure"], Value::Null);
+    assert_eq!((number(&results["requests"]), number(&results["answered"])), (6.0, 6.0));
+    assert_eq!(number(&results["net.tiny-mlp.answered"]), 6.0, "the server's own count");
+    let is_announced = run["cell"]["notices"] == "25 %";
+    assert_eq!(number(&results["announced"]) > 0.0, is_announced, "{run}");
+    assert!(number(&results["delay_s"]) > number(&results["waiting_s"]) && number(&results["makespan_s"]) > 0.0);
+    assert!(number(&run["parties"]["server"]["user_s"]) >= 0.0 && number(&results["slots.delay_s"]) > 0.0);
+    let cell = read(&dir.join(format!("cells/c{i:03}.json")));
+    assert_eq!(cell["cell"], run["cell"]);
+    assert!(cell["server"].as_array().unwrap().iter().all(|input| input["pre"].is_object() && input["on"].is_object()));
+    let planned: Vec<f64> = cell["arrivals"].as_array().unwrap().iter().map(|a| number(&a["at_s"])).collect();
+    let timelines = read(&dir.join(format!("timelines/c{i:03}.json")));
+    let [live, simulated, slots] = &timelines.as_array().unwrap()[..] else { panic!("{timelines}") };
+    assert_eq!(
+        (live["jobs"].as_array().unwrap().len(), simulated["cores"].as_u64(), slots["cores"].as_u64()),
+        (12, Some(2), Some(8))
+    );
+    for simulated in [simulated, slots] {
+        let seen = arrived(simulated);
+        assert!(
+            seen.iter().zip(&planned).all(|(a, b)| (a - b).abs() < 1e-6) && seen.len() == 6,
+            "{seen:?} {planned:?}"
+        );
+        assert!(simulated["policy"].as_str().unwrap().contains("simulated"));
+    }
+    let asked = cell["clients"].as_array().unwrap().iter().map(|told| number(&told["asked_s"]));
+    assert!(asked.zip(&planned).all(|(asked, planned)| asked >= *planned), "no request comes before its time");
+    cell["arrivals"].clone()
+}
+
+#[test]
+fn two_policies_answer_the_same_requests_and_the_simulator_sees_them_too() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path();
+    let told = good(dir, &["--policies", "sequential,fcfs", "-o", "a"]);
+    let (all, runs) = told.split_last().unwrap();
+    assert_eq!((runs.len(), &all["done"], &all["left"], &all["failed"]), (4, &4.into(), &0.into(), &0.into()));
+    let arrivals: Vec<Value> = runs.iter().enumerate().map(|(i, run)| check(&dir.join("a"), i, run)).collect();
+    assert_eq!(arrivals[0], arrivals[1], "the same for every policy");
+    assert_eq!(arrivals[2], arrivals[3]);
+    assert_ne!(arrivals[0], arrivals[2], "some are announced");
+    let cells = all["cells"].as_array().unwrap();
+    assert!((number(&cells[0]["speed_up"]) - 1.0).abs() < 1e-9 && cells[1]["delta_d_s"].is_null());
+    assert!(cells[3]["delta_d_s"].is_number() && cells[1]["speed_up"].is_number());
+
+    // What is there is not run again: what is told of it does not change by a digit.
+    let again = good(dir, &["--policies", "sequential,fcfs", "-o", "a"]);
+    assert_eq!((again.len(), &again[0]["cells"]), (1, &all["cells"]));
+    let error = bad(dir, &["--policies", "sequential", "-o", "a"]);
+    assert!(error.contains("another experiment") && error.contains("`policies` is"), "{error}");
+    // A cell that is not there is run, and only that.
+    let lines = std::fs::read_to_string(dir.join("a/runs.jsonl")).unwrap();
+    let kept: String =
+        lines.lines().enumerate().filter(|(i, _)| *i != 2).map(|(_, line)| format!("{line}\n")).collect();
+    std::fs::write(dir.join("a/runs.jsonl"), kept).unwrap();
+    let again = good(dir, &["--policies", "sequential,fcfs", "-o", "a"]);
+    assert_eq!((again.len(), &again[0]["cell"], &again[1]["done"]), (2, &runs[2]["cell"], &4.into()));
+    assert_eq!(again[1]["cells"][0], all["cells"][0]);
+    let loaded = tacit_experiments::campaign::load(&dir.join("a")).unwrap();
+    assert_eq!((loaded.campaign.experiment.as_str(), loaded.runs.len()), ("ss26-live", 4));
+}
+
+#[test]
+fn back_ends_with_a_dealer_get_one_that_deals_to_server_and_clients() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path();
+    for backend in ["dealt", "fss"] {
+        let told = good(dir, &["--policies", "fcfs", "--backend", backend, "-o", backend]);
+        let (all, runs) = told.split_last().unwrap();
+        assert_eq!((runs.len(), &all["left"], &all["failed"]), (2, &0.into(), &0.into()));
+        for (i, run) in runs.iter().enumerate() {
+            check(&dir.join(backend), i, run);
+            assert!(number(&run["parties"]["dealer"]["user_s"]) >= 0.0, "{run}");
+            assert!(number(&run["results"]["dealer.core_use"]) >= 0.0, "{run}");
+        }
+        let header = read(&dir.join(backend).join("campaign.json"));
+        assert!(header["spec"].as_str().unwrap().contains(&format!("backend = \"{backend}\"")), "{header}");
+    }
+}
+
+#[test]
+fn an_interrupt_keeps_what_is_finished_and_leaves_nothing_behind() {
+    server::ensure();
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path();
+    let tmp = dir.join("tmp");
+    std::fs::create_dir(&tmp).unwrap();
+    // Each cell takes a quarter of an hour.
+    let more = ["--rate", "0.005", "--policies", "fcfs,adaptive", "--notices", "0", "-o", "a"];
+    let start = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tacit-lab"));
+        command.current_dir(dir).env("TMPDIR", &tmp).args(SMALL).args(more);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut child = start(&more);
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("requests a cell") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it goes on to the first cell");
+    }
+    let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(!output.status.success());
+    let told: Value = serde_json::from_str(text(&output.stdout).lines().last().unwrap()).unwrap();
+    assert_eq!((&told["stopped"], &told["done"], &told["left"]), (&true.into(), &0.into(), &2.into()));
+    assert_eq!(std::fs::read_dir(&tmp).unwrap().count(), 0, "keys are gone");
+    assert!(dir.join("a/profile.json").is_file() && dir.join("a/profile/server.sqlite").is_file());
+    let loaded = tacit_experiments::campaign::load(&dir.join("a")).unwrap();
+    assert!(loaded.runs.is_empty() && loaded.campaign.spec.contains("rate = 0.005"), "{}", loaded.campaign.spec);
+}
+
+#[test]
+fn what_cannot_be_run_is_said_before_anything_is_made() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path();
+    for (more, says) in [
+        (["--policies", "lifo"], "lifo"),
+        (["--notices", "120"], "0 to 100 percent"),
+        (["--backend", "abacus"], "abacus"),
+        (["--model", "photo.png"], "name digits"),
+        (["--model", "nothing.onnx"], "nothing.onnx"),
+    ] {
+        let error = bad(dir, &[&more[..], &["-o", "a"]].concat());
+        assert!(error.contains(says), "{more:?}: {error}");
+        assert!(!dir.join("a/campaign.json").exists(), "{more:?}");
+    }
+}

@@ -1,0 +1,95 @@
+//! `tacit lab measure` and `tacit lab mark` as a user runs them.
+#[path = "../../../crates/app/cli/tests/server/mod.rs"]
+mod server;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+const TACIT: &str = env!("CARGO_BIN_EXE_tacit-lab");
+const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
+
+fn tacit(dir: &Path, args: &[&str]) -> Output {
+    Command::new(TACIT).current_dir(dir).env_remove("TACIT_MARKS").args(args).output().unwrap()
+}
+
+fn good(dir: &Path, args: &[&str]) -> String {
+    let output = tacit(dir, args);
+    assert!(output.status.success(), "tacit {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn bad(dir: &Path, args: &[&str]) -> String {
+    let output = tacit(dir, args);
+    assert!(!output.status.success(), "tacit {args:?} should fail");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_script_with_marks_is_measured_with_modelled_energy() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = format!(
+        "{TACIT} lab mark begin work && i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done; {TACIT} lab mark end work items=3"
+    );
+    let model = ["lab", "measure", "--source", "model:raspberry-pi-3b", "--idle", "0.5", "--interval", "0.02"];
+    let rest = ["-o", "r.jsonl", "--csv", "r.csv", "--json", "--", "sh", "-c", &script];
+    let text = good(dir.path(), &[&model[..], &rest].concat());
+    let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let number = |path: &str| result.pointer(path).and_then(|v| v.as_f64()).unwrap_or_else(|| panic!("{path}: {text}"));
+    assert!(number("/user_s") + number("/system_s") > 0.05, "{text}");
+    assert!(number("/duration_s") > 0.05 && number("/peak_rss_bytes") > 100_000.0);
+    assert_eq!(result["exit_code"], 0);
+    let (name, energy) = result["energy"].as_object().unwrap().iter().next().unwrap();
+    assert!(name.starts_with("model:raspberry-pi-3b/") && energy["provenance"] == "modelled", "{text}");
+    let part = |key: &str| energy[key].as_f64().unwrap();
+    assert!(
+        (part("gross_j") - part("idle_j") - part("net_j")).abs() < 1e-9
+            && part("gross_j") > 0.0
+            && part("net_sd_j") > 0.0
+    );
+    let phase = &result["phases"][0];
+    assert_eq!(
+        (&phase["phase"], &phase["count"], &phase["figures"]["items"]),
+        (&"work".into(), &1.into(), &3.0.into())
+    );
+    assert!(phase["gross_j"].as_f64().unwrap() > 0.0 && phase["gross_j"].as_f64().unwrap() < part("gross_j"));
+    let csv = std::fs::read_to_string(dir.path().join("r.csv")).unwrap();
+    assert!(
+        csv.starts_with("t_s,power.model:raspberry-pi-3b/") && csv.lines().next().unwrap().ends_with("phase.program")
+    );
+    assert!(csv.lines().any(|l| l.ends_with(",work")));
+    let record = std::fs::read_to_string(dir.path().join("r.jsonl")).unwrap();
+    assert!(record.lines().last().unwrap().contains("\"type\":\"summary\""));
+}
+
+#[test]
+fn a_private_inference_is_cut_into_its_phases() {
+    server::ensure();
+    let dir = tempfile::tempdir().unwrap();
+    let (onnx, samples) = (format!("{MODELS}/digits.onnx"), format!("{MODELS}/digits_samples.npy"));
+    good(dir.path(), &["model", "import", &onnx, "--calibrate", &samples, "-o", "digits.tacit"]);
+    let text = good(dir.path(), &["lab", "measure", "--", TACIT, "bench", "--model", "digits.tacit"]);
+    for phase in ["client setup", "client offline", "client online", "server setup", "server offline", "server online"]
+    {
+        let line = text
+            .lines()
+            .find(|l| l.starts_with(&format!("phase     {phase}:")))
+            .unwrap_or_else(|| panic!("{phase}: {text}"));
+        assert!(line.contains("sent_bytes") && line.contains("rounds"), "{line}");
+    }
+    assert!(text.contains("CPU       user") && text.contains("memory    peak"));
+    assert!(text.contains("no power source") || text.contains("J gross"), "{text}");
+}
+
+#[test]
+fn bad_orders_say_what_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    assert!(bad(dir, &["lab", "measure", "--interval", "0", "--", "true"]).contains("--interval must be 0.001"));
+    assert!(bad(dir, &["lab", "measure", "--idle", "nan", "--", "true"]).contains("--idle must be"));
+    assert!(bad(dir, &["lab", "measure", "--source", "nosuch", "--", "true"]).contains("nosuch"));
+    assert!(bad(dir, &["lab", "measure", "-o", "missing/r.jsonl", "--", "true"]).contains("missing/r.jsonl"));
+    assert!(bad(dir, &["lab", "measure", "--", "/nonexistent"]).contains("/nonexistent"));
+    assert!(bad(dir, &["lab", "measure", "--", "sh", "-c", "exit 7"]).contains("exit status: 7"));
+    assert!(bad(dir, &["lab", "mark", "begin", "x", "a=1"]).contains("at the end of a phase"));
+    good(dir, &["lab", "mark", "begin", "nobody-measures"]);
+}
