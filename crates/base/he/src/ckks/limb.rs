@@ -38,13 +38,13 @@ impl Spares {
 
     /// N words that were anything before: whoever takes them writes all of them.
     pub(super) fn scratch(self: &Arc<Self>) -> Limb {
-        let used = self.free.lock().expect(WHOLE).pop();
-        let words = used.unwrap_or_else(|| {
-            let mut fresh = Long::page_of(self.degree);
-            let words = fresh.pop().expect("a page has a buffer");
-            self.free.lock().expect(WHOLE).append(&mut fresh);
-            words
+        let mut free = self.free.lock().expect(WHOLE);
+        let words = free.pop().unwrap_or_else(|| {
+            // The lock is held meanwhile: threads that come together share a page.
+            *free = Long::page_of(self.degree);
+            free.pop().expect("a page has a buffer")
         });
+        drop(free);
         Limb { words, spares: self.clone() }
     }
 

@@ -19,7 +19,7 @@ use super::super::scale::Scale;
 use super::super::shape::Shape;
 use super::diagonal::{Diagonal, Words};
 use super::rotate::HoistedStep;
-use super::split::{Method, Split, TransformPlan, powers};
+use super::split::{Method, Split, THREADS, TransformPlan, powers};
 use super::{Evaluator, Raised};
 use crate::HeError;
 use rayon::prelude::*;
@@ -127,28 +127,39 @@ impl LinearTransform {
         self.giants.iter().flat_map(|g| &g.terms).map(|(_, diagonal)| diagonal.memory_bytes()).sum()
     }
 
-    /// Limb `k` of what each giant step sums, from both halves of each baby step's limb.
-    fn limb_sums(&self, context: &Context, k: usize, babies: &[[&[u64]; 2]], mut sums: Vec<[&mut [u64]; 2]>) {
+    /// Adds limb `k` of some baby steps' products to what each giant step sums. `babies` are both
+    /// halves of the limbs of the baby steps from number `first` on; the first ones clear the sums.
+    fn limb_sums(
+        &self,
+        context: &Context,
+        k: usize,
+        first: usize,
+        babies: &[[&[u64]; 2]],
+        sums: &mut [[&mut [u64]; 2]],
+    ) {
         let steps = &self.plan.steps()[0];
         let place = |i: &i64| steps.binary_search(i).expect("each term has its baby step");
+        let here = first..first + babies.len();
         let of_giant = self.giants.iter().map(|g| {
-            let words: Vec<Words<'_>> = g.terms.iter().map(|(_, d)| d.limb(context, self.shape, k)).collect();
-            (words, g.terms.iter().map(|(i, _)| place(i)).collect::<Vec<_>>())
+            let terms = g.terms.iter().map(|(i, d)| (place(i), d)).filter(|(place, _)| here.contains(place));
+            terms.map(|(place, d)| (d.limb(context, self.shape, k), place - first)).unzip()
         });
-        let giants: Vec<_> = of_giant.collect();
+        let giants: Vec<(Vec<Words<'_>>, Vec<usize>)> = of_giant.collect();
         let most = giants.iter().map(|(words, _)| words.len()).max().unwrap_or(0);
         let mut room = vec![0; PART * most];
         let op = context.pointwise(self.shape, k);
         // Part by part for all giant steps: babies are read once.
         for start in (0..context.degree()).step_by(PART) {
             let part = start..(start + PART).min(context.degree());
-            for ((words, places), sums) in giants.iter().zip(&mut sums) {
+            for ((words, places), sums) in giants.iter().zip(&mut *sums) {
                 let rooms = room.chunks_exact_mut(PART);
                 let digits: Vec<&[u64]> = words.iter().zip(rooms).map(|(w, room)| w.part(part.clone(), room)).collect();
                 let values: Vec<[&[u64]; 2]> =
                     places.iter().map(|&i| babies[i].map(|half| &half[part.clone()])).collect();
                 let mut sums = sums.each_mut().map(|sum| &mut sum[part.clone()]);
-                sums.iter_mut().for_each(|sum| sum.fill(0));
+                if first == 0 {
+                    sums.iter_mut().for_each(|sum| sum.fill(0));
+                }
                 op.dot_pair(&digits, &values, sums);
             }
         }
@@ -220,11 +231,16 @@ impl Evaluator<'_> {
         let baby = |i: &i64| self.hoisted_step(a, plan.stride * i, shape.special);
         let babies: Vec<HoistedStep> = plan.steps()[0].iter().map(baby).collect::<Result<_, _>>()?;
         let mut inner = self.giants(transform);
-        limbs_of(&mut inner, shape.limbs()).into_par_iter().enumerate().for_each(|(k, sums)| {
+        // All threads together hold what `THREADS` would hold of all baby steps.
+        let at_once = babies.len().div_ceil(rayon::current_num_threads().div_ceil(THREADS)).max(1);
+        limbs_of(&mut inner, shape.limbs()).into_par_iter().enumerate().for_each(|(k, mut sums)| {
             let own: Vec<&[u64]> = raised.digits().iter().map(|digit| digit.limb(k)).collect();
-            let babies: Vec<[Limb; 2]> = babies.iter().map(|baby| self.hoisted_limb(a, shape, k, &own, baby)).collect();
-            let babies: Vec<[&[u64]; 2]> = babies.iter().map(|pair| pair.each_ref().map(|half| &**half)).collect();
-            transform.limb_sums(context, k, &babies, sums);
+            for (i, some) in babies.chunks(at_once).enumerate() {
+                let limbs = some.iter().map(|baby| self.hoisted_limb(a, shape, k, &own, baby));
+                let limbs: Vec<[Limb; 2]> = limbs.collect();
+                let limbs: Vec<[&[u64]; 2]> = limbs.iter().map(|pair| pair.each_ref().map(|half| &**half)).collect();
+                transform.limb_sums(context, k, i * at_once, &limbs, &mut sums);
+            }
         });
         babies.iter().filter_map(|baby| baby.key.as_ref()).for_each(|key| key.count_use(context, shape));
         drop(raised);
@@ -261,9 +277,9 @@ impl Evaluator<'_> {
     /// What giant steps sum, of baby steps that are ciphertexts.
     fn products(&self, transform: &LinearTransform, babies: &[&Ciphertext]) -> Vec<[Poly<Ntt>; 2]> {
         let mut inner = self.giants(transform);
-        limbs_of(&mut inner, transform.shape.limbs()).into_par_iter().enumerate().for_each(|(k, sums)| {
+        limbs_of(&mut inner, transform.shape.limbs()).into_par_iter().enumerate().for_each(|(k, mut sums)| {
             let babies: Vec<[&[u64]; 2]> = babies.iter().map(|b| [b.c0.limb(k), b.c1.limb(k)]).collect();
-            transform.limb_sums(self.context, k, &babies, sums);
+            transform.limb_sums(self.context, k, 0, &babies, &mut sums);
         });
         inner
     }

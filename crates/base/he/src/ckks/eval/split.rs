@@ -6,7 +6,7 @@ use crate::HeError;
 use std::collections::BTreeSet;
 
 /// Threads whose room [`TransformPlan::held`] counts.
-const THREADS: usize = 4;
+pub(super) const THREADS: usize = 4;
 
 /// How rotations are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
