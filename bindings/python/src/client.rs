@@ -38,7 +38,8 @@ pub struct Client {
     plan: String,
     digest: String,
     public_digest: String,
-    /// How it connected, and to which model: for what is announced when it is closed.
+    /// Settings of the connection, and the model's name: for notices sent over HTTP after the
+    /// connection is closed.
     config: ClientConfig,
     model: String,
 }

@@ -26,7 +26,7 @@ pub struct Args {
     command: Command,
 }
 
-// As in main.rs: a doc comment here would hide a command's own help.
+// A doc comment on a variant would hide the help of its command's own `Args`, so some have none.
 #[derive(Subcommand)]
 enum Command {
     /// List the power sources of this machine, and what to do about those that cannot be used

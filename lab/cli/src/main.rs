@@ -1,5 +1,5 @@
-//! The program `tacit-lab`, which `tacit lab`, `tacit simulate` and `tacit keyset tables` run: it
-//! takes the same words.
+//! The program `tacit-lab`. `tacit lab`, `tacit simulate` and `tacit keyset tables` run it with the
+//! same arguments.
 #![forbid(unsafe_code)]
 
 mod lab;

@@ -1,9 +1,9 @@
-//! The kernels under lattice schemes at N = 2^15 and 2^16: time, bytes a second, and how these compare with
-//! what copying memory reaches in the same run. `cargo bench -p tacit-arith --bench lattice [-- WORD]`
-//! prints the rows whose name has WORD.
+//! Benchmarks the kernels of lattice schemes at N = 2^15 and 2^16: time, bytes a second, and the
+//! share of the rate at which memory is copied in the same run.
+//! `cargo bench -p tacit-arith --bench lattice [-- WORD]` prints the rows whose names contain WORD.
 //!
-//! Figures are the best of several: the machine may be shared. Bytes are those read and written by the
-//! caller's view, tables left out.
+//! Figures are the best of several runs, because the machine may be shared. Bytes are those of the
+//! caller's buffers that are read and written, without tables.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use tacit_arith::prg::{Prg, PublicSeed};
 use tacit_arith::rns::Conversion;
 use tacit_arith::{pack, sample};
 
-/// Just below 2^50, 1 mod 2^17.
+/// Primes just below 2^50 that are 1 mod 2^17.
 fn primes(count: usize) -> Vec<Modulus> {
     let candidates = (1..).map(|k| (1u64 << 50) + 1 - (k << 17));
     candidates.filter_map(|p| Modulus::new(p).ok()).take(count).collect()
@@ -27,7 +27,7 @@ fn uniform(n: usize, m: &Modulus, prg: &mut Prg) -> Vec<u64> {
     words
 }
 
-/// Shortest of at least five runs, for at least 0.2 seconds.
+/// Shortest time of at least five runs that take at least 0.2 seconds together.
 fn best(mut run: impl FnMut()) -> Duration {
     let (start, mut best) = (Instant::now(), Duration::MAX);
     let mut runs = 0;
@@ -40,10 +40,10 @@ fn best(mut run: impl FnMut()) -> Duration {
     best
 }
 
-/// Prints rows, and compares them with the speed of memory.
+/// Prints rows with their share of the speed of memory.
 struct Report {
     only: String,
-    /// Bytes a second of a copy far larger than the caches, reads and writes both counted.
+    /// Bytes a second of a copy far larger than the caches; counts both reads and writes.
     memory: f64,
 }
 
@@ -130,7 +130,7 @@ fn keys(report: &Report, n: usize, prg: &mut Prg) {
 
 fn main() {
     let only = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_default();
-    // Inside the pool, so that no time goes to handing work to another thread and waiting for it.
+    // Inside the pool, so that no time is spent on passing work between threads.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("one thread can be had");
     pool.install(|| all(only));
 }

@@ -1,5 +1,5 @@
-//! What counting costs: nanoseconds of processor time to allocate and free a block, in a thread without an
-//! account and in one with it, and with four threads on one account. Takes some seconds.
+//! Prints the cost of counting: nanoseconds to allocate and free a block, in a thread without an
+//! account, in one with an account, and with four threads on one account. Takes some seconds.
 use std::hint::black_box;
 use std::sync::Arc;
 use std::thread;
@@ -11,7 +11,7 @@ static HEAP: Counting = Counting;
 
 const ROUNDS: u32 = 1_000_000;
 
-/// The best of several, since other programs run as well.
+/// Best of several rounds, because other programs may run.
 fn nanoseconds(bytes: usize) -> f64 {
     let once = || {
         let began = Instant::now();

@@ -1,5 +1,5 @@
-//! Prints microseconds per transform and per multiply-accumulate for each kernel of this processor (best of
-//! 15 rounds).
+//! Prints microseconds per transform and per multiply-accumulate for each kernel of this processor
+//! (best of 15 rounds).
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -5,8 +5,8 @@ use std::ops::{BitAnd, BitXor, BitXorAssign};
 
 use zeroize::DefaultIsZeroes;
 
-/// 128 bits. Bit `i` of the block is bit `i` of the integer; as bytes it is little-endian, and these bytes
-/// are the AES state in FIPS-197 order.
+/// 128 bits. Bit `i` of the block is bit `i` of the integer. The bytes are little-endian; they are
+/// the AES state in FIPS-197 order.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Block(pub u128);
@@ -17,7 +17,7 @@ impl Block {
     /// Only bit 0 set.
     pub const ONE: Self = Self(1);
 
-    /// The block whose little-endian bytes these are.
+    /// The block with these little-endian bytes.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_le_bytes(bytes))
     }
@@ -32,7 +32,7 @@ impl Block {
         (self.0 & 1) as u64
     }
 
-    /// All ones where `bit` is 1, all zeros where it is 0; `bit` must be 0 or 1. No branch.
+    /// All ones if `bit` is 1, all zeros if 0; `bit` must be 0 or 1. Without a branch.
     pub fn mask(bit: u64) -> Self {
         Self((bit as u128).wrapping_neg())
     }
@@ -78,7 +78,7 @@ pub fn to_bytes(blocks: &[Block]) -> Vec<u8> {
     blocks.iter().flat_map(|b| b.to_bytes()).collect()
 }
 
-/// Inverse of [`to_bytes`]; a trailing part of fewer than 16 bytes is ignored (check the length before).
+/// Inverse of [`to_bytes`]. Ignores a last part of fewer than 16 bytes; check the length before.
 pub fn from_bytes(bytes: &[u8]) -> Vec<Block> {
     let (whole, _) = bytes.as_chunks::<16>();
     whole.iter().map(|c| Block::from_bytes(*c)).collect()
@@ -94,7 +94,8 @@ mod tests {
         assert_eq!(Block::from_bytes(b.to_bytes()), b);
         assert_eq!(from_bytes(&to_bytes(&[b, Block::ONE])), vec![b, Block::ONE]);
         assert_eq!(b.sigma().0, ((b.0 >> 64) ^ (b.0 & u64::MAX as u128)) << 64 | (b.0 >> 64));
-        // sigma and sigma + identity are injective on the unit vectors' span: check their rank.
+        // sigma and sigma + identity are injective on the span of the unit vectors: check their
+        // rank.
         for f in [|b: Block| b.sigma(), |b: Block| b.sigma() ^ b] {
             let mut rows: Vec<u128> = (0..128).map(|i| f(Block(1 << i)).0).collect();
             let mut rank = 0;

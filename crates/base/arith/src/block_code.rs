@@ -1,8 +1,9 @@
-//! A random sparse linear code on blocks: every output is the sum of [`WEIGHT`] random entries of a vector.
-//! This is the matrix-vector product of primal LPN with a `WEIGHT`-local code (Ferret, eprint 2020/924
-//! section 5).
+//! A random sparse linear code on blocks: every output is the sum of [`WEIGHT`] random entries of a
+//! vector. This is the matrix-vector product of primal LPN with a `WEIGHT`-local code (Ferret,
+//! eprint 2020/924 section 5).
 //!
-//! The matrix is public, so the access pattern may depend on it; the entries are secret and only added.
+//! The matrix is public, so the access pattern may depend on it; the entries are secret and only
+//! added.
 
 use crate::aes::Aes128;
 use crate::block::Block;
@@ -10,13 +11,13 @@ use crate::cpu::Cpu;
 
 /// Entries per output.
 pub const WEIGHT: usize = 10;
-/// Outputs per call are a multiple of this.
+/// The number of outputs of a call is a multiple of this.
 pub const GROUP: usize = 64;
 
 /// Blocks of AES output that hold the `GROUP * WEIGHT` 32-bit indices of a group.
 const INDEX_BLOCKS: usize = GROUP * WEIGHT / 4;
 
-/// The matrix, as the seed it is expanded from.
+/// The matrix, stored as the seed that it is expanded from.
 pub struct LocalCode {
     aes: Aes128,
 }
@@ -27,9 +28,9 @@ impl LocalCode {
         Self { aes: Aes128::new(seed) }
     }
 
-    /// Adds `(x * A)[GROUP * first_group + i]` to `out[i]`, where row `r` of `A` sums entries at `WEIGHT`
-    /// independent positions, uniform in `0..x.len()`. Panics unless `x.len()` is a power of two below 2^28
-    /// and `out.len()` a multiple of [`GROUP`].
+    /// Adds `(x * A)[GROUP * first_group + i]` to `out[i]`, where row `r` of `A` sums entries at
+    /// `WEIGHT` independent positions, uniform in `0..x.len()`. Panics unless `x.len()` is a power
+    /// of two below 2^28 and `out.len()` a multiple of [`GROUP`].
     pub fn add_rows(&self, x: &[Block], first_group: u64, out: &mut [Block]) {
         assert!(x.len().is_power_of_two() && x.len() < 1 << 28, "length {} of the vector", x.len());
         let mut indices = [Block::ZERO; INDEX_BLOCKS];
@@ -39,9 +40,10 @@ impl LocalCode {
         }
     }
 
-    /// [`LocalCode::add_rows`] for two vectors at once, with the same rows of the matrix: what is random in
-    /// memory is read once for both. `x` has the entries of both by turns, and is best aligned to two blocks.
-    /// Panics as there, or if both do not have as many outputs.
+    /// [`LocalCode::add_rows`] for two vectors at once, with the same rows of the matrix: one
+    /// random memory access serves both. `x` holds the entries of both in alternation, and is best
+    /// aligned to two blocks. Panics as [`LocalCode::add_rows`] for either vector, or if the
+    /// numbers of outputs differ.
     pub fn add_row_pairs(&self, x: &[Block], first_group: u64, [left, right]: [&mut [Block]; 2]) {
         assert!(x.len().is_power_of_two() && (2..1 << 29).contains(&x.len()), "length {} of the vectors", x.len());
         assert_eq!(left.len(), right.len(), "both vectors have as many outputs");
@@ -72,9 +74,9 @@ fn add_group(x: &[Block], indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GRO
     let indices = indices.as_ptr().cast::<u32>();
     for (i, o) in out.iter_mut().enumerate() {
         let o = std::ptr::from_mut(o).cast::<__m128i>();
-        // SAFETY: SSE2 is part of x86-64. `o` is one valid block. Index i * WEIGHT + d < GROUP * WEIGHT is
-        // inside `indices` read as 32-bit words. `mask` is x.len() - 1 with x.len() a power of two, so the
-        // masked offset is inside `x`.
+        // SAFETY: SSE2 is part of x86-64. `o` is one valid block. Index i * WEIGHT + d < GROUP *
+        // WEIGHT is inside `indices` read as 32-bit words. `mask` is x.len() - 1 with x.len() a
+        // power of two, so the masked offset is inside `x`.
         unsafe {
             let mut acc = _mm_loadu_si128(o);
             for d in 0..WEIGHT {
@@ -96,7 +98,8 @@ fn add_group_pair(cpu: Cpu, x: &[Block], indices: &[Block; INDEX_BLOCKS], out: [
     }
 }
 
-/// A pair is one vector: half of the instructions, so that the processor sees twice as far ahead.
+/// Reads a pair as one vector. This halves the instructions, so the processor looks twice as far
+/// ahead.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn add_group_whole_pair(x: &[Block], indices: &[Block; INDEX_BLOCKS], [left, right]: [&mut [Block; GROUP]; 2]) {

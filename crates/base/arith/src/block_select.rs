@@ -1,10 +1,11 @@
-//! Writing one block at a secret position: every block is touched, none is addressed by the secret.
+//! Writes one block at a secret position: touches every block, and no address depends on the
+//! secret.
 
 use crate::block::Block;
 use crate::cpu::Cpu;
 
-/// `nodes[i] = value` for `i == position`, `nodes[i] & keep` for all others, in time independent of
-/// `position`. A position outside the slice writes nothing.
+/// Sets `nodes[i] = value` for `i == position`, and `nodes[i] &= keep` for all others, in time
+/// independent of `position`. Writes `value` nowhere if the position is outside the slice.
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
 pub fn replace(cpu: Cpu, nodes: &mut [Block], position: u64, value: Block, keep: Block) {
     #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,7 @@
-//! What this processor can do: one value that every kernel is chosen from.
+//! The instruction sets of this processor, in one value that every kernel is chosen by.
 
-/// Sets of instructions known to be present on this CPU: whoever holds the value may run the kernels that
-/// need them. Each kernel has a portable twin, which runs where its set is missing.
+/// Instruction sets known to be present on this CPU: code with the value may run the kernels that
+/// need them. Each kernel has a portable twin, which runs if its set is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cpu {
     aes: bool,
@@ -24,7 +24,7 @@ pub(crate) enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// Its name, for reports.
+    /// The kernels' name, for reports.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
@@ -35,13 +35,13 @@ impl Arithmetic {
 }
 
 impl Cpu {
-    /// No instructions beyond those that every processor of this architecture has: the portable kernels.
+    /// Only the instructions that every processor of this architecture has: the portable kernels.
     #[must_use]
     pub const fn portable() -> Self {
         Self { aes: false, double_blocks: false, wide_blocks: false, fma: false, ifma: false, wide_words: false }
     }
 
-    /// All that this processor can do.
+    /// All instruction sets of this processor.
     #[must_use]
     #[cfg(target_arch = "x86_64")]
     pub fn best() -> Self {
@@ -62,15 +62,15 @@ impl Cpu {
         }
     }
 
-    /// All that this processor can do.
+    /// All instruction sets of this processor.
     #[must_use]
     #[cfg(not(target_arch = "x86_64"))]
     pub fn best() -> Self {
         Self { fma: cfg!(target_arch = "aarch64"), ..Self::portable() }
     }
 
-    /// Values that between them choose every kernel this processor can run, the portable ones first, the
-    /// fastest last: what a test or a benchmark compares.
+    /// Values that together choose every kernel of this processor, for tests and benchmarks. The
+    /// portable kernels are first, the fastest last.
     #[must_use]
     pub fn available() -> Vec<Self> {
         let best = Self::best();
@@ -93,8 +93,8 @@ impl Cpu {
         self.double_blocks
     }
 
-    /// The AVX-512 parts of the block kernels: F, BW, VL, VBMI and VAES, with AES-NI (Ice Lake, Zen 4 and
-    /// later).
+    /// The AVX-512 parts of the block kernels: F, BW, VL, VBMI and VAES, with AES-NI (Ice Lake, Zen
+    /// 4 and later).
     #[cfg(target_arch = "x86_64")]
     pub(crate) const fn has_wide_blocks(self) -> bool {
         self.wide_blocks
@@ -105,7 +105,7 @@ impl Cpu {
         self.fma
     }
 
-    /// The fastest kernels for arithmetic modulo primes: those of IFMA need AVX-512 F, DQ and IFMA.
+    /// The fastest kernels for arithmetic modulo primes. IFMA needs AVX-512 F, DQ and IFMA.
     pub(crate) const fn arithmetic(self) -> Arithmetic {
         match (self.ifma, self.fma) {
             (true, _) => Arithmetic::Ifma,

@@ -1,22 +1,23 @@
-//! How much memory a job takes: an allocator that counts, for whoever asks, what the threads of a job hold.
+//! Memory use of a job: a global allocator that counts the bytes that the threads of a job hold.
 //!
-//! It is the system's allocator with one look at a thread-local word more, and for threads that belong to an
-//! [`Account`] two atomic additions. Here because nothing else may hold `unsafe` code; a program chooses it
-//! with `#[global_allocator]`, and whoever asks in another program is told nothing.
+//! [`Counting`] passes every call to the system's allocator. It reads one thread-local word more,
+//! and updates at most two atomics for threads that belong to an [`Account`]. The module is in this
+//! crate because no other crate may contain `unsafe` code. A program chooses it with
+//! `#[global_allocator]`; with another allocator nothing is counted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-/// Accounts at the same time.
+/// Most accounts that can be open at the same time.
 pub const MAX_ACCOUNTS: usize = 1024;
 
 struct Slot {
     taken: AtomicBool,
-    /// Bytes that its threads have allocated, less those that they have freed.
+    /// Bytes that the account's threads have allocated, less those that they have freed.
     live: AtomicI64,
-    /// The most of that.
+    /// The largest `live` so far.
     peak: AtomicI64,
 }
 
@@ -24,8 +25,8 @@ static SLOTS: [Slot; MAX_ACCOUNTS] =
     [const { Slot { taken: AtomicBool::new(false), live: AtomicI64::new(0), peak: AtomicI64::new(0) } }; MAX_ACCOUNTS];
 
 thread_local! {
-    /// Whose this thread's allocations are. Constant at first and without a destructor: to look at it never
-    /// allocates.
+    /// This thread's account. The initial value is constant and there is no destructor, so reading
+    /// it never allocates.
     static MINE: Cell<Option<&'static Slot>> = const { Cell::new(None) };
 }
 
@@ -37,9 +38,9 @@ fn count(bytes: i64) {
     }
 }
 
-/// From now on what was allocated with a MiB or more goes back to the system when it is freed: for a program
-/// that needs much memory now and then, and holds little between. glibc otherwise keeps what was freed once
-/// for the next time, in pieces between others. Where the C library has no such switch, nothing happens.
+/// Makes freed blocks of a MiB or more return to the system, from now on. For programs that need
+/// much memory now and then, and little in between. By default, glibc keeps freed memory for reuse,
+/// in pieces between other allocations. Does nothing if the C library has no such switch.
 pub fn give_back_large() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
@@ -48,40 +49,40 @@ pub fn give_back_large() {
         unsafe extern "C" {
             fn mallopt(parameter: i32, value: i32) -> i32;
         }
-        // SAFETY: `mallopt` takes two numbers, at any time and from any thread; a value that it does not like
-        // changes nothing.
+        // SAFETY: `mallopt` takes two numbers, at any time and from any thread; an unsupported
+        // value changes nothing.
         unsafe { mallopt(M_MMAP_THRESHOLD, 1 << 20) };
     }
 }
 
-/// Gives memory back to the system that was freed and is kept for later, in pieces between others: where much
-/// has just been freed that other threads would allocate anew. It takes milliseconds for each gigabyte that
-/// is kept. Where the C library has no such call, nothing happens.
+/// Returns freed memory to the system that the C library keeps for reuse, in pieces between other
+/// allocations. Call it after freeing much memory that other threads would not reuse. Takes
+/// milliseconds for each such gigabyte. Does nothing if the C library has no such call.
 pub fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         unsafe extern "C" {
             fn malloc_trim(pad: usize) -> i32;
         }
-        // SAFETY: `malloc_trim` takes a number of bytes to keep, at any time and from any thread, and touches
-        // nothing that is allocated.
+        // SAFETY: `malloc_trim` takes a number of bytes to keep, at any time and from any thread,
+        // and touches nothing that is allocated.
         unsafe { malloc_trim(0) };
     }
 }
 
-/// The system's allocator, counting.
+/// The system's allocator, with counting.
 pub struct Counting;
 
-/// A layout is at most `isize::MAX` bytes.
+/// Converts a size; a layout has at most `isize::MAX` bytes.
 fn signed(bytes: usize) -> i64 {
     bytes as i64
 }
 
-// SAFETY: every call goes to `System` with the arguments that came, so its contract is kept where `System`
-// keeps it. `count` neither allocates nor unwinds.
+// SAFETY: every call passes its arguments to `System`, which upholds the contract. `count` neither
+// allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are those that `System` asks for.
+        // SAFETY: the caller's guarantees are those that `System` requires.
         let pointer = unsafe { System.alloc(layout) };
         if !pointer.is_null() {
             count(signed(layout.size()));
@@ -99,13 +100,13 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller has the pointer from one of these functions, and so from `System`.
+        // SAFETY: the pointer is from one of these functions, by the caller, and so from `System`.
         unsafe { System.dealloc(pointer, layout) };
         count(-signed(layout.size()));
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: as in `dealloc`; `new_size` is as the caller promises it.
+        // SAFETY: as in `dealloc`; `new_size` is valid, by the caller.
         let moved = unsafe { System.realloc(pointer, layout, new_size) };
         if !moved.is_null() {
             count(signed(new_size) - signed(layout.size()));
@@ -114,12 +115,13 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Memory of the threads that have entered it: what they allocate, less what they free, wherever the rest is
-/// freed or was allocated. What a job is given and destroys therefore makes room for what it makes.
+/// Memory of the threads that have entered the account: bytes that they allocate, less bytes that
+/// they free, including blocks that other threads allocated. So data that a job receives and frees
+/// offsets data that the job allocates.
 pub struct Account(&'static Slot);
 
 impl Account {
-    /// A new one; `None` if there are [`MAX_ACCOUNTS`].
+    /// Opens an account; `None` if [`MAX_ACCOUNTS`] are open.
     #[must_use]
     pub fn open() -> Option<Self> {
         let free = |slot: &&Slot| slot.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok();
@@ -129,37 +131,38 @@ impl Account {
         Some(Self(slot))
     }
 
-    /// What this thread allocates and frees is counted here from now on, until it enters another or ends. The
-    /// account must outlive the thread's work.
+    /// Counts the allocations and frees of this thread in this account from now on, until the
+    /// thread enters another account or ends. The account must outlive the thread's work.
     pub fn enter(&self) {
         MINE.set(Some(self.0));
     }
 
-    /// As [`enter`](Self::enter), until the guard is dropped: for threads that do other work as well.
+    /// As [`enter`](Self::enter), until the guard is dropped: for threads that also do other work.
     #[must_use]
     pub fn visit(&self) -> Visit<'_> {
         Visit { before: MINE.replace(Some(self.0)), _account: self, _thread: PhantomData }
     }
 
-    /// The most bytes that were held at one time; `None` where nothing was counted: another allocator runs.
+    /// Most bytes that were held at one time; `None` if nothing was counted, as with another
+    /// allocator.
     #[must_use]
     pub fn peak(&self) -> Option<u64> {
         u64::try_from(self.0.peak.load(Relaxed)).ok().filter(|&peak| peak > 0)
     }
 }
 
-/// Bytes that the threads of all accounts hold now; 0 where another allocator runs.
+/// Bytes that the threads of all open accounts hold now; 0 with another allocator.
 #[must_use]
 pub fn held() -> u64 {
     let open = SLOTS.iter().filter(|slot| slot.taken.load(Acquire));
     open.map(|slot| u64::try_from(slot.live.load(Relaxed)).unwrap_or(0)).fold(0, u64::saturating_add)
 }
 
-/// A thread's visit to an account.
+/// A thread's visit to an account; ends when dropped.
 pub struct Visit<'a> {
     before: Option<&'static Slot>,
     _account: &'a Account,
-    /// It ends in the thread in which it began.
+    /// Makes the type `!Send`: a visit ends in the thread in which it began.
     _thread: PhantomData<*const ()>,
 }
 

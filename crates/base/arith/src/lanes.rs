@@ -1,11 +1,11 @@
-//! Vectors of doubles that hold integers below 2^53: what the floating-point kernels are written in. One
-//! source of each kernel serves AVX2 with FMA, and arrays, which NEON and the tests use.
+//! Vectors of doubles that hold integers below 2^53, for the floating-point kernels. Each kernel
+//! has one source, compiled for AVX2 with FMA and for arrays. NEON and the tests use the arrays.
 
 /// A vector of doubles.
 ///
 /// # Safety
-/// Every function needs the instructions of its implementation; pointers are to [`Lanes::LEN`] words.
-/// Functions that use them are inlined into one that has the features.
+/// Every function needs the instructions of its implementation, and pointers to [`Lanes::LEN`]
+/// words. A function that uses them must be inlined into one that enables these instructions.
 pub(crate) trait Lanes: Copy {
     /// The same lanes as 64-bit integers.
     type Words: Copy;
@@ -43,10 +43,10 @@ pub(crate) trait Lanes: Copy {
     unsafe fn transpose(at: *mut f64);
 }
 
-/// Doubles of this size count in ones: their low 52 bits are an integer.
+/// 2^52. Doubles from here to 2^53 are integers: their low 52 bits are the distance from 2^52.
 pub(crate) const TWO52: f64 = 4_503_599_627_370_496.0;
 
-/// Integers below 2^52 as doubles.
+/// Converts integers below 2^52 to doubles.
 ///
 /// # Safety
 /// As [`Lanes`].
@@ -82,19 +82,22 @@ impl<V: Lanes> RealModulus<V> {
         unsafe { Self { p: V::splat(p as f64), inverse: V::splat(1.0 / p as f64) } }
     }
 
-    /// `x mod p` for `|x| <= 2^52.2 + 4p`: in `[-0.51p, 0.51p]` for `p > 2^10`, and below p in absolute value for
-    /// all. The quotient comes out of two roundings, and is off by at most `|x| / p * 2^-52`: 0.39 for p = 3.
+    /// `x mod p` for `|x| <= 2^52.2 + 4p`: in `[-0.51p, 0.51p]` for `p > 2^10`, below p in absolute
+    /// value for all p. Two roundings make the quotient wrong by at most `|x| / p * 2^-52`: 0.39
+    /// for p = 3.
     #[inline(always)]
     pub(crate) unsafe fn reduce(self, x: V) -> V {
         // SAFETY: by the caller.
         unsafe { x.mul(self.inverse).round().mul_sub_from(self.p, x) }
     }
 
-    /// `x w mod p` for `|x| <= b p < 2^53` and `0 <= w < p`: at most `(0.5 + 0.375 b) p` in absolute value.
+    /// `x w mod p` for `|x| <= b p < 2^53` and `0 <= w < p`: at most `(0.5 + 0.375 b) p` in
+    /// absolute value.
     ///
-    /// The product is `high + low` exactly, with `high` its rounding. The quotient `high / p` before rounding
-    /// to an integer is below `2^50 b` and comes out of three roundings: off by at most
-    /// `1.5 * 2^-52 * 2^50 b`. What is then left of `high` is an integer below 2^53, so nothing more is lost.
+    /// The product is exactly `high + low`, where `high` is the rounded product. Before rounding to
+    /// an integer, the quotient `high / p` is below `2^50 b`. Three roundings make it wrong by at
+    /// most `1.5 * 2^-52 * 2^50 b`. The rest of `high` is then an integer below 2^53, so the later
+    /// steps are exact.
     #[inline(always)]
     pub(crate) unsafe fn mul(self, x: V, w: V) -> V {
         // SAFETY: by the caller.
@@ -105,7 +108,7 @@ impl<V: Lanes> RealModulus<V> {
         }
     }
 
-    /// [`RealModulus::reduce`] twice, step by step.
+    /// [`RealModulus::reduce`] of two vectors, with their steps interleaved.
     #[inline(always)]
     pub(crate) unsafe fn reduce_two(self, [x, y]: [V; 2]) -> [V; 2] {
         // SAFETY: by the caller.
@@ -116,7 +119,7 @@ impl<V: Lanes> RealModulus<V> {
         }
     }
 
-    /// [`RealModulus::mul`] twice, step by step.
+    /// [`RealModulus::mul`] of two pairs of vectors, with their steps interleaved.
     #[inline(always)]
     pub(crate) unsafe fn mul_two(self, [x, y]: [V; 2], [w, v]: [V; 2]) -> [V; 2] {
         // SAFETY: by the caller.
@@ -138,7 +141,7 @@ impl<V: Lanes> RealModulus<V> {
     }
 }
 
-/// Plain Rust: what NEON runs, and the twin that tests compare on other processors.
+/// Plain Rust: the implementation for NEON, and on other processors the twin for tests.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod array {
     use super::Lanes;
@@ -390,7 +393,7 @@ mod x86 {
         }
     }
 
-    /// The 4x4 matrix at `at` in rows of 8, transposed.
+    /// Loads the 4x4 matrix at `at`, whose rows are 8 doubles apart, and transposes it.
     #[inline(always)]
     unsafe fn transposed(at: *const f64) -> [__m256d; 4] {
         // SAFETY: by the caller.

@@ -1,6 +1,6 @@
 //! Errors of the lattice arithmetic.
 
-/// What can be wrong with a modulus, a transform or a polynomial.
+/// An invalid modulus, transform, polynomial or basis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LatticeError {
     /// Not an odd prime below 2^50.
@@ -26,13 +26,13 @@ pub enum LatticeError {
     /// A basis without primes.
     #[error("a residue number system needs at least one prime")]
     NoPrimes,
-    /// A basis that has a prime twice.
+    /// A basis that contains a prime twice.
     #[error("prime {value} is twice in one residue number system")]
     Repeated {
         /// The prime.
         value: u64,
     },
-    /// An automorphism that is none.
+    /// An exponent that gives no automorphism.
     #[error("X -> X^{element} is no automorphism: exponents are odd and below {order}")]
     Galois {
         /// The exponent given.

@@ -1,6 +1,6 @@
-//! Arithmetic kernels: modular and ring arithmetic, NTT, polynomials, samplers, AES-based PRG and hash, bit
-//! matrices; an allocator that counts, and large pages. The only crate with `unsafe` code (SIMD kernels with
-//! a portable twin each).
+//! Arithmetic kernels: modular and ring arithmetic, NTT, polynomials, samplers, AES-based PRG and
+//! hash, bit matrices. Also a counting allocator, and buffers in large pages. The only crate with
+//! `unsafe` code; every SIMD kernel has a portable twin.
 
 pub mod aes;
 pub mod bits;

@@ -1,12 +1,13 @@
 //! Word-sized prime moduli of at most 50 bits: Barrett reduction and Shoup multiplication.
 //!
-//! All operands named `a`, `b`, `x` are in `[0, p)` unless the name ends in `_lazy`. Nothing here branches on
-//! operand values; final corrections are written as `min(r, r - p)` on wrapped integers, which compiles to
-//! conditional moves.
+//! All operands named `a`, `b`, `x` are in `[0, p)` unless the name ends in `_lazy`. No function
+//! branches on operand values. The last corrections are written as `min(r, r - p)` on wrapped
+//! integers, which compiles to conditional moves.
 
 use crate::LatticeError;
 
-/// Largest size of a modulus in bits: four times a modulus must fit 52 bits, the width of the IFMA kernels.
+/// Largest size of a modulus in bits: four times a modulus must fit 52 bits, the width of the IFMA
+/// kernels.
 pub const MAX_MODULUS_BITS: u32 = 50;
 
 /// A prime modulus `p`, `3 <= p < 2^50`, with its Barrett constant.
@@ -94,8 +95,8 @@ impl Modulus {
     #[inline(always)]
     #[must_use]
     pub fn reduce_product(&self, x: u128) -> u64 {
-        // x >> (bits-1) < 2^(bits+1); the quotient estimate is at most one too small: see Barrett (HAC 14.42)
-        // with three guard bits.
+        // x >> (bits-1) < 2^(bits+1); the quotient estimate is at most one too small: Barrett (HAC
+        // 14.42) with three guard bits.
         let head = (x >> (self.bits - 1)) as u64;
         let estimate = ((u128::from(head) * u128::from(self.barrett)) >> (self.bits + 4)) as u64;
         let r = (x as u64).wrapping_sub(estimate.wrapping_mul(self.value));
@@ -170,8 +171,8 @@ impl Modulus {
         correct(self.mul_shoup_lazy(x, w), self.value)
     }
 
-    /// A primitive root of unity of order `order` (a power of two dividing `p - 1`): deterministic, so that
-    /// both parties use the same one.
+    /// A primitive root of unity of order `order` (a power of two dividing `p - 1`). Deterministic,
+    /// so both parties use the same root.
     ///
     /// # Errors
     /// [`LatticeError::NoRoot`] if `order` does not divide `p - 1`.

@@ -1,6 +1,7 @@
-//! Long buffers in large pages. A buffer of 2^16 words spans 128 small pages, and kernels that read several
-//! of them side by side, or at random places, look up addresses as long as they compute. Here because nothing
-//! else may hold `unsafe` code.
+//! Long buffers in large pages. A buffer of 2^16 words spans 128 small pages. Kernels that read
+//! several such buffers side by side, or at random places, spend as much time on looking up
+//! addresses as on computing. The module is in this crate because no other crate may contain
+//! `unsafe` code.
 
 use crate::block::Block;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -10,39 +11,40 @@ use std::sync::Arc;
 
 /// Bytes of a large page.
 const LARGE: usize = 2 << 20;
-/// Bytes of buffers that are worth one.
+/// Bytes from which a buffer is placed in a large page.
 const LONG: usize = 64 << 10;
 
-/// What zero bytes are a value of.
+/// A type for which all-zero bytes are a value.
 ///
 /// # Safety
-/// All bits zero are a value, which needs no more alignment than a large page has.
+/// All bits zero must be a valid value. The type must not need more alignment than a large page
+/// has.
 pub unsafe trait Zeros: Copy + Send + Sync {}
 
 // SAFETY: any bits are a number.
 unsafe impl Zeros for u64 {}
-// SAFETY: a block is a number.
+// SAFETY: a block is a 128-bit number.
 unsafe impl Zeros for Block {}
 
-/// A buffer that belongs to one page with others. The page is freed with the last of them.
+/// A buffer that shares a page with others. The page is freed with its last buffer.
 pub struct Long<T> {
     start: NonNull<T>,
     len: usize,
-    /// Held until its last buffer goes; none for an empty one.
+    /// The page, freed when its last buffer is dropped; `None` for an empty buffer.
     _page: Option<Arc<Page>>,
 }
 
-/// Memory that [`Long`] buffers are parts of.
+/// Memory of one or several [`Long`] buffers.
 struct Page {
     start: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: it is memory that nobody else frees.
+// SAFETY: a page owns its memory, which only its `drop` frees.
 unsafe impl Send for Page {}
-// SAFETY: nothing is read or written through it.
+// SAFETY: nothing is read or written through a page.
 unsafe impl Sync for Page {}
-// SAFETY: no two of them overlap, so that it owns its entries as a vector does.
+// SAFETY: buffers do not overlap, so each owns its entries as a vector does.
 unsafe impl<T: Send> Send for Long<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Long<T> {}
@@ -60,7 +62,7 @@ impl<T: Zeros> Long<T> {
         Self::in_page(len, 1).pop().expect("one buffer was asked for")
     }
 
-    /// Buffers of `len` zeros: as many as fill a large page if they are long, else one.
+    /// Buffers of `len` zeros: as many as fill a large page if they are long, else one buffer.
     #[must_use]
     pub fn page_of(len: usize) -> Vec<Self> {
         let bytes = Self::bytes(len);
@@ -80,30 +82,30 @@ impl<T: Zeros> Long<T> {
         let align = if is_long { LARGE } else { align_of::<T>() };
         let layout =
             Layout::from_size_align(count * bytes, align).expect("buffers are far below half of all addresses");
-        // SAFETY: the layout has bytes.
+        // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout));
         if is_long {
             advise(start, layout.size());
         }
-        // SAFETY: `alloc` gave that many bytes.
+        // SAFETY: `alloc` returned that many bytes.
         unsafe { start.write_bytes(0, layout.size()) };
         let page = Arc::new(Page { start, layout });
         let part = |i| {
-            // SAFETY: the page has `count` times `len` entries, and their alignment or more.
+            // SAFETY: the page has room for `count * len` entries, and at least their alignment.
             let start = unsafe { start.cast::<T>().add(i * len) };
             Self { start, len, _page: Some(page.clone()) }
         };
         (0..count).map(part).collect()
     }
 
-    /// Bytes of the page it is in.
+    /// Bytes of the buffer's page.
     #[cfg(test)]
     fn page_bytes(&self) -> usize {
         self._page.as_ref().map_or(0, |page| page.layout.size())
     }
 }
 
-/// Asks for large pages. Where there are none, small ones do.
+/// Requests large pages. If there are none, the memory stays in small ones.
 #[cfg(target_os = "linux")]
 fn advise(start: NonNull<u8>, bytes: usize) {
     /// From Linux's `mman.h`.
@@ -111,7 +113,8 @@ fn advise(start: NonNull<u8>, bytes: usize) {
     unsafe extern "C" {
         fn madvise(start: *mut std::ffi::c_void, bytes: usize, advice: i32) -> i32;
     }
-    // SAFETY: the memory is ours, and this advice changes nothing but how it is mapped. It may be refused.
+    // SAFETY: the caller owns the memory, and this advice only changes how it is mapped. The system
+    // may refuse the advice.
     unsafe { madvise(start.as_ptr().cast(), bytes, MADV_HUGEPAGE) };
 }
 
@@ -120,7 +123,7 @@ fn advise(_: NonNull<u8>, _: usize) {}
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout, and no part of it is left.
+        // SAFETY: the memory was allocated with this layout, and no buffer uses it any more.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }
@@ -128,14 +131,14 @@ impl Drop for Page {
 impl<T> Deref for Long<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
-        // SAFETY: these entries are its own, and zero bytes are one.
+        // SAFETY: the buffer owns these entries, which began as zero bytes, a valid value.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
 impl<T> DerefMut for Long<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and borrowed alone.
+        // SAFETY: as above, and the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
@@ -157,7 +160,7 @@ mod tests {
             }
             assert!(all.iter().enumerate().all(|(i, words)| words.iter().all(|&w| w == i as u64 + 1)));
             assert_eq!(all[0].page_bytes(), count * 8 * len);
-            // Others stay when one goes, on whatever thread.
+            // A buffer outlives the others of its page, on any thread.
             let last = all.pop().unwrap();
             drop(all);
             let sum = std::thread::spawn(move || last.iter().sum::<u64>()).join().unwrap();

@@ -1,18 +1,19 @@
-//! Pseudo-random generator: AES-128 in counter mode, seeded from the operating system or from a given seed.
+//! Pseudo-random generator: AES-128 in counter mode, seeded from the operating system or from a
+//! given seed.
 //!
-//! The output is one stream of bytes: how it is cut into calls does not matter. `fork` derives independent
-//! child generators from plaintext blocks that the stream never uses.
+//! The output is one stream of bytes, however calls cut it. `fork` derives independent child
+//! generators from plaintext blocks that the stream never uses.
 //!
-//! What is published must not come out of a stream that also makes secrets: it would be known plaintext of
-//! the key that hides them. [`SplitPrg`] therefore gives out [`PublicSeed`]s from a generator with a key of
-//! its own, and what is expanded in the open takes no other type.
+//! Published values must not come from a stream that also makes secrets: they would be known
+//! plaintext of the key that hides the secrets. Therefore [`SplitPrg`] draws [`PublicSeed`]s from a
+//! generator with a separate key. Code that expands public randomness takes no other type.
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::aes::Aes128;
 use crate::block::Block;
 
-/// The operating system gave no randomness.
+/// The operating system's random source failed.
 #[derive(Debug, thiserror::Error)]
 #[error("the operating system's random source failed: {0}")]
 pub struct OsRandomness(#[from] getrandom::Error);
@@ -51,7 +52,8 @@ pub struct Prg {
 }
 
 impl Prg {
-    /// Seeded by the operating system; its failure is an error, never a fallback.
+    /// A generator seeded by the operating system. A failure of the system is an error; there is no
+    /// fallback.
     pub fn from_os() -> Result<Self, OsRandomness> {
         Ok(Self::from_seed(Seed::from_os()?))
     }
@@ -67,7 +69,8 @@ impl Prg {
         &self.seed
     }
 
-    /// The child generator number `domain`: depends on the seed and `domain` only, not on how much was drawn.
+    /// Child generator number `domain`. It depends only on the seed and `domain`, and is
+    /// independent of earlier draws.
     pub fn fork(&self, domain: u64) -> Self {
         Self::from_seed(self.child(FORK, domain))
     }
@@ -166,7 +169,7 @@ impl Drop for Prg {
     }
 }
 
-/// A 128-bit seed that is published: both parties expand it to the same stream. No secret.
+/// A 128-bit seed that is published, so not secret: both parties expand it to the same stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PublicSeed([u8; 16]);
 
@@ -174,7 +177,7 @@ impl PublicSeed {
     /// Bytes of a seed.
     pub const BYTES: usize = 16;
 
-    /// The seed that a peer sent.
+    /// Reads the seed that a peer sent.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
@@ -184,33 +187,34 @@ impl PublicSeed {
         self.0
     }
 
-    /// Its stream.
+    /// The seed's stream.
     pub fn stream(self) -> Prg {
         Prg::from_seed(Seed(self.0))
     }
 
-    /// Its stream without the first `blocks` blocks of 16 bytes.
+    /// The seed's stream after its first `blocks` blocks of 16 bytes.
     pub fn stream_from(self, blocks: u64) -> Prg {
         let mut rest = self.stream();
         rest.counter = blocks;
         rest
     }
 
-    /// The child seed number `domain`; as public as this one.
+    /// Child seed number `domain`, public like this one.
     pub fn fork(self, domain: u64) -> Self {
         Self(self.stream().child(FORK, domain).0)
     }
 }
 
-/// Secret randomness, and beside it seeds to publish: those come from a generator whose key is derived once
-/// from that of the secret one, so no published block is a block of the secret stream.
+/// A generator of secrets, and a second one for seeds to publish. The second one's key is derived
+/// once from the first one's, so no published block is a block of the secret stream.
 pub struct SplitPrg {
     secret: Prg,
     public: Prg,
 }
 
 impl SplitPrg {
-    /// Splits a generator. It is taken by value: splitting the same one twice would repeat public seeds.
+    /// Splits a generator. Takes it by value, because splitting one twice would repeat public
+    /// seeds.
     pub fn new(secret: Prg) -> Self {
         let public = Prg::from_seed(secret.child(PUBLIC, 0));
         Self { secret, public }
@@ -262,8 +266,8 @@ mod tests {
         assert_eq!(a.seed().0, [1; 16]);
     }
 
-    /// Neither the secret stream nor a fork of it holds a published seed; the seeds differ, and drawing
-    /// secrets does not move them.
+    /// Neither the secret stream nor a fork of it contains a published seed. Seeds differ from each
+    /// other, and drawing secrets does not change them.
     #[test]
     fn published_seeds_are_no_blocks_of_the_secret_stream() {
         let mut split = SplitPrg::new(prg(7));

@@ -1,13 +1,14 @@
-//! Sums of products of integers in doubles, reduced seldom.
+//! Sums of products of integers in doubles, with few reductions.
 //!
-//! A product `x y < 2^100` is cut in two by a rounding: `x y + 2^102` is a double whose lowest bit counts
-//! 2^50, so taking 2^102 off again leaves `k = 2^50 round(x y / 2^50)`, and `x y - k` is between -2^49 and
-//! 2^49. Both are exact, and so are sums of a few: [`TERMS`] of the first are multiples of 2^50 below 2^103.
+//! A rounding cuts a product `x y < 2^100` in two. The lowest bit of the double `x y + 2^102`
+//! counts 2^50, so subtracting 2^102 again leaves `k = 2^50 round(x y / 2^50)`. The rest `x y - k`
+//! is between -2^49 and 2^49. Both parts are exact, and so are sums of a few: the first parts of
+//! [`TERMS`] products add up to a multiple of 2^50 below 2^103.
 
 use crate::lanes::{Lanes, RealModulus, to_real, to_words};
 use crate::modulus::Modulus;
 
-/// Products between two calls of [`Reduction::fold`], or before [`Reduction::finish`].
+/// Most products between two calls of [`Reduction::fold`], or before [`Reduction::finish`].
 pub(crate) const TERMS: usize = 7;
 
 /// 2^102: its lowest bit counts 2^50.
@@ -21,7 +22,7 @@ pub(crate) struct Sum<V> {
 }
 
 impl<V: Lanes> Sum<V> {
-    /// A sum that is `first`, an integer in `[0, 2^50)`, so far.
+    /// A sum with the first term `first`, an integer in `[0, 2^50)`.
     ///
     /// # Safety
     /// As [`Lanes`], as for all functions here.
@@ -43,12 +44,12 @@ impl<V: Lanes> Sum<V> {
     }
 }
 
-/// How sums are reduced modulo p.
+/// Constants that reduce sums modulo p.
 #[derive(Clone, Copy)]
 pub(crate) struct Reduction {
     p: f64,
     inverse: f64,
-    /// `2^50 mod p`, divided by 2^50: by this the high part is multiplied.
+    /// `2^50 mod p`, divided by 2^50: the factor of the high part.
     high: f64,
     /// `2^32 mod p`
     word: f64,
@@ -71,9 +72,10 @@ impl Reduction {
         unsafe { RealModulus { p: V::splat(self.p), inverse: V::splat(self.inverse) } }
     }
 
-    /// The sum as one integer, at most `2^52.2 + 3.2p` and so below 2^53: with [`TERMS`] products and a start
-    /// below 2^50, the low part is at most `4.5 * 2^50`. The high one is at most `7 * 2^50` times 2^50, so
-    /// that its product is at most `(0.5 + 0.375 * 7) p < 3.2p` (see [`RealModulus::mul`]).
+    /// The sum as one integer, at most `2^52.2 + 3.2p` and so below 2^53. With [`TERMS`] products
+    /// and a start below 2^50, the low part is at most `4.5 * 2^50`. The high part is at most 2^50
+    /// times `7 * 2^50`, so its product is at most `(0.5 + 0.375 * 7) p < 3.2p` (see
+    /// [`RealModulus::mul`]).
     #[inline(always)]
     unsafe fn join<V: Lanes>(&self, sum: Sum<V>, m: RealModulus<V>) -> V {
         // SAFETY: by the caller.
@@ -100,7 +102,7 @@ impl Reduction {
         }
     }
 
-    /// Any words, in `[0, p)`.
+    /// Reduces any words to `[0, p)`.
     #[inline(always)]
     pub(crate) unsafe fn reduce_words<V: Lanes>(&self, x: V::Words) -> V::Words {
         // SAFETY: by the caller.
@@ -110,10 +112,10 @@ impl Reduction {
         }
     }
 
-    /// `low + 2^52 high` of any words, where `radix` is `2^52 mod p`: in `[0, p)`.
+    /// `low + 2^52 high mod p` in `[0, p)` for any words, where `radix` is `2^52 mod p`.
     #[inline(always)]
     pub(crate) unsafe fn join_words<V: Lanes>(&self, low: V::Words, high: V::Words, radix: f64) -> V::Words {
-        // SAFETY: by the caller. Reduced and times the radix, the high word is at most 0.7 p.
+        // SAFETY: by the caller. The reduced high word times the radix is at most 0.7 p.
         unsafe {
             let m = self.modulus::<V>();
             let high = m.mul(m.reduce(self.halves(high, m)), V::splat(radix));
@@ -121,8 +123,8 @@ impl Reduction {
         }
     }
 
-    /// Any words modulo p, of which the low half stays as it is, below 2^32, and the high one becomes at most
-    /// `0.5 p + 0.375 * 2^32`.
+    /// Any words modulo p, partly reduced. The low half, below 2^32, does not change. The high half
+    /// becomes at most `0.5 p + 0.375 * 2^32`.
     #[inline(always)]
     unsafe fn halves<V: Lanes>(&self, x: V::Words, m: RealModulus<V>) -> V {
         // SAFETY: by the caller.

@@ -1,4 +1,4 @@
-//! Samplers. Secret-dependent values come out of branch-free code; only the uniform sampler of public
+//! Samplers. Secret values come from branch-free code; only the uniform sampler of public
 //! polynomials rejects.
 
 use crate::modulus::Modulus;
@@ -6,12 +6,13 @@ use crate::pointwise::Pointwise;
 use crate::prg::{Prg, PublicSeed};
 use zeroize::Zeroizing;
 
-/// Coins per side of the centred binomial error: variance `ERROR_COINS / 2` = 10.5, standard deviation 3.24
-/// (the standard asks for at least 3.19).
+/// Coins per side of the centred binomial error: variance `ERROR_COINS / 2` = 10.5, standard
+/// deviation 3.24 (the standard asks for at least 3.19).
 pub const ERROR_COINS: u32 = 21;
 
-/// Exactly uniform words in `[0, p)`. Rejects 64-bit words at or above the largest multiple of p (probability
-/// below `p / 2^64 <= 2^-14`); which words were rejected is independent of the result.
+/// Draws exactly uniform words in `[0, p)`. Rejects 64-bit words at or above the largest multiple
+/// of p (probability below `p / 2^64 <= 2^-14`). Which words were rejected is independent of the
+/// result.
 pub fn uniform(prg: &mut Prg, modulus: &Modulus, out: &mut [u64]) {
     let (op, last) = (Pointwise::new(*modulus), last_accepted(modulus));
     let mut rejected = Vec::new();
@@ -20,17 +21,17 @@ pub fn uniform(prg: &mut Prg, modulus: &Modulus, out: &mut [u64]) {
         rejected.extend(above(&op, part, last).into_iter().map(|j| CHUNK * i + j));
         op.reduce(part);
     }
-    // All words are drawn first, then those for the rejected ones, in order.
+    // The replacements of rejected words follow all other words in the stream, in order.
     rejected.into_iter().for_each(|i| out[i] = accepted(prg, modulus, last));
 }
 
-/// The highest 64-bit word below a multiple of p that is not below another one.
+/// The largest accepted word: one below the largest multiple of p that is at most 2^64.
 fn last_accepted(modulus: &Modulus) -> u64 {
     let p = modulus.value();
     u64::MAX - (u64::MAX % p + 1) % p
 }
 
-/// Places of the words above `last`.
+/// Indices of the words above `last`.
 fn above(op: &Pointwise, words: &[u64], last: u64) -> Vec<usize> {
     if !op.any_above(words, last) {
         return Vec::new();
@@ -38,26 +39,26 @@ fn above(op: &Pointwise, words: &[u64], last: u64) -> Vec<usize> {
     words.iter().enumerate().filter(|(_, x)| **x > last).map(|(j, _)| j).collect()
 }
 
-/// The next word that is not above `last`, reduced.
+/// The next word of the stream up to `last`, reduced.
 fn accepted(prg: &mut Prg, modulus: &Modulus, last: u64) -> u64 {
     let word = std::iter::repeat_with(|| prg.next_u64()).find(|&word| word <= last);
     modulus.reduce(word.expect("a generator does not end"))
 }
 
-/// The words that [`uniform`] makes of the stream of a seed, in parts: what is drawn may be used while it is
-/// in the first cache.
+/// The words that [`uniform`] draws from the stream of a seed, in parts: callers can use each part
+/// while it is in the first-level cache.
 pub struct UniformParts {
     op: Pointwise,
     last: u64,
     words: Prg,
-    /// From where all words have been drawn: made when a word is first rejected.
+    /// The stream after all words, for replacements; made at the first rejection.
     spare: Option<Prg>,
     seed: PublicSeed,
     total: usize,
 }
 
 impl UniformParts {
-    /// `total` words of `seed` in `[0, p)` of `op`.
+    /// Prepares to draw `total` words of `seed` in `[0, p)`, with the modulus p of `op`.
     ///
     /// # Panics
     /// If `total` is odd.
@@ -67,7 +68,7 @@ impl UniformParts {
         Self { op: *op, last: last_accepted(op.modulus()), words: seed.stream(), spare: None, seed, total }
     }
 
-    /// The next `out.len()` words. After all of them, what comes is not specified.
+    /// Draws the next `out.len()` words. After `total` words the content is unspecified.
     pub fn next(&mut self, out: &mut [u64]) {
         self.words.fill_u64(out);
         let rejected = above(&self.op, out, self.last);
@@ -79,7 +80,7 @@ impl UniformParts {
     }
 }
 
-/// Words that are drawn, checked and reduced while they are in the first cache.
+/// Words that are drawn, checked and reduced together, within the first-level cache.
 const CHUNK: usize = 1024;
 
 /// `n` values of `{-1, 0, 1}`, each with probability 1/3 up to 2^-63.
@@ -90,7 +91,8 @@ pub fn ternary(prg: &mut Prg, n: usize) -> Zeroizing<Vec<i64>> {
     Zeroizing::new(words.iter().map(|&w| ((u128::from(w) * 3) >> 64) as i64 - 1).collect())
 }
 
-/// `n` values of the centred binomial distribution with [`ERROR_COINS`] coins a side: in `[-21, 21]`.
+/// `n` values of the centred binomial distribution with [`ERROR_COINS`] coins a side, so from -21
+/// to 21.
 #[must_use]
 pub fn error(prg: &mut Prg, n: usize) -> Zeroizing<Vec<i64>> {
     const SIDE: u64 = (1 << ERROR_COINS) - 1;
@@ -138,7 +140,7 @@ mod tests {
         }
     }
 
-    /// The definition, word by word, on streams with a word to reject among them.
+    /// The words follow the definition, on streams that contain a word to reject.
     #[test]
     fn uniform_words_are_those_of_the_definition() {
         // 2^64 mod p is nearly p: one word in 19,000 is rejected.

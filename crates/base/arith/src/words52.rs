@@ -1,8 +1,8 @@
-//! Vectors of eight words that hold integers below 2^52: what the AVX-512 IFMA kernels are written in.
+//! Vectors of eight words that hold integers below 2^52, for the AVX-512 IFMA kernels.
 //!
-//! The multiply-add instructions read the low 52 bits of their factors alone. So a value may be known only
-//! mod 2^52 ("loose": anything above bit 51) as long as it is multiplied or added up, and is cut to its 52
-//! bits ("tight") before it is compared.
+//! The multiply-add instructions read only the low 52 bits of their factors. So a value may be
+//! "loose" (correct modulo 2^52, with anything above bit 51) while it is multiplied or added.
+//! Before a comparison it must be "tight": cut to its 52 bits.
 
 use crate::modulus::{Modulus, Shoup};
 use std::arch::x86_64::*;
@@ -20,13 +20,13 @@ pub(crate) struct Modulus52 {
     pub two_p: V,
     /// 2^52 - p: multiplying by it subtracts a multiple of p modulo 2^52.
     minus_p: V,
-    /// 1 as a factor: `floor(2^52 / p)`.
+    /// Quotient of the factor 1: `floor(2^52 / p)`.
     one: V,
     low52: V,
     pub zero: V,
 }
 
-/// A fixed multiplicand with its quotient, in every lane or one for each (see [`Shoup`]).
+/// A fixed multiplicand with its quotient (see [`Shoup`]): the same in every lane, or one for each.
 #[derive(Clone, Copy)]
 pub(crate) struct Factor {
     pub value: V,
@@ -34,7 +34,7 @@ pub(crate) struct Factor {
 }
 
 impl Factor {
-    /// The same in every lane.
+    /// The same factor in every lane.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     pub(crate) fn splat(w: Shoup) -> Self {
@@ -60,7 +60,7 @@ pub(crate) unsafe fn store(at: *mut u64, v: V) {
     unsafe { _mm512_storeu_si512(at.cast(), v) }
 }
 
-/// `x - bound` where that is not negative: `[0, 2 bound)` to `[0, bound)`.
+/// `x - bound` if that is not negative, else `x`: from `[0, 2 bound)` to `[0, bound)`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 pub(crate) fn fold(x: V, bound: V) -> V {
@@ -89,8 +89,8 @@ impl Modulus52 {
         _mm512_and_si512(x, self.low52)
     }
 
-    /// `x w mod p` in `[0, 2p)`, loose, for any loose x: the quotient's estimate is at most one too small
-    /// (plus the truncation of the 52-bit quotient).
+    /// `x w mod p` in `[0, 2p)`, loose, for any loose x: the quotient's estimate is at most one too
+    /// small (plus the truncation of the 52-bit quotient).
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     pub(crate) fn mul_loose(self, x: V, w: Factor) -> V {
@@ -99,7 +99,7 @@ impl Modulus52 {
         _mm512_madd52lo_epu64(low, estimate, self.minus_p)
     }
 
-    /// The same, tight.
+    /// As [`Self::mul_loose`], tight.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     pub(crate) fn mul_lazy(self, x: V, w: Factor) -> V {
@@ -130,7 +130,8 @@ impl Modulus52 {
         fold(fold(sum, self.two_p), self.p)
     }
 
-    /// `low + 2^52 high mod p` in `[0, p)` for a tight `high`, `low` below 2^52 after its carry.
+    /// `low + 2^52 high mod p` in `[0, p)` for any `low`, and a `high` that stays below 2^52 with
+    /// the carry of `low`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     pub(crate) fn join_few(self, low: V, high: V, radix: Factor) -> V {
@@ -138,8 +139,8 @@ impl Modulus52 {
         self.reduce(self.join_low(low, high, radix))
     }
 
-    /// `low + 2^52 high mod p` in `[0, 4p)`, loose, of the low 52 bits of both: the steps of a reduction and a
-    /// product, added up.
+    /// `low + 2^52 high mod p` in `[0, 4p)`, loose, from the low 52 bits of both: a reduction of
+    /// `low` plus a product of `high`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     fn join_low(self, low: V, high: V, radix: Factor) -> V {

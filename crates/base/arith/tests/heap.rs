@@ -1,4 +1,4 @@
-//! The counting allocator, against a model that adds up sizes.
+//! Compares the counting allocator with a model that adds up sizes.
 use proptest::prelude::*;
 use std::hint::black_box;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,16 +9,16 @@ use tacit_arith::heap::{Account, Counting, MAX_ACCOUNTS};
 static HEAP: Counting = Counting;
 
 const MIB: usize = 1 << 20;
-/// What a thread itself may take, or free of what others have allocated.
+/// Bytes that a thread itself may allocate, or free of others' allocations.
 const NOISE: u64 = 64 << 10;
 
-/// One test of this process at a time: the last takes all accounts.
+/// Runs one test of this process at a time, because one of them takes all accounts.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The peak of what runs in a thread of an account of its own.
+/// Peak of `work`, which runs in a thread with its own account.
 fn peak_of(work: impl FnOnce() + Send) -> u64 {
     let account = Account::open().unwrap();
     thread::scope(|scope| {
@@ -83,7 +83,7 @@ fn an_account_begins_at_zero_and_there_are_so_many() {
     assert!(Account::open().is_some());
 }
 
-/// Does to some blocks what a step says.
+/// Applies one step to a block.
 fn step(block: &mut Vec<u8>, what: u8, size: usize) {
     match what {
         // In place, by `realloc`.
@@ -92,7 +92,7 @@ fn step(block: &mut Vec<u8>, what: u8, size: usize) {
             block.shrink_to(size);
             block.reserve_exact(size);
         }
-        // Freed before the new one comes.
+        // Frees the old block before it allocates the new one.
         _ => {
             *block = Vec::new();
             *block = match what {
@@ -123,7 +123,7 @@ fn a_visit_ends() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Blocks that come, grow, shrink and go: the peak is what a sum says.
+    /// The peak equals that of a sum of sizes, while blocks are allocated, grown, shrunk and freed.
     #[test]
     fn the_peak_is_that_of_a_model(steps in prop::collection::vec((0..4u8, 0..8usize, 1..512usize), 1..60)) {
         let _alone = alone();

@@ -1,6 +1,7 @@
-//! RNS-CKKS in one walk: parameters, keys, encryption, a linear transform, a polynomial, a bootstrap,
+//! A tour of RNS-CKKS: parameters, keys, encryption, a linear transform, a polynomial, a bootstrap,
 //! decryption.
-//! `cargo run --release -p tacit-he --example ckks_tour`; it takes about 3 GB of memory.
+//!
+//! `cargo run --release -p tacit-he --example ckks_tour` takes about 3 GB of memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use tacit_he::ckks::{
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Largest distance of the real parts from what they should be.
+/// Largest distance of the real parts from the expected values.
 fn worst(got: &[Complex], want: impl Fn(usize) -> f64) -> f64 {
     got.iter().enumerate().map(|(i, v)| (v.re - want(i)).abs()).fold(0.0, tacit_floats::larger)
 }
@@ -26,7 +27,7 @@ fn main() -> Result<(), Failure> {
     }
     let context = Arc::new(Context::new(&parameters)?);
 
-    // The circuit first: it says which keys it needs.
+    // The circuit is built first, because it determines the keys.
     let slots = parameters.degree() / 2;
     let boot = Bootstrapper::new(
         &context,
@@ -75,7 +76,7 @@ fn main() -> Result<(), Failure> {
     circuit.run(&sent, &keys, &x)
 }
 
-/// What the server does; the secret is here only to show how far off each result is.
+/// The server's part. The secret only serves to show the error of each result.
 struct Circuit<'a> {
     context: &'a Arc<Context>,
     encoder: &'a Encoder,
@@ -86,7 +87,7 @@ struct Circuit<'a> {
 }
 
 impl Circuit<'_> {
-    /// Reads, computes, bootstraps, computes on.
+    /// Reads the ciphertext, computes, bootstraps, and computes again.
     fn run(&self, sent: &[u8], keys: &KeySet, x: &[f64]) -> Result<(), Failure> {
         let Self { context, encoder, secret, boot, mean, cube } = *self;
         let slots = x.len();

@@ -3,31 +3,31 @@
 use tacit_arith::LatticeError;
 use tacit_arith::pack::PackError;
 
-/// What can go wrong with parameters, keys and foreign bytes.
+/// Errors of parameters, keys and bytes from a peer or a file.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum HeError {
-    /// The moduli or the degree are unusable (a defect of this program, not of its input).
+    /// The moduli or the degree are unusable; a defect of the program rather than of its input.
     #[error(transparent)]
     Lattice(#[from] LatticeError),
-    /// The modulus is too large for its degree.
+    /// The modulus is too large for the degree.
     #[error("degree {degree} with a modulus of {modulus_log2:.1} bits: at most {max} bits are secure")]
     Insecure {
         /// The ring degree.
         degree: usize,
         /// Bits of the modulus.
         modulus_log2: f64,
-        /// The largest size at this degree, 0 for a degree without one.
+        /// The most bits that are secure at this degree; 0 for a degree outside the table.
         max: u32,
     },
-    /// Ring width outside the supported range.
+    /// The ring width is outside the supported range.
     #[error("ring of {bits} bits: 1 to {max} are supported")]
     RingBits {
-        /// Bits asked for.
+        /// Requested bits.
         bits: u32,
         /// The largest supported width.
         max: u32,
     },
-    /// No rounding keeps the error of a share within the bound asked for.
+    /// Even without rounding, the error of a share exceeds the requested bound.
     #[error(
         "ring of {ring_bits} bits with weights of norm 2^{norm_log2:.1}: an error of {max_error} cannot be promised"
     )]
@@ -36,43 +36,43 @@ pub enum HeError {
         ring_bits: u32,
         /// log2 of the Euclidean norm of the weights in one polynomial.
         norm_log2: f64,
-        /// The error bound asked for.
+        /// The requested error bound.
         max_error: u32,
     },
-    /// Bytes of a wrong length.
+    /// A message has the wrong length.
     #[error("{what}: {got} bytes, expected {expected}")]
     Length {
-        /// The message.
+        /// Name of the message.
         what: &'static str,
-        /// Length received.
+        /// Received bytes.
         got: usize,
-        /// Length the parameters imply.
+        /// Bytes that the parameters imply.
         expected: usize,
     },
-    /// A coefficient out of range.
+    /// A coefficient is out of range.
     #[error("{what}: coefficient {index} is out of range")]
     Range {
-        /// The message.
+        /// Name of the message.
         what: &'static str,
-        /// Index of the first bad coefficient.
+        /// Index of the first coefficient out of range.
         index: usize,
     },
     /// Padding bits after the last coefficient are set.
     #[error("{what}: bits after the last coefficient are set")]
     Padding {
-        /// The message.
+        /// Name of the message.
         what: &'static str,
     },
-    /// A description of parameters that makes no sense.
+    /// A description of parameters is invalid.
     #[error("parameters: {why}")]
     Description {
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// Too few primes of a size.
+    /// There are too few primes of the requested size.
     #[error("no prime of {bits} bits that is 1 mod {step} is left")]
     NoPrime {
-        /// Bits asked for.
+        /// Requested bits.
         bits: u32,
         /// Twice the ring degree.
         step: u64,
@@ -80,50 +80,50 @@ pub enum HeError {
     /// A key would have less than 128 bits of security.
     #[error("{what}: a modulus of {modulus_log2:.1} bits at degree {degree}, at most {max} bits are secure")]
     InsecureKey {
-        /// Which key.
+        /// Name of the key.
         what: String,
         /// The ring degree.
         degree: usize,
-        /// Bits of its modulus.
+        /// Bits of the key's modulus.
         modulus_log2: f64,
-        /// The largest size for its secret at this degree, 0 where there is none.
+        /// The most bits that are secure for the key's secret at this degree; 0 if no size is.
         max: u32,
     },
-    /// A number of slots that the ring does not have.
+    /// The ring does not support this number of slots.
     #[error("{slots} slots: a power of two from 2 to {max} is supported")]
     Slots {
-        /// Slots asked for.
+        /// Requested slots.
         slots: usize,
-        /// The most at this degree.
+        /// The most slots at this degree.
         max: usize,
     },
-    /// More values than slots.
+    /// There are more values than slots.
     #[error("{values} values do not fit {slots} slots")]
     TooManyValues {
-        /// Values given.
+        /// Number of values.
         values: usize,
-        /// Slots there are.
+        /// Number of slots.
         slots: usize,
     },
-    /// An encoded value is too large (or no number).
+    /// An encoded value is too large, infinite or not a number.
     #[error("a coefficient of 2^{log2:.1} does not fit {max} bits: lower the scale or the values")]
     TooLarge {
         /// log2 of the largest coefficient.
         log2: f64,
-        /// Bits that fit.
+        /// Bits that a coefficient may have.
         max: u32,
     },
-    /// Levels do not fit.
+    /// A level is too low or does not match.
     #[error("{what}: level {need} is needed, level {have} is given")]
     Level {
         /// The operation.
         what: &'static str,
-        /// The level needed.
+        /// The required level.
         need: usize,
-        /// The level given.
+        /// The actual level.
         have: usize,
     },
-    /// Scales differ.
+    /// The scales of two operands differ.
     #[error("{what}: scales 2^{:.9} and 2^{:.9} differ", left.log2(), right.log2())]
     Scale {
         /// The operation.
@@ -133,7 +133,7 @@ pub enum HeError {
         /// Scale of the right operand.
         right: f64,
     },
-    /// Numbers of slots differ.
+    /// The operands have different numbers of slots.
     #[error("{what}: {left} and {right} slots")]
     SlotCount {
         /// The operation.
@@ -143,62 +143,62 @@ pub enum HeError {
         /// Slots of the right operand.
         right: usize,
     },
-    /// A switching key that is not in the set.
+    /// The key set lacks a switching key.
     #[error("no key for {key} at level {level}")]
     MissingKey {
-        /// What the key would do.
+        /// Purpose of the key.
         key: String,
-        /// The level it is needed at.
+        /// The level at which the key is needed.
         level: usize,
     },
-    /// A switching key below the level of the ciphertext.
+    /// A switching key is for a lower level than the ciphertext's.
     #[error("the key for {key} is good up to level {have}, level {level} is needed")]
     KeyTooLow {
-        /// What the key does.
+        /// Purpose of the key.
         key: String,
-        /// The level it is needed at.
+        /// The level at which the key is needed.
         level: usize,
-        /// The highest level of a key that is there.
+        /// The highest level of an available key.
         have: usize,
     },
-    /// A switching key with another number of special primes.
+    /// A switching key has a different number of special primes.
     #[error("the key for {key} has {have} special primes, {need} are needed beside the others")]
     KeyAlpha {
-        /// What the key does.
+        /// Purpose of the key.
         key: String,
-        /// Special primes needed.
+        /// Required special primes.
         need: usize,
         /// Special primes of the key.
         have: usize,
     },
-    /// A circuit that cannot be built as asked.
+    /// A circuit cannot be built as described.
     #[error("{what}: {why}")]
     Circuit {
-        /// The circuit.
+        /// Name of the circuit.
         what: &'static str,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A file that cannot be read or written.
+    /// A file cannot be read or written.
     #[error("{file}: {why}")]
     File {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// What the operating system said.
+        /// Error message of the operating system.
         why: String,
     },
-    /// Bytes that are not what they should be.
+    /// A message or file has an invalid format.
     #[error("{what}: {why}")]
     Format {
-        /// The message or file.
+        /// Name of the message or file.
         what: &'static str,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
 }
 
 impl HeError {
-    /// Names the message whose packed coefficients are wrong.
+    /// Converts a [`PackError`] of the message `what`.
     pub(crate) fn packed(what: &'static str) -> impl Fn(PackError) -> Self {
         move |error| match error {
             PackError::Length { got, expected } => Self::Length { what, got, expected },

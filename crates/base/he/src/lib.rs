@@ -1,11 +1,13 @@
-//! Lattice cryptography without any network: keys, parameters, ciphertexts.
+//! Lattice cryptography without networking: keys, parameters, ciphertexts.
 //!
 //! [`ckks`] is approximate arithmetic on encrypted vectors, from parameters to bootstrapping.
 //! [`bfv`] is exact arithmetic on encrypted vectors over a prime field, for the `sci-he` back end.
-//! [`core`] is what schemes share: rings and keys. [`coeff`] is the coefficient-packed scheme of the
-//! `cheetah` back end ([Chee22] sec. 3-4): plaintexts are polynomials over `Z_{2^l}`, the server multiplies
-//! by polynomials with small integer coefficients, and the result is turned into additive shares mod `2^l`
-//! without being decrypted in one place.
+//! [`core`] holds the rings and keys that schemes share.
+//!
+//! [`coeff`] is the coefficient-packed scheme of the `cheetah` back end ([Chee22] sec. 3-4).
+//! Plaintexts are polynomials over `Z_{2^l}`, and the server multiplies ciphertexts by polynomials
+//! with small integer coefficients. The parties turn the result into additive shares mod `2^l`;
+//! neither party decrypts the whole value.
 #![forbid(unsafe_code)]
 
 pub mod bfv;

@@ -10,8 +10,8 @@ use rustix::time::{ClockId, clock_gettime};
 use std::io::{BufReader, Read, Write};
 use std::time::Duration;
 
-/// `CLOCK_MONOTONIC` in nanoseconds: the same in every process of one host, without relation to that of
-/// another host.
+/// `CLOCK_MONOTONIC` in nanoseconds: the same in every process of one host, without relation to
+/// that of another host.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     nanoseconds(ClockId::Monotonic)

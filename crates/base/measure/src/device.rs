@@ -1,7 +1,7 @@
 //! Device profiles: the coefficients of the energy model, each with its source.
 //!
-//! A profile is a TOML file (docs/lab.md). Profiles of common devices are built in; `tacit lab calibrate`
-//! writes one for a machine with a power sensor.
+//! A profile is a TOML file (docs/lab.md). Profiles of common devices are built in. For a machine
+//! with a power sensor, `tacit lab calibrate` writes one.
 use crate::MeasureError;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -121,8 +121,8 @@ impl DeviceProfile {
     /// A built-in profile by name, or a file if `name` ends in `.toml`.
     ///
     /// # Errors
-    /// [`MeasureError::Io`], or [`MeasureError::Malformed`] for an unknown name (with the known ones)
-    /// or an invalid file.
+    /// [`MeasureError::Io`], or [`MeasureError::Malformed`] for an unknown name (with the known
+    /// ones) or an invalid file.
     pub fn load(name: &str) -> Result<Self, MeasureError> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return Self::parse(text);

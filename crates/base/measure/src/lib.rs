@@ -1,4 +1,4 @@
-//! What a process uses, and how a program tells a meter outside about its phases.
+//! Resource use of processes, and phase marks that a program sends to a meter outside.
 //!
 //! * [`usage`]: processor time, memory and traffic of processes and of the host, from `/proc`; the
 //!   limits of a container.

@@ -67,7 +67,7 @@ impl Checked {
     }
 }
 
-/// Runs each command once, in a folder of its own.
+/// Runs each command once, in a separate folder.
 struct Runner<'a> {
     asked: &'a Asked<'a>,
     folder: TempDir,

@@ -16,7 +16,7 @@ use tacit_net::link::{LinkSpec, LinkSpecText, PRESETS, Preset, format_duration, 
 const GRACE: Duration = Duration::from_secs(3);
 /// How long `--server` has to listen.
 const SERVER_START: Duration = Duration::from_secs(30);
-/// What the shell reports for a program that Ctrl-C ended: 128 + SIGINT.
+/// The exit status that the shell reports for a program that Ctrl-C ended: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;
 
 const HELP: &str = "\

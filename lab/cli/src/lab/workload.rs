@@ -131,8 +131,8 @@ impl How {
             let outcome = acceptor.accept(options.stall).and_then(|transport| run_server(transport, options));
             match outcome {
                 Ok(outcome) => line(&outcome)?,
-                // A server for a fixed number of clients reports the error. An endless server goes
-                // on with the next client.
+                // A server for a fixed number of clients reports the error. An endless server
+                // continues with the next client.
                 Err(error) if clients.is_some() => return Err(error.into()),
                 Err(error) => print::note(&format!("error: {error}")),
             }
@@ -152,8 +152,7 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
     }
 }
 
-/// Opens the channel for phase marks, if a measurement runs. Without marks the run still goes
-/// ahead.
+/// Opens the channel for phase marks, if a measurement runs. A failure does not stop the run.
 fn marks(party: &str) -> Option<MarkSender> {
     MarkSender::from_env(party).unwrap_or_else(|error| {
         print::note(&format!("warning: this run will have no phase marks: {error}"));

@@ -1,4 +1,4 @@
-//! Measures with the library what [KDS25] reports.
+//! Measures the figures of [KDS25] with the library.
 
 use serde_json::{Value, json};
 use std::str::FromStr;

@@ -1,7 +1,7 @@
-//! The AES hash `H(x) = pi(sigma(x)) ^ sigma(x)` (MMO with a linear orthomorphism, eprint 2019/074 section
-//! 7), circular correlation robust in the ideal-cipher model, as the half-tree construction (eprint
-//! 2022/1431) needs. Its key is public: the caller changes it as often as the number of hashes that an
-//! attacker may compare with one guess demands.
+//! The AES hash `H(x) = pi(sigma(x)) ^ sigma(x)` (MMO with a linear orthomorphism, eprint 2019/074
+//! section 7). It is circular correlation robust in the ideal-cipher model, as the half-tree
+//! construction (eprint 2022/1431) needs. The key is public. The caller changes it often enough to
+//! limit how many hashes an attacker can compare with one guess.
 
 use super::Aes128;
 use crate::block::Block;
@@ -17,12 +17,12 @@ impl CcrHash {
         Self::with_cpu(Cpu::best(), key)
     }
 
-    /// With the fastest kernel of `cpu`.
+    /// As [`Self::new`], with the fastest kernel of `cpu`.
     pub fn with_cpu(cpu: Cpu, key: Block) -> Self {
         Self(Aes128::with_cpu(cpu, key))
     }
 
-    /// What the kernel in use was chosen from.
+    /// The instruction sets from which the kernel was chosen.
     pub fn cpu(&self) -> Cpu {
         self.0.cpu()
     }
@@ -32,17 +32,17 @@ impl CcrHash {
         self.0.hash(src, mask, dst);
     }
 
-    /// One level of a correlated GGM tree in place: with `m = nodes.len() / 2` parents in `nodes[..m]`,
-    /// writes `nodes[j] = H(x_j)` (left child) and `nodes[m + j] = H(x_j) ^ x_j` (right child), and returns
-    /// the sum of the left children. An odd last element is left alone.
+    /// Expands one level of a correlated GGM tree in place: `m = nodes.len() / 2` parents `x_j` in
+    /// `nodes[..m]`. The left child `H(x_j)` goes to `nodes[j]`, the right child `H(x_j) ^ x_j` to
+    /// `nodes[m + j]`. Returns the sum of the left children. An odd last element does not change.
     pub fn double(&self, nodes: &mut [Block]) -> Block {
         self.0.double(nodes)
     }
 
-    /// One level down in many half-trees with correction words (eprint 2022/1431), a node of each. Node `x`
-    /// has the children `left = H(x) ^ lsb(x) * correction` and `right = left ^ x`; it is replaced by the
-    /// child on the side that bit `i` of `sides` says (1: right) for node `i`. Where that is the left one,
-    /// the right one is added to `sums[i]`.
+    /// Goes one level down in many half-trees with correction words (eprint 2022/1431), with one
+    /// node of each. The left child of node `x` is `H(x) ^ lsb(x) * correction`; the right child is
+    /// the left one `^ x`. Bit `i` of `sides` (1: right) selects the child that replaces node `i`.
+    /// If that is the left child, adds the right one to `sums[i]`.
     ///
     /// # Panics
     /// If the slices differ in length, or `sides` has fewer bits.
@@ -52,9 +52,10 @@ impl CcrHash {
         self.0.descend(nodes, corrections, sides, sums);
     }
 
-    /// The corrections with which [`Self::descend`] keeps two parties' nodes `x` and `x ^ delta` apart by
-    /// `delta` on the side of bit `i` of `sides`, and makes them equal on the other:
-    /// `H(x) ^ H(x ^ delta) ^ (1 - side) * delta`. Replaces `x` by the child on that side.
+    /// Computes the corrections `H(x) ^ H(x ^ delta) ^ (1 - side) * delta`. With them,
+    /// [`Self::descend`] keeps two parties' nodes `x` and `x ^ delta` apart by `delta` on the side
+    /// of bit `i` of `sides`, and makes them equal on the other. Replaces `x` by the child on that
+    /// side.
     ///
     /// # Panics
     /// If the slices differ in length, or `sides` has fewer bits.

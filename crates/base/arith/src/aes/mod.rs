@@ -1,8 +1,8 @@
 //! AES-128 on slices of blocks: counter mode (the PRG) and the hash of eprint 2019/074.
 //!
-//! Four kernels compute the same function: VAES with AVX-512 (32 blocks in flight) or AVX2 (16), AES-NI (8),
-//! and a portable one on the `aes` crate, which itself uses the ARMv8 cryptography extension where there is
-//! one. None branches or indexes on data.
+//! Four kernels compute the same function: VAES with AVX-512 (32 blocks in flight) or AVX2 (16),
+//! AES-NI (8), and a portable one. The portable one uses the `aes` crate, which uses the ARMv8
+//! cryptography extension if there is one. No kernel branches or indexes on data.
 
 mod hash;
 mod portable;
@@ -34,7 +34,8 @@ impl Aes128 {
         Self::with_cpu(Cpu::best(), key)
     }
 
-    /// Expands `key` for the fastest kernel of `cpu` (tests and benchmarks compare them).
+    /// Expands `key` for the fastest kernel of `cpu`, so that tests and benchmarks can compare
+    /// kernels.
     pub fn with_cpu(cpu: Cpu, key: Block) -> Self {
         #[cfg(target_arch = "x86_64")]
         if let Some(keys) = x86::Keys::expand(cpu, key) {
@@ -43,7 +44,7 @@ impl Aes128 {
         Self { cpu, keys: Keys::Portable(portable::Cipher::new(key)) }
     }
 
-    /// What the kernel in use was chosen from.
+    /// The instruction sets from which the kernel was chosen.
     pub fn cpu(&self) -> Cpu {
         self.cpu
     }
@@ -57,8 +58,8 @@ impl Aes128 {
         }
     }
 
-    /// `out[i] = AES(tweak || counter + i)`: the 64-bit `tweak` is the high half of the plaintext block, the
-    /// counter (wrapping at 2^64) the low half.
+    /// `out[i] = AES(tweak || counter + i)`: the 64-bit `tweak` is the high half of the plaintext
+    /// block, the counter (wrapping at 2^64) the low half.
     pub fn counter(&self, tweak: u64, counter: u64, out: &mut [Block]) {
         for (i, b) in out.iter_mut().enumerate() {
             *b = Block((tweak as u128) << 64 | counter.wrapping_add(i as u64) as u128);
@@ -66,9 +67,9 @@ impl Aes128 {
         self.encrypt(out);
     }
 
-    /// Fills `out` from the front with blocks of [`Aes128::counter`] (tweak 0), each as two words, the low
-    /// one first. Fills as many as are whole vectors for the kernel, which may be none, and says how many
-    /// words these were.
+    /// Fills `out` from the front with blocks of [`Aes128::counter`] (tweak 0), each as two words,
+    /// the low one first. Fills only whole vectors of the kernel, which may be none. Returns the
+    /// number of words filled.
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
     pub(crate) fn stream(&self, counter: u64, out: &mut [u64]) -> usize {
         match &self.keys {
@@ -78,7 +79,7 @@ impl Aes128 {
         }
     }
 
-    /// `dst[i] = AES(s) ^ s` with `s = sigma(src[i] ^ mask)`. Slices of unequal length: the shorter counts.
+    /// `dst[i] = AES(s) ^ s` with `s = sigma(src[i] ^ mask)`, for `i` below the shorter length.
     fn hash(&self, src: &[Block], mask: Block, dst: &mut [Block]) {
         match &self.keys {
             Keys::Portable(c) => portable::hash(c, src, mask, dst),

@@ -54,7 +54,7 @@ pub(super) fn double(cipher: &Cipher, left: &mut [Block], right: &mut [Block]) -
     sum
 }
 
-/// Bit `i`, as a mask.
+/// Bit `i` of `sides` as a mask.
 fn side(sides: &[u64], i: usize) -> Block {
     Block::mask(sides[i / 64] >> (i % 64) & 1)
 }

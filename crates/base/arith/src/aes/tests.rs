@@ -103,7 +103,8 @@ proptest! {
     }
 }
 
-/// Every kernel's stream is the counter's blocks, as far as it goes, across the end of the counter's range.
+/// Every kernel's stream equals the blocks of the counter, also across the end of the counter's
+/// range.
 #[test]
 fn streams_are_counted_blocks() {
     for cpu in Cpu::available() {

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use crate::block::Block;
 use crate::cpu::Cpu;
 
-/// Round keys; the value exists only where AES-NI was detected.
+/// Round keys. A value exists only if AES-NI was detected.
 #[derive(Clone)]
 pub(super) struct Keys {
     round: [Block; 11],
@@ -20,10 +20,11 @@ enum Width {
     Four,
 }
 
-/// Calls the function of that name of the kernels of that width.
+/// Calls the function `$name` of the kernels for the width of `$keys`.
 macro_rules! by_width {
     ($keys:ident, $name:ident($($argument:expr),*)) => {
-        // SAFETY: the value says that AES-NI was detected, its width that what wider kernels need was, too.
+        // SAFETY: a `Keys` exists only if AES-NI was detected, and has a larger width only if the
+        // instructions of that width were detected.
         unsafe {
             match $keys.width {
                 Width::One => narrow::$name(&$keys.round, $($argument),*),
@@ -101,8 +102,9 @@ fn expand(key: Block) -> [Block; 11] {
     [k0, k1, k2, k3, k4, k5, k6, k7, k8, k9, k10].map(unset128)
 }
 
-/// The kernels for one vector type; the three instances differ in width only. Eight vectors are in flight,
-/// which covers the latency of the AES unit. What does not fill eight vectors goes through a padded buffer.
+/// The kernels for one vector type; the three instances differ only in width. Eight vectors are in
+/// flight, which covers the latency of the AES unit. A padded buffer holds the blocks that do not
+/// fill eight vectors.
 macro_rules! kernels {
     ($name:ident, $features:literal, $vec:ty, $lanes:literal, $load:ident, $store:ident, $xor:ident, $and:ident,
      $swap:expr, $enc:ident, $last:ident, $set:ident, $low:expr, $shl:expr, $sra:expr, $andnot:ident, $side:ident,
@@ -114,8 +116,8 @@ macro_rules! kernels {
             #[inline]
             #[target_feature(enable = $features)]
             fn load(b: &[Block; CHUNK]) -> [$vec; 8] {
-                // SAFETY: vector i reads blocks i*LANES .. (i+1)*LANES of the CHUNK = 8*LANES blocks;
-                // unaligned load.
+                // SAFETY: vector i reads blocks i*LANES .. (i+1)*LANES of the CHUNK = 8*LANES
+                // blocks; unaligned load.
                 std::array::from_fn(|i| unsafe { $load(b.as_ptr().add(i * $lanes).cast()) })
             }
 
@@ -257,7 +259,8 @@ macro_rules! kernels {
                 $sra($shl($low(x)))
             }
 
-            /// The children on the chosen sides, and the sums with the right siblings of the left ones.
+            /// The children on the chosen sides, and the sums with the right siblings of chosen
+            /// left children.
             #[inline]
             #[target_feature(enable = $features)]
             fn down(k: &[$vec; 11], x: [$vec; 8], c: [$vec; 8], sum: [$vec; 8], sides: u64) -> [[$vec; 8]; 2] {
@@ -338,7 +341,7 @@ macro_rules! kernels {
     };
 }
 
-/// Bits `at ..` of a bit vector; `at` is a multiple of the blocks in a chunk, which divide a word.
+/// Bits `at ..` of a bit vector; `at` is a multiple of the chunk's size, which divides 64.
 #[inline]
 fn window(words: &[u64], at: usize) -> u64 {
     words[at / 64] >> (at % 64)
@@ -368,7 +371,7 @@ fn set256(b: Block) -> __m256i {
     _mm256_broadcastsi128_si256(set128(b))
 }
 
-/// Ones in block `i` if bit `i` is set, of bits 0 and 1.
+/// Ones in block `i` if bit `i` is set, for bits 0 and 1.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn side256(bits: u64) -> __m256i {
@@ -381,7 +384,7 @@ fn side128(bits: u64) -> __m128i {
     set128(Block::mask(bits & 1))
 }
 
-/// Ones in block `i` if bit `i` is set, of bits 0 to 3.
+/// Ones in block `i` if bit `i` is set, for bits 0 to 3.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn side512(bits: u64) -> __m512i {

@@ -1,4 +1,4 @@
-//! Kernels for bit planes: of words and of blocks.
+//! Kernels for bit planes of words and of blocks.
 
 use crate::block::Block;
 use crate::cpu::Cpu;
@@ -48,8 +48,8 @@ mod wide {
     use super::*;
     use std::arch::x86_64::*;
 
-    /// `TAKE[v]`: a two-source byte permutation that puts byte 0 of the four blocks of vector `v % 4` at
-    /// positions `4v..4v+4` and leaves the other positions of the first source alone.
+    /// `TAKE[v]`: a two-source byte permutation. Puts byte 0 of the four blocks of vector `v` at
+    /// positions `4v..4v+4`, and keeps the first source at the other positions.
     const TAKE: [[u8; 64]; 16] = {
         let mut t = [[0; 64]; 16];
         let mut v = 0;
@@ -70,8 +70,8 @@ mod wide {
             let offset = _mm512_set1_epi8(byte as i8);
             let mut parts = [_mm512_setzero_si512(); 4];
             for (v, take) in TAKE.iter().enumerate() {
-                // SAFETY: vector v covers blocks 4v..4v+4 of 64, and a row of TAKE is 64 bytes; unaligned
-                // loads.
+                // SAFETY: vector v covers blocks 4v..4v+4 of 64, and a row of TAKE is 64 bytes;
+                // unaligned loads.
                 let (x, take) = unsafe {
                     (_mm512_loadu_si512(blocks.as_ptr().add(4 * v).cast()), _mm512_loadu_si512(take.as_ptr().cast()))
                 };
@@ -79,7 +79,7 @@ mod wide {
                 let take = _mm512_mask_add_epi8(take, four, take, offset);
                 parts[v % 4] = _mm512_permutex2var_epi8(parts[v % 4], take, x);
             }
-            // Each part holds zeros where it took nothing, so they can be merged by OR.
+            // Each part is zero at the positions of other parts, so OR merges them.
             let all = _mm512_or_si512(_mm512_or_si512(parts[0], parts[1]), _mm512_or_si512(parts[2], parts[3]));
             for (j, word) in words.iter_mut().enumerate() {
                 *word = _mm512_test_epi8_mask(all, _mm512_set1_epi8((1u8 << j) as i8));

@@ -11,8 +11,8 @@ use zeroize::Zeroize;
 
 use crate::prg::Prg;
 
-/// A vector of bits in 64-bit words: bit `i` is bit `i % 64` of word `i / 64`. Unused bits of the last word
-/// are 0.
+/// A vector of bits in 64-bit words: bit `i` is bit `i % 64` of word `i / 64`. Unused bits of the
+/// last word are 0.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Bits {
     len: usize,
@@ -33,8 +33,8 @@ impl Bits {
         b
     }
 
-    /// `n` bits from `ceil(n / 64)` words; `None` if there are more or fewer. Excess bits of the last word
-    /// are dropped.
+    /// `n` bits from `ceil(n / 64)` words; `None` for another number of words. Drops excess bits of
+    /// the last word.
     pub fn from_words(n: usize, words: Vec<u64>) -> Option<Self> {
         if words.len() != n.div_ceil(64) {
             return None;
@@ -44,8 +44,8 @@ impl Bits {
         Some(b)
     }
 
-    /// `n` bits from `ceil(n / 8)` bytes (bit `i` is bit `i % 8` of byte `i / 8`); `None` if the length
-    /// differs. Excess bits of the last byte are dropped.
+    /// `n` bits from `ceil(n / 8)` bytes (bit `i` is bit `i % 8` of byte `i / 8`); `None` for
+    /// another length. Drops excess bits of the last byte.
     pub fn from_bytes(n: usize, bytes: &[u8]) -> Option<Self> {
         if bytes.len() != n.div_ceil(8) {
             return None;
@@ -82,7 +82,7 @@ impl Bits {
         &self.words
     }
 
-    /// The words; whoever sets unused bits of the last calls [`Bits::clear_tail`] afterwards.
+    /// The words. After setting unused bits of the last word, call [`Bits::clear_tail`].
     pub fn words_mut(&mut self) -> &mut [u64] {
         &mut self.words
     }
@@ -159,7 +159,7 @@ impl Bits {
         self.words.truncate(self.len.div_ceil(64));
     }
 
-    /// The bits `at..at + n`. Panics if they do not exist.
+    /// The bits `at..at + n`. Panics if the vector ends before them.
     pub fn slice(&self, at: usize, n: usize) -> Self {
         assert!(at.checked_add(n).is_some_and(|end| end <= self.len), "bits {at}+{n} of {}", self.len);
         let (word, shift) = (at / 64, at % 64);
@@ -179,7 +179,7 @@ impl Bits {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
 
-    /// For each bit a word: all ones where it is set, else zero.
+    /// One word for each bit: all ones if the bit is set, else zero.
     pub fn masks(&self) -> Vec<u64> {
         let mut masks = vec![0; self.len];
         for (masks, word) in masks.chunks_mut(64).zip(&self.words) {
@@ -219,7 +219,7 @@ impl Zeroize for Bits {
     }
 }
 
-/// Planes hold masks, OT strings and shares: none outlives its use.
+/// Wipes the bits, because planes hold masks, OT strings and shares.
 impl Drop for Bits {
     fn drop(&mut self) {
         self.words.zeroize();

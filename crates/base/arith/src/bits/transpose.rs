@@ -1,6 +1,6 @@
-//! Bit planes: plane `j` of a list of words holds bit `j` of every word. Conversions go 64 words at a time
-//! through a 64 x 64 bit transposition (Warren, Hacker's Delight, section 7-3) or a SIMD kernel that gives
-//! the same.
+//! Bit planes: plane `j` of a list of words holds bit `j` of every word. Conversions take 64 words
+//! at a time, through a 64 x 64 bit transposition (Warren, Hacker's Delight, section 7-3) or a SIMD
+//! kernel with the same result.
 
 use super::Bits;
 use super::lanes;
@@ -24,8 +24,8 @@ pub fn planes(values: &[u64], width: usize) -> Vec<Bits> {
     out
 }
 
-/// Inverse of [`planes`]: bit `j` of value `i` is bit `i` of plane `j`; higher bits are 0. Panics if there
-/// are more than 64 planes or their lengths differ.
+/// Inverse of [`planes`]: bit `j` of value `i` is bit `i` of plane `j`; higher bits are 0. Panics
+/// if there are more than 64 planes or their lengths differ.
 pub fn from_planes(planes: &[Bits]) -> Vec<u64> {
     assert!(planes.len() <= 64, "{} planes of a 64-bit word", planes.len());
     let n = planes.first().map_or(0, Bits::len);
@@ -42,8 +42,8 @@ pub fn from_planes(planes: &[Bits]) -> Vec<u64> {
     out
 }
 
-/// The lowest `out.len()` bit planes of 64 blocks: bit `i` of `out[j]` is bit `j` of `blocks[i]`. At most 64
-/// planes are written; further words of `out` become 0.
+/// The lowest `out.len()` bit planes of 64 blocks: bit `i` of `out[j]` is bit `j` of `blocks[i]`.
+/// At most 64 planes are written; further words of `out` become 0.
 pub fn block_planes(cpu: Cpu, blocks: &[Block; 64], out: &mut [u64]) {
     let out = if out.len() > 64 {
         let (head, tail) = out.split_at_mut(64);

@@ -1,26 +1,28 @@
-//! Sums of products on AVX2, which multiplies halves of 32 bits: factors below 2^52 are cut at bit 26, and
-//! the three sums (low, middle, high) of all pairs stay in registers until the last. Processors that
-//! multiply words and have no AVX2 take the portable way.
+//! Sums of products on AVX2, which multiplies halves of 32 bits. Factors below 2^52 are split at
+//! bit 26, and the three sums (low, middle, high) of all pairs stay in registers until the last
+//! pair. Processors without AVX2 use the portable kernel.
 
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) use super::portable::{mac, mac_runs};
 
-/// As [`NttTable::mac`](super::NttTable::mac), which has checked the lengths.
+/// As [`NttTable::mac`](super::NttTable::mac), which checked the lengths.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn mac(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])]) {
     for pairs in pairs.chunks(x86::MAX) {
-        // SAFETY: an `NttTable` with the kernel that comes here exists only where AVX2 was detected;
-        // `NttTable::mac` checked that all buffers have N elements.
+        // SAFETY: an `NttTable` with the kernel that calls this exists only where AVX2 was
+        // detected; `NttTable::mac` checked that all buffers have the same length, a multiple of
+        // 64.
         unsafe { x86::mac(low, high, pairs) }
     }
 }
 
-/// As [`NttTable::mac_runs`](super::NttTable::mac_runs), which has checked the lengths, with runs of `run`
-/// places.
+/// As [`NttTable::mac_runs`](super::NttTable::mac_runs), which checked the lengths, with runs of
+/// `run` places.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn mac_runs(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])], run: usize) {
     for pairs in pairs.chunks(x86::MAX) {
-        // SAFETY: as in `mac`; `NttTable::mac_runs` checked that there is a second factor for each run.
+        // SAFETY: as in `mac`; `NttTable::mac_runs` checked that there is a second factor for each
+        // run.
         unsafe { x86::mac_runs(low, high, pairs, run) }
     }
 }
@@ -29,7 +31,7 @@ pub(super) fn mac_runs(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u6
 mod x86 {
     use std::arch::x86_64::*;
 
-    /// Pairs of one call: a middle sum gets less than 2^53 of each.
+    /// Most pairs in one call: each adds less than 2^53 to a middle sum.
     pub(super) const MAX: usize = 1024;
     /// Words in a vector.
     const LEN: usize = 4;
@@ -57,10 +59,10 @@ mod x86 {
             self.0[2] = _mm256_add_epi64(self.0[2], _mm256_mul_epu32(x[1], y[1]));
         }
 
-        /// Adds the sum to `low + 2^52 high`: less than 2^52 to `low`.
+        /// Adds the sum to `low + 2^52 high`; `low` gets less than 2^52 of it.
         ///
         /// # Safety
-        /// Four words can be read and written at both.
+        /// Four words can be read and written at both pointers.
         #[inline]
         #[target_feature(enable = "avx2")]
         unsafe fn add_to(self, low: *mut u64, high: *mut u64) {
@@ -70,7 +72,7 @@ mod x86 {
             let l = _mm256_add_epi64(lowest, _mm256_slli_epi64::<HALF>(_mm256_and_si256(middle, half)));
             let carried = _mm256_add_epi64(_mm256_srli_epi64::<HALF>(middle), _mm256_srli_epi64::<{ 2 * HALF }>(l));
             let h = _mm256_add_epi64(highest, carried);
-            // SAFETY: by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 let (l, h) = (_mm256_and_si256(l, low52), h);
                 _mm256_storeu_si256(low.cast(), _mm256_add_epi64(_mm256_loadu_si256(low.cast()), l));
@@ -79,14 +81,14 @@ mod x86 {
         }
     }
 
-    /// Halves of four words below 2^52.
+    /// Splits four words below 2^52 into halves.
     ///
     /// # Safety
-    /// They can be read.
+    /// Four words can be read at `at`.
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn halves(at: *const u64) -> [__m256i; 2] {
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         let x = unsafe { _mm256_loadu_si256(at.cast()) };
         [_mm256_and_si256(x, _mm256_set1_epi64x((1 << HALF) - 1)), _mm256_srli_epi64::<HALF>(x)]
     }
@@ -111,7 +113,8 @@ mod x86 {
         }
     }
 
-    /// # Safety AVX2 present; sums and first factors have one length, of which `run` is a divisor and a
+    /// # Safety
+    /// AVX2 present; sums and first factors have one length, of which `run` is a divisor and a
     /// multiple of 32, and there is a second factor for each run; at most [`MAX`] pairs.
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn mac_runs(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])], run: usize) {

@@ -1,16 +1,20 @@
 //! Double-precision kernel for processors with fused multiply-add (AVX2, NEON).
 //!
-//! Coefficients are integers in doubles between stages, at most `4p` in absolute value: a product is at most
-//! `(0.5 + 0.375 b) p` for a factor of at most `b p` (see [`RealModulus::mul`]). Forward, of two stages that follow
-//! each other at most one leaves its upper input unreduced: from `3.9p` a reducing stage leads to
-//! `(0.5 + 0.5 + 0.375 * 3.9) p < 2.5p`, and another stage from there to `(2.5 + 0.5 + 0.375 * 2.5) p < 3.9p`.
-//! Inverse, all sums are reduced but one of four: from `2p`, a first stage gives sums of at most `0.51p` and
-//! products of differences of at most `(0.5 + 0.375 * 4) p = 2p`. The second adds two of these sums (at most
-//! `1.1p`, unreduced) and multiplies their difference, reduces the sum of two products, and multiplies their
-//! difference, at most `4p`, to `(0.5 + 0.375 * 4) p = 2p`.
+//! Coefficients are integers in doubles between stages, at most `4p` in absolute value. A product
+//! by a factor is at most `(0.5 + 0.375 b) p` if the other factor is at most `b p` (see
+//! [`RealModulus::mul`]).
 //!
-//! Passes over the whole polynomial take two stages each until parts fit the first cache; each part is then
-//! finished alone.
+//! - **Forward.** Of two consecutive stages, at most one leaves its upper input unreduced. From
+//!   `3.9p`, a reducing stage leads to `(0.5 + 0.5 + 0.375 * 3.9) p < 2.5p`. Another stage from
+//!   there leads to `(2.5 + 0.5 + 0.375 * 2.5) p < 3.9p`.
+//! - **Inverse.** Three of four sums are reduced. From `2p`, a first stage gives sums of at most
+//!   `0.51p` and products of differences of at most `(0.5 + 0.375 * 4) p = 2p`. The second stage
+//!   adds two of these sums (at most `1.1p`, unreduced) and multiplies their difference. It also
+//!   reduces the sum of two products, and multiplies their difference, at most `4p`, which gives
+//!   `(0.5 + 0.375 * 4) p = 2p`.
+//!
+//! Passes over the whole polynomial take two stages each until its parts fit the first-level cache;
+//! the kernel then finishes each part alone.
 
 use super::NttTable;
 use crate::lanes::{Lanes, RealModulus, to_real, to_words};
@@ -22,15 +26,17 @@ type Vector = std::arch::x86_64::__m256d;
 #[cfg(not(target_arch = "x86_64"))]
 type Vector = [f64; 4];
 
-/// Coefficients that are finished together: 32 KiB.
+/// Coefficients in a part: 32 KiB.
 const PART: usize = 4096;
 
 /// Twiddle factors of one direction as doubles.
 #[derive(Clone)]
 pub(super) struct RealTwiddles {
-    /// Those of the stages with up to N / 16 groups, as [`Twiddles::value`](super::Twiddles::value).
+    /// Factors of the stages with up to N / 16 groups, as
+    /// [`Twiddles::value`](super::Twiddles::value).
     factor: Vec<f64>,
-    /// Those of the other three, 56 a block, in the order of [`block_order`](super::block_order).
+    /// Factors of the last three stages, 56 per block, in the order of
+    /// [`block_order`](super::block_order).
     block: Vec<f64>,
 }
 
@@ -45,11 +51,11 @@ impl RealTwiddles {
 pub(super) fn forward(ntt: &NttTable, t: &RealTwiddles, x: &mut [u64]) {
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
     fn run(p: u64, t: &RealTwiddles, x: &mut [u64]) {
-        // SAFETY: the instructions are enabled here; lengths by the caller.
+        // SAFETY: the instructions are enabled here; the caller checked the lengths.
         unsafe { forward_with::<Vector>(p, t, x) }
     }
     // SAFETY: an `NttTable` with this kernel exists only where the instructions were detected;
-    // `NttTable::forward` checked that `x` has as many words as the tables are for.
+    // `NttTable::forward` checked that `x` has as many words as the tables.
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_unsafe))]
     unsafe {
         run(ntt.modulus.value(), t, x);
@@ -70,7 +76,8 @@ pub(super) fn reduce_acc(ntt: &NttTable, low: &mut [u64], high: &mut [u64]) {
         }
     }
     let (reduction, radix) = (ntt.pointwise.reduction(), ntt.pointwise.radix52()[0].value as f64);
-    // SAFETY: as in `forward`; N is a multiple of a vector's length.
+    // SAFETY: as in `forward`; `NttTable::reduce_acc` checked that both buffers have the same
+    // length, a multiple of 64.
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_unsafe))]
     unsafe {
         run(reduction, radix, low, high);
@@ -90,8 +97,8 @@ pub(super) fn inverse(ntt: &NttTable, t: &RealTwiddles, x: &mut [u64]) {
     }
 }
 
-/// How N coefficients are split: parts, each finished alone, and the groups of a part that the first passes
-/// over the whole leave.
+/// Splits N coefficients. Returns the number of parts, each finished alone, and the number of
+/// groups in a part after the first passes over the whole polynomial.
 fn split(n: usize) -> (usize, usize) {
     if n <= PART {
         return (1, 4);
@@ -101,7 +108,8 @@ fn split(n: usize) -> (usize, usize) {
 }
 
 /// # Safety
-/// As [`Lanes`] (as for every function here); `x` has a power of two of words, at least 64, for which `t` is.
+/// As [`Lanes`], here and for every function of this file; `x` has a power of two of words, at
+/// least 64, and `t` is for that many.
 #[inline(always)]
 unsafe fn forward_with<V: Lanes>(p: u64, t: &RealTwiddles, x: &mut [u64]) {
     let (n, data, factors) = (x.len(), x.as_mut_ptr(), t.factor.as_ptr());
@@ -167,8 +175,8 @@ unsafe fn inverse_with<V: Lanes>(p: u64, scale: u64, t: &RealTwiddles, x: &mut [
     }
 }
 
-/// `(a, b) -> (a + w b, a - w b)` for two pairs; the uppers are reduced first if `REDUCE`. Two at a time, since
-/// each is a long chain of instructions that wait for each other.
+/// Computes `(a, b) -> (a + w b, a - w b)` for two pairs, and reduces the upper values a first if
+/// `REDUCE`. Two pairs overlap the latencies of two long chains of dependent instructions.
 #[inline(always)]
 unsafe fn forward_two<V: Lanes, const REDUCE: bool>(
     [a, c]: [&mut V; 2],
@@ -176,7 +184,7 @@ unsafe fn forward_two<V: Lanes, const REDUCE: bool>(
     w: [V; 2],
     m: RealModulus<V>,
 ) {
-    // SAFETY: by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let [s, u] = if REDUCE { m.reduce_two([*a, *c]) } else { [*a, *c] };
         let [t, v] = m.mul_two([*b, *d], w);
@@ -184,7 +192,8 @@ unsafe fn forward_two<V: Lanes, const REDUCE: bool>(
     }
 }
 
-/// `(a, b) -> (a + b, w (a - b))` for two pairs; of the sums the second is reduced, and the first if `BOTH`.
+/// Computes `(a, b) -> (a + b, w (a - b))` for two pairs. The second sum is reduced, and the first
+/// too if `BOTH`.
 #[inline(always)]
 unsafe fn inverse_two<V: Lanes, const BOTH: bool>(
     [a, c]: [&mut V; 2],
@@ -192,7 +201,7 @@ unsafe fn inverse_two<V: Lanes, const BOTH: bool>(
     w: [V; 2],
     m: RealModulus<V>,
 ) {
-    // SAFETY: by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let sums = [a.add(*b), c.add(*d)];
         let [s, u] = if BOTH { m.reduce_two(sums) } else { [sums[0], m.reduce(sums[1])] };
@@ -201,11 +210,12 @@ unsafe fn inverse_two<V: Lanes, const BOTH: bool>(
     }
 }
 
-/// Two stages of `groups` groups in `len` words; the factor of the first group in the wider stage is number
-/// `first`. If `FRESH`, the words are reduced integers, not yet doubles.
+/// Computes two stages of `groups` groups in `len` words; `first` is the index of the first group's
+/// factor in the wider stage. If `FRESH`, the words are reduced integers rather than doubles.
 ///
 /// # Safety
-/// `data` points to `len` words, a group has at least 32, and `2 * (first + groups)` factors are there.
+/// `data` points to `len` words, a group has at least 32 words, and `factors` points to
+/// `2 * (first + groups)` factors.
 #[inline(always)]
 unsafe fn forward_pair<V: Lanes, const FRESH: bool>(
     data: *mut u64,
@@ -244,8 +254,8 @@ unsafe fn forward_pair<V: Lanes, const FRESH: bool>(
     }
 }
 
-/// Two stages back, as [`forward_pair`]. If `LAST`, all results are multiplied by `scale` and
-/// become reduced integers.
+/// Undoes two stages, with the arguments of [`forward_pair`]. If `LAST`, all results are multiplied
+/// by `scale` and become reduced integers.
 ///
 /// # Safety
 /// As [`forward_pair`].
@@ -288,14 +298,15 @@ unsafe fn inverse_pair<V: Lanes, const LAST: bool>(
     }
 }
 
-/// The stage of groups of 16 words.
+/// Computes the stage of groups of 16 words.
 ///
 /// # Safety
-/// `data` points to `16 * groups` words, `factors` to `groups`; two vectors have at most 8 doubles.
+/// `data` points to `16 * groups` words, `factors` to `groups` factors; two vectors have at most 8
+/// doubles.
 #[inline(always)]
 unsafe fn forward_one<V: Lanes>(data: *mut u64, groups: usize, factors: *const f64, m: RealModulus<V>) {
     for group in 0..groups {
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (w, base) = (V::splat(*factors.add(group)), data.add(16 * group).cast::<f64>());
             for k in (0..8).step_by(2 * V::LEN) {
@@ -318,7 +329,7 @@ unsafe fn forward_one<V: Lanes>(data: *mut u64, groups: usize, factors: *const f
 #[inline(always)]
 unsafe fn inverse_one<V: Lanes>(data: *mut u64, groups: usize, factors: *const f64, m: RealModulus<V>) {
     for group in 0..groups {
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (w, base) = (V::splat(*factors.add(group)), data.add(16 * group).cast::<f64>());
             for k in (0..8).step_by(2 * V::LEN) {
@@ -334,14 +345,14 @@ unsafe fn inverse_one<V: Lanes>(data: *mut u64, groups: usize, factors: *const f
     }
 }
 
-/// The last three stages, in a block of 64, to reduced integers: butterflies between the rows of the
-/// transposed block.
+/// Computes the last three stages of a block of 64, to reduced integers: butterflies between the
+/// rows of the transposed block.
 ///
 /// # Safety
 /// `at` points to 64 words, `factors` to 56.
 #[inline(always)]
 unsafe fn forward_block<V: Lanes>(at: *mut u64, factors: *const f64, m: RealModulus<V>) {
-    // SAFETY: by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         V::transpose(at.cast());
         for k in (0..8).step_by(V::LEN) {
@@ -372,7 +383,7 @@ unsafe fn forward_block<V: Lanes>(at: *mut u64, factors: *const f64, m: RealModu
 /// As [`forward_block`].
 #[inline(always)]
 unsafe fn inverse_block<V: Lanes>(at: *mut u64, factors: *const f64, m: RealModulus<V>) {
-    // SAFETY: by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         for k in (0..8).step_by(V::LEN) {
             let (at, w) = (at.add(k), factors.add(k));
@@ -401,8 +412,8 @@ unsafe fn inverse_block<V: Lanes>(at: *mut u64, factors: *const f64, m: RealModu
 mod tests {
     use super::*;
 
-    /// Arrays, which NEON runs, against the kernel of this processor, at degrees on both sides of a part and
-    /// with the largest words.
+    /// The kernel on arrays, which NEON runs, agrees with the portable kernel at degrees on both
+    /// sides of a part and with the largest words.
     #[test]
     fn arrays_agree_with_vectors() {
         let modulus = Modulus::new(1_125_899_903_827_969).unwrap();

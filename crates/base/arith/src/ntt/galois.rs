@@ -1,32 +1,38 @@
-//! Automorphisms `X -> X^g` of `Z_p[X]/(X^N + 1)`, in the order of the NTT domain and on coefficients.
+//! Automorphisms `X -> X^g` of `Z_p[X]/(X^N + 1)`, on values in the order of the NTT domain and on
+//! coefficients.
 //!
-//! Index i of the NTT domain holds the value at `root^e` with an odd exponent `e < 2N`, and the automorphism
-//! moves the value at `root^(g e)` there. Before the transposition inside blocks, the order is bit-reversed:
-//! the 64 exponents of a block agree in their low bits, so they come from one block, and inside it the six
-//! high bits `t` of the exponent go to `g t + c mod 64` with a carry `c` of the low bits. So a table is one
-//! source and one carry for each block, and 64 permutations of 64 elements, of which a block needs one.
+//! Index i of the NTT domain holds the value at `root^e` with an odd exponent `e < 2N`, and the
+//! automorphism moves the value at `root^(g e)` there.
+//!
+//! Before the transposition inside blocks, the order is bit-reversed. The 64 exponents of a block
+//! agree in their low bits, so their sources are in one block. Inside the block, the six high bits
+//! `t` of an exponent become `g t + c mod 64` with a carry `c` of the low bits. A table therefore
+//! has one source and one carry for each block, and 64 permutations of 64 elements, of which a
+//! block uses one.
 
 use crate::LatticeError;
 use crate::modulus::Modulus;
 
 const BLOCK: usize = 64;
 
-/// The permutation of one automorphism at one degree. Holds for every prime. Immutable.
+/// The permutation of one automorphism at one degree, for every prime. Immutable.
 #[derive(Clone)]
 pub struct Galois {
     degree: usize,
     element: u64,
-    /// For each block of the result: the block that it comes from, and which of `inside` applies.
+    /// For each block of the result: its source block, and the index in `inside` of its
+    /// permutation.
     sources: Vec<(u32, u8)>,
-    /// `inside[c][i]`: where in its source element i of a block with carry c comes from.
+    /// `inside[c][i]`: the place in the source block of element i of a block with carry c.
     inside: Box<[[u8; BLOCK]; BLOCK]>,
 }
 
 impl Galois {
-    /// Tables for `X -> X^element` at `degree` (a power of two, 64 to 2^17).
+    /// Builds the tables for `X -> X^element` at `degree` (a power of two, 64 to 2^17).
     ///
     /// # Errors
-    /// [`LatticeError::Degree`]; [`LatticeError::Galois`] if `element` is even or not below `2 * degree`.
+    /// [`LatticeError::Degree`] for another degree; [`LatticeError::Galois`] if `element` is even
+    /// or not below `2 * degree`.
     pub fn new(degree: usize, element: u64) -> Result<Self, LatticeError> {
         if !degree.is_power_of_two() || !(64..=1 << 17).contains(&degree) {
             return Err(LatticeError::Degree { degree });
@@ -69,7 +75,7 @@ impl Galois {
         assert!(from == self.degree && to == self.degree, "{from} to {to} words, degree {}", self.degree);
     }
 
-    /// The automorphism on N values in the order of [`crate::ntt`].
+    /// Applies the automorphism to N values in the order of [`crate::ntt`].
     ///
     /// # Panics
     /// If a buffer does not have N elements.
@@ -84,7 +90,7 @@ impl Galois {
         }
     }
 
-    /// The automorphism on N coefficients in `[0, p)`.
+    /// Applies the automorphism to N coefficients in `[0, p)`.
     ///
     /// # Panics
     /// If a buffer does not have N elements.
@@ -92,7 +98,7 @@ impl Galois {
         self.scatter(from, to, |v, negative| if negative { modulus.neg(v) } else { v });
     }
 
-    /// The automorphism on N small signed coefficients: secrets, errors.
+    /// Applies the automorphism to N small signed coefficients, such as secrets or errors.
     ///
     /// # Panics
     /// If a buffer does not have N elements.
@@ -100,7 +106,7 @@ impl Galois {
         self.scatter(from, to, |v, negative| if negative { -v } else { v });
     }
 
-    /// Coefficient i goes to `g i mod N`, negated where `g i mod 2N >= N`: which one is public.
+    /// Moves coefficient i to `g i mod N`, negated if `g i mod 2N >= N`. Both are public.
     fn scatter<T: Copy>(&self, from: &[T], to: &mut [T], value: impl Fn(T, bool) -> T) {
         self.check(from.len(), to.len());
         let mut at = 0;
@@ -111,7 +117,8 @@ impl Galois {
     }
 }
 
-/// Where the element with the high exponent bits `t` stands inside its block: bit-reversed, then transposed.
+/// The place inside its block of the element with the high exponent bits `t`: bit-reversed, then
+/// transposed.
 fn inside_block(t: usize) -> usize {
     let natural = (t as u8).reverse_bits() as usize >> 2;
     (natural & 7) << 3 | natural >> 3

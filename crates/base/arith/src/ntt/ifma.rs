@@ -1,4 +1,4 @@
-//! AVX-512 IFMA kernels: dispatch, and sums of products. The transforms are in `transform`.
+//! AVX-512 IFMA kernels: dispatch, and sums of products. `transform` holds the transforms.
 
 mod columns;
 mod factors;
@@ -10,7 +10,7 @@ pub(super) use factors::Factors;
 use super::NttTable;
 use transform::{EACH, PAIRS, SMALL};
 
-/// Which bounds hold forwards.
+/// The bounds that hold in a forward transform.
 fn kind(ntt: &NttTable) -> u8 {
     if ntt.is_small() {
         SMALL
@@ -22,8 +22,8 @@ fn kind(ntt: &NttTable) -> u8 {
 }
 
 pub(super) fn forward(ntt: &NttTable, t: &Factors, x: &mut [u64]) {
-    // SAFETY: an `NttTable` with this kernel exists only where AVX-512 F, DQ and IFMA were detected;
-    // `NttTable::forward` checked the length.
+    // SAFETY: an `NttTable` with this kernel exists only where AVX-512 F, DQ and IFMA were
+    // detected; `NttTable::forward` checked the length.
     unsafe {
         match kind(ntt) {
             SMALL => transform::forward::<SMALL>(ntt, t, x),
@@ -38,7 +38,8 @@ pub(super) fn forward_columns(ntt: &NttTable, t: &Factors, columns: (&mut [u64],
     unsafe {
         match kind(ntt) {
             SMALL => columns::forward::<SMALL>(ntt, t, columns, out),
-            // Every stage is reduced: what pairs of stages would save is copied anyway.
+            // `EACH` serves for `PAIRS` too: the stages in which `PAIRS` would save reductions are
+            // mostly copies here.
             _ => columns::forward::<EACH>(ntt, t, columns, out),
         }
     }
@@ -64,7 +65,8 @@ pub(super) fn mac(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])])
 }
 
 pub(super) fn reduce_acc(ntt: &NttTable, low: &mut [u64], high: &mut [u64]) {
-    // SAFETY: as in `forward`; `NttTable::reduce_acc` checked that both buffers have N elements.
+    // SAFETY: as in `forward`; `NttTable::reduce_acc` checked that both buffers have the same
+    // length, a multiple of 64.
     unsafe { x86::reduce_acc(ntt, low, high) }
 }
 

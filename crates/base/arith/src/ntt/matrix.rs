@@ -1,17 +1,18 @@
-//! Products of matrices of polynomials, place by place: every factor that was read is used for several sums.
+//! Products of matrices of polynomials, place by place: every loaded factor is used for several
+//! sums.
 
 use super::{Kernel, NttTable};
 
-/// Largest modulus whose residues [`NttTable::mac_matrix_narrow`] takes, as words of 16 bits.
+/// Largest modulus whose residues [`NttTable::mac_matrix_narrow`] accepts as words of 16 bits.
 pub const MAX_NARROW: u64 = 1 << 16;
 
-/// A matrix product of words: sum `(o, t)`, one after the other by rows, gets the products of `rows[o K + k]`
-/// and `columns[t K + k]` for K = `count`.
+/// A matrix product of words. Sum `(o, t)` is the sum of the products of `rows[o K + k]` and
+/// `columns[t K + k]` over k, for K = `count`. Sums are stored consecutively, row by row.
 struct Product<'a, W> {
     rows: &'a [&'a [W]],
     columns: &'a [&'a [W]],
     count: usize,
-    /// Words of a factor.
+    /// Words of one factor.
     len: usize,
 }
 
@@ -28,19 +29,20 @@ impl<'a, W> Product<'a, W> {
         this
     }
 
-    /// Rows and columns of sums.
+    /// Number of rows and columns of sums.
     fn size(&self) -> (usize, usize) {
         (self.rows.len() / self.count.max(1), self.columns.len() / self.count.max(1))
     }
 }
 
 impl NttTable {
-    /// Adds a matrix product to sums, each as in [`NttTable::mac`]: sum `(o, t)` of O x T, by rows, gets the
-    /// products of `rows[o K + k]` and `columns[t K + k]` for k below K = `count`.
+    /// Adds a matrix product to sums, each stored as in [`NttTable::mac`]. Sum `(o, t)` of O x T,
+    /// row by row, gets the products of `rows[o K + k]` and `columns[t K + k]` for k below K =
+    /// `count`.
     ///
     /// # Panics
-    /// If factors differ in length, or do not have a multiple of 64 words; if there are not whole rows of
-    /// them, or as many sums as rows times columns.
+    /// If factors differ in length, or their length is not a multiple of 64; if the number of
+    /// factors is not a multiple of K; if the number of sums is not rows times columns.
     pub fn mac_matrix(
         &self,
         (low, high): (&mut [u64], &mut [u64]),
@@ -57,10 +59,11 @@ impl NttTable {
         }
     }
 
-    /// As [`NttTable::mac_matrix`] for a modulus up to [`MAX_NARROW`]: `sums[i]` is all of a sum.
+    /// As [`NttTable::mac_matrix`] for a modulus up to [`MAX_NARROW`]: `sums[i]` holds the whole
+    /// sum in one word.
     ///
     /// # Panics
-    /// As there, or if the modulus is larger.
+    /// As [`NttTable::mac_matrix`], or if the modulus is above [`MAX_NARROW`].
     pub fn mac_matrix_narrow(&self, sums: &mut [u64], (rows, columns): (&[&[u16]], &[&[u16]]), count: usize) {
         assert!(self.modulus.value() <= MAX_NARROW, "residues mod {} in 16 bits", self.modulus.value());
         let product = Product::new((rows, columns), count, &[sums.len()]);
@@ -75,7 +78,7 @@ impl NttTable {
     }
 }
 
-/// Every product of two factors, with the words of its sum.
+/// Calls `add` for every product of two factors, with the range of its sum's words.
 fn each<W>(product: &Product<'_, W>, mut add: impl FnMut(std::ops::Range<usize>, &[W], &[W])) {
     let ((height, width), count, len) = (product.size(), product.count, product.len);
     for (o, t) in (0..height).flat_map(|o| (0..width).map(move |t| (o, t))) {
@@ -95,8 +98,8 @@ mod ifma {
     use std::array::from_fn;
 
     pub(super) fn wide(low: &mut [u64], high: &mut [u64], product: &Product<'_, u64>) {
-        // SAFETY: an `NttTable` with this kernel exists only where AVX-512 F, DQ and IFMA were detected;
-        // `Product::new` checked the lengths.
+        // SAFETY: an `NttTable` with this kernel exists only where AVX-512 F, DQ and IFMA were
+        // detected; `Product::new` checked the lengths.
         blocks(product.size(), |o, t, shape| unsafe {
             match shape {
                 (4, 1) => wide_block::<4, 1, 2>(low, high, product, (o, t)),
@@ -121,7 +124,8 @@ mod ifma {
         });
     }
 
-    /// Cuts sums into blocks: 2 x 2 where there are two columns, else 4 x 1, and what is left over.
+    /// Splits the sums into blocks, 2 x 2 where there are two columns, else 4 x 1, and smaller
+    /// blocks at the ends.
     fn blocks((height, width): (usize, usize), mut work: impl FnMut(usize, usize, (usize, usize))) {
         let mut t = 0;
         while t < width {
@@ -140,10 +144,11 @@ mod ifma {
         }
     }
 
-    /// `O` x `T` sums from `(o, t)` on, `VECTORS` vectors at a time.
+    /// Computes `O` x `T` sums from `(o, t)` on, `VECTORS` vectors at a time.
     ///
     /// # Safety
-    /// AVX-512F and IFMA present; the product has these sums; its length is a multiple of `8 VECTORS`.
+    /// AVX-512F and IFMA present; the product has these sums; its length is a multiple of
+    /// `8 VECTORS`.
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     unsafe fn wide_block<const O: usize, const T: usize, const VECTORS: usize>(
         low: &mut [u64],
@@ -152,7 +157,7 @@ mod ifma {
         (o, t): (usize, usize),
     ) {
         let (count, len, width) = (product.count, product.len, product.size().1);
-        // SAFETY: by the caller; factors have `len` words each.
+        // SAFETY: guaranteed by the caller; factors have `len` words each.
         unsafe {
             for at in (0..len).step_by(8 * VECTORS) {
                 let sum = |i: usize, j: usize| ((o + i) * width + t + j) * len + at;
@@ -185,10 +190,10 @@ mod ifma {
         }
     }
 
-    /// As [`wide_block`].
+    /// As [`wide_block`], for residues of 16 bits.
     ///
     /// # Safety
-    /// As there.
+    /// As [`wide_block`].
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     unsafe fn narrow_block<const O: usize, const T: usize, const VECTORS: usize>(
         sums: &mut [u64],
@@ -228,14 +233,14 @@ mod ifma {
         }
     }
 
-    /// Eight words.
+    /// Loads eight words of 16 bits as words of 64 bits.
     ///
     /// # Safety
     /// `at` points to 8 readable words.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     unsafe fn widened(at: *const u16) -> V {
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm512_cvtepu16_epi64(_mm_loadu_si128(at.cast())) }
     }
 }

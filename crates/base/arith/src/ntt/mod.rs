@@ -1,9 +1,10 @@
-//! Negacyclic number-theoretic transform over `Z_p[X]/(X^N + 1)`, and the pointwise kernels that go with it.
+//! Negacyclic number-theoretic transform (NTT) over `Z_p[X]/(X^N + 1)`, and pointwise kernels on
+//! its values.
 //!
-//! The NTT domain's order is fixed (bit-reversed, then an 8x8 transposition inside each block of 64
-//! coefficients, which saves the SIMD kernels a shuffle), so that values sampled in the NTT domain from a
-//! seed mean the same on every machine. Kernels are chosen at run time; the portable one is the twin that
-//! every other is tested against, bit for bit.
+//! The order of the NTT domain is fixed: bit-reversed, then an 8x8 transposition inside each block
+//! of 64 coefficients, which saves the SIMD kernels a shuffle. Values sampled in the NTT domain
+//! from a seed thus mean the same on every machine. Kernels are chosen at run time. Every other
+//! kernel is tested bit for bit against its portable twin.
 
 mod by_halves;
 mod fma;
@@ -23,11 +24,11 @@ use crate::cpu::{Arithmetic, Cpu};
 use crate::modulus::{Modulus, Shoup};
 use crate::pointwise::Pointwise;
 
-/// Products that [`NttTable::mac`] may add up before [`NttTable::reduce_acc`]: low halves are below 2^52 and
-/// the sum must fit 64 bits.
+/// Most products that [`NttTable::mac`] may add up before [`NttTable::reduce_acc`]: low halves are
+/// below 2^52, and their sum must fit 64 bits.
 pub const MAX_ACCUMULATED: usize = 4095;
 
-/// How a transform is computed, chosen from a [`Cpu`], with the factors of both directions.
+/// The kernel of a transform, chosen from a [`Cpu`], with the factors of both directions.
 #[derive(Clone)]
 enum Kernel {
     /// Plain Rust, any processor.
@@ -42,7 +43,8 @@ enum Kernel {
 /// Twiddle factors for one direction.
 #[derive(Clone)]
 struct Twiddles {
-    /// `value[m + i]`: factor of group `i` in the stage with `m` groups (`m` a power of two below N).
+    /// `value[m + i]`: factor of group `i` in the stage with `m` groups (`m` a power of two below
+    /// N).
     value: Vec<u64>,
     /// Shoup quotients (52 bits) of `value`.
     quotient: Vec<u64>,
@@ -61,7 +63,8 @@ impl Twiddles {
     }
 }
 
-/// The powers of `root` in bit-reversed order: number `m + i` is for group `i` in the stage with `m` groups.
+/// The powers of `root` in bit-reversed order: entry `m + i` is for group `i` in the stage with `m`
+/// groups.
 fn twiddle_values(n: usize, modulus: &Modulus, root: u64) -> Vec<u64> {
     let mut value = vec![0; n];
     let mut power = 1;
@@ -72,8 +75,9 @@ fn twiddle_values(n: usize, modulus: &Modulus, root: u64) -> Vec<u64> {
     value
 }
 
-/// Numbers of the factors of the three stages inside each block of 64, in the order the SIMD kernels read
-/// them: per block 7 vectors of 8, for the stage of width 4 one, of width 2 two, of width 1 four.
+/// Indices of the factors of the last three stages, in the order in which the SIMD kernels read
+/// them. Each block of 64 has 7 vectors of 8 factors: one for the stage of width 4, two for width
+/// 2, four for width 1.
 fn block_order(n: usize) -> impl Iterator<Item = usize> {
     let stages = move |b: usize| {
         [(0, n / 8), (1, n / 4), (2, n / 2)].into_iter().flat_map(move |(log_stride, groups)| {
@@ -94,10 +98,11 @@ pub struct NttTable {
 }
 
 impl NttTable {
-    /// Tables for degree `degree` (a power of two, 64 to 2^17) on the fastest kernel.
+    /// Builds the tables for degree `degree` (a power of two, 64 to 2^17) on the fastest kernel.
     ///
     /// # Errors
-    /// [`LatticeError::Degree`]; [`LatticeError::NoRoot`] if `2 * degree` does not divide `p - 1`.
+    /// [`LatticeError::Degree`] for another degree; [`LatticeError::NoRoot`] if `2 * degree` does
+    /// not divide `p - 1`.
     pub fn new(degree: usize, modulus: Modulus) -> Result<Self, LatticeError> {
         Self::with_cpu(Cpu::best(), degree, modulus)
     }
@@ -147,13 +152,14 @@ impl NttTable {
         &self.pointwise
     }
 
-    /// The name of the kernel that runs, for reports.
+    /// The name of the kernel in use, for reports.
     #[must_use]
     pub fn kernel_name(&self) -> &'static str {
         self.pointwise.kernel_name()
     }
 
-    /// Whether so small a modulus lets values grow through all stages in 52 bits.
+    /// Whether the modulus is so small that `(2 log2 N + 1) p` and `16 p` fit 52 bits (`SMALL` in
+    /// `ifma::transform`).
     #[cfg(target_arch = "x86_64")]
     fn is_small(&self) -> bool {
         let growth = (2 * u64::from(self.degree.trailing_zeros()) + 1).max(16);
@@ -164,7 +170,7 @@ impl NttTable {
         assert!(lengths.iter().all(|&l| l == self.degree), "buffers of length {lengths:?}, degree {}", self.degree);
     }
 
-    /// Coefficients in `[0, p)` to NTT values in `[0, p)`, in place.
+    /// Transforms coefficients in `[0, p)` to NTT values in `[0, p)`, in place.
     ///
     /// # Panics
     /// If `x` does not have N elements.
@@ -178,13 +184,14 @@ impl NttTable {
         }
     }
 
-    /// The transform of the polynomial whose coefficients are zero but for the first `width` after each
-    /// multiple of R: the k-th row of `columns`, of `width` words in `[0, p)`, has those from `k R` on, and
-    /// there are N / R rows. What is in `columns` afterwards is not specified.
+    /// Transforms a polynomial of which only the first `width` coefficients after each multiple of
+    /// R may be nonzero, into `out`. Row k of `columns` holds the `width` coefficients from `k R`
+    /// on, in `[0, p)`, and there are N / R rows. The content of `columns` is unspecified
+    /// afterwards.
     ///
     /// # Panics
-    /// If `width` is not 8, 16, 32 or 64, there is not a power of two of rows, or more than N words; if `out`
-    /// does not have N elements.
+    /// If `width` is not 8, 16, 32 or 64; if the number of rows is not a power of two; if `columns`
+    /// has more than N words; if `out` does not have N elements.
     pub fn forward_columns(&self, columns: &mut [u64], width: usize, out: &mut [u64]) {
         self.check(&[out.len()]);
         let (len, n) = (columns.len(), self.degree);
@@ -202,7 +209,7 @@ impl NttTable {
         }
     }
 
-    /// NTT values in `[0, p)` to coefficients in `[0, p)`, in place.
+    /// Transforms NTT values in `[0, p)` to coefficients in `[0, p)`, in place.
     ///
     /// # Panics
     /// If `x` does not have N elements.
@@ -216,7 +223,7 @@ impl NttTable {
         }
     }
 
-    /// `x[i] = x[i] * y[i] mod p`, all in `[0, p)`.
+    /// Sets `x[i] = x[i] * y[i] mod p`, all in `[0, p)`.
     ///
     /// # Panics
     /// If a buffer does not have N elements.
@@ -225,12 +232,15 @@ impl NttTable {
         self.pointwise.mul(x, y);
     }
 
-    /// For every pair `(a, b)` of reduced words, N or those of some whole blocks of 64: adds `a[i] * b[i]` to
-    /// `low[i] + 2^52 high[i]`, less than 2^52 of it to `low[i]`. At most [`MAX_ACCUMULATED`] products between
-    /// two calls of [`NttTable::reduce_acc`].
+    /// Adds `a[i] * b[i]` to `low[i] + 2^52 high[i]` for every pair `(a, b)` of reduced words;
+    /// `low[i]` gets less than 2^52 of each product. The buffers have N words, or any whole number
+    /// of blocks of 64.
+    ///
+    /// At most [`MAX_ACCUMULATED`] products may be added between two calls of
+    /// [`NttTable::reduce_acc`].
     ///
     /// # Panics
-    /// If buffers differ in length, or do not have a multiple of 64 elements.
+    /// If buffers differ in length, or their length is not a multiple of 64.
     pub fn mac(&self, low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])]) {
         let len = low.len();
         let fits = len.is_multiple_of(64) && high.len() == len;
@@ -243,10 +253,10 @@ impl NttTable {
         }
     }
 
-    /// `low[i] = low[i] + 2^52 * high[i] mod p`, in `[0, p)`; `high` becomes zero.
+    /// Sets `low[i] = low[i] + 2^52 * high[i] mod p`, in `[0, p)`, and `high[i] = 0`.
     ///
     /// # Panics
-    /// If the buffers differ in length, or do not have a multiple of 64 elements.
+    /// If the buffers differ in length, or their length is not a multiple of 64.
     pub fn reduce_acc(&self, low: &mut [u64], high: &mut [u64]) {
         assert!(low.len() == high.len() && low.len().is_multiple_of(64), "{} and {} words", low.len(), high.len());
         match &self.kernel {

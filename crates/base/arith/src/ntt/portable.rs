@@ -1,5 +1,5 @@
-//! Plain Rust kernels: Harvey's lazy butterflies with 52-bit Shoup quotients, the same arithmetic as the SIMD
-//! kernels.
+//! Plain Rust kernels: Harvey's lazy butterflies with 52-bit Shoup quotients, the same arithmetic
+//! as in the SIMD kernels.
 
 use super::{NttTable, Twiddles};
 
@@ -85,7 +85,7 @@ pub(super) fn reduce_acc(ntt: &NttTable, low: &mut [u64], high: &mut [u64]) {
     }
 }
 
-/// Transposes every 64-coefficient block as an 8x8 matrix.
+/// Transposes every block of 64 coefficients as an 8x8 matrix.
 fn transpose_blocks(x: &mut [u64]) {
     for block in x.chunks_exact_mut(64) {
         for i in 0..8 {

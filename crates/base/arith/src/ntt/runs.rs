@@ -1,17 +1,17 @@
-//! Products with values that stay the same over runs of places: polynomials in a power of X.
+//! Products with values that are constant over runs of places: polynomials in a power of X.
 
 use super::{Kernel, NttTable, by_halves, portable};
 
-/// Places that a kernel works on at once: shortest run.
+/// Places in the shortest supported run, which a kernel processes at once.
 pub const SHORTEST_RUN: usize = 32;
 
 impl NttTable {
-    /// As [`NttTable::mac`] where the second factor of each pair is given by one reduced value for each run
+    /// As [`NttTable::mac`], but the second factor of each pair has one reduced value for each run
     /// of `N / values` places.
     ///
     /// # Panics
-    /// If a first factor or a sum does not have N elements, or the second factors are not all as many values,
-    /// a power of two for runs of at least [`SHORTEST_RUN`].
+    /// If a first factor or a sum does not have N elements; if the second factors differ in length,
+    /// or their length is not a power of two that gives runs of at least [`SHORTEST_RUN`] places.
     pub fn mac_runs(&self, low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])]) {
         self.check(&[low.len(), high.len()]);
         let Some(runs) = pairs.first().map(|(_, b)| b.len()) else { return };
@@ -39,8 +39,8 @@ mod x86 {
     use std::arch::x86_64::*;
 
     /// # Safety
-    /// AVX-512F and IFMA present; sums and first factors have one length, of which `run` is a divisor and a
-    /// multiple of 32, and there is a second factor for each run.
+    /// AVX-512F and IFMA present; sums and first factors have one length, of which `run` is a
+    /// divisor and a multiple of 32, and there is a second factor for each run.
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     pub(super) unsafe fn mac_runs(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])], run: usize) {
         // SAFETY: `k + 31` is below the common length, and `k / run` below the number of runs.

@@ -1,4 +1,5 @@
-//! Every kernel against the schoolbook product, and against its portable twin bit for bit.
+//! Tests of every kernel against the schoolbook product, and bit for bit against the portable
+//! kernel.
 
 use super::*;
 use proptest::prelude::*;
@@ -10,7 +11,7 @@ fn largest(bits: u32) -> Modulus {
     (1..).find_map(|k| Modulus::new((1u64 << bits) + 1 - (k << 17)).ok()).unwrap()
 }
 
-/// Small deterministic generator for test vectors (SplitMix64).
+/// A small deterministic generator of test vectors (SplitMix64).
 fn words(mut seed: u64, n: usize, p: u64) -> Vec<u64> {
     (0..n)
         .map(|_| {
@@ -58,8 +59,8 @@ const SIZES: [usize; 9] = [64, 128, 256, 2048, 4096, 8192, 16_384, 32_768, 65_53
 
 #[test]
 fn kernels_agree_bit_for_bit() {
-    // Of sizes that are left to grow in all of a transform, in a small one only, in two stages, forward alone
-    // (just above 2^49), in none.
+    // Moduli whose values grow unreduced through a whole transform, through a whole small transform
+    // only, through two stages, through two stages forward only (just above 2^49), and not at all.
     let above = (1..).find_map(|k| Modulus::new((1u64 << 49) + 1 + (k << 17)).ok()).unwrap();
     let moduli = [largest(36), largest(46), largest(47), largest(48), largest(49), above, largest(50)];
     for (n, m) in SIZES.into_iter().flat_map(|n| moduli.map(|m| (n, m))) {
@@ -81,8 +82,8 @@ fn kernels_agree_bit_for_bit() {
     }
 }
 
-/// The order of the NTT domain is part of the wire format (seeded uniform values): X evaluates to fixed
-/// powers of the root.
+/// The order of the NTT domain is part of the wire format (seeded uniform values): X evaluates to
+/// fixed powers of the root.
 #[test]
 fn known_answers() {
     let m = Modulus::new(40961).unwrap();
@@ -166,7 +167,7 @@ proptest! {
     }
 }
 
-/// All shapes of few columns, against the transform of what they stand for.
+/// Few columns of any shape transform like the whole polynomial.
 #[test]
 fn columns_are_transformed_as_the_whole_polynomial() {
     let moduli = [Modulus::new(40_961).unwrap(), largest(36), largest(46), largest(48), largest(49), largest(50)];
@@ -193,7 +194,7 @@ fn columns_are_transformed_as_the_whole_polynomial() {
     }
 }
 
-/// All shapes of sums, against one product after the other.
+/// Matrix products of all shapes equal the products added up one by one.
 #[test]
 fn matrix_products_are_their_products() {
     let (wide, narrow) = (Modulus::new(PRIMES[2]).unwrap(), Modulus::new(PRIMES[0]).unwrap());
@@ -227,7 +228,7 @@ fn matrix_products_are_their_products() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
-    /// Values that stay the same over runs, against those values written out.
+    /// Values that are constant over runs give the same sums as when written out.
     #[test]
     fn runs_are_their_values_written_out(seed in any::<u64>(), count in 1usize..9, log_runs in 0u32..5, i in 0usize..3) {
         let (p, n, runs) = (PRIMES[i], 1024, 1 << log_runs);
@@ -249,8 +250,8 @@ proptest! {
     }
 }
 
-/// In either order of operations: the automorphism of the transform is the transform of the automorphism of
-/// coefficients, and two of them are the one of their product.
+/// Automorphisms commute with the transform, and two automorphisms compose to the one of their
+/// product.
 #[test]
 fn automorphisms_commute_with_the_transform() {
     let m = Modulus::new(PRIMES[2]).unwrap();

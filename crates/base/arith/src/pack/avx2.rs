@@ -2,14 +2,15 @@
 
 use std::arch::x86_64::*;
 
-/// Widest value: with up to seven bits before it, it is inside 8 bytes.
+/// Widest value: with up to seven bits before it, it fits in 8 bytes.
 pub(super) const MAX_WIDTH: u32 = 57;
 
-/// Where values 4 and on of eight, or 0 to 3, lie: eight take as many bytes as one has bits, so this repeats.
+/// Places of four of eight values: 0 to 3, or 4 to 7. Eight values take `width` bytes, so the
+/// places repeat.
 struct Quad {
-    /// The bytes from where values 0 and 2 of the four start.
+    /// First bytes of values 0 and 2 of the four.
     starts: [usize; 2],
-    /// For each half, 8 bytes of value 0 or 2 and 8 of the next one.
+    /// For each half: 8 bytes of value 0 or 2, and 8 bytes of the next value.
     shuffle: [i8; 32],
     /// Bits before each value in its first byte.
     shifts: [i64; 4],
@@ -27,8 +28,8 @@ impl Quad {
     }
 }
 
-/// Unpacks whole eights of values of at most [`MAX_WIDTH`] bits from the front, as long as no read passes the
-/// end of `bytes`. Says how many values these were, and whether one was above `max`.
+/// Unpacks groups of eight values of at most [`MAX_WIDTH`] bits from the front, as long as no read
+/// passes the end of `bytes`. Returns the number of values, and whether one was above `max`.
 ///
 /// # Safety
 /// AVX2 must be present.
@@ -37,11 +38,12 @@ pub(super) unsafe fn unpack(bytes: &[u8], width: u32, max: u64, out: &mut [u64])
     assert!((1..=MAX_WIDTH).contains(&width), "eight bytes hold a value");
     let step = width as usize;
     let [low, high] = [Quad::new(0, step), Quad::new(4, step)];
-    // The last read of an eight is of 16 bytes, from where value 6 starts.
+    // The last read of a group takes 16 bytes, from the start of value 6.
     let reach = high.starts[1] + 16;
     let eights = bytes.len().checked_sub(reach).map_or(0, |rest| rest / step + 1).min(out.len() / 8);
     let mut above = _mm256_setzero_si256();
-    // SAFETY: eight i reads up to byte `i * step + reach`, and writes words `8 i` to `8 i + 7`, of `out`.
+    // SAFETY: group i reads up to byte `i * step + reach`, and writes words `8 i` to `8 i + 7` of
+    // `out`.
     unsafe {
         for i in 0..eights {
             let (from, to) = (bytes.as_ptr().add(i * step), out.as_mut_ptr().add(8 * i));
@@ -52,11 +54,11 @@ pub(super) unsafe fn unpack(bytes: &[u8], width: u32, max: u64, out: &mut [u64])
     (8 * eights, _mm256_testz_si256(above, above) == 0)
 }
 
-/// Four values; ones in the lanes of those above `max`.
+/// Unpacks four values. Returns ones in the lanes of values above `max`.
 ///
 /// # Safety
-/// 16 bytes are readable from each of the two starts, four words writable at `to`; `width` is at most
-/// [`MAX_WIDTH`].
+/// 16 bytes are readable from each of the two starts, four words writable at `to`; `width` is at
+/// most [`MAX_WIDTH`].
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn four(from: *const u8, quad: &Quad, width: u32, max: u64, to: *mut u64) -> __m256i {
@@ -68,7 +70,7 @@ unsafe fn four(from: *const u8, quad: &Quad, width: u32, max: u64, to: *mut u64)
         let shifted = _mm256_srlv_epi64(aligned, _mm256_loadu_si256(quad.shifts.as_ptr().cast()));
         let values = _mm256_and_si256(shifted, _mm256_set1_epi64x((1 << width) - 1));
         _mm256_storeu_si256(to.cast(), values);
-        // Values have fewer than 64 bits, so that a `max` above all of them may be cut to that.
+        // Values have fewer than 64 bits, so `max` may be limited to `i64::MAX`.
         _mm256_cmpgt_epi64(values, _mm256_set1_epi64x(max.min(i64::MAX as u64) as i64))
     }
 }

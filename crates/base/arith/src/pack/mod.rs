@@ -1,5 +1,5 @@
-//! Bit packing: values of `width` bits, least significant bit first, without gaps; the last byte is filled
-//! with zeros.
+//! Bit packing: values of `width` bits, least significant bit first, without gaps. Zeros fill the
+//! last byte.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -9,12 +9,12 @@ mod avx512;
 use crate::cpu::Cpu;
 use rayon::prelude::*;
 
-/// Values that a thread handles at a time. They take whole words, whatever their width.
+/// Values that a thread handles at a time. They take whole words at any width.
 const PART: usize = 1 << 13;
-/// Parts that are worth another thread: it takes some 20 us to wake one.
+/// Fewest parts for another thread: waking a thread takes some 20 us.
 const WORTH: usize = 8;
 
-/// What is wrong with packed bytes.
+/// Why packed bytes are refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PackError {
     /// More or fewer bytes than the values take.
@@ -36,8 +36,8 @@ pub enum PackError {
     Padding,
 }
 
-/// Bytes that `count` values of `width` bits take; `None` if the width is not 1 to 64 or their number
-/// overflows.
+/// Bytes that `count` values of `width` bits take; `None` if the width is not 1 to 64 or their
+/// number overflows.
 #[must_use]
 pub fn packed_len(count: usize, width: u32) -> Option<usize> {
     let bits = (1..=64).contains(&width).then(|| count.checked_mul(width as usize))?;
@@ -58,7 +58,8 @@ pub fn pack(values: impl ExactSizeIterator<Item = u64>, width: u32, out: &mut Ve
     pack_part(values, width, &mut out[start..]);
 }
 
-/// Appends the low `width` bits of every value to `out`: as [`pack`], many of them on all threads.
+/// Appends the low `width` bits of every value to `out`. As [`pack`], but many values use all
+/// threads.
 ///
 /// # Panics
 /// If [`packed_len`] is `None`.
@@ -68,8 +69,7 @@ pub fn pack_slice(values: &[u64], width: u32, out: &mut Vec<u8>) {
     pack_into(values, width, &mut out[start..]);
 }
 
-/// Writes the low `width` bits of every value to `out`: as [`pack_slice`], into a buffer that is there
-/// already.
+/// Writes the low `width` bits of every value to `out`. As [`pack_slice`], into an existing buffer.
 ///
 /// # Panics
 /// If [`packed_len`] is `None` or not the length of `out`.
@@ -79,8 +79,9 @@ pub fn pack_into(values: &[u64], width: u32, out: &mut [u8]) {
     parts.with_min_len(WORTH).for_each(|(out, values)| pack_part(values.iter().copied(), width, out));
 }
 
-/// Two numbers for each of `n` elements, packed apart and each in its own width: `f` gives those of some
-/// elements in a row, from the number of the first. Only so many lie in memory unpacked at a time.
+/// Packs two numbers for each of `n` elements into separate buffers, each with its own width.
+/// `f(first, numbers)` writes the numbers of consecutive elements from index `first`. Only a part
+/// of the numbers is in memory unpacked at a time.
 ///
 /// # Panics
 /// If [`packed_len`] is `None`.
@@ -120,11 +121,11 @@ fn pack_part(values: impl Iterator<Item = u64>, width: u32, out: &mut [u8]) {
     }
 }
 
-/// Reads `count` values of `width` bits, each at most `max`. Time depends on values only where one is above
-/// `max`.
+/// Reads `count` values of `width` bits, each at most `max`. Time depends on the values only if one
+/// is above `max`.
 ///
 /// # Errors
-/// [`PackError`], by the first of its variants that applies.
+/// The first variant of [`PackError`] that applies.
 ///
 /// # Panics
 /// If [`packed_len`] is `None`.
@@ -135,8 +136,8 @@ pub fn unpack(bytes: &[u8], count: usize, width: u32, max: u64) -> Result<Vec<u6
     Ok(values)
 }
 
-/// Reads as many values of `width` bits as `out` has, each at most `max`: as [`unpack`], into a buffer that
-/// is there already. On an error its content is unspecified.
+/// Reads `out.len()` values of `width` bits, each at most `max`. As [`unpack`], into an existing
+/// buffer. After an error the content of `out` is unspecified.
 ///
 /// # Errors
 /// As [`unpack`].
@@ -160,8 +161,8 @@ fn unpack_with(cpu: Cpu, bytes: &[u8], width: u32, max: u64, out: &mut [u64]) ->
     check_len(bytes, out.len(), width)?;
     let mask = u64::MAX >> (64 - width);
     let (done, mut above) = unpack_fast(cpu, bytes, width, max, out);
-    // A value starts inside a byte and ends at most `width + 7` bits later: 8 bytes from there hold all of a
-    // narrow one, 16 any.
+    // A value starts inside a byte and ends at most `width + 7` bits later: 8 bytes from there hold
+    // any narrow value, 16 bytes any value.
     if width <= 57 {
         cut(bytes, done, width, out, |window, shift| u64::from_le_bytes(window) >> shift & mask);
     } else {
@@ -174,7 +175,8 @@ fn unpack_with(cpu: Cpu, bytes: &[u8], width: u32, max: u64, out: &mut [u64]) ->
     check_padding(bytes, out.len(), width)
 }
 
-/// Unpacks values from the front, as many as the kernel likes: how many, and whether one is above `max`.
+/// Unpacks values from the front, as many as the kernel takes. Returns their number, and whether
+/// one is above `max`.
 #[cfg(target_arch = "x86_64")]
 fn unpack_fast(cpu: Cpu, bytes: &[u8], width: u32, max: u64, out: &mut [u64]) -> (usize, bool) {
     if cpu.has_wide_blocks() && width <= avx512::MAX_WIDTH {
@@ -193,8 +195,8 @@ fn unpack_fast(_: Cpu, _: &[u8], _: u32, _: u64, _: &mut [u64]) -> (usize, bool)
     (0, false)
 }
 
-/// From value `first` on, sets `out` to `value` of the `N` bytes from where each value starts (zeros after
-/// the end) and the bits before it in the first of them.
+/// Unpacks the values from index `first` on. `value` gets the `N` bytes from where a value starts
+/// (zeros after the end) and the number of bits before the value in the first byte.
 #[inline(always)]
 fn cut<const N: usize>(bytes: &[u8], first: usize, width: u32, out: &mut [u64], value: impl Fn([u8; N], usize) -> u64) {
     let step = width as usize;
@@ -211,7 +213,7 @@ fn cut<const N: usize>(bytes: &[u8], first: usize, width: u32, out: &mut [u64], 
     }
 }
 
-/// Checks what [`unpack`] checks where all values are allowed, without unpacking.
+/// Checks packed bytes as [`unpack`] does, without unpacking them and without a largest value.
 ///
 /// # Errors
 /// [`PackError::Length`], [`PackError::Padding`].

@@ -1,4 +1,5 @@
-//! Double-precision kernels (AVX2 with FMA, NEON). What fills no vector is left to the portable twins.
+//! Double-precision kernels (AVX2 with FMA, NEON). The portable twins process words that do not
+//! fill a vector.
 
 use super::{Pointwise, portable};
 use crate::lanes::{Lanes, RealModulus, to_real, to_words};
@@ -10,21 +11,22 @@ type Vector = std::arch::x86_64::__m256d;
 #[cfg(not(target_arch = "x86_64"))]
 type Vector = [f64; 4];
 
-/// What happens to each word.
+/// An operation on each word.
 trait Elementwise: Copy {
     /// # Safety
     /// As [`Lanes`].
     unsafe fn at<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words;
 }
 
-/// Applies `what` to whole vectors of `x` and `y` (`x` twice, if there is no `y`); says how many words these
-/// were.
+/// Applies `what` to whole vectors of `x` and `y` (`x` twice if there is no `y`). Returns the
+/// number of words of these vectors.
 fn apply<E: Elementwise>(what: E, x: &mut [u64], y: Option<&[u64]>) -> usize {
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
-    // SAFETY: `len` words, whole vectors, are there at `x` and at `y`; the instructions are there.
+    // SAFETY: `x` and `y` have `len` words, whole vectors, and the processor has the instructions.
     unsafe fn run<E: Elementwise>(what: E, x: *mut u64, y: *const u64, len: usize) {
         for k in (0..len).step_by(Vector::LEN) {
-            // SAFETY: the instructions are enabled, and `len` words at `x` and `y` are there, by the caller.
+            // SAFETY: the instructions are enabled, and `x` and `y` have `len` words, by the
+            // caller.
             unsafe {
                 let words = what.at::<Vector>(Vector::load_words(x.add(k)), Vector::load_words(y.add(k)));
                 Vector::store_words(words, x.add(k));
@@ -34,8 +36,8 @@ fn apply<E: Elementwise>(what: E, x: &mut [u64], y: Option<&[u64]>) -> usize {
     let len = y.map_or(x.len(), |y| x.len().min(y.len())) / Vector::LEN * Vector::LEN;
     let at = x.as_mut_ptr();
     let other = y.map_or(at.cast_const(), <[u64]>::as_ptr);
-    // SAFETY: a `Pointwise` with these kernels exists only where the instructions were detected; both
-    // pointers are to at least `len` words.
+    // SAFETY: a `Pointwise` with these kernels exists only where the instructions were detected;
+    // both pointers are to at least `len` words.
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_unsafe))]
     unsafe {
         run(what, at, other, len);
@@ -203,23 +205,25 @@ pub(super) fn any_above(x: &[u64], bound: u64) -> bool {
 /// The words of `slice` from `at`, as doubles.
 ///
 /// # Safety
-/// As [`Lanes`]; the slice has a vector of words there.
+/// As [`Lanes`]; the slice has a vector of words from `at` on.
 #[inline(always)]
 unsafe fn read<V: Lanes>(slice: &[u64], at: usize) -> V {
     // SAFETY: by the caller.
     unsafe { to_real(V::load_words(slice.as_ptr().add(at))) }
 }
 
-/// Words of a line of cache: what is read of each slice in turn, so that many slices at the same place of
-/// their pages do not drive each other out of the first cache before they are used.
+/// Words read from each slice in turn: a cache line. Without this, many slices at the same place of
+/// their pages evict each other from the first-level cache before use.
 const LINE: usize = 2 * Vector::LEN;
 
 pub(super) fn dot_pair(op: &Pointwise, digits: &[&[u64]], pairs: &[[&[u64]; 2]], sums: [&mut [u64]; 2]) {
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
-    // SAFETY: every slice and place of `sums` has `len` words, whole lines; the instructions are there.
+    // SAFETY: every slice and pointer in `sums` has `len` words, whole lines, and the processor has
+    // the instructions.
     unsafe fn run(reduction: Reduction, digits: &[&[u64]], pairs: &[[&[u64]; 2]], sums: [*mut u64; 2], len: usize) {
         for k in (0..len).step_by(LINE) {
-            // SAFETY: the instructions are enabled, and every slice has at least `len` words, by the caller.
+            // SAFETY: the instructions are enabled, and every slice has at least `len` words, by
+            // the caller.
             unsafe {
                 let places =
                     [sums[0].add(k), sums[0].add(k + Vector::LEN), sums[1].add(k), sums[1].add(k + Vector::LEN)];

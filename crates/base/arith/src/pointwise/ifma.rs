@@ -1,15 +1,16 @@
-//! AVX-512 IFMA kernels. What fills no vector is left to the portable twins.
+//! AVX-512 IFMA kernels. The portable twins process words that do not fill a vector.
 
 use super::{Pointwise, portable};
 use crate::modulus::Shoup;
 use crate::words52::{Factor, LEN, Modulus52, V, fold, load, store};
 use std::arch::x86_64::*;
 
-/// Products after which the sum of high halves, with the carry of the low ones, may pass 2^52.
+/// Most products for which the sum of high halves, with the carry of the low ones, cannot pass
+/// 2^52.
 const FEW: usize = 12;
 
-/// Defines a function `$name(op, x[, y], args)` that sets each vector of x to `$value`, and calls the
-/// portable twin for the rest.
+/// Defines a function `$name(op, x[, y], args)` that sets each vector of `x` to `$value`, and calls
+/// the portable twin for the remaining words.
 macro_rules! elementwise {
     ($name:ident($op:ident, $m:ident, $a:ident $(, $b:ident)?; $($arg:ident: $kind:ty),*) { $($before:stmt;)* } $value:expr) => {
         pub(super) fn $name($op: &Pointwise, x: &mut [u64], $($b: &[u64],)? $($arg: $kind),*) {
@@ -30,7 +31,8 @@ macro_rules! elementwise {
                 }
                 len
             }
-            // SAFETY: a `Pointwise` with these kernels exists only where the instructions were detected.
+            // SAFETY: a `Pointwise` with these kernels exists only where the instructions were
+            // detected.
             let done = unsafe { run($op, x, $($b,)? $($arg),*) };
             portable::$name($op, &mut x[done..], $(&$b[done..],)? $($arg),*);
         }
@@ -80,7 +82,7 @@ pub(super) fn reduce_signed(op: &Pointwise, from: &[i64], to: &mut [u64]) {
             unsafe {
                 let v = load(from.as_ptr().add(k).cast());
                 let size = m.join_few(_mm512_abs_epi64(v), m.zero, radix);
-                // -size, or p - size where that is below: 0 stays 0.
+                // The smaller of `-size` modulo 2^64 and `p - size`: 0 stays 0.
                 let opposite = _mm512_sub_epi64(m.zero, size);
                 let opposite = _mm512_min_epu64(opposite, _mm512_add_epi64(opposite, m.p));
                 let negative = _mm512_movepi64_mask(v);
@@ -108,7 +110,7 @@ const ROW: usize = 2;
 
 pub(super) fn dot_pair(op: &Pointwise, digits: &[&[u64]], pairs: &[[&[u64]; 2]], sums: [&mut [u64]; 2]) {
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    // SAFETY: every slice and place of `sums` has `len` words, a multiple of `ROW * LEN`.
+    // SAFETY: every slice and pointer in `sums` has `len` words, a multiple of `ROW * LEN`.
     unsafe fn run(op: &Pointwise, digits: &[&[u64]], pairs: &[[&[u64]; 2]], sums: [*mut u64; 2], len: usize) {
         let m = Modulus52::new(&op.modulus);
         let radix = [Factor::splat(op.radix52[0]), Factor::splat(op.radix52[1])];

@@ -1,9 +1,9 @@
-//! Kernels on slices of residues modulo one prime: what a scheme does between transforms.
+//! Kernels on slices of residues modulo one prime: the operations of a scheme between transforms.
 //!
-//! Nothing here knows of levels or bases: every function takes slices of one length, any length, in
-//! coefficient or NTT form. Operands are in `[0, p)` unless stated, and so are results. Kernels are chosen
-//! at run time; the portable one is the twin that every other is tested against, bit for bit. No branch and
-//! no index depends on a value.
+//! Levels and bases are the caller's: every function takes slices of one length, any length, in
+//! coefficient or NTT form. Operands and results are in `[0, p)` unless stated. Kernels are chosen
+//! at run time. The portable one is the twin that every other is tested against, bit for bit. No
+//! branch and no index depends on a value.
 
 mod fma;
 #[cfg(target_arch = "x86_64")]
@@ -14,10 +14,10 @@ use crate::cpu::{Arithmetic, Cpu};
 use crate::modulus::{Modulus, Shoup};
 use crate::products::Reduction;
 
-/// Products that [`Pointwise::dot_pair`] may add up in one call.
+/// Most products that one call of [`Pointwise::dot_pair`] adds up.
 pub const MAX_PRODUCTS: usize = 2048;
 
-/// Words that several kernels run over one after another.
+/// Words of a part, which several kernels process one after another.
 const PART: usize = 512;
 
 /// The kernels modulo one prime. Immutable, cheap to copy.
@@ -26,13 +26,13 @@ pub struct Pointwise {
     modulus: Modulus,
     /// 2^64 mod p
     radix: Shoup,
-    /// 2^52 mod p and its square.
+    /// 2^52 mod p, and its square mod p.
     radix52: [Shoup; 2],
     reduction: Reduction,
     arithmetic: Arithmetic,
 }
 
-/// Calls the function of this name of the kernels that were chosen.
+/// Calls the function `$name` of the chosen kernels.
 macro_rules! dispatch {
     ($self:ident, $name:ident($($arg:expr),*)) => {
         match $self.arithmetic {
@@ -47,13 +47,13 @@ macro_rules! dispatch {
 }
 
 impl Pointwise {
-    /// On the fastest kernels.
+    /// Operations modulo `modulus` on the fastest kernels of this processor.
     #[must_use]
     pub fn new(modulus: Modulus) -> Self {
         Self::with_cpu(Cpu::best(), modulus)
     }
 
-    /// As [`Pointwise::new`] on the fastest kernels of `cpu`.
+    /// As [`Pointwise::new`], on the fastest kernels of `cpu`.
     #[must_use]
     pub fn with_cpu(cpu: Cpu, modulus: Modulus) -> Self {
         let power = |exponent| modulus.shoup(modulus.pow_vartime(2, exponent));
@@ -61,7 +61,7 @@ impl Pointwise {
         Self { modulus, radix, radix52, reduction: Reduction::new(&modulus), arithmetic: cpu.arithmetic() }
     }
 
-    /// The name of the kernels that run, for reports.
+    /// Name of the chosen kernels, for reports.
     #[must_use]
     pub fn kernel_name(&self) -> &'static str {
         self.arithmetic.name()
@@ -73,7 +73,7 @@ impl Pointwise {
         &self.modulus
     }
 
-    /// What sums in doubles are reduced with.
+    /// The constants that reduce sums in doubles.
     pub(crate) fn reduction(&self) -> Reduction {
         self.reduction
     }
@@ -86,7 +86,7 @@ impl Pointwise {
     /// `x[i] = x[i] + y[i] mod p`.
     ///
     /// # Panics
-    /// If the lengths differ (as every function here).
+    /// If the lengths differ, as for every function here.
     pub fn add(&self, x: &mut [u64], y: &[u64]) {
         same_length(x.len(), [y]);
         dispatch!(self, add(self, x, y))
@@ -120,7 +120,8 @@ impl Pointwise {
         dispatch!(self, scale(self, x, w))
     }
 
-    /// `x[i] = (x[i] - y[i]) * w mod p`: the last step of a division by special primes or of a rescaling.
+    /// `x[i] = (x[i] - y[i]) * w mod p`: the last step of a division by special primes or of a
+    /// rescaling.
     ///
     /// # Panics
     /// If the lengths differ.
@@ -138,7 +139,7 @@ impl Pointwise {
         dispatch!(self, add_scaled(self, x, y, w))
     }
 
-    /// `x[i] = x[i] mod p` for any words `x[i]`: residues of another prime, for instance.
+    /// `x[i] = x[i] mod p` for any words `x[i]`, such as residues of another prime.
     pub fn reduce(&self, x: &mut [u64]) {
         dispatch!(self, reduce(self, x))
     }
@@ -157,12 +158,14 @@ impl Pointwise {
         dispatch!(self, any_above(x, bound))
     }
 
-    /// Adds `sum_k digits[k] * pairs[k][h]` to `sums[h]`, `h` in `{0, 1}`: the inner product of key switching
-    /// (digits against both halves of a key) and of linear transforms (diagonals against both halves of
-    /// ciphertexts). Each digit is read once; sums are reduced once.
+    /// Adds `sum_k digits[k] * pairs[k][h]` to `sums[h]`, `h` in `{0, 1}`. This is the inner
+    /// product of key switching (digits with both halves of a key) and of linear transforms
+    /// (diagonals with both halves of ciphertexts). Reads each digit once and reduces the sums
+    /// once.
     ///
     /// # Panics
-    /// If there are not as many pairs as digits or more than [`MAX_PRODUCTS`], or lengths differ.
+    /// If the numbers of pairs and digits differ, there are more than [`MAX_PRODUCTS`], or lengths
+    /// differ.
     pub fn dot_pair(&self, digits: &[&[u64]], pairs: &[[&[u64]; 2]], sums: [&mut [u64]; 2]) {
         assert!(digits.len() == pairs.len() && pairs.len() <= MAX_PRODUCTS, "{} digits", digits.len());
         let len = sums[0].len();
@@ -172,7 +175,8 @@ impl Pointwise {
         dispatch!(self, dot_pair(self, digits, pairs, sums))
     }
 
-    /// The product `(a_0 + a_1 s) (b_0 + b_1 s)` by powers of s: `a_0 b_0`, `a_0 b_1 + a_1 b_0`, `a_1 b_1`.
+    /// The product `(a_0 + a_1 s) (b_0 + b_1 s)` by powers of s: `a_0 b_0`, `a_0 b_1 + a_1 b_0`,
+    /// `a_1 b_1`.
     ///
     /// # Panics
     /// If lengths differ.
@@ -181,7 +185,8 @@ impl Pointwise {
         same_length(len, [a[1], b[0], b[1]]);
         assert!(out.iter().all(|out| out.len() == len), "buffers of different lengths");
         let [low, middle, high] = out;
-        // Part by part, so that all but the first reads find what they need in the first cache.
+        // Works in parts, so that all reads except the first find their words in the first-level
+        // cache.
         for start in (0..len).step_by(PART) {
             let part = start..(start + PART).min(len);
             let [[a0, a1], [b0, b1]] = [a, b].map(|pair| pair.map(|half| &half[part.clone()]));

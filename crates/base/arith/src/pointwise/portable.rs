@@ -30,7 +30,7 @@ pub(super) fn scale(op: &Pointwise, x: &mut [u64], w: Shoup) {
 
 pub(super) fn sub_scale(op: &Pointwise, x: &mut [u64], y: &[u64], w: Shoup) {
     let m = op.modulus;
-    // The difference is below 2p < 2^52, which a Shoup product takes.
+    // The difference is below 2p < 2^52, as a Shoup product needs.
     x.iter_mut().zip(y).for_each(|(a, &b)| *a = m.mul_shoup(*a + m.value() - b, w));
 }
 
@@ -51,7 +51,7 @@ pub(super) fn reduce_signed(op: &Pointwise, from: &[i64], to: &mut [u64]) {
 
 #[inline(always)]
 pub(super) fn any_above(x: &[u64], bound: u64) -> bool {
-    // No early end: vectors are compared faster than branches are taken.
+    // No early exit: comparing vectors is faster than taking branches.
     x.iter().fold(false, |any, &word| any | (word > bound))
 }
 

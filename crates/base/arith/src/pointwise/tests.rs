@@ -1,9 +1,9 @@
-//! Every kernel against arithmetic on wide integers, at lengths that fill no vector.
+//! Compares every kernel with arithmetic on wide integers, also at lengths that fill no vector.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Of 3, 16, 33, 42 and 50 bits.
+/// Primes of 3, 16, 33, 42 and 50 bits.
 const PRIMES: [u64; 5] = [7, 40_961, 4_295_294_977, 4_398_052_147_201, 1_125_899_906_826_241];
 
 fn ops(p: u64) -> impl Iterator<Item = Pointwise> {
@@ -11,7 +11,7 @@ fn ops(p: u64) -> impl Iterator<Item = Pointwise> {
     Cpu::available().into_iter().map(move |cpu| Pointwise::with_cpu(cpu, modulus))
 }
 
-/// Words mod p of a seed, the extremes among them.
+/// Words modulo p from a seed, including the extremes.
 fn words(seed: u64, n: usize, p: u64) -> Vec<u64> {
     let mut prg = crate::prg::Prg::from_seed(crate::prg::Seed(u128::from(seed).to_le_bytes()));
     let mut out = vec![0; n];

@@ -1,8 +1,10 @@
-//! The kernels. The padded input is split into `stride.0 * stride.1` phase planes, so that every kernel tap
-//! is one offset into a plane and all output positions of a channel form one run of words (with a few unused
-//! columns at row ends). A block of output channels and [`RUN`] positions is accumulated in registers. Rings
-//! of up to 32 bits are computed in 32-bit words: twice as many in a vector, and a product of them is one
-//! instruction everywhere.
+//! The convolution kernels. The padded input is split into `stride.0 * stride.1` phase planes.
+//! Every kernel tap is then one offset into a plane, and all output positions of a channel form one
+//! run of words (with a few unused columns at row ends).
+//!
+//! Registers accumulate a block of output channels and [`RUN`] positions. Rings of up to 32 bits
+//! are computed in 32-bit words: a vector holds twice as many, and every instruction set multiplies
+//! them in one instruction.
 
 use super::spec::{ConvSpec, ShapeError};
 use super::word::{RUN, Word};
@@ -11,11 +13,11 @@ use rayon::prelude::*;
 
 /// Output channels in one register block.
 const CHANNELS: usize = 4;
-/// Below this many output positions a dot product per output is faster than a run.
+/// Below this many output positions, a dot product per output is faster than a run.
 const FEW_POSITIONS: usize = 12;
 
-/// `weights * input` mod `2^bits` at least: bits above are not meaningful and left to the caller. `bits` is
-/// at most 64. Runs on the current rayon pool, over output channels.
+/// Computes `weights * input` mod `2^bits`. Bits above are meaningless; the caller drops them.
+/// `bits` is at most 64. Runs on the current rayon pool, over output channels.
 ///
 /// # Errors
 /// [`ShapeError`] if the shape is impossible or a slice does not fit it.
@@ -55,7 +57,7 @@ fn convolve<W: Word>(cpu: Cpu, spec: &ConvSpec, weights: &[i32], input: &[u64]) 
             channel_block::<W, 1>(cpu, spec, &planes, weights, o + c, &mut channels[c * plane..][..plane]);
         }),
     };
-    // Blocks do not cross groups: each group is cut on its own.
+    // Each group is split into blocks separately, so that no block crosses groups.
     let group = spec.group_out();
     out.par_chunks_mut(group * plane).enumerate().for_each(|(g, part)| {
         let blocks = part.par_chunks_mut(CHANNELS * plane).enumerate();
@@ -79,7 +81,8 @@ impl<W: Word> Planes<W> {
         let (padded_h, padded_w) = spec.padded();
         let width = padded_w.div_ceil(sw);
         let size = padded_h.div_ceil(sh) * width;
-        // Runs are rounded up to whole blocks: the last one reads (and ignores) words after the last plane.
+        // Runs are rounded up to whole blocks: the last run reads (and ignores) words after the
+        // last plane.
         let mut words = vec![W::default(); spec.in_ch * sh * sw * size + 2 * RUN];
         for (row, values) in input.chunks_exact(spec.in_w).enumerate() {
             let (c, y) = (row / spec.in_h, row % spec.in_h + spec.pads[0]);
@@ -97,7 +100,7 @@ impl<W: Word> Planes<W> {
         Self { words, width, size, phases: sh * sw }
     }
 
-    /// Where the taps of one output channel start, in the order of its weights.
+    /// The offsets at which the taps of one output channel start, in the order of its weights.
     fn offsets(&self, spec: &ConvSpec, group: usize) -> Vec<usize> {
         let mut offsets = Vec::with_capacity(spec.group_in() * spec.kernel.0 * spec.kernel.1);
         for c in group * spec.group_in()..(group + 1) * spec.group_in() {
@@ -114,7 +117,7 @@ impl<W: Word> Planes<W> {
     }
 }
 
-/// Output channels `o .. o + C` of one group.
+/// Computes output channels `o .. o + C` of one group.
 fn channel_block<W: Word, const C: usize>(
     cpu: Cpu,
     spec: &ConvSpec,
@@ -147,8 +150,8 @@ fn channel_block<W: Word, const C: usize>(
     }
 }
 
-/// Fully connected layers and very small images: gathers the inputs of each position, then one dot product
-/// per output.
+/// Computes fully connected layers and very small images: gathers the inputs of each position, then
+/// computes one dot product per output.
 fn few_positions<W: Word>(cpu: Cpu, spec: &ConvSpec, planes: &Planes<W>, weights: &[i32], out: &mut [W]) {
     let positions = spec.out_h() * spec.out_w();
     for group in 0..spec.groups {

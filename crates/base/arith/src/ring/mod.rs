@@ -1,6 +1,7 @@
-//! Convolution and matrix-vector product over wrapping 64-bit words: the server's whole work on a linear
-//! layer in the online phase; and sums with small public factors. Sums are mod `2^32` or `2^64`; the caller
-//! reduces them mod `2^l`. Timing depends on shapes only.
+//! Convolutions and matrix-vector products over wrapping words of 32 or 64 bits, which are the
+//! server's whole work on a linear layer in the online phase; and sums with small public factors.
+//! Sums are mod `2^32` or `2^64`, and the caller reduces them mod `2^l`. Timing depends on shapes
+//! only.
 
 mod conv;
 mod spec;
@@ -12,12 +13,12 @@ use word::Word;
 pub use conv::conv2d;
 pub use spec::{ConvSpec, ShapeError};
 
-/// `sums[i] += factors[i] * values[i]` mod `2^32`, as far as all three go.
+/// Computes `sums[i] += factors[i] * values[i]` mod `2^32`, up to the shortest of the three slices.
 pub fn accumulate_u32(sums: &mut [u32], factors: &[i8], values: &[u32]) {
     Word::accumulate(Cpu::best(), sums, factors, values);
 }
 
-/// `sums[i] += factors[i] * values[i]` mod `2^64`, as far as all three go.
+/// Computes `sums[i] += factors[i] * values[i]` mod `2^64`, up to the shortest of the three slices.
 pub fn accumulate_u64(sums: &mut [u64], factors: &[i8], values: &[u64]) {
     Word::accumulate(Cpu::best(), sums, factors, values);
 }

@@ -1,10 +1,12 @@
-//! Shape of a convolution.
+//! The shape of a convolution.
 
-/// Largest value of any single dimension, and (squared) of any tensor: far above real networks, far below
-/// overflow.
+/// Largest value of any single dimension; its square is the largest size of any tensor. Far above
+/// real networks and far below overflow.
 const MAX_DIMENSION: usize = 1 << 16;
 
-/// A two-dimensional convolution of one image; a fully connected layer is a 1x1 convolution of a 1x1 image.
+/// A two-dimensional convolution of one image. A fully connected layer is a 1x1 convolution of a
+/// 1x1 image.
+///
 /// Input `[in_ch, in_h, in_w]`, weights `[out_ch, in_ch / groups, kernel.0, kernel.1]`, output
 /// `[out_ch, out_h, out_w]`, all row-major.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -25,15 +27,16 @@ pub struct ConvSpec {
     pub dilation: (usize, usize),
     /// Zeros added at (top, left, bottom, right).
     pub pads: [usize; 4],
-    /// Groups: output channel `o` sees the input channels of group `o / (out_ch / groups)`.
+    /// Number of groups: output channel `o` reads the input channels of group
+    /// `o / (out_ch / groups)`.
     pub groups: usize,
 }
 
-/// A shape that is no convolution.
+/// An invalid shape.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("impossible convolution ({reason}): {spec:?}")]
 pub struct ShapeError {
-    /// What is wrong.
+    /// The reason.
     pub reason: &'static str,
     /// The shape.
     pub spec: Box<ConvSpec>,
@@ -46,7 +49,7 @@ impl ShapeError {
 }
 
 impl ConvSpec {
-    /// A fully connected layer.
+    /// The shape of a fully connected layer.
     #[must_use]
     pub fn linear(inputs: usize, outputs: usize) -> Self {
         Self {
@@ -65,8 +68,8 @@ impl ConvSpec {
     /// Checks the shape.
     ///
     /// # Errors
-    /// [`ShapeError`] for a zero or huge dimension, groups that do not divide the channels, or a kernel
-    /// larger than the padded input.
+    /// [`ShapeError`] for a zero or huge dimension, groups that do not divide the channels, or a
+    /// kernel larger than the padded input.
     pub fn check(&self) -> Result<(), ShapeError> {
         let fail = |reason| Err(ShapeError::new(reason, self));
         let (kernel, stride, dilation) = (self.kernel, self.stride, self.dilation);
@@ -110,31 +113,31 @@ impl ConvSpec {
         ((self.kernel.0 - 1) * self.dilation.0 + 1, (self.kernel.1 - 1) * self.dilation.1 + 1)
     }
 
-    /// Output rows (of a checked shape).
+    /// Output rows, if the shape passes [`ConvSpec::check`].
     #[must_use]
     pub fn out_h(&self) -> usize {
         (self.padded().0 - self.extent().0) / self.stride.0 + 1
     }
 
-    /// Output columns (of a checked shape).
+    /// Output columns, if the shape passes [`ConvSpec::check`].
     #[must_use]
     pub fn out_w(&self) -> usize {
         (self.padded().1 - self.extent().1) / self.stride.1 + 1
     }
 
-    /// Input elements.
+    /// Number of input elements.
     #[must_use]
     pub fn in_len(&self) -> usize {
         self.in_ch * self.in_h * self.in_w
     }
 
-    /// Output elements (of a checked shape).
+    /// Number of output elements, if the shape passes [`ConvSpec::check`].
     #[must_use]
     pub fn out_len(&self) -> usize {
         self.out_ch * self.out_h() * self.out_w()
     }
 
-    /// Input channels that one output channel sees.
+    /// Input channels that one output channel reads.
     #[must_use]
     pub fn group_in(&self) -> usize {
         self.in_ch / self.groups
@@ -146,7 +149,7 @@ impl ConvSpec {
         self.out_ch / self.groups
     }
 
-    /// Weights.
+    /// Number of weights.
     #[must_use]
     pub fn weight_len(&self) -> usize {
         self.out_ch * self.group_in() * self.kernel.0 * self.kernel.1

@@ -1,4 +1,4 @@
-//! Every kernel build against a direct loop, on random shapes.
+//! Tests of every build of the kernels against a direct loop, on random shapes.
 
 use super::conv::conv2d_on;
 use super::*;

@@ -1,11 +1,11 @@
-//! Words that sums are computed in, mod `2^32` or `2^64`, and the inner loops over them. The loops are
-//! written once; each set of instructions compiles them anew, and the compiler makes vectors of them.
+//! Words in which sums are computed, mod `2^32` or `2^64`, and the inner loops over them. Each loop
+//! is written once, compiled for each instruction set, and vectorized by the compiler.
 
 use crate::cpu::Cpu;
 
 /// Output positions of one block of sums: four 512-bit vectors of 64-bit words.
 pub(super) const RUN: usize = 32;
-/// Why a window of [`RUN`] words always exists.
+/// Message of a panic that cannot happen: a window of [`RUN`] words always exists.
 const WINDOW: &str = "two runs of words follow the last plane";
 
 /// A 32- or 64-bit word with wrapping arithmetic.
@@ -16,8 +16,8 @@ pub(super) trait Word: Copy + Default + Send + Sync {
     fn of_weight(weight: i32) -> Self;
     /// `self + a * b`.
     fn plus(self, a: Self, b: Self) -> Self;
-    /// For `C` output channels, the sums over all taps at [`RUN`] positions: `weights` holds a column per
-    /// tap, `offsets` where its run of `words` starts.
+    /// The sums over all taps at [`RUN`] positions, for `C` output channels. For each tap,
+    /// `weights` holds a column, and `offsets` the start of its run in `words`.
     fn sums<const C: usize>(cpu: Cpu, words: &[Self], offsets: &[usize], weights: &[[Self; C]]) -> [[Self; RUN]; C];
     /// The sum of `weights[i] * values[i]`.
     fn dot(cpu: Cpu, weights: &[i32], values: &[Self]) -> Self;
@@ -25,7 +25,7 @@ pub(super) trait Word: Copy + Default + Send + Sync {
     fn accumulate(cpu: Cpu, sums: &mut [Self], factors: &[i8], values: &[Self]);
 }
 
-/// [`Word::sums`], `R` positions at a time: as many as the registers hold sums of.
+/// Computes [`Word::sums`], `R` positions at a time: as many as the registers hold sums of.
 #[inline(always)]
 fn sums<W: Word, const C: usize, const R: usize>(words: &[W], offsets: &[usize], weights: &[[W; C]]) -> [[W; RUN]; C] {
     let mut out = [[W::default(); RUN]; C];
@@ -58,7 +58,8 @@ fn accumulate<W: Word>(sums: &mut [W], factors: &[i8], values: &[W]) {
     }
 }
 
-/// The loops for one word, with the positions that fit the registers: portable, AVX2, AVX-512.
+/// Implements [`Word`] for one type, with the positions that fit the registers: portable, AVX2,
+/// AVX-512.
 macro_rules! word {
     ($word:ty, $signed:ty, $module:ident, $portable:literal, $avx2:literal, $avx512:literal) => {
         impl Word for $word {
@@ -179,7 +180,7 @@ macro_rules! word {
     };
 }
 
-// Eight positions of four channels everywhere: with more, the compiler unrolls no further, keeps the sums in
-// memory and makes no vectors (twenty times slower).
+// Eight positions of four channels everywhere (four in portable 64-bit words). With more, the
+// compiler stops unrolling, stores the sums in memory and does not vectorize (twenty times slower).
 word!(u32, i32, narrow, 8, 8, 8);
 word!(u64, i64, wide, 4, 8, 8);

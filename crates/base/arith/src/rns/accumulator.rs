@@ -3,7 +3,7 @@
 use super::{Ntt, RnsBasis, RnsPoly};
 use crate::ntt::MAX_ACCUMULATED;
 
-/// A sum of any number of products at one level, kept unreduced (see
+/// A sum of any number of products at one level, stored unreduced (see
 /// [`NttTable::mac`](crate::ntt::NttTable::mac)).
 pub struct Accumulator {
     low: Vec<u64>,
@@ -13,18 +13,19 @@ pub struct Accumulator {
 }
 
 impl Accumulator {
-    /// Zero at `level`.
+    /// A sum of zero at `level`.
     #[must_use]
     pub fn new(basis: &RnsBasis, level: usize) -> Self {
         let (degree, len) = (basis.degree(), level * basis.degree());
         Self { low: vec![0; len], high: vec![0; len], degree, count: 0 }
     }
 
-    /// A sum of `count` products that was made elsewhere: the words of its residues as
+    /// A sum of `count` products that were added elsewhere: the words of its residues as
     /// [`NttTable::mac`](crate::ntt::NttTable::mac) leaves them, prime after prime.
     ///
     /// # Panics
-    /// If the words are not as many or not those of a level, or the products are too many.
+    /// If `low` and `high` differ in length, the length fits no level of `basis`, or `count` is
+    /// above [`MAX_ACCUMULATED`].
     #[must_use]
     pub fn of(basis: &RnsBasis, (low, high): (Vec<u64>, Vec<u64>), count: usize) -> Self {
         let degree = basis.degree();
@@ -33,8 +34,8 @@ impl Accumulator {
         Self { low, high, degree, count }
     }
 
-    /// Adds `sum a_k * b_k` to the residues mod the first `level` primes. Below the level of the sum this
-    /// adds the element that is 0 mod the other primes: a multiple of their product.
+    /// Adds `sum a_k * b_k` to the residues mod the first `level` primes. If the sum has a higher
+    /// level, the added element is 0 mod the other primes: a multiple of their product.
     ///
     /// # Panics
     /// If a polynomial or the sum has a level below `level`, or another degree.
@@ -58,7 +59,7 @@ impl Accumulator {
     /// Makes room for `count` products of [`Accumulator::add_runs`] for each prime.
     ///
     /// # Panics
-    /// If these are too many to be added up at once.
+    /// If `count` is [`MAX_ACCUMULATED`] or more.
     pub fn reserve(&mut self, basis: &RnsBasis, count: usize) {
         assert!(count < MAX_ACCUMULATED, "{count} products at once");
         if self.count + count > MAX_ACCUMULATED {
@@ -68,11 +69,12 @@ impl Accumulator {
         self.count += count;
     }
 
-    /// Adds `sum a_k * b_k` mod `p_i`, where `b_k` has one value mod `p_i` for each run of places (see
-    /// [`NttTable::mac_runs`](crate::ntt::NttTable::mac_runs)). Room was made for the products.
+    /// Adds `sum a_k * b_k` mod `p_i`, where `b_k` has one value mod `p_i` for each run of places
+    /// (see [`NttTable::mac_runs`](crate::ntt::NttTable::mac_runs)). The caller made room for the
+    /// products with [`Accumulator::reserve`].
     ///
     /// # Panics
-    /// As there, or if the sum has no such prime.
+    /// As [`NttTable::mac_runs`](crate::ntt::NttTable::mac_runs), or if the sum has no such prime.
     pub fn add_runs(&mut self, basis: &RnsBasis, i: usize, pairs: &[(&[u64], &[u64])]) {
         let range = i * self.degree..(i + 1) * self.degree;
         basis.table(i).mac_runs(&mut self.low[range.clone()], &mut self.high[range], pairs);
@@ -83,7 +85,7 @@ impl Accumulator {
         parts.enumerate().for_each(|(i, (low, high))| basis.table(i).reduce_acc(low, high));
     }
 
-    /// The sum, and zero in its place.
+    /// Returns the sum and leaves zero in its place.
     #[must_use]
     pub fn take(&mut self, basis: &RnsBasis) -> RnsPoly<Ntt> {
         self.reduce(basis);

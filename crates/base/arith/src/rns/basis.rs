@@ -4,7 +4,8 @@ use crate::LatticeError;
 use crate::modulus::{Modulus, Shoup};
 use crate::ntt::NttTable;
 
-/// A chain of distinct NTT primes with their tables, for one degree. Immutable; share it between threads.
+/// A chain of distinct NTT primes with their tables, for one degree. Immutable; share it between
+/// threads.
 pub struct RnsBasis {
     degree: usize,
     tables: Vec<NttTable>,
@@ -13,10 +14,11 @@ pub struct RnsBasis {
 }
 
 impl RnsBasis {
-    /// Tables for `primes` at `degree` (a power of two, 64 to 2^17).
+    /// Builds the tables for `primes` at `degree` (a power of two, 64 to 2^17).
     ///
     /// # Errors
-    /// [`LatticeError`] if there is no prime, one repeats, or one does not fit the degree.
+    /// [`LatticeError`] if `primes` is empty, a number repeats or is not prime, or a prime does not
+    /// fit the degree.
     pub fn new(degree: usize, primes: &[u64]) -> Result<Self, LatticeError> {
         if primes.is_empty() {
             return Err(LatticeError::NoPrimes);
@@ -49,7 +51,7 @@ impl RnsBasis {
     /// The transform mod `p_i`.
     ///
     /// # Panics
-    /// If there is no such prime.
+    /// If `i` is not below [`RnsBasis::levels`].
     #[must_use]
     pub fn table(&self, i: usize) -> &NttTable {
         &self.tables[i]
@@ -58,16 +60,16 @@ impl RnsBasis {
     /// The modulus `p_i`.
     ///
     /// # Panics
-    /// If there is no such prime.
+    /// If `i` is not below [`RnsBasis::levels`].
     #[must_use]
     pub fn modulus(&self, i: usize) -> &Modulus {
         self.tables[i].modulus()
     }
 
-    /// What turns the residues of level `L` into integers.
+    /// The conversion of the residues of level `L` to integers.
     ///
     /// # Panics
-    /// If the basis has fewer primes, or their product is not below 2^127.
+    /// If the basis has fewer than `L` primes, or their product is not below 2^127.
     #[must_use]
     pub fn lift<const L: usize>(&self) -> Lift<L> {
         let moduli: [Modulus; L] = std::array::from_fn(|i| *self.modulus(i));
@@ -88,7 +90,7 @@ impl RnsBasis {
     }
 }
 
-/// The integer behind the residues of level `L` (Garner's mixed radix).
+/// Conversion of the residues of level `L` to an integer (Garner's mixed radix).
 #[derive(Clone, Copy)]
 pub struct Lift<const L: usize> {
     moduli: [Modulus; L],
@@ -96,7 +98,7 @@ pub struct Lift<const L: usize> {
 }
 
 impl<const L: usize> Lift<L> {
-    /// The integer in `[0, p_0 * .. * p_(L-1))` with these residues.
+    /// Returns the integer in `[0, p_0 * .. * p_(L-1))` with these residues.
     #[inline(always)]
     #[must_use]
     pub fn apply(&self, residues: [u64; L]) -> u128 {
@@ -111,7 +113,8 @@ impl<const L: usize> Lift<L> {
     }
 }
 
-/// Division by the last prime of a level, rounded to the nearest integer, for one residue that stays.
+/// Division by the last prime of a level, rounded to the nearest integer, for one remaining
+/// residue.
 #[derive(Clone, Copy)]
 pub struct Rescale {
     modulus: Modulus,
@@ -120,7 +123,8 @@ pub struct Rescale {
 }
 
 impl Rescale {
-    /// `round(v / p_last) mod p_i` for the `v` with residues `x` mod `p_i` and `last` mod `p_last`.
+    /// Computes `round(v / p_last) mod p_i` for the `v` with residues `x` mod `p_i` and `last` mod
+    /// `p_last`.
     #[inline(always)]
     #[must_use]
     pub fn apply(&self, x: u64, last: u64) -> u64 {

@@ -1,9 +1,9 @@
-//! From one basis to another, without the integers in between: [HPS19], with the quotient in floating
-//! point.
+//! Conversion from one basis to another, without computing the integers in between: [HPS19], with
+//! the quotient in floating point.
 //!
-//! For `Q = q_1 .. q_k` and residues `x_i` of x: with `y_i = x_i (Q / q_i)^-1 mod q_i` and
-//! `v = round(sum y_i / q_i)`, the centred representative is `sum y_i (Q / q_i) - v Q`, which is taken mod
-//! each target prime.
+//! For `Q = q_1 .. q_k` and residues `x_i` of x, let `y_i = x_i (Q / q_i)^-1 mod q_i` and
+//! `v = round(sum y_i / q_i)`. The centred representative of x is `sum y_i (Q / q_i) - v Q`, which
+//! is computed mod each target prime.
 
 #[cfg(target_arch = "x86_64")]
 mod ifma;
@@ -15,15 +15,15 @@ use crate::modulus::{Modulus, Shoup};
 use crate::products::{Reduction, Sum, TERMS};
 use rayon::prelude::*;
 
-/// Coefficients in a task: 8 pages of a residue.
+/// Coefficients in a task: 8 pages of one residue.
 const TASK: usize = 4096;
 
-/// What converts residues modulo some primes (the sources) to residues modulo others (the targets). Works
-/// for any two sets of distinct primes; a prime may be in both. Immutable.
+/// A conversion of residues modulo some primes (the sources) to residues modulo others (the
+/// targets). The two sets may be any sets of distinct primes, and may overlap. Immutable.
 ///
-/// Exact and centred: the result is the residue of the representative of x in `[-Q/2, Q/2)`. Only within
-/// `Q k 2^-50` of `Q/2` and `-Q/2` (k sources) may it be that of the neighbour `x - Q` or `x + Q`, the same on
-/// every machine.
+/// Exact and centred: the result is the residue of the representative of x in `[-Q/2, Q/2)`. Only
+/// within `Q k 2^-50` of `Q/2` and `-Q/2` (k sources), the result may be the residue of the
+/// neighbour `x - Q` or `x + Q`, the same on every machine.
 #[derive(Clone)]
 pub struct Conversion {
     from: Vec<Source>,
@@ -31,7 +31,7 @@ pub struct Conversion {
     arithmetic: Arithmetic,
 }
 
-/// A prime that is converted from.
+/// A prime of the sources.
 #[derive(Clone)]
 struct Source {
     modulus: Modulus,
@@ -41,13 +41,13 @@ struct Source {
     reciprocal: f64,
 }
 
-/// A prime that is converted to.
+/// A prime of the targets.
 #[derive(Clone)]
 struct Target {
     modulus: Modulus,
     /// `Q / q_i mod t` for each source, then `-Q mod t`.
     factors: Vec<u64>,
-    /// The same as doubles.
+    /// `factors` as doubles.
     reals: Vec<f64>,
     /// `2^64 mod t`
     radix: Shoup,
@@ -58,7 +58,7 @@ struct Target {
 }
 
 impl Conversion {
-    /// From residues modulo `from` to residues modulo `to`, on the fastest kernel.
+    /// Conversion from residues modulo `from` to residues modulo `to`, on the fastest kernel.
     ///
     /// # Errors
     /// As [`Conversion::with_cpu`].
@@ -69,8 +69,8 @@ impl Conversion {
     /// As [`Conversion::new`] on the fastest kernel of `cpu`.
     ///
     /// # Errors
-    /// [`LatticeError::NoPrimes`] if `from` is empty or `to` is; [`LatticeError::Repeated`] if one of them
-    /// has a prime twice; [`LatticeError::Sources`] for more than 64 sources.
+    /// [`LatticeError::NoPrimes`] if `from` or `to` is empty; [`LatticeError::Repeated`] if one of
+    /// them has a prime twice; [`LatticeError::Sources`] for more than 64 sources.
     pub fn with_cpu(cpu: Cpu, from: &[Modulus], to: &[Modulus]) -> Result<Self, LatticeError> {
         if from.is_empty() || to.is_empty() {
             return Err(LatticeError::NoPrimes);
@@ -83,7 +83,7 @@ impl Conversion {
         if from.len() > MAX_SOURCES {
             return Err(LatticeError::Sources { count: from.len() });
         }
-        // The product of all sources but the one left out, mod m.
+        // The product of all sources but the one at `left_out`, mod m.
         let product = |m: &Modulus, left_out: usize| {
             let kept = from.iter().enumerate().filter(|(i, _)| *i != left_out);
             kept.fold(1, |r, (_, q)| m.mul(r, m.reduce(q.value())))
@@ -105,18 +105,19 @@ impl Conversion {
         Ok(Self { from, to, arithmetic: cpu.arithmetic() })
     }
 
-    /// The name of the kernel that runs, for reports.
+    /// The name of the kernel in use, for reports.
     #[must_use]
     pub fn kernel_name(&self) -> &'static str {
         self.arithmetic.name()
     }
 
-    /// Converts coefficients: `from[i]` are the residues in `[0, q_i)` modulo the i-th source, `to[j]` gets
-    /// those modulo the j-th target, in `[0, t_j)`. All slices have one length, any. Runs on the threads of
-    /// the current `rayon` pool, in parts of 4096 coefficients.
+    /// Converts coefficients: `from[i]` holds the residues in `[0, q_i)` modulo the i-th source,
+    /// and `to[j]` receives the residues in `[0, t_j)` modulo the j-th target. All slices have the
+    /// same length, which may be any. Runs on the threads of the current `rayon` pool, in parts of
+    /// 4096 coefficients.
     ///
     /// # Panics
-    /// If there are not as many slices as primes, or lengths differ.
+    /// If the number of slices is not the number of primes, or lengths differ.
     pub fn apply(&self, from: &[&[u64]], to: &mut [&mut [u64]]) {
         assert!(from.len() == self.from.len() && to.len() == self.to.len(), "one slice for each prime");
         let len = from[0].len();
@@ -138,8 +139,8 @@ impl Conversion {
                 let mut scaled = vec![0.0; (self.from.len() + 1) * BLOCK];
                 for at in (0..whole).step_by(BLOCK) {
                     let from = |i: usize| &from[i][start + at..][..BLOCK];
-                    // SAFETY: this kernel is chosen only where the instructions were detected; `apply`
-                    // checked that there is a slice for each prime.
+                    // SAFETY: this kernel is chosen only where the instructions were detected;
+                    // `apply` checked that there is a slice for each prime.
                     unsafe { block(self, from, &mut scaled, at, to) };
                 }
                 whole
@@ -155,7 +156,7 @@ impl Conversion {
         self.one_by_one(from, start, done, to);
     }
 
-    /// The portable twin: coefficients `start + at` and on, to place `at` and on.
+    /// The portable kernel: converts all coefficients from `start + at` on, to places from `at` on.
     fn one_by_one(&self, from: &[&[u64]], start: usize, at: usize, to: &mut [&mut [u64]]) {
         let mut scaled = vec![0; self.from.len() + 1];
         for i in at..to[0].len() {
@@ -173,7 +174,7 @@ impl Conversion {
 }
 
 impl Target {
-    /// The inner product with `factors`: at most 65 products below 2^100.
+    /// Computes the inner product with `factors`: at most 65 products below 2^100.
     fn dot(&self, scaled: &[u64]) -> u64 {
         let products = self.factors.iter().zip(scaled).map(|(&c, &y)| u128::from(c) * u128::from(y));
         let (sum, m) = (products.sum::<u128>(), &self.modulus);
@@ -181,7 +182,7 @@ impl Target {
     }
 }
 
-/// Most primes that one conversion reads.
+/// Most source primes of one conversion.
 pub const MAX_SOURCES: usize = 64;
 
 #[cfg(target_arch = "x86_64")]
@@ -189,17 +190,20 @@ type Vector = std::arch::x86_64::__m256d;
 #[cfg(not(target_arch = "x86_64"))]
 type Vector = [f64; 4];
 
-/// Vectors in flight.
+/// Vectors of sums that are computed at once.
 const ROW: usize = 4;
 
-/// Coefficients that go through all primes together: those of 16 sources fill half of a first cache.
+/// Coefficients that pass through all primes together: those of 16 sources fill half of a
+/// first-level cache.
 const BLOCK: usize = 128;
 
-/// Coefficients `at` to `at + BLOCK` of `to`; `from` gives as many of a source.
+/// Computes coefficients `at` to `at + BLOCK` of `to`; `from` returns the same number of
+/// coefficients of a source.
 ///
 /// # Safety
-/// The instructions of [`Vector`] are there; `from` has a slice of `BLOCK` words for each source, `to` one of
-/// at least `at + BLOCK` for each target, `scaled` `BLOCK` doubles for each source and as many more.
+/// The processor has the instructions of [`Vector`]. `from` returns a slice of `BLOCK` words for
+/// each source. `to` has a slice of at least `at + BLOCK` words for each target. `scaled` has
+/// `BLOCK` doubles for each source, and `BLOCK` more.
 #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
 unsafe fn block<'a>(
     conversion: &Conversion,
@@ -211,7 +215,7 @@ unsafe fn block<'a>(
     let sources = conversion.from.len();
     assert!(scaled.len() == (sources + 1) * BLOCK, "a row for each source, and one for the quotients");
     let scaled = scaled.as_mut_ptr();
-    // SAFETY: by the caller; the last row of `scaled` holds quotients.
+    // SAFETY: guaranteed by the caller; the last row of `scaled` holds quotients.
     unsafe {
         let quotients = scaled.add(sources * BLOCK);
         (0..BLOCK).for_each(|k| *quotients.add(k) = 0.0);

@@ -12,8 +12,8 @@ pub enum Coeff {}
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Ntt {}
 
-/// A polynomial `[L, N]` of `Z_q[X]/(X^N + 1)` at level L: N words in `[0, p_i)` for each prime, one after
-/// the other in one buffer.
+/// A polynomial `[L, N]` of `Z_q[X]/(X^N + 1)` at level L: N words in `[0, p_i)` for each prime,
+/// concatenated in one buffer.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RnsPoly<R> {
     words: Vec<u64>,
@@ -22,10 +22,12 @@ pub struct RnsPoly<R> {
 }
 
 impl<R> RnsPoly<R> {
-    /// Takes reduced words `[L, N]` (a uniform polynomial may be sampled in either representation).
+    /// A polynomial of reduced words `[L, N]` (a uniform polynomial may be sampled in either
+    /// representation).
     ///
     /// # Panics
-    /// If the words are not those of a level of `basis`; in debug builds, if one is not below its modulus.
+    /// If the number of words fits no level of `basis`; in debug builds, if a word is not below its
+    /// modulus.
     #[must_use]
     pub fn new(basis: &RnsBasis, words: Vec<u64>) -> Self {
         let (degree, level) = (basis.degree(), words.len() / basis.degree());
@@ -57,10 +59,11 @@ impl<R> RnsPoly<R> {
 }
 
 impl RnsPoly<Coeff> {
-    /// Reduces N signed coefficients mod the first `level` primes, without branches on them.
+    /// Reduces N signed coefficients mod the first `level` primes, without branches on their
+    /// values.
     ///
     /// # Panics
-    /// If there are not N coefficients or not so many primes.
+    /// If there are not N coefficients, or the basis has fewer than `level` primes.
     #[must_use]
     pub fn from_signed(basis: &RnsBasis, level: usize, coefficients: &[i64]) -> Self {
         let degree = basis.degree();
@@ -76,7 +79,7 @@ impl RnsPoly<Coeff> {
     /// Transforms in place.
     ///
     /// # Panics
-    /// If `basis` has another degree or fewer primes.
+    /// If `basis` has another degree, or fewer primes than the level.
     #[must_use]
     pub fn into_ntt(mut self, basis: &RnsBasis) -> RnsPoly<Ntt> {
         let parts = self.words.chunks_exact_mut(self.degree);
@@ -84,10 +87,11 @@ impl RnsPoly<Coeff> {
         RnsPoly::of(self.words, self.degree)
     }
 
-    /// Divides by the last prime of the level, rounding to the nearest integer: the level falls by one.
+    /// Divides by the last prime of the level, rounding to the nearest integer; the level falls by
+    /// one.
     ///
     /// # Panics
-    /// At level 1, or if `basis` has another degree or fewer primes.
+    /// At level 1, or if `basis` has another degree, or fewer primes than the level.
     pub fn rescale(&mut self, basis: &RnsBasis) {
         let level = self.level();
         let (kept, last) = self.words.split_at_mut((level - 1) * self.degree);
@@ -104,7 +108,7 @@ impl RnsPoly<Ntt> {
     /// Transforms back in place.
     ///
     /// # Panics
-    /// If `basis` has another degree or fewer primes.
+    /// If `basis` has another degree, or fewer primes than the level.
     #[must_use]
     pub fn into_coeff(mut self, basis: &RnsBasis) -> RnsPoly<Coeff> {
         let parts = self.words.chunks_exact_mut(self.degree);
@@ -112,29 +116,29 @@ impl RnsPoly<Ntt> {
         RnsPoly::of(self.words, self.degree)
     }
 
-    /// Product, at the level of `self`.
+    /// Multiplies by `other`, at the level of `self`.
     ///
     /// # Panics
-    /// If `other` has a lower level, or `basis` another degree or fewer primes.
+    /// If `other` has a lower level, or `basis` has another degree, or fewer primes than the level.
     pub fn mul_assign(&mut self, other: &Self, basis: &RnsBasis) {
         let parts = self.words.chunks_exact_mut(self.degree);
         parts.enumerate().for_each(|(i, part)| basis.table(i).mul_assign(part, other.residue(i)));
     }
 
-    /// Sum, at the level of `self`.
+    /// Adds `other`, at the level of `self`.
     ///
     /// # Panics
-    /// If `other` has a lower level, or `basis` fewer primes.
+    /// If `other` has a lower level, or `basis` has fewer primes than the level.
     pub fn add_assign(&mut self, other: &Self, basis: &RnsBasis) {
         for (i, part) in self.words.chunks_exact_mut(self.degree).enumerate() {
             basis.table(i).pointwise().add(part, other.residue(i));
         }
     }
 
-    /// Difference, at the level of `self`.
+    /// Subtracts `other`, at the level of `self`.
     ///
     /// # Panics
-    /// If `other` has a lower level, or `basis` fewer primes.
+    /// If `other` has a lower level, or `basis` has fewer primes than the level.
     pub fn sub_assign(&mut self, other: &Self, basis: &RnsBasis) {
         for (i, part) in self.words.chunks_exact_mut(self.degree).enumerate() {
             basis.table(i).pointwise().sub(part, other.residue(i));

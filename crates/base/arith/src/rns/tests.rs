@@ -1,4 +1,4 @@
-//! Bases of one to three primes against integers and against the single transform.
+//! Tests of bases of one to three primes, against integers and against the single transform.
 
 use super::*;
 use crate::LatticeError;
@@ -80,7 +80,7 @@ fn representations_round_trip_and_products_are_residue_wise() {
         all.table(i).mul_assign(&mut expected, &other);
         assert_eq!(squared.residue(i), expected);
     }
-    // A higher level serves a lower one.
+    // An operand may have a higher level.
     let mut low = RnsPoly::from_signed(&all, 1, &signed).into_ntt(&all);
     low.mul_assign(&transformed, &all);
     assert_eq!(low.residue(0), squared.residue(0));
@@ -112,14 +112,14 @@ fn level_one_cannot_be_rescaled() {
     RnsPoly::<Coeff>::new(&one, vec![0; N]).rescale(&one);
 }
 
-/// Of 50, 16, 17, 30, 42 and 50 bits.
+/// Primes of 50, 16, 17, 30, 42 and 50 bits.
 const MORE: [u64; 6] = [P[0], P[1], P[2], 1_073_692_673, 4_398_052_147_201, 1_125_899_906_629_633];
 
 fn moduli(primes: &[u64]) -> Vec<Modulus> {
     primes.iter().map(|&p| Modulus::new(p).unwrap()).collect()
 }
 
-/// `sum digits[i] * prod_(j < i) primes[j]` mod p, exactly.
+/// Computes `sum digits[i] * prod_(j < i) primes[j]` mod p, exactly.
 fn mixed(primes: &[u64], digits: &[u64], p: u64) -> u64 {
     let m = Modulus::new(p).unwrap();
     let step = |value: u64, (&q, &d): (&u64, &u64)| m.add(m.mul(value, m.reduce(q)), m.reduce(d));
@@ -127,15 +127,16 @@ fn mixed(primes: &[u64], digits: &[u64], p: u64) -> u64 {
 }
 
 proptest! {
-    /// Random integers below Q in mixed radix: below half where the highest digit is, which away from the
-    /// middle says how the centred representative is.
+    /// Conversions of random integers below Q, drawn in mixed radix, are exact. Away from the
+    /// middle, the highest digit decides whether an integer is below Q/2, and thereby its centred
+    /// representative.
     #[test]
     fn conversions_are_exact_and_centred(seed: [u64; 6], k in 1usize..=5, n in 1usize..300) {
         let (sources, targets) = (&MORE[..k], &MORE[..]);
         let top = sources[k - 1];
         let digits = |j: usize| -> Vec<u64> {
             let draw = |i: usize| seed[i].wrapping_mul(2 * j as u64 + 1).rotate_left(j as u32) % sources[i];
-            // The middle, where either neighbour may come out, is left out.
+            // The middle, where either neighbour may result, is left out.
             (0..k).map(draw).map(|d| if k > 1 && d == top / 2 { 0 } else { d }).collect()
         };
         let values: Vec<Vec<u64>> = (0..n).map(digits).collect();
@@ -158,7 +159,7 @@ proptest! {
     }
 }
 
-/// At one coefficient more than a task, and with the extremes of a residue.
+/// Conversions cover one coefficient more than a task, and the extremes of a residue.
 #[test]
 fn conversions_cover_every_coefficient() {
     let conversion = Conversion::new(&moduli(&MORE[..1]), &moduli(&MORE[1..])).unwrap();
@@ -173,8 +174,9 @@ fn conversions_cover_every_coefficient() {
     }
 }
 
-/// From as many primes as one conversion reads, with the largest residues, zeros, what is left of half of Q
-/// (where either neighbour would do), and mixed ones: the same on every kernel.
+/// Conversions from up to the largest number of source primes agree on every kernel. The residues
+/// are the largest, zeros, those of Q/2 rounded down (where either neighbour would be right), and
+/// mixed ones.
 #[test]
 fn conversions_of_many_primes_agree_bit_for_bit() {
     let primes = (1..).map(|k| (1u64 << 50) + 1 - (k << 17)).filter_map(|p| Modulus::new(p).ok());

@@ -1,4 +1,4 @@
-//! Fresh ciphertexts, client to server.
+//! Fresh ciphertexts, sent by the client to the server.
 
 use super::context::{Context, DEGREE, FRESH, FRESH_BYTES};
 use super::plain::Plain;
@@ -25,13 +25,14 @@ pub struct Ciphertext {
 }
 
 impl<'a> Encryptor<'a> {
-    /// Encrypts under `key`.
+    /// Encryption under `key`.
     #[must_use]
     pub fn new(ctx: &'a Context, key: &'a SecretKey) -> Self {
         Self { ctx, key }
     }
 
-    /// Encrypts N slots (`[2, N / 2]`, reduced mod p): seed and packed `b`, [`FRESH_BYTES`] bytes.
+    /// Encrypts N slots (`[2, N / 2]`, reduced mod p). Returns the seed and the packed `b`:
+    /// [`FRESH_BYTES`] bytes.
     ///
     /// # Panics
     /// If there are not N values.
@@ -56,7 +57,8 @@ impl Ciphertext {
     /// Reads a peer's ciphertext.
     ///
     /// # Errors
-    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`].
+    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a word that is not
+    /// below its prime, [`HeError::Padding`] for padding bits that are set.
     pub fn from_bytes(ctx: &Context, bytes: &[u8]) -> Result<Self, HeError> {
         let expected = FRESH_BYTES;
         let Some((&seed, packed)) = bytes.split_first_chunk().filter(|_| bytes.len() == expected) else {

@@ -1,5 +1,5 @@
-//! The fixed ring of the scheme and where its slots lie: the same for every layer and plaintext prime, so one
-//! set of keys serves a whole network.
+//! The fixed ring of the scheme and the places of its slots. Both are the same for every layer and
+//! plaintext prime, so one set of keys serves a whole network.
 
 use crate::HeError;
 use crate::core::{PublicKey, Ring, SecretKey, Switching};
@@ -10,34 +10,35 @@ use tacit_arith::rns::RnsBasis;
 
 /// Ring degree N.
 pub const DEGREE: usize = 8192;
-/// Slots of a row.
+/// Slots in a row.
 pub const ROW: usize = DEGREE / 2;
-/// The moduli: two of 50 bits that answers keep, two of 30 bits that they are divided by, and the special one
-/// of 50 bits of key switching. All are 1 mod `2^14`; 210 bits in all, of 218 that the degree allows.
+/// The moduli: two primes of 50 bits that answers keep, two of 30 bits by which answers are
+/// divided, and the special prime of 50 bits for key switching. All are 1 mod `2^14`. Together they
+/// have 210 bits; 218 are secure at this degree.
 pub const PRIMES: [u64; 5] =
     [1_125_899_906_826_241, 1_125_899_906_629_633, 1_073_692_673, 1_073_643_521, 1_125_899_905_744_897];
 
 /// Level of answers and of the public key.
 pub(super) const ANSWER: usize = 2;
-/// Level of fresh ciphertexts and of everything until an answer is made.
+/// Level of fresh ciphertexts, and of all others until an answer is made.
 pub(super) const FRESH: usize = 4;
-/// Level of switching keys: with the special prime.
+/// Level of switching keys, which includes the special prime.
 pub(super) const FULL: usize = 5;
 
-/// Bytes of a fresh ciphertext: a 16-byte seed and N residues mod each of its primes.
+/// Bytes of a fresh ciphertext: a 16-byte seed and N residues mod each of the first four primes.
 pub const FRESH_BYTES: usize = PublicSeed::BYTES + DEGREE * (50 + 50 + 30 + 30) / 8;
 /// Bytes of an answer: N residues mod the first two primes.
 pub const ANSWER_BYTES: usize = DEGREE * (50 + 50) / 8;
 /// Bytes of a serialized public key.
 pub const PUBLIC_KEY_BYTES: usize = PublicSeed::BYTES + ANSWER_BYTES;
 
-/// Smallest degree of the transforms that encode weights (what the kernels take).
+/// Smallest degree of the transforms that encode weights; the NTT kernels support no smaller one.
 pub(super) const SMALLEST: usize = 64;
 
 /// Transforms and constants. Immutable; share it in an `Arc`.
 pub struct Context {
     ring: Ring,
-    /// For slot `row * ROW + i`: its place among the values of a transform.
+    /// Entry `row * ROW + i`: the place of that slot among the values of a transform.
     pub(super) places: Vec<u32>,
     pub(super) switching: Switching,
     /// Transforms of weights modulo each prime of a fresh ciphertext, at degrees 64 and 128.
@@ -47,10 +48,11 @@ pub struct Context {
 /// Transforms of one small degree D.
 pub(super) struct Small {
     pub degree: usize,
-    /// Odd exponent of the root at each place, mod 2D.
+    /// For each place, the odd exponent of its root, mod 2D.
     pub exponents: Vec<usize>,
     pub tables: Vec<NttTable>,
-    /// For each run of N / D places of the large transform the place of the small one.
+    /// For each run of N / D places of the large transform, the place of its value in the small
+    /// one.
     pub runs: Vec<u32>,
 }
 
@@ -58,7 +60,7 @@ impl Context {
     /// Builds the tables (some milliseconds).
     ///
     /// # Errors
-    /// None in practice; the moduli are checked again rather than trusted.
+    /// None in practice; the constant moduli pass the checks of [`Ring::new`].
     pub fn new() -> Result<Self, HeError> {
         let ring = Ring::new(DEGREE, &PRIMES)?;
         let moduli: Vec<Modulus> = (0..FULL).map(|k| *ring.basis().modulus(k)).collect();
@@ -88,7 +90,7 @@ impl Context {
         SecretKey::generate(&self.ring, prg)
     }
 
-    /// A fresh public key for `secret`.
+    /// Draws a public key for `secret`.
     #[must_use]
     pub fn public_key(&self, secret: &SecretKey, prg: &mut SplitPrg) -> PublicKey {
         secret.public_key(&self.ring, ANSWER, prg)
@@ -97,7 +99,8 @@ impl Context {
     /// Reads a peer's public key, [`PUBLIC_KEY_BYTES`] bytes.
     ///
     /// # Errors
-    /// [`HeError::Length`], [`HeError::Range`].
+    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a word that is not
+    /// below its prime.
     pub fn read_public_key(&self, bytes: &[u8]) -> Result<PublicKey, HeError> {
         PublicKey::from_bytes(&self.ring, ANSWER, bytes)
     }
@@ -116,8 +119,8 @@ impl Small {
     }
 }
 
-/// The odd exponent e of each place of a transform, which holds the value at `root^e`. It is the same for
-/// every prime.
+/// For each place of a transform, the odd exponent e of its value: the value at `root^e`. The
+/// exponents are the same for every prime.
 fn exponents(table: &NttTable) -> Result<Vec<usize>, HeError> {
     let (m, order) = (table.modulus(), 2 * table.degree());
     let root = m.primitive_root(order as u64)?;
@@ -133,7 +136,8 @@ fn exponents(table: &NttTable) -> Result<Vec<usize>, HeError> {
     Ok(x.iter().map(|value| known[value]).collect())
 }
 
-/// Places of all slots: slot i of row 0 is the value at `root^(5^i)`, of row 1 at its inverse.
+/// Places of all slots. Slot i of row 0 is the value at `root^(5^i)`, slot i of row 1 the value at
+/// the inverse of that root.
 fn places(exponents: &[usize]) -> Vec<u32> {
     let order = 2 * DEGREE;
     let mut place = vec![0; order];

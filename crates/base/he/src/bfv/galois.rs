@@ -1,8 +1,8 @@
-//! Rotations: Galois keys ([`core::Switching`](crate::core::Switching)).
+//! Rotations and Galois keys ([`core::Switching`](crate::core::Switching)).
 //!
-//! The key of an element g turns what decrypts under s into what decrypts under `sigma^-1(s)`, and the
-//! automorphism comes last: two polynomials are permuted, not every digit. Digits of a ciphertext serve any
-//! number of rotations (hoisting, [HS18]).
+//! The key of an element g switches a ciphertext under s to one under `sigma^-1(s)`, and the
+//! automorphism sigma is applied afterwards. So two polynomials are permuted instead of every
+//! digit. The digits of a ciphertext serve any number of rotations (hoisting, [HS18]).
 
 use super::cipher::Ciphertext;
 use super::context::{Context, DEGREE, FRESH, FULL, ROW};
@@ -18,12 +18,13 @@ const WHAT: &str = "Galois key";
 /// Bytes of a serialized key: a seed, and for each of four digits N residues mod all five primes.
 pub const GALOIS_KEY_BYTES: usize = PublicSeed::BYTES + FRESH * DEGREE * (50 + 50 + 30 + 30 + 50) / 8;
 
-/// What is done to all slots of a ciphertext.
+/// A permutation of the slots of a ciphertext.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Turn {
-    /// Both rows move to the left by so many slots (1 to N/2 - 1): slot i takes what slot i + k held.
+    /// Rotates both rows to the left by this many slots (1 to N/2 - 1): slot i receives the value
+    /// of slot i + k.
     Left(usize),
-    /// The rows change places.
+    /// Exchanges the rows.
     Swap,
 }
 
@@ -52,10 +53,10 @@ pub struct GaloisKey {
     key: SwitchingKey,
 }
 
-/// A key for `turn` as bytes, [`GALOIS_KEY_BYTES`] of them: from s to `sigma^-1(s)`.
+/// Generates and serializes a key for `turn`, from s to `sigma^-1(s)`: [`GALOIS_KEY_BYTES`] bytes.
 ///
 /// # Errors
-/// None in practice.
+/// None in practice; every turn has an automorphism.
 pub fn galois_key(ctx: &Context, secret: &SecretKey, turn: Turn, prg: &mut SplitPrg) -> Result<Vec<u8>, HeError> {
     let inverse = Galois::new(DEGREE, turn.inverse())?;
     let mut out = Vec::with_capacity(GALOIS_KEY_BYTES);
@@ -68,7 +69,8 @@ impl GaloisKey {
     /// Reads a peer's key for `turn`.
     ///
     /// # Errors
-    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`].
+    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a word that is not
+    /// below its prime, [`HeError::Padding`] for padding bits that are set.
     pub fn from_bytes(ctx: &Context, turn: Turn, bytes: &[u8]) -> Result<Self, HeError> {
         let key = ctx.switching.read_key(ctx.ring(), bytes, (GALOIS_KEY_BYTES, WHAT))?;
         Ok(Self { galois: Galois::new(DEGREE, turn.element())?, key })
@@ -78,12 +80,12 @@ impl GaloisKey {
     pub const MEMORY_BYTES: usize = FRESH * 2 * FULL * DEGREE * 8;
 }
 
-/// A polynomial's residues, one behind the other.
+/// The residues of a polynomial, concatenated.
 fn residues(poly: &RnsPoly<Ntt>) -> Vec<u64> {
     (0..poly.level()).flat_map(|k| poly.residue(k)).copied().collect()
 }
 
-/// The digits of `c`: once for all rotations of it.
+/// Computes the digits of `c`, for all its rotations.
 #[must_use]
 pub fn raise(ctx: &Context, c: &Ciphertext) -> Raised {
     let mut raised = Raised::default();
@@ -91,7 +93,7 @@ pub fn raise(ctx: &Context, c: &Ciphertext) -> Raised {
     raised
 }
 
-/// The ciphertext with its slots turned; `raised` are its own digits.
+/// Returns `c` with its slots turned; `raised` holds the digits of `c`.
 #[must_use]
 pub fn turned(ctx: &Context, c: &Ciphertext, raised: &Raised, key: &GaloisKey) -> Ciphertext {
     let (mut b, mut a) = (residues(&c.b), vec![0; FRESH * DEGREE]);

@@ -1,4 +1,4 @@
-//! The plaintext field: slots, and what leads from it to the ciphertext's modulus and back.
+//! The plaintext field: its slots, and the conversions to and from the modulus of ciphertexts.
 
 use super::context::{ANSWER, Context, DEGREE, FRESH};
 use crate::HeError;
@@ -6,7 +6,7 @@ use tacit_arith::modulus::{Modulus, Shoup, is_prime};
 use tacit_arith::ntt::NttTable;
 use tacit_arith::rns::{Coeff, Ntt, RnsPoly};
 
-/// The smallest prime of at least `2^log2` that is 1 mod `2N`; `None` where it would pass 50 bits.
+/// The smallest prime of at least `2^log2` that is 1 mod `2N`; `None` if it would exceed 50 bits.
 #[must_use]
 pub fn plain_prime(log2: f64) -> Option<u64> {
     let step = 2 * DEGREE as u64;
@@ -15,20 +15,20 @@ pub fn plain_prime(log2: f64) -> Option<u64> {
     (first..1 << 50).step_by(step as usize).find(|&p| is_prime(p))
 }
 
-/// A plaintext prime p with its transform. Immutable; share it.
+/// A plaintext prime p with its transform. Immutable; share it between threads.
 pub struct Plain {
     table: NttTable,
-    /// Transform of weights, at both small degrees.
+    /// Transforms of weights, at both small degrees.
     pub(super) small: [NttTable; 2],
     /// q mod p
     factor: Shoup,
     /// `-1/p` modulo each prime of a fresh ciphertext
     minus_inverse: Vec<Shoup>,
-    /// Of each prime of an answer.
+    /// Constants of each prime of an answer.
     parts: [Part; ANSWER],
 }
 
-/// What one prime of an answer adds to `p x / q'`: with `y = x (q' / p_i)^-1 mod p_i` it is `p y / p_i`.
+/// One prime's part of `p x / q'`: with `y = x (q' / p_i)^-1 mod p_i`, the part is `p y / p_i`.
 struct Part {
     modulus: Modulus,
     inverse: Shoup,
@@ -39,10 +39,10 @@ struct Part {
 }
 
 impl Plain {
-    /// Tables for `prime`, which is 1 mod 2N ([`plain_prime`]).
+    /// Builds the tables for `prime`, which is 1 mod 2N ([`plain_prime`]).
     ///
     /// # Errors
-    /// [`HeError::Lattice`] for another number.
+    /// [`HeError::Lattice`] if `prime` is not a prime of that form.
     pub fn new(ctx: &Context, prime: u64) -> Result<Self, HeError> {
         let modulus = Modulus::new(prime)?;
         let basis = ctx.basis();
@@ -77,7 +77,7 @@ impl Plain {
         self.table.modulus()
     }
 
-    /// The polynomial with these slots (`[2, N / 2]`, reduced), coefficients in `[0, p)`.
+    /// Returns the polynomial with these slots (`[2, N / 2]`, reduced), coefficients in `[0, p)`.
     ///
     /// # Panics
     /// If there are not N values.
@@ -90,7 +90,7 @@ impl Plain {
         values
     }
 
-    /// The slots of a polynomial (N reduced coefficients).
+    /// Returns the slots of a polynomial, given by N reduced coefficients.
     ///
     /// # Panics
     /// If there are not N coefficients.
@@ -100,8 +100,9 @@ impl Plain {
         ctx.places.iter().map(|&at| coefficients[at as usize]).collect()
     }
 
-    /// `round(q m / p)` for every coefficient m, at the level of a fresh ciphertext: with t = q m mod p,
-    /// centred, it is `(q m - t) / p`, and q vanishes modulo each of its primes.
+    /// Computes `round(q m / p)` for every coefficient m, at the level of a fresh ciphertext. With
+    /// t = q m mod p, centred, the result is `(q m - t) / p`, and q vanishes modulo each of its
+    /// primes.
     pub(super) fn scaled(&self, ctx: &Context, coefficients: &[u64]) -> RnsPoly<Ntt> {
         let p = self.modulus();
         let rest: Vec<i64> = coefficients.iter().map(|&m| p.centred(p.mul_shoup(m, self.factor))).collect();
@@ -113,15 +114,15 @@ impl Plain {
         RnsPoly::<Coeff>::new(ctx.basis(), words).into_ntt(ctx.basis())
     }
 
-    /// `round(p x / q') mod p` for an x mod q' with these residues, where q' is the modulus of answers: off
-    /// by 2^-60 before rounding.
+    /// Computes `round(p x / q') mod p` for the x mod q' with these residues, where q' is the
+    /// modulus of answers. The error before rounding is at most 2^-60.
     #[inline(always)]
     pub(super) fn share(&self, residues: [u64; ANSWER]) -> u64 {
         let p = self.modulus();
         let (mut whole, mut fraction) = (0, 0u64);
         for (part, x) in self.parts.iter().zip(residues) {
             let (y, m) = (part.modulus.mul_shoup(x, part.inverse), part.modulus.value());
-            // floor(p y / p_i), at most one too small; p y < 2^100, so the product stays below 2^127.
+            // floor(p y / p_i), or one less; p y < 2^100, so the product stays below 2^127.
             let estimate = ((u128::from(y) * part.quotient) >> 76) as u64;
             let rest = p.value().wrapping_mul(y).wrapping_sub(estimate.wrapping_mul(m));
             let over = (m.wrapping_sub(1).wrapping_sub(rest)) >> 63;

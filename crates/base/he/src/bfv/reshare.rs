@@ -1,4 +1,4 @@
-//! Linear combinations, and what turns one into additive shares mod p.
+//! Linear combinations, and their conversion into additive shares mod p.
 
 use super::cipher::Ciphertext;
 use super::context::{ANSWER, ANSWER_BYTES, Context, DEGREE, FRESH, PRIMES};
@@ -36,8 +36,8 @@ impl Sum {
     }
 }
 
-/// Adds its products to every sum. All sums are worked on prime by prime, so that what they have in common,
-/// the ciphertexts, stays near.
+/// Adds to every sum its products. All sums are worked on prime by prime, so that their common
+/// ciphertexts stay in the cache.
 pub fn add_products(ctx: &Context, sums: &mut [(&mut Sum, Vec<(WeightPoly, &Ciphertext)>)]) {
     let basis = ctx.basis();
     for (sum, terms) in sums.iter_mut() {
@@ -64,9 +64,11 @@ impl Ciphertext {
     }
 }
 
-/// Makes shares of the slots of `c`: appends the answer ([`ANSWER_BYTES`] bytes) to `out` and returns the
-/// server's N shares mod p. `secret` hides the sum; from the stream of `public`, which both parties know,
-/// all N coefficients of `c0'` are drawn.
+/// Turns the slots of `c` into shares: appends the answer ([`ANSWER_BYTES`] bytes) to `out` and
+/// returns the server's N shares mod p.
+///
+/// `secret` draws the randomness that hides the sum. The stream of `public`, which both parties
+/// know, gives all N coefficients of `c0'`.
 pub fn reshare(
     ctx: &Context,
     plain: &Plain,
@@ -76,7 +78,8 @@ pub fn reshare(
     out: &mut Vec<u8>,
 ) -> Vec<u64> {
     let basis = ctx.basis();
-    // u is scaled by the primes that are dropped, which divides it out again exactly.
+    // u is scaled by the product of the dropped primes; dropping them divides by that product
+    // again, exactly.
     let dropped = (PRIMES[2] * PRIMES[3]) as i64;
     let scaled = Zeroizing::new(sample::ternary(secret, DEGREE).iter().map(|&u| u * dropped).collect::<Vec<i64>>());
     let u = Zeroizing::new(small(ctx.ring(), ANSWER, &scaled));
@@ -101,7 +104,8 @@ pub fn reshare(
     plain.decode(ctx, shares)
 }
 
-/// `half + u key` mod the primes of answers: a multiple of the others' product is added.
+/// Adds `u key` to `half` mod the primes of answers. Mod q, this adds a multiple of the product of
+/// the other primes.
 fn hidden(ctx: &Context, half: &RnsPoly<Ntt>, u: &RnsPoly<Ntt>, key: &RnsPoly<Ntt>) -> RnsPoly<Ntt> {
     let mut product = u.clone();
     product.mul_assign(key, ctx.basis());
@@ -115,7 +119,7 @@ fn hidden(ctx: &Context, half: &RnsPoly<Ntt>, u: &RnsPoly<Ntt>, key: &RnsPoly<Nt
     RnsPoly::new(ctx.basis(), words)
 }
 
-/// The public half `c0'` of an answer.
+/// Draws the public half `c0'` of an answer.
 fn mask(ctx: &Context, public: PublicSeed) -> RnsPoly<Coeff> {
     let mut words = vec![0; ANSWER * DEGREE];
     let mut stream = public.stream();
@@ -125,23 +129,24 @@ fn mask(ctx: &Context, public: PublicSeed) -> RnsPoly<Coeff> {
     RnsPoly::new(ctx.basis(), words)
 }
 
-/// The client's end of resharing.
+/// The client's side of resharing.
 pub struct Opener<'a> {
     ctx: &'a Context,
     key: &'a SecretKey,
 }
 
 impl<'a> Opener<'a> {
-    /// Opens answers under `key`.
+    /// Opening of answers under `key`.
     #[must_use]
     pub fn new(ctx: &'a Context, key: &'a SecretKey) -> Self {
         Self { ctx, key }
     }
 
-    /// The client's N shares mod p; `public` as in [`reshare`].
+    /// Returns the client's N shares mod p; `public` as in [`reshare`].
     ///
     /// # Errors
-    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`].
+    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a word that is not
+    /// below its prime, [`HeError::Padding`] for padding bits that are set.
     pub fn open(&self, plain: &Plain, answer: &[u8], public: PublicSeed) -> Result<Vec<u64>, HeError> {
         let basis = self.ctx.basis();
         if answer.len() != ANSWER_BYTES {
@@ -171,7 +176,7 @@ pub(super) mod tests {
     pub fn phase(ctx: &Context, secret: &SecretKey, key: &PublicKey, c: Ciphertext) -> Vec<i128> {
         let plain = Plain::new(ctx, super::super::plain_prime(20.0).unwrap()).unwrap();
         let mut c = c;
-        // What `reshare` sends, and the half that it keeps.
+        // The half that `reshare` sends, then the half that the server uses for its own share.
         let public = PublicSeed::from_bytes([1; 16]);
         let mut answer = vec![];
         let _ = reshare(ctx, &plain, key, c.clone(), (&mut Prg::from_seed(Seed([4; 16])), public), &mut answer);

@@ -1,4 +1,5 @@
-//! Slots, rotations, products and shares against plain arithmetic; noise against its bound; foreign bytes.
+//! Tests of slots, rotations, products and shares against plain arithmetic, of noise against its
+//! bound, and of bytes from a peer.
 
 use super::*;
 use crate::HeError;
@@ -39,7 +40,7 @@ impl Party {
         turned(&CONTEXT, c, &raise(&CONTEXT, c), &key)
     }
 
-    /// Shares of both parties, added up.
+    /// Reshares `c` and returns the sums of both parties' shares.
     fn open(&self, c: Ciphertext) -> Vec<u64> {
         let public = PublicSeed::from_bytes([5; 16]);
         let mut answer = vec![];
@@ -101,7 +102,8 @@ fn rotations_move_slots() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(6))]
-    /// Sums of products of rotated ciphertexts at the widest prime that the bound allows.
+    /// Sums of products of rotated ciphertexts are exact at the largest prime that the bound
+    /// allows.
     #[test]
     fn linear_combinations_are_exact(seed: u8, classes in 0u32..7, steps in prop::collection::vec(1usize..ROW, 1..4)) {
         let classes = 1 << classes;
@@ -126,8 +128,8 @@ proptest! {
     }
 }
 
-/// What a decryption would be off by, in units of q': measured on all slots of an answer, below the bound and
-/// near the deviation that it stands on.
+/// The phase error, in units of q' and measured on all slots of an answer, is below the deviation
+/// that the bound assumes, and above a 64th of it.
 #[test]
 fn measured_noise_is_within_the_bound() {
     let (products, classes) = (24, 16);
@@ -160,7 +162,8 @@ fn bounds_are_as_documented() {
     assert!(plain_prime(50.0).is_none() && plain_prime(40.0).unwrap() % 16_384 == 1);
 }
 
-/// Wire bytes and field of fixed seeds: both parties, and old ones, must agree on them.
+/// Wire bytes and the field of fixed seeds are pinned, because both parties, including older
+/// versions, must agree on them.
 #[test]
 fn bytes_are_pinned() {
     let party = Party::new(37.0);

@@ -3,32 +3,32 @@
 use super::context::{Context, FRESH, ROW, SMALLEST};
 use super::plain::Plain;
 
-/// Most classes of a row: their transform is one of the two small ones.
+/// Most classes of a row: the larger of the two small transforms encodes this many.
 pub const MAX_CLASSES: usize = SMALLEST;
 
 /// The polynomial whose slot i of row r is `weights[r * C + i mod C]`, in the NTT domain.
 ///
-/// Such a vector is a function of `X^(N / 2C)`: a polynomial of degree below 2C in it, with coefficients of
-/// at most p / 2. So it is encoded by transforms of degree 64 or 128, and each of their values fills a run of
-/// the large transform.
+/// The polynomial of such a vector is one in `X^(N / 2C)`, of degree below 2C, with coefficients of
+/// at most p / 2. A transform of degree 64 or 128 encodes it, and each value of that transform
+/// fills a run of the large transform.
 pub struct WeightPoly {
-    /// For each prime one value for each run of the transform.
+    /// For each prime, one value for each run of the transform.
     values: Vec<u64>,
     runs: usize,
 }
 
-/// Where the classes lie in a small transform: made once for a layer.
+/// The places of the classes in a small transform, computed once for a layer.
 pub struct Classes {
     count: usize,
-    /// For each place of the small transform the index of its weight.
+    /// For each place of the small transform, the index of its weight.
     of: Vec<u32>,
 }
 
 impl Classes {
-    /// For `count` classes in a row, a power of two up to [`MAX_CLASSES`].
+    /// The places of `count` classes in a row, a power of two up to [`MAX_CLASSES`].
     ///
     /// # Panics
-    /// For another number.
+    /// If `count` is not a power of two or exceeds [`MAX_CLASSES`].
     #[must_use]
     pub fn new(ctx: &Context, count: usize) -> Self {
         assert!(count.is_power_of_two() && count <= MAX_CLASSES, "{count} classes");
@@ -68,7 +68,7 @@ impl WeightPoly {
         Self { values: all, runs }
     }
 
-    /// Its values mod `p_i`, one for each run.
+    /// The values mod `p_i`, one for each run.
     pub(super) fn residue(&self, i: usize) -> &[u64] {
         &self.values[i * self.runs..][..self.runs]
     }

@@ -1,4 +1,4 @@
-//! Fresh ciphertexts, from client to server.
+//! Fresh ciphertexts, sent by the client to the server.
 
 use super::context::{Context, DEGREE, FRESH, P1, P2, Q};
 use super::params::Params;
@@ -25,34 +25,35 @@ pub struct Ciphertext {
     pub(super) a: RnsPoly<Ntt>,
 }
 
-/// What secret, seed and error make of a ciphertext before a message is in it: `t = e - B a s mod q`.
+/// A ciphertext without a message: `t = e - B a s mod q` from secret, seed and error.
 pub struct Blank<'a> {
     ctx: &'a Context,
     params: Params,
     seed: PublicSeed,
-    /// t mod P1 and mod P2.
+    /// `t` mod P1 and mod P2.
     residues: [Zeroizing<Vec<u64>>; FRESH],
-    /// `t / q` in units of 2^-64, up to six of them less.
+    /// `t / q` in units of 2^-64, too low by up to six units.
     fractions: Zeroizing<Vec<u64>>,
 }
 
-/// `2^(63 + b) / p` for each prime p of b bits: 64 bits.
+/// `2^(63 + b) / p` for each prime p of b bits; a word of 64 bits.
 const RECIPROCALS: [u64; FRESH] = [((1u128 << 113) / P1 as u128) as u64, ((1u128 << 79) / P2 as u128) as u64];
 
-/// `2^64 y / p` for `y < p`, the first or second prime; up to two less.
+/// Computes `2^64 y / p` for `y < p`, where p is the first or second prime; the result may be too
+/// low by up to two.
 #[inline(always)]
 fn fraction(y: u64, prime: usize) -> u64 {
     ((u128::from(y) * u128::from(RECIPROCALS[prime])) >> [49, 15][prime]) as u64
 }
 
 impl<'a> Encryptor<'a> {
-    /// Encrypts under `key` with the roundings of `params`.
+    /// Encryption under `key` with the roundings of `params`.
     #[must_use]
     pub fn new(ctx: &'a Context, key: &'a SecretKey, params: Params) -> Self {
         Self { ctx, key, params }
     }
 
-    /// Draws a ciphertext's seed and error. The same generator draws the same.
+    /// Draws the seed and error of a ciphertext. Generators in the same state draw the same.
     #[must_use]
     pub fn blank(&self, prg: &mut SplitPrg) -> Blank<'a> {
         let params = self.params;
@@ -62,7 +63,7 @@ impl<'a> Encryptor<'a> {
         let mut product = uniform(self.ctx.ring(), FRESH, seed);
         product.mul_assign(self.key.s(), basis);
         let product = Zeroizing::new(product.into_coeff(basis));
-        // What is taken apart is encrypted under as many times the secret.
+        // A ciphertext of B = `2^steps` parts is encrypted under `B s` (see `expand`).
         let residue = |i: usize| {
             let (m, words) = (basis.modulus(i), basis.table(i).pointwise());
             let mut scaled = Zeroizing::new(product.residue(i).to_vec());
@@ -73,7 +74,8 @@ impl<'a> Encryptor<'a> {
             scaled
         };
         let residues = [residue(0), residue(1)];
-        // With `y_i = t (q / p_i)^-1 mod p_i`, `t / q` is `y_1 / p_1 + y_2 / p_2`, but for whole ones.
+        // With `y_i = t (q / p_i)^-1 mod p_i`, `t / q` equals `y_1 / p_1 + y_2 / p_2` up to an
+        // integer.
         let scaled = |i: usize| {
             let (m, other) = (basis.modulus(i), [P2, P1][i]);
             let mut y = Zeroizing::new(residues[i].to_vec());
@@ -88,7 +90,7 @@ impl<'a> Encryptor<'a> {
         Blank { ctx: self.ctx, params, seed, residues, fractions: Zeroizing::new(sums) }
     }
 
-    /// Encrypts N values mod `2^l` (higher bits are ignored): seed and packed `b`,
+    /// Encrypts N values mod `2^l` (higher bits are ignored). Returns the seed and the packed `b`:
     /// [`Params::up_bytes`]`(0)` bytes.
     ///
     /// # Panics
@@ -100,35 +102,36 @@ impl<'a> Encryptor<'a> {
 }
 
 impl Blank<'_> {
-    /// The value mod `2^l` that, encrypted at coefficient `at`, brings `b` below about `q / 2^l`: `-t 2^l /
-    /// q`. As pseudorandom as the high bits of an RLWE sample.
+    /// Returns the value mod `2^l` whose encryption at coefficient `at` has a `b` below about
+    /// `q / 2^l`. The value is `-t 2^l / q`, as pseudorandom as the high bits of an RLWE sample.
     ///
     /// # Panics
-    /// If there is no such coefficient.
+    /// If `at` is not below N.
     #[must_use]
     pub fn mask(&self, at: usize) -> u64 {
         let l = self.params.ring_bits();
         (self.fractions[at] >> (u64::BITS - l)).wrapping_neg() & ((1 << l) - 1)
     }
 
-    /// Encrypts N values mod `2^l` (higher bits are ignored), or where `chosen` the mask of that coefficient:
-    /// [`Params::up_bytes`] of as many.
+    /// Encrypts N values mod `2^l` (higher bits are ignored). Where `chosen` is set,
+    /// [`Blank::mask`] of the coefficient replaces the value. Returns [`Params::up_bytes`] bytes,
+    /// for the number of chosen coefficients.
     ///
     /// # Panics
-    /// If there are not N of both.
+    /// If `message` or `chosen` does not have N elements.
     #[must_use]
     pub fn encrypt(&self, message: &[u64], chosen: &[bool]) -> Vec<u8> {
         assert!(message.len() == DEGREE && chosen.len() == DEGREE, "one value per coefficient");
         let params = &self.params;
         let (mask, half) = ((1 << params.ring_bits()) - 1, 1u128 << (params.ring_bits() - 1));
         let packed = |at: usize, value: u64| {
-            // q * m / 2^l, rounded: at most q, so one conditional subtraction brings the sum below q.
+            // q * m / 2^l, rounded: at most q, so the sum with t is below 2q.
             let scaled = (Q * u128::from(value & mask) + half) >> params.ring_bits();
             let t = self.ctx.lift.apply([self.residues[0][at], self.residues[1][at]]);
             let b = reduce_once(reduce_once(t + scaled, Q), Q);
             ((b + (1 << (params.up_drop() - 1))) >> params.up_drop()) as u64
         };
-        // Which coefficients are chosen is public.
+        // The choice of coefficients is public.
         let places = |of: bool| (0..DEGREE).filter(move |&at| chosen[at] == of);
         let given: Vec<u64> = places(false).map(|at| packed(at, message[at])).collect();
         let drawn: Vec<u64> = places(true).map(|at| packed(at, self.mask(at))).collect();
@@ -140,20 +143,21 @@ impl Blank<'_> {
     }
 }
 
-/// `x mod q` for `x < 2q < 2^127`, without a branch.
+/// Computes `x mod q` for `x < 2q < 2^127`, without a branch.
 #[inline(always)]
 fn reduce_once(x: u128, q: u128) -> u128 {
     x.min(x.wrapping_sub(q))
 }
 
 impl Ciphertext {
-    /// Reads a peer's ciphertext, which chose the masks of the coefficients in `chosen`.
+    /// Reads a peer's ciphertext, whose encryption chose the masks of the coefficients in `chosen`.
     ///
     /// # Errors
-    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`].
+    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a coefficient out of
+    /// range, [`HeError::Padding`] for padding bits that are set.
     ///
     /// # Panics
-    /// If `chosen` is not of N coefficients.
+    /// If `chosen` does not have N elements.
     pub fn from_bytes(ctx: &Context, params: &Params, bytes: &[u8], chosen: &[bool]) -> Result<Self, HeError> {
         assert_eq!(chosen.len(), DEGREE, "one place per coefficient");
         let drawn = chosen.iter().filter(|&&c| c).count();

@@ -1,5 +1,5 @@
-//! The fixed ring of the scheme: degree and moduli are the same for every layer, so one key pair serves a
-//! whole network.
+//! The fixed ring of the scheme. Degree and moduli are the same for every layer, so one key pair
+//! serves a whole network.
 
 use crate::HeError;
 use crate::core::{PublicKey, Ring, SecretKey, Switching};
@@ -11,17 +11,19 @@ use tacit_arith::rns::{Lift, Rescale, RnsBasis};
 pub const DEGREE: usize = 4096;
 /// The modulus of answers: `2^50 - 2^14 + 1`, the largest prime below `2^50` that is 1 mod `2^14`.
 pub const P1: u64 = 1_125_899_906_826_241;
-/// The modulus dropped after the linear combination: `5 * 2^13 + 1`, the smallest prime that is 1 mod 2N.
+/// The modulus that is dropped after the linear combination: `5 * 2^13 + 1`, the smallest prime
+/// that is 1 mod 2N.
 pub const P2: u64 = 40_961;
 
 /// The modulus q of fresh ciphertexts.
 pub(super) const Q: u128 = P1 as u128 * P2 as u128;
-/// The special modulus of key switching: the largest prime below `2^43` that is 1 mod `2^14`. `P1 P2 P3` has
-/// 108.3 bits, of 109 that the standard of 2018 allows at this degree: by the estimates of 2024 (106 bits)
-/// these keys have 124 to 125 bits of security (`docs/parameters.md`).
+/// The special modulus of key switching: the largest prime below `2^43` that is 1 mod `2^14`.
+///
+/// `P1 P2 P3` has 108.3 bits; the standard of 2018 allows 109 at this degree. By the estimates of
+/// 2024 (106 bits), keys of this size have 124 to 125 bits of security (`docs/parameters.md`).
 pub const P3: u64 = 8_796_092_858_369;
 
-/// Most steps in which a ciphertext is taken apart: up to 32 parts.
+/// Most expansion steps of a ciphertext: up to 32 parts.
 pub const MAX_STEPS: u32 = 5;
 /// Level of fresh ciphertexts: mod P1 and P2.
 pub(super) const FRESH: usize = 2;
@@ -30,11 +32,11 @@ pub(super) const FULL: usize = 3;
 /// Level of answers and of the public key: mod P1.
 pub(super) const ANSWER: usize = 1;
 
-/// Transforms and constants for `q = P1 * P2` (65.3 bits), and P3 for switching keys. Immutable; share it in
-/// an `Arc`.
+/// Transforms and constants for `q = P1 * P2` (65.3 bits), and P3 for switching keys. Immutable;
+/// share it in an `Arc`.
 pub struct Context {
     ring: Ring,
-    /// From residues mod P1 and P2 to the integer in `[0, q)`.
+    /// Maps residues mod P1 and P2 to the integer in `[0, q)`.
     pub(super) lift: Lift<FRESH>,
     /// `round(x / P2) mod P1`.
     pub(super) rescale: Rescale,
@@ -45,7 +47,7 @@ impl Context {
     /// Builds the tables (about a millisecond).
     ///
     /// # Errors
-    /// None in practice; the moduli are checked again rather than trusted.
+    /// None in practice; the constant moduli pass the checks of [`Ring::new`].
     pub fn new() -> Result<Self, HeError> {
         let ring = Ring::new(DEGREE, &[P1, P2, P3])?;
         let (lift, rescale) = (ring.basis().lift(), ring.basis().rescale(FRESH, 0));
@@ -68,7 +70,7 @@ impl Context {
         SecretKey::generate(&self.ring, prg)
     }
 
-    /// A fresh public key for `secret`.
+    /// Draws a public key for `secret`.
     #[must_use]
     pub fn public_key(&self, secret: &SecretKey, prg: &mut SplitPrg) -> PublicKey {
         secret.public_key(&self.ring, ANSWER, prg)
@@ -77,7 +79,8 @@ impl Context {
     /// Reads a peer's public key, [`PUBLIC_KEY_BYTES`](super::PUBLIC_KEY_BYTES) bytes.
     ///
     /// # Errors
-    /// [`HeError::Length`], [`HeError::Range`].
+    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a coefficient out of
+    /// range.
     pub fn read_public_key(&self, bytes: &[u8]) -> Result<PublicKey, HeError> {
         PublicKey::from_bytes(&self.ring, ANSWER, bytes)
     }

@@ -1,11 +1,13 @@
-//! From one ciphertext of interleaved parts to a ciphertext of each part.
+//! Expansion of one ciphertext of interleaved parts into a ciphertext of each part.
 //!
-//! With `B = 2^k` parts the plaintext is `sum_c X^c x_c(X^B)`. Step j halves: with `g = N / 2^(j-1) + 1`,
-//! `sigma: X -> X^g` keeps `X^(2^j)` and negates `X^(2^(j-1))`, so that `m + sigma(m)` is twice the even part
-//! of a polynomial m in `X^(2^(j-1))`, and `m - sigma(m)`, shifted, twice its odd part. The factors of two
-//! are taken out beforehand: the client encrypts under `B s`, and the server multiplies b by `B^-1 mod q`.
-//! So noise of fresh ciphertexts ends as it was. `sigma(ct)` decrypts under `sigma(s)`; a key brings it back
-//! under s.
+//! With `B = 2^k` parts the plaintext is `sum_c X^c x_c(X^B)`. Each of the k steps splits every
+//! ciphertext into two. In step j, with `g = N / 2^(j-1) + 1`, the automorphism `sigma: X -> X^g`
+//! preserves `X^(2^j)` and negates `X^(2^(j-1))`. For a polynomial m in `X^(2^(j-1))`,
+//! `m + sigma(m)` is thus twice the even part of m. `m - sigma(m)`, shifted, is twice the odd part.
+//!
+//! The factors of two are removed beforehand: the client encrypts under `B s`, and the server
+//! multiplies b by `B^-1 mod q`. The noise of a fresh ciphertext therefore has the same size after
+//! all steps. `sigma(ct)` decrypts under `sigma(s)`; a key switch makes it decrypt under s.
 
 use super::cipher::Ciphertext;
 use super::context::{Context, DEGREE, FRESH, FULL};
@@ -18,7 +20,7 @@ use zeroize::Zeroizing;
 
 const WHAT: &str = "expansion key";
 
-/// What lets the server expand ciphertexts: a switching key for each step.
+/// The keys with which the server expands ciphertexts: a switching key for each step.
 pub struct ExpansionKeys(Vec<Step>);
 
 struct Step {
@@ -33,27 +35,27 @@ fn galois(index: usize) -> Result<Galois, HeError> {
     Ok(Galois::new(DEGREE, (DEGREE >> index) as u64 + 1)?)
 }
 
-/// Transforms of a halving: of the half that is switched, of its two digits at the other primes, and to
-/// divide both halves by the special prime.
+/// Number of transforms of one step on one ciphertext: 2 of the half that is switched, 4 of its two
+/// digits at the other primes, and 6 to divide both halves by the special prime.
 pub const HALVING_NTTS: u64 = 2 + 4 + 6;
 
-/// Bytes of serialized keys for so many steps: a seed for each, and for each of two digits N residues mod all
-/// three primes.
+/// Bytes of serialized keys for `steps` steps: for each step a seed, and for each of two digits N
+/// residues mod all three primes.
 #[must_use]
 pub const fn expansion_key_bytes(steps: u32) -> usize {
     steps as usize * (PublicSeed::BYTES + FRESH * DEGREE * (50 + 16 + 43) / 8)
 }
 
-/// Bytes that keys for so many steps take in memory.
+/// Bytes that keys for `steps` steps occupy in memory.
 #[must_use]
 pub const fn expansion_key_memory(steps: u32) -> usize {
     steps as usize * (2 * FRESH * FULL + FRESH) * DEGREE * 8
 }
 
-/// Keys for `steps` steps as bytes: for each step from `sigma(s)` to s.
+/// Generates and serializes keys for `steps` steps: for each step from `sigma(s)` to s.
 ///
 /// # Errors
-/// None in practice.
+/// None in practice; the automorphisms exist for up to [`MAX_STEPS`](super::MAX_STEPS) steps.
 pub fn expansion_keys(ctx: &Context, secret: &SecretKey, steps: u32, prg: &mut SplitPrg) -> Result<Vec<u8>, HeError> {
     let mut out = Vec::with_capacity(expansion_key_bytes(steps));
     for index in 0..steps as usize {
@@ -64,10 +66,11 @@ pub fn expansion_keys(ctx: &Context, secret: &SecretKey, steps: u32, prg: &mut S
 }
 
 impl ExpansionKeys {
-    /// Reads a peer's keys for `steps` steps, [`expansion_key_bytes`] of them.
+    /// Reads a peer's keys for `steps` steps: [`expansion_key_bytes`] bytes.
     ///
     /// # Errors
-    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`].
+    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a word that is not
+    /// below its prime, [`HeError::Padding`] for padding bits that are set.
     pub fn from_bytes(ctx: &Context, steps: u32, bytes: &[u8]) -> Result<Self, HeError> {
         let expected = expansion_key_bytes(steps);
         if bytes.len() != expected {
@@ -77,21 +80,21 @@ impl ExpansionKeys {
         Ok(Self(parts.map(|(index, part)| Step::from_bytes(ctx, index, part)).collect::<Result<_, _>>()?))
     }
 
-    /// Steps that they are for.
+    /// Number of steps with a key.
     #[must_use]
     pub fn steps(&self) -> u32 {
         self.0.len() as u32
     }
 
-    /// The `2^steps` parts of a ciphertext that was encrypted for so many steps.
+    /// Expands a ciphertext that was encrypted for `steps` steps into its `2^steps` parts.
     ///
     /// # Panics
-    /// If there are no keys for them.
+    /// If there are keys for fewer than `steps` steps.
     #[must_use]
     pub fn expand(&self, ctx: &Context, ciphertext: Ciphertext, steps: u32) -> Vec<Ciphertext> {
         let (mut parts, mut buffers) = (vec![ciphertext], Buffers::new());
         for step in &self.0[..steps as usize] {
-            // Bit j - 1 of a part's number is that of step j.
+            // Step j determines bit j - 1 of a part's number.
             let odd: Vec<Ciphertext> = parts.iter_mut().map(|part| step.halve(ctx, part, &mut buffers)).collect();
             parts.extend(odd);
         }
@@ -99,9 +102,9 @@ impl ExpansionKeys {
     }
 }
 
-/// What a halving needs beside its results: made once for all of them.
+/// Scratch buffers of [`Step::halve`], reusable for all calls.
 struct Buffers {
-    /// `sigma(a)`, `[FRESH, N]`, and its digits.
+    /// `sigma(a)`, `[FRESH, N]`; `raised` holds its digits.
     turned: Vec<u64>,
     raised: Raised,
     /// `sigma(ct)` under s: halves b and a, `[2, FRESH, N]`.
@@ -151,7 +154,7 @@ impl Step {
         Ciphertext { b, a }
     }
 
-    /// `sigma(c)` under s.
+    /// Writes `sigma(c)`, switched to s, to `buffers.switched`.
     fn switch(&self, ctx: &Context, c: &Ciphertext, buffers: &mut Buffers) {
         let Buffers { turned, raised, switched, room } = buffers;
         let (b, a) = switched.split_at_mut(FRESH * DEGREE);

@@ -1,5 +1,6 @@
-//! Parameter choice: how many low bits of ciphertexts may be dropped so that shares still sum to the value
-//! within a stated error. The derivation is `docs/notes/noise.md`; the constants below carry its names.
+//! Choice of parameters: how many low bits of ciphertexts may be dropped while shares still sum to
+//! the value within a stated error. `docs/notes/noise.md` derives the bounds; the constants below
+//! have the same names there.
 
 use super::context::{DEGREE, MAX_STEPS, P1, P2, P3, Q, polynomial_bytes};
 use crate::HeError;
@@ -7,35 +8,39 @@ use tacit_arith::pack::packed_len;
 use tacit_arith::prg::PublicSeed;
 use tacit_arith::sample::ERROR_COINS;
 
-/// A share pair misses its error bound with probability at most `2^-FAILURE_LOG2` per output coefficient.
+/// The error of a share pair exceeds its bound with probability at most `2^-FAILURE_LOG2` per
+/// output coefficient.
 pub const FAILURE_LOG2: u32 = 40;
-/// Widest supported ring.
+/// Bits of the widest supported ring.
 pub const MAX_RING_BITS: u32 = 45;
 
-/// `sqrt(2 ln(2 * 2^40))`: a sub-Gaussian variable exceeds this many deviations with probability at most
-/// 2^-40.
+/// `sqrt(2 ln(2 * 2^40))`: a sub-Gaussian variable exceeds this many deviations with probability at
+/// most 2^-40.
 const TAIL: f64 = 7.54;
-/// Margin on the squared norms of secret, error and encryption randomness (7 deviations of those norms).
+/// Margin on the squared norms of secret, error and encryption randomness (7 deviations of those
+/// norms).
 const NORM_MARGIN: f64 = 1.08;
 const ERROR_VARIANCE: f64 = ERROR_COINS as f64 / 2.0;
 const TERNARY_NORM_SQ: f64 = DEGREE as f64 * 2.0 / 3.0 * NORM_MARGIN;
-/// Bits of `b` always dropped: packed coefficients of q's 65.3 bits then fit one word.
+/// Fewest dropped bits of `b`: packed coefficients of q's 65.3 bits then fit one word.
 const MIN_UP_DROP: u32 = 2;
 
-/// What a linear layer needs.
+/// Requirements of a linear layer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ParamsSpec {
     /// Width l of the plaintext ring `Z_{2^l}`.
     pub ring_bits: u32,
-    /// Squared Euclidean norm of all weights that meet in one output polynomial (over all input polynomials),
-    /// if it is one part: noise of every weight there reaches every output coefficient.
+    /// Squared Euclidean norm of all weights that contribute to one output polynomial (over all
+    /// input polynomials), if the polynomial has one part. Each of these weights multiplies noise
+    /// that reaches every output coefficient.
     pub norm_sq: f64,
-    /// Steps in which a fresh ciphertext is taken apart, at most [`MAX_STEPS`]. An output polynomial then has
-    /// as many parts, each with weights of its own of that norm.
+    /// Expansion steps of a fresh ciphertext, at most [`MAX_STEPS`]. An output polynomial then has
+    /// `2^steps` parts, each with weights of its own of this norm.
     pub steps: u32,
-    /// Largest error of `client_share + server_share` allowed, at least 1.
+    /// Largest allowed error of `client_share + server_share`, at least 1.
     pub max_error: u32,
-    /// Fresh ciphertexts per answer: decides which direction is rounded harder.
+    /// Fresh ciphertexts per answer. The larger this number, the more bits are dropped of fresh
+    /// ciphertexts rather than of answers.
     pub up_per_down: f64,
 }
 
@@ -50,8 +55,8 @@ pub struct Params {
     down_drop: u32,
 }
 
-/// Variance of what taking a ciphertext apart adds to its noise, on average over coefficients: a switch in
-/// each step, whose variance is doubled by each later one.
+/// Variance of the noise that expansion adds to a ciphertext, on average over coefficients. Each
+/// step adds a key switch, and each later step doubles its variance.
 fn expansion(steps: u32) -> f64 {
     let digits = [P1, P2].map(|p| (p as f64 / P3 as f64).powi(2) / 12.0).iter().sum::<f64>();
     let rounding = (TERNARY_NORM_SQ + 1.0) / 12.0;
@@ -66,7 +71,8 @@ fn deviation((norm_sq, steps): (f64, u32), up_drop: u32, down_drop: u32) -> f64 
     let switch = (TERNARY_NORM_SQ + 1.0) / 12.0;
     let answer = if down_drop == 0 { 0.0 } else { rounding(down_drop) * TERNARY_NORM_SQ };
     let fresh = ERROR_VARIANCE + rounding(up_drop) + 1.0 / 12.0;
-    // Noise of fresh ciphertexts stays with its part; that of switching meets the weights of all parts.
+    // The noise of a fresh ciphertext ends in its own part; the noise of switching meets the
+    // weights of all parts.
     let multiplied = fresh + expansion(steps) * 2f64.powi(steps as i32);
     (zero_encryption + switch + answer + multiplied * norm_sq / (P2 as f64).powi(2)).sqrt()
 }
@@ -75,8 +81,9 @@ impl Params {
     /// Drops as many bits as the error bound allows, weighing both directions by `up_per_down`.
     ///
     /// # Errors
-    /// [`HeError::RingBits`]; [`HeError::TooNoisy`] if even without rounding the bound does not hold (see
-    /// [`Params::smallest_error`]).
+    /// [`HeError::RingBits`] for an unsupported width; [`HeError::TooNoisy`] if the bound does not
+    /// hold even without rounding (see [`Params::smallest_error`]), `max_error` is 0, or `steps`
+    /// exceeds [`MAX_STEPS`].
     pub fn new(spec: &ParamsSpec) -> Result<Self, HeError> {
         check_ring(spec.ring_bits)?;
         let ParamsSpec { ring_bits, norm_sq, steps, max_error, .. } = *spec;
@@ -96,11 +103,12 @@ impl Params {
         Ok(Self { ring_bits, steps, max_error, norm_sq, up_drop, down_drop })
     }
 
-    /// The smallest error bound that can be promised: 1 up to 39-bit rings with moderate weights, growing as
-    /// `2^(l-39)` above. Ciphertexts are not taken apart.
+    /// Returns the smallest error bound that can be promised without expansion steps: 1 up to
+    /// 39-bit rings with moderate weights, growing as `2^(l-39)` above.
     ///
     /// # Errors
-    /// [`HeError::RingBits`]; [`HeError::TooNoisy`] if weights are so large that the bound would pass 2^20.
+    /// [`HeError::RingBits`] for an unsupported width; [`HeError::TooNoisy`] if the weights are so
+    /// large that the bound would exceed 2^20.
     pub fn smallest_error(ring_bits: u32, norm_sq: f64) -> Result<u32, HeError> {
         check_ring(ring_bits)?;
         let needed = TAIL * deviation((norm_sq, 0), MIN_UP_DROP, 0) * 2f64.powi(ring_bits as i32) / P1 as f64;
@@ -117,14 +125,14 @@ impl Params {
         self.ring_bits
     }
 
-    /// `client_share + server_share` differs from the value by at most this, except with probability 2^-40
-    /// per coefficient.
+    /// Largest difference of `client_share + server_share` from the value, except with probability
+    /// 2^-40 per coefficient.
     #[must_use]
     pub fn max_error(&self) -> u32 {
         self.max_error
     }
 
-    /// Steps in which fresh ciphertexts are taken apart.
+    /// Expansion steps of fresh ciphertexts.
     #[must_use]
     pub fn steps(&self) -> u32 {
         self.steps
@@ -176,24 +184,26 @@ impl Params {
         64 - self.down_max().leading_zeros()
     }
 
-    /// Largest packed coefficient of a fresh ciphertext where the encryption chose the mask.
+    /// Largest packed coefficient of a fresh ciphertext whose mask the encryption chose.
     pub(super) fn chosen_max(&self) -> u64 {
-        // `Blank::mask` misses by up to 6 * 2^(l - 64), less than 2^-16 of `q / 2^l`, and roundings by one.
+        // The rounding in `Blank::mask` costs up to 6 * 2^(l - 64), less than 2^-16 of `q / 2^l`;
+        // other roundings cost one each.
         let most = (Q >> self.ring_bits) + (Q >> (self.ring_bits + 16)) + 2;
         ((most + (1 << (self.up_drop - 1))) >> self.up_drop) as u64
     }
 
-    /// Bits of a packed coefficient of a fresh ciphertext where the encryption chose the mask: l bits fewer.
+    /// Bits of a packed coefficient of a fresh ciphertext whose mask the encryption chose: l bits
+    /// fewer than otherwise.
     #[must_use]
     pub fn chosen_bits(&self) -> u32 {
         (64 - self.chosen_max().leading_zeros()).max(1)
     }
 
-    /// Bytes of a fresh ciphertext, of which the encryption chose the masks of `chosen` coefficients: a
-    /// 16-byte seed, the other coefficients packed, and these.
+    /// Bytes of a fresh ciphertext with `chosen` coefficients whose masks the encryption chose: a
+    /// 16-byte seed, the other coefficients packed, then the chosen ones packed.
     ///
     /// # Panics
-    /// If there are more than N.
+    /// If `chosen` is above N.
     #[must_use]
     pub fn up_bytes(&self, chosen: usize) -> usize {
         let bytes = |count, bits| packed_len(count, bits).expect("a coefficient fits one word");

@@ -1,9 +1,10 @@
-//! Products of weight polynomials and ciphertexts, as products of matrices at every place of the transform.
+//! Products of weight polynomials and ciphertexts, computed as a matrix product at every place of
+//! the transform.
 //!
-//! A layer multiplies every output block's weights with every tile's ciphertexts: megabytes that are read
-//! more often than anything else here. So all products take the first [`PART`] words of their factors, which
-//! stay near the processor until every sum has used them, then the next ones; and residues mod P2 are kept in
-//! 16 bits.
+//! A layer multiplies the weights of every output block with the ciphertexts of every tile. These
+//! megabytes are the most often read data of the scheme. All products therefore work on the first
+//! [`PART`] words of their factors, which stay in the cache until every sum has used them, then on
+//! the next words. Residues mod P2 are stored in 16 bits.
 
 use super::cipher::Ciphertext;
 use super::context::{Context, DEGREE, FRESH, P2};
@@ -13,13 +14,14 @@ use tacit_arith::rns::Accumulator;
 
 const _: () = assert!(P2 <= MAX_NARROW, "its residues are kept in 16 bits");
 
-/// Words of a polynomial in a part.
+/// Words of a polynomial in one part.
 const PART: usize = 512;
 const PARTS: usize = DEGREE / PART;
 
 /// Received ciphertexts, or parts of them, in the order in which products read them.
 pub struct Ciphertexts {
-    /// The same part of one half, b or a, of all of them: first the parts of b, then those of a.
+    /// Each element holds one part of one half (b or a) of all ciphertexts: first the parts of b,
+    /// then the parts of a.
     parts: Vec<Part>,
     count: usize,
 }
@@ -31,17 +33,17 @@ struct Part {
 }
 
 impl Ciphertexts {
-    /// Room for `count` of them, all zero.
+    /// Room for `count` ciphertexts, all zero.
     #[must_use]
     pub fn new(count: usize) -> Self {
         let part = || Part { wide: vec![0; count * PART], narrow: vec![0; count * PART] };
         Self { parts: (0..2 * PARTS).map(|_| part()).collect(), count }
     }
 
-    /// Puts one in its place.
+    /// Stores a ciphertext at `index`.
     ///
     /// # Panics
-    /// If there is no such place.
+    /// If `index` is not below the count.
     pub fn put(&mut self, index: usize, ciphertext: &Ciphertext) {
         assert!(index < self.count, "ciphertext {index} of {}", self.count);
         let to = index * PART..(index + 1) * PART;
@@ -54,22 +56,22 @@ impl Ciphertexts {
         }
     }
 
-    /// How many there are.
+    /// Number of ciphertexts.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Bytes that one occupies in memory.
+    /// Bytes that one ciphertext occupies in memory.
     pub const MEMORY_BYTES: usize = 2 * DEGREE * (8 + 2);
 }
 
-/// Words from one weight polynomial to the next: not a power of two, or the same parts of all of them would
-/// compete for the same places of a cache.
+/// Words from one weight polynomial to the next. Not a power of two, because the same parts of all
+/// polynomials would then compete for the same cache sets.
 const STRIDE: usize = DEGREE + 64;
 
-/// Integer polynomials with small coefficients in the NTT domain: rows of as many each, one for every output
-/// block. Made once and used again: memory is only ever added.
+/// Integer polynomials with small coefficients in the NTT domain: one row for every output block,
+/// all rows of the same length. Reusable; its memory never shrinks.
 #[derive(Default)]
 pub struct Weights {
     /// Mod P1 and mod P2, each `[rows, count, STRIDE]`.
@@ -77,13 +79,14 @@ pub struct Weights {
     narrow: Vec<u16>,
     rows: usize,
     count: usize,
-    /// For one transform mod P2.
+    /// Buffer of one transform mod P2.
     residue: Vec<u64>,
     columns: Vec<u64>,
 }
 
 impl Weights {
-    /// Makes room for `rows` rows of `count` polynomials; what they are is not specified until they are put.
+    /// Makes room for `rows` rows of `count` polynomials. Their content is unspecified until
+    /// [`Weights::put`].
     pub fn resize(&mut self, rows: usize, count: usize) {
         (self.rows, self.count) = (rows, count);
         let words = (rows * count * STRIDE).max(self.wide.len());
@@ -92,11 +95,11 @@ impl Weights {
         self.residue.resize(DEGREE, 0);
     }
 
-    /// Transforms the polynomial with the given (index, coefficient) pairs and zeros elsewhere, and puts it
-    /// in its place. Indices are public; nothing branches on coefficients.
+    /// Transforms the polynomial with the given (index, coefficient) pairs and zeros elsewhere, and
+    /// stores it as polynomial k of a row. Indices are public; no branch depends on coefficients.
     ///
     /// # Panics
-    /// If an index is not below N, or there is no such place.
+    /// If an index is not below N, or the row or k is out of range.
     pub fn put(&mut self, ctx: &Context, (row, k): (usize, usize), entries: &[(usize, i32)]) {
         assert!(row < self.rows && k < self.count, "polynomial {k} of row {row}: {} x {}", self.rows, self.count);
         let at = (row * self.count + k) * STRIDE..(row * self.count + k) * STRIDE + DEGREE;
@@ -119,21 +122,21 @@ impl Weights {
         narrowed(&mut self.narrow[at], &self.residue);
     }
 
-    /// The same part of all polynomials: mod P1, mod P2.
+    /// The given part of all polynomials: mod P1, mod P2.
     fn part(&self, part: usize) -> (Vec<&[u64]>, Vec<&[u16]>) {
         let places = (0..self.rows * self.count).map(|at| at * STRIDE + part * PART..at * STRIDE + (part + 1) * PART);
         (places.clone().map(|at| &self.wide[at]).collect(), places.map(|at| &self.narrow[at]).collect())
     }
 }
 
-/// Residues mod P2 as words of 16 bits.
+/// Stores residues mod P2 as words of 16 bits.
 fn narrowed(to: &mut [u16], from: &[u64]) {
-    // All are below P2, which fits.
+    // All are below P2, which fits 16 bits.
     to.iter_mut().zip(from).for_each(|(to, &word)| *to = word as u16);
 }
 
-/// Width and period of the rows in which entries lie, by their indices alone: a transform of as few words as
-/// possible. Where entries lie anywhere, both are the same.
+/// Width and period of the rows that contain all entries, chosen for a transform of as few words as
+/// possible. Depends on indices alone. Width equals period if no narrower rows contain all entries.
 fn shape(entries: &[(usize, i32)]) -> (usize, usize) {
     let used = entries.iter().fold(0, |used, (at, _)| used | at);
     let period = |width: usize| match used / width {
@@ -144,21 +147,21 @@ fn shape(entries: &[(usize, i32)]) -> (usize, usize) {
     shapes.into_iter().min_by_key(|(width, period)| (DEGREE / period * width, *width)).expect("there are four shapes")
 }
 
-/// Sums of products: one for every row of weights and every row of ciphertexts. Made once and used again.
+/// Sums of products: one for every row of weights and every row of ciphertexts. Reusable.
 #[derive(Default)]
 pub struct Sums {
-    /// Mod P1 as low and high words, and mod P2, each `[2, PARTS, rows, columns, PART]`.
+    /// Sums mod P1 as low and high words, and sums mod P2, each `[2, PARTS, rows, columns, PART]`.
     low: Vec<u64>,
     high: Vec<u64>,
     narrow: Vec<u64>,
     rows: usize,
     columns: usize,
-    /// Products in each since it was reduced.
+    /// Products in each sum since its last reduction.
     products: usize,
 }
 
 impl Sums {
-    /// Makes them zeros, for `rows` rows of weights and `columns` rows of ciphertexts.
+    /// Sets all sums to zero, for `rows` rows of weights and `columns` rows of ciphertexts.
     pub fn reset(&mut self, rows: usize, columns: usize) {
         (self.rows, self.columns, self.products) = (rows, columns, 0);
         for words in [&mut self.low, &mut self.high, &mut self.narrow] {
@@ -167,12 +170,13 @@ impl Sums {
         }
     }
 
-    /// Adds to sum (o, t) the products of the weights of row o and the ciphertexts whose numbers are
+    /// Adds to sum (o, t) the products of the weights of row o and the ciphertexts with the indices
     /// `chosen[t]`.
     ///
     /// # Panics
-    /// If there are not as many rows of both as the sums are for, or not as many ciphertexts in each as
-    /// weights; if there is no such ciphertext.
+    /// If the rows of weights or ciphertexts do not match [`Sums::reset`], a row of ciphertexts is
+    /// not as long as a row of weights, an index of a ciphertext is out of range, or a row has
+    /// [`MAX_ACCUMULATED`] weights or more.
     pub fn add(&mut self, ctx: &Context, weights: &Weights, ciphertexts: &Ciphertexts, chosen: &[Vec<usize>]) {
         let (rows, columns, count) = (self.rows, self.columns, weights.count);
         let fits = weights.rows == rows && chosen.len() == columns && chosen.iter().all(|c| c.len() == count);
@@ -199,10 +203,10 @@ impl Sums {
         }
     }
 
-    /// Sum (o, t), to be reshared.
+    /// Returns sum (o, t) for resharing.
     ///
     /// # Panics
-    /// If there is no such sum.
+    /// If o or t is out of range.
     #[must_use]
     pub fn sum(&self, ctx: &Context, (o, t): (usize, usize)) -> Sum {
         assert!(o < self.rows && t < self.columns, "sum ({o}, {t}) of {} x {}", self.rows, self.columns);
@@ -248,7 +252,7 @@ mod tests {
         RnsPoly::new(ctx.basis(), words.map(|i| prg.next_u64() % ctx.basis().modulus(i).value()).collect())
     }
 
-    /// Sums of any size, in several calls, against one product after the other.
+    /// Sums of several sizes, each in several calls, equal the products added up one by one.
     #[test]
     fn sums_are_those_of_the_products() {
         let (ctx, mut prg) = (Context::new().expect("the ring is fixed"), Prg::from_seed(Seed([3; 16])));

@@ -1,5 +1,5 @@
-//! Linear combinations and one-bit approximate resharing ([Chee22] sec. 4, with the public half of the answer
-//! from a seed).
+//! Linear combinations and one-bit approximate resharing ([Chee22] sec. 4, with the public half of
+//! the answer drawn from a seed).
 
 use super::context::{ANSWER, Context, DEGREE, P1, P2};
 use super::params::Params;
@@ -20,9 +20,12 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Ends the sum (which becomes zero): appends the answer ([`Params::down_bytes`] bytes) to `out` and
-    /// returns the server's shares, mod `2^l`, of the coefficients at `positions`. `secret` hides the sum;
-    /// from the stream of `public`, which both parties know, `c0'` is drawn at `positions`, in their order.
+    /// Turns the sum into shares. Appends the answer ([`Params::down_bytes`] bytes) to `out` and
+    /// returns the server's shares, mod `2^l`, of the coefficients at `positions`. The sum becomes
+    /// zero.
+    ///
+    /// `secret` draws the randomness that hides the sum. The stream of `public`, which both parties
+    /// know, gives `c0'` at `positions`, in their order.
     ///
     /// # Panics
     /// If a position is not below N.
@@ -36,7 +39,7 @@ impl Sum {
         out: &mut Vec<u8>,
     ) -> Vec<u64> {
         let (basis, m) = (ctx.basis(), ctx.basis().modulus(0));
-        // u is scaled by P2 and added before P2 is dropped, which divides it out again exactly.
+        // u is scaled by P2 and added before P2 is dropped, which divides it by P2 again exactly.
         let scaled: Zeroizing<Vec<i64>> =
             Zeroizing::new(sample::ternary(secret, DEGREE).iter().map(|&u| u * P2 as i64).collect());
         let u = Zeroizing::new(small(ctx.ring(), ANSWER, &scaled));
@@ -53,14 +56,14 @@ impl Sum {
         let mut mask = vec![0; positions.len()];
         sample::uniform(&mut public.stream(), m, &mut mask);
         let ring = ToRing::new(P1, params.ring_bits());
-        // Only the coefficients in use are divided.
+        // Only the coefficients at `positions` are divided by P2.
         let (b1, b2) = (b.residue(0), b.residue(1));
         let share = |(&j, &c): (&usize, &u64)| ring.apply(m.sub(ctx.rescale.apply(b1[j], b2[j]), c));
         positions.iter().zip(&mask).map(share).collect()
     }
 }
 
-/// The client's end of resharing.
+/// The client's side of resharing.
 pub struct Opener<'a> {
     ctx: &'a Context,
     key: &'a SecretKey,
@@ -74,10 +77,12 @@ impl<'a> Opener<'a> {
         Self { ctx, key, params }
     }
 
-    /// The client's shares, mod `2^l`, of the coefficients at `positions`; `public` as in [`Sum::reshare`].
+    /// Returns the client's shares, mod `2^l`, of the coefficients at `positions`; `public` as in
+    /// [`Sum::reshare`].
     ///
     /// # Errors
-    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`].
+    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a coefficient out of
+    /// range, [`HeError::Padding`] for padding bits that are set.
     ///
     /// # Panics
     /// If a position is not below N.
@@ -86,7 +91,8 @@ impl<'a> Opener<'a> {
         let m = basis.modulus(0);
         let packed = pack::unpack(answer, DEGREE, params.down_bits(), params.down_max());
         let packed = packed.map_err(HeError::packed(WHAT))?;
-        // Restoring the dropped bits may pass P1 by less than 2^down_drop.
+        // A coefficient with its dropped bits restored as zeros may exceed P1 by less than
+        // 2^down_drop.
         let c1 = packed.iter().map(|&v| m.reduce(v << params.down_drop())).collect();
         let mut product = RnsPoly::<Coeff>::new(basis, c1).into_ntt(basis);
         product.mul_assign(self.key.s(), basis);

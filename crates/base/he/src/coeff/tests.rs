@@ -1,11 +1,11 @@
-//! The scheme end to end, at the limits of its parameters.
+//! End-to-end tests of the scheme, at the limits of its parameters.
 
 use super::*;
 use crate::HeError;
 use tacit_arith::block::Block;
 use tacit_arith::prg::{Prg, PublicSeed, Seed, SplitPrg};
 
-/// No coefficient of which the encryption chooses the mask.
+/// The encryption chooses no masks.
 const NONE: &[bool] = &[false; DEGREE];
 
 fn prg(n: u8) -> Prg {
@@ -38,8 +38,8 @@ fn negacyclic(a: &[u64], w: &[i32]) -> Vec<u64> {
     out
 }
 
-/// Runs one layer of `inputs` polynomials, each with `taps` weights of size `size`, and returns the errors of
-/// the share pairs.
+/// Runs one layer of `inputs` polynomials, each with `taps` weights of size `size`, and returns the
+/// errors of the share pairs.
 fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
     let ctx = Context::new().unwrap();
     let key = ctx.secret_key(&mut prg(1));
@@ -84,8 +84,8 @@ fn add(ctx: &Context, sums: &mut Sums, entries: &[(usize, i32)], cipher: &Cipher
     sums.add(ctx, &weights, &ciphertexts, &[vec![0]]);
 }
 
-/// Every part of a ciphertext that is taken apart multiplies like a ciphertext of its own, within the error
-/// that the parameters promise; what they allow for switching is neither passed nor far from it.
+/// Every part of an expanded ciphertext multiplies like a ciphertext of its own. The error stays
+/// within the promised bound and reaches a quarter of it, so the allowance for switching is tight.
 #[test]
 fn parts_multiply_within_the_error() {
     let ctx = Context::new().unwrap();
@@ -108,7 +108,7 @@ fn parts_multiply_within_the_error() {
         assert_eq!(ciphers.len(), parts);
         let mut worst = 0f64;
         for (part, cipher) in ciphers.iter().enumerate() {
-            // Weights of every part of the answer.
+            // Weights for every part of the answer.
             let mut weights = vec![0i32; DEGREE];
             for t in 0..taps * parts {
                 weights[t * 13 / parts * parts + t % parts] = if data.next_u64() & 1 == 0 { size } else { -size };
@@ -135,8 +135,8 @@ fn parts_multiply_within_the_error() {
     }
 }
 
-/// Masks that the encryption chooses decrypt to themselves, beside given values, in all rings; their
-/// coefficients are l bits shorter.
+/// Masks that the encryption chooses decrypt to themselves, beside given values, in all rings.
+/// Their coefficients are l bits shorter.
 #[test]
 fn chosen_masks_cost_no_ring_bits() {
     let ctx = Context::new().unwrap();
@@ -174,8 +174,8 @@ fn chosen_masks_cost_no_ring_bits() {
     }
 }
 
-/// Weights as large as the parameters allow, all in one polynomial or spread: the error bound holds at every
-/// coefficient.
+/// With weights as large as the parameters allow, all in one polynomial or spread, the error bound
+/// holds at every coefficient.
 #[test]
 fn shares_sum_to_the_product_at_the_noise_limit() {
     for (l, inputs, taps, size) in
@@ -191,9 +191,9 @@ fn shares_sum_to_the_product_at_the_noise_limit() {
     }
 }
 
-/// In a wide ring rounding to shares is negligible and the error is the phase error itself: its deviation is
-/// the model's, so the bound is neither broken nor slack. Once with hardly any weights, once with fresh noise
-/// dominant.
+/// The deviation of the measured error matches the noise model, so the bound is neither broken nor
+/// loose. In a wide ring the rounding to shares is negligible, and the error is the phase error.
+/// Two cases: hardly any weights, and dominant noise of fresh ciphertexts.
 #[test]
 fn measured_noise_matches_the_model() {
     for (inputs, taps, size) in [(1, 1, 1), (8, 32, 1 << 19)] {
@@ -206,8 +206,7 @@ fn measured_noise_matches_the_model() {
     }
 }
 
-/// The bound is not vacuous: the drop chosen is the largest, and one bit more in each direction breaks the
-/// promise on paper.
+/// Error bounds and packed bits for common rings are pinned.
 #[test]
 fn parameters_for_common_rings() {
     let table = [(32, 1), (37, 1), (39, 1), (40, 2), (45, 59)];
@@ -258,7 +257,7 @@ fn foreign_bytes_are_checked() {
     assert!(matches!(opened, Err(HeError::Range { index: 0, .. })));
 }
 
-/// The same message twice gives unrelated ciphertexts, and a re-serialized key is the same key.
+/// Encrypting a message twice gives unrelated ciphertexts, and a key survives serialization.
 #[test]
 fn encryption_is_randomised() {
     let ctx = Context::new().unwrap();
@@ -272,8 +271,8 @@ fn encryption_is_randomised() {
     assert_eq!(ctx.read_public_key(&bytes).unwrap().to_bytes(ctx.ring()), bytes);
 }
 
-/// What is published first, the seeds, is nowhere in the stream that the secret key and the errors are drawn
-/// from.
+/// The published seeds occur nowhere in the stream from which the secret key and the errors are
+/// drawn.
 #[test]
 fn public_seeds_are_not_in_the_secret_stream() {
     let ctx = Context::new().unwrap();
@@ -285,7 +284,7 @@ fn public_seeds_are_not_in_the_secret_stream() {
     published.extend((0..3).map(|_| encryptor.encrypt(&vec![1; DEGREE], &mut random)));
     let mut secret = vec![Block::ZERO; 4 * DEGREE];
     prg(1).fill_blocks(&mut secret);
-    // The key and four error polynomials took N words each: all of them lie in the blocks compared with.
+    // The key and four error polynomials took N words each, all within the compared blocks.
     assert!(random.secret().next_block() == secret[5 * DEGREE / 2]);
     for bytes in &published {
         let seed = Block::from_bytes(*bytes.first_chunk().unwrap());
@@ -293,7 +292,7 @@ fn public_seeds_are_not_in_the_secret_stream() {
     }
 }
 
-/// Bytes on the wire do not depend on the machine: samplers, domain order and packing are pinned.
+/// Bytes on the wire are the same on every machine: samplers, domain order and packing are pinned.
 #[test]
 fn known_answers() {
     let ctx = Context::new().unwrap();

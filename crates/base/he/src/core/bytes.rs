@@ -1,20 +1,21 @@
-//! Polynomials in NTT form as bytes: prime by prime, N packed words of the prime's bits each.
+//! Serialization of polynomials in NTT form: prime by prime, N words of the prime's bits each,
+//! packed.
 
 use super::Ring;
 use crate::HeError;
 use tacit_arith::pack;
 use tacit_arith::rns::{Ntt, RnsPoly};
 
-/// Bytes of a polynomial at `level`.
+/// Bytes of a serialized polynomial at `level`.
 ///
 /// # Panics
-/// If the ring has fewer primes.
+/// If the ring has fewer than `level` primes.
 #[must_use]
 pub fn polynomial_bytes(ring: &Ring, level: usize) -> usize {
     (0..level).map(|i| residue_bytes(ring, i)).sum()
 }
 
-/// Appends a polynomial: [`polynomial_bytes`] of its level.
+/// Appends a serialized polynomial: [`polynomial_bytes`] of its level.
 pub fn put_polynomial(ring: &Ring, poly: &RnsPoly<Ntt>, out: &mut Vec<u8>) {
     for i in 0..poly.level() {
         pack::pack(poly.residue(i).iter().copied(), ring.basis().modulus(i).bits(), out);
@@ -24,10 +25,11 @@ pub fn put_polynomial(ring: &Ring, poly: &RnsPoly<Ntt>, out: &mut Vec<u8>) {
 /// Reads a peer's polynomial at `level`; `what` names the message.
 ///
 /// # Errors
-/// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`].
+/// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a word that is not below
+/// its prime, [`HeError::Padding`] for padding bits that are set.
 ///
 /// # Panics
-/// If the ring has fewer primes.
+/// If the ring has fewer than `level` primes.
 pub fn take_polynomial(ring: &Ring, level: usize, bytes: &[u8], what: &'static str) -> Result<RnsPoly<Ntt>, HeError> {
     let expected = polynomial_bytes(ring, level);
     if bytes.len() != expected {

@@ -9,13 +9,13 @@ use zeroize::Zeroizing;
 
 const WHAT: &str = "public key";
 
-/// Uniform ternary secret at the highest level, kept transformed. Wiped on drop; neither printable nor
-/// serializable.
+/// A uniform ternary secret at the highest level, stored in NTT form. Wiped on drop; has neither
+/// `Debug` nor serialization.
 pub struct SecretKey {
     s: Zeroizing<RnsPoly<Ntt>>,
 }
 
-/// `(b, a)` at one level with `b + a s = e`, in NTT form; `a` is the uniform polynomial of a seed.
+/// `(b, a)` at one level with `b + a s = e`, in NTT form; `a` is the uniform polynomial of `seed`.
 pub struct PublicKey {
     seed: PublicSeed,
     b: RnsPoly<Ntt>,
@@ -35,15 +35,15 @@ impl SecretKey {
         &self.s
     }
 
-    /// A fresh public key for this secret at `level`.
+    /// Draws a public key for this secret at `level`.
     ///
     /// # Panics
-    /// If the ring has fewer primes.
+    /// If the ring has fewer than `level` primes.
     #[must_use]
     pub fn public_key(&self, ring: &Ring, level: usize, prg: &mut SplitPrg) -> PublicKey {
         let seed = prg.public_seed();
         let a = sample::uniform(ring, level, seed);
-        // `a` is public, so this is as secret as the key.
+        // `a` is public, so the product is as secret as the key.
         let mut product = Zeroizing::new(a.clone());
         product.mul_assign(&self.s, ring.basis());
         let mut b = sample::small(ring, level, &draw::error(prg.secret(), ring.degree()));
@@ -58,17 +58,17 @@ impl PublicKey {
         (&self.b, &self.a)
     }
 
-    /// Bytes of a serialized key at `level`: a 16-byte seed, then `b` prime by prime, N words of the prime's
-    /// bits each.
+    /// Bytes of a serialized key at `level`: a 16-byte seed, then `b` prime by prime, N words of
+    /// the prime's bits each.
     ///
     /// # Panics
-    /// If the ring has fewer primes.
+    /// If the ring has fewer than `level` primes.
     #[must_use]
     pub fn bytes_len(ring: &Ring, level: usize) -> usize {
         PublicSeed::BYTES + bytes::polynomial_bytes(ring, level)
     }
 
-    /// Seed and packed `b`: [`PublicKey::bytes_len`] bytes.
+    /// Serializes the seed and the packed `b`: [`PublicKey::bytes_len`] bytes.
     #[must_use]
     pub fn to_bytes(&self, ring: &Ring) -> Vec<u8> {
         let mut out = Vec::with_capacity(Self::bytes_len(ring, self.b.level()));
@@ -80,10 +80,11 @@ impl PublicKey {
     /// Reads a peer's key at `level`.
     ///
     /// # Errors
-    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`].
+    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a word that is not
+    /// below its prime, [`HeError::Padding`] for padding bits that are set.
     ///
     /// # Panics
-    /// If the ring has fewer primes.
+    /// If the ring has fewer than `level` primes.
     pub fn from_bytes(ring: &Ring, level: usize, bytes: &[u8]) -> Result<Self, HeError> {
         let expected = Self::bytes_len(ring, level);
         let Some((&seed, packed)) = bytes.split_first_chunk().filter(|_| bytes.len() == expected) else {

@@ -1,6 +1,8 @@
-//! The ring, keys and sampling of schemes over one chain of primes with a special one: of
-//! [`coeff`](crate::coeff) and [`bfv`](crate::bfv). [`ckks`](crate::ckks) has its own, with several special
-//! primes and parameters of which each key is checked; all stand on [`tacit_arith`].
+//! Ring, keys and sampling of schemes over one chain of primes, the last of them special:
+//! [`coeff`](crate::coeff) and [`bfv`](crate::bfv).
+//!
+//! [`ckks`](crate::ckks) has a ring and keys of its own, with several special primes and a security
+//! check for every key. All three schemes stand on [`tacit_arith`].
 //!
 //! | file | holds |
 //! | --- | --- |

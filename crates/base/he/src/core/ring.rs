@@ -3,17 +3,18 @@
 use crate::HeError;
 use tacit_arith::rns::RnsBasis;
 
-/// Classical security of every [`Ring`] with a uniform ternary secret and errors of
-/// [`tacit_arith::sample::error`], by the standard of 2018. Estimates of 2024 have up to four bits less at a
-/// full modulus (`docs/parameters.md`).
+/// Bits of classical security of every [`Ring`], by the standard of 2018, for a uniform ternary
+/// secret and errors of [`tacit_arith::sample::error`]. Estimates of 2024 are up to four bits lower
+/// at a full modulus (`docs/parameters.md`).
 pub const SECURITY_BITS: u32 = 128;
 
-/// Degree and most bits of the modulus for [`SECURITY_BITS`], uniform ternary secret, error of deviation 3.2:
-/// HomomorphicEncryption.org standard (2018), table 1.
+/// Degree and largest bits of the modulus for [`SECURITY_BITS`], a uniform ternary secret and
+/// errors of deviation 3.2: HomomorphicEncryption.org standard (2018), table 1.
 const MAX_MODULUS_BITS: [(usize, u32); 6] =
     [(1024, 27), (2048, 54), (4096, 109), (8192, 218), (16_384, 438), (32_768, 881)];
 
-/// `Z_q[X]/(X^N + 1)` with q the product of a chain of primes, small enough for [`SECURITY_BITS`]. Immutable.
+/// `Z_q[X]/(X^N + 1)` with q the product of a chain of primes, small enough for [`SECURITY_BITS`].
+/// Immutable.
 pub struct Ring {
     basis: RnsBasis,
 }
@@ -22,8 +23,9 @@ impl Ring {
     /// The ring of degree `degree` mod the product of `primes`, special primes included.
     ///
     /// # Errors
-    /// [`HeError::Insecure`] if the product is too large for the degree or the degree is not in the
-    /// standard's table; [`HeError::Lattice`] for primes that are none or do not fit the degree.
+    /// [`HeError::Insecure`] if the product is too large for the degree or the standard's table
+    /// lacks the degree; [`HeError::Lattice`] for a modulus that is not prime or does not fit the
+    /// degree.
     pub fn new(degree: usize, primes: &[u64]) -> Result<Self, HeError> {
         let modulus_log2: f64 = primes.iter().map(|&p| (p as f64).log2()).sum();
         let row = MAX_MODULUS_BITS.iter().find(|(n, _)| *n == degree);
@@ -34,7 +36,7 @@ impl Ring {
         Ok(Self { basis: RnsBasis::new(degree, primes)? })
     }
 
-    /// Primes, transforms and what leads from one level to another.
+    /// The primes, their transforms, and the constants between levels.
     #[must_use]
     pub fn basis(&self) -> &RnsBasis {
         &self.basis

@@ -1,23 +1,24 @@
-//! Polynomials as encryption draws them, in NTT form.
+//! Random polynomials for encryption, in NTT form.
 
 use super::Ring;
 use tacit_arith::prg::PublicSeed;
 use tacit_arith::rns::{Ntt, RnsPoly};
 use tacit_arith::sample;
 
-/// N small signed coefficients at `level`, transformed. Whoever gives secrets wipes the result.
+/// Transforms N small signed coefficients at `level`. If they are secret, the caller wipes the
+/// result.
 ///
 /// # Panics
-/// If there are not N of them or the ring has fewer primes.
+/// If there are not N coefficients, or the ring has fewer than `level` primes.
 #[must_use]
 pub fn small(ring: &Ring, level: usize, coefficients: &[i64]) -> RnsPoly<Ntt> {
     RnsPoly::from_signed(ring.basis(), level, coefficients).into_ntt(ring.basis())
 }
 
-/// The uniform polynomial of `seed` at `level`, sampled in NTT form, prime by prime.
+/// Draws the uniform polynomial of `seed` at `level`, directly in NTT form, prime by prime.
 ///
 /// # Panics
-/// If the ring has fewer primes.
+/// If the ring has fewer than `level` primes.
 #[must_use]
 pub fn uniform(ring: &Ring, level: usize, seed: PublicSeed) -> RnsPoly<Ntt> {
     let mut stream = seed.stream();

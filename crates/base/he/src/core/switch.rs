@@ -1,8 +1,11 @@
-//! Key switching in a ring whose last prime P is special: one digit for each other prime.
+//! Key switching in a ring whose last prime P is special, with one digit for each other prime.
 //!
-//! A key from s' to s is, for each digit j, `b_j = e - a_j s + P s'` mod prime j and `b_j = e - a_j s` mod
-//! all others, P included. What decrypts under s' is a sum of digits times these, divided by P with rounding:
-//! the noise is `N * 10.5 * sum_j q_j^2 / (12 P^2)`, and `(1 + |s|^2) / 12` of the rounding.
+//! A key from s' to s is a pair `(b_j, a_j)` for each digit j: `b_j = e - a_j s + P s'` mod prime
+//! j, and `b_j = e - a_j s` mod all other primes, P included.
+//!
+//! Switching decomposes a polynomial that decrypts under s' into digits, adds up the digits times
+//! these pairs, and divides the sum by P with rounding. The noise has variance
+//! `N * 10.5 * sum_j q_j^2 / (12 P^2)`, and the rounding adds `(1 + |s|^2) / 12`.
 
 use super::{Ring, put_polynomial, small, take_polynomial, uniform};
 use crate::HeError;
@@ -13,7 +16,7 @@ use tacit_arith::rns::{Conversion, Ntt, RnsBasis, RnsPoly};
 use tacit_arith::sample;
 use zeroize::Zeroizing;
 
-/// The image of a polynomial under an automorphism.
+/// Returns the image of a polynomial under an automorphism.
 #[must_use]
 pub fn permuted(basis: &RnsBasis, poly: &RnsPoly<Ntt>, galois: &Galois) -> RnsPoly<Ntt> {
     let n = basis.degree();
@@ -22,41 +25,41 @@ pub fn permuted(basis: &RnsBasis, poly: &RnsPoly<Ntt>, galois: &Galois) -> RnsPo
     RnsPoly::new(basis, words)
 }
 
-/// What switches keys in a ring.
+/// The constants of key switching in one ring.
 pub struct Switching {
-    /// Primes but the special one: the level of what is switched.
+    /// Number of primes without the special one: the level of the polynomials that are switched.
     fresh: usize,
-    /// For each of them, its digit to all other primes, in order.
+    /// For each of these primes, the conversion of its digit to all other primes, in order.
     digits: Vec<Conversion>,
-    /// From the special prime to all others.
+    /// The conversion from the special prime to all others.
     special: Conversion,
-    /// `P^-1` mod each of them.
+    /// `P^-1` mod each prime but the special one.
     inverses: Vec<Shoup>,
 }
 
-/// A key: for each digit `(b, a)` at the highest level.
+/// A switching key: `(b, a)` for each digit, at the highest level.
 pub struct SwitchingKey(Vec<[RnsPoly<Ntt>; 2]>);
 
-/// The digits of a polynomial at all primes: once for all keys that it meets.
+/// The digits of a polynomial mod all primes: computed once, used with any number of keys.
 #[derive(Default)]
 pub struct Raised {
     /// `[digits, primes, N]`
     digits: Vec<u64>,
-    /// Its coefficients, which the digits are made of.
+    /// Coefficients of the polynomial, from which the digits are made.
     coefficients: Vec<u64>,
 }
 
-/// What a switch needs beside its results: made once for all of them.
+/// Scratch buffers of [`Switching::add`], reusable for all calls.
 #[derive(Default)]
 pub struct Room {
-    /// Both halves at all primes.
+    /// Both halves of the sum, mod all primes.
     sums: Vec<u64>,
-    /// What is divided out, at all primes but the special one.
+    /// The part that the division by P removes, mod all primes but the special one.
     low: Vec<u64>,
 }
 
 impl Switching {
-    /// For `ring`, whose last prime is special.
+    /// Key switching for `ring`, whose last prime is special.
     ///
     /// # Errors
     /// [`HeError::Lattice`] for a ring of one prime.
@@ -93,10 +96,11 @@ impl Switching {
         }
     }
 
-    /// Reads a peer's key, of `expected` bytes; `what` names it.
+    /// Reads a peer's key of `expected` bytes; `what` names the key in errors.
     ///
     /// # Errors
-    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`].
+    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a word that is not
+    /// below its prime, [`HeError::Padding`] for padding bits that are set.
     pub fn read_key(
         &self,
         ring: &Ring,
@@ -115,7 +119,8 @@ impl Switching {
         Ok(SwitchingKey(digits.collect::<Result<_, HeError>>()?))
     }
 
-    /// The digits of a polynomial, given by its residues mod all primes but the special one (`[primes, N]`).
+    /// Computes the digits of a polynomial, given by its residues mod all primes but the special
+    /// one (`[primes, N]`, NTT form).
     pub fn raise(&self, basis: &RnsBasis, residues: &[u64], raised: &mut Raised) {
         let (n, full) = (basis.degree(), self.fresh + 1);
         let Raised { digits, coefficients } = raised;
@@ -125,7 +130,7 @@ impl Switching {
         digits.resize(self.fresh * full * n, 0);
         for (j, digit) in digits.chunks_exact_mut(full * n).enumerate() {
             let mut others: Vec<&mut [u64]> = digit.chunks_exact_mut(n).collect();
-            // The digit's own residues are what they were.
+            // Mod its own prime, a digit equals the polynomial.
             others.remove(j).copy_from_slice(&residues[j * n..][..n]);
             self.digits[j].apply(&[&coefficients[j * n..][..n]], &mut others);
             let places = (0..full).filter(|&k| k != j);
@@ -133,8 +138,9 @@ impl Switching {
         }
     }
 
-    /// Adds to `halves` (b and a, each `[primes, N]` without the special one) what the raised polynomial,
-    /// times s', is under s.
+    /// Switches a raised polynomial with `key` and adds the result to `halves` (b and a, each
+    /// `[primes, N]` without the special prime). The raised polynomial times s' equals, up to
+    /// noise, the decryption of the result under s.
     pub fn add(
         &self,
         basis: &RnsBasis,

@@ -1,10 +1,10 @@
-//! Rings that are refused, and keys at every level of a small ring.
+//! Tests of insecure rings, and of keys at every level of a small ring.
 
 use super::*;
 use crate::HeError;
 use tacit_arith::prg::{Prg, Seed, SplitPrg};
 
-/// 14 and 18 bits, 1 mod 4096.
+/// Primes of 14 and 18 bits, 1 mod 4096.
 const PRIMES: [u64; 2] = [12_289, 147_457];
 
 fn prg(n: u8) -> Prg {
@@ -24,7 +24,8 @@ fn insecure_rings_are_refused() {
     assert!(matches!(Ring::new(2048, &[]), Err(HeError::Lattice(_))));
 }
 
-/// `b + a s` is an error polynomial: its coefficients are those of the error sampler, at every level.
+/// `b + a s` is an error polynomial at every level: its largest coefficients are in the error
+/// sampler's range.
 #[test]
 fn public_keys_are_encryptions_of_zero() {
     let ring = ring();

@@ -1,7 +1,10 @@
-//! From shares mod a prime to shares mod a power of two.
+//! Conversion of shares mod a prime to shares mod a power of two.
 
-/// `round(2^l x / p) mod 2^l` for x in `[0, p)`, off by at most 2^-13 before rounding. Shares of `y` mod p
-/// become shares of `2^l y / p` mod 2^l, off by one at most: a wrap of the former is a multiple of 2^l.
+/// Computes `round(2^l x / p) mod 2^l` for x in `[0, p)`, with an error of at most 2^-13 before
+/// rounding.
+///
+/// Two shares of `y` mod p become two shares of `2^l y / p` mod 2^l, whose sum has an error of at
+/// most one. A wrap of the former by p adds a multiple of 2^l to the latter.
 #[derive(Clone, Copy, Debug)]
 pub struct ToRing {
     factor: u64,
@@ -9,19 +12,20 @@ pub struct ToRing {
 }
 
 impl ToRing {
-    /// For `prime` and l = `ring_bits`.
+    /// The conversion for `prime` and l = `ring_bits`.
     ///
     /// # Panics
-    /// If `2^l` is above the prime, or that has more than 50 bits.
+    /// If `2^l` is above the prime, or the prime has more than 50 bits.
     #[must_use]
     pub fn new(prime: u64, ring_bits: u32) -> Self {
         assert!(prime >> 50 == 0 && 1 << ring_bits <= prime, "a ring is no larger than the field that is left for it");
-        // At most 2^63; x times its error stays below 2^50, 2^-13 of 2^63.
+        // At most 2^63. The factor's rounding error times x is below 2^50, which is 2^-13 in units
+        // of 2^63.
         let factor = ((1u128 << (ring_bits + 63)) + u128::from(prime / 2)) / u128::from(prime);
         Self { factor: factor as u64, mask: (1 << ring_bits) - 1 }
     }
 
-    /// The share for one mod the prime, in constant time.
+    /// Converts a share mod the prime, in constant time.
     #[inline(always)]
     #[must_use]
     pub fn apply(&self, x: u64) -> u64 {

@@ -1,15 +1,15 @@
 //! Phase marks: a measured program reports when its phases begin and end, and its own figures for
 //! them.
 //!
-//! The program finds the listener in the environment variable [`ENV_MARKS`] and its own name (`client`,
-//! `server`) in [`ENV_PARTY`]. `TACIT_MARKS` is the path of a Unix socket (stream), or `tcp:HOST:PORT` for a
-//! listener on another host. It writes lines of ASCII text, ended by a newline, at most [`MAX_LINE`] bytes
-//! each:
+//! The program finds the listener in the environment variable [`ENV_MARKS`] and its own name
+//! (`client`, `server`) in [`ENV_PARTY`]. `TACIT_MARKS` is the path of a Unix socket (stream), or
+//! `tcp:HOST:PORT` for a listener on another host. It writes lines of ASCII text, ended by a
+//! newline, at most [`MAX_LINE`] bytes each:
 //!
 //! ```text
-//! party NAME                          who speaks, for the lines that follow; `program` until then
+//! party NAME                          the party of the lines that follow; `program` before
 //! begin PHASE [T_NS]                  a phase begins
-//! end PHASE [T_NS] [KEY=VALUE ...]    it ends; figures that the program counted in it
+//! end PHASE [T_NS] [KEY=VALUE ...]    the phase ends, with figures that the program counted
 //! note TEXT                           a remark for the record
 //! ping N                              answered by `pong N T_NS`: the listener's clock
 //! ```
@@ -44,7 +44,7 @@ pub const MAX_NAME: usize = 64;
 /// Most figures at the end of a phase.
 pub const MAX_FIGURES: usize = 32;
 
-/// Which end of a phase.
+/// Begin or end of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Edge {

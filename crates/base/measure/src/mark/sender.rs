@@ -36,8 +36,8 @@ impl MarkSender {
     /// `None` if the variable is not set.
     ///
     /// # Errors
-    /// [`MeasureError`] if the variable is set without a listener at that address, or if the party's
-    /// name is invalid. The program should report the error and continue.
+    /// [`MeasureError`] if the variable is set without a listener at that address, or if the
+    /// party's name is invalid. The program should report the error and continue.
     pub fn from_env(party: &str) -> Result<Option<Self>, MeasureError> {
         let Some(address) = std::env::var_os(ENV_MARKS).filter(|a| !a.is_empty()) else { return Ok(None) };
         let party = std::env::var(ENV_PARTY).unwrap_or_else(|_| party.to_owned());

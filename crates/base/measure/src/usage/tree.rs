@@ -1,4 +1,5 @@
-//! Processor time and memory of a party, from `/proc`: its root processes and all their descendants.
+//! Processor time and memory of a party, from `/proc`: its root processes and all their
+//! descendants.
 //!
 //! A process's own time is that of its CPU clock. The clock is exact, except that a running thread
 //! counts up to the scheduler's last tick (1 to 10 ms ago). `/proc/PID/stat` reports the time of
@@ -203,7 +204,8 @@ impl ProcessTree {
         self.figures()
     }
 
-    /// Largest resident set of the tree at any sample, or of any of its processes at any time (bytes).
+    /// Largest resident set of the tree at any sample, or of any of its processes at any time
+    /// (bytes).
     #[must_use]
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes

@@ -11,8 +11,7 @@ pub struct Cores {
     pub dealer: usize,
 }
 
-/// Chooses from the cores that this process may use, at least two; the error says why there are
-/// none.
+/// Chooses cores from those that this process may use. Fails if there are fewer than two.
 pub fn cores() -> Result<Cores, String> {
     let allowed =
         sched_getaffinity(None).map_err(|e| format!("the system does not tell which cores there are: {e}"))?;

@@ -116,7 +116,7 @@ impl Profile {
             .then(|| format!("{} requests a cell, for {} would take longer than it should", self.requests, REQUESTS[1]))
     }
 
-    /// Returns the networks for scheduler and simulator; `dealt` says whether a dealer makes the
+    /// Returns the networks for scheduler and simulator. `dealt`: whether a dealer makes the
     /// material.
     pub fn models(&self, backend: &str, dealt: bool) -> Vec<ModelSpec> {
         let phase = |seconds: f64| PhaseSpec {

@@ -219,7 +219,7 @@ impl Stage<'_> {
         Ok(Some((recording, played)))
     }
 
-    /// Computes the figures, and writes the data that they come from.
+    /// Computes the figures, and writes the data behind them.
     fn note(&self, run: &mut Run, stem: &str, recording: &Recording, played: &Played) -> anyhow::Result<()> {
         let (comparison, simulated) = Comparison::of(recording)?;
         let (live, slots) = (recording.run(), recording.replay(self.settings.slots, true));

@@ -1,7 +1,8 @@
-//! The forward transform of polynomials with few columns of coefficients.
+//! The forward transform of polynomials with few columns of nonzero coefficients.
 //!
-//! Their first stages join rows of columns, and the next ones have a zero beside every word, which is copied:
-//! what is left is the last stages of every block. Bounds are those of `transform`.
+//! The first stages join rows of columns. In the stages that follow, the second word of every
+//! butterfly is zero, so the first is copied. Only the last stages of every block remain. Bounds
+//! are those of `transform`.
 
 use super::super::NttTable;
 use super::factors::{BLOCK_FACTORS, Factors};
@@ -11,8 +12,8 @@ use crate::words52::{Factor, V, load};
 use std::arch::x86_64::*;
 
 /// # Safety
-/// AVX-512F, DQ and IFMA present; `out` has N elements, `columns` a power of two of words up to N, which is
-/// rows of `width` words: 8, 16, 32 or 64; `KIND` allows the modulus.
+/// AVX-512F, DQ and IFMA present. `out` has N elements. `columns` has a power of two of words, up
+/// to N, in rows of `width` words: 8, 16, 32 or 64. `KIND` allows the modulus.
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 pub(super) unsafe fn forward<const KIND: u8>(
     ntt: &NttTable,
@@ -23,9 +24,9 @@ pub(super) unsafe fn forward<const KIND: u8>(
     let tables = Tables::new(ntt, t);
     let (x, rows) = (columns.as_mut_ptr(), columns.len() / width);
     let period = out.len() / rows;
-    // SAFETY: all rows are inside `columns`, and groups of rows are nodes with a factor as long as there are
-    // less than N / 8, since a row has at least 8 words; vector `i` of block `b` is in row `(64 b + 8 i) /
-    // period`, below `rows`.
+    // SAFETY: all rows are inside `columns`. Groups of rows are nodes; each has a factor, since a
+    // row has at least 8 words and there are fewer than N / 8 groups. Vector `i` of block `b` is in
+    // row `(64 b + 8 i) / period`, below `rows`.
     unsafe {
         let mut groups = 1;
         if rows.trailing_zeros() % 2 == 1 {
@@ -68,7 +69,7 @@ pub(super) unsafe fn forward<const KIND: u8>(
     }
 }
 
-/// Those of the three stages on vectors that join columns.
+/// Computes those of the three stages on vectors that join columns.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 fn last_stages<const KIND: u8>(r: &mut [V; 8], width: usize, w: [Factor; 7], tables: Tables<'_>) {
@@ -95,31 +96,34 @@ fn last_stages<const KIND: u8>(r: &mut [V; 8], width: usize, w: [Factor; 7], tab
     }
 }
 
-/// The last three stages of a block whose every eight words are `v`, to `[0, p)`.
+/// Computes the last three stages of a block whose eight vectors all equal `v`, to `[0, p)`.
 ///
 /// # Safety
-/// `node` is that of a block.
+/// `node` is the node of a block.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 unsafe fn spread_block<const KIND: u8>(v: V, node: usize, tables: Tables<'_>) -> [V; 8] {
-    // SAFETY: by the caller.
+    // SAFETY: guaranteed by the caller.
     let mut r = unsafe { spread(v, node, tables) };
     split_corners::<KIND, 2>(&mut r, tables);
     r.map(|v| tables.m.reduce(v))
 }
 
-/// Vector l with word l of `v` in every lane, times `u^l` in the block of `node` (see `factors`), below 2p.
+/// Returns eight vectors, below 2p: every lane of vector l holds word l of `v`, times `u^l` in the
+/// block of `node` (see `factors`).
 ///
 /// # Safety
 /// As [`spread_block`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 unsafe fn spread(v: V, node: usize, tables: Tables<'_>) -> [V; 8] {
-    // Of the pairs of a factor and its quotient; the word of lane 0 has none.
+    // Places of the factors and quotients, which alternate in a block's table; lane 0 has no
+    // factor.
     let values = _mm512_setr_epi64(0, 0, 2, 4, 6, 8, 10, 12);
     let quotients = _mm512_setr_epi64(1, 1, 3, 5, 7, 9, 11, 13);
     let m = tables.m;
-    // SAFETY: the tables have `BLOCK_FACTORS` words for each block, and 16 for each of seven powers.
+    // SAFETY: the tables have `BLOCK_FACTORS` words for each block, and 16 for each of seven
+    // powers.
     unsafe {
         let of_block = tables.t.block.as_ptr().add(BLOCK_FACTORS * (node - tables.blocks));
         let (low, high) = (load(of_block), load(of_block.add(8)));
@@ -139,7 +143,7 @@ unsafe fn spread(v: V, node: usize, tables: Tables<'_>) -> [V; 8] {
     }
 }
 
-/// A stage.
+/// Computes one stage.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 fn join<const KIND: u8>(a: &mut V, b: &mut V, tables: Tables<'_>, w: Factor) {

@@ -1,11 +1,12 @@
 //! The factors of the IFMA transforms.
 //!
-//! Three stages inside each block of 64 are done on eight words in the lanes of eight vectors. The factor of
-//! lane i of block b is a product: `u = s_b c_i` with `s_b = root^(1 + 2 rev(b))` and `c_i = root^(N/32
-//! rev(i))`, rev the reversal of the bits of a block's or a lane's number. So words are multiplied with
-//! powers of both, `u^l` for place l, and the stages themselves have the 8th roots of 1 as factors: a table
-//! of 16 words for a block instead of 112. That is what a transform reads from beyond the cache, beside the
-//! words.
+//! The last three stages inside each block of 64 work on eight words in the lanes of eight vectors.
+//! The factor of lane i of block b is a product `u = s_b c_i` with `s_b = root^(1 + 2 rev(b))` and
+//! `c_i = root^(N/32 rev(i))`; rev reverses the bits of a block's or lane's index.
+//!
+//! The kernels therefore multiply the word at place l by `u^l`, and the stages themselves have the
+//! 8th roots of 1 as factors. A block then needs a table of 16 words instead of 112. Only this
+//! table and the words themselves are read from outside the cache.
 
 use super::super::twiddle_values;
 use crate::modulus::{Modulus, Shoup};
@@ -16,13 +17,13 @@ pub(in super::super) struct Factors {
     /// As [`Twiddles::value`](super::super::Twiddles), below N / 8, with quotients.
     pub(super) value: Vec<u64>,
     pub(super) quotient: Vec<u64>,
-    /// Of each block: `s_b` to the powers 1 to 7, each with its quotient, and two words that are not used.
+    /// For each block: `s_b` to the powers 1 to 7, each with its quotient, and two unused words.
     pub(super) block: Vec<u64>,
-    /// `c_i^l` for l = 1 to 7: eight values, eight quotients.
+    /// `c_i^l` for l = 1 to 7: eight values, then eight quotients.
     pub(super) lane: Vec<u64>,
     /// `root^(N/2)`, `root^(N/4)` and their product.
     pub(super) corners: [Shoup; 3],
-    /// Backwards: the factor of the last stage, divided by N.
+    /// For the inverse transform: the factor of the last stage, divided by N.
     pub(super) last: Shoup,
 }
 

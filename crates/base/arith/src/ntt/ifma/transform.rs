@@ -1,17 +1,17 @@
 //! The IFMA transforms.
 //!
-//! Stages are walked depth first, two or three at a time, so that all but the first passes find their words
-//! in the first cache; the last six stages of a block of 64 happen in registers. Groups of butterflies are
-//! nodes of a tree: node k of a stage has the nodes 2k and 2k + 1 of the next one inside, and factor number
-//! k.
+//! The transforms walk the stages depth first, two or three at a time, so that all but the first
+//! passes find their words in the first-level cache. The last six stages of a block of 64 happen in
+//! registers. Groups of butterflies are the nodes of a tree: node k of a stage contains the nodes
+//! 2k and 2k + 1 of the next stage, and uses factor k.
 //!
-//! Bounds. Values are loose everywhere (known mod 2^52, see `words52`) and must stay below 2^52; a product
-//! by a factor is below 2p, and so is what has been reduced. A forward butterfly adds 2p to its first input,
-//! a backward one adds both. Three kinds of moduli:
-//! - `SMALL` ones grow through a forward transform, to at most `(2 log2 N + 1) p`, and through three stages
-//!   of a backward one, to at most 16p.
-//! - `PAIRS` are reduced at every other stage: at most 6p forward, 8p backward.
-//! - `EACH` are reduced at every stage: at most 4p.
+//! Bounds. Values are loose everywhere (known mod 2^52, see `words52`) and must stay below 2^52. A
+//! product by a factor is below 2p, and so is a reduced value. A forward butterfly adds 2p to its
+//! first input; an inverse one adds both inputs. There are three kinds of moduli:
+//! - `SMALL`: values grow through a forward transform, to at most `(2 log2 N + 1) p`, and through
+//!   three stages of an inverse one, to at most 16p.
+//! - `PAIRS`: values are reduced at every other stage: at most 6p forward, 8p inverse.
+//! - `EACH`: values are reduced at every stage: at most 4p.
 
 use super::super::NttTable;
 use super::factors::{BLOCK_FACTORS, Factors};
@@ -25,7 +25,7 @@ pub(super) const SMALL: u8 = 2;
 
 /// Coefficients in a block, eight vectors.
 pub(super) const BLOCK: usize = 64;
-/// Longest node that fits a first cache.
+/// Words of the longest node that fits the first-level cache.
 const CACHED: usize = 4096;
 
 /// One prime's constants and factors.
@@ -36,7 +36,7 @@ pub(super) struct Tables<'a> {
     four_p: V,
     eight_p: V,
     corners: [Factor; 3],
-    /// Number of blocks: block b is node `blocks + b`.
+    /// Number of blocks; block b is node `blocks + b`.
     pub(super) blocks: usize,
 }
 
@@ -66,14 +66,15 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// The seven factors of three stages from node k on: its own, its two children's, their four.
+    /// The seven factors of three stages from node k on: those of the node, its two children and
+    /// their four children.
     ///
     /// # Safety
     /// `4 k + 3` is below N / 8.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     pub(super) unsafe fn three_stages(self, k: usize) -> [Factor; 7] {
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             [
                 self.factor(k),
@@ -87,15 +88,16 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Vector l times `u^l` in the block of `node`; all come out below 2p.
+    /// Multiplies vector l by `u^l` in the block of `node`; all results are below 2p.
     ///
     /// # Safety
-    /// `node` is that of a block.
+    /// `node` is the node of a block.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     unsafe fn twist(self, r: &mut [V; 8], node: usize) {
         r[0] = self.m.reduce_loose(r[0]);
-        // SAFETY: the tables have `BLOCK_FACTORS` words for each block, and 16 for each of seven powers.
+        // SAFETY: the tables have `BLOCK_FACTORS` words for each block, and 16 for each of seven
+        // powers.
         unsafe {
             let of_block = self.t.block.as_ptr().add(BLOCK_FACTORS * (node - self.blocks));
             let of_lane = self.t.lane.as_ptr();
@@ -109,7 +111,7 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// `(a, b) -> (a + w b, a - w b)`, a reduced before if `REDUCE`.
+/// Computes `(a, b) -> (a + w b, a - w b)`, and reduces a first if `REDUCE`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 pub(super) fn split<const REDUCE: bool>(a: &mut V, b: &mut V, w: Factor, m: Modulus52) {
@@ -118,14 +120,14 @@ pub(super) fn split<const REDUCE: bool>(a: &mut V, b: &mut V, w: Factor, m: Modu
     *b = _mm512_sub_epi64(_mm512_add_epi64(s, m.two_p), t);
 }
 
-/// `(a, b) -> (a + b, a - b)` for b up to `bound`.
+/// Computes `(a, b) -> (a + b, a - b)` for b up to `bound`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 fn cross(a: &mut V, b: &mut V, bound: V) {
     (*a, *b) = (_mm512_add_epi64(*a, *b), _mm512_sub_epi64(_mm512_add_epi64(*a, bound), *b));
 }
 
-/// Two stages, from 6p to 6p in pairs.
+/// Computes two stages; `PAIRS` go from 6p to 6p.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 pub(super) fn split_four<const KIND: u8>([a, b, d, e]: [&mut V; 4], [wide, left, right]: [Factor; 3], m: Modulus52) {
@@ -145,8 +147,9 @@ pub(super) fn split_four<const KIND: u8>([a, b, d, e]: [&mut V; 4], [wide, left,
     }
 }
 
-/// Three stages on eight vectors, from 6p to 4p in pairs. What is used at one place only is compiled there,
-/// with its vectors in registers: hence `PLACE`.
+/// Computes three stages on eight vectors; `PAIRS` go from 6p to 4p. Each call site passes a
+/// `PLACE` of its own: the compiler inlines a function with one call site, with its vectors in
+/// registers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 fn split_eight<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], w: [Factor; 7], m: Modulus52) {
@@ -163,7 +166,7 @@ fn split_eight<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], w: [Factor; 7], 
     }
 }
 
-/// Three stages with 8th roots of 1 as factors, from 2p; `PLACE` as in [`split_eight`].
+/// Computes three stages with 8th roots of 1 as factors, from 2p; `PLACE` as in [`split_eight`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 pub(super) fn split_corners<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], tables: Tables<'_>) {
@@ -172,7 +175,7 @@ pub(super) fn split_corners<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], tab
     for (a, b) in [(&mut *r0, &mut *r4), (&mut *r1, &mut *r5), (&mut *r2, &mut *r6), (&mut *r3, &mut *r7)] {
         cross(a, b, m.two_p);
     }
-    // Below 4p now.
+    // All words are now below 4p.
     for (a, b) in [(&mut *r0, &mut *r2), (&mut *r1, &mut *r3)] {
         match KIND {
             SMALL => cross(a, b, tables.four_p),
@@ -203,7 +206,7 @@ pub(super) fn split_corners<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], tab
     }
 }
 
-/// `(a, b) -> (a + b, w (a - b))` for b up to `bound`; the sum is reduced if `REDUCE`.
+/// Computes `(a, b) -> (a + b, w (a - b))` for b up to `bound`, and reduces the sum if `REDUCE`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 fn merge<const REDUCE: bool>(a: &mut V, b: &mut V, w: Factor, bound: V, m: Modulus52) {
@@ -211,7 +214,7 @@ fn merge<const REDUCE: bool>(a: &mut V, b: &mut V, w: Factor, bound: V, m: Modul
     (*a, *b) = (if REDUCE { m.reduce_loose(*a) } else { *a }, m.mul_loose(*b, w));
 }
 
-/// Two stages, from 4p to 4p, or from 2p to 2p for `EACH`.
+/// Undoes two stages, from 4p to 4p, or from 2p to 2p for `EACH`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 fn merge_four<const KIND: u8>([a, b, d, e]: [&mut V; 4], [wide, left, right]: [Factor; 3], tables: Tables<'_>) {
@@ -235,7 +238,8 @@ fn merge_four<const KIND: u8>([a, b, d, e]: [&mut V; 4], [wide, left, right]: [F
     }
 }
 
-/// Three stages on eight vectors, from 4p to 4p, or from 2p to 2p for `EACH`; `PLACE` as in [`split_eight`].
+/// Undoes three stages on eight vectors, from 4p to 4p, or from 2p to 2p for `EACH`; `PLACE` as in
+/// [`split_eight`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 fn merge_eight<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], w: [Factor; 7], tables: Tables<'_>) {
@@ -247,7 +251,7 @@ fn merge_eight<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], w: [Factor; 7], 
     {
         merge::<true>(a, b, w, bound, m);
     }
-    // Below 2p now; then 4p but for `EACH`.
+    // All words are now below 2p; after the next stage below 4p, or 2p for `EACH`.
     for (a, b, w) in
         [(&mut *r0, &mut *r2, w[1]), (&mut *r1, &mut *r3, w[1]), (&mut *r4, &mut *r6, w[2]), (&mut *r5, &mut *r7, w[2])]
     {
@@ -262,7 +266,7 @@ fn merge_eight<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], w: [Factor; 7], 
     }
 }
 
-/// Undoes [`split_corners`], from 4p (2p for `EACH`) to anything that may be multiplied.
+/// Undoes [`split_corners`], from words below p to any size that may be multiplied.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 fn merge_corners<const KIND: u8>(r: &mut [V; 8], tables: Tables<'_>) {
@@ -273,12 +277,12 @@ fn merge_corners<const KIND: u8>(r: &mut [V; 8], tables: Tables<'_>) {
     for (a, b, w) in [(&mut *r2, &mut *r3, i), (&mut *r4, &mut *r5, j), (&mut *r6, &mut *r7, ij)] {
         merge::<false>(a, b, w, m.p, m);
     }
-    // To 4p.
+    // Sums below 4p.
     cross(r0, r2, m.two_p);
     cross(r1, r3, m.two_p);
     merge::<false>(r4, r6, i, m.two_p, m);
     merge::<false>(r5, r7, i, m.two_p, m);
-    // To 8p, or 4p.
+    // Sums below 8p, or 4p for `EACH`.
     for (a, b) in [(r0, r4), (r1, r5), (r2, r6), (r3, r7)] {
         if KIND == EACH {
             (*a, *b) = (m.reduce_loose(*a), m.reduce_loose(*b));
@@ -289,35 +293,35 @@ fn merge_corners<const KIND: u8>(r: &mut [V; 8], tables: Tables<'_>) {
     }
 }
 
-/// Whether a node of `len` words, more than two blocks, is walked three stages at a time: where it does not
-/// fit the cache, and where an odd number of stages is left.
+/// Whether a node of `len` words, more than two blocks, takes three stages at a time: if it does
+/// not fit the cache, or an odd number of stages is left.
 fn three_at_once(len: usize) -> bool {
     len >= 8 * BLOCK && (len > CACHED || !(len / BLOCK).trailing_zeros().is_multiple_of(2))
 }
 
-/// The last three stages of a block, to `[0, p)`; `PLACE` as in [`split_eight`].
+/// Computes the last three stages of a block, to `[0, p)`; `PLACE` as in [`split_eight`].
 ///
 /// # Safety
-/// `node` is that of a block.
+/// `node` is the node of a block.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 pub(super) unsafe fn finish_block<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], node: usize, tables: Tables<'_>) {
     transpose(r);
-    // SAFETY: by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { tables.twist(r, node) };
     split_corners::<KIND, PLACE>(r, tables);
     r.iter_mut().for_each(|v| *v = tables.m.reduce(*v));
 }
 
-/// All stages of the `len` words of `node` at `x`, to `[0, p)`.
+/// Computes all stages of the `len` words of `node` at `x`, to `[0, p)`.
 ///
 /// # Safety
-/// `x` points to `len` words, a power of two of at least 64, and `node` is one of that size.
+/// `x` points to `len` words, a power of two of at least 64, and `node` has that size.
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 unsafe fn descend<const KIND: u8>(x: *mut u64, len: usize, node: usize, tables: Tables<'_>) {
     let m = tables.m;
-    // SAFETY: every part is inside the `len` words; a node of `len` words has a factor as long as it has
-    // more than four, and children of half its size.
+    // SAFETY: every part is inside the `len` words; a node of more than eight words has a factor,
+    // and its children have half its size.
     unsafe {
         if len == BLOCK {
             let mut r = load_all::<8>(x, 8);
@@ -361,7 +365,7 @@ unsafe fn descend<const KIND: u8>(x: *mut u64, len: usize, node: usize, tables: 
     }
 }
 
-/// Undoes [`descend`] but for the factor `len`: to below 4p, or 2p for `EACH`.
+/// Undoes [`descend`] except for the division by `len`; results are below 4p, or 2p for `EACH`.
 ///
 /// # Safety
 /// As [`descend`].
@@ -431,7 +435,7 @@ pub(super) unsafe fn inverse<const KIND: u8>(ntt: &NttTable, t: &Factors, x: &mu
     let (m, scale) = (tables.m, Factor::splat(ntt.degree_inverse));
     let finish = |v: V| fold(m.mul_lazy(v, scale), m.p);
     let last = Factor::splat(t.last);
-    // The last stages, with the division by N: in the factor of the last one where there is one.
+    // Ends words with a factor in the last stage: that factor includes the division by N.
     let ends = |v: V| fold(m.tight(v), m.p);
     // SAFETY: as in `forward`; all parts are inside the N words.
     unsafe {

@@ -1,9 +1,9 @@
-//! What the transforms do with vectors as such.
+//! Loads, stores and transpositions of vectors.
 
 use crate::words52::{V, load, store};
 use std::arch::x86_64::*;
 
-/// Transposes eight words of eight vectors.
+/// Transposes eight vectors of eight words.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 pub(super) fn transpose(r: &mut [V; 8]) {
@@ -27,14 +27,14 @@ pub(super) fn transpose(r: &mut [V; 8]) {
     }
 }
 
-/// `COUNT` vectors, `stride` words apart.
+/// Loads `COUNT` vectors, `stride` words apart.
 ///
 /// # Safety
 /// `x` points to `COUNT` times `stride` words, and `stride` is at least 8.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 pub(in super::super) unsafe fn load_all<const COUNT: usize>(x: *const u64, stride: usize) -> [V; COUNT] {
-    // SAFETY: by the caller.
+    // SAFETY: guaranteed by the caller.
     std::array::from_fn(|i| unsafe { load(x.add(i * stride)) })
 }
 
@@ -44,7 +44,7 @@ pub(in super::super) unsafe fn load_all<const COUNT: usize>(x: *const u64, strid
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 pub(in super::super) unsafe fn store_all<const COUNT: usize>(x: *mut u64, stride: usize, values: [V; COUNT]) {
     for (i, v) in values.into_iter().enumerate() {
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { store(x.add(i * stride), v) };
     }
 }

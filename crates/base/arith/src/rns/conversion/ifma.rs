@@ -4,13 +4,14 @@ use super::{BLOCK, Source, Target};
 use crate::words52::{Factor, LEN, Modulus52, fold, load, store};
 use std::arch::x86_64::*;
 
-/// Vectors of sums in flight.
+/// Vectors of sums that are computed at once.
 const ROW: usize = 4;
 
-/// Sources of which the sums of products need no second carry.
+/// Most factors of a target whose sum of products needs no second carry.
 const FEW: usize = 12;
 
-/// Coefficients `start` to `start + whole` of `from` to the first `whole` of `to`; whole blocks.
+/// Converts coefficients `start` to `start + whole` of `from` to the first `whole` of `to`; `whole`
+/// is a multiple of `BLOCK`.
 pub(super) fn convert(
     sources: &[Source],
     targets: &[Target],
@@ -24,8 +25,8 @@ pub(super) fn convert(
     let mut scaled = vec![0; (sources.len() + 1) * BLOCK];
     for at in (0..whole).step_by(BLOCK) {
         let places = from.iter().map(|x| x[start + at..].as_ptr());
-        // SAFETY: a conversion with this kernel exists only where AVX-512 F, DQ and IFMA were detected;
-        // lengths were checked above.
+        // SAFETY: a conversion with this kernel exists only where AVX-512 F, DQ and IFMA were
+        // detected; the assertions above checked the lengths.
         unsafe {
             scale(sources, places, scaled.as_mut_ptr());
             for (target, out) in targets.iter().zip(to.iter_mut()) {
@@ -35,10 +36,11 @@ pub(super) fn convert(
     }
 }
 
-/// `y_i` of each source, and the quotients in the last row.
+/// Computes `y_i` of each source, and the quotients in the last row.
 ///
 /// # Safety
-/// `from` gives a pointer to `BLOCK` words for each source; `scaled` has as many rows and one more.
+/// `from` yields a pointer to `BLOCK` words for each source; `scaled` has a row of `BLOCK` words
+/// for each source, and one more.
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 unsafe fn scale(sources: &[Source], from: impl Iterator<Item = *const u64>, scaled: *mut u64) {
     let mut quotients = [_mm512_setzero_pd(); BLOCK / LEN];
@@ -46,23 +48,23 @@ unsafe fn scale(sources: &[Source], from: impl Iterator<Item = *const u64>, scal
         let (m, w) = (Modulus52::new(&source.modulus), Factor::splat(source.factor));
         let reciprocal = _mm512_set1_pd(source.reciprocal);
         for (k, quotient) in quotients.iter_mut().enumerate() {
-            // SAFETY: by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 let y = fold(m.mul_lazy(load(x.add(LEN * k)), w), m.p);
                 store(scaled.add(i * BLOCK + LEN * k), y);
-                // The same two roundings as in the portable twin.
+                // The same two roundings as in the portable kernel.
                 *quotient = _mm512_add_pd(*quotient, _mm512_mul_pd(_mm512_cvtepu64_pd(y), reciprocal));
             }
         }
     }
     for (k, quotient) in quotients.into_iter().enumerate() {
         let rounded = _mm512_roundscale_pd::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(quotient);
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { store(scaled.add(sources.len() * BLOCK + LEN * k), _mm512_cvtpd_epu64(rounded)) };
     }
 }
 
-/// The inner products with the factors of one target.
+/// Computes the inner products with the factors of one target.
 ///
 /// # Safety
 /// `scaled` has a row of `BLOCK` words for each factor, `out` has `BLOCK` words.
@@ -75,7 +77,7 @@ unsafe fn sum(target: &Target, scaled: *const u64, out: *mut u64) {
         for (i, &factor) in target.factors.iter().enumerate() {
             let w = _mm512_set1_epi64(factor as i64);
             for j in 0..ROW {
-                // SAFETY: by the caller.
+                // SAFETY: guaranteed by the caller.
                 let y = unsafe { load(scaled.add(i * BLOCK + k + LEN * j)) };
                 low[j] = _mm512_madd52lo_epu64(low[j], y, w);
                 high[j] = _mm512_madd52hi_epu64(high[j], y, w);
@@ -84,7 +86,7 @@ unsafe fn sum(target: &Target, scaled: *const u64, out: *mut u64) {
         for j in 0..ROW {
             let few = target.factors.len() <= FEW;
             let sum = if few { m.join_few(low[j], high[j], radix[0]) } else { m.join(low[j], high[j], radix) };
-            // SAFETY: by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { store(out.add(k + LEN * j), sum) };
         }
     }

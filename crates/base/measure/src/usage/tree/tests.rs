@@ -116,7 +116,7 @@ fn a_whole_branch_that_ends_at_once_is_counted_once() {
     fake.put((12, 11, 20, 2, 0, 0, 0));
     fake.put((13, 12, 40, 4, 0, 0, 0));
     assert_eq!(ticks(&tree.sample(true)), (70, 7));
-    // 12 reaped 13, 11 reaped 12, 10 reaped 11; each had worked a little more.
+    // 12 reaped 13, 11 reaped 12, 10 reaped 11; each ran a little longer before.
     (11..=13).for_each(|pid| fake.remove(pid));
     fake.put((10, 1, 0, 0, 73, 8, 0));
     assert_eq!(ticks(&tree.sample(true)), (73, 8));
@@ -299,7 +299,7 @@ const MICRO: f64 = 3e-6;
 /// Loops of the shell that take some ten milliseconds.
 const BURN: &str = "i=0; while [ $i -lt 25000 ]; do i=$((i+1)); done";
 
-/// Starts `program`, which burns, prints a line and waits for the end of its input. Returns, in
+/// Starts `program`, which computes, prints a line and waits for the end of its input. Returns, in
 /// seconds, the tree's figures after the line, at the end and after the reaping, and then the
 /// kernel's.
 fn told_and_true(program: &mut Command) -> [f64; 4] {
