@@ -1,0 +1,296 @@
+//! Compares a lowered model with its float network on a data set, in the clear, before its owner
+//! serves it.
+
+mod private;
+
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+use serde::Serialize;
+use tacit_graph::{Model, OutputMode, Watch};
+
+pub use self::private::{RunReport, Took, run as run_privately};
+pub use crate::classes::useful_bound;
+use crate::classes::{agrees, interval, relative_error, spread_of, told};
+use crate::{BackendError, DryRun, ServerModel, Strain};
+
+/// A tensor counts as near its limit from this share of the limit on.
+pub const NEAR: f64 = 0.5;
+
+/// Inputs per chunk.
+const TOGETHER: usize = 64;
+
+/// The result of a comparison.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Checked {
+    /// Inputs that were compared.
+    pub inputs: usize,
+    /// Inputs outside the accepted range: a client refuses them, so they were not compared.
+    pub refused: usize,
+    /// Inputs whose answer a client refuses. They have no class and no output error.
+    pub answers_refused: usize,
+    /// Share of inputs with the float network's class: the sign of a single output, or any class
+    /// tied for the best.
+    pub agreement: f64,
+    /// The 95 % interval of the agreement, for other inputs like these.
+    pub interval: [f64; 2],
+    /// Shares of inputs with the right class, if labels were given.
+    pub accuracy: Option<Accuracy>,
+    /// Mean over inputs of the outputs' root mean square error, as a share of their range; 0 in
+    /// mode top-1. For a single output or equal outputs, the range is that over all inputs. NaN if
+    /// an output is NaN, and if all answers are refused.
+    pub output_error: f64,
+    /// Inputs with a NaN in the answer or in the float network's outputs. They count as wrong.
+    pub no_number: usize,
+    /// Inputs whose best classes are tied in the float network, so that the answered class is
+    /// random.
+    pub tied: usize,
+    /// Inputs for which a tensor overflowed: their answers are wrong or refused.
+    pub overflowed: usize,
+    /// Advice to the owner, if any tensor overflowed.
+    pub advice: Option<String>,
+    /// Tensors near or beyond their limits, worst first.
+    pub strained: Vec<Strained>,
+}
+
+/// Shares of inputs with the right class.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Accuracy {
+    /// The share of the float network.
+    pub float: f64,
+    /// The share of the lowered model.
+    pub lowered: f64,
+}
+
+/// A tensor near or beyond its limit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Strained {
+    /// Name of the node that outputs the tensor.
+    pub node: String,
+    /// Its largest magnitude over all inputs, as a share of the smallest magnitude that overflows.
+    pub share: f64,
+    /// Inputs for which the tensor overflowed.
+    pub overflowed: usize,
+    /// Inputs for which the tensor reached [`NEAR`].
+    pub near: usize,
+}
+
+/// The error bound of an honest answer for this reference of a model, if it is useful
+/// ([`useful_bound`]).
+#[must_use]
+pub fn useful_error_bound(model: &dyn ServerModel, reference: &[f64]) -> Option<f64> {
+    useful_bound(model.error_bound(reference), tacit_floats::range(reference.iter().copied()))
+}
+
+/// Runs the lowered model and its float network on `inputs` (after the client's normalisation).
+/// `labels`: the right class of each input.
+///
+/// # Errors
+/// The model accepts no input, the number of labels differs from that of inputs, a model fails to
+/// compute, or `watch` interrupts.
+pub fn check(
+    model: &Model,
+    lowered: &dyn ServerModel,
+    inputs: &[Vec<f32>],
+    labels: Option<&[usize]>,
+    watch: &Watch,
+) -> Result<Checked, BackendError> {
+    if let Some(labels) = labels.filter(|l| l.len() != inputs.len()) {
+        let what = format!("{} labels for {} inputs", labels.len(), inputs.len());
+        return Err(BackendError::Data { what });
+    }
+    let mut tally = Tally::default();
+    for (i, some) in inputs.chunks(TOGETHER).enumerate() {
+        watch.tell("comparing with the float network", i * TOGETHER, Some(inputs.len()))?;
+        let fits = |k: &usize| lowered.interface().check_input(&some[*k]).is_ok();
+        let taken: Vec<usize> = (0..some.len()).filter(fits).collect();
+        tally.refused += some.len() - taken.len();
+        let taken_inputs: Vec<&[f32]> = taken.iter().map(|&k| &*some[k]).collect();
+        let wanted: Vec<Vec<f64>> = taken_inputs.par_iter().map(|x| model.outputs(x)).collect::<Result<_, _>>()?;
+        let got = lowered.rehearse(&taken_inputs)?;
+        for ((k, wanted), DryRun { answer, strains }) in taken.iter().zip(wanted).zip(got) {
+            let label = labels.map(|l| l[i * TOGETHER + k]);
+            let answer = lowered.check_answer(&answer).is_ok().then_some(answer);
+            tally.add(model, (wanted, answer), strains, label);
+        }
+    }
+    tally.finish(labels.is_some(), &lowered.remedy())
+}
+
+#[derive(Default)]
+struct Tally {
+    inputs: usize,
+    refused: usize,
+    answers_refused: usize,
+    same: usize,
+    no_number: usize,
+    tied: usize,
+    /// Right classes of the float network, and of the lowered model.
+    right: [usize; 2],
+    /// Sum of relative output errors of inputs whose outputs have a range.
+    errors: f64,
+    /// Sum of errors of inputs whose outputs are all equal.
+    errors_without_range: f64,
+    /// Range of all wanted outputs.
+    range: Option<[f64; 2]>,
+    overflowed: usize,
+    strained: BTreeMap<String, Strained>,
+}
+
+impl Tally {
+    /// Adds an input with the float network's outputs, and the answer unless a client refuses it.
+    fn add(
+        &mut self,
+        model: &Model,
+        (wanted, answer): (Vec<f64>, Option<Vec<f64>>),
+        strain: Vec<Strain>,
+        label: Option<usize>,
+    ) {
+        let mode = model.interface.output_mode;
+        self.inputs += 1;
+        self.answers_refused += usize::from(answer.is_none());
+        let got = answer.as_deref();
+        let classes = [told(mode, &model.told(&wanted)), got.and_then(|got| told(mode, got))];
+        self.same += usize::from(got.is_some_and(|got| agrees(mode, got, &wanted)));
+        self.no_number += usize::from(wanted.iter().chain(got.into_iter().flatten()).any(|v| v.is_nan()));
+        self.tied += usize::from(tacit_floats::tied_for_largest(&wanted) > 1);
+        for (right, class) in self.right.iter_mut().zip(classes) {
+            *right += usize::from(class.is_some() && class == label);
+        }
+        if let Some(got) = got.filter(|_| mode == OutputMode::Logits) {
+            self.compare(&wanted, got);
+        }
+        self.strains(strain);
+    }
+
+    /// Adds the output error of an input.
+    fn compare(&mut self, wanted: &[f64], got: &[f64]) {
+        let [low, high] = tacit_floats::range(wanted.iter().copied());
+        match low == high {
+            true => self.errors_without_range += relative_error(got, wanted, 1.0),
+            false => self.errors += relative_error(got, wanted, 1.0),
+        }
+        let [least, most] = self.range.unwrap_or([low, high]);
+        self.range = Some([tacit_floats::smaller(least, low), tacit_floats::larger(most, high)]);
+    }
+
+    fn strains(&mut self, strain: Vec<Strain>) {
+        // Several vectors of one node have the same name.
+        let mut by_node: BTreeMap<String, f64> = BTreeMap::new();
+        for Strain { node, share } in strain {
+            let most = by_node.entry(node).or_default();
+            *most = tacit_floats::larger(*most, share);
+        }
+        self.overflowed += usize::from(by_node.values().any(|share| reaches(*share, 1.0)));
+        by_node
+            .into_iter()
+            .filter(|(_, share)| reaches(*share, NEAR))
+            .for_each(|(node, share)| self.strain(node, share));
+    }
+
+    fn strain(&mut self, node: String, share: f64) {
+        let fresh = Strained { node: node.clone(), share: 0.0, overflowed: 0, near: 0 };
+        let known = self.strained.entry(node).or_insert(fresh);
+        known.share = tacit_floats::larger(known.share, share);
+        known.near += 1;
+        known.overflowed += usize::from(reaches(share, 1.0));
+    }
+
+    fn finish(self, labelled: bool, remedy: &str) -> Result<Checked, BackendError> {
+        if self.inputs == 0 {
+            let what = format!("none of {} inputs lies in the range that the model accepts", self.refused);
+            return Err(BackendError::Data { what });
+        }
+        let share = |count: usize| count as f64 / self.inputs as f64;
+        let [float, right] = self.right.map(share);
+        let spread = self.range.map_or(1.0, spread_of);
+        let mut strained: Vec<Strained> = self.strained.into_values().collect();
+        strained.sort_by(|a, b| tacit_floats::falling(&a.share, &b.share));
+        Ok(Checked {
+            inputs: self.inputs,
+            refused: self.refused,
+            answers_refused: self.answers_refused,
+            agreement: share(self.same),
+            interval: interval(share(self.same), self.inputs),
+            accuracy: labelled.then_some(Accuracy { float, lowered: right }),
+            // NaN if there are no answers.
+            output_error: (self.errors + self.errors_without_range / spread)
+                / (self.inputs - self.answers_refused) as f64,
+            no_number: self.no_number,
+            tied: self.tied,
+            overflowed: self.overflowed,
+            advice: (self.overflowed > 0).then(|| format!("calibrate with inputs like these, or lower {remedy}")),
+            strained,
+        })
+    }
+}
+
+/// Whether a share of a limit reaches `limit`; NaN does.
+fn reaches(share: f64, limit: f64) -> bool {
+    share >= limit || share.is_nan()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tacit_graph::{ImportOptions, import, zoo};
+
+    fn tiny(output_mode: OutputMode) -> Model {
+        let options = ImportOptions { output_mode, ..ImportOptions::default() };
+        import(&zoo::build("tiny-cnn", 2).unwrap(), &options).unwrap().model
+    }
+
+    #[test]
+    fn what_is_no_number_counts_as_wrong() {
+        let model = tiny(OutputMode::Logits);
+        let mut tally = Tally::default();
+        let wanted: Vec<f64> = (0..10).map(f64::from).collect();
+        let strained = |share| vec![Strain { node: "a".into(), share }, Strain { node: "a".into(), share }];
+        tally.add(&model, (wanted.clone(), Some(wanted.clone())), strained(0.1), Some(9));
+        let mut broken = wanted.clone();
+        broken[3] = f64::NAN;
+        tally.add(&model, (wanted.clone(), Some(broken.clone())), strained(f64::NAN), Some(9));
+        tally.add(&model, (broken.clone(), Some(broken)), strained(2.0), Some(0));
+        let found = tally.finish(true, "").unwrap();
+        assert_eq!((found.inputs, found.agreement, found.no_number, found.overflowed), (3, 1.0 / 3.0, 2, 2));
+        assert!(found.output_error.is_nan());
+        assert_eq!(found.accuracy, Some(Accuracy { float: 2.0 / 3.0, lowered: 1.0 / 3.0 }));
+        // Two vectors of one node overflow: the input counts once.
+        let [Strained { overflowed: 2, near: 2, .. }] = found.strained[..] else { panic!("{found:?}") };
+        assert!(found.strained[0].share.is_nan());
+    }
+
+    #[test]
+    fn an_answer_that_a_client_refuses_is_counted_apart() {
+        let model = tiny(OutputMode::Logits);
+        let wanted: Vec<f64> = (0..10).map(f64::from).collect();
+        let mut tally = Tally::default();
+        tally.add(&model, (wanted.clone(), None), vec![], Some(9));
+        let all_refused = tally.finish(true, "").unwrap();
+        assert_eq!((all_refused.answers_refused, all_refused.agreement, all_refused.no_number), (1, 0.0, 0));
+        assert!(all_refused.output_error.is_nan(), "never an error of 0: {all_refused:?}");
+        let mut tally = Tally::default();
+        tally.add(&model, (wanted.clone(), None), vec![], Some(9));
+        tally.add(&model, (wanted.clone(), Some(wanted)), vec![], Some(9));
+        let found = tally.finish(true, "").unwrap();
+        assert_eq!((found.inputs, found.answers_refused, found.agreement, found.output_error), (2, 1, 0.5, 0.0));
+        assert_eq!(found.accuracy, Some(Accuracy { float: 1.0, lowered: 0.5 }));
+    }
+
+    #[test]
+    fn the_error_of_a_single_output_is_measured_in_the_range_of_all() {
+        let model = tiny(OutputMode::Logits);
+        let mut tally = Tally::default();
+        for wanted in [-4.0, 0.25, 4.0] {
+            tally.add(&model, (vec![wanted], Some(vec![wanted + 0.08])), vec![], None);
+        }
+        let found = tally.finish(false, "").unwrap();
+        assert!((found.output_error - 0.01).abs() < 1e-12, "{found:?}");
+        // The same if all outputs of an input are equal.
+        let mut tally = Tally::default();
+        tally.add(&model, (vec![1.0, 1.0], Some(vec![1.1, 1.1])), vec![], None);
+        tally.add(&model, (vec![1.0, 3.0], Some(vec![1.0, 3.0])), vec![], None);
+        let found = tally.finish(false, "").unwrap();
+        assert!((found.output_error - 0.025).abs() < 1e-12 && found.tied == 1 && found.agreement == 1.0, "{found:?}");
+    }
+}

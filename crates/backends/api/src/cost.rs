@@ -1,0 +1,168 @@
+//! The costs of a lowered model by phase, for the search for scales, the planner and the
+//! scheduler's first estimates.
+
+use std::ops::AddAssign;
+
+use tacit_net::{Phase, TrafficModel};
+
+/// Counts of primitive work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Work {
+    /// Number-theoretic transforms of one polynomial modulo one prime.
+    pub ntts: u64,
+    /// Random oblivious transfers, as sender or receiver.
+    pub ots: u64,
+    /// AES blocks.
+    pub aes_blocks: u64,
+    /// Multiplications with accumulation in linear layers, pointwise on polynomials or of integers.
+    pub macs: u64,
+    /// Key switches (relinearisations and rotations).
+    pub key_switches: u64,
+}
+
+/// What a phase costs one party.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct PartyCost {
+    /// Primitive work.
+    pub work: Work,
+    /// Estimate of the memory that the phase needs at its peak, in bytes, without the model itself.
+    pub peak_memory_bytes: u64,
+    /// Bytes that remain after the phase: keys of a setup, material of an offline phase.
+    pub stored_bytes: u64,
+}
+
+/// What one phase costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct PhaseCost {
+    /// Bytes from the client to the server, with the headers of frames (before TLS).
+    pub up_bytes: u64,
+    /// Bytes from the server to the client, with the headers of frames (before TLS).
+    pub down_bytes: u64,
+    /// Round trips that the client waits for, in sequence.
+    pub exchanges: u64,
+    /// Bytes that the client waits for if both directions are equally fast
+    /// ([`TrafficModel::waited_bytes`]).
+    pub waited_bytes: u64,
+    /// Bytes still on their way to the server when the client is done
+    /// ([`TrafficModel::queued_bytes`]).
+    pub queued_bytes: u64,
+    /// The most bytes that the client sends without waiting for an answer.
+    pub up_burst: u64,
+    /// The most bytes that the server sends without waiting for an answer.
+    pub down_burst: u64,
+    /// Costs of the client.
+    pub client: PartyCost,
+    /// Costs of the server.
+    pub server: PartyCost,
+}
+
+/// The costs of a lowered model: the setup once for a client, the other phases for each input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Costs {
+    /// The phase that makes keys.
+    pub setup: PhaseCost,
+    /// The phase without the input.
+    pub offline: PhaseCost,
+    /// The phase with the input.
+    pub online: PhaseCost,
+    /// Sign tests of one input.
+    pub comparisons: u64,
+    /// Numbers in the weights of linear layers, which a server holds in every phase; 0 if the
+    /// phases' peak memory includes them.
+    pub weights: u64,
+    /// The dealer's costs for one input; zeros without a dealer.
+    pub dealing: DealingCost,
+}
+
+impl Costs {
+    /// Returns the costs of a phase.
+    #[must_use]
+    pub fn of(&self, phase: Phase) -> &PhaseCost {
+        match phase {
+            Phase::Setup => &self.setup,
+            Phase::Offline => &self.offline,
+            Phase::Online => &self.online,
+        }
+    }
+
+    /// Returns the bytes that a dealer sends to the client in a phase.
+    #[must_use]
+    pub fn dealt_bytes(&self, phase: Phase) -> u64 {
+        if phase == Phase::Offline { self.dealing.client_bytes } else { 0 }
+    }
+
+    /// Returns the bytes on the links of client and server in a phase. A dealer's bytes to the
+    /// client count beside those between the parties.
+    #[must_use]
+    pub fn carried(&self, phase: Phase) -> [u64; 2] {
+        let bytes = self.of(phase).bytes();
+        [bytes + self.dealt_bytes(phase), bytes]
+    }
+}
+
+/// What dealing material for one input costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct DealingCost {
+    /// Bytes to the client.
+    pub client_bytes: u64,
+    /// Bytes to the server.
+    pub server_bytes: u64,
+    /// Primitive work at the dealer.
+    pub work: Work,
+    /// Estimate of the dealer's memory at its peak, in bytes.
+    pub peak_memory_bytes: u64,
+}
+
+impl From<TrafficModel> for PhaseCost {
+    /// The costs of the traffic alone. Both parties' work is zero.
+    fn from(talk: TrafficModel) -> Self {
+        let [up_burst, down_burst] = talk.bursts();
+        Self {
+            up_bytes: talk.up_bytes(),
+            down_bytes: talk.down_bytes(),
+            exchanges: talk.exchanges(),
+            waited_bytes: talk.waited_bytes(),
+            queued_bytes: talk.queued_bytes(),
+            up_burst,
+            down_burst,
+            client: PartyCost::default(),
+            server: PartyCost::default(),
+        }
+    }
+}
+
+impl PhaseCost {
+    /// Bytes in both directions.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.up_bytes + self.down_bytes
+    }
+}
+
+impl AddAssign for Work {
+    fn add_assign(&mut self, other: Self) {
+        self.ntts += other.ntts;
+        self.ots += other.ots;
+        self.aes_blocks += other.aes_blocks;
+        self.macs += other.macs;
+        self.key_switches += other.key_switches;
+    }
+}
+
+impl AddAssign for PartyCost {
+    /// Adds a cost that follows in sequence: work and stored bytes add up, the peak is the larger
+    /// one.
+    fn add_assign(&mut self, other: Self) {
+        self.work += other.work;
+        self.peak_memory_bytes = self.peak_memory_bytes.max(other.peak_memory_bytes);
+        self.stored_bytes += other.stored_bytes;
+    }
+}
+
+impl PhaseCost {
+    /// Adds work of both parties; traffic is counted separately.
+    pub fn add_work(&mut self, client: PartyCost, server: PartyCost) {
+        self.client += client;
+        self.server += server;
+    }
+}

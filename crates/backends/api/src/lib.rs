@@ -1,0 +1,24 @@
+//! What every back end is to the rest of the system.
+//!
+//! [`seam`] defines the interface of a back end, [`Costs`] and [`Numerics`] its two accounts.
+//! [`lowered`] stores lowerings in files, [`check`](mod@check) judges a lowered model, [`classes`] compares
+//! answers.
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod classes;
+mod cost;
+mod error;
+pub mod lowered;
+mod numerics;
+mod resolution;
+pub mod seam;
+
+pub use cost::{Costs, DealingCost, PartyCost, PhaseCost, Work};
+pub use error::BackendError;
+pub use numerics::Numerics;
+pub use resolution::Faint;
+pub use seam::{
+    Backend, ClientModel, ClientSide, ConnectionResources, DryRun, LoweringReport, Material, MaterialPart, Options,
+    Plan, Preparation, ServerModel, ServerSide, Setup, Strain, Trust,
+};

@@ -1,0 +1,497 @@
+//! The interface of every back end.
+//!
+//! A [`Backend`] lowers the owner's float model to a public part for clients and a private part
+//! that stays at the server. A [`ServerModel`] and a [`ClientModel`] are made from these parts and
+//! shared by any number of connections. [`ServerSide`] and [`ClientSide`] hold one connection's
+//! state. They run the phases on a given channel: `setup` once, `offline` per input without
+//! knowing the input, `online` with the input. Code outside a back end names no protocol.
+//!
+//! A back end whose phases wait on the link runs a **batch** of B inputs as one offline and one
+//! online phase, with the exchanges of one input ([`Plan::max_batch`]). A batch has a model of its
+//! own ([`ServerModel::batched`], [`ClientModel::batched`]): the costs are the batch's and the
+//! digest names B. Its material is made, stored, claimed and burnt as one. Connections change the
+//! batch size with the same keys ([`ServerSide::set_batch`], [`ClientSide::set_batch`]).
+
+mod batch;
+mod dealing;
+mod keeping;
+mod material;
+mod once;
+mod options;
+mod spool;
+mod stop;
+pub mod version;
+
+use rayon::prelude::*;
+use std::fmt;
+use std::io::Read;
+use std::sync::Arc;
+
+use tacit_arith::prg::Prg;
+use tacit_graph::{Interface, Model, Watch};
+use tacit_net::Channel;
+use zeroize::Zeroizing;
+
+pub use batch::batch_digest;
+pub use batch::{ONE_BY_ONE, checked_batch, most_inputs};
+pub use dealing::{
+    Claim, Commitment, ConnectionResources, Dealer, DealerModel, KeyStore, Order, Piece, Place, Seal, Ticket,
+    commitment, fresh_seed,
+};
+pub use keeping::{NoRoom, Secrets, UploadName, Uploads};
+pub use material::{Material, MaterialPart};
+pub use material::{check_made_for, write as write_material};
+use material::{read_whole, write_whole};
+pub use once::MaterialSeed;
+pub use options::{Options, Reader, within};
+pub use spool::Chunks;
+pub use spool::{MaterialPlace, Spool, Spools};
+pub use stop::{Stop, Wait};
+pub use tacit_arith::prg::Seed;
+
+use crate::{BackendError, Costs, Numerics};
+
+/// Largest public part of a lowering, in bytes, for writers and for clients that accept one.
+pub const MAX_PUBLIC_BYTES: u64 = 64 << 20;
+
+/// The parties that a user of a back end must trust, beside the assumptions of its cryptography.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trust {
+    /// Client and server must each follow the protocol. No third party is involved.
+    TwoParty,
+    /// A third party makes material. This dealer must not work with client or server.
+    Dealer,
+    /// The server sees the input. Not private; served only where allowed by name.
+    ServerSeesInput,
+}
+
+/// The origin of the material for one input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preparation {
+    /// Both parties make the material together, bound to the client.
+    TwoParty,
+    /// A third party makes the material, which may be pooled and is bound when it is claimed.
+    Dealt,
+    /// The offline phase makes no material.
+    Nothing,
+}
+
+/// What a connection has to set up, and before which phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Setup {
+    /// Nothing.
+    Nothing,
+    /// Keys before the first offline phase. A connection that uses only stored material needs none.
+    BeforeOffline,
+    /// Keys before the first online phase. Their size is that of the setup's upload, see [`Costs`].
+    BeforeOnline,
+}
+
+/// A cryptographic back end. Object-safe: [`crate::Registry`] holds them all.
+pub trait Backend: Send + Sync {
+    /// The back end's name, such as `cheetah`: lower case letters, digits and `-`.
+    fn id(&self) -> &'static str;
+
+    /// One line of description for people.
+    fn about(&self) -> &'static str;
+
+    /// The parties that its users trust.
+    fn trust(&self) -> Trust;
+
+    /// Lowers the owner's model.
+    ///
+    /// # Errors
+    /// [`BackendError::Unsupported`] names the first node that cannot be lowered and what would
+    /// help; [`BackendError::Option`] names an option that is unknown or out of range.
+    fn lower(&self, model: &Model, options: &Options) -> Result<Arc<dyn ServerModel>, BackendError> {
+        self.lower_watched(model, options, &Watch::default())
+    }
+
+    /// As [`lower`](Self::lower), and reports progress to `watch`.
+    ///
+    /// # Errors
+    /// As [`lower`](Self::lower); [`GraphError::Interrupted`](tacit_graph::GraphError::Interrupted)
+    /// as the cause if `watch` interrupts.
+    fn lower_watched(
+        &self,
+        model: &Model,
+        options: &Options,
+        watch: &Watch,
+    ) -> Result<Arc<dyn ServerModel>, BackendError>;
+
+    /// Loads the server's model from earlier [`ServerModel::public_bytes`] and
+    /// [`ServerModel::private_bytes`].
+    ///
+    /// # Errors
+    /// [`BackendError::Public`] or [`BackendError::Private`] say what is wrong with the bytes.
+    fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError>;
+
+    /// Opens the client's model from the public part, which is untrusted bytes.
+    ///
+    /// # Errors
+    /// [`BackendError::Public`], or the errors of [`lower`](Self::lower) for such a model.
+    fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError>;
+
+    /// Opens the dealer's model from untrusted bytes: public part and dealer's part ([`Order`]).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`BackendError::Private`] for the dealer's part;
+    /// [`BackendError::Dealer`] if this back end uses no dealer.
+    fn dealing(&self, _: &[u8], _: &[u8]) -> Result<Arc<dyn DealerModel>, BackendError> {
+        Err(BackendError::Dealer { what: format!("nobody deals for the back end {}", self.id()) })
+    }
+}
+
+/// What both parties know about a lowered model.
+pub trait Plan: Send + Sync {
+    /// Shapes and meaning of inputs and outputs.
+    fn interface(&self) -> &Interface;
+
+    /// Digest of what both parties must have alike: public part, options, and the plan made from
+    /// them, in canonical bytes. Material is bound to this digest.
+    fn digest(&self) -> [u8; 32];
+
+    /// Costs of the phases, for [`batch`](Self::batch) inputs at once.
+    fn costs(&self) -> Costs;
+
+    /// Number of inputs of one offline and one online phase of this model.
+    fn batch(&self) -> usize {
+        1
+    }
+
+    /// Most inputs that the back end runs as one batch; 1 where batches save no exchange.
+    fn max_batch(&self) -> usize {
+        1
+    }
+
+    /// How answers relate to [`ServerModel::reference`].
+    fn numerics(&self) -> Numerics;
+
+    /// Largest `|answer - reference|` of an honest run for the outputs `reference` (real units).
+    fn error_bound(&self, reference: &[f64]) -> f64;
+
+    /// Checks that the client may accept these outputs as an answer of the model.
+    ///
+    /// # Errors
+    /// [`BackendError::Answer`] if the outputs lie outside the range of answers.
+    fn check_answer(&self, _answer: &[f64]) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    /// The origin of material.
+    fn preparation(&self) -> Preparation;
+
+    /// The keys that a connection needs, and before which phase.
+    fn setup(&self) -> Setup;
+
+    /// The real number of one unit in an answer's last place; `None` without integer answers.
+    fn output_unit(&self) -> Option<f64>;
+
+    /// The real number of one input step, after normalisation; `None` if inputs are not rounded.
+    fn input_unit(&self) -> Option<f64> {
+        None
+    }
+
+    /// Describes the public part for people and scripts, as `model inspect` prints it.
+    fn describe(&self) -> serde_json::Value;
+}
+
+/// A lowered model at the server. All connections share one copy of the weights.
+pub trait ServerModel: Plan {
+    /// The public part, for clients.
+    fn public_bytes(&self) -> &[u8];
+
+    /// The private part, which stays at the server and is stored beside the public part.
+    ///
+    /// # Errors
+    /// The private part exceeds what [`Backend::load`] reads.
+    fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError>;
+
+    /// The findings of the lowering, for the model's owner; `None` for a loaded model.
+    fn report(&self) -> Option<&dyn LoweringReport>;
+
+    /// Computes the expected answer in the clear, for a real-valued input of shape
+    /// `interface().input_shape`, after the client's normalisation. Compare runs by
+    /// [`Plan::error_bound`].
+    ///
+    /// # Errors
+    /// The input does not fit the model.
+    fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError>;
+
+    /// Simulates an answer of a run: the [`reference`](Self::reference), with the errors of
+    /// approximate arithmetic (if any) drawn by their estimates.
+    ///
+    /// # Errors
+    /// The input does not fit the model.
+    fn simulate(&self, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+        self.reference(input)
+    }
+
+    /// Returns how near each tensor comes to its computation's limit for an input; empty if there
+    /// are no limits.
+    ///
+    /// # Errors
+    /// The input does not fit the model.
+    fn strain(&self, _: &[f32]) -> Result<Vec<Strain>, BackendError> {
+        Ok(Vec::new())
+    }
+
+    /// The advice for owners whose tensors exceed their limits, as the words that follow "lower".
+    fn remedy(&self) -> String {
+        "with `-O clamp=true`".into()
+    }
+
+    /// Runs [`simulate`](Self::simulate) and [`strain`](Self::strain) for many inputs, faster than
+    /// one by one.
+    ///
+    /// # Errors
+    /// An input does not fit the model.
+    fn rehearse(&self, inputs: &[&[f32]]) -> Result<Vec<DryRun>, BackendError> {
+        let one = |input: &&[f32]| Ok(DryRun { answer: self.simulate(input)?, strains: self.strain(input)? });
+        inputs.par_iter().map(one).collect()
+    }
+
+    /// The same model with phases for `batch` inputs at once, 2 to [`Plan::max_batch`].
+    ///
+    /// # Errors
+    /// [`BackendError::Misuse`] if `batch` is more than the back end runs as one.
+    fn batched(&self, _batch: usize) -> Result<Arc<dyn ServerModel>, BackendError> {
+        Err(ONE_BY_ONE)
+    }
+
+    /// The order that a dealer gets; `None` if the back end uses no dealer.
+    fn order(&self) -> Option<Order<'_>> {
+        None
+    }
+
+    /// Bytes of material that is better streamed to disk than held in memory
+    /// ([`ServerSide::offline_into`]); `None` if the material is made as a whole.
+    fn spooled_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Frees what a rehearsal leaves: keys that no connection uses, and buffers for a next run.
+    fn rest(&self) {}
+
+    /// Creates the state of a new connection. Sends nothing to the peer.
+    ///
+    /// # Errors
+    /// No randomness from the operating system.
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ServerSide>, BackendError>;
+}
+
+/// The result of [`ServerModel::rehearse`] for one input.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DryRun {
+    /// An answer as a run may give it.
+    pub answer: Vec<f64>,
+    /// How near each tensor came to its limit.
+    pub strains: Vec<Strain>,
+}
+
+/// How near a tensor comes to the limit of its computation.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Strain {
+    /// Name of the node that outputs the tensor.
+    pub node: String,
+    /// Its largest magnitude over the smallest one that overflows: 1 or more is an overflow.
+    pub share: f64,
+}
+
+/// A lowering's report to the model's owner, as text and as JSON.
+pub trait LoweringReport: fmt::Display + Send + Sync {
+    /// The report for scripts.
+    fn json(&self) -> serde_json::Value;
+    /// Warnings that the owner should read.
+    fn warnings(&self) -> &[String];
+}
+
+/// A lowered model at the client.
+pub trait ClientModel: Plan {
+    /// See [`ServerModel::batched`].
+    ///
+    /// # Errors
+    /// As [`ServerModel::batched`].
+    fn batched(&self, _batch: usize) -> Result<Arc<dyn ClientModel>, BackendError> {
+        Err(ONE_BY_ONE)
+    }
+
+    /// See [`ServerModel::spooled_bytes`].
+    fn spooled_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Name and value of a lowering option that removes a protection of the client, if one is set.
+    /// Clients accept such a model only if they ask for it.
+    fn waives(&self) -> Option<(&'static str, &'static str)> {
+        None
+    }
+
+    /// Creates the state of a new connection. Sends nothing to the peer.
+    ///
+    /// # Errors
+    /// No randomness from the operating system.
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ClientSide>, BackendError>;
+}
+
+/// One connection's state at the server. After an error, state and channel are unusable.
+pub trait ServerSide: Send {
+    /// Sets up keys and other state that belongs to the client rather than to an input.
+    ///
+    /// # Errors
+    /// Errors of the protocol or the channel.
+    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError>;
+
+    /// Sets the batch size of later phases and of material that is read, as in the model of
+    /// [`ServerModel::batched`]. Sends nothing: the peer has to call this too.
+    ///
+    /// # Errors
+    /// [`BackendError::Misuse`] if `batch` is more than the back end runs as one.
+    fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
+        if batch == 1 { Ok(()) } else { Err(ONE_BY_ONE) }
+    }
+
+    /// Makes material for one input, or for a batch.
+    ///
+    /// # Errors
+    /// As [`setup`](Self::setup); [`BackendError::Misuse`] if called before
+    /// setup, or if there is nothing to prepare.
+    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError>;
+
+    /// As [`offline`](Self::offline), but streams the material to `place`:
+    /// [`ServerModel::spooled_bytes`] bytes.
+    ///
+    /// # Errors
+    /// As [`offline`](Self::offline); [`BackendError::Spool`] if `place` fails.
+    fn offline_into(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
+        write_whole(&self.offline(channel)?, place)
+    }
+
+    /// Runs one inference, or those of a batch.
+    ///
+    /// # Errors
+    /// As [`setup`](Self::setup). The material is spent even after an error.
+    fn online(&mut self, channel: &mut Channel, material: Material) -> Result<(), BackendError>;
+
+    /// Reads stored material.
+    ///
+    /// # Errors
+    /// [`BackendError::Material`] if the bytes do not fit the plan.
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError>;
+
+    /// Opens stored material of `bytes` bytes, for the online phase to read from `source`.
+    ///
+    /// # Errors
+    /// As [`read_material`](Self::read_material).
+    fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
+        self.read_material(&read_whole(bytes, source)?)
+    }
+}
+
+/// One connection's state at the client. After an error, state and channel are unusable.
+pub trait ClientSide: Send {
+    /// See [`ServerSide::setup`].
+    ///
+    /// # Errors
+    /// As [`ServerSide::setup`].
+    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError>;
+
+    /// See [`ServerSide::set_batch`].
+    ///
+    /// # Errors
+    /// As [`ServerSide::set_batch`].
+    fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
+        if batch == 1 { Ok(()) } else { Err(ONE_BY_ONE) }
+    }
+
+    /// See [`ServerSide::offline`].
+    ///
+    /// # Errors
+    /// As [`ServerSide::offline`].
+    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError>;
+
+    /// See [`ServerSide::offline_into`].
+    ///
+    /// # Errors
+    /// As [`ServerSide::offline_into`].
+    fn offline_into(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
+        write_whole(&self.offline(channel)?, place)
+    }
+
+    /// As [`offline`](Self::offline), with the client's random choices derived from `seed`. Returns
+    /// the material without these choices; [`with_seed`](Self::with_seed) puts both together.
+    ///
+    /// # Errors
+    /// As [`offline`](Self::offline); [`BackendError::Misuse`] if the back end's material uses no
+    /// seed.
+    fn offline_from(&mut self, _: &mut Channel, _: MaterialSeed) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        Err(NO_SEED)
+    }
+
+    /// Puts together material from a seed and the result of [`offline_from`](Self::offline_from)
+    /// for that seed, which may come from another connection or machine.
+    ///
+    /// # Errors
+    /// [`BackendError::Material`] if the bytes do not fit; [`BackendError::Misuse`] if no seed is
+    /// used.
+    fn with_seed(&self, _: MaterialSeed, _rest: &[u8]) -> Result<Material, BackendError> {
+        Err(NO_SEED)
+    }
+
+    /// Computes the real-valued outputs for an input that `interface().check_input` accepts; in
+    /// mode top-1 the class index. Inputs and outputs of a batch are concatenated.
+    ///
+    /// # Errors
+    /// As [`ServerSide::online`]; [`BackendError::Graph`] before anything is sent, if the input
+    /// does not fit; [`BackendError::Answer`] after a complete protocol run, so that the connection
+    /// stays usable.
+    fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError>;
+
+    /// See [`ServerSide::read_material`].
+    ///
+    /// # Errors
+    /// As [`ServerSide::read_material`].
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError>;
+
+    /// See [`ServerSide::spooled_material`].
+    ///
+    /// # Errors
+    /// As [`ServerSide::spooled_material`].
+    fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
+        self.read_material(&read_whole(bytes, source)?)
+    }
+}
+
+const NO_SEED: BackendError = BackendError::Misuse("the client's material of this back end follows from no seed");
+
+/// Creates a generator seeded by the operating system, for one connection or model.
+///
+/// # Errors
+/// [`BackendError::Random`] if the operating system gives no random bytes.
+pub fn randomness() -> Result<Prg, BackendError> {
+    Prg::from_os().map_err(|e| BackendError::Random(e.to_string()))
+}
+
+/// Digest of canonical bytes: each part is preceded by its length, and `domain` separates uses.
+#[must_use]
+pub fn digest(domain: &str, parts: &[&[u8]]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key(domain);
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    }
+    *hasher.finalize().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_tell_cuts_apart() {
+        assert_ne!(digest("a", &[b"xy", b"z"]), digest("a", &[b"x", b"yz"]));
+        assert_ne!(digest("a", &[b"x"]), digest("b", &[b"x"]));
+    }
+}

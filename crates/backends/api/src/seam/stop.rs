@@ -1,0 +1,166 @@
+//! Ends a phase between two of its layers.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tacit_graph::{Interpreter, NodeId, SortedGraph, walk};
+
+use crate::BackendError;
+
+/// The bit that is set once a connection's phases must end.
+const RAISED: u64 = 1 << 63;
+
+/// Ends the phases of a connection, from any thread and for good. Once raised, a phase begins no
+/// further layer and fails with [`BackendError::Stopped`]; its results and the material that it
+/// used are lost. A phase that waits for a third party ends at once ([`on_raise`](Self::on_raise)).
+/// The connection is of no further use. Clones belong to the same connection.
+#[derive(Clone, Default)]
+pub struct Stop(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    layers: AtomicU64,
+    waits: Mutex<Waits>,
+}
+
+/// Callbacks that end waits, by number.
+#[derive(Default)]
+struct Waits {
+    last: u64,
+    ends: BTreeMap<u64, Box<dyn FnOnce() + Send>>,
+}
+
+impl State {
+    fn waits(&self) -> MutexGuard<'_, Waits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stop {
+    /// Ends the phases. Returns the final number of layers that the connection's phases have begun.
+    pub fn raise(&self) -> u64 {
+        let begun = self.0.layers.fetch_or(RAISED, Relaxed) & !RAISED;
+        let mut waits = self.0.waits();
+        // Called under the lock, so that no callback runs after its `Wait` was dropped.
+        std::mem::take(&mut waits.ends).into_values().for_each(|end| end());
+        begun
+    }
+
+    /// Whether the phases must end.
+    #[must_use]
+    pub fn is_raised(&self) -> bool {
+        self.0.layers.load(Relaxed) & RAISED != 0
+    }
+
+    /// Registers `end` to be called when this is raised, or calls it at once if this is raised
+    /// already. Dropping the returned [`Wait`] removes the callback. `end` must not block or use
+    /// this `Stop`.
+    #[must_use = "dropped, it takes `end` back"]
+    pub fn on_raise(&self, end: impl FnOnce() + Send + 'static) -> Wait<'_> {
+        let mut waits = self.0.waits();
+        // `raise` sets the flag before it takes the list: either it finds this entry, or the flag
+        // is set here.
+        if self.is_raised() {
+            drop(waits);
+            end();
+            return Wait { stop: self, number: None };
+        }
+        waits.last += 1;
+        let number = waits.last;
+        waits.ends.insert(number, Box::new(end));
+        Wait { stop: self, number: Some(number) }
+    }
+
+    /// Number of layers that the connection's phases have begun.
+    #[must_use]
+    pub fn begun(&self) -> u64 {
+        self.0.layers.load(Relaxed) & !RAISED
+    }
+
+    /// Counts a layer that begins.
+    ///
+    /// # Errors
+    /// [`BackendError::Stopped`] if the phases must end.
+    pub fn begin(&self) -> Result<(), BackendError> {
+        let next = |seen: u64| (seen & RAISED == 0).then_some(seen + 1);
+        self.0.layers.fetch_update(Relaxed, Relaxed, next).map(drop).map_err(|_| BackendError::Stopped)
+    }
+
+    /// Walks a graph and counts each node as a layer.
+    ///
+    /// # Errors
+    /// [`BackendError::Stopped`], or the first error of the interpreter.
+    pub fn walk<G, I>(&self, graph: &G, interpreter: &mut I) -> Result<I::Wire, BackendError>
+    where
+        G: SortedGraph,
+        I: Interpreter<Node = G::Node, Error = BackendError>,
+    {
+        walk(graph, &mut Stoppable { interpreter, stop: self })
+    }
+}
+
+/// The registration of a callback at a [`Stop`], removed on drop.
+pub struct Wait<'a> {
+    stop: &'a Stop,
+    number: Option<u64>,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.stop.0.waits().ends.remove(&number);
+        }
+    }
+}
+
+/// An interpreter that begins no node once its [`Stop`] is raised.
+struct Stoppable<'a, I> {
+    interpreter: &'a mut I,
+    stop: &'a Stop,
+}
+
+impl<I: Interpreter<Error = BackendError>> Interpreter for Stoppable<'_, I> {
+    type Node = I::Node;
+    type Wire = I::Wire;
+    type Error = BackendError;
+
+    fn node(&mut self, id: NodeId, node: &I::Node, inputs: &[&I::Wire]) -> Result<I::Wire, BackendError> {
+        self.stop.begin()?;
+        self.interpreter.node(id, node, inputs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_begins_after_it_was_raised() {
+        let stop = Stop::default();
+        let other = stop.clone();
+        assert!(stop.begin().is_ok() && other.begin().is_ok());
+        assert_eq!((stop.raise(), other.raise()), (2, 2));
+        assert!(matches!(other.begin(), Err(BackendError::Stopped)));
+        assert_eq!((stop.begun(), Stop::default().begun()), (2, 0));
+    }
+
+    #[test]
+    fn waits_end_once_when_it_is_raised_and_not_after_they_are_over() {
+        let (stop, ended) = (Stop::default(), Arc::new(AtomicU64::new(0)));
+        let end = |digit: u64| {
+            let ended = Arc::clone(&ended);
+            move || {
+                ended.fetch_add(digit, Relaxed);
+            }
+        };
+        let _first = stop.on_raise(end(1));
+        drop(stop.on_raise(end(10)));
+        assert!(!stop.is_raised() && ended.load(Relaxed) == 0);
+        stop.raise();
+        stop.raise();
+        assert_eq!((stop.is_raised(), ended.load(Relaxed)), (true, 1));
+        drop(stop.on_raise(end(100)));
+        assert_eq!(ended.load(Relaxed), 101, "at once");
+    }
+}

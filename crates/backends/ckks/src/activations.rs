@@ -1,0 +1,242 @@
+//! Lowers activations to polynomials of each element.
+
+use tacit_graph::float::{FloatNode, FloatOp};
+use tacit_graph::{FloatGraph, Function, NodeId};
+use tacit_he::ckks::Polynomial;
+use tacit_he::ckks::approximate::Sign;
+
+use super::emit::{Emitter, Span, Wire, refused, usable};
+use super::expr::Expr;
+use super::fit::{self, Approximation, Fit, Ranged};
+use super::intervals::Image;
+use super::options::ReluBy;
+use super::program::Step;
+use tacit_backend_api::BackendError;
+
+/// Recognises a node that subtracts a gap function from ReLU: GELU, SiLU and similar functions.
+/// These are smooth, so one polynomial of the difference has less error than two of the parts.
+/// Returns the argument and the gap.
+fn smooth(graph: &FloatGraph, id: NodeId) -> Option<(NodeId, Function)> {
+    let node = &graph.nodes[id];
+    let (FloatOp::Sub, [relu, gap]) = (&node.op, &node.inputs[..]) else { return None };
+    let [relu, gap] = [relu, gap].map(|&id| &graph.nodes[id]);
+    match gap.op {
+        FloatOp::Function(function)
+            if function.is_gap() && matches!(relu.op, FloatOp::Relu) && relu.inputs == gap.inputs =>
+        {
+            Some((relu.inputs[0], function))
+        }
+        _ => None,
+    }
+}
+
+fn relu(x: f64) -> f64 {
+    x.max(0.0)
+}
+
+/// Why a function is refused whose argument has no bound.
+const UNBOUNDED: &str = "its argument may be of any size on accepted inputs; accept a narrower range (`--range`), or take `dealt`, which \
+                         has it by a table";
+
+/// Least width of one side of zero as a share of the other, where calibration hardly saw it.
+const OTHER_SIDE: f64 = 0.25;
+
+impl Span {
+    /// Widens the range for ReLU, so that an argument whose sign never changed on samples is not
+    /// taken for linear.
+    fn around_zero(self) -> Self {
+        let [low, high] = self.ends();
+        if self.certain || low <= -OTHER_SIDE * high && high >= -OTHER_SIDE * low {
+            return self;
+        }
+        let [low, high] = [low.min(-OTHER_SIDE * high), high.max(-OTHER_SIDE * low)];
+        Self { middle: f64::midpoint(low, high), half: (high - low) / 2.0, certain: false }
+    }
+}
+
+impl Emitter<'_> {
+    /// Lowers a node that is one smooth function of another, if it is one.
+    pub(super) fn smoothed(&mut self, id: NodeId) -> Result<Option<Wire>, BackendError> {
+        let Some((source, gap)) = smooth(self.graph, id) else { return Ok(None) };
+        self.function(id, source, 0.0, &move |x: f64| x.max(0.0) - gap.value(x)).map(Some)
+    }
+
+    /// Lowers ReLU or a function of each element.
+    pub(super) fn activation(&mut self, id: NodeId, node: &FloatNode) -> Result<Wire, BackendError> {
+        let source = node.inputs[0];
+        let mut readers = (0..self.graph.nodes.len()).filter(|k| self.graph.nodes[*k].inputs.contains(&id)).peekable();
+        if id != self.graph.output && readers.peek().is_some() && readers.all(|k| smooth(self.graph, k).is_some()) {
+            // Every reader takes the argument instead.
+            return Ok(self.wires[source].clone());
+        }
+        match node.op {
+            FloatOp::Function(function) => {
+                // The gap is subtracted from ReLU, which is as large as its argument.
+                let share = if function.is_gap() { 1.0 } else { 0.0 };
+                self.function(id, source, share, &move |x| function.value(x))
+            }
+            _ => self.relu(id, source),
+        }
+    }
+
+    /// Adds a function of each element, by a polynomial on the range of its argument. The unit of
+    /// errors is the function's largest value there, or `share` of the argument's largest value if
+    /// that is more.
+    fn function(
+        &mut self,
+        id: NodeId,
+        source: NodeId,
+        share: f64,
+        f: &(dyn Fn(f64) -> f64 + Sync),
+    ) -> Result<Wire, BackendError> {
+        let (expr, span) = self.argument(source)?;
+        self.function_on(id, source, (&expr, span), (share, f))
+    }
+
+    /// As [`Self::function`], on a given range.
+    fn function_on(
+        &mut self,
+        id: NodeId,
+        source: NodeId,
+        (expr, span): (&Expr, Span),
+        (share, f): (f64, &(dyn Fn(f64) -> f64 + Sync)),
+    ) -> Result<Wire, BackendError> {
+        let ranged = Ranged::new(f, span.middle, span.half, share);
+        match ranged.fit(self.options.tolerance) {
+            Some(fit) => Ok(self.fitted(id, source, (expr, span.certain), &ranged, fit)),
+            None => {
+                let [from, to] = ranged.ends();
+                let what = match (to - from).is_finite() {
+                    true => format!(
+                        "no polynomial of degree 63 is within {} of it on [{from:.3}, {to:.3}]; give calibration data with a narrower \
+                         range or allow more with `-O tolerance`; `dealt` has it by a table",
+                        self.options.tolerance
+                    ),
+                    false => UNBOUNDED.into(),
+                };
+                Err(refused(self.graph, id, &what))
+            }
+        }
+    }
+
+    /// Adds ReLU: a polynomial on the range of its argument, or `x (1 + sign x) / 2` with the
+    /// composite sign of least depth. Both may have the error that any function may have. By
+    /// default a composite is used where no polynomial is within the tolerance.
+    fn relu(&mut self, id: NodeId, source: NodeId) -> Result<Wire, BackendError> {
+        let way = self.options.relu;
+        let (expr, span) = self.argument(source)?;
+        let span = span.around_zero();
+        if span.certain && span.ends()[1] <= 0.0 {
+            // The result is certainly zero, and no polynomial is constant.
+            let zeros = vec![0.0; self.graph.nodes[id].elements()];
+            let Wire { origin, polynomial } = self.wires[source].clone();
+            return Ok(Wire { origin, polynomial: polynomial.scaled(&zeros, &zeros) });
+        }
+        if way == ReluBy::Polynomial {
+            return self.function_on(id, source, (&expr, span), (0.0, &relu));
+        }
+        let ranged = Ranged::new(&relu, span.middle, span.half, 0.0);
+        if let Some(fit) = ranged.fit(self.options.tolerance).filter(|_| way == ReluBy::Auto) {
+            return Ok(self.fitted(id, source, (&expr, span.certain), &ranged, fit));
+        }
+        // Composite signs, and their errors, are for arguments from -1 to 1.
+        let range = tacit_floats::largest_magnitude(ranged.ends());
+        let error = |sign: &Sign| sign.relu_error() * range / usable(ranged.top);
+        match Sign::all().into_iter().find(|sign| error(sign) <= self.options.tolerance) {
+            Some(sign) => Ok(self.composite(id, source, (&expr, span.certain), range, (&sign, error(&sign)))),
+            None => {
+                let best = Sign::all().iter().map(error).fold(f64::INFINITY, tacit_floats::smaller);
+                let what = match best.is_finite() {
+                    true => format!(
+                        "the best composite errs by {best:.1e}: allow that with `-O tolerance`; `dealt` has it by a table"
+                    ),
+                    false => UNBOUNDED.into(),
+                };
+                Err(refused(self.graph, id, &what))
+            }
+        }
+    }
+
+    fn composite(
+        &mut self,
+        id: NodeId,
+        source: NodeId,
+        (expr, certain): (&Expr, bool),
+        range: f64,
+        sign: (&Sign, f64),
+    ) -> Wire {
+        let (Sign { stages, .. }, error) = sign;
+        let node = &self.graph.nodes[id];
+        let shape = node.shape.clone();
+        let n = shape.iter().product();
+        self.approximations.push(Approximation {
+            node: node.name.clone(),
+            op: node.op.name(),
+            range: [-range, range],
+            certain,
+            degrees: stages.iter().map(Polynomial::degree).collect(),
+            largest: range,
+            error,
+        });
+        let argument = self.computed(source, shape.clone(), expr, Some([range, 0.0]));
+        // Beyond its range a polynomial soon grows without bound.
+        self.vectors[argument].limit = Some(1.0);
+        let (mut last, mut most) = (argument, 1.0);
+        for (i, stage) in stages.iter().enumerate() {
+            // The last stage gives 0 and 1 instead of -1 and 1.
+            let polynomial = if i + 1 == stages.len() { stage.scaled(0.5, 0.5) } else { stage.clone() };
+            most = fit::largest_on(&polynomial, most);
+            last = self.push(id, shape.clone(), vec![1.0; n], 0.0, Step::Polynomial { of: last, polynomial });
+            // Each stage's values stay in the domain of the next one.
+            self.bounds[last] = certain.then(|| vec![[-most, most]; n]);
+        }
+        let made = self.push(id, shape, vec![range; n], 0.0, Step::Product { of: [argument, last] });
+        // `error` is a share of the function's largest value, which is at most the range.
+        let image = Image { f: &relu, argument: [range, 0.0], error: error * range, unit: range };
+        self.bounds[made] = self.bounds[argument].as_ref().filter(|_| certain).map(|bounds| image.bounds(bounds));
+        // No other step reads these vectors.
+        for slots in &mut self.slots {
+            slots[argument..made].iter_mut().for_each(|slots| *slots = Vec::new());
+        }
+        self.of_vector(made)
+    }
+
+    /// Returns the argument of a function, and its range.
+    fn argument(&mut self, source: NodeId) -> Result<(Expr, Span), BackendError> {
+        let expr = self.expr(source)?;
+        let span = self.span(&expr);
+        Ok((expr, span))
+    }
+
+    /// Adds the polynomial of a function.
+    fn fitted(
+        &mut self,
+        id: NodeId,
+        source: NodeId,
+        (expr, certain): (&Expr, bool),
+        ranged: &Ranged<'_>,
+        fit: Fit,
+    ) -> Wire {
+        let Fit { polynomial, error } = fit;
+        let node = &self.graph.nodes[id];
+        self.approximations.push(Approximation {
+            node: node.name.clone(),
+            op: node.op.name(),
+            range: ranged.ends(),
+            certain,
+            degrees: vec![polynomial.degree()],
+            largest: ranged.top,
+            error,
+        });
+        let shape = node.shape.clone();
+        let argument = self.computed(source, shape.clone(), expr, Some([ranged.half, ranged.middle]));
+        // Beyond its range a polynomial soon grows without bound.
+        self.vectors[argument].limit = Some(1.0);
+        let unit = usable(ranged.top);
+        let scale = vec![unit; shape.iter().product()];
+        let made = self.push(id, shape, scale, 0.0, Step::Polynomial { of: argument, polynomial });
+        let image = Image { f: ranged.f, argument: [ranged.half, ranged.middle], error: error * unit, unit };
+        self.bounds[made] = self.bounds[argument].as_ref().filter(|_| certain).map(|bounds| image.bounds(bounds));
+        self.of_vector(made)
+    }
+}

@@ -1,0 +1,346 @@
+//! No silent wrong answers: random networks, networks that went wrong once, and inputs from the
+//! whole accepted range. They run in the clear, with the errors of encrypted arithmetic drawn. An
+//! answer is wrong if a client accepts it and its distance from the float network exceeds the
+//! stated error.
+
+use tacit_graph::float::{FloatGraph, FloatOp};
+use tacit_graph::geometry::ConvGeometry;
+use tacit_graph::import::{ImportOptions, import, import_network};
+use tacit_graph::npy::{self, Npy};
+use tacit_graph::onnx::Network;
+use tacit_graph::rng::SplitMix;
+use tacit_graph::{Function, Model};
+
+use super::Ckks;
+use super::tests::{activated, relu, telling_the_class};
+use tacit_backend_api::{Backend, DryRun, Options};
+
+#[path = "../../../base/graph/tests/data/mod.rs"]
+mod data;
+
+/// Counts of networks and inputs, by outcome.
+#[derive(Debug, Default)]
+struct Tally {
+    networks: usize,
+    lowered: usize,
+    /// Lowered networks that hold for all inputs, and those with a narrowed range.
+    certain: usize,
+    narrowed: usize,
+    inputs: usize,
+    refused: usize,
+    wrong: Vec<String>,
+}
+
+/// Makes inputs of the accepted range: ends, checkerboards, stripes, noise at the ends, uniform
+/// ones, and mixtures of these with samples, which leave a range by little.
+fn inputs(model: &Model, [low, high]: [f32; 2], count: usize, rng: &mut SplitMix) -> Vec<Vec<f32>> {
+    let shape = &model.interface.input_shape;
+    let columns = *shape.last().unwrap();
+    let n = model.interface.input_len();
+    let one = |k: usize| -> Vec<f32> {
+        let cell = 1 + rng.next_u64() as usize % 4;
+        let odd = rng.next_u64() & 1 == 1;
+        let share = rng.uniform();
+        let ends = |high_end: bool| if high_end != odd { high } else { low };
+        let value = |i: usize| match k % 6 {
+            0 => ends((i % columns / cell + i / columns / cell).is_multiple_of(2)),
+            1 => ends((i % columns / cell).is_multiple_of(2)),
+            2 => ends((i / columns / cell).is_multiple_of(2)),
+            3 => ends(rng.uniform() < share),
+            4 => ends(i < (share * n as f64) as usize),
+            _ => (rng.range(low.into(), high.into()) as f32).clamp(low, high),
+        };
+        let mut made: Vec<f32> = (0..n).map(value).collect();
+        if k / 6 % 2 == 1 {
+            let sample = &model.calibration.samples[k % model.calibration.samples.len()];
+            let way = rng.uniform() as f32;
+            let between = |(v, s): (&mut f32, &f32)| *v = (s + way * (*v - s)).clamp(low, high);
+            made.iter_mut().zip(sample).for_each(between);
+        }
+        made
+    };
+    (0..count).map(one).collect()
+}
+
+impl Tally {
+    /// Lowers a network and tries inputs.
+    fn add(&mut self, name: &str, model: &Model, options: &str, more: Vec<Vec<f32>>, count: usize) {
+        self.networks += 1;
+        let server = match Ckks.lower(model, &options.parse::<Options>().unwrap()) {
+            Ok(server) => server,
+            Err(error) => {
+                eprintln!("{name}: {error}");
+                return;
+            }
+        };
+        self.lowered += 1;
+        self.certain += usize::from(server.describe()["certain"] == true);
+        self.narrowed += usize::from(server.interface().input.range != model.interface.input.range);
+        let report = server.report().unwrap();
+        eprintln!("{name}:\n{report}");
+        let stated = server.describe()["stated_error"].as_f64().unwrap();
+        let mut all = inputs(model, server.interface().input.range, count, &mut SplitMix::new(77));
+        all.extend(more.into_iter().filter(|x| server.interface().check_input(x).is_ok()));
+        let given: Vec<&[f32]> = all.iter().map(|x| &**x).collect();
+        let before = self.refused;
+        for (x, DryRun { answer, .. }) in all.iter().zip(server.rehearse(&given).unwrap()) {
+            self.inputs += 1;
+            if server.check_answer(&answer).is_err() {
+                self.refused += 1;
+                continue;
+            }
+            let off = tacit_floats::largest_distance(&answer, &model.run(x).unwrap());
+            if off > stated || off.is_nan() {
+                self.wrong.push(format!("{name}: off by {off:.2e}, {stated:.2e} is stated"));
+            }
+        }
+        eprintln!("{name}: {} of {} refused\n", self.refused - before, all.len());
+    }
+}
+
+/// Makes a random network of a few layers, with its calibration samples.
+fn random(seed: u64) -> Model {
+    let mut rng = SplitMix::new(seed);
+    let shape = if rng.next_u64() & 1 == 0 { vec![2 + rng.next_u64() as usize % 12] } else { vec![2, 6, 6] };
+    let n: usize = shape.iter().product();
+    let mut graph = FloatGraph::new("x", shape.clone()).unwrap();
+    let mut last = 0;
+    for layer in 0..1 + rng.next_u64() as usize % 3 {
+        last = linear(&mut graph, last, &mut rng, 4 + layer);
+        last = activation(&mut graph, last, &mut rng);
+    }
+    let flat = graph.nodes[last].elements();
+    last = graph.push("flat", FloatOp::Reshape, &[last], &[flat]).unwrap();
+    let classes = 1 + rng.next_u64() as usize % 5;
+    graph.output = dense(&mut graph, last, classes, &mut rng);
+    let size = 10f64.powf(rng.range(-1.0, 1.0));
+    let wide = [1.0, 1.0, 3.0][rng.next_u64() as usize % 3];
+    let data = (0..64 * n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
+    let most = data.iter().fold(0f32, |m, v| m.max(v.abs()));
+    let calibration = Some(Npy { shape: [vec![64], shape].concat(), data, is_bytes: false });
+    let range = (wide > 1.0).then_some([-most * wide, most * wide]);
+    let options = ImportOptions { calibration, range, ..ImportOptions::default() };
+    import_network(Network::new("random", graph), &options).unwrap().model
+}
+
+fn dense(graph: &mut FloatGraph, x: usize, out: usize, rng: &mut SplitMix) -> usize {
+    let inputs = graph.nodes[x].elements();
+    let mut some = |n: usize, size: f64| (0..n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
+    let op = FloatOp::Dense { weights: some(out * inputs, (1.0 / inputs as f64).sqrt()), bias: some(out, 0.2) };
+    graph.push("dense", op, &[x], &[]).unwrap()
+}
+
+fn linear(graph: &mut FloatGraph, x: usize, rng: &mut SplitMix, out: usize) -> usize {
+    let [channels, _, _] = graph.nodes[x].shape[..] else { return dense(graph, x, 2 * out, rng) };
+    let geometry =
+        ConvGeometry { out_channels: out, kernel: [3, 3], stride: [1; 2], dilation: [1, 1], pads: [1; 4], groups: 1 };
+    let mut some = |n: usize, size: f64| (0..n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
+    let weights = some(out * channels * 9, (1.0 / (9.0 * channels as f64)).sqrt());
+    graph.push("conv", FloatOp::Conv { geometry, weights, bias: some(out, 0.2) }, &[x], &[]).unwrap()
+}
+
+fn activation(graph: &mut FloatGraph, x: usize, rng: &mut SplitMix) -> usize {
+    let channels = graph.nodes[x].shape[0];
+    let affine = |scale: f32| FloatOp::Affine { scale: vec![scale; channels], shift: vec![0.0; channels] };
+    match rng.next_u64() % 6 {
+        0 | 1 => graph.push("relu", FloatOp::Relu, &[x], &[]).unwrap(),
+        2 => {
+            let relu = graph.push("relu", FloatOp::Relu, &[x], &[]).unwrap();
+            let high = graph.push("high", affine(0.9), &[relu], &[]).unwrap();
+            let low = graph.push("low", affine(0.1), &[x], &[]).unwrap();
+            graph.push("leaky", FloatOp::Add, &[high, low], &[]).unwrap()
+        }
+        3 => graph.push("tanh", FloatOp::Function(Function::Tanh), &[x], &[]).unwrap(),
+        4 => graph.push("sigmoid", FloatOp::Function(Function::Sigmoid), &[x], &[]).unwrap(),
+        _ => graph.push("square", FloatOp::Mul, &[x, x], &[]).unwrap(),
+    }
+}
+
+fn campaign(seeds: std::ops::Range<u64>, count: usize) {
+    let mut tally = Tally::default();
+    for seed in seeds {
+        tally.add(&format!("random {seed}"), &random(seed), "", vec![], count);
+    }
+    let Tally { networks, lowered, certain, narrowed, inputs, refused, .. } = tally;
+    eprintln!("{lowered} of {networks} lowered, {certain} for certain, {narrowed} on less than they accept");
+    eprintln!("{refused} of {inputs} inputs refused, {} wrong", tally.wrong.len());
+    assert!(tally.wrong.is_empty(), "{:#?}", tally.wrong);
+    assert!(2 * tally.lowered > tally.networks, "refusing everything is no answer: {tally:?}");
+}
+
+#[test]
+fn random_networks_give_no_silent_wrong_answer() {
+    campaign(0..6, 60);
+}
+
+#[test]
+#[ignore = "heavy: make test-heavy"]
+fn five_hundred_random_networks_give_no_silent_wrong_answer() {
+    campaign(1000..1500, 200);
+}
+
+/// Reads a network of the shared folder, with its calibration samples and other inputs.
+fn regression(name: &str, others: &[&str]) -> Option<(Model, Vec<Vec<f32>>)> {
+    let array = |file: &str| npy::read(&data::regression(file)?).ok();
+    let calibration = Some(array(&format!("{name}_calib.npy"))?);
+    let options = ImportOptions { calibration, ..ImportOptions::default() };
+    let model = import(&data::regression(&format!("{name}.onnx"))?, &options).expect("it imports").model;
+    let mut more = Vec::new();
+    for file in others {
+        let inputs = options.prepare(&model.interface.input_shape, &array(file)?, usize::MAX).unwrap();
+        more.extend(inputs.iter().map(|x| model.interface.normalise(x, tacit_graph::Units::Network)));
+    }
+    Some((model, more))
+}
+
+/// Networks that once gave garbage: small ones now answer all accepted inputs, others are refused
+/// with a reason.
+#[test]
+fn networks_that_gave_garbage_give_none() {
+    for (name, options, words) in [
+        ("ckks_acasxu", "", "domain=calibrated"),
+        ("ckks_acasxu", "domain=calibrated", "the best polynomials give"),
+        ("feature_scales", "", "normalise each of them"),
+    ] {
+        let Some((model, _)) = regression(name, &[]) else { return };
+        let error = Ckks.lower(&model, &options.parse().unwrap()).err().expect(name).to_string();
+        assert!(error.contains(words), "{name}: {error}");
+    }
+    for (name, others) in [
+        ("ckks_gemm_leaky_relu", ["ckks_gemm_leaky_relu_x.npy"]),
+        ("ckks_relu_mlp_iris", ["ckks_iris_accepted_corner.npy"]),
+    ] {
+        let Some((model, more)) = regression(name, &others) else { return };
+        let mut tally = Tally::default();
+        tally.add(name, &model, "", more, 500);
+        assert!(tally.wrong.is_empty(), "{:#?}", tally.wrong);
+        assert!(tally.certain == 1 && tally.refused == 0 && tally.inputs > 500, "{name}: {tally:?}");
+    }
+}
+
+/// A ReLU whose argument is positive on all samples, but not on the whole accepted range.
+fn never_negative() -> Model {
+    let mut graph = FloatGraph::new("x", vec![2]).unwrap();
+    let first = FloatOp::Dense { weights: vec![1.0, 0.2, -0.3, 1.0], bias: vec![0.5, 0.6] };
+    let made = graph.push("in", first, &[0], &[]).unwrap();
+    let made = graph.push("relu", FloatOp::Relu, &[made], &[]).unwrap();
+    let last = FloatOp::Dense { weights: vec![1.0, -1.0, -0.5, 0.7], bias: vec![0.1, 0.0] };
+    graph.output = graph.push("out", last, &[made], &[]).unwrap();
+    let mut rng = SplitMix::new(3);
+    let data = (0..128).map(|_| rng.range(-0.3, 0.3) as f32).collect();
+    let calibration = Some(Npy { shape: vec![64, 2], data, is_bytes: false });
+    let options = ImportOptions { calibration, range: Some([-3.0, 3.0]), ..ImportOptions::default() };
+    import_network(Network::new("positive", graph), &options).unwrap().model
+}
+
+#[test]
+fn what_seemed_never_to_change_its_sign_is_not_linear() {
+    let model = never_negative();
+    let mut tally = Tally::default();
+    tally.add("positive", &model, "", vec![], 300);
+    assert!(tally.lowered == 1 && tally.wrong.is_empty(), "{tally:?}");
+    let lowered = |options: &str| Ckks.lower(&model, &options.parse().unwrap()).unwrap();
+    // Here only samples tell the range of its argument.
+    let report = lowered("domain=calibrated,agreement=0,tolerance=0.02").report().unwrap().json();
+    let [low, high] = [0, 1].map(|end| report["approximations"][0]["range"][end].as_f64().unwrap());
+    assert!(low <= -0.2 * high && report["approximations"][0]["certain"] == false, "{low} to {high}");
+    // A negative argument gives zero, as in the float network.
+    let x = [-0.7, 0.0];
+    for options in ["", "domain=calibrated,agreement=0,tolerance=0.02"] {
+        let (got, float) = (lowered(options).reference(&x).unwrap(), model.run(&x).unwrap());
+        assert!(got.iter().zip(&float).all(|(g, f)| (g - f).abs() < 0.05), "{options}: {got:?} {float:?}");
+    }
+}
+
+/// If no polynomial holds on the model's range, the accepted range is narrowed, and a client
+/// refuses other inputs with a clear error. An uncertain lowering needs an option, and the report
+/// says so.
+#[test]
+fn what_is_accepted_is_what_holds() {
+    let tanh = |graph: &mut FloatGraph| graph.push("tanh", FloatOp::Function(Function::Tanh), &[1], &[]).unwrap();
+    let model = activated([1.0, 20.0], tanh);
+    let lower = |model: &Model, options: &str| Ckks.lower(model, &options.parse().unwrap());
+    let narrowed = lower(&model, "").unwrap();
+    let [low, high] = narrowed.interface().input.range;
+    assert!(low > -20.0 && low < -0.9 && high < 20.0 && high > 0.9, "{low} to {high}");
+    let client = Ckks.open(narrowed.public_bytes()).unwrap();
+    let error = client.interface().check_input(&[0.0, 0.0, 20.0, 0.0, 0.0, 0.0, 0.0, 0.0]).unwrap_err().to_string();
+    assert!(error.contains("20") && client.interface().check_input(&[high; 8]).is_ok(), "{error}");
+    let said = format!("{:?}", narrowed.report().unwrap().warnings());
+    assert!(said.contains("where the model says -20 to 20") && narrowed.describe()["certain"] == true, "{said}");
+    let again = Ckks.load(narrowed.public_bytes(), &narrowed.private_bytes().unwrap()).unwrap();
+    assert_eq!(again.interface().input.range, [low, high]);
+    let mut tally = Tally::default();
+    tally.add("narrowed", &model, "", vec![], 300);
+    assert!(tally.certain == 1 && tally.refused == 0 && tally.wrong.is_empty(), "{tally:?}");
+    // The whole range cannot be certain: `domain=calibrated` accepts it with the ranges of samples.
+    let error = lower(&model, "domain=accepted").err().unwrap().to_string();
+    assert!(error.contains("domain=calibrated") && error.contains("nobody notices"), "{error}");
+    let model = activated([0.1, 4.0], relu);
+    let measured = lower(&model, "domain=calibrated,agreement=0").unwrap();
+    assert_eq!(measured.interface().input.range, [-4.0, 4.0]);
+    let said = format!("{:?}", measured.report().unwrap().warnings());
+    assert!(said.contains("was measured, on") && measured.describe()["certain"] == false, "{said}");
+    // No client can see that a class is wrong.
+    let class = telling_the_class(model);
+    let error = lower(&class, "domain=calibrated,agreement=0").err().unwrap().to_string();
+    assert!(["best class alone", "no client notices"].iter().any(|words| error.contains(words)), "{error}");
+    assert_eq!(lower(&class, "agreement=0").unwrap().describe()["certain"], true);
+}
+
+/// The requested agreement is reached by finer polynomials, or refused with a hint.
+#[test]
+fn the_agreement_that_is_asked_for_holds() {
+    let model = random(3);
+    let report = |options: &str| {
+        let lowered = Ckks.lower(&model, &options.parse::<Options>().unwrap())?;
+        Ok::<_, tacit_backend_api::BackendError>(lowered.report().expect("it was lowered here").json())
+    };
+    let any = report("agreement=0,tolerance=0.3").unwrap();
+    match report("tolerance=0.3") {
+        Ok(held) => {
+            assert!(held["agreement"].as_f64().unwrap() >= 0.99 && held["expected"]["share"].as_f64().unwrap() >= 0.99);
+            assert!(held["output_error"].as_f64().unwrap() <= 0.05);
+            assert!(held["tolerance"].as_f64() <= any["tolerance"].as_f64());
+        }
+        Err(error) => assert!(error.to_string().contains("--agreement"), "{error}"),
+    }
+    assert!(report("tolerance=0.01").unwrap()["agreement"].as_f64().unwrap() >= 0.99);
+}
+
+/// Networks that are not in the tree: model files (`tacit model import`) in the folder TACIT_NETWORKS.
+#[test]
+#[ignore = "heavy, and needs a folder of model files: see scripts/exports"]
+fn networks_of_a_folder_give_no_silent_wrong_answer() {
+    let folder = std::env::var_os("TACIT_NETWORKS").expect("TACIT_NETWORKS names a folder of .tacit files");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "tacit"));
+    files.sort();
+    assert!(!files.is_empty(), "there are no .tacit files");
+    let mut tally = Tally::default();
+    for path in files {
+        let model = tacit_graph::file::read(&std::fs::read(&path).unwrap()).unwrap();
+        tally.add(&path.file_stem().unwrap().to_string_lossy(), &model, "", vec![], 200);
+    }
+    eprintln!("{tally:#?}");
+    assert!(tally.wrong.is_empty(), "{:#?}", tally.wrong);
+}
+
+/// Intervals through forty differences of equal values leave the numbers that there are.
+#[test]
+fn an_argument_without_a_bound_is_named() {
+    let mut graph = FloatGraph::new("x", vec![2]).unwrap();
+    let mut last = 0;
+    for _ in 0..40 {
+        let difference = FloatOp::Dense { weights: vec![1e9, -1e9, -1e9, 1e9], bias: vec![1.0; 2] };
+        last = graph.push("difference", difference, &[last], &[]).unwrap();
+        last = graph.push("relu", FloatOp::Relu, &[last], &[]).unwrap();
+    }
+    graph.output = last;
+    let data = (0..64).flat_map(|i| [i as f32 / 64.0; 2]).collect();
+    let calibration = Some(Npy { shape: vec![64, 2], data, is_bytes: false });
+    let options = ImportOptions { calibration, range: Some([0.0, 1.0]), ..ImportOptions::default() };
+    let model = import_network(Network::new("differences", graph), &options).unwrap().model;
+    let error = Ckks.lower(&model, &Options::default()).err().unwrap().to_string();
+    assert!(!error.contains("NaN") && !error.contains("inf"), "{error}");
+}

@@ -1,0 +1,229 @@
+//! Runs a plan's steps on ciphertexts.
+
+use rayon::prelude::*;
+use tacit_graph::Watch;
+use tacit_he::HeError;
+use tacit_he::ckks::{Ciphertext, Complex, Encoder, Evaluator, LinearTransform, Scale, TransformSpec};
+
+use super::layout;
+use super::levelled_program::{Part, he, part};
+use super::noise::Place;
+use super::plan::Plan;
+use super::program::{Step, VectorId};
+use tacit_backend_api::BackendError;
+use tacit_backend_api::seam::Stop;
+
+/// The encoded weights of a plan.
+pub(super) struct Circuit {
+    encoder: Encoder,
+    /// Parts of each vector's step; empty unless the step is linear.
+    linear: Vec<Vec<(VectorId, Compiled)>>,
+}
+
+/// A matrix, ready to be applied.
+struct Compiled {
+    product: Product,
+    /// Distances over which the result is rotated and added to itself.
+    folds: Vec<usize>,
+}
+
+/// How a matrix is applied to slots.
+enum Product {
+    /// Slots are multiplied by these values.
+    Slots(Vec<Complex>, Scale),
+    Transform(LinearTransform),
+}
+
+impl Circuit {
+    /// Encodes the weights.
+    ///
+    /// # Errors
+    /// Weights that are too large to be encoded.
+    pub fn new(plan: &Plan) -> Result<Self, BackendError> {
+        let encoder = Encoder::new(&plan.context, plan.context.degree() / 2).map_err(he)?;
+        let one = |id: usize| match &plan.program.vectors[id].step {
+            Step::Linear { parts, .. } => {
+                let compile = |(i, (of, _)): (usize, &(VectorId, _))| Ok((*of, Compiled::new(plan, &encoder, i, id)?));
+                parts.iter().enumerate().map(compile).collect::<Result<Vec<_>, BackendError>>()
+            }
+            _ => Ok(Vec::new()),
+        };
+        let linear = (0..plan.program.vectors.len()).into_par_iter().map(one).collect::<Result<_, _>>()?;
+        Ok(Self { encoder, linear })
+    }
+
+    /// Returns the bytes of encoded weights.
+    #[cfg(test)]
+    pub fn memory_bytes(&self) -> usize {
+        let of = |(_, compiled): &(VectorId, Compiled)| match &compiled.product {
+            Product::Slots(values, _) => 16 * values.len(),
+            Product::Transform(transform) => transform.memory_bytes(),
+        };
+        self.linear.iter().flatten().map(of).sum()
+    }
+
+    /// Computes the result for an encrypted input.
+    ///
+    /// # Errors
+    /// Missing keys; [`BackendError::Stopped`].
+    pub fn run(
+        &self,
+        plan: &Plan,
+        evaluator: &Evaluator<'_>,
+        input: Ciphertext,
+        (stop, watch): (&Stop, &Watch),
+    ) -> Result<Ciphertext, BackendError> {
+        let mut readers: Vec<usize> = plan.program.readers().iter().map(Vec::len).collect();
+        let mut made: Vec<Option<Ciphertext>> = Vec::with_capacity(readers.len());
+        for (id, vector) in plan.program.vectors.iter().enumerate() {
+            stop.begin()?;
+            let run = Run { circuit: self, plan, evaluator, made: &made, place: plan.places[id], id };
+            let result = match &vector.step {
+                Step::Input => Ok(input.clone()),
+                step => run.step(step),
+            };
+            let mut result = result.map_err(he)?;
+            watch.tell(vector.step.name(), id, Some(readers.len()))?;
+            if run.place.boots {
+                result = run.bootstrapped(&result).map_err(he)?;
+                watch.tell("bootstrap", id, Some(readers.len()))?;
+            }
+            let result = result.with_magnitude(vector.largest.max(2f64.powi(-10)));
+            for of in vector.step.inputs() {
+                readers[of] -= 1;
+                if readers[of] == 0 {
+                    made[of] = None;
+                }
+            }
+            made.push(Some(result));
+        }
+        Ok(made.pop().flatten().expect("a program has a result, which nothing reads"))
+    }
+}
+
+impl Compiled {
+    fn new(plan: &Plan, encoder: &Encoder, index: usize, id: VectorId) -> Result<Self, BackendError> {
+        let Step::Linear { parts, .. } = &plan.program.vectors[id].step else { unreachable!("asked for linear steps") };
+        let (of, ref matrix) = parts[index];
+        let (n, level) = (encoder.slots(), plan.places[id].made + 1);
+        let parameters = plan.context.parameters();
+        // The factor from the source's scale to the canonical scale one level below.
+        let goal = parameters.scale(level - 1).times_prime(parameters.primes()[level - 1]);
+        let scale = goal.over(plan.places[of].scale);
+        let (from, to) = (&plan.layouts[of], &plan.layouts[id]);
+        let moves = layout::moves(matrix, from, to);
+        let mut diagonals = layout::diagonals(matrix, from, to, n, &moves);
+        let way = plan.way(&plan.options, id, index);
+        let product = match part(&plan.context, way, &moves.offsets, level)? {
+            Part::Slots => Product::Slots(diagonals.remove(&0).expect("its only one"), scale),
+            Part::Transform(steps) => {
+                let spec = TransformSpec { diagonals: &diagonals, level, scale, method: way.method(), cache_bytes: 0 };
+                Product::Transform(LinearTransform::with_plan(encoder, &spec, steps).map_err(he)?)
+            }
+        };
+        Ok(Self { product, folds: moves.folds })
+    }
+}
+
+/// A step that runs.
+struct Run<'a> {
+    circuit: &'a Circuit,
+    plan: &'a Plan,
+    evaluator: &'a Evaluator<'a>,
+    made: &'a [Option<Ciphertext>],
+    place: Place,
+    id: VectorId,
+}
+
+impl Run<'_> {
+    /// Computes the vector of a step.
+    fn step(&self, step: &Step) -> Result<Ciphertext, HeError> {
+        match step {
+            Step::Input => unreachable!("the input comes from the client"),
+            Step::Linear { bias, .. } => self.linear(bias),
+            Step::Square { of, linear, constant } => self.square(*of, linear, constant),
+            Step::Quadratic { of, square, linear, constant } => self.quadratic(*of, square, linear, constant),
+            Step::Polynomial { of, polynomial } => {
+                let x = self.source(*of, self.place.made + polynomial.depth())?;
+                let powers = self.evaluator.powers(&x, &[polynomial])?;
+                self.evaluator.polynomial_at(&powers, polynomial, self.place.made, self.canonical())
+            }
+            Step::Product { of: [a, b] } => {
+                let level = self.place.made + 1;
+                self.evaluator.mul_rescale(&self.source(*a, level)?, &self.source(*b, level)?)
+            }
+        }
+    }
+
+    /// Bootstraps a vector that has used up its levels, to the level at which it is read.
+    fn bootstrapped(&self, made: &Ciphertext) -> Result<Ciphertext, HeError> {
+        let boot = self.plan.bootstrapper.as_ref().expect("a plan with bootstraps has the tables");
+        boot.bootstrap(self.evaluator, made)?.drop_to(self.place.level)
+    }
+
+    fn canonical(&self) -> Scale {
+        self.plan.context.parameters().scale(self.place.made)
+    }
+
+    fn source(&self, of: VectorId, level: usize) -> Result<Ciphertext, HeError> {
+        self.made[of].as_ref().expect("vectors live until their last reader").drop_to(level)
+    }
+
+    /// Adds a number to each element; does nothing if all are zero.
+    fn plus(&self, a: Ciphertext, values: &[f64]) -> Result<Ciphertext, HeError> {
+        if values.iter().all(|v| *v == 0.0) {
+            return Ok(a);
+        }
+        let plain = self.circuit.encoder.encode(&self.spread(values), a.level(), a.scale())?;
+        self.evaluator.add_plain(&a, &plain)
+    }
+
+    fn spread(&self, values: &[f64]) -> Vec<Complex> {
+        self.plan.layouts[self.id].spread_complex(values, self.circuit.encoder.slots())
+    }
+
+    fn linear(&self, bias: &[f64]) -> Result<Ciphertext, HeError> {
+        let level = self.place.made + 1;
+        let mut sum: Option<Ciphertext> = None;
+        for (of, compiled) in &self.circuit.linear[self.id] {
+            let source = self.source(*of, level)?;
+            let mut term = match &compiled.product {
+                Product::Transform(transform) => self.evaluator.transform(&source, transform)?,
+                Product::Slots(values, scale) => {
+                    let plain = self.circuit.encoder.encode(values, level, *scale)?;
+                    self.evaluator.rescale(&self.evaluator.mul_plain(&source, &plain)?)?
+                }
+            };
+            for by in &compiled.folds {
+                term = self.evaluator.add(&term, &self.evaluator.rotate(&term, *by as i64)?)?;
+            }
+            sum = Some(match sum {
+                Some(sum) => self.evaluator.add(&sum, &term)?,
+                None => term,
+            });
+        }
+        self.plus(sum.expect("a linear step has a part"), bias)
+    }
+
+    fn square(&self, of: VectorId, linear: &[f64], constant: &[f64]) -> Result<Ciphertext, HeError> {
+        let x = self.source(of, self.place.made + 1)?;
+        let mut sum = self.evaluator.square(&x)?;
+        if linear.iter().any(|v| *v != 0.0) {
+            let plain = self.circuit.encoder.encode(&self.spread(linear), x.level(), x.scale())?;
+            sum = self.evaluator.add(&sum, &self.evaluator.mul_plain(&x, &plain)?)?;
+        }
+        self.plus(self.evaluator.rescale(&sum)?, constant)
+    }
+
+    fn quadratic(&self, of: VectorId, square: &[f64], linear: &[f64], constant: &[f64]) -> Result<Ciphertext, HeError> {
+        let level = self.place.made + 2;
+        let x = self.source(of, level)?;
+        // Encoded at the prime's size, so that rescaling leaves the scale unchanged.
+        let prime = Scale::ONE.times_prime(self.plan.context.parameters().primes()[level - 1]);
+        let plain = self.circuit.encoder.encode(&self.spread(square), level, prime)?;
+        let factor = self.evaluator.rescale(&self.evaluator.mul_plain(&x, &plain)?)?;
+        let factor = self.plus(factor, linear)?;
+        let product = self.evaluator.mul_rescale(&factor, &x.drop_to(level - 1)?)?;
+        self.plus(product, constant)
+    }
+}

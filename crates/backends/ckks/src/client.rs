@@ -1,0 +1,278 @@
+//! The client's side of a connection, and the keys that connections of one opened model share.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
+
+use tacit_arith::prg::{Prg, PublicSeed, Seed, SplitPrg};
+use tacit_he::ckks::{Ciphertext, Context, Encoder, Estimate, KeyMaker, Parameters, Received, SecretKey, SwitchKey};
+use tacit_net::Channel;
+use zeroize::Zeroizing;
+
+use super::argmax::Best;
+use super::levelled_program::he;
+use super::public::{Public, key_bytes};
+use super::wire::{
+    CONFIRMED, DIGEST, HELLO, Hello, INPUT, KEY, OUTPUT, WELCOME, WELCOME_BYTES, Welcome, key_digest, set_digest,
+};
+use tacit_backend_api::seam::{ConnectionResources, Secrets, Stop, UploadName};
+use tacit_backend_api::{BackendError, ClientSide, Material};
+use tacit_two_party::cheetah::{self, ClientParty};
+
+/// Pause before a connection looks again whether another one's setup has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// First byte of a stored secret: the version of how the secret key follows from the seed after it.
+/// The key set's name comes last.
+const SECRET_VERSION: u8 = 2;
+/// Bytes of a seed.
+const SEED: usize = 16;
+
+/// State that connections of one model share.
+pub(super) struct Shared {
+    pub public: Public,
+    /// Digest of the public part.
+    pub digest: [u8; 32],
+    pub context: Arc<Context>,
+    /// The arg max, if only the best class is revealed.
+    best: Option<Best>,
+    /// The secret and the name of the key set, of which the server may have all, a part or nothing
+    /// yet.
+    keys: Mutex<Option<Keys>>,
+}
+
+/// A secret, and the name of its key set at the server.
+#[derive(Clone)]
+pub(super) struct Keys {
+    pub secret: Arc<SecretKey>,
+    /// Any connection of this client that knows the name may use the set. The name is drawn from
+    /// another random stream, so it reveals nothing of the secret.
+    pub name: Zeroizing<UploadName>,
+    /// Whether a server may have keys of this secret.
+    may_be_there: bool,
+}
+
+impl Keys {
+    /// Draws a fresh seed and name, in the stored form.
+    fn draw(prg: &mut SplitPrg) -> Zeroizing<Vec<u8>> {
+        let name = [prg.public_seed(), prg.public_seed()].map(PublicSeed::to_bytes).concat();
+        Zeroizing::new([&[SECRET_VERSION][..], &prg.secret().next_seed().0, &name].concat())
+    }
+
+    /// Reads the stored form.
+    pub fn from_kept(context: &Arc<Context>, kept: &[u8], may_be_there: bool) -> Option<Self> {
+        let (seed, name) = kept.strip_prefix(&[SECRET_VERSION])?.split_first_chunk::<SEED>()?;
+        let name = Zeroizing::new(UploadName::try_from(name).ok()?);
+        let secret = SecretKey::generate(context, &mut Prg::from_seed(Seed(*seed)));
+        Some(Self { secret: Arc::new(secret), name, may_be_there })
+    }
+}
+
+impl Shared {
+    /// Makes the state from an untrusted public part, checked: keys of less than 128 bits are never
+    /// made.
+    ///
+    /// # Errors
+    /// [`BackendError::Public`] if a check fails.
+    pub fn new(public: Public, digest: [u8; 32]) -> Result<Self, BackendError> {
+        let wrong = |e: tacit_he::HeError| BackendError::Public { what: e.to_string() };
+        let parameters = Parameters::new(&public.parameters).map_err(wrong)?;
+        public.check(&parameters)?;
+        let context = Arc::new(Context::new(&parameters).map_err(wrong)?);
+        // Compare the keys that this client would send with the size that the public part states.
+        if key_bytes(&context, &public.keys, 0)? != public.costs.setup.server.stored_bytes {
+            return Err(BackendError::Public { what: "its keys are not as large as it says".into() });
+        }
+        let best = public.compared.map(|n| Best::new(n as usize, &parameters)).transpose()?;
+        Ok(Self { public, digest, context, best, keys: Mutex::default() })
+    }
+
+    /// Locks the keys as soon as no other connection sets up. A setup takes minutes on a slow link,
+    /// so the wait can be stopped.
+    fn held(&self, stop: &Stop) -> Result<MutexGuard<'_, Option<Keys>>, BackendError> {
+        loop {
+            match self.keys.try_lock() {
+                Ok(held) => return Ok(held),
+                Err(TryLockError::WouldBlock) if stop.is_raised() => return Err(BackendError::Stopped),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_AGAIN),
+                Err(TryLockError::Poisoned(_)) => return Err(BackendError::Misuse("a setup broke down before")),
+            }
+        }
+    }
+}
+
+/// One connection.
+pub(super) struct Asking {
+    shared: Arc<Shared>,
+    stop: Stop,
+    secrets: Option<Arc<dyn Secrets>>,
+    spared: Arc<AtomicU64>,
+    prg: SplitPrg,
+    secret: Option<Arc<SecretKey>>,
+    /// The party of the arg max, if only the best class is revealed.
+    arg_max: Option<ClientParty>,
+}
+
+impl Asking {
+    pub fn new(shared: Arc<Shared>, resources: &ConnectionResources, mut prg: Prg) -> Self {
+        let ConnectionResources { secrets, spared, stop, .. } = resources.clone();
+        let party =
+            |best: &Best| ClientParty::new(best.plan.clone(), Prg::from_seed(prg.next_seed())).stopped_by(&stop);
+        let arg_max = shared.best.as_ref().map(party);
+        Self { shared, stop, secrets, spared, prg: SplitPrg::new(prg), secret: None, arg_max }
+    }
+
+    /// Returns the stored secret, or a fresh one, for the first setup of this process.
+    fn keys(&mut self) -> Result<Keys, BackendError> {
+        let fresh = Keys::draw(&mut self.prg);
+        let (kept, was_there) = match &self.secrets {
+            Some(secrets) => secrets.secret(&self.shared.digest, fresh)?,
+            None => (fresh, false),
+        };
+        Keys::from_kept(&self.shared.context, &kept, was_there).ok_or_else(|| BackendError::Keeping {
+            what: "the kept secret was made by another version: delete it with `tacit keyset delete --all`".into(),
+        })
+    }
+
+    /// Asks the server which keys it has of the set of this name.
+    fn ask(&self, channel: &mut Channel, name: UploadName) -> Result<Welcome, BackendError> {
+        channel.send(HELLO, &Hello { name, lasts: self.secrets.is_some() }.to_bytes())?;
+        channel.flush()?;
+        Ok(channel.recv_with(WELCOME, WELCOME_BYTES, Welcome::from_bytes)?)
+    }
+
+    /// Makes all keys but the first `there`, one at a time, and sends them.
+    fn send_keys(&mut self, channel: &mut Channel, keys: &Keys, there: u64) -> Result<(), BackendError> {
+        let Shared { public, digest, context, .. } = &*self.shared;
+        let skipped = usize::try_from(there).ok().and_then(|there| public.keys.get(..there)).ok_or_else(|| {
+            let what = format!("the server claims to have {there} keys of {}", public.keys.len());
+            BackendError::Data { what }
+        })?;
+        self.spared.fetch_add(key_bytes(context, skipped, DIGEST)?, Ordering::Relaxed);
+        let mut maker = KeyMaker::new(&keys.secret, &mut self.prg);
+        let mut digests = Vec::with_capacity(public.keys.len());
+        for (index, record) in public.keys.iter().enumerate().skip(skipped.len()) {
+            self.stop.begin()?;
+            let id = record.id();
+            let mut bytes = Vec::with_capacity(SwitchKey::packed_bytes(context, id) + DIGEST);
+            maker.make(id).and_then(|key| key.write(context, &mut bytes)).map_err(he)?;
+            let own = key_digest(digest, &*keys.name, index, &bytes);
+            bytes.extend_from_slice(&own);
+            channel.send(KEY, &bytes)?;
+            digests.push(own);
+        }
+        channel.flush()?;
+        let wanted = set_digest(digest, there, &digests);
+        let check = |bytes: &[u8]| if bytes == wanted { Ok(()) } else { Err("not of the keys that were sent".into()) };
+        Ok(channel.recv_with(CONFIRMED, DIGEST, check)?)
+    }
+
+    /// Returns the error for a server that takes no keys.
+    fn refused(&self, answer: Welcome) -> BackendError {
+        let bytes = self.shared.public.costs.setup.server.stored_bytes;
+        let smaller = "Fewer bytes: a model lowered with `-O rotations=chained`";
+        let what = match answer {
+            Welcome::Quota { held, most } => format!(
+                "the server keeps {most} bytes of keys for a client at most and has {held} of this one's; this set takes {bytes}. `tacit \
+                 keyset list` shows them, `tacit keyset delete` makes room. {smaller}"
+            ),
+            Welcome::Busy => {
+                "another connection of this client's sends these keys now: try again when it is done".into()
+            }
+            _ => format!("the server has no room for {bytes} bytes of keys now. {smaller}"),
+        };
+        BackendError::Data { what }
+    }
+
+    fn read_answer(&self, bytes: &[u8]) -> Result<Ciphertext, String> {
+        let Shared { public, context, .. } = &*self.shared;
+        let none = Estimate { deviation: 0.0, magnitude: 1.0 };
+        let read = Received::from_bytes(context, bytes, none).map_err(|e| e.to_string())?;
+        let Received::Full(answer) = read else { return Err("a ciphertext with a seed".into()) };
+        let (level, scale) = (public.output.level, context.parameters().scale(public.output.level));
+        if answer.level() != level || answer.slots() != context.degree() / 2 || !answer.scale().agrees(scale) {
+            return Err(format!(
+                "a ciphertext at level {} with scale {}: level {level} and {scale} are meant",
+                answer.level(),
+                answer.scale()
+            ));
+        }
+        Ok(answer)
+    }
+}
+
+impl ClientSide for Asking {
+    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+        let shared = self.shared.clone();
+        // One setup at a time: later ones find its keys.
+        let mut held = shared.held(&self.stop)?;
+        let mut keys = match &*held {
+            Some(keys) => keys.clone(),
+            None => self.keys()?,
+        };
+        // A setup that breaks off is resumed with the same secret.
+        *held = Some(keys.clone());
+        match self.ask(channel, *keys.name)? {
+            Welcome::Known | Welcome::Send { there: 1.. } if !keys.may_be_there => {
+                // Forget the secret: no keys were made from it, so it must not be resumed.
+                *held = None;
+                self.secrets.iter().try_for_each(|secrets| secrets.forget(&shared.digest))?;
+                return Err(BackendError::Data { what: "the server claims to have keys that were never made".into() });
+            }
+            Welcome::Known => {
+                // The setup of the arg max is new on each connection.
+                let of_best = shared.best.as_ref().map_or(0, |best| cheetah::costs(&best.plan).setup.up_bytes);
+                let keys = shared.public.costs.setup.up_bytes.saturating_sub(of_best);
+                self.spared.fetch_add(keys, Ordering::Relaxed);
+            }
+            Welcome::Send { there } => {
+                keys.may_be_there = true;
+                *held = Some(keys.clone());
+                self.send_keys(channel, &keys, there)?;
+            }
+            other => return Err(self.refused(other)),
+        }
+        self.secret = Some(keys.secret);
+        match &mut self.arg_max {
+            Some(party) => party.setup(channel),
+            None => Ok(()),
+        }
+    }
+
+    fn offline(&mut self, _: &mut Channel) -> Result<Material, BackendError> {
+        Err(super::NOTHING)
+    }
+
+    fn online(&mut self, channel: &mut Channel, _: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+        let Shared { public, context, best, .. } = &*self.shared.clone();
+        public.interface.check_input(input)?;
+        let secret = self.secret.clone().ok_or(super::NO_SETUP)?;
+        let n = context.degree() / 2;
+        let encoder = Encoder::new(context, n).map_err(he)?;
+        let mut slots = Zeroizing::new(vec![0.0; n]);
+        for copy in slots.chunks_mut(public.input.period) {
+            let values = input.iter().map(|v| f64::from(*v) / public.input.unit);
+            public.input.slots.iter().zip(values).for_each(|(&slot, v)| copy[slot as usize] = v);
+        }
+        let plain = encoder.encode_real(&slots, public.input.level).map_err(he)?;
+        channel.send(INPUT, &secret.encrypt_seeded(&plain, &mut self.prg).to_bytes(context))?;
+        channel.flush()?;
+        // The offline phase of the arg max runs before the server computes.
+        let material = self.arg_max.as_mut().map(|party| party.offline(channel)).transpose()?;
+        let len = Ciphertext::bytes_len(context, public.output.level);
+        let answer = channel.recv_with(OUTPUT, len, |bytes| self.read_answer(bytes))?;
+        if let (Some(best), Some(party), Some(material)) = (best, &mut self.arg_max, material) {
+            let coefficients = secret.share(&answer, best.width()).map_err(he)?;
+            let share: Vec<i64> = best.shares(&coefficients).iter().map(|&s| s as i64).collect();
+            let class = party.online(channel, material, &share, &mut |_, _| {})?;
+            return Ok(class.iter().map(|&index| index as f64).collect());
+        }
+        // From here on nothing is sent: the server must not learn whether the answer is accepted.
+        let slots = encoder.decode(&secret.decrypt(&answer)).map_err(he)?;
+        public.answer(&slots)
+    }
+
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
+        super::no_material(bytes)
+    }
+}

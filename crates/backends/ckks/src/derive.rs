@@ -1,0 +1,133 @@
+//! Keys to send where the server derives keys ([LLKN23]): a few masters in place of the rotation
+//! keys that follow from them.
+
+use std::collections::BTreeMap;
+
+use tacit_he::ckks::{Context, Derivation, KeyId, KeyKind, KeySet, SwitchKey};
+
+use super::hops::Hops;
+use super::levelled_program::he;
+use tacit_backend_api::BackendError;
+
+/// Most steps from a master to a derived key, unless signed powers of two need more: each step adds
+/// noise.
+const MAX_STEPS: u32 = 3;
+
+/// The keys that are sent for a circuit, and those that the server derives from them.
+#[derive(Default)]
+pub(super) struct Sent {
+    /// The keys that are sent.
+    pub keys: Vec<KeyId>,
+    /// How the server derives other keys from them.
+    pub derivations: Vec<Derivation>,
+}
+
+impl Sent {
+    /// Sends all keys as they are.
+    pub fn whole(keys: Vec<KeyId>) -> Self {
+        Self { keys, derivations: Vec::new() }
+    }
+
+    /// Replaces rotation keys by masters, where the parameters leave special primes for masters and
+    /// the masters are fewer bytes.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn derived(context: &Context, keys: Vec<KeyId>) -> Result<Self, BackendError> {
+        let n = context.degree() / 2;
+        let distances: BTreeMap<u32, i64> = (1..n as i64).map(|k| (context.rotation_element(k), k)).collect();
+        let master = |id: &KeyId, k: i64| KeyId { kind: KeyKind::Master(context.rotation_element(k)), ..*id };
+        // Grouped by the number of special primes: a master serves keys with as many, up to its
+        // level.
+        let mut groups: BTreeMap<usize, Vec<(KeyId, i64)>> = BTreeMap::new();
+        for id in &keys {
+            let KeyKind::Galois(element) = id.kind else { continue };
+            let Some(&k) = distances.get(&element) else { continue };
+            if master(id, 1).admit(context.parameters()).is_ok() {
+                groups.entry(id.alpha).or_default().push((*id, k));
+            }
+        }
+        let mut sent = Self::whole(keys);
+        for of in groups.values() {
+            let level = of.iter().map(|(id, _)| id.level).max().unwrap_or(1);
+            let generators = generators(n, &of.iter().map(|(_, k)| *k).collect::<Vec<_>>());
+            let masters: Vec<KeyId> = generators.iter().map(|&k| master(&KeyId { level, ..of[0].0 }, k)).collect();
+            let needs: Vec<KeyId> = of.iter().map(|(id, _)| *id).collect();
+            let derivation = Derivation::new(context, &needs, &masters).map_err(he)?;
+            let as_they_are: usize = needs.iter().map(|&id| SwitchKey::packed_bytes(context, id)).sum();
+            if derivation.upload_bytes(context) < as_they_are {
+                sent.keys.retain(|id| !needs.contains(id));
+                sent.keys.extend(masters);
+                sent.derivations.push(derivation);
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Returns the bytes of the keys that the server computes with: sent keys without masters, and
+    /// both halves of derived keys.
+    pub fn resident_bytes(&self, context: &Context) -> u64 {
+        let used = self.keys.iter().filter(|id| !matches!(id.kind, KeyKind::Master(_)));
+        let used: usize = used.map(|&id| SwitchKey::packed_bytes(context, id)).sum();
+        used as u64 + self.derived_bytes(context)
+    }
+
+    /// Returns the bytes of derived keys.
+    pub fn derived_bytes(&self, context: &Context) -> u64 {
+        self.derivations.iter().map(|derivation| derivation.memory_bytes(context) as u64).sum()
+    }
+
+    /// Returns the number of transforms that the derivation takes.
+    pub fn transforms(&self, context: &Context) -> u64 {
+        self.derivations.iter().map(|derivation| derivation.transforms(context) as u64).sum()
+    }
+
+    /// Returns `sent` with all derived keys.
+    ///
+    /// # Errors
+    /// An error in reading a master from a file.
+    pub fn completed(&self, context: &Context, sent: &KeySet) -> Result<KeySet, BackendError> {
+        let mut all = sent.clone();
+        for derivation in &self.derivations {
+            all.extend(derivation.run(context, sent).map_err(he)?);
+        }
+        Ok(all)
+    }
+}
+
+/// Returns few distances whose sums give all of `needs`: the signed powers of two, without those
+/// that can be left out while no sum takes more than [`MAX_STEPS`] terms.
+fn generators(n: usize, needs: &[i64]) -> Vec<i64> {
+    let mut kept: Vec<i64> = (0..n.trailing_zeros()).flat_map(|b| [1 << b, n as i64 - (1 << b)]).collect();
+    let farthest = |generators: &[i64]| {
+        let hops = Hops::new(n, generators.iter().copied());
+        needs.iter().map(|&k| hops.of(k)).max().unwrap_or(0)
+    };
+    let most = farthest(&kept).max(MAX_STEPS);
+    for generator in kept.clone() {
+        let without: Vec<i64> = kept.iter().copied().filter(|k| *k != generator).collect();
+        if farthest(&without) <= most {
+            kept = without;
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generators_reach_all_and_none_is_idle() {
+        let needs = [3, 33, 1, 1056, 16_383, 5 * 32];
+        let found = generators(1 << 14, &needs);
+        let reach = |generators: &[i64]| {
+            let hops = Hops::new(1 << 14, generators.iter().copied());
+            needs.iter().all(|&k| hops.of(k) <= MAX_STEPS)
+        };
+        assert!(reach(&found) && found.len() < 12, "{found:?}");
+        for k in &found {
+            assert!(!reach(&found.iter().copied().filter(|g| g != k).collect::<Vec<_>>()), "{k} is idle");
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! Lowers the float network to a program on vectors of slots.
+//!
+//! Linear operations are merged into one matrix as long as the result has few more entries than its
+//! factors. Products of a tensor with itself, multiples and sums with constants become one
+//! polynomial of each element. Slots are scaled by the range of their tensor, so that all are about
+//! 1 at most. The range is the certain one for all accepted inputs, or that of the calibration
+//! samples.
+
+use std::collections::HashMap;
+
+use tacit_floats::{larger, largest_magnitude};
+use tacit_graph::float::{FloatNode, FloatOp};
+use tacit_graph::{FloatGraph, Model, NodeId, OutputMode, Watch};
+
+use super::argmax;
+use super::expr::{Elementwise, Expr};
+use super::fit::{self, Approximation};
+use super::intervals::{self, Bounds, Image};
+use super::maps;
+use super::options::{Domain, Options};
+use super::program::{Program, Step, Vector, VectorId};
+use super::sparse::Sparse;
+use tacit_backend_api::BackendError;
+
+/// Matrices of up to so many entries are always merged.
+const FEW_ENTRIES: usize = 1 << 18;
+/// A larger merged matrix may have so many times the entries of its factors.
+const GROWTH: usize = 4;
+/// Most entries of all matrices together: 8 bytes each.
+const MAX_ENTRIES: usize = 1 << 29;
+/// Highest degree up to which products of a tensor with itself are merged.
+const MAX_DEGREE: usize = 7;
+/// Largest coefficient beside a square: it multiplies errors.
+const MAX_LINEAR: f64 = 1024.0;
+/// Most calibration samples that ranges are taken from, and most multiplications to run them.
+const SAMPLES: usize = 64;
+const SAMPLE_WORK: u64 = 4_000_000_000;
+/// Factor on a certain range, for errors of the arithmetic.
+const CERTAIN: f64 = 1.01;
+
+/// Which calibration samples ranges are taken from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Samples {
+    /// All samples.
+    All,
+    /// All but those that judge the lowering.
+    Searched,
+}
+
+/// The range of a tensor's values.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    pub middle: f64,
+    pub half: f64,
+    /// Whether no accepted input leaves the range.
+    pub certain: bool,
+}
+
+impl Span {
+    /// Makes a span from ends; its half can be divided by.
+    fn new([low, high]: [f64; 2], margin: f64, certain: bool) -> Self {
+        Self { middle: f64::midpoint(low, high), half: usable((high - low) / 2.0) * margin, certain }
+    }
+
+    pub fn ends(&self) -> [f64; 2] {
+        [self.middle - self.half, self.middle + self.half]
+    }
+}
+
+/// The known range of a tensor's values.
+struct Known {
+    ends: [f64; 2],
+    /// Factor on the range, for values beyond it.
+    margin: f64,
+    certain: bool,
+}
+
+impl Known {
+    fn span(&self) -> Span {
+        Span::new(self.ends, self.margin, self.certain)
+    }
+
+    fn magnitude(&self) -> f64 {
+        usable(largest_magnitude(self.ends)) * self.margin
+    }
+}
+
+/// A tensor as a polynomial, for each element, of the element of an expression.
+#[derive(Clone)]
+pub(super) struct Wire {
+    pub(super) origin: usize,
+    pub(super) polynomial: Elementwise,
+}
+
+/// The expression that polynomials are applied to.
+struct Origin {
+    expr: Expr,
+    shape: Vec<usize>,
+    /// The vector that holds it, once it is computed.
+    vector: Option<VectorId>,
+}
+
+pub(super) struct Emitter<'a> {
+    pub(super) graph: &'a FloatGraph,
+    pub(super) options: &'a Options,
+    pub(super) vectors: Vec<Vector>,
+    /// Slots of each vector on each sample.
+    pub(super) slots: Vec<Vec<Vec<f64>>>,
+    /// Certain bounds of each vector's slots, where there are any.
+    pub(super) bounds: Vec<Option<Bounds>>,
+    origins: Vec<Origin>,
+    pub(super) wires: Vec<Wire>,
+    /// Vectors of nodes whose polynomials have been computed.
+    computed: HashMap<NodeId, VectorId>,
+    entries: usize,
+    pub(super) approximations: Vec<Approximation>,
+}
+
+/// Lowers a model to a program, and lists the functions that it approximates.
+pub(super) fn emit(
+    model: &Model,
+    options: &Options,
+    samples: Samples,
+    watch: &Watch,
+) -> Result<(Program, Vec<Approximation>), BackendError> {
+    let graph = &model.graph;
+    let given = match samples {
+        Samples::All => model.calibration.samples.len(),
+        Samples::Searched => model.calibration.split(graph).0.len(),
+    };
+    let count = graph.runs_within(SAMPLE_WORK).clamp(1, SAMPLES).min(given);
+    let mut e = Emitter {
+        graph,
+        options,
+        vectors: Vec::new(),
+        slots: vec![Vec::new(); count],
+        bounds: Vec::new(),
+        origins: Vec::new(),
+        wires: Vec::new(),
+        computed: HashMap::new(),
+        entries: 0,
+        approximations: Vec::new(),
+    };
+    e.input(model, &model.calibration.samples[..count]);
+    for (id, node) in graph.nodes.iter().enumerate().skip(1) {
+        watch.tell("lowering", id, Some(graph.nodes.len()))?;
+        let wire = e.node(id, node)?;
+        e.wires.push(wire);
+    }
+    e.output(model.interface.output_mode)?;
+    for (vector, bounds) in e.vectors.iter_mut().zip(&e.bounds) {
+        vector.certain = bounds.as_ref().map_or(f64::INFINITY, |all| largest_magnitude(all.iter().copied().flatten()));
+    }
+    Ok((Program { vectors: e.vectors }, e.approximations))
+}
+
+pub(super) fn refused(graph: &FloatGraph, id: NodeId, what: &str) -> BackendError {
+    let node = &graph.nodes[id];
+    BackendError::Unsupported { node: id, name: node.name.clone(), op: node.op.name(), what: what.into() }
+}
+
+/// Returns a range that can be divided by: 1 in place of one that is not positive and finite.
+pub(super) fn usable(range: f64) -> f64 {
+    if range > 0.0 && range.is_finite() { range } else { 1.0 }
+}
+
+impl Emitter<'_> {
+    fn input(&mut self, model: &Model, samples: &[Vec<f32>]) {
+        let [low, high] = model.interface.input.range.map(f64::from);
+        let range = usable(low.abs().max(high.abs()));
+        let shape = self.graph.nodes[0].shape.clone();
+        let n = shape.iter().product();
+        let vector = Vector {
+            name: self.graph.nodes[0].name.clone(),
+            shape: shape.clone(),
+            scale: vec![range; n],
+            shift: 0.0,
+            step: Step::Input,
+            largest: 1.0,
+            certain: f64::INFINITY,
+            limit: None,
+        };
+        for (slots, sample) in self.slots.iter_mut().zip(samples) {
+            slots.push(sample.iter().map(|&v| f64::from(v) / range).collect());
+        }
+        self.bounds.push(Some(vec![[low / range, high / range]; n]));
+        self.vectors.push(vector);
+        let wire = self.of_vector(0);
+        self.wires.push(wire);
+    }
+
+    /// Returns the wire of a vector.
+    pub(super) fn of_vector(&mut self, id: VectorId) -> Wire {
+        let expr = Expr::of_vector(id, &self.vectors[id]);
+        let shape = self.vectors[id].shape.clone();
+        self.origin(expr, shape, Some(id))
+    }
+
+    fn origin(&mut self, expr: Expr, shape: Vec<usize>, vector: Option<VectorId>) -> Wire {
+        let polynomial = Elementwise::identity(expr.bias.len());
+        self.origins.push(Origin { expr, shape, vector });
+        Wire { origin: self.origins.len() - 1, polynomial }
+    }
+
+    fn node(&mut self, id: NodeId, node: &FloatNode) -> Result<Wire, BackendError> {
+        let first = node.inputs[0];
+        if let Some(wire) = self.smoothed(id)? {
+            return Ok(wire);
+        }
+        if let Some(map) = maps::map(node, &self.graph.nodes[first].shape) {
+            return self.linear(id, first, &map);
+        }
+        match &node.op {
+            FloatOp::Add => self.sum(id, node.inputs[0], node.inputs[1], 1.0),
+            FloatOp::Sub => self.sum(id, node.inputs[0], node.inputs[1], -1.0),
+            FloatOp::Mul => self.product(id, node.inputs[0], node.inputs[1]),
+            FloatOp::Concat => {
+                let all = node.inputs.iter().map(|&i| self.expr(i)).collect::<Result<Vec<_>, _>>()?;
+                Ok(self.origin(Expr::joined(all), node.shape.clone(), None))
+            }
+            FloatOp::Relu | FloatOp::Function(_) => self.activation(id, node),
+            _ => Err(refused(
+                self.graph,
+                id,
+                "maxima of encrypted values are not supported; `dealt` has them, and an average pool in place of a max pool needs none",
+            )),
+        }
+    }
+
+    /// Lowers a linear operation on one tensor.
+    fn linear(&mut self, id: NodeId, source: NodeId, map: &maps::Map) -> Result<Wire, BackendError> {
+        let shape = self.graph.nodes[id].shape.clone();
+        if map.0.is_diagonal() {
+            let Wire { origin, polynomial } = self.wires[source].clone();
+            return Ok(Wire { origin, polynomial: polynomial.scaled(&map.0.on_diagonal(), &map.1) });
+        }
+        let mut expr = self.expr(source)?;
+        let (parts, made) = (expr.entries() + map.0.entries(), expr.entries_mapped(&map.0));
+        if made > FEW_ENTRIES && made > GROWTH * parts {
+            let vector = self.vector(source)?;
+            expr = Expr::of_vector(vector, &self.vectors[vector]);
+        }
+        self.entries += expr.entries_mapped(&map.0);
+        if self.entries > MAX_ENTRIES {
+            let what = format!(
+                "the layers up to here have more than {MAX_ENTRIES} products, which needs more memory than is meant for it; \
+                 `dealt` has no such limit"
+            );
+            return Err(refused(self.graph, id, &what));
+        }
+        Ok(self.origin(expr.mapped(map), shape, None))
+    }
+
+    /// Returns the values of a node as an expression.
+    pub(super) fn expr(&mut self, id: NodeId) -> Result<Expr, BackendError> {
+        let Wire { origin, polynomial } = &self.wires[id];
+        if polynomial.degree() > 1 {
+            let vector = self.vector(id)?;
+            return Ok(Expr::of_vector(vector, &self.vectors[vector]));
+        }
+        let own = &self.origins[*origin];
+        let expr = own.vector.map_or_else(|| own.expr.clone(), |v| Expr::of_vector(v, &self.vectors[v]));
+        Ok(expr.scaled(&polynomial.0[1], &polynomial.0[0]))
+    }
+
+    fn sum(&mut self, id: NodeId, a: NodeId, b: NodeId, sign: f64) -> Result<Wire, BackendError> {
+        let n = self.graph.nodes[id].elements();
+        let signed = |p: &Elementwise| p.clone().scaled(&vec![sign; n], &vec![0.0; n]);
+        if self.wires[a].origin == self.wires[b].origin {
+            let polynomial = self.wires[a].polynomial.plus(&signed(&self.wires[b].polynomial));
+            return Ok(Wire { origin: self.wires[a].origin, polynomial });
+        }
+        let (left, right) = (self.expr(a)?, self.expr(b)?);
+        let sum = left.plus(right.scaled(&vec![sign; n], &vec![0.0; n]));
+        Ok(self.origin(sum, self.graph.nodes[id].shape.clone(), None))
+    }
+
+    fn product(&mut self, id: NodeId, a: NodeId, b: NodeId) -> Result<Wire, BackendError> {
+        let degree = self.wires[a].polynomial.degree() + self.wires[b].polynomial.degree();
+        if self.wires[a].origin == self.wires[b].origin && degree <= MAX_DEGREE {
+            let polynomial = self.wires[a].polynomial.times(&self.wires[b].polynomial);
+            return Ok(Wire { origin: self.wires[a].origin, polynomial });
+        }
+        let shape = self.graph.nodes[id].shape.clone();
+        let of = [self.vector_of_shape(a, &shape)?, self.vector_of_shape(b, &shape)?];
+        let scale = self.vectors[of[0]].scale.iter().zip(&self.vectors[of[1]].scale).map(|(x, y)| x * y).collect();
+        let made = self.push(id, shape, scale, 0.0, Step::Product { of });
+        Ok(self.of_vector(made))
+    }
+
+    /// Returns the vector of a node without a shift, in the layout of `shape`.
+    fn vector_of_shape(&mut self, id: NodeId, shape: &[usize]) -> Result<VectorId, BackendError> {
+        let vector = self.vector(id)?;
+        if self.vectors[vector].shape == shape && self.vectors[vector].shift == 0.0 {
+            return Ok(vector);
+        }
+        let expr = Expr::of_vector(vector, &self.vectors[vector]);
+        Ok(self.computed(id, shape.to_vec(), &expr, None))
+    }
+
+    /// Returns the vector of a node, computed now if it has not been.
+    fn vector(&mut self, id: NodeId) -> Result<VectorId, BackendError> {
+        if let Some(&known) = self.computed.get(&id) {
+            return Ok(known);
+        }
+        let Wire { origin, polynomial } = self.wires[id].clone();
+        let made = if polynomial.degree() > 1 {
+            let of = self.base(id, origin);
+            self.polynomial(id, of, &polynomial)?
+        } else if polynomial == Elementwise::identity(polynomial.0[0].len()) {
+            self.base(id, origin)
+        } else {
+            let expr = self.expr(id)?;
+            self.computed(id, self.graph.nodes[id].shape.clone(), &expr, None)
+        };
+        self.computed.insert(id, made);
+        Ok(made)
+    }
+
+    /// Returns the vector of an origin, computed now if it has not been.
+    fn base(&mut self, id: NodeId, origin: usize) -> VectorId {
+        if let Some(known) = self.origins[origin].vector {
+            return known;
+        }
+        let (expr, shape) = (self.origins[origin].expr.clone(), self.origins[origin].shape.clone());
+        let made = self.computed(id, shape, &expr, None);
+        self.origins[origin].vector = Some(made);
+        made
+    }
+
+    /// Adds a vector of a linear step. `view` gives the scale and shift of its slots; without it,
+    /// the scale is the range of its values.
+    pub(super) fn computed(&mut self, id: NodeId, shape: Vec<usize>, expr: &Expr, view: Option<[f64; 2]>) -> VectorId {
+        let [scale, shift] = view.unwrap_or_else(|| {
+            [self.magnitude(intervals::of_expr(expr, &self.bounds), &|slots| expr.values(slots)), 0.0]
+        });
+        let n = expr.bias.len();
+        let factors = vec![1.0 / scale; n];
+        let expr = expr.clone().scaled(&factors, &vec![-shift / scale; n]);
+        let parts: Vec<(VectorId, Sparse)> = expr.parts.into_iter().collect();
+        self.push(id, shape, vec![scale; n], shift, Step::Linear { parts, bias: expr.bias })
+    }
+
+    /// Returns the range of an expression's values.
+    pub(super) fn span(&self, expr: &Expr) -> Span {
+        self.known(intervals::of_expr(expr, &self.bounds), &|slots| expr.values(slots)).span()
+    }
+
+    /// Returns a magnitude that values of slots stay below, up to what is known of their range.
+    fn magnitude(&self, certain: Option<Bounds>, values: &dyn Fn(&[Vec<f64>]) -> Vec<f64>) -> f64 {
+        self.known(certain, values).magnitude()
+    }
+
+    /// Chooses the range of the values of slots: the certain one, or that of the samples. NaN makes
+    /// the range of the samples unbounded.
+    fn known(&self, certain: Option<Bounds>, values: &dyn Fn(&[Vec<f64>]) -> Vec<f64>) -> Known {
+        let certain = certain.map(intervals::ends).filter(|ends| ends.iter().all(|end| end.is_finite()));
+        if let (Domain::Accepted, Some(ends)) = (self.options.domain, certain) {
+            return Known { ends, margin: CERTAIN, certain: true };
+        }
+        let ends = intervals::ends(self.slots.iter().flat_map(|slots| values(slots)).map(|v| [v, v]));
+        let seen = Known { ends, margin: self.options.margin, certain: false };
+        let [low, high] = seen.span().ends();
+        Known { certain: certain.is_some_and(|[l, h]| low <= l && h <= high), ..seen }
+    }
+
+    pub(super) fn push(&mut self, id: NodeId, shape: Vec<usize>, scale: Vec<f64>, shift: f64, step: Step) -> VectorId {
+        let mut seen: f64 = 0.0;
+        for slots in &mut self.slots {
+            let made = step.apply(slots);
+            seen = larger(seen, largest_magnitude(made.iter().copied()));
+            slots.push(made);
+        }
+        let name = self.graph.nodes[id].name.clone();
+        self.bounds.push(intervals::of_step(&step, &self.bounds));
+        self.vectors.push(Vector {
+            name,
+            shape,
+            scale,
+            shift,
+            step,
+            largest: seen,
+            certain: f64::INFINITY,
+            limit: None,
+        });
+        self.vectors.len() - 1
+    }
+
+    /// Adds a polynomial of each element of a vector.
+    fn polynomial(&mut self, id: NodeId, of: VectorId, p: &Elementwise) -> Result<VectorId, BackendError> {
+        let vector = &self.vectors[of];
+        let (shape, n) = (vector.shape.clone(), vector.scale.len());
+        let in_slots = p.rescaled(&vector.scale, vector.shift);
+        if p.degree() > 2 {
+            let Some(coefficients) = in_slots.uniform() else {
+                let what = "a polynomial of degree 3 or more must have the same coefficients for all elements; write it as products of \
+                            polynomials of degree 2, or take another back end: `dealt` has functions by tables";
+                return Err(refused(self.graph, id, what));
+            };
+            return self.uniform(id, of, shape, &coefficients);
+        }
+        let [c0, c1, c2] = [&in_slots.0[0], &in_slots.0[1], &in_slots.0[2]];
+        let ratio = |list: &[f64]| list.iter().zip(c2).map(|(c, s)| c / s).collect::<Vec<f64>>();
+        let (linear, constant) = (ratio(c1), ratio(c0));
+        let fits = |list: &[f64]| list.iter().all(|v| v.abs() <= MAX_LINEAR);
+        if fits(&linear) && fits(&constant) {
+            return Ok(self.push(id, shape, c2.clone(), 0.0, Step::Square { of, linear, constant }));
+        }
+        // Some elements have a tiny square coefficient: use factors for all of them.
+        let step = |range: f64| {
+            let over = |list: &[f64]| list.iter().map(|c| c / range).collect::<Vec<f64>>();
+            Step::Quadratic { of, square: over(c2), linear: over(c1), constant: over(c0) }
+        };
+        let value = |i: usize, v: f64| (c2[i] * v + c1[i]) * v + c0[i];
+        let values = |s: &[Vec<f64>]| s[of].iter().enumerate().map(|(i, &v)| value(i, v)).collect();
+        let range = self.magnitude(intervals::of_step(&step(1.0), &self.bounds), &values);
+        Ok(self.push(id, shape, vec![range; n], 0.0, step(range)))
+    }
+
+    /// Adds a polynomial that is the same for all elements, given by coefficients of powers.
+    fn uniform(
+        &mut self,
+        id: NodeId,
+        of: VectorId,
+        shape: Vec<usize>,
+        coefficients: &[f64],
+    ) -> Result<VectorId, BackendError> {
+        let at = |x: f64| coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c);
+        let image = |unit: f64| Image { f: &at, argument: [1.0, 0.0], error: 0.0, unit };
+        let bounds = |unit: f64, known: &[Option<Bounds>]| known[of].as_ref().map(|known| image(unit).bounds(known));
+        let range = self.magnitude(bounds(1.0, &self.bounds), &|slots| slots[of].iter().map(|&v| at(v)).collect());
+        let fit = fit::interpolated(&|x| at(x) / range, coefficients.len() - 1)
+            .ok_or_else(|| refused(self.graph, id, "its polynomial is constant; `dealt` has all functions"))?;
+        let n = shape.iter().product();
+        let made = self.push(id, shape, vec![range; n], 0.0, Step::Polynomial { of, polynomial: fit.polynomial });
+        self.bounds[made] = bounds(range, &self.bounds);
+        Ok(made)
+    }
+
+    /// Adds the result as the last vector: one scale for all elements, a power of two, and zeros in
+    /// other slots. For an arg max the outputs become coefficients.
+    fn output(&mut self, mode: OutputMode) -> Result<(), BackendError> {
+        let id = self.graph.output;
+        let expr = self.expr(id)?;
+        let certain = intervals::of_expr(&expr, &self.bounds);
+        let range = self.magnitude(certain, &|slots| expr.values(slots)).log2().ceil().exp2();
+        let n = self.graph.nodes[id].elements();
+        let (shape, expr) = match mode {
+            OutputMode::Logits => (n, expr),
+            OutputMode::Top1 => (argmax::period(n), expr.mapped(&(argmax::matrix(n), vec![0.0; argmax::period(n)]))),
+        };
+        self.computed(id, vec![shape], &expr, Some([range, 0.0]));
+        Ok(())
+    }
+}

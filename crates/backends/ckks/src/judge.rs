@@ -1,0 +1,266 @@
+//! Judges a lowered network in the clear: compares its answers with those of the float network on
+//! samples, on extreme inputs and on inputs drawn from the accepted range.
+
+use rayon::prelude::*;
+use serde::Serialize;
+use tacit_graph::float::run::run;
+use tacit_graph::{Model, OutputMode};
+
+use super::argmax;
+use super::lanes::{LANES, side_by_side};
+use super::probes;
+use super::program::Program;
+use tacit_backend_api::classes::{class, flip_probability, interval, relative_error, spread, told};
+use tacit_backend_api::{BackendError, DryRun};
+
+/// Error of an answer, beyond the measured one, from which on it counts as wrong; as a share of the
+/// outputs' range.
+const SLACK: f64 = 1.0 / 64.0;
+
+/// An input, and the float network's result.
+struct Case {
+    input: Vec<f32>,
+    wanted: Vec<f32>,
+}
+
+/// The inputs that judge a lowering.
+pub(super) struct Judge {
+    mode: OutputMode,
+    /// Factor from the network's results to an answer.
+    multiplier: f64,
+    /// Whether the samples were made up.
+    guessed: bool,
+    kinds: [Vec<Case>; 3],
+    samples: Samples,
+    /// Spread of the wanted values of all samples.
+    spread: f64,
+}
+
+/// How calibration samples were used.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Samples {
+    /// Number of samples that ranges are taken from.
+    pub searched: usize,
+    /// Number of samples that judge the lowering.
+    pub held_out: usize,
+}
+
+/// The expected agreement on other inputs like the samples that judge.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Expected {
+    /// Expected share that gets the float network's class.
+    pub share: f64,
+    /// Ends of its 95 % interval.
+    pub interval: [f64; 2],
+}
+
+/// Results for the inputs of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Tried {
+    pub inputs: usize,
+    /// Inputs for which a tensor left the domain of its polynomial or bootstrap.
+    pub left: usize,
+    /// Inputs whose answer a client refuses.
+    pub refused: usize,
+    /// Inputs whose answer is wrong, and no client notices.
+    pub wrong: usize,
+}
+
+/// The verdict on a lowering.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Judged {
+    pub samples: Samples,
+    /// Share of the judging samples that get the float network's class; `None` if samples were made
+    /// up.
+    pub agreement: Option<f64>,
+    pub expected: Option<Expected>,
+    /// Mean over these samples of the outputs' root mean square error, as a share of the outputs'
+    /// range.
+    pub output_error: f64,
+    /// Largest distance from the float network, over answers for which no tensor left its range, as
+    /// a share of the outputs' range.
+    pub off: f64,
+    /// Results on judging samples, extreme inputs, and inputs drawn from the accepted range.
+    pub tried: [Tried; 3],
+}
+
+/// Runs in the clear that include everything both parties compute.
+pub(super) struct Runs<'r> {
+    pub rehearse: &'r dyn Fn(&[&[f32]]) -> Vec<DryRun>,
+    /// Returns whether a client refuses an answer.
+    pub refuses: &'r dyn Fn(&[f64]) -> bool,
+    /// Largest error that is stated.
+    pub stated: f64,
+}
+
+/// The result of one input.
+struct Outcome {
+    outputs: Vec<f64>,
+    left: bool,
+}
+
+/// Returns the largest distance of outputs from `multiplier` times the wanted values; NaN if either
+/// is NaN.
+fn distance(outputs: &[f64], wanted: &[f32], multiplier: f64) -> f64 {
+    tacit_floats::largest_magnitude(outputs.iter().zip(wanted).map(|(v, w)| v - f64::from(*w) * multiplier))
+}
+
+/// Returns whether a distance is at most `most`; false for NaN.
+fn is_within(distance: f64, most: f64) -> bool {
+    distance <= most
+}
+
+impl Judge {
+    /// Makes a judge with the float network's results.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn new(model: &Model) -> Result<Self, BackendError> {
+        let calibration = &model.calibration;
+        let (searched, held_out) = calibration.split(&model.graph);
+        let samples = Samples { searched: searched.len(), held_out: held_out.len() };
+        let judging = if held_out.is_empty() { searched } else { held_out };
+        let sample = |i: usize| Case { input: calibration.samples[i].clone(), wanted: calibration.wanted[i].clone() };
+        let cases = |inputs: Vec<Vec<f32>>| -> Result<Vec<Case>, BackendError> {
+            let one = |input: Vec<f32>| Ok(Case { wanted: run(&model.graph, &input)?, input });
+            inputs.into_par_iter().map(one).collect()
+        };
+        let kinds = [judging.map(sample).collect(), cases(probes::extremes(model))?, cases(probes::drawn(model))?];
+        Ok(Self {
+            mode: model.interface.output_mode,
+            multiplier: model.output_multiplier,
+            guessed: calibration.guessed,
+            kinds,
+            samples,
+            spread: spread(&calibration.wanted),
+        })
+    }
+
+    /// Returns whether the judging samples are held out: ranges are not taken from them.
+    pub fn holds_out(&self) -> bool {
+        self.samples.held_out > 0
+    }
+
+    fn is_best_alone(&self) -> bool {
+        self.mode == OutputMode::Top1
+    }
+
+    /// Judges a program, without errors of the arithmetic.
+    pub fn of_program(&self, program: &Program) -> Judged {
+        let unit = program.output().scale[0];
+        let outcomes = self.kinds.each_ref().map(|cases| self.outcomes(program, cases));
+        let pairs = || self.kinds.iter().flatten().zip(outcomes.iter().flatten());
+        let refuses = |o: &Outcome| !self.is_best_alone() && !o.outputs.iter().all(|v| v.abs() <= unit * (1.0 + SLACK));
+        let inside = pairs().filter(|(_, outcome)| !outcome.left && !refuses(outcome));
+        let far = |case: &Case, o: &Outcome| distance(&o.outputs, &case.wanted, 1.0);
+        let off = tacit_floats::largest_magnitude(inside.map(|(case, outcome)| far(case, outcome))) / unit;
+        let is_right = |case: &Case, o: &Outcome| match self.is_best_alone() {
+            // If no tensor left its range, classes differ only where they are nearly tied.
+            true => !o.left || class(&case.wanted) == class(&o.outputs),
+            false => is_within(far(case, o), (2.0 * off + SLACK) * unit),
+        };
+        let tried = |k: usize| {
+            let all = || self.kinds[k].iter().zip(&outcomes[k]);
+            let wrong = |(case, o): &(&Case, &Outcome)| !refuses(o) && !is_right(case, o);
+            Tried {
+                inputs: self.kinds[k].len(),
+                left: outcomes[k].iter().filter(|o| o.left).count(),
+                refused: outcomes[k].iter().filter(|o| refuses(o)).count(),
+                wrong: all().filter(wrong).count(),
+            }
+        };
+        let judging = || self.kinds[0].iter().zip(&outcomes[0]);
+        let count = self.kinds[0].len() as f64;
+        let same = judging().filter(|(case, o)| !refuses(o) && class(&case.wanted) == class(&o.outputs)).count();
+        let flips: f64 = judging().map(|(case, o)| flip(&case.wanted, o)).sum();
+        let errors = judging().map(|(case, o)| relative_error(&o.outputs, &case.wanted, self.spread));
+        let (share, is_given) = (1.0 - flips / count, !self.guessed);
+        Judged {
+            samples: self.samples,
+            agreement: is_given.then_some(same as f64 / count),
+            expected: is_given.then(|| Expected { share, interval: interval(share, self.kinds[0].len()) }),
+            output_error: errors.fold(0.0, sum) / count,
+            off,
+            tried: [0, 1, 2].map(tried),
+        }
+    }
+
+    fn outcomes(&self, program: &Program, cases: &[Case]) -> Vec<Outcome> {
+        cases.chunks(LANES).flat_map(|some| self.outcomes_of(program, some)).collect()
+    }
+
+    fn outcomes_of(&self, program: &Program, cases: &[Case]) -> Vec<Outcome> {
+        let inputs: Vec<&[f32]> = cases.iter().map(|case| &*case.input).collect();
+        let mut left = [false; LANES];
+        let result = program.run(side_by_side(&inputs), |id, slots: &mut Vec<[f64; LANES]>| {
+            let Some(limit) = program.vectors[id].limit else { return };
+            for slot in slots.iter() {
+                left.iter_mut().zip(slot).for_each(|(left, v)| *left |= v.is_nan() || v.abs() > limit);
+            }
+        });
+        let outcome = |lane: usize| {
+            let outputs: Vec<f64> = result.iter().map(|v| v[lane]).collect();
+            let outputs = match self.is_best_alone() {
+                true => argmax::outputs(&outputs, cases[lane].wanted.len()),
+                false => outputs,
+            };
+            Outcome { outputs, left: left[lane] }
+        };
+        (0..cases.len()).map(outcome).collect()
+    }
+
+    /// Judges complete runs, with errors of the arithmetic and all limits. Agreement is that of
+    /// `judged`, or worse; expected agreement and output errors are copied from it.
+    pub fn of_runs(&self, judged: &Judged, runs: &Runs<'_>) -> Judged {
+        let mut found = judged.clone();
+        let mut same = 0;
+        for (k, cases) in self.kinds.iter().enumerate() {
+            let inputs: Vec<&[f32]> = cases.iter().map(|case| &*case.input).collect();
+            let mut tried = Tried { inputs: cases.len(), ..Tried::default() };
+            for (case, DryRun { answer, strains }) in cases.iter().zip((runs.rehearse)(&inputs)) {
+                let left = strains.iter().any(|s| !is_within(s.share, 1.0));
+                let refused = (runs.refuses)(&answer);
+                let is_same = told(self.mode, &answer) == class(&case.wanted);
+                let is_right = match self.is_best_alone() {
+                    true => is_same || !left,
+                    false => is_within(distance(&answer, &case.wanted, self.multiplier), runs.stated),
+                };
+                tried.left += usize::from(left);
+                tried.refused += usize::from(refused);
+                tried.wrong += usize::from(!refused && !is_right);
+                same += usize::from(k == 0 && is_same && !refused);
+            }
+            found.tried[k] = tried;
+        }
+        let share = same as f64 / self.kinds[0].len() as f64;
+        found.agreement = found.agreement.map(|seen| seen.min(share));
+        found
+    }
+}
+
+impl Judged {
+    /// Returns the number of inputs that get a wrong answer unnoticed.
+    pub fn wrong(&self) -> usize {
+        self.tried.iter().map(|tried| tried.wrong).sum()
+    }
+
+    /// Returns the number of inputs that get no answer.
+    pub fn refused(&self) -> usize {
+        self.tried.iter().map(|tried| tried.refused).sum()
+    }
+
+    /// Returns the number of inputs for which a tensor left its domain.
+    pub fn left(&self) -> usize {
+        self.tried.iter().map(|tried| tried.left).sum()
+    }
+}
+
+fn sum(a: f64, b: f64) -> f64 {
+    a + b
+}
+
+/// Returns the probability that the class changes; 1 if an output is NaN.
+fn flip(wanted: &[f32], outcome: &Outcome) -> f64 {
+    let likely = flip_probability(wanted, &outcome.outputs);
+    if likely.is_nan() { 1.0 } else { likely }
+}

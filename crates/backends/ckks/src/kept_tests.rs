@@ -1,0 +1,370 @@
+//! Keys that outlive connections and processes: uploads that are resumed, sets that are found
+//! again, sets that are refused.
+
+use std::collections::HashMap;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tacit_arith::prg::{Prg, Seed, SplitPrg};
+use tacit_graph::{Model, Watch};
+use tacit_he::ckks::{KeyMaker, PartFile};
+use tacit_mpc::run_pair;
+use tacit_net::{Channel, HEADER_BYTES, NetError, tcp_pair};
+use zeroize::Zeroizing;
+
+use super::Ckks;
+use super::client::{Keys, Shared};
+use super::model::digest_of;
+use super::public::Public;
+use super::tests::{both, input, residual};
+use super::wire::{DIGEST, HELLO, HELLO_BYTES, Hello, KEY, WELCOME, WELCOME_BYTES, Welcome, key_digest};
+use tacit_backend_api::seam::{NoRoom, Secrets, UploadName, Uploads};
+use tacit_backend_api::{Backend, BackendError, ClientModel, ConnectionResources, Material, ServerModel};
+
+/// Returns a stored secret of a version: a seed and a name.
+fn kept_secret(version: u8, of: u8) -> Vec<u8> {
+    [&[version][..], &[of; 16], &[of + 1; 32]].concat()
+}
+
+/// Returns the keys that follow from a secret of the current version.
+fn keys_of(shared: &Shared, of: u8) -> Keys {
+    Keys::from_kept(&shared.context, &kept_secret(2, of), true).unwrap()
+}
+
+/// A folder that is deleted when the test ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tacit-kept-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A client's secrets and a server's record of its uploads, in memory except for the files.
+struct Place {
+    folder: PathBuf,
+    most: u64,
+    is_deleted: AtomicBool,
+    whole: Mutex<HashMap<UploadName, bool>>,
+    secret: Mutex<Option<Vec<u8>>>,
+}
+
+impl Place {
+    fn new(folder: &Path, most: u64) -> Arc<Self> {
+        let secret = Mutex::new(Some(kept_secret(2, 9)));
+        Arc::new(Self {
+            folder: folder.to_owned(),
+            most,
+            is_deleted: AtomicBool::new(false),
+            whole: Mutex::default(),
+            secret,
+        })
+    }
+
+    /// Returns the connection resources of client and server.
+    fn resources(self: &Arc<Self>) -> [ConnectionResources; 2] {
+        [
+            ConnectionResources { secrets: Some(self.clone()), ..ConnectionResources::default() },
+            ConnectionResources { uploads: Some(self.clone()), ..ConnectionResources::default() },
+        ]
+    }
+}
+
+impl Secrets for Place {
+    fn secret(&self, _: &[u8; 32], fresh: Zeroizing<Vec<u8>>) -> Result<(Zeroizing<Vec<u8>>, bool), BackendError> {
+        let mut kept = self.secret.lock().unwrap();
+        let was_there = kept.is_some();
+        Ok((Zeroizing::new(kept.get_or_insert(fresh.to_vec()).clone()), was_there))
+    }
+
+    fn forget(&self, _: &[u8; 32]) -> Result<(), BackendError> {
+        *self.secret.lock().unwrap() = None;
+        Ok(())
+    }
+
+    fn expire(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+}
+
+impl Uploads for Place {
+    fn place(
+        &self,
+        (_, name): (&[u8; 32], &UploadName),
+        bytes: u64,
+        lasts: bool,
+    ) -> Result<Result<(PathBuf, bool), NoRoom>, BackendError> {
+        assert!(lasts, "its client keeps secrets");
+        if bytes > self.most {
+            return Ok(Err(NoRoom { held: 5, most: self.most }));
+        }
+        let is_whole = *self.whole.lock().unwrap().entry(*name).or_default();
+        Ok(Ok((self.folder.join("set"), is_whole)))
+    }
+
+    fn set_whole(&self, (_, name): (&[u8; 32], &UploadName), is_whole: bool) -> Result<(), BackendError> {
+        if self.is_deleted.load(Ordering::Relaxed) {
+            return Err(BackendError::Keeping { what: "it was deleted in the meantime".into() });
+        }
+        self.whole.lock().unwrap().insert(*name, is_whole);
+        Ok(())
+    }
+}
+
+/// Opens the client's state anew, as another process would.
+fn shared(server: &dyn ServerModel) -> Shared {
+    let bytes = server.public_bytes();
+    Shared::new(Public::read(bytes).unwrap(), digest_of(bytes)).unwrap()
+}
+
+/// Sends the next keys of the first secret's set, and breaks the connection off.
+fn break_off(server: &Arc<dyn ServerModel>, resources: &ConnectionResources, there: u64, keys: usize) {
+    let shared = shared(&**server);
+    let send = |channel: &mut Channel| {
+        let Keys { secret, name, .. } = keys_of(&shared, 9);
+        channel.send(HELLO, &Hello { name: *name, lasts: true }.to_bytes()).unwrap();
+        channel.flush().unwrap();
+        let welcome = Welcome::from_bytes(&channel.recv(WELCOME, WELCOME_BYTES).unwrap());
+        assert_eq!(welcome, Ok(Welcome::Send { there }));
+        let mut prg = SplitPrg::new(Prg::from_seed(Seed([there as u8; 16])));
+        let mut maker = KeyMaker::new(&secret, &mut prg);
+        for (index, record) in shared.public.keys.iter().enumerate().skip(there as usize).take(keys) {
+            let mut bytes = Vec::new();
+            maker.make(record.id()).unwrap().write(&shared.context, &mut bytes).unwrap();
+            let own = key_digest(&shared.digest, &*name, index, &bytes);
+            bytes.extend_from_slice(&own);
+            channel.send(KEY, &bytes).unwrap();
+        }
+        channel.flush().unwrap();
+    };
+    let serve = |channel: &mut Channel| server.clone().connect(resources).unwrap().setup(channel);
+    let ((), served) = run_pair(send, serve);
+    assert!(matches!(served, Err(BackendError::Net(_))), "{served:?}");
+}
+
+/// Runs one inference with a client that has opened the model anew. Returns the bytes of its setup,
+/// and those it was spared.
+fn once(
+    model: &Model,
+    server: &Arc<dyn ServerModel>,
+    resources: &[ConnectionResources; 2],
+) -> Result<[u64; 2], BackendError> {
+    let client: Arc<dyn ClientModel> = Ckks.open(server.public_bytes())?;
+    let [ours, theirs] = resources.clone().map(|resources| resources.stopped_by(&resources.stop));
+    let x = input(model, 5);
+    let ask = |channel: &mut Channel| {
+        let mut side = client.connect(&ours)?;
+        side.setup(channel)?;
+        let sent = channel.total_traffic().sent;
+        Ok::<_, BackendError>((side.online(channel, Material::nothing(), &x)?, sent))
+    };
+    let serve = |channel: &mut Channel| {
+        let mut side = server.clone().connect(&theirs)?;
+        side.setup(channel)?;
+        channel.flush()?;
+        side.online(channel, Material::nothing())
+    };
+    let (asked, served) = run_pair(ask, serve);
+    let (got, sent) = asked?;
+    served?;
+    let wanted = server.reference(&x)?;
+    let off = wanted.iter().zip(&got).fold(0.0, |m: f64, (w, g)| m.max((w - g).abs()));
+    assert!(off <= server.error_bound(&[]), "off by {off}");
+    Ok([sent, ours.spared.load(std::sync::atomic::Ordering::Relaxed)])
+}
+
+#[test]
+fn keys_go_on_where_they_broke_off_and_are_sent_once() {
+    let (model, folder) = (residual(), Folder::new("resume"));
+    let (server, _) = both(&model, "rotations=chained");
+    let place = Place::new(&folder.0, u64::MAX);
+    let resources = place.resources();
+    break_off(&server, &resources[1], 0, 2);
+    break_off(&server, &resources[1], 2, 1);
+    let all = server.costs().setup.up_bytes;
+    let [sent, spared] = once(&model, &server, &resources).unwrap();
+    assert!(spared > 0 && sent > 1 << 20 && sent + spared <= all + 1000, "{sent} and {spared} of {all}");
+    // Both ends are new processes.
+    let again = Ckks.load(server.public_bytes(), &server.private_bytes().unwrap()).unwrap();
+    let [second, spared] = once(&model, &again, &resources).unwrap();
+    assert!(second < 200 && spared == all, "{second} bytes went up");
+    // A damaged key is sent again, with all keys after it.
+    drop(server);
+    let path = folder.0.join("set");
+    let length = path.metadata().unwrap().len();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&[0x55; 16], length - 100).unwrap();
+    let last = Ckks.load(again.public_bytes(), &again.private_bytes().unwrap()).unwrap();
+    let [third, _] = once(&model, &last, &resources).unwrap();
+    assert!(third > 10_000 && third < sent, "{third} bytes went up");
+    assert!(once(&model, &last, &resources).unwrap()[0] < 200);
+    // The file is damaged without the server's notice. A setup does not read the file through, the
+    // next inference fails, and then the keys are sent again.
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    file.write_all_at(&[0xaa; 16], length - 100).unwrap();
+    file.set_modified(modified).unwrap();
+    assert!(once(&model, &last, &resources).is_err());
+    assert_eq!(once(&model, &last, &resources).unwrap()[0], third);
+}
+
+/// A name is only a claim: a set in memory belongs to the client that sent it.
+#[test]
+fn a_set_in_memory_is_its_clients_whatever_name_another_gives() {
+    let (model, folder) = (residual(), Folder::new("memory"));
+    let (server, _) = both(&model, "rotations=chained");
+    // Both clients have the same secret, and so the same name.
+    let [secrets, _] = Place::new(&folder.0, 0).resources();
+    let of =
+        |client: u8| [secrets.clone(), ConnectionResources { client: [client; 32], ..ConnectionResources::default() }];
+    let sent = |client: u8| once(&model, &server, &of(client)).unwrap()[0];
+    let all = sent(1);
+    assert!(all > 1 << 20, "{all} bytes went up");
+    assert!(sent(1) < 200, "its own are there");
+    assert_eq!(sent(2), all, "another client's are not");
+    assert!(sent(1) < 200 && sent(2) < 200, "each has its own");
+}
+
+#[test]
+fn sets_of_others_and_sets_without_room_are_refused() {
+    let (model, folder) = (residual(), Folder::new("refused"));
+    let (server, _) = both(&model, "rotations=chained");
+    let refused = |place: &Arc<Place>| once(&model, &server, &place.resources()).unwrap_err().to_string();
+    let small = Place::new(&folder.0, 1000);
+    let error = refused(&small);
+    assert!(error.contains("keeps 1000 bytes") && error.contains("tacit keyset delete"), "{error}");
+    // The server has a set that this client has never made.
+    let place = Place::new(&folder.0, u64::MAX);
+    once(&model, &server, &place.resources()).unwrap();
+    let shared = shared(&*server);
+    let name = [10; 32];
+    assert_eq!(*place.whole.lock().unwrap(), HashMap::from([(name, true)]));
+    // The file of a whole set belongs to another client or plan: the server does not use it, and
+    // the keys are sent anew.
+    let stranger = Place::new(&folder.0, u64::MAX);
+    *stranger.secret.lock().unwrap() = Some(kept_secret(2, 3));
+    stranger.whole.lock().unwrap().insert([4; 32], true);
+    assert!(once(&model, &server, &stranger.resources()).unwrap()[0] > 1 << 20);
+    // A secret of another version.
+    *place.secret.lock().unwrap() = Some(kept_secret(1, 9));
+    assert!(refused(&place).contains("another version"));
+    // Two connections at once.
+    *place.secret.lock().unwrap() = Some(kept_secret(2, 9));
+    place.set_whole((&[0; 32], &name), false).unwrap();
+    let part = PartFile::resume(&folder.0.join("set"), &shared.context, &[0; 32], &[], |_| false).unwrap().unwrap();
+    assert!(refused(&place).contains("sends these keys now"));
+    drop(part);
+    // The server claims to know a name that it has never received.
+    let fresh = Place::new(&folder.0, u64::MAX);
+    *fresh.secret.lock().unwrap() = None;
+    let lie = |channel: &mut Channel| {
+        channel.recv(HELLO, HELLO_BYTES).unwrap();
+        channel.send(WELCOME, &Welcome::Known.to_bytes()).unwrap();
+        channel.flush().unwrap();
+    };
+    let client = Ckks.open(server.public_bytes()).unwrap();
+    // The claim is refused each time.
+    for _ in 0..2 {
+        let ask = |channel: &mut Channel| client.clone().connect(&fresh.resources()[0]).unwrap().setup(channel);
+        let (asked, ()) = run_pair(ask, lie);
+        assert!(asked.unwrap_err().to_string().contains("never made"));
+        assert!(fresh.secret.lock().unwrap().is_none());
+    }
+}
+
+/// A setup that breaks off before the server's first message is resumed under the same name. A name
+/// without a stored secret is marked as such.
+#[test]
+fn a_name_outlives_a_connection_that_breaks_at_once() {
+    let (_, client) = both(&residual(), "rotations=chained");
+    let name = |answer: Option<Welcome>| {
+        let ask =
+            |channel: &mut Channel| client.clone().connect(&ConnectionResources::default()).unwrap().setup(channel);
+        let hear = |channel: &mut Channel| {
+            let hello = Hello::from_bytes(&channel.recv(HELLO, HELLO_BYTES).unwrap()).unwrap();
+            answer.iter().for_each(|answer| channel.send(WELCOME, &answer.to_bytes()).unwrap());
+            channel.flush().unwrap();
+            hello
+        };
+        let (asked, hello) = run_pair(ask, hear);
+        (asked.unwrap_err().to_string(), hello)
+    };
+    let (_, first) = name(None);
+    assert_eq!(name(Some(Welcome::Busy)).1, first);
+    // The server has received a name, and no key.
+    let (error, again) = name(Some(Welcome::Known));
+    assert!(again == first && !first.lasts && error.contains("never made"), "{error}");
+    assert_ne!(name(None).1, first);
+}
+
+/// A file without a row in the store would grow uncounted.
+#[test]
+fn what_is_deleted_before_it_grows_is_not_asked_for() {
+    let (model, folder) = (residual(), Folder::new("deleted"));
+    let (server, _) = both(&model, "rotations=chained");
+    let place = Place::new(&folder.0, u64::MAX);
+    place.is_deleted.store(true, Ordering::Relaxed);
+    let hello = |channel: &mut Channel| {
+        channel.send(HELLO, &Hello { name: [7; 32], lasts: true }.to_bytes()).unwrap();
+        channel.flush().unwrap();
+        channel.recv(WELCOME, WELCOME_BYTES)
+    };
+    let serve = |channel: &mut Channel| server.clone().connect(&place.resources()[1]).unwrap().setup(channel);
+    let (asked, served) = run_pair(hello, serve);
+    assert!(asked.is_err() && matches!(served, Err(BackendError::Keeping { .. })), "{served:?}");
+}
+
+/// A server whose evaluation takes several times as long as the client's patience.
+#[test]
+fn a_server_that_evaluates_for_longer_than_its_client_waits_is_not_given_up() {
+    let (model, patience) = (residual(), Duration::from_secs(2));
+    let (server, client) = both(&model, "rotations=chained");
+    let x = input(&model, 8);
+    let run = |every: Duration| {
+        let (mut ours, mut theirs) = tcp_pair().unwrap();
+        ours.set_stall_timeout(patience).unwrap();
+        theirs.set_sign_of_life(every);
+        let (server, x, client) = (server.clone(), x.clone(), client.clone());
+        let serving = std::thread::spawn(move || {
+            let slow = Watch::new(move |step| {
+                // Sleep in some of about ten steps.
+                std::thread::sleep(if step.done % 4 == 1 { 2 * patience } else { Duration::ZERO });
+                true
+            });
+            let mut side =
+                server.connect(&ConnectionResources { watch: slow, ..ConnectionResources::default() }).unwrap();
+            side.setup(&mut theirs).unwrap();
+            theirs.flush().unwrap();
+            let done = side.online(&mut theirs, Material::nothing());
+            (done, theirs.total_traffic())
+        });
+        let mut side = client.connect(&ConnectionResources::default()).unwrap();
+        side.setup(&mut ours).unwrap();
+        let answer = side.online(&mut ours, Material::nothing(), &x);
+        let traffic = ours.total_traffic();
+        drop(ours);
+        (answer, traffic, serving.join().unwrap())
+    };
+    let (silent, _, _) = run(Duration::from_secs(3600));
+    assert!(matches!(silent, Err(BackendError::Net(NetError::Stalled { .. }))));
+    let (answer, traffic, (done, theirs)) = run(patience / 10);
+    done.unwrap();
+    let off =
+        server.reference(&x).unwrap().iter().zip(answer.unwrap()).fold(0.0, |m: f64, (w, g)| m.max((w - g).abs()));
+    assert!(off <= server.error_bound(&[]), "off by {off}");
+    // The first client has sent the keys, so only their confirmation is missing.
+    let stated = server.costs().setup.down_bytes + server.costs().online.down_bytes;
+    assert_eq!(traffic.received, stated - (DIGEST + HEADER_BYTES) as u64, "signs of life are not counted");
+    assert_eq!((theirs.received, theirs.sent), (traffic.sent, traffic.received));
+}

@@ -1,0 +1,342 @@
+//! The key sets that a server has open: in memory, or in files that it stores for clients.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use tacit_he::ckks::{FileState, KeySet};
+
+use super::public::MAX_KEY_BYTES;
+use tacit_backend_api::BackendError;
+use tacit_backend_api::seam::UploadName;
+
+/// Most files that are remembered as checked. When more come, all are forgotten and checked again.
+const MAX_CHECKED: usize = 1 << 12;
+
+/// Most bytes of derived keys that are cached.
+const MAX_DERIVED_BYTES: u64 = 4 << 30;
+
+/// The key sets of a server: [`MAX_KEY_BYTES`] at most in memory, uploads in progress included.
+/// When room is needed, sets without a file that no connection uses are dropped, the longest unused
+/// first.
+#[derive(Default)]
+pub(super) struct KeySets(Mutex<Held>);
+
+#[derive(Default)]
+struct Held {
+    sets: HashMap<UploadName, Entry>,
+    clock: u64,
+    /// Bytes that uploads in progress will take, and the bytes of them that have arrived.
+    promised: u64,
+    arrived: u64,
+    /// Sets in files that connections use, with the memory budget of each in bytes.
+    open: HashMap<FileState, (Weak<KeySet>, u64)>,
+    /// Files whose keys have been checked.
+    checked: HashSet<FileState>,
+    /// Sets together with their derived keys, the most recently used last.
+    derived: Vec<(UploadName, Entry)>,
+}
+
+impl Held {
+    /// Returns the bytes of sets in use and of uploads in progress.
+    fn taken(&mut self) -> u64 {
+        self.open.retain(|_, (set, _)| set.strong_count() > 0);
+        let used: u64 = self.sets.values().filter(|entry| !entry.is_idle()).map(|entry| entry.bytes).sum();
+        let paged: u64 = self.open.values().map(|(_, budget)| budget).sum();
+        used.saturating_add(self.promised).saturating_add(paged)
+    }
+}
+
+struct Entry {
+    keys: Arc<KeySet>,
+    bytes: u64,
+    used: u64,
+}
+
+impl Entry {
+    fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.keys) == 1
+    }
+}
+
+/// Room reserved for a set whose upload is in progress; dropping it gives the room back.
+pub(super) struct Room<'a> {
+    sets: &'a KeySets,
+    bytes: u64,
+    arrived: u64,
+}
+
+impl KeySets {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().expect("nothing panics while it holds the key sets")
+    }
+
+    /// Returns the set of this name, if it is in memory.
+    pub fn find(&self, name: &UploadName) -> Option<Arc<KeySet>> {
+        let mut held = self.held();
+        held.clock += 1;
+        let now = held.clock;
+        let entry = held.sets.get_mut(name)?;
+        entry.used = now;
+        Some(entry.keys.clone())
+    }
+
+    /// Reserves room for a set beside sets in use and uploads in progress, if there is enough.
+    /// Drops no idle set yet: a mere request must not take anything from other clients.
+    pub fn room(&self, bytes: u64) -> Option<Room<'_>> {
+        let mut held = self.held();
+        if held.taken().saturating_add(bytes) > MAX_KEY_BYTES {
+            return None;
+        }
+        held.promised += bytes;
+        Some(Room { sets: self, bytes, arrived: 0 })
+    }
+
+    /// Returns the set of a file: the one that other connections have open, or a new one from
+    /// `open`. `open` gets a memory budget in bytes: `bytes`, or the room that is left if that is
+    /// less.
+    pub fn open(&self, file: FileState, bytes: u64, open: impl FnOnce(usize) -> KeySet) -> Arc<KeySet> {
+        let mut held = self.held();
+        if let Some(set) = held.open.get(&file).and_then(|(set, _)| set.upgrade()) {
+            return set;
+        }
+        let budget = MAX_KEY_BYTES.saturating_sub(held.taken()).min(bytes);
+        let set = Arc::new(open(budget as usize));
+        held.open.insert(file, (Arc::downgrade(&set), budget));
+        set
+    }
+
+    /// Returns the set of this name with its derived keys, made by `make` if they are not cached.
+    /// They take `bytes` more and stay cached for the next connection; idle sets are dropped for
+    /// them, the oldest first.
+    ///
+    /// # Errors
+    /// The errors of `make`.
+    pub fn completed(
+        &self,
+        name: &UploadName,
+        bytes: u64,
+        make: impl FnOnce() -> Result<KeySet, BackendError>,
+    ) -> Result<Arc<KeySet>, BackendError> {
+        let known = |held: &mut Held| {
+            let found = held.derived.iter().position(|(of, _)| of == name)?;
+            let known = held.derived.remove(found);
+            let keys = known.1.keys.clone();
+            held.derived.push(known);
+            Some(keys)
+        };
+        if let Some(keys) = known(&mut self.held()) {
+            return Ok(keys);
+        }
+        // Derivation takes seconds, so the lock is free meanwhile. If two connections derive, the
+        // first result stays.
+        let keys = Arc::new(make()?);
+        let mut held = self.held();
+        if let Some(keys) = known(&mut held) {
+            return Ok(keys);
+        }
+        let of = |held: &Held| held.derived.iter().map(|(_, entry)| entry.bytes).sum::<u64>();
+        while of(&held) + bytes > MAX_DERIVED_BYTES {
+            let Some(idle) = held.derived.iter().position(|(_, entry)| entry.is_idle()) else { return Ok(keys) };
+            held.derived.remove(idle);
+        }
+        held.derived.push((*name, Entry { keys: keys.clone(), bytes, used: 0 }));
+        Ok(keys)
+    }
+
+    /// Drops the derived keys of the set of this name, which is no longer complete.
+    pub fn forget(&self, name: &UploadName) {
+        self.held().derived.retain(|(of, _)| of != name);
+    }
+
+    /// Drops sets that no connection uses.
+    pub fn forget_idle(&self) {
+        let mut held = self.held();
+        let sets: Vec<Entry> = held.sets.extract_if(|_, entry| entry.is_idle()).map(|(_, entry)| entry).collect();
+        let derived: Vec<_> = held.derived.extract_if(.., |(_, entry)| entry.is_idle()).collect();
+        // Freeing large sets takes a while: release the lock first.
+        drop(held);
+        drop((sets, derived));
+    }
+
+    /// Returns whether the keys of a file have been checked.
+    pub fn is_checked(&self, file: &FileState) -> bool {
+        self.held().checked.contains(file)
+    }
+
+    /// Records that the keys of a file have been checked, so that a mere request does not read the
+    /// file through again.
+    pub fn note_checked(&self, file: FileState) {
+        let mut held = self.held();
+        if held.checked.len() >= MAX_CHECKED {
+            held.checked.clear();
+        }
+        held.checked.insert(file);
+    }
+
+    /// Forgets that a file was checked, because a key of it failed: the next request checks it
+    /// again.
+    pub fn doubt(&self, file: &FileState) {
+        self.held().checked.remove(file);
+    }
+}
+
+impl Room<'_> {
+    /// Counts `bytes` more that have arrived and drops idle sets where room is needed. Returns
+    /// whether there is room.
+    pub fn arrive(&mut self, bytes: u64) -> bool {
+        let mut gone = Vec::new();
+        let mut held = self.sets.held();
+        (self.arrived, held.arrived) = (self.arrived + bytes, held.arrived + bytes);
+        loop {
+            let there: u64 = held.sets.values().map(|entry| entry.bytes).sum();
+            if there + held.arrived <= MAX_KEY_BYTES {
+                break;
+            }
+            let idle = held.sets.iter().filter(|(_, entry)| entry.is_idle());
+            let Some(oldest) = idle.min_by_key(|(_, entry)| entry.used).map(|(name, _)| *name) else { return false };
+            gone.extend(held.sets.remove(&oldest));
+        }
+        // Freeing large sets takes a while: release the lock first.
+        drop(held);
+        true
+    }
+
+    /// Puts the complete set under its name. If two uploads have one name, the first set stays.
+    pub fn fill(self, name: UploadName, keys: KeySet) -> Arc<KeySet> {
+        let mut held = self.sets.held();
+        held.clock += 1;
+        let (used, bytes) = (held.clock, self.bytes);
+        let entry = held.sets.entry(name).or_insert_with(|| Entry { keys: Arc::new(keys), bytes, used });
+        entry.keys.clone()
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        let mut held = self.sets.held();
+        (held.promised, held.arrived) = (held.promised - self.bytes, held.arrived - self.arrived);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::time::{Duration, SystemTime};
+
+    const HALF: u64 = MAX_KEY_BYTES / 2;
+
+    /// States of a file, by modification time.
+    struct States(File);
+
+    impl States {
+        fn new(test: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("tacit-sets-{}-{test}", std::process::id()));
+            let file = File::create(&path).unwrap();
+            std::fs::remove_file(path).unwrap();
+            Self(file)
+        }
+
+        fn at(&self, second: usize) -> FileState {
+            self.0.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(second as u64)).unwrap();
+            FileState::of(&self.0.metadata().unwrap())
+        }
+    }
+
+    #[test]
+    fn sets_under_way_count_and_only_what_comes_drives_others_out() {
+        let sets = KeySets::default();
+        let mut first = sets.room(HALF).unwrap();
+        assert!(first.arrive(HALF));
+        drop(first.fill([1; 32], KeySet::default()));
+        assert!(sets.room(MAX_KEY_BYTES + 1).is_none(), "never fits");
+        // A request drops no set, but takes room from other requests.
+        let asked = sets.room(MAX_KEY_BYTES).unwrap();
+        assert!(sets.room(1).is_none() && sets.find(&[1; 32]).is_some());
+        drop(asked);
+        let mut second = sets.room(MAX_KEY_BYTES).unwrap();
+        assert!(second.arrive(HALF) && sets.find(&[1; 32]).is_some());
+        assert!(second.arrive(1) && sets.find(&[1; 32]).is_none(), "idle, and its place is needed");
+        drop(second);
+        assert!(sets.room(MAX_KEY_BYTES).is_some(), "what broke off takes nothing");
+    }
+
+    #[test]
+    fn a_set_in_use_stays_and_two_of_one_name_are_one() {
+        let sets = KeySets::default();
+        let name = [7; 32];
+        let [a, b] = [sets.room(HALF).unwrap(), sets.room(HALF).unwrap()];
+        let (a, b) = (a.fill(name, KeySet::default()), b.fill(name, KeySet::default()));
+        assert!(Arc::ptr_eq(&a, &b));
+        assert!(sets.room(HALF + 1).is_none() && sets.room(HALF).is_some());
+        let mut other = sets.room(HALF).unwrap();
+        assert!(other.arrive(HALF) && !other.arrive(1), "more than was asked for, and nobody to go");
+    }
+
+    #[test]
+    fn files_are_open_while_they_are_used_with_what_memory_there_is() {
+        let sets = KeySets::default();
+        let states = States::new("open");
+        let files = [0, 1, 2].map(|second| states.at(second));
+        let open = |file: usize, bytes: u64, wanted: u64| {
+            let opened = sets.open(files[file], bytes, |budget| {
+                assert_eq!(budget as u64, wanted);
+                KeySet::default()
+            });
+            // Another connection to the same file takes no memory of its own.
+            let again = sets.open(files[file], bytes, |_| unreachable!("it is open"));
+            assert!(Arc::ptr_eq(&opened, &again));
+            opened
+        };
+        let all = [open(0, HALF, HALF), open(1, MAX_KEY_BYTES, HALF), open(2, 7, 0)];
+        assert!(sets.room(1).is_none());
+        drop(all);
+        drop(open(0, HALF, HALF));
+    }
+
+    #[test]
+    fn what_is_derived_stays_while_there_is_room() {
+        let sets = KeySets::default();
+        let made = |name: u8, bytes: u64| sets.completed(&[name; 32], bytes, || Ok(KeySet::default())).unwrap();
+        let none = |name: u8, bytes: u64| sets.completed(&[name; 32], bytes, || Err(BackendError::Stopped));
+        let used = made(1, MAX_DERIVED_BYTES / 2);
+        assert!(Arc::ptr_eq(&used, &none(1, MAX_DERIVED_BYTES / 2).unwrap()));
+        assert!(none(2, 1).is_err());
+        drop(made(2, MAX_DERIVED_BYTES / 2));
+        // The idle set is dropped for another one. A set that is too large is not cached, and drops
+        // no set in use.
+        drop(made(3, MAX_DERIVED_BYTES / 2));
+        assert!(none(2, 1).is_err() && none(3, 1).is_ok() && none(1, 1).is_ok());
+        drop(made(4, MAX_DERIVED_BYTES));
+        assert!(none(4, 1).is_err() && none(1, 1).is_ok());
+        sets.forget(&[1; 32]);
+        assert!(none(1, 1).is_err());
+    }
+
+    #[test]
+    fn what_nobody_uses_goes_when_it_is_asked_to() {
+        let sets = KeySets::default();
+        let came = |name: u8| sets.room(7).unwrap().fill([name; 32], KeySet::default());
+        let made = |name: u8| sets.completed(&[name; 32], 7, || Ok(KeySet::default())).unwrap();
+        let used = [came(1), made(1)];
+        drop([came(2), made(2)]);
+        sets.forget_idle();
+        assert!(Arc::ptr_eq(&sets.find(&[1; 32]).unwrap(), &used[0]) && Arc::ptr_eq(&made(1), &used[1]));
+        assert!(sets.find(&[2; 32]).is_none());
+        assert!(sets.completed(&[2; 32], 7, || Err(BackendError::Stopped)).is_err());
+    }
+
+    #[test]
+    fn files_are_checked_once_until_there_is_doubt_or_too_many() {
+        let sets = KeySets::default();
+        let states = States::new("checked");
+        let file = states.at(MAX_CHECKED);
+        sets.note_checked(file);
+        assert!(sets.is_checked(&file) && !sets.is_checked(&states.at(0)));
+        sets.doubt(&file);
+        assert!(!sets.is_checked(&file));
+        sets.note_checked(file);
+        (0..MAX_CHECKED).for_each(|second| sets.note_checked(states.at(second)));
+        assert!(!sets.is_checked(&file) && sets.is_checked(&states.at(MAX_CHECKED - 1)));
+    }
+}

@@ -1,0 +1,348 @@
+//! Keys, costs and the public part of a frame, with a way to compute rotations.
+
+use std::collections::BTreeSet;
+
+use tacit_graph::{Model, OutputMode};
+use tacit_he::ckks::{Bootstrapper, Ciphertext, KeyId, KeyKind, SeededCiphertext, merged};
+use tacit_net::TrafficModel;
+
+use super::argmax::Best;
+use super::derive::Sent;
+use super::layout::{self, Layout};
+use super::levelled_program::{Frame, Part, part};
+use super::options::{NAME, Options};
+use super::program::{Step, VectorId};
+use super::public::{KeyRecord, Port, Public, StepRecord, VERSION, key_bytes};
+use super::rotation_method::Way;
+use super::wire::{DIGEST, HELLO_BYTES, WELCOME_BYTES};
+use tacit_backend_api::{BackendError, Costs, PartyCost, PhaseCost, Work};
+use tacit_two_party::cheetah::{self, TrafficOf};
+
+/// Factor on the estimated deviation: decrypted outputs are taken to be within so many deviations
+/// of the reference. If errors are Gaussian and the estimate is a third of the truth, one output in
+/// a thousand is not.
+const DEVIATIONS: f64 = 10.0;
+
+/// The keys that a frame needs, and its costs.
+pub(super) struct Draft<'a> {
+    frame: &'a Frame,
+    options: &'a Options,
+    /// Every key of every step.
+    pub needs: Vec<KeyId>,
+    pub steps: Vec<StepRecord>,
+    pub work: Work,
+    /// Bytes of encoded weights and bootstrap tables, which all connections share.
+    pub weights: u64,
+    /// Bytes of the plan's matrices, from which weights are encoded.
+    matrices: u64,
+    /// Most bytes that one matrix takes while it is encoded.
+    encoding: u64,
+    most_held: u64,
+}
+
+/// Bytes of a server process without any model: code, threads, TLS, its database. Measured: 24 to
+/// 26 MB.
+const PROGRAM: u64 = 26 << 20;
+
+/// Adds a quarter for gaps that the allocator cannot return to the system. Measured
+/// (`scripts/server_memory.py`): no gaps in 138 MB for digits with squares, a fifth more with two
+/// threads for SqueezeNet with squares.
+fn with_gaps(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / 4)
+}
+
+impl<'a> Draft<'a> {
+    /// Collects the needs of all steps.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn new(
+        frame: &'a Frame,
+        options: &'a Options,
+        bootstrapper: Option<&Bootstrapper>,
+    ) -> Result<Self, BackendError> {
+        let weights = bootstrapper.map_or(0, |boot| boot.memory_bytes() as u64);
+        let (needs, steps, work) = (Vec::new(), Vec::new(), Work::default());
+        let mut draft = Self { frame, options, needs, steps, work, weights, matrices: 0, encoding: 0, most_held: 0 };
+        for id in 0..frame.program.vectors.len() {
+            draft.step(id, bootstrapper)?;
+        }
+        draft.needs.push(frame.anew());
+        Ok(draft)
+    }
+
+    /// Returns the keys that are sent, each once, and those that the server derives.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn sent(&self) -> Result<Sent, BackendError> {
+        let keys = merged(&self.needs);
+        if self.options.derive { Sent::derived(&self.frame.context, keys) } else { Ok(Sent::whole(keys)) }
+    }
+
+    /// Adds the keys, costs and record of one step.
+    fn step(&mut self, id: VectorId, bootstrapper: Option<&Bootstrapper>) -> Result<(), BackendError> {
+        let (vector, place) = (&self.frame.program.vectors[id], self.frame.places[id]);
+        let mut record = StepRecord {
+            node: vector.name.clone(),
+            step: vector.step.name().into(),
+            level: place.level,
+            bootstrapped: place.boots,
+            diagonals: 0,
+            rotations: vec![],
+            switches: 0,
+        };
+        match &vector.step {
+            Step::Input => {}
+            Step::Linear { parts, .. } => {
+                for (index, (of, matrix)) in parts.iter().enumerate() {
+                    let [from, to] = [*of, id].map(|id| &self.frame.layouts[id]);
+                    let moves = layout::moves(matrix, from, to);
+                    self.matrices += matrix.memory_bytes() as u64;
+                    // Complex numbers in all slots, twice if they are rotated.
+                    let slots = (self.frame.context.degree() / 2) as u64;
+                    self.encoding = self.encoding.max(2 * 16 * slots * moves.offsets.len() as u64);
+                    let way = self.frame.way(self.options, id, index);
+                    self.linear((&moves.offsets, from.period.max(to.period)), place.made + 1, way, &mut record)?;
+                    self.folds(&moves.folds, place.made, &mut record);
+                }
+            }
+            step => {
+                self.products(&Self::relinearisations(step, place.made));
+            }
+        }
+        if let (true, Some(boot)) = (place.boots, bootstrapper) {
+            self.bootstrap(boot);
+        }
+        self.steps.push(record);
+        Ok(())
+    }
+
+    /// Adds a bootstrap. Its diagonals are stored transformed.
+    fn bootstrap(&mut self, boot: &Bootstrapper) {
+        let parameters = self.frame.context.parameters();
+        self.needs.extend(boot.keys());
+        for plan in boot.plans() {
+            let alpha = parameters.alpha(plan.level());
+            let work = plan.work(alpha);
+            self.holds(plan.held(alpha));
+            self.work.key_switches += work.key_switches as u64;
+            self.work.ntts += work.ntts as u64;
+            self.work.macs += (work.products * parameters.degree()) as u64;
+        }
+        boot.switches().into_iter().for_each(|(level, count)| self.switches(level, count as u64));
+    }
+
+    /// Returns the relinearisations of a step whose result is at level `made`: the level, and how
+    /// many.
+    pub fn relinearisations(step: &Step, made: usize) -> Vec<(usize, u64)> {
+        match step {
+            Step::Input | Step::Linear { .. } => vec![],
+            Step::Square { .. } | Step::Quadratic { .. } | Step::Product { .. } => vec![(made + 1, 1)],
+            Step::Polynomial { polynomial, .. } => {
+                let from = made + polynomial.depth();
+                let counts = polynomial.relinearisations().into_iter().enumerate();
+                counts.map(|(below, count)| (from - below, count as u64)).collect()
+            }
+        }
+    }
+
+    /// Adds a part of a linear step, whose diagonals repeat after `period` slots.
+    fn linear(
+        &mut self,
+        (offsets, period): (&BTreeSet<i64>, usize),
+        level: usize,
+        way: Way,
+        record: &mut StepRecord,
+    ) -> Result<(), BackendError> {
+        record.diagonals += offsets.len();
+        let context = &self.frame.context;
+        let limbs = (level + context.parameters().alpha(level)) as u64;
+        let n = context.degree() as u64;
+        // Repeating diagonals are transformed in a smaller ring.
+        self.work.ntts += limbs * offsets.len() as u64 * (2 * period as u64).min(n) / n;
+        self.work.macs += 2 * limbs * n * offsets.len() as u64;
+        if let Part::Transform(plan) = part(context, way, offsets, level)? {
+            let rotations = plan.rotations();
+            self.needs.extend(plan.keys(context));
+            // Diagonals are 64-bit coefficients in a subring.
+            self.weights += 16 * (period * offsets.len()) as u64;
+            let switches = plan.switches();
+            record.switches += switches;
+            self.switches(level, switches as u64);
+            self.holds(plan.held(context.parameters().alpha(level)));
+            record.rotations.extend(rotations);
+        } else {
+            // The slots are complex numbers.
+            self.weights += 8 * n;
+        }
+        Ok(())
+    }
+
+    /// Adds the rotations of folds, which add up shares of a sum.
+    fn folds(&mut self, folds: &[usize], level: usize, record: &mut StepRecord) {
+        let context = &self.frame.context;
+        let key = |by: &usize| KeyId::at(context, KeyKind::Galois(context.rotation_element(*by as i64)), level);
+        self.needs.extend(folds.iter().map(key));
+        record.rotations.extend(folds.iter().map(|by| *by as i64));
+        record.switches += folds.len();
+        self.switches(level, folds.len() as u64);
+    }
+
+    /// Returns the server's bytes while it computes for one client, with keys of `stored` bytes.
+    pub fn memory(&self, stored: u64) -> u64 {
+        stored + self.weights + self.most_held
+    }
+
+    /// Returns the server's bytes during setup: while keys of `keys` bytes arrive or, before, while
+    /// weights are encoded.
+    fn setup_memory(&self, keys: u64) -> u64 {
+        self.resident() + self.weights + self.encoding.max(keys)
+    }
+
+    /// Returns the bytes of a server process that has loaded the network, and no keys.
+    fn resident(&self) -> u64 {
+        let parameters = self.frame.context.parameters();
+        let primes = (parameters.primes().len() + parameters.special_primes().len()) as u64;
+        // Twiddle factors for both directions, each with its quotient by the prime.
+        let tables = 32 * self.frame.context.degree() as u64 * primes;
+        PROGRAM + self.matrices + tables
+    }
+
+    /// Adds the products of one step: the level, and how many.
+    fn products(&mut self, counts: &[(usize, u64)]) {
+        for &(level, count) in counts {
+            self.needs.push(KeyId::at(&self.frame.context, KeyKind::Relinearise, level));
+            self.switches(level, count);
+        }
+        if let Some(level) = counts.iter().map(|(level, _)| *level).max() {
+            let alpha = self.frame.context.parameters().alpha(level);
+            // Each product may be a stored power. Two more are multiplied, and relinearised by one
+            // switch.
+            let kept = counts.iter().map(|(_, count)| *count as usize).sum::<usize>() + 2;
+            self.holds(2 * level * kept + (level.div_ceil(alpha) + 4) * (level + alpha));
+        }
+    }
+
+    /// Notes that a step holds `limbs` limbs at once.
+    fn holds(&mut self, limbs: usize) {
+        self.most_held = self.most_held.max(8 * (limbs * self.frame.context.degree()) as u64);
+    }
+
+    fn switches(&mut self, level: usize, count: u64) {
+        let alpha = self.frame.context.parameters().alpha(level);
+        self.work.key_switches += count;
+        self.work.ntts += count * ((level.div_ceil(alpha) + 2) * (level + alpha)) as u64;
+    }
+
+    fn port(&self, id: VectorId) -> Port {
+        let Layout { slots, period } = self.frame.layouts[id].clone();
+        Port { level: self.frame.places[id].level, unit: self.frame.program.vectors[id].scale[0], slots, period }
+    }
+
+    /// Makes the public part for the keys `sent`.
+    ///
+    /// # Errors
+    /// More bytes of keys than a client sends; outputs that cannot be compared.
+    pub fn public(
+        self,
+        model: &Model,
+        [deviation, approximation]: [f64; 2],
+        sent: &Sent,
+    ) -> Result<Public, BackendError> {
+        let last = self.frame.program.vectors.len() - 1;
+        let mut output = self.port(last);
+        output.unit *= model.output_multiplier;
+        // Round up to a power of two: the estimate depends on the weights, and little of it is
+        // published.
+        let before_rounding = (DEVIATIONS * deviation).log2().ceil().exp2();
+        let relative = if self.options.round { 2.0 * before_rounding } else { before_rounding };
+        let keys: Vec<KeyRecord> = sent.keys.iter().copied().map(KeyRecord::of).collect();
+        let input = self.port(0);
+        let compared = match model.interface.output_mode {
+            OutputMode::Logits => None,
+            OutputMode::Top1 => Some(model.graph.nodes[model.graph.output].elements() as u32),
+        };
+        let parameters = self.frame.context.parameters();
+        let best = compared.map(|n| Best::new(n as usize, parameters)).transpose()?;
+        let costs = self.costs((&keys, sent), [input.level, output.level], best.as_ref())?;
+        Ok(Public {
+            backend: NAME.into(),
+            version: VERSION,
+            interface: model.interface.clone(),
+            options: self.options.clone(),
+            set: self.frame.setting.name.clone(),
+            parameters: self.frame.setting.parameters.clone(),
+            compared,
+            error: relative * output.unit,
+            relative,
+            approximation,
+            certain: false,
+            input,
+            output,
+            keys,
+            costs,
+            steps: self.steps,
+        })
+    }
+
+    fn costs(
+        &self,
+        (keys, sent): (&[KeyRecord], &Sent),
+        [level, last]: [usize; 2],
+        best: Option<&Best>,
+    ) -> Result<Costs, BackendError> {
+        let context = &self.frame.context;
+        let stored = key_bytes(context, keys, 0)?;
+        let largest = keys
+            .iter()
+            .map(|k| key_bytes(context, std::slice::from_ref(k), 0))
+            .max_by_key(|b| *b.as_ref().unwrap_or(&0));
+        let largest = largest.transpose()?.unwrap_or(0);
+        let secret = 8 * (context.degree() * (context.parameters().levels() + 1)) as u64;
+        let mut talk = TrafficModel::default();
+        talk.up(HELLO_BYTES);
+        talk.down(WELCOME_BYTES);
+        for key in keys {
+            talk.up(key_bytes(context, std::slice::from_ref(key), DIGEST)? as usize);
+        }
+        talk.down(DIGEST);
+        let of_best = best.map(|best| cheetah::costs(&best.plan)).unwrap_or_default();
+        best.iter().for_each(|best| TrafficOf::setup(&best.plan, &mut talk));
+        let mut setup = PhaseCost {
+            client: PartyCost {
+                peak_memory_bytes: 4 * largest + 3 * secret,
+                stored_bytes: secret,
+                ..PartyCost::default()
+            },
+            server: PartyCost {
+                work: Work { ntts: sent.transforms(context), ..Work::default() },
+                peak_memory_bytes: with_gaps(self.setup_memory(stored + sent.derived_bytes(context) + 4 * largest)),
+                stored_bytes: stored,
+            },
+            ..talk.into()
+        };
+        let mut talk = TrafficModel::default();
+        talk.up(SeededCiphertext::bytes_len(context, level));
+        best.iter().for_each(|best| TrafficOf::offline(&best.plan, &mut talk));
+        talk.down(Ciphertext::bytes_len(context, last));
+        best.iter().for_each(|best| TrafficOf::online(&best.plan, &mut talk));
+        let memory = with_gaps(self.resident() + self.memory(sent.resident_bytes(context)));
+        let mut online = PhaseCost {
+            client: PartyCost {
+                work: Work { ntts: 2 * level as u64 + 4, ..Work::default() },
+                peak_memory_bytes: 32 * (context.degree() * (level + 2)) as u64,
+                stored_bytes: 0,
+            },
+            server: PartyCost { work: self.work, peak_memory_bytes: memory, stored_bytes: 0 },
+            ..talk.into()
+        };
+        // The server's stored bytes are keys alone.
+        let unkept = |party: PartyCost| PartyCost { stored_bytes: 0, ..party };
+        setup.add_work(of_best.setup.client, unkept(of_best.setup.server));
+        for phase in [of_best.offline, of_best.online] {
+            online.add_work(unkept(phase.client), unkept(phase.server));
+        }
+        Ok(Costs { setup, online, comparisons: of_best.comparisons, ..Costs::default() })
+    }
+}

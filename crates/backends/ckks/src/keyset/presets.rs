@@ -1,0 +1,176 @@
+//! The strategies of [KDS25], applied to this lowering. Each rotation is a separate key switch in
+//! them. A strategy decides which distances have keys, with how many special primes, and at which
+//! levels.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tacit_he::ckks::{Parameters, Secret, TransformPlan, max_modulus_bits, merged};
+
+use super::super::hops::Hops;
+use super::super::rotation_method::Way;
+use super::KeySetChoice;
+use super::rates::{key_bytes, plain_bytes, transforms};
+use super::runnable_sets::Running;
+use tacit_backend_api::BackendError;
+
+/// Number of special primes of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alpha {
+    /// One.
+    Single,
+    /// As many as have 128 bits at the highest level.
+    Largest,
+    /// At each level the most of 1, 2, 4, 8 and 16 that have 128 bits there.
+    Dynamic,
+}
+
+/// A strategy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preset {
+    /// Its name.
+    pub name: &'static str,
+    /// Description.
+    pub about: &'static str,
+    /// Whether only powers of two, in either direction, have keys.
+    pub powers: bool,
+    /// Special primes.
+    pub alpha: Alpha,
+    /// Whether keys are made for the levels that use them, instead of the highest.
+    pub needed: bool,
+}
+
+const fn preset(name: &'static str, about: &'static str, powers: bool, alpha: Alpha, needed: bool) -> Preset {
+    Preset { name, about, powers, alpha, needed }
+}
+
+/// All strategies.
+pub const PRESETS: [Preset; 7] = [
+    preset("power-of-two", "powers of two, one special prime, highest level", true, Alpha::Single, false),
+    preset(
+        "power-of-two, dynamic",
+        "powers of two, most special primes of each level, all levels",
+        true,
+        Alpha::Dynamic,
+        false,
+    ),
+    preset("all-required", "every distance, one special prime, highest level", false, Alpha::Single, false),
+    preset("alpha=1", "every distance, one special prime, needed levels", false, Alpha::Single, true),
+    preset("max-alpha", "every distance, most special primes at the top, highest level", false, Alpha::Largest, false),
+    preset("dynamic", "every distance, most special primes of each level, all levels", false, Alpha::Dynamic, false),
+    preset(
+        "level-aware",
+        "every distance, most special primes of each level, needed levels",
+        false,
+        Alpha::Dynamic,
+        true,
+    ),
+];
+
+/// Returns the most special primes, of the parameters' size, with which keys at `level` have 128
+/// bits: at least one, at most as many as the level has primes.
+pub(super) fn most_special(parameters: &Parameters, level: usize) -> usize {
+    let most = f64::from(max_modulus_bits(parameters.degree(), Secret::Ternary));
+    let left = most - parameters.modulus_log2(level, 0);
+    ((left / f64::from(parameters.spec().special_bits)) as usize).clamp(1, level.max(1))
+}
+
+/// Rounds [`most_special`] down to 1, 2, 4, 8 or 16.
+fn dynamic(parameters: &Parameters, level: usize) -> usize {
+    1 << most_special(parameters, level).min(16).ilog2()
+}
+
+impl Alpha {
+    /// Returns the number of special primes of keys at `level`.
+    fn at(self, parameters: &Parameters, level: usize) -> usize {
+        match self {
+            Self::Single => 1,
+            Self::Largest => most_special(parameters, parameters.levels()),
+            Self::Dynamic => dynamic(parameters, level),
+        }
+    }
+}
+
+/// A rotation distance of a linear step or a bootstrap: its level, and the number of rotations.
+struct Move {
+    distance: i64,
+    level: usize,
+    times: u64,
+    of_steps: bool,
+}
+
+fn moves(running: &Running<'_>) -> Result<Vec<Move>, BackendError> {
+    let mut all = Vec::new();
+    let mut add = |plan: &TransformPlan, times: u64, of_steps: bool| {
+        let of = plan.moves().into_iter().flatten();
+        all.extend(of.map(|distance| Move { distance, level: plan.level(), times, of_steps }));
+    };
+    for class in running.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {
+        add(&running.plan(class, Way::FLAT)?, class.transforms.len() as u64, true);
+    }
+    let boots = running.frame.bootstraps() as u64;
+    let stages = running.bootstrappers.first().into_iter().flat_map(|boot| boot.plans());
+    stages.for_each(|plan| add(plan, boots, false));
+    Ok(all)
+}
+
+impl Preset {
+    /// Computes the keys and the work of the strategy for a network.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub(super) fn on(&self, running: &Running<'_>) -> Result<KeySetChoice, BackendError> {
+        let context = &*running.frame.context;
+        let (parameters, n) = (context.parameters(), context.degree() / 2);
+        let top = parameters.levels();
+        let moves = moves(running)?;
+        let powers: Vec<i64> = (0..n.trailing_zeros()).flat_map(|b| [1i64 << b, n as i64 - (1 << b)]).collect();
+        let hops = Hops::new(n, powers.iter().copied().filter(|_| self.powers));
+        let distances: BTreeSet<i64> = match self.powers {
+            true => powers.iter().copied().collect(),
+            false => moves.iter().map(|m| m.distance).collect(),
+        };
+        // The highest level for each distance and number of special primes.
+        let mut keys: BTreeMap<(i64, usize), usize> = BTreeMap::new();
+        let mut add = |distance: i64, alpha: usize, level: usize| {
+            let highest = keys.entry((distance, alpha)).or_default();
+            *highest = level.max(*highest);
+        };
+        for &distance in &distances {
+            let own = moves.iter().filter(|m| !self.powers && m.distance == distance).map(|m| m.level);
+            let levels: Vec<usize> = match (self.needed, self.powers) {
+                (true, false) => own.collect(),
+                (true, true) => moves.iter().map(|m| m.level).collect(),
+                (false, _) => (1..=top).collect(),
+            };
+            levels.into_iter().for_each(|level| add(distance, self.alpha.at(parameters, level), level));
+        }
+        let others = merged(&running.other_needs());
+        let rotation_bytes = keys.iter().map(|(&(_, alpha), &level)| key_bytes(parameters, level, alpha)).sum::<u64>();
+        let plain_bytes = keys.iter().map(|(&(_, alpha), &level)| plain_bytes(context.degree(), level, alpha)).sum();
+        let bytes = rotation_bytes + others.iter().map(|id| key_bytes(parameters, id.level, id.alpha)).sum::<u64>();
+        let (mut rotations, mut ntts, mut seconds) = (0, 0, running.seconds_beside_rotations());
+        for m in &moves {
+            let count = m.times * if self.powers { u64::from(hops.of(m.distance)) } else { 1 };
+            let alpha = self.alpha.at(parameters, m.level);
+            seconds += count as f64 * running.rates.switch(m.level, alpha);
+            if m.of_steps {
+                rotations += count;
+                ntts += count * transforms(m.level, alpha);
+            }
+        }
+        Ok(KeySetChoice {
+            name: self.name.into(),
+            about: self.about.into(),
+            options: None,
+            keys: keys.len() + others.len(),
+            bytes,
+            rotation_keys: keys.len(),
+            rotation_bytes,
+            plain_bytes,
+            memory: bytes + running.beside_keys(),
+            rotations,
+            transforms: ntts,
+            seconds,
+        })
+    }
+}

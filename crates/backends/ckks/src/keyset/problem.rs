@@ -1,0 +1,247 @@
+//! The search problem: one of several plans for each class of transforms, and the keys that all
+//! chosen plans need together.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde::Serialize;
+use tacit_he::ckks::{Bootstrapper, KeyId, KeyKind, Parameters, TransformPlan};
+
+use super::super::key_requirements::Draft;
+use super::super::layout;
+use super::super::levelled_program::{Frame, he};
+use super::super::program::Step;
+use super::super::rotation_method::{Way, Ways};
+use super::rates::{Rates, key_bytes};
+use tacit_backend_api::BackendError;
+
+/// A key that a plan needs: its index in the problem's keys, and the level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct Need {
+    pub key: usize,
+    pub level: usize,
+}
+
+/// A key that can be made for any level, with its bytes at each.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Key {
+    /// Name for display.
+    pub name: String,
+    #[serde(skip)]
+    pub id: Option<(KeyKind, usize)>,
+    /// Bytes at level 0 (zero), 1, 2, ..
+    pub bytes: Vec<u64>,
+}
+
+/// One way to run the transforms of a class.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Plan {
+    /// Name for display, and for the option.
+    pub name: String,
+    #[serde(skip)]
+    pub way: Way,
+    /// Seconds of all its transforms in one inference.
+    pub seconds: f64,
+    /// Bytes that one transform holds while it runs.
+    pub held: u64,
+    pub needs: Vec<Need>,
+}
+
+/// Transforms over the same distances at the same level, or all bootstraps.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Class {
+    /// Indices of the transforms in the lowering, in order; empty for the bootstraps.
+    pub transforms: Vec<usize>,
+    pub level: usize,
+    pub plans: Vec<Plan>,
+    #[serde(skip)]
+    pub offsets: BTreeSet<i64>,
+    /// Share of the slots that a diagonal takes.
+    #[serde(skip)]
+    pub share: f64,
+}
+
+/// The classes, plans and keys to choose from.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Problem {
+    pub keys: Vec<Key>,
+    /// Keys that every choice needs.
+    pub fixed: Vec<Need>,
+    /// Seconds of products and bootstraps, without their rotations.
+    pub fixed_seconds: f64,
+    pub classes: Vec<Class>,
+    /// Bytes of encoded weights.
+    pub weights: u64,
+}
+
+/// Numbers the keys.
+struct Keys<'a> {
+    frame: &'a Frame,
+    numbers: HashMap<(KeyKind, usize), usize>,
+    list: Vec<Key>,
+}
+
+impl Keys<'_> {
+    fn need(&mut self, id: KeyId) -> Need {
+        let parameters = self.frame.context.parameters();
+        let key = *self.numbers.entry((id.kind, id.alpha)).or_insert_with(|| {
+            let bytes = |level| if level == 0 { 0 } else { key_bytes(parameters, level, id.alpha) };
+            self.list.push(Key {
+                name: id.kind.to_string(),
+                id: Some((id.kind, id.alpha)),
+                bytes: (0..=parameters.levels()).map(bytes).collect(),
+            });
+            self.list.len() - 1
+        });
+        Need { key, level: id.level }
+    }
+
+    fn needs(&mut self, ids: &[KeyId]) -> Vec<Need> {
+        let mut needs: Vec<Need> = ids.iter().map(|&id| self.need(id)).collect();
+        needs.sort();
+        needs
+    }
+}
+
+/// Makes the problem of a network, whose bootstraps use one of `bootstrappers` (empty if there are
+/// no bootstraps).
+pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rates) -> Result<Problem, BackendError> {
+    let mut keys = Keys { frame, numbers: HashMap::new(), list: Vec::new() };
+    let (mut fixed, mut fixed_seconds) = (vec![keys.need(frame.anew())], 0.0);
+    let context = &*frame.context;
+    for (distance, level) in frame.folds() {
+        let id = KeyId::at(context, KeyKind::Galois(context.rotation_element(distance)), level);
+        fixed.push(keys.need(id));
+        fixed_seconds += rates.switch(level, id.alpha);
+    }
+    for (vector, place) in frame.program.vectors.iter().zip(&frame.places) {
+        for (level, count) in Draft::relinearisations(&vector.step, place.made) {
+            let id = KeyId::at(context, KeyKind::Relinearise, level);
+            fixed.push(keys.need(id));
+            fixed_seconds += count as f64 * rates.switch(level, id.alpha);
+        }
+    }
+    let mut problem = Problem { weights: 0, ..Problem::default() };
+    for (offsets, transforms, level, share) in classes(frame, &mut problem.weights) {
+        let plans = plans(frame, &mut keys, (&offsets, level, share), transforms.len(), rates)?;
+        problem.classes.push(Class { transforms, level, plans, offsets, share });
+    }
+    let count = frame.bootstraps();
+    if let Some(boot) = bootstrappers.first() {
+        fixed_seconds += count as f64 * beside_transforms(context.parameters(), boot, rates);
+        let plans = bootstrappers.iter().map(|boot| bootstraps(&mut keys, boot, count, rates)).collect();
+        let level = context.parameters().levels();
+        problem.classes.push(Class { transforms: Vec::new(), level, plans, offsets: BTreeSet::new(), share: 1.0 });
+    }
+    fixed.sort();
+    fixed.dedup();
+    Ok(Problem { keys: keys.list, fixed, fixed_seconds, ..problem })
+}
+
+/// Distances, the transforms that have them, their level, and the share of the slots that a
+/// diagonal takes.
+type Found = (BTreeSet<i64>, Vec<usize>, usize, f64);
+
+/// Groups transforms by distances and level, in order of the first of each. Adds the bytes of
+/// diagonals to `weights`.
+fn classes(frame: &Frame, weights: &mut u64) -> Vec<Found> {
+    let mut found: Vec<Found> = Vec::new();
+    let n = frame.context.degree() / 2;
+    for (id, vector) in frame.program.vectors.iter().enumerate() {
+        let Step::Linear { parts, .. } = &vector.step else { continue };
+        for (index, (of, matrix)) in parts.iter().enumerate() {
+            let [from, to] = [*of, id].map(|id| &frame.layouts[id]);
+            let offsets = layout::moves(matrix, from, to).offsets;
+            if offsets.iter().eq([&0]) {
+                *weights += 16 * n as u64;
+                continue;
+            }
+            let (transform, level) = (frame.transforms(id) + index, frame.places[id].made + 1);
+            let period = from.period.max(to.period);
+            *weights += 16 * (period * offsets.len()) as u64;
+            let share = period as f64 / n as f64;
+            match found.iter_mut().find(|f| f.0 == offsets && (f.2, f.3) == (level, share)) {
+                Some(same) => same.1.push(transform),
+                None => found.push((offsets, vec![transform], level, share)),
+            }
+        }
+    }
+    found
+}
+
+/// Returns the plans to run `count` transforms, without plans that another one beats with a subset
+/// of their keys.
+fn plans(
+    frame: &Frame,
+    keys: &mut Keys<'_>,
+    (offsets, level, share): (&BTreeSet<i64>, usize, f64),
+    count: usize,
+    rates: &Rates,
+) -> Result<Vec<Plan>, BackendError> {
+    let context = &*frame.context;
+    let (n, alpha) = (context.degree() / 2, context.parameters().alpha(level));
+    let mut plans: Vec<Plan> = Vec::new();
+    let mut add = |way: Way, plan: &TransformPlan| {
+        plans.push(Plan {
+            name: Ways::Each(vec![way]).to_string(),
+            way,
+            seconds: count as f64 * rates.transform(&plan.work(alpha), share),
+            held: 8 * (plan.held(alpha) * context.degree()) as u64,
+            needs: keys.needs(&plan.keys(context)),
+        });
+    };
+    for way in Way::ALL {
+        let of = || offsets.iter().copied();
+        let usual = TransformPlan::new(n, level, way.method(), of()).map_err(he)?;
+        add(way, &usual);
+        if way == Way::HOISTED {
+            continue;
+        }
+        let all = TransformPlan::choices(n, level, way.method(), of()).map_err(he)?;
+        for plan in all.iter().filter(|plan| **plan != usual) {
+            add(Way { log_babies: Some(plan.log_babies() as u8), ..way }, plan);
+        }
+    }
+    Ok(undominated(plans))
+}
+
+fn undominated(plans: Vec<Plan>) -> Vec<Plan> {
+    let mut kept: Vec<Plan> = Vec::new();
+    for plan in plans {
+        let of: BTreeSet<&Need> = plan.needs.iter().collect();
+        let better = |other: &Plan| {
+            let (usual, held) = (other.way.log_babies.is_none(), other.held <= plan.held);
+            let no_more = other.needs.iter().all(|need| of.contains(need)) && held;
+            no_more && (other.seconds < plan.seconds || (other.seconds == plan.seconds && usual))
+        };
+        if !kept.iter().any(better) {
+            kept.retain(|other| {
+                let of: BTreeSet<&Need> = other.needs.iter().collect();
+                let no_more = plan.needs.iter().all(|need| of.contains(need)) && plan.held <= other.held;
+                !(no_more && plan.seconds <= other.seconds)
+            });
+            kept.push(plan);
+        }
+    }
+    kept
+}
+
+/// Returns the plan for the transforms of all bootstraps with the tables `boot`.
+fn bootstraps(keys: &mut Keys<'_>, boot: &Bootstrapper, count: usize, rates: &Rates) -> Plan {
+    let parameters = keys.frame.context.parameters();
+    let seconds = |plan: &TransformPlan| rates.transform(&plan.work(parameters.alpha(plan.level())), 1.0);
+    let held = |plan: &TransformPlan| 8 * (plan.held(parameters.alpha(plan.level())) * parameters.degree()) as u64;
+    let way = Way::ALL.into_iter().find(|way| way.method() == boot.spec().method).expect("each method is one");
+    Plan {
+        name: Ways::All(way).to_string(),
+        way,
+        seconds: count as f64 * boot.plans().map(seconds).sum::<f64>(),
+        held: boot.plans().map(held).max().unwrap_or(0),
+        needs: keys.needs(&boot.keys()),
+    }
+}
+
+/// Returns the seconds of a bootstrap without its transforms.
+fn beside_transforms(parameters: &Parameters, boot: &Bootstrapper, rates: &Rates) -> f64 {
+    let at = |(level, count): (usize, usize)| count as f64 * rates.switch(level, parameters.alpha(level));
+    boot.switches().into_iter().map(at).sum()
+}

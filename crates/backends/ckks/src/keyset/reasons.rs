@@ -1,0 +1,144 @@
+//! Why a set has each of its keys, and how distances without a key are served.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use tacit_he::ckks::{KeyId, KeyKind, Method, TransformPlan};
+
+use super::super::options::Options;
+use super::rates::packed_bytes;
+use super::runnable_sets::Running;
+use tacit_backend_api::BackendError;
+
+/// Most nodes that a reason names.
+const NAMED: usize = 3;
+
+/// A key of the chosen set.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KeyReason {
+    /// Purpose of the key.
+    pub key: String,
+    /// Distance in slots, for a rotation key.
+    pub distance: Option<i64>,
+    /// Highest level.
+    pub level: usize,
+    /// Special primes.
+    pub alpha: usize,
+    /// Bytes.
+    pub bytes: u64,
+    /// `uploaded, resident` for a key that the client sends and the server computes with;
+    /// `uploaded` for a master.
+    pub state: &'static str,
+    /// What needs the key.
+    pub reason: String,
+}
+
+/// Transforms that chain keys, because not every distance has one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Chain {
+    /// Nodes of the transforms.
+    pub nodes: Vec<String>,
+    /// Level.
+    pub level: usize,
+    /// Number of keys if the transforms were hoisted.
+    pub distances: usize,
+    /// Distances of the keys that are chained.
+    pub by: Vec<i64>,
+    /// Key switches of one transform.
+    pub switches: usize,
+}
+
+/// Lists up to [`NAMED`] names, and how many more there are.
+fn names(nodes: &[String]) -> String {
+    let shown = nodes.iter().take(NAMED).map(|node| format!("`{node}`")).collect::<Vec<_>>().join(", ");
+    match nodes.len().saturating_sub(NAMED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// By distance: roles of a rotation, and the nodes that need it in each role.
+type Roles = BTreeMap<i64, BTreeMap<&'static str, Vec<String>>>;
+
+fn note(roles: &mut Roles, plan: &TransformPlan, nodes: &[String]) {
+    let mut add = |k: i64, role| {
+        let of = roles.entry(k).or_default().entry(role).or_default();
+        of.extend(nodes.iter().cloned());
+    };
+    let [babies, giants] = plan.moves();
+    match plan.method() {
+        Method::Flat | Method::Hoisted => {
+            babies.into_iter().for_each(|k| add(k, "baby step"));
+            giants.into_iter().for_each(|k| add(k, "giant step or block"));
+        }
+        Method::Paired | Method::Chained => plan.rotations().into_iter().for_each(|k| add(k, "step of a chain")),
+        Method::Powers => plan.rotations().into_iter().for_each(|k| add(k, "power of two")),
+    }
+}
+
+impl Running<'_> {
+    /// Returns the reasons for the keys of a set that runs, and its chains.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub(super) fn reasons(&self, options: &Options) -> Result<(Vec<KeyReason>, Vec<Chain>), BackendError> {
+        let (context, alpha) = (&*self.frame.context, |level| self.frame.context.parameters().alpha(level));
+        let (mut roles, mut chains) = (Roles::new(), Vec::new());
+        for class in self.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {
+            let way = self.frame.way_of(options, class.transforms[0], class.level);
+            let (plan, nodes) = (self.plan(class, way)?, self.nodes(class));
+            note(&mut roles, &plan, &nodes);
+            if !way.is_keyed() {
+                let hoisted = self.plan(class, super::super::rotation_method::Way::HOISTED)?;
+                let (distances, by) = (hoisted.rotations().len(), plan.rotations());
+                let switches = plan.work(alpha(class.level)).key_switches;
+                chains.push(Chain { nodes, level: class.level, distances, by, switches });
+            }
+        }
+        for (distance, _) in self.frame.folds() {
+            roles.entry(distance).or_default().entry("adding up shares").or_default().push("sums".into());
+        }
+        let boot = self.bootstrapper(options);
+        let mut of_boots = BTreeSet::new();
+        if let Some(boot) = boot {
+            boot.plans().for_each(|plan| note(&mut roles, plan, &["bootstraps".into()]));
+            of_boots = boot.keys().into_iter().map(|id| id.kind).collect();
+        }
+        let roles: BTreeMap<u32, (i64, String)> = roles
+            .into_iter()
+            .map(|(k, roles)| {
+                let role = |(role, nodes): (&str, Vec<String>)| format!("{role} of {}", names(&nodes));
+                let text = roles.into_iter().map(role).collect::<Vec<_>>().join("; ");
+                (context.rotation_element(k), (k, text))
+            })
+            .collect();
+        let one = |id: &KeyId| {
+            let known = if let KeyKind::Galois(element) = id.kind { roles.get(&element) } else { None };
+            let boots = of_boots.contains(&id.kind);
+            let reason = match (id.kind, known) {
+                (_, Some((_, text))) => text.clone(),
+                (KeyKind::Relinearise, _) => "products of ciphertexts".to_owned(),
+                (KeyKind::Zero, _) => "answers are encrypted anew".to_owned(),
+                (KeyKind::Master(_), _) => "rotation keys are derived from it and its like".to_owned(),
+                (KeyKind::Galois(element), _) if element == context.conjugation_element() => {
+                    "bootstraps keep the real part".to_owned()
+                }
+                (KeyKind::ToSparse | KeyKind::FromSparse, _) => {
+                    "bootstraps raise residues under a sparse secret".to_owned()
+                }
+                _ if boots => "bootstraps turn the slots once, before the chain".to_owned(),
+                _ => "rotations".to_owned(),
+            };
+            KeyReason {
+                key: known.map_or_else(|| id.kind.to_string(), |(k, _)| format!("rotation by {k}")),
+                distance: known.map(|(k, _)| *k),
+                level: id.level,
+                alpha: id.alpha,
+                bytes: packed_bytes(context, *id),
+                state: if matches!(id.kind, KeyKind::Master(_)) { "uploaded" } else { "uploaded, resident" },
+                reason,
+            }
+        };
+        Ok((self.keys(options)?.iter().map(one).collect(), chains))
+    }
+}

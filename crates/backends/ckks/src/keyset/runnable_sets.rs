@@ -1,0 +1,282 @@
+//! Key sets that this back end runs: the same way for all transforms, or the search's selection.
+
+use tacit_graph::Watch;
+use tacit_he::ckks::{Bootstrapper, KeyId, KeyKind, TransformPlan, TransformWork};
+
+use super::super::key_requirements::Draft;
+use super::super::levelled_program::{Frame, he};
+use super::super::options::{BOOTSTRAPS, Options};
+use super::super::program::Step;
+use super::super::public::StepRecord;
+use super::super::rotation_method::{Steps, Way, Ways};
+use super::problem::{Class, Need, Problem, problem};
+use super::rates::{Rates, packed_bytes, plain_bytes};
+use super::search::Selection;
+use super::{FrontPoint, KeySetChoice, TableRow};
+use tacit_backend_api::{BackendError, seam};
+
+/// Options that [`Running::text`] writes for a choice.
+const WRITTEN: [&str; 4] = ["rotations", "bootstraps", "placement", "derive"];
+
+/// A lowered network, with its search problem.
+pub(super) struct Running<'a> {
+    pub frame: &'a Frame,
+    pub problem: Problem,
+    pub rates: Rates,
+    base: Options,
+    /// Other options of the lowering, in text form.
+    given: String,
+    /// Bootstrap tables for each way to compute their rotations; empty without bootstraps.
+    pub bootstrappers: &'a [Bootstrapper],
+    /// Node of each transform.
+    pub nodes: Vec<String>,
+}
+
+/// Makes bootstrap tables for each way to compute their rotations; none if there are no bootstraps.
+///
+/// # Errors
+/// An interruption by the listener of `watch`.
+pub(super) fn bootstrappers(frame: &Frame, base: &Options, watch: &Watch) -> Result<Vec<Bootstrapper>, BackendError> {
+    let mut made = Vec::new();
+    for bootstraps in BOOTSTRAPS {
+        watch.tell("making tables of bootstraps", 0, None)?;
+        made.extend(frame.bootstrapper(&Options { bootstraps, ..base.clone() })?);
+    }
+    Ok(made)
+}
+
+impl<'a> Running<'a> {
+    /// Makes the search problem of a frame.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn new(
+        frame: &'a Frame,
+        (base, given): (&Options, &seam::Options),
+        rates: Rates,
+        bootstrappers: &'a [Bootstrapper],
+    ) -> Result<Self, BackendError> {
+        let mut problem = problem(frame, bootstrappers, &rates)?;
+        problem.weights += bootstrappers.iter().map(|boot| boot.memory_bytes() as u64).max().unwrap_or(0);
+        let parts = |step: &Step| if let Step::Linear { parts, .. } = step { parts.len() } else { 0 };
+        let of = frame.program.vectors.iter().map(|v| std::iter::repeat_n(v.name.clone(), parts(&v.step)));
+        let others = given.iter().filter(|(key, _)| !WRITTEN.contains(key));
+        let given = others.map(|(key, value)| format!("{key}={value},")).collect();
+        Ok(Self { frame, problem, rates, base: base.clone(), given, bootstrappers, nodes: of.flatten().collect() })
+    }
+
+    /// Returns the bootstrap tables that match the options.
+    pub fn bootstrapper(&self, options: &Options) -> Option<&Bootstrapper> {
+        self.bootstrappers.iter().find(|boot| boot.spec().method == options.bootstraps.method())
+    }
+
+    fn draft<'b>(&'b self, options: &'b Options) -> Result<Draft<'b>, BackendError> {
+        Draft::new(self.frame, options, self.bootstrapper(options))
+    }
+
+    /// Returns the sets with the same way for all transforms.
+    pub fn uniform(&self) -> Result<Vec<(KeySetChoice, Options)>, BackendError> {
+        let boots = &BOOTSTRAPS[..if self.bootstrappers.is_empty() { 1 } else { BOOTSTRAPS.len() }];
+        let mut all = Vec::new();
+        for &bootstraps in boots {
+            for way in Way::ALL {
+                let options = Options { rotations: Ways::All(way), bootstraps, ..self.base.clone() };
+                let name = match self.bootstrappers.is_empty() {
+                    true => options.rotations.to_string(),
+                    false => format!("{}, bootstraps {bootstraps}", options.rotations),
+                };
+                let about = match way.steps {
+                    Steps::Hoisted => "a key for every step and every block of them; chained where keys are dear",
+                    Steps::Flat => "a key for every baby and every giant step",
+                    Steps::Paired => "four keys for each transform, used one after another, two baby steps at a time",
+                    Steps::Chained => "three keys for each transform, used one after another",
+                    Steps::Powers => {
+                        "keys for powers of two, for all transforms; each distance over as few as it takes"
+                    }
+                };
+                all.push((self.choice(&name, about, &options)?, options));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns the set that the search has selected.
+    pub fn selected(&self, name: &str, selection: &Selection) -> Result<(KeySetChoice, Options), BackendError> {
+        let options = self.options(selection);
+        let about = "a way and a number of baby steps for each transform, and where bootstraps come; found by search";
+        Ok((self.choice(name, about, &options)?, options))
+    }
+
+    /// Returns the search's selection with rotation keys derived from masters at the server; `None`
+    /// if there would be no masters.
+    pub fn derived(&self, selection: &Selection) -> Result<Option<(KeySetChoice, Options)>, BackendError> {
+        let options = Options { derive: true, ..self.options(selection) };
+        let sent = self.draft(&options)?.sent()?;
+        let masters = sent.keys.iter().filter(|id| matches!(id.kind, KeyKind::Master(_))).count();
+        if masters == 0 {
+            return Ok(None);
+        }
+        let once = sent.transforms(&self.frame.context) as f64 * self.rates.ntt_s;
+        let about =
+            format!("as auto, rotation keys made at the server from {masters} masters, once for a set, in {once:.1} s");
+        Ok(Some((self.choice("auto, derived", &about, &options)?, options)))
+    }
+
+    /// Returns the options that run a selection.
+    pub fn options(&self, selection: &Selection) -> Options {
+        let mut ways = vec![Way::HOISTED; self.nodes.len()];
+        let mut bootstraps = self.base.bootstraps;
+        for (class, &picked) in self.problem.classes.iter().zip(&selection.picked) {
+            let way = class.plans[picked].way;
+            class.transforms.iter().for_each(|&transform| ways[transform] = way);
+            if class.transforms.is_empty() {
+                bootstraps = way.steps;
+            }
+        }
+        Options { rotations: Ways::each(ways), bootstraps, ..self.base.clone() }
+    }
+
+    /// Writes the options as text, together with the other options of the lowering.
+    fn text(&self, options: &Options) -> String {
+        let Options { rotations, bootstraps, placement, derive, .. } = options;
+        let mut text = format!("{}rotations={rotations}", self.given);
+        if !self.bootstrappers.is_empty() {
+            text += &format!(",bootstraps={bootstraps}");
+        }
+        if *placement > 0 {
+            text += &format!(",placement={placement}");
+        }
+        if *derive {
+            text += ",derive=true";
+        }
+        text
+    }
+
+    fn choice(&self, name: &str, about: &str, options: &Options) -> Result<KeySetChoice, BackendError> {
+        let (draft, context) = (self.draft(options)?, &self.frame.context);
+        let sent = draft.sent()?;
+        let bytes = sent.keys.iter().map(|&id| packed_bytes(context, id)).sum();
+        let (mut seconds, mut rotations, mut transforms) = (self.problem.fixed_seconds, 0, 0);
+        for class in &self.problem.classes {
+            if class.transforms.is_empty() {
+                let plan = class.plans.iter().find(|plan| plan.way.steps == options.bootstraps);
+                seconds += plan.expect("bootstraps have each way").seconds;
+                continue;
+            }
+            let way = self.frame.way_of(options, class.transforms[0], class.level);
+            let (work, count) = (self.work(class, way)?, class.transforms.len() as u64);
+            rotations += count * work.key_switches as u64;
+            transforms += count * work.ntts as u64;
+            seconds += count as f64 * self.rates.transform(&work, class.share);
+        }
+        let (name, about, options) = (name.into(), about.into(), Some(self.text(options)));
+        let memory = draft.memory(sent.resident_bytes(context));
+        let is_of_rotations = |id: &KeyId| matches!(id.kind, KeyKind::Galois(_) | KeyKind::Master(_));
+        let moves: Vec<KeyId> = sent.keys.iter().copied().filter(is_of_rotations).collect();
+        let (rotation_keys, rotation_bytes) = (moves.len(), moves.iter().map(|&id| packed_bytes(context, id)).sum());
+        let plain_bytes = moves.iter().map(|id| plain_bytes(context.degree(), id.level, id.alpha)).sum();
+        Ok(KeySetChoice {
+            name,
+            about,
+            options,
+            keys: sent.keys.len(),
+            bytes,
+            rotation_keys,
+            rotation_bytes,
+            plain_bytes,
+            memory,
+            rotations,
+            transforms,
+            seconds,
+        })
+    }
+
+    /// Returns the keys that are sent with these options, each once.
+    pub fn keys(&self, options: &Options) -> Result<Vec<KeyId>, BackendError> {
+        Ok(self.draft(options)?.sent()?.keys)
+    }
+
+    /// Returns the keys for everything but linear transforms, including bootstrap keys that are not
+    /// for rotations.
+    pub fn other_needs(&self) -> Vec<KeyId> {
+        let conjugation = KeyKind::Galois(self.frame.context.conjugation_element());
+        let id = |need: &Need| {
+            let (kind, alpha) = self.problem.keys[need.key].id?;
+            Some(KeyId { kind, level: need.level, alpha })
+        };
+        let boots = self.bootstrappers.iter().flat_map(Bootstrapper::keys);
+        let boots = boots.filter(|id| !matches!(id.kind, KeyKind::Galois(_)) || id.kind == conjugation);
+        self.problem.fixed.iter().filter_map(id).chain(boots).collect()
+    }
+
+    /// Returns the seconds of everything but rotations: products, bootstraps without their
+    /// transforms, diagonals.
+    pub fn seconds_beside_rotations(&self) -> f64 {
+        let mut seconds = self.problem.fixed_seconds;
+        let boots = self.frame.bootstraps();
+        let of = |count: usize, diagonals: usize, level: usize, share: f64| {
+            let limbs = (count * diagonals * level) as f64;
+            limbs * (2.0 * self.rates.plain_product_s + share * self.rates.ntt_s)
+        };
+        for class in &self.problem.classes {
+            seconds += of(class.transforms.len(), class.offsets.len(), class.level, class.share);
+        }
+        let stages = self.bootstrappers.first().into_iter().flat_map(Bootstrapper::plans);
+        seconds += stages.map(|plan| of(boots, plan.diagonals(), plan.level(), 1.0)).sum::<f64>();
+        seconds
+    }
+
+    /// Returns the server's bytes without keys, for plans that are not chained.
+    pub fn beside_keys(&self) -> u64 {
+        let hoisted = |class: &Class| class.plans.iter().filter(|plan| plan.way.is_keyed()).map(|plan| plan.held).min();
+        let held = |class: &Class| hoisted(class).unwrap_or(0);
+        self.problem.weights + self.problem.classes.iter().map(held).max().unwrap_or(0)
+    }
+
+    /// Plans a class's transforms.
+    pub fn plan(&self, class: &Class, way: Way) -> Result<TransformPlan, BackendError> {
+        way.plan(self.frame.context.degree() / 2, class.level, class.offsets.iter().copied()).map_err(he)
+    }
+
+    fn work(&self, class: &Class, way: Way) -> Result<TransformWork, BackendError> {
+        Ok(self.plan(class, way)?.work(self.frame.context.parameters().alpha(class.level)))
+    }
+
+    /// Returns the front point of a selection.
+    pub fn point(&self, selection: &Selection) -> FrontPoint {
+        let &Selection { bytes, memory, seconds, .. } = selection;
+        FrontPoint { bytes, memory, seconds, options: self.text(&self.options(selection)) }
+    }
+
+    /// Returns the steps with all their rotations, hoisted.
+    pub fn hoisted_steps(&self) -> Result<Vec<StepRecord>, BackendError> {
+        let options = Options { rotations: Ways::All(Way::HOISTED), ..self.base.clone() };
+        Ok(self.draft(&options)?.steps)
+    }
+
+    /// Returns the nodes of the transforms of a class, each once.
+    pub fn nodes(&self, class: &Class) -> Vec<String> {
+        let mut nodes: Vec<String> = class.transforms.iter().map(|&t| self.nodes[t].clone()).collect();
+        nodes.dedup();
+        if class.transforms.is_empty() { vec!["bootstraps".into()] } else { nodes }
+    }
+
+    /// Returns rotations by level and layer, those of bootstraps last.
+    pub fn table(&self) -> Result<Vec<TableRow>, BackendError> {
+        let alpha = |level| self.frame.context.parameters().alpha(level);
+        let row = |nodes, plan: &TransformPlan| TableRow {
+            nodes,
+            level: plan.level(),
+            alpha: alpha(plan.level()),
+            diagonals: plan.diagonals(),
+            rotations: plan.rotations(),
+        };
+        let mut rows = Vec::new();
+        for class in self.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {
+            rows.push(row(self.nodes(class), &self.plan(class, Way::HOISTED)?));
+        }
+        let boots = self.bootstrappers.first().into_iter().flat_map(Bootstrapper::plans);
+        rows.extend(boots.map(|plan| row(vec!["bootstraps".into()], plan)));
+        Ok(rows)
+    }
+}

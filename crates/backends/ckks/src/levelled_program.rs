@@ -1,0 +1,210 @@
+//! A program with parameters: layouts, levels and scales, but no way to compute rotations.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tacit_graph::{Model, Watch};
+use tacit_he::ckks::{Bootstrapper, Context, KeyId, KeyKind, Parameters, Scale, SwitchKey, TransformPlan};
+
+use super::emit::{self, Samples};
+use super::fit::Approximation;
+use super::layout::{self, Layout};
+use super::levels::Levels;
+use super::noise::Place;
+use super::options::{NAME, Options};
+use super::program::{Program, Step};
+use super::rotation_method::{Way, Ways};
+use super::setting::{self, Setting};
+use tacit_backend_api::BackendError;
+
+/// A network as a program, before it has levels.
+pub(super) struct Emitted {
+    program: Arc<Program>,
+    approximations: Vec<Approximation>,
+    /// Shape of the input.
+    input: Vec<usize>,
+}
+
+/// A program with its parameters, and the level of each vector.
+pub(super) struct Frame {
+    pub program: Arc<Program>,
+    pub approximations: Vec<Approximation>,
+    pub setting: Setting,
+    pub context: Arc<Context>,
+    pub layouts: Vec<Layout>,
+    pub places: Vec<Place>,
+}
+
+/// Converts an error of the library.
+pub(super) fn he(error: tacit_he::HeError) -> BackendError {
+    BackendError::Protocol(Box::new(error))
+}
+
+/// Key size from which on a set with bootstraps chains rotations, since a key for one distance of
+/// one layer is too expensive.
+const DEAR_KEY: usize = 8 << 20;
+
+/// How one part of a linear step is computed.
+pub(super) enum Part {
+    /// Slots times constants.
+    Slots,
+    /// A linear transform.
+    Transform(TransformPlan),
+}
+
+impl Emitted {
+    /// Lowers a model.
+    ///
+    /// # Errors
+    /// A node that cannot be lowered.
+    pub fn new(model: &Model, options: &Options, samples: Samples, watch: &Watch) -> Result<Self, BackendError> {
+        let (program, approximations) = emit::emit(model, options, samples, watch)?;
+        Ok(Self { program: Arc::new(program), approximations, input: model.interface.input_shape.clone() })
+    }
+
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Returns whether every vector has certain bounds, and no accepted input leaves the range of a
+    /// polynomial in place of a function.
+    pub fn is_certain(&self) -> bool {
+        let is_bounded = self.program.vectors.iter().all(|vector| vector.certain.is_finite());
+        is_bounded && self.approximations.iter().all(|approximation| approximation.certain)
+    }
+
+    /// Returns the largest error of a polynomial in place of a function, as a share of the outputs'
+    /// range.
+    pub fn largest_error(&self) -> f64 {
+        let errors = self.approximations.iter().map(|approximation| approximation.error * approximation.largest);
+        tacit_floats::largest_magnitude(errors) / self.program.output().scale[0]
+    }
+
+    /// Returns the layouts of all vectors among `n` slots, if they fit.
+    fn laid(&self, n: usize) -> Option<Vec<Layout>> {
+        self.program.vectors.iter().map(|v| Layout::new(&v.shape, &self.input, n)).collect()
+    }
+
+    /// Chooses parameters and levels that hold the program.
+    ///
+    /// # Errors
+    /// A network that no secure parameters hold.
+    pub fn setting(&self, options: &Options) -> Result<(Setting, Levels), BackendError> {
+        setting::choose(&self.program, options, |n| self.laid(n).is_some())
+    }
+
+    /// Adds parameters and levels. The context of the frame `like` is used again if the parameters
+    /// are the same.
+    ///
+    /// # Errors
+    /// A network that no secure parameters hold; a list of ways for another number of transforms.
+    pub fn frame(&self, options: &Options, like: Option<&Frame>) -> Result<Frame, BackendError> {
+        let Self { program, approximations, .. } = self;
+        let (setting, levels) = self.setting(options)?;
+        let layouts = self.laid(setting.slots()).expect("the setting was chosen so that all tensors fit");
+        let context = match like.filter(|like| like.setting == setting) {
+            Some(like) => like.context.clone(),
+            None => Arc::new(Context::new(&Parameters::new(&setting.parameters).map_err(he)?).map_err(he)?),
+        };
+        let places = places(program, &levels, &setting, context.parameters());
+        let (program, approximations) = (program.clone(), approximations.clone());
+        let frame = Frame { program, approximations, setting, context, layouts, places };
+        let count = frame.transforms(frame.program.vectors.len());
+        if let Some(stated) = options.rotations.len().filter(|stated| *stated != count) {
+            let what = format!("ways for {stated} transforms, the network has {count}");
+            return Err(BackendError::Option { backend: NAME, key: "rotations".into(), what });
+        }
+        Ok(frame)
+    }
+}
+
+impl Frame {
+    /// Returns the number of bootstraps of an inference.
+    pub fn bootstraps(&self) -> usize {
+        self.places.iter().filter(|place| place.boots).count()
+    }
+
+    /// Returns the number of linear transforms (parts of linear steps) in the steps before that of
+    /// vector `id`.
+    pub fn transforms(&self, id: usize) -> usize {
+        let parts = |step: &Step| if let Step::Linear { parts, .. } = step { parts.len() } else { 0 };
+        self.program.vectors[..id].iter().map(|vector| parts(&vector.step)).sum()
+    }
+
+    /// Returns the distance and level of each fold, which adds up shares of sums.
+    pub fn folds(&self) -> Vec<(i64, usize)> {
+        let mut all = Vec::new();
+        for (id, (vector, place)) in self.program.vectors.iter().zip(&self.places).enumerate() {
+            let Step::Linear { parts, .. } = &vector.step else { continue };
+            for (of, matrix) in parts {
+                let folds = layout::moves(matrix, &self.layouts[*of], &self.layouts[id]).folds;
+                all.extend(folds.into_iter().map(|by| (by as i64, place.made)));
+            }
+        }
+        all
+    }
+
+    /// Returns the key by which answers are re-encrypted.
+    pub fn anew(&self) -> KeyId {
+        let last = self.places.last().expect("a program has a result");
+        KeyId::at(&self.context, KeyKind::Zero, last.level)
+    }
+
+    /// Returns how part `index` of the linear step of vector `id` computes its rotations.
+    pub fn way(&self, options: &Options, id: usize, index: usize) -> Way {
+        self.way_of(options, self.transforms(id) + index, self.places[id].made + 1)
+    }
+
+    /// As [`Frame::way`], for the transform of this number, whose input has this level.
+    pub fn way_of(&self, options: &Options, transform: usize, level: usize) -> Way {
+        if options.rotations == Ways::All(Way::HOISTED) && self.dear(level) {
+            return Way::CHAINED;
+        }
+        options.rotations.of(transform).expect("as many ways as transforms have been checked")
+    }
+
+    /// Returns whether keys of a level are so large that a layer should chain its steps. In a set
+    /// with bootstraps few layers are that high: those that use the levels of the fresh ciphertext.
+    fn dear(&self, level: usize) -> bool {
+        let key = SwitchKey::packed_bytes(&self.context, KeyId::at(&self.context, KeyKind::Relinearise, level));
+        self.context.parameters().spec().encapsulated && key > DEAR_KEY
+    }
+
+    /// Makes the tables of bootstraps, if there are any.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn bootstrapper(&self, options: &Options) -> Result<Option<Bootstrapper>, BackendError> {
+        let used = self.setting.bootstrap.filter(|_| self.places.iter().any(|place| place.boots));
+        let spec = used.map(|b| b.spec(self.setting.slots(), options));
+        spec.map(|spec| Bootstrapper::new(&self.context, &spec)).transpose().map_err(he)
+    }
+}
+
+/// Returns the levels and scales of all vectors.
+fn places(program: &Program, levels: &Levels, setting: &Setting, parameters: &Parameters) -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::with_capacity(program.vectors.len());
+    for (id, vector) in program.vectors.iter().enumerate() {
+        let (made, boots) = (levels.made(id, setting.bootstraps()), levels.boots[id]);
+        let product = |a: Scale, b: Scale| a.times(b).over_prime(parameters.primes()[made]);
+        let scale = match (&vector.step, setting.bootstraps()) {
+            (_, Some(bootstraps)) if boots => parameters.scale(bootstraps.to),
+            (Step::Input | Step::Linear { .. } | Step::Polynomial { .. }, _) => parameters.scale(made),
+            (Step::Square { of, .. } | Step::Quadratic { of, .. }, _) => product(places[*of].scale, places[*of].scale),
+            (Step::Product { of: [a, b] }, _) => product(places[*a].scale, places[*b].scale),
+        };
+        places.push(Place { made, scale, boots, level: levels.level[id] });
+    }
+    places
+}
+
+/// Plans one part of a linear step.
+///
+/// # Errors
+/// None in practice.
+pub(super) fn part(context: &Context, way: Way, offsets: &BTreeSet<i64>, level: usize) -> Result<Part, BackendError> {
+    if offsets.iter().eq([&0]) {
+        return Ok(Part::Slots);
+    }
+    Ok(Part::Transform(way.plan(context.degree() / 2, level, offsets.iter().copied()).map_err(he)?))
+}

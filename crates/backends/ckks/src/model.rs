@@ -1,0 +1,200 @@
+//! The back end behind the common interface ([`seam`]). The private part is the owner's model:
+//! weights are encoded when the first client connects.
+
+use std::sync::Arc;
+
+use tacit_graph::{Interface, Model, Watch, file};
+use zeroize::Zeroizing;
+
+use super::options::{NAME, Options};
+use super::plan::{Plan, plan};
+use super::public::Public;
+use super::report::Report;
+use super::settle::{Held, Settled, settle};
+use super::{client, server};
+use tacit_backend_api::seam::{self, ConnectionResources, digest};
+use tacit_backend_api::{
+    Backend, BackendError, ClientModel, ClientSide, Costs, DryRun, LoweringReport, Numerics, Preparation, ServerModel,
+    ServerSide, Setup, Strain, Trust,
+};
+
+/// The back end `ckks`.
+pub struct Ckks;
+
+struct Server {
+    bytes: Vec<u8>,
+    model: Model,
+    shared: Arc<server::Shared>,
+    report: Option<Report>,
+}
+
+struct Client {
+    shared: Arc<client::Shared>,
+}
+
+pub(super) fn digest_of(public: &[u8]) -> [u8; 32] {
+    digest("tacit 2026-11 ckks plan", &[public])
+}
+
+impl Server {
+    fn new(model: &Model, plan: Plan) -> Result<Self, BackendError> {
+        let bytes = plan.public.to_bytes()?;
+        let shared = Arc::new(server::Shared::new(plan, digest_of(&bytes))?);
+        Ok(Self { bytes, model: model.clone(), shared, report: None })
+    }
+
+    fn plan(&self) -> &Plan {
+        &self.shared.plan
+    }
+}
+
+impl Backend for Ckks {
+    fn id(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "one ciphertext up, one down: the server computes on encrypted slots with keys that were sent once; approximate"
+    }
+
+    fn trust(&self) -> Trust {
+        Trust::TwoParty
+    }
+
+    fn lower_watched(
+        &self,
+        model: &Model,
+        text: &seam::Options,
+        watch: &Watch,
+    ) -> Result<Arc<dyn ServerModel>, BackendError> {
+        Options::read(text)?;
+        model.check()?;
+        let Settled { model: accepting, held: Held { plan, judged, .. } } = settle(model, text, watch)?;
+        let report = Report::new((model, &accepting), &plan, judged);
+        Ok(Arc::new(Server { report: Some(report), ..Server::new(&accepting, plan)? }))
+    }
+
+    fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
+        let stated = Public::read(public)?;
+        let model = file::read(private).map_err(|e| BackendError::Private { what: e.to_string() })?;
+        let plan = plan(&model, &stated.options, stated.approximation, &Watch::default())?;
+        let server = Server::new(&model, plan)?;
+        if server.bytes != public {
+            return Err(BackendError::Private {
+                what: "it belongs to another public part: lower the model again".into(),
+            });
+        }
+        Ok(Arc::new(server))
+    }
+
+    fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError> {
+        let shared = client::Shared::new(Public::read(public)?, digest_of(public))?;
+        Ok(Arc::new(Client { shared: Arc::new(shared) }))
+    }
+}
+
+macro_rules! plan_of {
+    ($party:ty, |$self:ident| $public:expr) => {
+        impl seam::Plan for $party {
+            fn interface(&$self) -> &Interface {
+                &$public.interface
+            }
+
+            fn digest(&self) -> [u8; 32] {
+                self.shared.digest
+            }
+
+            fn costs(&$self) -> Costs {
+                $public.costs
+            }
+
+            fn numerics(&$self) -> Numerics {
+                $public.numerics()
+            }
+
+            fn error_bound(&$self, _: &[f64]) -> f64 {
+                $public.error_bound()
+            }
+
+            fn check_answer(&$self, answer: &[f64]) -> Result<(), BackendError> {
+                $public.check_answer(answer)
+            }
+
+            fn preparation(&self) -> Preparation {
+                Preparation::Nothing
+            }
+
+            fn setup(&self) -> Setup {
+                Setup::BeforeOnline
+            }
+
+            fn output_unit(&self) -> Option<f64> {
+                None
+            }
+
+            fn describe(&$self) -> serde_json::Value {
+                $public.describe()
+            }
+        }
+    };
+}
+
+plan_of!(Server, |self| self.shared.plan.public);
+plan_of!(Client, |self| self.shared.public);
+
+impl ServerModel for Server {
+    fn public_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        Ok(Zeroizing::new(file::write(&self.model)?))
+    }
+
+    fn report(&self) -> Option<&dyn LoweringReport> {
+        self.report.as_ref().map(|report| report as &dyn LoweringReport)
+    }
+
+    fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+        self.model.interface.check_input(input)?;
+        Ok(self.plan().reference(input))
+    }
+
+    fn simulate(&self, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+        self.model.interface.check_input(input)?;
+        Ok(self.plan().simulate(input))
+    }
+
+    fn strain(&self, input: &[f32]) -> Result<Vec<Strain>, BackendError> {
+        self.model.interface.check_input(input)?;
+        Ok(self.plan().strain(input))
+    }
+
+    fn remedy(&self) -> String {
+        format!("with more room than `-O margin={}`, 16 at most", self.plan().options.margin)
+    }
+
+    fn rehearse(&self, inputs: &[&[f32]]) -> Result<Vec<DryRun>, BackendError> {
+        inputs.iter().try_for_each(|input| self.model.interface.check_input(input))?;
+        Ok(self.plan().rehearse(inputs))
+    }
+
+    fn rest(&self) {
+        self.shared.rest();
+    }
+
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ServerSide>, BackendError> {
+        Ok(Box::new(server::Serving::new(self.shared.clone(), resources, seam::randomness()?)))
+    }
+}
+
+impl ClientModel for Client {
+    fn waives(&self) -> Option<(&'static str, &'static str)> {
+        let Public { options, compared, .. } = &self.shared.public;
+        (!options.round && compared.is_none()).then_some(("round", "false"))
+    }
+
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ClientSide>, BackendError> {
+        Ok(Box::new(client::Asking::new(self.shared.clone(), resources, seam::randomness()?)))
+    }
+}

@@ -1,0 +1,135 @@
+//! The plan in the clear: exact runs, runs with errors drawn by their estimates, and how near slots
+//! come to the limits of a right computation.
+
+use rayon::prelude::*;
+use tacit_graph::rng::SplitMix;
+
+use super::argmax;
+use super::lanes::{LANES, alone, side_by_side};
+use super::plan::Plan;
+use tacit_backend_api::{DryRun, Strain};
+
+/// Largest slot that a bootstrap restores: beyond it, the sine is no longer linear.
+const BOOTSTRAPPED: f64 = 4.0;
+
+/// Makes a generator that gives the same errors for the same input.
+fn seeded(input: &[f32]) -> SplitMix {
+    SplitMix::new(input.iter().fold(0u64, |sum, v| sum.rotate_left(7) ^ u64::from(v.to_bits())))
+}
+
+impl Plan {
+    /// Returns the real value of a slot of 1 of the program's result, divided by the answer's.
+    fn multiplier(&self) -> f64 {
+        self.public.output.unit / self.program.output().scale[0]
+    }
+
+    /// Returns a slot of a vector after its bootstrap. Without a bootstrap, a slot that exceeds the
+    /// ciphertext's modulus becomes NaN.
+    fn arrived(&self, id: usize, slot: f64) -> f64 {
+        let boot = self.bootstrapper.as_ref().filter(|_| self.places[id].boots);
+        match boot {
+            Some(boot) => boot.of_slot(slot),
+            // Coefficients are off by multiples of the modulus, and slots by more: there is no
+            // answer.
+            None if slot.abs() > self.modulus(id) => f64::NAN,
+            None => slot,
+        }
+    }
+
+    /// Returns the answer without errors of the arithmetic.
+    pub fn reference(&self, input: &[f32]) -> Vec<f64> {
+        self.answer(self.program.run(alone(input), |id, slots: &mut Vec<f64>| {
+            slots.iter_mut().for_each(|v| *v = self.arrived(id, *v));
+        }))
+    }
+
+    /// Returns an answer with errors of the estimated size; the same for the same input.
+    pub fn simulate(&self, input: &[f32]) -> Vec<f64> {
+        let mut rng = seeded(input);
+        self.rounded(self.program.run(alone(input), |id, slots: &mut Vec<f64>| {
+            slots.iter_mut().for_each(|v| *v = self.arrived(id, *v + rng.normal() * self.noise[id]));
+        }))
+    }
+
+    /// Returns for each input an answer as [`Plan::simulate`], and how near each vector came to its
+    /// limit.
+    pub fn rehearse(&self, inputs: &[&[f32]]) -> Vec<DryRun> {
+        inputs.chunks(LANES).flat_map(|some| self.rehearse_some(some)).collect()
+    }
+
+    fn rehearse_some(&self, inputs: &[&[f32]]) -> Vec<DryRun> {
+        let mut rngs: Vec<SplitMix> = inputs.iter().map(|input| seeded(input)).collect();
+        let mut strains: Vec<Vec<Strain>> = vec![Vec::new(); inputs.len()];
+        let result = self.program.run(side_by_side(inputs), |id, slots: &mut Vec<[f64; LANES]>| {
+            let errors: Vec<Vec<f64>> = rngs
+                .par_iter_mut()
+                .map(|rng| (0..slots.len()).map(|_| rng.normal() * self.noise[id]).collect())
+                .collect();
+            for (lane, errors) in errors.iter().enumerate() {
+                slots.iter_mut().zip(errors).for_each(|(v, error)| v[lane] += error);
+            }
+            for (lane, strains) in strains.iter_mut().enumerate() {
+                strains.push(self.strained(id, slots.iter().map(|v| v[lane])));
+            }
+            slots.iter_mut().flatten().for_each(|v| *v = self.arrived(id, *v));
+        });
+        let answer = |lane: usize| self.rounded(result.iter().map(|v| v[lane]).collect());
+        strains.into_iter().enumerate().map(|(lane, strains)| DryRun { answer: answer(lane), strains }).collect()
+    }
+
+    fn rounded(&self, result: Vec<f64>) -> Vec<f64> {
+        self.answer(result).into_iter().map(|value| self.public.rounded(value)).collect()
+    }
+
+    /// Returns the answer for the program's result.
+    fn answer(&self, result: Vec<f64>) -> Vec<f64> {
+        let multiplier = self.multiplier();
+        let values: Vec<f64> = result.into_iter().map(|v| v * multiplier).collect();
+        match self.public.compared {
+            Some(n) => {
+                // Round to the bits that are compared: nearer outputs are tied.
+                let step = self.public.output.unit * argmax::LEAST;
+                let outputs = argmax::outputs(&values, n as usize);
+                argmax::class(&outputs.iter().map(|v| (v / step).round()).collect::<Vec<_>>())
+            }
+            None => values,
+        }
+    }
+
+    /// Returns the largest `|slot|` of a vector that is computed rightly.
+    fn limit(&self, id: usize) -> f64 {
+        let bootstrapped = if self.places[id].boots { BOOTSTRAPPED } else { f64::INFINITY };
+        let limit = self.program.vectors[id].limit.unwrap_or(f64::INFINITY);
+        tacit_floats::smaller(self.modulus(id), tacit_floats::smaller(bootstrapped, limit))
+    }
+
+    /// Returns half of the modulus at which a vector is made, in slots.
+    fn modulus(&self, id: usize) -> f64 {
+        let place = &self.places[id];
+        // The scale after a bootstrap is another.
+        let scale = if place.boots { self.context.parameters().scale(place.made) } else { place.scale };
+        (self.context.parameters().modulus_log2(place.made, 0) - 1.0 - scale.log2()).exp2()
+    }
+
+    /// Returns whether no accepted input makes a slot that is not computed rightly.
+    pub fn is_certain(&self) -> bool {
+        (0..self.program.vectors.len()).all(|id| self.program.vectors[id].certain <= self.limit(id))
+    }
+
+    /// Returns how near each vector comes to its limit for an input.
+    pub fn strain(&self, input: &[f32]) -> Vec<Strain> {
+        let mut strains = Vec::with_capacity(self.program.vectors.len());
+        self.program.run(alone(input), |id, slots: &mut Vec<f64>| {
+            strains.push(self.strained(id, slots.iter().copied()));
+            slots.iter_mut().for_each(|v| *v = self.arrived(id, *v));
+        });
+        strains
+    }
+
+    fn strained(&self, id: usize, slots: impl Iterator<Item = f64>) -> Strain {
+        // NaN counts as beyond every limit.
+        let largest = slots.fold(0.0, |m: f64, v| if v.is_finite() { m.max(v.abs()) } else { f64::INFINITY });
+        let share = if largest.is_finite() { largest / self.limit(id) } else { f64::MAX };
+        Strain { node: self.program.vectors[id].name.clone(), share }
+    }
+}

@@ -1,0 +1,241 @@
+//! Lowering options of the back end, which are public.
+
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use super::rotation_method::{Steps, Way, Ways};
+use serde::{Deserialize, Serialize};
+use tacit_backend_api::BackendError;
+use tacit_backend_api::seam;
+
+/// Name of the back end.
+pub(super) const NAME: &str = "ckks";
+
+/// Which parameters (primes) the network runs with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Set {
+    /// The smallest ring that holds the network without bootstraps, else a set with bootstraps.
+    Auto,
+    /// Parameters made for the network, without bootstraps.
+    Leveled,
+    /// Set A of the library.
+    A,
+    /// Set B of the library.
+    B,
+}
+
+/// What computes ReLU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum ReluBy {
+    /// A polynomial if one is within the tolerance, else a composite.
+    Auto,
+    /// One polynomial on the argument's range: takes few levels.
+    Polynomial,
+    /// `x (1 + sign x) / 2`, with polynomials applied one after another for the sign.
+    Composite,
+}
+
+/// On which inputs polynomials hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Domain {
+    /// All accepted inputs; the lowering may narrow the accepted range for that. With `margin`: as
+    /// `Calibrated`.
+    Auto,
+    /// All inputs that the model accepts, for certain.
+    Accepted,
+    /// The values of calibration samples, with the margin.
+    Calibrated,
+}
+
+impl FromStr for Domain {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "accepted" => Ok(Self::Accepted),
+            "calibrated" => Ok(Self::Calibrated),
+            _ => Err("`auto`, `accepted` or `calibrated`".into()),
+        }
+    }
+}
+
+impl FromStr for ReluBy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "polynomial" => Ok(Self::Polynomial),
+            "composite" => Ok(Self::Composite),
+            _ => Err("`auto`, `polynomial` or `composite`".into()),
+        }
+    }
+}
+
+/// How the network is lowered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Options {
+    pub set: Set,
+    /// How linear transforms compute their rotations.
+    pub rotations: Ways,
+    /// How bootstraps compute their rotations: one of [`BOOTSTRAPS`].
+    pub bootstraps: Steps,
+    /// Where bootstraps are: the number of levels left free between the last bootstrap and the
+    /// result. Each free level moves all bootstraps a level nearer to the result.
+    pub placement: u32,
+    /// Whether the server derives rotation keys from masters, where that saves bytes to send.
+    pub derive: bool,
+    /// Factor on the range of calibration samples, for inputs beyond them.
+    pub margin: f64,
+    /// Largest error of a polynomial in place of a function, as a share of the function's largest
+    /// value.
+    pub tolerance: f64,
+    /// What computes ReLU.
+    pub relu: ReluBy,
+    /// On which inputs polynomials hold.
+    pub domain: Domain,
+    /// Share of inputs that must get the float network's class; 0 accepts any.
+    pub agreement: f64,
+    /// Whether the client rounds answers to twice their error. Digits below that reveal something
+    /// of the weights and of the secret key, and add nothing to the answer.
+    pub round: bool,
+    /// Most inputs, of those tried, that may get a wrong answer which no client notices.
+    pub unnoticed: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            set: Set::Auto,
+            rotations: Ways::All(Way::HOISTED),
+            bootstraps: Steps::Paired,
+            placement: 0,
+            derive: false,
+            margin: 1.25,
+            tolerance: 0.01,
+            relu: ReluBy::Auto,
+            domain: Domain::Auto,
+            agreement: 0.99,
+            round: true,
+            unnoticed: 0,
+        }
+    }
+}
+
+impl FromStr for Set {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "leveled" => Ok(Self::Leveled),
+            "A" => Ok(Self::A),
+            "B" => Ok(Self::B),
+            _ => Err("`auto`, `leveled`, `A` or `B`".into()),
+        }
+    }
+}
+
+/// Allowed values of `placement`.
+const PLACEMENT: RangeInclusive<u32> = 0..=30;
+
+/// Allowed values of `unnoticed`.
+const UNNOTICED: RangeInclusive<u32> = 0..=1000;
+
+/// How bootstraps may compute their rotations, in order of falling number of keys.
+pub(super) const BOOTSTRAPS: [Steps; 3] = [Steps::Hoisted, Steps::Paired, Steps::Chained];
+
+/// One of [`BOOTSTRAPS`].
+struct OfBootstraps(Steps);
+
+impl FromStr for OfBootstraps {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let steps = text.parse::<Steps>().ok().filter(|steps| BOOTSTRAPS.contains(steps));
+        steps.map(Self).ok_or_else(|| format!("`{}`", BOOTSTRAPS.map(|steps| steps.to_string()).join("`, `")))
+    }
+}
+
+impl Options {
+    /// Reads options from text.
+    ///
+    /// # Errors
+    /// [`BackendError::Option`] for an unknown option or a value that is not allowed.
+    pub fn read(text: &seam::Options) -> Result<Self, BackendError> {
+        let mut reader = text.reader(NAME);
+        let own = Self::default();
+        let options = Self {
+            set: reader.get("set")?.unwrap_or(own.set),
+            rotations: reader.get("rotations")?.unwrap_or(own.rotations),
+            bootstraps: reader.get::<OfBootstraps>("bootstraps")?.map_or(own.bootstraps, |r| r.0),
+            placement: reader.in_range("placement", PLACEMENT)?.unwrap_or(own.placement),
+            derive: reader.get("derive")?.unwrap_or(own.derive),
+            margin: reader.up_to("margin", 16.0)?.unwrap_or(own.margin),
+            tolerance: reader.up_to("tolerance", 0.5)?.unwrap_or(own.tolerance),
+            relu: reader.get("relu")?.unwrap_or(own.relu),
+            domain: reader.get("domain")?.unwrap_or(own.domain),
+            agreement: reader.up_to("agreement", 1.0)?.unwrap_or(own.agreement),
+            round: reader.get("round")?.unwrap_or(own.round),
+            unnoticed: reader.in_range("unnoticed", UNNOTICED)?.unwrap_or(own.unnoticed),
+        };
+        reader.end()?;
+        if options.margin < 1.0 {
+            let what = format!("{}: 1 to 16 are allowed", options.margin);
+            return Err(BackendError::Option { backend: NAME, key: "margin".into(), what });
+        }
+        Ok(options)
+    }
+
+    /// Returns whether `wrong` inputs, of those tried, may get a wrong answer which no client
+    /// notices.
+    pub fn bears(&self, wrong: usize) -> bool {
+        wrong <= self.unnoticed as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_nonsense_is_named() {
+        let read = |text: &str| Options::read(&text.parse().unwrap());
+        let methods = |text: &str| {
+            let options = read(text).unwrap();
+            (options.rotations.of(0).unwrap().steps, options.bootstraps)
+        };
+        assert_eq!(methods(""), (Steps::Hoisted, Steps::Paired));
+        assert_eq!(methods("rotations=flat,bootstraps=hoisted"), (Steps::Flat, Steps::Hoisted));
+        assert_eq!(methods("rotations=paired,bootstraps=chained"), (Steps::Paired, Steps::Chained));
+        let options = read("set=B,rotations=chained,bootstraps=hoisted,margin=2").unwrap();
+        assert_eq!(
+            (options.set, options.rotations, options.bootstraps, options.margin),
+            (Set::B, Ways::All(Way::CHAINED), Steps::Hoisted, 2.0)
+        );
+        assert_eq!(read("").unwrap(), Options::default());
+        for bad in [
+            "set=Z",
+            "rotations=fast",
+            "bootstraps=flat",
+            "placement=31",
+            "placement=-1",
+            "derive=some",
+            "margin=0.5",
+            "margin=99",
+            "tolerance=nan",
+            "relu=exact",
+            "domain=all",
+            "agreement=1.5",
+            "agreement=-1",
+            "round=up",
+            "unnoticed=some",
+            "depth=3",
+        ] {
+            let key = bad.split('=').next().unwrap();
+            let error = read(bad).unwrap_err().to_string();
+            assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");
+        }
+    }
+}

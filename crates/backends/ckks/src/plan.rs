@@ -1,0 +1,79 @@
+//! The plan: everything that the server runs.
+
+use std::ops::Deref;
+
+use tacit_graph::{Model, Watch};
+use tacit_he::ckks::Bootstrapper;
+
+use super::derive::Sent;
+use super::emit::Samples;
+use super::key_requirements::Draft;
+use super::levelled_program::{Emitted, Frame};
+use super::noise;
+use super::options::Options;
+use super::public::Public;
+use tacit_backend_api::BackendError;
+
+/// A frame with bootstrap tables and the public part, for one way to make rotations.
+pub(super) struct Plan {
+    pub public: Public,
+    pub options: Options,
+    pub bootstrapper: Option<Bootstrapper>,
+    /// Deviation of the error that each vector's own step adds.
+    pub noise: Vec<f64>,
+    /// The keys that the client sends, and the keys derived from them.
+    pub sent: Sent,
+    frame: Frame,
+}
+
+impl Deref for Plan {
+    type Target = Frame;
+
+    fn deref(&self) -> &Frame {
+        &self.frame
+    }
+}
+
+/// Largest deviation of a result's slots; answers with more are noise.
+const MAX_DEVIATION: f64 = 1.0 / 64.0;
+
+/// Plans a model with options that [`settle`](super::settle::settle) has chosen before.
+///
+/// # Errors
+/// A node that cannot be lowered, or a network that no secure parameters hold.
+pub(super) fn plan(model: &Model, options: &Options, approximation: f64, watch: &Watch) -> Result<Plan, BackendError> {
+    let emitted = Emitted::new(model, options, Samples::All, watch)?;
+    plan_of(model, &emitted, (options, approximation), watch)
+}
+
+/// Plans a network that is emitted already. `approximation` is the error of answers by polynomials,
+/// as a share of the outputs' range.
+///
+/// # Errors
+/// A network that no secure parameters hold, or with answers that would be noise.
+pub(super) fn plan_of(
+    model: &Model,
+    emitted: &Emitted,
+    (options, approximation): (&Options, f64),
+    watch: &Watch,
+) -> Result<Plan, BackendError> {
+    let frame = emitted.frame(options, None)?;
+    watch.tell("making tables of bootstraps", 0, None)?;
+    let bootstrapper = frame.bootstrapper(options)?;
+    watch.tell("estimating errors", 0, None)?;
+    let library = (&*frame.context, bootstrapper.as_ref());
+    let noise = noise::of_steps(&frame.program, &frame.places, &frame.layouts, library);
+    let deviation = noise::of_result(&frame.program, &noise, model);
+    if deviation.is_nan() || deviation > MAX_DEVIATION {
+        let what = "the errors of encrypted arithmetic are as large as the outputs. Where features differ much in size, the largest \
+                    hide the others: normalise each of them at the start of the network (Sub and Div by constants, or a \
+                    BatchNormalization, are left to the client). `cheetah` and `dealt` compute in fixed point";
+        return Err(BackendError::Data { what: what.into() });
+    }
+    let draft = Draft::new(&frame, options, bootstrapper.as_ref())?;
+    let sent = draft.sent()?;
+    let public = draft.public(model, [deviation, approximation], &sent)?;
+    let mut plan = Plan { public, options: options.clone(), bootstrapper, noise, sent, frame };
+    plan.public.certain = plan.is_certain();
+    Ok(plan)
+}

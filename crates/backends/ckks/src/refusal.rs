@@ -1,0 +1,144 @@
+//! Errors that say why no choice of options holds for a network, and what would help.
+
+use tacit_graph::FloatGraph;
+use tacit_graph::float::FloatOp;
+
+use super::judge::Judged;
+use super::options::{Domain, NAME, Options};
+use tacit_backend_api::BackendError;
+
+/// A choice that does not hold, with its verdict.
+pub(super) struct Fallen {
+    pub options: Options,
+    pub judged: Judged,
+}
+
+/// Largest average error of outputs, as a share of their range.
+pub(super) const MAX_OFF: f64 = 0.05;
+/// Average error from which on outputs are useless, as a share of their range.
+const WORTHLESS: f64 = 0.5;
+/// Errors that are larger shares of the range are not shown in digits.
+const MAX_SHOWN: f64 = 10.0;
+
+/// Advice for networks with functions.
+const HINT: &str = "`-O domain=calibrated` takes the ranges that samples have in place of those that hold for all accepted inputs: others may \
+                    then get a wrong answer that nobody notices";
+
+/// Adds [`HINT`] to an error, unless the ranges of samples would not help because the operator is
+/// no function.
+pub(super) fn hinted(error: BackendError, graph: &FloatGraph) -> BackendError {
+    match error {
+        BackendError::Option { backend, key, what } => {
+            BackendError::Option { backend, key, what: format!("{what}. {HINT}") }
+        }
+        BackendError::Unsupported { node, name, op, what } if is_function(&graph.nodes[node].op) => {
+            BackendError::Unsupported { node, name, op, what: format!("{what}. {HINT}") }
+        }
+        other => other,
+    }
+}
+
+/// Returns whether polynomials replace an operation.
+pub(super) fn is_function(op: &FloatOp) -> bool {
+    matches!(op, FloatOp::Relu | FloatOp::Function(_))
+}
+
+/// The error for a network whose ranges are not certain.
+pub(super) fn uncertain(domain: Domain) -> BackendError {
+    let what = match domain {
+        Domain::Calibrated => {
+            "the best class alone is told, so no client sees that an input left a range, and some that the model accepts do: tell all \
+             outputs, accept a narrower range (`--range`), or take `cheetah` or `dealt`"
+        }
+        _ => {
+            "no ranges hold for certain, for all inputs that the model accepts: intervals through its layers become too wide. Accept a \
+             narrower range (`--range`), make the network less deep, or take `cheetah` or `dealt`"
+        }
+    };
+    BackendError::Option { backend: NAME, key: "domain".into(), what: what.into() }
+}
+
+/// The error that says why the best choice does not hold, and what would help.
+pub(super) fn refusal(Fallen { options, judged }: &Fallen) -> BackendError {
+    let percent = |share: f64| match share > MAX_SHOWN {
+        true => format!("more than {:.0} %", 100.0 * MAX_SHOWN),
+        false => format!("{:.2} %", 100.0 * share),
+    };
+    let asked = options.agreement;
+    let samples = if judged.samples.held_out > 0 { "samples held out" } else { "samples" };
+    let Judged { output_error, tried, .. } = judged;
+    let what = if !options.bears(judged.wrong()) {
+        let inputs: usize = tried.iter().map(|tried| tried.inputs).sum();
+        format!(
+            "{0} of {inputs} inputs that the model accepts would get a wrong answer that no client notices. Accept a narrower range \
+             (`--range`), calibrate with inputs from all of it, or take `cheetah` or `dealt`; `-O unnoticed={0}` serves it and says so",
+            judged.wrong()
+        )
+    } else {
+        let seen = judged.agreement.map_or(1.0, |share| share.min(judged.expected.map_or(1.0, |e| e.share)));
+        let share = (100.0 * seen).floor() / 100.0;
+        let fewer = match (*output_error <= WORTHLESS, seen < asked) {
+            (false, _) => {
+                "where features differ much in size, normalise each of them at the start of the network; ".into()
+            }
+            (true, true) => format!("`--agreement {share}` asks for what it has; "),
+            (true, false) => "`--agreement 0` serves it as it is; ".into(),
+        };
+        let which = match options.domain {
+            Domain::Accepted => "the best polynomials that hold for all that is accepted",
+            _ => "the best polynomials",
+        };
+        format!(
+            "{} of inputs are asked to get the float network's class with outputs off by {} of their range at most; {which} \
+             give {} and {} on {} {samples}. More calibration samples may show better; {fewer}a network trained with polynomials in \
+             place of ReLU loses nothing; `cheetah` and `dealt` compute it exactly",
+            percent(asked),
+            percent(MAX_OFF),
+            percent(seen),
+            percent(*output_error),
+            tried[0].inputs,
+        )
+    };
+    BackendError::Option { backend: NAME, key: "agreement".into(), what }
+}
+
+#[cfg(test)]
+mod tests {
+    use tacit_graph::geometry::Window;
+
+    use super::super::judge::{Samples, Tried};
+    use super::*;
+
+    #[test]
+    fn a_wrong_answer_is_borne_by_name_alone() {
+        let tried = |wrong: usize| Tried { inputs: 20, wrong, ..Tried::default() };
+        let judged = Judged {
+            samples: Samples { searched: 16, held_out: 20 },
+            agreement: Some(1.0),
+            expected: None,
+            output_error: 0.0,
+            off: 0.0,
+            tried: [tried(0), tried(1), tried(1)],
+        };
+        let fallen = Fallen { options: Options::default(), judged };
+        let text = refusal(&fallen).to_string();
+        assert!(text.contains("2 of 60 inputs") && text.contains("`-O unnoticed=2` serves it"), "{text}");
+        let borne = |unnoticed: u32| Options { unnoticed, ..Options::default() }.bears(fallen.judged.wrong());
+        assert_eq!([0, 1, 2].map(borne), [false, false, true]);
+    }
+
+    #[test]
+    fn ranges_of_samples_are_recommended_for_functions_alone() {
+        let mut graph = FloatGraph::new("x", vec![1, 4, 4]).unwrap();
+        let relu = graph.push("relu", FloatOp::Relu, &[0], &[]).unwrap();
+        let window = Window { kernel: [2, 2], stride: [2, 2], pads: [0, 0, 0, 0] };
+        let pool = graph.push("pool", FloatOp::MaxPool(window), &[relu], &[]).unwrap();
+        let told = |node: usize, op| {
+            let error = BackendError::Unsupported { node, name: "it".into(), op, what: "no".into() };
+            hinted(error, &graph).to_string()
+        };
+        assert!(told(relu, "Relu").contains("domain=calibrated"));
+        assert!(told(pool, "MaxPool").ends_with(": no"));
+        assert!(hinted(uncertain(Domain::Auto), &graph).to_string().contains("domain=calibrated"));
+    }
+}

@@ -1,0 +1,232 @@
+//! The lowering report for the model's owner.
+
+use std::fmt;
+
+use serde::Serialize;
+use tacit_graph::{FEWEST_SAMPLES, Model};
+
+use super::fit::Approximation;
+use super::judge::{Expected, Judged, Samples, Tried};
+use super::options::Domain;
+use super::plan::Plan;
+use tacit_backend_api::LoweringReport;
+
+/// Figures of a lowering and their text form.
+#[derive(Serialize)]
+pub(super) struct Report {
+    model: String,
+    calibration: String,
+    set: String,
+    log_degree: u32,
+    levels: usize,
+    bootstraps: usize,
+    keys: usize,
+    key_bytes: u64,
+    up_bytes: u64,
+    down_bytes: u64,
+    /// Number of diagonals of all linear steps.
+    diagonals: usize,
+    /// Largest expected error of an answer, as a share of the outputs' range: by the arithmetic, by
+    /// polynomials in place of functions, and by both.
+    relative_error: f64,
+    approximation: f64,
+    stated_error: f64,
+    /// Range of accepted inputs; the model's own range where that is wider.
+    accepted: [f32; 2],
+    narrowed_from: Option<[f32; 2]>,
+    /// Whether no accepted input leaves a domain where the computation is right; otherwise errors
+    /// were measured on the inputs that were tried.
+    certain: bool,
+    /// On which inputs polynomials hold, and with which margin and tolerance.
+    domain: Domain,
+    margin: f64,
+    tolerance: f64,
+    approximations: Vec<Approximation>,
+    samples: Samples,
+    /// See [`Judged`].
+    agreement: Option<f64>,
+    expected: Option<Expected>,
+    output_error: f64,
+    /// Held-out samples (all samples if there are none), extreme inputs, inputs drawn from the
+    /// accepted range.
+    held_out: Tried,
+    extreme: Tried,
+    drawn: Tried,
+    warnings: Vec<String>,
+}
+
+impl Report {
+    /// Builds the report from a model, the same model with its accepted range, its plan, and the
+    /// verdict on it.
+    pub fn new((model, accepting): (&Model, &Model), plan: &Plan, judged: Judged) -> Self {
+        let public = &plan.public;
+        let (costs, options) = (&public.costs, &public.options);
+        let [held_out, extreme, drawn] = judged.tried;
+        let [whole, accepted] = [model, accepting].map(|model| model.interface.input.range);
+        let mut report = Self {
+            model: model.interface.name.clone(),
+            calibration: model.calibration.text.clone(),
+            set: public.set.clone(),
+            log_degree: public.parameters.log_degree,
+            levels: plan.context.parameters().levels(),
+            bootstraps: public.steps.iter().filter(|s| s.bootstrapped).count(),
+            keys: public.keys.len(),
+            key_bytes: costs.setup.up_bytes,
+            up_bytes: costs.online.up_bytes,
+            down_bytes: costs.online.down_bytes,
+            diagonals: public.steps.iter().map(|s| s.diagonals).sum(),
+            relative_error: public.relative,
+            approximation: public.approximation,
+            stated_error: public.relative + public.approximation,
+            accepted,
+            narrowed_from: (accepted != whole).then_some(whole),
+            certain: public.certain,
+            domain: options.domain,
+            margin: options.margin,
+            tolerance: options.tolerance,
+            approximations: plan.approximations.clone(),
+            samples: judged.samples,
+            agreement: judged.agreement,
+            expected: judged.expected,
+            output_error: judged.output_error,
+            held_out,
+            extreme,
+            drawn,
+            warnings: Vec::new(),
+        };
+        report.warnings = report.warned(model);
+        report
+    }
+
+    fn warned(&self, model: &Model) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if model.calibration.guessed {
+            warnings.push("no calibration samples were given: ranges are guesses, and no agreement is promised".into());
+        } else if self.samples.held_out == 0 {
+            warnings.push(format!(
+                "{} samples were kept, all of them for ranges: from {FEWEST_SAMPLES} on some are held out to judge by",
+                self.samples.searched
+            ));
+        }
+        for a in self.approximations.iter().filter(|a| a.op == "Relu" && a.degrees.len() == 1 && a.error > 1e-3) {
+            warnings.push(format!(
+                "`{}`: ReLU is a polynomial of degree {}, off by {:.2} % of its largest value; `-O relu=composite,tolerance=0.001` is nearer \
+                 and slower, networks trained with polynomials lose nothing",
+                a.node,
+                a.degrees[0],
+                100.0 * a.error
+            ));
+        }
+        if let Some([low, high]) = self.narrowed_from {
+            let [least, most] = self.accepted;
+            warnings.push(format!(
+                "inputs from {least} to {most} are accepted, where the model says {low} to {high}: nothing that was tried holds for more. \
+                 Clients refuse others. More calibration samples, or `-O domain=calibrated`, accept them"
+            ));
+        }
+        let refused = self.extreme.refused + self.drawn.refused;
+        if !self.certain {
+            warnings.push(self.measured());
+        } else if refused > 0 {
+            warnings.push(format!(
+                "{refused} of {} extreme inputs and inputs drawn from the accepted range get no answer: their outputs leave the range that \
+                 samples have, and clients refuse them. A narrower `--range` or a larger `-O margin` helps",
+                self.extreme.inputs + self.drawn.inputs
+            ));
+        }
+        warnings
+    }
+}
+
+impl Report {
+    /// Says what was measured where correctness is not certain.
+    fn measured(&self) -> String {
+        let all = [self.held_out, self.extreme, self.drawn];
+        let of = |count: fn(&Tried) -> usize| all.iter().map(count).sum::<usize>();
+        format!(
+            "what is stated was measured, on {} inputs that are accepted ({} samples, {} extreme, {} drawn): {} left what is computed rightly, \
+             clients refuse the answers of {}, {} that they take are off by more than is stated. Others that are accepted may get a wrong \
+             answer that nobody notices",
+            of(|tried| tried.inputs),
+            self.held_out.inputs,
+            self.extreme.inputs,
+            self.drawn.inputs,
+            of(|tried| tried.left),
+            of(|tried| tried.refused),
+            of(|tried| tried.wrong)
+        )
+    }
+}
+
+impl LoweringReport for Report {
+    fn json(&self) -> serde_json::Value {
+        serde_json::to_value(self).expect("numbers and strings have a JSON form")
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+/// Formats a share as a power of two.
+fn power(share: f64) -> String {
+    if share > 0.0 { format!("2^{:.0}", share.log2()) } else { "0".into() }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: u64| bytes as f64 / (1u64 << 20) as f64;
+        writeln!(f, "model         {}, ranges from {}", self.model, self.calibration)?;
+        writeln!(f, "parameters    {}: ring degree 2^{}, {} primes, 128 bits", self.set, self.log_degree, self.levels)?;
+        writeln!(f, "bootstraps    {}", self.bootstraps)?;
+        writeln!(f, "keys          {}, {:.1} MiB, sent once", self.keys, mib(self.key_bytes))?;
+        writeln!(f, "an input      {:.2} MiB up, {:.2} MiB down", mib(self.up_bytes), mib(self.down_bytes))?;
+        writeln!(f, "diagonals     {}", self.diagonals)?;
+        for a in &self.approximations {
+            let [from, to] = a.range;
+            let degrees = a.degrees.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            writeln!(
+                f,
+                "polynomial    `{}` ({}): degree {degrees} on [{from:.3}, {to:.3}]{}, off by {:.3} %",
+                a.node,
+                a.op,
+                if a.certain { ", which no accepted input leaves" } else { "" },
+                100.0 * a.error
+            )?;
+        }
+        let [low, high] = self.accepted;
+        let vouched = match self.certain {
+            true => "none of these leaves what is computed rightly",
+            false => "what is stated was measured on some, see below",
+        };
+        writeln!(f, "accepted      inputs from {low} to {high}: {vouched}")?;
+        let Self { held_out, extreme, drawn, .. } = self;
+        writeln!(
+            f,
+            "ranges        left by {} of {} samples, {} of {} extreme inputs, {} of {} drawn from the accepted range",
+            held_out.left, held_out.inputs, extreme.left, extreme.inputs, drawn.left, drawn.inputs
+        )?;
+        writeln!(
+            f,
+            "errors        at most {:.2} % of the outputs' range are expected: {} by polynomials, {} by the arithmetic",
+            100.0 * self.stated_error,
+            power(self.approximation),
+            power(self.relative_error)
+        )?;
+        let judging = if self.samples.held_out > 0 { "samples held out" } else { "samples" };
+        match (self.agreement, self.expected) {
+            (Some(share), Some(Expected { share: expected, interval: [low, high] })) => write!(
+                f,
+                "agreement     {:.2} % of {} {judging} have the float network's class, {:.2} % of others are expected to (95 %: {:.1} to \
+                 {:.1} %); outputs off by {:.3} % of their range",
+                100.0 * share,
+                held_out.inputs,
+                100.0 * expected,
+                100.0 * low,
+                100.0 * high,
+                100.0 * self.output_error
+            ),
+            _ => write!(f, "agreement     nothing is promised without calibration samples"),
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The server's side of a connection.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use tacit_arith::heap;
+use tacit_arith::prg::{Prg, SplitPrg};
+use tacit_graph::Watch;
+use tacit_he::ckks::{
+    Ciphertext, Context, Estimate, Evaluator, FileState, KeyFile, KeyId, KeySet, PartFile, Received, SeededCiphertext,
+    SwitchKey,
+};
+use tacit_net::Channel;
+
+use super::argmax::Best;
+use super::circuit::Circuit;
+use super::key_cache::KeySets;
+use super::levelled_program::he;
+use super::plan::Plan;
+use super::public::KeyRecord;
+use super::wire::{
+    CONFIRMED, DIGEST, HELLO, HELLO_BYTES, Hello, INPUT, KEY, OUTPUT, WELCOME, Welcome, key_digest, set_digest,
+};
+use tacit_backend_api::seam::{ConnectionResources, NoRoom, Stop, UploadName, Uploads, digest};
+use tacit_backend_api::{BackendError, Material, ServerSide};
+use tacit_ring::Weights;
+use tacit_two_party::cheetah::ServerParty;
+
+/// State that connections of one model share.
+pub(super) struct Shared {
+    pub plan: Plan,
+    /// Digest of the public part.
+    pub digest: [u8; 32],
+    pub keys: KeySets,
+    /// The arg max, if only the best class is revealed.
+    best: Option<Best>,
+    circuit: Mutex<Option<Arc<Circuit>>>,
+}
+
+impl Shared {
+    /// Makes the state from a plan and the digest of its public part.
+    ///
+    /// # Errors
+    /// None in practice: the plan has passed the same checks.
+    pub fn new(plan: Plan, digest: [u8; 32]) -> Result<Self, BackendError> {
+        let best = plan.public.compared.map(|n| Best::new(n as usize, plan.context.parameters())).transpose()?;
+        Ok(Self { plan, digest, keys: KeySets::default(), best, circuit: Mutex::default() })
+    }
+
+    /// Frees keys in memory that no connection uses, and buffers of computations that have ended.
+    pub fn rest(&self) {
+        self.keys.forget_idle();
+        self.plan.context.give_up_spares();
+        heap::give_back();
+    }
+
+    /// Returns the encoded weights, made at the first call.
+    fn circuit(&self) -> Result<Arc<Circuit>, BackendError> {
+        let mut made =
+            self.circuit.lock().map_err(|_| BackendError::Misuse("encoding the weights broke down before"))?;
+        if let Some(circuit) = &*made {
+            return Ok(circuit.clone());
+        }
+        let circuit = Arc::new(Circuit::new(&self.plan)?);
+        *made = Some(circuit.clone());
+        Ok(circuit)
+    }
+}
+
+/// One connection.
+pub(super) struct Serving {
+    shared: Arc<Shared>,
+    uploads: Option<Arc<dyn Uploads>>,
+    /// Fingerprint of the client.
+    client: [u8; 32],
+    stop: Stop,
+    watch: Watch,
+    keys: Option<Arc<KeySet>>,
+    /// The file that the keys are read from.
+    file: Option<FileState>,
+    prg: SplitPrg,
+    /// The party of the arg max, if only the best class is revealed.
+    arg_max: Option<ServerParty>,
+}
+
+/// Reads a key and checks its digest.
+fn read_key(
+    context: &Context,
+    record: KeyRecord,
+    bytes: &[u8],
+    digest: impl FnOnce(&[u8]) -> [u8; DIGEST],
+) -> Result<(SwitchKey, [u8; DIGEST]), String> {
+    let (key, stated) = bytes.split_last_chunk::<DIGEST>().expect("the length has been checked");
+    let computed = digest(key);
+    if *stated != computed {
+        return Err(format!("the key for {} is damaged", record.id().kind));
+    }
+    let key = SwitchKey::read(context, record.id(), key).map_err(|e| e.to_string())?;
+    Ok((key, computed))
+}
+
+/// Returns the digest that a stored key file is bound to.
+fn bound(plan: &[u8; 32], name: &UploadName) -> [u8; 32] {
+    digest("tacit 2026-11 ckks kept keys", &[plan, name])
+}
+
+fn keeping(error: tacit_he::HeError) -> BackendError {
+    BackendError::Keeping { what: error.to_string() }
+}
+
+impl Serving {
+    pub fn new(shared: Arc<Shared>, resources: &ConnectionResources, mut prg: Prg) -> Self {
+        let ConnectionResources { uploads, client, stop, watch, .. } = resources.clone();
+        let party = |best: &Best| {
+            let prg = Prg::from_seed(prg.next_seed());
+            ServerParty::new(best.plan.clone(), Arc::new(Weights::default()), prg).stopped_by(&stop)
+        };
+        let arg_max = shared.best.as_ref().map(party);
+        Self { shared, uploads, client, stop, watch, keys: None, file: None, prg: SplitPrg::new(prg), arg_max }
+    }
+
+    fn welcome(channel: &mut Channel, answer: Welcome) -> Result<(), BackendError> {
+        channel.send(WELCOME, &answer.to_bytes())?;
+        Ok(channel.flush()?)
+    }
+
+    /// Receives all keys but the first `there`, and passes each with its bytes to `take`. Returns
+    /// the digest of the received keys.
+    fn receive(
+        &self,
+        channel: &mut Channel,
+        name: &UploadName,
+        there: usize,
+        mut take: impl FnMut(SwitchKey, &[u8]) -> Result<(), BackendError>,
+    ) -> Result<[u8; DIGEST], BackendError> {
+        let Shared { plan, digest, .. } = &*self.shared;
+        let mut digests = Vec::with_capacity(plan.public.keys.len());
+        for (index, record) in plan.public.keys.iter().enumerate().skip(there) {
+            let len = SwitchKey::packed_bytes(&plan.context, record.id()) + DIGEST;
+            let of = |bytes: &[u8]| key_digest(digest, name, index, bytes);
+            let mut packed = Vec::new();
+            let (key, own) = channel.recv_with(KEY, len, |bytes| {
+                packed.extend_from_slice(&bytes[..bytes.len() - DIGEST]);
+                read_key(&plan.context, *record, bytes, of)
+            })?;
+            take(key, &packed)?;
+            digests.push(own);
+        }
+        Ok(set_digest(digest, there as u64, &digests))
+    }
+
+    /// Returns the name of a set in memory: a digest of its client, its plan and the client's name
+    /// for it. The client's name alone is only a claim.
+    fn resident(&self, name: &UploadName) -> UploadName {
+        digest("tacit 2026-11 ckks keys in memory", &[&self.client, &self.shared.digest, name])
+    }
+
+    /// Finds the set in this process's memory, or receives it.
+    fn in_memory(&self, channel: &mut Channel, name: &UploadName, bytes: u64) -> Result<Arc<KeySet>, BackendError> {
+        let (sets, resident) = (&self.shared.keys, self.resident(name));
+        if let Some(keys) = sets.find(&resident) {
+            Self::welcome(channel, Welcome::Known)?;
+            return Ok(keys);
+        }
+        let no_room = || BackendError::Data { what: format!("no room for {bytes} bytes of keys beside those in use") };
+        let room = sets.room(bytes);
+        Self::welcome(channel, if room.is_some() { Welcome::Send { there: 0 } } else { Welcome::Full })?;
+        let mut room = room.ok_or_else(no_room)?;
+        let mut keys = KeySet::default();
+        let digest = self.receive(channel, name, 0, |key, packed| {
+            keys.insert(key);
+            if room.arrive(packed.len() as u64) { Ok(()) } else { Err(no_room()) }
+        })?;
+        channel.send(CONFIRMED, &digest)?;
+        Ok(room.fill(resident, keys))
+    }
+
+    /// Finds the set in a file stored for the client, or receives it. Keys that arrive stay stored
+    /// if the connection breaks off.
+    fn kept(
+        &mut self,
+        channel: &mut Channel,
+        Hello { name, lasts }: Hello,
+        bytes: u64,
+        uploads: &dyn Uploads,
+    ) -> Result<Arc<KeySet>, BackendError> {
+        let shared = self.shared.clone();
+        let Shared { plan, digest, keys: sets, .. } = &*shared;
+        let (path, is_whole) = match uploads.place((digest, &name), bytes, lasts)? {
+            Ok(place) => place,
+            Err(NoRoom { held, most }) => {
+                Self::welcome(channel, Welcome::Quota { held, most })?;
+                return Err(BackendError::Data { what: format!("{bytes} bytes of keys beside {held} of {most}") });
+            }
+        };
+        // A damaged file is resumed from its intact keys.
+        if let (true, Ok(keys)) = (is_whole, self.opened(&path, &name, bytes)) {
+            Self::welcome(channel, Welcome::Known)?;
+            return Ok(keys);
+        }
+        let ids: Vec<KeyId> = plan.public.keys.iter().map(|key| key.id()).collect();
+        let bound = bound(digest, &name);
+        let part = PartFile::resume(&path, &plan.context, &bound, &ids, |file| sets.is_checked(file));
+        let Some(mut part) = part.map_err(keeping)? else {
+            Self::welcome(channel, Welcome::Busy)?;
+            return Err(BackendError::Data { what: "another connection sends these keys".into() });
+        };
+        sets.note_checked(part.state().map_err(keeping)?);
+        sets.forget(&self.resident(&name));
+        uploads.set_whole((digest, &name), false)?;
+        let there = part.there();
+        Self::welcome(channel, Welcome::Send { there: there as u64 })?;
+        let came = self.receive(channel, &name, there, |_, packed| part.push(&plan.context, packed).map_err(keeping));
+        // Also after an upload that broke off.
+        sets.note_checked(part.state().map_err(keeping)?);
+        let came = came?;
+        part.finish().map_err(keeping)?;
+        uploads.set_whole((digest, &name), true)?;
+        // Confirm only what is on disk.
+        channel.send(CONFIRMED, &came)?;
+        self.opened(&path, &name, bytes)
+    }
+
+    /// Opens a whole file; all its keys have been checked.
+    fn opened(&mut self, path: &Path, name: &UploadName, bytes: u64) -> Result<Arc<KeySet>, BackendError> {
+        let Shared { plan, digest, keys, .. } = &*self.shared;
+        let file = KeyFile::open(path, &plan.context, &bound(digest, name)).map_err(keeping)?;
+        let state = file.state();
+        if !keys.is_checked(&state) {
+            file.check(&plan.context).map_err(keeping)?;
+            keys.note_checked(state);
+        }
+        self.file = Some(state);
+        Ok(keys.open(state, bytes, |budget| KeySet::paged(&plan.context, file, budget)))
+    }
+
+    /// Returns the keys that were sent, with the keys derived from them.
+    fn completed(&self, name: &UploadName, sent: Arc<KeySet>) -> Result<Arc<KeySet>, BackendError> {
+        let Shared { plan, keys, .. } = &*self.shared;
+        if plan.sent.derivations.is_empty() {
+            return Ok(sent);
+        }
+        let bytes = plan.sent.derived_bytes(&plan.context);
+        keys.completed(&self.resident(name), bytes, || plan.sent.completed(&plan.context, &sent))
+    }
+
+    fn read_input(&self, bytes: &[u8]) -> Result<Ciphertext, String> {
+        let (context, public) = (&self.shared.plan.context, &self.shared.plan.public);
+        let none = Estimate { deviation: 0.0, magnitude: 1.0 };
+        let read = Received::from_bytes(context, bytes, none).map_err(|e| e.to_string())?;
+        let Received::Seeded(seeded) = read else { return Err("a ciphertext with both halves".into()) };
+        let input = seeded.expand(context, 1.0);
+        let scale = context.parameters().scale(public.input.level);
+        if input.level() != public.input.level || input.slots() != context.degree() / 2 || !input.scale().agrees(scale)
+        {
+            return Err(format!(
+                "a ciphertext at level {} with {} slots and scale {}: level {}, {} and {scale} are meant",
+                input.level(),
+                input.slots(),
+                input.scale(),
+                public.input.level,
+                context.degree() / 2
+            ));
+        }
+        Ok(input)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // Keys take hundreds of megabytes, and the next connection would read its keys into other
+        // memory.
+        if self.keys.take().is_some() {
+            heap::give_back();
+        }
+    }
+}
+
+impl ServerSide for Serving {
+    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+        // Encode the weights first: a server that cannot compute should not take keys.
+        channel.while_alive(|| self.shared.circuit())??;
+        let hello = channel.recv_with(HELLO, HELLO_BYTES, Hello::from_bytes)?;
+        let bytes = self.shared.plan.public.costs.setup.server.stored_bytes;
+        let sent = match self.uploads.clone() {
+            Some(uploads) => self.kept(channel, hello, bytes, &*uploads)?,
+            None => self.in_memory(channel, &hello.name, bytes)?,
+        };
+        self.keys = Some(channel.while_alive(|| self.completed(&hello.name, sent))??);
+        // Buffers for reading keys and encoding weights are free now, and another thread evaluates.
+        heap::give_back();
+        match &mut self.arg_max {
+            Some(party) => party.setup(channel),
+            None => Ok(()),
+        }
+    }
+
+    fn offline(&mut self, _: &mut Channel) -> Result<Material, BackendError> {
+        Err(super::NOTHING)
+    }
+
+    fn online(&mut self, channel: &mut Channel, _: Material) -> Result<(), BackendError> {
+        let keys = self.keys.clone().ok_or(super::NO_SETUP)?;
+        let shared = self.shared.clone();
+        let (context, public) = (&shared.plan.context, &shared.plan.public);
+        let len = SeededCiphertext::bytes_len(context, public.input.level);
+        let input = channel.recv_with(INPUT, len, |bytes| self.read_input(bytes))?;
+        let material = self.arg_max.as_mut().map(|party| party.offline(channel)).transpose()?;
+        let evaluator = Evaluator::new(context, &keys);
+        // The computation may take longer than the client waits for a silent server.
+        let output = channel.while_alive(|| {
+            let output = shared.circuit()?.run(&shared.plan, &evaluator, input, (&self.stop, &self.watch))?;
+            evaluator.encrypt_anew(&output, &mut self.prg).map_err(he)
+        })?;
+        // A key may have been damaged since the check.
+        let output = output.inspect_err(|_| self.file.iter().for_each(|file| shared.keys.doubt(file)))?;
+        let (Some(best), Some(party), Some(material)) = (&shared.best, &mut self.arg_max, material) else {
+            channel.send(OUTPUT, &output.to_bytes(context))?;
+            return Ok(channel.flush()?);
+        };
+        let (hidden, coefficients) = evaluator.share(&output, best.width(), self.prg.secret()).map_err(he)?;
+        channel.send(OUTPUT, &hidden.to_bytes(context))?;
+        channel.flush()?;
+        party.online_on_shares(channel, material, &best.shares(&coefficients))
+    }
+
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
+        super::no_material(bytes)
+    }
+}

@@ -1,0 +1,329 @@
+//! The search for lowering options that leave the protocol unchanged: composites, degrees, margins,
+//! domains and how much of the accepted range. Choices are tried from cheap to expensive, until
+//! answers hold on the inputs that judge them.
+//!
+//! A network with functions is lowered only with polynomials that hold on all inputs it then
+//! accepts, or with the ranges of its samples if an option asks for that. A network of polynomials
+//! can go wrong only beyond the limit of a bootstrap or a modulus: where these limits cannot be
+//! proven to hold, they are measured.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+
+use tacit_graph::{Model, OutputMode, Watch};
+
+use super::emit::Samples;
+use super::judge::{Judge, Judged, Runs};
+use super::levelled_program::Emitted;
+use super::options::{Domain, Options};
+use super::plan::{Plan, plan_of};
+use super::refusal::{Fallen, MAX_OFF, hinted, is_function, refusal, uncertain};
+use super::refused_cost;
+use tacit_backend_api::{BackendError, seam};
+
+/// Margins that are tried if no option gives one.
+const MARGINS: [f64; 3] = [1.25, 2.0, 4.0];
+/// Tolerances that are tried, as shares of the one that the options allow.
+const TOLERANCES: [f64; 3] = [1.0, 0.25, 0.0625];
+/// Output error above which finer polynomials do not help.
+const HOPELESS: f64 = 100.0 * MAX_OFF;
+/// Narrower ranges that are tried, as shares of the way from the accepted range to that of the
+/// samples. The narrowest is first: it shows whether anything holds.
+const NARROWER: [f64; 3] = [1.0, 1.0 / 3.0, 2.0 / 3.0];
+/// Scales that are certain are taken if their error is at most so many times as large.
+const DEARER: f64 = 4.0;
+/// Factor on the largest error that was measured: inputs that were not tried may err more.
+const ROOM: f64 = 4.0;
+/// Ranges that differ by a smaller share count as the same.
+const ALIKE: f64 = 0.02;
+
+/// The chosen network and options.
+pub(super) struct Settled<'m> {
+    /// The network, with the range that is accepted.
+    pub model: Cow<'m, Model>,
+    pub held: Held,
+}
+
+/// A choice that holds, with its plan and verdict.
+pub(super) struct Held {
+    pub options: Options,
+    pub emitted: Emitted,
+    pub plan: Plan,
+    pub judged: Judged,
+}
+
+/// A network with an accepted range, and the judge for that range.
+struct Place<'m> {
+    model: Cow<'m, Model>,
+    judge: Judge,
+}
+
+impl<'m> Place<'m> {
+    fn new(model: Cow<'m, Model>) -> Result<Self, BackendError> {
+        Ok(Self { judge: Judge::new(&model)?, model })
+    }
+}
+
+struct Search<'a> {
+    asked: &'a Options,
+    watch: &'a Watch,
+    tried: usize,
+    best: Option<Fallen>,
+    /// The first error of a choice that could not be built.
+    broken: Option<BackendError>,
+    /// Whether polynomials replace any function.
+    functions: bool,
+    /// Whether some choice had no certain bounds.
+    endless: bool,
+}
+
+/// Searches the choices for a model.
+///
+/// # Errors
+/// A node that cannot be lowered; [`BackendError::Option`] where no choice holds, with what would
+/// help.
+pub(super) fn settle<'m>(model: &'m Model, text: &seam::Options, watch: &Watch) -> Result<Settled<'m>, BackendError> {
+    let mut asked = Options::read(text)?;
+    let has_margin = text.iter().any(|(key, _)| key == "margin");
+    if asked.domain == Domain::Auto && has_margin {
+        // A margin is meant for the ranges of samples.
+        asked.domain = Domain::Calibrated;
+    }
+    let functions = has_functions(model);
+    let search = Search { asked: &asked, watch, tried: 0, best: None, broken: None, functions, endless: false };
+    let place = Place::new(Cow::Borrowed(model))?;
+    let found = match (asked.domain, functions) {
+        (Domain::Auto, true) => search.widest(place),
+        (Domain::Auto, false) => search.scaled(place, has_margin),
+        (Domain::Calibrated, _) => search.only(place, &calibrated(&asked, has_margin)),
+        (Domain::Accepted, _) => search.only(place, &accepted(&asked)),
+    };
+    let domain = asked.domain;
+    found.map_err(|error| {
+        let error = if functions && domain != Domain::Calibrated { hinted(error, &model.graph) } else { error };
+        refused_cost::priced(error, &model.graph)
+    })
+}
+
+/// Returns whether polynomials replace any function.
+fn has_functions(model: &Model) -> bool {
+    model.graph.nodes.iter().any(|node| is_function(&node.op))
+}
+
+/// Returns the error to state if `off` was the largest one measured: a power of two, since `off`
+/// depends on the weights and little of it is published.
+pub(super) fn stated(off: f64) -> f64 {
+    if off > 0.0 { (ROOM * off).log2().ceil().exp2() } else { 0.0 }
+}
+
+/// Returns whether a verdict is good enough.
+pub(super) fn holds(judged: &Judged, options: &Options, model: &Model) -> bool {
+    let asked = options.agreement;
+    let agrees = judged.agreement.is_none_or(|share| share >= asked);
+    let expected = judged.expected.is_none_or(|expected| expected.share >= asked);
+    let is_near = model.calibration.guessed || asked == 0.0 || judged.output_error <= MAX_OFF;
+    options.bears(judged.wrong()) && agrees && expected && is_near
+}
+
+impl Search<'_> {
+    /// Searches for the widest accepted range for which something holds.
+    fn widest<'m>(mut self, whole: Place<'m>) -> Result<Settled<'m>, BackendError> {
+        let choices = accepted(self.asked);
+        if let Some(held) = self.first(&whole, &choices)? {
+            return Ok(Settled { model: whole.model, held });
+        }
+        let mut least = None;
+        for share in NARROWER {
+            let Some(model) = narrowed(&whole.model, share) else { break };
+            let place = Place::new(Cow::Owned(model))?;
+            match self.first(&place, &choices)? {
+                Some(held) if share < 1.0 => return Ok(Settled { model: place.model, held }),
+                Some(held) => least = Some(Settled { model: place.model, held }),
+                // Nothing holds on the narrowest range, so neither on wider ones.
+                None if share >= 1.0 => break,
+                None => {}
+            }
+        }
+        least.ok_or_else(|| self.refusal())
+    }
+
+    /// Takes the first choice that holds.
+    fn only<'m>(mut self, place: Place<'m>, choices: &[Options]) -> Result<Settled<'m>, BackendError> {
+        match self.first(&place, choices)? {
+            Some(held) => Ok(Settled { model: place.model, held }),
+            None => Err(self.refusal()),
+        }
+    }
+
+    /// Takes the scales of samples if they are certain and no answer is refused. Otherwise takes
+    /// certain scales if their error is not much larger. If neither holds, tries larger margins.
+    fn scaled<'m>(mut self, place: Place<'m>, has_margin: bool) -> Result<Settled<'m>, BackendError> {
+        let scales = margins(self.asked, has_margin);
+        let mut held = self.first(&place, &scales[..1])?;
+        let is_whole = |held: &Held| held.plan.public.certain && held.judged.refused() == 0;
+        if !held.as_ref().is_some_and(is_whole) {
+            let certain = Options { domain: Domain::Accepted, ..self.asked.clone() };
+            let of_all = self.first(&place, &[certain])?;
+            let dearer = |all: &Held, own: &Held| all.plan.public.error > DEARER * own.plan.public.error;
+            held = match (of_all, held) {
+                (Some(all), Some(own)) if dearer(&all, &own) => Some(own),
+                (of_all, own) => of_all.or(own),
+            };
+        }
+        if held.is_none() {
+            held = self.first(&place, &scales[1..])?;
+        }
+        match held {
+            Some(held) => Ok(Settled { model: place.model, held }),
+            None => Err(self.refusal()),
+        }
+    }
+
+    /// Returns the first choice that holds.
+    fn first(&mut self, place: &Place<'_>, choices: &[Options]) -> Result<Option<Held>, BackendError> {
+        let mut hopeless = None;
+        for options in choices {
+            self.watch.tell("choosing polynomials", self.tried, None)?;
+            self.tried += 1;
+            let kind = (options.domain, options.margin);
+            if hopeless == Some(kind) {
+                continue;
+            }
+            match self.tries(place, options) {
+                Ok(Tried::Holds(held)) => return Ok(Some(*held)),
+                Ok(Tried::Fails) => {}
+                Ok(Tried::Hopeless) => hopeless = Some(kind),
+                Err(
+                    error
+                    @ (BackendError::Unsupported { .. } | BackendError::Option { .. } | BackendError::Data { .. }),
+                ) => {
+                    self.broken.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Tries one choice: first with ranges of the samples that do not judge and, if that holds,
+    /// with ranges of all samples.
+    fn tries(&mut self, place: &Place<'_>, options: &Options) -> Result<Tried, BackendError> {
+        let Place { model, judge } = place;
+        let mut emitted = Emitted::new(model, options, Samples::Searched, self.watch)?;
+        if options.domain == Domain::Accepted && !emitted.is_certain() {
+            self.endless = true;
+            return Ok(Tried::Hopeless);
+        }
+        emitted.setting(options)?;
+        let judged = judge.of_program(emitted.program());
+        if !holds(&judged, options, model) {
+            let hopeless = judged.output_error > HOPELESS || judged.output_error.is_nan();
+            self.falls(options, judged);
+            return Ok(if hopeless { Tried::Hopeless } else { Tried::Fails });
+        }
+        if judge.holds_out() {
+            emitted = Emitted::new(model, options, Samples::All, self.watch)?;
+        }
+        let approximation = match model.interface.output_mode {
+            // Few inputs come near the worst point of a polynomial, so the measured error may be
+            // far too small.
+            OutputMode::Logits => stated(tacit_floats::larger(judged.off, emitted.largest_error() / ROOM)),
+            OutputMode::Top1 => 0.0,
+        };
+        let plan = plan_of(model, &emitted, (options, approximation), self.watch)?;
+        let runs = Runs {
+            rehearse: &|inputs| plan.rehearse(inputs),
+            refuses: &|answer| plan.public.check_answer(answer).is_err(),
+            stated: plan.public.stated(),
+        };
+        let judged = judge.of_runs(&judged, &runs);
+        if holds(&judged, options, model) && self.is_vouched(&plan, &judged, model.interface.output_mode) {
+            return Ok(Tried::Holds(Box::new(Held { options: options.clone(), emitted, plan, judged })));
+        }
+        self.falls(options, judged);
+        Ok(Tried::Fails)
+    }
+
+    /// Returns whether the plan holds for what the model accepts. A client cannot check a class. So
+    /// a plan for classes must be certain, unless no tried input exceeds a limit and the network is
+    /// one of polynomials or an option asks for sample ranges.
+    fn is_vouched(&mut self, plan: &Plan, judged: &Judged, mode: OutputMode) -> bool {
+        let by_name = self.asked.domain == Domain::Calibrated;
+        let is_vouched = plan.is_certain()
+            || match mode {
+                OutputMode::Logits => plan.options.domain == Domain::Calibrated,
+                OutputMode::Top1 => (by_name || !self.functions) && judged.left() == 0,
+            };
+        self.endless |= !is_vouched;
+        is_vouched
+    }
+
+    fn falls(&mut self, options: &Options, judged: Judged) {
+        let worth = |judged: &Judged| (Reverse(judged.wrong()), judged.agreement.unwrap_or(1.0) - judged.output_error);
+        if self.best.as_ref().is_none_or(|best| worth(&judged) > worth(&best.judged)) {
+            self.best = Some(Fallen { options: options.clone(), judged });
+        }
+    }
+
+    fn refusal(self) -> BackendError {
+        let Self { asked, best, broken, endless, .. } = self;
+        match (best, broken) {
+            (Some(best), _) if !(endless && holds_but(&best)) => refusal(&best),
+            (_, Some(error)) if !endless => error,
+            _ => uncertain(asked.domain),
+        }
+    }
+}
+
+/// The outcome of a choice.
+enum Tried {
+    Holds(Box<Held>),
+    Fails,
+    /// The choice fails, and so would finer polynomials.
+    Hopeless,
+}
+
+/// Returns whether a verdict fails only because it is not certain.
+fn holds_but(Fallen { options, judged }: &Fallen) -> bool {
+    let share = judged.agreement.unwrap_or(1.0);
+    options.bears(judged.wrong()) && share >= options.agreement && judged.output_error <= MAX_OFF
+}
+
+/// Choices with finer polynomials, and composites where no polynomial is fine enough.
+fn finer(options: &Options) -> Vec<Options> {
+    TOLERANCES.map(|share| Options { tolerance: options.tolerance * share, ..options.clone() }).to_vec()
+}
+
+/// Choices with certain ranges.
+fn accepted(asked: &Options) -> Vec<Options> {
+    finer(&Options { domain: Domain::Accepted, ..asked.clone() })
+}
+
+fn margins(asked: &Options, has_margin: bool) -> Vec<Options> {
+    let margins = if has_margin { vec![asked.margin] } else { MARGINS.to_vec() };
+    let with = |margin| Options { domain: Domain::Calibrated, margin, ..asked.clone() };
+    margins.into_iter().map(with).collect()
+}
+
+/// Choices with the ranges of samples.
+fn calibrated(asked: &Options, has_margin: bool) -> Vec<Options> {
+    margins(asked, has_margin).iter().flat_map(finer).collect()
+}
+
+/// Returns the model with a range between the accepted one and that of its samples; `None` if these
+/// are alike.
+fn narrowed(model: &Model, share: f64) -> Option<Model> {
+    let own = model.interface.input.range.map(f64::from);
+    let samples = tacit_floats::range(model.calibration.samples.iter().flatten().copied());
+    let range: [f32; 2] = std::array::from_fn(|end| match share >= 1.0 {
+        true => samples[end] as f32,
+        false => (own[end] + share * (samples[end] - own[end])) as f32,
+    });
+    let width = |[low, high]: [f64; 2]| high - low;
+    if width(samples).is_nan() || width(samples) >= (1.0 - ALIKE) * width(own) {
+        return None;
+    }
+    let mut model = model.clone();
+    model.interface.input.range = range;
+    Some(model)
+}

@@ -1,0 +1,500 @@
+//! Two-party runs on small networks, and errors for a peer that breaks the protocol.
+
+use std::sync::Arc;
+
+use tacit_graph::float::{FloatGraph, FloatOp};
+use tacit_graph::geometry::ConvGeometry;
+use tacit_graph::import::{ImportOptions, import_network};
+use tacit_graph::npy::Npy;
+use tacit_graph::onnx::Network;
+use tacit_graph::rng::SplitMix;
+use tacit_graph::{Function, Model, OutputMode, Watch};
+use tacit_mpc::run_pair;
+use tacit_net::{Channel, HEADER_BYTES, NetError, Phase};
+
+use super::Ckks;
+use super::keyset::{Budget, Design, Goal, PRESETS, Wish, design};
+use super::public::{Port, Public};
+use super::wire::{HELLO, Hello, INPUT, KEY, WELCOME, WELCOME_BYTES, Welcome};
+use tacit_backend_api::{
+    Backend, BackendError, ClientModel, ConnectionResources, Costs, Material, Options, ServerModel,
+};
+
+/// Two blocks of a residual network on 2 x 8 x 8 inputs, with squares in between.
+pub(super) fn residual() -> Model {
+    let mut rng = SplitMix::new(9);
+    let mut graph = FloatGraph::new("x", vec![2, 8, 8]).unwrap();
+    let mut some = |n: usize, size: f64| (0..n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
+    let mut conv = |graph: &mut FloatGraph, x: usize, out: usize, stride: usize| {
+        let geometry = ConvGeometry {
+            out_channels: out,
+            kernel: [3, 3],
+            stride: [stride; 2],
+            dilation: [1, 1],
+            pads: [1; 4],
+            groups: 1,
+        };
+        let inputs = graph.nodes[x].shape[0];
+        let weights = some(out * inputs * 9, (1.0 / (9.0 * inputs as f64)).sqrt());
+        let bias = some(out, 0.1);
+        graph.push("conv", FloatOp::Conv { geometry, weights, bias }, &[x], &[]).unwrap()
+    };
+    let act = |graph: &mut FloatGraph, x: usize| {
+        let channels = graph.nodes[x].shape[0];
+        let square = graph.push("square", FloatOp::Mul, &[x, x], &[]).unwrap();
+        let affine = |scale: f32, shift: f32| {
+            let each = |c: usize| 1.0 + c as f32 / 8.0;
+            FloatOp::Affine { scale: (0..channels).map(|c| scale * each(c)).collect(), shift: vec![shift; channels] }
+        };
+        let high = graph.push("high", affine(-0.2, 0.0), &[square], &[]).unwrap();
+        let low = graph.push("low", affine(0.5, 0.1), &[x], &[]).unwrap();
+        graph.push("act", FloatOp::Add, &[high, low], &[]).unwrap()
+    };
+    let a = conv(&mut graph, 0, 4, 1);
+    let a = act(&mut graph, a);
+    let b = conv(&mut graph, a, 4, 1);
+    let b = act(&mut graph, b);
+    let c = conv(&mut graph, b, 4, 1);
+    let sum = graph.push("sum", FloatOp::Add, &[c, a], &[]).unwrap();
+    let d = act(&mut graph, sum);
+    let d = conv(&mut graph, d, 8, 2);
+    let d = graph.push("flat", FloatOp::Reshape, &[d], &[128]).unwrap();
+    let weights = some(640, 0.1);
+    graph.output = graph.push("y", FloatOp::Dense { weights, bias: vec![0.1; 5] }, &[d], &[]).unwrap();
+    let data = (0..16 * 128).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+    let calibration = Some(Npy { shape: vec![16, 2, 8, 8], data, is_bytes: false });
+    let options = ImportOptions { calibration, range: Some([-1.0, 1.0]), ..ImportOptions::default() };
+    import_network(Network::new("residual", graph), &options).unwrap().model
+}
+
+pub(super) fn input(model: &Model, seed: u64) -> Vec<f32> {
+    let mut rng = SplitMix::new(seed);
+    (0..model.interface.input_len()).map(|_| rng.range(-1.0, 1.0) as f32).collect()
+}
+
+pub(super) fn both(model: &Model, options: &str) -> (Arc<dyn ServerModel>, Arc<dyn ClientModel>) {
+    let server = Ckks.lower(model, &options.parse::<Options>().unwrap()).unwrap();
+    let client = Ckks.open(server.public_bytes()).unwrap();
+    (server, client)
+}
+
+/// Runs a setup and inputs on one connection; returns answers and the setup's uploaded bytes.
+fn answers(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, inputs: &[Vec<f32>]) -> (Vec<Vec<f64>>, u64) {
+    let ask = |channel: &mut Channel| {
+        let mut side = client.clone().connect(&ConnectionResources::default())?;
+        side.setup(channel)?;
+        let sent = channel.total_traffic().sent;
+        let all: Result<Vec<_>, BackendError> =
+            inputs.iter().map(|x| side.online(channel, Material::nothing(), x)).collect();
+        Ok::<_, BackendError>((all?, sent))
+    };
+    let serve = |channel: &mut Channel| {
+        let mut side = server.clone().connect(&ConnectionResources::default())?;
+        side.setup(channel)?;
+        channel.flush()?;
+        inputs.iter().try_for_each(|_| side.online(channel, Material::nothing()))
+    };
+    let (asked, served) = run_pair(ask, serve);
+    served.unwrap();
+    asked.unwrap()
+}
+
+#[test]
+fn a_residual_network_with_squares_is_answered_within_its_bound() {
+    let model = residual();
+    for options in ["", "rotations=chained", "rotations=powers"] {
+        let (server, client) = both(&model, options);
+        let inputs = [input(&model, 1), input(&model, 2)];
+        let (got, first) = answers(&server, &client, &inputs);
+        let mut off: f64 = 0.0;
+        for (x, got) in inputs.iter().zip(&got) {
+            let wanted = server.reference(x).unwrap();
+            off = wanted.iter().zip(got).fold(off, |m, (w, g)| m.max((w - g).abs()));
+            let float = model.run(x).unwrap();
+            assert!(wanted.iter().zip(&float).all(|(w, f)| (w - f).abs() < 1e-4), "{wanted:?} {float:?}");
+        }
+        let bound = server.error_bound(&[]);
+        assert!(off <= bound, "{options}: off by {off}, {bound} is stated");
+        // The server has the keys already.
+        let (again, second) = answers(&server, &client, &inputs[..1]);
+        assert_eq!(again.len(), 1);
+        assert!(second < 200 && first > 1 << 20, "{first} bytes first, {second} then");
+    }
+}
+
+/// Digits below the error never reach the caller, and rounding costs what is stated.
+#[test]
+fn answers_are_rounded_to_the_error_that_is_stated() {
+    let model = residual();
+    let (server, client) = both(&model, "rotations=chained");
+    let (fine, open) = both(&model, "rotations=chained,round=false");
+    let step = server.error_bound(&[]);
+    assert_eq!(step, 2.0 * fine.error_bound(&[]));
+    assert_eq!([&client, &open].map(|model| model.waives()), [None, Some(("round", "false"))]);
+    let inputs = [input(&model, 6), input(&model, 7)];
+    let is_round = |v: &f64| (v / step).fract() == 0.0 && !(*v == 0.0 && v.is_sign_negative());
+    let (rounded, _) = answers(&server, &client, &inputs);
+    assert!(rounded.iter().flatten().all(is_round), "{rounded:?}");
+    let (exact, _) = answers(&fine, &open, &inputs);
+    assert!(!exact.iter().flatten().all(is_round));
+    for (x, got) in inputs.iter().zip(&exact) {
+        let off = fine.reference(x).unwrap().iter().zip(got).fold(0.0, |m: f64, (w, g)| m.max((w - g).abs()));
+        // The bound is not far above the actual error.
+        assert!(off <= step / 2.0 && off > step / 400.0, "off by {off}, {} is stated", step / 2.0);
+    }
+    assert!(server.simulate(&inputs[0]).unwrap().iter().all(is_round));
+}
+
+/// The stated memory covers the encoded weights, and is not much more.
+#[test]
+fn the_memory_that_is_stated_holds_the_weights() {
+    let options = super::options::Options::default();
+    let plan = super::plan::plan(&residual(), &options, 0.0, &Watch::default()).unwrap();
+    let weights = super::circuit::Circuit::new(&plan).unwrap().memory_bytes() as u64;
+    let stated = super::key_requirements::Draft::new(&plan, &options, None).unwrap().weights;
+    assert!((weights..=2 * weights).contains(&stated), "{weights} bytes, {stated} stated");
+    let (keys, online) = (plan.public.costs.setup.server.stored_bytes, plan.public.costs.online.server);
+    assert!(online.peak_memory_bytes > keys + weights);
+}
+
+#[test]
+fn what_breaks_the_rules_is_an_error() {
+    let model = residual();
+    let (server, client) = both(&model, "rotations=chained");
+    let hello = Hello { name: [7; 32], lasts: false }.to_bytes();
+    // A key of another length, a truncated key set, an invalid input: the server reports an error
+    // and stores none of it.
+    let serve = |channel: &mut Channel| {
+        let mut side = server.clone().connect(&ConnectionResources::default()).unwrap();
+        side.setup(channel)?;
+        side.online(channel, Material::nothing())
+    };
+    let damage = |channel: &mut Channel| -> Result<(), NetError> {
+        channel.send(HELLO, &hello)?;
+        channel.flush()?;
+        assert_eq!(Welcome::from_bytes(&channel.recv(WELCOME, WELCOME_BYTES)?), Ok(Welcome::Send { there: 0 }));
+        channel.send(KEY, &[1; 100])?;
+        channel.flush()
+    };
+    let (_, refused) = run_pair(damage, serve);
+    assert!(matches!(refused, Err(BackendError::Net(_))), "a key of another length");
+    let leave = |channel: &mut Channel| {
+        channel.send(HELLO, &hello).unwrap();
+        channel.flush().unwrap();
+        channel.recv(WELCOME, WELCOME_BYTES).unwrap();
+    };
+    let (_, refused) = run_pair(leave, serve);
+    assert!(matches!(refused, Err(BackendError::Net(_))), "half a set");
+    let wrong_level = |channel: &mut Channel| {
+        let mut side = client.clone().connect(&ConnectionResources::default()).unwrap();
+        side.setup(channel).unwrap();
+        let len = client.costs().online.up_bytes as usize - HEADER_BYTES;
+        channel.send(INPUT, &vec![0; len]).unwrap();
+        channel.flush().unwrap();
+    };
+    let (_, refused) = run_pair(wrong_level, serve);
+    assert!(refused.unwrap_err().to_string().contains("version"));
+    let before = |channel: &mut Channel| {
+        let mut side = client.clone().connect(&ConnectionResources::default()).unwrap();
+        side.online(channel, Material::nothing(), &input(&model, 1))
+    };
+    assert!(matches!(run_pair(before, |_: &mut Channel| ()).0, Err(BackendError::Misuse(_))));
+}
+
+#[test]
+fn public_parts_that_do_not_hold_together_are_refused() {
+    let model = residual();
+    let (server, _) = both(&model, "");
+    let bytes = server.public_bytes().to_vec();
+    let mut rng = SplitMix::new(3);
+    for _ in 0..200 {
+        let mut damaged = bytes.clone();
+        let at = (rng.next_u64() % damaged.len() as u64) as usize;
+        damaged[at] ^= 1 << (rng.next_u64() % 8);
+        // The read succeeds or fails, but never panics.
+        drop(Ckks.open(&damaged));
+    }
+    assert!(Ckks.open(&bytes[..bytes.len() - 1]).is_err());
+}
+
+#[test]
+fn inputs_that_leave_the_range_are_noticed() {
+    let model = residual();
+    let (server, _) = both(&model, "");
+    let usual = server.strain(&input(&model, 4)).unwrap();
+    assert!(usual.iter().all(|s| s.share < 1.0));
+    let mut wide = model.clone();
+    (wide.interface.input.range, wide.interface.input.declared) = ([-1e6, 1e6], vec![]);
+    let (server, _) = both(&wide, "");
+    let largest = |x: &[f32]| server.strain(x).unwrap().iter().fold(0.0, |m: f64, s| m.max(s.share));
+    assert!(largest(&vec![1e5; 128]) > 1.0 && largest(&input(&model, 4)) < 1.0);
+    // The advised option exists in this back end.
+    let found = tacit_backend_api::check::check(&wide, &*server, &[vec![1e5; 128]], None, &Watch::default()).unwrap();
+    let advice = found.advice.unwrap();
+    assert!(found.overflowed == 1 && advice.contains("-O margin=1.25"), "{advice}");
+    assert!(Ckks.lower(&model, &"margin=2.5".parse().unwrap()).is_ok());
+}
+
+#[test]
+fn key_sets_are_compared_and_the_best_within_a_budget_runs() {
+    let model = residual();
+    let wish = |upload, goal| Wish { budget: Budget { memory: None, upload }, goal, ..Wish::default() };
+    let of = |wish: &Wish| design(&model, &Options::default(), wish, &Watch::default());
+    let fast = of(&wish(None, Goal::Latency)).unwrap();
+    let small = of(&wish(None, Goal::Upload)).unwrap();
+    let chosen = |d: &Design| d.choices[d.chosen].clone();
+    assert!(chosen(&fast).seconds < chosen(&small).seconds && chosen(&small).bytes < chosen(&fast).bytes);
+    // No runnable set beats the search's result, and the paper's strategies need more.
+    let runs = |d: &Design| d.choices.iter().filter(|c| c.options.is_some()).cloned().collect::<Vec<_>>();
+    assert!(runs(&fast).iter().all(|c| c.seconds >= chosen(&fast).seconds && c.bytes >= chosen(&small).bytes));
+    let preset = |name: &str| fast.choices.iter().find(|c| c.name == name).unwrap();
+    assert!(PRESETS.iter().all(|p| preset(p.name).bytes > chosen(&small).bytes));
+    assert!(preset("level-aware").plain_bytes < preset("alpha=1").plain_bytes);
+    assert!(preset("alpha=1").plain_bytes < preset("all-required").plain_bytes);
+    // Seconds fall along the front, and its ends are the sets of the two goals.
+    assert!(fast.front.windows(2).all(|w| w[0].bytes < w[1].bytes && w[0].seconds > w[1].seconds));
+    assert_eq!(fast.front[0].bytes, chosen(&small).bytes);
+    assert!((fast.front[fast.front.len() - 1].seconds - chosen(&fast).seconds).abs() < 1e-9);
+    // Between the ends the ways are mixed. The named options give the stated keys, and answers.
+    let half = chosen(&small).bytes.midpoint(chosen(&fast).bytes);
+    let between = of(&wish(Some(half), Goal::Latency)).unwrap();
+    assert!(chosen(&between).bytes <= half && chosen(&between).seconds < chosen(&small).seconds);
+    let options = chosen(&between).options.unwrap();
+    let (server, client) = both(&model, &options);
+    assert_eq!(server.costs().setup.server.stored_bytes, chosen(&between).bytes);
+    let inputs = [input(&model, 5)];
+    let (got, _) = answers(&server, &client, &inputs);
+    let wanted = server.reference(&inputs[0]).unwrap();
+    assert!(got[0].iter().zip(&wanted).all(|(g, w)| (g - w).abs() <= server.error_bound(&[])));
+    // Each key has its reason.
+    assert_eq!(between.keys.len(), chosen(&between).keys);
+    assert_eq!(between.keys.iter().map(|k| k.bytes).sum::<u64>(), chosen(&between).bytes);
+    assert!(between.keys.iter().all(|k| k.reason != "rotations"), "{:?}", between.keys);
+}
+
+#[test]
+fn budgets_that_nothing_fits_and_unknown_strategies_are_refused() {
+    let model = residual();
+    let refused = |wish: &Wish| design(&model, &Options::default(), wish, &Watch::default()).unwrap_err().to_string();
+    let with = |memory, upload| Wish { budget: Budget { memory, upload }, ..Wish::default() };
+    assert!(refused(&with(None, Some(1000))).contains("the fewest"));
+    // Weights count as well as keys.
+    let error = refused(&with(Some(4_000_000), None));
+    assert!(error.contains("encoded weights") && error.contains("bytes of memory with"), "{error}");
+    let error = refused(&Wish { strategy: "best".into(), ..Wish::default() });
+    assert!(error.contains("level-aware") && error.contains("strategy"), "{error}");
+    let one = Wish { strategy: "level-aware".into(), ..Wish::default() };
+    let found = design(&model, &Options::default(), &one, &Watch::default()).unwrap();
+    assert!(found.choices[found.chosen].name == "level-aware" && found.keys.is_empty());
+    // The design's options include all given ones.
+    let found = design(&model, &"margin=3,derive=true".parse().unwrap(), &Wish::default(), &Watch::default()).unwrap();
+    let runs: Vec<&String> = found.choices.iter().filter_map(|choice| choice.options.as_ref()).collect();
+    assert!(runs.iter().all(|options| options.starts_with("margin=3,rotations=")), "{runs:?}");
+    assert!(found.front.iter().all(|point| point.options.starts_with("margin=3,rotations=")));
+    let count = found.steps.iter().filter(|step| step.diagonals > 0).count();
+    let error = Ckks.lower(&model, &"rotations=2h".parse().unwrap()).err().unwrap().to_string();
+    assert!(count > 2 && error.contains("ways for 2 transforms"), "{error}");
+}
+
+/// A dense layer, an activation that `act` adds after node 1, and a dense layer. The arguments are
+/// the largest magnitudes of calibration inputs and of accepted inputs.
+pub(super) fn activated([calibrated, accepted]: [f64; 2], act: impl Fn(&mut FloatGraph) -> usize) -> Model {
+    let mut rng = SplitMix::new(5);
+    let mut some = |n: usize| (0..n).map(|_| (rng.normal() / 2.0) as f32).collect::<Vec<f32>>();
+    let mut graph = FloatGraph::new("x", vec![8]).unwrap();
+    graph.push("in", FloatOp::Dense { weights: some(64), bias: some(8) }, &[0], &[]).unwrap();
+    let made = act(&mut graph);
+    graph.output = graph.push("out", FloatOp::Dense { weights: some(24), bias: some(3) }, &[made], &[]).unwrap();
+    let data = (0..64 * 8).map(|_| rng.range(-calibrated, calibrated) as f32).collect();
+    let calibration = Some(Npy { shape: vec![64, 8], data, is_bytes: false });
+    let range = Some([-accepted as f32, accepted as f32]);
+    let options = ImportOptions { calibration, range, ..ImportOptions::default() };
+    import_network(Network::new("activated", graph), &options).unwrap().model
+}
+
+pub(super) fn relu(graph: &mut FloatGraph) -> usize {
+    graph.push("relu", FloatOp::Relu, &[1], &[]).unwrap()
+}
+
+/// Returns the same network in mode top-1.
+pub(super) fn telling_the_class(mut model: Model) -> Model {
+    model.interface.output_mode = OutputMode::Top1;
+    model.interface.output_shape = vec![1];
+    model
+}
+
+/// Largest distance of the reference from the float network, as a share of the outputs' range.
+fn distance(model: &Model, server: &Arc<dyn ServerModel>) -> f64 {
+    let all: Vec<[Vec<f64>; 2]> = (0..50)
+        .map(|seed| [server.reference(&input(model, seed)).unwrap(), model.run(&input(model, seed)).unwrap()])
+        .collect();
+    let range = all.iter().flat_map(|[_, float]| float).fold(0.0, |m: f64, v| m.max(v.abs()));
+    all.iter().flat_map(|[a, b]| a.iter().zip(b)).fold(0.0, |m: f64, (a, b)| m.max((a - b).abs())) / range
+}
+
+/// A ReLU by a composite sign keeps the bound, and the stated distance from the float network.
+#[test]
+fn relu_is_a_polynomial_or_a_composite() {
+    let model = activated([1.0; 2], relu);
+    let degrees = |server: &Arc<dyn ServerModel>| {
+        let report = server.report().unwrap().json();
+        report["approximations"][0]["degrees"].as_array().unwrap().len()
+    };
+    let (server, client) = both(&model, "relu=composite,tolerance=0.05,agreement=0");
+    assert_eq!(degrees(&server), 2);
+    let inputs = [input(&model, 1), input(&model, 2)];
+    let (got, _) = answers(&server, &client, &inputs);
+    for (x, got) in inputs.iter().zip(&got) {
+        let off = server.reference(x).unwrap().iter().zip(got).fold(0.0, |m: f64, (w, g)| m.max((w - g).abs()));
+        assert!(off <= server.error_bound(&[]), "off by {off}, {} is stated", server.error_bound(&[]));
+    }
+    // One polynomial is used where it is within the tolerance, which it never is for a thousandth.
+    let ways = ["tolerance=0.05", "tolerance=0.001", "relu=composite,tolerance=0.001"]
+        .map(|o| both(&model, &format!("{o},agreement=0")).0);
+    assert_eq!(ways.each_ref().map(degrees), [1, 3, 3]);
+    let [coarse, fine] = [&ways[0], &ways[1]].map(|server| distance(&model, server));
+    assert!(coarse < 0.3 && fine < 0.01 && fine < coarse / 5.0, "{coarse} and {fine}");
+    for (options, word) in [("relu=polynomial,tolerance=0.001", "degree 63"), ("tolerance=1e-5", "best composite")] {
+        let error = Ckks.lower(&model, &options.parse().unwrap()).err().unwrap().to_string();
+        assert!(error.contains(word), "{error}");
+    }
+}
+
+/// Degrees follow the allowed error; GELU and SiLU are one polynomial, not two.
+#[test]
+fn smooth_activations_are_near_by_one_polynomial() {
+    for function in [Function::Sigmoid, Function::Tanh, Function::GeluGap, Function::SiluGap] {
+        let model = activated([1.0; 2], |graph| {
+            let made = graph.push("f", FloatOp::Function(function), &[1], &[]).unwrap();
+            if !function.is_gap() {
+                return made;
+            }
+            let relu = relu(graph);
+            graph.push("smooth", FloatOp::Sub, &[relu, made], &[]).unwrap()
+        });
+        for (tolerance, near) in [(0.01, 0.05), (1e-4, 1e-3)] {
+            let (server, _) = both(&model, &format!("tolerance={tolerance}"));
+            let report = server.report().unwrap().json();
+            assert_eq!(report["approximations"].as_array().unwrap().len(), 1, "{function:?}");
+            assert!(distance(&model, &server) < near, "{function:?} at {tolerance}: {}", distance(&model, &server));
+        }
+    }
+}
+
+/// Many inputs at once give the same answers as one by one.
+#[test]
+fn rehearsals_are_simulations() {
+    let model = residual();
+    let (server, _) = both(&model, "");
+    let inputs: Vec<Vec<f32>> = (0..11).map(|seed| input(&model, seed)).collect();
+    let all = server.rehearse(&inputs.iter().map(|x| &**x).collect::<Vec<_>>()).unwrap();
+    assert_eq!(all.len(), inputs.len());
+    for (x, found) in inputs.iter().zip(all) {
+        assert_eq!(found.answer, server.simulate(x).unwrap());
+        let alone = server.strain(x).unwrap();
+        assert!(found.strains.iter().zip(&alone).all(|(a, b)| a.node == b.node && (a.share - b.share).abs() < 1e-3));
+    }
+    assert!(server.rehearse(&[&inputs[0], &[0.0; 3]]).is_err());
+}
+
+/// A layer with rotations over many distances.
+fn wide() -> Model {
+    let mut rng = SplitMix::new(5);
+    let mut some = |n: usize| (0..n).map(|_| (rng.normal() / 16.0) as f32).collect::<Vec<f32>>();
+    let mut graph = FloatGraph::new("x", vec![256]).unwrap();
+    let made = graph.push("wide", FloatOp::Dense { weights: some(1 << 16), bias: some(256) }, &[0], &[]).unwrap();
+    let made = graph.push("square", FloatOp::Mul, &[made, made], &[]).unwrap();
+    graph.output = graph.push("out", FloatOp::Dense { weights: some(3 << 8), bias: some(3) }, &[made], &[]).unwrap();
+    let data = (0..64 * 256).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+    let calibration = Some(Npy { shape: vec![64, 256], data, is_bytes: false });
+    let options = ImportOptions { calibration, range: Some([-1.0, 1.0]), ..ImportOptions::default() };
+    import_network(Network::new("wide", graph), &options).unwrap().model
+}
+
+/// Keys derived from a few masters give answers as near as keys that were sent.
+#[test]
+fn derived_keys_answer_as_those_that_are_sent() {
+    let model = wide();
+    let x = [input(&model, 8)];
+    let [sent, derived] = [false, true].map(|derive| {
+        let (server, client) = both(&model, &format!("set=B,rotations=2f7,derive={derive}"));
+        let (got, _) = answers(&server, &client, &x);
+        let off = server.reference(&x[0]).unwrap().iter().zip(&got[0]).fold(0.0, |m: f64, (w, g)| m.max((w - g).abs()));
+        assert!(off <= server.error_bound(&[]), "off by {off}, {} is stated", server.error_bound(&[]));
+        server.costs()
+    });
+    let stored = |costs: &Costs| costs.setup.server.stored_bytes;
+    assert!(stored(&derived) < stored(&sent), "{} for {}", stored(&derived), stored(&sent));
+    assert!(derived.setup.server.work.ntts > 0 && derived.setup.up_bytes < sent.setup.up_bytes);
+    assert!(derived.online.server.peak_memory_bytes > sent.online.server.peak_memory_bytes);
+}
+
+/// Answers are the float network's classes, and no error bound is stated.
+#[test]
+fn the_best_class_alone_is_told() {
+    let model = telling_the_class(residual());
+    let (server, client) = both(&model, "rotations=chained");
+    let inputs: Vec<Vec<f32>> = (0..6).map(|seed| input(&model, seed)).collect();
+    let (got, _) = answers(&server, &client, &inputs);
+    let wanted: Vec<Vec<f64>> = inputs.iter().map(|x| server.reference(x).unwrap()).collect();
+    assert_eq!(got, wanted);
+    for (x, wanted) in inputs.iter().zip(&wanted) {
+        assert_eq!(*wanted, model.run(x).unwrap());
+        assert_eq!(*wanted, server.simulate(x).unwrap());
+    }
+    assert!(wanted.iter().any(|class| *class != wanted[0]), "more than one class is told: {wanted:?}");
+    assert!(server.error_bound(&[]).is_infinite(), "of a class no distance is stated");
+    let report = server.report().unwrap().json();
+    assert_eq!(report["agreement"], 1.0);
+}
+
+#[test]
+fn the_best_class_costs_what_is_stated() {
+    let (server, client) = both(&telling_the_class(residual()), "rotations=chained");
+    let x = input(&telling_the_class(residual()), 3);
+    let ask = |channel: &mut Channel| {
+        let mut side = client.clone().connect(&ConnectionResources::default())?;
+        side.setup(channel)?;
+        channel.set_phase(Phase::Online);
+        side.online(channel, Material::nothing(), &x)?;
+        Ok::<_, BackendError>([Phase::Setup, Phase::Online].map(|phase| channel.traffic(phase)))
+    };
+    let serve = |channel: &mut Channel| {
+        let mut side = server.clone().connect(&ConnectionResources::default())?;
+        side.setup(channel)?;
+        channel.flush()?;
+        channel.set_phase(Phase::Online);
+        side.online(channel, Material::nothing())
+    };
+    let (asked, served) = run_pair(ask, serve);
+    served.unwrap();
+    let [setup, online] = asked.unwrap();
+    let costs = server.costs();
+    for (what, cost, seen) in [("setup", costs.setup, setup), ("online", costs.online, online)] {
+        assert_eq!((seen.sent, seen.received), (cost.up_bytes, cost.down_bytes), "{what}");
+    }
+    assert!(costs.comparisons == 4 && costs.online.exchanges > 1, "{costs:?}");
+}
+
+/// A public part with other slots of outputs, or with the wrong kind of answer, is refused.
+#[test]
+fn public_parts_that_disagree_about_the_answer_are_refused() {
+    let of = |model: &Model| Public::read(both(model, "").0.public_bytes()).unwrap();
+    let (all, best) = (of(&residual()), of(&telling_the_class(residual())));
+    let refused = |public: Public| Ckks.open(&public.to_bytes().unwrap()).err().map(|e| e.to_string());
+    assert!(refused(best.clone()).is_none() && refused(all.clone()).is_none());
+    for (change, public) in [
+        ("none are compared", Public { compared: None, ..best.clone() }),
+        ("some are", Public { compared: Some(5), ..all }),
+        ("more than there are", Public { compared: Some(9), ..best.clone() }),
+        ("one alone", Public { compared: Some(0), ..best.clone() }),
+        ("too many", Public { compared: Some(u32::MAX), ..best.clone() }),
+        ("they do not repeat", Public { output: Port { period: 64, ..best.output.clone() }, ..best.clone() }),
+        (
+            "another order",
+            Public { output: Port { slots: vec![1, 0, 2, 3, 4, 5, 6, 7], ..best.output.clone() }, ..best },
+        ),
+    ] {
+        assert!(refused(public).is_some(), "{change}");
+    }
+}

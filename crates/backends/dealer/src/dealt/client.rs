@@ -1,0 +1,159 @@
+//! The client's phases. Offline the client computes `E r`, or gets its share of `W r` from the
+//! server for layers that are not dealt, and sends the differences that move its shares. Online it
+//! needs only its seed.
+
+use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::ring::ConvSpec;
+use tacit_graph::NodeId;
+use tacit_mpc::dealt::{ClientShares, DealtGate, LookUp, client_look_up, client_online, client_widen};
+use tacit_mpc::gate::WrapSpec;
+use tacit_mpc::wire::PackedMessages;
+use tacit_mpc::{Role, Session};
+use tacit_net::{Channel, Tag};
+use zeroize::Zeroizing;
+
+use super::dealer::{GATE, mask, moved};
+use super::lattice;
+use super::plan::{Parts, Plan};
+use super::statics::Statics;
+use tacit_backend_api::BackendError;
+use tacit_backend_api::seam::Stop;
+use tacit_ring::Node;
+use tacit_ring::fixed::ring_mask;
+use tacit_ring::share::{At, ClientPhase, ClientWalk, GateShares, NodeObserver, check_input, revealed, stream};
+
+/// Message: the client's masked input.
+pub(super) const INPUT: Tag = Tag::new(0x0420, "masked input");
+/// Message: the server's share of the result.
+pub(super) const RESULT: Tag = Tag::new(0x0421, "share of the result");
+/// Message, offline: the difference by which the client's share of a tensor moves.
+pub(super) const MOVE: Tag = Tag::new(0x0422, "moved share");
+
+/// Runs the offline phase with the half `seed`. `lattice` computes the layers that are not dealt.
+pub(super) fn offline(
+    plan: &Plan,
+    (statics, lattice): (&Statics, lattice::Client<'_>),
+    seed: &Seed,
+    channel: &mut Channel,
+    stop: &Stop,
+) -> Result<(), BackendError> {
+    let [walked, own] = [seed.clone(), seed.clone()].map(Prg::from_seed);
+    let phase = Offline { plan, statics, lattice, next: 0, seed: own, channel };
+    let mut tap = |_: NodeId, _: &[u64]| {};
+    let Plan { graph, steps, batch, .. } = plan;
+    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: walked, phase, tap: &mut tap };
+    stop.walk(&**graph, &mut shares)?;
+    let Offline { channel, .. } = shares.phase;
+    Ok(channel.flush()?)
+}
+
+/// Runs the online phase. Returns the integers of the output node for those of the input node.
+/// `tap` gets the client's shares, but not those of tensors before they are moved.
+pub(super) fn online(
+    plan: &Plan,
+    seed: &Seed,
+    input: &[i64],
+    (channel, prg): (&mut Channel, &mut Prg),
+    tap: &mut NodeObserver<'_>,
+    stop: &Stop,
+) -> Result<Vec<i64>, BackendError> {
+    check_input(&plan.graph, plan.batch, input)?;
+    let mut session = Session { role: Role::Client, channel, prg };
+    let [walked, own] = [seed.clone(), seed.clone()].map(Prg::from_seed);
+    let phase = Online { plan, input, seed: own, session: &mut session };
+    let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
+    let Plan { graph, steps, batch, .. } = plan;
+    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: walked, phase, tap: &mut tap };
+    let mine = stop.walk(&**graph, &mut shares)?;
+    revealed(&plan.graph, &mine, RESULT, session.channel)
+}
+
+struct Offline<'a> {
+    plan: &'a Plan,
+    statics: &'a Statics,
+    lattice: lattice::Client<'a>,
+    /// The next dealt linear layer.
+    next: usize,
+    seed: Prg,
+    channel: &'a mut Channel,
+}
+
+impl ClientPhase<Parts> for Offline<'_> {
+    fn input(&mut self, _: &[u64], _: u32) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
+        let width = self.plan.graph.nodes()[id].fixed.width;
+        if let Some(place) = self.plan.lattice.place(id) {
+            return self.lattice.share(place, r, self.channel);
+        }
+        let mut share = self.statics.layer(self.next).apply(conv, r)?;
+        self.next += 1;
+        let masks = Zeroizing::new(mask(&self.seed, id, share.len(), width));
+        share.iter_mut().zip(masks.iter()).for_each(|(c, t)| *c = c.wrapping_add(*t) & ring_mask(width));
+        Ok(share)
+    }
+
+    fn gate(&mut self, _: At, _: &DealtGate, _: &GateShares<'_>) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn widen(&mut self, _: NodeId, _: &WrapSpec, _: &[u64], _: &[u64]) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn look_up(&mut self, _: NodeId, _: &LookUp, _: &[u64], _: &[u64]) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
+        if !self.plan.moves(id) {
+            return Ok(share);
+        }
+        let target = moved(self.plan, &self.seed, id, node);
+        let share = Zeroizing::new(share);
+        let difference: Vec<u64> = share.iter().zip(&target).map(|(c, r)| c.wrapping_sub(*r)).collect();
+        self.channel.send_packed(MOVE, &difference, node.fixed.width)?;
+        Ok(target)
+    }
+}
+
+struct Online<'a, 's> {
+    plan: &'a Plan,
+    input: &'a [i64],
+    seed: Prg,
+    session: &'a mut Session<'s>,
+}
+
+impl ClientPhase<Parts> for Online<'_, '_> {
+    fn input(&mut self, share: &[u64], width: u32) -> Result<(), BackendError> {
+        let masked: Vec<u64> = self.input.iter().zip(share).map(|(&x, r)| (x as u64).wrapping_sub(*r)).collect();
+        Ok(self.session.channel.send_packed(INPUT, &masked, width)?)
+    }
+
+    /// Returns zeros: this share is not read before it is moved.
+    fn linear(&mut self, conv: &ConvSpec, _: NodeId, _: &[u64]) -> Result<Vec<u64>, BackendError> {
+        Ok(vec![0; self.plan.batch * conv.out_len()])
+    }
+
+    fn gate(&mut self, at: At, gate: &DealtGate, shares: &GateShares<'_>) -> Result<(), BackendError> {
+        let GateShares { tested, values, bases, targets } = *shares;
+        let shares = ClientShares { tested, values, bases, targets };
+        Ok(client_online(gate, shares, &stream(&self.seed, at, GATE), self.session)?)
+    }
+
+    fn widen(&mut self, id: NodeId, spec: &WrapSpec, c: &[u64], target: &[u64]) -> Result<(), BackendError> {
+        let stream = stream(&self.seed, At { node: id, level: 0 }, GATE);
+        Ok(client_widen(spec, c, target, &stream, self.session)?)
+    }
+
+    fn look_up(&mut self, id: NodeId, table: &LookUp, _: &[u64], target: &[u64]) -> Result<(), BackendError> {
+        let stream = stream(&self.seed, At { node: id, level: 0 }, GATE);
+        Ok(client_look_up(table, target, &stream, self.session)?)
+    }
+
+    fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
+        Ok(if self.plan.moves(id) { moved(self.plan, &self.seed, id, node) } else { share })
+    }
+}

@@ -1,0 +1,272 @@
+//! Linear layers without the dealer, for models whose `E` is too large for a client. Their offline
+//! part is that of `cheetah`: the client encrypts its share r of the layer's input, and the server
+//! answers with the client's encrypted share of `W r`. This share replaces `E r + t`, and the
+//! client moves it to a share from its seed in the same way. The server's share replaces `A r - t`.
+//! Everything else, including the whole online phase, is as with a dealt layer.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+use tacit_arith::prg::Prg;
+use tacit_graph::NodeId;
+use tacit_he::coeff::MAX_STEPS;
+use tacit_net::{Channel, TrafficModel};
+
+use super::options::Linear;
+use tacit_backend_api::{BackendError, PartyCost};
+use tacit_ring::share::exact_truncations;
+use tacit_ring::{RingGraph, Weights, slack};
+use tacit_two_party::cheetah::linear::{
+    CheckedWeights, ClientKeys, LinearClient, LinearPlan, LinearServer, ServerKeys,
+};
+use tacit_two_party::cheetah::{self, Cheetah, Group, Keys, Lattice, draft};
+
+/// Position of a layer: its group, and its index in the group.
+pub(super) type Place = (usize, usize);
+
+/// The layers of a plan that use lattices.
+pub(super) struct Layers {
+    /// Groups of layers that read the same tensor, which is encrypted once for the group.
+    groups: Vec<Group<Cheetah>>,
+    /// The place of each node.
+    places: Vec<Option<Place>>,
+}
+
+/// Returns the `layers` that use lattices under the option `linear`. `layers` are nodes in order,
+/// with the bytes of `E` of each.
+fn chosen(layers: &[(NodeId, u64)], linear: Linear) -> Vec<NodeId> {
+    let limit = match linear {
+        Linear::Dealt => return Vec::new(),
+        Linear::He => return layers.iter().map(|(id, _)| *id).collect(),
+        Linear::Auto { limit } => limit,
+    };
+    let mut largest = layers.to_vec();
+    // The sort is stable: of layers of equal size, the first in the graph stays first.
+    largest.sort_by_key(|(_, bytes)| Reverse(*bytes));
+    let mut left: u64 = layers.iter().map(|(_, bytes)| bytes).sum();
+    let mut chosen = Vec::new();
+    for (id, bytes) in largest.into_iter().filter(|(_, bytes)| *bytes > 0) {
+        if left <= limit {
+            break;
+        }
+        left -= bytes;
+        chosen.push(id);
+    }
+    chosen.sort_unstable();
+    chosen
+}
+
+impl Layers {
+    /// Chooses and plans layers among a graph's linear layers (nodes in order, bytes of `E`).
+    ///
+    /// # Errors
+    /// `Unsupported` names the first layer that cannot be planned.
+    pub(super) fn new(graph: &RingGraph, layers: &[(NodeId, u64)], linear: Linear) -> Result<Self, BackendError> {
+        let mut members: Vec<(NodeId, Vec<NodeId>)> = Vec::new();
+        let mut places = vec![None; graph.nodes().len()];
+        for id in chosen(layers, linear) {
+            let tensor = graph.nodes()[id].inputs[0];
+            let group = members.iter().position(|(read, _)| *read == tensor).unwrap_or_else(|| {
+                members.push((tensor, Vec::new()));
+                members.len() - 1
+            });
+            places[id] = Some((group, members[group].1.len()));
+            members[group].1.push(id);
+        }
+        let options = cheetah::Options::default();
+        let errors = slack::errors(graph, &exact_truncations(graph), options.linear_error);
+        let group = |(tensor, nodes): (NodeId, Vec<NodeId>)| {
+            let draft = draft::<Cheetah>(graph, &options, &errors, (tensor, &nodes))?;
+            Ok::<_, BackendError>(Group { tensor, nodes, plan: draft.plan(MAX_STEPS) })
+        };
+        let groups = members.into_iter().map(group);
+        Ok(Self { groups: groups.collect::<Result<_, _>>()?, places })
+    }
+
+    /// The same layers for `batch` inputs at once.
+    pub(super) fn times(&self, batch: usize) -> Self {
+        Self { groups: self.groups.iter().map(|group| group.times(batch)).collect(), places: self.places.clone() }
+    }
+
+    /// The place of a node, if it uses lattices.
+    pub(super) fn place(&self, node: NodeId) -> Option<Place> {
+        self.places[node]
+    }
+
+    /// The choices of planning that both parties must have alike: nodes, sizes of tiles, bits of
+    /// ciphertexts.
+    pub(super) fn choices(&self) -> Vec<(&[NodeId], Vec<[u64; 7]>)> {
+        self.groups.iter().map(|group| (&*group.nodes, group.plan.choices())).collect()
+    }
+
+    /// Largest error of a result, in units.
+    pub(super) fn max_error(&self) -> u32 {
+        let of = |group: &Group<Cheetah>| (0..group.nodes.len()).map(|k| group.plan.max_error(k)).max();
+        self.groups.iter().filter_map(of).max().unwrap_or(0)
+    }
+
+    fn plans(&self) -> Vec<&LinearPlan> {
+        self.groups.iter().map(|group| &group.plan).collect()
+    }
+
+    /// Adds the traffic of the setup: the client's keys.
+    pub(super) fn setup_talk(&self, talk: &mut TrafficModel) {
+        if !self.groups.is_empty() {
+            Keys::talk(&self.plans(), talk);
+        }
+    }
+
+    /// Memory and storage of the server's keys from the setup.
+    pub(super) fn keys(&self) -> PartyCost {
+        let bytes = if self.groups.is_empty() { 0 } else { Keys::memory(&self.plans()) };
+        PartyCost { peak_memory_bytes: bytes, stored_bytes: bytes, ..PartyCost::default() }
+    }
+
+    /// Adds the traffic of the offline phase at a node.
+    pub(super) fn talk(&self, node: NodeId, talk: &mut TrafficModel) {
+        if let Some((group, 0)) = self.place(node) {
+            self.groups[group].plan.talk(talk);
+        }
+    }
+
+    /// Work of client and server, and memory of the group that needs most.
+    pub(super) fn work(&self) -> [PartyCost; 2] {
+        let mut both = [PartyCost::default(); 2];
+        for group in &self.groups {
+            both.iter_mut().zip(Cheetah::work(&group.plan)).for_each(|(sum, one)| *sum += one);
+        }
+        both
+    }
+
+    /// The client's part of the setup: sends keys, if any layer uses lattices.
+    ///
+    /// # Errors
+    /// Errors of the channel.
+    pub(super) fn client_setup(
+        &self,
+        (channel, prg): (&mut Channel, &mut Prg),
+    ) -> Result<Option<ClientKeys>, BackendError> {
+        if self.groups.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Keys::send(&self.plans(), prg, channel)?))
+    }
+
+    /// The server's part of the setup: receives the client's keys, if any layer uses lattices.
+    ///
+    /// # Errors
+    /// Errors of the channel; malformed keys.
+    pub(super) fn server_setup(&self, channel: &mut Channel) -> Result<Option<ServerKeys>, BackendError> {
+        if self.groups.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Keys::receive(&self.plans(), channel)?))
+    }
+}
+
+/// A party's shares of layers whose group has already run.
+struct Later(Vec<VecDeque<Vec<u64>>>);
+
+impl Later {
+    fn of(layers: &Layers) -> Self {
+        Self(vec![VecDeque::new(); layers.groups.len()])
+    }
+
+    /// Returns the share at a place. `run` computes the shares of the whole group.
+    fn share(
+        &mut self,
+        (group, index): Place,
+        run: impl FnOnce() -> Result<Vec<Vec<u64>>, BackendError>,
+    ) -> Result<Vec<u64>, BackendError> {
+        if index == 0 {
+            self.0[group] = run()?.into();
+        }
+        self.0[group].pop_front().ok_or(BackendError::Misuse("a walk comes to each layer of a group once, in order"))
+    }
+}
+
+const NO_KEYS: BackendError = BackendError::Misuse("the setup comes first");
+const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
+
+/// The client's part of an offline phase.
+pub(super) struct Client<'a> {
+    layers: &'a Layers,
+    keys: Option<&'a ClientKeys>,
+    prg: &'a mut Prg,
+    later: Later,
+}
+
+impl<'a> Client<'a> {
+    /// Creates it with the keys of the connection's setup, and randomness for ciphertexts.
+    pub(super) fn new(layers: &'a Layers, keys: Option<&'a ClientKeys>, prg: &'a mut Prg) -> Self {
+        Self { layers, keys, prg, later: Later::of(layers) }
+    }
+
+    /// Returns the client's share of a layer's `W r`, for its share `r` of the layer's input.
+    ///
+    /// # Errors
+    /// Errors of the protocol or the channel.
+    pub(super) fn share(&mut self, place: Place, r: &[u64], channel: &mut Channel) -> Result<Vec<u64>, BackendError> {
+        let Self { layers, keys, prg, later } = self;
+        later.share(place, || {
+            let client = LinearClient::new(keys.ok_or(NO_KEYS)?, &layers.groups[place.0].plan);
+            Ok(client.run(r, &Prg::from_seed(prg.next_seed()), channel)?)
+        })
+    }
+}
+
+/// The server's part of an offline phase.
+pub(super) struct Server<'a> {
+    layers: &'a Layers,
+    keys: Option<&'a ServerKeys>,
+    weights: &'a Weights,
+    prg: &'a mut Prg,
+    later: Later,
+}
+
+impl<'a> Server<'a> {
+    /// Creates it with the keys of the connection's setup, and randomness for the server's shares.
+    pub(super) fn new(
+        layers: &'a Layers,
+        keys: Option<&'a ServerKeys>,
+        weights: &'a Weights,
+        prg: &'a mut Prg,
+    ) -> Self {
+        Self { layers, keys, weights, prg, later: Later::of(layers) }
+    }
+
+    /// Returns the server's share of a layer's `W r`.
+    ///
+    /// # Errors
+    /// Errors of the protocol or the channel.
+    pub(super) fn share(&mut self, place: Place, channel: &mut Channel) -> Result<Vec<u64>, BackendError> {
+        let Self { layers, keys, weights, prg, later } = self;
+        later.share(place, || {
+            let Group { nodes, plan, .. } = &layers.groups[place.0];
+            let checked = nodes.iter().enumerate().map(|(index, &id)| {
+                let layer = weights.get(id).ok_or(NO_WEIGHTS)?;
+                Ok(CheckedWeights::new(plan, index, &layer.weights)?)
+            });
+            let checked: Vec<CheckedWeights<'_>> = checked.collect::<Result<_, BackendError>>()?;
+            Ok(LinearServer::run(keys.ok_or(NO_KEYS)?, plan, &checked, prg, channel)?)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layers_with_most_of_the_masked_weights_go_first() {
+        let layers = [(1, 3), (4, 9), (6, 9), (8, 1)];
+        let of = |limit| chosen(&layers, Linear::Auto { limit });
+        assert!(of(22).is_empty() && chosen(&layers, Linear::Dealt).is_empty());
+        assert_eq!(of(21), [4]);
+        assert_eq!(of(13), [4]);
+        assert_eq!(of(12), [4, 6]);
+        assert_eq!(of(3), [1, 4, 6]);
+        assert_eq!(of(0), [1, 4, 6, 8]);
+        assert_eq!(chosen(&layers, Linear::He), [1, 4, 6, 8]);
+    }
+}

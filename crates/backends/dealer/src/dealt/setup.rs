@@ -1,0 +1,123 @@
+//! Setup: the client gets the masked weights, unless its process or its folder has them.
+
+use std::io::{Read, Write};
+use std::sync::{Arc, OnceLock};
+
+use tacit_arith::prg::Seed;
+use tacit_mpc::MpcError;
+use tacit_net::{Channel, Tag, TrafficModel};
+
+use super::statics::{self, Gathering, Masked, Statics};
+use tacit_backend_api::BackendError;
+use tacit_backend_api::seam::{ConnectionResources, Place};
+use tacit_ring::Weights;
+
+/// Message: whether the client wants `E`.
+const WANTED: Tag = Tag::new(0x0423, "whether masked weights are wanted");
+/// Message: a piece of `E`.
+const STATICS: Tag = Tag::new(0x0424, "masked weights");
+/// Bytes of `E` in one message.
+const PIECE: usize = 4 << 20;
+
+/// The traffic of the setup of a client that has not stored its `statics` bytes of masked weights.
+pub(crate) fn talk(statics: u64) -> TrafficModel {
+    let (mut talk, piece) = (TrafficModel::default(), PIECE as u64);
+    talk.up(1);
+    talk.downs(statics / piece, PIECE);
+    talk.downs(u64::from(!statics.is_multiple_of(piece)), (statics % piece) as usize);
+    talk
+}
+
+/// The server's part: sends `E` if the client wants it.
+pub(crate) fn give(
+    plan: &impl Masked,
+    weights: &Weights,
+    keys: &[Seed],
+    channel: &mut Channel,
+) -> Result<(), BackendError> {
+    match channel.recv(WANTED, 1)?[0] {
+        0 => return Ok(()),
+        1 => {}
+        _ => {
+            let (step, what) = ("the setup", "an answer that is neither yes nor no");
+            return Err(MpcError::Misbehaviour { step, what }.into());
+        }
+    }
+    let mut buffer = Vec::with_capacity(PIECE);
+    statics::write(plan, weights, keys, &mut |mut bytes| {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(PIECE - buffer.len()));
+            buffer.extend_from_slice(now);
+            bytes = later;
+            if buffer.len() == PIECE {
+                channel.send(STATICS, &buffer)?;
+                buffer.clear();
+            }
+        }
+        Ok(())
+    })?;
+    if !buffer.is_empty() {
+        channel.send(STATICS, &buffer)?;
+    }
+    Ok(channel.flush()?)
+}
+
+/// The `E` of a plan as the public part defines it.
+pub(crate) struct Expected<'a, P> {
+    pub(crate) plan: &'a P,
+    pub(crate) digest: [u8; 32],
+    /// Starts the digest.
+    pub(crate) hasher: fn() -> blake3::Hasher,
+}
+
+impl<P: Masked> Expected<'_, P> {
+    /// The client's part. Stores `E` in `own`, which all connections of a process share.
+    pub(crate) fn take(
+        &self,
+        own: &OnceLock<Arc<Statics>>,
+        resources: &ConnectionResources,
+        channel: &mut Channel,
+    ) -> Result<(), BackendError> {
+        let kept = own.get().cloned().or_else(|| self.kept(resources));
+        channel.send(WANTED, &[u8::from(kept.is_none())])?;
+        channel.flush()?;
+        let statics = match kept {
+            Some(statics) => statics,
+            None => self.received(resources, channel)?,
+        };
+        // Another connection may have stored the same `E` first.
+        let _ = own.set(statics);
+        Ok(())
+    }
+
+    /// Loads `E` from the folder, if it has the digest of the public part.
+    fn kept(&self, resources: &ConnectionResources) -> Option<Arc<Statics>> {
+        let mut source = resources.keep.as_ref()?.load(self.digest)?;
+        let (mut gathering, mut piece) = (Gathering::new(self.plan, (self.hasher)()), vec![0; PIECE]);
+        loop {
+            // Stored bytes that do not fit are fetched again.
+            match source.read(&mut piece).ok()? {
+                0 => return gathering.finish(&self.digest).ok().map(Arc::new),
+                n => gathering.push(&piece[..n]).ok()?,
+            }
+        }
+    }
+
+    /// Receives `E` from the server, and stores it if there is a place.
+    fn received(&self, resources: &ConnectionResources, channel: &mut Channel) -> Result<Arc<Statics>, BackendError> {
+        let total = statics::bytes(self.plan);
+        let mut gathering = Gathering::new(self.plan, (self.hasher)());
+        let mut place = resources.keep.as_ref().and_then(|keep| keep.place(self.digest, total));
+        let mut left = total as usize;
+        while left > 0 {
+            let piece = channel.recv(STATICS, left.min(PIECE))?;
+            left -= piece.len();
+            gathering.push(&piece)?;
+            // A full folder is no reason to fail.
+            place = place.and_then(|mut place| place.write_all(&piece).is_ok().then_some(place));
+        }
+        let statics = gathering.finish(&self.digest)?;
+        place.into_iter().for_each(Place::keep);
+        Ok(Arc::new(statics))
+    }
+}

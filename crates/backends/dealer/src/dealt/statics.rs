@@ -1,0 +1,413 @@
+//! The random matrices `A`, and the masked weights `E = W - A` modulo the layer's ring, which the
+//! client gets instead of the weights.
+//!
+//! `A` is the stream of a key. The key is bound to the layer's integers, ring and shape, under a
+//! secret of the owner, so that two sets of weights never share an `A`, which would reveal their
+//! difference. `E` alone is uniform. **The key of `A` together with `E` gives `W`**: the key stays
+//! with server and dealer.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+use tacit_arith::pack;
+use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::ring::{ConvSpec, conv2d};
+use tacit_graph::NodeId;
+use zeroize::{Zeroize, Zeroizing};
+
+use tacit_backend_api::{BackendError, seam};
+use tacit_ring::fixed::ring_mask;
+use tacit_ring::share::{Kind, Step};
+use tacit_ring::{self, LayerWeights, RingGraph, Weights};
+
+/// Number of weights per stream: rows are generated in parallel.
+const PIECE: usize = 1 << 16;
+/// Number of pieces that are masked or unpacked together.
+const GROUP: usize = 64;
+
+/// A matrix with entries modulo `2^width`, up to 2^40: `low + 2^32 high`.
+pub(crate) struct Matrix {
+    low: Vec<i32>,
+    /// Empty for rings of up to 32 bits.
+    high: Vec<i32>,
+    width: u32,
+}
+
+impl Drop for Matrix {
+    fn drop(&mut self) {
+        self.low.zeroize();
+        self.high.zeroize();
+    }
+}
+
+impl Matrix {
+    /// An empty matrix with room for `count` entries.
+    fn empty(count: usize, width: u32) -> Self {
+        let high = if width > 32 { count } else { 0 };
+        Self { low: Vec::with_capacity(count), high: Vec::with_capacity(high), width }
+    }
+
+    /// Appends pieces.
+    fn extend(&mut self, pieces: &[Self]) {
+        for piece in pieces {
+            self.low.extend_from_slice(&piece.low);
+            self.high.extend_from_slice(&piece.high);
+        }
+    }
+
+    /// A matrix of words modulo `2^width`.
+    pub(crate) fn new(words: &[u64], width: u32) -> Self {
+        let mut out = Self::empty(words.len(), width);
+        for &word in words {
+            out.low.push(word as u32 as i32);
+            if width > 32 {
+                // `low` is signed.
+                out.high.push((word.wrapping_sub(i64::from(word as u32 as i32) as u64) >> 32) as i32);
+            }
+        }
+        out
+    }
+
+    /// Entries as integers `low + 2^32 high`; `high` is empty for rings of up to 32 bits.
+    pub(crate) fn parts(&self) -> (&[i32], &[i32]) {
+        (&self.low, &self.high)
+    }
+
+    /// Entries as words that are correct modulo `2^width`; higher bits are arbitrary.
+    pub(crate) fn words(&self, range: Range<usize>) -> Zeroizing<Vec<u64>> {
+        let low = self.low[range.clone()].iter().map(|low| i64::from(*low) as u64).collect::<Vec<u64>>();
+        let mut out = Zeroizing::new(low);
+        if !self.high.is_empty() {
+            let pairs = out.iter_mut().zip(&self.high[range]);
+            pairs.for_each(|(word, high)| *word = word.wrapping_add((*high as u64) << 32));
+        }
+        out
+    }
+
+    /// `M x` modulo `2^width` for each x of one or more inputs.
+    pub(crate) fn apply(&self, conv: &ConvSpec, x: &[u64]) -> Result<Vec<u64>, BackendError> {
+        let mut each = x.chunks(conv.in_len()).map(|x| self.apply_one(conv, x)).collect::<Result<Vec<_>, _>>()?;
+        // A single result is not copied.
+        Ok(if each.len() == 1 { each.remove(0) } else { each.concat() })
+    }
+
+    fn apply_one(&self, conv: &ConvSpec, x: &[u64]) -> Result<Vec<u64>, BackendError> {
+        let fail = |_| BackendError::Misuse("a matrix belongs to another layer");
+        let mut out = conv2d(conv, &self.low, x, self.width).map_err(fail)?;
+        if !self.high.is_empty() {
+            let high = conv2d(conv, &self.high, x, self.width - 32).map_err(fail)?;
+            out.iter_mut().zip(high).for_each(|(o, h)| *o = o.wrapping_add(h << 32));
+        }
+        out.iter_mut().for_each(|o| *o &= ring_mask(self.width));
+        Ok(out)
+    }
+}
+
+/// Draws the entries of one piece of a layer's `A`.
+fn entries(key: &Prg, piece: usize, count: usize, width: u32) -> Zeroizing<Vec<u64>> {
+    let mut prg = key.fork(piece as u64);
+    let mask = ring_mask(width);
+    if width > 32 {
+        let mut words = Zeroizing::new(vec![0u64; count]);
+        prg.fill_u64(&mut words);
+        words.iter_mut().for_each(|w| *w &= mask);
+        return words;
+    }
+    let mut pairs = Zeroizing::new(vec![0u64; count.div_ceil(2)]);
+    prg.fill_u64(&mut pairs);
+    Zeroizing::new(pairs.iter().flat_map(|w| [w & mask, w >> 32 & mask]).take(count).collect())
+}
+
+/// Draws the entries `range` of a layer's `A`, which has `count` entries.
+pub(crate) fn random(key: &Prg, range: Range<usize>, count: usize, width: u32) -> Matrix {
+    let pieces = (range.start / PIECE..range.end.div_ceil(PIECE)).into_par_iter().map(|piece| {
+        let first = piece * PIECE;
+        let words = entries(key, piece, PIECE.min(count - first), width);
+        let (from, to) = (range.start.max(first) - first, range.end.min(first + words.len()) - first);
+        Matrix::new(&words[from..to], width)
+    });
+    let mut out = Matrix::empty(range.len(), width);
+    out.extend(&pieces.collect::<Vec<_>>());
+    out
+}
+
+/// Entries of `A` in memory at a time, unless one row is longer: 1 MB, and as much again while they
+/// are drawn.
+pub(crate) const AT_ONCE: usize = 1 << 18;
+/// Bytes of these entries as words.
+pub(crate) const AT_ONCE_BYTES: u64 = 8 * AT_ONCE as u64;
+
+/// `A x` modulo `2^width` for a layer's `A` and each x of one or more inputs, by groups of rows. A
+/// large `A` is drawn once and is never in memory as a whole.
+pub(crate) fn apply_random(key: &Seed, conv: &ConvSpec, x: &[u64], width: u32) -> Result<Vec<u64>, BackendError> {
+    apply_by(AT_ONCE, key, conv, x, width)
+}
+
+fn apply_by(at_once: usize, key: &Seed, conv: &ConvSpec, x: &[u64], width: u32) -> Result<Vec<u64>, BackendError> {
+    let (key, count) = (Prg::from_seed(key.clone()), conv.weight_len());
+    if count <= at_once {
+        return random(&key, 0..count, count, width).apply(conv, x);
+    }
+    let row = conv.group_in() * conv.kernel.0 * conv.kernel.1;
+    let (rows, inputs) = ((at_once / row).max(1), conv.group_in() * conv.in_h * conv.in_w);
+    let positions = conv.out_h() * conv.out_w();
+    let mut out = vec![0; x.len() / conv.in_len() * conv.out_len()];
+    for group in 0..conv.groups {
+        for first in (0..conv.group_out()).step_by(rows) {
+            let out_ch = rows.min(conv.group_out() - first);
+            let part = ConvSpec { in_ch: conv.group_in(), out_ch, groups: 1, ..*conv };
+            let channel = group * conv.group_out() + first;
+            let matrix = random(&key, channel * row..(channel + out_ch) * row, count, width);
+            for (x, out) in x.chunks_exact(conv.in_len()).zip(out.chunks_exact_mut(conv.out_len())) {
+                let rows = matrix.apply(&part, &x[group * inputs..][..inputs])?;
+                out[channel * positions..][..rows.len()].copy_from_slice(&rows);
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// A plan whose linear layers are masked.
+pub(crate) trait Masked {
+    /// The step types of its back end.
+    type Parts: Kind<Linear = ConvSpec>;
+    fn graph(&self) -> &RingGraph;
+    fn steps(&self) -> &[Step<Self::Parts>];
+    /// Whether the weights of a linear node are masked. The client gets nothing of other nodes.
+    fn masks(&self, _node: NodeId) -> bool {
+        true
+    }
+    /// Whether biases are masked too, as the entries after a layer's weights.
+    fn biases(&self) -> bool {
+        false
+    }
+}
+
+/// Number of entries of a layer's `A` and `E`.
+pub(crate) fn entries_of(plan: &impl Masked, conv: &ConvSpec) -> usize {
+    conv.weight_len() + if plan.biases() { conv.out_ch } else { 0 }
+}
+
+/// An entry of the weights, or of the biases after them.
+fn entry(layer: &LayerWeights, i: usize) -> u64 {
+    let bias = || layer.bias[i - layer.weights.len()];
+    layer.weights.get(i).map_or_else(bias, |weight| i64::from(*weight)) as u64
+}
+
+/// The linear nodes of a plan whose weights are masked: index, shape, width of the ring.
+pub(crate) fn layers<P: Masked>(plan: &P) -> impl Iterator<Item = (usize, &ConvSpec, u32)> {
+    let nodes = plan.graph().nodes().iter().zip(plan.steps()).enumerate();
+    nodes.filter_map(move |(id, (node, step))| match step {
+        Step::Linear(conv) if plan.masks(id) => Some((id, conv, node.fixed.width)),
+        _ => None,
+    })
+}
+
+/// Bytes of one layer's `E`.
+pub(super) fn bytes_of(entries: usize, width: u32) -> u64 {
+    (entries as u64 * u64::from(width)).div_ceil(8)
+}
+
+/// Bytes of `E` over all layers.
+pub(crate) fn bytes(plan: &impl Masked) -> u64 {
+    layers(plan).map(|(_, conv, width)| bytes_of(entries_of(plan, conv), width)).sum()
+}
+
+/// The name of a key of `A` at the dealer. All back ends use the same, so that no two of them hide
+/// different weights with one `A`.
+pub(crate) fn fingerprint(key: &Seed) -> [u8; 32] {
+    seam::digest("tacit 2026-11 dealt mask", &[&key.0])
+}
+
+/// Derives the keys of all layers, in node order.
+pub(crate) fn keys(plan: &impl Masked, weights: &Weights, secret: &[u8; 32]) -> Vec<Seed> {
+    let key = |(id, conv, width): (usize, &ConvSpec, u32)| {
+        let layer = weights.get(id).expect("weights are checked against the graph when they are read or made");
+        let mut ints: Zeroizing<Vec<u8>> = Zeroizing::new(Vec::with_capacity(4 * conv.weight_len() + 8 * conv.out_ch));
+        ints.extend(layer.weights.iter().flat_map(|w| w.to_le_bytes()));
+        if plan.biases() {
+            ints.extend(layer.bias.iter().flat_map(|b| b.to_le_bytes()));
+        }
+        let shape = postcard::to_stdvec(&(conv.in_ch, conv.out_ch, conv.kernel, conv.groups, width));
+        let shape = shape.expect("plain data in memory can be encoded");
+        let digest = seam::digest("tacit 2026-11 dealt layer", &[secret, &(id as u64).to_le_bytes(), &shape, &ints]);
+        Seed(*digest.first_chunk().expect("a digest has 32 bytes"))
+    };
+    layers(plan).map(key).collect()
+}
+
+/// Writes `E`, packed at the ring's width, in pieces and layer by layer.
+pub(crate) fn write(
+    plan: &impl Masked,
+    weights: &Weights,
+    keys: &[Seed],
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+) -> Result<(), BackendError> {
+    for ((id, conv, width), key) in layers(plan).zip(keys) {
+        let layer: &LayerWeights = weights.get(id).expect("there is a key for each layer with weights");
+        let (key, count) = (Prg::from_seed(key.clone()), entries_of(plan, conv));
+        let packed = |piece: usize| {
+            let first = piece * PIECE;
+            let random = entries(&key, piece, PIECE.min(count - first), width);
+            let words = (first..).zip(random.iter()).map(|(i, a)| entry(layer, i).wrapping_sub(*a) & ring_mask(width));
+            let (words, mut out) = (words.collect::<Vec<u64>>(), Vec::new());
+            pack::pack(words.into_iter(), width, &mut out);
+            out
+        };
+        let pieces = count.div_ceil(PIECE);
+        // A few pieces at a time: `E` of a large layer is never in memory as a whole.
+        for first in (0..pieces).step_by(GROUP) {
+            let group = first..(first + GROUP).min(pieces);
+            let packed: Vec<Vec<u8>> = group.into_par_iter().map(packed).collect();
+            packed.iter().try_for_each(|bytes| sink(bytes))?;
+        }
+    }
+    Ok(())
+}
+
+/// Digest of `E` as in the public part, starting from `hasher`.
+pub(crate) fn digest(
+    plan: &impl Masked,
+    weights: &Weights,
+    keys: &[Seed],
+    mut hasher: blake3::Hasher,
+) -> Result<[u8; 32], BackendError> {
+    write(plan, weights, keys, &mut |bytes| {
+        hasher.update(bytes);
+        Ok(())
+    })?;
+    Ok(*hasher.finalize().as_bytes())
+}
+
+/// Reads the keys of all layers from a dealer's part of a model.
+///
+/// # Errors
+/// `Private` if the number of keys differs from that of linear layers.
+pub(crate) fn read_keys(plan: &impl Masked, part: &[u8]) -> Result<Vec<Seed>, BackendError> {
+    let layers = layers(plan).count();
+    let (keys, rest) = part.as_chunks();
+    if keys.len() != layers || !rest.is_empty() {
+        let what = format!("{} bytes of keys for {layers} linear layers", part.len());
+        return Err(BackendError::Private { what });
+    }
+    Ok(keys.iter().map(|key| Seed(*key)).collect())
+}
+
+/// Encodes a model's private part: the secret of its keys, and its weights.
+pub(crate) fn private_bytes(secret: &[u8; 32], weights: &Weights) -> Zeroizing<Vec<u8>> {
+    let weights = tacit_ring::weights_to_bytes(weights);
+    let mut out = Zeroizing::new(Vec::with_capacity(secret.len() + weights.len()));
+    out.extend_from_slice(secret);
+    out.extend_from_slice(&weights);
+    out
+}
+
+/// Reads secret and weights from a private part.
+pub(crate) fn read_private(plan: &impl Masked, private: &[u8]) -> Result<(Zeroizing<[u8; 32]>, Weights), BackendError> {
+    let no_secret = || BackendError::Private { what: "it has no secret".into() };
+    let (secret, rest) = private.split_first_chunk().ok_or_else(no_secret)?;
+    Ok((Zeroizing::new(*secret), tacit_ring::read_weights(rest, plan.graph())?))
+}
+
+/// Computes a layer's `E` at the server.
+pub(crate) fn masked(layer: &LayerWeights, key: &Seed, width: u32) -> Matrix {
+    let key = Prg::from_seed(key.clone());
+    let pieces = layer.weights.par_chunks(PIECE).enumerate().map(|(piece, weights)| {
+        let random = entries(&key, piece, weights.len(), width);
+        let words = weights.iter().zip(random.iter());
+        let words: Vec<u64> = words.map(|(&w, a)| (i64::from(w) as u64).wrapping_sub(*a) & ring_mask(width)).collect();
+        Matrix::new(&words, width)
+    });
+    let mut out = Matrix::empty(layer.weights.len(), width);
+    out.extend(&pieces.collect::<Vec<_>>());
+    out
+}
+
+/// The client's matrices `E`, in node order.
+pub(crate) struct Statics(Vec<Matrix>);
+
+impl Statics {
+    /// The matrix of the `index`-th linear layer.
+    pub(crate) fn layer(&self, index: usize) -> &Matrix {
+        &self.0[index]
+    }
+}
+
+/// Receives `E` in the order of [`write`], with a few megabytes of memory beside the matrices.
+pub(crate) struct Gathering<'a> {
+    /// Number of entries and width of the layers that have not begun.
+    layers: Box<dyn Iterator<Item = (usize, u32)> + 'a>,
+    matrices: Vec<Matrix>,
+    /// Missing entries of the last matrix.
+    left: usize,
+    /// Received bytes of incomplete pieces.
+    buffer: Vec<u8>,
+    hasher: blake3::Hasher,
+}
+
+/// The start of the digest of `E` in the public part.
+pub(super) fn hasher() -> blake3::Hasher {
+    blake3::Hasher::new_derive_key("tacit 2026-11 dealt masked weights")
+}
+
+impl<'a> Gathering<'a> {
+    /// Starts to receive. `hasher` is the start of the digest in the public part.
+    pub(crate) fn new(plan: &'a impl Masked, hasher: blake3::Hasher) -> Self {
+        let layers = Box::new(layers(plan).map(|(_, conv, width)| (entries_of(plan, conv), width)));
+        Self { layers, matrices: Vec::new(), left: 0, buffer: Vec::new(), hasher }
+    }
+
+    /// Takes the next bytes.
+    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<(), BackendError> {
+        self.hasher.update(bytes);
+        while !bytes.is_empty() {
+            if self.left == 0 {
+                let Some((count, width)) = self.layers.next() else {
+                    return Err(wrong("more bytes of masked weights than it has".into()));
+                };
+                self.matrices.push(Matrix::empty(count, width));
+                self.left = count;
+            }
+            let matrix = self.matrices.last_mut().expect("there is one with entries to come");
+            // Pieces begin at whole bytes because their counts are multiples of eight.
+            let count = self.left.min(GROUP * PIECE);
+            let needed = (count * matrix.width as usize).div_ceil(8);
+            let (now, later) = bytes.split_at(bytes.len().min(needed - self.buffer.len()));
+            self.buffer.extend_from_slice(now);
+            bytes = later;
+            if self.buffer.len() == needed {
+                matrix.extend(&unpacked(&self.buffer, count, matrix.width)?);
+                self.left -= count;
+                self.buffer.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns all matrices, if they are complete and have this digest.
+    pub(crate) fn finish(mut self, digest: &[u8; 32]) -> Result<Statics, BackendError> {
+        if self.left > 0 || self.layers.next().is_some() {
+            return Err(wrong("fewer bytes of masked weights than it has".into()));
+        }
+        if self.hasher.finalize().as_bytes() != digest {
+            return Err(wrong("the masked weights are others than it says".into()));
+        }
+        Ok(Statics(self.matrices))
+    }
+}
+
+fn wrong(what: String) -> BackendError {
+    BackendError::Public { what }
+}
+
+/// Unpacks whole pieces of one layer.
+fn unpacked(bytes: &[u8], count: usize, width: u32) -> Result<Vec<Matrix>, BackendError> {
+    let pieces = bytes.par_chunks(PIECE * width as usize / 8).enumerate().map(|(i, piece)| {
+        let values = pack::unpack(piece, PIECE.min(count - i * PIECE), width, u64::MAX);
+        Ok(Matrix::new(&values.map_err(|e| wrong(e.to_string()))?, width))
+    });
+    pieces.collect()
+}
+
+#[cfg(test)]
+mod tests;

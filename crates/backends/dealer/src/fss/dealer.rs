@@ -1,0 +1,312 @@
+//! The dealer makes both halves. For each half it runs the client's walk over masks, because it
+//! knows the client's share of every tensor.
+
+use tacit_arith::prg::{Prg, PublicSeed, Seed};
+use tacit_arith::ring::ConvSpec;
+use tacit_graph::{NodeId, walk};
+use tacit_mpc::Role;
+use tacit_mpc::codec::{Packed, Writer};
+use tacit_mpc::dealt::{ClientShares, LookUp};
+use tacit_mpc::fss::delta::Delta;
+use tacit_mpc::fss::gate::{
+    DealerStreams, FssGate, FssWiden, Sides, deal_client, deal_look_up_client, deal_look_up_server, deal_server,
+    deal_widen,
+};
+use tacit_mpc::fss::mac::ring::{Key, Share, draw_shares};
+use zeroize::Zeroizing;
+
+use super::Level;
+use super::linear_check::Projection;
+use super::mac_matmul::{self, ring};
+use super::material_format::{self, DELTA, Digesting, KEY, Reveal, When, mask_stream};
+use super::plan::{Parts, Plan, Step, tagged};
+use crate::dealt::statics;
+use tacit_backend_api::BackendError;
+use tacit_ring::Node;
+use tacit_ring::fixed::ring_mask;
+use tacit_ring::share::{At, ClientPhase, ClientWalk, GateShares, chosen, stream};
+
+/// Parts of the client's seed beside its chosen shares (`share::chosen`): the randomness of a batch
+/// of gates, the target share of a linear layer's result, the tags of the layer's input, and its
+/// mask tau with tags.
+pub(super) const GATE: u8 = 0xf0;
+pub(super) const TARGET: u8 = 0xf1;
+pub(super) const TAGS: u8 = 0xf2;
+pub(super) const TAU: u8 = 0xf3;
+
+/// The streams of a material: the parties' seeds, the dealer's own stream, the public seed of the
+/// hash keys, and at level `l2` the shares that only the dealer has.
+struct Streams {
+    seeds: [Seed; 2],
+    dealer: Prg,
+    hash: PublicSeed,
+    masks: Prg,
+}
+
+impl Streams {
+    fn new(dealing: &Seed) -> Self {
+        let prg = Prg::from_seed(dealing.clone());
+        // The published seed is the only output of its stream.
+        let hash = PublicSeed::from_bytes(prg.fork(4).next_seed().0);
+        let seeds = [1, 2].map(|party| prg.fork(party).seed().clone());
+        Self { seeds, dealer: prg.fork(3), hash, masks: prg.fork(5) }
+    }
+}
+
+/// The client's target share after a linear layer.
+pub(super) fn target(seed: &Prg, id: NodeId, elements: usize, width: u32) -> Vec<u64> {
+    chosen(seed, At { node: id, level: 0 }, TARGET, elements, width)
+}
+
+/// The client's tags of its share of a layer's input, and its masks tau. At level `l2` the client
+/// does not know that share, and the values drawn with the tags are the client's share of it.
+pub(super) fn tags_and_masks(
+    seed: &Prg,
+    id: NodeId,
+    conv: &ConvSpec,
+    (width, batch): (u32, usize),
+) -> [Zeroizing<Vec<Share>>; 2] {
+    let draw = |part, n| Zeroizing::new(draw_shares(ring(width), batch * n, &mut stream_of(seed, (id, part))));
+    [draw(TAGS, conv.in_len()), draw(TAU, conv.out_len())]
+}
+
+fn stream_of(seed: &Prg, (id, part): (NodeId, u8)) -> Prg {
+    stream(seed, At { node: id, level: 0 }, part)
+}
+
+/// Number of words of a linear layer that are dealt at a time. They fill whole bytes at every
+/// width.
+const AT_ONCE: usize = 1 << 16;
+
+/// The same words with tags, a few at a time.
+fn drawn(seed: &Prg, of: (NodeId, u8), n: usize, width: u32) -> impl Iterator<Item = Zeroizing<Vec<Share>>> + use<> {
+    let mut stream = stream_of(seed, of);
+    let draw = move |first| Zeroizing::new(draw_shares(ring(width), AT_ONCE.min(n - first), &mut stream));
+    (0..n).step_by(AT_ONCE).map(draw)
+}
+
+/// Makes a party's half in pieces. `keys`: of the linear layers, in node order.
+pub(super) fn deal(
+    role: Role,
+    plan: &Plan,
+    keys: &[Seed],
+    dealing: &Seed,
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+) -> Result<(), BackendError> {
+    let Streams { seeds: [client, server], dealer, hash, masks } = Streams::new(dealing);
+    let own = Prg::from_seed(client.clone());
+    let (delta, mut of_key) = (Delta::draw(&mut dealer.fork(0)), dealer.fork(1));
+    let (key, chooser) = match plan.level() {
+        Level::L1 => (Key::held(&mut of_key), Prg::from_seed(client.clone())),
+        Level::L2 => (Key::draw(&mut of_key, &mut own.fork(KEY)), masks),
+    };
+    let mut digesting = Digesting::new(&plan.binding(), role);
+    let mut counted = |bytes: &[u8]| {
+        digesting.update(bytes);
+        sink(bytes)
+    };
+    counted(&match role {
+        Role::Client => client_head(plan, &client, hash, &chooser),
+        Role::Server => server_head(plan, (&server, hash), [&own, &dealer], (&delta, &key)),
+    })?;
+    let reveal = (role == Role::Server && plan.level() == Level::L2).then(|| Reveal::draw(&own, plan));
+    let phase = Dealing {
+        role,
+        plan,
+        keys: keys.iter(),
+        client: own,
+        server: Prg::from_seed(server),
+        dealer: dealer.fork(2),
+        chooser: Prg::from_seed(chooser.seed().clone()),
+        sides: (hash, delta, key),
+        batch: 0,
+        sink: &mut counted,
+    };
+    let mut tap = |_: NodeId, _: &[u64]| {};
+    let mut shares =
+        ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, seed: chooser, phase, tap: &mut tap };
+    let result = Zeroizing::new(walk(&*plan.graph, &mut shares)?);
+    if let Some(reveal) = reveal {
+        counted(&reveal.deal(&result))?;
+    }
+    sink(&digesting.finish())
+}
+
+/// The head of the client's half.
+fn client_head(plan: &Plan, seed: &Seed, hash: PublicSeed, chooser: &Prg) -> Zeroizing<Vec<u8>> {
+    // Allocated at once: a growing vector would leave unwiped copies in memory.
+    let mut head = Zeroizing::new(Vec::with_capacity(material_format::client_head(plan)));
+    head.extend_from_slice(&seed.0);
+    head.extend_from_slice(&hash.to_bytes());
+    if plan.level() == Level::L2 {
+        head.extend_from_slice(&input_stream(plan, chooser).seed().0);
+    }
+    head
+}
+
+/// The stream of the input's mask.
+fn input_stream(plan: &Plan, chooser: &Prg) -> Prg {
+    let input = plan.steps.iter().position(|step| matches!(step, Step::Input)).expect("a graph has an input");
+    stream(chooser, At { node: input, level: 0 }, 0)
+}
+
+/// The head of the server's half.
+fn server_head(
+    plan: &Plan,
+    (seed, hash): (&Seed, PublicSeed),
+    [client, dealer]: [&Prg; 2],
+    (delta, key): (&Delta, &Key),
+) -> Zeroizing<Vec<u8>> {
+    let mut head = Zeroizing::new(Vec::with_capacity(material_format::head_bytes(plan)));
+    head.extend_from_slice(&seed.0);
+    head.extend_from_slice(&hash.to_bytes());
+    head.extend_from_slice(&delta.split(&mut client.fork(DELTA)).to_block().to_bytes());
+    head.extend_from_slice(&key.other().to_u64().to_le_bytes());
+    for (widths, when) in plan.widths().iter().zip([When::Offline, When::Online]) {
+        for &width in widths {
+            let [mut theirs, mut ours] = [dealer, client].map(|seed| mask_stream(seed, when, width));
+            material_format::write_masks(&key.deal_masks(ring(width), &mut theirs, &mut ours), &mut head);
+        }
+    }
+    head
+}
+
+struct Dealing<'a> {
+    role: Role,
+    plan: &'a Plan,
+    keys: std::slice::Iter<'a, Seed>,
+    client: Prg,
+    server: Prg,
+    dealer: Prg,
+    /// The stream of the walk's shares.
+    chooser: Prg,
+    sides: (PublicSeed, Delta, Key),
+    /// Number of the next batch.
+    batch: u32,
+    sink: &'a mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+}
+
+impl Dealing<'_> {
+    /// A layer's masks tau if they belong to the dealer; at level `l1` the client has drawn them
+    /// with their tags.
+    fn masks(&self, id: NodeId, n: usize, width: u32) -> Zeroizing<Vec<u64>> {
+        Zeroizing::new(match self.plan.level() {
+            Level::L1 => Vec::new(),
+            Level::L2 => chosen(&self.dealer, At { node: id, level: 0 }, TAU, n, width),
+        })
+    }
+
+    /// Subtracts tau and the target from `A r`.
+    fn hide(&self, id: NodeId, known: &mut [u64], (masks, target): (&[u64], &[u64]), width: u32) {
+        let take_off = |known: &mut [u64], words: &mut dyn Iterator<Item = u64>| {
+            known.iter_mut().zip(words).for_each(|(k, word)| *k = k.wrapping_sub(word) & ring_mask(width));
+        };
+        take_off(known, &mut target.iter().copied());
+        take_off(known, &mut masks.iter().copied());
+        if self.plan.level() == Level::L1 {
+            let drawn = drawn(&self.client, (id, TAU), known.len(), width);
+            let parts = known.chunks_mut(AT_ONCE).zip(drawn);
+            parts.for_each(|(known, tau)| take_off(known, &mut tau.iter().map(|tau| tau.value as u64)));
+        }
+    }
+
+    /// Gives the server its values for n words whose tags come from the client's stream. At level
+    /// `l1` these are the keys of the tags, otherwise its shares of `values` with tags. Without
+    /// `values`, the words are those drawn with the tags.
+    fn words(&mut self, id: NodeId, (part, values): (u8, &[u64]), n: usize, width: u32) -> Result<(), BackendError> {
+        let (ring, key, level) = (ring(width), &self.sides.2, self.plan.level());
+        for (at, theirs) in drawn(&self.client, (id, part), n, width).enumerate() {
+            let mut out = Writer::default();
+            let values = values.get(at * AT_ONCE..).unwrap_or_default();
+            let words = theirs.iter().enumerate().map(|(i, theirs)| (values.get(i).copied(), theirs));
+            let held = |(value, theirs): (Option<u64>, &Share)| {
+                let value = value.map_or(theirs.value, u128::from);
+                key.key_of(ring, &Share { value, tag: theirs.tag })
+            };
+            let shared = |(value, theirs): (Option<u64>, &Share)| {
+                let value = value.map_or(theirs.value, u128::from);
+                key.other_share(ring, value, theirs)
+            };
+            match level {
+                Level::L1 => mac_matmul::write(words.map(held), ring, &mut out),
+                Level::L2 => mac_matmul::write(words.map(shared).flat_map(|s| [s.value, s.tag]), ring, &mut out),
+            }
+            (self.sink)(&out.finish())?;
+        }
+        Ok(())
+    }
+}
+
+impl ClientPhase<Parts> for Dealing<'_> {
+    fn input(&mut self, _: &[u64], _: u32) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    /// The server gets `A r - t` and the keys of the tags of r and tau.
+    fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
+        let (width, batch) = (self.plan.graph.nodes()[id].fixed.width, self.plan.batch);
+        let target = || target(&self.chooser, id, batch * conv.out_len(), width);
+        if self.role == Role::Client {
+            return Ok(target());
+        }
+        let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
+        let mut known = Zeroizing::new(statics::apply_random(key, conv, r, width)?);
+        // Drawn only now: a large layer takes much memory.
+        let (target, masks) = (target(), self.masks(id, known.len(), width));
+        self.hide(id, &mut known, (&masks, &target), width);
+        for known in known.chunks(AT_ONCE) {
+            let mut out = Writer::default();
+            out.packed(&Packed::new(known, width));
+            (self.sink)(&out.finish())?;
+        }
+        self.words(id, (TAGS, r), r.len(), width)?;
+        self.words(id, (TAU, &masks), known.len(), width)?;
+        if self.plan.level() == Level::L2 {
+            let (mut out, count) = (Writer::default(), statics::entries_of(self.plan, conv));
+            let projection = Projection::draw(&self.client, id, conv, (width, batch));
+            projection.for_server(key, count, &known)?.write(width, &mut out);
+            (self.sink)(&out.finish())?;
+        }
+        Ok(target)
+    }
+
+    fn gate(&mut self, at: At, gate: &FssGate, shares: &GateShares<'_>) -> Result<(), BackendError> {
+        let [client, server, dealer] = [&self.client, &self.server, &self.dealer].map(|seed| stream(seed, at, GATE));
+        let streams = DealerStreams { client: &client, server: &server, dealer: &dealer };
+        let (hash, delta, key) = &self.sides;
+        let sides = Sides { hash: *hash, batch: self.batch, delta, key };
+        self.batch += 1;
+        let GateShares { tested, values, bases, targets } = *shares;
+        let shares = ClientShares { tested, values, bases, targets };
+        match self.role {
+            Role::Client => deal_client(gate, &sides, &streams, &shares, self.sink),
+            Role::Server => deal_server(gate, &sides, &streams, &shares, self.sink),
+        }
+    }
+
+    fn widen(&mut self, id: NodeId, spec: &FssWiden, c: &[u64], to: &[u64]) -> Result<(), BackendError> {
+        if self.role == Role::Client {
+            return Ok(());
+        }
+        let streams = [&self.client, &self.server].map(|seed| stream(seed, At { node: id, level: 0 }, GATE));
+        (self.sink)(&deal_widen(spec, &self.sides.2, streams.each_ref(), (c, to)))
+    }
+
+    fn look_up(&mut self, id: NodeId, table: &LookUp, c: &[u64], to: &[u64]) -> Result<(), BackendError> {
+        let at = At { node: id, level: 0 };
+        let [client, server, dealer] = [&self.client, &self.server, &self.dealer].map(|seed| stream(seed, at, GATE));
+        let streams = DealerStreams { client: &client, server: &server, dealer: &dealer };
+        let (hash, delta, key) = &self.sides;
+        let sides = Sides { hash: *hash, batch: self.batch, delta, key };
+        self.batch += 1;
+        let spec = tagged(table, self.plan.level());
+        match self.role {
+            Role::Client => deal_look_up_client(&spec, &sides, &streams, c, self.sink),
+            Role::Server => deal_look_up_server(&spec, &sides, &streams, (c, to), self.sink),
+        }
+    }
+
+    fn settle(&mut self, _: NodeId, _: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
+        Ok(share)
+    }
+}

@@ -1,0 +1,304 @@
+//! The client's check that a server's linear layer used the masked weights, which the client does
+//! not have.
+//!
+//! Both parties know `xh = x - c` and `V = E c + tau`. The server sends the result
+//! ```text
+//! zh = W xh + bias + V + K = (E + A) xh + (E_b + A_b) + V + K
+//! K = A c - tau - target, from the dealer
+//! ```
+//! From its seed, the client has a secret matrix G of bits with [`ROWS`] rows for each output
+//! channel, and random a and b. The dealer gives the server `beta = a - G A`, a kernel with
+//! [`ROWS`] output channels, and for each position of the result `kappa = b - G (K + A_b)`. The
+//! server proves its result with the digest of `T = beta xh + kappa`, and the client expects
+//! ```text
+//! T = (a + G E) xh + b + G (E_b + V) - G zh
+//! ```
+//! all modulo `2^w`. The client computes the first two terms offline. Without a and b, beta and
+//! kappa are uniform, so they reveal nothing about G. The client can compute T itself, so T reveals
+//! nothing to the client. A result that is wrong by an e other than 0 needs a T that is off by
+//! `G e`. Let v be the smallest number of trailing zeros of an entry of e. Then each row of `G e`
+//! is `2^v` times a sum whose lowest bit is uniform, so T is guessed with probability at most
+//! `2^-ROWS`.
+//!
+//! The positions of a batch are those of all its inputs. A batch has one G, one a and one beta, and
+//! a separate b and kappa for each position of each input.
+//!
+//! The server holds per layer [`ROWS`] words of w bits for each weight of one output channel of all
+//! groups, and for each position. The client holds as many after the offline phase. Online, only
+//! the digest is sent.
+
+use std::ops::Range;
+
+use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::ring::{ConvSpec, conv2d};
+use tacit_graph::NodeId;
+use tacit_mpc::codec::{Packed, Reader, Writer};
+use zeroize::Zeroizing;
+
+use crate::dealt::statics::{self, Matrix};
+use tacit_backend_api::BackendError;
+use tacit_ring::fixed::ring_mask;
+use tacit_ring::share::{At, chosen, stream};
+
+/// Number of rows of a projection.
+pub(super) const ROWS: usize = 48;
+
+/// Number of matrix entries that are projected in one step, before the projections are added up.
+const AT_ONCE: usize = 1 << 20;
+/// Bytes of these entries as words.
+pub(super) const AT_ONCE_BYTES: u64 = 8 * AT_ONCE as u64;
+/// Number of words that fit together in a core's own cache.
+const CACHED: usize = 1 << 17;
+
+/// Parts of the client's seed, for G, a and b.
+const BITS: u8 = 0xf4;
+const KERNEL: u8 = 0xf5;
+const OFFSETS: u8 = 0xf6;
+
+/// Number of weights of one output channel that reads all groups, and of positions of the result.
+fn sizes(conv: &ConvSpec) -> [usize; 2] {
+    [conv.in_ch * conv.kernel.0 * conv.kernel.1, conv.out_h() * conv.out_w()]
+}
+
+/// Number of words of a kernel, and of the offsets of `batch` inputs.
+fn words(conv: &ConvSpec, batch: usize) -> [usize; 2] {
+    let [kernel, positions] = sizes(conv);
+    [kernel, batch * positions].map(|n| ROWS * n)
+}
+
+/// Bytes of a kernel and of the offsets of `batch` inputs at each party.
+pub(super) fn bytes(conv: &ConvSpec, width: u32, batch: usize) -> usize {
+    words(conv, batch).iter().map(|n| Packed::len_bytes(*n, width)).sum()
+}
+
+/// Number of multiplications for projecting a layer's matrix, and for applying the projection to
+/// masked values and result of one input.
+pub(super) fn work(conv: &ConvSpec) -> [u64; 2] {
+    let ([kernel, positions], out) = (sizes(conv), conv.out_ch);
+    [conv.weight_len(), kernel * positions + out * positions].map(|n| (ROWS * n) as u64)
+}
+
+/// A layer's secret projection, at the client and the dealer.
+pub(super) struct Projection<'a> {
+    /// `[ROWS, out]`, 0 or 1.
+    bits: Zeroizing<Vec<i32>>,
+    conv: &'a ConvSpec,
+    width: u32,
+    /// a and b.
+    pads: [Zeroizing<Vec<u64>>; 2],
+}
+
+/// What a party applies to masked values: kernel and offsets.
+pub(super) struct Applied {
+    kernel: Zeroizing<Vec<u64>>,
+    offsets: Zeroizing<Vec<u64>>,
+}
+
+impl<'a> Projection<'a> {
+    /// Draws the projection of layer `id` for `batch` inputs from the client's seed.
+    pub(super) fn draw(seed: &Prg, id: NodeId, conv: &'a ConvSpec, (width, batch): (u32, usize)) -> Self {
+        let (at, [kernel, offsets]) = (At { node: id, level: 0 }, words(conv, batch));
+        let mut words = Zeroizing::new(vec![0u64; conv.out_ch]);
+        stream(seed, at, BITS).fill_u64(&mut words);
+        let bits = (0..ROWS).flat_map(|row| words.iter().map(move |word| (word >> row & 1) as i32));
+        let pad = |part, n| Zeroizing::new(chosen(seed, at, part, n, width));
+        let pads = [pad(KERNEL, kernel), pad(OFFSETS, offsets)];
+        Self { bits: Zeroizing::new(bits.collect()), conv, width, pads }
+    }
+
+    /// `G M` for the rows from `first` on of a matrix, each of `length` words: `[ROWS, length]`.
+    fn rows(&self, first: usize, words: &[u64], length: usize) -> Result<Zeroizing<Vec<u64>>, BackendError> {
+        let n = words.len() / length;
+        let bits = self.bits.chunks_exact(self.conv.out_ch).flat_map(|row| &row[first..first + n]);
+        let bits: Zeroizing<Vec<i32>> = Zeroizing::new(bits.copied().collect());
+        let fail = |_| BackendError::Misuse("a projection belongs to another layer");
+        let mut out = Zeroizing::new(vec![0; ROWS * length]);
+        // Works on some columns at a time, so that all their projections find them in the core's
+        // cache.
+        let columns = (CACHED / n).max(64);
+        for from in (0..length).step_by(columns) {
+            let to = length.min(from + columns);
+            let part: Zeroizing<Vec<u64>> =
+                Zeroizing::new(words.chunks_exact(length).flat_map(|row| &row[from..to]).copied().collect());
+            let product = ConvSpec { in_ch: n, out_ch: ROWS, in_h: 1, in_w: to - from, ..ConvSpec::linear(1, 1) };
+            let part = Zeroizing::new(conv2d(&product, &bits, &part, self.width).map_err(fail)?);
+            let lines = out.chunks_exact_mut(length).zip(part.chunks_exact(to - from));
+            lines.for_each(|(out, part)| out[from..to].copy_from_slice(part));
+        }
+        Ok(out)
+    }
+
+    /// `G M` for a whole matrix of the layer, with entries by range: `[ROWS, in, kh, kw]`.
+    fn kernel(
+        &self,
+        entries: impl Fn(Range<usize>) -> Zeroizing<Vec<u64>>,
+    ) -> Result<Zeroizing<Vec<u64>>, BackendError> {
+        let (conv, [all, _]) = (self.conv, sizes(self.conv));
+        let row = all / conv.groups;
+        let (at_once, mut out) = ((AT_ONCE / row).max(1), Zeroizing::new(vec![0u64; ROWS * all]));
+        for group in 0..conv.groups {
+            let rows = group * conv.group_out()..(group + 1) * conv.group_out();
+            for first in rows.clone().step_by(at_once) {
+                let last = rows.end.min(first + at_once);
+                let part = self.rows(first, &entries(first * row..last * row), row)?;
+                for (out, part) in out.chunks_exact_mut(all).zip(part.chunks_exact(row)) {
+                    let own = out[group * row..][..row].iter_mut().zip(part);
+                    own.for_each(|(out, part)| *out = out.wrapping_add(*part));
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// `G z` at every position, z `[B, out, positions]`: `[B, ROWS, positions]`.
+    fn positions(&self, z: &[u64]) -> Result<Zeroizing<Vec<u64>>, BackendError> {
+        let [_, positions] = sizes(self.conv);
+        let mut out = Zeroizing::new(Vec::with_capacity(z.len() / self.conv.out_ch * ROWS));
+        for z in z.chunks(self.conv.out_len()) {
+            out.extend_from_slice(&self.rows(0, z, positions)?);
+        }
+        Ok(out)
+    }
+
+    /// `pad + sign * (kernel, positions)`. At all positions, adds the projection of one word for
+    /// each channel.
+    fn applied(
+        &self,
+        negative: bool,
+        kernel: &[u64],
+        (at, everywhere): (&[u64], &[u64]),
+    ) -> Result<Applied, BackendError> {
+        let everywhere = self.rows(0, everywhere, 1)?;
+        let of_all = at.chunks_exact(sizes(self.conv)[1]).zip(everywhere.iter().cycle());
+        let offsets = of_all.flat_map(|(row, more)| row.iter().map(move |word| word.wrapping_add(*more)));
+        let padded = |pad: &[u64], words: &mut dyn Iterator<Item = u64>| {
+            let sum = |(pad, word): (&u64, u64)| {
+                pad.wrapping_add(if negative { word.wrapping_neg() } else { word }) & ring_mask(self.width)
+            };
+            Zeroizing::new(pad.iter().zip(words).map(sum).collect::<Vec<u64>>())
+        };
+        let kernel = padded(&self.pads[0], &mut kernel.iter().copied());
+        Ok(Applied { kernel, offsets: padded(&self.pads[1], &mut { offsets }) })
+    }
+
+    /// The server's beta and kappa. `key`: the key of A, which has `count` entries; `known`: K.
+    pub(super) fn for_server(&self, key: &Seed, count: usize, known: &[u64]) -> Result<Applied, BackendError> {
+        let (key, width, weights) = (Prg::from_seed(key.clone()), self.width, self.conv.weight_len());
+        let random = |range: Range<usize>| statics::random(&key, range, count, width);
+        // A small matrix with many groups is drawn in one step.
+        let whole = (weights <= AT_ONCE).then(|| random(0..weights));
+        let kernel = self.kernel(|range| match &whole {
+            Some(matrix) => matrix.words(range),
+            None => random(range.clone()).words(0..range.len()),
+        })?;
+        let biases = random(weights..count).words(0..count - weights);
+        self.applied(true, &kernel, (&self.positions(known)?, &biases))
+    }
+
+    /// The client's `a + G E` and `b + G (E_b + V)`.
+    pub(super) fn for_client(&self, masked: &Matrix, opened: &[u64]) -> Result<Applied, BackendError> {
+        let (weights, count) = (self.conv.weight_len(), self.conv.weight_len() + self.conv.out_ch);
+        let kernel = self.kernel(|range| masked.words(range))?;
+        self.applied(false, &kernel, (&self.positions(opened)?, &masked.words(weights..count)))
+    }
+
+    /// The `T` that the client expects for masked values and the server's result.
+    pub(super) fn expected(&self, own: &Applied, masked: &[u64], result: &[u64]) -> Result<Vec<u64>, BackendError> {
+        let (mut out, result) = (own.of(self.conv, masked, self.width)?, self.positions(result)?);
+        let pairs = out.iter_mut().zip(result.iter());
+        pairs.for_each(|(out, result)| *out = out.wrapping_sub(*result) & ring_mask(self.width));
+        Ok(out)
+    }
+}
+
+impl Applied {
+    /// Applies the kernel to masked values and adds the offsets: `[B, ROWS, positions]`.
+    pub(super) fn of(&self, conv: &ConvSpec, masked: &[u64], width: u32) -> Result<Vec<u64>, BackendError> {
+        let projected = ConvSpec { out_ch: ROWS, groups: 1, ..*conv };
+        let mut out = Matrix::new(&self.kernel, width).apply(&projected, masked)?;
+        let pairs = out.iter_mut().zip(self.offsets.iter());
+        pairs.for_each(|(out, offset)| *out = out.wrapping_add(*offset) & ring_mask(width));
+        Ok(out)
+    }
+
+    /// Encodes kernel and offsets in [`bytes`] bytes.
+    pub(super) fn write(&self, width: u32, out: &mut Writer) {
+        [&self.kernel, &self.offsets].iter().for_each(|words| out.packed(&Packed::new(words, width)));
+    }
+
+    /// Decodes what [`write`](Self::write) wrote.
+    pub(super) fn read(
+        conv: &ConvSpec,
+        (width, batch): (u32, usize),
+        from: &mut Reader<'_>,
+    ) -> Result<Self, BackendError> {
+        let mut read = |n: usize| Ok::<_, BackendError>(Zeroizing::new(from.packed(n, width)?.values()));
+        let [kernel, offsets] = words(conv, batch);
+        Ok(Self { kernel: read(kernel)?, offsets: read(offsets)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random(byte: u8, n: usize, width: u32) -> Vec<u64> {
+        let mut words = vec![0; n];
+        Prg::from_seed(Seed([byte; 16])).fill_u64(&mut words);
+        words.iter().map(|word| word & ring_mask(width)).collect()
+    }
+
+    #[test]
+    fn what_the_server_shows_is_what_the_client_expects_unless_a_result_is_wrong() {
+        let conv = |in_ch, out_ch, kernel, stride, groups| ConvSpec {
+            in_ch,
+            out_ch,
+            in_h: 6,
+            in_w: 5,
+            kernel: (kernel, kernel),
+            stride: (stride, stride),
+            pads: [1, 0, 1, 1],
+            groups,
+            ..ConvSpec::linear(1, 1)
+        };
+        let (key, seed) = (Seed([3; 16]), Prg::from_seed(Seed([4; 16])));
+        // The last layer is projected in several parts.
+        let large = ConvSpec::linear(200, 3000);
+        for conv in [ConvSpec::linear(30, 7), conv(4, 6, 3, 2, 1), conv(6, 4, 2, 1, 2), conv(5, 5, 3, 1, 5), large] {
+            for (width, batch) in [(13, 1), (32, 3), (37, 1), (37, 2)] {
+                let (count, weights) = (conv.weight_len() + conv.out_ch, conv.weight_len());
+                let a = statics::random(&Prg::from_seed(key.clone()), 0..count, count, width);
+                let e = random(5, count, width);
+                let [xh, known, opened] = [(6, conv.in_len()), (7, conv.out_len()), (8, conv.out_len())]
+                    .map(|(b, n)| random(b, batch * n, width));
+                // The result of an honest server.
+                let sum: Vec<u64> = a.words(0..count).iter().zip(&e).map(|(a, e)| a.wrapping_add(*e)).collect();
+                let sum: Vec<u64> = sum.iter().map(|w| w & ring_mask(width)).collect();
+                let mut zh = Matrix::new(&sum[..weights], width).apply(&conv, &xh).unwrap();
+                let positions = sizes(&conv)[1];
+                for (i, z) in zh.iter_mut().enumerate() {
+                    let more =
+                        sum[weights + i % conv.out_len() / positions].wrapping_add(known[i]).wrapping_add(opened[i]);
+                    *z = z.wrapping_add(more) & ring_mask(width);
+                }
+                let projection = Projection::draw(&seed, 2, &conv, (width, batch));
+                let theirs = projection.for_server(&key, count, &known).unwrap();
+                let shown = theirs.of(&conv, &xh, width).unwrap();
+                let ours = projection.for_client(&Matrix::new(&e, width), &opened).unwrap();
+                assert!(projection.expected(&ours, &xh, &zh).unwrap() == shown, "{conv:?}, {width} bits");
+                let mut out = Writer::default();
+                theirs.write(width, &mut out);
+                let bytes = out.finish();
+                assert_eq!(bytes.len(), super::bytes(&conv, width, batch));
+                let again = Applied::read(&conv, (width, batch), &mut Reader::new(&bytes)).unwrap();
+                assert!(again.of(&conv, &xh, width).unwrap() == shown);
+                // Flips the top bit of one entry of the last input: about half of the rows at its
+                // position change.
+                zh[(batch - 1) * conv.out_len() + positions / 2] ^= 1 << (width - 1);
+                let expected = projection.expected(&ours, &xh, &zh).unwrap();
+                let apart = expected.iter().zip(&shown).filter(|(a, b)| a != b).count();
+                assert!((8..=40).contains(&apart), "{apart} of {ROWS} rows");
+            }
+        }
+    }
+}

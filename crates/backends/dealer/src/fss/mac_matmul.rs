@@ -1,0 +1,162 @@
+//! Products of masked weights and words with spare bits, in rings of up to 81 bits.
+//!
+//! Entries are split as `l + 2^32 h` and words as `x = x_0 + 2^d x_1` at `d = bits - 64`. Sums of
+//! `l x_0` are exact in 64 bits; those of `l x_1` and `h x` are needed only modulo 2^64. This takes
+//! two or three products in words of 64 bits.
+
+use tacit_arith::ring::{ConvSpec, ShapeError, conv2d};
+use tacit_mpc::MpcError;
+use tacit_mpc::codec::{Reader, Writer};
+use tacit_mpc::fss::mac::ring::{Ring, Share};
+use zeroize::Zeroizing;
+
+use crate::dealt::statics::Matrix;
+use tacit_backend_api::BackendError;
+
+/// The ring of words of `width` bits with their spare bits.
+pub(super) fn ring(width: u32) -> Ring {
+    Ring::new(width).expect("a checked graph's rings have 2 to 40 bits")
+}
+
+/// Bytes of a word.
+pub(super) fn word_bytes(ring: Ring) -> usize {
+    ring.share_bits().div_ceil(8) as usize
+}
+
+/// Checks that a layer's sums fit; the error says why they do not.
+pub(super) fn check(conv: &ConvSpec, width: u32) -> Result<(), String> {
+    let row = conv.weight_len() / conv.out_ch.max(1);
+    let low = ring(width).share_bits().saturating_sub(64);
+    match (row as u64).checked_mul(1 << (31 + low)).is_some_and(|sum| sum < 1 << 63) {
+        true => Ok(()),
+        false => Err(format!("{row} weights an output in a ring of {width} bits: their tags do not fit 128 bits")),
+    }
+}
+
+/// `M x` modulo `2^bits` for words of `bits` (42 to 81) bits, with the entries of M as integers.
+/// `x` holds one or more inputs.
+pub(super) fn apply(
+    matrix: &Matrix,
+    conv: &ConvSpec,
+    x: &[u128],
+    bits: u32,
+) -> Result<Zeroizing<Vec<u128>>, BackendError> {
+    let mut out = Zeroizing::new(Vec::with_capacity(x.len() / conv.in_len() * conv.out_len()));
+    for x in x.chunks(conv.in_len()) {
+        out.extend_from_slice(&apply_one(matrix, conv, x, bits)?);
+    }
+    Ok(out)
+}
+
+fn apply_one(matrix: &Matrix, conv: &ConvSpec, x: &[u128], bits: u32) -> Result<Zeroizing<Vec<u128>>, BackendError> {
+    let fail = |_: ShapeError| BackendError::Misuse("a matrix belongs to another layer");
+    // Biases may follow the weights.
+    let (low, high) = matrix.parts();
+    let low = low.get(..conv.weight_len()).unwrap_or(low);
+    let high = high.get(..conv.weight_len()).unwrap_or(high);
+    let split = bits.saturating_sub(64);
+    let words = |f: &dyn Fn(u128) -> u64| Zeroizing::new(x.iter().map(|x| f(*x)).collect::<Vec<u64>>());
+    let product = |entries: &[i32], x: &[u64]| conv2d(conv, entries, x, 64).map(Zeroizing::new).map_err(fail);
+    let upper = product(low, &words(&|x| (x >> split) as u64))?;
+    let mut out: Vec<u128> = upper.iter().map(|v| u128::from(*v) << split).collect();
+    if split > 0 {
+        let lower = product(low, &words(&|x| x as u64 & ((1 << split) - 1)))?;
+        // The sums are exact and signed.
+        out.iter_mut().zip(lower.iter()).for_each(|(o, v)| *o = o.wrapping_add(*v as i64 as u128));
+    }
+    if !high.is_empty() {
+        let more = product(high, &words(&|x| x as u64))?;
+        out.iter_mut().zip(more.iter()).for_each(|(o, v)| *o = o.wrapping_add(u128::from(*v) << 32));
+    }
+    let mask = u128::MAX >> (128 - bits);
+    out.iter_mut().for_each(|o| *o &= mask);
+    Ok(Zeroizing::new(out))
+}
+
+/// `M x + tau` for words with tags: the shares of a masked layer's result.
+pub(super) fn words(
+    matrix: &Matrix,
+    conv: &ConvSpec,
+    ring: Ring,
+    (x, tau): (&[Share], &[Share]),
+) -> Result<Zeroizing<Vec<Share>>, BackendError> {
+    let times = |part: fn(&Share) -> u128| {
+        let x: Zeroizing<Vec<u128>> = Zeroizing::new(x.iter().map(part).collect());
+        apply(matrix, conv, &x, ring.share_bits())
+    };
+    let (values, tags) = (times(|share| share.value)?, times(|share| share.tag)?);
+    let mask = u128::MAX >> (128 - ring.share_bits());
+    let words = values.iter().zip(tags.iter()).zip(tau).map(|((value, tag), tau)| Share {
+        value: value.wrapping_add(tau.value) & mask,
+        tag: tag.wrapping_add(tau.tag) & mask,
+    });
+    Ok(Zeroizing::new(words.collect()))
+}
+
+/// Reads the next `count` shares with tags: value and tag of each, as [`write`] encodes them.
+pub(super) fn read_shares(from: &mut Reader<'_>, ring: Ring, count: usize) -> Result<Zeroizing<Vec<Share>>, MpcError> {
+    let words = read(from, ring, 2 * count)?;
+    let (pairs, _) = words.as_chunks();
+    Ok(Zeroizing::new(pairs.iter().map(|&[value, tag]| Share { value, tag }).collect()))
+}
+
+/// Encodes words.
+pub(super) fn write(words: impl Iterator<Item = u128>, ring: Ring, out: &mut Writer) {
+    words.for_each(|word| out.bytes(&word.to_le_bytes()[..word_bytes(ring)]));
+}
+
+/// Reads the next `count` words.
+pub(super) fn read(from: &mut Reader<'_>, ring: Ring, count: usize) -> Result<Zeroizing<Vec<u128>>, MpcError> {
+    let each = word_bytes(ring);
+    let word = |bytes: &[u8]| {
+        let mut word = [0; 16];
+        word[..each].copy_from_slice(bytes);
+        u128::from_le_bytes(word) & (u128::MAX >> (128 - ring.share_bits()))
+    };
+    Ok(Zeroizing::new(from.bytes(count * each)?.chunks_exact(each).map(word).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dealt::statics;
+    use tacit_arith::prg::{Prg, Seed};
+
+    #[test]
+    fn products_are_those_of_integers() {
+        let conv = ConvSpec::linear(300, 5);
+        let mut random = Prg::from_seed(Seed([4; 16]));
+        for width in [2, 13, 23, 24, 25, 31, 32, 33, 40] {
+            let bits = ring(width).share_bits();
+            let matrix = statics::random(&Prg::from_seed(Seed([9; 16])), 0..1500, 1500, width);
+            let (low, high) = matrix.parts();
+            // Also with every bit of the words set, where the sums are largest.
+            for full in [false, true] {
+                let mask = u128::MAX >> (128 - bits);
+                let x: Vec<u128> = (0..300).map(|_| if full { mask } else { random.next_block().0 & mask }).collect();
+                let got = apply(&matrix, &conv, &x, bits).unwrap();
+                for (o, got) in got.iter().enumerate() {
+                    let entry = |i: usize| i128::from(low[i]) + (i128::from(*high.get(i).unwrap_or(&0)) << 32);
+                    let want = (0..300)
+                        .fold(0u128, |sum, i| sum.wrapping_add((entry(300 * o + i) as u128).wrapping_mul(x[i])));
+                    assert_eq!(*got, want & mask, "{width} bits");
+                }
+            }
+        }
+        assert!(check(&conv, 40).is_ok());
+        assert!(check(&ConvSpec::linear(1 << 15, 2), 40).is_err() && check(&ConvSpec::linear(1 << 15, 2), 32).is_ok());
+    }
+
+    #[test]
+    fn words_are_read_as_written() {
+        for width in [2, 23, 24, 40] {
+            let (ring, mut out) = (ring(width), Writer::default());
+            let words: Vec<u128> =
+                (0..9u128).map(|i| (u128::MAX / 10 * i) & (u128::MAX >> (128 - ring.share_bits()))).collect();
+            write(words.iter().copied(), ring, &mut out);
+            let bytes = out.finish();
+            assert_eq!(*read(&mut Reader::new(&bytes), ring, 9).unwrap(), words);
+            assert!(read(&mut Reader::new(&bytes), ring, 10).is_err());
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! The format of the two halves of a material.
+//!
+//! ```text
+//! client: seed 16 | seed of the hash keys 16 | correction words of all batches | digest 32
+//! server: seed 16 | seed of the hash keys 16 | share of Delta 16 | key 8 | masks
+//!         | pieces of all steps | digest 32
+//! ```
+//! At level `l2`, where both parties are checked, the seed of the input's mask (16) precedes the
+//! client's correction words. The server's half ends with its share of the result's mask and the
+//! tags that it is checked by ([`Reveal`]). The data of a linear layer is then `A r - t`, shares
+//! with tags of r and tau, and a projection ([`super::linear_check`]). The key is a share of a key.
+//!
+//! Masks: those of one check for each width of words, offline, then online. Steps in node order:
+//! for a linear layer `A r - t` (packed), then the values that its tags are checked with; for a
+//! batch of gates the dealt data. The digest covers all bytes before it, the plan with `E`, and the
+//! role of the half's party. It detects damage and halves of the other party or of another model.
+//! The digest is no tag, and no security rests on it.
+//!
+//! Material stored at the server has `A r - t + V` for a linear layer, without the values that its
+//! tags are checked with. At the client at level `l2`, the projections stand between correction
+//! words and digest. Either party stores its half as it arrives ([`super::receive`]), and then adds
+//! to it ([`super::server_ingest`]).
+
+use std::collections::BTreeSet;
+
+use tacit_arith::block::Block;
+use tacit_arith::prg::{Prg, PublicSeed, Seed};
+use tacit_mpc::codec::{Packed, Reader, Writer};
+use tacit_mpc::fss::delta::DeltaShare;
+use tacit_mpc::fss::mac::ring::{KeyShare, Masks, ROWS, Share, draw_masks, draw_shares};
+use tacit_mpc::{MpcError, Role};
+use zeroize::Zeroizing;
+
+use super::mac_matmul::{self, ring};
+use super::plan::{LinearBytes, Plan, Step, batches};
+use super::{Level, linear_check};
+use crate::dealt::source::Source;
+use crate::dealt::statics;
+use tacit_backend_api::{BackendError, seam};
+use tacit_ring::fixed::ring_mask;
+
+/// Bytes of a seed and of a block.
+const SEED: usize = 16;
+/// Bytes of a digest.
+pub(super) const DIGEST: usize = 32;
+/// Bytes of a word of 41 bits.
+const MASK: usize = 6;
+
+/// Numbers of streams from a party's seed. `NODE` and the numbers after it are parts of
+/// `share::stream`.
+pub(super) const DELTA: u64 = u64::MAX;
+const CHECKS: [u64; 2] = [u64::MAX - 1, u64::MAX - 2];
+/// At level `l2`: the client's share of the key of words; its share of the result's mask, and its
+/// key for that of the server.
+pub(super) const KEY: u64 = u64::MAX - 3;
+const REVEAL: [u64; 2] = [u64::MAX - 4, u64::MAX - 5];
+
+/// The phase in which a check is made.
+#[derive(Clone, Copy)]
+pub(super) enum When {
+    Offline = 0,
+    Online = 1,
+}
+
+/// The stream of the masks of a check, from the client's seed or the dealer's.
+pub(super) fn mask_stream(seed: &Prg, when: When, width: u32) -> Prg {
+    seed.fork(CHECKS[when as usize]).fork(u64::from(width))
+}
+
+/// The client's masks of a check.
+pub(super) fn client_masks(seed: &Prg, when: When, widths: &BTreeSet<u32>) -> Vec<(u32, Masks)> {
+    widths.iter().map(|&w| (w, draw_masks(ring(w), &mut mask_stream(seed, when, w)))).collect()
+}
+
+/// The name of the session that opens values of a material, which is used once.
+pub(super) fn session(plan: &Plan, hash: PublicSeed, when: When) -> [u8; 32] {
+    seam::digest("tacit 2026-11 fss session", &[&plan.binding(), &hash.to_bytes(), &[when as u8]])
+}
+
+fn digesting(binding: &[u8; 32], role: Role, bytes: &[u8]) -> Digesting {
+    let mut digesting = Digesting::new(binding, role);
+    digesting.update(bytes);
+    digesting
+}
+
+/// The digest of a half, from its bytes in pieces.
+pub(super) struct Digesting(blake3::Hasher);
+
+impl Digesting {
+    pub(super) fn new(binding: &[u8; 32], role: Role) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("tacit 2026-11 fss half");
+        // Fixed lengths, so that everything after is content.
+        hasher.update(binding).update(&[u8::from(role == Role::Server)]);
+        Self(hasher)
+    }
+
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of all bytes so far.
+    pub(super) fn finish(&self) -> [u8; DIGEST] {
+        *self.0.finalize().as_bytes()
+    }
+
+    /// Checks the digest that a half states.
+    ///
+    /// # Errors
+    /// [`BackendError::Material`] if the digest differs.
+    pub(super) fn check(&self, stated: &[u8]) -> Result<(), BackendError> {
+        if self.finish() == *stated {
+            return Ok(());
+        }
+        let what = "it is damaged, of another model, or the other party's half";
+        Err(BackendError::Material { what: what.into() })
+    }
+}
+
+/// Checks that material has `len` bytes and a digest.
+///
+/// # Errors
+/// [`BackendError::Material`] if the length differs.
+pub(super) fn check_length(bytes: u64, len: usize) -> Result<(), BackendError> {
+    if bytes == with_digest(len) {
+        return Ok(());
+    }
+    Err(BackendError::Material { what: format!("{bytes} bytes, {} expected", with_digest(len)) })
+}
+
+/// Checks length and digest of a half, and returns its `len` bytes of content.
+///
+/// # Errors
+/// [`BackendError::Material`] if length or digest differ.
+pub(super) fn checked<'a>(plan: &Plan, role: Role, bytes: &'a [u8], len: usize) -> Result<&'a [u8], BackendError> {
+    check_length(bytes.len() as u64, len)?;
+    let (content, stated) = bytes.split_at(len);
+    digesting(&plan.binding(), role, content).check(stated).map(|()| content)
+}
+
+/// Appends the digest. `binding`: of the half's plan.
+pub(super) fn sealed(binding: &[u8; 32], role: Role, content: &[u8]) -> Zeroizing<Vec<u8>> {
+    let mut out = Zeroizing::new(Vec::with_capacity(content.len() + DIGEST));
+    out.extend_from_slice(content);
+    out.extend_from_slice(&digesting(binding, role, content).finish());
+    out
+}
+
+/// Length of the head of the client's half, in bytes.
+pub(super) fn client_head(plan: &Plan) -> usize {
+    match plan.level() {
+        Level::L1 => 2 * SEED,
+        Level::L2 => 3 * SEED,
+    }
+}
+
+/// Bytes of the client's half, and of its stored material, both without digest.
+pub(super) fn client_bytes(plan: &Plan) -> [usize; 2] {
+    let batches = plan.steps.iter().flat_map(|step| batches(step, plan.level()));
+    let half = client_head(plan) + batches.map(|cost| cost.client_material).sum::<usize>();
+    let projections = match plan.level() {
+        Level::L1 => 0,
+        Level::L2 => statics::layers(plan).map(|(_, conv, width)| linear_check::bytes(conv, width, plan.batch)).sum(),
+    };
+    [half, half + projections]
+}
+
+/// Length of the head of the server's half, in bytes.
+pub(super) fn head_bytes(plan: &Plan) -> usize {
+    3 * SEED + 8 + plan.widths().iter().map(|widths| widths.len() * ROWS * 2 * MASK).sum::<usize>()
+}
+
+/// Bytes of the server's half, and of its stored material, both without digest.
+pub(super) fn server_bytes(plan: &Plan) -> [usize; 2] {
+    let both = head_bytes(plan) + reveal_bytes(plan);
+    let (mut half, mut stored) = (both, both);
+    for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
+        let (linear, more) = (LinearBytes::of(step, node, (plan.level(), plan.batch)), batch_bytes(step, plan.level()));
+        half += linear.dealt() + more;
+        stored += linear.kept() + more;
+    }
+    [half, stored]
+}
+
+/// Bytes of the server's dealt data for a step's batches.
+pub(super) fn batch_bytes(step: &Step, level: Level) -> usize {
+    batches(step, level).map(|cost| cost.server_material).sum()
+}
+
+/// Length of the end of the server's half ([`Reveal`]), in bytes.
+pub(super) fn reveal_bytes(plan: &Plan) -> usize {
+    if plan.level() == Level::L2 { Reveal::bytes(plan) } else { 0 }
+}
+
+/// Length with a digest, in bytes.
+pub(super) fn with_digest(len: usize) -> u64 {
+    (len + DIGEST) as u64
+}
+
+/// Encodes masks.
+pub(super) fn write_masks(masks: &Masks, out: &mut Vec<u8>) {
+    for Share { value, tag } in masks.iter().map(|m| Share { value: m.value, tag: m.tag }) {
+        [value, tag].iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()[..MASK]));
+    }
+}
+
+fn read_masks(from: &mut Reader<'_>) -> Result<Masks, MpcError> {
+    let word = |bytes: &[u8]| bytes.iter().rev().fold(0u128, |word, b| word << 8 | u128::from(*b));
+    let words = from.bytes(ROWS * 2 * MASK)?.chunks_exact(2 * MASK);
+    Ok(Zeroizing::new(words.map(|w| Share { value: word(&w[..MASK]), tag: word(&w[MASK..]) }).collect()))
+}
+
+fn read_seed(from: &mut Reader<'_>) -> Result<[u8; SEED], MpcError> {
+    Ok(*from.bytes(SEED)?.first_chunk().expect("that many bytes were read"))
+}
+
+/// The head of the client's half.
+pub(super) struct ClientHead {
+    pub(super) seed: Prg,
+    pub(super) hash: PublicSeed,
+    /// The stream of the input's mask, at level `l2`.
+    pub(super) mask: Option<Prg>,
+}
+
+impl ClientHead {
+    pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
+        let mut from = Reader::new(bytes);
+        let (seed, hash) = (Seed(read_seed(&mut from)?), PublicSeed::from_bytes(read_seed(&mut from)?));
+        let mask = match plan.level() {
+            Level::L1 => None,
+            Level::L2 => Some(Prg::from_seed(Seed(read_seed(&mut from)?))),
+        };
+        Ok(Self { seed: Prg::from_seed(seed), hash, mask })
+    }
+}
+
+/// The head of the server's half.
+pub(super) struct ServerHead {
+    pub(super) seed: Prg,
+    pub(super) hash: PublicSeed,
+    pub(super) delta: DeltaShare,
+    pub(super) key: KeyShare,
+    /// The masks of the offline and the online check.
+    pub(super) masks: [Vec<(u32, Masks)>; 2],
+}
+
+impl ServerHead {
+    pub(super) fn read(plan: &Plan, from: &mut Reader<'_>) -> Result<Self, BackendError> {
+        let (seed, hash) = (Seed(read_seed(from)?), PublicSeed::from_bytes(read_seed(from)?));
+        let delta = DeltaShare::from_block(Block::from_bytes(read_seed(from)?));
+        let key = u64::from_le_bytes(*from.bytes(8)?.first_chunk().expect("that many bytes were read"));
+        let mut masks = [Vec::new(), Vec::new()];
+        for (widths, masks) in plan.widths().iter().zip(&mut masks) {
+            for &width in widths {
+                masks.push((width, read_masks(from)?));
+            }
+        }
+        Ok(Self { seed: Prg::from_seed(seed), hash, delta, key: KeyShare::new(key)?, masks })
+    }
+}
+
+/// Reveals the result where both parties are checked. The client derives a share of the result's
+/// mask and a key from its seed. The server has the other share and, for each word, the tag
+/// `key * share + b` with a b of the client. The server sends its shares and a digest of their
+/// tags.
+pub(super) struct Reveal {
+    /// The client's shares of the mask, and its b.
+    own: Zeroizing<Vec<Share>>,
+    key: u64,
+    width: u32,
+}
+
+impl Reveal {
+    /// Draws the client's part from the client's seed.
+    pub(super) fn draw(seed: &Prg, plan: &Plan) -> Self {
+        let (output, [shares, key]) = (plan.graph.output(), REVEAL.map(|part| seed.fork(part)));
+        let (width, mut shares, mut key) = (output.fixed.width, shares, key);
+        let own = Zeroizing::new(draw_shares(ring(width), plan.elements(output), &mut shares));
+        Self { own, key: KeyShare::draw(&mut key).to_u64(), width }
+    }
+
+    /// Bytes of the server's part.
+    fn bytes(plan: &Plan) -> usize {
+        let (n, width) = (plan.elements(plan.graph.output()), plan.graph.output().fixed.width);
+        Packed::len_bytes(n, width) + n * mac_matmul::word_bytes(ring(width))
+    }
+
+    fn tags(&self, shares: &[u64]) -> impl Iterator<Item = u128> {
+        let mask = u128::MAX >> (128 - ring(self.width).share_bits());
+        let tag = move |(own, share): (&Share, &u64)| {
+            u128::from(self.key).wrapping_mul(u128::from(*share)).wrapping_add(own.tag) & mask
+        };
+        self.own.iter().zip(shares).map(tag)
+    }
+
+    /// Makes the server's part for the mask `c` of the result.
+    pub(super) fn deal(&self, c: &[u64]) -> Zeroizing<Vec<u8>> {
+        let shares = c.iter().zip(self.own.iter()).map(|(c, own)| c.wrapping_sub(own.value as u64));
+        let shares: Zeroizing<Vec<u64>> = Zeroizing::new(shares.map(|s| s & ring_mask(self.width)).collect());
+        let mut out = Writer::default();
+        out.packed(&Packed::new(&shares, self.width));
+        mac_matmul::write(self.tags(&shares), ring(self.width), &mut out);
+        out.finish()
+    }
+
+    /// Reads the server's shares, and computes the digest of their tags.
+    pub(super) fn read(
+        plan: &Plan,
+        session: &[u8; 32],
+        from: &mut Source<'_>,
+    ) -> Result<(Vec<u64>, [u8; 32]), BackendError> {
+        let bytes = from.bytes(Self::bytes(plan))?;
+        let from = &mut Reader::new(&bytes);
+        let (n, width) = (plan.elements(plan.graph.output()), plan.graph.output().fixed.width);
+        let shares = from.packed(n, width)?.values();
+        let tags = mac_matmul::read(from, ring(width), n)?;
+        Ok((shares, tags_digest(session, tags.iter().copied())))
+    }
+
+    /// Returns the mask, after checking that the server's shares are as dealt.
+    ///
+    /// # Errors
+    /// `Misbehaviour` if they are not as dealt.
+    pub(super) fn mask(&self, session: &[u8; 32], shares: &[u64], digest: &[u8]) -> Result<Vec<u64>, MpcError> {
+        // The digest is public once it is sent, so the time of this comparison reveals nothing.
+        if tags_digest(session, self.tags(shares)) != *digest {
+            let what = "the share of the result is not as dealt";
+            return Err(MpcError::Misbehaviour { step: "the end of the inference", what });
+        }
+        let sum = |(own, share): (&Share, &u64)| share.wrapping_add(own.value as u64) & ring_mask(self.width);
+        Ok(self.own.iter().zip(shares).map(sum).collect())
+    }
+}
+
+fn tags_digest(session: &[u8; 32], tags: impl Iterator<Item = u128>) -> [u8; 32] {
+    let mut hash = blake3::Hasher::new_derive_key("tacit 2026-11 fss share of the result");
+    hash.update(session);
+    for tag in tags {
+        hash.update(&tag.to_le_bytes());
+    }
+    *hash.finalize().as_bytes()
+}

@@ -1,0 +1,113 @@
+//! Public options of the back end.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use tacit_mpc::fss::gate::Checked;
+
+use crate::dealt::audit;
+use tacit_backend_api::BackendError;
+use tacit_backend_api::seam;
+use tacit_ring::RingOptions;
+
+/// Name of the back end.
+pub(super) const NAME: &str = "fss";
+
+/// The parties whose deviations are detected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Level {
+    /// The client is checked; the server must follow the protocol.
+    L1,
+    /// Both parties are checked.
+    L2,
+}
+
+impl Level {
+    /// The parties whose messages are checked.
+    pub(super) fn checked(self) -> Checked {
+        match self {
+            Self::L1 => Checked::Client,
+            Self::L2 => Checked::Both,
+        }
+    }
+}
+
+impl FromStr for Level {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "l1" => Ok(Self::L1),
+            "l2" => Ok(Self::L2),
+            _ => Err("`l1` (a client that deviates is found) or `l2` (both parties)".into()),
+        }
+    }
+}
+
+/// Public options of the protocol, which both parties and the dealer must share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options {
+    /// The parties whose deviations are detected.
+    pub level: Level,
+    /// Low bits that ReLU's sign test drops: results below `2^relu_drop` units may become 0.
+    pub relu_drop: u32,
+    /// Materials per thousand that the parties open, as an audit, and have dealt again.
+    pub audit: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { level: Level::L1, relu_drop: 0, audit: audit::DEFAULT }
+    }
+}
+
+const DROP: std::ops::RangeInclusive<u32> = 0..=30;
+
+impl Options {
+    /// Checks options from outside.
+    ///
+    /// # Errors
+    /// [`BackendError::Option`] names an option that is out of range.
+    pub fn check(&self) -> Result<(), BackendError> {
+        seam::within(NAME, "audit", self.audit, &audit::RATES)?;
+        seam::within(NAME, "relu_drop", self.relu_drop, &DROP).map(drop)
+    }
+}
+
+/// Reads the options of the protocol and of the lowering to a ring.
+///
+/// # Errors
+/// [`BackendError::Option`] names an option that is unknown or out of range.
+pub(super) fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
+    let mut reader = text.reader(NAME);
+    let default = Options::default();
+    let drops = RingOptions::read_relu_drop(&mut reader, DROP)?;
+    let options = Options {
+        level: reader.get("level")?.unwrap_or(default.level),
+        relu_drop: *drops.start(),
+        audit: reader.in_range("audit", audit::RATES)?.unwrap_or(default.audit),
+    };
+    // Linear layers are exact.
+    let ring = RingOptions { linear_error: 0, relu_drop: drops, ..RingOptions::read(&mut reader)? };
+    reader.end()?;
+    Ok((options, ring))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_nonsense_is_named() {
+        let (options, ring) = parse(&"level=l1,relu_drop=2,frac_bits=12".parse().unwrap()).unwrap();
+        assert_eq!((options.level, options.relu_drop, ring.frac_bits), (Level::L1, 2, Some(12)));
+        assert_eq!(parse(&seam::Options::default()).unwrap().0, Options::default());
+        assert_eq!(parse(&"level=l2".parse().unwrap()).unwrap().0.level, Level::L2);
+        for bad in ["relu_drop=99", "audit=1000", "level=l0", "level=3", "exchanges=1"] {
+            let key = bad.split('=').next().unwrap();
+            let error = parse(&bad.parse().unwrap()).unwrap_err().to_string();
+            assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");
+        }
+        assert!(Options { relu_drop: 99, ..Options::default() }.check().is_err());
+    }
+}

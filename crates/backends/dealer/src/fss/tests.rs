@@ -1,0 +1,476 @@
+//! Runs both parties over a link that changes one bit of one message, or with a changed bit in a
+//! half. Either the server fails before it sends its share of the result, or the change has no
+//! effect.
+
+mod halves;
+
+use std::io::{self, Read, Write};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tacit_arith::prg::{Prg, Seed};
+use tacit_graph::Function;
+use tacit_graph::geometry::Window;
+use tacit_mpc::Role;
+use tacit_mpc::codec::Reader;
+use tacit_net::{Channel, MemTransport, Transport};
+use zeroize::Zeroizing;
+
+use super::client::{self, ClientMaterial, RESULT};
+use super::material_format::ClientHead;
+use super::receive::Taking;
+use super::server::{self, ServerMaterial};
+use super::server_ingest::Intake;
+use super::{Level, Options, Plan, compile, dealer, l2_phases, material_format, plan};
+use crate::dealt::source::Source;
+use crate::dealt::statics::{self, Statics};
+use tacit_backend_api::BackendError;
+use tacit_backend_api::seam::Stop;
+use tacit_ring::fixtures::spec;
+use tacit_ring::reference;
+use tacit_ring::{FixedPoint, LayerWeights, Linear, Lines, Node, Op, RingGraph, Table, WeightFacts, Weights};
+
+const HEADER: usize = 10;
+/// Tag of the seed of a check's subsets.
+const SUBSETS: u16 = 0x363;
+/// Tag of the combined high bits.
+const HIGHS: u16 = 0x364;
+/// Tag of the coins of a check of both parties.
+const COIN: u16 = 0x369;
+
+/// Changes one bit of the payload of one frame, corrects the checksum, and records all frames.
+struct Flipping {
+    inner: MemTransport,
+    pending: Vec<u8>,
+    frame: u64,
+    /// Frame and bit to change.
+    target: Option<(u64, usize)>,
+    /// Tags and lengths of the frames so far.
+    seen: Arc<Mutex<Vec<(u16, usize)>>>,
+}
+
+impl Read for Flipping {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.inner.read(buf)
+    }
+}
+
+impl Write for Flipping {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.pending.extend_from_slice(buf);
+        while self.pending.len() >= HEADER {
+            let word = u32::from_le_bytes(*self.pending[2..].first_chunk().unwrap());
+            let end = HEADER + (word & 0x7fff_ffff) as usize;
+            if self.pending.len() < end {
+                break;
+            }
+            let rest = self.pending.split_off(end);
+            let mut frame = std::mem::replace(&mut self.pending, rest);
+            let tag = u16::from_le_bytes([frame[0], frame[1]]);
+            self.seen.lock().unwrap().push((tag, frame.len() - HEADER));
+            if let Some((target, bit)) = self.target
+                && target == self.frame
+            {
+                frame[HEADER + bit / 8] ^= 1 << (bit % 8);
+                let mut crc = crc32fast::Hasher::new();
+                [&self.frame.to_le_bytes()[..], &frame[..6], &frame[HEADER..]].iter().for_each(|part| crc.update(part));
+                frame[6..10].copy_from_slice(&crc.finalize().to_le_bytes());
+            }
+            self.frame += 1;
+            self.inner.write_all(&frame)?;
+        }
+        Ok(buf.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl Transport for Flipping {
+    fn peer(&self) -> String {
+        "a changed line".into()
+    }
+
+    fn set_stall_timeout(&mut self, timeout: Duration) -> io::Result<()> {
+        self.inner.set_stall_timeout(timeout)
+    }
+
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.inner.set_deadline(deadline);
+    }
+}
+
+/// A model at client, server and dealer.
+struct Case {
+    plan: Plan,
+    weights: Weights,
+    keys: Vec<Seed>,
+    statics: Statics,
+    input: Vec<i64>,
+    halves: [Vec<u8>; 2],
+}
+
+/// Makes a party's half of a dealing.
+fn dealt(role: Role, plan: &Plan, keys: &[Seed], dealing: u8) -> Vec<u8> {
+    let mut half = Vec::new();
+    let mut push = |bytes: &[u8]| {
+        half.extend_from_slice(bytes);
+        Ok(())
+    };
+    dealer::deal(role, plan, keys, &Seed([dealing; 16]), &mut push).expect("a half");
+    half
+}
+
+/// The result of a run.
+struct Seen {
+    /// Frames by sender, client first.
+    frames: [Vec<(u16, usize)>; 2],
+    answer: Result<Vec<i64>, BackendError>,
+    server: Result<(), BackendError>,
+}
+
+impl Case {
+    fn new(level: Level, nodes: Vec<Node>) -> Self {
+        Self::of_batch(level, nodes, 1)
+    }
+
+    /// A case for several inputs at once.
+    fn of_batch(level: Level, nodes: Vec<Node>, batch: usize) -> Self {
+        let graph = RingGraph::new(spec(nodes)).expect("a valid graph");
+        let mut random = Prg::from_seed(Seed([1; 16]));
+        let mut layers = Vec::new();
+        for (node, Node { op, shape, inputs, .. }) in graph.nodes().iter().enumerate() {
+            if let Op::Linear(_) = op {
+                let count = shape[0] * graph.nodes()[inputs[0]].elements();
+                let weights = (0..count).map(|_| (random.next_u64() % 15) as i32 - 7).collect();
+                layers.push(LayerWeights { node, weights, bias: vec![3; shape[0]] });
+            }
+        }
+        let input = (0..batch * graph.input().elements()).map(|_| (random.next_u64() % 61) as i64 - 30).collect();
+        let one = compile(graph, Options { level, ..Options::default() }).expect("a plan");
+        let (plan, weights) = (plan::batched(&one, batch), Weights { layers });
+        let keys = statics::keys(&plan, &weights, &[7; 32]);
+        let mut masked = Vec::new();
+        let mut push = |bytes: &[u8]| {
+            masked.extend_from_slice(bytes);
+            Ok(())
+        };
+        statics::write(&plan, &weights, &keys, &mut push).unwrap();
+        let mut gathering = statics::Gathering::new(&plan, blake3::Hasher::new());
+        gathering.push(&masked).unwrap();
+        let statics = gathering.finish(blake3::hash(&masked).as_bytes()).unwrap();
+        let halves = [Role::Client, Role::Server].map(|role| dealt(role, &plan, &keys, 5));
+        Self { plan, weights, keys, statics, input, halves }
+    }
+
+    /// Runs all phases, the client with `material`. `flip`: the bit to change in each party's
+    /// messages, client first.
+    fn run(&self, material: &[u8], flip: [Option<(u64, usize)>; 2]) -> Seen {
+        let ends = MemTransport::pair();
+        let seen = [(); 2].map(|()| Arc::new(Mutex::new(Vec::new())));
+        let end = |inner, party: usize| {
+            let seen = Arc::clone(&seen[party]);
+            Channel::new(Box::new(Flipping { inner, pending: Vec::new(), frame: 0, target: flip[party], seen }))
+        };
+        let (ours, mut theirs) = (end(ends.0, 0), end(ends.1, 1));
+        let Self { plan, weights, keys, statics, input, halves } = self;
+        let mut prgs = [8, 9].map(|seed| Prg::from_seed(Seed([seed; 16])));
+        let [our_prg, their_prg] = &mut prgs;
+        let (answer, server) = std::thread::scope(|scope| {
+            let server = scope.spawn(move || {
+                let (stop, mut made) = (Stop::default(), Vec::new());
+                let mut push = |bytes: &[u8]| {
+                    made.extend_from_slice(bytes);
+                    Ok(())
+                };
+                let (half, _) = Self::taken(plan, Role::Server, &halves[1])?;
+                let half = Source::Memory(Reader::new(&half));
+                let (intake, head) = Intake::begin(plan, (weights, keys), half, &mut push)?;
+                intake.run(head, (&mut theirs, &mut *their_prg), &stop)?;
+                let made = ServerMaterial::read(plan, &made)?;
+                let (made, line) = ((made.plan, Source::Memory(Reader::new(&made.bytes))), (&mut theirs, their_prg));
+                match plan.level() {
+                    Level::L1 => server::online(plan, weights, made, line, &mut |_, _| {}, &stop),
+                    Level::L2 => l2_phases::online_server(plan, weights, made, line, &mut |_, _| {}, &stop),
+                }
+            });
+            // Dropped before the server is waited for.
+            let answer = Self::ask(plan, statics, material, input, (ours, our_prg));
+            (answer, server.join().expect("no panic"))
+        });
+        Seen { frames: seen.map(|seen| seen.lock().unwrap().clone()), answer, server }
+    }
+
+    /// Receives a half in arbitrarily cut pieces, as over a network. Returns content and head.
+    fn taken(plan: &Plan, role: Role, half: &[u8]) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), BackendError> {
+        let (mut taking, mut content) = (Taking::new(plan, role), Vec::new());
+        half.chunks(1000).try_for_each(|piece| {
+            taking.take(piece, &mut |bytes| {
+                content.extend_from_slice(bytes);
+                Ok(())
+            })
+        })?;
+        Ok((content, taking.finish()?.0))
+    }
+
+    /// Runs the client's phases.
+    fn ask(
+        plan: &Plan,
+        statics: &Statics,
+        half: &[u8],
+        input: &[i64],
+        (mut ours, prg): (Channel, &mut Prg),
+    ) -> Result<Vec<i64>, BackendError> {
+        let stop = Stop::default();
+        let half = material_format::sealed(&plan.binding(), Role::Client, half);
+        let (mut made, head) = Self::taken(plan, Role::Client, &half)?;
+        let head = ClientHead::read(plan, &head)?;
+        let more = match plan.level() {
+            Level::L1 => client::offline(plan, statics, head, &mut ours, &stop).map(|()| Zeroizing::default()),
+            Level::L2 => l2_phases::offline_client(plan, statics, head, (&mut ours, &mut *prg), &stop),
+        }?;
+        made.extend_from_slice(&more);
+        let made = material_format::sealed(&plan.binding(), Role::Client, &made);
+        let (made, line) = (ClientMaterial::read(plan, &made)?, (&mut ours, prg));
+        let made = (made.plan, Source::Memory(Reader::new(&made.bytes)));
+        match plan.level() {
+            Level::L1 => client::online(plan, made, input, line, &mut |_, _| {}, &stop),
+            Level::L2 => l2_phases::online_client(plan, made, input, line, &mut |_, _| {}, &stop),
+        }
+    }
+
+    fn material(&self) -> &[u8] {
+        &self.halves[0][..material_format::client_bytes(&self.plan)[0]]
+    }
+
+    /// Runs honest parties. The answer equals the reference up to local truncations.
+    fn honest(&self, exact: bool) -> Seen {
+        let seen = self.run(self.material(), [None; 2]);
+        let graph = self.plan.graph();
+        let each = self.input.chunks(graph.input().elements());
+        let reference =
+            each.map(|input| reference::run(graph, &self.weights, input).unwrap()).collect::<Vec<_>>().concat();
+        let answer = seen.answer.as_ref().expect("honest parties");
+        assert!(seen.server.is_ok() && answer.len() == reference.len());
+        let most = if exact { 0 } else { 20 };
+        assert!(answer.iter().zip(&reference).all(|(a, b)| a.abs_diff(*b) <= most), "{answer:?}, {reference:?}");
+        seen
+    }
+}
+
+fn node(op: Op, inputs: Vec<usize>, shape: &[usize], width: u32) -> Node {
+    Node { name: op.name().into(), op, inputs, shape: shape.to_vec(), fixed: FixedPoint { width, frac_bits: 4 } }
+}
+
+fn dense(out_features: usize) -> Op {
+    Op::Linear(Linear { out_features, weights: WeightFacts { frac_bits: 0, magnitude_bits: 4, norm_bits: 8 } })
+}
+
+/// A table with negative entries.
+fn table() -> Op {
+    let entries = (0..64).map(|i| (7 * i * i + 3 * i) % 23 - 9).collect();
+    Op::LookUp(Table { function: Function::Sigmoid, entries, lines: None, frac_bits: 4, error: 1 })
+}
+
+/// Eight pieces of lines.
+fn lines() -> Op {
+    let lines = Some(Lines { low: 3, shift: 1, slopes: vec![0, -1, -1, 0, 1, 1, 1, 0] });
+    let entries = vec![8, 6, 4, 1, 0, 2, 5, 7];
+    Op::LookUp(Table { function: Function::Tanh, entries, lines, frac_bits: 4, error: 1 })
+}
+
+/// Every operation with a protocol of its own, and batches of two inputs.
+fn cases(level: Level) -> Vec<Case> {
+    let cut = |mut node: Node| {
+        node.fixed.frac_bits = 1;
+        node
+    };
+    let window = Window { kernel: [2, 2], stride: [1, 1], pads: [0; 4] };
+    let mut index = node(Op::ArgMax, vec![1], &[1], 6);
+    index.fixed.frac_bits = 0;
+    let layers = vec![
+        node(Op::Input, vec![], &[5], 13),
+        node(dense(4), vec![0], &[4], 13),
+        node(Op::Relu, vec![1], &[4], 25),
+        node(dense(2), vec![2], &[2], 25),
+        cut(node(Op::Truncate { bits: 3 }, vec![3], &[2], 22)),
+    ];
+    vec![
+        Case::new(level, layers.clone()),
+        Case::new(
+            level,
+            vec![
+                node(Op::Input, vec![], &[4], 14),
+                node(dense(3), vec![0], &[3], 14),
+                node(Op::Widen, vec![1], &[3], 24),
+            ],
+        ),
+        Case::new(
+            level,
+            vec![node(Op::Input, vec![], &[1, 3, 3], 10), node(Op::MaxPool(window), vec![0], &[1, 2, 2], 10)],
+        ),
+        Case::new(level, vec![node(Op::Input, vec![], &[4], 14), node(dense(3), vec![0], &[3], 14), index]),
+        Case::of_batch(level, layers, 2),
+        Case::new(level, vec![node(Op::Input, vec![], &[3], 6), node(table(), vec![0], &[3], 9)]),
+        // A table in the middle of a network, for two inputs at once.
+        Case::of_batch(
+            level,
+            vec![
+                node(Op::Input, vec![], &[3], 6),
+                node(dense(2), vec![0], &[2], 6),
+                node(Op::Relu, vec![1], &[2], 6),
+                node(table(), vec![2], &[2], 9),
+                node(dense(2), vec![3], &[2], 9),
+            ],
+            2,
+        ),
+        Case::new(level, vec![node(Op::Input, vec![], &[2], 6), node(lines(), vec![0], &[2], 9)]),
+    ]
+}
+
+/// Whether a net has neither local truncations nor lines, whose results depend on masks.
+fn is_exact(number: usize) -> bool {
+    ![3, 7].contains(&number)
+}
+
+/// Whether messages with a tag are checked: the input is the client's choice, and the server is
+/// honest.
+fn is_checked(tag: u16) -> bool {
+    ![client::INPUT, RESULT].iter().any(|free| free.id() == tag)
+}
+
+#[test]
+fn every_changed_bit_of_every_message_is_found() {
+    for (number, case) in cases(Level::L1).iter().enumerate() {
+        let honest = case.honest(is_exact(number));
+        for (party, frames) in honest.frames.iter().enumerate() {
+            for (frame, &(tag, len)) in frames.iter().enumerate().filter(|(_, (tag, _))| is_checked(*tag)) {
+                // The combined high bits and digests are long, so only some bits are tried.
+                let step = if len > 40 { 61 } else { 1 };
+                for bit in (0..8 * len).step_by(step) {
+                    let mut flip = [None; 2];
+                    flip[party] = Some((frame as u64, bit));
+                    let seen = case.run(case.material(), flip);
+                    // A sum of high bits is no value: the check subtracts it. If wrong by `2^j`, it
+                    // passes if `2^(41 - j)` divides the key of the words. So at most the last bits
+                    // can pass.
+                    let same = seen.answer.as_ref().is_ok_and(|answer| answer == honest.answer.as_ref().unwrap());
+                    // Subsets of no words are all equally good.
+                    if tag == SUBSETS && same {
+                        assert!(case.plan.widths()[0].is_empty(), "net {number}, bit {bit}");
+                        continue;
+                    }
+                    if tag == HIGHS && same {
+                        assert!(bit % 41 > 34, "net {number}, bit {bit}");
+                        continue;
+                    }
+                    assert!(seen.server.is_err(), "net {number}, party {party}, tag {tag:#x}, bit {bit}");
+                    let sent = seen.frames[1].iter().any(|(tag, _)| *tag == RESULT.id());
+                    assert!(!sent && seen.answer.is_err(), "the server has sent its share");
+                }
+            }
+        }
+    }
+}
+
+/// At level `l2` no change of a bit in either party's messages, the input included, makes the
+/// client end with another result. The server does not send its share after a wrong message of
+/// either party.
+#[test]
+fn every_changed_bit_of_both_parties_is_found_where_both_are_checked() {
+    for (number, case) in cases(Level::L2).iter().enumerate() {
+        let honest = case.honest(is_exact(number));
+        for (party, frames) in honest.frames.iter().enumerate() {
+            for (frame, &(tag, len)) in frames.iter().enumerate() {
+                let step = if len > 40 { 61 } else { 1 };
+                for bit in (0..8 * len).step_by(step) {
+                    let mut flip = [None; 2];
+                    flip[party] = Some((frame as u64, bit));
+                    let seen = case.run(case.material(), flip);
+                    let same = seen.answer.as_ref().is_ok_and(|answer| answer == honest.answer.as_ref().unwrap());
+                    // As at level `l1`: subsets of no words, and what a check subtracts.
+                    if tag == COIN && party == 0 && same {
+                        assert!(case.plan.widths()[0].is_empty(), "net {number}, bit {bit}");
+                        continue;
+                    }
+                    if tag == HIGHS && same {
+                        assert!(bit % 41 > 34, "net {number}, bit {bit}");
+                        continue;
+                    }
+                    assert!(seen.answer.is_err(), "net {number}, party {party}, tag {tag:#x}, bit {bit}");
+                    let last = party == 1 && [RESULT.id(), l2_phases::TAGS.id()].contains(&tag);
+                    let sent = seen.frames[1].iter().any(|(tag, _)| *tag == RESULT.id());
+                    assert!(last || (!sent && seen.server.is_err()), "tag {tag:#x}: the server has sent its share");
+                }
+            }
+        }
+    }
+}
+
+/// The server uses weights or biases that differ in one entry from those that were masked.
+#[test]
+fn a_server_with_another_model_is_found() {
+    let mut case = cases(Level::L2).swap_remove(0);
+    for layer in 0..2 {
+        case.weights.layers[layer].weights[3] += 1;
+        let seen = case.run(case.material(), [None; 2]);
+        assert!(seen.answer.is_err() && seen.server.is_err(), "weights of layer {layer}");
+        case.weights.layers[layer].weights[3] -= 1;
+        case.weights.layers[layer].bias[1] -= 1;
+        let seen = case.run(case.material(), [None; 2]);
+        assert!(seen.answer.is_err() && seen.server.is_err(), "biases of layer {layer}");
+        case.weights.layers[layer].bias[1] += 1;
+    }
+    case.honest(true);
+}
+
+#[test]
+fn a_server_with_changed_material_is_found_or_nothing_came_of_it() {
+    for (number, mut case) in cases(Level::L2).into_iter().enumerate() {
+        let answer = case.honest(is_exact(number)).answer.unwrap();
+        let len = material_format::server_bytes(&case.plan)[0];
+        let (right, mut found, mut tried) = (case.halves[1][..len].to_vec(), 0, 0);
+        for bit in (0..8 * len).filter(|bit| bit % 19 == 0 && *bit >= 128) {
+            let mut changed = right.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            case.halves[1] = material_format::sealed(&case.plan.binding(), Role::Server, &changed).to_vec();
+            let seen = case.run(case.material(), [None; 2]);
+            tried += 1;
+            match seen.answer {
+                Err(_) => found += 1,
+                // An unused bit, padding, or the highest bits of what a check subtracts.
+                Ok(changed) => assert_eq!(changed, answer, "net {number}, bit {bit}"),
+            }
+        }
+        assert!(found > tried / 5, "{found} of {tried}");
+    }
+}
+
+#[test]
+fn a_client_with_changed_material_is_found_or_nothing_came_of_it() {
+    let levels = [Level::L1, Level::L2].map(cases);
+    for (number, case) in levels.iter().flat_map(|cases| cases.iter().enumerate()) {
+        let answer = case.honest(is_exact(number)).answer.unwrap();
+        let (mut material, mut found) = (case.material().to_vec(), 0);
+        let bits = 8 * material.len();
+        // At level `l2` a third seed makes the input's mask: changing it changes the input.
+        let head = 8 * material_format::client_head(&case.plan);
+        for bit in (0..bits).filter(|bit| *bit < 256 || (*bit >= head && bit % 13 == 0)) {
+            material[bit / 8] ^= 1 << (bit % 8);
+            let seen = case.run(&material, [None; 2]);
+            material[bit / 8] ^= 1 << (bit % 8);
+            match seen.server {
+                Err(_) => {
+                    assert!(!seen.frames[1].iter().any(|(tag, _)| *tag == RESULT.id()), "net {number}, bit {bit}");
+                    found += 1;
+                }
+                // An unused correction word.
+                Ok(()) => assert_eq!(seen.answer.unwrap(), answer, "net {number}, bit {bit}"),
+            }
+        }
+        // The seeds, and about every second word.
+        let least = if case.plan.level() == Level::L1 && number == 1 { 128 } else { 250 };
+        assert!(found >= least, "{found} of {bits}");
+    }
+}

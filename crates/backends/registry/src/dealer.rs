@@ -1,0 +1,456 @@
+//! The dealer: makes material for both parties and gives each its half once.
+//!
+//! A server orders material for a model that it has registered. Until the client has fetched its
+//! half, the dealer stores only the number of a dealing: both halves follow from the number and a
+//! secret that is drawn when the dealer starts. Numbers never repeat, also over restarts:
+//! [`Dealings::new`] takes the first number.
+//!
+//! [`Dealings`] is the dealer without its network. Its operator knows the masks of every inference,
+//! so neither party may run it.
+
+mod in_process;
+mod room;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tacit_arith::prg::{Prg, Seed};
+
+pub use self::in_process::InProcessDealer;
+use self::room::{Room, Taken};
+use crate::Registry;
+use tacit_backend_api::BackendError;
+use tacit_backend_api::seam::{self, Claim, DealerModel, Seal, Ticket};
+
+/// The party of a request: the fingerprint of its certificate.
+pub type Party = [u8; 32];
+
+/// Most materials of one server that can be fetched or audited. Beyond that, the oldest burnt
+/// material is forgotten, or the oldest other one is given up if none is burnt.
+const MAX_OPEN: usize = 4096;
+/// Most registered models at a time.
+const MAX_MODELS: usize = 256;
+/// Most random matrices that are remembered, of one server and of all: 96 bytes each, never
+/// forgotten.
+const MAX_MASKS: [usize; 2] = [1 << 16, 1 << 20];
+/// Most fetches of one client half. A client may fetch again after a broken connection.
+const MAX_FETCHES: u32 = 3;
+/// Memory for making client halves, of all clients and of one. A larger half is made alone.
+const MAX_HALVES: [u64; 2] = [1 << 30, 1 << 28];
+/// Longest wait of a request for that memory: less than a client waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The state of a dealer.
+pub struct Dealings {
+    registry: Registry,
+    /// Seeds of dealings, by number.
+    secret: Prg,
+    state: Mutex<State>,
+    room: Room,
+}
+
+struct State {
+    next: u64,
+    /// By registering server and plan digest, so that registering first takes no plan from its
+    /// owner.
+    models: HashMap<(Party, [u8; 32]), Registered>,
+    open: HashMap<u64, Open>,
+    /// The plan whose weights each random matrix hides: digests of plans by fingerprints of keys.
+    masks: HashMap<[u8; 32], [u8; 32]>,
+    /// Number of random matrices that each server has registered.
+    mask_counts: HashMap<Party, usize>,
+}
+
+/// The record of a random matrix that every later run must know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hidden {
+    /// Fingerprint of its key.
+    pub mask: [u8; 32],
+    /// Digest of the plan whose weights it hides.
+    pub digest: [u8; 32],
+    /// The server that registered the matrix.
+    pub server: Party,
+}
+
+impl State {
+    fn remember(&mut self, hidden: Hidden) {
+        if self.masks.insert(hidden.mask, hidden.digest).is_none() {
+            *self.mask_counts.entry(hidden.server).or_default() += 1;
+        }
+    }
+
+    /// Removes the least recently used model of the server with the most models.
+    fn make_room(&mut self) {
+        let mut counts: HashMap<Party, usize> = HashMap::new();
+        self.models.keys().for_each(|(server, _)| *counts.entry(*server).or_default() += 1);
+        let most = counts.values().copied().max().unwrap_or(0);
+        let oldest = self.models.iter().filter(|((server, _), _)| counts[server] == most);
+        let oldest = oldest.min_by_key(|(_, known)| known.used).map(|(name, _)| *name);
+        self.models.remove(&oldest.expect("there are many"));
+    }
+}
+
+struct Registered {
+    model: Arc<dyn DealerModel>,
+    /// Digest of the dealer's part, which only a server with this model knows.
+    part: [u8; 32],
+    used: u64,
+}
+
+/// A dealing whose client half may still be fetched or audited.
+struct Open {
+    model: Arc<dyn DealerModel>,
+    server: Party,
+    /// Digest of the ticket's secret.
+    secret: [u8; 32],
+    /// The client that may fetch it; `None` until [`bind`](Dealings::bind).
+    seal: Option<Seal>,
+    /// Whether a request fetches the half or waits for memory.
+    busy: bool,
+    /// Number of times that the half was made.
+    fetches: u32,
+    /// The client has its half, or has given it up, so it is not given out again. The entry remains
+    /// for a while because the material may be audited.
+    burnt: bool,
+    /// The client has given the material up for an audit.
+    given_up: bool,
+}
+
+/// The permission to make a client's half. While it exists, it holds memory and blocks other
+/// fetches with the same ticket.
+pub struct Fetching<'a> {
+    model: Arc<dyn DealerModel>,
+    seed: Seed,
+    _held: (Taken<'a>, Busy<'a>),
+}
+
+impl Fetching<'_> {
+    /// Length of the half, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.model.client_bytes()
+    }
+
+    /// Makes the half and gives it to `sink` in pieces.
+    ///
+    /// # Errors
+    /// Errors of `sink`.
+    pub fn half(&self, sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>) -> Result<(), BackendError> {
+        self.model.client_half(&self.seed, sink)
+    }
+}
+
+/// Marks the request that fetches with a ticket, until it is dropped.
+struct Busy<'a> {
+    dealings: &'a Dealings,
+    number: u64,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        if let Some(open) = self.dealings.state().open.get_mut(&self.number) {
+            open.busy = false;
+        }
+    }
+}
+
+/// A dealing whose server half is still to be sent.
+pub struct Started {
+    /// The material's number.
+    pub number: u64,
+    /// The ticket, for the client.
+    pub ticket: Ticket,
+    model: Arc<dyn DealerModel>,
+    seed: Seed,
+}
+
+impl Started {
+    /// Length of the server's half, in bytes.
+    #[must_use]
+    pub fn server_bytes(&self) -> u64 {
+        self.model.server_bytes()
+    }
+
+    /// Makes the server's half, the same each time, and gives it to `sink` in pieces.
+    ///
+    /// # Errors
+    /// Errors of `sink`.
+    pub fn server_half(&self, sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>) -> Result<(), BackendError> {
+        self.model.server_half(&self.seed, sink)
+    }
+}
+
+fn refused<T>(what: impl Into<String>) -> Result<T, BackendError> {
+    Err(BackendError::Dealer { what: what.into() })
+}
+
+fn fingerprint(secret: &[u8]) -> [u8; 32] {
+    seam::digest("tacit 2026-11 dealer ticket", &[secret])
+}
+
+const GONE: &str = "there is no such material: it was fetched before, given up, or the dealer was restarted";
+
+/// Looks up the material of a ticket.
+fn named<'a>(state: &'a mut State, ticket: &Ticket) -> Result<(u64, &'a mut Open), BackendError> {
+    let (number, secret) = ticket.split_first_chunk().expect("a ticket has more than eight bytes");
+    let number = u64::from_le_bytes(*number);
+    match state.open.get_mut(&number).filter(|open| open.secret == fingerprint(secret)) {
+        Some(open) => Ok((number, open)),
+        None => refused(GONE),
+    }
+}
+
+/// Checks that a material is for this client and claim.
+fn suits(open: &Open, client: Party, claim: &Claim) -> Result<(), BackendError> {
+    if open.seal != Some(claim.seal()) || open.model.digest() != claim.digest {
+        return refused("it was not dealt for this client's claim");
+    }
+    if open.server == client {
+        return refused("both halves of a material never go to one certificate");
+    }
+    Ok(())
+}
+
+impl Dealings {
+    /// Creates a dealer whose first material has the number `first`, above all numbers ever given
+    /// out.
+    #[must_use]
+    pub fn new(registry: Registry, secret: Prg, first: u64) -> Self {
+        let (models, open) = (HashMap::new(), HashMap::new());
+        let state = State { next: first, models, open, masks: HashMap::new(), mask_counts: HashMap::new() };
+        Self { registry, secret, state: Mutex::new(state), room: Room::new(MAX_HALVES, PATIENCE) }
+    }
+
+    /// As [`new`](Self::new), with a fresh random secret.
+    ///
+    /// # Errors
+    /// [`BackendError::Random`] if the operating system gives no random bytes.
+    pub fn fresh(registry: Registry, first: u64) -> Result<Self, BackendError> {
+        let secret = seam::randomness()?;
+        Ok(Self::new(registry, secret, first))
+    }
+
+    /// Locks the state. A poisoned lock is safe to use: no operation under it leaves the state half
+    /// changed.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether `server` has registered the model.
+    #[must_use]
+    pub fn knows(&self, server: Party, digest: [u8; 32]) -> bool {
+        self.state().models.contains_key(&(server, digest))
+    }
+
+    /// Restores the records of earlier runs ([`register`](Self::register)).
+    pub fn remember(&self, hidden: impl IntoIterator<Item = Hidden>) {
+        let mut state = self.state();
+        hidden.into_iter().for_each(|hidden| state.remember(hidden));
+    }
+
+    /// Registers a server's model. `note` gets the records that every later run must
+    /// [`remember`](Self::remember). If `note` fails, the model is not registered.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`] if this server has registered the plan with other keys; if a key
+    /// already hides the weights of another plan (both together would show their difference); or if
+    /// too many random matrices are known. As
+    /// [`Backend::dealing`](tacit_backend_api::Backend::dealing); errors of `note`.
+    pub fn register(
+        &self,
+        server: Party,
+        backend: &str,
+        (public, part): (&[u8], &[u8]),
+        note: impl FnOnce(&[Hidden]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        let model = self.registry.get(backend)?.dealing(public, part)?;
+        let (digest, part) = (model.digest(), fingerprint(part));
+        let hidden: Vec<Hidden> = model.masks().into_iter().map(|mask| Hidden { mask, digest, server }).collect();
+        let mut state = self.state();
+        if hidden.iter().any(|new| state.masks.get(&new.mask).is_some_and(|known| *known != digest)) {
+            return refused(
+                "a key of this model hides the weights of another one already, and clients of both would learn \
+                 how they differ: lower the model anew",
+            );
+        }
+        let used = state.next;
+        let name = (server, digest);
+        if state.models.get(&name).is_some_and(|known| known.part != part) {
+            return refused("this model is registered already, with other keys");
+        }
+        let new = hidden.iter().filter(|new| !state.masks.contains_key(&new.mask)).count();
+        let known = [state.mask_counts.get(&server).copied().unwrap_or(0), state.masks.len()];
+        if new > 0 && known.iter().zip(MAX_MASKS).any(|(known, most)| known + new > most) {
+            return refused("it has seen as many layers as it can remember: its operator must start it anew");
+        }
+        note(&hidden)?;
+        if state.models.len() >= MAX_MODELS && !state.models.contains_key(&name) {
+            state.make_room();
+        }
+        state.models.insert(name, Registered { model, part, used });
+        hidden.into_iter().for_each(|hidden| state.remember(hidden));
+        Ok(())
+    }
+
+    /// Starts a dealing of material for `batch` inputs to a model of `server`, for the client that
+    /// can show the claim of `seal`. Without a seal, [`bind`](Self::bind) names the client later.
+    /// If there are too many unfetched materials, the oldest is given up.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`] if `server` has not registered the model; [`BackendError::Misuse`]
+    /// if the back end does not run `batch` inputs as one.
+    pub fn start(
+        &self,
+        server: Party,
+        (digest, batch): ([u8; 32], u32),
+        seal: Option<Seal>,
+    ) -> Result<Started, BackendError> {
+        let mut state = self.state();
+        let number = state.next;
+        let Some(known) = state.models.get_mut(&(server, digest)) else {
+            return refused("register the model first");
+        };
+        known.used = number;
+        let model = match batch {
+            1 => Arc::clone(&known.model),
+            batch => known.model.batched(batch as usize)?,
+        };
+        let open = state.open.iter().filter(|(_, open)| open.server == server);
+        let open: Vec<(bool, u64)> = open.map(|(number, open)| (!open.burnt, *number)).collect();
+        if open.len() >= MAX_OPEN {
+            // Its client did not fetch it during thousands of later dealings, so it is gone.
+            let (_, oldest) = open.iter().min().expect("there are many");
+            state.open.remove(oldest);
+        }
+        state.next += 1;
+        let seed = self.secret.fork(number).fork(0).seed().clone();
+        let commitment = seam::commitment(number, &model.digest(), &seed);
+        let mut ticket = [0; size_of::<Ticket>()];
+        ticket[..8].copy_from_slice(&number.to_le_bytes());
+        ticket[8..].copy_from_slice(&commitment);
+        let (secret, model_of) = (fingerprint(&commitment), Arc::clone(&model));
+        let (busy, fetches, burnt, given_up) = (false, 0, false, false);
+        let open = Open { model: model_of, server, secret, seal, busy, fetches, burnt, given_up };
+        state.open.insert(number, open);
+        Ok(Started { number, ticket, model, seed })
+    }
+
+    /// Binds material that `server` had dealt ahead to the claim of `seal`, for good. Repeated
+    /// calls must have the same seal. Returns false if there is no material of this ticket, or if
+    /// another server ordered it.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`] if it is bound to another claim.
+    pub fn bind(&self, server: Party, ticket: &Ticket, seal: Seal) -> Result<bool, BackendError> {
+        let mut state = self.state();
+        let Ok((_, open)) = named(&mut state, ticket) else { return Ok(false) };
+        if open.server != server {
+            return Ok(false);
+        }
+        match *open.seal.get_or_insert(seal) == seal {
+            true => Ok(true),
+            false => refused("this material was dealt for another claim, or is bound to one already"),
+        }
+    }
+
+    /// Allows the client's half to be made, for the claim that it was dealt for. One request at a
+    /// time may make it, at most three times and not after [`taken`](Self::taken); a further fetch
+    /// burns the material. Waits up to a minute for memory that others use.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`] if the ticket is unknown or no longer valid, the claim is another
+    /// one, the server itself asks, another request fetches the same half, or other halves use the
+    /// memory.
+    pub fn fetch(&self, client: Party, ticket: &Ticket, claim: &Claim) -> Result<Fetching<'_>, BackendError> {
+        let (number, model, busy) = self.claimed(client, ticket, claim)?;
+        // Other requests can run while this half is made.
+        let Some(taken) = self.room.take(client, model.client_memory()) else {
+            return refused("it deals for too many clients at once: come again");
+        };
+        if let Some(open) = self.state().open.get_mut(&number) {
+            open.fetches += 1;
+        }
+        let seed = self.secret.fork(number).fork(0).seed().clone();
+        Ok(Fetching { model, seed, _held: (taken, busy) })
+    }
+
+    /// Returns number and model of a ticket's material, and blocks other fetches of it.
+    fn claimed(
+        &self,
+        client: Party,
+        ticket: &Ticket,
+        claim: &Claim,
+    ) -> Result<(u64, Arc<dyn DealerModel>, Busy<'_>), BackendError> {
+        let mut state = self.state();
+        let (number, open) = named(&mut state, ticket)?;
+        if open.burnt {
+            return refused(GONE);
+        }
+        suits(open, client, claim)?;
+        if open.busy {
+            return refused("another request fetches this half: come again");
+        }
+        if open.fetches >= MAX_FETCHES {
+            state.open.remove(&number);
+            return refused(format!("this half was fetched {MAX_FETCHES} times, and nobody has taken it: it is burnt"));
+        }
+        open.busy = true;
+        Ok((number, Arc::clone(&open.model), Busy { dealings: self, number }))
+    }
+
+    /// Burns a material whose half the client has received.
+    pub fn taken(&self, ticket: &Ticket) {
+        if let Ok((_, open)) = named(&mut self.state(), ticket) {
+            open.burnt = true;
+        }
+    }
+
+    /// Burns a material that its client gives up for an audit, so that the server may see its seed.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`] if the ticket is unknown or no longer valid, the claim is another
+    /// one, or the server itself asks.
+    pub fn consent(&self, client: Party, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
+        let mut state = self.state();
+        let (_, open) = named(&mut state, ticket)?;
+        suits(open, client, claim)?;
+        (open.burnt, open.given_up) = (true, true);
+        Ok(())
+    }
+
+    /// Returns the seed of a given-up material to the server that ordered it. Repeated calls
+    /// succeed, in case an answer was lost, until the entry is removed for others.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`] if this server has no such material, or the client may still use
+    /// it.
+    pub fn open(&self, server: Party, ticket: &Ticket) -> Result<Seed, BackendError> {
+        let mut state = self.state();
+        let (number, open) = named(&mut state, ticket)?;
+        if open.server != server {
+            return refused(GONE);
+        }
+        if !open.given_up {
+            return refused("its client has not given this material up: it would show the client's input");
+        }
+        Ok(self.secret.fork(number).fork(0).seed().clone())
+    }
+
+    /// Removes material whose server half was not delivered, so that it is useless.
+    pub fn give_up(&self, server: Party, number: u64) {
+        let mut state = self.state();
+        if state.open.get(&number).is_some_and(|open| open.server == server) {
+            state.open.remove(&number);
+        }
+    }
+
+    /// Number of the next material.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.state().next
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Models judged in the clear, and run privately, by real back ends.
+use std::sync::Arc;
+use tacit_backends::check::{Checked, check, run_privately};
+use tacit_backends::cheetah::Cheetah;
+use tacit_backends::ckks::Ckks;
+use tacit_backends::classes::class;
+use tacit_backends::dealt::Dealt;
+use tacit_backends::{Backend, Options, ServerModel};
+use tacit_graph::rng::SplitMix;
+use tacit_graph::{ImportOptions, Model, OutputMode, Watch, import, zoo};
+
+fn tiny(output_mode: OutputMode) -> Model {
+    let options = ImportOptions { output_mode, ..ImportOptions::default() };
+    import(&zoo::build("tiny-cnn", 2).unwrap(), &options).unwrap().model
+}
+
+fn inputs(count: usize) -> Vec<Vec<f32>> {
+    let mut rng = SplitMix::new(3);
+    (0..count).map(|_| (0..64).map(|_| rng.range(-1.0, 1.0) as f32).collect()).collect()
+}
+
+#[test]
+fn a_model_is_compared_with_its_float_network() {
+    for mode in [OutputMode::Logits, OutputMode::Top1] {
+        let model = tiny(mode);
+        let options: Options = "frac_bits=12".parse().unwrap();
+        let lowered = Cheetah.lower(&model, &options).unwrap();
+        let mut data = inputs(20);
+        let class = |x: &Vec<f32>| match mode {
+            OutputMode::Top1 => model.run(x).unwrap()[0] as usize,
+            OutputMode::Logits => class(&model.run(x).unwrap()).unwrap(),
+        };
+        // Half of the labels are right, and one input is refused.
+        let mut labels: Vec<usize> = data.iter().enumerate().map(|(i, x)| class(x) + i % 2).collect();
+        data.push(vec![100.0; 64]);
+        labels.push(0);
+        let found = check(&model, &*lowered, &data, Some(&labels), &Watch::default()).unwrap();
+        assert_eq!((found.inputs, found.refused, found.overflowed), (20, 1, 0));
+        assert!(found.agreement >= 0.9 && found.interval[0] < found.agreement, "{found:?}");
+        assert_eq!(found.accuracy.unwrap().float, 0.5);
+        assert!(found.output_error < 1e-2 && found.strained.iter().all(|s| s.share < 1.0));
+        let unlabelled = check(&model, &*lowered, &data, None, &Watch::default()).unwrap();
+        assert_eq!(Checked { accuracy: found.accuracy, ..unlabelled }, found);
+    }
+}
+
+#[test]
+fn what_overflows_is_named() {
+    let mut model = tiny(OutputMode::Logits);
+    // The calibration saw almost nothing.
+    for sizes in [&mut model.calibration.max_abs, &mut model.calibration.extreme] {
+        sizes[1..].iter_mut().for_each(|v| *v /= 64.0);
+    }
+    let lowered = Cheetah.lower(&model, &"frac_bits=8".parse().unwrap()).unwrap();
+    let found = check(&model, &*lowered, &inputs(5), None, &Watch::default()).unwrap();
+    assert!(found.overflowed > 0 && found.strained[0].share >= 1.0, "{found:?}");
+    assert!(found.advice.is_some_and(|advice| advice.contains("-O clamp=true")));
+    assert!(found.strained.is_sorted_by(|a, b| a.share >= b.share));
+    let clamped = Cheetah.lower(&model, &"frac_bits=8,clamp=true".parse().unwrap()).unwrap();
+    let found = check(&model, &*clamped, &inputs(5), None, &Watch::default()).unwrap();
+    assert_eq!((found.overflowed, found.advice), (0, None));
+}
+
+fn lower(backend: &dyn Backend, output_mode: OutputMode) -> (Model, Arc<dyn ServerModel>) {
+    let options = ImportOptions { output_mode, ..ImportOptions::default() };
+    let model = import(&zoo::build("tiny-cnn", 2).unwrap(), &options).unwrap().model;
+    // Fine enough that an error of one unit changes no class.
+    let lowered = backend.lower(&model, &"frac_bits=12".parse::<Options>().unwrap()).unwrap();
+    (model, lowered)
+}
+
+fn four_inputs() -> Vec<Vec<f32>> {
+    let mut rng = SplitMix::new(3);
+    let mut all: Vec<Vec<f32>> = (0..3).map(|_| (0..64).map(|_| rng.range(-1.0, 1.0) as f32).collect()).collect();
+    all.push(vec![100.0; 64]);
+    all
+}
+
+#[test]
+fn both_parties_answer_as_the_model_says() {
+    for mode in [OutputMode::Logits, OutputMode::Top1] {
+        let (model, lowered) = lower(&Cheetah, mode);
+        let ran = run_privately(&model, (&Cheetah, &lowered), &four_inputs(), &Watch::default()).unwrap();
+        assert_eq!((ran.inputs, ran.as_reference), (3, 3), "{ran:?}");
+        assert!(ran.off <= ran.bound && ran.stated.is_none_or(|stated| stated == ran.bound), "{ran:?}");
+        assert_eq!(ran.error > 0.0, mode == OutputMode::Logits, "{ran:?}");
+        let costs = lowered.costs();
+        assert_eq!((ran.setup.up_bytes, ran.online.up_bytes), (costs.setup.up_bytes, costs.online.up_bytes));
+        assert!(ran.offline.down_bytes > 0 && ran.online.seconds > 0.0 && ran.steps.is_empty());
+    }
+}
+
+#[test]
+fn a_bound_is_stated_where_it_says_something() {
+    let model = import(&zoo::build("tiny-cnn", 2).unwrap(), &ImportOptions::default()).unwrap().model;
+    let stated = |frac_bits: u32| {
+        let lowered = Cheetah.lower(&model, &format!("frac_bits={frac_bits}").parse().unwrap()).unwrap();
+        let ran = run_privately(&model, (&Cheetah, &lowered), &four_inputs()[..1], &Watch::default()).unwrap();
+        assert!(ran.off <= ran.bound && ran.bound.is_finite() && ran.error < ran.bound, "{ran:?}");
+        ran.stated
+    };
+    assert_eq!((stated(2), stated(12).is_some()), (None, true));
+}
+
+#[test]
+fn the_server_of_ckks_tells_where_its_time_goes() {
+    let bytes = include_bytes!("../../../../../models/digits_square.onnx");
+    let model = import(bytes, &ImportOptions::default()).unwrap().model;
+    let lowered = Ckks.lower(&model, &Options::default()).unwrap();
+    let input = model.calibration.samples[0].clone();
+    let ran = run_privately(&model, (&Ckks, &lowered), &[input], &Watch::default()).unwrap();
+    let [kinds, seconds] = [ran.steps.len() as f64, ran.steps.values().sum::<f64>()];
+    assert!(kinds >= 2.0 && ran.steps.contains_key("linear"), "{:?}", ran.steps);
+    assert!(seconds > 0.0 && seconds <= ran.online.seconds, "{seconds} of {}", ran.online.seconds);
+}
+
+#[test]
+fn what_cannot_run_says_why() {
+    let (model, lowered) = lower(&Dealt, OutputMode::Logits);
+    let refused = |inputs: &[Vec<f32>], backend: &dyn Backend, lowered: &Arc<dyn ServerModel>| {
+        run_privately(&model, (backend, lowered), inputs, &Watch::default()).unwrap_err().to_string()
+    };
+    assert!(refused(&four_inputs(), &Dealt, &lowered).contains("dealer"));
+    let lowered = lower(&Cheetah, OutputMode::Logits).1;
+    assert!(refused(&four_inputs()[3..], &Cheetah, &lowered).contains("range"));
+    // The public part of another back end.
+    assert!(refused(&four_inputs(), &Ckks, &lowered).contains("cheetah"));
+}
+
+#[test]
+fn data_that_tells_nothing_is_an_error() {
+    let model = tiny(OutputMode::Logits);
+    let lowered = Cheetah.lower(&model, &"frac_bits=8".parse().unwrap()).unwrap();
+    let run = |data: &[Vec<f32>], labels: Option<&[usize]>| {
+        check(&model, &*lowered, data, labels, &Watch::default()).unwrap_err().to_string()
+    };
+    assert!(run(&inputs(2), Some(&[1])).contains("1 labels for 2 inputs"));
+    assert!(run(&[vec![100.0; 64]], None).contains("none of 1 inputs"));
+}

@@ -1,0 +1,247 @@
+//! `docs/operators.md` says which operators each back end computes. The table is made here, from a network of
+//! each operator: it is imported, and every back end lowers it.
+//! `UPDATE_DOCS=1 cargo test -p tacit-backends --test suite operators` writes the file.
+
+use std::fmt::Write;
+
+use prost::Message;
+use tacit_backends::{Options, Registry};
+use tacit_graph::import::{ImportOptions, import};
+use tacit_graph::onnx::proto::{
+    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
+    TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+};
+use tacit_graph::onnx::{OPERATORS, OPSETS, Operator, REFUSED, advice};
+
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/operators.md");
+
+#[test]
+fn the_table_of_operators_is_up_to_date() {
+    let made = page();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(DOCS, &made).unwrap();
+    }
+    let kept = std::fs::read_to_string(DOCS).unwrap_or_default();
+    let first = kept.lines().zip(made.lines()).find(|(a, b)| a != b);
+    assert!(
+        kept == made,
+        "docs/operators.md is not what the code says (first difference: {first:?}): UPDATE_DOCS=1 cargo test -p tacit-backends --test \
+         operators"
+    );
+}
+
+#[test]
+fn every_refused_operator_says_what_would_help() {
+    for op in REFUSED {
+        assert!(OPERATORS.iter().all(|o| o.name != *op), "{op} is supported");
+        let text =
+            import(&network(image(), [node(op, &["x"], &[])]), &ImportOptions::default()).unwrap_err().to_string();
+        assert!(text.contains(op) && text.contains(advice(op)) && text.contains("`y`"), "{text}");
+    }
+}
+
+fn page() -> String {
+    let registry = Registry::standard();
+    let mut out = String::from(
+        "# Operators\n\nWritten by `crates/backends/tests/suite/operators.rs` (`UPDATE_DOCS=1 cargo test -p tacit-backends --test suite operators`): \
+         each operator is\nimported in a small network and lowered for every back end. `tests/test_import.py` and `tests/test_coverage.py` \
+         compare the results\nwith onnxruntime.\n\n",
+    );
+    writeln!(
+        out,
+        "Operator sets {} to {} are read, with one input of 32, 16 or 64 bit floats or 8-bit integers, any number of axes, and several \
+         outputs\n(joined in one answer). A network is read for a batch of one, whatever batch its file states. Weights may be 16-bit floats \
+         (both kinds)\nand may lie in files beside the ONNX file. What depends on constants and shapes alone is folded and not listed; what \
+         no output needs\nmay be anything.\n",
+        OPSETS.start(),
+        OPSETS.end()
+    )
+    .unwrap();
+    // The toy is there in tests only.
+    let backends: Vec<_> = registry.iter().filter(|b| b.id() != "toy").collect();
+    let ids: Vec<&str> = backends.iter().map(|b| b.id()).collect();
+    writeln!(out, "| operator | {} | what is supported, and what it costs |", ids.join(" | ")).unwrap();
+    writeln!(out, "| --- |{} --- |", " --- |".repeat(ids.len())).unwrap();
+    for op in OPERATORS {
+        let model = import(&example(op), &options()).unwrap_or_else(|e| panic!("{}: {e}", op.name)).model;
+        let can: Vec<&str> =
+            backends.iter().map(|b| if b.lower(&model, &Options::default()).is_ok() { "yes" } else { "no" }).collect();
+        let name = if op.domain.is_empty() { op.name.into() } else { format!("{} ({})", op.name, op.domain) };
+        writeln!(out, "| {name} | {} | {} |", can.join(" | "), op.about).unwrap();
+    }
+    out.push_str(
+        "\n## Refused\n\nNo back end computes these on secret tensors. The error names the node and says:\n\n",
+    );
+    out.push_str("| operator | what would help |\n| --- | --- |\n");
+    for op in REFUSED {
+        writeln!(out, "| {op} | {} |", advice(op)).unwrap();
+    }
+    out
+}
+
+fn options() -> ImportOptions {
+    ImportOptions { range: Some([-1.0, 1.0]), model_id: Some([1; 16]), ..ImportOptions::default() }
+}
+
+/// A node whose result is `y`.
+fn node(op: &str, inputs: &[&str], attributes: &[AttributeProto]) -> NodeProto {
+    NodeProto {
+        op_type: op.into(),
+        input: inputs.iter().map(|s| (*s).into()).collect(),
+        output: vec!["y".into()],
+        attribute: attributes.to_vec(),
+        ..NodeProto::default()
+    }
+}
+
+fn int(name: &str, i: i64) -> AttributeProto {
+    AttributeProto { name: name.into(), i, r#type: 2, ..AttributeProto::default() }
+}
+
+fn ints(name: &str, ints: &[i64]) -> AttributeProto {
+    AttributeProto { name: name.into(), ints: ints.to_vec(), r#type: 7, ..AttributeProto::default() }
+}
+
+fn floats(name: &str, floats: &[f32]) -> AttributeProto {
+    AttributeProto { name: name.into(), floats: floats.to_vec(), r#type: 6, ..AttributeProto::default() }
+}
+
+fn image() -> &'static [i64] {
+    &[1, 4, 4, 4]
+}
+
+/// A network on `x` with the constants that the examples name.
+fn network(shape: &[i64], nodes: impl IntoIterator<Item = NodeProto>) -> Vec<u8> {
+    let dims = |shape: &[i64]| TensorShapeProto {
+        dim: shape.iter().map(|&dim_value| DimensionProto { dim_value, ..DimensionProto::default() }).collect(),
+    };
+    let kind = TypeProto { tensor_type: Some(TensorTypeProto { elem_type: 1, shape: Some(dims(shape)) }) };
+    let model = ModelProto {
+        graph: Some(GraphProto {
+            node: nodes.into_iter().collect(),
+            name: "operator".into(),
+            initializer: constants(),
+            input: vec![ValueInfoProto { name: "x".into(), r#type: Some(kind) }],
+            output: vec![ValueInfoProto { name: "y".into(), ..ValueInfoProto::default() }],
+        }),
+        opset_import: ["", "ai.onnx.ml"]
+            .map(|domain| OperatorSetIdProto { domain: domain.into(), version: 13 })
+            .to_vec(),
+        ..ModelProto::default()
+    };
+    model.encode_to_vec()
+}
+
+fn constants() -> Vec<TensorProto> {
+    let real = |name: &str, dims: &[i64]| {
+        let count = dims.iter().product::<i64>() as usize;
+        let float_data = (0..count).map(|i| [0.5, -0.25, 1.0, 0.75, 0.125][i % 5]).collect();
+        TensorProto { name: name.into(), dims: dims.to_vec(), data_type: 1, float_data, ..TensorProto::default() }
+    };
+    let whole = |name: &str, values: &[i64]| TensorProto {
+        name: name.into(),
+        dims: vec![values.len() as i64],
+        data_type: 7,
+        int64_data: values.to_vec(),
+        ..TensorProto::default()
+    };
+    let scales = TensorProto { float_data: vec![1.0, 1.0, 2.0, 2.0], ..real("scales", &[4]) };
+    let variance = TensorProto { float_data: vec![0.5, 1.0, 1.5, 2.0], ..real("variance", &[4]) };
+    vec![
+        real("kernel", &[4, 4, 3, 3]),
+        real("matrix", &[4, 4]),
+        real("channels", &[4, 1, 1]),
+        real("per_channel", &[4]),
+        real("one", &[]),
+        real("gates", &[1, 6, 4]),
+        real("recurrent", &[1, 6, 2]),
+        scales,
+        variance,
+        whole("axes", &[2, 3]),
+        whole("axis1", &[1]),
+        whole("flat", &[1, -1]),
+        whole("indices", &[3, 0, 1]),
+        whole("starts", &[1]),
+        whole("ends", &[3]),
+        whole("repeats", &[1, 1, 2, 1]),
+        whole("pads", &[0, 0, 1, 1, 0, 0, 1, 1]),
+        whole("wide", &[1, 4, 4, 4]),
+    ]
+}
+
+/// A network whose last operator is `op`.
+fn example(op: &Operator) -> Vec<u8> {
+    let one = |inputs: &[&str], attributes: &[AttributeProto]| {
+        let last = NodeProto { domain: op.domain.into(), ..node(op.name, inputs, attributes) };
+        network(image(), [last])
+    };
+    let flat = |inputs: &[&str], attributes: &[AttributeProto]| {
+        let last = NodeProto { domain: op.domain.into(), ..node(op.name, inputs, attributes) };
+        network(&[1, 4], [last])
+    };
+    let pool = [ints("kernel_shape", &[2, 2]), ints("strides", &[2, 2])];
+    let linear = [floats("coefficients", &[0.5; 8]), floats("intercepts", &[0.5; 2])];
+    match op.name {
+        "Abs" | "Cast" | "Dropout" | "Flatten" | "GlobalAveragePool" | "GlobalMaxPool" | "HardSigmoid" | "Identity"
+        | "Elu" | "Exp" | "Gelu" | "HardSwish" | "LeakyRelu" | "Neg" | "ReduceMax" | "ReduceMean" | "ReduceMin"
+        | "Relu" | "Sigmoid" | "Tanh" | "Transpose" => one(&["x"], &[]),
+        "Add" | "Sub" | "Mul" | "Div" | "Max" | "Min" | "Sum" | "Mean" | "PRelu" => one(&["x", "channels"], &[]),
+        "ArrayFeatureExtractor" => flat(&["x", "indices"], &[]),
+        "LpNormalization" => flat(&["x"], &[]),
+        "ArgMax" => flat(&["x"], &[int("axis", 1)]),
+        "Softmax" | "LogSoftmax" | "ZipMap" | "Normalizer" => flat(&["x"], &[]),
+        "AveragePool" | "MaxPool" => one(&["x"], &pool),
+        "BatchNormalization" => one(&["x", "per_channel", "per_channel", "per_channel", "variance"], &[]),
+        "Clip" => one(&["x", "", "one"], &[]),
+        "Concat" => one(&["x", "x"], &[int("axis", 2)]),
+        "Conv" | "ConvTranspose" => one(&["x", "kernel"], &[]),
+        "DepthToSpace" | "SpaceToDepth" => one(&["x"], &[int("blocksize", 2)]),
+        "GRU" => network(&[1, 2, 4], [node(op.name, &["x", "gates", "recurrent"], &[int("layout", 1)])]),
+        "Gather" => one(&["x", "indices"], &[int("axis", 1)]),
+        "Gemm" | "MatMul" => flat(&["x", "matrix"], &[]),
+        "ImageScaler" => one(&["x"], &[floats("bias", &[0.5; 4])]),
+        "Pad" => one(&["x", "pads"], &[]),
+        "ReduceSum" => one(&["x", "axes"], &[]),
+        "Reshape" => one(&["x", "flat"], &[]),
+        "Resize" => one(&["x", "", "scales"], &[]),
+        "Slice" => one(&["x", "starts", "ends", "axis1"], &[]),
+        "Split" => one(&["x"], &[int("axis", 1)]),
+        "Squeeze" => flat(&["x"], &[]),
+        "Tile" => one(&["x", "repeats"], &[]),
+        "Unsqueeze" => one(&["x", "axis1"], &[]),
+        "Upsample" => one(&["x", "scales"], &[]),
+        "LinearClassifier" => {
+            let labels = ints("classlabels_ints", &[0, 1]);
+            let [coefficients, intercepts] = linear;
+            let last = node(op.name, &["x"], &[coefficients, intercepts, labels]);
+            network(&[1, 4], [NodeProto { domain: op.domain.into(), output: vec!["label".into(), "y".into()], ..last }])
+        }
+        "LinearRegressor" => {
+            let [coefficients, intercepts] = linear;
+            flat(&["x"], &[coefficients, intercepts, int("targets", 2)])
+        }
+        "Scaler" => flat(&["x"], &[floats("offset", &[0.5]), floats("scale", &[2.0])]),
+        name => of_two(name),
+    }
+}
+
+/// A network for an operator that needs another beside it.
+fn of_two(name: &str) -> Vec<u8> {
+    let to = |output: &str, node: NodeProto| NodeProto { output: vec![output.into()], ..node };
+    match name {
+        "Reciprocal" | "Sqrt" => network(image(), [to("s", node("Sigmoid", &["x"], &[])), node(name, &["s"], &[])]),
+        "ReduceL1" | "ReduceL2" => {
+            let norm = to("n", node(name, &["x"], &[ints("axes", &[1])]));
+            network(&[1, 4], [norm, node("Div", &["x", "n"], &[])])
+        }
+        "QuantizeLinear" | "DequantizeLinear" => {
+            let steps = to("q", node("QuantizeLinear", &["x", "one"], &[]));
+            network(image(), [steps, node("DequantizeLinear", &["q", "one"], &[])])
+        }
+        "Expand" => {
+            let mean = to("m", node("GlobalAveragePool", &["x"], &[]));
+            network(image(), [mean, node("Expand", &["m", "wide"], &[])])
+        }
+        name => panic!("no example of {name}: add one"),
+    }
+}

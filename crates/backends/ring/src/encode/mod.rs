@@ -1,0 +1,116 @@
+//! The encoding of a lowered model.
+//!
+//! The **public** part is all that a client receives: the `postcard` encoding of [`RingSpec`]. The
+//! **private** part has for each linear node, in order: the bytes of one weight (1, 2 or 4, the
+//! smallest size that holds all weights of the layer), the weights, and the bias with 8 bytes each.
+//! Integers are signed, little endian and raw, so that reading is one pass. The public part
+//! determines the number of integers; readers compare this number with the bytes before they
+//! allocate memory.
+
+#[cfg(test)]
+mod tests;
+
+use zeroize::Zeroizing;
+
+use super::{LayerWeights, RingError, RingGraph, RingSpec, Weights};
+use tacit_backend_api::seam::MAX_PUBLIC_BYTES;
+
+/// Encodes the public part, which a client receives.
+///
+/// # Errors
+/// If the public part would exceed [`MAX_PUBLIC_BYTES`].
+pub fn public_bytes(graph: &RingGraph) -> Result<Vec<u8>, RingError> {
+    let bytes = postcard::to_stdvec(graph.spec()).expect("plain data with known lengths has an encoding");
+    check_public_length(&bytes)?;
+    Ok(bytes)
+}
+
+/// Decodes a public part from a server, at the client.
+///
+/// # Errors
+/// If the bytes are too many, are not a graph, or fail the graph's checks.
+pub fn read_public(bytes: &[u8]) -> Result<RingGraph, RingError> {
+    let fail = |what: String| RingError::Encoding { part: "public", what };
+    check_public_length(bytes)?;
+    let (spec, rest): (RingSpec, _) =
+        postcard::take_from_bytes(bytes).map_err(|e| fail(format!("cannot be decoded: {e}")))?;
+    if !rest.is_empty() {
+        return Err(fail(format!("{} bytes left over", rest.len())));
+    }
+    RingGraph::new(spec)
+}
+
+fn check_public_length(bytes: &[u8]) -> Result<(), RingError> {
+    let length = bytes.len() as u64;
+    if length > MAX_PUBLIC_BYTES {
+        let what = format!("{length} bytes, the limit is {MAX_PUBLIC_BYTES}");
+        return Err(RingError::Encoding { part: "public", what });
+    }
+    Ok(())
+}
+
+/// Encodes the private part: the weights.
+pub fn weights_to_bytes(weights: &Weights) -> Zeroizing<Vec<u8>> {
+    let size = |l: &LayerWeights| 1 + weight_size(&l.weights) * l.weights.len() + 8 * l.bias.len();
+    // The buffer has its full size from the start: a growing buffer would leave copies behind.
+    let mut out = Zeroizing::new(Vec::with_capacity(weights.layers.iter().map(size).sum()));
+    for layer in &weights.layers {
+        let size = weight_size(&layer.weights);
+        out.push(size as u8);
+        match size {
+            1 => out.extend(layer.weights.iter().map(|&w| w as u8)),
+            2 => out.extend(layer.weights.iter().flat_map(|&w| (w as i16).to_le_bytes())),
+            _ => out.extend(layer.weights.iter().flat_map(|w| w.to_le_bytes())),
+        }
+        out.extend(layer.bias.iter().flat_map(|b| b.to_le_bytes()));
+    }
+    out
+}
+
+/// Reads a private part for `graph`.
+///
+/// # Errors
+/// If the length is not what the graph needs, or the weights do not fit the graph
+/// ([`RingGraph::check_weights`]).
+pub fn read_weights(bytes: &[u8], graph: &RingGraph) -> Result<Weights, RingError> {
+    let fail = || RingError::Encoding { part: "private", what: "its length does not fit the graph".into() };
+    let mut rest = bytes;
+    let mut take = |count: usize| {
+        let (taken, later) = rest.split_at_checked(count).ok_or_else(fail)?;
+        rest = later;
+        Ok::<_, RingError>(taken)
+    };
+    let mut layers = Vec::new();
+    for (node, (rows, row_len)) in graph.linear_nodes() {
+        let count = rows.checked_mul(row_len).ok_or_else(fail)?;
+        let size = usize::from(take(1)?[0]);
+        let raw = take(count.checked_mul(size).ok_or_else(fail)?)?;
+        let weights = match size {
+            1 => raw.iter().map(|&b| i32::from(b as i8)).collect(),
+            2 => raw.as_chunks().0.iter().map(|b| i32::from(i16::from_le_bytes(*b))).collect(),
+            4 => raw.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b)).collect(),
+            _ => return Err(RingError::Encoding { part: "private", what: format!("weights of {size} bytes") }),
+        };
+        let raw = take(rows.checked_mul(8).ok_or_else(fail)?)?;
+        let bias = raw.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect();
+        layers.push(LayerWeights { node, weights, bias });
+    }
+    if !rest.is_empty() {
+        return Err(fail());
+    }
+    let weights = Weights { layers };
+    graph.check_weights(&weights)?;
+    Ok(weights)
+}
+
+/// Number of bytes that hold each of the weights.
+fn weight_size(weights: &[i32]) -> usize {
+    let all = |fits: fn(i32) -> bool| weights.iter().all(|&w| fits(w));
+    if all(|w| i8::try_from(w).is_ok()) {
+        1
+    } else if all(|w| i16::try_from(w).is_ok()) {
+        2
+    } else {
+        4
+    }
+}

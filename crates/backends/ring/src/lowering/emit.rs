@@ -1,0 +1,452 @@
+//! Turns the float network under a scheme of scales into fixed-point nodes and integer weights.
+//!
+//! A tensor comes out of a linear layer with the layer's extra fraction bits ("pending"). A
+//! comparison or the next linear layer needs the narrow form: the tensor is truncated to its own
+//! scale in front of them. Sums of pending tensors are made before truncation. Truncating `b` bits
+//! adds `2^(b-1)` first, in the bias of the layer where that is possible: the floor then rounds to
+//! nearest.
+
+mod functions;
+
+use std::collections::HashMap;
+
+use tacit_graph::float::{FloatNode, FloatOp};
+use tacit_graph::geometry::ConvGeometry;
+use tacit_graph::{Calibration, FloatGraph, NodeId, OutputMode};
+
+use super::integers::{factor_bits, facts, half, quantise};
+use super::scheme::Scheme;
+use super::{Problem, range, width};
+use crate::fixed::MAX_FRAC_BITS;
+use crate::{Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingError, RingGraph, RingSpec, Weights};
+
+/// Room above the extreme inputs that the importer tried, since other inputs may be larger.
+pub(super) const EXTREME_MARGIN: f64 = 1.5;
+
+/// A model under one scheme.
+pub(super) struct Emitted {
+    pub graph: RingGraph,
+    pub weights: Weights,
+    /// For each fixed-point node, the float node that it stands for.
+    pub origin: Vec<usize>,
+}
+
+/// A float node's tensor among the fixed-point nodes.
+#[derive(Clone, Copy)]
+struct Wire {
+    id: NodeId,
+    frac: u32,
+}
+
+struct Emitter<'a> {
+    graph: &'a FloatGraph,
+    stats: &'a Calibration,
+    scheme: &'a Scheme,
+    /// Published facts about weights are rounded up to a multiple of this number.
+    round_facts: u32,
+    /// Scale of each float node's tensor in narrow form.
+    target: Vec<u32>,
+    readers: Vec<usize>,
+    nodes: Vec<Node>,
+    weights: Vec<LayerWeights>,
+    origin: Vec<usize>,
+    wires: Vec<Wire>,
+    truncated: HashMap<(usize, u32), Wire>,
+    /// Known sizes of nodes whose size does not follow from their float node's.
+    sized: HashMap<NodeId, Size>,
+    guard: f64,
+    table_bits: u32,
+}
+
+/// Known bounds of a node's values.
+enum Size {
+    /// The values fit this ring exactly.
+    Ring(u32),
+    /// Largest likely magnitude, and largest magnitude on extreme inputs, in units.
+    Units([f64; 2]),
+}
+
+/// Builds the model; with `top1`, appends an arg max.
+pub(super) fn emit(problem: &Problem, scheme: &Scheme, top1: bool) -> Result<Emitted, RingError> {
+    let (graph, stats) = (&problem.model.graph, &problem.model.calibration);
+    let mut readers = vec![0; graph.nodes.len()];
+    graph.nodes.iter().flat_map(|n| &n.inputs).for_each(|&i| readers[i] += 1);
+    readers[graph.output] += 1;
+    let mut e = Emitter {
+        graph,
+        stats,
+        scheme,
+        round_facts: problem.options.round_facts,
+        target: targets(graph, stats, scheme),
+        readers,
+        nodes: Vec::new(),
+        weights: Vec::new(),
+        origin: Vec::new(),
+        wires: Vec::new(),
+        truncated: HashMap::new(),
+        sized: HashMap::new(),
+        guard: problem.options.guard_bits.exp2(),
+        table_bits: problem.options.table_bits,
+    };
+    for (id, node) in graph.nodes.iter().enumerate() {
+        let wire = e.float_node(id, node)?;
+        e.wires.push(wire);
+    }
+    let output = if top1 { e.arg_max(graph.output) } else { e.logits(graph.output) };
+    finish(problem, e, output, top1)
+}
+
+fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Result<Emitted, RingError> {
+    if let Some(fine) = e.nodes.iter().find(|n| n.fixed.frac_bits > MAX_FRAC_BITS) {
+        let what = format!(
+            "node `{}` gets {} fraction bits, at most {MAX_FRAC_BITS} are supported",
+            fine.name, fine.fixed.frac_bits
+        );
+        return Err(RingError::NoRing { what });
+    }
+    let layers: Vec<NodeId> = e.weights.iter().map(|l| l.node).collect();
+    let mut weights = Weights { layers: std::mem::take(&mut e.weights) };
+    let place = |weights: &mut Weights, moved: &[NodeId]| {
+        weights.layers.iter_mut().zip(&layers).for_each(|(layer, &node)| layer.node = moved[node]);
+    };
+    let (likely, extreme) = needs(&e);
+    // Unlikely inputs must not exclude all rings. If there is no room for them, the report warns
+    // that they may overflow.
+    let both = likely.iter().zip(extreme).map(|(a, b)| *a.max(&b)).collect();
+    let mut rings = Rings::new(&e, both).or_else(|_| Rings::new(&e, likely))?;
+    if problem.options.clamp {
+        place(&mut weights, &rings.moved);
+        let moved = rings.moved.clone();
+        let graph = rings.graph(problem, output, top1)?;
+        let error = problem.options.linear_error;
+        let bounds = range::worst_case(&graph, &weights, problem.model.interface.input.range, error);
+        let bounds: Vec<f64> = moved.iter().map(|&id| bounds[id]).collect();
+        rings = Rings::new(&e, certain(&e, &bounds))?;
+    }
+    place(&mut weights, &rings.moved);
+    let origin = std::mem::take(&mut rings.origin);
+    Ok(Emitted { graph: rings.graph(problem, output, top1)?, weights, origin })
+}
+
+/// Nodes with their rings.
+struct Rings {
+    nodes: Vec<Node>,
+    origin: Vec<usize>,
+    /// Index of each emitted node.
+    moved: Vec<NodeId>,
+}
+
+impl Rings {
+    fn new(e: &Emitter, needs: Vec<u32>) -> Result<Self, RingError> {
+        let (mut nodes, mut origin) = (e.nodes.clone(), e.origin.clone());
+        let moved = width::assign(&mut nodes, needs, &mut origin)?;
+        Ok(Self { nodes, origin, moved })
+    }
+
+    fn graph(self, problem: &Problem, output: NodeId, top1: bool) -> Result<RingGraph, RingError> {
+        let mut interface = problem.model.interface.clone();
+        let output = self.moved[output];
+        if !top1 {
+            // The search compares logits, even if only a class is revealed in the end.
+            interface.output_mode = OutputMode::Logits;
+            interface.output_shape = self.nodes[output].shape.clone();
+        }
+        RingGraph::new(RingSpec {
+            model_id: problem.model.model_id,
+            interface,
+            nodes: self.nodes,
+            output,
+            output_multiplier: problem.model.output_multiplier,
+        })
+    }
+}
+
+/// Returns the narrowest rings for bounds that no input exceeds.
+fn certain(e: &Emitter, bounds: &[f64]) -> Vec<u32> {
+    let quartered = width::quartered(&e.nodes);
+    let one = |(id, node): (usize, &Node)| match known_width(e, id, node) {
+        Some(width) => width,
+        None => width::least_width(bounds[id] + 1.0, quartered[id]),
+    };
+    e.nodes.iter().enumerate().map(one).collect()
+}
+
+/// Returns the known ring of an index: the index of a table, or that of an arg max.
+fn known_width(e: &Emitter, id: NodeId, node: &Node) -> Option<u32> {
+    if let Some(Size::Ring(width)) = e.sized.get(&id) {
+        return Some(*width);
+    }
+    let from = *node.inputs.first()?;
+    let classes: usize = e.nodes[from].shape.iter().product();
+    matches!(node.op, Op::ArgMax).then(|| 2 + classes.ilog2() + 1)
+}
+
+/// Returns the narrowest rings for calibrated magnitudes with the guard, and for extreme inputs.
+fn needs(e: &Emitter) -> (Vec<u32>, Vec<u32>) {
+    let quartered = width::quartered(&e.nodes);
+    let one = |(id, node): (usize, &Node)| {
+        if let Some(width) = known_width(e, id, node) {
+            return (width, width);
+        }
+        // Rounding adds one unit.
+        let units = |size: f64| size * f64::from(node.fixed.frac_bits).exp2() + 1.0;
+        let [likely, extreme] = match e.sized.get(&id) {
+            Some(Size::Units(units)) => *units,
+            _ => e.sizes(e.origin[id]).map(units),
+        };
+        (width::needed_width(likely), width::least_width(extreme, quartered[id]))
+    };
+    e.nodes.iter().enumerate().map(one).unzip()
+}
+
+/// Returns the scales of tensors. Tensors that must share one scale (joined, or passed through)
+/// take that of their common mean square.
+fn targets(graph: &FloatGraph, stats: &Calibration, scheme: &Scheme) -> Vec<u32> {
+    let passes = |op: &FloatOp| {
+        matches!(
+            op,
+            FloatOp::Relu
+                | FloatOp::MaxPool(_)
+                | FloatOp::Reshape
+                | FloatOp::Transpose(_)
+                | FloatOp::Slice(_)
+                | FloatOp::Pad { .. }
+                | FloatOp::Concat
+        ) || matches!(op, FloatOp::Affine { scale, .. } if scale.iter().all(|s| s.abs() == 1.0))
+    };
+    let group = graph.groups(passes);
+    let mut sums = vec![(0.0, 0.0); graph.nodes.len()];
+    for (id, node) in graph.nodes.iter().enumerate() {
+        let r = group[id];
+        sums[r].0 += stats.mean_square[id] * node.elements() as f64;
+        sums[r].1 += node.elements() as f64;
+    }
+    (0..graph.nodes.len())
+        .map(|id| {
+            let (squares, count) = sums[group[id]];
+            scheme.tensor(squares / count)
+        })
+        .collect()
+}
+
+impl Emitter<'_> {
+    fn add(&mut self, from: usize, name: &str, op: Op, inputs: &[NodeId], frac: u32) -> Wire {
+        let shape = match (&op, inputs.first()) {
+            (Op::ArgMax, _) => vec![1],
+            (Op::Reshape, _) | (_, None) => self.graph.nodes[from].shape.clone(),
+            (Op::Truncate { .. } | Op::ShiftLeft { .. } | Op::AddConst { .. }, Some(&i)) => self.nodes[i].shape.clone(),
+            _ => self.graph.nodes[from].shape.clone(),
+        };
+        // The width is set once all readers are known.
+        let fixed = FixedPoint { width: 0, frac_bits: frac };
+        self.nodes.push(Node { name: name.into(), op, inputs: inputs.to_vec(), shape, fixed });
+        self.origin.push(from);
+        Wire { id: self.nodes.len() - 1, frac }
+    }
+
+    /// Returns the tensor of float node `from` with at most `frac` fraction bits.
+    fn at_most(&mut self, from: usize, frac: u32) -> Wire {
+        let wire = self.wires[from];
+        if wire.frac <= frac {
+            return wire;
+        }
+        if let Some(&known) = self.truncated.get(&(from, frac)) {
+            return known;
+        }
+        let bits = wire.frac - frac;
+        let name = self.graph.nodes[from].name.clone();
+        let mut source = wire.id;
+        if !(self.readers[from] == 1 && self.absorb(source, half(bits))) {
+            source =
+                self.add(from, &format!("{name}.round"), Op::AddConst { value: half(bits) }, &[source], wire.frac).id;
+        }
+        let cut = self.add(from, &format!("{name}.truncate"), Op::Truncate { bits }, &[source], frac);
+        self.truncated.insert((from, frac), cut);
+        cut
+    }
+
+    /// Returns the tensor in its own scale.
+    fn narrow(&mut self, from: usize) -> Wire {
+        self.at_most(from, self.target[from])
+    }
+
+    /// Returns the tensor with exactly `frac` fraction bits.
+    fn exactly(&mut self, from: usize, frac: u32) -> Wire {
+        let wire = self.at_most(from, frac);
+        if wire.frac == frac {
+            return wire;
+        }
+        let name = format!("{}.align", self.graph.nodes[from].name);
+        self.add(from, &name, Op::ShiftLeft { bits: frac - wire.frac }, &[wire.id], frac)
+    }
+
+    /// Adds a constant to the bias of the layer that makes `id`, if nothing else reads the nodes in
+    /// between.
+    fn absorb(&mut self, id: NodeId, value: i64) -> bool {
+        match self.nodes[id].op {
+            Op::Conv2d(_) | Op::Linear(_) => {
+                let layer = self.weights.iter_mut().rev().find(|l| l.node == id);
+                layer.is_some_and(|l| {
+                    l.bias.iter_mut().for_each(|b| *b = b.saturating_add(value));
+                    true
+                })
+            }
+            Op::Add | Op::Sub | Op::Reshape | Op::Transpose { .. } => {
+                let before = self.nodes[id].inputs[0];
+                self.readers[self.origin[before]] == 1 && self.absorb(before, value)
+            }
+            _ => false,
+        }
+    }
+
+    fn float_node(&mut self, id: usize, node: &FloatNode) -> Result<Wire, RingError> {
+        let name = node.name.as_str();
+        let first = node.inputs.first().copied().unwrap_or(0);
+        Ok(match &node.op {
+            FloatOp::Input => self.add(id, name, Op::Input, &[], self.target[id]),
+            FloatOp::Conv { geometry, weights, bias } => self.layer(id, node, Some(geometry), weights, bias)?,
+            FloatOp::Dense { weights, bias } => self.layer(id, node, None, weights, bias)?,
+            FloatOp::Affine { scale, shift } => self.uniform(id, node, f64::from(scale[0]), f64::from(shift[0])),
+            FloatOp::PositionScale(factors) => {
+                let x = self.narrow(first);
+                let largest = factors.iter().fold(0f32, |m, f| m.max(f.abs()));
+                let bits = factor_bits(f64::from(largest));
+                let ints = factors.iter().map(|&f| quantise(f64::from(f), bits)).collect();
+                self.add(id, name, Op::MulConst { factors: ints, frac_bits: bits }, &[x.id], x.frac + bits)
+            }
+            FloatOp::Relu => {
+                let x = self.narrow(first);
+                self.add(id, name, Op::Relu, &[x.id], x.frac)
+            }
+            FloatOp::Function(function) => self.function(id, name, first, *function)?,
+            FloatOp::MaxPool(w) => {
+                let x = self.narrow(first);
+                self.add(id, name, Op::MaxPool(w.clone()), &[x.id], x.frac)
+            }
+            FloatOp::SumPool(w) => {
+                let x = self.wires[first];
+                self.add(id, name, Op::SumPool(w.clone()), &[x.id], x.frac)
+            }
+            FloatOp::Add => self.sum(id, node, Op::Add),
+            FloatOp::Sub => self.sum(id, node, Op::Sub),
+            FloatOp::Concat => {
+                let frac = node.inputs.iter().map(|&i| self.wires[i].frac.min(self.target[id])).max().unwrap_or(0);
+                let parts: Vec<NodeId> = node.inputs.iter().map(|&i| self.exactly(i, frac).id).collect();
+                self.add(id, name, Op::Concat, &parts, frac)
+            }
+            FloatOp::Slice(s) => {
+                let x = self.wires[first];
+                self.add(id, name, Op::Slice(s.clone()), &[x.id], x.frac)
+            }
+            FloatOp::Pad { before, after } => {
+                let x = self.wires[first];
+                let op = Op::Pad { before: before.clone(), after: after.clone() };
+                self.add(id, name, op, &[x.id], x.frac)
+            }
+            FloatOp::Reshape => {
+                let x = self.wires[first];
+                self.add(id, name, Op::Reshape, &[x.id], x.frac)
+            }
+            FloatOp::Transpose(perm) => {
+                let x = self.wires[first];
+                self.add(id, name, Op::Transpose { perm: perm.clone() }, &[x.id], x.frac)
+            }
+            FloatOp::Mul => unreachable!("products are refused before"),
+            FloatOp::ArgMax => unreachable!("a checked model holds no arg max"),
+        })
+    }
+
+    fn layer(
+        &mut self,
+        id: usize,
+        node: &FloatNode,
+        conv: Option<&ConvGeometry>,
+        weights: &[f32],
+        bias: &[f32],
+    ) -> Result<Wire, RingError> {
+        let source = node.inputs[0];
+        let x = self.narrow(source);
+        let row = weights.len() / bias.len();
+        let size = |i: usize| self.stats.mean_square[i].sqrt();
+        let gain = (row as f64).sqrt() * size(source) / size(id);
+        // A tensor that is always zero gives no information about the size of weights.
+        let gain = if gain.is_finite() && gain > 0.0 { gain } else { 1.0 };
+        let largest = weights.iter().fold(0f32, |m, w| m.max(w.abs()));
+        let bits = self.scheme.layer(gain, f64::from(largest));
+        if f64::from(largest) * f64::from(bits).exp2() >= f64::from(i32::MAX) {
+            return Err(RingError::NoRing { what: format!("node `{}` has weights of up to {largest}", node.name) });
+        }
+        let frac = x.frac + bits;
+        let ints: Vec<i32> = weights.iter().map(|&w| quantise(f64::from(w), bits) as i32).collect();
+        let facts = facts(&ints, row, bits, self.round_facts);
+        let op = match conv {
+            Some(geometry) => Op::Conv2d(Conv2d { geometry: geometry.clone(), weights: facts }),
+            None => Op::Linear(Linear { out_features: bias.len(), weights: facts }),
+        };
+        let made = self.add(id, &node.name, op, &[x.id], frac);
+        let bias = bias.iter().map(|&b| quantise(f64::from(b), frac)).collect();
+        self.weights.push(LayerWeights { node: made.id, weights: ints, bias });
+        Ok(made)
+    }
+
+    /// Returns the largest likely magnitude of a float node's tensor, and the largest on extreme
+    /// inputs.
+    fn sizes(&self, from: usize) -> [f64; 2] {
+        [self.stats.max_abs[from] * self.guard, self.stats.extreme[from] * EXTREME_MARGIN]
+    }
+
+    /// Multiplies by a public factor and adds a public addend, the same for all elements.
+    fn uniform(&mut self, id: usize, node: &FloatNode, scale: f64, shift: f64) -> Wire {
+        let source = node.inputs[0];
+        let mut x = self.wires[source];
+        if scale != 1.0 {
+            x = self.narrow(source);
+            let power = scale.abs().log2();
+            let bits = if power.fract() == 0.0 { (-power).clamp(0.0, 47.0) as u32 } else { factor_bits(scale.abs()) };
+            let op = Op::MulConst { factors: vec![quantise(scale, bits)], frac_bits: bits };
+            x = self.add(id, &node.name, op, &[x.id], x.frac + bits);
+        }
+        if shift != 0.0 {
+            let op = Op::AddConst { value: quantise(shift, x.frac) };
+            x = self.add(id, &format!("{}.shift", node.name), op, &[x.id], x.frac);
+        }
+        x
+    }
+
+    /// Computes a sum or difference. Pending operands are added before truncation; a narrow operand
+    /// brings the other to its scale.
+    fn sum(&mut self, id: usize, node: &FloatNode, op: Op) -> Wire {
+        let pending = |e: &Self, i: usize| e.wires[i].frac > e.target[i];
+        let (a, b) = (node.inputs[0], node.inputs[1]);
+        let frac = if pending(self, a) && pending(self, b) {
+            self.wires[a].frac.max(self.wires[b].frac)
+        } else {
+            let narrow = [a, b].into_iter().filter(|&i| !pending(self, i)).map(|i| self.wires[i].frac);
+            narrow.chain([self.target[id]]).max().unwrap_or(0)
+        };
+        let (x, y) = (self.exactly(a, frac), self.exactly(b, frac));
+        self.add(id, &node.name, op, &[x.id, y.id], frac)
+    }
+
+    /// Returns the revealed tensor. It is never an untruncated product: the lowest bits of a
+    /// product would reveal more about the weights than the answer does (and its resharing error
+    /// depends on them). Two more bits than inside the network keep near ties apart.
+    fn logits(&mut self, source: usize) -> NodeId {
+        let (wire, target) = (self.wires[source], self.target[source]);
+        if wire.frac <= target {
+            return wire.id;
+        }
+        self.at_most(source, (target + 2).min(wire.frac.saturating_sub(2)).max(target)).id
+    }
+
+    fn arg_max(&mut self, source: usize) -> NodeId {
+        let node = &self.graph.nodes[source];
+        let (name, n) = (node.name.clone(), node.elements());
+        let mut x = self.narrow(source);
+        if self.nodes[x.id].shape.len() != 1 {
+            x = self.add(source, &format!("{name}.flat"), Op::Reshape, &[x.id], x.frac);
+            self.nodes[x.id].shape = vec![n];
+        }
+        self.add(source, &format!("{name}.argmax"), Op::ArgMax, &[x.id], 0).id
+    }
+}

@@ -1,0 +1,262 @@
+//! Lowers a float model to fixed point in rings: chooses scales and rings, and writes a report.
+//!
+//! Every bit of a ring or of a comparison costs online bytes, so scales are chosen as small as
+//! accuracy allows. With the root mean square `rms` of a tensor, its fraction bits are
+//! `p_a - log2(rms)`: the same relative precision everywhere. A layer's weights get
+//! `p_w + log2(sqrt(fan_in) * rms_in / rms_out)` fraction bits: the same relative noise from
+//! rounded weights. The search finds the `(p_a, p_w)` that is cheapest by the back end's own cost
+//! model. Candidates must preserve the logits, and the classes as often as requested, on
+//! calibration samples with simulated truncation errors of the protocol. Other samples are held out
+//! of the search; the promised agreement is measured on them.
+
+mod agreement;
+mod clamp;
+mod emit;
+mod integers;
+mod range;
+pub mod report;
+mod resolution;
+mod scheme;
+mod search;
+mod spline;
+mod table;
+mod tabulated;
+mod text;
+mod width;
+
+#[cfg(test)]
+mod fixtures;
+
+use std::cell::Cell;
+use std::ops::{Range, RangeInclusive};
+
+use tacit_graph::float::FloatOp;
+use tacit_graph::{Model, OutputMode, Watch};
+
+use super::fixed::MAX_FRAC_BITS;
+use super::table::MAX_TABLE_BITS;
+use super::{RingError, RingGraph, Weights};
+pub use agreement::{Agreement, agreement};
+use report::RingReport;
+use tacit_backend_api::BackendError;
+use tacit_backend_api::classes::spread;
+pub use width::strain;
+
+/// The online cost of one inference of a graph in the target back end, in bytes both ways (or any
+/// unit that grows with cost). An [`Unsupported`](BackendError::Unsupported) error says that the
+/// back end cannot compute in the rings of the graph.
+pub type Price<'a> = dyn Fn(&RingGraph) -> Result<f64, BackendError> + 'a;
+
+/// The back end that a lowering is for. Both functions get the number of low bits that ReLUs leave
+/// out of their tests.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// The [`Price`], called for every scheme that the search considers.
+    pub price: &'a dyn Fn(&RingGraph, u32) -> Result<f64, BackendError>,
+    /// Checks whether the back end compiles a graph, for schemes that the search would choose. An
+    /// [`Unsupported`](BackendError::Unsupported) error says that the back end does not.
+    pub check: &'a dyn Fn(&RingGraph, u32) -> Result<(), BackendError>,
+}
+
+/// Options of a lowering. `Default` holds the recommended values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RingOptions {
+    /// Fraction bits of all tensors, instead of the search; at most 47.
+    pub frac_bits: Option<u32>,
+    /// Fraction bits of all weights, instead of the search (only with `frac_bits`, whose value is
+    /// the default); at most 47.
+    pub weight_bits: Option<u32>,
+    /// Largest number of fraction bits of a tensor that the search may choose; at most 47.
+    pub max_frac_bits: u32,
+    /// Headroom above the largest calibrated magnitude, in bits; 0 to 38.
+    pub guard_bits: f64,
+    /// Largest root mean square error of the logits, as a share of their range, that the search
+    /// accepts.
+    pub error_bound: f64,
+    /// Required expected share of inputs with the float network's class, if there are samples to
+    /// estimate it.
+    pub agreement: f64,
+    /// Seed of simulated errors.
+    pub seed: u64,
+    /// The published `magnitude_bits` and `norm_bits` of weights are rounded up to a multiple of
+    /// this number, 1 to 31. A larger multiple tells a client less and costs bytes; 1 publishes the
+    /// exact values.
+    pub round_facts: u32,
+    /// Whether to clamp tensors and choose rings by bounds, so that no accepted input overflows.
+    /// Otherwise an overflow is only unlikely.
+    pub clamp: bool,
+    /// Bits of the widest index of a table; 4 to 16.
+    pub table_bits: u32,
+    /// Largest error of a layer's result in the target back end, in units of the last place.
+    pub linear_error: u32,
+    /// Range of the number of low bits that a ReLU's sign test may leave out in the target back
+    /// end. The search chooses, starting with the fewest.
+    pub relu_drop: RangeInclusive<u32>,
+}
+
+impl Default for RingOptions {
+    fn default() -> Self {
+        Self {
+            frac_bits: None,
+            weight_bits: None,
+            max_frac_bits: 12,
+            guard_bits: 1.0,
+            error_bound: 0.004,
+            agreement: 0.99,
+            seed: 1,
+            round_facts: 1,
+            clamp: false,
+            table_bits: 12,
+            linear_error: 1,
+            relu_drop: 0..=0,
+        }
+    }
+}
+
+impl RingOptions {
+    fn check(&self) -> Result<(), RingError> {
+        let fail = |name, what| Err(RingError::Option { name, what });
+        for (name, bits) in [
+            ("frac_bits", self.frac_bits),
+            ("weight_bits", self.weight_bits),
+            ("max_frac_bits", Some(self.max_frac_bits)),
+        ] {
+            if bits.is_some_and(|b| b > MAX_FRAC_BITS) {
+                return fail(name, "must be at most 47");
+            }
+        }
+        if self.weight_bits.is_some() && self.frac_bits.is_none() {
+            return fail("weight_bits", "belongs to `frac_bits`: the search chooses both or none");
+        }
+        if !(0.0..=38.0).contains(&self.guard_bits) {
+            return fail("guard_bits", "must be 0 to 38");
+        }
+        if !(self.error_bound.is_finite() && self.error_bound >= 0.0) {
+            return fail("error_bound", "must be a number from 0");
+        }
+        if !(0.0..=1.0).contains(&self.agreement) {
+            return fail("agreement", "must be 0 to 1");
+        }
+        if !(4..=MAX_TABLE_BITS).contains(&self.table_bits) {
+            return fail("table_bits", "must be 4 to 16");
+        }
+        if !(1..=31).contains(&self.round_facts) {
+            return fail("round_facts", "must be 1 to 31");
+        }
+        Ok(())
+    }
+}
+
+/// A lowered model at its owner.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RingModel {
+    /// Public part.
+    pub graph: RingGraph,
+    /// Private part.
+    pub weights: Weights,
+    /// Number of low bits that ReLUs leave out of their tests.
+    pub relu_drop: u32,
+    /// The results of the lowering, for the model's owner.
+    pub report: RingReport,
+}
+
+/// The constant inputs of a search for scales.
+struct Problem<'a> {
+    model: &'a Model,
+    options: &'a RingOptions,
+    watch: &'a Watch,
+    /// Number of schemes run on the samples so far.
+    tried: Cell<usize>,
+    /// Samples that the search uses.
+    searched: Range<usize>,
+    /// Samples that judge the result and that the search does not use; empty if there are few
+    /// samples.
+    held_out: Range<usize>,
+    /// Spread of the outputs of all samples.
+    spread: f64,
+}
+
+impl<'a> Problem<'a> {
+    fn new(model: &'a Model, options: &'a RingOptions, watch: &'a Watch) -> Self {
+        let (searched, held_out) = model.calibration.split(&model.graph);
+        let spread = spread(&model.calibration.wanted);
+        Self { model, options, watch, tried: Cell::new(0), searched, held_out, spread }
+    }
+
+    fn top1(&self) -> bool {
+        self.model.interface.output_mode == OutputMode::Top1
+    }
+}
+
+/// Lowers a model for a back end that compiles every graph that it gives a price for; see
+/// [`lower_for`].
+///
+/// # Errors
+/// As [`lower_for`].
+pub fn lower(model: &Model, options: &RingOptions, price: &Price) -> Result<RingModel, BackendError> {
+    let target = Target { price: &|graph, _| price(graph), check: &|graph, _| price(graph).map(drop) };
+    lower_for(model, options, target, &Watch::default())
+}
+
+/// Lowers a model and reports progress to `watch`. The back end's price decides between equally
+/// good scales; only scales that the back end compiles are chosen.
+///
+/// # Errors
+/// If an option is out of range, the model is inconsistent, its values fit no supported ring, or
+/// the back end compiles none of the candidates (with its reason). Errors of the back end, and an
+/// interruption by `watch`, are passed on.
+pub fn lower_for(
+    model: &Model,
+    options: &RingOptions,
+    target: Target,
+    watch: &Watch,
+) -> Result<RingModel, BackendError> {
+    options.check()?;
+    model.check().map_err(RingError::from)?;
+    check_forms(model)?;
+    let clamped = if options.clamp { Some(clamp::clamped(model, options, &target, watch)?) } else { None };
+    let problem = Problem::new(clamped.as_ref().unwrap_or(model), options, watch);
+    let found = match options.frac_bits {
+        Some(f) => {
+            let scheme = scheme::Scheme::fixed(f, options.weight_bits.unwrap_or(f));
+            let relu_drop = *options.relu_drop.start();
+            let quality = search::judge(&problem, (&scheme, relu_drop))?;
+            search::Found { scheme, relu_drop, quality, choices: Vec::new() }
+        }
+        None => search::cheapest(&problem, &target)?,
+    };
+    let emitted = emit::emit(&problem, &found.scheme, problem.top1())?;
+    emitted.graph.check_weights(&emitted.weights)?;
+    let relu_drop = found.relu_drop;
+    let report = report::build(&problem, found, &emitted)?;
+    Ok(RingModel { graph: emitted.graph, weights: emitted.weights, relu_drop, report })
+}
+
+/// Refuses unsupported forms. Per-channel constants would be weights: the importer makes depthwise
+/// layers of them. Back ends of this level do not multiply shares.
+fn check_forms(model: &Model) -> Result<(), BackendError> {
+    let uniform = |v: &[f32]| v.iter().all(|x| *x == v[0]);
+    for (id, node) in model.graph.nodes.iter().enumerate() {
+        match &node.op {
+            FloatOp::Affine { scale, shift } if !(uniform(scale) && uniform(shift)) => {
+                return Err(RingError::Unsupported {
+                    name: node.name.clone(),
+                    what: "a factor or addend for each channel is not supported: import the ONNX file again",
+                }
+                .into());
+            }
+            FloatOp::Mul => {
+                return Err(BackendError::Unsupported {
+                    node: id,
+                    name: node.name.clone(),
+                    op: node.op.name(),
+                    what: "the product of two secret tensors (a gate, attention, squeeze-and-excitation, Swish) is not supported by this \
+                           back end; `ckks` has it, or choose a variant of the network without"
+                        .into(),
+                });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

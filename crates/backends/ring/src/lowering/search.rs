@@ -1,0 +1,365 @@
+//! The search for the cheapest scales that preserve accuracy.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::emit::{Emitted, emit};
+use super::scheme::Scheme;
+use super::{Problem, Target};
+use crate::{RingError, reference};
+use tacit_backend_api::BackendError;
+use tacit_backend_api::classes::{class, flip_probability, is_class_of, relative_error, root_mean_square};
+
+/// Finest precision to try, in bits relative to a tensor's root mean square.
+const FINEST: i32 = 12;
+/// Coarsest precision of activations and of weights, even if the samples allow less: other inputs
+/// may need it.
+const COARSEST: i32 = 4;
+/// Coarsest precision if ranges come from random inputs, whose errors average out more than those
+/// of real inputs.
+const COARSEST_GUESSED: i32 = 6;
+/// Largest number of times that demands are tightened because of the held-out samples.
+const TIGHTENED: usize = 3;
+/// Seed offset that gives judging other simulated errors than the search.
+const JUDGED: u64 = 1 << 32;
+/// Largest number of multiplications for schemes that are only reported.
+const LOOK_WORK: u64 = 2_000_000_000;
+/// Saving, as a share of the cost, that a test of fewer bits must bring to be worth its error.
+const WORTH: f64 = 0.01;
+/// Largest number of bits by which the precision of weights may exceed that of activations.
+const WEIGHTS_ABOVE: i32 = 4;
+
+/// Quality of a scheme on some of the calibration samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Quality {
+    /// Share of samples with the float network's class.
+    pub agreement: f64,
+    /// Expected share of inputs like these that get another class, by the margins between outputs.
+    pub flips: f64,
+    /// Mean over samples of the root mean square error of the outputs, as a share of their range.
+    pub error: f64,
+    /// The same error in the unit of the float network's outputs.
+    pub distance: f64,
+}
+
+/// A scheme that was tried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    /// Bits below the root mean square, for tensors.
+    pub activations: i32,
+    /// Bits below the root mean square, for weights.
+    pub weights: i32,
+    /// Number of low bits that ReLUs leave out of their tests.
+    pub relu_drop: u32,
+    /// Online cost of one inference, by the back end's own measure (bytes both ways).
+    pub cost: f64,
+    /// Expected share of inputs with the float network's class, on the samples of the search;
+    /// `None` if those are made up.
+    pub expected_agreement: Option<f64>,
+    /// Mean root mean square error of the outputs on these samples, as a share of their range.
+    pub output_error: f64,
+}
+
+/// A candidate: scales, and the number of bits that ReLU tests leave out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Trial {
+    activations: i32,
+    weights: i32,
+    relu_drop: u32,
+}
+
+/// Runs the samples at `which` with simulated truncation errors and with ReLUs that leave out
+/// `relu_drop` bits.
+fn quality(
+    problem: &Problem,
+    (emitted, relu_drop): (&Emitted, u32),
+    which: Range<usize>,
+    seed: u64,
+) -> Result<Quality, RingError> {
+    let (graph, calibration) = (&emitted.graph, &problem.model.calibration);
+    let (mut same, mut error, mut flips, mut distance) = (0usize, 0.0, 0.0, 0.0);
+    let count = which.len() as f64;
+    problem.tried.set(problem.tried.get() + 1);
+    for i in which {
+        problem.watch.tell("choosing scales, attempts", problem.tried.get(), None)?;
+        let (sample, wanted) = (&calibration.samples[i], &calibration.wanted[i]);
+        let fixed = graph.input().fixed;
+        let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
+        let errors = (seed.wrapping_add(i as u64), relu_drop);
+        let out = reference::run_with_share_errors(graph, &emitted.weights, &ints, errors)?;
+        let scale = graph.output().fixed;
+        let got: Vec<f64> = out.iter().map(|&v| scale.dequantize(v)).collect();
+        same += usize::from(is_class_of(class(&got), wanted));
+        error += relative_error(&got, wanted, problem.spread);
+        distance += root_mean_square(&got, wanted);
+        flips += flip_probability(wanted, &got);
+    }
+    let distance = distance / count * problem.model.output_multiplier;
+    Ok(Quality { agreement: same as f64 / count, flips: flips / count, error: error / count, distance })
+}
+
+/// The result of the search.
+pub(super) struct Found {
+    pub scheme: Scheme,
+    pub relu_drop: u32,
+    /// The quality that [`judge`] found.
+    pub quality: Quality,
+    /// Other tried schemes that are worth reporting.
+    pub choices: Vec<Choice>,
+}
+
+/// Requirements for a scheme on the samples of the search.
+#[derive(Debug, Clone, Copy)]
+struct Demands {
+    error: f64,
+    flips: f64,
+}
+
+/// Finds the cheapest scheme that also meets its promises on the held-out samples, and other
+/// schemes to report.
+///
+/// # Errors
+/// If no scheme fits the supported rings, the back end can compute none of those that fit, or the
+/// back end fails for another reason.
+pub(super) fn cheapest(problem: &Problem, target: &Target) -> Result<Found, BackendError> {
+    let mut search = Search::new(problem, target);
+    let options = problem.options;
+    let mut demands = Demands { error: options.error_bound, flips: 1.0 - options.agreement };
+    let mut best = search.cheapest(demands)?;
+    let mut quality = search.judge(best)?;
+    // The search's own samples give too good a result.
+    for _ in 0..TIGHTENED {
+        if problem.held_out.is_empty() || quality.flips <= 1.0 - options.agreement {
+            break;
+        }
+        demands = Demands { error: demands.error / 2.0, flips: demands.flips / 2.0 };
+        best = search.cheapest(demands)?;
+        quality = search.judge(best)?;
+    }
+    search.look_around(best)?;
+    Ok(Found { scheme: search.scheme(best), relu_drop: best.relu_drop, quality, choices: search.choices() })
+}
+
+/// Returns the quality of a scheme on the held-out samples (or, without any, on those of the
+/// search), with other simulated errors.
+pub(super) fn judge(problem: &Problem, (scheme, relu_drop): (&Scheme, u32)) -> Result<Quality, RingError> {
+    let judges = if problem.held_out.is_empty() { &problem.searched } else { &problem.held_out };
+    let (emitted, seed) = (emit(problem, scheme, false)?, problem.options.seed.wrapping_add(JUDGED));
+    quality(problem, (&emitted, relu_drop), judges.clone(), seed)
+}
+
+struct Search<'a> {
+    problem: &'a Problem<'a>,
+    target: &'a Target<'a>,
+    coarsest: i32,
+    /// Schemes that were run on the samples, with their costs.
+    tried: BTreeMap<Trial, (f64, Quality)>,
+    /// The back end's reason for its last refusal.
+    refused: Option<BackendError>,
+}
+
+impl<'a> Search<'a> {
+    fn new(problem: &'a Problem, target: &'a Target) -> Self {
+        let coarsest = if problem.model.calibration.guessed { COARSEST_GUESSED } else { COARSEST };
+        Self { problem, target, coarsest, tried: BTreeMap::new(), refused: None }
+    }
+
+    /// A trial with the fewest bits left out.
+    fn trial(&self, activations: i32, weights: i32) -> Trial {
+        Trial { activations, weights, relu_drop: *self.problem.options.relu_drop.start() }
+    }
+
+    fn scheme(&self, trial: Trial) -> Scheme {
+        let Trial { activations, weights, .. } = trial;
+        Scheme::Relative { activations, weights, most: self.problem.options.max_frac_bits }
+    }
+
+    fn judge(&self, trial: Trial) -> Result<Quality, RingError> {
+        judge(self.problem, (&self.scheme(trial), trial.relu_drop))
+    }
+
+    /// Returns the model under a scheme, with its outputs revealed, and its cost; `None` if no ring
+    /// fits or the back end refuses.
+    fn computable(&mut self, trial: Trial) -> Result<Option<(Emitted, f64)>, BackendError> {
+        let emitted = match emit(self.problem, &self.scheme(trial), false) {
+            Err(RingError::NoRing { .. }) => return Ok(None),
+            other => other?,
+        };
+        let price = (self.target.price)(&emitted.graph, trial.relu_drop);
+        Ok(self.unless_refused(price)?.map(|cost| (emitted, cost)))
+    }
+
+    /// Whether the back end compiles the model under a scheme, in the form that is finally
+    /// revealed.
+    fn compiles(&mut self, trial: Trial) -> Result<bool, BackendError> {
+        let emitted = match emit(self.problem, &self.scheme(trial), self.problem.top1()) {
+            Err(RingError::NoRing { .. }) => return Ok(false),
+            other => other?,
+        };
+        let checked = (self.target.check)(&emitted.graph, trial.relu_drop);
+        Ok(self.unless_refused(checked)?.is_some())
+    }
+
+    /// Turns a refusal of the rings into `None`, since other scales may work.
+    fn unless_refused<T>(&mut self, result: Result<T, BackendError>) -> Result<Option<T>, BackendError> {
+        match result {
+            Err(refused @ BackendError::Unsupported { .. }) => {
+                self.refused = Some(refused);
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
+    }
+
+    /// Returns the quality of a scheme; `None` if it cannot be computed.
+    fn quality(&mut self, trial: Trial) -> Result<Option<Quality>, BackendError> {
+        if let Some((_, known)) = self.tried.get(&trial) {
+            return Ok(Some(*known));
+        }
+        let Some((emitted, cost)) = self.computable(trial)? else { return Ok(None) };
+        let Problem { searched, options, .. } = self.problem;
+        let found = quality(self.problem, (&emitted, trial.relu_drop), searched.clone(), options.seed)?;
+        self.tried.insert(trial, (cost, found));
+        Ok(Some(found))
+    }
+
+    /// Searches from coarse to fine scales, and then with fewer bits in the tests of ReLUs.
+    fn cheapest(&mut self, demands: Demands) -> Result<Trial, BackendError> {
+        let reachable = self.reachable()?;
+        match self.cheapest_scales(reachable, demands)? {
+            Some((cost, trial)) => self.fewest_tested((cost, trial), reachable, demands),
+            None => self.finest(),
+        }
+    }
+
+    fn cheapest_scales(&mut self, best: f64, demands: Demands) -> Result<Option<(f64, Trial)>, BackendError> {
+        let mut found: Option<(f64, Trial)> = None;
+        let mut first_ok = None;
+        for p in self.coarsest..=FINEST {
+            // The search stops one step beyond the coarsest sufficient activations: coarser weights
+            // may suffice there.
+            if first_ok.is_some_and(|f| p > f + 1) {
+                break;
+            }
+            if first_ok.is_none() && !self.accepts(self.trial(p, p + WEIGHTS_ABOVE), best, demands)? {
+                continue;
+            }
+            first_ok.get_or_insert(p);
+            for w in (p - 2).max(self.coarsest)..=p + WEIGHTS_ABOVE {
+                let trial = self.trial(p, w);
+                let Some((_, cost)) = self.computable(trial)? else { continue };
+                if found.as_ref().is_some_and(|(known, _)| cost >= *known) {
+                    break;
+                }
+                if self.accepts(trial, best, demands)? && self.compiles(trial)? {
+                    found = Some((cost, trial));
+                    break;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Finds cheaper trials with more bits left out, at the found scales or with slightly finer
+    /// weights. Random inputs give too little information about small values.
+    fn fewest_tested(
+        &mut self,
+        (mut least, scales): (f64, Trial),
+        reachable: f64,
+        demands: Demands,
+    ) -> Result<Trial, BackendError> {
+        let mut found = scales;
+        let drops = self.problem.options.relu_drop.clone().skip(1);
+        for relu_drop in drops.take_while(|_| !self.problem.model.calibration.guessed) {
+            for weights in [scales.weights, scales.weights + 1] {
+                let trial = Trial { weights, relu_drop, ..scales };
+                let Some((_, cost)) = self.computable(trial)? else { continue };
+                if cost < (1.0 - WORTH) * least && self.accepts(trial, reachable, demands)? && self.compiles(trial)? {
+                    (least, found) = (cost, trial);
+                    break;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the best agreement that fine scales reach.
+    fn reachable(&mut self) -> Result<f64, BackendError> {
+        for p in (self.coarsest..=FINEST).rev().step_by(2) {
+            if let Some(q) = self.quality(self.trial(p, p))? {
+                return Ok(q.agreement);
+            }
+        }
+        Err(self.nothing_fits())
+    }
+
+    fn accepts(&mut self, trial: Trial, agreement: f64, demands: Demands) -> Result<bool, BackendError> {
+        let guessed = self.problem.model.calibration.guessed;
+        let keeps = |q: &Quality| match guessed {
+            // Random inputs have no meaningful class, so margins give no information.
+            true => q.agreement >= agreement,
+            false => q.flips <= demands.flips,
+        };
+        let q = self.quality(trial)?;
+        Ok(q.is_some_and(|q| keeps(&q) && q.error <= demands.error))
+    }
+
+    /// Tries slightly coarser and finer scales than the chosen ones, if samples are cheap to run.
+    /// The owner then sees the knee of the trade-off.
+    fn look_around(&mut self, chosen: Trial) -> Result<(), BackendError> {
+        let one = self.problem.model.graph.macs().saturating_mul(self.problem.searched.len() as u64);
+        let affordable = (LOOK_WORK / one.max(1)) as usize;
+        for step in [2, 1, -1, 4].into_iter().take(affordable) {
+            let activations = chosen.activations + step;
+            if (self.coarsest..=FINEST).contains(&activations) {
+                self.quality(Trial { activations, weights: chosen.weights + step, ..chosen })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the tried schemes that no other beats in both cost and error.
+    fn choices(&self) -> Vec<Choice> {
+        let all = self.tried.iter().map(|(&Trial { activations, weights, relu_drop }, &(cost, q))| Choice {
+            activations,
+            weights,
+            relu_drop,
+            cost,
+            expected_agreement: (!self.problem.model.calibration.guessed).then_some(1.0 - q.flips),
+            output_error: q.error,
+        });
+        let mut all: Vec<Choice> = all.collect();
+        all.sort_by(|a, b| {
+            tacit_floats::rising(&a.cost, &b.cost).then(tacit_floats::rising(&a.output_error, &b.output_error))
+        });
+        let mut least = f64::INFINITY;
+        all.retain(|c| {
+            let worth = c.output_error < least;
+            least = least.min(c.output_error);
+            worth
+        });
+        all
+    }
+
+    /// Returns the most exact scheme that compiles, for when no scheme met the bound.
+    fn finest(&mut self) -> Result<Trial, BackendError> {
+        let mut best: Option<(f64, Trial)> = None;
+        for p in (self.coarsest..=FINEST).rev() {
+            let trial = self.trial(p, p);
+            if let Some(q) = self.quality(trial)?
+                && best.as_ref().is_none_or(|(e, _)| q.error < *e)
+                && self.compiles(trial)?
+            {
+                best = Some((q.error, trial));
+            }
+        }
+        best.map(|(_, s)| s).ok_or_else(|| self.nothing_fits())
+    }
+
+    fn nothing_fits(&mut self) -> BackendError {
+        let what = "no choice of scales fits the supported rings: a tensor's values spread too far, or the input range is too wide";
+        self.refused.take().unwrap_or_else(|| RingError::NoRing { what: what.into() }.into())
+    }
+}

@@ -1,0 +1,77 @@
+use super::*;
+use crate::fixtures::small_model;
+
+#[test]
+fn share_truncation_is_within_one_and_unbiased() {
+    let (graph, weights) = small_model();
+    let x: Vec<i64> = (0..16).map(|i| i * 5 - 40).collect();
+    let mut r = Reference::new(&graph, &weights, &x).unwrap();
+    let values: Vec<i64> = (-500..500).collect();
+    let floor = r.truncate(&values, 24, 3);
+    r.truncation = Truncation::Shares(SplitMix::new(9));
+    let shares = r.truncate(&values, 24, 3);
+    let mut sum = 0.0;
+    for ((f, s), x) in floor.iter().zip(&shares).zip(&values) {
+        let s = to_signed(*s as u64, 21);
+        assert!((s - f).abs() <= 1, "{f} became {s}");
+        sum += s as f64 - *x as f64 / 8.0;
+    }
+    // Floors of random shares lose 1 - 2^-bits on average, and half a unit is added back. With the
+    // graph's own addend for the other half, the result is stochastic rounding.
+    assert!((sum / 1000.0 + 0.375).abs() < 0.08, "mean error {}", sum / 1000.0);
+}
+
+#[test]
+fn a_test_without_low_bits_makes_zeros_of_some_small_values_only() {
+    let (graph, weights) = small_model();
+    let x: Vec<i64> = (0..16).collect();
+    let mut r = Reference::new(&graph, &weights, &x).unwrap();
+    r.relu_drop = 3;
+    let values: Vec<i64> = (-500..500).collect();
+    let exact: Vec<i64> = values.iter().map(|&x| x.max(0)).collect();
+    assert_eq!(r.relu(&values, 24), exact, "without shares");
+    r.truncation = Truncation::Shares(SplitMix::new(9));
+    let tested = r.relu(&values.repeat(50), 24);
+    let mut vanished = [0; 8];
+    for (one, whole) in tested.iter().zip(exact.repeat(50)) {
+        assert!(*one == whole || ((0..8).contains(&whole) && *one == 0), "{whole} became {one}");
+        vanished[whole.min(7) as usize] += usize::from(*one != whole);
+    }
+    // A value v vanishes if the low bits of a share exceed it: in 7 - v of 8 cases.
+    assert!(vanished[1] > vanished[4] && vanished[4] > vanished[6] && vanished[7] == 0, "{vanished:?}");
+}
+
+#[test]
+fn tap_sees_every_node_and_the_class_is_right() {
+    let (graph, weights) = small_model();
+    let x: Vec<i64> = (0..16).map(|i| i * 5 - 40).collect();
+    let mut seen = Vec::new();
+    let mut logits = Vec::new();
+    let mut tap = |id: NodeId, _: &Node, v: &[i64]| {
+        seen.push(id);
+        if id == 6 {
+            logits = v.to_vec();
+        }
+    };
+    let class = run_tapped(&graph, &weights, &x, &mut tap).unwrap();
+    assert_eq!(seen, (0..8).collect::<Vec<_>>());
+    assert_eq!(class, vec![tacit_floats::first_largest(&logits).unwrap() as i64]);
+}
+
+#[test]
+fn range_check_names_the_node_that_overflows() {
+    let (graph, weights) = small_model();
+    assert_eq!(range_check(&graph, &weights, &[1; 16]).unwrap(), vec![]);
+    let found = range_check(&graph, &weights, &[1 << 21; 16]).unwrap();
+    assert!(found.iter().any(|f| f.node == 1 && f.limit == 1 << 22), "{found:?}");
+}
+
+#[test]
+fn wrong_input_is_an_error() {
+    let (graph, weights) = small_model();
+    assert!(run(&graph, &weights, &[0; 15]).is_err());
+    assert!(quantize_input(&graph, &[f32::NAN; 16]).is_err());
+    assert!(quantize_input(&graph, &[f32::INFINITY; 16]).is_err());
+    assert!(quantize_input(&graph, &[9.0; 16]).is_err());
+    assert_eq!(quantize_input(&graph, &[0.5; 16]).unwrap(), vec![8; 16]);
+}

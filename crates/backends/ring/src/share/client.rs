@@ -1,0 +1,222 @@
+//! The walk over the client's shares, which are the same in all phases: offline prepares material
+//! for them, online uses it. A dealer does the same walk over the shares that it knows.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use tacit_arith::prg::Prg;
+use tacit_graph::{GraphError, Interpreter, NodeId};
+use tacit_mpc::Role;
+use tacit_mpc::dealt::LookUp;
+use tacit_mpc::gate::slices;
+use tacit_mpc::wire::PackedMessages;
+use tacit_net::{Channel, Tag};
+
+use super::local::apply;
+use super::truncate;
+use super::{Batch, Kind, Level, NodeObserver, Step};
+use crate::fixed::{ring_mask, to_signed};
+use crate::{Node, RingGraph};
+use tacit_backend_api::BackendError;
+
+/// The place of a batch of gates in the graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct At {
+    /// The node.
+    pub node: NodeId,
+    /// Round of a reduction, else 0.
+    pub level: usize,
+}
+
+/// The client's shares at a batch of gates.
+pub struct GateShares<'a> {
+    /// Of the tested values, one for each gate.
+    pub tested: &'a [u64],
+    /// Of the values that a gate adds if its test holds, by value.
+    pub values: &'a [&'a [u64]],
+    /// Of the values that a gate adds to, by value.
+    pub bases: &'a [&'a [u64]],
+    /// That the client must end with, by value.
+    pub targets: &'a [&'a [u64]],
+}
+
+/// The error of a look-up in a back end that plans none.
+pub(super) const NO_TABLES: BackendError = BackendError::Misuse("this back end plans no look-ups");
+
+/// The actions of a phase at the steps that a party cannot compute alone.
+pub trait ClientPhase<K: Kind> {
+    /// Called before the client takes the random `share` as its share of a node's tensor. The phase
+    /// may replace the share, by the same value in all phases.
+    fn choose(&mut self, _id: NodeId, _share: &mut [u64]) -> Result<(), BackendError> {
+        Ok(())
+    }
+    /// Masks the input with `share`.
+    fn input(&mut self, share: &[u64], width: u32) -> Result<(), BackendError>;
+    /// Returns the client's share of a linear layer's result; `x` is its share of the tensor that
+    /// the layer reads.
+    fn linear(&mut self, layer: &K::Linear, id: NodeId, x: &[u64]) -> Result<Vec<u64>, BackendError>;
+    /// Handles a batch of gates.
+    fn gate(&mut self, at: At, gate: &K::Gate, shares: &GateShares<'_>) -> Result<(), BackendError>;
+    /// Changes the client's share from `c` to `to`, which is in the wider ring.
+    fn widen(&mut self, id: NodeId, widen: &K::Widen, c: &[u64], to: &[u64]) -> Result<(), BackendError>;
+    /// Handles look-ups: `c` is the client's share of the index, `to` the share of the results that
+    /// it must end with.
+    fn look_up(&mut self, _id: NodeId, _table: &LookUp, _c: &[u64], _to: &[u64]) -> Result<(), BackendError> {
+        Err(NO_TABLES)
+    }
+    /// Processes the share of a node's tensor, and returns the share that later nodes read.
+    fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError>;
+}
+
+/// The walk over the client's shares.
+pub struct ClientWalk<'a, K: Kind, P> {
+    /// The graph.
+    pub graph: &'a RingGraph,
+    /// Its steps, one for each node.
+    pub steps: &'a [Step<K>],
+    /// Number of inputs at once. Tensors, and the arguments of the phase, hold the inputs
+    /// concatenated.
+    pub batch: usize,
+    /// The generator of all shares that the client chooses itself.
+    pub seed: Prg,
+    /// The actions of the phase.
+    pub phase: P,
+    /// Sees each share.
+    pub tap: &'a mut NodeObserver<'a>,
+}
+
+/// Checks the inputs of a batch before anything about them is sent.
+///
+/// # Errors
+/// If their length is wrong.
+pub fn check_input(graph: &RingGraph, batch: usize, input: &[i64]) -> Result<(), BackendError> {
+    let needed = batch * graph.input().elements();
+    if input.len() == needed {
+        return Ok(());
+    }
+    let what = format!("{} integers, {needed} are taken", input.len());
+    Err(BackendError::Graph(GraphError::Input { what }))
+}
+
+/// Ends the client's online phase: receives the server's share of the result in the message `tag`
+/// and adds the client's own.
+///
+/// # Errors
+/// Channel errors.
+pub fn revealed(graph: &RingGraph, mine: &[u64], tag: Tag, channel: &mut Channel) -> Result<Vec<i64>, BackendError> {
+    let width = graph.output().fixed.width;
+    let theirs = channel.recv_packed(tag, mine.len(), width)?;
+    Ok(mine.iter().zip(theirs).map(|(a, b)| to_signed(a.wrapping_add(b), width)).collect())
+}
+
+/// Returns the share that the client chooses for result `part` of round `level` of a node: `n`
+/// elements of `width` bits.
+pub fn chosen(seed: &Prg, at: At, part: u8, n: usize, width: u32) -> Vec<u64> {
+    let mut values = vec![0; n];
+    stream(seed, at, part).fill_u64(&mut values);
+    values.iter_mut().for_each(|v| *v &= ring_mask(width));
+    values
+}
+
+/// Returns the random stream of `part` of round `level` of a node.
+pub fn stream(seed: &Prg, at: At, part: u8) -> Prg {
+    seed.fork((at.node as u64) << 24 | (at.level as u64) << 8 | u64::from(part))
+}
+
+impl<K: Kind, P: ClientPhase<K>> Interpreter for ClientWalk<'_, K, P> {
+    type Node = Node;
+    type Wire = Vec<u64>;
+    type Error = BackendError;
+
+    fn node(&mut self, id: NodeId, node: &Node, inputs: &[&Vec<u64>]) -> Result<Vec<u64>, BackendError> {
+        let chosen = |seed: &Prg, n, width| chosen(seed, At { node: id, level: 0 }, 0, n, width);
+        let (at, elements) = (At { node: id, level: 0 }, self.batch * node.elements());
+        let share = match &self.steps[id] {
+            Step::Input => {
+                let width = node.fixed.width;
+                let mut share = chosen(&self.seed, elements, width);
+                self.phase.choose(id, &mut share)?;
+                self.phase.input(&share, width)?;
+                share
+            }
+            Step::Linear(layer) => self.phase.linear(layer, id, inputs[0])?,
+            Step::Relu(gate) => {
+                let mut target = chosen(&self.seed, elements, node.fixed.width);
+                self.phase.choose(id, &mut target)?;
+                let shares = GateShares { tested: inputs[0], values: &[inputs[0]], bases: &[], targets: &[&target] };
+                self.phase.gate(at, gate, &shares)?;
+                target
+            }
+            Step::Reduce { levels, indexed } => self.reduce(id, node, levels, *indexed, inputs[0])?,
+            Step::Widen(widen) => {
+                let (from, to) = (self.graph.nodes()[node.inputs[0]].fixed.width, node.fixed.width);
+                let high = chosen(&self.seed, elements, to - from);
+                let target: Vec<u64> = inputs[0].iter().zip(high).map(|(c, h)| c | h << from).collect();
+                self.phase.widen(id, widen, inputs[0], &target)?;
+                target
+            }
+            Step::LookUp(table) => {
+                let target = chosen(&self.seed, elements, node.fixed.width);
+                self.phase.look_up(id, table, inputs[0], &target)?;
+                target
+            }
+            Step::TruncateExact { bits, gate } => {
+                let target = chosen(&self.seed, elements, node.fixed.width);
+                let parts = truncate::parts(Role::Client, inputs[0], *bits);
+                let shares = GateShares {
+                    tested: &parts.tested,
+                    values: &[&parts.value],
+                    bases: &[&parts.base],
+                    targets: &[&target],
+                };
+                self.phase.gate(at, gate, &shares)?;
+                target
+            }
+            Step::Local => {
+                let shapes: Vec<&[usize]> = node.inputs.iter().map(|&i| &*self.graph.nodes()[i].shape).collect();
+                apply(Role::Client, node, inputs, &shapes, self.batch)
+            }
+        };
+        let share = self.phase.settle(id, node, share)?;
+        (self.tap)(id, &share);
+        Ok(share)
+    }
+}
+
+impl<K: Kind, P: ClientPhase<K>> ClientWalk<'_, K, P> {
+    fn reduce(
+        &mut self,
+        id: NodeId,
+        node: &Node,
+        levels: &[(Arc<Level>, K::Gate)],
+        indexed: bool,
+        input: &[u64],
+    ) -> Result<Vec<u64>, BackendError> {
+        let width = self.graph.nodes()[node.inputs[0]].fixed.width;
+        // The positions are public at first, so the client's share of them is zero. The input is
+        // not copied, since it may be large.
+        let mut lists = vec![(Cow::Borrowed(input), width)];
+        if indexed {
+            lists.push((Cow::Owned(vec![0; input.len()]), node.fixed.width));
+        }
+        for (round, (level, gate)) in levels.iter().enumerate() {
+            let at = At { node: id, level: round };
+            let (mut values, mut bases, mut targets) = (Vec::new(), Vec::new(), Vec::new());
+            for (part, (list, width)) in lists.iter().enumerate() {
+                let right = level.rights(list, *width, self.batch);
+                values.push(level.difference(list, *width, self.batch));
+                targets.push(chosen(&self.seed, at, part as u8, right.len(), *width));
+                bases.push(right);
+            }
+            if gate.n() > 0 {
+                let [values, bases, targets] = [&values, &bases, &targets].map(|lists| slices(lists));
+                let shares = GateShares { tested: values[0], values: &values, bases: &bases, targets: &targets };
+                self.phase.gate(at, gate, &shares)?;
+            }
+            for ((list, _), target) in lists.iter_mut().zip(&targets) {
+                *list = Cow::Owned(level.advance(target, list, self.batch));
+            }
+        }
+        Ok(lists.pop().expect("there is a list of values at least").0.into_owned())
+    }
+}

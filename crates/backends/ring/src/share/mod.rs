@@ -1,0 +1,31 @@
+//! Code shared by back ends that compute on additive shares while **the client knows its share of
+//! every tensor before it knows its input**: the steps of a graph, and the walks of both parties
+//! over them.
+//!
+//! A back end defines its linear layers, batches of gates and widenings ([`Kind`]), makes them when
+//! the graph is compiled ([`Compile`]), and implements their phases ([`ClientPhase`],
+//! [`ServerPhase`]). `local` holds the operations that need no other party, `reduce` the comparison
+//! schedules of pools, `truncate` the truncations that must be exact.
+
+mod batch;
+mod client;
+mod linear;
+mod local;
+mod reduce;
+mod server;
+mod size;
+mod steps;
+mod truncate;
+
+pub use batch::{Batch, Times};
+pub use client::{At, ClientPhase, ClientWalk, GateShares, check_input, chosen, revealed, stream};
+pub use linear::linear_online;
+pub use reduce::Level;
+pub use server::{ServerPhase, ServerShares, ServerWalk};
+pub use size::{Added, check_sizes};
+pub use steps::{Compile, Kind, Step, conv_spec, steps};
+pub use truncate::exact as exact_truncations;
+
+/// A callback that gets a party's share of each node's tensor (`[B, elements]` for a batch of B
+/// inputs, in the node's ring).
+pub type NodeObserver<'a> = dyn FnMut(tacit_graph::NodeId, &[u64]) + 'a;

@@ -1,0 +1,124 @@
+//! Bits that a truncation behind a linear layer makes unnecessary: bits of ciphertexts that it
+//! would drop anyway, and low bits of the client's share.
+
+use super::share::exact_truncations;
+use super::{Node, Op, RingGraph};
+
+/// A layer's error is below a unit of the truncated result by this many bits. The error is then at
+/// most half a unit, plus an eighth if the server rounds its share ([`rounded`]). Its deviation is
+/// a tenth of a unit, besides two fifths from the truncation itself.
+const MARGIN: u32 = 1;
+/// Largest error of a layer in units, independent of its readers: wide rings need some.
+const ANYWHERE: u32 = 64;
+
+/// Returns the number of low bits of each node's tensor that all its readers drop by inexact
+/// truncations. `passes` names operations between tensor and truncation, and the number of bits
+/// that they cost. `None` stands for a tensor that nothing reads.
+fn dropped(graph: &RingGraph, exact: &[bool], passes: impl Fn(&Op) -> Option<u32>) -> Vec<Option<u32>> {
+    let nodes = graph.nodes();
+    let mut dropped: Vec<Option<u32>> = vec![None; nodes.len()];
+    dropped[graph.spec().output] = Some(0);
+    for (id, node) in nodes.iter().enumerate().rev() {
+        let bits = match &node.op {
+            Op::Truncate { bits } if !exact[id] => *bits,
+            op => passes(op).map_or(0, |less| dropped[id].unwrap_or(0).saturating_sub(less)),
+        };
+        for &input in &node.inputs {
+            let least = dropped[input].map_or(bits, |known: u32| known.min(bits));
+            dropped[input] = Some(least);
+        }
+    }
+    dropped
+}
+
+/// Returns for each node the error that its tensor may have. If all readers shift `f` of its bits
+/// out, the error is `2^(f - MARGIN)` units, from 1 to `most` (which is at least 1). The error is 1
+/// if a truncation is exact, since the result would show the error, or if an operation other than a
+/// truncation reads the tensor.
+pub fn errors(graph: &RingGraph, exact: &[bool], most: u32) -> Vec<u32> {
+    let passes = |op: &Op| match op {
+        // Both operands may have an error.
+        Op::Add | Op::Sub => Some(1),
+        Op::AddConst { .. } | Op::Concat | Op::Slice(_) | Op::Pad { .. } | Op::Reshape => Some(0),
+        _ => None,
+    };
+    let units = |bits: Option<u32>| 1u64 << bits.unwrap_or(0).saturating_sub(MARGIN).min(31);
+    dropped(graph, exact, passes).into_iter().map(|bits| units(bits).min(u64::from(most)) as u32).collect()
+}
+
+/// Returns the number of low bits that the server rounds away from its share of a layer whose error
+/// may be `error` units. The rounding adds at most a quarter of this error.
+pub fn rounded(error: u32) -> u32 {
+    error.checked_ilog2().map_or(0, |bits| bits.saturating_sub(1))
+}
+
+/// Returns the largest error, in units, of rounding `bits` low bits away.
+pub fn rounding_error(bits: u32) -> u32 {
+    (1 << bits) >> 1
+}
+
+/// Returns the largest error of each node in units, if it is a linear layer and `most` is the
+/// largest error of any.
+pub(super) fn layer_errors(graph: &RingGraph, most: u32) -> Vec<f64> {
+    let errors = errors(graph, &exact_truncations(graph), most);
+    let own = |error: u32| (error + rounding_error(rounded(error))).max(most.min(ANYWHERE));
+    errors.into_iter().map(|error| f64::from(own(error))).collect()
+}
+
+/// Returns for each node the number of low bits of the client's share of its tensor that nothing
+/// reads. Such bits exist if all readers of the tensor are local truncations, which shift the
+/// share.
+pub fn unread(graph: &RingGraph, exact: &[bool]) -> Vec<u32> {
+    let of = |(node, least): (&Node, Option<u32>)| if node.op.facts().is_some() { least.unwrap_or(0) } else { 0 };
+    graph.nodes().iter().zip(dropped(graph, exact, |_| None)).map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::spec;
+    use crate::{FixedPoint, Linear, WeightFacts};
+
+    #[test]
+    fn errors_stay_far_below_what_is_truncated() {
+        let facts = WeightFacts { frac_bits: 0, magnitude_bits: 4, norm_bits: 8 };
+        let mut nodes: Vec<Node> = Vec::new();
+        let mut push = |op: Op, inputs: Vec<usize>, width| {
+            let before = inputs.first().map_or(40, |&i| nodes[i].fixed.frac_bits);
+            let frac_bits = match op {
+                Op::Truncate { bits } => before - bits,
+                Op::ShiftLeft { bits } => before + bits,
+                _ => before,
+            };
+            let fixed = FixedPoint { width, frac_bits };
+            nodes.push(Node { name: "n".into(), op, inputs, shape: vec![2], fixed });
+            nodes.len() - 1
+        };
+        let linear = || Op::Linear(Linear { out_features: 2, weights: facts });
+        let x = push(Op::Input, vec![], 36);
+        let (a, b) = (push(linear(), vec![x], 36), push(linear(), vec![x], 36));
+        let sum = push(Op::Add, vec![a, b], 36);
+        let cut = push(Op::Truncate { bits: 12 }, vec![sum], 24);
+        let read_twice = push(linear(), vec![cut], 24);
+        let short = push(Op::Truncate { bits: 8 }, vec![read_twice], 16);
+        let long = push(Op::Truncate { bits: 10 }, vec![read_twice], 14);
+        let (c, d) = (push(linear(), vec![short], 16), push(linear(), vec![long], 14));
+        let tested = push(Op::Relu, vec![c], 16);
+        let e = push(linear(), vec![tested], 16);
+        let aligned = push(Op::ShiftLeft { bits: 2 }, vec![d], 14);
+        let joined = push(Op::Add, vec![aligned, e], 14);
+        let last = push(Op::Truncate { bits: 8 }, vec![joined], 6);
+        let graph = RingGraph::new(spec(nodes)).expect("a valid graph");
+        let mut exact = vec![false; last + 1];
+        exact[last] = true;
+        let of = |most| [a, b, read_twice, c, d, e].map(|id| errors(&graph, &exact, most)[id]);
+        assert_eq!(of(1 << 12), [1024, 1024, 128, 1, 1, 1]);
+        assert_eq!(of(16), [16, 16, 16, 1, 1, 1]);
+        assert_eq!(of(0), [0; 6]);
+        assert_eq!([a, read_twice, c, e].map(|id| layer_errors(&graph, 1 << 12)[id]), [1280.0, 160.0, 64.0, 64.0]);
+        assert_eq!([0, 1, 2, 3, 4, 1024].map(rounded), [0, 0, 0, 0, 1, 9]);
+        assert_eq!([0, 1, 9].map(rounding_error), [0, 1, 256]);
+        let unread = unread(&graph, &exact);
+        assert_eq!([a, b, read_twice, cut, c, d, e].map(|id| unread[id]), [0, 0, 8, 0, 0, 0, 0]);
+    }
+}

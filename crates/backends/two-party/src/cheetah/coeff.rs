@@ -1,0 +1,272 @@
+//! The `cheetah` back end's lattice half: coefficient-packed RLWE.
+
+use std::sync::{Arc, OnceLock};
+
+use tacit_arith::prg::Prg;
+use tacit_he::coeff::{Context, DEGREE, MAX_STEPS, PUBLIC_KEY_BYTES, expansion_key_bytes, expansion_key_memory};
+use tacit_mpc::ot::PlannedOts;
+use tacit_mpc::{Ots, Session};
+use tacit_net::{Channel, TrafficModel};
+
+use super::lattice::Lattice;
+use super::linear::tiling::Consumer;
+use super::linear::{self, CheckedWeights, LinearClient, LinearDraft, LinearError, LinearPlan, LinearServer};
+use super::options::{self, Options};
+use tacit_backend_api::{BackendError, PartyCost, seam};
+use tacit_ring::RingOptions;
+
+/// The back end.
+pub struct Cheetah;
+
+/// The largest number of steps in which the server splits ciphertexts of a model: the keys are made
+/// for this number.
+fn steps(plans: &[&LinearPlan]) -> u32 {
+    plans.iter().map(|plan| plan.steps()).max().unwrap_or(0)
+}
+
+/// The context of the ring, which is the same for all models.
+fn context() -> Result<Arc<Context>, LinearError> {
+    static CONTEXT: OnceLock<Arc<Context>> = OnceLock::new();
+    if let Some(context) = CONTEXT.get() {
+        return Ok(Arc::clone(context));
+    }
+    let made = Arc::new(Context::new()?);
+    Ok(Arc::clone(CONTEXT.get_or_init(|| made)))
+}
+
+/// The client's keys for a set of plans, and the server's part of them. Each material has its own
+/// keys if the encryption chooses masks, since the masks follow from the keys. Otherwise, and with
+/// `dealt`, the keys belong to the connection.
+pub struct Keys;
+
+impl Keys {
+    /// Records the traffic of sending the keys.
+    pub fn talk(plans: &[&LinearPlan], talk: &mut TrafficModel) {
+        talk.up(PUBLIC_KEY_BYTES);
+        if steps(plans) > 0 {
+            talk.up(expansion_key_bytes(steps(plans)));
+        }
+    }
+
+    /// Memory of the keys at the server.
+    pub fn memory(plans: &[&LinearPlan]) -> u64 {
+        expansion_key_memory(steps(plans)) as u64
+    }
+
+    /// Draws and sends the keys.
+    ///
+    /// # Errors
+    /// Channel errors.
+    pub fn send(
+        plans: &[&LinearPlan],
+        prg: &mut Prg,
+        channel: &mut Channel,
+    ) -> Result<linear::ClientKeys, LinearError> {
+        linear::ClientKeys::setup(&context()?, steps(plans), prg, channel)
+    }
+
+    /// Receives the keys.
+    ///
+    /// # Errors
+    /// Channel errors, and malformed keys.
+    pub fn receive(plans: &[&LinearPlan], channel: &mut Channel) -> Result<linear::ServerKeys, LinearError> {
+        linear::ServerKeys::receive(&context()?, steps(plans), channel)
+    }
+}
+
+/// Whether each material has its own keys, so that the connection has none.
+fn by_material(plans: &[&LinearPlan]) -> bool {
+    plans.iter().any(|plan| plan.chooses())
+}
+
+/// Whether a connection has keys.
+fn by_connection(plans: &[&LinearPlan]) -> bool {
+    !plans.is_empty() && !by_material(plans)
+}
+
+/// Number of the keys' generator among the children of a material's seed. No node has this number.
+const KEYS: u64 = u64::MAX;
+
+const HAS_KEYS: &str = "a model with a linear layer has keys, of a material or a connection";
+
+impl Lattice for Cheetah {
+    const NAME: &'static str = "cheetah";
+    const ABOUT: &'static str =
+        "two parties: lattice-based linear layers, silent-OT comparisons; everything but the last bits ahead of time";
+    const VERSION: u32 = 10;
+    const DOMAIN: &'static str = "tacit 2026-11 cheetah plan, keys by material";
+    const EXACT: bool = false;
+
+    type Draft = LinearDraft;
+    type Plan = LinearPlan;
+    type Choices = Vec<[u64; 7]>;
+    type ClientKeys = Option<linear::ClientKeys>;
+    type ServerKeys = Option<linear::ServerKeys>;
+    type Secret = Option<linear::ClientKeys>;
+    type Public = Option<linear::ServerKeys>;
+
+    fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
+        options::parse(Self::NAME, text)
+    }
+
+    fn check(options: &Options) -> Result<(), BackendError> {
+        options.check(Self::NAME)
+    }
+
+    fn draft(layers: &[Consumer], options: &Options) -> Result<LinearDraft, LinearError> {
+        LinearDraft::new(layers, options.linear_error)
+    }
+
+    /// Lets encryptions choose masks where that saves more than a material's keys cost. The keys
+    /// cover as many splitting steps as pay for themselves. Keys of a connection cost nothing here.
+    fn plans(drafts: Vec<(LinearDraft, bool)>) -> Vec<LinearPlan> {
+        let score = |most: u32| drafts.iter().map(|(draft, _)| draft.score(most)).sum::<usize>();
+        let with_keys = |&most: &u32| score(most) + expansion_key_bytes(most);
+        let most = (0..=MAX_STEPS).min_by_key(with_keys).expect("there is a number of steps");
+        let mut saved = 0;
+        let choose = |(draft, free): &(LinearDraft, bool)| {
+            let given = draft.plan(most);
+            let before = given.up_bytes();
+            let plan = if *free { given.choosing() } else { given };
+            saved += before - plan.up_bytes();
+            plan
+        };
+        let choosing: Vec<LinearPlan> = drafts.iter().map(choose).collect();
+        let worth = score(MAX_STEPS) + saved as usize > with_keys(&most) + PUBLIC_KEY_BYTES;
+        if worth { choosing } else { drafts.iter().map(|(draft, _)| draft.plan(MAX_STEPS)).collect() }
+    }
+
+    fn times(plan: &LinearPlan, batch: usize) -> LinearPlan {
+        plan.times(batch)
+    }
+
+    fn consumers(plan: &LinearPlan) -> &[Consumer] {
+        plan.consumers()
+    }
+
+    fn max_error(plan: &LinearPlan, index: usize) -> u32 {
+        plan.max_error(index)
+    }
+
+    fn choices(plan: &LinearPlan) -> Vec<[u64; 7]> {
+        plan.choices()
+    }
+
+    fn rots(_: &LinearPlan) -> usize {
+        0
+    }
+
+    fn setup_talk(plans: &[&LinearPlan], talk: &mut TrafficModel) {
+        if by_connection(plans) {
+            Keys::talk(plans, talk);
+        }
+    }
+
+    fn keys(plans: &[&LinearPlan]) -> PartyCost {
+        let bytes = if by_connection(plans) { Keys::memory(plans) } else { 0 };
+        PartyCost { peak_memory_bytes: bytes, stored_bytes: bytes, ..PartyCost::default() }
+    }
+
+    fn public_talk(plans: &[&LinearPlan], talk: &mut TrafficModel) {
+        if by_material(plans) {
+            Keys::talk(plans, talk);
+        }
+    }
+
+    fn public(plans: &[&LinearPlan]) -> PartyCost {
+        let bytes = if by_material(plans) { Keys::memory(plans) } else { 0 };
+        PartyCost { peak_memory_bytes: bytes, ..PartyCost::default() }
+    }
+
+    fn talk(plan: &LinearPlan, _: &mut PlannedOts, talk: &mut TrafficModel) {
+        plan.talk(talk);
+    }
+
+    fn work(plan: &LinearPlan) -> [PartyCost; 2] {
+        let (linear, mut both) = (plan.cost(), [PartyCost::default(); 2]);
+        let [client, server] = &mut both;
+        client.work.ntts = linear.client_ntts();
+        server.work.ntts = linear.server_ntts();
+        // Each product multiplies both halves of a ciphertext modulo both primes.
+        server.work.macs = 4 * DEGREE as u64 * linear.consumers.iter().map(|c| c.products).sum::<u64>();
+        server.peak_memory_bytes = linear.memory_bytes;
+        both
+    }
+
+    fn choosing(plan: &LinearPlan) -> PartyCost {
+        let mut cost = PartyCost::default();
+        cost.work.ntts = plan.choosing_ntts();
+        cost
+    }
+
+    fn client_setup(
+        plans: &[&LinearPlan],
+        session: &mut Session<'_>,
+    ) -> Result<Option<linear::ClientKeys>, BackendError> {
+        let send = || Keys::send(plans, session.prg, session.channel);
+        Ok(by_connection(plans).then(send).transpose()?)
+    }
+
+    fn server_setup(
+        plans: &[&LinearPlan],
+        session: &mut Session<'_>,
+    ) -> Result<Option<linear::ServerKeys>, BackendError> {
+        Ok(by_connection(plans).then(|| Keys::receive(plans, session.channel)).transpose()?)
+    }
+
+    fn secret(plans: &[&LinearPlan], seed: &Prg) -> Result<Option<linear::ClientKeys>, BackendError> {
+        let draw = || Ok::<_, LinearError>(linear::ClientKeys::draw(&context()?, &mut seed.fork(KEYS)));
+        Ok(by_material(plans).then(draw).transpose()?)
+    }
+
+    fn send_public(plans: &[&LinearPlan], seed: &Prg, session: &mut Session<'_>) -> Result<(), BackendError> {
+        if by_material(plans) {
+            Keys::send(plans, &mut seed.fork(KEYS), session.channel)?;
+        }
+        Ok(())
+    }
+
+    fn receive_public(
+        plans: &[&LinearPlan],
+        session: &mut Session<'_>,
+    ) -> Result<Option<linear::ServerKeys>, BackendError> {
+        Ok(by_material(plans).then(|| Keys::receive(plans, session.channel)).transpose()?)
+    }
+
+    fn choose(
+        plan: &LinearPlan,
+        secret: &Option<linear::ClientKeys>,
+        random: &Prg,
+        mask: &mut [u64],
+    ) -> Result<(), BackendError> {
+        match secret {
+            Some(secret) => Ok(LinearClient::new(secret, plan).choose(mask, random)?),
+            None => Ok(()),
+        }
+    }
+
+    fn client(
+        plan: &LinearPlan,
+        (keys, secret): (&Option<linear::ClientKeys>, &Option<linear::ClientKeys>),
+        (mask, random): (&[u64], &Prg),
+        session: &mut Session<'_>,
+        _: &mut Ots,
+    ) -> Result<Vec<Vec<u64>>, BackendError> {
+        let keys = secret.as_ref().or(keys.as_ref()).expect(HAS_KEYS);
+        Ok(LinearClient::new(keys, plan).run(mask, random, session.channel)?)
+    }
+
+    fn server(
+        plan: &LinearPlan,
+        (keys, public): (&Option<linear::ServerKeys>, &Option<linear::ServerKeys>),
+        weights: &[&[i32]],
+        session: &mut Session<'_>,
+        _: &mut Ots,
+    ) -> Result<Vec<Vec<u64>>, BackendError> {
+        let keys = public.as_ref().or(keys.as_ref()).expect(HAS_KEYS);
+        let checked = weights.iter().enumerate().map(|(index, w)| CheckedWeights::new(plan, index, w));
+        let checked: Vec<CheckedWeights<'_>> = checked.collect::<Result<_, _>>()?;
+        let Session { channel, prg, .. } = session;
+        Ok(LinearServer::run(keys, plan, &checked, prg, channel)?)
+    }
+}

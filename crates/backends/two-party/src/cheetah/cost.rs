@@ -1,0 +1,185 @@
+//! Costs of one input or a batch, computed from the plan alone. Traffic is exact for the first
+//! input of a connection; memory is an estimate.
+
+use tacit_mpc::codec::Packed;
+use tacit_mpc::ot::{self, PlannedOts, params};
+use tacit_net::TrafficModel;
+
+use super::lattice::Lattice;
+use super::options::Options;
+use super::plan::{self, Plan, Step};
+use tacit_backend_api::{BackendError, Costs, PartyCost, PhaseCost, Work};
+use tacit_ring::{Node, RingGraph};
+
+/// Returns the payload bytes, both ways, of the online phase of one input. The search for scales
+/// minimises this number. Linear layers send nothing online, so no lattice plan is needed.
+///
+/// # Errors
+/// `Unsupported` names the first node that cannot be compiled.
+pub fn online_bytes<L: Lattice>(graph: &RingGraph, options: &Options) -> Result<u64, BackendError> {
+    let (steps, _) = plan::steps::<L>(graph, options)?;
+    let mut talk = TrafficModel::default();
+    say_online(graph, (&steps, 1), &mut talk);
+    Ok(talk.payload())
+}
+
+/// Returns the costs of the setup and of a plan's inputs, as the first of a connection.
+pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
+    let said = |says: fn(&Plan<L>, &mut TrafficModel)| {
+        let mut talk = TrafficModel::default();
+        says(plan, &mut talk);
+        PhaseCost::from(talk)
+    };
+    let mut costs = Costs {
+        setup: setup(plan, said(TrafficOf::setup)),
+        offline: said(TrafficOf::offline),
+        online: said(TrafficOf::online),
+        comparisons: plan.comparisons(),
+        weights: plan.graph.weights(),
+        ..Costs::default()
+    };
+    // The seed belongs to no node.
+    keeps(&mut costs, 16, 0);
+    plan.steps.iter().for_each(|step| kept_of(step, &mut costs));
+    for (id, node) in plan.graph.nodes().iter().enumerate().filter(|(_, node)| node.op.facts().is_some()) {
+        let (n, width) = (plan.batch * node.elements(), node.fixed.width);
+        keeps(&mut costs, packed(n, width - plan.unread(id)), packed(n, width - plan.rounded(id)));
+    }
+    for group in &plan.groups {
+        let [client, server] = L::work(&group.plan);
+        let choosing = L::choosing(&group.plan);
+        costs.offline.add_work(client, server);
+        costs.offline.add_work(choosing, PartyCost::default());
+        costs.online.add_work(choosing, PartyCost::default());
+    }
+    costs.offline.add_work(PartyCost::default(), L::public(&plan.lattice()));
+    costs.online.server.work.macs = plan.batch as u64 * plan.graph.macs();
+    let [client, server] = extension(rots(plan));
+    costs.offline.add_work(client, server);
+    memory(plan, &mut costs);
+    costs
+}
+
+/// Appends the messages of a plan's phases to a traffic model.
+pub struct TrafficOf;
+
+impl TrafficOf {
+    /// The setup: base OTs, OT bootstrap and the lattice half's keys for a connection.
+    pub fn setup<L: Lattice>(plan: &Plan<L>, talk: &mut TrafficModel) {
+        ot::setup_talk(talk);
+        L::setup_talk(&plan.lattice(), talk);
+    }
+
+    /// The offline phase of a connection's first input. Later inputs differ, since the OT extension
+    /// has leftovers from earlier ones.
+    pub fn offline<L: Lattice>(plan: &Plan<L>, talk: &mut TrafficModel) {
+        L::public_talk(&plan.lattice(), talk);
+        let (client, server) = rots(plan);
+        let mut ots = PlannedOts::reserved(client, server);
+        for step in &plan.steps {
+            match step {
+                Step::Linear((group, 0)) => L::talk(&plan.groups[*group].plan, &mut ots, talk),
+                Step::Widen(wrap) => wrap.talk_offline(&mut ots, talk),
+                Step::Linear(_) | Step::Input | Step::Local | Step::LookUp(_) => {}
+                Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
+                    step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.talk_offline(&mut ots, talk));
+                }
+            }
+        }
+    }
+
+    /// The online phase.
+    pub fn online<L: Lattice>(plan: &Plan<L>, talk: &mut TrafficModel) {
+        say_online(&plan.graph, (&plan.steps, plan.batch), talk);
+    }
+}
+
+/// Appends the messages of the online phase.
+fn say_online(graph: &RingGraph, (steps, batch): (&[Step], usize), talk: &mut TrafficModel) {
+    let packed = |node: &Node| Packed::len_bytes(batch * node.elements(), node.fixed.width);
+    for (step, node) in steps.iter().zip(graph.nodes()) {
+        match step {
+            Step::Input => talk.up(packed(node)),
+            Step::Widen(wrap) => {
+                wrap.talk_online(talk);
+                talk.up(Packed::len_bytes(wrap.n, wrap.extra));
+            }
+            // Plans of this back end have no look-ups.
+            Step::Linear(_) | Step::Local | Step::LookUp(_) => {}
+            Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
+                step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.talk_online(talk));
+            }
+        }
+    }
+    talk.down(packed(graph.output()));
+}
+
+/// Random OTs of a plan's inputs, with the client and with the server as receiver.
+pub(super) fn rots<L: Lattice>(plan: &Plan<L>) -> (usize, usize) {
+    let gates = plan.gates().filter(|g| g.n() > 0).map(|g| g.cost());
+    let (client, server) = gates.fold((0, 0), |(c, s), one| (c + one.client_rots, s + one.server_rots));
+    let widened = plan.steps.iter().map(|step| if let Step::Widen(wrap) = step { wrap.n } else { 0 });
+    let lifted = plan.groups.iter().map(|group| L::rots(&group.plan));
+    (client + widened.sum::<usize>() + lifted.sum::<usize>(), server)
+}
+
+fn packed(n: usize, width: u32) -> u64 {
+    Packed::len_bytes(n, width) as u64
+}
+
+/// Adds what a step leaves in the material, except for linear layers.
+fn kept_of(step: &Step, costs: &mut Costs) {
+    if let Step::Widen(wrap) = step {
+        let extra = packed(wrap.n, wrap.extra);
+        keeps(costs, extra, 2 * extra);
+    }
+    for one in step.gates().filter(|gate| gate.n() > 0).map(|gate| gate.cost()) {
+        keeps(costs, one.client_material as u64, one.server_material as u64);
+    }
+}
+
+fn keeps(costs: &mut Costs, client: u64, server: u64) {
+    costs.offline.client.stored_bytes += client;
+    costs.offline.server.stored_bytes += server;
+}
+
+/// Work of the OT extension in both directions, at client and server. The tree leaf of an OT costs
+/// one AES call at both parties; its strings cost two at the sender and one at the receiver.
+fn extension((client_receives, server_receives): (usize, usize)) -> [PartyCost; 2] {
+    let (received, sent) = (client_receives as u64, server_receives as u64);
+    let ots = received + sent;
+    let party = |received: u64, sent: u64| PartyCost {
+        work: Work { ots, aes_blocks: 2 * received + 3 * sent, ..Work::default() },
+        ..PartyCost::default()
+    };
+    [party(received, sent), party(sent, received)]
+}
+
+/// The cost of the setup; `said` is its traffic.
+fn setup<L: Lattice>(plan: &Plan<L>, said: PhaseCost) -> PhaseCost {
+    let stored = 2 * 16 * params::SMALL.secret() as u64;
+    let party = PartyCost {
+        peak_memory_bytes: 2 * ot::SETUP_BYTES as u64 + stored,
+        stored_bytes: stored,
+        ..PartyCost::default()
+    };
+    let mut setup = PhaseCost { client: party, server: party, ..said };
+    setup.add_work(PartyCost::default(), L::keys(&plan.lattice()));
+    setup
+}
+
+/// Memory peaks: material, the secrets of one OT extension and of the next, ciphertexts of the
+/// largest group, and the two largest tensors in 64-bit words.
+fn memory<L: Lattice>(plan: &Plan<L>, costs: &mut Costs) {
+    let (client_rots, server_rots) = rots(plan);
+    let set = |n: usize| 2 * 16 * params::set_for(n).secret() as u64;
+    let largest =
+        plan.graph.nodes().iter().map(|n| 8 * (plan.batch * n.elements()) as u64).max().expect("a graph has nodes");
+    let common = set(client_rots) + set(server_rots) + 2 * largest;
+    for (offline, online) in
+        [(&mut costs.offline.client, &mut costs.online.client), (&mut costs.offline.server, &mut costs.online.server)]
+    {
+        offline.peak_memory_bytes += offline.stored_bytes + common;
+        online.peak_memory_bytes = offline.stored_bytes + 2 * largest;
+    }
+}
