@@ -90,7 +90,11 @@ KEY = re.compile(r"\[([A-Z][A-Za-z0-9-]*\d\d|ABY2|Ferret|HalfTree)\]")
 FENCE = re.compile(r"^ *//[/!] ```(.*)$", re.MULTILINE)
 LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX)\b|\b(todo|unimplemented|dbg)!\(")
 # What drops a NaN, or leaves it to chance: `tacit_floats` decides. A comparison that is false of NaN says so (`is_some_and`).
-FLOATS = re.compile(r"\bf(?:32|64)::(?:max|min|total_cmp|partial_cmp)\b|\.(?:total_cmp|partial_cmp)\((?!.*is_some_and)")
+FLOATS = re.compile(
+    r"\bf(?:32|64)::(?:max|min|total_cmp|partial_cmp)\b|\.(?:total_cmp|partial_cmp)\((?!.*is_some_and)"
+    # A fold that begins with a float.
+    r"|fold\([^|]*(?:\d\.\d|\d_?f(?:32|64)|INFINITY)[^|]*\|.*\.(?:max|min)\("
+)
 COMMENT_OR_TEXT = re.compile(r'//[^\n]*|"(?:[^"\\]|\\.)*"')
 TESTS = re.compile(r"#\[cfg\(test\)\]\s*(?:#\[path[^\n]*\s*)?mod tests")
 USE = re.compile(r"^ *(?:pub(?:\([a-z: ]+\))? )?use ([^;]+);", re.M)

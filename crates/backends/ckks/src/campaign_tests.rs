@@ -116,7 +116,7 @@ fn random(seed: u64) -> Model {
     let size = 10f64.powf(rng.range(-1.0, 1.0));
     let wide = [1.0, 1.0, 3.0][rng.next_u64() as usize % 3];
     let data = (0..64 * n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
-    let most = data.iter().fold(0f32, |m, v| m.max(v.abs()));
+    let most = tacit_floats::largest_magnitude(data.iter().copied()) as f32;
     let calibration = Some(Npy { shape: [vec![64], shape].concat(), data, is_bytes: false });
     let range = (wide > 1.0).then_some([-most * wide, most * wide]);
     let options = ImportOptions { calibration, range, ..ImportOptions::default() };

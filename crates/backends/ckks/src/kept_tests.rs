@@ -179,7 +179,7 @@ fn once(
     let (got, sent) = asked?;
     served?;
     let wanted = server.reference(&x)?;
-    let off = wanted.iter().zip(&got).fold(0.0, |m: f64, (w, g)| m.max((w - g).abs()));
+    let off = tacit_floats::largest_distance(&wanted, &got);
     assert!(off <= server.error_bound(&[]), "off by {off}");
     Ok([sent, ours.spared.load(std::sync::atomic::Ordering::Relaxed)])
 }
@@ -360,8 +360,7 @@ fn a_server_that_evaluates_for_longer_than_its_client_waits_is_not_given_up() {
     assert!(matches!(silent, Err(BackendError::Net(NetError::Stalled { .. }))));
     let (answer, traffic, (done, theirs)) = run(patience / 10);
     done.unwrap();
-    let off =
-        server.reference(&x).unwrap().iter().zip(answer.unwrap()).fold(0.0, |m: f64, (w, g)| m.max((w - g).abs()));
+    let off = tacit_floats::largest_distance(&server.reference(&x).unwrap(), &answer.unwrap());
     assert!(off <= server.error_bound(&[]), "off by {off}");
     // The first client has sent the keys, so only their confirmation is missing.
     let stated = server.costs().setup.down_bytes + server.costs().online.down_bytes;

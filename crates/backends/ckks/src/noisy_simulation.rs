@@ -128,7 +128,7 @@ impl Plan {
 
     fn strained(&self, id: usize, slots: impl Iterator<Item = f64>) -> Strain {
         // NaN counts as beyond every limit.
-        let largest = slots.fold(0.0, |m: f64, v| if v.is_finite() { m.max(v.abs()) } else { f64::INFINITY });
+        let largest = tacit_floats::largest_magnitude(slots);
         let share = if largest.is_finite() { largest / self.limit(id) } else { f64::MAX };
         Strain { node: self.program.vectors[id].name.clone(), share }
     }

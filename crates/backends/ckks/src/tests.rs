@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tacit_floats::{largest_distance, largest_magnitude};
 use tacit_graph::float::{FloatGraph, FloatOp};
 use tacit_graph::geometry::ConvGeometry;
 use tacit_graph::import::{ImportOptions, import_network};
@@ -109,7 +110,7 @@ fn a_residual_network_with_squares_is_answered_within_its_bound() {
         let mut off: f64 = 0.0;
         for (x, got) in inputs.iter().zip(&got) {
             let wanted = server.reference(x).unwrap();
-            off = wanted.iter().zip(got).fold(off, |m, (w, g)| m.max((w - g).abs()));
+            off = tacit_floats::larger(off, largest_distance(&wanted, got));
             let float = model.run(x).unwrap();
             assert!(wanted.iter().zip(&float).all(|(w, f)| (w - f).abs() < 1e-4), "{wanted:?} {float:?}");
         }
@@ -138,7 +139,7 @@ fn answers_are_rounded_to_the_error_that_is_stated() {
     let (exact, _) = answers(&fine, &open, &inputs);
     assert!(!exact.iter().flatten().all(is_round));
     for (x, got) in inputs.iter().zip(&exact) {
-        let off = fine.reference(x).unwrap().iter().zip(got).fold(0.0, |m: f64, (w, g)| m.max((w - g).abs()));
+        let off = largest_distance(&fine.reference(x).unwrap(), got);
         // The bound is not far above the actual error.
         assert!(off <= step / 2.0 && off > step / 400.0, "off by {off}, {} is stated", step / 2.0);
     }
@@ -226,7 +227,7 @@ fn inputs_that_leave_the_range_are_noticed() {
     let mut wide = model.clone();
     (wide.interface.input.range, wide.interface.input.declared) = ([-1e6, 1e6], vec![]);
     let (server, _) = both(&wide, "");
-    let largest = |x: &[f32]| server.strain(x).unwrap().iter().fold(0.0, |m: f64, s| m.max(s.share));
+    let largest = |x: &[f32]| largest_magnitude(server.strain(x).unwrap().iter().map(|s| s.share));
     assert!(largest(&vec![1e5; 128]) > 1.0 && largest(&input(&model, 4)) < 1.0);
     // The advised option exists in this back end.
     let found = tacit_backend_api::check::check(&wide, &*server, &[vec![1e5; 128]], None, &Watch::default()).unwrap();
@@ -328,8 +329,8 @@ fn distance(model: &Model, server: &Arc<dyn ServerModel>) -> f64 {
     let all: Vec<[Vec<f64>; 2]> = (0..50)
         .map(|seed| [server.reference(&input(model, seed)).unwrap(), model.run(&input(model, seed)).unwrap()])
         .collect();
-    let range = all.iter().flat_map(|[_, float]| float).fold(0.0, |m: f64, v| m.max(v.abs()));
-    all.iter().flat_map(|[a, b]| a.iter().zip(b)).fold(0.0, |m: f64, (a, b)| m.max((a - b).abs())) / range
+    let range = largest_magnitude(all.iter().flat_map(|[_, float]| float).copied());
+    largest_magnitude(all.iter().map(|[a, b]| largest_distance(a, b))) / range
 }
 
 /// A ReLU by a composite sign keeps the bound, and the stated distance from the float network.
@@ -345,7 +346,7 @@ fn relu_is_a_polynomial_or_a_composite() {
     let inputs = [input(&model, 1), input(&model, 2)];
     let (got, _) = answers(&server, &client, &inputs);
     for (x, got) in inputs.iter().zip(&got) {
-        let off = server.reference(x).unwrap().iter().zip(got).fold(0.0, |m: f64, (w, g)| m.max((w - g).abs()));
+        let off = largest_distance(&server.reference(x).unwrap(), got);
         assert!(off <= server.error_bound(&[]), "off by {off}, {} is stated", server.error_bound(&[]));
     }
     // One polynomial is used where it is within the tolerance, which it never is for a thousandth.
@@ -419,7 +420,7 @@ fn derived_keys_answer_as_those_that_are_sent() {
     let [sent, derived] = [false, true].map(|derive| {
         let (server, client) = both(&model, &format!("set=B,rotations=2f7,derive={derive}"));
         let (got, _) = answers(&server, &client, &x);
-        let off = server.reference(&x[0]).unwrap().iter().zip(&got[0]).fold(0.0, |m: f64, (w, g)| m.max((w - g).abs()));
+        let off = largest_distance(&server.reference(&x[0]).unwrap(), &got[0]);
         assert!(off <= server.error_bound(&[]), "off by {off}, {} is stated", server.error_bound(&[]));
         server.costs()
     });

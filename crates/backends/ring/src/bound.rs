@@ -71,7 +71,7 @@ impl Interpreter for Bound<'_> {
     type Error = Infallible;
 
     fn node(&mut self, id: NodeId, node: &Node, inputs: &[&f64]) -> Result<f64, Infallible> {
-        let worst = inputs.iter().fold(0.0f64, |m, &&e| m.max(e));
+        let worst = inputs.iter().map(|&&e| e).fold(0.0, tacit_floats::larger);
         // An error of zero times any norm is zero.
         let times = |factor: f64| if worst == 0.0 { 0.0 } else { worst * factor };
         let input = node.inputs.first().map(|&i| &self.graph.nodes()[i]);

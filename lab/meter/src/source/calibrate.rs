@@ -125,7 +125,7 @@ fn least_squares<const N: usize>(rows: &[[f64; N]], steps: &[Step]) -> Option<([
 
 /// Gauss-Jordan elimination with pivoting; `None` for a matrix that is singular to rounding.
 fn invert<const N: usize>(mut a: [[f64; N]; N]) -> Option<[[f64; N]; N]> {
-    let size = a.iter().flatten().fold(0.0_f64, |m, x| m.max(x.abs()));
+    let size = tacit_floats::largest_magnitude(a.iter().flatten().copied());
     let mut inverse: [[f64; N]; N] = std::array::from_fn(|i| std::array::from_fn(|j| f64::from(u8::from(i == j))));
     for column in 0..N {
         let pivot = (column..N).max_by(|&i, &j| tacit_floats::rising(&a[i][column].abs(), &a[j][column].abs()))?;

@@ -138,7 +138,7 @@ impl Plan for Lowered {
         Numerics::Approx { relative: RELATIVE }
     }
     fn error_bound(&self, reference: &[f64]) -> f64 {
-        RELATIVE * reference.iter().fold(0.0, |most, v| v.abs().max(most))
+        RELATIVE * tacit_floats::largest_magnitude(reference.iter().copied())
     }
     fn preparation(&self) -> Preparation {
         self.public.preparation

@@ -10,6 +10,7 @@ mod functions;
 
 use std::collections::HashMap;
 
+use tacit_floats::largest_magnitude;
 use tacit_graph::float::{FloatNode, FloatOp};
 use tacit_graph::geometry::ConvGeometry;
 use tacit_graph::{Calibration, FloatGraph, NodeId, OutputMode};
@@ -309,8 +310,8 @@ impl Emitter<'_> {
             FloatOp::Affine { scale, shift } => self.uniform(id, node, f64::from(scale[0]), f64::from(shift[0])),
             FloatOp::PositionScale(factors) => {
                 let x = self.narrow(first);
-                let largest = factors.iter().fold(0f32, |m, f| m.max(f.abs()));
-                let bits = factor_bits(f64::from(largest));
+                let largest = largest_magnitude(factors.iter().copied());
+                let bits = factor_bits(largest);
                 let ints = factors.iter().map(|&f| quantise(f64::from(f), bits)).collect();
                 self.add(id, name, Op::MulConst { factors: ints, frac_bits: bits }, &[x.id], x.frac + bits)
             }
@@ -371,9 +372,9 @@ impl Emitter<'_> {
         let gain = (row as f64).sqrt() * size(source) / size(id);
         // A tensor that is always zero gives no information about the size of weights.
         let gain = if gain.is_finite() && gain > 0.0 { gain } else { 1.0 };
-        let largest = weights.iter().fold(0f32, |m, w| m.max(w.abs()));
-        let bits = self.scheme.layer(gain, f64::from(largest));
-        if f64::from(largest) * f64::from(bits).exp2() >= f64::from(i32::MAX) {
+        let largest = largest_magnitude(weights.iter().copied());
+        let bits = self.scheme.layer(gain, largest);
+        if largest * f64::from(bits).exp2() >= f64::from(i32::MAX) {
             return Err(RingError::NoRing { what: format!("node `{}` has weights of up to {largest}", node.name) });
         }
         let frac = x.frac + bits;

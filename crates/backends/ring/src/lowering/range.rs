@@ -6,6 +6,7 @@
 
 use std::convert::Infallible;
 
+use tacit_floats::{larger, smaller};
 use tacit_graph::{Interpreter, NodeId, walk};
 
 use crate::{Node, Op, RingGraph, Weights, slack};
@@ -75,16 +76,16 @@ impl Bounds<'_, '_> {
 }
 
 fn with_zero([low, high]: Span) -> Span {
-    [low.min(0.0), high.max(0.0)]
+    [smaller(low, 0.0), larger(high, 0.0)]
 }
 
 pub(super) fn join(spans: impl Iterator<Item = Span>) -> Span {
-    spans.fold([f64::INFINITY, f64::NEG_INFINITY], |[a, b], [low, high]| [a.min(low), b.max(high)])
+    spans.fold([f64::INFINITY, f64::NEG_INFINITY], |[a, b], [low, high]| [smaller(a, low), larger(b, high)])
 }
 
 fn times([low, high]: Span, factor: f64) -> Span {
     let (a, b) = (low * factor, high * factor);
-    [a.min(b), a.max(b)]
+    [smaller(a, b), larger(a, b)]
 }
 
 /// Returns the channel spans of a tensor of shape `to` that has the elements of one of shape

@@ -84,9 +84,7 @@ impl Encoder {
         self.transform.to_coefficients(&mut entries);
         let factor = scale.to_f64();
         let limit = 2f64.powi(MAX_COEFFICIENT_BITS as i32);
-        let largest = entries.iter().fold(0.0, |m: f64, v| {
-            if v.re.is_nan() || v.im.is_nan() { f64::NAN } else { m.max(v.re.abs()).max(v.im.abs()) }
-        });
+        let largest = tacit_floats::largest_magnitude(entries.iter().flat_map(|v| [v.re, v.im]));
         if (largest * factor).is_nan() || largest * factor >= limit {
             return Err(HeError::TooLarge { log2: (largest * factor).log2(), max: MAX_COEFFICIENT_BITS });
         }
